@@ -1,0 +1,39 @@
+# Every target sets itself up: .venv is made once, and again when the pinned versions change.
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/.ready
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint types format benchmarks clean
+
+help:  ## List the targets
+	@grep -E '^[a-z]+:.*##' Makefile | sed -E 's/^([a-z]+):.*## /\1\t/'
+
+demo: $(READY)  ## Predict the lift-to-drag ratio of real airfoils, with intervals and two figures
+	$(BIN)/python -m gp_distributions.demo
+
+test: $(READY)  ## Run the tests
+	$(BIN)/python -m pytest -q
+
+lint: $(READY)  ## Check style
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(READY)  ## Check types
+	$(BIN)/mypy
+
+format: $(READY)  ## Format the code
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+benchmarks: $(READY)  ## Measure accuracy and speed
+	$(BIN)/python -m benchmarks
+
+clean:  ## Remove the environment and caches
+	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis figures
+
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or later is needed, found %d.%d: make PYTHON=/path/to/python3.11" % sys.version_info[:2])'
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
+	@touch $@

@@ -1,0 +1,17 @@
+"""The categories of the warnings that this package raises, so that each can be filtered alone."""
+
+
+class DistributionWarning(UserWarning):
+    """Base class of every warning of this package."""
+
+
+class PrecisionWarning(DistributionWarning):
+    """Data are in single precision where double is advised."""
+
+
+class ConvergenceWarning(DistributionWarning):
+    """An optimiser stopped before it converged."""
+
+
+class JitterWarning(DistributionWarning):
+    """A covariance matrix was not positive definite in floating point and its diagonal was raised."""
