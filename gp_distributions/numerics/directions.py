@@ -1,0 +1,88 @@
+"""Directions on the unit sphere that integrate even functions well."""
+
+from __future__ import annotations
+
+import functools
+import math
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.optimize import minimize
+from torch import Tensor
+
+# Beyond this number of directions the energy, quadratic in it, costs seconds.
+_MAX_OPTIMISED = 512
+
+
+def sphere_directions(dim: int, num_directions: int, *, seed: int = 0) -> Tensor:
+    r"""Unit vectors spread over the projective sphere, where ``u`` and ``-u`` are one point.
+
+    - ``dim = 1``: the one direction there is, whatever ``num_directions``.
+    - ``dim = 2``: equispaced angles, :math:`(k + 1/2) \pi / L`.
+    - ``dim >= 3``, up to 512 directions: a minimum of the Riesz energy
+      :math:`\sum_{i<j} 1 / |u_i - u_j| + 1 / |u_i + u_j|`, found once by L-BFGS from a seeded start.
+    - ``dim >= 3``, more directions: random orthonormal bases one after the other, the last one cut
+      off where ``num_directions`` is no multiple of ``dim``.
+
+    Args:
+        dim: The dimension ``d`` of the space.
+        num_directions: The number ``L`` of directions.
+        seed: Of the random start or of the random bases.
+
+    Returns:
+        A ``L x d`` tensor in double precision.
+
+    Raises:
+        ValueError: If ``dim`` or ``num_directions`` is less than one.
+    """
+    if dim < 1 or num_directions < 1:
+        raise ValueError(
+            f"Expected dim >= 1 and num_directions >= 1, got {dim} and {num_directions}."
+        )
+    if dim == 1:
+        return torch.ones(1, 1, dtype=torch.float64)
+    if dim == 2:
+        angles = (torch.arange(num_directions, dtype=torch.float64) + 0.5) * (
+            math.pi / num_directions
+        )
+        return torch.stack([angles.cos(), angles.sin()], dim=-1)
+    construct = _least_energy if num_directions <= _MAX_OPTIMISED else _orthonormal_bases
+    return torch.from_numpy(construct(dim, num_directions, seed).copy())
+
+
+def _orthonormal_bases(dim: int, num_directions: int, seed: int) -> NDArray[np.float64]:
+    rng = np.random.default_rng(seed)
+    normal = rng.standard_normal((-(-num_directions // dim), dim, dim))
+    bases: NDArray[np.float64] = np.linalg.qr(normal)[0]
+    return bases.reshape(-1, dim)[:num_directions]
+
+
+@functools.lru_cache(maxsize=32)
+def _least_energy(dim: int, num_directions: int, seed: int) -> NDArray[np.float64]:
+    def energy(flat: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+        free = flat.reshape(num_directions, dim)
+        norms = np.linalg.norm(free, axis=1, keepdims=True)
+        units = free / norms
+        cosines = units @ units.T
+        np.fill_diagonal(cosines, 0.0)
+        # Floors keep a coincidence on the way finite; at a minimum no pair is near them.
+        near = np.maximum(2.0 - 2.0 * cosines, 1e-12)
+        far = np.maximum(2.0 + 2.0 * cosines, 1e-12)
+        pairs = near**-0.5 + far**-0.5
+        slopes = near**-1.5 - far**-1.5
+        np.fill_diagonal(pairs, 0.0)
+        np.fill_diagonal(slopes, 0.0)
+        gradient = slopes @ units
+        gradient -= np.sum(gradient * units, axis=1, keepdims=True) * units
+        return 0.5 * float(pairs.sum()), (gradient / norms).ravel()
+
+    start = _orthonormal_bases(dim, num_directions, seed)
+    # Bases repeat no direction, but their atoms may nearly coincide; a random start never does.
+    start = start + 0.1 * np.random.default_rng(seed + 1).standard_normal(start.shape)
+    # L-BFGS may leave the sphere: the energy does not depend on the norms.
+    found = minimize(energy, start.ravel(), jac=True, method="L-BFGS-B", options={"maxiter": 500})
+    directions: NDArray[np.float64] = found.x.reshape(num_directions, dim)
+    directions /= np.linalg.norm(directions, axis=1, keepdims=True)
+    directions.setflags(write=False)
+    return directions

@@ -1,0 +1,91 @@
+"""The layout of a row: a weighted cloud of ``m`` atoms in ``d`` dimensions as one flat vector.
+
+A row holds the atoms in turn, each as its ``d`` coordinates followed by its weight; atoms of weight
+zero are padding. Rows are all that GPyTorch and BoTorch ever see of a cloud.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def join_rows(points: Tensor, weights: Tensor) -> Tensor:
+    """Lay clouds out as rows.
+
+    Args:
+        points: A ``batch_shape x m x d`` tensor of atoms.
+        weights: A ``batch_shape x m`` tensor of weights.
+
+    Returns:
+        A ``batch_shape x m*(d+1)`` tensor.
+    """
+    return torch.cat([points, weights.unsqueeze(-1)], dim=-1).flatten(-2)
+
+
+def split_rows(rows: Tensor, dim: int) -> tuple[Tensor, Tensor]:
+    """Read rows back as views of their atoms and weights: the inverse of :func:`join_rows`.
+
+    Args:
+        rows: A ``batch_shape x m*(d+1)`` tensor.
+        dim: The dimension ``d`` of the atoms.
+
+    Returns:
+        Points, ``batch_shape x m x d``, and weights, ``batch_shape x m``.
+
+    Raises:
+        ValueError: If the width of the rows is no positive multiple of ``d + 1``.
+    """
+    width = rows.shape[-1] if rows.dim() else 0
+    if width == 0 or width % (dim + 1):
+        raise ValueError(
+            f"Expected rows whose width is a positive multiple of dim + 1 = {dim + 1} (each atom is "
+            f"{dim} coordinates and a weight), got a tensor of shape {tuple(rows.shape)}."
+        )
+    atoms = rows.unflatten(-1, (width // (dim + 1), dim + 1))
+    return atoms[..., :dim], atoms[..., dim]
+
+
+def pad_rows(rows: Tensor, width: int) -> Tensor:
+    """Widen rows to ``width`` columns with atoms of weight zero, which change no distance."""
+    padded = torch.nn.functional.pad(drop_copies(rows), (0, width - rows.shape[-1]))
+    return padded.expand(*rows.shape[:-1], width)
+
+
+def drop_copies(rows: Tensor) -> Tensor:
+    """Shrink batch axes along which rows were only expanded, and drop leading ones of size one.
+
+    Args:
+        rows: A ``batch_shape x N x m*(d+1)`` tensor.
+
+    Returns:
+        A view that broadcasts to ``rows``, its last two axes unchanged.
+    """
+    for axis in range(rows.dim() - 2):
+        if rows.stride(axis) == 0:
+            rows = rows.narrow(axis, 0, 1)
+    while rows.dim() > 2 and rows.shape[0] == 1:
+        rows = rows.squeeze(0)
+    return rows
+
+
+def drop_padding(points: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
+    """Narrow clouds to the size of the largest, atoms of positive weight first.
+
+    Args:
+        points: A ``batch_shape x m x d`` tensor of atoms.
+        weights: A ``batch_shape x m`` tensor of weights.
+
+    Returns:
+        Points, ``batch_shape x n x d``, and weights, ``batch_shape x n``, with ``n <= m`` the largest
+        number of atoms of positive weight in a cloud.
+    """
+    padding = weights == 0
+    size = int((~padding).sum(-1).max())
+    if size == weights.shape[-1]:
+        return points, weights
+    if not bool(padding[..., size:].all()):
+        order = padding.to(torch.uint8).argsort(dim=-1, stable=True)
+        points = points.gather(-2, order.unsqueeze(-1).expand(points.shape))
+        weights = weights.gather(-1, order)
+    return points[..., :size, :], weights[..., :size]
