@@ -1,0 +1,105 @@
+"""Long tables: one row for each atom, with the bag it belongs to in a column."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from gp_distributions.measures._arrays import common_dtype, real_array, to_tensor
+from gp_distributions.measures._ragged import occupied, pad
+from gp_distributions.measures._validation import Naming, validated
+
+
+class Column(Protocol):
+    """A column of a data frame."""
+
+    def to_numpy(self) -> npt.NDArray[Any]:
+        """Give the values as an array."""
+
+
+class Frame(Protocol):
+    """A data frame, as far as it is used here: ``frame.columns`` and ``frame[name].to_numpy()``."""
+
+    @property
+    def columns(self) -> Iterable[Any]:
+        """The names of the columns."""
+
+    def __getitem__(self, name: str, /) -> Column: ...
+
+
+def read_frame(
+    frame: Frame, bag: str, columns: str | Sequence[str], weight: str | None
+) -> tuple[Tensor, Tensor, npt.NDArray[Any]]:
+    """Group the rows of a frame by bag, in order within each.
+
+    Args:
+        frame: The frame.
+        bag: The column that names the bag of each row.
+        columns: The column or columns of coordinates.
+        weight: The column of weights; None: equal weights.
+
+    Returns:
+        A ``B x n x d`` tensor of points, a ``B x n`` tensor of normalised weights, and the ``B``
+        names in order of first appearance.
+
+    Raises:
+        ValueError: If the frame has no rows, a column is missing or not numeric, or a row names no
+            bag.
+    """
+    names = [columns] if isinstance(columns, str) else list(columns)
+    if not names:
+        raise ValueError("Expected at least one column of coordinates, got none.")
+    ids = _column(frame, bag)
+    if not len(ids):
+        raise ValueError("Expected a frame with at least one row, got an empty one.")
+    names += [] if weight is None else [weight]
+    values = [np.asarray(real_array(_column(frame, name), f"Column {name!r}")) for name in names]
+    order, counts, labels = _group(ids, bag)
+    table = to_tensor(np.stack(values, axis=-1)[order], common_dtype(values), torch.device("cpu"))
+    sizes = torch.from_numpy(counts)
+    if weight is None:
+        points = pad(table, sizes)
+        weights = occupied(sizes, points.shape[1]).to(points)
+    else:
+        points, weights = pad(table[:, :-1], sizes), pad(table[:, -1], sizes)
+    points, weights = validated(points, weights, Naming(labels=labels))
+    return points, weights, labels
+
+
+def _column(frame: Frame, name: str) -> npt.NDArray[Any]:
+    existing = list(frame.columns)
+    if existing.count(name) != 1:
+        problem = "more than one" if name in existing else "none"
+        raise ValueError(f"Expected one column {name!r}, got {problem}; columns: {existing}.")
+    return frame[name].to_numpy()
+
+
+def _group(
+    ids: npt.NDArray[Any], bag: str
+) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp], npt.NDArray[Any]]:
+    # A dictionary keeps the order of first appearance and, unlike sorting, takes mixed types.
+    keys = ids.tolist()
+    codes = {key: code for code, key in enumerate(dict.fromkeys(keys))}
+    code = np.fromiter(map(codes.__getitem__, keys), dtype=np.intp, count=len(keys))
+    order = np.argsort(code, kind="stable")
+    sizes = np.bincount(code)
+    first = order[np.cumsum(sizes) - sizes]
+    missing = np.fromiter(map(_is_missing, codes), dtype=bool, count=len(codes))
+    if missing.any():
+        raise ValueError(
+            f"Column {bag!r}: expected the bag of each row, got a missing value in row "
+            f"{first[missing].min()} (counted from 0)."
+        )
+    return order, sizes, ids[first]
+
+
+def _is_missing(key: object) -> bool:
+    if key is None:  # also what tolist makes of NaT
+        return True
+    unequal = key != key  # NaN and NaT are unequal to themselves; pandas.NA gives no bool at all.
+    return bool(unequal) if isinstance(unequal, bool | np.bool_) else True

@@ -1,0 +1,52 @@
+"""The grid of pixels that the images of one size share."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from gp_distributions.measures._arrays import (
+    Data,
+    common_device,
+    common_dtype,
+    real_array,
+    to_tensor,
+)
+from gp_distributions.measures._validation import Naming, validated
+
+
+def read_images(images: Data) -> tuple[Tensor, Tensor]:
+    """Read intensities as weights on the grid of pixels.
+
+    Args:
+        images: A ``batch_shape x H x W`` array.
+
+    Returns:
+        A ``batch_shape x H*W x 2`` tensor of points, which takes the memory of one image, and a
+        ``batch_shape x H*W`` tensor of normalised weights.
+
+    Raises:
+        ValueError: If an intensity is negative or not finite, or an image is all zero.
+    """
+    array = real_array(images, "Images")
+    if array.ndim < 2 or 0 in array.shape:
+        raise ValueError(
+            f"Images: expected an array of shape (..., H, W), none of them 0, got shape "
+            f"{tuple(array.shape)}."
+        )
+    values = to_tensor(array, common_dtype([array]), common_device([array]))
+    grid = _pixel_grid(values)
+    grid, weights = validated(grid, values.flatten(-2), Naming("Image", "intensities"))
+    return grid.expand(*weights.shape, 2), weights
+
+
+def _pixel_grid(images: Tensor) -> Tensor:
+    """The centres of the pixels, row after row: a ``H*W x 2`` tensor on [-1, 1]^2."""
+    height, width = (
+        torch.linspace(-1, 1, count, dtype=images.dtype, device=images.device)
+        if count > 1
+        else images.new_zeros(1)
+        for count in images.shape[-2:]
+    )
+    y, x = torch.meshgrid(height.flip(0), width, indexing="ij")
+    return torch.stack([x, y], dim=-1).flatten(0, 1)

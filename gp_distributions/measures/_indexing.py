@@ -1,0 +1,46 @@
+"""Indices into the last batch axis, as torch and numpy take them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+Index: TypeAlias = int | slice | Sequence[int] | Sequence[bool] | npt.NDArray[Any] | Tensor
+
+
+def resolve(index: Index, length: int) -> slice | Tensor:
+    """Reduce an index to a slice with a positive step or a tensor of integers.
+
+    Args:
+        index: An integer, slice, list, array or tensor of integers, or a mask.
+        length: The length of the axis.
+
+    Returns:
+        The index.
+
+    Raises:
+        IndexError: If the index is out of range or a mask of another length.
+        TypeError: If it is none of these.
+    """
+    if isinstance(index, slice):
+        backward = index.step is not None and index.step < 0
+        return torch.from_numpy(np.arange(length)[index].copy()) if backward else index
+    if isinstance(index, tuple):
+        raise TypeError(f"Expected one index, along the last batch axis, got the tuple {index}.")
+    key = index if isinstance(index, Tensor) else torch.from_numpy(np.array(index))
+    if key.dtype == torch.bool:
+        if key.shape != (length,):
+            raise IndexError(f"Expected a mask of length {length}, got shape {tuple(key.shape)}.")
+        return key.nonzero().squeeze(-1)
+    if key.numel() == 0:
+        return key.to(torch.int64)
+    if key.is_floating_point() or key.is_complex():
+        raise TypeError(f"Expected integers or a mask as index, got dtype {key.dtype}.")
+    if key.min() < -length or key.max() >= length:
+        raise IndexError(f"Index {index} is out of range for {length} clouds.")
+    return key.to(torch.int64)

@@ -1,0 +1,156 @@
+"""Area of triangle meshes, padded to one number of vertices and one of faces."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gp_distributions.measures._arrays import Array, Data, concatenate, integer, real_array
+from gp_distributions.measures._ragged import pad, pad_arrays, point_arrays, sizes_of
+from gp_distributions.measures._validation import Naming, equal_weights, validated
+
+
+def read_meshes(
+    meshes: Iterable[tuple[Data, Data]], *, atoms: int | None, seed: int | np.random.Generator
+) -> tuple[Tensor, Tensor]:
+    """Read vertices weighted by area, or points drawn uniformly from the area.
+
+    Args:
+        meshes: For each mesh, its ``n_i x d`` vertices and the ``f_i x 3`` indices of its triangles.
+        atoms: The number of points drawn from each mesh; None: the vertices.
+        seed: A seed, or a generator to draw from.
+
+    Returns:
+        A ``B x n x d`` tensor of points and a ``B x n`` tensor of normalised weights.
+
+    Raises:
+        ValueError: If faces are no triangles, name a vertex that does not exist, or have no area.
+    """
+    vertices, triples = mesh_arrays(meshes)
+    points, _ = pad_arrays(vertices)
+    flat = concatenate(triples, torch.int64, points.device)
+    faces = pad(flat, sizes_of(triples, points.device))
+    mesh = torch.arange(len(points), device=points.device)[:, None, None]
+    corners = points[mesh, faces]
+    areas = triangle_areas(corners)
+    shares = area_weights(areas, faces, points.shape[1])
+    points, weights = validated(points, shares, Naming("Mesh", "areas"))
+    if atoms is None:
+        return points, weights
+    points = sample_triangles(corners, areas, integer(atoms, "atoms"), seed)
+    return points, equal_weights(points)
+
+
+def mesh_arrays(meshes: Iterable[tuple[Data, Data]]) -> tuple[list[Array], list[Array]]:
+    """Take the vertices and the faces of each mesh as they are.
+
+    Args:
+        meshes: For each mesh, its ``n_i x d`` vertices and the ``f_i x 3`` indices of its triangles.
+
+    Returns:
+        The arrays of vertices and those of faces, in order.
+
+    Raises:
+        ValueError: If a mesh is no such pair, or a face has an index that is no vertex.
+    """
+    pairs = []
+    for i, mesh in enumerate(meshes):
+        if not isinstance(mesh, Sequence) or len(mesh) != 2:
+            got = f"{len(mesh)} items" if isinstance(mesh, Sequence) else type(mesh).__name__
+            raise ValueError(f"Mesh {i}: expected a pair (vertices, faces), got {got}.")
+        pairs.append(mesh)
+    vertices = point_arrays((pair[0] for pair in pairs), "Mesh")
+    faces = [real_array(pair[1], f"Faces of mesh {i}") for i, pair in enumerate(pairs)]
+    for i, (vertex, face) in enumerate(zip(vertices, faces, strict=True)):
+        _check_mesh(vertex, face, f"Mesh {i}")
+    return vertices, faces
+
+
+def _check_mesh(vertices: Array, faces: Array, name: str) -> None:
+    count, dim = vertices.shape
+    if dim < 2:
+        raise ValueError(f"{name}: expected vertices in 2 or more dimensions, got {dim}.")
+    if faces.ndim != 2 or faces.shape[0] == 0 or faces.shape[1] != 3:
+        raise ValueError(
+            f"{name}: expected faces of shape (f, 3), triangles, got shape {tuple(faces.shape)}."
+        )
+    if not _is_integer(faces):
+        raise ValueError(f"{name}: expected integer faces, got dtype {faces.dtype}.")
+    least, most = int(faces.min()), int(faces.max())
+    if least < 0 or most >= count:
+        raise ValueError(
+            f"{name}: expected faces that index its {count} vertices from 0 to {count - 1}, got "
+            f"indices from {least} to {most}."
+        )
+
+
+def _is_integer(array: Array) -> bool:
+    if isinstance(array, Tensor):
+        return not array.is_floating_point() and array.dtype != torch.bool
+    return array.dtype.kind in "iu"
+
+
+def triangle_areas(corners: Tensor) -> Tensor:
+    """The area of triangles in any dimension: half of base times height.
+
+    The height is found by projection; the Gram determinant would lose half of the digits on thin
+    triangles. An area within rounding of zero is zero.
+
+    Args:
+        corners: A ``batch_shape x 3 x d`` tensor.
+
+    Returns:
+        A ``batch_shape`` tensor of areas.
+    """
+    base = corners[..., 1, :] - corners[..., 0, :]
+    side = corners[..., 2, :] - corners[..., 0, :]
+    square = base.square().sum(-1, keepdim=True)
+    along = (base * side).sum(-1, keepdim=True) / torch.where(square > 0, square, 1.0)
+    length = torch.linalg.vector_norm(base, dim=-1)
+    area = length * torch.linalg.vector_norm(side - along * base, dim=-1) / 2
+    rounding = 8 * torch.finfo(area.dtype).eps * length * torch.linalg.vector_norm(side, dim=-1)
+    return torch.where(area > rounding, area, 0.0)
+
+
+def area_weights(areas: Tensor, faces: Tensor, vertices: int) -> Tensor:
+    """The area that each vertex stands for: a third of each adjacent triangle's.
+
+    Args:
+        areas: A ``B x f`` tensor of areas.
+        faces: A ``B x f x 3`` tensor of indices.
+        vertices: The number ``n`` of vertices, padding included.
+
+    Returns:
+        A ``B x n`` tensor of areas.
+    """
+    thirds = (areas / 3).unsqueeze(-1).expand(-1, -1, 3)
+    return areas.new_zeros(len(areas), vertices).scatter_add(
+        -1, faces.flatten(1), thirds.flatten(1)
+    )
+
+
+def sample_triangles(
+    corners: Tensor, areas: Tensor, atoms: int, seed: int | np.random.Generator
+) -> Tensor:
+    """Draw points uniformly from the area of each mesh.
+
+    Args:
+        corners: A ``B x f x 3 x d`` tensor of triangles.
+        areas: A ``B x f`` tensor of their areas.
+        atoms: The number of points of each mesh.
+        seed: A seed, or a generator to draw from.
+
+    Returns:
+        A ``B x atoms x d`` tensor of points.
+    """
+    draws = np.random.default_rng(seed).random((len(areas), atoms, 3))
+    uniform = torch.from_numpy(1 - draws).to(areas)  # in (0, 1]: no triangle without area is hit
+    ends = areas.detach().cumsum(-1)
+    face = torch.searchsorted(ends, ends[:, -1:] * uniform[..., 0])
+    mesh = torch.arange(len(areas), device=areas.device).unsqueeze(-1)
+    first, second, third = corners[mesh, face].unbind(-2)
+    root, part = uniform[..., 1:2].sqrt(), uniform[..., 2:]
+    return (1 - root) * first + root * (1 - part) * second + root * part * third

@@ -1,0 +1,130 @@
+"""Bags of unequal sizes: checked one by one, then padded to one tensor."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import torch
+from torch import Tensor
+
+from gp_distributions.measures._arrays import (
+    Array,
+    Data,
+    common_device,
+    common_dtype,
+    concatenate,
+    point_array,
+    real_array,
+)
+from gp_distributions.measures._validation import Naming, validated
+
+
+def read_bags(bags: Iterable[Data], weights: Iterable[Data] | None) -> tuple[Tensor, Tensor]:
+    """Pad bags to the largest with atoms of weight zero at the origin.
+
+    Args:
+        bags: For each bag, an ``n_i x d`` array.
+        weights: For each bag, ``n_i`` weights; None: equal weights.
+
+    Returns:
+        A ``B x n x d`` tensor of points and a ``B x n`` tensor of normalised weights.
+    """
+    arrays = point_arrays(bags, "Bag")
+    given = [] if weights is None else _weight_arrays(weights, arrays)
+    dtype, device = common_dtype(arrays + given), common_device(arrays + given)
+    sizes = sizes_of(arrays, device)
+    points = pad(concatenate(arrays, dtype, device), sizes)
+    if given:
+        padded = pad(concatenate(given, dtype, device), sizes)
+    else:
+        padded = occupied(sizes, points.shape[1]).to(dtype)
+    return validated(points, padded, Naming())
+
+
+def pad_arrays(arrays: list[Array]) -> tuple[Tensor, Tensor]:
+    """Pad ``B`` arrays, ``n_i x d``, to a ``B x n x d`` tensor; also give the ``B`` sizes."""
+    sizes = sizes_of(arrays, common_device(arrays))
+    return pad(concatenate(arrays, common_dtype(arrays), sizes.device), sizes), sizes
+
+
+def sizes_of(arrays: list[Array], device: torch.device) -> Tensor:
+    """The lengths of arrays."""
+    return torch.tensor([len(array) for array in arrays], device=device)
+
+
+def point_arrays(bags: Iterable[Data], noun: str) -> list[Array]:
+    """Take the coordinates of each bag as they are.
+
+    Args:
+        bags: For each bag, an ``n_i x d`` array.
+        noun: What error messages call a bag.
+
+    Returns:
+        The arrays, in order.
+
+    Raises:
+        ValueError: If there is no bag, or one is empty or of another shape or dimension.
+    """
+    arrays = [point_array(bag, f"{noun} {i}", "(n, d)") for i, bag in enumerate(bags)]
+    if not arrays:
+        raise ValueError(f"Expected at least one {noun.lower()}, got an empty list.")
+    for i, array in enumerate(arrays):
+        if array.ndim != 2:
+            raise ValueError(
+                f"{noun} {i}: expected an array of shape (n, d), got shape {tuple(array.shape)}."
+            )
+        if array.shape[1] != arrays[0].shape[1]:
+            raise ValueError(
+                f"{noun} {i}: expected {arrays[0].shape[1]} columns as in {noun.lower()} 0, got "
+                f"{array.shape[1]}."
+            )
+    return arrays
+
+
+def _weight_arrays(weights: Iterable[Data], bags: Sequence[Array]) -> list[Array]:
+    """Take the weights of each bag as they are.
+
+    Args:
+        weights: For each bag, an array of length ``n_i``.
+        bags: For each bag, its ``n_i x d`` array.
+
+    Returns:
+        The arrays, in order.
+
+    Raises:
+        ValueError: If there are more or fewer weights than bags, or than atoms in a bag.
+    """
+    arrays = [real_array(array, f"Weights of bag {i}") for i, array in enumerate(weights)]
+    if len(arrays) != len(bags):
+        raise ValueError(
+            f"Expected one array of weights for each of {len(bags)} bags, got {len(arrays)}."
+        )
+    for i, (array, bag) in enumerate(zip(arrays, bags, strict=True)):
+        if array.shape != bag.shape[:1]:
+            raise ValueError(
+                f"Bag {i}: expected {bag.shape[0]} weights, one for each atom, got an array of "
+                f"shape {tuple(array.shape)}."
+            )
+    return arrays
+
+
+def pad(flat: Tensor, sizes: Tensor) -> Tensor:
+    """Pad bags that follow one another to one size, with zeros.
+
+    Args:
+        flat: A ``sum(sizes) x ...`` tensor: the entries of the first bag, then those of the second.
+        sizes: The ``B`` sizes, on the same device.
+
+    Returns:
+        A ``B x max(sizes) x ...`` tensor.
+    """
+    count, width = len(sizes), int(sizes.max())
+    bag = torch.repeat_interleave(torch.arange(count, device=flat.device), sizes)
+    within = torch.arange(len(flat), device=flat.device) - (sizes.cumsum(0) - sizes)[bag]
+    padded = flat.new_zeros(count * width, *flat.shape[1:])
+    return padded.index_copy(0, bag * width + within, flat).unflatten(0, (count, width))
+
+
+def occupied(sizes: Tensor, width: int) -> Tensor:
+    """Mark the entries before the end of each bag: a ``B x width`` mask."""
+    return torch.arange(width, device=sizes.device) < sizes.unsqueeze(-1)

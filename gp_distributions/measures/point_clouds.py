@@ -1,0 +1,403 @@
+"""Weighted point clouds: bags, images, curves and meshes as probability measures."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from gp_distributions.measures._arrays import Data, integer, real_array, to_tensor
+from gp_distributions.measures._curves import read_curves
+from gp_distributions.measures._dense import read_arrays, read_rows
+from gp_distributions.measures._frames import Frame, read_frame
+from gp_distributions.measures._images import read_images
+from gp_distributions.measures._indexing import Index, resolve
+from gp_distributions.measures._meshes import read_meshes
+from gp_distributions.measures._ragged import read_bags
+from gp_distributions.measures._validation import equal_weights
+from gp_distributions.numerics.rows import join_rows, pad_rows
+from gp_distributions.warnings import PrecisionWarning
+
+
+@dataclass(frozen=True, init=False, eq=False, repr=False)
+class PointClouds:
+    """Weighted point clouds: the probability measures ``sum_i w_i delta(x_i)``, one for each bag.
+
+    The data are checked once, here, and frozen. Arrays are copied, to the CPU; a tensor of the
+    right dtype is kept as it is, and gradients flow through points and weights. Single precision is
+    kept, with a warning; integers, booleans, half precision and mixtures become double. Bags lie
+    along the last batch axis: ``len(clouds)`` is its length, and ``clouds[index]`` selects from it.
+
+    Args:
+        points: A ``batch_shape x n x d`` tensor or array of atoms.
+        weights: A ``batch_shape x n`` tensor or array of weights >= 0, which are divided by their sum
+            over each bag. Default: equal weights.
+
+    Attributes:
+        points: A ``batch_shape x n x d`` tensor of atoms.
+        weights: A ``batch_shape x n`` tensor of weights that sum to one over each bag. Atoms of
+            weight zero are padding, which changes no result and stays when clouds are selected.
+        labels: An array of shape ``batch_shape``, the names that ``from_frame`` read; None elsewhere.
+
+    Raises:
+        ValueError: If a coordinate is not finite, a weight is negative or not finite, the weights
+            of a bag are all zero, or shapes or dtypes do not fit.
+    """
+
+    points: Tensor
+    weights: Tensor
+    labels: npt.NDArray[Any] | None
+
+    def __init__(self, points: Data, weights: Data | None = None) -> None:
+        points, weights = read_arrays(points, weights)
+        _warn_if_single(points, stacklevel=3)
+        self._fill(points, weights)
+
+    @classmethod
+    def from_list(cls, bags: Iterable[Data], weights: Iterable[Data] | None = None) -> PointClouds:
+        """Read bags of any sizes, padded to the largest with atoms of weight zero at the origin.
+
+        Args:
+            bags: For each bag, an ``n_i x d`` tensor or array.
+            weights: For each bag, a tensor or array of ``n_i`` weights >= 0. Default: equal weights.
+
+        Returns:
+            The clouds, in order.
+
+        Raises:
+            ValueError: As the class does, and if there is no bag, a bag is empty, or dimensions or
+                lengths differ.
+        """
+        return cls._read(*read_bags(bags, weights))
+
+    @classmethod
+    def from_frame(
+        cls, frame: Frame, *, bag: str, columns: str | Sequence[str], weight: str | None = None
+    ) -> PointClouds:
+        """Read a long table with one row for each atom.
+
+        Args:
+            frame: A data frame, of pandas or like it: ``frame.columns`` and
+                ``frame[name].to_numpy()`` are used.
+            bag: The column that names the bag of each row, in values of any hashable type. The
+                names become ``labels``.
+            columns: The column or columns of coordinates.
+            weight: The column of weights >= 0. Default: equal weights.
+
+        Returns:
+            The clouds, in order of first appearance; rows keep their order within each.
+
+        Raises:
+            ValueError: As the class does, and if the frame is empty, a column is missing or not
+                numeric, or a row names no bag.
+        """
+        return cls._read(*read_frame(frame, bag, columns, weight))
+
+    @classmethod
+    def from_images(cls, images: Data) -> PointClouds:
+        """Read images as intensities on the grid of their pixels, which all of them share.
+
+        The centres of the pixels fill the square [-1, 1]^2, corners included: the first coordinate
+        grows to the right, the second upward, so the first pixel of the first row is at (-1, 1).
+        An axis of one pixel is at 0.
+
+        Args:
+            images: A ``batch_shape x H x W`` tensor or array of intensities >= 0, without an axis of
+                colours.
+
+        Returns:
+            Clouds of ``H*W`` atoms in two dimensions, row after row of pixels.
+
+        Raises:
+            ValueError: If an intensity is negative or not finite, or an image is all zero.
+        """
+        return cls._read(*read_images(images))
+
+    @classmethod
+    def from_curves(
+        cls, curves: Iterable[Data], *, closed: bool = True, atoms: int | None = None
+    ) -> PointClouds:
+        """Read polygonal curves, with the arc length that each vertex stands for as its weight.
+
+        The weight of a vertex is half of the length of its two segments, so that uneven spacing of
+        the vertices does not distort the measure.
+
+        Args:
+            curves: For each curve, an ``n_i x d`` tensor or array of vertices in order.
+            closed: Whether a segment leads from the last vertex to the first. The first vertex may,
+                but need not, be repeated at the end.
+            atoms: Take so many points at equal arc length instead, of equal weights, from the first
+                vertex on: at ``k L / atoms`` on a closed curve of length ``L``, at ``k L / (atoms - 1)``
+                on an open one, both ends included. Default: the vertices.
+
+        Returns:
+            The clouds, in order.
+
+        Raises:
+            ValueError: As ``from_list``, and if a curve has fewer than two vertices or no length.
+        """
+        return cls._read(*read_curves(curves, closed=closed, atoms=atoms))
+
+    @classmethod
+    def from_meshes(
+        cls,
+        meshes: Iterable[tuple[Data, Data]],
+        *,
+        atoms: int | None = None,
+        seed: int | np.random.Generator = 0,
+    ) -> PointClouds:
+        """Read triangle meshes, with the area that each vertex stands for as its weight.
+
+        The weight of a vertex is a third of the area of its triangles; a vertex of none has none.
+
+        Args:
+            meshes: For each mesh, an ``n_i x d`` tensor or array of vertices, ``d >= 2``, and an
+                ``f_i x 3`` one of integers: the vertices of each triangle, counted from 0.
+            atoms: Draw so many points uniformly from the area instead, of equal weights. Default:
+                the vertices.
+            seed: The seed of the draws, or a generator to draw from.
+
+        Returns:
+            The clouds, in order.
+
+        Raises:
+            ValueError: As ``from_list``, and if faces are no triangles, name a vertex that does not
+                exist, or have no area.
+        """
+        return cls._read(*read_meshes(meshes, atoms=atoms, seed=seed))
+
+    @classmethod
+    def unpack(cls, rows: Data, dim: int) -> PointClouds:
+        """Read rows back: the inverse of ``pack``, but for the labels, which rows do not hold.
+
+        Args:
+            rows: A ``batch_shape x m*(d+1)`` tensor or array.
+            dim: The dimension ``d`` of the atoms.
+
+        Returns:
+            The clouds.
+
+        Raises:
+            ValueError: As the class does, and if the width of the rows is no multiple of ``d + 1``.
+        """
+        return cls._read(*read_rows(rows, dim))
+
+    @classmethod
+    def _read(
+        cls, points: Tensor, weights: Tensor, labels: npt.NDArray[Any] | None = None
+    ) -> PointClouds:
+        _warn_if_single(points, stacklevel=4)
+        return cls._unchecked(points, weights, labels)
+
+    @classmethod
+    def _unchecked(
+        cls, points: Tensor, weights: Tensor, labels: npt.NDArray[Any] | None = None
+    ) -> PointClouds:
+        clouds = cls.__new__(cls)
+        clouds._fill(points, weights, labels)
+        return clouds
+
+    def _fill(
+        self, points: Tensor, weights: Tensor, labels: npt.NDArray[Any] | None = None
+    ) -> None:
+        if labels is not None:
+            labels.flags.writeable = False
+        for name, value in (("points", points), ("weights", weights), ("labels", labels)):
+            object.__setattr__(self, name, value)
+
+    def pack(self, atoms: int | None = None) -> Tensor:
+        """Lay the clouds out as rows: atoms in turn, each its coordinates and then its weight.
+
+        Args:
+            atoms: The number ``m`` of atoms in a row, which gives several sets of clouds one width.
+                Default: the stored number. A smaller one cuts off padding, never an atom.
+
+        Returns:
+            A ``batch_shape x m*(d+1)`` tensor.
+
+        Raises:
+            ValueError: If ``atoms`` is too small for the largest cloud.
+        """
+        count = self.points.shape[-2] if atoms is None else integer(atoms, "atoms")
+        beyond = (self.weights[..., count:] > 0).nonzero()[:, -1]
+        if len(beyond):
+            needed = count + 1 + int(beyond.max())
+            raise ValueError(f"Expected atoms >= {needed}, for the largest cloud, got {count}.")
+        rows = join_rows(self.points[..., :count, :], self.weights[..., :count])
+        return pad_rows(rows, count * (self.dim + 1))
+
+    def resample(self, n: int, *, seed: int | torch.Generator = 0) -> PointClouds:
+        """Draw atoms of each cloud by weight, with replacement.
+
+        Args:
+            n: The number of draws.
+            seed: The seed of the draws, or a generator, on the device of the clouds, to draw from.
+
+        Returns:
+            Clouds of ``n`` atoms of weight ``1 / n``.
+
+        Raises:
+            ValueError: If ``n`` is no integer >= 1.
+        """
+        count = integer(n, "n")
+        if not isinstance(seed, torch.Generator):
+            seed = torch.Generator(self.device).manual_seed(seed)
+        flat = self.weights.detach().reshape(-1, self.weights.shape[-1])
+        drawn = torch.multinomial(flat, count, replacement=True, generator=seed)
+        drawn = drawn.reshape(*self.batch_shape, count, 1)
+        points = self.points.gather(-2, drawn.expand(*self.batch_shape, count, self.dim))
+        return self._unchecked(points, equal_weights(points), self.labels)
+
+    def normalize(
+        self, like: PointClouds | None = None, *, scale: Data | None = None
+    ) -> PointClouds:
+        """Centre and scale each coordinate, alike in all atoms: ``(x - centre) / scale``.
+
+        The centre is the mean over the clouds of their means, ``sum_i w_i x_i``; the default scale is
+        the root of the mean over the clouds of ``sum_i w_i (x_i - centre)^2``. Each cloud counts
+        once, whatever its number of atoms.
+
+        Args:
+            like: The clouds that give centre and scale: the training data, when test data are
+                normalised. Default: these clouds.
+            scale: A scale for all coordinates, or ``d`` scales, in their units, in place of the
+                default. The centre is subtracted all the same.
+
+        Returns:
+            The clouds, with the same weights and labels.
+
+        Raises:
+            ValueError: If the dimensions differ, a scale is not positive, or a coordinate has one
+                value only and no scale is given.
+        """
+        source = self if like is None else like.to(device=self.device, dtype=self.dtype)
+        if source.dim != self.dim:
+            raise ValueError(f"Expected clouds of dimension {self.dim}, got {source.dim}.")
+        weights = source.weights.unsqueeze(-1)
+        centre = (weights * source.points).sum(-2).reshape(-1, self.dim).mean(0)
+        if scale is None:
+            source._check_spread()
+            squares = (weights * (source.points - centre).square()).sum(-2)
+            divisor = squares.reshape(-1, self.dim).mean(0).sqrt()
+        else:
+            divisor = to_tensor(real_array(scale, "scale"), self.dtype, self.device)
+            if (
+                divisor.shape not in {(), (self.dim,)}
+                or not ((divisor > 0) & divisor.isfinite()).all()
+            ):
+                raise ValueError(
+                    f"scale: expected one positive number or {self.dim} of them, got {scale}."
+                )
+        return self._unchecked((self.points - centre) / divisor, self.weights, self.labels)
+
+    def _check_spread(self) -> None:
+        absent = (self.weights == 0).unsqueeze(-1)
+        low = self.points.masked_fill(absent, torch.inf).reshape(-1, self.dim).amin(0)
+        high = self.points.masked_fill(absent, -torch.inf).reshape(-1, self.dim).amax(0)
+        if (low == high).any():
+            constant = int((low == high).nonzero()[0])
+            raise ValueError(
+                f"Coordinate {constant}: expected several values, to take their standard deviation "
+                f"as scale, got {low[constant]} in all atoms; pass scale=."
+            )
+
+    def to(self, *args: Any, **kwargs: Any) -> PointClouds:
+        """Convert points and weights, with the arguments of ``torch.Tensor.to``.
+
+        Raises:
+            ValueError: If the dtype is neither double nor single precision.
+        """
+        points, weights = self.points.to(*args, **kwargs), self.weights.to(*args, **kwargs)
+        if points.dtype not in (torch.float64, torch.float32):
+            raise ValueError(f"Expected dtype torch.float64 or torch.float32, got {points.dtype}.")
+        return self._unchecked(points, weights, self.labels)
+
+    @property
+    def batch_shape(self) -> torch.Size:
+        """The shape of the batch axes; that of a single cloud is empty."""
+        return self.points.shape[:-2]
+
+    @property
+    def dim(self) -> int:
+        """The dimension ``d`` of the atoms."""
+        return self.points.shape[-1]
+
+    @property
+    def sizes(self) -> Tensor:
+        """The number of atoms of positive weight of each cloud: a ``batch_shape`` integer tensor."""
+        return (self.weights > 0).sum(-1)
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The dtype of points and weights."""
+        return self.points.dtype
+
+    @property
+    def device(self) -> torch.device:
+        """The device of points and weights."""
+        return self.points.device
+
+    def __len__(self) -> int:
+        if not self.batch_shape:
+            raise TypeError("A single cloud has no length and no index.")
+        return self.batch_shape[-1]
+
+    def __getitem__(self, index: Index) -> PointClouds:
+        key = resolve(index, len(self))
+        labels = self.labels
+        if labels is not None:
+            # The ellipsis makes the label of one cloud an array, too.
+            labels = labels[..., key.numpy(force=True) if isinstance(key, Tensor) else key]
+        key = key.to(self.device) if isinstance(key, Tensor) else key
+        return self._unchecked(self.points[..., key, :, :], self.weights[..., key, :], labels)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, PointClouds):
+            return NotImplemented
+        if self.dtype != other.dtype or self.device != other.device:
+            return False
+        if self.labels is None or other.labels is None:
+            same_labels = self.labels is other.labels
+        else:
+            same_labels = np.array_equal(self.labels, other.labels)
+        return (
+            same_labels
+            and torch.equal(self.points, other.points)
+            and torch.equal(self.weights, other.weights)
+        )
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> PointClouds:
+        # A tensor inside a graph refuses to be copied: like a pickle, the copy leaves the graph.
+        points, weights = (
+            copy.deepcopy(tensor.detach(), memo).requires_grad_(tensor.requires_grad)
+            for tensor in (self.points, self.weights)
+        )
+        return self._unchecked(points, weights, copy.deepcopy(self.labels, memo))
+
+    def __repr__(self) -> str:
+        clouds = " x ".join(map(str, self.batch_shape)) or "1"
+        sizes = sorted(set(self.sizes.flatten().tolist()))
+        atoms = "-".join(map(str, dict.fromkeys(sizes[:1] + sizes[-1:]))) or "no"
+        device = "" if self.device.type == "cpu" else f", {self.device}"
+        return (
+            f"PointClouds({clouds} cloud{'s' * (clouds != '1')}, "
+            f"{atoms} atom{'s' * (atoms != '1')}, d={self.dim}, "
+            f"{str(self.dtype).removeprefix('torch.')}{device})"
+        )
+
+
+def _warn_if_single(points: Tensor, stacklevel: int) -> None:
+    if points.dtype == torch.float32:
+        warnings.warn(
+            "The clouds are in single precision, in which distances between similar clouds lose "
+            "half of the digits; double precision, torch.float64, is advised.",
+            PrecisionWarning,
+            stacklevel=stacklevel,
+        )

@@ -1,0 +1,537 @@
+"""Reading lists, frames, images, curves and meshes."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gp_distributions.measures import PointClouds
+
+few = settings(deadline=None, max_examples=20)
+
+
+# Lists
+
+
+def test_lists_are_padded_with_zero_weight_at_the_origin():
+    bags = [np.array([[1.0, 2]]), [[3, 4], [5, 6]], torch.tensor([[7.0, 8]] * 3)]
+    made = PointClouds.from_list(bags)
+    assert made.points.shape == (3, 3, 2)
+    assert made.sizes.tolist() == [1, 2, 3]
+    assert made.points[0].tolist() == [[1, 2], [0, 0], [0, 0]]
+    assert made.points[1].tolist() == [[3, 4], [5, 6], [0, 0]]
+    assert made.weights[1].tolist() == [0.5, 0.5, 0]
+    assert made.dtype == torch.float64
+    weighted = PointClouds.from_list(bags, [[1], np.array([1, 3]), torch.ones(3)])
+    assert weighted.weights[:2].tolist() == [[1, 0, 0], [0.25, 0.75, 0]]
+    assert PointClouds.from_list(bag for bag in bags) == made
+
+
+def test_equal_sizes_need_no_padding():
+    points = np.random.default_rng(0).normal(size=(4, 5, 2))
+    assert PointClouds.from_list(list(points)) == PointClouds(points)
+    assert PointClouds.from_list([points[0]]) == PointClouds(points[:1])
+
+
+def test_a_list_detaches_from_its_arrays():
+    bag = np.ones((2, 1))
+    for bags in ([bag], [torch.from_numpy(bag)]):
+        bag[:] = 1
+        made = PointClouds.from_list(bags)
+        bag[:] = 7
+        assert made.points.tolist() == [[[1], [1]]]
+
+
+GOOD = np.zeros((2, 3))
+
+
+@pytest.mark.parametrize(
+    ("bags", "weights", "message"),
+    [
+        ([], None, r"at least one bag, got an empty list"),
+        ([GOOD, np.zeros((4, 2))], None, r"Bag 1: expected 3 columns as in bag 0, got 2"),
+        ([GOOD, np.zeros(4)], None, r"Bag 1: .* did you mean array\[:, None\]\?"),
+        ([GOOD, np.zeros((1, 2, 3))], None, r"Bag 1: expected .* \(n, d\), got shape \(1, 2, 3\)"),
+        ([GOOD, np.zeros((0, 3))], None, r"Bag 1: expected at least one atom .* \(0, 3\)"),
+        ([GOOD, np.zeros((3, 0))], None, r"Bag 1: expected at least .* one coordinate"),
+        ([GOOD, []], None, r"Bag 1: expected at least one atom"),
+        ([GOOD, [[1, 2, 3], [1, 2]]], None, r"Bag 1: .* unequal lengths"),
+        ([GOOD, GOOD.astype(object)], None, r"Bag 1: expected real numbers, .* object"),
+        ([GOOD, GOOD.astype(str)], None, r"Bag 1: expected real numbers"),
+        ([GOOD, GOOD.astype(complex)], None, r"Bag 1: expected real numbers, .* complex128"),
+        ([GOOD, GOOD], [[1, 1]], r"weights for each of 2 bags, got 1"),
+        ([GOOD, GOOD], [[1, 1], [1, 1], [1, 1]], r"weights for each of 2 bags, got 3"),
+        ([GOOD, GOOD], [[1, 1], [1]], r"Bag 1: expected 2 weights, .* shape \(1,\)"),
+        ([GOOD, GOOD], [[1, 1], [[1], [1]]], r"Bag 1: expected 2 weights, .* shape \(2, 1\)"),
+        ([GOOD, GOOD], [[1, 1], ["a", "b"]], r"Weights of bag 1: expected real numbers"),
+        ([GOOD, GOOD], [[1, 1], [0, 0]], r"Bag 1: expected weights with a positive, finite sum"),
+        ([GOOD, GOOD], [[1, 1], [1, -1]], r"Bag 1: expected finite weights >= 0, got -1\.0"),
+        ([GOOD, GOOD + np.nan], None, r"Bag 1: expected finite coordinates, got nan in atom 0"),
+    ],
+)
+def test_bad_lists_are_refused(bags, weights, message):
+    with pytest.raises(ValueError, match=message):
+        PointClouds.from_list(bags, weights)
+
+
+def test_padding_is_no_excuse_for_a_bad_bag_after_it():
+    bags = [np.zeros((9, 1)), np.zeros((2, 1)), np.array([[0.0], [np.inf]])]
+    with pytest.raises(ValueError, match=r"Bag 2: .* got inf in atom 1, coordinate 0"):
+        PointClouds.from_list(bags)
+
+
+# Frames
+
+
+def table(ids, seed=0):
+    rng = np.random.default_rng(seed)
+    count = len(ids)
+    return pd.DataFrame(
+        {"bag": ids, "x": rng.normal(size=count), "y": rng.integers(0, 9, count)}
+    ).assign(w=rng.random(count) + 0.1)
+
+
+IDS = np.random.default_rng(1).integers(0, 9, 200)
+
+
+@pytest.mark.parametrize(
+    "ids",
+    [
+        IDS,
+        IDS.astype(str),
+        IDS / 2,
+        pd.Categorical(IDS.astype(str), categories=[*map(str, range(12))]),
+        pd.Categorical(IDS),
+        np.datetime64("2020-01-01", "ns") + IDS * np.timedelta64(1, "D"),
+        pd.Timestamp("2020-01-01", tz="UTC") + pd.to_timedelta(IDS, "D"),
+        IDS * np.timedelta64(1, "s"),
+        pd.array(IDS, dtype="Int64"),
+        np.array([i if i % 2 else str(i) for i in IDS], dtype=object),
+        [(int(i), "a") for i in IDS],
+    ],
+    ids=lambda ids: str(getattr(ids, "dtype", "tuples")),
+)
+def test_frames_agree_with_groupby(ids):
+    frame = table(ids)
+    frame.index = frame.index[::-1]  # the order of rows counts, not their index
+    made = PointClouds.from_frame(frame, bag="bag", columns=["x", "y"], weight="w")
+    groups = list(frame.groupby("bag", sort=False, observed=True))
+    assert list(made.labels) == [label for label, _ in groups]
+    assert made.points.shape == (len(groups), max(len(group) for _, group in groups), 2)
+    expected = PointClouds.from_list(
+        [group[["x", "y"]].to_numpy() for _, group in groups],
+        [group["w"].to_numpy() for _, group in groups],
+    )
+    assert torch.equal(made.points, expected.points)
+    assert torch.equal(made.weights, expected.weights)
+    assert made != expected  # which has no labels
+
+
+def test_frames_without_weights_and_with_one_column():
+    frame = table(["b", "a", "b"])
+    made = PointClouds.from_frame(frame, bag="bag", columns="x")
+    assert made.points[0, :, 0].tolist() == frame["x"][[0, 2]].tolist()
+    assert made.weights.tolist() == [[0.5, 0.5], [1, 0]]
+    assert made.labels.tolist() == ["b", "a"]
+
+
+def test_labels_follow_selections_and_conversions():
+    made = PointClouds.from_frame(table(["b", "a", "c", "b"]), bag="bag", columns=["x", "y"])
+    assert made[1:].labels.tolist() == ["a", "c"]
+    assert made[::-1].labels.tolist() == ["c", "a", "b"]
+    assert made[[2, 0]].labels.tolist() == ["c", "b"]
+    assert made[torch.tensor([True, False, True])].labels.tolist() == ["b", "c"]
+    assert made[made.labels == "a"] == made[[1]]
+    assert made[1].labels == "a"
+    assert made[1].labels.shape == ()
+    for other in (made.to(torch.float32), made.resample(3), made.normalize()):
+        assert other.labels.tolist() == ["b", "a", "c"]
+    assert PointClouds.unpack(made.pack(), 2).labels is None
+    with pytest.raises(ValueError, match="read-only"):
+        made.labels[0] = "z"
+
+
+def test_equality_compares_labels():
+    first, second, third = (
+        PointClouds.from_frame(pd.DataFrame({"bag": ids, "x": [1.0, 2.0]}), bag="bag", columns="x")
+        for ids in (["a", "b"], ["a", "b"], ["a", "c"])
+    )
+    assert first == second
+    assert first != third
+
+
+@pytest.mark.parametrize(
+    "ids",
+    [
+        ["a", None, "b"],
+        ["a", np.nan, "b"],
+        np.array(["a", None, "b"], dtype=object),
+        pd.Series(["a", pd.NA, 3], dtype=object),
+        np.array([pd.Timestamp(0), pd.NaT, 3], dtype=object),
+        [1.0, np.nan, np.nan],
+        pd.array([1, None, 2], dtype="Int64"),
+        pd.Categorical(["a", None, "b"]),
+        np.array([0, "NaT", 1], dtype="M8[ns]"),
+        np.array([0, "NaT", 1], dtype="M8[s]"),
+        np.array([0, "NaT", 1], dtype="m8[ns]"),
+    ],
+)
+def test_a_row_without_bag_is_named(ids):
+    with pytest.raises(ValueError, match=r"Column 'bag': .* missing value in row 1 \(counted"):
+        PointClouds.from_frame(table(ids), bag="bag", columns="x")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"bag": "nope", "columns": "x"}, r"'nope', got none; columns: \['bag', 'x', 'y', 'w'\]"),
+        (
+            {"bag": "bag", "columns": ["x", "z"]},
+            r"'z', got none; columns: \['bag', 'x', 'y', 'w'\]",
+        ),
+        ({"bag": "bag", "columns": "x", "weight": "v"}, r"'v', got none"),
+        ({"bag": "bag", "columns": []}, r"at least one column of coordinates"),
+        ({"bag": "x", "columns": "bag"}, r"Column 'bag': expected real numbers"),
+    ],
+)
+def test_bad_columns_are_named(options, message):
+    with pytest.raises(ValueError, match=message):
+        PointClouds.from_frame(table(["a", "b"]), **options)
+
+
+def test_bad_frames_name_the_label():
+    frame = table(["wing", "tail", "wing"])
+    options = {"bag": "bag", "columns": ["x", "y"], "weight": "w"}
+    with pytest.raises(ValueError, match=r"Bag 1 \(label tail\): expected finite coordinates"):
+        PointClouds.from_frame(frame.assign(x=[0, np.nan, 0]), **options)
+    with pytest.raises(ValueError, match=r"Bag 0 \(label wing\): expected finite weights >= 0"):
+        PointClouds.from_frame(frame.assign(w=[1, 1, -1.0]), **options)
+    with pytest.raises(ValueError, match=r"Bag 1 \(label tail\): .* a positive, finite sum"):
+        PointClouds.from_frame(frame.assign(w=[1, 0, 1]), **options)
+    with pytest.raises(ValueError, match=r"at least one row"):
+        PointClouds.from_frame(frame[:0], **options)
+    with pytest.raises(ValueError, match=r"Expected one column 'x', got more than one"):
+        PointClouds.from_frame(frame[["bag", "x", "x", "y", "w"]], **options)
+
+
+# Images
+
+
+def test_pixels_lie_on_the_square_with_y_upward():
+    image = np.array([[1.0, 2, 3], [0, 4, 10]])
+    made = PointClouds.from_images(image)
+    assert made.batch_shape == ()
+    expected = [[-1, 1], [0, 1], [1, 1], [-1, -1], [0, -1], [1, -1]]
+    assert made.points.tolist() == expected
+    assert made.weights.tolist() == [0.05, 0.1, 0.15, 0, 0.2, 0.5]
+    column = PointClouds.from_images(np.ones((3, 1)))
+    assert column.points.tolist() == [[0, 1], [0, 0], [0, -1]]
+
+
+def test_images_share_one_grid_in_memory_and_take_batch_axes():
+    images = np.random.default_rng(0).integers(1, 255, (2, 5, 4, 4), dtype=np.uint8)
+    made = PointClouds.from_images(images)
+    assert made.points.shape == (2, 5, 16, 2)
+    assert made.points.stride()[:2] == (0, 0)
+    assert made[3] == PointClouds.from_images(images[:, 3])
+    assert PointClouds.unpack(made.pack(), 2) == made
+    assert made.resample(7).points.shape == (2, 5, 7, 2)
+
+
+def test_gradients_flow_to_pixels():
+    images = torch.rand(2, 3, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    assert torch.autograd.gradcheck(
+        lambda x: PointClouds.from_images(x).weights, images.requires_grad_()
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (0, r"Image 2: expected intensities with a positive, finite sum, got the sum 0\.0"),
+        (-1, r"Image 2: expected finite intensities >= 0, got -1\.0"),
+        (np.nan, r"Image 2: expected finite intensities >= 0, got nan"),
+    ],
+)
+def test_bad_images_are_named(change, message):
+    images = np.ones((4, 3, 3))
+    images[2] = change
+    with pytest.raises(ValueError, match=message):
+        PointClouds.from_images(images)
+    for shape in ((3,), (0, 3, 3), (2, 0, 3)):
+        with pytest.raises(ValueError, match=r"\(\.\.\., H, W\), none of them 0, got"):
+            PointClouds.from_images(np.ones(shape))
+
+
+# Curves
+
+
+def angles(count, seed=0):
+    """Angles on the circle, dense on one side."""
+    uniform = np.sort(np.random.default_rng(seed).random(count))
+    return 2 * np.pi * uniform**2
+
+
+def circle(count, seed=0):
+    angle = angles(count, seed)
+    return np.stack([np.cos(angle), np.sin(angle)], axis=-1)
+
+
+def test_arc_length_weights_integrate_over_an_uneven_circle():
+    angle = angles(400)
+    step = np.diff(angle, append=angle[0] + 2 * np.pi).max()
+    made = PointClouds.from_curves([circle(400)])
+    # Trapezoid rule of a function with |f''| <= 2: h^2 / 6; chords for arcs, twice: h^2 / 12.
+    error = abs((made.weights * made.points[..., 0] ** 2).sum().item() - 0.5)
+    assert error <= step**2 / 4
+    assert abs((made.points[..., 0] ** 2).mean().item() - 0.5) > step**2 / 4
+
+
+def test_the_weight_of_a_vertex_is_half_of_both_segments():
+    corner = np.array([[0.0, 0], [3, 0], [3, 4]])
+    closed = PointClouds.from_curves([corner]).weights
+    assert torch.allclose(closed, torch.tensor([[4.0, 3.5, 4.5]], dtype=torch.float64) / 12)
+    opened = PointClouds.from_curves([corner], closed=False).weights
+    assert torch.allclose(opened, torch.tensor([[1.5, 3.5, 2]], dtype=torch.float64) / 7)
+
+
+@few
+@given(
+    sizes=st.lists(st.integers(2, 6), min_size=1, max_size=4),
+    closed=st.booleans(),
+    atoms=st.sampled_from([None, 2, 7]),
+)
+def test_curves_do_not_see_their_neighbours_or_padding(sizes, closed, atoms):
+    curves = [np.random.default_rng(i).normal(size=(n, 3)) for i, n in enumerate(sizes)]
+    made = PointClouds.from_curves(curves, closed=closed, atoms=atoms)
+    for i, curve in enumerate(curves):
+        single = PointClouds.from_curves([curve], closed=closed, atoms=atoms)
+        width = single.points.shape[1]
+        torch.testing.assert_close(made[i].points[:width], single.points[0])
+        torch.testing.assert_close(made[i].weights[:width], single.weights[0])
+        assert not made[i].weights[width:].any()
+
+
+def test_a_repeated_first_vertex_does_not_count_twice():
+    curve = circle(40)
+    repeated = np.concatenate([curve, curve[:1]])
+    plain, double = PointClouds.from_curves([curve]), PointClouds.from_curves([repeated])
+    merged = double.weights[0, :-1].clone()
+    merged[0] += double.weights[0, -1]
+    torch.testing.assert_close(merged, plain.weights[0])
+    even, same = (PointClouds.from_curves([c], atoms=16) for c in (curve, repeated))
+    torch.testing.assert_close(even.points, same.points)
+
+
+def test_points_at_equal_arc_length():
+    square = np.array([[0.0, 0], [2, 0], [2, 2], [2, 2], [0, 2]])
+    made = PointClouds.from_curves([square], atoms=8)
+    expected = [[0, 0], [1, 0], [2, 0], [2, 1], [2, 2], [1, 2], [0, 2], [0, 1]]
+    torch.testing.assert_close(made.points, torch.tensor([expected], dtype=torch.float64))
+    assert made.weights.unique().tolist() == [0.125]
+    line = np.array([[0.0], [0], [1], [1], [4], [4]])
+    opened = PointClouds.from_curves([line], closed=False, atoms=5)
+    assert opened.points[0, :, 0].tolist() == [0, 1, 2, 3, 4]
+    single = PointClouds.from_curves([square], atoms=1)
+    assert single.points.tolist() == [[[0, 0]]]
+
+
+def test_equal_arc_length_against_interpolation():
+    curves = [circle(n, seed=n) for n in (17, 60)]
+    made = PointClouds.from_curves(curves, closed=False, atoms=33)
+    for cloud, curve in zip(made, curves, strict=True):
+        knots = np.append(0, np.cumsum(np.linalg.norm(np.diff(curve, axis=0), axis=1)))
+        at = np.linspace(0, knots[-1], 33)
+        expected = np.stack([np.interp(at, knots, curve[:, k]) for k in range(2)], axis=-1)
+        np.testing.assert_allclose(cloud.points.numpy(), expected, atol=1e-13)
+
+
+@pytest.mark.parametrize("atoms", [None, 5])
+@pytest.mark.parametrize("closed", [True, False])
+def test_gradients_flow_to_vertices(atoms, closed):
+    curves = [
+        torch.from_numpy(circle(n, seed=n)[:, :1] + circle(n)).requires_grad_() for n in (4, 6)
+    ]
+
+    def read(*curves):
+        made = PointClouds.from_curves(curves, closed=closed, atoms=atoms)
+        return made.points, made.weights
+
+    assert torch.autograd.gradcheck(read, curves)
+
+
+@pytest.mark.parametrize("atoms", [None, 5])
+@pytest.mark.parametrize("closed", [True, False])
+def test_curves_are_differentiable_at_coincident_vertices(atoms, closed):
+    curve = torch.tensor([[0, 0], [0, 0], [3, 0], [3, 0], [2, 2.0]], dtype=torch.float64)
+    curve.requires_grad_()
+    made = PointClouds.from_curves([curve, curve[:3]], closed=closed, atoms=atoms)
+    (made.points.square().sum() + made.weights.square().sum()).backward()
+    assert curve.grad.isfinite().all()
+    assert curve.grad.any()
+
+
+@pytest.mark.parametrize("atoms", [None, 5])
+def test_bad_curves_are_named(atoms):
+    good = circle(5)
+    for bad, message in [
+        (
+            np.ones((4, 2)),
+            r"Curve 1: expected arc lengths with a positive, finite sum, got .* 0\.0",
+        ),
+        (np.ones((1, 2)), r"Curve 1: expected at least 2 vertices, got 1"),
+        (np.ones((4, 3)), r"Curve 1: expected 2 columns as in curve 0, got 3"),
+        (good + np.array([np.nan, 0]), r"Curve 1: expected finite coordinates, got nan in atom 0"),
+        (np.ones(4), r"Curve 1: .* array\[:, None\]"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            PointClouds.from_curves([good, bad], atoms=atoms)
+    with pytest.raises(ValueError, match="at least one curve"):
+        PointClouds.from_curves([], atoms=atoms)
+
+
+def test_too_few_atoms_on_a_curve():
+    with pytest.raises(ValueError, match="atoms: expected an integer >= 1, got 0"):
+        PointClouds.from_curves([circle(5)], atoms=0)
+    with pytest.raises(ValueError, match="atoms: expected an integer >= 2, got 1"):
+        PointClouds.from_curves([circle(5)], closed=False, atoms=1)
+
+
+# Meshes
+
+CORNERS = np.array([[x, y, z] for x in (-1.0, 1) for y in (-1.0, 1) for z in (-1.0, 1)])
+FACES = np.array(
+    [
+        *([0, 1, 3], [0, 3, 2], [4, 6, 7], [4, 7, 5]),
+        *([0, 4, 5], [0, 5, 1], [2, 3, 7], [2, 7, 6]),
+        *([0, 2, 6], [0, 6, 4], [1, 5, 7], [1, 7, 3]),
+    ]
+)
+ON_A_LINE = np.random.default_rng(0).normal(size=(8, 1)) * [0.1, 0.7, 0.3]
+
+
+def test_area_weights_on_a_cube():
+    made = PointClouds.from_meshes([(CORNERS, FACES)])
+    expected = np.bincount(FACES.flatten()) / FACES.size
+    np.testing.assert_allclose(made.weights[0].numpy(), expected, rtol=1e-14)
+    stretched = CORNERS * [1, 1, 3]  # two faces of area 4, four of area 12
+    weights = PointClouds.from_meshes([(stretched, FACES)]).weights[0].numpy()
+    area = np.array(
+        [
+            np.linalg.norm(np.cross(b - a, c - a)) / 2
+            for a, b, c in (stretched[face] for face in FACES)
+        ]
+    )
+    expected = np.bincount(FACES.flatten(), weights=np.repeat(area / 3, 3)) / area.sum()
+    assert area.sum() == pytest.approx(56)
+    np.testing.assert_allclose(weights, expected, rtol=1e-14)
+
+
+def test_area_weights_integrate_linear_functions_exactly_in_any_dimension():
+    rng = np.random.default_rng(0)
+    for dim in (2, 3, 5):
+        vertices = rng.normal(size=(7, dim))
+        faces = np.array([[0, 1, 2], [3, 4, 5], [0, 4, 2]])
+        made = PointClouds.from_meshes([(vertices, faces)])
+        sides = vertices[faces[:, 1:]] - vertices[faces[:, :1]]
+        areas = np.sqrt(np.linalg.det(sides @ sides.transpose(0, 2, 1)))
+        centre = areas @ vertices[faces].mean(1) / areas.sum()
+        np.testing.assert_allclose((made.weights @ made.points)[0, 0], centre, atol=1e-12)
+        assert made.weights[0, 6] == 0
+        assert made.sizes.tolist() == [6]
+
+
+def test_thin_triangles_keep_their_area():
+    height = 1e-9
+    flat = np.array([[0.0, 0, 0], [1, 0, 0], [0.3, height, 0], [0, 0, 1e-9]])
+    faces = np.array([[2, 0, 1], [0, 1, 3]])  # two areas of 5e-10
+    weights = PointClouds.from_meshes([(flat, faces)]).weights[0]
+    assert weights[2].item() == pytest.approx(1 / 6, rel=1e-6)
+
+
+def test_meshes_of_unequal_sizes_do_not_mix():
+    meshes = [(CORNERS, FACES), (CORNERS[:3], torch.tensor([[0, 1, 2]]))]
+    made = PointClouds.from_meshes(meshes)
+    for i, mesh in enumerate(meshes):
+        single = PointClouds.from_meshes([mesh])
+        torch.testing.assert_close(made[i].weights[: len(mesh[0])], single.weights[0])
+    assert made.sizes.tolist() == [8, 3]
+
+
+def test_points_are_uniform_in_area():
+    vertices = np.array([[0.0, 0, 0], [1, 0, 0], [0, 1, 0], [0, 0, 9], [3, 0, 9], [0, 1, 9]])
+    faces = np.array([[0, 1, 2], [0, 0, 0], [3, 4, 5]])  # areas 1 : 0 : 3
+    draws = 20_000
+    made = PointClouds.from_meshes([(CORNERS, FACES), (vertices, faces)], atoms=draws, seed=4)
+    assert made.weights.unique().tolist() == [1 / draws]
+    assert made.points[0].abs().amax(-1).sub(1).abs().max() < 1e-12  # on the surface of the cube
+    # The mean of a coordinate on it has variance 5/9 / draws.
+    assert made.points[0].mean(0).abs().max() < 5 * (5 / 9 / draws) ** 0.5
+    x, y, z = made.points[1].T
+    upper = z > 4
+    assert abs(upper.double().mean() - 0.75) < 5 * (0.75 * 0.25 / draws) ** 0.5
+    assert ((x >= 0) & (y >= 0) & (x / torch.where(upper, 3, 1) + y <= 1 + 1e-12)).all()
+    # Barycentric coordinates of a uniform point have mean 1/3 and variance 1/18.
+    assert abs(y.mean() - 1 / 3) < 5 * (1 / 18 / draws) ** 0.5
+    assert abs(x[upper].mean() - 1) < 5 * (9 / 18 / (0.7 * draws)) ** 0.5
+
+
+def test_seeds_of_meshes():
+    def draw(seed):
+        return PointClouds.from_meshes([(CORNERS, FACES)] * 2, atoms=5, seed=seed)
+
+    assert draw(3) == draw(3) == draw(np.random.default_rng(3))
+    assert draw(3) != draw(4)
+    assert draw(3)[0] != draw(3)[1]
+
+
+@pytest.mark.parametrize("atoms", [None, 5])
+def test_meshes_are_differentiable(atoms):
+    vertices = torch.from_numpy(np.random.default_rng(0).normal(size=(4, 3))).requires_grad_()
+    faces = np.array([[0, 1, 2], [1, 2, 3]])
+
+    def read(vertices, faces=faces):
+        made = PointClouds.from_meshes([(vertices, faces)], atoms=atoms)
+        return made.points, made.weights
+
+    # The choice of a triangle jumps: the gradient is that of the points within the triangles.
+    assert torch.autograd.gradcheck(read, vertices)
+    points, weights = read(vertices, [[0, 0, 1], [0, 1, 2], [3, 3, 3]])  # two have no area
+    (points.square().sum() + weights.square().sum()).backward()
+    assert vertices.grad.isfinite().all()
+
+
+@pytest.mark.parametrize(
+    ("mesh", "message"),
+    [
+        ((CORNERS, FACES + 1), r"Mesh 1: .* 8 vertices from 0 to 7, got indices from 1 to 8"),
+        ((CORNERS, FACES - 1), r"Mesh 1: .* got indices from -1 to 6"),
+        ((CORNERS, FACES[:, :2]), r"Mesh 1: expected faces of shape \(f, 3\), .* \(12, 2\)"),
+        ((CORNERS, FACES[:0]), r"Mesh 1: expected faces of shape \(f, 3\), .* \(0, 3\)"),
+        ((CORNERS, FACES[0]), r"Mesh 1: expected faces of shape \(f, 3\), .* \(3,\)"),
+        ((CORNERS, FACES.astype(float)), r"Mesh 1: expected integer faces, got dtype float64"),
+        ((CORNERS, torch.ones(2, 3)), r"Mesh 1: expected integer faces, got dtype torch.float32"),
+        ((CORNERS, FACES < 3), r"Mesh 1: expected integer faces, got dtype bool"),
+        ((CORNERS * 0, FACES), r"Mesh 1: expected areas with a positive, finite sum, got .* 0\.0"),
+        ((ON_A_LINE, FACES), r"Mesh 1: expected areas with a positive"),
+        ((CORNERS[:, :2], FACES), r"Mesh 1: expected 3 columns as in mesh 0, got 2"),
+        ((CORNERS * np.nan, FACES), r"Mesh 1: expected finite coordinates, got nan"),
+        (CORNERS, r"Mesh 1: expected a pair \(vertices, faces\)"),
+        ((CORNERS,), r"Mesh 1: expected a pair \(vertices, faces\)"),
+    ],
+)
+def test_bad_meshes_are_named(mesh, message):
+    for atoms in (None, 4):
+        with pytest.raises(ValueError, match=message):
+            PointClouds.from_meshes([(CORNERS, FACES), mesh], atoms=atoms)
+
+
+def test_other_bad_meshes():
+    with pytest.raises(ValueError, match="Mesh 0: expected vertices in 2 or more dimensions"):
+        PointClouds.from_meshes([(CORNERS[:, :1], FACES)])
+    with pytest.raises(ValueError, match="at least one mesh"):
+        PointClouds.from_meshes([])
+    with pytest.raises(ValueError, match="atoms: expected an integer >= 1, got 0"):
+        PointClouds.from_meshes([(CORNERS, FACES)], atoms=0)
