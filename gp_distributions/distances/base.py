@@ -1,0 +1,286 @@
+"""The base of all distances: reading rows, batching, diagonals, chunks and caching."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gp_distributions.distances._cache import DistanceCache, Entry
+from gp_distributions.numerics.pairwise import squared_euclidean, zero_diagonal
+from gp_distributions.numerics.rows import drop_copies, join_rows, split_rows
+
+
+class Distance(torch.nn.Module, ABC):
+    r"""A Hilbertian distance between distributions that are laid out as rows.
+
+    A subclass writes :meth:`represent`: what is computed once per cloud. If two clouds are compared
+    by anything else than the Euclidean distance of their representations, it also writes
+    :meth:`compare_all` and :meth:`compare_paired`.
+
+    Distances between the same fixed clouds are computed once: they are remembered by content as
+    long as neither the rows nor the parameters of the distance require a gradient.
+
+    Args:
+        dim: The dimension ``d`` of the atoms.
+
+    Raises:
+        ValueError: If ``dim`` is less than one.
+    """
+
+    # Doubles that the intermediate results of one chunk of clouds may take: a chunk should fit the
+    # processor's cache.
+    _chunk_elements = 2**19
+    # Rows of a large set that are compared at a time.
+    _block_rows = 2048
+
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        if dim < 1:
+            raise ValueError(f"Expected dim >= 1, got {dim}.")
+        self.dim = dim
+        self._cache = DistanceCache()
+        self._shared: dict[int, tuple[Tensor, Tensor]] | None = None
+
+    @abstractmethod
+    def represent(self, points: Tensor, weights: Tensor) -> Tensor:
+        """Represent each cloud by one vector.
+
+        Args:
+            points: A ``C x n x d`` tensor of atoms.
+            weights: A ``C x n`` tensor of weights that sum to one in each cloud.
+
+        Returns:
+            A ``C x D`` tensor.
+        """
+
+    def compare_all(self, r1: Tensor, r2: Tensor) -> Tensor:
+        """Squared distances of all pairs of representations.
+
+        Args:
+            r1: A ``batch_shape x N x D`` tensor.
+            r2: A ``batch_shape x M x D`` tensor, which may be ``r1`` itself.
+
+        Returns:
+            A ``batch_shape x N x M`` tensor.
+        """
+        return squared_euclidean(r1, r2)
+
+    def compare_paired(self, r1: Tensor, r2: Tensor) -> Tensor:
+        """Squared distances of corresponding representations, ``batch_shape x N``."""
+        return (r1 - r2).square().sum(-1)
+
+    def chunk_size(self, num_atoms: int) -> int:
+        """How many clouds of ``num_atoms`` atoms are represented at a time."""
+        return max(1, self._chunk_elements // (num_atoms * (self.dim + 1)))
+
+    def forward(self, x1: Tensor, x2: Tensor | None = None, *, diag: bool = False) -> Tensor:
+        """The same as :meth:`squared`."""
+        return self.squared(x1, x2, diag=diag)
+
+    def squared(self, x1: Tensor, x2: Tensor | None = None, *, diag: bool = False) -> Tensor:
+        """Squared Hilbert distances between clouds.
+
+        Args:
+            x1: A ``batch_shape x N x m*(d+1)`` tensor of rows.
+            x2: A ``batch_shape x M x m'*(d+1)`` tensor of rows. Default: ``x1``.
+            diag: Whether only the distances of corresponding clouds are wanted; then ``M = N``.
+
+        Returns:
+            A ``batch_shape x N x M`` tensor, or ``batch_shape x N`` with ``diag``. It is never
+            negative, and exactly zero where a cloud meets itself.
+
+        Raises:
+            ValueError: If the width of the rows does not fit ``dim``, a weight is negative or not
+                finite, or a row has no weight.
+        """
+        x2 = x1 if x2 is None else x2
+        for rows in (x1, x2):
+            split_rows(rows, self.dim)
+            if rows.dim() < 2:
+                raise ValueError(
+                    f"Expected rows as a tensor of shape (..., N, m*(d+1)), got {tuple(rows.shape)}."
+                )
+        equal = x1 is x2 or (x1.shape == x2.shape and torch.equal(x1.detach(), x2.detach()))
+        batch_shape = torch.broadcast_shapes(x1.shape[:-2], x2.shape[:-2])
+        num1, num2 = x1.shape[-2], x2.shape[-2]
+        if 0 in (num1, num2):
+            return x1.new_zeros(*batch_shape, *([num1] if diag else [num1, num2]))
+        if diag:
+            if equal:
+                return x1.new_zeros(*batch_shape, num1)
+            return self.compare_paired(self._representation(x1), self._representation(x2))
+        if equal and num1 == 1:
+            squared = x1.new_zeros(1, 1)
+        elif self._tracks_gradient(x1) or self._tracks_gradient(x2):
+            squared = self._tracked(x1, x2, equal=equal)
+        elif equal:
+            squared = self._within(x1)
+        else:
+            squared = self._between(x1, x2)
+        return squared.expand(*batch_shape, num1, num2)
+
+    @property
+    def euclidean(self) -> bool:
+        """Whether distances are the Euclidean ones of the representations."""
+        return True
+
+    @property
+    def embed(self) -> Callable[[Tensor], Tensor]:
+        """Features of clouds whose Euclidean distance is the distance.
+
+        A function of a ``batch_shape x N x m*(d+1)`` tensor of rows that returns a
+        ``batch_shape x N x D`` tensor. Absent (``AttributeError``) where no finite number of
+        features will do.
+        """
+        if not self.euclidean:
+            raise AttributeError
+        return self._embed
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "embed":
+            raise AttributeError(
+                f"{self!r} is no Euclidean distance of finitely many features, so that it has no "
+                "embed. Use squared, which gives its squared distances."
+            )
+        return super().__getattr__(name)
+
+    def _embed(self, rows: Tensor) -> Tensor:
+        representation = self._representation(rows)
+        return representation.expand(*rows.shape[:-1], -1).clone()
+
+    def origin(self, rows: Tensor) -> Tensor:
+        """The origin of inner products as a ``1 x m*(d+1)`` row: all mass of a cloud at zero."""
+        points, weights = split_rows(rows.detach().reshape(-1, rows.shape[-1])[:1], self.dim)
+        return join_rows(torch.zeros_like(points), weights)
+
+    @contextmanager
+    def sharing(self) -> Iterator[None]:
+        """Represent each tensor of rows once within this context, its gradient included.
+
+        For a computation that compares the same tensor object several times and is differentiated
+        as a whole, as the covariances of one posterior are.
+        """
+        self._shared = {}
+        try:
+            yield
+        finally:
+            self._shared = None
+
+    def clear_cache(self) -> None:
+        """Forget all clouds."""
+        self._cache = DistanceCache()
+
+    def _tracks_gradient(self, rows: Tensor) -> bool:
+        return torch.is_grad_enabled() and (
+            rows.requires_grad or any(parameter.requires_grad for parameter in self.parameters())
+        )
+
+    def _tracked(self, x1: Tensor, x2: Tensor, *, equal: bool) -> Tensor:
+        """Squared distances with gradients."""
+        r1 = self._representation(x1)
+        if x1 is x2:
+            return self.compare_all(r1, r1)
+        if not self._tracks_gradient(x2):
+            return self._to_known(x1, r1, x2)
+        squared = self.compare_all(r1, self._representation(x2))
+        return zero_diagonal(squared) if equal else squared
+
+    def _within(self, rows: Tensor) -> Tensor:
+        """Squared distances of fixed clouds to each other."""
+        rows = drop_copies(rows)
+        if rows.dim() > 2:
+            representation = self._representation(rows)
+            return self.compare_all(representation, representation)
+        self._cache.refresh([*self.parameters(), *self.buffers()])
+        entry = self._cache.find(rows)
+        if entry is None:
+            representation = self._representation(rows)
+            entry = Entry(rows.clone(), representation, self.compare_all(*[representation] * 2))
+            self._cache.add(entry)
+        return entry.squared.clone()
+
+    def _between(self, x1: Tensor, x2: Tensor) -> Tensor:
+        """Squared distances of fixed clouds to others, by blocks so that memory is bounded."""
+        if drop_copies(x2).dim() > 2 or x1.shape[:-1].numel() <= self._block_rows:
+            return self._to_known(x1, self._representation(x1), x2)
+        blocks = x1.flatten(0, -2).split(self._block_rows)
+        squared = torch.cat([self._to_known(x, self._representation(x), x2) for x in blocks])
+        return squared.unflatten(0, x1.shape[:-1])
+
+    def _to_known(self, x1: Tensor, r1: Tensor, x2: Tensor) -> Tensor:
+        """Squared distances to fixed clouds, some of which the cache may know."""
+        x2 = drop_copies(x2)
+        known = self._cached_prefix(x2)
+        if known is None:
+            same = x1.shape == x2.shape and torch.equal(x1.detach(), x2)
+            return self.compare_all(r1, r1 if same else self._representation(x2))
+        to_prefix = self.compare_all(r1, known.representation)
+        to_rest = self._to_known(x1, r1, x2[..., known.rows.shape[0] :, :])
+        batch_shape = torch.broadcast_shapes(to_prefix.shape[:-1], to_rest.shape[:-1])
+        return torch.cat(
+            [to_prefix.expand(*batch_shape, -1), to_rest.expand(*batch_shape, -1)], dim=-1
+        )
+
+    def _cached_prefix(self, rows: Tensor) -> Entry | None:
+        self._cache.refresh([*self.parameters(), *self.buffers()])
+        return self._cache.find_prefix(rows)
+
+    def _representation(self, rows: Tensor) -> Tensor:
+        """The representation of ``rows``, shared and cached; expanded batch axes have size one."""
+        if self._shared is not None and id(rows) in self._shared:
+            return self._shared[id(rows)][1]
+        if self._tracks_gradient(rows):
+            representation = self._represent_rows(rows)
+        else:
+            representation = self._represent_fixed(drop_copies(rows))
+        if self._shared is not None:
+            self._shared[id(rows)] = (rows, representation)
+        return representation
+
+    def _represent_fixed(self, rows: Tensor) -> Tensor:
+        self._cache.refresh([*self.parameters(), *self.buffers()])
+        entry = self._cache.find(rows)
+        if entry is not None:
+            return entry.representation
+        with torch.no_grad():
+            return self._represent_rows(rows)
+
+    def _represent_rows(self, rows: Tensor) -> Tensor:
+        points, weights = split_rows(rows, self.dim)
+        batch_shape, num_atoms = weights.shape[:-1], weights.shape[-1]
+        _check_weights(weights)
+        points = points.reshape(-1, num_atoms, self.dim)
+        weights = weights.reshape(-1, num_atoms)
+        weights = weights / weights.sum(-1, keepdim=True)
+        size = self.chunk_size(num_atoms)
+        if len(points) <= size or self._tracks_gradient(rows):
+            return self.represent(points, weights).unflatten(0, batch_shape)
+        out: Tensor | None = None
+        for start in range(0, len(points), size):
+            part = self.represent(points[start : start + size], weights[start : start + size])
+            if out is None:
+                out = part.new_empty(len(points), part.shape[-1])
+            out[start : start + size] = part
+        assert out is not None
+        return out.unflatten(0, batch_shape)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Copies and pickles carry the distance, not what it remembers.
+        return {**self.__dict__, "_cache": DistanceCache(), "_shared": None}
+
+
+def _check_weights(weights: Tensor) -> None:
+    bad = ~((weights >= 0).all(-1) & (weights.sum(-1) > 0) & weights.isfinite().all(-1))
+    if bool(bad.any()):
+        where = bad.nonzero()[0].tolist()
+        raise ValueError(
+            "Expected rows with finite, non-negative weights that are not all zero, but row "
+            f"{where[0] if len(where) == 1 else tuple(where)} has the weights "
+            f"{weights[bad][0].tolist()}. Rows come from PointClouds.pack(); scale coordinates with "
+            "PointClouds.normalize, never the columns of rows."
+        )
