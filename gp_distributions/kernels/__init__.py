@@ -1,0 +1,35 @@
+"""GPyTorch kernels on distributions: a distance, and a profile of it."""
+
+from gp_distributions.kernels.distribution_kernel import DistributionKernel
+from gp_distributions.kernels.named import SlicedWassersteinKernel
+from gp_distributions.kernels.profiles import (
+    Cauchy,
+    Exponential,
+    Gaussian,
+    InverseMultiquadric,
+    Linear,
+    Matern32,
+    Matern52,
+    Polynomial,
+    PowerExponential,
+    Profile,
+    RationalQuadratic,
+    StudentT,
+)
+
+__all__ = [
+    "Cauchy",
+    "DistributionKernel",
+    "Exponential",
+    "Gaussian",
+    "InverseMultiquadric",
+    "Linear",
+    "Matern32",
+    "Matern52",
+    "Polynomial",
+    "PowerExponential",
+    "Profile",
+    "RationalQuadratic",
+    "SlicedWassersteinKernel",
+    "StudentT",
+]

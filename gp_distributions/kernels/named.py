@@ -1,0 +1,51 @@
+"""The named kernels: each a distance with a profile."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gp_distributions.distances.sliced_wasserstein import SlicedWasserstein
+from gp_distributions.kernels.distribution_kernel import DistributionKernel
+from gp_distributions.kernels.profiles import Profile
+
+
+class SlicedWassersteinKernel(DistributionKernel):
+    """The kernel of a :class:`SlicedWasserstein` distance.
+
+    Args:
+        dim: The dimension ``d`` of the atoms.
+        profile: A profile or its name, see :class:`DistributionKernel`.
+        p: The order, 1 or 2.
+        num_slices: The number of directions.
+        num_quantiles: The number of cells over which quantile functions are averaged, or ``None``.
+        center: Whether clouds are centred at their means first.
+        seed: Of the directions in three and more dimensions.
+        **kwargs: Options of a GPyTorch kernel.
+
+    Raises:
+        ValueError: As :class:`SlicedWasserstein` and :class:`DistributionKernel` do.
+
+    Source: Meunier, Pontil and Ciliberto 2022; Kolouri, Zou and Rohde 2016.
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        *,
+        profile: str | Profile = "gaussian",
+        p: int = 2,
+        num_slices: int = 100,
+        num_quantiles: int | None = 100,
+        center: bool = False,
+        seed: int = 0,
+        **kwargs: Any,
+    ) -> None:
+        distance = SlicedWasserstein(
+            dim,
+            p=p,
+            num_slices=num_slices,
+            num_quantiles=num_quantiles,
+            center=center,
+            seed=seed,
+        )
+        super().__init__(distance, profile, **kwargs)
