@@ -1,0 +1,299 @@
+"""An exact Gaussian process whose inputs are distributions, as a BoTorch model."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from botorch.models import SingleTaskGP
+from botorch.models.transforms.input import InputTransform
+from botorch.models.transforms.outcome import OutcomeTransform
+from botorch.posteriors import Posterior
+from botorch.utils.types import DEFAULT, _DefaultType
+from gpytorch.constraints import GreaterThan
+from gpytorch.distributions import MultivariateNormal
+from gpytorch.kernels import Kernel, ScaleKernel
+from gpytorch.likelihoods import GaussianLikelihood, Likelihood
+from gpytorch.means import Mean
+from gpytorch.priors import LogNormalPrior
+from numpy.typing import ArrayLike
+from torch import Tensor
+
+from gp_distributions.distances.base import Distance
+from gp_distributions.kernels.named import SlicedWassersteinKernel
+from gp_distributions.measures import PointClouds
+from gp_distributions.models._exact import (
+    ExactMultivariateNormal,
+    exact_computations,
+    jitter_explained,
+)
+from gp_distributions.numerics.rows import pad_rows
+
+
+class DistributionGP(SingleTaskGP):
+    r"""Exact Gaussian process regression on distributions.
+
+    With targets :math:`y`, covariances :math:`K`, constant mean :math:`\mu` and noise
+    :math:`\sigma^2`,
+
+    .. math::
+        m(P) = \mu + k(P)^\top (K + \sigma^2 I)^{-1} (y - \mu), \qquad
+        v(P) = k(P, P) - k(P)^\top (K + \sigma^2 I)^{-1} k(P).
+
+    With a zero mean and no outcome transform :math:`m` is kernel ridge regression with
+    :math:`\lambda T = \sigma^2 /` outputscale. Everything is computed by Cholesky factors, whatever
+    the size and whatever GPyTorch's settings are.
+
+    It is a BoTorch model: ``posterior``, acquisition functions, ``condition_on_observations``,
+    ``fantasize`` and ``subset_output`` work as for ``SingleTaskGP``. Several outputs are modelled
+    independently on the same clouds.
+
+    Args:
+        train_X: The ``T`` clouds, as :class:`PointClouds` or as a ``batch_shape x T x m*(d+1)``
+            tensor of rows; or a tensor of designs with an ``input_transform`` that makes rows.
+        train_Y: The targets, ``T`` or ``T x outputs``, as a tensor or an array.
+        covar_module: A kernel on rows. Default, for :class:`PointClouds`: a scaled
+            ``SlicedWassersteinKernel(dim, profile="matern52")`` for each output.
+        likelihood: Default: Gaussian noise with BoTorch's log-normal prior, and a floor of 1e-8 of
+            the standardised targets instead of 1e-4.
+        mean_module: Default: a constant.
+        outcome_transform: Default: BoTorch's ``Standardize``. ``None`` for none.
+        input_transform: Maps what the model is given to rows.
+        sampling_noise: Not implemented yet; must be ``False``.
+
+    Raises:
+        TypeError: If ``train_X`` is neither clouds nor a tensor.
+        ValueError: If numbers of clouds and targets differ, a target is not finite, or
+            ``covar_module`` is needed and missing.
+        NotImplementedError: If ``sampling_noise`` is set.
+    """
+
+    train_inputs: tuple[Tensor, ...]
+
+    def __init__(
+        self,
+        train_X: PointClouds | Tensor,
+        train_Y: Tensor | ArrayLike,
+        covar_module: Kernel | None = None,
+        *,
+        likelihood: Likelihood | None = None,
+        mean_module: Mean | None = None,
+        outcome_transform: OutcomeTransform | _DefaultType | None = DEFAULT,
+        input_transform: InputTransform | None = None,
+        sampling_noise: bool = False,
+    ) -> None:
+        if sampling_noise:
+            raise NotImplementedError("sampling_noise=True is not implemented yet.")
+        rows = _as_rows(train_X)
+        targets, squeeze = _as_targets(train_Y, rows)
+        batch_shape = self.get_batch_dimensions(rows, targets)[1]
+        if covar_module is None:
+            if not isinstance(train_X, PointClouds):
+                raise ValueError(
+                    "covar_module is needed where train_X is a tensor: its columns do not tell the "
+                    "dimension of the atoms. Give for example SlicedWassersteinKernel(dim), or give "
+                    "train_X as PointClouds."
+                )
+            covar_module = ScaleKernel(
+                SlicedWassersteinKernel(train_X.dim, profile="matern52", batch_shape=batch_shape),
+                batch_shape=batch_shape,
+            )
+        super().__init__(
+            rows,
+            targets,
+            likelihood=likelihood or _gaussian_likelihood(batch_shape, rows.dtype),
+            covar_module=covar_module,
+            mean_module=mean_module,
+            outcome_transform=outcome_transform,
+            input_transform=input_transform,
+        )
+        self._squeeze_output = squeeze
+        self._subset_batch_dict = _output_axes(self, batch_shape) if targets.shape[-1] > 1 else {}
+
+    def forward(self, x: Tensor) -> MultivariateNormal:
+        """The prior at rows ``x``, ``batch_shape x N x m*(d+1)``."""
+        if self.training:
+            x = self.transform_inputs(x)
+        return ExactMultivariateNormal(self.mean_module(x), self.covar_module(x))
+
+    def __call__(self, *args: Tensor, **kwargs: Any) -> MultivariateNormal:
+        """The prior in training mode, the posterior in evaluation mode, as in GPyTorch."""
+        with exact_computations():
+            return super().__call__(*args, **kwargs)
+
+    def posterior(self, X: PointClouds | Tensor, *args: Any, **kwargs: Any) -> Posterior:
+        """The posterior at clouds, as :meth:`botorch.models.SingleTaskGP.posterior`.
+
+        Args:
+            X: Clouds, or a ``batch_shape x q x m*(d+1)`` tensor of rows; the narrower of these and
+                of the training rows is padded.
+            *args: ``output_indices``, ``observation_noise`` and ``posterior_transform``.
+            **kwargs: The same by name.
+
+        Returns:
+            The joint posterior of ``q`` clouds, a ``batch_shape x q x outputs`` distribution in the
+            units of ``train_Y``.
+
+        Raises:
+            ValueError: If the width of the rows does not fit the kernel.
+        """
+        rows = self._aligned(_as_rows(X))
+        with exact_computations(), jitter_explained():
+            return super().posterior(rows, *args, **kwargs)
+
+    def predict(
+        self,
+        X: PointClouds | Tensor,
+        *,
+        observation_noise: bool = True,
+        batch_size: int = 1024,
+    ) -> tuple[Tensor, Tensor]:
+        """Means and standard deviations at clouds, one by one and detached.
+
+        Args:
+            X: The ``N`` clouds, or a ``... x N x m*(d+1)`` tensor of rows.
+            observation_noise: Whether the standard deviation is that of an observation rather than
+                of the function.
+            batch_size: Clouds at a time, which bounds memory.
+
+        Returns:
+            Mean and standard deviation in the units of ``train_Y``, each of shape ``... x N``, with a
+            last axis of outputs if ``train_Y`` had one.
+
+        Raises:
+            ValueError: If the width of the rows does not fit the kernel, or ``batch_size < 1``.
+        """
+        if batch_size < 1:
+            raise ValueError(f"Expected batch_size >= 1, got {batch_size}.")
+        rows = _as_rows(X)
+        model_axes = [1] * len(self.batch_shape)
+        means, variances = [], []
+        with torch.no_grad():
+            for part in rows.flatten(0, -2).split(batch_size):
+                posterior = self.posterior(
+                    part.unflatten(0, (-1, *model_axes, 1)), observation_noise=observation_noise
+                )
+                means.append(posterior.mean.squeeze(-2))
+                variances.append(posterior.variance.squeeze(-2))
+        mean, std = (
+            torch.cat(parts).movedim(0, -2).unflatten(-2, rows.shape[:-1])
+            for parts in (means, variances)
+        )
+        std = std.sqrt()
+        return (mean.squeeze(-1), std.squeeze(-1)) if self._squeeze_output else (mean, std)
+
+    def condition_on_observations(
+        self, X: PointClouds | Tensor, Y: Tensor, **kwargs: Any
+    ) -> DistributionGP:
+        """The model with further observations, as in BoTorch; rows may have another width."""
+        rows = self._aligned(_as_rows(X))
+        if self.prediction_strategy is None:  # GPyTorch updates caches that must exist
+            with torch.no_grad():
+                self.posterior(rows)
+        with exact_computations(), jitter_explained():
+            return super().condition_on_observations(rows, Y, **kwargs)
+
+    def _aligned(self, rows: Tensor) -> Tensor:
+        """``rows`` at the width of the training rows, which are widened if they are narrower."""
+        if getattr(self, "input_transform", None) is not None:
+            return rows
+        width, train_width = rows.shape[-1], self.train_inputs[0].shape[-1]
+        if width == train_width:
+            return rows
+        atom = {distance.dim + 1 for distance in _distances(self.covar_module)}
+        sliced = any(
+            isinstance(module, Kernel) and module.active_dims is not None
+            for module in self.covar_module.modules()
+        )
+        if sliced or len(atom) != 1 or width % min(atom) or train_width % min(atom):
+            raise ValueError(
+                f"Expected rows of width {train_width}, as in training, got {width}. Rows of another "
+                "width can be padded only if all of their columns are the atoms of one cloud."
+            )
+        if width < train_width:
+            return pad_rows(rows, train_width)
+        self.train_inputs = tuple(pad_rows(train, width) for train in self.train_inputs)
+        self.prediction_strategy = None
+        return rows
+
+    def _get_test_prior_mean_and_covariances(
+        self, train_inputs: Iterable[Tensor], test_inputs: Iterable[Tensor], **kwargs: Any
+    ) -> tuple[Any, ...]:
+        # GPyTorch joins training and test rows in one tensor, which takes the gradient of the test
+        # rows and is embedded anew in every t-batch. Apart, training rows come from the cache.
+        (train,), (test,) = train_inputs, test_inputs
+        with contextlib.ExitStack() as stack:
+            for distance in _distances(self.covar_module):
+                stack.enter_context(distance.sharing())
+            test_train = self.covar_module(test, train).evaluate_kernel()
+            test_test = self.covar_module(test).evaluate_kernel()
+        mean = self.mean_module(test)
+        batch_shape = torch.broadcast_shapes(
+            train.shape[:-2], mean.shape[:-1], test_train.shape[:-2], test_test.shape[:-2]
+        )
+        test_shape = test.shape[-2:-1]
+        return (
+            mean.expand(*batch_shape, *test_shape),
+            test_test.expand(*batch_shape, *test_test.shape[-2:]),
+            test_train.expand(*batch_shape, *test_train.shape[-2:]),
+            batch_shape,
+            test_shape,
+            ExactMultivariateNormal,
+        )
+
+
+def _distances(module: torch.nn.Module) -> list[Distance]:
+    return [child for child in module.modules() if isinstance(child, Distance)]
+
+
+def _as_rows(X: PointClouds | Tensor) -> Tensor:
+    if isinstance(X, PointClouds):
+        return X.pack()
+    if isinstance(X, Tensor):
+        return X
+    raise TypeError(
+        f"Expected PointClouds or a tensor of rows, got {type(X).__name__}. Make clouds of a list of "
+        "arrays with PointClouds.from_list."
+    )
+
+
+def _as_targets(train_Y: Tensor | ArrayLike, rows: Tensor) -> tuple[Tensor, bool]:
+    """Targets as ``batch_shape x T x outputs``, and whether that added the last axis."""
+    targets = torch.as_tensor(train_Y, dtype=rows.dtype, device=rows.device)
+    squeeze = targets.dim() == rows.dim() - 1
+    targets = targets.unsqueeze(-1) if squeeze else targets
+    if targets.shape[:-1] != rows.shape[:-1]:
+        raise ValueError(
+            f"Expected one target for each of {tuple(rows.shape[:-1])} clouds, or one row of targets "
+            f"for each, got train_Y of shape {tuple(torch.as_tensor(train_Y).shape)}."
+        )
+    finite = targets.isfinite().all(-1)
+    if not bool(finite.all()):
+        first = (~finite).nonzero()[0].tolist()
+        raise ValueError(
+            f"Expected finite targets, but that of cloud {first[-1]} is "
+            f"{targets[tuple(first)].tolist()}. Leave out clouds without a target."
+        )
+    return targets, squeeze
+
+
+def _gaussian_likelihood(batch_shape: torch.Size, dtype: torch.dtype) -> GaussianLikelihood:
+    prior = LogNormalPrior(loc=-4.0, scale=1.0)
+    floor = 1e-8 if dtype == torch.float64 else 1e-4
+    return GaussianLikelihood(
+        noise_prior=prior,
+        noise_constraint=GreaterThan(floor, initial_value=prior.mode),
+        batch_shape=batch_shape,
+    )
+
+
+def _output_axes(model: torch.nn.Module, batch_shape: torch.Size) -> dict[str, int]:
+    """For BoTorch's ``subset_output``: which axis of each parameter counts outputs."""
+    size = len(batch_shape)
+    return {
+        name: size - 1 - parameter.dim()
+        for name, parameter in model.named_parameters()
+        if parameter.shape[:size] == batch_shape
+    }

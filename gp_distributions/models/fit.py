@@ -1,0 +1,157 @@
+"""Hyperparameters by marginal likelihood, started where the data are."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import Any, Literal
+
+import torch
+from botorch.exceptions.warnings import OptimizationWarning
+from botorch.models.model import Model as BoTorchModel
+from botorch.optim.closures import ForwardBackwardClosure
+from botorch.optim.core import OptimizationResult, OptimizationStatus
+from botorch.optim.fit import fit_gpytorch_mll_scipy
+from gpytorch.likelihoods import GaussianLikelihood
+from gpytorch.mlls import ExactMarginalLogLikelihood
+from gpytorch.models import ExactGP
+from torch import Tensor
+
+from gp_distributions.distances.base import Distance
+from gp_distributions.kernels.distribution_kernel import DistributionKernel
+from gp_distributions.models._exact import exact_computations, jitter_explained
+from gp_distributions.warnings import ConvergenceWarning
+
+# Further starts scale lengthscales and noise by up to this factor.
+_SPREAD = 5.0
+
+
+def fit(
+    model: ExactGP,
+    *,
+    init: Literal["median", "current"] = "median",
+    restarts: int = 0,
+    seed: int = 0,
+    options: dict[str, Any] | None = None,
+) -> ExactGP:
+    """Fit the hyperparameters of a model in place by maximising its marginal likelihood.
+
+    L-BFGS on the log marginal likelihood, priors included, with Cholesky factors at every size.
+    Distances without parameters that require a gradient are computed once for the whole fit.
+
+    Args:
+        model: A :class:`DistributionGP`, or any GPyTorch ``ExactGP`` with a ``covar_module`` and a
+            ``likelihood``.
+        init: ``"median"``: every :class:`DistributionKernel` starts at the median distance of its
+            training clouds, whatever their units. ``"current"``: at the present values.
+        restarts: Further starts, where the lengthscales of distribution kernels and the noise are
+            scaled by random factors between 1/5 and 5; the best is kept.
+        seed: Of the further starts.
+        options: Options of ``scipy.optimize.minimize`` with L-BFGS-B, for example
+            ``{"maxiter": 50}``.
+
+    Returns:
+        The model, fitted, in evaluation mode.
+
+    Raises:
+        ValueError: If ``init`` is neither of the two, or ``restarts`` is negative.
+
+    Warns:
+        ConvergenceWarning: If the best start did not converge.
+        JitterWarning: If a covariance matrix was not positive definite on the way.
+    """
+    if init not in ("median", "current"):
+        raise ValueError(f'Expected init="median" or init="current", got {init!r}.')
+    if restarts < 0:
+        raise ValueError(f"Expected restarts >= 0, got {restarts}.")
+    model.train()
+    with exact_computations(), jitter_explained():
+        if init == "median":
+            _start_at_medians(model)
+        start = _values(model)
+        generator = torch.Generator().manual_seed(seed)
+        best, best_values = _maximise(model, options), _values(model)
+        for _ in range(restarts):
+            _set_values(model, start)
+            _scatter(model, generator)
+            result = _maximise(model, options)
+            if result.fval < best.fval:
+                best, best_values = result, _values(model)
+        _set_values(model, best_values)
+    if best.status != OptimizationStatus.SUCCESS:
+        warnings.warn(
+            f"The fit did not converge ({best.message or best.status.name}); the hyperparameters are "
+            'the best found. Try restarts=3, or fit(model, init="current") to go on from here.',
+            ConvergenceWarning,
+            stacklevel=2,
+        )
+    return model.eval()
+
+
+def _maximise(model: ExactGP, options: dict[str, Any] | None) -> OptimizationResult:
+    mll = ExactMarginalLogLikelihood(model.likelihood, model)
+    closure = None if isinstance(model, BoTorchModel) else _closure(mll)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", OptimizationWarning)  # fit says so itself
+        return fit_gpytorch_mll_scipy(mll, closure=closure, options=options)
+
+
+def _closure(mll: ExactMarginalLogLikelihood) -> ForwardBackwardClosure:
+    """The loss and its gradient for models that are not BoTorch's."""
+    model = mll.model
+    parameters = {n: p for n, p in mll.named_parameters() if p.requires_grad}
+    return ForwardBackwardClosure(
+        lambda: -mll(model(*model.train_inputs), model.train_targets), parameters
+    )
+
+
+def _values(model: ExactGP) -> list[Tensor]:
+    return [parameter.detach().clone() for parameter in model.parameters()]
+
+
+def _set_values(model: ExactGP, values: list[Tensor]) -> None:
+    with torch.no_grad():
+        for parameter, value in zip(model.parameters(), values, strict=True):
+            parameter.copy_(value)
+
+
+def _start_at_medians(model: ExactGP) -> None:
+    """Set the lengthscale of every distribution kernel to the median distance that it meets."""
+    medians: dict[Distance, Tensor] = {}
+
+    def record(distance: Distance, _: Any, squared: Tensor) -> None:
+        # Inner products also ask for distances to an origin, after those between clouds.
+        if distance not in medians and squared.shape[-1] == squared.shape[-2] > 1:
+            upper = torch.ones_like(squared, dtype=torch.bool).triu(1)
+            positive = squared[upper & (squared > 0)]
+            if positive.numel():
+                medians[distance] = positive.sqrt().median()
+
+    kernels = [k for k in model.covar_module.modules() if isinstance(k, DistributionKernel)]
+    hooks = [kernel.distance.register_forward_hook(record) for kernel in kernels]
+    try:
+        (rows,) = model.train_inputs
+        if isinstance(model, BoTorchModel):
+            rows = model.transform_inputs(rows)
+        with torch.no_grad():
+            model.covar_module(rows).to_dense()
+    finally:
+        for hook in hooks:
+            hook.remove()
+    for kernel in kernels:
+        if kernel.distance in medians:
+            kernel.lengthscale = medians[kernel.distance]
+
+
+def _scatter(model: ExactGP, generator: torch.Generator) -> None:
+    """Move lengthscales and noise by random factors."""
+
+    def scaled(value: Tensor) -> Tensor:
+        factor = 2 * torch.rand(value.shape, generator=generator, dtype=torch.float64) - 1
+        return value.detach() * (factor * math.log(_SPREAD)).exp().to(value)
+
+    for kernel in model.covar_module.modules():
+        if isinstance(kernel, DistributionKernel):
+            kernel.lengthscale = scaled(kernel.lengthscale)
+    if isinstance(model.likelihood, GaussianLikelihood):
+        model.likelihood.noise = scaled(model.likelihood.noise)

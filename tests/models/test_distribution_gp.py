@@ -1,0 +1,335 @@
+"""The model: inputs, shapes, units, exactness, and what BoTorch asks of it."""
+
+import copy
+import pickle
+from typing import Any
+
+import gpytorch
+import numpy as np
+import pytest
+import torch
+from botorch.acquisition import LogExpectedImprovement, qLogExpectedImprovement
+from botorch.cross_validation import efficient_loo_cv
+from botorch.models import SingleTaskGP
+from botorch.models.transforms.input import InputTransform
+from botorch.sampling import SobolQMCNormalSampler
+from cases import as_rows, random_clouds
+from gpytorch.kernels import RBFKernel, ScaleKernel
+from gpytorch.mlls import ExactMarginalLogLikelihood
+from torch import Tensor
+
+from gp_distributions import DistributionGP, PointClouds, SlicedWassersteinKernel, fit
+from gp_distributions.numerics.rows import join_rows
+from gp_distributions.warnings import JitterWarning
+
+CLOUDS = random_clouds(40, sizes=(5, 20))
+ROWS = as_rows(CLOUDS)
+TARGETS = torch.stack([points.square().sum() for points, _ in CLOUDS])
+
+
+def make_kernel(**options: Any) -> ScaleKernel:
+    kernel = SlicedWassersteinKernel(2, num_slices=10, num_quantiles=20, **options)
+    kernel.lengthscale = 1.5
+    return ScaleKernel(kernel, batch_shape=options.get("batch_shape", torch.Size()))
+
+
+def make_model(num: int = 30, rows: Tensor = ROWS, **options: Any) -> DistributionGP:
+    return DistributionGP(rows[:num], TARGETS[:num], make_kernel(), **options)
+
+
+@pytest.fixture
+def model() -> DistributionGP:
+    return make_model()
+
+
+def as_clouds(which: slice) -> PointClouds:
+    points, weights = zip(*CLOUDS[which], strict=True)
+    return PointClouds.from_list(points, weights=weights)
+
+
+class TestInputs:
+    def test_clouds_and_rows_are_the_same_data(self, model: DistributionGP) -> None:
+        other = DistributionGP(as_clouds(slice(30)), TARGETS[:30].numpy(), make_kernel())
+        for expected, actual in zip(
+            model.predict(ROWS[30:]), other.predict(as_clouds(slice(30, None))), strict=True
+        ):
+            torch.testing.assert_close(actual, expected)
+
+    def test_default_kernel_needs_clouds(self) -> None:
+        clouds = as_clouds(slice(30))
+        mean, _ = fit(DistributionGP(clouds, TARGETS[:30])).predict(clouds)
+        assert float((mean - TARGETS[:30]).abs().max()) < float(TARGETS.std())
+        with pytest.raises(ValueError, match="covar_module is needed"):
+            DistributionGP(ROWS, TARGETS)
+
+    def test_lists_are_told_what_to_do(self) -> None:
+        with pytest.raises(TypeError, match=r"PointClouds\.from_list"):
+            DistributionGP([np.zeros((3, 2))], [1.0], make_kernel())  # type: ignore[arg-type]
+
+    def test_targets_are_checked(self) -> None:
+        with pytest.raises(ValueError, match=r"each of \(40,\) clouds.*\(39,\)"):
+            DistributionGP(ROWS, TARGETS[:39], make_kernel())
+        broken = TARGETS.clone()
+        broken[7] = torch.nan
+        with pytest.raises(ValueError, match="cloud 7 is"):
+            DistributionGP(ROWS, broken, make_kernel())
+
+    def test_sampling_noise_is_refused_for_now(self) -> None:
+        with pytest.raises(NotImplementedError, match="sampling_noise"):
+            make_model(sampling_noise=True)
+
+    @pytest.mark.parametrize("atoms", [30, 100])
+    def test_rows_of_another_width(self, atoms: int) -> None:
+        """Wider rows widen the training rows; narrower ones are padded."""
+        expected = make_model().predict(ROWS[30:])
+        wide = as_rows(CLOUDS, atoms=atoms)
+        for train, test in ((ROWS, wide), (wide, ROWS)):
+            model = make_model(rows=train)
+            for _ in range(2):
+                for a, b in zip(model.predict(test[30:]), expected, strict=True):
+                    torch.testing.assert_close(a, b)
+            conditioned = model.condition_on_observations(test[30:32], TARGETS[30:32, None])
+            assert conditioned.posterior(test[32:]).mean.shape == (8, 1)
+
+    def test_rows_of_a_strange_width_are_refused(self, model: DistributionGP) -> None:
+        with pytest.raises(ValueError, match="Expected rows of width 60, as in training, got 59"):
+            model.posterior(ROWS[30:, :-1])
+
+    def test_rows_beside_columns_cannot_be_padded(self) -> None:
+        width = ROWS.shape[-1]
+        kernel = make_kernel(active_dims=range(width)) * RBFKernel(active_dims=[width])
+        X = torch.cat([ROWS, TARGETS[:, None]], dim=-1)
+        model = DistributionGP(X[:30], TARGETS[:30], kernel)
+        assert model.predict(X[30:])[0].shape == (10,)
+        with pytest.raises(ValueError, match="only if all of their columns"):
+            model.predict(torch.nn.functional.pad(X, (0, 3)))
+
+
+class TestPredictions:
+    @pytest.mark.parametrize("shape", [(), (1,), (2,)])
+    def test_shapes_follow_those_of_targets(self, shape: tuple[int, ...]) -> None:
+        targets = TARGETS.reshape(-1, *[1] * len(shape)).expand(-1, *shape)
+        model = DistributionGP(ROWS, targets, make_kernel())
+        for values in model.predict(ROWS[:4]):
+            assert values.shape == (4, *shape)
+            assert not values.requires_grad
+        for values in model.predict(ROWS[:12].unflatten(0, (3, 4))):
+            assert values.shape == (3, 4, *shape)
+
+    @pytest.mark.parametrize("noise", [True, False])
+    def test_are_those_of_the_posterior(self, model: DistributionGP, noise: bool) -> None:
+        posterior = model.posterior(ROWS[30:], observation_noise=noise)
+        mean, std = model.predict(ROWS[30:], observation_noise=noise, batch_size=3)
+        torch.testing.assert_close(mean, posterior.mean.squeeze(-1).detach())
+        torch.testing.assert_close(std, posterior.variance.sqrt().squeeze(-1).detach())
+
+    def test_are_in_the_units_of_the_targets(self) -> None:
+        mean, std = make_model().predict(ROWS[30:])
+        scaled = DistributionGP(ROWS[:30], 1e4 * TARGETS[:30] + 7, make_kernel())
+        for actual, expected in zip(
+            scaled.predict(ROWS[30:]), (1e4 * mean + 7, 1e4 * std), strict=True
+        ):
+            torch.testing.assert_close(actual, expected)
+
+    def test_several_outputs_are_independent_models(self) -> None:
+        targets = torch.stack([TARGETS, TARGETS.sqrt()], dim=-1)
+        batch_shape = torch.Size([2])
+        both = fit(DistributionGP(ROWS[:30], targets[:30], make_kernel(batch_shape=batch_shape)))
+        for index in range(2):
+            one = fit(DistributionGP(ROWS[:30], targets[:30, index], make_kernel()))
+            part = both.subset_output([index])
+            for model in (both, part):
+                mean, std = model.predict(ROWS[30:])
+                column = index if model is both else 0
+                # Two runs of an optimiser that stops where the gradient is small.
+                torch.testing.assert_close(
+                    mean[:, column], one.predict(ROWS[30:])[0], rtol=1e-2, atol=1e-2
+                )
+                torch.testing.assert_close(
+                    std[:, column], one.predict(ROWS[30:])[1], rtol=1e-2, atol=1e-2
+                )
+
+    def test_parts_of_several_outputs_are_the_same(self) -> None:
+        targets = torch.stack([TARGETS, TARGETS.sqrt(), TARGETS.sin()], dim=-1)
+        model = DistributionGP(
+            ROWS[:30],
+            targets[:30],
+            make_kernel(batch_shape=torch.Size([3]), profile="rational_quadratic"),
+        )
+        kernel = model.covar_module.base_kernel
+        kernel.lengthscale = torch.tensor([0.5, 1.0, 2.0]).reshape(3, 1, 1)
+        kernel.profile.alpha = torch.tensor([0.5, 1.0, 2.0]).reshape(3, 1, 1)
+        mean, std = model.predict(ROWS[30:])
+        for indices in ([2], [0, 2]):
+            part = model.subset_output(indices)
+            torch.testing.assert_close(part.predict(ROWS[30:])[0], mean[:, indices])
+            torch.testing.assert_close(part.predict(ROWS[30:])[1], std[:, indices])
+
+    def test_survive_copies_and_state(self, model: DistributionGP) -> None:
+        model.covar_module.base_kernel.lengthscale = 0.9
+        expected = model.predict(ROWS[30:])
+        fresh = make_model()
+        fresh.load_state_dict(model.state_dict())
+        for other in (copy.deepcopy(model), pickle.loads(pickle.dumps(model)), fresh):
+            for a, b in zip(other.predict(ROWS[30:]), expected, strict=True):
+                torch.testing.assert_close(a, b)
+
+    def test_batch_size_is_checked(self, model: DistributionGP) -> None:
+        with pytest.raises(ValueError, match="batch_size >= 1"):
+            model.predict(ROWS, batch_size=0)
+
+    def test_on_device(self, device: torch.device) -> None:
+        expected = make_model().predict(ROWS[30:])
+        model = DistributionGP(ROWS[:30].to(device), TARGETS[:30].to(device), make_kernel())
+        for actual, value in zip(model.predict(ROWS[30:].to(device)), expected, strict=True):
+            assert actual.device.type == device.type
+            torch.testing.assert_close(actual.cpu(), value)
+
+
+class TestExactness:
+    def test_density_is_exact_where_gpytorch_iterates(self) -> None:
+        rows = as_rows(random_clouds(900, sizes=(1, 3)))
+        targets = rows[:, 0]
+        with gpytorch.settings.fast_computations(True, True, True):
+            model = DistributionGP(rows, targets, make_kernel(), outcome_transform=None)
+            density = ExactMarginalLogLikelihood(model.likelihood, model)(model(rows), targets)
+        with torch.no_grad():
+            covariance = model.covar_module(rows).to_dense() + model.likelihood.noise * torch.eye(
+                900
+            )
+            expected = torch.distributions.MultivariateNormal(
+                model.mean_module(rows), covariance
+            ).log_prob(targets)
+            expected = (
+                expected
+                + model.likelihood.noise_covar.noise_prior.log_prob(model.likelihood.noise).sum()
+            )
+        torch.testing.assert_close(density.detach(), expected / 900, rtol=1e-9, atol=0)
+
+    def test_jitter_is_announced(self) -> None:
+        twice = torch.cat([ROWS[:20], ROWS[:20]])
+        targets = torch.cat([TARGETS[:20], TARGETS[:20]])
+        kernel = make_kernel(profile="gaussian")
+        kernel.base_kernel.lengthscale = 1e3
+        model = DistributionGP(twice, targets, kernel)
+        model.likelihood.noise_covar.register_constraint(
+            "raw_noise", gpytorch.constraints.GreaterThan(1e-30)
+        )
+        model.likelihood.noise = torch.tensor(1e-25, dtype=torch.float64)
+        with pytest.warns(JitterWarning, match="duplicate clouds"):
+            model.posterior(ROWS[30:])
+
+
+class TestBoTorch:
+    def test_posterior_and_its_gradient_are_those_of_single_task_gp(
+        self, model: DistributionGP
+    ) -> None:
+        plain = SingleTaskGP(
+            ROWS[:30],
+            TARGETS[:30, None],
+            covar_module=copy.deepcopy(model.covar_module),
+            likelihood=copy.deepcopy(model.likelihood),
+        )
+        values = []
+        for each in (model, plain):
+            X = ROWS[30:].unflatten(0, (5, 2)).clone().requires_grad_()
+            posterior = each.posterior(X)
+            value = posterior.mean.sum() + posterior.distribution.covariance_matrix.sin().sum()
+            values.append((value.detach(), *torch.autograd.grad(value, X)))
+        torch.testing.assert_close(values[0], values[1], rtol=1e-6, atol=1e-8)
+
+    @pytest.mark.parametrize("batch_shape", [(5,), (2, 3)])
+    def test_t_batches_agree_with_a_loop(
+        self, model: DistributionGP, batch_shape: tuple[int, ...]
+    ) -> None:
+        X = as_rows(random_clouds(2 * int(np.prod(batch_shape)), seed=3, sizes=(20, 20)))
+        X = X.unflatten(0, (*batch_shape, 2))
+        posterior = model.posterior(X)
+        assert posterior.mean.shape == (*batch_shape, 2, 1)
+        covariance = posterior.distribution.covariance_matrix.flatten(0, -3)
+        for index, x in enumerate(X.flatten(0, -3)):
+            one = model.posterior(x)
+            torch.testing.assert_close(posterior.mean.flatten(0, -3)[index], one.mean)
+            torch.testing.assert_close(covariance[index], one.distribution.covariance_matrix)
+
+    def test_acquisition_functions_and_gradients(self, model: DistributionGP) -> None:
+        best = TARGETS[:30].max()
+        sampler = SobolQMCNormalSampler(torch.Size([16]), seed=0)
+        for acquisition, q in (
+            (LogExpectedImprovement(model, best), 1),
+            (qLogExpectedImprovement(model, best, sampler=sampler), 2),
+        ):
+            # Without padding: finite differences would make its weights negative.
+            X = as_rows(random_clouds(2, seed=1, sizes=(20, 20))).unflatten(0, (-1, q))
+            X.requires_grad_()
+            assert torch.autograd.gradcheck(lambda x, a=acquisition: a(x), X, atol=1e-4)
+
+    def test_conditioning_is_training_on_more(self, model: DistributionGP) -> None:
+        whole = make_model(num=35, outcome_transform=None)
+        part = make_model(outcome_transform=None)
+        conditioned = part.condition_on_observations(ROWS[30:35], TARGETS[30:35, None])
+        torch.testing.assert_close(
+            conditioned.posterior(ROWS[35:]).distribution.covariance_matrix,
+            whole.posterior(ROWS[35:]).distribution.covariance_matrix,
+        )
+        torch.testing.assert_close(
+            conditioned.posterior(ROWS[35:]).mean, whole.posterior(ROWS[35:]).mean
+        )
+
+    def test_fantasies(self, model: DistributionGP) -> None:
+        sampler = SobolQMCNormalSampler(torch.Size([3]), seed=0)
+        fantasies = model.fantasize(ROWS[30:34].unflatten(0, (2, 2)), sampler=sampler)
+        assert fantasies.posterior(ROWS[34:]).mean.shape == (3, 2, 6, 1)
+        # What was fantasised is known up to noise.
+        before = model.posterior(ROWS[30:34].unflatten(0, (2, 2))).variance
+        after = fantasies.posterior(ROWS[30:34].unflatten(0, (2, 2))).variance
+        assert bool((after < before).all())
+
+    def test_leave_one_out(self) -> None:
+        model = make_model(num=12, outcome_transform=None)
+        results = efficient_loo_cv(model, observation_noise=False)
+        for index in range(12):
+            rest = [i for i in range(12) if i != index]
+            other = DistributionGP(
+                ROWS[rest],
+                TARGETS[rest],
+                model.covar_module,
+                likelihood=model.likelihood,
+                mean_module=model.mean_module,
+                outcome_transform=None,
+            )
+            posterior = other.posterior(ROWS[[index]])
+            torch.testing.assert_close(
+                results.posterior.mean[index].flatten(), posterior.mean.flatten()
+            )
+            torch.testing.assert_close(
+                results.posterior.variance[index].flatten(), posterior.variance.flatten()
+            )
+
+    def test_designs_through_an_input_transform(self) -> None:
+        transform = Ellipses()
+        designs = torch.rand(20, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+        areas = designs.prod(-1)
+        model = fit(
+            DistributionGP(designs[:15], areas[:15], make_kernel(), input_transform=transform)
+        )
+        mean, _ = model.predict(designs[15:])
+        assert float((mean - areas[15:]).abs().max()) < 0.1
+        X = designs[15:].unsqueeze(-2).clone().requires_grad_()
+        acquisition = LogExpectedImprovement(model, 0.1)
+        assert torch.autograd.gradcheck(acquisition, X, atol=1e-4)
+
+
+class Ellipses(InputTransform, torch.nn.Module):
+    """Half axes to rows of an ellipse."""
+
+    is_one_to_many = False
+    transform_on_train = True
+    transform_on_eval = True
+    transform_on_fantasize = True
+
+    def transform(self, X: Tensor) -> Tensor:
+        angles = torch.arange(16, dtype=X.dtype) * (2 * torch.pi / 16) + 0.1
+        circle = torch.stack([angles.cos(), angles.sin()], dim=-1)
+        points = X.unsqueeze(-2) * circle
+        return join_rows(points, torch.ones_like(points[..., 0]))

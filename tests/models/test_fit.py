@@ -1,0 +1,137 @@
+"""Fitting: where it starts, that it ends at a maximum, and what it says when it does not."""
+
+import gpytorch
+import pytest
+import torch
+from cases import as_rows, random_clouds
+from gpytorch.kernels import RBFKernel, ScaleKernel
+from gpytorch.mlls import ExactMarginalLogLikelihood
+from torch import Tensor
+
+from gp_distributions import DistributionGP, SlicedWassersteinKernel, fit
+from gp_distributions.warnings import ConvergenceWarning
+
+CLOUDS = random_clouds(40, sizes=(5, 20))
+ROWS = as_rows(CLOUDS)
+TARGETS = torch.stack([points.square().sum().sqrt() for points, _ in CLOUDS])
+
+
+def make_model(rows: Tensor = ROWS[:30], profile: str = "matern52") -> DistributionGP:
+    kernel = SlicedWassersteinKernel(2, num_slices=10, num_quantiles=20, profile=profile)
+    return DistributionGP(rows, TARGETS[:30], ScaleKernel(kernel))
+
+
+def objective(model: gpytorch.models.ExactGP) -> Tensor:
+    model.train()
+    return ExactMarginalLogLikelihood(model.likelihood, model)(
+        model(*model.train_inputs), model.train_targets
+    )
+
+
+@pytest.mark.parametrize("profile", ["gaussian", "linear"])
+def test_starts_at_the_median_distance(profile: str) -> None:
+    model = make_model(profile=profile)
+    model.covar_module.base_kernel.raw_lengthscale.requires_grad_(False)  # stays where it starts
+    fit(model)
+    squared = model.covar_module.base_kernel.distance.squared(ROWS[:30])
+    upper = squared[torch.ones(30, 30).triu(1).bool()]
+    expected = upper.sqrt().median().reshape(1, 1)
+    torch.testing.assert_close(model.covar_module.base_kernel.lengthscale.detach(), expected)
+
+
+def test_constructors_leave_the_lengthscale_alone() -> None:
+    kernel = SlicedWassersteinKernel(2, num_slices=10)
+    kernel.lengthscale = 3.0
+    model = DistributionGP(ROWS[:30], TARGETS[:30], kernel)
+    assert float(model.covar_module.lengthscale.detach()) == pytest.approx(3.0, rel=1e-6)
+
+
+def test_units_of_the_clouds_do_not_matter() -> None:
+    """GPyTorch's own start of 0.693 never moves where coordinates are thousands."""
+    scale = ROWS.new_tensor([1e4, 1e4, 1.0]).repeat(ROWS.shape[-1] // 3)
+    mean, std = fit(make_model()).predict(ROWS[30:])
+    scaled_mean, scaled_std = fit(make_model(ROWS[:30] * scale)).predict(ROWS[30:] * scale)
+    torch.testing.assert_close(scaled_mean, mean, rtol=1e-2, atol=1e-2)
+    torch.testing.assert_close(scaled_std, std, rtol=1e-2, atol=1e-2)
+
+
+def test_ends_at_a_maximum() -> None:
+    model = make_model()
+    before = objective(model)
+    assert fit(model) is model
+    assert not model.training
+    after = objective(model)
+    assert bool(after > before)
+    gradients = torch.autograd.grad(after, [*model.parameters()])
+    assert max(float(g.abs().max()) for g in gradients) < 1e-3
+
+
+def test_goes_on_from_where_it_is() -> None:
+    model = fit(make_model())
+    lengthscale = model.covar_module.base_kernel.lengthscale.detach().clone()
+    fit(model, init="current")
+    torch.testing.assert_close(
+        model.covar_module.base_kernel.lengthscale.detach(), lengthscale, rtol=1e-2, atol=0
+    )
+
+
+def test_restarts_are_reproducible_and_keep_the_best() -> None:
+    state = torch.get_rng_state()
+    models = [fit(make_model(), restarts=restarts, seed=1) for restarts in (0, 3, 3)]
+    assert torch.equal(torch.get_rng_state(), state)
+    values = [float(objective(model).detach()) for model in models]
+    assert values[1] >= values[0]
+    assert values[1] == values[2]
+
+
+def test_says_that_it_did_not_converge() -> None:
+    with pytest.warns(ConvergenceWarning, match=r"restarts=3, or fit\(model, init=.current.\)"):
+        fit(make_model(), options={"maxiter": 1})
+
+
+def test_bad_arguments() -> None:
+    with pytest.raises(ValueError, match='init="median"'):
+        fit(make_model(), init="mean")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="restarts >= 0"):
+        fit(make_model(), restarts=-1)
+
+
+def test_distances_are_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = make_model()
+    distance = model.covar_module.base_kernel.distance
+    calls = []
+    represent = type(distance).represent
+    monkeypatch.setattr(
+        type(distance),
+        "represent",
+        lambda self, points, weights: (calls.append(len(points)), represent(self, points, weights))[
+            1
+        ],
+    )
+    fit(model, restarts=1)
+    assert sum(calls) == 30
+    model.predict(ROWS[30:])
+    assert sum(calls) == 40
+
+
+def test_a_bare_gpytorch_model_with_a_composed_kernel() -> None:
+    width = ROWS.shape[-1]
+
+    class Bare(gpytorch.models.ExactGP):
+        def __init__(self, x: Tensor, y: Tensor) -> None:
+            super().__init__(x, y, gpytorch.likelihoods.GaussianLikelihood())
+            self.mean_module = gpytorch.means.ConstantMean()
+            kernel = SlicedWassersteinKernel(2, num_slices=10, active_dims=range(width))
+            self.covar_module = ScaleKernel(kernel) + ScaleKernel(RBFKernel(active_dims=[width]))
+
+        def forward(self, x: Tensor) -> gpytorch.distributions.MultivariateNormal:
+            return gpytorch.distributions.MultivariateNormal(
+                self.mean_module(x), self.covar_module(x)
+            )
+
+    column = torch.rand(30, 1, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    X = torch.cat([ROWS[:30], column], dim=-1)
+    model = Bare(X, TARGETS[:30] + column.squeeze(-1)).double()
+    before = float(objective(model).detach())
+    fit(model)
+    assert float(objective(model).detach()) > before
