@@ -1,0 +1,42 @@
+"""GPyTorch's own test case for kernels, on packed clouds, for every kernel."""
+
+import torch
+from cases import KERNELS
+from gpytorch.kernels import Kernel
+from gpytorch.test.base_kernel_test_case import BaseKernelTestCase
+
+from gp_distributions import DistributionKernel
+
+
+class _Conformance(BaseKernelTestCase):
+    """Rows of clouds in two dimensions; every three columns in turn are an atom."""
+
+    make: str
+
+    def create_kernel_no_ard(self, **kwargs: object) -> Kernel:
+        kernel = KERNELS[self.make]()
+        return DistributionKernel(kernel.distance, kernel.profile, **kwargs)
+
+    def create_data_no_batch(self) -> torch.Tensor:
+        # Positive: a test selects arbitrary columns, which then serve as weights.
+        return 0.1 + torch.rand(50, 12)
+
+    def create_data_single_batch(self) -> torch.Tensor:
+        return 0.1 + torch.rand(2, 3, 6)
+
+    def create_data_double_batch(self) -> torch.Tensor:
+        return 0.1 + torch.rand(3, 2, 50, 6)
+
+    def test_active_dims_list(self) -> None:
+        kernel = self.create_kernel_no_ard(active_dims=[0, 2, 4, 6, 8, 10])
+        x = self.create_data_no_batch()
+        expected = self.create_kernel_no_ard()(x[:, [0, 2, 4, 6, 8, 10]]).to_dense()
+        self.assertAllClose(kernel(x).to_dense(), expected, rtol=1e-5, atol=1e-6)
+
+
+# unittest knows no parameters: one class for each kernel.
+for _name in KERNELS:
+    _class = f"Test{_name.title().replace('-', '').replace('_', '')}"
+    globals()[_class] = type(_class, (_Conformance,), {"make": _name, "__test__": True})
+_Conformance.__test__ = False
+del BaseKernelTestCase
