@@ -100,10 +100,12 @@ class DistributionGP(SingleTaskGP):
                 SlicedWassersteinKernel(train_X.dim, profile="matern52", batch_shape=batch_shape),
                 batch_shape=batch_shape,
             )
+        if likelihood is None:
+            likelihood = _gaussian_likelihood(batch_shape, rows.dtype)
         super().__init__(
             rows,
             targets,
-            likelihood=likelihood or _gaussian_likelihood(batch_shape, rows.dtype),
+            likelihood=likelihood,
             covar_module=covar_module,
             mean_module=mean_module,
             outcome_transform=outcome_transform,

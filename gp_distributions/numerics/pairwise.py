@@ -26,9 +26,9 @@ def squared_euclidean(x1: Tensor, x2: Tensor) -> Tensor:
         squares = inner.diagonal(dim1=-2, dim2=-1)
         distances = squares.unsqueeze(-1) + squares.unsqueeze(-2) - 2 * inner
         return zero_diagonal(distances.clamp_min(0))
-    squares1 = centred1.square().sum(-1, keepdim=True)
-    squares2 = centred2.square().sum(-1).unsqueeze(-2)
-    return (squares1 + squares2 - 2 * inner).clamp_min(0)
+    squares1, squares2 = _squared_norms(centred1), _squared_norms(centred2)
+    distances = squares1.unsqueeze(-1) + squares2.unsqueeze(-2) - 2 * inner
+    return distances.clamp_min(0)
 
 
 def manhattan(x1: Tensor, x2: Tensor) -> Tensor:
@@ -58,6 +58,10 @@ def zero_diagonal(matrix: Tensor) -> Tensor:
     """A square matrix with its diagonal replaced by exact zeros."""
     size = matrix.shape[-1]
     return matrix.masked_fill(torch.eye(size, dtype=torch.bool, device=matrix.device), 0)
+
+
+def _squared_norms(x: Tensor) -> Tensor:
+    return torch.einsum("...d,...d->...", x, x)  # several times faster than squaring and summing
 
 
 def _inner_products(x1: Tensor, x2: Tensor) -> Tensor:

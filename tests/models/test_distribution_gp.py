@@ -221,21 +221,32 @@ class TestExactness:
 
 
 class TestBoTorch:
+    @pytest.mark.parametrize("compose", ["scale", "sum", "product"])
+    @pytest.mark.parametrize("outputs", [1, 2])
     def test_posterior_and_its_gradient_are_those_of_single_task_gp(
-        self, model: DistributionGP
+        self, compose: str, outputs: int
     ) -> None:
+        width = ROWS.shape[-1]
+        kernel = make_kernel(active_dims=range(width))
+        if compose == "sum":
+            kernel = kernel + ScaleKernel(RBFKernel(active_dims=[width]))
+        elif compose == "product":
+            kernel = kernel * RBFKernel(active_dims=[width])
+        X = torch.cat([ROWS, TARGETS[:, None].cos()], dim=-1)
+        Y = torch.stack([TARGETS, TARGETS.sin()], dim=-1)[:30, :outputs]
+        model = DistributionGP(X[:30], Y, kernel)
         plain = SingleTaskGP(
-            ROWS[:30],
-            TARGETS[:30, None],
+            X[:30],
+            Y,
             covar_module=copy.deepcopy(model.covar_module),
             likelihood=copy.deepcopy(model.likelihood),
         )
         values = []
         for each in (model, plain):
-            X = ROWS[30:].unflatten(0, (5, 2)).clone().requires_grad_()
-            posterior = each.posterior(X)
+            new = X[30:].unflatten(0, (5, 2)).clone().requires_grad_()
+            posterior = each.posterior(new)
             value = posterior.mean.sum() + posterior.distribution.covariance_matrix.sin().sum()
-            values.append((value.detach(), *torch.autograd.grad(value, X)))
+            values.append((value.detach(), *torch.autograd.grad(value, new)))
         torch.testing.assert_close(values[0], values[1], rtol=1e-6, atol=1e-8)
 
     @pytest.mark.parametrize("batch_shape", [(5,), (2, 3)])
