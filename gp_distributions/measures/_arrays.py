@@ -53,7 +53,7 @@ def point_array(value: Data, name: str, shape: str) -> Array:
     """Take an array of atoms, without batch axes or with any, whose axes are all non-empty.
 
     Raises:
-        ValueError: As :func:``real_array``, or if the array has fewer than two axes or is empty.
+        ValueError: As :func:`real_array`, or if the array has fewer than two axes or is empty.
     """
     array = real_array(value, name)
     if 0 in array.shape:

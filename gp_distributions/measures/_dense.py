@@ -42,7 +42,7 @@ def read_arrays(points: Data, weights: Data | None) -> tuple[Tensor, Tensor]:
 
 
 def read_rows(rows: Data, dim: int) -> tuple[Tensor, Tensor]:
-    """Read clouds from ``batch_shape x m*(d+1)`` rows, as :func:``read_arrays`` returns them."""
+    """Read clouds from ``batch_shape x m*(d+1)`` rows, as :func:`read_arrays` returns them."""
     array = real_array(rows, "Rows")
     if 0 in array.shape[:-1]:
         raise ValueError(f"Rows: expected at least one row, got shape {tuple(array.shape)}.")
