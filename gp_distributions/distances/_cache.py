@@ -57,6 +57,8 @@ class DistanceCache:
             if rows.shape[-1] != width or rows.shape[-2] <= size or rows.dtype != entry.rows.dtype:
                 continue
             if rows.device == entry.rows.device and bool((rows[..., :size, :] == entry.rows).all()):
+                self._entries.remove(entry)
+                self._entries.append(entry)
                 return entry
         return None
 

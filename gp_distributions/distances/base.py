@@ -44,7 +44,7 @@ class Distance(torch.nn.Module, ABC):
             raise ValueError(f"Expected dim >= 1, got {dim}.")
         self.dim = dim
         self._cache = DistanceCache()
-        self._shared: dict[int, tuple[Tensor, Tensor]] | None = None
+        self._shared: dict[tuple[int, bool], tuple[Tensor, Tensor]] | None = None
 
     @abstractmethod
     def represent(self, points: Tensor, weights: Tensor) -> Tensor:
@@ -108,13 +108,16 @@ class Distance(torch.nn.Module, ABC):
         equal = x1 is x2 or (x1.shape == x2.shape and torch.equal(x1.detach(), x2.detach()))
         batch_shape = torch.broadcast_shapes(x1.shape[:-2], x2.shape[:-2])
         num1, num2 = x1.shape[-2], x2.shape[-2]
-        if 0 in (num1, num2):
+        if 0 in (x1.numel(), x2.numel()):
             return x1.new_zeros(*batch_shape, *([num1] if diag else [num1, num2]))
         if diag:
             if equal:
+                _check_weights(split_rows(drop_copies(x1), self.dim)[1])
                 return x1.new_zeros(*batch_shape, num1)
-            return self.compare_paired(self._representation(x1), self._representation(x2))
+            squared = self.compare_paired(self._representation(x1), self._representation(x2))
+            return squared.expand(*batch_shape, num1)
         if equal and num1 == 1:
+            _check_weights(split_rows(drop_copies(x1), self.dim)[1])
             squared = x1.new_zeros(1, 1)
         elif self._tracks_gradient(x1) or self._tracks_gradient(x2):
             squared = self._tracked(x1, x2, equal=equal)
@@ -186,8 +189,9 @@ class Distance(torch.nn.Module, ABC):
         if x1 is x2:
             return self.compare_all(r1, r1)
         if not self._tracks_gradient(x2):
-            return self._to_known(x1, r1, x2)
-        squared = self.compare_all(r1, self._representation(x2))
+            squared = self._to_known(x1, r1, x2)
+        else:
+            squared = self.compare_all(r1, self._representation(x2))
         return zero_diagonal(squared) if equal else squared
 
     def _within(self, rows: Tensor) -> Tensor:
@@ -200,7 +204,10 @@ class Distance(torch.nn.Module, ABC):
         entry = self._cache.find(rows)
         if entry is None:
             representation = self._representation(rows)
-            entry = Entry(rows.clone(), representation, self.compare_all(*[representation] * 2))
+            squared = self.compare_all(*[representation] * 2)
+            if torch.is_inference_mode_enabled():
+                return squared  # inference tensors cannot serve autograd later
+            entry = Entry(rows.clone(), representation, squared)
             self._cache.add(entry)
         return entry.squared.clone()
 
@@ -217,8 +224,10 @@ class Distance(torch.nn.Module, ABC):
         x2 = drop_copies(x2)
         known = self._cached_prefix(x2)
         if known is None:
-            same = x1.shape == x2.shape and torch.equal(x1.detach(), x2)
-            return self.compare_all(r1, r1 if same else self._representation(x2))
+            if x1.shape == x2.shape and torch.equal(x1.detach(), x2.detach()):
+                # The same clouds, but x2 is fixed: a gradient goes through one side only.
+                return self.compare_all(r1, r1.detach() if r1.requires_grad else r1)
+            return self.compare_all(r1, self._representation(x2))
         to_prefix = self.compare_all(r1, known.representation)
         to_rest = self._to_known(x1, r1, x2[..., known.rows.shape[0] :, :])
         batch_shape = torch.broadcast_shapes(to_prefix.shape[:-1], to_rest.shape[:-1])
@@ -232,14 +241,16 @@ class Distance(torch.nn.Module, ABC):
 
     def _representation(self, rows: Tensor) -> Tensor:
         """The representation of ``rows``, shared and cached; expanded batch axes have size one."""
-        if self._shared is not None and id(rows) in self._shared:
-            return self._shared[id(rows)][1]
-        if self._tracks_gradient(rows):
+        tracked = self._tracks_gradient(rows)
+        key = (id(rows), tracked)
+        if self._shared is not None and key in self._shared:
+            return self._shared[key][1]
+        if tracked:
             representation = self._represent_rows(rows)
         else:
             representation = self._represent_fixed(drop_copies(rows))
         if self._shared is not None:
-            self._shared[id(rows)] = (rows, representation)
+            self._shared[key] = (rows, representation)
         return representation
 
     def _represent_fixed(self, rows: Tensor) -> Tensor:

@@ -90,7 +90,8 @@ class SlicedWasserstein(Distance):
 
     def represent(self, points: Tensor, weights: Tensor) -> Tensor:
         """Scaled quantiles of all slices in turn; for ``p = 2`` then the scaled mean."""
-        if not (weights.requires_grad and torch.is_grad_enabled()):
+        tracked = weights.requires_grad and torch.is_grad_enabled()
+        if self.num_quantiles is None or not tracked:
             points, weights = drop_padding(points, weights)
         mean = (weights.unsqueeze(-2) @ points).squeeze(-2)
         directions = self.directions.to(points)
@@ -123,13 +124,12 @@ class SlicedWasserstein(Distance):
     def _quantiles(self, projected: Tensor, weights: Tensor) -> Tensor:
         """Cell averages of all slices, ``C x L x N``."""
         uniform = bool((weights == weights[:1, :1]).all())
-        if self.num_quantiles is None:
-            if not uniform:
-                raise ValueError(_ONLY_ONE_SIZE)
-            return uniform_cell_quantiles(projected, projected.shape[-1])
+        if self.num_quantiles is None and not uniform:
+            raise ValueError(_ONLY_ONE_SIZE)
+        num_quantiles = self.num_quantiles or projected.shape[-1]
         if uniform and not (weights.requires_grad and torch.is_grad_enabled()):
-            return uniform_cell_quantiles(projected, self.num_quantiles)
-        return weighted_cell_quantiles(projected, weights.unsqueeze(-2), self.num_quantiles)
+            return uniform_cell_quantiles(projected, num_quantiles)
+        return weighted_cell_quantiles(projected, weights.unsqueeze(-2), num_quantiles)
 
     def _check_sizes(self, r1: Tensor, r2: Tensor) -> None:
         if self.num_quantiles is None and r1.shape[-1] != r2.shape[-1]:

@@ -67,6 +67,8 @@ class _Parametric(Profile):
     def _set(self, value: Tensor | float) -> None:
         raw = getattr(self, self._raw)
         value = torch.as_tensor(value, dtype=raw.dtype, device=raw.device)
+        if not bool((value > 0).all()):
+            raise ValueError(f"Expected {self._raw[4:]} > 0, got {value.tolist()}.")
         constraint = self.constraint_for_parameter_name(self._raw)
         self.initialize(**{self._raw: constraint.inverse_transform(value)})
 

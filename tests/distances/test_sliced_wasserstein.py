@@ -1,0 +1,415 @@
+"""Sliced Wasserstein against POT slice by slice, SciPy, and pairs known in closed form."""
+
+import copy
+import math
+import pickle
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import ot
+import pytest
+import scipy.stats
+import torch
+from cases import as_rows, random_clouds
+from torch import Tensor
+
+from gp_distributions import SlicedWasserstein
+from gp_distributions.numerics.rows import join_rows
+
+Cloud = tuple[Tensor, Tensor]
+
+# Rounding of squares, of their sums and of the difference taken by inner products.
+EXACT = 1e-10
+
+
+def cloud(size: int, dim: int, seed: int, counts: list[int] | None = None) -> Cloud:
+    """A Gaussian cloud with uniform weights, or weights in proportion to ``counts``."""
+    generator = torch.Generator().manual_seed(seed)
+    points = torch.randn(size, dim, generator=generator, dtype=torch.float64)
+    shape = torch.randn(dim, dim, generator=generator, dtype=torch.float64)
+    shift = torch.randn(dim, generator=generator, dtype=torch.float64)
+    weights = torch.tensor(counts or [1] * size, dtype=torch.float64)
+    return points @ shape + shift, weights / weights.sum()
+
+
+def between(distance: SlicedWasserstein, one: Cloud, other: Cloud) -> float:
+    return float(distance.squared(as_rows([one]), as_rows([other])))
+
+
+def exact_slices(distance: SlicedWasserstein, one: Cloud, other: Cloud) -> float:
+    """POT's one-dimensional distance of every slice, averaged; for p = 2 with the exact mean term."""
+    (x, a), (y, b) = one, other
+    offset = 0.0
+    if distance.p == 2 or distance.center:
+        mean1, mean2 = a @ x, b @ y
+        x, y = x - mean1, y - mean2
+        if not distance.center:
+            offset = float((mean1 - mean2).square().sum()) / distance.dim
+    directions = distance.directions
+    slices = ot.wasserstein_1d(
+        (x @ directions.T).numpy(),
+        (y @ directions.T).numpy(),
+        np.tile(a.numpy()[:, None], len(directions)),
+        np.tile(b.numpy()[:, None], len(directions)),
+        p=distance.p,
+    )
+    return offset + float(slices.mean())
+
+
+@pytest.mark.parametrize("center", [False, True])
+@pytest.mark.parametrize("p", [1, 2])
+class TestAgainstPOT:
+    @pytest.mark.parametrize("dim", [1, 2, 3, 10])
+    @pytest.mark.parametrize("sizes", [(20, 50), (100, 100), (1, 25), (1, 1)])
+    def test_exact_where_sizes_divide_the_quantiles(
+        self, p: int, center: bool, dim: int, sizes: tuple[int, int]
+    ) -> None:
+        distance = SlicedWasserstein(dim, p=p, center=center, num_slices=20)
+        one, other = cloud(sizes[0], dim, 0), cloud(sizes[1], dim, 1)
+        expected = exact_slices(distance, one, other)
+        # The absolute part is for centred Diracs, which coincide.
+        assert between(distance, one, other) == pytest.approx(expected, rel=EXACT, abs=1e-14)
+
+    @pytest.mark.parametrize("dim", [1, 2, 3])
+    def test_exact_without_quantiles_for_one_size(self, p: int, center: bool, dim: int) -> None:
+        distance = SlicedWasserstein(dim, p=p, center=center, num_slices=20, num_quantiles=None)
+        one, other = cloud(17, dim, 0), cloud(17, dim, 1)
+        expected = exact_slices(distance, one, other)
+        assert between(distance, one, other) == pytest.approx(expected, rel=EXACT)
+
+    @pytest.mark.parametrize("dim", [1, 2, 3])
+    def test_exact_where_weights_are_multiples_of_a_cell(
+        self, p: int, center: bool, dim: int
+    ) -> None:
+        distance = SlicedWasserstein(dim, p=p, center=center, num_slices=20)
+        one, other = cloud(5, dim, 0, [1, 2, 3, 4, 10]), cloud(4, dim, 1, [1, 1, 1, 7])
+        expected = exact_slices(distance, one, other)
+        assert between(distance, one, other) == pytest.approx(expected, rel=EXACT)
+
+    @pytest.mark.parametrize("weighted", [False, True])
+    def test_elsewhere_below_and_close(self, p: int, center: bool, weighted: bool) -> None:
+        """Never above, and by theory never far below.
+
+        Over a cell, the difference f of two quantile functions varies by at most the sum of their
+        increments there: |f|'s average exceeds |average f| by at most half of that, and f^2's exceeds
+        (average f)^2 by at most a quarter of its square (Popoviciu). Summed over the cells, the
+        increments are the ranges of the projections.
+        """
+        counts = [[1 + k % 5 for k in range(size)] for size in (37, 53)] if weighted else [None] * 2
+        one, other = cloud(37, 2, 0, counts[0]), cloud(53, 2, 1, counts[1])
+        for num_quantiles in (10, 100):
+            distance = SlicedWasserstein(
+                2, p=p, center=center, num_slices=20, num_quantiles=num_quantiles
+            )
+            gap = exact_slices(distance, one, other) - between(distance, one, other)
+            projections = [x @ distance.directions.T for x, _ in (one, other)]
+            spans = sum(t.amax(dim=0) - t.amin(dim=0) for t in projections)
+            bound = spans / 2 if p == 1 else spans.square() / 4
+            assert -1e-12 <= gap <= float(bound.mean()) / num_quantiles
+
+
+@pytest.mark.parametrize(("p", "room"), [(1, 0.01), (2, 0.03)])
+def test_close_at_the_default_number_of_quantiles(p: int, room: float) -> None:
+    """The design's figures for Gaussian clouds are 0.3% and 1%; here, with some room."""
+    distance = SlicedWasserstein(2, p=p)
+    clouds = [cloud(size, 2, seed) for seed, size in enumerate((37, 64, 90, 130, 150))]
+    for one, other in combinations(clouds, 2):
+        expected = exact_slices(distance, one, other)
+        assert -1e-12 <= (expected - between(distance, one, other)) / expected <= room
+
+
+@pytest.mark.parametrize("p", [1, 2])
+@pytest.mark.parametrize("dim", [2, 3])
+def test_close_to_sliced_distance_of_pot_on_the_same_directions(p: int, dim: int) -> None:
+    distance = SlicedWasserstein(dim, p=p)
+    (x, a), (y, b) = one, other = cloud(20, dim, 0), cloud(50, dim, 1)
+    expected = ot.sliced_wasserstein_distance(
+        x.numpy(), y.numpy(), a.numpy(), b.numpy(), projections=distance.directions.T.numpy(), p=p
+    )
+    # POT slices the means, too. Equispaced directions average (theta . t)^2 to |t|^2 / 2 exactly;
+    # in three dimensions 100 directions of least energy have second moments exact to some 1e-3.
+    rel = 2e-3 if (p, dim) == (2, 3) else EXACT
+    assert between(distance, one, other) == pytest.approx(expected**p, rel=rel)
+
+
+class TestOneDimension:
+    @pytest.mark.parametrize(
+        ("counts1", "counts2"), [([1] * 20, [1] * 50), ([1, 2, 3, 4, 10], [1, 1, 1, 7])]
+    )
+    def test_is_the_wasserstein_distance(self, counts1: list[int], counts2: list[int]) -> None:
+        (x, a), (y, b) = one, other = (
+            cloud(len(counts1), 1, 0, counts1),
+            cloud(len(counts2), 1, 1, counts2),
+        )
+        expected = scipy.stats.wasserstein_distance(x[:, 0], y[:, 0], a, b)
+        assert between(SlicedWasserstein(1, p=1), one, other) == pytest.approx(expected, rel=EXACT)
+
+    def test_there_is_one_slice(self) -> None:
+        assert SlicedWasserstein(1).num_slices == 1
+
+
+class TestTranslation:
+    SHIFT = torch.tensor([3.0, -4.0, 12.0], dtype=torch.float64)
+
+    @pytest.mark.parametrize("num_slices", [1, 7, 100])
+    @pytest.mark.parametrize("counts", [None, [1 + k % 5 for k in range(13)]])
+    def test_costs_its_squared_length_over_dim(
+        self, num_slices: int, counts: list[int] | None
+    ) -> None:
+        points, weights = cloud(13, 3, 0, counts)
+        distance = SlicedWasserstein(3, num_slices=num_slices)
+        squared = between(distance, (points, weights), (points + self.SHIFT, weights))
+        assert squared == pytest.approx(169 / 3, rel=1e-12)
+
+    def test_costs_the_mean_of_its_projections_for_p_1(self) -> None:
+        points, weights = cloud(13, 3, 0)
+        distance = SlicedWasserstein(3, p=1)
+        expected = float((distance.directions @ self.SHIFT).abs().mean())
+        squared = between(distance, (points, weights), (points + self.SHIFT, weights))
+        assert squared == pytest.approx(expected, rel=1e-12)
+
+    @pytest.mark.parametrize("p", [1, 2])
+    def test_of_centred_clouds_costs_nothing(self, p: int) -> None:
+        distance = SlicedWasserstein(3, p=p, center=True)
+        (x, a), (y, b) = cloud(13, 3, 0), cloud(17, 3, 1)
+        squared = between(distance, (x, a), (y, b))
+        moved = between(distance, (x + self.SHIFT, a), (y - 2 * self.SHIFT, b))
+        # The mean of coordinates of order 30 is known to 1e-15 of them.
+        assert moved == pytest.approx(squared, rel=1e-12)
+
+    def test_and_shape_add_up(self) -> None:
+        (x, a), (y, b) = one, other = cloud(13, 3, 0), cloud(17, 3, 1)
+        shape = between(SlicedWasserstein(3, center=True), one, other)
+        mean = float((a @ x - b @ y).square().sum()) / 3
+        assert between(SlicedWasserstein(3), one, other) == pytest.approx(shape + mean, rel=1e-12)
+
+
+@pytest.mark.parametrize("p", [1, 2])
+@pytest.mark.parametrize("factor", [1e-3, 1e4])
+def test_scaling_coordinates_scales_the_distance(p: int, factor: float) -> None:
+    distance = SlicedWasserstein(2, p=p)
+    (x, a), (y, b) = cloud(13, 2, 0), cloud(17, 2, 1)
+    squared = between(distance, (x, a), (y, b))
+    scaled = between(distance, (factor * x, a), (factor * y, b))
+    assert scaled == pytest.approx(factor**p * squared, rel=1e-12)
+
+
+class TestClosedForm:
+    @pytest.mark.parametrize("dim", [1, 2, 3, 10])
+    def test_two_diracs(self, dim: int) -> None:
+        one, other = cloud(1, dim, 0), cloud(1, dim, 1)
+        expected = float((one[0] - other[0]).square().sum()) / dim
+        assert between(SlicedWasserstein(dim), one, other) == pytest.approx(expected, rel=1e-12)
+
+    def test_two_diracs_for_p_1(self) -> None:
+        """On the circle |cos| has the mean 2/pi, and equispaced angles know it to 1 / (3 L^2).
+
+        Its one kink is a jump of 2 in slope: the error is at most 2 h^2 / (12 pi) with h = pi / L.
+        """
+        one, other = cloud(1, 2, 0), cloud(1, 2, 1)
+        length = float((one[0] - other[0]).norm())
+        error = between(SlicedWasserstein(2, p=1), one, other) / length - 2 / math.pi
+        assert abs(error) <= 2 * (math.pi / 100) ** 2 / (12 * math.pi)
+
+    def test_dirac_and_cloud(self) -> None:
+        """All mass travels from one point: the mean squared length over d."""
+        point, (y, b) = cloud(1, 2, 0), cloud(20, 2, 1)
+        expected = float(b @ (y - point[0]).square().sum(-1)) / 2
+        assert between(SlicedWasserstein(2), point, (y, b)) == pytest.approx(expected, rel=1e-12)
+
+    def test_a_cloud_and_its_multiple(self) -> None:
+        """The map x -> 3 x is monotone on every line, so it is optimal on every slice."""
+        x, a = cloud(20, 2, 0)
+        expected = 4 * float(a @ x.square().sum(-1)) / 2
+        squared = between(SlicedWasserstein(2), (x, a), (3 * x, a))
+        assert squared == pytest.approx(expected, rel=1e-12)
+
+
+class TestEmbedding:
+    @pytest.mark.parametrize("center", [False, True])
+    def test_is_euclidean(self, center: bool) -> None:
+        distance = SlicedWasserstein(2, center=center, num_slices=7, num_quantiles=9)
+        rows = as_rows(random_clouds(12))
+        features = distance.embed(rows)
+        assert features.shape == (12, 7 * 9 + (0 if center else 2))
+        expected = torch.cdist(features, features).square()
+        # The root of cdist loses half the digits near zero, relative to the largest.
+        torch.testing.assert_close(distance.squared(rows), expected, rtol=1e-9, atol=1e-12)
+
+    def test_keeps_batch_axes_and_gradients(self) -> None:
+        distance = SlicedWasserstein(2, num_slices=7, num_quantiles=9)
+        rows = as_rows(random_clouds(12)).unflatten(0, (2, 2, 3)).requires_grad_()
+        features = distance.embed(rows)
+        assert features.shape == (2, 2, 3, 65)
+        assert features.requires_grad
+        flat = distance.embed(rows.detach().flatten(0, 1).expand(5, 4, 3, -1))
+        torch.testing.assert_close(flat[3], features.detach().flatten(0, 1))
+
+    def test_is_absent_for_p_1(self) -> None:
+        distance = SlicedWasserstein(2, p=1)
+        assert not hasattr(distance, "embed")
+        with pytest.raises(AttributeError, match="Use squared"):
+            distance.embed(as_rows(random_clouds(2)))
+
+
+class TestState:
+    def rows(self) -> Tensor:
+        return as_rows(random_clouds(6, dim=3))
+
+    def make(self, **options: Any) -> SlicedWasserstein:
+        return SlicedWasserstein(3, num_slices=10, num_quantiles=10, **options)
+
+    def test_seed_sets_the_directions(self) -> None:
+        assert torch.equal(self.make(seed=1).directions, self.make(seed=1).directions)
+        assert not torch.equal(self.make(seed=1).directions, self.make(seed=2).directions)
+
+    def test_state_dict_restores_the_directions(self) -> None:
+        rows, source, target = self.rows(), self.make(seed=1), self.make(seed=2)
+        expected = source.squared(rows)
+        assert not torch.equal(target.squared(rows), expected)
+        target.load_state_dict(source.state_dict())
+        assert torch.equal(target.squared(rows), expected)
+
+    @pytest.mark.parametrize("copied", [copy.deepcopy, lambda d: pickle.loads(pickle.dumps(d))])
+    def test_copies_are_the_same_and_apart(self, copied: Any) -> None:
+        rows, distance = self.rows(), self.make(seed=1)
+        expected = distance.squared(rows)
+        other = copied(distance)
+        assert torch.equal(other.squared(rows), expected)
+        other.directions.zero_()
+        distance.clear_cache()
+        assert torch.equal(distance.squared(rows), expected)
+
+    def test_prints_its_settings(self) -> None:
+        text = str(SlicedWasserstein(3, p=1, num_slices=10, num_quantiles=None, center=True))
+        expected = "dim=3, p=1, num_slices=10, num_quantiles=None, center=True"
+        assert text == f"SlicedWasserstein({expected})"
+
+    def test_single_precision(self) -> None:
+        rows = as_rows(random_clouds(6, dim=10))
+        distance = SlicedWasserstein(10)
+        expected = distance.squared(rows)
+        for module in (distance, distance.float()):
+            actual = module.squared(rows.float())
+            assert actual.dtype == torch.float32
+            # A Gram matrix in single precision.
+            atol = 2e-6 * float(expected.max())
+            torch.testing.assert_close(actual.double(), expected, rtol=0, atol=atol)
+
+
+class TestWithoutQuantiles:
+    """num_quantiles=None is for clouds of one size and equal weights, padded or not."""
+
+    @pytest.fixture(params=[1, 2])
+    def distance(self, request: pytest.FixtureRequest) -> SlicedWasserstein:
+        return SlicedWasserstein(2, p=request.param, num_slices=10, num_quantiles=None)
+
+    def test_padding_is_no_size(self, distance: SlicedWasserstein) -> None:
+        clouds = [cloud(5, 2, seed) for seed in range(4)]
+        expected = distance.squared(as_rows(clouds))
+        torch.testing.assert_close(distance.squared(as_rows(clouds, atoms=8)), expected)
+        across = distance.squared(as_rows(clouds), as_rows(clouds, atoms=8))
+        torch.testing.assert_close(across, expected)
+
+    def test_padding_is_no_size_where_a_gradient_is_wanted(
+        self, distance: SlicedWasserstein
+    ) -> None:
+        clouds = [cloud(5, 2, seed) for seed in range(4)]
+        expected = distance.squared(as_rows(clouds))
+        actual = distance.squared(as_rows(clouds, atoms=8).requires_grad_())
+        torch.testing.assert_close(actual.detach(), expected)
+
+    def test_gradients_are_those_with_a_quantile_for_each_atom(
+        self, distance: SlicedWasserstein
+    ) -> None:
+        """In the weights, too: both are exact at these weights, and a fit may move them."""
+        rows = as_rows([cloud(5, 2, seed) for seed in range(4)]).requires_grad_()
+        same = SlicedWasserstein(2, p=distance.p, num_slices=10, num_quantiles=5)
+        factors = torch.randn(4, 4, generator=torch.Generator().manual_seed(0)).double()
+        actual, expected = (
+            torch.autograd.grad((factors * d.squared(rows)).sum(), rows)[0]
+            for d in (distance, same)
+        )
+        torch.testing.assert_close(actual, expected, rtol=1e-9, atol=1e-12)
+
+    def test_total_weight_is_free(self, distance: SlicedWasserstein) -> None:
+        clouds = [cloud(5, 2, seed) for seed in range(4)]
+        heavy = [(points, 10.0**k * weights) for k, (points, weights) in enumerate(clouds)]
+        torch.testing.assert_close(
+            distance.squared(as_rows(heavy)), distance.squared(as_rows(clouds))
+        )
+
+    @pytest.mark.parametrize("diag", [False, True])
+    def test_other_sizes_and_weights_are_refused(
+        self, distance: SlicedWasserstein, diag: bool
+    ) -> None:
+        five, six, weighted = cloud(5, 2, 0), cloud(6, 2, 1), cloud(5, 2, 2, [1, 1, 1, 1, 2])
+        for clouds in ([five, six], [five, weighted]):
+            with pytest.raises(ValueError, match="num_quantiles=None"):
+                distance.squared(as_rows(clouds))
+        for other in (six, weighted):
+            with pytest.raises(ValueError, match="num_quantiles=None"):
+                distance.squared(as_rows([five]), as_rows([other]), diag=diag)
+
+
+class TestRefuses:
+    @pytest.mark.parametrize("p", [0, 3, 1.5, "2", math.inf])
+    def test_other_orders(self, p: Any) -> None:
+        with pytest.raises(ValueError, match="p = 1 or p = 2"):
+            SlicedWasserstein(2, p=p)
+
+    @pytest.mark.parametrize(
+        ("options", "name"),
+        [
+            ({"dim": 0}, "dim"),
+            ({"dim": -1}, "dim"),
+            ({"dim": 2, "num_slices": 0}, "num_directions|num_slices"),
+            ({"dim": 2, "num_quantiles": 0}, "num_quantiles"),
+        ],
+    )
+    def test_numbers_below_one(self, options: dict[str, int], name: str) -> None:
+        with pytest.raises(ValueError, match=name):
+            SlicedWasserstein(**options)
+
+    @pytest.mark.parametrize("shape", [(3, 7), (3, 0), (6,), ()])
+    def test_other_widths(self, shape: tuple[int, ...]) -> None:
+        distance, rows = SlicedWasserstein(2, num_slices=3), torch.ones(3, 6)
+        with pytest.raises(ValueError, match="Expected rows"):
+            distance.squared(torch.ones(shape))
+        with pytest.raises(ValueError, match="Expected rows"):
+            distance.squared(rows, torch.ones(shape))
+
+    def rows(self, num: int) -> Tensor:
+        points = torch.randn(num, 2, 2, generator=torch.Generator().manual_seed(0)).double()
+        return join_rows(points, torch.full((num, 2), 0.5).double())
+
+    @pytest.mark.parametrize(
+        "bad", [[-0.1, 1.1], [0.0, 0.0], [math.nan, 1.0], [math.inf, 1.0], [-1.0, 1.0]]
+    )
+    @pytest.mark.parametrize("tracked", [False, True])
+    def test_weights_of_no_distribution(self, bad: list[float], tracked: bool) -> None:
+        distance, good, rows = SlicedWasserstein(2, num_slices=3), self.rows(4), self.rows(4)
+        rows[2, [2, 5]] = torch.tensor(bad).double()
+        rows.requires_grad_(tracked)
+        for arguments in ((rows,), (rows, good), (good, rows)):
+            with pytest.raises(ValueError, match="row 2 has the weights"):
+                distance.squared(*arguments)
+        with pytest.raises(ValueError, match="row 2 has the weights"):
+            distance.squared(rows, good, diag=True)
+        with pytest.raises(ValueError, match="row 2 has the weights"):
+            distance.embed(rows)
+
+    def test_weights_of_no_distribution_in_a_batch(self) -> None:
+        rows = self.rows(6).unflatten(0, (2, 3))
+        rows[1, 2, 5] = -1.0
+        with pytest.raises(ValueError, match=r"row \(1, 2\) has the weights"):
+            SlicedWasserstein(2, num_slices=3).squared(rows)
+
+    def test_weights_of_no_distribution_where_the_answer_would_be_zero(self) -> None:
+        distance, rows = SlicedWasserstein(2, num_slices=3), self.rows(2)
+        rows[1, 5] = -0.1
+        with pytest.raises(ValueError, match="row 1 has the weights"):
+            distance.squared(rows, diag=True)
+        with pytest.raises(ValueError, match="row 0 has the weights"):
+            distance.squared(rows[1:])

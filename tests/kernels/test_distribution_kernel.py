@@ -1,0 +1,379 @@
+"""The kernel as GPyTorch and BoTorch use it; their own test case is in test_host_conformance."""
+
+import copy
+import math
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import gpytorch
+import pytest
+import torch
+from botorch.models import SingleTaskGP
+from cases import as_rows, random_clouds
+from gpytorch.constraints import Interval
+from gpytorch.kernels import Kernel, RBFKernel, ScaleKernel
+from gpytorch.priors import GammaPrior
+from torch import Tensor
+
+from gp_distributions import DistributionKernel, SlicedWasserstein, SlicedWassersteinKernel
+from gp_distributions.kernels import Linear, Matern52, Polynomial, RationalQuadratic
+
+ROWS = as_rows(random_clouds(9, sizes=(3, 8)), atoms=8)
+OTHERS = as_rows(random_clouds(5, seed=1, sizes=(3, 8)), atoms=8)
+WIDTH = ROWS.shape[-1]
+
+
+def make(profile: Any = "gaussian", **options: Any) -> DistributionKernel:
+    distance = {name: options.pop(name) for name in ("p", "center", "seed") if name in options}
+    return DistributionKernel(
+        SlicedWasserstein(2, num_slices=7, num_quantiles=9, **distance), profile, **options
+    ).double()
+
+
+def dense(kernel: Kernel, *args: Tensor) -> Tensor:
+    return kernel(*args).to_dense().detach()
+
+
+class TestFormula:
+    @pytest.mark.parametrize("p", [1, 2])
+    def test_radial_profiles_take_the_distance_in_lengthscales(self, p: int) -> None:
+        kernel = make("matern52", p=p)
+        kernel.lengthscale = 1.7
+        length = float(kernel.lengthscale.detach())
+        expected = Matern52()(kernel.distance.squared(ROWS, OTHERS) / length**2)
+        torch.testing.assert_close(dense(kernel, ROWS, OTHERS), expected)
+        assert kernel.is_stationary
+
+    @pytest.mark.parametrize("center", [False, True])
+    def test_linear_is_the_inner_product_of_features(self, center: bool) -> None:
+        """The zero Dirac, which is the origin, has zero features."""
+        kernel = make("linear", center=center)
+        kernel.lengthscale = 1.7
+        left, right = kernel.distance.embed(ROWS), kernel.distance.embed(OTHERS)
+        for expected, actual in (
+            (left @ right.T, dense(kernel, ROWS, OTHERS)),
+            (left @ left.T, dense(kernel, ROWS)),
+        ):
+            # A difference of squares, each known relative to the largest.
+            atol = 1e-12 * float(left.square().sum(-1).max())
+            torch.testing.assert_close(actual, expected / 1.7**2, rtol=1e-6, atol=atol)
+        assert not kernel.is_stationary
+
+    def test_linear_between_diracs_is_the_inner_product_of_points(self) -> None:
+        points = torch.tensor([[1.0, 2.0], [3.0, -1.0]]).double()
+        rows = torch.cat([points, torch.ones(2, 1).double()], dim=-1)
+        # SW2 of Diracs is the Euclidean distance over the root of dim.
+        torch.testing.assert_close(dense(make("linear"), rows), points @ points.T / 2)
+
+    def test_linear_of_first_order_is_polarisation(self) -> None:
+        kernel = make("linear", p=1)
+        zero = torch.tensor([[0.0, 0.0, 1.0]]).double()
+        norms = kernel.distance.squared(ROWS, zero), kernel.distance.squared(OTHERS, zero)
+        squared = kernel.distance.squared(ROWS, OTHERS)
+        expected = (norms[0] + norms[1].T - squared) / 2
+        torch.testing.assert_close(dense(kernel, ROWS, OTHERS), expected)
+        assert float(expected.abs().max()) > 0.1
+
+    def test_polynomial_is_a_power_of_the_inner_product(self) -> None:
+        kernel = make(Polynomial(3, offset=0.5))
+        left, right = kernel.distance.embed(ROWS), kernel.distance.embed(OTHERS)
+        offset = kernel.profile.offset.detach()
+        torch.testing.assert_close(dense(kernel, ROWS, OTHERS), (offset + left @ right.T) ** 3)
+
+    @pytest.mark.parametrize("profile", ["matern52", "linear", "polynomial"])
+    @pytest.mark.parametrize("shape", [(), (2,), (3, 2)])
+    def test_diagonal(self, profile: str, shape: tuple[int, ...]) -> None:
+        kernel, rows = make(profile), ROWS[:5].expand(*shape, 5, WIDTH)
+        for other in (rows, OTHERS.expand(*shape, 5, WIDTH)):
+            diagonal = kernel(rows, other, diag=True).detach()
+            assert diagonal.shape == (*shape, 5)
+            expected = dense(kernel, rows, other).diagonal(dim1=-2, dim2=-1)
+            torch.testing.assert_close(diagonal, expected)
+        if kernel.is_stationary:
+            assert torch.equal(kernel(rows, diag=True), torch.ones(*shape, 5).double())
+
+    def test_options_of_gpytorch_are_swallowed(self) -> None:
+        kernel = make()
+        expected = dense(kernel, ROWS, OTHERS)
+        torch.testing.assert_close(kernel.forward(ROWS, OTHERS, unknown=True).detach(), expected)
+
+    def test_named_kernel_is_its_distance_and_profile(self) -> None:
+        options: dict[str, Any] = {"p": 1, "num_slices": 7, "num_quantiles": 9, "center": True}
+        named = SlicedWassersteinKernel(
+            3, profile="cauchy", seed=5, lengthscale_constraint=Interval(0.5, 2.0), **options
+        ).double()
+        plain = DistributionKernel(SlicedWasserstein(3, seed=5, **options), "cauchy").double()
+        rows = as_rows(random_clouds(6, dim=3))
+        named.lengthscale = plain.lengthscale = 1.3
+        torch.testing.assert_close(dense(named, rows), dense(plain, rows))
+        assert isinstance(named.raw_lengthscale_constraint, Interval)
+        assert SlicedWassersteinKernel(2, num_quantiles=None).distance.num_quantiles is None
+
+
+class TestComposition:
+    def test_sums_products_and_scales(self) -> None:
+        one, other = make("matern52"), make("linear", p=1)
+        K1, K2 = dense(one, ROWS, OTHERS), dense(other, ROWS, OTHERS)
+        scaled = ScaleKernel(one).double()
+        scaled.outputscale = torch.tensor(2.5).double()
+        for kernel, expected in (
+            (one + other, K1 + K2),
+            (one * other, K1 * K2),
+            (scaled, 2.5 * K1),
+            (scaled * other + one, 2.5 * K1 * K2 + K1),
+        ):
+            torch.testing.assert_close(dense(kernel, ROWS, OTHERS), expected)
+
+    def test_two_clouds_and_a_number_in_one_row(self) -> None:
+        columns = torch.linspace(0, 1, len(ROWS)).double()[:, None]
+        second = as_rows(random_clouds(9, seed=3, sizes=(3, 8)), atoms=8)
+        X = torch.cat([columns, ROWS, second], dim=-1)
+        number = RBFKernel(active_dims=[0]).double()
+        first = make("matern52", active_dims=range(1, 1 + WIDTH))
+        last = make("gaussian", p=1, active_dims=range(1 + WIDTH, 1 + 2 * WIDTH))
+        by_hand = (
+            dense(RBFKernel().double(), columns) * dense(make("matern52"), ROWS)
+            + dense(make("gaussian", p=1), second)
+        )  # fmt: skip
+        torch.testing.assert_close(dense(number * first + last, X), by_hand)
+        torch.testing.assert_close(
+            (number * first + last)(X, diag=True).detach(), by_hand.diagonal()
+        )
+
+    def test_one_distance_serves_several_kernels(self) -> None:
+        distance = SlicedWasserstein(2, num_slices=7, num_quantiles=9)
+        kernels = [
+            DistributionKernel(distance, profile).double() for profile in ("cauchy", "linear")
+        ]
+        expected = [dense(make(profile), ROWS) for profile in ("cauchy", "linear")]
+        torch.testing.assert_close(dense(kernels[0] + kernels[1], ROWS), sum(expected))
+
+
+class TestBatches:
+    @pytest.fixture(params=["gaussian", "linear", "rational_quadratic"])
+    def kernel(self, request: pytest.FixtureRequest) -> DistributionKernel:
+        kernel = make(request.param, batch_shape=torch.Size([2, 3]))
+        kernel.lengthscale = 0.5 + torch.arange(6).double().reshape(2, 3, 1, 1)
+        if request.param == "rational_quadratic":
+            kernel.profile.alpha = 0.3 + torch.arange(6).double().reshape(2, 3, 1, 1)
+        return kernel
+
+    def single(self, kernel: DistributionKernel, i: int, j: int) -> DistributionKernel:
+        single = make(type(kernel.profile)())
+        single.lengthscale = kernel.lengthscale.detach()[i, j]
+        if isinstance(kernel.profile, RationalQuadratic):
+            single.profile.alpha = kernel.profile.alpha.detach()[i, j]
+        return single
+
+    @pytest.mark.parametrize("batched_rows", [False, True])
+    def test_have_parameters_of_their_own(
+        self, kernel: DistributionKernel, batched_rows: bool
+    ) -> None:
+        assert kernel.lengthscale.shape == (2, 3, 1, 1)
+        x1, x2 = ROWS, OTHERS
+        if batched_rows:
+            x1 = torch.stack([ROWS.roll(k, 0) for k in range(6)]).unflatten(0, (2, 3))
+        together, diagonal = dense(kernel, x1, x2), kernel(x1[..., :5, :], x2, diag=True).detach()
+        for i in range(2):
+            for j in range(3):
+                single = self.single(kernel, i, j)
+                rows = x1[i, j] if batched_rows else x1
+                # Setting a lengthscale may pass through single precision.
+                expected = dense(single, rows, x2)
+                torch.testing.assert_close(together[i, j], expected, rtol=1e-6, atol=1e-6)
+                torch.testing.assert_close(
+                    diagonal[i, j], expected.diagonal(), rtol=1e-6, atol=1e-6
+                )
+
+    def test_parts_share_the_distance(self, kernel: DistributionKernel) -> None:
+        together = dense(kernel, ROWS)
+        for part, expected in ((kernel[1], together[1]), (kernel[1, 2], together[1, 2])):
+            assert part.distance is kernel.distance
+            assert part.batch_shape == expected.shape[:-2]
+            torch.testing.assert_close(dense(part, ROWS), expected)
+        assert kernel.lengthscale.shape == (2, 3, 1, 1)
+
+    def test_expanded_shares_the_distance(self, kernel: DistributionKernel) -> None:
+        wide = kernel.expand_batch(torch.Size([4, 2, 3]))
+        assert wide.distance is kernel.distance
+        assert wide.lengthscale.shape == (4, 2, 3, 1, 1)
+        expected = dense(kernel, ROWS)
+        for part in dense(wide, ROWS.expand(4, 2, 3, -1, -1)):
+            torch.testing.assert_close(part, expected)
+
+    def test_without_batch_axes_there_are_no_parts(self) -> None:
+        kernel = make()
+        assert kernel[0] is kernel
+        assert kernel.expand_batch(torch.Size([])) is kernel
+
+    def test_indexing_a_lazy_covariance(self, kernel: DistributionKernel) -> None:
+        """GPyTorch indexes the kernel along with the rows."""
+        lazy, full = kernel(ROWS.expand(2, 3, -1, -1)), dense(kernel, ROWS)
+        torch.testing.assert_close(lazy[1, :, :4, 2:].to_dense().detach(), full[1, :, :4, 2:])
+
+
+class TestState:
+    @pytest.mark.parametrize("copied", [copy.deepcopy, lambda k: pickle.loads(pickle.dumps(k))])
+    @pytest.mark.parametrize("wrap", [lambda k: k, ScaleKernel, lambda k: k + make("linear")])
+    def test_copies_are_the_same_and_apart(
+        self, copied: Callable[[Kernel], Kernel], wrap: Callable[[Kernel], Kernel]
+    ) -> None:
+        kernel = wrap(make("rational_quadratic", lengthscale_prior=GammaPrior(3.0, 6.0)))
+        expected = dense(kernel, ROWS)
+        other = copied(kernel)
+        assert torch.equal(dense(other, ROWS), expected)
+        for parameter in other.parameters():
+            parameter.data += 1.0
+        assert not torch.allclose(dense(other, ROWS), expected)
+        assert torch.equal(dense(kernel, ROWS), expected)
+
+    def test_state_dict_restores_everything(self) -> None:
+        """Directions too: in three dimensions they depend on the seed."""
+        rows = as_rows(random_clouds(6, dim=3))
+
+        def build(seed: int) -> SlicedWassersteinKernel:
+            return SlicedWassersteinKernel(
+                3, profile="rational_quadratic", num_slices=7, seed=seed
+            ).double()
+
+        source, target = build(1), build(2)
+        source.lengthscale, source.profile.alpha = 2.5, 0.4
+        assert not torch.allclose(dense(target, rows), dense(source, rows))
+        state = {name: value.clone() for name, value in source.state_dict().items()}
+        target.load_state_dict(state)
+        assert torch.equal(dense(target, rows), dense(source, rows))
+
+
+class TestLengthscale:
+    def test_starts_at_one_and_is_settable(self) -> None:
+        kernel = make()
+        assert kernel.lengthscale.detach().tolist() == [[1.0]]
+        for value in (0.2, torch.tensor(30.0).double(), 1e5):
+            kernel.lengthscale = value
+            assert float(kernel.lengthscale.detach()) == pytest.approx(float(value), rel=1e-6)
+            kernel.initialize(lengthscale=value)
+            assert float(kernel.lengthscale.detach()) == pytest.approx(float(value), rel=1e-6)
+
+    def test_parameter_is_its_logarithm(self) -> None:
+        kernel = make()
+        kernel.lengthscale = torch.tensor(30.0).double()
+        log = torch.tensor([[30.0]]).double().log()
+        torch.testing.assert_close(kernel.raw_lengthscale.detach(), log)
+
+    def test_prior_is_counted(self) -> None:
+        prior = GammaPrior(3.0, 6.0)
+        kernel = make(lengthscale_prior=prior)
+        kernel.lengthscale = torch.tensor(0.7).double()
+        ((_, module, found, closure, setting),) = kernel.named_priors()
+        assert found is prior
+        assert float(found.log_prob(closure(module)).detach()) == pytest.approx(
+            float(prior.log_prob(torch.tensor(0.7).double())), rel=1e-6
+        )
+        setting(module, torch.tensor(0.4).double())
+        assert float(kernel.lengthscale.detach()) == pytest.approx(0.4, rel=1e-6)
+
+    def test_constraint_is_kept(self) -> None:
+        kernel = make(lengthscale_constraint=Interval(0.5, 2.0))
+        assert 0.5 < float(kernel.lengthscale.detach()) < 2.0
+        with pytest.raises(RuntimeError, match="out of bounds"):
+            kernel.lengthscale = 3.0
+
+
+class TestRefuses:
+    @pytest.mark.parametrize("distance", [None, 2, "sw2", torch.nn.Linear(2, 2), SlicedWasserstein])
+    def test_what_is_no_distance(self, distance: Any) -> None:
+        with pytest.raises(TypeError, match="Expected a Distance"):
+            DistributionKernel(distance)
+
+    def test_several_lengthscales(self) -> None:
+        with pytest.raises(ValueError, match="ard_num_dims"):
+            make(ard_num_dims=2)
+        assert make(ard_num_dims=None).lengthscale.shape == (1, 1)
+
+    def test_what_is_no_profile(self) -> None:
+        with pytest.raises(ValueError, match="no profile 'rbf'"):
+            make("rbf")
+        with pytest.raises(TypeError, match="name of a profile"):
+            make(Linear)
+
+    def test_rows_of_a_strange_width(self) -> None:
+        with pytest.raises(ValueError, match=r"multiple of dim \+ 1 = 3"):
+            make()(ROWS[:, :-1]).to_dense()
+
+
+class TestHosts:
+    """Without DistributionGP: any exact GP on rows of one width."""
+
+    CLOUDS = random_clouds(40, sizes=(5, 12))
+    X = as_rows(CLOUDS)
+    Y = torch.stack([points.square().sum(-1) @ weights for points, weights in CLOUDS])
+
+    def textbook(self, kernel: Kernel, mean: float, noise: float) -> tuple[Tensor, Tensor]:
+        K = dense(kernel, self.X)
+        train, test = slice(30), slice(30, None)
+        solved = torch.linalg.solve(
+            K[train, train] + noise * torch.eye(30).double(),
+            torch.cat([self.Y[train, None] - mean, K[train, test]], dim=-1),
+        )
+        posterior = K[test, train] @ solved
+        return mean + posterior[:, 0], (K[test, test] - posterior[:, 1:]).diagonal()
+
+    def test_bare_gpytorch(self) -> None:
+        class Model(gpytorch.models.ExactGP):
+            def __init__(self, X: Tensor, Y: Tensor) -> None:
+                super().__init__(X, Y, gpytorch.likelihoods.GaussianLikelihood())
+                self.mean_module = gpytorch.means.ConstantMean()
+                self.covar_module = ScaleKernel(make("matern52"))
+
+            def forward(self, x: Tensor) -> gpytorch.distributions.MultivariateNormal:
+                return gpytorch.distributions.MultivariateNormal(
+                    self.mean_module(x), self.covar_module(x)
+                )
+
+        model = Model(self.X[:30], self.Y[:30]).double()
+        mll = gpytorch.mlls.ExactMarginalLogLikelihood(model.likelihood, model)
+        optimiser = torch.optim.Adam(model.parameters(), lr=0.1)
+        losses = []
+        for _ in range(20):
+            optimiser.zero_grad()
+            loss = -mll(model(self.X[:30]), self.Y[:30])
+            loss.backward()
+            optimiser.step()
+            losses.append(loss.item())
+        assert all(map(math.isfinite, losses))
+        # GPyTorch's loss is that of one observation: ten nats in all.
+        assert losses[-1] < losses[0] - 1 / 3
+
+        model.eval()
+        with torch.no_grad():
+            posterior = model(self.X[30:])
+            mean, variance = self.textbook(
+                model.covar_module,
+                float(model.mean_module.constant),
+                float(model.likelihood.noise),
+            )
+        scale = float(self.Y.std())
+        torch.testing.assert_close(posterior.mean, mean, rtol=0, atol=1e-8 * scale)
+        torch.testing.assert_close(posterior.variance, variance, rtol=1e-6, atol=1e-8 * scale**2)
+
+    def test_botorch(self) -> None:
+        kernel = ScaleKernel(make("matern52"))
+        kernel.base_kernel.lengthscale = 2.0
+        model = SingleTaskGP(
+            self.X[:30], self.Y[:30, None], covar_module=kernel, outcome_transform=None
+        )
+        posterior = model.posterior(self.X[30:])
+        mean, variance = self.textbook(
+            kernel, model.mean_module.constant.item(), model.likelihood.noise.item()
+        )
+        scale = float(self.Y.std())
+        torch.testing.assert_close(
+            posterior.mean.detach().squeeze(-1), mean, rtol=0, atol=1e-8 * scale
+        )
+        torch.testing.assert_close(
+            posterior.variance.detach().squeeze(-1), variance, rtol=1e-6, atol=1e-8 * scale**2
+        )
+        # A batch of t-batches, one cloud each.
+        batched = model.posterior(self.X[30:].unsqueeze(-2)).mean.detach()
+        torch.testing.assert_close(batched.flatten(), mean, rtol=0, atol=1e-8 * scale)

@@ -1,0 +1,281 @@
+"""Profiles: their formulas, their slopes, also at zero, and their parameters."""
+
+import copy
+import math
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from gp_distributions.kernels import (
+    Cauchy,
+    Exponential,
+    Gaussian,
+    InverseMultiquadric,
+    Linear,
+    Matern32,
+    Matern52,
+    Polynomial,
+    PowerExponential,
+    Profile,
+    RationalQuadratic,
+    StudentT,
+)
+from gp_distributions.kernels.profiles import PROFILES, make_profile
+
+# The profile, its formula in r = d / lengthscale as the design has it, and its slope in s = r^2 at
+# s = 0, by convention 0 where it is infinite.
+RADIAL: dict[str, tuple[Profile, Callable[[float], float], float]] = {
+    "gaussian": (Gaussian(), lambda r: math.exp(-(r**2) / 2), -1 / 2),
+    "exponential": (Exponential(), lambda r: math.exp(-r), 0),
+    "power_exponential": (PowerExponential(0.3), lambda r: math.exp(-(r**0.6)), 0),
+    "power_exponential-1": (PowerExponential(1.0), lambda r: math.exp(-(r**2)), -1),
+    "matern32": (
+        Matern32(),
+        lambda r: (1 + math.sqrt(3) * r) * math.exp(-math.sqrt(3) * r),
+        -3 / 2,
+    ),
+    "matern52": (
+        Matern52(),
+        lambda r: (1 + math.sqrt(5) * r + 5 * r**2 / 3) * math.exp(-math.sqrt(5) * r),
+        -5 / 6,
+    ),
+    "rational_quadratic": (
+        RationalQuadratic(2.5).double(),
+        lambda r: (1 + r**2 / 5) ** -2.5,
+        -1 / 2,
+    ),
+    "cauchy": (Cauchy(), lambda r: 1 / (1 + r**2), -1),
+    "student_t": (StudentT(1.4), lambda r: 1 / (1 + r**1.4), 0),
+    "student_t-2": (StudentT(2.0), lambda r: 1 / (1 + r**2), -1),
+    "inverse_multiquadric": (InverseMultiquadric(), lambda r: (1 + r**2) ** -0.5, -1 / 2),
+}
+INNER: dict[str, tuple[Profile, Callable[[float], float]]] = {
+    "linear": (Linear(), lambda u: u),
+    "polynomial": (Polynomial(3, offset=0.5).double(), lambda u: (0.5 + u) ** 3),
+}
+ALL = {name: entry[0] for name, entry in (*RADIAL.items(), *INNER.items())}
+
+
+def doubles(*values: float) -> Tensor:
+    return torch.tensor(values, dtype=torch.float64)
+
+
+class TestValues:
+    @pytest.mark.parametrize("name", RADIAL)
+    def test_of_radial_profiles(self, name: str) -> None:
+        profile, formula, _ = RADIAL[name]
+        radii = [0.0, 1e-8, 1e-3, 0.3, 1.0, 2.0, 7.0, 1e3]
+        expected = doubles(*map(formula, radii))
+        actual = profile(doubles(*radii).square())
+        # Parameters pass through the inverse of a softplus in single precision.
+        rtol = 1e-6 if name == "rational_quadratic" else 1e-13
+        torch.testing.assert_close(actual.detach(), expected.view_as(actual), rtol=rtol, atol=0)
+        assert profile.radial
+
+    @pytest.mark.parametrize("name", INNER)
+    def test_of_inner_products(self, name: str) -> None:
+        profile, formula = INNER[name]
+        products = [-3.0, -0.5, 0.0, 0.3, 2.0]
+        expected = doubles(*map(formula, products))
+        actual = profile(doubles(*products))
+        torch.testing.assert_close(
+            actual.detach(),
+            expected.view_as(actual),
+            rtol=1e-6,
+            atol=1e-6 if name != "linear" else 0,
+        )
+        assert not profile.radial
+
+    @pytest.mark.parametrize("name", RADIAL)
+    def test_fall_from_one(self, name: str) -> None:
+        values = RADIAL[name][0](torch.linspace(0, 20, 100).double()).detach().flatten()
+        assert float(values[0]) == 1.0
+        assert float(values.diff().max()) < 0
+        assert float(values.min()) > 0
+
+    def test_limits_and_special_cases(self) -> None:
+        s = torch.linspace(0, 9, 50).double()
+        torch.testing.assert_close(PowerExponential(0.5)(s), Exponential()(s))
+        torch.testing.assert_close(StudentT(2.0)(s), Cauchy()(s))
+        # log(1 + s / 2a) = s / 2a up to its square: the exponents differ by s^2 / 8a.
+        heavy = RationalQuadratic(1e6).double()(s).detach().flatten()
+        torch.testing.assert_close(heavy, Gaussian()(s), rtol=1.01 * 81 / 8e6, atol=0)
+
+    @pytest.mark.parametrize("name", ALL)
+    def test_keep_shape_and_precision(self, name: str) -> None:
+        profile = copy.deepcopy(ALL[name]).float()
+        for shape in ((4, 3), (2, 4, 3), (2, 5, 4, 1)):
+            values = profile(torch.rand(shape))
+            assert values.shape == shape
+            assert values.dtype == torch.float32
+
+
+class TestSlopes:
+    @pytest.mark.parametrize("name", ALL)
+    def test_agree_with_differences(self, name: str) -> None:
+        s = doubles(0.1, 0.5, 1.0, 4.0)[:, None].requires_grad_()
+        assert torch.autograd.gradcheck(ALL[name], s)
+        assert torch.autograd.gradgradcheck(ALL[name], s)
+
+    @pytest.mark.parametrize("name", RADIAL)
+    def test_at_zero(self, name: str) -> None:
+        profile, _, slope = RADIAL[name]
+        s = torch.zeros(1, 1, dtype=torch.float64, requires_grad=True)
+        (first,) = torch.autograd.grad(profile(s).sum(), s, create_graph=True)
+        assert float(first.detach()) == pytest.approx(slope, rel=1e-6, abs=0)
+        if first.requires_grad:
+            assert bool(torch.autograd.grad(first.sum(), s)[0].isfinite().all())
+
+    @pytest.mark.parametrize("name", ["matern32", "matern52"])
+    def test_near_zero_tend_to_that_at_zero(self, name: str) -> None:
+        profile, _, slope = RADIAL[name]
+        s = doubles(1e-16, 1e-12).requires_grad_()
+        (first,) = torch.autograd.grad(profile(s).sum(), s)
+        # The first correction is relative, of the order of the root of s.
+        torch.testing.assert_close(first, torch.full_like(s, slope), rtol=3e-6, atol=0)
+
+    def test_beside_zero_are_not_harmed_by_it(self) -> None:
+        for profile, _, _ in RADIAL.values():
+            s = doubles(0.0, 1.0)[:, None].requires_grad_()
+            (together,) = torch.autograd.grad(profile(s).sum(), s)
+            alone = doubles(1.0)[:, None].requires_grad_()
+            (expected,) = torch.autograd.grad(profile(alone).sum(), alone)
+            torch.testing.assert_close(together[1:], expected)
+
+
+class TestNames:
+    def test_are_those_of_the_design(self) -> None:
+        assert list(PROFILES) == [
+            "gaussian",
+            "exponential",
+            "matern32",
+            "matern52",
+            "rational_quadratic",
+            "cauchy",
+            "student_t",
+            "inverse_multiquadric",
+            "power_exponential",
+            "linear",
+            "polynomial",
+        ]
+
+    @pytest.mark.parametrize("name", PROFILES)
+    def test_make_new_objects(self, name: str) -> None:
+        profile = make_profile(name)
+        assert type(profile) is PROFILES[name]
+        assert make_profile(name) is not profile
+        assert make_profile(profile) is profile
+
+    def test_unknown_ones_list_the_choices(self) -> None:
+        with pytest.raises(ValueError, match="no profile 'rbf'") as error:
+            make_profile("rbf")
+        assert all(name in str(error.value) for name in PROFILES)
+
+    @pytest.mark.parametrize("profile", [None, 3, Gaussian])
+    def test_other_types_are_refused(self, profile: Any) -> None:
+        with pytest.raises(TypeError, match="name of a profile"):
+            make_profile(profile)
+
+
+class TestParameters:
+    @pytest.mark.parametrize("beta", [0.0, -0.5, 1.01, math.nan])
+    def test_power_exponential_is_bounded(self, beta: float) -> None:
+        with pytest.raises(ValueError, match="0 < beta <= 1"):
+            PowerExponential(beta)
+
+    @pytest.mark.parametrize("t", [0.0, -1.0, 2.5, math.nan])
+    def test_student_t_is_bounded(self, t: float) -> None:
+        with pytest.raises(ValueError, match="0 < t <= 2"):
+            StudentT(t)
+
+    @pytest.mark.parametrize("power", [0, -1, 1.5])
+    def test_polynomials_have_a_degree(self, power: Any) -> None:
+        with pytest.raises(ValueError, match="positive integer"):
+            Polynomial(power)
+
+    @pytest.mark.parametrize("value", [-1.0, math.nan])
+    def test_learned_ones_are_positive(self, value: float) -> None:
+        for make in (RationalQuadratic, lambda offset: Polynomial(offset=offset)):
+            with pytest.raises((ValueError, RuntimeError)):
+                make(value)
+
+    def test_alpha_is_not_zero(self) -> None:
+        """At zero the profile would be NaN."""
+        with pytest.raises((ValueError, RuntimeError)):
+            RationalQuadratic(0.0)
+
+    @pytest.mark.parametrize("name", ["alpha", "offset"])
+    def test_learned_ones_are_settable(self, name: str) -> None:
+        profile = (RationalQuadratic() if name == "alpha" else Polynomial()).double()
+        for value in (0.03, 7.0, doubles(2.0), doubles(2.0).reshape(1, 1)):
+            setattr(profile, name, value)
+            # Numbers may pass through single precision in GPyTorch.
+            torch.testing.assert_close(
+                getattr(profile, name).detach(),
+                doubles(float(value)).reshape(1, 1),
+                rtol=1e-6,
+                atol=0,
+            )
+
+    @pytest.mark.parametrize("profile", [RationalQuadratic(2.0), Polynomial(2)])
+    def test_learned_ones_have_gradients(self, profile: Profile) -> None:
+        profile = copy.deepcopy(profile).double()
+        ((name, raw),) = profile.named_parameters()
+        s = torch.rand(3, 3, generator=torch.Generator().manual_seed(0)).double()
+
+        def values(raw: Tensor) -> Tensor:
+            return torch.func.functional_call(profile, {name: raw}, (s,))
+
+        assert torch.autograd.gradcheck(values, raw.detach().clone().requires_grad_())
+
+    @pytest.mark.parametrize("name", sorted({*PROFILES} - {"rational_quadratic", "polynomial"}))
+    def test_others_have_none(self, name: str) -> None:
+        assert not list(make_profile(name).parameters())
+
+    @pytest.mark.parametrize("copied", [copy.deepcopy, lambda p: pickle.loads(pickle.dumps(p))])
+    def test_are_copied(self, copied: Callable[[Profile], Profile]) -> None:
+        s = torch.rand(3, 3, generator=torch.Generator().manual_seed(0))
+        for profile in (RationalQuadratic(3.0), Polynomial(3, 0.2), PowerExponential(0.4)):
+            assert torch.equal(copied(profile)(s), profile(s))
+
+    def test_are_in_the_state_dict(self) -> None:
+        profile = RationalQuadratic()
+        profile.load_state_dict(RationalQuadratic(3.0).state_dict())
+        assert float(profile.alpha.detach()) == pytest.approx(3.0, rel=1e-6)
+
+
+class TestBatches:
+    @pytest.mark.parametrize("make", [RationalQuadratic, Polynomial])
+    def test_expand_set_and_index(self, make: Callable[[], Any]) -> None:
+        single = make()
+        name = "alpha" if isinstance(single, RationalQuadratic) else "offset"
+        batch = single.expand_batch(torch.Size([2, 3]))
+        values = 0.5 + torch.arange(6.0).reshape(2, 3, 1, 1)
+        assert getattr(batch, name).shape == (2, 3, 1, 1)
+        setattr(batch, name, values)
+        # What was expanded is its own.
+        assert float(getattr(single, name).detach()) == pytest.approx(1.0)
+        s = torch.rand(2, 3, 4, 4, generator=torch.Generator().manual_seed(0))
+        together = batch(s)
+        assert together.shape == s.shape
+        for i in range(2):
+            assert getattr(batch[i], name).shape == (3, 1, 1)
+            for j in range(3):
+                part = batch[i, j]
+                assert getattr(part, name).shape == (1, 1)
+                setattr(single, name, values[i, j])
+                torch.testing.assert_close(part(s[i, j]), together[i, j])
+                torch.testing.assert_close(single(s[i, j]), together[i, j])
+
+    def test_index_is_apart(self) -> None:
+        batch = RationalQuadratic().expand_batch(torch.Size([3]))
+        batch[0].alpha = 5.0
+        assert float(batch.alpha.detach().max()) == pytest.approx(1.0)
+
+    def test_without_parameters_batches_are_alike(self) -> None:
+        s = torch.rand(3, 4, 4)
+        assert torch.equal(StudentT(0.7).expand_batch(torch.Size([3]))[1](s), StudentT(0.7)(s))

@@ -1,0 +1,139 @@
+"""Directions on the sphere: where they must lie, and how well they integrate."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from gp_distributions.numerics.directions import sphere_directions
+
+# (dim, number): one and two dimensions, least energy with fewer and with more than dim, bases.
+CASES = [(1, 7), (2, 1), (2, 9), (3, 1), (3, 2), (3, 40), (5, 40), (10, 40), (3, 600), (7, 700)]
+
+
+def energy(directions: Tensor) -> float:
+    """The Riesz energy on the projective sphere, from the definition."""
+    total = 0.0
+    for i in range(len(directions)):
+        for sign in (1, -1):
+            gaps = directions[i] + sign * directions[i + 1 :]
+            total += float((1 / gaps.norm(dim=-1)).sum())
+    return total
+
+
+def orthonormal(dim: int, blocks: int, seed: int) -> Tensor:
+    normal = np.random.default_rng(seed).standard_normal((blocks, dim, dim))
+    return torch.from_numpy(np.linalg.qr(normal)[0]).flatten(0, 1)
+
+
+@pytest.mark.parametrize(("dim", "number"), CASES)
+def test_unit_vectors_in_double_precision(dim: int, number: int) -> None:
+    directions = sphere_directions(dim, number)
+    assert directions.shape == (1 if dim == 1 else number, dim)
+    assert directions.dtype == torch.float64
+    torch.testing.assert_close(
+        directions.norm(dim=-1), torch.ones(len(directions)).double(), rtol=0, atol=1e-14
+    )
+
+
+def test_one_dimension_has_one_direction() -> None:
+    assert torch.equal(sphere_directions(1, 100), torch.ones(1, 1, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("number", [1, 2, 9, 100])
+def test_two_dimensions_are_equispaced_projectively(number: int) -> None:
+    directions = sphere_directions(2, number)
+    angles = torch.atan2(directions[:, 1], directions[:, 0]).remainder(math.pi).sort().values
+    gaps = torch.diff(angles, append=angles[:1] + math.pi)
+    torch.testing.assert_close(gaps, torch.full_like(gaps, math.pi / number), rtol=0, atol=1e-13)
+
+
+def test_two_dimensions_integrate_trigonometric_polynomials() -> None:
+    """L equispaced angles integrate cos(2 k x) exactly for k < L, and alias at k = L."""
+    directions, number = sphere_directions(2, 9), 9
+    angles = torch.atan2(directions[:, 1], directions[:, 0])
+    for k in range(1, number):
+        assert abs(float((2 * k * angles).cos().mean())) <= 1e-13
+    assert abs(float((2 * number * angles).cos().mean())) == pytest.approx(1)
+
+
+@pytest.mark.parametrize(("dim", "number"), [(3, 40), (5, 40), (3, 600)])
+def test_seeds(dim: int, number: int) -> None:
+    assert torch.equal(sphere_directions(dim, number), sphere_directions(dim, number, seed=0))
+    one, other = (sphere_directions(dim, number, seed=seed) for seed in (1, 2))
+    # No direction of one is near one of the other by accident for all.
+    assert float((one - other).abs().max()) > 0.1
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("dim", [3, 5, 10])
+def test_energy_is_less_than_that_of_bases_and_of_random_directions(dim: int, seed: int) -> None:
+    number = 4 * dim
+    found = energy(sphere_directions(dim, number, seed=seed))
+    generator = torch.Generator().manual_seed(0)
+    for trial in range(10):
+        random = torch.randn(number, dim, generator=generator, dtype=torch.float64)
+        assert found < energy(orthonormal(dim, 4, trial))
+        assert found < energy(torch.nn.functional.normalize(random, dim=-1))
+
+
+@pytest.mark.parametrize("dim", [3, 5])
+def test_energy_is_a_local_minimum(dim: int) -> None:
+    """Small moves along the sphere raise it: by the square of their length, to first order not."""
+    directions = sphere_directions(dim, 30)
+    found = energy(directions)
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(10):
+        move = torch.randn(directions.shape, generator=generator, dtype=torch.float64)
+        moved = torch.nn.functional.normalize(directions + 0.01 * move, dim=-1)
+        assert energy(moved) > found
+
+
+@pytest.mark.parametrize("number", [513, 600])
+@pytest.mark.parametrize("dim", [3, 10])
+def test_many_directions_are_orthonormal_bases(dim: int, number: int) -> None:
+    directions = sphere_directions(dim, number)
+    whole = number // dim * dim
+    bases = directions[:whole].unflatten(0, (-1, dim))
+    expected = torch.eye(dim, dtype=torch.float64).expand_as(bases)
+    torch.testing.assert_close(bases @ bases.mT, expected, rtol=0, atol=1e-13)
+    rest = directions[whole:]
+    torch.testing.assert_close(
+        rest @ rest.T, torch.eye(len(rest), dtype=torch.float64), rtol=0, atol=1e-13
+    )
+
+
+@pytest.mark.parametrize("dim", [3, 5, 8, 10])
+def test_polynomials_of_degree_two_are_integrated(dim: int) -> None:
+    """The second moments are those of the sphere, I / d.
+
+    For L random directions the Frobenius norm of the error is sqrt((1 - 1/d) / L) in the mean
+    square. A tenth of it is needed to be of any use; a twentieth and less was measured.
+    """
+    number = 100
+    directions = sphere_directions(dim, number)
+    error = directions.T @ directions / number - torch.eye(dim, dtype=torch.float64) / dim
+    assert float(error.norm()) <= 0.1 * math.sqrt((1 - 1 / dim) / number)
+
+
+def test_complete_bases_integrate_polynomials_of_degree_two_exactly() -> None:
+    directions = sphere_directions(6, 600)
+    torch.testing.assert_close(
+        directions.T @ directions / 600, torch.eye(6).double() / 6, rtol=0, atol=1e-14
+    )
+
+
+@pytest.mark.parametrize(("dim", "number"), [(0, 5), (-1, 5), (3, 0), (2, -1), (1, 0)])
+def test_too_few_are_refused(dim: int, number: int) -> None:
+    with pytest.raises(ValueError, match=f"got {dim} and {number}"):
+        sphere_directions(dim, number)
+
+
+@pytest.mark.parametrize("dim", [1, 2, 3])
+def test_what_is_returned_may_be_changed(dim: int) -> None:
+    """Also where the optimum is remembered."""
+    expected = sphere_directions(dim, 20).clone()
+    sphere_directions(dim, 20).zero_()
+    assert torch.equal(sphere_directions(dim, 20), expected)

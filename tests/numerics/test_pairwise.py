@@ -1,0 +1,129 @@
+"""Distances of all pairs against SciPy."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from scipy.spatial.distance import cdist
+from torch import Tensor
+
+from gp_distributions.numerics.pairwise import manhattan, squared_euclidean, zero_diagonal
+
+Metric = Callable[[Tensor, Tensor], Tensor]
+
+METRICS = [(squared_euclidean, "sqeuclidean"), (manhattan, "cityblock")]
+# About the block of the symmetric Manhattan distance, 128.
+SIZES = [1, 2, 127, 128, 129, 256, 300]
+
+
+def random(*shape: int, seed: int = 0) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def by_scipy(x1: Tensor, x2: Tensor, name: str) -> Tensor:
+    return torch.from_numpy(cdist(x1.detach().numpy(), x2.detach().numpy(), name))
+
+
+def assert_same(actual: Tensor, expected: Tensor) -> None:
+    """Relative to the largest: rounding of inner products of a few dozen terms."""
+    torch.testing.assert_close(
+        actual.detach(), expected, rtol=0, atol=1e-13 * float(expected.max())
+    )
+
+
+@pytest.mark.parametrize(("distance", "name"), METRICS)
+class TestBoth:
+    @pytest.mark.parametrize("tracked", [False, True])
+    @pytest.mark.parametrize("size", SIZES)
+    def test_within(self, distance: Metric, name: str, size: int, tracked: bool) -> None:
+        x = random(size, 5).requires_grad_(tracked)
+        actual = distance(x, x)
+        if size > 1:
+            assert_same(actual, by_scipy(x, x, name))
+            # BLAS may sum the two halves in another order where a gradient is wanted.
+            assert_same(actual, actual.detach().T)
+        assert torch.equal(actual.diagonal(), torch.zeros(size).double())
+
+    @pytest.mark.parametrize("tracked", [False, True])
+    def test_between(self, distance: Metric, name: str, tracked: bool) -> None:
+        x1, x2 = random(30, 5).requires_grad_(tracked), random(200, 5, seed=1)
+        assert_same(distance(x1, x2), by_scipy(x1, x2, name))
+        assert_same(distance(x2, x1), by_scipy(x2, x1, name))
+
+    @pytest.mark.parametrize(
+        ("shape1", "shape2"), [((2, 3), ()), ((), (2, 3)), ((2, 3), (2, 3)), ((2, 1), (3,))]
+    )
+    def test_batches(
+        self, distance: Metric, name: str, shape1: tuple[int, ...], shape2: tuple[int, ...]
+    ) -> None:
+        x1, x2 = random(*shape1, 4, 5), random(*shape2, 6, 5, seed=1)
+        actual = distance(x1, x2)
+        assert actual.shape == (2, 3, 4, 6)
+        for i in range(2):
+            for j in range(3):
+                one, two = x1.expand(2, 3, 4, 5)[i, j], x2.expand(2, 3, 6, 5)[i, j]
+                assert_same(actual[i, j], by_scipy(one, two, name))
+
+    def test_within_batches(self, distance: Metric, name: str) -> None:
+        x = random(2, 3, 4, 5)
+        actual = distance(x, x)
+        assert torch.equal(
+            actual.diagonal(dim1=-2, dim2=-1), torch.zeros(2, 3, 4, dtype=torch.float64)
+        )
+        for i in range(2):
+            for j in range(3):
+                assert_same(actual[i, j], by_scipy(x[i, j], x[i, j], name))
+
+    def test_large_common_offset_costs_no_digits(self, distance: Metric, name: str) -> None:
+        """Offset and differences are exact in floating point, so the distances are known to it.
+
+        Without centring the squares would be 1e16, and nothing of the distances would be left.
+        """
+        x1, x2 = random(20, 5).add(1e8), random(30, 5, seed=1).add(1e8)
+        for one, two in ((x1, x2), (x1, x1)):
+            assert_same(distance(one, two), by_scipy(one, two, name))
+
+    def test_gradient(self, distance: Metric, name: str) -> None:
+        x1, x2 = random(4, 3).requires_grad_(), random(2, 5, 3, seed=1).requires_grad_()
+        assert torch.autograd.gradcheck(distance, (x1, x2))
+        assert torch.autograd.gradcheck(lambda x: distance(x, x), x1)
+        assert torch.autograd.gradcheck(lambda x: distance(x, x), x2)
+
+    def test_gradient_across_blocks(self, distance: Metric, name: str) -> None:
+        """The mirrored half against both sides apart."""
+        x, weights = random(130, 3).requires_grad_(), random(130, 130, seed=1)
+        (actual,) = torch.autograd.grad((weights * distance(x, x)).sum(), x)
+        left, right = (x.detach().clone().requires_grad_() for _ in range(2))
+        expected = sum(torch.autograd.grad((weights * distance(left, right)).sum(), (left, right)))
+        # Sums of 260 terms of order one.
+        torch.testing.assert_close(actual, expected, rtol=0, atol=1e-11)
+
+    def test_gradient_of_coincident_rows_is_zero(self, distance: Metric, name: str) -> None:
+        x = random(1, 3).repeat(4, 1).requires_grad_()
+        for other in (x, x.detach().clone()):
+            (gradient,) = torch.autograd.grad(distance(x, other).sum(), x)
+            # Centring rounds coincident rows alike; nothing but that rounding is left.
+            assert float(gradient.abs().max()) <= 1e-14
+
+    def test_never_negative(self, distance: Metric, name: str) -> None:
+        """Two tight groups far apart: inner products are large where distances round to nothing."""
+        x = 1e3 * random(2, 20).repeat(30, 1) + 1e-9 * random(60, 20, seed=1)
+        assert float(distance(x, x.clone()).min()) >= 0
+        assert float(distance(x, x).min()) >= 0
+
+    def test_single_precision_is_kept(self, distance: Metric, name: str) -> None:
+        x1, x2 = random(20, 5), random(30, 5, seed=1)
+        actual = distance(x1.float(), x2.float())
+        assert actual.dtype == torch.float32
+        expected = by_scipy(x1, x2, name)
+        # A dozen roundings of single precision, 6e-8 each.
+        torch.testing.assert_close(
+            actual.double(), expected, rtol=0, atol=1e-6 * float(expected.max())
+        )
+
+
+def test_zero_diagonal_leaves_the_rest() -> None:
+    matrix = random(2, 3, 3)
+    expected = matrix.clone()
+    expected[:, range(3), range(3)] = 0
+    assert torch.equal(zero_diagonal(matrix), expected)

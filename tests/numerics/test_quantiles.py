@@ -1,0 +1,280 @@
+"""Cell averages of quantile functions, against integration in rational arithmetic."""
+
+from fractions import Fraction
+from itertools import pairwise
+
+import numpy as np
+import ot
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from gp_distributions.numerics.quantiles import uniform_cell_quantiles, weighted_cell_quantiles
+
+EPS = torch.finfo(torch.float64).eps
+
+# Number of atoms and of cells: equal, either divides the other, coprime, a common factor, one.
+SIZES = [(6, 6), (4, 12), (12, 4), (7, 5), (5, 7), (6, 4), (1, 5), (5, 1), (1, 1), (30, 100)]
+
+
+def exact_cell_averages(values: list[float], weights: list[int], num_cells: int) -> Tensor:
+    """The integral of the quantile function over every cell, term by term, times their number."""
+    total = sum(weights)
+    averages = []
+    for cell in range(num_cells):
+        average, knot = Fraction(0), Fraction(0)
+        for value, weight in sorted(zip(values, weights, strict=True)):
+            start, knot = knot, knot + Fraction(weight, total)
+            low, high = (
+                max(start, Fraction(cell, num_cells)),
+                min(knot, Fraction(cell + 1, num_cells)),
+            )
+            average += Fraction(value) * max(high - low, Fraction(0)) * num_cells
+        averages.append(float(average))
+    return torch.tensor(averages, dtype=torch.float64)
+
+
+def rounding(values: Tensor, num_cells: int) -> float:
+    """A running sum of n weighted values errs by n eps max|x|; a cell is N times a difference of two.
+
+    A factor of two leaves room for the weights' own rounding.
+    """
+    return 4 * num_cells * (values.shape[-1] + 1) * EPS * max(float(values.abs().max()), 1.0)
+
+
+def random_values(*shape: int, seed: int = 0) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def random_weights(*shape: int, seed: int = 1) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    weights = 0.1 + torch.rand(*shape, generator=generator, dtype=torch.float64)
+    return weights / weights.sum(-1, keepdim=True)
+
+
+def exact_distance(
+    x: Tensor, y: Tensor, p: int, a: Tensor | None = None, b: Tensor | None = None
+) -> float:
+    """Of POT: W_p to the power p."""
+    a, b = (w if w is None else w.numpy() for w in (a, b))
+    return float(ot.wasserstein_1d(x.numpy(), y.numpy(), a, b, p=p))
+
+
+@pytest.mark.parametrize(("size", "num_cells"), SIZES)
+def test_uniform_is_the_integral(size: int, num_cells: int) -> None:
+    values = random_values(size)
+    expected = exact_cell_averages(values.tolist(), [1] * size, num_cells)
+    actual = uniform_cell_quantiles(values, num_cells)
+    torch.testing.assert_close(actual, expected, rtol=0, atol=rounding(values, num_cells))
+
+
+@pytest.mark.parametrize(("size", "num_cells"), SIZES)
+def test_weighted_is_the_integral(size: int, num_cells: int) -> None:
+    values = random_values(size)
+    counts = [1 + k % 4 for k in range(size)]
+    weights = torch.tensor(counts, dtype=torch.float64) / sum(counts)
+    expected = exact_cell_averages(values.tolist(), counts, num_cells)
+    actual = weighted_cell_quantiles(values, weights, num_cells)
+    torch.testing.assert_close(actual, expected, rtol=0, atol=rounding(values, num_cells))
+
+
+@pytest.mark.parametrize("tracked", [False, True])
+@pytest.mark.parametrize(("size", "num_cells"), SIZES)
+def test_weighted_with_equal_weights_is_uniform(size: int, num_cells: int, tracked: bool) -> None:
+    """Also where knots sit on edges and both branches are averaged, to prepare the gradient."""
+    values = random_values(3, size)
+    weights = torch.full((size,), 1 / size, dtype=torch.float64, requires_grad=tracked)
+    expected = uniform_cell_quantiles(values, num_cells)
+    actual = weighted_cell_quantiles(values, weights, num_cells)
+    torch.testing.assert_close(actual.detach(), expected, rtol=0, atol=rounding(values, num_cells))
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    atoms=st.lists(st.tuples(st.integers(-8, 8), st.integers(0, 5)), min_size=1, max_size=8).filter(
+        lambda atoms: any(count for _, count in atoms)
+    ),
+    num_cells=st.integers(1, 12),
+    tracked=st.booleans(),
+)
+def test_ties_zero_weights_and_kinks_in_every_combination(
+    atoms: list[tuple[int, int]], num_cells: int, tracked: bool
+) -> None:
+    values = torch.tensor([value / 4 for value, _ in atoms], dtype=torch.float64)
+    counts = [count for _, count in atoms]
+    weights = (torch.tensor(counts, dtype=torch.float64) / sum(counts)).requires_grad_(tracked)
+    expected = exact_cell_averages(values.tolist(), counts, num_cells)
+    actual = weighted_cell_quantiles(values, weights, num_cells).detach()
+    torch.testing.assert_close(actual, expected, rtol=0, atol=rounding(values, num_cells))
+
+
+@pytest.mark.parametrize("num_cells", [1, 4, 7])
+def test_zero_weights_count_for_nothing_wherever_they_lie(num_cells: int) -> None:
+    values, weights = random_values(6), random_weights(6)
+    padding = torch.tensor([-100.0, 0.0, 100.0, 100.0], dtype=torch.float64)
+    actual = weighted_cell_quantiles(
+        torch.cat([padding, values]), torch.cat([torch.zeros(4).double(), weights]), num_cells
+    )
+    expected = weighted_cell_quantiles(values, weights, num_cells)
+    # The far values enter the running sums with weight zero and cost no digits.
+    torch.testing.assert_close(actual, expected, rtol=0, atol=rounding(values, num_cells))
+
+
+@pytest.mark.parametrize("shape", [(3,), (2, 3), (2, 1, 3)])
+def test_batches_agree_with_a_loop(shape: tuple[int, ...]) -> None:
+    values, weights = random_values(*shape, 5), random_weights(*shape, 5)
+    flat = list(zip(values.reshape(-1, 5), weights.reshape(-1, 5), strict=True))
+    expected = torch.stack([weighted_cell_quantiles(v, w, 7) for v, w in flat])
+    actual = weighted_cell_quantiles(values, weights, 7)
+    torch.testing.assert_close(actual, expected.unflatten(0, shape), rtol=0, atol=0)
+    expected = torch.stack([uniform_cell_quantiles(v, 7) for v, _ in flat])
+    # A matrix product may round differently by its shape.
+    torch.testing.assert_close(
+        uniform_cell_quantiles(values, 7),
+        expected.unflatten(0, shape),
+        rtol=0,
+        atol=rounding(values, 7),
+    )
+
+
+def test_weights_broadcast_over_slices() -> None:
+    values, weights = random_values(4, 3, 5), random_weights(4, 1, 5)
+    expected = weighted_cell_quantiles(values, weights.expand(4, 3, 5).clone(), 7)
+    torch.testing.assert_close(
+        weighted_cell_quantiles(values, weights, 7), expected, rtol=0, atol=0
+    )
+
+
+def test_mean_is_kept() -> None:
+    values, weights = random_values(9), random_weights(9)
+    for num_cells in (1, 4, 100):
+        mean = weighted_cell_quantiles(values, weights, num_cells).mean()
+        assert float((mean - weights @ values).abs()) <= rounding(values, 1)
+        mean = uniform_cell_quantiles(values, num_cells).mean()
+        assert float((mean - values.mean()).abs()) <= rounding(values, 1)
+
+
+def test_single_precision_is_kept() -> None:
+    values, weights = random_values(30), random_weights(30)
+    for actual, expected in (
+        (uniform_cell_quantiles(values.float(), 7), uniform_cell_quantiles(values, 7)),
+        (
+            weighted_cell_quantiles(values.float(), weights.float(), 7),
+            weighted_cell_quantiles(values, weights, 7),
+        ),
+    ):
+        assert actual.dtype == torch.float32
+        # The bound of rounding(), with the eps of single precision.
+        ratio = torch.finfo(torch.float32).eps / EPS
+        atol = ratio * rounding(values, 7)
+        torch.testing.assert_close(actual.double(), expected, rtol=0, atol=atol)
+
+
+class TestContraction:
+    """Distances of cell averages against the exact distances of quantile functions."""
+
+    # Each divides the next: averages over finer cells are averaged to those over coarser ones.
+    CELLS = (1, 5, 10, 50, 100, 1000)
+
+    @pytest.mark.parametrize("p", [1, 2])
+    @pytest.mark.parametrize("weighted", [False, True])
+    def test_never_overestimates_and_converges_from_below(self, p: int, weighted: bool) -> None:
+        x, y = random_values(13), 1.5 * random_values(17, seed=2) + 0.3
+        a, b = (random_weights(13), random_weights(17, seed=3)) if weighted else (None, None)
+
+        def averages(values: Tensor, weights: Tensor | None, num_cells: int) -> Tensor:
+            if weights is None:
+                return uniform_cell_quantiles(values, num_cells)
+            return weighted_cell_quantiles(values, weights, num_cells)
+
+        distances = [
+            float((averages(x, a, n) - averages(y, b, n)).abs().pow(p).mean()) for n in self.CELLS
+        ]
+        exact = exact_distance(x, y, p, a, b)
+        for coarse, fine in pairwise([*distances, exact]):
+            assert coarse <= fine * (1 + 1e-12)
+        # Over a cell, the difference f of two quantile functions varies by at most the sum of their
+        # ranges there: |f|'s average exceeds |average f| by half of that at most, f^2's exceeds
+        # (average f)^2 by a quarter of its square (Popoviciu).
+        span = float(x.max() - x.min() + y.max() - y.min())
+        for distance, num_cells in zip(distances, self.CELLS, strict=True):
+            gap = span / 2 if p == 1 else span**2 / 4
+            assert exact - distance <= gap / num_cells
+
+    @pytest.mark.parametrize("p", [1, 2])
+    def test_exact_where_sizes_divide_the_cells(self, p: int) -> None:
+        x, y = random_values(20), random_values(25, seed=2)
+        ours = (uniform_cell_quantiles(x, 100) - uniform_cell_quantiles(y, 100)).abs().pow(p).mean()
+        assert float(ours) == pytest.approx(exact_distance(x, y, p), rel=1e-12)
+
+    @pytest.mark.parametrize("p", [1, 2])
+    def test_exact_where_knots_fall_on_edges(self, p: int) -> None:
+        x, y = random_values(5), random_values(4, seed=2)
+        a = torch.tensor([1, 2, 3, 4, 10], dtype=torch.float64) / 20
+        b = torch.tensor([1, 1, 1, 7], dtype=torch.float64) / 10
+        ours = weighted_cell_quantiles(x, a, 100) - weighted_cell_quantiles(y, b, 100)
+        assert float(ours.abs().pow(p).mean()) == pytest.approx(
+            exact_distance(x, y, p, a, b), 1e-12
+        )
+
+
+class TestGradient:
+    @pytest.mark.parametrize(("size", "num_cells"), SIZES[:-1])
+    def test_in_values(self, size: int, num_cells: int) -> None:
+        values = random_values(2, size).requires_grad_()
+        assert torch.autograd.gradcheck(lambda v: uniform_cell_quantiles(v, num_cells), values)
+
+    @pytest.mark.parametrize("num_cells", [1, 4, 7])
+    def test_in_general_position(self, num_cells: int) -> None:
+        values, weights = random_values(2, 6).requires_grad_(), random_weights(2, 6)
+        assert torch.autograd.gradcheck(
+            lambda v, w: weighted_cell_quantiles(v, w, num_cells),
+            (values, weights.requires_grad_()),
+        )
+
+    def test_in_weights_at_kinks_is_the_mean_of_both_sides(self) -> None:
+        values, num_cells, step = random_values(4), 4, 1e-4
+        weights = torch.full((4,), 0.25, dtype=torch.float64)  # every knot on an edge
+
+        def averages(w: Tensor) -> Tensor:
+            return weighted_cell_quantiles(values, w, num_cells)
+
+        shifts = step * torch.eye(4, dtype=torch.float64)
+        there = averages(weights)
+        above = torch.stack([averages(weights + s) - there for s in shifts], dim=-1) / step
+        below = torch.stack([there - averages(weights - s) for s in shifts], dim=-1) / step
+        jacobian = torch.autograd.functional.jacobian(averages, weights)
+        # The averages are linear in the weights on either side: only rounding, over the step.
+        atol = rounding(values, num_cells) / step
+        torch.testing.assert_close(jacobian, (above + below) / 2, rtol=0, atol=atol)
+        assert float((above - below).abs().max()) > 0.1, "no kink: this test tests nothing"
+
+    def test_in_values_at_kinks(self) -> None:
+        """Linear in the values whatever the weights."""
+        values = random_values(4).requires_grad_()
+        weights = torch.full((4,), 0.25, dtype=torch.float64, requires_grad=True)
+        assert torch.autograd.gradcheck(lambda v: weighted_cell_quantiles(v, weights, 4), values)
+
+    def test_of_padding_is_finite(self) -> None:
+        values = torch.cat([random_values(3), torch.zeros(3).double()]).requires_grad_()
+        weights = torch.tensor([0.5, 0.25, 0.25, 0, 0, 0]).double().requires_grad_()
+        gradients = torch.autograd.grad(
+            weighted_cell_quantiles(values, weights, 8).square().sum(), [values, weights]
+        )
+        assert all(bool(g.isfinite().all()) for g in gradients)
+        assert torch.equal(gradients[0][3:], torch.zeros(3).double())
+
+
+def test_agrees_with_numpy_on_a_fine_grid() -> None:
+    """The quantile function itself: cells so fine that each but n - 1 lies within one step."""
+    values, weights = random_values(6), random_weights(6)
+    num_cells = 10_000
+    midpoints = (np.arange(num_cells) + 0.5) / num_cells
+    order = values.argsort()
+    steps = np.searchsorted(weights[order].cumsum(0).numpy(), midpoints)
+    expected = values[order].numpy()[steps]
+    actual = weighted_cell_quantiles(values, weights, num_cells).numpy()
+    # Rounding is that of a running sum times the number of cells.
+    assert (np.abs(actual - expected) > rounding(values, num_cells)).sum() <= 5

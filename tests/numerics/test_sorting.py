@@ -1,0 +1,54 @@
+"""Sorting by NumPy is what torch would do."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from gp_distributions.numerics.sorting import argsort, sort
+
+
+@pytest.fixture
+def values() -> Tensor:
+    generator = torch.Generator().manual_seed(0)
+    return torch.randn(3, 4, 17, generator=generator, dtype=torch.float64)
+
+
+@pytest.mark.parametrize("tracked", [False, True])
+def test_sorts_the_last_axis(values: Tensor, device: torch.device, tracked: bool) -> None:
+    values = values.to(device)
+    expected = values.sort(dim=-1).values
+    assert torch.equal(sort(values.requires_grad_(tracked)), expected)
+    assert torch.equal(values.gather(-1, argsort(values)), expected)
+
+
+def test_any_strides(values: Tensor) -> None:
+    for view in (values.mT, values[..., ::2], values[:, :1].expand(3, 4, 17)):
+        expected = view.sort(dim=-1).values
+        assert torch.equal(sort(view), expected)
+        assert torch.equal(view.gather(-1, argsort(view)), expected)
+
+
+def test_input_is_left_alone(values: Tensor) -> None:
+    before = values.clone()
+    ordered = sort(values)
+    argsort(values)
+    ordered.zero_()
+    assert torch.equal(values, before)
+
+
+def test_precision_is_kept(values: Tensor) -> None:
+    assert sort(values.float()).dtype == torch.float32
+    assert argsort(values).dtype == torch.int64
+
+
+def test_ties_keep_the_multiset() -> None:
+    values = torch.tensor([2.0, 1.0, 2.0, 1.0, 0.0])
+    assert sort(values).tolist() == [0.0, 1.0, 1.0, 2.0, 2.0]
+    assert sorted(argsort(values).tolist()) == list(range(5))
+
+
+def test_gradient_follows_the_values(values: Tensor) -> None:
+    values = values[0, :2].clone().requires_grad_()
+    assert torch.autograd.gradcheck(sort, values)
+    with torch.no_grad():
+        assert not sort(values).requires_grad
