@@ -1,0 +1,166 @@
+"""The solver against an independent one, and its gradient against finite differences."""
+
+import ot
+import pytest
+import torch
+from torch import Tensor
+
+from gp_distributions.numerics.entropic_transport import conditional_plan, transport_potentials
+
+
+def problem(
+    clouds: int = 4, atoms: int = 9, size: int = 6, dim: int = 2, seed: int = 0
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+
+    def uniform(*shape: int) -> Tensor:
+        return torch.rand(*shape, generator=generator, dtype=torch.float64)
+
+    weights, masses = 0.1 + uniform(clouds, atoms), 0.1 + uniform(size)
+    return (
+        uniform(clouds, atoms, dim) + uniform(clouds, 1, dim),
+        weights / weights.sum(-1, keepdim=True),
+        1.5 * uniform(size, dim),
+        masses / masses.sum(),
+    )
+
+
+def solve(*tensors: Tensor, epsilon: float, **options: object) -> tuple[Tensor, object]:
+    return transport_potentials(*tensors, torch.tensor(epsilon, dtype=torch.float64), **options)
+
+
+@pytest.mark.parametrize("epsilon", [1.0, 0.1, 0.03])
+def test_agrees_with_pot(epsilon: float) -> None:
+    points, weights, support, masses = problem()
+    potentials, outcome = solve(points, weights, support, masses, epsilon=epsilon)
+    assert bool(outcome.converged.all() & outcome.determined.all())
+    exact = torch.tensor(epsilon, dtype=torch.float64)
+    for x, a, g in zip(points, weights, potentials, strict=True):
+        cost = ot.dist(x.numpy(), support.numpy())
+        plan, log = ot.sinkhorn(
+            a.numpy(),
+            masses.numpy(),
+            cost,
+            epsilon,
+            method="sinkhorn_log",
+            stopThr=1e-13,
+            numItermax=100_000,
+            log=True,
+        )
+        # POT keeps the reference's weights in the potential.
+        expected = epsilon * (torch.from_numpy(log["log_v"]) - masses.log())
+        expected = expected - masses @ expected
+        torch.testing.assert_close(g, expected, rtol=0, atol=1e-8)
+        found = a[:, None] * conditional_plan(x[None], support, masses, exact, g[None])[0]
+        torch.testing.assert_close(found, torch.from_numpy(plan), rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("epsilon", [1e-2, 1e-4, 1e-6])
+@pytest.mark.parametrize("kind", ["weights", "uniform", "far", "duplicates", "one", "single atoms"])
+def test_small_epsilon_and_degenerate_problems(kind: str, epsilon: float) -> None:
+    """Marginals hold and nothing is NaN; potentials that are not determined are flagged."""
+    points, weights, support, masses = problem(clouds=20, atoms=12)
+    if kind == "uniform":  # partial sums coincide
+        weights, masses = torch.full_like(weights, 1 / 12), torch.full_like(masses, 1 / 6)
+    elif kind == "far":
+        support = support + 30
+    elif kind == "duplicates":
+        support = support[:2].repeat(3, 1)
+    elif kind == "one":
+        support, masses = support[:1], torch.ones(1, dtype=torch.float64)
+    elif kind == "single atoms":
+        points, weights = points[:, :1], torch.ones(20, 1, dtype=torch.float64)
+    diameter = float((points.flatten(0, 1)[:, None] - support).square().sum(-1).max())
+    scaled = torch.tensor(epsilon * diameter, dtype=torch.float64)
+    points.requires_grad_()
+    potentials, outcome = transport_potentials(points, weights, support, masses, scaled)
+    assert bool(outcome.converged.all()), outcome.marginal_error
+    plan = weights.unsqueeze(-1) * conditional_plan(points, support, masses, scaled, potentials)
+    # At 1e-6 of the diameter the exponents have lost six digits.
+    torch.testing.assert_close(plan.detach().sum(-2), masses.expand(20, -1), rtol=0, atol=1e-8)
+    (gradient,) = torch.autograd.grad(potentials.square().sum(), points)
+    assert bool(gradient.isfinite().all())
+    if kind == "uniform" and epsilon == 1e-6:
+        assert not bool(outcome.determined.any())
+    if kind in ("one", "single atoms"):
+        assert bool(outcome.determined.all())
+
+
+def test_potentials_of_a_translate_are_known() -> None:
+    """Moving a cloud by t adds 2 <t, u> to the cost's linear part: -2 <t, u> to the potential."""
+    points, weights, support, masses = problem()
+    shift = torch.tensor([3.0, -2.0], dtype=torch.float64)
+    before, _ = solve(points, weights, support, masses, epsilon=0.1)
+    after, _ = solve(points + shift, weights, support, masses, epsilon=0.1)
+    expected = before - 2 * support @ shift
+    torch.testing.assert_close(after, expected - (expected @ masses).unsqueeze(-1))
+
+
+@pytest.mark.parametrize("argument", range(5))
+def test_gradient(argument: int) -> None:
+    """In points, weights, support, masses and epsilon; through potentials and plans."""
+    tensors = [*problem(clouds=2, atoms=5, size=4), torch.tensor(0.2, dtype=torch.float64)]
+
+    def outputs(tensor: Tensor) -> tuple[Tensor, Tensor]:
+        points, weights, support, masses, epsilon = (
+            tensor if i == argument else t for i, t in enumerate(tensors)
+        )
+        weights, masses = weights / weights.sum(-1, keepdim=True), masses / masses.sum()
+        potentials, _ = transport_potentials(points, weights, support, masses, epsilon)
+        return potentials, conditional_plan(points, support, masses, epsilon, potentials)
+
+    assert torch.autograd.gradcheck(outputs, tensors[argument].requires_grad_())
+
+
+def test_gradient_is_that_of_unrolled_iterations() -> None:
+    points, weights, support, masses = problem()
+    epsilon = torch.tensor(0.2, dtype=torch.float64)
+
+    def unrolled(points: Tensor) -> Tensor:
+        cost = (points.unsqueeze(-2) - support).square().sum(-1)
+        g = torch.zeros(len(points), len(support), dtype=torch.float64)
+        for _ in range(500):
+            f = -epsilon * ((g.unsqueeze(-2) - cost) / epsilon + masses.log()).logsumexp(-1)
+            inner = (f.unsqueeze(-1) - cost) / epsilon + weights.log().unsqueeze(-1)
+            g = -epsilon * inner.logsumexp(-2)
+        return g - (g @ masses).unsqueeze(-1)
+
+    direction = torch.sin(torch.arange(24, dtype=torch.float64)).reshape(4, 6)
+    gradients = []
+    for function in (unrolled, lambda x: solve(x, weights, support, masses, epsilon=0.2)[0]):
+        x = points.clone().requires_grad_()
+        gradients.append(torch.autograd.grad((direction * function(x)).sum(), x)[0])
+    torch.testing.assert_close(gradients[0], gradients[1], rtol=1e-9, atol=1e-11)
+
+
+def test_atoms_of_weight_zero_have_finite_gradients() -> None:
+    points, weights, support, masses = problem()
+    weights = torch.cat(
+        [weights[:, :4] / weights[:, :4].sum(-1, keepdim=True), 0 * weights[:, 4:]], -1
+    )
+    expected, _ = solve(points[:, :4], weights[:, :4], support, masses, epsilon=0.1)
+    points.requires_grad_()
+    weights.requires_grad_()
+    potentials, _ = solve(points, weights, support, masses, epsilon=0.1)
+    torch.testing.assert_close(potentials, expected)
+    gradients = torch.autograd.grad(potentials.square().sum(), (points, weights))
+    assert all(bool(g.isfinite().all()) for g in gradients)
+    assert not bool(gradients[0][:, 4:].any())
+
+
+def test_warm_start_finds_the_same_in_fewer_steps() -> None:
+    points, weights, support, masses = problem()
+    cold, first = solve(points, weights, support, masses, epsilon=0.01)
+    near = cold + 1e-4 * torch.sin(cold)
+    warm, second = solve(points, weights, support, masses, epsilon=0.01, initial=near)
+    torch.testing.assert_close(warm, cold, rtol=0, atol=1e-10)
+    assert int(second.iterations.max()) < int(first.iterations.min()) / 2
+    useless, _ = solve(points, weights, support, masses, epsilon=0.01, initial=1e3 * near)
+    torch.testing.assert_close(useless, cold, rtol=0, atol=1e-10)
+
+
+def test_says_when_it_did_not_converge() -> None:
+    potentials, outcome = solve(*problem(), epsilon=1e-3, max_iterations=3)
+    assert not bool(outcome.converged.any())
+    assert bool((outcome.marginal_error > 1e-10).all())
+    assert bool(potentials.isfinite().all())
