@@ -5,14 +5,30 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from gp_distributions import Distance, DistributionKernel, SlicedWasserstein
+from gp_distributions import (
+    Distance,
+    DistributionKernel,
+    LinearTransport,
+    ReferenceMeasure,
+    SinkhornPotential,
+    SlicedWasserstein,
+)
 from gp_distributions.kernels.profiles import PROFILES
 from gp_distributions.numerics.rows import join_rows
+
+
+def _reference() -> ReferenceMeasure:
+    generator = torch.Generator().manual_seed(0)
+    points = torch.randn(6, 2, generator=generator, dtype=torch.float64)
+    return ReferenceMeasure(points, torch.arange(1, 7))
+
 
 # Distances on weighted clouds in two dimensions.
 DISTANCES: dict[str, Callable[[], Distance]] = {
     "sw2": lambda: SlicedWasserstein(2, num_slices=20, num_quantiles=30),
     "sw2-centred": lambda: SlicedWasserstein(2, num_slices=20, num_quantiles=30, center=True),
+    "sinkhorn": lambda: SinkhornPotential(_reference(), epsilon=0.5),
+    "linear-transport": lambda: LinearTransport(_reference(), epsilon=0.5),
     "sw1": lambda: SlicedWasserstein(2, p=1, num_slices=20, num_quantiles=30),
 }
 

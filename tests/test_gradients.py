@@ -120,6 +120,7 @@ def test_gradients_are_finite_in_special_position(kernel: DistributionKernel, cl
     else:
         weights = torch.cat([weights[..., :3], torch.zeros_like(weights[..., 3:])], dim=-1)
     rows = join_rows(points, weights).requires_grad_()
+    kernel.requires_grad_()  # references too
     for x2 in (rows, rows.detach().clone(), rows.detach().flip(0)):
         covariance = kernel(rows, x2).to_dense()
         gradients = torch.autograd.grad(

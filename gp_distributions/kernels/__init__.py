@@ -1,7 +1,7 @@
 """GPyTorch kernels on distributions: a distance, and a profile of it."""
 
 from gp_distributions.kernels.distribution_kernel import DistributionKernel
-from gp_distributions.kernels.named import SlicedWassersteinKernel
+from gp_distributions.kernels.named import SinkhornKernel, SlicedWassersteinKernel
 from gp_distributions.kernels.profiles import (
     Cauchy,
     Exponential,
@@ -30,6 +30,7 @@ __all__ = [
     "PowerExponential",
     "Profile",
     "RationalQuadratic",
+    "SinkhornKernel",
     "SlicedWassersteinKernel",
     "StudentT",
 ]

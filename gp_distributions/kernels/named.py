@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from gp_distributions.distances.sliced_wasserstein import SlicedWasserstein
+from gp_distributions.distances.transport import SinkhornPotential
 from gp_distributions.kernels.distribution_kernel import DistributionKernel
 from gp_distributions.kernels.profiles import Profile
+from gp_distributions.measures.reference import ReferenceMeasure
 
 
 class SlicedWassersteinKernel(DistributionKernel):
@@ -49,3 +51,31 @@ class SlicedWassersteinKernel(DistributionKernel):
             seed=seed,
         )
         super().__init__(distance, profile, **kwargs)
+
+
+class SinkhornKernel(DistributionKernel):
+    """The kernel of a :class:`SinkhornPotential` distance.
+
+    Args:
+        reference: The reference measure; learnable.
+        profile: A profile or its name, see :class:`DistributionKernel`.
+        epsilon: The regularisation, in squared units of the points. Default: 0.05 times the mean
+            squared distance between two atoms of the reference, fixed at construction.
+        **kwargs: Options of a GPyTorch kernel.
+
+    Raises:
+        TypeError: As :class:`SinkhornPotential` does.
+        ValueError: As :class:`SinkhornPotential` and :class:`DistributionKernel` do.
+
+    Source: Bachoc et al. 2023; Allain et al. 2024.
+    """
+
+    def __init__(
+        self,
+        reference: ReferenceMeasure,
+        *,
+        profile: str | Profile = "gaussian",
+        epsilon: float | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(SinkhornPotential(reference, epsilon=epsilon), profile, **kwargs)

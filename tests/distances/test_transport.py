@@ -1,0 +1,102 @@
+"""Sinkhorn potentials and linear transport as distances."""
+
+import pytest
+import torch
+from cases import as_rows, random_clouds, random_rows
+
+from gp_distributions import LinearTransport, ReferenceMeasure, SinkhornPotential
+from gp_distributions.warnings import ConvergenceWarning
+
+ROWS = random_rows(10)
+
+
+def reference(size: int = 5) -> ReferenceMeasure:
+    generator = torch.Generator().manual_seed(1)
+    return ReferenceMeasure(torch.randn(size, 2, generator=generator, dtype=torch.float64))
+
+
+def test_default_epsilon_is_a_share_of_the_mean_squared_distance() -> None:
+    points = torch.tensor([[0.0, 0.0], [3.0, 4.0]], dtype=torch.float64)
+    distance = SinkhornPotential(ReferenceMeasure(points))
+    assert float(distance.epsilon) == pytest.approx(0.05 * 25)
+    # Fixed at construction.
+    with torch.no_grad():
+        distance.reference.raw_points.mul_(2)
+    assert float(distance.epsilon) == pytest.approx(0.05 * 25)
+
+
+@pytest.mark.parametrize("kind", [SinkhornPotential, LinearTransport])
+def test_arguments_are_checked(kind: type) -> None:
+    with pytest.raises(TypeError, match="Expected a ReferenceMeasure, got Tensor"):
+        kind(torch.zeros(3, 2))
+    with pytest.raises(ValueError, match="epsilon > 0"):
+        kind(reference(), epsilon=0.0)
+    with pytest.raises(ValueError, match="All atoms of the reference coincide"):
+        kind(ReferenceMeasure(torch.zeros(3, 2, dtype=torch.float64)))
+
+
+def test_large_epsilon_leaves_the_mean() -> None:
+    """Linear transport sends every atom to the mean; potentials are -2 <mean, u> but for constants."""
+    measure = reference()
+    clouds = random_clouds(10)
+    means = torch.stack([weights @ points for points, weights in clouds])
+    squared = torch.cdist(means, means).square()
+    linear = LinearTransport(measure, epsilon=1e6).squared(as_rows(clouds))
+    torch.testing.assert_close(linear, squared, rtol=1e-4, atol=1e-4)
+    centred = measure.points - measure.weights @ measure.points
+    covariance = centred.T @ (measure.weights.unsqueeze(-1) * centred)
+    difference = means.unsqueeze(0) - means.unsqueeze(1)
+    expected = 4 * torch.einsum("ijk,kl,ijl->ij", difference, covariance, difference)
+    potential = SinkhornPotential(measure, epsilon=1e6).squared(as_rows(clouds))
+    torch.testing.assert_close(potential, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_linear_transport_of_translates_is_the_translation() -> None:
+    points, weights = random_clouds(1)[0]
+    shift = torch.tensor([2.0, -1.0], dtype=torch.float64)
+    rows = as_rows([(points, weights), (points + shift, weights)])
+    squared = LinearTransport(reference(), epsilon=0.1).squared(rows)
+    torch.testing.assert_close(squared[0, 1], shift.square().sum())
+
+
+@pytest.mark.parametrize("kind", [SinkhornPotential, LinearTransport])
+def test_gradient_in_the_reference(kind: type) -> None:
+    distance = kind(reference(), epsilon=0.3)
+    measure = distance.reference
+
+    def squared(raw_points: torch.Tensor, log_weights: torch.Tensor) -> torch.Tensor:
+        state = {"reference.raw_points": raw_points, "reference.log_weights": log_weights}
+        return torch.func.functional_call(distance, state, (ROWS[:3], ROWS[3:5]))
+
+    inputs = [
+        p.detach().clone().requires_grad_() for p in (measure.raw_points, measure.log_weights)
+    ]
+    assert torch.autograd.gradcheck(squared, inputs)
+
+
+def test_is_computed_anew_when_the_reference_moves() -> None:
+    distance = SinkhornPotential(reference(), epsilon=0.3)
+    before = distance.squared(ROWS)
+    with torch.no_grad():
+        distance.reference.raw_points.mul_(1.1)
+    assert not torch.allclose(distance.squared(ROWS), before)
+    with torch.no_grad():
+        distance.reference.raw_points.div_(1.1)
+    torch.testing.assert_close(distance.squared(ROWS), before)
+
+
+def test_state_restores_reference_and_epsilon() -> None:
+    distance = SinkhornPotential(reference(), epsilon=0.3)
+    other = SinkhornPotential(ReferenceMeasure(torch.eye(2, dtype=torch.float64).repeat(3, 1)[:5]))
+    other.load_state_dict(distance.state_dict())
+    torch.testing.assert_close(other.squared(ROWS), distance.squared(ROWS))
+
+
+def test_names_the_clouds_whose_potentials_are_not_determined() -> None:
+    points = torch.rand(4, 6, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    points[2] = points[2, :1]  # one atom, whose potentials are known in closed form
+    rows = as_rows([(p, torch.full((6,), 1 / 6, dtype=torch.float64)) for p in points])
+    square = ReferenceMeasure(torch.rand(3, 2, generator=torch.Generator().manual_seed(1)).double())
+    with pytest.warns(ConvergenceWarning, match=r"3 of 4 clouds \(0, 1, 3\).*not determined"):
+        features = SinkhornPotential(square, epsilon=1e-6).embed(rows)
+    assert bool(features.isfinite().all())
