@@ -15,3 +15,7 @@ class ConvergenceWarning(DistributionWarning):
 
 class JitterWarning(DistributionWarning):
     """A covariance matrix was not positive definite in floating point and its diagonal was raised."""
+
+
+class ReferenceWarning(DistributionWarning):
+    """A reference measure sees too little of the data to be trusted."""

@@ -1,0 +1,126 @@
+"""Learning the reference: monotone, guarded, in place, and honest about bad references."""
+
+import pytest
+import torch
+from gpytorch.kernels import RBFKernel, ScaleKernel
+
+from gp_distributions import (
+    DistributionGP,
+    PointClouds,
+    ReferenceMeasure,
+    SinkhornKernel,
+    fit,
+    fit_reference,
+)
+from gp_distributions.warnings import ReferenceWarning
+
+
+def toy(num: int = 40) -> tuple[PointClouds, torch.Tensor]:
+    """Small clouds whose target changes along both axes."""
+    generator = torch.Generator().manual_seed(0)
+    means = 0.6 * torch.rand(num, 1, 2, generator=generator, dtype=torch.float64) - 0.3
+    spread = 0.015 * torch.randn(num, 12, 2, generator=generator, dtype=torch.float64)
+    return PointClouds(means + spread), means[:, 0, 0] - (means[:, 0, 1] + 0.5).square()
+
+
+CLOUDS, TARGETS = toy()
+
+# References on a line are what these tests start from.
+pytestmark = pytest.mark.filterwarnings("ignore::gp_distributions.warnings.ReferenceWarning")
+
+
+def make_model(points: list[list[float]]) -> DistributionGP:
+    reference = ReferenceMeasure(torch.tensor(points, dtype=torch.float64))
+    return DistributionGP(
+        CLOUDS[:30], TARGETS[:30], ScaleKernel(SinkhornKernel(reference, epsilon=0.05))
+    )
+
+
+# On this line the target changes little: mostly across it.
+LINE = [[-0.3, -0.3], [0.0, 0.01], [0.3, 0.3]]
+
+
+def error(model: DistributionGP) -> float:
+    return float((model.predict(CLOUDS[30:])[0] - TARGETS[30:]).square().mean() / TARGETS.var())
+
+
+def test_unguarded_steps_raise_the_likelihood_and_the_accuracy() -> None:
+    fixed = fit(make_model(LINE))
+    model = make_model(LINE)
+    reference = model.covar_module.base_kernel.distance.reference
+    start = reference.points.clone()
+    result = fit_reference(model, guard=None, steps=30, progress=False)
+    assert result.chosen == "final"
+    assert result.mll == sorted(result.mll)
+    assert result.mll[-1] > result.mll[0]
+    assert len(result.mll) == len(result.path)
+    torch.testing.assert_close(result.path[0], start)
+    torch.testing.assert_close(result.points, reference.points)
+    torch.testing.assert_close(result.path[-1], reference.points)
+    torch.testing.assert_close(result.weights, reference.weights)
+    assert not any(p.requires_grad for p in reference.parameters())
+    assert not model.training
+    assert error(model) < error(fixed) / 2
+
+
+def test_guard_chooses_by_held_out_density() -> None:
+    model = make_model(LINE)
+    result = fit_reference(model, guard=3, steps=10, progress=False)
+    best = max(result.held_out, key=lambda steps: result.held_out[steps])
+    assert {0: "start", 10: "final"}.get(best, "stopped") == result.chosen
+    assert len(result.mll) <= best + 1
+    assert list(result.held_out) == [0, 1, 2, 3, 4, 6, 9, 10]
+
+
+def test_is_reproducible_and_leaves_the_random_state_alone() -> None:
+    state = torch.get_rng_state()
+    results = [
+        fit_reference(make_model(LINE), guard=3, steps=3, starts=2, progress=False)
+        for _ in range(2)
+    ]
+    assert torch.equal(torch.get_rng_state(), state)
+    assert torch.equal(results[0].points, results[1].points)
+    assert results[0].held_out == results[1].held_out
+
+
+def test_zero_steps_keep_the_reference() -> None:
+    model = make_model(LINE)
+    result = fit_reference(model, guard=None, steps=0, progress=False)
+    torch.testing.assert_close(result.points, torch.tensor(LINE, dtype=torch.float64))
+    for actual, expected in zip(
+        model.predict(CLOUDS[30:]), fit(make_model(LINE)).predict(CLOUDS[30:]), strict=True
+    ):
+        torch.testing.assert_close(actual, expected)
+
+
+@pytest.mark.parametrize("part", ["points", "weights"])
+def test_parts_can_be_held(part: str) -> None:
+    model = make_model([*LINE, [0.2, -0.3]])
+    reference = model.covar_module.base_kernel.distance.reference
+    before = {name: getattr(reference, name).clone() for name in ("points", "weights")}
+    options = {f"learn_{part}": False}
+    fit_reference(model, guard=None, steps=3, progress=False, **options)
+    for name, value in before.items():
+        assert torch.equal(getattr(reference, name), value) == (name == part)
+
+
+def test_warns_of_a_reference_that_sees_one_direction() -> None:
+    thin = [[0.0, -0.3], [0.0, 0.0], [0.0, 0.3]]
+    with pytest.warns(ReferenceWarning, match="along one direction only"):
+        result = fit_reference(make_model(thin), guard=None, steps=0, progress=False)
+    assert result.effective_rank < 1.1
+
+
+def test_bad_arguments() -> None:
+    model = make_model(LINE)
+    for options in ({"steps": -1}, {"guard": 1}, {"guard": 31}, {"starts": 0}):
+        with pytest.raises(
+            ValueError, match="Expected steps >= 0, starts >= 1 and 2 <= guard <= 30"
+        ):
+            fit_reference(model, progress=False, **options)
+    with pytest.raises(ValueError, match="one reference measure, got 0"):
+        fit_reference(DistributionGP(CLOUDS, TARGETS, RBFKernel()))
+    with pytest.raises(ValueError, match="one output"):
+        fit_reference(
+            DistributionGP(CLOUDS[:30], TARGETS[:30, None].expand(-1, 2), model.covar_module)
+        )
