@@ -120,6 +120,39 @@ def plot_clouds(
     return drawn[: len(arrays)]
 
 
+def plot_reference_path(path: ArrayLike, *, clouds: Any = None, ax: Axes | None = None) -> Axes:
+    """How the atoms of a reference moved while it was learned, in the first two coordinates.
+
+    Args:
+        path: The ``steps + 1 x m x d`` atoms, as ``fit_reference(...).path``.
+        clouds: :class:`PointClouds` to draw behind.
+        ax: Where to draw. Default: a new figure.
+
+    Returns:
+        The axes.
+    """
+    steps = np.asarray(path, dtype=float)
+    ax = _axes(ax)
+    if clouds is not None:
+        atoms = clouds.points[clouds.weights > 0].detach().cpu().numpy()
+        ax.scatter(atoms[:, 0], atoms[:, 1], s=2, color="0.8", linewidths=0, label="data")
+    ax.plot(steps[:, :, 0], steps[:, :, 1], color="black", linewidth=0.8)
+    for index, marker, face, name in ((0, "o", "white", "start"), (-1, "o", "black", "learned")):
+        ax.scatter(
+            steps[index, :, 0],
+            steps[index, :, 1],
+            s=30,
+            marker=marker,
+            facecolor=face,
+            edgecolor="black",
+            zorder=3,
+            label=name,
+        )
+    ax.set_aspect("equal", adjustable="datalim")
+    ax.legend(frameon=False)
+    return ax
+
+
 def _axes(ax: Axes | None) -> Any:
     if ax is not None:
         return ax

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from gp_distributions.plotting import plot_clouds, plot_predictions
+from gp_distributions import PointClouds
+from gp_distributions.plotting import plot_clouds, plot_predictions, plot_reference_path
 
 
 @pytest.fixture(autouse=True)
@@ -38,3 +39,11 @@ def test_gallery_has_one_axes_for_each_cloud(outline: bool) -> None:
     axes = plot_clouds(clouds, titles=[str(i) for i in range(6)], columns=4, outline=outline)
     assert [ax.get_title() for ax in axes] == [str(i) for i in range(6)]
     assert plot_clouds(clouds, axes=axes) == axes
+
+
+def test_path_joins_start_and_end() -> None:
+    path = np.random.default_rng(0).normal(size=(4, 3, 2))
+    ax = plot_reference_path(path, clouds=PointClouds(path))
+    assert len(ax.lines) == 3
+    np.testing.assert_allclose(ax.lines[1].get_xydata(), path[:, 1])
+    assert [t.get_text() for t in ax.get_legend().get_texts()] == ["data", "start", "learned"]

@@ -1,0 +1,1 @@
+"""What is measured: accuracy and speed, each by a script that says what it asks."""

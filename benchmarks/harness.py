@@ -1,0 +1,267 @@
+"""Timing, peak memory, tables and JSON lines, the same for all benchmarks.
+
+A script has a function ``run(options) -> list[Row]`` and ends in ``main(__doc__, run)``. What it
+compares are *sides*: a side is a function that prepares its inputs, untimed, and returns the work that
+is timed. The sides of a comparison are timed in turn, round after round (a b c a b c ...), so that
+whatever else the machine does falls on all of them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import gc
+import json
+import os
+import platform
+import statistics
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+
+import torch
+from tqdm import tqdm
+
+Value = str | float | int | bool | None
+Row = dict[str, Value]
+Work = Callable[[], object]
+Side = Callable[[], Work]
+
+_PACKAGES = ("torch", "gpytorch", "botorch", "numpy", "gp_distributions")
+_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "OMP_WAIT_POLICY")
+_STATUS = Path("/proc/self/status")
+_CLEAR_PEAK = Path("/proc/self/clear_refs")
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the command line says.
+
+    Attributes:
+        quick: Small sizes, to see that a script runs; budgets are for the full sizes.
+        repeats: How often every side is timed.
+        seeds: How many seeds a measure of accuracy is averaged over.
+        json: The file to which every row is appended as a line of JSON.
+    """
+
+    quick: bool = False
+    repeats: int = 9
+    seeds: int = 5
+    json: Path | None = None
+
+
+@dataclass(frozen=True)
+class Timing:
+    """The seconds of every repeat of a side, and its peak memory where it can be measured."""
+
+    seconds: tuple[float, ...]
+    peak_mib: float | None = None
+
+    @property
+    def median(self) -> float:
+        """The median over repeats, in seconds."""
+        return statistics.median(self.seconds)
+
+
+def interleave(
+    sides: Mapping[str, Side], *, repeats: int, warmup: int = 1, label: str = ""
+) -> dict[str, Timing]:
+    """Time sides in turn, round after round, then take the peak memory of each once.
+
+    Args:
+        sides: For each name, a function that prepares and returns the work to be timed.
+        repeats: The number of timed rounds.
+        warmup: The number of rounds before them.
+        label: What the progress bar says.
+
+    Returns:
+        For each name, its timing.
+    """
+    seconds: dict[str, list[float]] = {name: [] for name in sides}
+    peaks: dict[str, float | None] = {}
+    total = (warmup + repeats + 1) * len(sides)
+    gc.collect()
+    gc.freeze()  # makes each collection below fast
+    try:
+        with tqdm(total=total, desc=label, leave=False, disable=None) as progress:
+            for turn in range(warmup + repeats):
+                for name, side in sides.items():
+                    elapsed = _seconds(side())
+                    if turn >= warmup:
+                        seconds[name].append(elapsed)
+                    progress.update()
+            for name, side in sides.items():
+                peaks[name] = peak_memory(side())
+                progress.update()
+    finally:
+        gc.unfreeze()
+    return {name: Timing(tuple(seconds[name]), peaks[name]) for name in sides}
+
+
+def _seconds(work: Work) -> float:
+    gc.collect()
+    gc.disable()
+    try:
+        start = time.perf_counter()
+        result = work()
+        elapsed = time.perf_counter() - start
+    finally:
+        gc.enable()
+    del result  # freeing is not part of the work
+    return elapsed
+
+
+def peak_memory(work: Work) -> float | None:
+    """The most memory that ``work`` takes at a time beyond what was taken before, in MiB.
+
+    Measured on Linux, where the high-water mark of a process can be reset; elsewhere ``None``.
+    """
+    gc.collect()
+    try:
+        ctypes.CDLL("libc.so.6").malloc_trim(0)  # else freed blocks would count as taken before
+        _CLEAR_PEAK.write_text("5")
+        before = _status_mib("VmRSS")
+        work()
+        return max(0.0, _status_mib("VmHWM") - before)
+    except (OSError, AttributeError):
+        return None
+
+
+def _status_mib(field: str) -> float:
+    return int(_STATUS.read_text().split(f"{field}:")[1].split()[0]) / 1024
+
+
+def compare(
+    name: str,
+    ours: float,
+    reference: float,
+    *,
+    at_most: float | None = None,
+    at_least: float | None = None,
+    **more: Value,
+) -> Row:
+    """One row of a comparison, with its budget where there is one.
+
+    Args:
+        name: The work, with its sizes.
+        ours: Our seconds.
+        reference: The seconds of the reference.
+        at_most: The budget for ours over reference, which is then the ratio. Also without a budget.
+        at_least: The budget for reference over ours, which is then the ratio.
+        **more: Further columns.
+
+    Returns:
+        The row, with the columns ``name``, ``ours_s``, ``reference_s``, ``ratio``, ``budget`` and
+        ``met``.
+    """
+    ratio, budget, met = ours / reference, None, None
+    if at_least is not None:
+        ratio = reference / ours
+        budget, met = f">= {at_least:g}", ratio >= at_least
+    elif at_most is not None:
+        budget, met = f"<= {at_most:g}", ratio <= at_most
+    return {
+        "name": name,
+        "ours_s": ours,
+        "reference_s": reference,
+        "ratio": ratio,
+        "budget": budget,
+        "met": met,
+        **more,
+    }
+
+
+def machine() -> Row:
+    """The machine, the threads and the versions that figures belong to."""
+    return {
+        "processor": _processor(),
+        "cpus": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        **{name: os.environ.get(name) for name in _VARIABLES},
+        "python": platform.python_version(),
+        **{package: version(package) for package in _PACKAGES},
+    }
+
+
+def _processor() -> str:
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.exists():
+        for line in cpuinfo.read_text().splitlines():
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    return platform.processor() or platform.machine()
+
+
+def table(rows: Sequence[Row]) -> str:
+    """Rows as aligned text; a column for every key, in order of appearance."""
+    columns = list(dict.fromkeys(key for row in rows for key in row))
+    cells = [columns, *([_cell(row.get(column)) for column in columns] for row in rows)]
+    widths = [max(len(line[i]) for line in cells) for i in range(len(columns))]
+    left = [all(isinstance(row.get(c), str | None) for row in rows) for c in columns]
+    return "\n".join(
+        "  ".join(
+            cell.ljust(width) if to_left else cell.rjust(width)
+            for cell, width, to_left in zip(line, widths, left, strict=True)
+        ).rstrip()
+        for line in cells
+    )
+
+
+def _cell(value: Value) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "NO"
+    if isinstance(value, float):
+        return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+    return str(value)
+
+
+def parse(doc: str | None, arguments: Sequence[str] | None = None) -> Options:
+    """The options that all scripts share, from the command line."""
+    parser = argparse.ArgumentParser(
+        description=doc, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--quick", action="store_true", help="small sizes, to see that it runs")
+    parser.add_argument("--repeats", type=int, help="timed rounds (default: 9; quick: 2)")
+    parser.add_argument("--seeds", type=int, help="seeds of accuracies (default: 5; quick: 2)")
+    parser.add_argument("--json", type=Path, help="append every row to this file, a line each")
+    given = parser.parse_args(arguments)
+    repeats = given.repeats or (2 if given.quick else 9)
+    return Options(given.quick, repeats, given.seeds or (2 if given.quick else 5), given.json)
+
+
+def header(options: Options) -> str:
+    """What figures belong to, in words."""
+    lines = [", ".join(f"{key} {value}" for key, value in machine().items() if value is not None)]
+    if options.quick:
+        lines.append("quick: small sizes; budgets, which are for the full ones, are not judged")
+    return "\n".join(lines)
+
+
+def show(name: str, doc: str | None, rows: Sequence[Row], options: Options) -> None:
+    """Print rows under the question that they answer, and append them to the file of options."""
+    question = (doc or "").strip().splitlines()[:1]
+    if options.quick:  # what is small is no test of a budget
+        rows = [row | {"met": None} if "met" in row else row for row in rows]
+    print("\n" + "\n".join([f"== {name}: {' '.join(question)}", table(rows)]), flush=True)
+    if options.json is not None:
+        options.json.parent.mkdir(parents=True, exist_ok=True)
+        with options.json.open("a") as file:
+            for row in rows:
+                record = {"benchmark": name, "quick": options.quick, **row, "machine": machine()}
+                file.write(json.dumps(record) + "\n")
+
+
+def main(
+    doc: str | None, run: Callable[[Options], list[Row]], arguments: Sequence[str] | None = None
+) -> list[Row]:
+    """Run one script from the command line: header, table, JSON lines."""
+    options = parse(doc, arguments)
+    print(header(options))
+    rows = run(options)
+    show(Path(sys.modules[run.__module__].__file__ or "").stem, doc, rows, options)
+    return rows
