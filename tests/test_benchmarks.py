@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +22,15 @@ from benchmarks import (
 
 TIMED = [sliced_wasserstein_gram, fit_speed, t_batch_speed, sinkhorn_potentials]
 SCRIPTS = [slice_accuracy, *TIMED, reference_learning]
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """Threads that spin for each other make small work ten times as long on a busy machine."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
 
 
 def test_all_benchmarks_are_run_and_tested() -> None:

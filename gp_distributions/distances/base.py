@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -34,7 +35,7 @@ class Distance(torch.nn.Module, ABC):
 
     # Doubles that the intermediate results of one chunk of clouds may take: a chunk should fit the
     # processor's cache.
-    _chunk_elements = 2**19
+    _chunk_elements = 2**17
     # Rows of a large set that are compared at a time.
     _block_rows = 2048
 
@@ -269,20 +270,28 @@ class Distance(torch.nn.Module, ABC):
         weights = weights.reshape(-1, num_atoms)
         weights = weights / weights.sum(-1, keepdim=True)
         size = self.chunk_size(num_atoms)
+        parts = map(self.represent, points.split(size), weights.split(size))
         if len(points) <= size or self._tracks_gradient(rows):
-            return self.represent(points, weights).unflatten(0, batch_shape)
-        out: Tensor | None = None
-        for start in range(0, len(points), size):
-            part = self.represent(points[start : start + size], weights[start : start + size])
-            if out is None:
-                out = part.new_empty(len(points), part.shape[-1])
-            out[start : start + size] = part
-        assert out is not None
+            return torch.cat(list(parts)).unflatten(0, batch_shape)
+        first = next(parts)
+        out = _empty(len(points), first)
+        out[:size] = first
+        for index, part in enumerate(parts, start=1):
+            out[index * size : (index + 1) * size] = part
         return out.unflatten(0, batch_shape)
 
     def __getstate__(self) -> dict[str, Any]:
         # Copies and pickles carry the distance, not what it remembers.
         return {**self.__dict__, "_cache": DistanceCache(), "_shared": None}
+
+
+def _empty(rows: int, like: Tensor) -> Tensor:
+    """Memory for many rows like those given."""
+    shape = (rows, like.shape[-1])
+    if like.device.type != "cpu":
+        return like.new_empty(shape)
+    # NumPy asks for huge pages, without which the first touch of the memory costs as much as a sort.
+    return torch.from_numpy(np.empty(shape, dtype=like.numpy().dtype))
 
 
 def _check_weights(weights: Tensor) -> None:

@@ -94,17 +94,16 @@ class SlicedWasserstein(Distance):
         if self.num_quantiles is None or not tracked:
             points, weights = drop_padding(points, weights)
         mean = (weights.unsqueeze(-2) @ points).squeeze(-2)
-        directions = self.directions.to(points)
+        # Scaled directions give scaled quantiles: sums over them are then means.
+        count = self.num_slices * (self.num_quantiles or points.shape[-2])
+        directions = self.directions.to(points) * count ** (-1 / self.p)
         projected = directions @ (points - mean.unsqueeze(-2)).transpose(-1, -2)
         quantiles = self._quantiles(projected, weights)
-        if self.p == 1:
-            if not self.center:
-                quantiles = quantiles + (mean @ directions.T).unsqueeze(-1)
-            return (quantiles / quantiles[0].numel()).flatten(-2)
-        features = (quantiles / math.sqrt(quantiles[0].numel())).flatten(-2)
-        if self.center:
-            return features
-        return torch.cat([features, mean / math.sqrt(self.dim)], dim=-1)
+        if self.p == 1 and not self.center:
+            quantiles = quantiles + (mean @ directions.T).unsqueeze(-1)
+        if self.p == 1 or self.center:
+            return quantiles.flatten(-2)
+        return torch.cat([quantiles.flatten(-2), mean / math.sqrt(self.dim)], dim=-1)
 
     def compare_all(self, r1: Tensor, r2: Tensor) -> Tensor:
         """Squared Hilbert distances of all pairs of representations."""

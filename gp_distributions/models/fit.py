@@ -12,6 +12,7 @@ from botorch.models.model import Model as BoTorchModel
 from botorch.optim.closures import ForwardBackwardClosure
 from botorch.optim.core import OptimizationResult, OptimizationStatus
 from botorch.optim.fit import fit_gpytorch_mll_scipy
+from gpytorch.kernels import ScaleKernel
 from gpytorch.likelihoods import GaussianLikelihood
 from gpytorch.mlls import ExactMarginalLogLikelihood
 from gpytorch.models import ExactGP
@@ -22,7 +23,9 @@ from gp_distributions.kernels.distribution_kernel import DistributionKernel
 from gp_distributions.models._exact import exact_computations, jitter_explained
 from gp_distributions.warnings import ConvergenceWarning
 
-# Further starts scale lengthscales and noise by up to this factor.
+# The smooth start multiplies lengthscales by this factor, where most profiles are nearly linear.
+_SMOOTH = 10.0
+# Random starts scale lengthscales and noise by up to this factor.
 _SPREAD = 5.0
 
 
@@ -46,7 +49,8 @@ def fit(
             training clouds, whatever their units. ``"current"``: at the present values.
         restarts: Further starts, of which the best is kept. The likelihood often has one maximum
             where every cloud is an island and one where the function is smooth: the first further
-            start has lengthscales five times as long and a fifth of the noise, those after it
+            start has lengthscales ten times as long, outputscales a hundred times as large, so that
+            the function varies as much between clouds, and ten times the noise; those after it have
             random factors between 1/5 and 5.
         seed: Of the random starts.
         options: Options of ``scipy.optimize.minimize`` with L-BFGS-B, for example
@@ -69,13 +73,16 @@ def fit(
     model.train()
     with exact_computations(), jitter_explained():
         if init == "median":
-            _start_at_medians(model)
+            start_at_medians(model)
         start = _values(model)
         generator = torch.Generator().manual_seed(seed)
         best, best_values = _maximise(model, options), _values(model)
         for restart in range(restarts):
             _set_values(model, start)
-            _scatter(model, generator if restart else None)
+            if restart:
+                _scatter(model, generator)
+            else:
+                _make_smooth(model)
             result = _maximise(model, options)
             if result.fval < best.fval:
                 best, best_values = result, _values(model)
@@ -117,7 +124,7 @@ def _set_values(model: ExactGP, values: list[Tensor]) -> None:
             parameter.copy_(value)
 
 
-def _start_at_medians(model: ExactGP) -> None:
+def start_at_medians(model: ExactGP) -> None:
     """Set the lengthscale of every distribution kernel to the median distance that it meets."""
     medians: dict[Distance, Tensor] = {}
 
@@ -145,17 +152,26 @@ def _start_at_medians(model: ExactGP) -> None:
             kernel.lengthscale = medians[kernel.distance]
 
 
-def _scatter(model: ExactGP, generator: torch.Generator | None) -> None:
-    """Move lengthscales and noise by random factors, or, without a generator, to a smooth start."""
+def _make_smooth(model: ExactGP) -> None:
+    """Lengthscales and noise of a smooth function that varies as much between median clouds."""
+    for kernel in model.covar_module.modules():
+        if isinstance(kernel, DistributionKernel):
+            kernel.lengthscale = _SMOOTH * kernel.lengthscale.detach()
+        elif isinstance(kernel, ScaleKernel) and isinstance(kernel.base_kernel, DistributionKernel):
+            kernel.outputscale = _SMOOTH**2 * kernel.outputscale.detach()
+    if isinstance(model.likelihood, GaussianLikelihood):
+        model.likelihood.noise = _SMOOTH * model.likelihood.noise.detach()
 
-    def scaled(value: Tensor, smooth: float) -> Tensor:
-        powers = torch.full(value.shape, smooth, dtype=torch.float64)
-        if generator is not None:
-            powers = 2 * torch.rand(value.shape, generator=generator, dtype=torch.float64) - 1
+
+def _scatter(model: ExactGP, generator: torch.Generator) -> None:
+    """Move lengthscales and noise by random factors."""
+
+    def scaled(value: Tensor) -> Tensor:
+        powers = 2 * torch.rand(value.shape, generator=generator, dtype=torch.float64) - 1
         return value.detach() * (powers * math.log(_SPREAD)).exp().to(value)
 
     for kernel in model.covar_module.modules():
         if isinstance(kernel, DistributionKernel):
-            kernel.lengthscale = scaled(kernel.lengthscale, 1.0)
+            kernel.lengthscale = scaled(kernel.lengthscale)
     if isinstance(model.likelihood, GaussianLikelihood):
-        model.likelihood.noise = scaled(model.likelihood.noise, -1.0)
+        model.likelihood.noise = scaled(model.likelihood.noise)

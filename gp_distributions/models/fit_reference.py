@@ -12,6 +12,8 @@ from typing import Any, Literal
 import torch
 from botorch.exceptions.warnings import OptimizationWarning
 from botorch.optim.fit import fit_gpytorch_mll_scipy
+from gpytorch.kernels import ScaleKernel
+from gpytorch.likelihoods import GaussianLikelihood
 from gpytorch.mlls import ExactMarginalLogLikelihood
 from torch import Tensor
 from tqdm import tqdm
@@ -21,11 +23,13 @@ from gp_distributions.measures.point_clouds import PointClouds
 from gp_distributions.measures.reference import ReferenceMeasure
 from gp_distributions.models._exact import exact_computations, jitter_explained
 from gp_distributions.models.distribution_gp import DistributionGP
-from gp_distributions.models.fit import fit
+from gp_distributions.models.fit import fit, start_at_medians
 from gp_distributions.warnings import ReferenceWarning
 
 _log = logging.getLogger(__name__)
 
+# A model whose noise is more than this share of the variance of the targets has no use of clouds.
+_NOISY = 0.3
 # A reference that sees clouds in fewer directions than this sees little of them.
 _COLLINEAR = 1.1
 
@@ -275,6 +279,9 @@ def _ascend(
             record(done)
 
     if steps:
+        _leave_noise(model)
+        with torch.no_grad():
+            trace = [mll(model(*model.train_inputs), model.train_targets).item()]
         for name in learned:
             getattr(reference, name).requires_grad_()
         try:
@@ -291,6 +298,22 @@ def _ascend(
             reference.requires_grad_(False)
     bar.update(steps - done)
     return trace, path
+
+
+def _leave_noise(model: DistributionGP) -> None:
+    """Where the fit on the first reference explains the targets by noise, start from a signal.
+
+    At such hyperparameters the likelihood hardly depends on the reference.
+    """
+    variance = model.train_targets.var()
+    if isinstance(model.likelihood, GaussianLikelihood) and bool(
+        model.likelihood.noise.mean() > _NOISY * variance
+    ):
+        start_at_medians(model)
+        model.likelihood.noise = 0.01 * variance
+        for kernel in model.covar_module.modules():
+            if isinstance(kernel, ScaleKernel):
+                kernel.outputscale = variance
 
 
 def _bounds(

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
+from scipy.linalg import get_blas_funcs
 from torch import Tensor
+
+# Elements of a strip of columns that is worked on at a time.
+_STRIP = 2**20
 
 
 def squared_euclidean(x1: Tensor, x2: Tensor) -> Tensor:
@@ -18,14 +23,14 @@ def squared_euclidean(x1: Tensor, x2: Tensor) -> Tensor:
         A ``batch_shape x N x M`` tensor.
     """
     # What all rows share cancels in the distance; taken off first, it costs no digits.
-    centre = x2.detach().mean(dim=-2, keepdim=True)
-    centred2 = x2 - centre
-    centred1 = centred2 if x1 is x2 else x1 - centre
-    inner = _inner_products(centred1, centred2)
     if x1 is x2:
+        inner = _centred_gram(x2)
         squares = inner.diagonal(dim1=-2, dim2=-1)
         distances = squares.unsqueeze(-1) + squares.unsqueeze(-2) - 2 * inner
         return zero_diagonal(distances.clamp_min(0))
+    centre = x2.detach().mean(dim=-2, keepdim=True)
+    centred1, centred2 = x1 - centre, x2 - centre
+    inner = _inner_products(centred1, centred2)
     squares1, squares2 = _squared_norms(centred1), _squared_norms(centred2)
     distances = squares1.unsqueeze(-1) + squares2.unsqueeze(-2) - 2 * inner
     return distances.clamp_min(0)
@@ -64,10 +69,29 @@ def _squared_norms(x: Tensor) -> Tensor:
     return torch.einsum("...d,...d->...", x, x)  # several times faster than squaring and summing
 
 
+def _centred_gram(x: Tensor) -> Tensor:
+    """Inner products of rows about their mean."""
+    if x.device.type != "cpu" or _tracked(x) or x.dim() != 2:
+        centred = x - x.detach().mean(dim=-2, keepdim=True)
+        return centred @ centred.transpose(-1, -2)
+    # One triangle, by BLAS, in strips of columns that fit the processor's cache.
+    size = max(64, _STRIP // len(x))
+    syrk = get_blas_funcs("syrk", dtype=x.numpy().dtype)
+    upper = np.zeros((len(x), len(x)), dtype=x.numpy().dtype, order="F")
+    for columns in x.detach().split(size, dim=-1):
+        strip = (columns - columns.mean(0)).numpy()
+        upper = syrk(1.0, strip.T, beta=1.0, c=upper, trans=1, overwrite_c=1)
+    gram = torch.from_numpy(upper)
+    return gram + gram.triu(1).T
+
+
 def _inner_products(x1: Tensor, x2: Tensor) -> Tensor:
-    tracked = torch.is_grad_enabled() and (x1.requires_grad or x2.requires_grad)
-    if x1.device.type != "cpu" or tracked or x2.dim() != 2:
+    if x1.device.type != "cpu" or _tracked(x1) or _tracked(x2) or x2.dim() != 2:
         return x1 @ x2.transpose(-1, -2)
-    # NumPy sees that F F' is symmetric and computes one half.
+    # NumPy's product is the faster one on some processors and not slower on others.
     left, right = x1.detach().flatten(0, -2).numpy(), x2.detach().numpy()
     return torch.from_numpy(left @ right.T).unflatten(0, x1.shape[:-1])
+
+
+def _tracked(x: Tensor) -> bool:
+    return torch.is_grad_enabled() and x.requires_grad
