@@ -14,6 +14,7 @@ from torch import Tensor
 from gp_distributions.distances._cache import DistanceCache, Entry
 from gp_distributions.numerics.pairwise import squared_euclidean, zero_diagonal
 from gp_distributions.numerics.rows import drop_copies, join_rows, split_rows
+from gp_distributions.numerics.unthreaded import put_rows
 
 
 class Distance(torch.nn.Module, ABC):
@@ -35,7 +36,9 @@ class Distance(torch.nn.Module, ABC):
 
     # Doubles that the intermediate results of one chunk of clouds may take: a chunk should fit the
     # processor's cache.
-    _chunk_elements = 2**17
+    _chunk_elements = 2**18
+    # Whether clouds of like size should share a chunk, because represent cuts padding off.
+    _trims_padding = False
     # Rows of a large set that are compared at a time.
     _block_rows = 2048
 
@@ -270,15 +273,24 @@ class Distance(torch.nn.Module, ABC):
         weights = weights.reshape(-1, num_atoms)
         weights = weights / weights.sum(-1, keepdim=True)
         size = self.chunk_size(num_atoms)
-        parts = map(self.represent, points.split(size), weights.split(size))
         if len(points) <= size or self._tracks_gradient(rows):
+            parts = map(self.represent, points.split(size), weights.split(size))
             return torch.cat(list(parts)).unflatten(0, batch_shape)
-        first = next(parts)
-        out = _empty(len(points), first)
-        out[:size] = first
-        for index, part in enumerate(parts, start=1):
-            out[index * size : (index + 1) * size] = part
+        out: Tensor | None = None
+        for chunk in self._chunks(weights, size):
+            part = self.represent(points[chunk], weights[chunk])
+            out = _empty(len(points), part) if out is None else out
+            put_rows(out, chunk, part)
+        assert out is not None
         return out.unflatten(0, batch_shape)
+
+    def _chunks(self, weights: Tensor, size: int) -> Iterator[slice | Tensor]:
+        """Indices of the clouds that are represented together."""
+        sizes = (weights > 0).sum(-1)
+        if self._trims_padding and bool((sizes != sizes[0]).any()):
+            yield from sizes.argsort().split(size)
+        else:
+            yield from (slice(start, start + size) for start in range(0, len(weights), size))
 
     def __getstate__(self) -> dict[str, Any]:
         # Copies and pickles carry the distance, not what it remembers.

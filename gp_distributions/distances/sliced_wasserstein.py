@@ -13,6 +13,7 @@ from gp_distributions.numerics.directions import sphere_directions
 from gp_distributions.numerics.pairwise import manhattan
 from gp_distributions.numerics.quantiles import uniform_cell_quantiles, weighted_cell_quantiles
 from gp_distributions.numerics.rows import drop_padding
+from gp_distributions.numerics.unthreaded import concatenate, matmul
 
 _ONLY_ONE_SIZE = (
     "num_quantiles=None is exact for clouds of one size with equal weights, but these clouds differ "
@@ -57,6 +58,8 @@ class SlicedWasserstein(Distance):
     section 3 and proposition 5.
     """
 
+    _trims_padding = True
+
     def __init__(
         self,
         dim: int,
@@ -97,13 +100,13 @@ class SlicedWasserstein(Distance):
         # Scaled directions give scaled quantiles: sums over them are then means.
         count = self.num_slices * (self.num_quantiles or points.shape[-2])
         directions = self.directions.to(points) * count ** (-1 / self.p)
-        projected = directions @ (points - mean.unsqueeze(-2)).transpose(-1, -2)
+        projected = matmul(directions, (points - mean.unsqueeze(-2)).transpose(-1, -2))
         quantiles = self._quantiles(projected, weights)
         if self.p == 1 and not self.center:
             quantiles = quantiles + (mean @ directions.T).unsqueeze(-1)
         if self.p == 1 or self.center:
             return quantiles.flatten(-2)
-        return torch.cat([quantiles.flatten(-2), mean / math.sqrt(self.dim)], dim=-1)
+        return concatenate(quantiles.flatten(-2), mean / math.sqrt(self.dim))
 
     def compare_all(self, r1: Tensor, r2: Tensor) -> Tensor:
         """Squared Hilbert distances of all pairs of representations."""

@@ -8,7 +8,7 @@ from scipy.linalg import get_blas_funcs
 from torch import Tensor
 
 # Elements of a strip of columns that is worked on at a time.
-_STRIP = 2**20
+_STRIP = 2**21
 
 
 def squared_euclidean(x1: Tensor, x2: Tensor) -> Tensor:
@@ -74,12 +74,15 @@ def _centred_gram(x: Tensor) -> Tensor:
     if x.device.type != "cpu" or _tracked(x) or x.dim() != 2:
         centred = x - x.detach().mean(dim=-2, keepdim=True)
         return centred @ centred.transpose(-1, -2)
-    # One triangle, by BLAS, in strips of columns that fit the processor's cache.
+    # One triangle, by BLAS, in strips of columns that fit the processor's cache; without torch, whose
+    # threads would spin beside those of BLAS.
+    array = x.detach().numpy()
     size = max(64, _STRIP // len(x))
-    syrk = get_blas_funcs("syrk", dtype=x.numpy().dtype)
-    upper = np.zeros((len(x), len(x)), dtype=x.numpy().dtype, order="F")
-    for columns in x.detach().split(size, dim=-1):
-        strip = (columns - columns.mean(0)).numpy()
+    syrk = get_blas_funcs("syrk", dtype=array.dtype)
+    upper = np.zeros((len(x), len(x)), dtype=array.dtype, order="F")
+    for start in range(0, array.shape[1], size):
+        strip = array[:, start : start + size]
+        strip = strip - strip.mean(0)
         upper = syrk(1.0, strip.T, beta=1.0, c=upper, trans=1, overwrite_c=1)
     gram = torch.from_numpy(upper)
     return gram + gram.triu(1).T
