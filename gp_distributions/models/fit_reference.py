@@ -39,8 +39,9 @@ class ReferenceFit:
     """What :func:`fit_reference` did.
 
     Attributes:
-        mll: The log marginal likelihood per cloud, priors included, at the start and after each
-            step; it never falls.
+        mll: The log marginal likelihood per cloud, priors included, where learning starts and after
+            each step; it never falls. Where the fit on the first reference explained the targets by
+            noise, learning starts from other hyperparameters than that fit's.
         points: The ``m x d`` atoms of the chosen reference.
         weights: Its ``m`` weights.
         chosen: ``"start"``, ``"stopped"`` early or ``"final"``, by held-out log density; always
@@ -262,11 +263,13 @@ def _ascend(
     reference = _reference(model)
     mll = ExactMarginalLogLikelihood(model.likelihood, model)
     model.train()
+    if record is not None:
+        record(0)
+    if steps:
+        _leave_noise(model)
     with torch.no_grad():
         trace = [mll(model(*model.train_inputs), model.train_targets).item()]
     path = [reference.points.detach().clone()]
-    if record is not None:
-        record(0)
     done = 0
 
     def callback(parameters: dict[str, Tensor], result: Any) -> None:
@@ -279,9 +282,6 @@ def _ascend(
             record(done)
 
     if steps:
-        _leave_noise(model)
-        with torch.no_grad():
-            trace = [mll(model(*model.train_inputs), model.train_targets).item()]
         for name in learned:
             getattr(reference, name).requires_grad_()
         try:
