@@ -25,8 +25,9 @@ def squared_euclidean(x1: Tensor, x2: Tensor) -> Tensor:
     # What all rows share cancels in the distance; taken off first, it costs no digits.
     if x1 is x2:
         inner = _centred_gram(x2)
-        squares = inner.diagonal(dim1=-2, dim2=-1)
-        distances = squares.unsqueeze(-1) + squares.unsqueeze(-2) - 2 * inner
+        squares = inner.diagonal(dim1=-2, dim2=-1).clone()
+        # In place: new memory of this size costs as much as the sum.
+        distances = inner.mul_(-2).add_(squares.unsqueeze(-1)).add_(squares.unsqueeze(-2))
         return zero_diagonal(distances.clamp_min(0))
     centre = x2.detach().mean(dim=-2, keepdim=True)
     centred1, centred2 = x1 - centre, x2 - centre
@@ -84,8 +85,9 @@ def _centred_gram(x: Tensor) -> Tensor:
         strip = array[:, start : start + size]
         strip = strip - strip.mean(0)
         upper = syrk(1.0, strip.T, beta=1.0, c=upper, trans=1, overwrite_c=1)
-    gram = torch.from_numpy(upper)
-    return gram + gram.triu(1).T
+    gram = upper + upper.T
+    np.fill_diagonal(gram, upper.diagonal())
+    return torch.from_numpy(gram)
 
 
 def _inner_products(x1: Tensor, x2: Tensor) -> Tensor:
