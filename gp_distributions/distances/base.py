@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -29,11 +29,16 @@ class Distance(torch.nn.Module, ABC):
 
     Args:
         dim: The dimension ``d`` of the atoms.
+        inputs: What the rows hold: ``"clouds"``; ``"gaussians"``, each a mean and a row-major
+            covariance; or ``"mixtures"`` of Gaussians, whose components in turn are a mean, a
+            row-major covariance and a weight.
 
     Raises:
-        ValueError: If ``dim`` is less than one.
+        ValueError: If ``dim`` is less than one, or the distance has no form for such inputs.
     """
 
+    # The inputs that the distance has a form for.
+    _supported_inputs: ClassVar[tuple[str, ...]] = ("clouds",)
     # Doubles that the intermediate results of one chunk of clouds may take: a chunk should fit the
     # processor's cache.
     _chunk_elements = 2**18
@@ -42,11 +47,17 @@ class Distance(torch.nn.Module, ABC):
     # Rows of a large set that are compared at a time.
     _block_rows = 2048
 
-    def __init__(self, dim: int) -> None:
+    def __init__(self, dim: int, *, inputs: str = "clouds") -> None:
         super().__init__()
         if dim < 1:
             raise ValueError(f"Expected dim >= 1, got {dim}.")
+        if inputs not in self._supported_inputs:
+            supported = " or ".join(f'"{name}"' for name in self._supported_inputs)
+            raise ValueError(
+                f"Expected inputs={supported} for {type(self).__name__}, got {inputs!r}."
+            )
         self.dim = dim
+        self.inputs = inputs
         self._cache = DistanceCache()
         self._shared: dict[tuple[int, bool], tuple[Tensor, Tensor]] | None = None
 
@@ -55,12 +66,30 @@ class Distance(torch.nn.Module, ABC):
         """Represent each cloud by one vector.
 
         Args:
-            points: A ``C x n x d`` tensor of atoms.
+            points: A ``C x n x atom_dim`` tensor of atoms; a Gaussian is a single one.
             weights: A ``C x n`` tensor of weights that sum to one in each cloud.
 
         Returns:
             A ``C x D`` tensor.
         """
+
+    def adapt(self, rows: Tensor) -> None:
+        """Set from the first rows seen what was left open at construction; here nothing.
+
+        Args:
+            rows: A ``batch_shape x N x width`` tensor. :class:`DistributionGP` gives the training
+                rows when it is built.
+        """
+
+    @property
+    def atom_dim(self) -> int:
+        """Numbers that an atom has besides its weight: ``d``, for Gaussians ``d + d*d``."""
+        return self.dim if self.inputs == "clouds" else self.dim + self.dim**2
+
+    @property
+    def atom_columns(self) -> int | None:
+        """Columns that an atom takes in a row, or ``None`` where a row is one atom without weight."""
+        return None if self.inputs == "gaussians" else self.atom_dim + 1
 
     def compare_all(self, r1: Tensor, r2: Tensor) -> Tensor:
         """Squared distances of all pairs of representations.
@@ -80,7 +109,7 @@ class Distance(torch.nn.Module, ABC):
 
     def chunk_size(self, num_atoms: int) -> int:
         """How many clouds of ``num_atoms`` atoms are represented at a time."""
-        return max(1, self._chunk_elements // (num_atoms * (self.dim + 1)))
+        return max(1, self._chunk_elements // (num_atoms * (self.atom_dim + 1)))
 
     def forward(self, x1: Tensor, x2: Tensor | None = None, *, diag: bool = False) -> Tensor:
         """The same as :meth:`squared`."""
@@ -104,7 +133,7 @@ class Distance(torch.nn.Module, ABC):
         """
         x2 = x1 if x2 is None else x2
         for rows in (x1, x2):
-            split_rows(rows, self.dim)
+            self._split(rows)
             if rows.dim() < 2:
                 raise ValueError(
                     f"Expected rows as a tensor of shape (..., N, m*(d+1)), got {tuple(rows.shape)}."
@@ -114,14 +143,15 @@ class Distance(torch.nn.Module, ABC):
         num1, num2 = x1.shape[-2], x2.shape[-2]
         if 0 in (x1.numel(), x2.numel()):
             return x1.new_zeros(*batch_shape, *([num1] if diag else [num1, num2]))
+        self._adapt(x1)
         if diag:
             if equal:
-                _check_weights(split_rows(drop_copies(x1), self.dim)[1])
+                _check_weights(self._split(drop_copies(x1))[1])
                 return x1.new_zeros(*batch_shape, num1)
             squared = self.compare_paired(self._representation(x1), self._representation(x2))
             return squared.expand(*batch_shape, num1)
         if equal and num1 == 1:
-            _check_weights(split_rows(drop_copies(x1), self.dim)[1])
+            _check_weights(self._split(drop_copies(x1))[1])
             squared = x1.new_zeros(1, 1)
         elif self._tracks_gradient(x1) or self._tracks_gradient(x2):
             squared = self._tracked(x1, x2, equal=equal)
@@ -157,13 +187,24 @@ class Distance(torch.nn.Module, ABC):
         return super().__getattr__(name)
 
     def _embed(self, rows: Tensor) -> Tensor:
+        self._adapt(rows)
         representation = self._representation(rows)
         return representation.expand(*rows.shape[:-1], -1).clone()
 
-    def origin(self, rows: Tensor) -> Tensor:
-        """The origin of inner products as a ``1 x m*(d+1)`` row: all mass of a cloud at zero."""
-        points, weights = split_rows(rows.detach().reshape(-1, rows.shape[-1])[:1], self.dim)
-        return join_rows(torch.zeros_like(points), weights)
+    def squared_norms(self, rows: Tensor) -> Tensor:
+        """Squared distances to the origin of inner products, here all mass of a cloud at zero.
+
+        Args:
+            rows: A ``batch_shape x N x m*(d+1)`` tensor.
+
+        Returns:
+            A ``batch_shape x N`` tensor.
+        """
+        first = rows.detach().reshape(-1, rows.shape[-1])[:1]
+        if self.atom_columns is None:
+            return self.squared(rows, torch.zeros_like(first)).squeeze(-1)
+        points, weights = self._split(first)
+        return self.squared(rows, join_rows(torch.zeros_like(points), weights)).squeeze(-1)
 
     @contextmanager
     def sharing(self) -> Iterator[None]:
@@ -181,6 +222,21 @@ class Distance(torch.nn.Module, ABC):
     def clear_cache(self) -> None:
         """Forget all clouds."""
         self._cache = DistanceCache()
+
+    def _split(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """Atoms, ``batch_shape x N x m x atom_dim``, and weights, ``batch_shape x N x m``."""
+        if self.atom_columns is not None:
+            return split_rows(rows, self.atom_dim)
+        if rows.dim() == 0 or rows.shape[-1] != self.atom_dim:
+            raise ValueError(
+                f"Expected rows of width d + d*d = {self.atom_dim} (a mean and a row-major "
+                f"covariance), got a tensor of shape {tuple(rows.shape)}."
+            )
+        return rows.unsqueeze(-2), rows.new_ones(*rows.shape[:-1], 1)
+
+    def _adapt(self, rows: Tensor) -> None:
+        with torch.no_grad():
+            self.adapt(drop_copies(rows.detach()))
 
     def _tracks_gradient(self, rows: Tensor) -> bool:
         return torch.is_grad_enabled() and (
@@ -266,10 +322,10 @@ class Distance(torch.nn.Module, ABC):
             return self._represent_rows(rows)
 
     def _represent_rows(self, rows: Tensor) -> Tensor:
-        points, weights = split_rows(rows, self.dim)
+        points, weights = self._split(rows)
         batch_shape, num_atoms = weights.shape[:-1], weights.shape[-1]
         _check_weights(weights)
-        points = points.reshape(-1, num_atoms, self.dim)
+        points = points.reshape(-1, num_atoms, self.atom_dim)
         weights = weights.reshape(-1, num_atoms)
         weights = weights / weights.sum(-1, keepdim=True)
         size = self.chunk_size(num_atoms)

@@ -21,8 +21,9 @@ class DistributionKernel(Kernel):
     .. math::
         k(P, P') = \varphi(d^2(P, P') / \ell^2);
 
-    for ``"linear"`` and ``"polynomial"`` the argument is the inner product about the origin
-    :math:`P_0` (for clouds, a single atom at zero), over :math:`\ell^2`:
+    for ``"linear"`` and ``"polynomial"`` the argument is the inner product about the distance's
+    origin :math:`P_0` (all mass at zero, or the zero of a space of mean embeddings), over
+    :math:`\ell^2`:
 
     .. math::
         \langle P, P' \rangle = (d^2(P, P_0) + d^2(P', P_0) - d^2(P, P')) / 2.
@@ -84,12 +85,11 @@ class DistributionKernel(Kernel):
         return covariance.squeeze(-1) if diag else covariance
 
     def _inner_products(self, x1: Tensor, x2: Tensor, squared: Tensor, *, diag: bool) -> Tensor:
-        origin = self.distance.origin(x1)
-        norms1 = self.distance(x1, origin)
-        norms2 = norms1 if x2 is x1 else self.distance(x2, origin)
+        norms1 = self.distance.squared_norms(x1)
+        norms2 = norms1 if x2 is x1 else self.distance.squared_norms(x2)
         if diag:
-            return (norms1.squeeze(-1) + norms2.squeeze(-1) - squared) / 2
-        return (norms1 + norms2.transpose(-1, -2) - squared) / 2
+            return (norms1 + norms2 - squared) / 2
+        return (norms1.unsqueeze(-1) + norms2.unsqueeze(-2) - squared) / 2
 
     # The distance has no batch axes, so that its cache can serve every part of a batch of kernels.
 

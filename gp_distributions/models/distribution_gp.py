@@ -22,6 +22,7 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from gp_distributions.distances.base import Distance
+from gp_distributions.kernels.distribution_kernel import DistributionKernel
 from gp_distributions.kernels.named import SlicedWassersteinKernel
 from gp_distributions.measures import PointClouds
 from gp_distributions.models._exact import (
@@ -111,6 +112,8 @@ class DistributionGP(SingleTaskGP):
             outcome_transform=outcome_transform,
             input_transform=input_transform,
         )
+        with torch.no_grad():
+            _adapt(self.covar_module, self.transform_inputs(rows))
         self._squeeze_output = squeeze
         self._subset_batch_dict = _output_axes(self, batch_shape) if targets.shape[-1] > 1 else {}
 
@@ -204,12 +207,13 @@ class DistributionGP(SingleTaskGP):
         width, train_width = rows.shape[-1], self.train_inputs[0].shape[-1]
         if width == train_width:
             return rows
-        atom = {distance.dim + 1 for distance in _distances(self.covar_module)}
+        atoms = {distance.atom_columns for distance in _distances(self.covar_module)}
         sliced = any(
             isinstance(module, Kernel) and module.active_dims is not None
             for module in self.covar_module.modules()
         )
-        if sliced or len(atom) != 1 or width % min(atom) or train_width % min(atom):
+        (atom,) = atoms if len(atoms) == 1 else (None,)
+        if sliced or atom is None or width % atom or train_width % atom:
             raise ValueError(
                 f"Expected rows of width {train_width}, as in training, got {width}. Rows of another "
                 "width can be padded only if all of their columns are the atoms of one cloud."
@@ -248,6 +252,14 @@ class DistributionGP(SingleTaskGP):
 
 def _distances(module: torch.nn.Module) -> list[Distance]:
     return [child for child in module.modules() if isinstance(child, Distance)]
+
+
+def _adapt(covar_module: torch.nn.Module, rows: Tensor) -> None:
+    """Show distances the training rows before any others."""
+    for kernel in covar_module.modules():
+        if isinstance(kernel, DistributionKernel):
+            dims = kernel.active_dims
+            kernel.distance.adapt(rows if dims is None else rows.index_select(-1, dims))
 
 
 def _as_rows(X: PointClouds | Tensor) -> Tensor:
