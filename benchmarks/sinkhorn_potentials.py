@@ -2,7 +2,9 @@
 
 The work: potentials on a reference of 20 atoms for 100 clouds of 30 points, the Gaussian toy of
 Bachoc et al. (means in [-0.3, 0.3]^2, standard deviations 0.01 to 0.02; reference N(0, 0.1 I)), over
-epsilon from 1e-1 to 1e-6. Every side is stopped at a marginal error of 1e-9 where it can be:
+epsilon from 1e-1 to 1e-6; then references of 300 and 1000 atoms for 5 clouds of 100 points, where ours
+solves for the potentials on the clouds. Every side is stopped at a marginal error of 1e-9 where it can
+be:
 
 - ours: ``transport_potentials``, all clouds at once;
 - POT: ``ot.sinkhorn(method="sinkhorn_log")``, a loop over clouds, at most 20000 iterations each, on the
@@ -137,14 +139,19 @@ def run(options: Options) -> list[Row]:
     """One row for each epsilon and peer."""
     clouds = 5 if options.quick else 100
     problem = toy(clouds, 30, 20)
+    repeats = min(options.repeats, 3)
     rows = []
     for epsilon in (1e-1, 1e-2) if options.quick else (1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6):
-        rows += beside_peers(problem, epsilon, min(options.repeats, 3))
+        rows += beside_peers(problem, epsilon, repeats)
+    for size in () if options.quick else (300, 1000):
+        for epsilon in (1e-1, 1e-2, 1e-3):
+            rows += beside_peers(toy(5, 100, size), epsilon, repeats)
     return rows
 
 
 def beside_peers(problem: Problem, epsilon: float, repeats: int) -> list[Row]:
     """Time all sides at one epsilon, interleaved."""
+    size = len(problem[2])
     # POT needs minutes for all clouds where epsilon is small: take some of them.
     counts = {"POT": len(problem[0]) if epsilon >= 1e-3 else min(3, len(problem[0]))}
     some: Problem = (problem[0][: counts["POT"]], problem[1][: counts["POT"]], *problem[2:])
@@ -164,14 +171,14 @@ def beside_peers(problem: Problem, epsilon: float, repeats: int) -> list[Row]:
 
     sides = {name: side(work) for name, work in works.items()}
     timings = interleave(sides, repeats=repeats, label=f"epsilon {epsilon:g}", warmup=0)
-    budgets = {"POT": 100.0, "OTT": 15.0} if epsilon == 1e-3 else {}
+    budgets = {"POT": 100.0, "OTT": 15.0} if epsilon == 1e-3 and size == 20 else {}
     rows = []
     for name in list(works)[1:]:
         scale = len(problem[0]) / counts.get(name, len(problem[0]))
         theirs = _centred(found[name], problem)
         rows.append(
             compare(
-                f"{name} / ours, epsilon {epsilon:g}",
+                f"{name} / ours, {size} atoms, epsilon {epsilon:g}",
                 timings["ours"].median,
                 scale * timings[name].median,
                 at_least=budgets.get(name, 0.0),

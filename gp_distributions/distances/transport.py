@@ -10,11 +10,8 @@ from torch import Tensor
 
 from gp_distributions.distances.base import Distance
 from gp_distributions.measures.reference import ReferenceMeasure
-from gp_distributions.numerics.entropic_transport import (
-    TransportOutcome,
-    conditional_plan,
-    transport_potentials,
-)
+from gp_distributions.numerics.entropic_transport import conditional_plan, transport_potentials
+from gp_distributions.numerics.semi_dual import TransportOutcome
 from gp_distributions.warnings import ConvergenceWarning
 
 

@@ -1,56 +1,13 @@
-r"""Entropic optimal transport of many clouds to one small reference, by Newton's method.
-
-With cost :math:`C_{ij} = |x_i - u_j|^2`, cloud weights :math:`a` and reference weights :math:`b`,
-the potential :math:`g` on the reference maximises the concave semi-dual
-
-.. math::
-    \sum_j b_j g_j - \varepsilon \sum_i a_i \log \sum_j b_j \exp((g_j - C_{ij}) / \varepsilon).
-
-With :math:`R_{ij} = \mathrm{softmax}_j((g_j - C_{ij}) / \varepsilon + \log b_j)` and
-:math:`s_j = \sum_i a_i R_{ij}`, its gradient is :math:`b - s` and its Hessian
-:math:`-(\mathrm{diag}(s) - R^\top \mathrm{diag}(a) R) / \varepsilon`, of the size of the reference
-only. At the optimum :math:`s = b`, and :math:`P_{ij} = a_i R_{ij}` is the plan.
-"""
+"""Entropic optimal transport of many clouds to one reference, differentiable through the solution."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-# Epsilon is lowered by _FACTOR whenever the marginal error is at most _LOOSE.
-_FACTOR, _LOOSE = 1.5, 0.03
-# Damping of Newton's method in units of the marginal error: its start, what a refused step multiplies
-# and an accepted one divides it by, its least value, and the value at which a cloud is given up.
-_DAMPING, _UP, _DOWN, _LEAST, _STALLED = 1e-2, 8.0, 3.0, 1e-5, 1e10
-# An initial guess with a larger marginal error than this is not used.
-_USELESS = 0.5
-# Logarithm of the least part of a plan, and how far steps may carry a plan, as a power of e, before it
-# is evaluated anew.
-_LEAST_LOG, _FAR = -200.0, 30.0
-# An eigenvalue of the scaled Hessian, whose largest are near one, below this is rounding.
-_SINGULAR = 1e-11
-
-
-@dataclass(frozen=True)
-class TransportOutcome:
-    """How the solver fared, for each of ``C`` clouds.
-
-    Attributes:
-        converged: Whether the marginal error is at most the tolerance.
-        marginal_error: The L1 distance of the plan's marginal on the reference from its weights.
-        iterations: The number of Newton steps tried.
-        determined: Whether the Hessian determines the potentials. Where it does not (partial sums
-            of the weights coincide and epsilon is tiny) the plan is right, but the potentials are
-            one choice of many.
-    """
-
-    converged: Tensor
-    marginal_error: Tensor
-    iterations: Tensor
-    determined: Tensor
+from gp_distributions.numerics.semi_dual import SINGULAR, TransportOutcome, solve_semi_dual
 
 
 def transport_potentials(
@@ -85,8 +42,15 @@ def transport_potentials(
     Source: Cuturi and Peyre 2018 (semi-dual); the implicit gradient is that of Eisenberger et al. 2022.
     """
     with torch.no_grad():
-        solution = _solve(
-            points, weights, support, masses, epsilon, tolerance, max_iterations, initial
+        solution = solve_semi_dual(
+            points,
+            weights,
+            support,
+            masses,
+            epsilon,
+            tolerance=tolerance,
+            max_iterations=max_iterations,
+            initial=initial,
         )
     inputs = (points, weights, support, masses, epsilon)
     if not (torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs)):
@@ -123,214 +87,6 @@ def conditional_plan(
     return torch.softmax(logits, dim=-2).transpose(-1, -2)  # faster than over the last axis
 
 
-@dataclass(frozen=True)
-class _Solution:
-    potentials: Tensor
-    outcome: TransportOutcome
-
-
-@dataclass(frozen=True)
-class _Iterate:
-    """The clouds still at work, their plan at the present potentials, and how far steps carried it.
-
-    Here the conditional plan is ``C x m x n``: over an axis that is not the last, a softmax is faster.
-    """
-
-    index: Tensor
-    inner: Tensor
-    weights: Tensor
-    potentials: Tensor
-    epsilon: Tensor
-    damping: Tensor
-    conditional: Tensor
-    drift: Tensor
-    residual: Tensor
-    error: Tensor
-
-    def select(self, keep: Tensor) -> _Iterate:
-        return replace(self, **{name: value[keep] for name, value in vars(self).items()})
-
-
-class _SemiDual:
-    """The semi-dual of all clouds, up to shifts of the cost that leave its maximiser as it is."""
-
-    def __init__(
-        self, points: Tensor, weights: Tensor, support: Tensor, masses: Tensor, epsilon: Tensor
-    ) -> None:
-        # Centred, the cost is -2 <x, u> up to terms of i alone, which the softmax drops, and of j
-        # alone, which the potentials take up.
-        centre = (weights.unsqueeze(-2) @ points).squeeze(-2)
-        self.offset = support.square().sum(-1) - 2 * centre @ support.T
-        centred = (points - centre.unsqueeze(-2)).transpose(-1, -2)
-        self.inner = 2 * (support - masses @ support) @ centred
-        self.weights = weights
-        self.masses, self.log_masses, self.roots = masses, masses.log(), masses.sqrt()
-        self.outer = torch.outer(self.roots, self.roots)
-        self.epsilon = epsilon.to(self.inner)
-
-    def start(self, potentials: Tensor, epsilon: Tensor) -> _Iterate:
-        """All clouds at given potentials."""
-        blank = self.inner.new_empty(len(self.inner))
-        state = _Iterate(
-            index=torch.arange(len(self.inner), device=self.inner.device),
-            inner=self.inner,
-            weights=self.weights,
-            potentials=potentials,
-            epsilon=epsilon,
-            damping=torch.full_like(blank, _DAMPING),
-            conditional=blank,
-            drift=blank,
-            residual=blank,
-            error=blank,
-        )
-        return self.at(state, potentials, epsilon)
-
-    def at(self, state: _Iterate, potentials: Tensor, epsilon: Tensor) -> _Iterate:
-        """The plan at other potentials and another epsilon."""
-        conditional = self.conditional(state.inner, potentials, epsilon)
-        drift = torch.zeros_like(epsilon)
-        return self._with_plan(state, potentials, epsilon, conditional, drift)
-
-    def moved(self, state: _Iterate, scaled_step: Tensor) -> _Iterate:
-        """The plan at potentials moved by epsilon times ``scaled_step``."""
-        potentials = state.potentials + state.epsilon.unsqueeze(-1) * scaled_step
-        drift = state.drift + scaled_step.abs().amax(-1)
-        if bool((drift > _FAR).any()):
-            return self.at(state, potentials, state.epsilon)
-        # A product with the ratios takes a third of the time of the exponentials.
-        conditional = state.conditional * scaled_step.exp().unsqueeze(-1)
-        conditional = conditional.div_(conditional.sum(-2, keepdim=True))
-        return self._with_plan(state, potentials, state.epsilon, conditional, drift)
-
-    def conditional(self, inner: Tensor, potentials: Tensor, epsilon: Tensor) -> Tensor:
-        """The plan over the weights of the clouds, ``C x m x n``."""
-        shift = potentials / epsilon.unsqueeze(-1) + self.log_masses
-        logits = (inner * epsilon.reciprocal()[:, None, None]).add_(shift.unsqueeze(-1))
-        logits = logits.sub_(logits.amax(-2, keepdim=True))
-        # Smaller parts of a plan than the least are nothing, but arithmetic on denormals is slow.
-        plan = logits.clamp_min_(_LEAST_LOG).exp_()
-        return plan.div_(plan.sum(-2, keepdim=True))
-
-    def _with_plan(
-        self,
-        state: _Iterate,
-        potentials: Tensor,
-        epsilon: Tensor,
-        conditional: Tensor,
-        drift: Tensor,
-    ) -> _Iterate:
-        residual = self.masses - (conditional @ state.weights.unsqueeze(-1)).squeeze(-1)
-        return replace(
-            state,
-            potentials=potentials,
-            epsilon=epsilon,
-            conditional=conditional,
-            drift=drift,
-            residual=residual,
-            error=residual.abs().sum(-1),
-        )
-
-    def newton_step(self, state: _Iterate) -> _Iterate:
-        """One step, or more damping if it neither ascends to the end nor lowers the residual."""
-        system = self.scaled_hessian(state)
-        system.diagonal(dim1=-2, dim2=-1).add_((state.damping * state.error).unsqueeze(-1) + 1e-15)
-        step, solved = self.solve(system, state.residual)
-        trial = self.moved(state, step)
-        ascends = (trial.residual * step).sum(-1) >= 0
-        accept = ((trial.error < state.error) | ascends) & solved
-        damping = torch.where(
-            accept, (state.damping / _DOWN).clamp_min(_LEAST), state.damping * _UP
-        )
-        return replace(_chosen(accept, trial, state), damping=damping)
-
-    def polished(self, state: _Iterate) -> tuple[_Iterate, Tensor]:
-        """A step without damping, which takes the error to rounding; and which are determined."""
-        system = self.scaled_hessian(state)
-        step, solved = self.solve(system, state.residual)
-        trial = self.at(state, state.potentials + state.epsilon.unsqueeze(-1) * step, state.epsilon)
-        # A shifted matrix has a Cholesky factor if and only if all eigenvalues exceed the shift.
-        system.diagonal(dim1=-2, dim2=-1).sub_(_SINGULAR)
-        determined = torch.linalg.cholesky_ex(system).info == 0
-        return _chosen((trial.error < state.error) & solved, trial, state), determined
-
-    def scaled_hessian(self, state: _Iterate) -> Tensor:
-        """``diag(b)^-1/2 (diag(s) - R' diag(a) R) diag(b)^-1/2``, eigenvalue one for constants."""
-        plan = state.conditional
-        hessian = (state.weights.unsqueeze(-2) * plan) @ plan.transpose(-1, -2)
-        hessian = torch.addcdiv(self.outer, hessian, self.outer, value=-1)
-        hessian.diagonal(dim1=-2, dim2=-1).add_((self.masses - state.residual) / self.masses)
-        return hessian
-
-    def solve(self, system: Tensor, residual: Tensor) -> tuple[Tensor, Tensor]:
-        """Newton's step over epsilon, and whether there is one."""
-        factor, failed = torch.linalg.cholesky_ex(system)
-        scaled = torch.cholesky_solve((residual / self.roots).unsqueeze(-1), factor)
-        return scaled.squeeze(-1) / self.roots, failed == 0
-
-
-def _chosen(accept: Tensor, new: _Iterate, old: _Iterate) -> _Iterate:
-    """The new iterate of the clouds that accept it."""
-    if bool(accept.all()):
-        return new
-
-    def chosen(name: str) -> Tensor:
-        values = getattr(new, name), getattr(old, name)
-        return torch.where(accept.reshape(-1, *[1] * (values[0].dim() - 1)), *values)
-
-    names = ("potentials", "conditional", "drift", "residual", "error")
-    return replace(old, **{name: chosen(name) for name in names})
-
-
-def _solve(
-    points: Tensor,
-    weights: Tensor,
-    support: Tensor,
-    masses: Tensor,
-    epsilon: Tensor,
-    tolerance: float,
-    max_iterations: int,
-    initial: Tensor | None,
-) -> _Solution:
-    problem = _SemiDual(points, weights, support, masses, epsilon)
-    target = problem.epsilon
-    start = torch.zeros_like(problem.offset) if initial is None else initial - problem.offset
-    first = torch.maximum(problem.inner.abs().amax((-2, -1)), target)
-    if initial is not None:
-        useful = problem.start(start, target.expand(len(start))).error <= _USELESS
-        start = torch.where(useful.unsqueeze(-1), start, 0.0)
-        first = torch.where(useful, target, first)
-    state = problem.start(start, first)
-    found, iterations = torch.empty_like(start), torch.zeros_like(state.index)
-
-    for iteration in range(max_iterations + 1):
-        lower = (state.error <= _LOOSE) & (state.epsilon > target)
-        if bool(lower.any()):
-            lowered = torch.maximum(state.epsilon / _FACTOR, target)
-            state = problem.at(state, state.potentials, torch.where(lower, lowered, state.epsilon))
-        last = iteration == max_iterations
-        stalled = state.damping > _STALLED
-        done = ((state.epsilon <= target) & (state.error <= tolerance)) | stalled | last
-        if bool(done.any()):
-            found[state.index[done]], iterations[state.index[done]] = (
-                state.potentials[done],
-                iteration,
-            )
-            state = state.select(~done)
-            if not len(state.index):
-                break
-        state = problem.newton_step(state)
-
-    final, determined = problem.polished(problem.start(found, target.expand(len(found))))
-    potentials = final.potentials + problem.offset
-    outcome = TransportOutcome(
-        converged=final.error <= tolerance,
-        marginal_error=final.error,
-        iterations=iterations,
-        determined=determined,
-    )
-    return _Solution(potentials - (potentials @ masses).unsqueeze(-1), outcome)
-
-
 class _FixedPoint(torch.autograd.Function):
     r"""The identity, whose gradient makes that of one sweep :math:`g = T(g)` that of its solution.
 
@@ -361,6 +117,6 @@ class _FixedPoint(torch.autograd.Function):
         loose = ~determined | (failed != 0)
         if bool(loose.any()):
             values, vectors = torch.linalg.eigh(system[loose])
-            inverse = torch.where(values > _SINGULAR, 1 / values, 0.0).unsqueeze(-1)
+            inverse = torch.where(values > SINGULAR, 1 / values, 0.0).unsqueeze(-1)
             solved[loose] = vectors @ (inverse * (vectors.transpose(-1, -2) @ scaled[loose]))
         return solved.squeeze(-1) * roots, None, None, None

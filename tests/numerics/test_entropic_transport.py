@@ -29,9 +29,10 @@ def solve(*tensors: Tensor, epsilon: float, **options: object) -> tuple[Tensor, 
     return transport_potentials(*tensors, torch.tensor(epsilon, dtype=torch.float64), **options)
 
 
+@pytest.mark.parametrize("size", [6, 25])
 @pytest.mark.parametrize("epsilon", [1.0, 0.1, 0.03])
-def test_agrees_with_pot(epsilon: float) -> None:
-    points, weights, support, masses = problem()
+def test_agrees_with_pot(epsilon: float, size: int) -> None:
+    points, weights, support, masses = problem(size=size)
     potentials, outcome = solve(points, weights, support, masses, epsilon=epsilon)
     assert bool(outcome.converged.all() & outcome.determined.all())
     exact = torch.tensor(epsilon, dtype=torch.float64)
@@ -53,6 +54,43 @@ def test_agrees_with_pot(epsilon: float) -> None:
         torch.testing.assert_close(g, expected, rtol=0, atol=1e-8)
         found = a[:, None] * conditional_plan(x[None], support, masses, exact, g[None])[0]
         torch.testing.assert_close(found, torch.from_numpy(plan), rtol=0, atol=1e-9)
+
+
+def test_agrees_with_ott() -> None:
+    jax = pytest.importorskip("jax")
+    pointcloud = pytest.importorskip("ott.geometry.pointcloud")
+    linear = pytest.importorskip("ott.problems.linear.linear_problem")
+    sinkhorn = pytest.importorskip("ott.solvers.linear.sinkhorn")
+    epsilon = 0.1
+    points, weights, support, masses = problem()
+    potentials, _ = solve(points, weights, support, masses, epsilon=epsilon)
+    with jax.enable_x64():
+        solver = sinkhorn.Sinkhorn(threshold=1e-12, max_iterations=100_000)
+        for x, a, g in zip(points, weights, potentials, strict=True):
+            geometry = pointcloud.PointCloud(x.numpy(), support.numpy(), epsilon=epsilon)
+            solution = solver(linear.LinearProblem(geometry, a=a.numpy(), b=masses.numpy()))
+            # OTT, too, keeps the reference's weights in the potential.
+            expected = (
+                torch.tensor(solution.g.tolist(), dtype=torch.float64) - epsilon * masses.log()
+            )
+            expected = expected - masses @ expected
+            torch.testing.assert_close(g, expected, rtol=0, atol=1e-8)
+
+
+@pytest.mark.parametrize("epsilon", [1.0, 1e-2, 1e-4])
+def test_either_side_gives_the_same(epsilon: float) -> None:
+    """Few atoms are solved on the clouds' side; the same atoms padded beyond the reference's, on its."""
+    points, weights, support, masses = problem(atoms=7, size=12)
+    weights = torch.where(torch.arange(7) < 3 + torch.arange(4).unsqueeze(-1), weights, 0.0)
+    weights = weights / weights.sum(-1, keepdim=True)
+    few, first = solve(points, weights, support, masses, epsilon=epsilon)
+    padded = torch.nn.functional.pad(points, (0, 0, 0, 9)), torch.nn.functional.pad(weights, (0, 9))
+    many, second = solve(*padded, support, masses, epsilon=epsilon)
+    torch.testing.assert_close(few, many, rtol=0, atol=1e-11)
+    assert torch.equal(first.determined, second.determined)
+    warm, third = solve(points, weights, support, masses, epsilon=epsilon, initial=few)
+    torch.testing.assert_close(warm, few, rtol=0, atol=1e-11)
+    assert int(third.iterations.max()) <= 2
 
 
 @pytest.mark.parametrize("epsilon", [1e-2, 1e-4, 1e-6])
@@ -96,10 +134,10 @@ def test_potentials_of_a_translate_are_known() -> None:
     torch.testing.assert_close(after, expected - (expected @ masses).unsqueeze(-1))
 
 
-@pytest.mark.parametrize("argument", range(5))
-def test_gradient(argument: int) -> None:
+@pytest.mark.parametrize(("argument", "size"), [(0, 4), (1, 4), (2, 4), (3, 4), (4, 4), (4, 8)])
+def test_gradient(argument: int, size: int) -> None:
     """In points, weights, support, masses and epsilon; through potentials and plans."""
-    tensors = [*problem(clouds=2, atoms=5, size=4), torch.tensor(0.2, dtype=torch.float64)]
+    tensors = [*problem(clouds=2, atoms=5, size=size), torch.tensor(0.2, dtype=torch.float64)]
 
     def outputs(tensor: Tensor) -> tuple[Tensor, Tensor]:
         points, weights, support, masses, epsilon = (
