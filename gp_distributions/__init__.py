@@ -12,7 +12,12 @@ from gp_distributions.kernels import (
     SinkhornKernel,
     SlicedWassersteinKernel,
 )
-from gp_distributions.measures import PointClouds, ReferenceMeasure
+from gp_distributions.measures import (
+    GaussianMixtures,
+    Gaussians,
+    PointClouds,
+    ReferenceMeasure,
+)
 from gp_distributions.models import DistributionGP, ReferenceFit, fit, fit_reference
 
 __version__ = "0.1.0"
@@ -21,6 +26,8 @@ __all__ = [
     "Distance",
     "DistributionGP",
     "DistributionKernel",
+    "GaussianMixtures",
+    "Gaussians",
     "LinearTransport",
     "PointClouds",
     "Profile",

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
 from gp_distributions.distances.base import Distance
 from gp_distributions.numerics.directions import sphere_directions
+from gp_distributions.numerics.gaussian_rows import split_gaussians
+from gp_distributions.numerics.normals import (
+    MEAN_ABSOLUTE,
+    normal_wasserstein,
+    normal_wasserstein_all,
+    projected_deviations,
+)
 from gp_distributions.numerics.pairwise import manhattan
 from gp_distributions.numerics.quantiles import uniform_cell_quantiles, weighted_cell_quantiles
 from gp_distributions.numerics.rows import drop_padding
@@ -39,38 +46,47 @@ class SlicedWasserstein(Distance):
     are sliced. The directions are spread evenly over the projective sphere, fixed at construction
     and saved with the state.
 
+    Gaussians need no quantile functions: a slice of :math:`N(m, S)` is the normal distribution of mean
+    :math:`a = \theta^\top m` and variance :math:`s^2 = \theta^\top S \theta`. Between two such, each
+    slice contributes :math:`(s - s')^2` for ``p = 2``, next to the exact term of the means, and
+    :math:`\mathbb{E} |a - a' + (s - s') Z|` with a standard normal :math:`Z` for ``p = 1``.
+
     Args:
         dim: The dimension ``d`` of the atoms.
+        inputs: ``"clouds"`` or ``"gaussians"``.
         p: The order, 1 or 2.
         num_slices: The number ``L`` of directions; in one dimension there is one.
         num_quantiles: The number ``N`` of equal cells over which quantile functions are averaged.
             Exact for clouds of equal weights whose size divides it. ``None``: no averaging, exact
-            for clouds of one size and equal weights, and for no others.
-        center: Whether clouds are centred at their means first, which makes the distance blind to
+            for clouds of one size and equal weights, and for no others. Not used for Gaussians.
+        center: Whether distributions are centred at their means first, which makes the distance blind to
             translations.
         seed: Of the directions in three and more dimensions.
 
     Raises:
-        ValueError: If ``p`` is neither 1 nor 2, or a number is less than one; on evaluation with
-            ``num_quantiles=None``, if sizes differ or weights are not equal.
+        ValueError: If ``p`` is neither 1 nor 2, a number is less than one, or the inputs are others;
+            on evaluation with ``num_quantiles=None``, if sizes differ or weights are not equal, and
+            with Gaussians, if a covariance is not positive semi-definite.
 
     Sources: Kolouri, Zou and Rohde 2016, eq. 14 and theorem 5; Meunier, Pontil and Ciliberto 2022,
     section 3 and proposition 5.
     """
 
+    _supported_inputs: ClassVar[tuple[str, ...]] = ("clouds", "gaussians")
     _trims_padding = True
 
     def __init__(
         self,
         dim: int,
         *,
+        inputs: str = "clouds",
         p: int = 2,
         num_slices: int = 100,
         num_quantiles: int | None = 100,
         center: bool = False,
         seed: int = 0,
     ) -> None:
-        super().__init__(dim)
+        super().__init__(dim, inputs=inputs)
         if p not in (1, 2):
             raise ValueError(f"Expected p = 1 or p = 2, the orders with a kernel, got p={p!r}.")
         if num_quantiles is not None and num_quantiles < 1:
@@ -92,7 +108,13 @@ class SlicedWasserstein(Distance):
         return self.p == 2
 
     def represent(self, points: Tensor, weights: Tensor) -> Tensor:
-        """Scaled quantiles of all slices in turn; for ``p = 2`` then the scaled mean."""
+        """Scaled quantiles of all slices in turn; for ``p = 2`` then the scaled mean.
+
+        Of Gaussians, for ``p = 2`` scaled deviations of all slices, then the scaled mean; for ``p = 1``
+        scaled means of all slices, then scaled deviations.
+        """
+        if self.inputs == "gaussians":
+            return self._represent_gaussians(points.squeeze(-2))
         tracked = weights.requires_grad and torch.is_grad_enabled()
         if self.num_quantiles is None or not tracked:
             points, weights = drop_padding(points, weights)
@@ -108,20 +130,42 @@ class SlicedWasserstein(Distance):
             return quantiles.flatten(-2)
         return concatenate(quantiles.flatten(-2), mean / math.sqrt(self.dim))
 
+    def _represent_gaussians(self, rows: Tensor) -> Tensor:
+        mean, covariance = split_gaussians(rows, self.dim)
+        directions = self.directions.to(rows)
+        scale = self.num_slices ** (-1 / self.p)
+        deviations = scale * projected_deviations(covariance, directions)
+        if self.center:
+            # Between centred normal distributions the distance of order one is E|Z| |s - s'|.
+            return deviations if self.p == 2 else MEAN_ABSOLUTE * deviations
+        if self.p == 2:
+            return concatenate(deviations, mean / math.sqrt(self.dim))
+        return concatenate(scale * (mean @ directions.T), deviations)
+
     def compare_all(self, r1: Tensor, r2: Tensor) -> Tensor:
         """Squared Hilbert distances of all pairs of representations."""
         self._check_sizes(r1, r2)
+        if self._compares_normals:
+            return normal_wasserstein_all(r1, r2)
         return manhattan(r1, r2) if self.p == 1 else super().compare_all(r1, r2)
 
     def compare_paired(self, r1: Tensor, r2: Tensor) -> Tensor:
         """Squared Hilbert distances of corresponding representations."""
         self._check_sizes(r1, r2)
+        if self._compares_normals:
+            return normal_wasserstein(r1, r2)
         return (r1 - r2).abs().sum(-1) if self.p == 1 else super().compare_paired(r1, r2)
 
     def chunk_size(self, num_atoms: int) -> int:
         """How many clouds of ``num_atoms`` atoms are represented at a time."""
+        if self.inputs == "gaussians":
+            return max(1, self._chunk_elements // max(self.num_slices, self.atom_dim))
         per_cloud = self.num_slices * max(num_atoms, self.num_quantiles or 1)
         return max(1, self._chunk_elements // per_cloud)
+
+    @property
+    def _compares_normals(self) -> bool:
+        return self.inputs == "gaussians" and self.p == 1 and not self.center
 
     def _quantiles(self, projected: Tensor, weights: Tensor) -> Tensor:
         """Cell averages of all slices, ``C x L x N``."""
@@ -146,4 +190,7 @@ class SlicedWasserstein(Distance):
             "num_quantiles": self.num_quantiles,
             "center": self.center,
         }
+        if self.inputs == "gaussians":
+            del settings["num_quantiles"]
+            settings["inputs"] = self.inputs
         return ", ".join(f"{name}={value}" for name, value in settings.items())

@@ -16,6 +16,7 @@ class SlicedWassersteinKernel(DistributionKernel):
 
     Args:
         dim: The dimension ``d`` of the atoms.
+        inputs: ``"clouds"`` or ``"gaussians"``.
         profile: A profile or its name, see :class:`DistributionKernel`.
         p: The order, 1 or 2.
         num_slices: The number of directions.
@@ -34,6 +35,7 @@ class SlicedWassersteinKernel(DistributionKernel):
         self,
         dim: int,
         *,
+        inputs: str = "clouds",
         profile: str | Profile = "gaussian",
         p: int = 2,
         num_slices: int = 100,
@@ -44,6 +46,7 @@ class SlicedWassersteinKernel(DistributionKernel):
     ) -> None:
         distance = SlicedWasserstein(
             dim,
+            inputs=inputs,
             p=p,
             num_slices=num_slices,
             num_quantiles=num_quantiles,

@@ -1,6 +1,8 @@
 """Probability distributions as data: validated once, padded once, and frozen."""
 
+from gp_distributions.measures.gaussian_mixtures import GaussianMixtures
+from gp_distributions.measures.gaussians import Gaussians
 from gp_distributions.measures.point_clouds import PointClouds
 from gp_distributions.measures.reference import ReferenceMeasure
 
-__all__ = ["PointClouds", "ReferenceMeasure"]
+__all__ = ["GaussianMixtures", "Gaussians", "PointClouds", "ReferenceMeasure"]

@@ -2,32 +2,30 @@
 
 from __future__ import annotations
 
-import copy
-import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import ClassVar
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from gp_distributions.measures._arrays import Data, integer, real_array, to_tensor
+from gp_distributions.measures._arrays import Data, integer
+from gp_distributions.measures._container import Container, counted_sizes
 from gp_distributions.measures._curves import read_curves
 from gp_distributions.measures._dense import read_arrays, read_rows
 from gp_distributions.measures._frames import Frame, read_frame
 from gp_distributions.measures._images import read_images
-from gp_distributions.measures._indexing import Index, resolve
 from gp_distributions.measures._meshes import read_meshes
+from gp_distributions.measures._normalization import pooled_centre_and_scale
 from gp_distributions.measures._ragged import read_bags
+from gp_distributions.measures._sampling import draw_indices, seeded
 from gp_distributions.measures._validation import equal_weights
 from gp_distributions.numerics.rows import join_rows, pad_rows
-from gp_distributions.warnings import PrecisionWarning
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
-class PointClouds:
+class PointClouds(Container):
     """Weighted point clouds: the probability measures ``sum_i w_i delta(x_i)``, one for each bag.
 
     The data are checked once, here, and frozen. Arrays are copied, to the CPU; a tensor of the
@@ -51,14 +49,15 @@ class PointClouds:
             of a bag are all zero, or shapes or dtypes do not fit.
     """
 
+    _noun: ClassVar[str] = "cloud"
+    _axes: ClassVar[dict[str, int]] = {"points": 2, "weights": 1}
+
     points: Tensor
     weights: Tensor
-    labels: npt.NDArray[Any] | None
 
     def __init__(self, points: Data, weights: Data | None = None) -> None:
-        points, weights = read_arrays(points, weights)
-        _warn_if_single(points, stacklevel=3)
-        self._fill(points, weights)
+        self._fill(*read_arrays(points, weights))
+        self._warn_if_single(stacklevel=3)
 
     @classmethod
     def from_list(cls, bags: Iterable[Data], weights: Iterable[Data] | None = None) -> PointClouds:
@@ -98,7 +97,8 @@ class PointClouds:
             ValueError: As the class does, and if the frame is empty, a column is missing or not
                 numeric, or a row names no bag.
         """
-        return cls._read(*read_frame(frame, bag, columns, weight))
+        points, weights, labels = read_frame(frame, bag, columns, weight)
+        return cls._read(points, weights, labels=labels)
 
     @classmethod
     def from_images(cls, images: Data) -> PointClouds:
@@ -189,29 +189,6 @@ class PointClouds:
         """
         return cls._read(*read_rows(rows, dim))
 
-    @classmethod
-    def _read(
-        cls, points: Tensor, weights: Tensor, labels: npt.NDArray[Any] | None = None
-    ) -> PointClouds:
-        _warn_if_single(points, stacklevel=4)
-        return cls._unchecked(points, weights, labels)
-
-    @classmethod
-    def _unchecked(
-        cls, points: Tensor, weights: Tensor, labels: npt.NDArray[Any] | None = None
-    ) -> PointClouds:
-        clouds = cls.__new__(cls)
-        clouds._fill(points, weights, labels)
-        return clouds
-
-    def _fill(
-        self, points: Tensor, weights: Tensor, labels: npt.NDArray[Any] | None = None
-    ) -> None:
-        if labels is not None:
-            labels.flags.writeable = False
-        for name, value in (("points", points), ("weights", weights), ("labels", labels)):
-            object.__setattr__(self, name, value)
-
     def pack(self, atoms: int | None = None) -> Tensor:
         """Lay the clouds out as rows: atoms in turn, each its coordinates and then its weight.
 
@@ -247,13 +224,9 @@ class PointClouds:
             ValueError: If ``n`` is no integer >= 1.
         """
         count = integer(n, "n")
-        if not isinstance(seed, torch.Generator):
-            seed = torch.Generator(self.device).manual_seed(seed)
-        flat = self.weights.detach().reshape(-1, self.weights.shape[-1])
-        drawn = torch.multinomial(flat, count, replacement=True, generator=seed)
-        drawn = drawn.reshape(*self.batch_shape, count, 1)
+        drawn = draw_indices(self.weights, count, seeded(seed, self.device)).unsqueeze(-1)
         points = self.points.gather(-2, drawn.expand(*self.batch_shape, count, self.dim))
-        return self._unchecked(points, equal_weights(points), self.labels)
+        return self._unchecked(points, equal_weights(points), labels=self.labels)
 
     def normalize(
         self, like: PointClouds | None = None, *, scale: Data | None = None
@@ -280,124 +253,15 @@ class PointClouds:
         source = self if like is None else like.to(device=self.device, dtype=self.dtype)
         if source.dim != self.dim:
             raise ValueError(f"Expected clouds of dimension {self.dim}, got {source.dim}.")
-        weights = source.weights.unsqueeze(-1)
-        centre = (weights * source.points).sum(-2).reshape(-1, self.dim).mean(0)
-        if scale is None:
-            source._check_spread()
-            squares = (weights * (source.points - centre).square()).sum(-2)
-            divisor = squares.reshape(-1, self.dim).mean(0).sqrt()
-        else:
-            divisor = to_tensor(real_array(scale, "scale"), self.dtype, self.device)
-            if (
-                divisor.shape not in {(), (self.dim,)}
-                or not ((divisor > 0) & divisor.isfinite()).all()
-            ):
-                raise ValueError(
-                    f"scale: expected one positive number or {self.dim} of them, got {scale}."
-                )
-        return self._unchecked((self.points - centre) / divisor, self.weights, self.labels)
-
-    def _check_spread(self) -> None:
-        absent = (self.weights == 0).unsqueeze(-1)
-        low = self.points.masked_fill(absent, torch.inf).reshape(-1, self.dim).amin(0)
-        high = self.points.masked_fill(absent, -torch.inf).reshape(-1, self.dim).amax(0)
-        if (low == high).any():
-            constant = int((low == high).nonzero()[0])
-            raise ValueError(
-                f"Coordinate {constant}: expected several values, to take their standard deviation "
-                f"as scale, got {low[constant]} in all atoms; pass scale=."
-            )
-
-    def to(self, *args: Any, **kwargs: Any) -> PointClouds:
-        """Convert points and weights, with the arguments of ``torch.Tensor.to``.
-
-        Raises:
-            ValueError: If the dtype is neither double nor single precision.
-        """
-        points, weights = self.points.to(*args, **kwargs), self.weights.to(*args, **kwargs)
-        if points.dtype not in (torch.float64, torch.float32):
-            raise ValueError(f"Expected dtype torch.float64 or torch.float32, got {points.dtype}.")
-        return self._unchecked(points, weights, self.labels)
-
-    @property
-    def batch_shape(self) -> torch.Size:
-        """The shape of the batch axes; that of a single cloud is empty."""
-        return self.points.shape[:-2]
-
-    @property
-    def dim(self) -> int:
-        """The dimension ``d`` of the atoms."""
-        return self.points.shape[-1]
+        centre, divisor = pooled_centre_and_scale(
+            source.points, torch.zeros_like(source.points), source.weights, scale
+        )
+        return self._unchecked((self.points - centre) / divisor, self.weights, labels=self.labels)
 
     @property
     def sizes(self) -> Tensor:
         """The number of atoms of positive weight of each cloud: a ``batch_shape`` integer tensor."""
         return (self.weights > 0).sum(-1)
 
-    @property
-    def dtype(self) -> torch.dtype:
-        """The dtype of points and weights."""
-        return self.points.dtype
-
-    @property
-    def device(self) -> torch.device:
-        """The device of points and weights."""
-        return self.points.device
-
-    def __len__(self) -> int:
-        if not self.batch_shape:
-            raise TypeError("A single cloud has no length and no index.")
-        return self.batch_shape[-1]
-
-    def __getitem__(self, index: Index) -> PointClouds:
-        key = resolve(index, len(self))
-        labels = self.labels
-        if labels is not None:
-            # The ellipsis makes the label of one cloud an array, too.
-            labels = labels[..., key.numpy(force=True) if isinstance(key, Tensor) else key]
-        key = key.to(self.device) if isinstance(key, Tensor) else key
-        return self._unchecked(self.points[..., key, :, :], self.weights[..., key, :], labels)
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, PointClouds):
-            return NotImplemented
-        if self.dtype != other.dtype or self.device != other.device:
-            return False
-        if self.labels is None or other.labels is None:
-            same_labels = self.labels is other.labels
-        else:
-            same_labels = np.array_equal(self.labels, other.labels)
-        return (
-            same_labels
-            and torch.equal(self.points, other.points)
-            and torch.equal(self.weights, other.weights)
-        )
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> PointClouds:
-        # A tensor inside a graph refuses to be copied: like a pickle, the copy leaves the graph.
-        points, weights = (
-            copy.deepcopy(tensor.detach(), memo).requires_grad_(tensor.requires_grad)
-            for tensor in (self.points, self.weights)
-        )
-        return self._unchecked(points, weights, copy.deepcopy(self.labels, memo))
-
-    def __repr__(self) -> str:
-        clouds = " x ".join(map(str, self.batch_shape)) or "1"
-        sizes = sorted(set(self.sizes.flatten().tolist()))
-        atoms = "-".join(map(str, dict.fromkeys(sizes[:1] + sizes[-1:]))) or "no"
-        device = "" if self.device.type == "cpu" else f", {self.device}"
-        return (
-            f"PointClouds({clouds} cloud{'s' * (clouds != '1')}, "
-            f"{atoms} atom{'s' * (atoms != '1')}, d={self.dim}, "
-            f"{str(self.dtype).removeprefix('torch.')}{device})"
-        )
-
-
-def _warn_if_single(points: Tensor, stacklevel: int) -> None:
-    if points.dtype == torch.float32:
-        warnings.warn(
-            "The clouds are in single precision, in which distances between similar clouds lose "
-            "half of the digits; double precision, torch.float64, is advised.",
-            PrecisionWarning,
-            stacklevel=stacklevel,
-        )
+    def _details(self) -> list[str]:
+        return [counted_sizes(self.sizes, "atom")]

@@ -529,7 +529,7 @@ def test_normalize_refuses_a_coordinate_without_spread():
     points = np.random.default_rng(0).normal(size=(3, 4, 2))
     points[..., 1] = 0.1
     made = PointClouds.from_list([*points, points[0, :2]])  # padding is no spread
-    with pytest.raises(ValueError, match=r"Coordinate 1: .* got 0\.1 in all atoms; pass scale="):
+    with pytest.raises(ValueError, match=r"Coordinate 1: .* got 0\.1 everywhere; pass scale="):
         made.normalize()
     with pytest.raises(ValueError, match="dimension 2, got 3"):
         made.normalize(like=PointClouds(np.zeros((1, 3))))

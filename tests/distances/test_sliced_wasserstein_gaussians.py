@@ -1,0 +1,444 @@
+"""Sliced Wasserstein of Gaussians against quadrature, samples, and pairs known in closed form."""
+
+import math
+from typing import Any
+
+import mpmath
+import numpy as np
+import pytest
+import scipy.stats
+import torch
+from torch import Tensor
+
+from gp_distributions import DistributionKernel, SlicedWasserstein
+from gp_distributions.kernels.profiles import PROFILES
+from gp_distributions.measures.gaussian_mixtures import GaussianMixtures
+from gp_distributions.measures.gaussians import Gaussians
+from gp_distributions.numerics import normals
+
+# Relative to the largest squared distance: rounding of a Gram matrix.
+TOLERANCE = 1e-12
+
+
+def make(dim: int = 3, *, p: int = 2, center: bool = False, **options: Any) -> SlicedWasserstein:
+    options = {"num_slices": 20, **options}
+    return SlicedWasserstein(dim, inputs="gaussians", p=p, center=center, **options)
+
+
+def gaussians(*batch_shape: int, dim: int = 3, seed: int = 0) -> Gaussians:
+    """In general position, of any orientation."""
+    generator = torch.Generator().manual_seed(seed)
+    mean = torch.randn(*batch_shape, dim, generator=generator, dtype=torch.float64)
+    factor = torch.randn(*batch_shape, dim, dim, generator=generator, dtype=torch.float64)
+    return Gaussians(mean, factor @ factor.mT / dim)
+
+
+def special(num: int = 12, *, dim: int = 3) -> Gaussians:
+    """Some of which coincide, are flat, are point masses, or share a mean or a covariance."""
+    made = gaussians(num, dim=dim)
+    mean, covariance = made.mean.clone(), made.covariance.clone()
+    covariance[0] = covariance[1] = 0
+    mean[3], covariance[3] = mean[2], covariance[2]
+    covariance[5] = covariance[4]
+    mean[7] = mean[6]
+    covariance[8, 0] = covariance[8, :, 0] = 0
+    mean[9] = mean[0]
+    return Gaussians(mean, covariance)
+
+
+every_order = pytest.mark.parametrize(
+    ("p", "center"), [(1, False), (1, True), (2, False), (2, True)]
+)
+
+
+@pytest.fixture(
+    params=[(1, False), (1, True), (2, False), (2, True)],
+    ids=["sw1", "sw1-centred", "sw2", "sw2-centred"],
+)
+def distance(request: pytest.FixtureRequest) -> SlicedWasserstein:
+    p, center = request.param
+    return make(p=p, center=center)
+
+
+def assert_same(actual: Tensor, expected: Tensor) -> None:
+    scale = float(expected.detach().max())
+    torch.testing.assert_close(actual, expected, rtol=0, atol=TOLERANCE * scale)
+
+
+# The closed form
+
+
+def normal_distance(shift: float, stretch: mpmath.mpf, p: int) -> mpmath.mpf:
+    """The integral of |Q - Q'|^p, a + s z - (b + t z), split where Q crosses Q'."""
+
+    def gap(z: mpmath.mpf) -> mpmath.mpf:
+        return abs(shift + stretch * z) ** p * mpmath.npdf(z)
+
+    crossing = [-shift / stretch] if abs(shift) < 12 * abs(stretch) else []
+    return mpmath.quad(gap, sorted([-12, -3, 0, 3, 12, *crossing]))
+
+
+@every_order
+@pytest.mark.parametrize("dim", [1, 3])
+def test_agrees_with_quadrature_slice_by_slice(dim: int, p: int, center: bool) -> None:
+    distance = make(dim, p=p, center=center, num_slices=5)
+    made = gaussians(3, dim=dim)
+    # One pair with the same covariance and one with the same mean.
+    covariance = torch.stack([made.covariance[0], *made.covariance])
+    mean = torch.stack([*made.mean, made.mean[2]])
+    squared = distance.squared(Gaussians(mean, covariance).pack())
+    with mpmath.workdps(25):
+        for i, j in [(0, 1), (0, 2), (1, 3), (2, 3)]:
+            slices = []
+            for theta in distance.directions:
+                s, t = (mpmath.sqrt(float(theta @ covariance[k] @ theta)) for k in (i, j))
+                shift = float(theta @ (mean[i] - mean[j]))
+                if center or p == 2:  # for p = 2 the means are exact, apart from the slices
+                    shift = 0.0
+                slices.append(normal_distance(shift, s - t, p))
+            expected = float(mpmath.fsum(slices)) / len(slices)
+            if p == 2 and not center:
+                expected += float((mean[i] - mean[j]).square().sum()) / dim
+            assert float(squared[i, j]) == pytest.approx(expected, rel=1e-10, abs=1e-14)
+
+
+def test_in_one_dimension_is_the_wasserstein_distance() -> None:
+    mean, deviation = torch.randn(2, 6, 1, generator=torch.Generator().manual_seed(0)).double()
+    deviation = deviation.abs()
+    rows = Gaussians(mean, deviation.square().unsqueeze(-1)).pack()
+    shift, stretch = mean - mean.T, deviation - deviation.T
+    expected = shift.square() + stretch.square()
+    torch.testing.assert_close(make(1).squared(rows), expected, rtol=1e-12, atol=1e-14)
+    off = ~torch.eye(6, dtype=torch.bool)
+    shift, stretch = shift[off].abs(), stretch[off].abs()
+    expected = torch.from_numpy(scipy.stats.foldnorm(shift / stretch, scale=stretch).mean())
+    torch.testing.assert_close(make(1, p=1).squared(rows)[off], expected, rtol=1e-12, atol=0)
+
+
+@pytest.mark.parametrize("num_slices", [1, 7, 100])
+def test_isotropic_gaussians_are_known_for_any_number_of_slices(num_slices: int) -> None:
+    """Every slice has the variance r^2."""
+    mean = gaussians(5).mean
+    radius = torch.tensor([0.0, 0.5, 1.0, 1.0, 3.0], dtype=torch.float64)
+    covariance = radius.square()[:, None, None] * torch.eye(3, dtype=torch.float64)
+    rows = Gaussians(mean, covariance).pack()
+    stretch = (radius[:, None] - radius).abs()
+    shift = (mean[:, None] - mean).square().sum(-1) / 3
+
+    def assert_close(distance: SlicedWasserstein, expected: Tensor) -> None:
+        torch.testing.assert_close(distance.squared(rows), expected, rtol=1e-12, atol=1e-14)
+
+    assert_close(make(num_slices=num_slices), shift + stretch.square())
+    assert_close(make(num_slices=num_slices, center=True), stretch.square())
+    assert_close(make(num_slices=num_slices, p=1, center=True), math.sqrt(2 / math.pi) * stretch)
+    same = Gaussians(torch.zeros(5, 3).double(), covariance).pack()
+    squared = make(num_slices=num_slices, p=1).squared(same)
+    torch.testing.assert_close(squared, math.sqrt(2 / math.pi) * stretch, rtol=1e-12, atol=1e-14)
+
+
+def test_a_shift_costs_the_mean_of_its_projections_for_p_1() -> None:
+    one, shift = gaussians(1), torch.tensor([3.0, -4.0, 12.0], dtype=torch.float64)
+    distance = make(p=1)
+    squared = distance.squared(one.pack(), Gaussians(one.mean + shift, one.covariance).pack())
+    assert float(squared) == pytest.approx(float((distance.directions @ shift).abs().mean()))
+
+
+def test_point_masses_are_those_of_clouds() -> None:
+    mean = gaussians(4).mean
+    masses = Gaussians(mean, torch.zeros(4, 3, 3).double())
+    clouds = torch.cat([mean, torch.ones(4, 1).double()], dim=-1)
+    for p in (1, 2):
+        expected = SlicedWasserstein(3, p=p, num_slices=20).squared(clouds)
+        assert_same(make(p=p).squared(masses.pack()), expected)
+
+
+@pytest.mark.parametrize("dim", [1, 3])
+@every_order
+def test_distances_between_samples_converge(dim: int, p: int, center: bool) -> None:
+    r"""At the rate :math:`n^{-1/2}`, by the triangle inequality.
+
+    A slice of deviation s lies :math:`E W_1 <= s J / n^{1/2}` from its empirical measure, with J the
+    integral of :math:`(F (1 - F))^{1/2}`, 1.62 for the normal distribution (Bobkov and Ledoux 2019,
+    theorem 3.2); and :math:`E W_2^2 <= 4 s^2 / n` for n <= 6400 (beyond, log log n grows). Centring
+    at the sample's mean moves a slice by :math:`s / n^{1/2}` at most, in root mean square.
+    """
+    made, cloud_options = gaussians(2, dim=dim, seed=3), {"p": p, "center": center}
+    distance = make(dim, **cloud_options)
+    truth = float(distance.squared(made.pack())[0, 1]) ** (1 / p)
+    variances = distance.directions @ made.covariance @ distance.directions.T
+    deviations = variances.diagonal(dim1=-2, dim2=-1).sqrt()
+    spread = float((deviations**p).mean(-1).pow(1 / p).sum())
+    for size in (100, 1600, 6400):
+        clouds = SlicedWasserstein(dim, num_slices=20, num_quantiles=size, **cloud_options)
+        errors = []
+        for seed in range(5):
+            squared = clouds.squared(made.sample(size, seed=seed).pack())[0, 1]
+            errors.append(abs(float(squared) ** (1 / p) - truth))
+        assert np.mean(errors) <= ((1.62 if p == 1 else 2) + center) * spread / size**0.5
+
+
+# Positive definiteness
+
+
+@every_order
+@pytest.mark.parametrize("profile", PROFILES)
+def test_gram_matrices_are_positive_semi_definite(profile: str, p: int, center: bool) -> None:
+    rows = torch.cat([gaussians(120).pack(), special().pack()])
+    for scale in (0.2, 1.0, 5.0):
+        kernel = DistributionKernel(make(p=p, center=center), profile)
+        kernel.lengthscale = scale * float(kernel.distance.squared(rows).median().sqrt())
+        with torch.no_grad():
+            eigenvalues = torch.linalg.eigvalsh(kernel(rows).to_dense())
+        assert float(eigenvalues[0]) >= -1e-10 * float(eigenvalues[-1])
+
+
+def test_the_embedding_is_euclidean() -> None:
+    rows = special().pack()
+    for center in (False, True):
+        distance = make(center=center)
+        features = distance.embed(rows)
+        assert features.shape == (12, 20 if center else 23)
+        expected = torch.cdist(features, features).square()
+        torch.testing.assert_close(distance.squared(rows), expected, rtol=1e-9, atol=1e-12)
+    assert not hasattr(make(p=1), "embed")
+
+
+# Gradients
+
+
+def rows_of(mean: Tensor, factor: Tensor) -> Tensor:
+    return Gaussians(mean, factor @ factor.mT).pack()
+
+
+@pytest.mark.parametrize("dim", [1, 3])
+@every_order
+def test_gradient_in_means_and_covariances(dim: int, p: int, center: bool) -> None:
+    distance = make(dim, p=p, center=center, num_slices=4)
+    generator = torch.Generator().manual_seed(0)
+    mean = torch.randn(3, dim, generator=generator, dtype=torch.float64, requires_grad=True)
+    factor = torch.randn(3, dim, dim, generator=generator, dtype=torch.float64, requires_grad=True)
+    others = gaussians(2, dim=dim, seed=1).pack()
+
+    def squared(mean: Tensor, factor: Tensor) -> tuple[Tensor, ...]:
+        rows = rows_of(mean, factor)
+        return (
+            distance.squared(rows),
+            distance.squared(rows, others),
+            distance.squared(others, rows),
+            distance.squared(rows[:2], others, diag=True),
+            distance.squared(rows.unsqueeze(-2), rows[:2].unsqueeze(-3)),
+        )
+
+    assert torch.autograd.gradcheck(squared, (mean, factor))
+
+
+def test_gradients_are_finite_in_special_position(distance: SlicedWasserstein) -> None:
+    rows = special().pack().requires_grad_()
+    for x2 in (rows, rows.detach().clone(), rows.detach().flip(0), rows.clone().requires_grad_()):
+        for diag in (False, True):
+            squared = distance.squared(rows, x2, diag=diag)
+            if squared.requires_grad:  # not where all of it is zero
+                (gradient,) = torch.autograd.grad(squared.sum(), rows)
+                assert bool(gradient.isfinite().all())
+
+
+@pytest.mark.parametrize(
+    ("shift", "stretch", "by_shift", "by_stretch"),
+    [
+        (0.0, 0.0, 0.0, 0.0),
+        (0.3, 0.0, 1.0, 0.0),
+        (-0.3, 0.0, -1.0, 0.0),
+        (0.0, 0.3, 0.0, math.sqrt(2 / math.pi)),
+        (0.0, -0.3, 0.0, -math.sqrt(2 / math.pi)),
+        (1.0, 1e-300, 1.0, 0.0),
+        (1e-300, 1.0, 0.0, math.sqrt(2 / math.pi)),
+        (1e200, 1e-200, 1.0, 0.0),
+    ],
+)
+def test_limits_of_the_distance_between_normal_distributions(
+    shift: float, stretch: float, by_shift: float, by_stretch: float
+) -> None:
+    x1 = torch.tensor([[shift, stretch]], dtype=torch.float64, requires_grad=True)
+    x2 = torch.zeros(1, 2, dtype=torch.float64, requires_grad=True)
+    expected = max(abs(shift), math.sqrt(2 / math.pi) * abs(stretch))
+    for compare in (normals.normal_wasserstein, normals.normal_wasserstein_all):
+        distances = compare(x1, x2)
+        assert float(distances.detach()) == pytest.approx(expected, rel=1e-15, abs=0)
+        gradient1, gradient2 = torch.autograd.grad(distances.sum(), (x1, x2))
+        assert gradient1.tolist() == [pytest.approx([by_shift, by_stretch], rel=1e-15, abs=1e-290)]
+        assert torch.equal(gradient2, -gradient1)
+
+
+@every_order
+def test_a_variance_below_zero_by_rounding_counts_as_zero(p: int, center: bool) -> None:
+    distance = make(2, p=p, center=center)
+    flat = torch.tensor([[1.0, 2.0, 1.0, 1.0, 1.0, 1.0]], dtype=torch.float64)
+    rounded = flat.clone()
+    rounded[0, 2:] -= torch.tensor([3e-16, 0, 0, 3e-16], dtype=torch.float64)
+    mass = torch.tensor([[1.0, 2.0, 0, 0, 0, 0]], dtype=torch.float64)
+    others = gaussians(3, dim=2).pack()
+    for rows in (rounded.requires_grad_(), mass.requires_grad_()):
+        squared = distance.squared(rows, others)
+        (gradient,) = torch.autograd.grad(squared.sum(), rows)
+        assert bool(squared.isfinite().all() and gradient.isfinite().all())
+    # Of a root that is off by the root of 3e-16, on the few lines across the flat Gaussian.
+    torch.testing.assert_close(
+        distance.squared(rounded, others), distance.squared(flat, others), rtol=0, atol=1e-6
+    )
+
+
+# What must not change a distance
+
+
+def test_distance_to_itself_is_exactly_zero(distance: SlicedWasserstein) -> None:
+    rows = special().pack()
+    zeros = torch.zeros(12, dtype=torch.float64)
+    for tracked in (False, True):
+        rows = rows.detach().requires_grad_(tracked)
+        for x2 in (None, rows, rows.clone()):
+            distance.clear_cache()
+            assert torch.equal(distance.squared(rows, x2).diagonal(), zeros)
+    squared = distance.squared(rows.detach())
+    assert float(squared[2, 3]) <= TOLERANCE * float(squared.max())  # they coincide
+    assert_same(squared, squared.T)
+    assert float(squared.min()) >= 0
+    assert torch.equal(distance.squared(rows, diag=True), zeros)
+
+
+@pytest.mark.parametrize("grad", [False, True])
+@pytest.mark.parametrize("batch_shape", [(2,), (2, 1, 3)])
+def test_batches_agree_with_a_loop(
+    distance: SlicedWasserstein, batch_shape: tuple[int, ...], grad: bool
+) -> None:
+    x1 = gaussians(*batch_shape, 4).pack().requires_grad_(grad)
+    x2 = gaussians(*batch_shape, 5, seed=1).pack()
+    pairs = zip(x1.flatten(0, -3), x2.flatten(0, -3), strict=True)
+    expected = torch.stack([distance.squared(a, b) for a, b in pairs]).unflatten(0, batch_shape)
+    assert_same(distance.squared(x1, x2), expected)
+    assert_same(distance.squared(x2, x1), expected.mT)
+    diagonal = distance.squared(x1, x2[..., :4, :], diag=True)
+    assert_same(diagonal, expected[..., :4].diagonal(dim1=-2, dim2=-1))
+    within = torch.stack([distance.squared(a) for a in x1.flatten(0, -3)])
+    assert_same(distance.squared(x1), within.unflatten(0, batch_shape))
+
+
+def test_batch_axes_broadcast(distance: SlicedWasserstein) -> None:
+    x1, x2 = gaussians(3, 1, 4).pack(), gaussians(2, 5, seed=1).pack()
+    expected = torch.stack([torch.stack([distance.squared(a[0], b) for b in x2]) for a in x1])
+    assert_same(distance.squared(x1, x2), expected)
+    assert_same(distance.squared(x2, x1), expected.mT)
+    assert_same(distance.squared(x1[0], x2), expected[0])
+    assert_same(distance.squared(x1[0, 0], x2), expected[0])
+    assert_same(distance.squared(x2, x1[0, 0]), expected[0].mT)
+    paired = distance.squared(x1, x2[:, :4], diag=True)
+    assert_same(paired, expected[..., :4].diagonal(dim1=-2, dim2=-1))
+
+
+@pytest.mark.parametrize("grad", [False, True])
+def test_chunks_and_blocks_change_nothing_and_bound_memory(
+    distance: SlicedWasserstein, grad: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x1, x2 = gaussians(300).pack().requires_grad_(grad), gaussians(11, seed=1).pack()
+
+    def results() -> list[Tensor]:
+        squared = [distance.squared(x1, x2), distance.squared(x2, x1), distance.squared(x1)]
+        if grad:
+            total = sum((s * s.detach().cos()).sum() for s in squared)
+            squared.append(torch.autograd.grad(total, x1)[0])
+        return squared
+
+    expected, sizes = results(), []
+    terms = normals._terms
+
+    def spy(one: Tensor, other: Tensor) -> tuple[Tensor, ...]:
+        found = terms(one, other)
+        sizes.extend(t.numel() for t in found)
+        return found
+
+    monkeypatch.setattr(normals, "_terms", spy)
+    monkeypatch.setattr(normals, "_BLOCK_ELEMENTS", 1000)
+    monkeypatch.setattr(SlicedWasserstein, "_chunk_elements", 100)
+    monkeypatch.setattr(SlicedWasserstein, "_block_rows", 7)
+    distance.clear_cache()
+    for actual, wanted in zip(results(), expected, strict=True):
+        assert_same(actual, wanted)
+    # A block is one row with all others at least: as large as their representation.
+    assert max(sizes, default=0) <= 300 * 20
+
+
+def test_works_on_device(distance: SlicedWasserstein, device: torch.device) -> None:
+    rows = special().pack()
+    expected = distance.squared(rows)
+    distance.to(device)
+    moved = rows.to(device).requires_grad_()
+    for actual in (distance.squared(moved.detach()), distance.squared(moved)):
+        assert actual.device.type == device.type
+        assert_same(actual.detach().cpu(), expected)
+    distance.squared(moved).sum().backward()
+    assert bool(moved.grad.isfinite().all())
+
+
+def test_single_precision_is_kept(distance: SlicedWasserstein) -> None:
+    rows = gaussians(9).pack()
+    expected = distance.squared(rows)
+    actual = distance.squared(rows.float())
+    assert actual.dtype == torch.float32
+    # A Gram matrix in single precision.
+    torch.testing.assert_close(actual.double(), expected, rtol=0, atol=2e-6 * float(expected.max()))
+
+
+def test_empty_sets_have_empty_distances(distance: SlicedWasserstein) -> None:
+    rows = gaussians(3).pack()
+    assert distance.squared(rows[:0], rows).shape == (0, 3)
+    assert distance.squared(rows, rows[:0]).shape == (3, 0)
+
+
+def test_the_number_of_quantiles_is_not_used() -> None:
+    rows = gaussians(5).pack()
+    for p in (1, 2):
+        expected = make(p=p).squared(rows)
+        for num_quantiles in (None, 1):
+            assert torch.equal(make(p=p, num_quantiles=num_quantiles).squared(rows), expected)
+
+
+# What is refused
+
+
+def test_other_inputs_are_refused() -> None:
+    with pytest.raises(ValueError, match=r'inputs="clouds" or "gaussians" .* got .mixtures.'):
+        SlicedWasserstein(2, inputs="mixtures")
+
+
+@pytest.mark.parametrize("p", [1, 2])
+def test_rows_of_another_width_are_refused(p: int) -> None:
+    distance, rows = make(p=p), gaussians(3).pack()
+    others = [
+        GaussianMixtures(torch.zeros(3, 1, 3), torch.zeros(3, 1, 3, 3).double()).pack(),
+        gaussians(3, dim=2).pack(),
+        torch.nn.functional.pad(rows, (0, 12)),
+        gaussians(3).sample(4).pack(),
+    ]
+    for other in others:
+        with pytest.raises(ValueError, match=r"Expected rows of width .* = 12 "):
+            distance.squared(other)
+        with pytest.raises(ValueError, match=r"Expected rows of width .* = 12 "):
+            distance.squared(rows, other)
+
+
+@every_order
+def test_indefinite_covariances_are_refused(p: int, center: bool) -> None:
+    rows = gaussians(4, dim=2).pack()
+    rows[2, 2:] = torch.tensor([1.0, 2.0, 2.0, 1.0])
+    distance = make(2, p=p, center=center)
+    message = r"\[\[1\.0, 2\.0\], \[2\.0, 1\.0\]\], whose variance along a line is -0\."
+    with pytest.raises(ValueError, match=message):
+        distance.squared(rows)
+    with pytest.raises(ValueError, match="positive semi-definite covariances"):
+        distance.squared(gaussians(4, dim=2).pack(), rows.requires_grad_())
+    with pytest.raises(ValueError, match="along a line is nan"):
+        distance.squared(gaussians(4, dim=2).pack() * torch.tensor([1, 1, 1, math.nan, 1, 1]))
+
+
+def test_prints_its_settings() -> None:
+    settings = "dim=3, p=1, num_slices=20, center=False, inputs=gaussians"
+    assert str(make(p=1)) == f"SlicedWasserstein({settings})"

@@ -1,0 +1,596 @@
+"""Gaussians and their mixtures: validation, rows, indices, samples, normalisation, immutability."""
+
+import copy
+import pickle
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from gp_distributions.measures import PointClouds
+from gp_distributions.measures.gaussian_mixtures import GaussianMixtures
+from gp_distributions.measures.gaussians import Gaussians
+from gp_distributions.warnings import DistributionWarning, PrecisionWarning
+
+few = settings(deadline=None, max_examples=30)
+
+
+def parameters(*shape, seed=0, rank=None):
+    """Means of the given shape and covariances of the given rank."""
+    rng = np.random.default_rng(seed)
+    factor = rng.normal(size=(*shape, shape[-1] if rank is None else rank))
+    return rng.normal(size=shape), factor @ np.swapaxes(factor, -1, -2)
+
+
+def gaussians(*batch_shape, dim=2, seed=0):
+    return Gaussians(*parameters(*batch_shape, dim, seed=seed))
+
+
+def mixtures(*batch_shape, components=3, dim=2, seed=0):
+    weights = np.random.default_rng(seed).random((*batch_shape, components)) + 0.1
+    return GaussianMixtures(*parameters(*batch_shape, components, dim, seed=seed), weights)
+
+
+def ragged(seed=0):
+    """Mixtures of one to three components in two dimensions."""
+    rng = np.random.default_rng(seed)
+    return [(*parameters(k, 2, seed=seed + k), rng.random(k) + 0.1) for k in (1, 3, 2)]
+
+
+either = pytest.mark.parametrize("make", [gaussians, mixtures])
+
+
+# Construction
+
+
+def test_shapes():
+    single = gaussians()
+    assert (single.batch_shape, single.dim, single.labels) == ((), 2, None)
+    batch = gaussians(3, 4, dim=5)
+    assert (batch.batch_shape, len(batch), batch.dim) == ((3, 4), 4, 5)
+    assert (batch.mean.shape, batch.covariance.shape) == ((3, 4, 5), (3, 4, 5, 5))
+    mixed = mixtures(3, 4, components=6, dim=5)
+    assert (mixed.batch_shape, len(mixed), mixed.dim) == ((3, 4), 4, 5)
+    assert mixed.covariance.shape == (3, 4, 6, 5, 5)
+    assert mixed.weights.shape == (3, 4, 6)
+    assert mixed.sizes.unique().tolist() == [6]
+    assert (mixed.dtype, mixed.device) == (torch.float64, torch.device("cpu"))
+
+
+def test_weights_are_normalised_and_equal_by_default():
+    mean, covariance = parameters(2, 2, 1)
+    weighted = GaussianMixtures(mean, covariance, np.array([[1.0, 3.0], [0.0, 0.5]]))
+    assert weighted.weights.tolist() == [[0.25, 0.75], [0, 1]]
+    assert weighted.sizes.tolist() == [2, 1]
+    assert GaussianMixtures(mean, covariance).weights.unique().tolist() == [0.5]
+
+
+def test_point_masses_and_flat_gaussians_are_allowed():
+    mean, flat = parameters(20, 5, rank=2)
+    covariance = np.concatenate([flat, np.zeros((1, 5, 5))])
+    made = Gaussians(np.concatenate([mean, mean[:1]]), covariance)
+    assert not made.covariance[20].any()
+
+
+def test_asymmetry_within_rounding_is_accepted_and_the_symmetric_part_kept():
+    mean, covariance = parameters(4, 3)
+    rounded = covariance.copy()
+    rounded[..., 0, 1] *= 1 + 1e-15
+    made = Gaussians(mean, rounded)
+    assert torch.equal(made.covariance, made.covariance.mT)
+    assert torch.equal(made.covariance, torch.from_numpy((rounded + rounded.swapaxes(1, 2)) / 2))
+    assert torch.equal(made.covariance[:, 1:, 1:], torch.from_numpy(covariance[:, 1:, 1:]))
+
+
+def test_from_list_pads_with_components_of_weight_zero():
+    made = GaussianMixtures.from_list(ragged())
+    assert made.sizes.tolist() == [1, 3, 2]
+    assert made.mean.shape == (3, 3, 2)
+    for mixture, (mean, covariance, weights), size in zip(made, ragged(), (1, 3, 2), strict=True):
+        assert mixture.mean[:size].tolist() == mean.tolist()
+        assert mixture.covariance[:size].tolist() == covariance.tolist()
+        assert mixture.weights[:size].tolist() == pytest.approx(weights / weights.sum())
+        assert not mixture.mean[size:].any()
+        assert not mixture.covariance[size:].any()
+        assert not mixture.weights[size:].any()
+
+
+def test_from_clouds_takes_weighted_moments():
+    rng = np.random.default_rng(0)
+    bags = [rng.normal(size=(n, 3)) for n in (1, 5, 9)]
+    weights = [rng.random(len(bag)) + 0.1 for bag in bags]
+    made = Gaussians.from_clouds(PointClouds.from_list(bags, weights))
+    for one, bag, w in zip(made, bags, weights, strict=True):
+        expected = np.cov(bag.T, aweights=w, ddof=0) if len(bag) > 1 else np.zeros((3, 3))
+        np.testing.assert_allclose(one.mean, np.average(bag, axis=0, weights=w), rtol=1e-13)
+        np.testing.assert_allclose(one.covariance, expected, rtol=1e-12, atol=1e-14)
+    # What is made is valid, too: symmetric, and definite within rounding.
+    assert Gaussians(made.mean, made.covariance) == made
+
+
+def test_labels_follow():
+    import pandas
+
+    frame = pandas.DataFrame({"bag": [*"aabbcc"], "x": range(6), "y": [0.0, 1, 0, 2, 5, 1]})
+    clouds = PointClouds.from_frame(frame, bag="bag", columns=["x", "y"])
+    made = Gaussians.from_clouds(clouds)
+    assert made.labels.tolist() == ["a", "b", "c"]
+    for other in (made.as_mixtures(), made.normalize(), made.to("cpu"), made.sample(3)):
+        assert other[[2, 0]].labels.tolist() == ["c", "a"]
+    assert made[1].labels == np.array("b")
+    assert copy.deepcopy(made) == made
+    assert made != Gaussians(made.mean, made.covariance)
+    with pytest.raises(ValueError, match="read-only"):
+        copy.deepcopy(made).labels[0] = "z"
+
+
+# Validation
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_entries_that_are_not_finite_are_named(value):
+    mean, covariance = parameters(4, 3)
+    bad = mean.copy()
+    bad[2, 1] = value
+    with pytest.raises(ValueError, match=rf"Gaussian 2: .* mean, got {value} in coordinate 1\."):
+        Gaussians(bad, covariance)
+    covariance[2, 1, 0] = covariance[2, 0, 1] = value
+    message = rf"expected a finite covariance, got {value} in entry \(0, 1\)\."
+    with pytest.raises(ValueError, match=f"Gaussian 2: {message}"):
+        Gaussians(mean, covariance)
+    with pytest.raises(ValueError, match=rf"Gaussian \(1, 2\): {message}"):
+        Gaussians(np.stack([mean] * 2), np.stack([0 * np.nan_to_num(covariance), covariance]))
+    with pytest.raises(ValueError, match=f"The mixture, component 2: {message}"):
+        GaussianMixtures(mean, covariance)
+    with pytest.raises(ValueError, match=f"Mixture 0, component 2: {message}"):
+        GaussianMixtures(mean[None], covariance[None])
+
+
+def test_asymmetric_covariances_are_named():
+    mean, covariance = parameters(4, 3)
+    covariance[2, 1, 0] = 7
+    message = r"symmetric covariance, got -?[\d.]+ in entry \(0, 1\) and 7\.0 in entry \(1, 0\)\."
+    with pytest.raises(ValueError, match=f"Gaussian 2: expected a {message}"):
+        Gaussians(mean, covariance)
+    with pytest.raises(ValueError, match=f"Mixture 1, component 0: expected a {message}"):
+        GaussianMixtures(mean.reshape(2, 2, 3), covariance.reshape(2, 2, 3, 3))
+
+
+def test_indefinite_covariances_are_named():
+    mean, covariance = parameters(4, 2)
+    covariance[2] = [[1, 2], [2, 1]]
+    message = r"definite covariance, got the eigenvalue -1\.0\d*, the largest being 3\.0\d*\."
+    with pytest.raises(ValueError, match=f"Gaussian 2: expected a positive semi-{message}"):
+        Gaussians(mean, covariance)
+    covariance[2] = [[-1e-9, 0], [0, -1e-9]]  # small, but nothing is larger
+    with pytest.raises(ValueError, match="Gaussian 2: expected a positive semi-definite"):
+        Gaussians(mean, covariance)
+    with pytest.raises(ValueError, match="Mixture 1, component 0: expected a positive semi-"):
+        GaussianMixtures(mean.reshape(2, 2, 2), covariance.reshape(2, 2, 2, 2))
+
+
+def test_the_tolerance_is_relative_to_each_covariance():
+    large = np.diag([1e20, 1.0])
+    rotation = np.array([[0.6, -0.8], [0.8, 0.6]])
+    Gaussians(np.zeros(2), rotation @ large @ rotation.T)
+    small = np.stack([large, np.diag([1e-20, -1e-20])])
+    with pytest.raises(ValueError, match="Gaussian 1: expected a positive semi-definite"):
+        Gaussians(np.zeros((2, 2)), small)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -0.5])
+def test_bad_weights_name_the_mixture(value):
+    weights = np.ones((4, 5))
+    weights[2, 3] = value
+    message = rf"Mixture 2: expected finite weights >= 0, got {value} in"
+    with pytest.raises(ValueError, match=message):
+        GaussianMixtures(*parameters(4, 5, 2), weights)
+    weights[2] = 0
+    with pytest.raises(ValueError, match=r"Mixture 2: expected weights .* the sum 0\.0"):
+        GaussianMixtures(*parameters(4, 5, 2), weights)
+
+
+@pytest.mark.parametrize(
+    ("mean", "covariance", "message"),
+    [
+        (1.0, np.eye(1), r"Mean: .* non-empty array of shape \(\.\.\., d\), got \(\)"),
+        (np.zeros((0, 2)), np.zeros((0, 2, 2)), r"Mean: expected a non-empty .* got \(0, 2\)"),
+        (np.zeros((3, 2)), np.eye(2), r"Covariance: expected shape \(3, 2, 2\) .* got \(2, 2\)\."),
+        (np.zeros((3, 2)), np.ones((3, 2)), r"did you mean torch\.diag_embed\(variances\)\?"),
+        # Neither a shared covariance nor variances.
+        (np.zeros((2, 2)), np.eye(2), r"expected shape \(2, 2, 2\)"),
+        (np.zeros((3, 2), complex), np.ones((3, 2)), r"Mean: expected real numbers"),
+        (np.zeros((3, 2)), [["a"]], r"Covariance: expected real numbers"),
+    ],
+)
+def test_shapes_that_do_not_fit_are_refused(mean, covariance, message):
+    with pytest.raises(ValueError, match=message):
+        Gaussians(mean, covariance)
+
+
+def test_shapes_of_mixtures_that_do_not_fit_are_refused():
+    mean, covariance = parameters(4, 3, 2)
+    with pytest.raises(ValueError, match=r"Mean: .* of shape \(\.\.\., K, d\), got \(2,\)"):
+        GaussianMixtures(mean[0, 0], covariance[0, 0])
+    with pytest.raises(ValueError, match=r"Weights: expected shape \(4, 3\) .* got \(4, 2\)"):
+        GaussianMixtures(mean, covariance, np.ones((4, 2)))
+    with pytest.raises(ValueError, match="at least one mixture, got an empty list"):
+        GaussianMixtures.from_list([])
+    with pytest.raises(ValueError, match=r"Mixture 1: Covariance: expected shape \(3, 2, 2\)"):
+        GaussianMixtures.from_list([ragged()[0], (mean[0], covariance[0, :2], np.ones(3))])
+    with pytest.raises(ValueError, match=r"Mixture 1: expected means of .* \(K, 2\), got \(3, 1\)"):
+        GaussianMixtures.from_list([ragged()[0], (*parameters(3, 1), np.ones(3))])
+
+
+def test_tensors_on_several_devices_are_refused():
+    with pytest.raises(ValueError, match="all tensors on one device, got tensors on cpu, meta"):
+        Gaussians(torch.zeros(3, 2), torch.ones(3, 2, 2, device="meta"))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Gaussians(torch.zeros(3, 2), torch.ones(3, 2, 2)),
+        lambda: GaussianMixtures(np.zeros((3, 2), np.float32), torch.ones(3, 2, 2)),
+        lambda: GaussianMixtures.from_list(
+            [(torch.zeros(3, 2), torch.ones(3, 2, 2), torch.ones(3))] * 2
+        ),
+        lambda: Gaussians.unpack(torch.ones(3, 2), 1),
+        lambda: GaussianMixtures.unpack(torch.ones(3, 6), 1),
+    ],
+)
+def test_single_precision_is_kept_with_one_warning_at_the_caller(make):
+    with pytest.warns(PrecisionWarning, match="double precision") as record:
+        made = make()
+    assert len(record) == 1
+    assert record[0].filename == __file__
+    assert made.dtype == made.covariance.dtype == torch.float32
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", DistributionWarning)
+        assert made.to("cpu").normalize(scale=1).sample(3).dtype == torch.float32
+
+
+def test_other_real_dtypes_become_double():
+    eye = torch.eye(2).expand(3, 2, 2)
+    for mean, covariance in (
+        (torch.zeros(3, 2), eye.double()),
+        (torch.zeros(3, 2).int(), eye),
+        (np.zeros((3, 2), np.float16), eye.bool()),
+    ):
+        made = Gaussians(mean, covariance)
+        assert made.dtype == made.covariance.dtype == torch.float64
+    mixed = GaussianMixtures.from_list(
+        [(torch.zeros(3, 2), eye, torch.ones(3)), (np.zeros((3, 2)), eye, [1, 2, 3])]
+    )
+    assert mixed.dtype == mixed.weights.dtype == torch.float64
+
+
+# Frozen, comparable, copyable
+
+
+@either
+def test_the_container_is_immutable(make):
+    made = make(3)
+    for name in ("mean", "covariance", "labels", "dim", "other"):
+        with pytest.raises(AttributeError):
+            setattr(made, name, None)
+    with pytest.raises(AttributeError):
+        del made.mean
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(made)
+
+
+def test_the_container_is_detached_from_arrays():
+    mean, covariance = parameters(3, 2)
+    made = Gaussians(mean, covariance)
+    mean[:], covariance[:] = 7, 3
+    assert made == Gaussians(*parameters(3, 2))
+
+
+@either
+def test_equality(make):
+    made = make(3)
+    assert (made == make(3)) is True
+    for other in (make(3, seed=1), made[:2], made.to(torch.float32), made.normalize(), None):
+        assert (made == other) is False
+    assert gaussians(3) != gaussians(3).as_mixtures()
+
+
+@either
+def test_pickle_and_deepcopy(make):
+    made = make(3)
+    for other in (pickle.loads(pickle.dumps(made)), copy.deepcopy(made), copy.copy(made)):
+        assert other == made
+    assert copy.deepcopy(made).mean.data_ptr() != made.mean.data_ptr()
+    leaf = torch.zeros(3, 2, dtype=torch.float64, requires_grad=True)
+    inside = Gaussians(2 * leaf, torch.zeros(3, 2, 2, dtype=torch.float64))
+    for other in (pickle.loads(pickle.dumps(inside)), copy.deepcopy(inside)):
+        assert other == inside
+        assert other.mean.requires_grad
+        assert not other.covariance.requires_grad
+
+
+@either
+def test_to(make):
+    made = make(3)
+    single = made.to(torch.float32)
+    assert single.dtype == single.covariance.dtype == torch.float32
+    assert made.to("cpu") == made
+    for dtype in (torch.int64, torch.float16):
+        with pytest.raises(ValueError, match=r"float64 or torch\.float32, got"):
+            made.to(dtype)
+
+
+def test_repr():
+    assert repr(gaussians(3)) == "Gaussians(3 Gaussians, d=2, float64)"
+    assert repr(gaussians(dim=1)) == "Gaussians(1 Gaussian, d=1, float64)"
+    assert repr(gaussians(3, 4).to(torch.float32)) == "Gaussians(3 x 4 Gaussians, d=2, float32)"
+    made = GaussianMixtures.from_list(ragged())
+    assert repr(made) == "GaussianMixtures(3 mixtures, 1-3 components, d=2, float64)"
+    assert repr(made[0]) == "GaussianMixtures(1 mixture, 1 component, d=2, float64)"
+    assert repr(made[[]]) == "GaussianMixtures(0 mixtures, no components, d=2, float64)"
+
+
+def test_every_tensor_is_made_on_the_device_of_the_data():
+    clouds = PointClouds(np.random.default_rng(0).normal(size=(3, 4, 2)))
+    with torch.device("meta"):  # a tensor made without device= would end here and fail
+        made = Gaussians.from_clouds(clouds)[::-1][[0, 1]].normalize()
+        assert Gaussians.unpack(made.pack(), 2) == made
+        made.sample(3)
+        mixed = GaussianMixtures.from_list(ragged())
+        assert GaussianMixtures.unpack(mixed.pack(components=5), 2)[mixed.sizes > 1].sizes.any()
+
+
+# Gradients
+
+
+def test_gradients_flow_through_means_covariances_and_weights():
+    rng = np.random.default_rng(0)
+    mean, factor, weights = (
+        torch.from_numpy(rng.normal(size=shape)).requires_grad_()
+        for shape in ((2, 3, 2), (2, 3, 2, 2), (2, 3))
+    )
+
+    def of_gaussians(mean: Tensor, factor: Tensor) -> tuple[Tensor, ...]:
+        made = Gaussians(mean, factor @ factor.mT)
+        return made[[1, 0]].pack(), made.normalize().pack(), made.normalize(scale=2.0).pack()
+
+    def of_mixtures(mean: Tensor, factor: Tensor, weights: Tensor) -> tuple[Tensor, ...]:
+        made = GaussianMixtures(mean, factor @ factor.mT, weights.square())
+        return made[[1, 0]].pack(components=4), made.normalize().pack()
+
+    def of_clouds(points: Tensor, weights: Tensor) -> Tensor:
+        return Gaussians.from_clouds(PointClouds(points, weights.square())).pack()
+
+    assert torch.autograd.gradcheck(of_gaussians, (mean, factor))
+    assert torch.autograd.gradcheck(of_mixtures, (mean, factor, weights))
+    assert torch.autograd.gradcheck(of_clouds, (mean, weights))
+
+
+def test_the_gradient_in_a_covariance_is_symmetric():
+    mean, covariance = (torch.from_numpy(a) for a in parameters(3, 2))
+    slope = torch.arange(18.0, dtype=torch.float64).reshape(3, 6)
+    (Gaussians(mean, covariance.requires_grad_()).pack() * slope).sum().backward()
+    expected = slope[:, 2:].unflatten(-1, (2, 2))
+    assert torch.equal(covariance.grad, (expected + expected.mT) / 2)
+
+
+# Rows
+
+
+@few
+@given(
+    shape=st.lists(st.integers(1, 4), min_size=1, max_size=3),
+    components=st.integers(1, 4),
+    more=st.integers(0, 2),
+    seed=st.integers(0, 100),
+)
+def test_unpack_inverts_pack_exactly(shape, components, more, seed):
+    *batch_shape, dim = shape
+    made = gaussians(*batch_shape, dim=dim, seed=seed)
+    assert made.pack().shape == (*batch_shape, dim + dim * dim)
+    assert Gaussians.unpack(made.pack(), dim) == made
+    mixed = mixtures(*batch_shape, components=components, dim=dim, seed=seed)
+    assert mixed.pack().shape == (*batch_shape, components * (dim + dim * dim + 1))
+    assert GaussianMixtures.unpack(mixed.pack(), dim) == mixed
+    wide = GaussianMixtures.unpack(mixed.pack(components=components + more), dim)
+    assert torch.equal(wide.mean[..., :components, :], mixed.mean)
+    assert torch.equal(wide.covariance[..., :components, :, :], mixed.covariance)
+    assert torch.equal(wide.weights[..., :components], mixed.weights)
+    assert not wide.weights[..., components:].any()
+
+
+def test_the_layout_of_rows():
+    made = Gaussians(np.array([[1.0, 2]]), np.array([[[5.0, 3], [3, 4]]]))
+    assert made.pack().tolist() == [[1, 2, 5, 3, 3, 4]]
+    assert Gaussians.unpack([[1, 2, 5, 3, 3, 4]], 2) == made
+    mean, covariance = np.array([[1.0], [2]]), np.array([[[5.0]], [[0]]])
+    mixed = GaussianMixtures(mean, covariance, np.array([1, 3]))
+    assert mixed.pack().tolist() == [1, 5, 0.25, 2, 0, 0.75]
+    assert mixed.pack(components=3).tolist() == [1, 5, 0.25, 2, 0, 0.75, 0, 0, 0]
+    assert made.as_mixtures().pack().tolist() == [[1, 2, 5, 3, 3, 4, 1]]
+
+
+def test_pack_cuts_off_padding_but_no_component():
+    made = GaussianMixtures.from_list(ragged())
+    assert made[:1].pack(components=1).shape == (1, 7)
+    assert GaussianMixtures.unpack(made[:1].pack(components=1), 2).mean.shape == (1, 1, 2)
+    with pytest.raises(ValueError, match=r"components >= 3, for the largest mixture, got 2\."):
+        made.pack(components=2)
+    for components in (0, 2.5, True):
+        with pytest.raises(ValueError, match="components: expected an integer >= 1"):
+            made.pack(components=components)
+
+
+@pytest.mark.parametrize(
+    ("kind", "rows", "dim", "message"),
+    [
+        (Gaussians, np.ones((2, 7)), 2, r"width dim \+ dim\^2 = 6 .* \(2, 7\)"),
+        (Gaussians, np.ones((2, 12)), 2, r"width dim \+ dim\^2 = 6 .* \(2, 12\)"),
+        (Gaussians, np.ones((0, 6)), 2, r"at least one row, got shape \(0, 6\)"),
+        (Gaussians, np.ones((2, 6)), 0, r"dim: expected an integer >= 1, got 0"),
+        (Gaussians, [[0, 0, 1, 2, 2, 1.0]], 2, r"Gaussian 0: .* the eigenvalue -1"),
+        (GaussianMixtures, np.ones((2, 6)), 2, r"dim \+ dim\^2 \+ 1 = 7 .* \(2, 6\)"),
+        (GaussianMixtures, np.ones((2, 0)), 2, r"dim \+ dim\^2 \+ 1 = 7 .* \(2, 0\)"),
+        (GaussianMixtures, [[0, 1, 1, 0, -1.0, 1]], 1, r"Mixture 0, component 1: .*eigenvalue -1"),
+        (GaussianMixtures, [[0, 1, 1, 0, 1, -1.0]], 1, r"Mixture 0: expected finite weights >= 0"),
+    ],
+)
+def test_rows_are_validated(kind, rows, dim, message):
+    with pytest.raises(ValueError, match=message):
+        kind.unpack(rows, dim)
+
+
+# Indices
+
+
+@either
+@pytest.mark.parametrize(
+    ("index", "picked"),
+    [
+        (slice(1, 4), [1, 2, 3]),
+        (slice(None, None, -2), [5, 3, 1]),
+        ([4, 0, -1], [4, 0, 5]),
+        (torch.tensor([4, 0, -1], dtype=torch.int32), [4, 0, 5]),
+        (np.arange(6) > 3, [4, 5]),
+        ([], []),
+    ],
+)
+def test_selections(make, index, picked):
+    made = make(6)
+    assert torch.equal(made[index].mean, made.mean[picked])
+    assert torch.equal(made[index].covariance, made.covariance[picked])
+    assert len(made[index]) == len(picked)
+
+
+@either
+def test_the_index_is_along_the_last_batch_axis(make):
+    made = make(3, 4)
+    assert torch.equal(made[1].covariance, made.covariance[:, 1])
+    assert torch.equal(made[[2, 0]].mean, made.mean[:, [2, 0]])
+    assert [one.batch_shape for one in made] == [(3,)] * 4
+    single = make()
+    with pytest.raises(TypeError, match=r"A single (Gaussian|mixture) has no length"):
+        len(single)
+    with pytest.raises(IndexError, match="out of range"):
+        made[4]
+
+
+# Samples
+
+
+def test_samples_have_the_moments_of_the_gaussian():
+    """Sample means and covariances are normal about the true ones, with known variances."""
+    mean, covariance = parameters(4, 3, rank=2)
+    covariance[0] = 0
+    made, count = Gaussians(mean, covariance), 20_000
+    drawn = made.sample(count, seed=1)
+    assert drawn.points.shape == (4, count, 3)
+    assert drawn.weights.unique().tolist() == [1 / count]
+    assert torch.equal(drawn.points[0], made.mean[0].expand(count, 3))
+    again = Gaussians.from_clouds(drawn)
+    variance = made.covariance.diagonal(dim1=-2, dim2=-1)
+    # Entry (i, j) of a sample covariance has the variance (S_ii S_jj + S_ij^2) / n.
+    spread = variance.unsqueeze(-1) * variance.unsqueeze(-2) + made.covariance.square()
+    assert ((again.mean - made.mean).abs() <= 5 * (variance / count).sqrt() + 1e-12).all()
+    error = (again.covariance - made.covariance).abs()
+    assert (error <= 5 * (spread / count).sqrt() + 1e-12).all()
+    # The plane that a flat Gaussian lies in is not left but by rounding, whose root it is.
+    low = torch.linalg.eigvalsh(again.covariance[1:])[:, 0]
+    assert (low.abs() <= 1e-12).all()
+
+
+def test_samples_take_components_by_weight():
+    weights = np.array([0.1, 0, 0.6, 0.3])
+    apart = GaussianMixtures(10.0 * np.arange(4)[:, None], np.full((4, 1, 1), 0.25), weights)
+    count = 20_000
+    points = apart.sample(count, seed=1).points[:, 0]
+    nearest = (points / 10).round().long()  # 5 is ten deviations away
+    share = torch.bincount(nearest, minlength=4) / count
+    assert share[1] == 0
+    assert (share - apart.weights).abs().max() <= 5 * 0.5 / count**0.5
+    noise = points - 10.0 * nearest
+    assert abs(float(noise.mean())) <= 5 * 0.5 / count**0.5
+    assert float(noise.square().mean()) == pytest.approx(0.25, abs=5 * 0.25 * (2 / count) ** 0.5)
+    # The noise of a draw does not depend on its component.
+    assert abs(float(torch.corrcoef(torch.stack([noise, nearest.double()]))[0, 1])) < 5 / count**0.5
+
+
+@either
+def test_samples_are_seeded_and_keep_batch_axes(make):
+    made = make(3, 4)
+    assert made.sample(7).points.shape == (3, 4, 7, 2)
+    assert made.sample(7, seed=1) == made.sample(7, seed=1)
+    assert made.sample(7, seed=1) != made.sample(7, seed=2)
+    generator = torch.Generator().manual_seed(3)
+    first, second = made.sample(9, seed=generator), made.sample(9, seed=generator)
+    assert first == made.sample(9, seed=3)
+    assert first != second
+    assert made[0][0].sample(5).points.shape == (5, 2)
+    made.mean.requires_grad_()
+    assert not made.sample(2).points.requires_grad
+    with pytest.raises(ValueError, match="n: expected an integer >= 1, got 0"):
+        made.sample(0)
+
+
+# Normalisation
+
+
+def assert_close(one, other):
+    torch.testing.assert_close(one.mean, other.mean, rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(one.covariance, other.covariance, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("scale", [None, 3.0, [2.0, 0.5]])
+def test_normalize_agrees_with_that_of_clouds(scale):
+    rng = np.random.default_rng(0)
+    bags = [rng.normal(size=(n, 2)) * [3, 0.1] + rng.normal(size=2) for n in (4, 9, 5)]
+    weights = [rng.random(len(bag)) + 0.1 for bag in bags]
+    train, test = PointClouds.from_list(bags, weights), PointClouds.from_list(bags[1:])
+    expected = Gaussians.from_clouds(test.normalize(train, scale=scale))
+    actual = Gaussians.from_clouds(test).normalize(Gaussians.from_clouds(train), scale=scale)
+    assert_close(actual, expected)
+    alone = Gaussians.from_clouds(train).normalize(scale=scale)
+    assert_close(alone, Gaussians.from_clouds(train.normalize(scale=scale)))
+
+
+def test_normalize_of_mixtures_pools_their_components():
+    made = GaussianMixtures.from_list(ragged())
+    normal = made.normalize()
+    weights = normal.weights.unsqueeze(-1)
+    mean = (weights * normal.mean).sum(-2).mean(0)
+    squares = normal.covariance.diagonal(dim1=-2, dim2=-1) + normal.mean.square()
+    torch.testing.assert_close(mean, torch.zeros(2).double(), rtol=0, atol=1e-14)
+    torch.testing.assert_close((weights * squares).sum(-2).mean(0), torch.ones(2).double())
+    correlations = [
+        c.covariance[..., 0, 1] / c.covariance.diagonal(dim1=-2, dim2=-1).prod(-1).sqrt()
+        for c in (made[1], normal[1])
+    ]
+    torch.testing.assert_close(*correlations)
+    again = normal.normalize()
+    torch.testing.assert_close(again.covariance, normal.covariance)
+    padded = GaussianMixtures.unpack(made.pack(components=5), 2)
+    assert torch.equal(made.normalize(padded).mean, normal.mean)
+    assert made[:1].normalize(made).pack().shape == (1, 21)
+
+
+def test_normalize_refuses_what_gives_no_scale():
+    mean, covariance = parameters(3, 2)
+    mean[:, 1], covariance[:, 1], covariance[:, :, 1] = 0.1, 0, 0
+    made = Gaussians(mean, covariance)
+    with pytest.raises(ValueError, match=r"Coordinate 1: .* got 0\.1 with variance zero every"):
+        made.normalize()
+    padded = GaussianMixtures(mean[None], covariance[None]).pack(components=4)
+    with pytest.raises(ValueError, match=r"Coordinate 1: .* got 0\.1"):  # padding is no spread
+        GaussianMixtures.unpack(padded, 2).normalize()
+    covariance[0, 1, 1] = 1e-30
+    Gaussians(mean, covariance).normalize()
+    with pytest.raises(ValueError, match="dimension 2, got 3"):
+        made.normalize(gaussians(4, dim=3))
+    for scale in (0, -1.0, np.nan, np.inf, [1, 2, 3], [1, 0]):
+        with pytest.raises(ValueError, match="scale: expected one positive number or 2 of them"):
+            made.normalize(scale=scale)
