@@ -582,7 +582,7 @@ def test_normalize_refuses_what_gives_no_scale():
     mean, covariance = parameters(3, 2)
     mean[:, 1], covariance[:, 1], covariance[:, :, 1] = 0.1, 0, 0
     made = Gaussians(mean, covariance)
-    with pytest.raises(ValueError, match=r"Coordinate 1: .* got 0\.1 with variance zero every"):
+    with pytest.raises(ValueError, match=r"Coordinate 1: .* got 0\.1 everywhere"):
         made.normalize()
     padded = GaussianMixtures(mean[None], covariance[None]).pack(components=4)
     with pytest.raises(ValueError, match=r"Coordinate 1: .* got 0\.1"):  # padding is no spread
