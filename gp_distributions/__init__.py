@@ -2,15 +2,21 @@
 
 from gp_distributions.distances import (
     Distance,
+    Fourier,
+    Hellinger,
     LinearTransport,
+    PrecomputedDistance,
     SinkhornPotential,
     SlicedWasserstein,
+    TotalVariation,
 )
 from gp_distributions.kernels import (
+    Diagnosis,
     DistributionKernel,
     Profile,
     SinkhornKernel,
     SlicedWassersteinKernel,
+    diagnose,
 )
 from gp_distributions.measures import (
     GaussianMixtures,
@@ -23,13 +29,17 @@ from gp_distributions.models import DistributionGP, ReferenceFit, fit, fit_refer
 __version__ = "0.1.0"
 
 __all__ = [
+    "Diagnosis",
     "Distance",
     "DistributionGP",
     "DistributionKernel",
+    "Fourier",
     "GaussianMixtures",
     "Gaussians",
+    "Hellinger",
     "LinearTransport",
     "PointClouds",
+    "PrecomputedDistance",
     "Profile",
     "ReferenceFit",
     "ReferenceMeasure",
@@ -37,6 +47,8 @@ __all__ = [
     "SinkhornPotential",
     "SlicedWasserstein",
     "SlicedWassersteinKernel",
+    "TotalVariation",
+    "diagnose",
     "fit",
     "fit_reference",
 ]

@@ -19,3 +19,7 @@ class JitterWarning(DistributionWarning):
 
 class ReferenceWarning(DistributionWarning):
     """A reference measure sees too little of the data to be trusted."""
+
+
+class NotHilbertianWarning(DistributionWarning):
+    """A distance has kernels that are not positive semi-definite."""

@@ -1,7 +1,7 @@
 """GPyTorch's own test case for kernels, on packed clouds, for every kernel."""
 
 import torch
-from cases import KERNELS
+from cases import KERNELS, Case
 from gpytorch.kernels import Kernel
 from gpytorch.test.base_kernel_test_case import BaseKernelTestCase
 
@@ -9,23 +9,22 @@ from gp_distributions import DistributionKernel
 
 
 class _Conformance(BaseKernelTestCase):
-    """Rows of clouds in two dimensions; every three columns in turn are an atom."""
+    """Rows of which a test selects any six columns, which then are two weighted points, or the like."""
 
-    make: str
+    case: Case[DistributionKernel]
 
     def create_kernel_no_ard(self, **kwargs: object) -> Kernel:
-        kernel = KERNELS[self.make]()
+        kernel = self.case()
         return DistributionKernel(kernel.distance, kernel.profile, **kwargs)
 
     def create_data_no_batch(self) -> torch.Tensor:
-        # Positive: a test selects arbitrary columns, which then serve as weights.
-        return 0.1 + torch.rand(50, 12)
+        return self.case.inputs.columns(50, 12)
 
     def create_data_single_batch(self) -> torch.Tensor:
-        return 0.1 + torch.rand(2, 3, 6)
+        return self.case.inputs.columns(2, 3, 6)
 
     def create_data_double_batch(self) -> torch.Tensor:
-        return 0.1 + torch.rand(3, 2, 50, 6)
+        return self.case.inputs.columns(3, 2, 50, 6)
 
     def test_active_dims_list(self) -> None:
         kernel = self.create_kernel_no_ard(active_dims=[0, 2, 4, 6, 8, 10])
@@ -35,8 +34,9 @@ class _Conformance(BaseKernelTestCase):
 
 
 # unittest knows no parameters: one class for each kernel.
-for _name in KERNELS:
-    _class = f"Test{_name.title().replace('-', '').replace('_', '')}"
-    globals()[_class] = type(_class, (_Conformance,), {"make": _name, "__test__": True})
+for _name, _case in KERNELS.items():
+    if _case.inputs.columns is not None:
+        _class = f"Test{_name.title().replace('-', '').replace('_', '')}"
+        globals()[_class] = type(_class, (_Conformance,), {"case": _case, "__test__": True})
 _Conformance.__test__ = False
 del BaseKernelTestCase

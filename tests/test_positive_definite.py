@@ -2,14 +2,14 @@
 
 import pytest
 import torch
-from cases import KERNELS, random_rows
+from cases import KERNELS
 
 
 @pytest.mark.parametrize("scale", [0.2, 1.0, 5.0])
 @pytest.mark.parametrize("name", KERNELS)
 def test_smallest_eigenvalue_is_not_negative(name: str, scale: float) -> None:
     kernel = KERNELS[name]()
-    rows = random_rows(200)
+    rows = KERNELS[name].inputs.rows(200)
     kernel.lengthscale = scale * float(kernel.distance.squared(rows).median().sqrt())
     with torch.no_grad():
         eigenvalues = torch.linalg.eigvalsh(kernel(rows).to_dense())

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import scipy.linalg
 import torch
-from cases import KERNELS, random_rows
+from cases import KERNELS
 from gpytorch.kernels import ScaleKernel
 from gpytorch.means import ZeroMean
 from sklearn.kernel_ridge import KernelRidge
@@ -17,7 +17,7 @@ LARGE = ["sw2-gaussian", "sw1-exponential"]
 
 def check_ridge(name: str, num_train: int) -> None:
     # Centred clouds of one atom would all coincide, where a root of a distance keeps half the digits.
-    rows = random_rows(num_train + 20, sizes=(3, 12))
+    rows = KERNELS[name].inputs.rows(num_train + 20, sizes=(3, 12))
     train, test = rows[:num_train], rows[num_train:]
     targets = torch.sin(torch.arange(num_train, dtype=torch.float64))
     base = KERNELS[name]()

@@ -1,7 +1,20 @@
 """Hilbertian distances between distributions, one a file."""
 
 from gp_distributions.distances.base import Distance
+from gp_distributions.distances.fourier import Fourier
+from gp_distributions.distances.hellinger import Hellinger
+from gp_distributions.distances.precomputed import PrecomputedDistance
 from gp_distributions.distances.sliced_wasserstein import SlicedWasserstein
+from gp_distributions.distances.total_variation import TotalVariation
 from gp_distributions.distances.transport import LinearTransport, SinkhornPotential
 
-__all__ = ["Distance", "LinearTransport", "SinkhornPotential", "SlicedWasserstein"]
+__all__ = [
+    "Distance",
+    "Fourier",
+    "Hellinger",
+    "LinearTransport",
+    "PrecomputedDistance",
+    "SinkhornPotential",
+    "SlicedWasserstein",
+    "TotalVariation",
+]

@@ -1,5 +1,6 @@
 """GPyTorch kernels on distributions: a distance, and a profile of it."""
 
+from gp_distributions.kernels.diagnose import Diagnosis, diagnose
 from gp_distributions.kernels.distribution_kernel import DistributionKernel
 from gp_distributions.kernels.named import SinkhornKernel, SlicedWassersteinKernel
 from gp_distributions.kernels.profiles import (
@@ -19,6 +20,7 @@ from gp_distributions.kernels.profiles import (
 
 __all__ = [
     "Cauchy",
+    "Diagnosis",
     "DistributionKernel",
     "Exponential",
     "Gaussian",
@@ -33,4 +35,5 @@ __all__ = [
     "SinkhornKernel",
     "SlicedWassersteinKernel",
     "StudentT",
+    "diagnose",
 ]

@@ -1,0 +1,264 @@
+r"""Embedding kernels: kernels on the atoms, whose mean embeddings represent distributions.
+
+All are for points in units of the bandwidth. An isotropic kernel is a function of the squared distance
+:math:`s = |x - y|^2`; those with a Fourier transform are scale mixtures of the Gaussian kernel,
+:math:`k = \mathrm E \exp(-\tau^2 s / 2)`.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import ClassVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.spatial.distance import cdist
+from scipy.special import gammaincinv
+from torch import Tensor
+
+from gp_distributions.numerics.unthreaded import matmul
+
+PairFunction = Callable[[Tensor, Tensor], Tensor]
+
+# Rounding that squared distances by inner products may have.
+_ROUNDING = 2e-13
+# Below this exponent the exponential underflows, which costs processors ten times as long.
+_UNDERFLOW = -700.0
+
+
+class EmbeddingKernel(ABC):
+    """A symmetric kernel on points."""
+
+    # Numbers that one value of the kernel takes memory for.
+    workspace: int = 1
+
+    @abstractmethod
+    def prepare(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, PairFunction]:
+        """Bring points into the coordinates in which the kernel of pairs is fastest.
+
+        Args:
+            x: A ``... x d`` tensor.
+            y: A ``... x d`` tensor.
+
+        Returns:
+            The coordinates of ``x`` and of ``y``, and the kernel of all pairs of parts of them: a
+            differentiable function of a ``batch_shape x N x D`` and a ``batch_shape x M x D`` tensor
+            that returns a ``batch_shape x N x M`` tensor.
+        """
+
+    def matrix(self, x: Tensor, y: Tensor) -> Tensor:
+        """The kernel of all pairs of ``x`` and ``y``, ``batch_shape x N x M``."""
+        left, right, pairs = self.prepare(x, y)
+        return pairs(left, right)
+
+
+class IsotropicKernel(EmbeddingKernel):
+    """A function of the squared distance."""
+
+    # Whether it has a kink at zero distance, where rounding of the squared distance shows.
+    _has_kink: ClassVar[bool] = False
+
+    @abstractmethod
+    def profile(self, squared: Tensor) -> Tensor:
+        """The kernel of squared distances, which it may overwrite where there is no gradient.
+
+        Where the kernel has a kink at zero distance, its derivative there is 0.
+        """
+
+    def prepare(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, PairFunction]:
+        """Points from which squared distances are one matrix product, where that is exact enough."""
+        left, right, squares, _ = _factors(x, y, 1.0, exact=self._has_kink)
+        return left, right, lambda a, b: self.profile(squares(a, b))
+
+    def mixing(self, u: NDArray[np.float64]) -> NDArray[np.float64]:
+        r"""The quantile function of :math:`\tau`, the scale of the mixture.
+
+        Raises:
+            NotImplementedError: If the kernel has no Fourier transform.
+        """
+        raise NotImplementedError
+
+
+class GaussianKernel(IsotropicKernel):
+    r""":math:`\exp(-s / 2)`."""
+
+    def profile(self, squared: Tensor) -> Tensor:
+        """The kernel of squared distances."""
+        return torch.exp(-0.5 * squared)
+
+    def prepare(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, PairFunction]:
+        """Points from which exponents are one matrix product, where that is exact enough."""
+        left, right, exponents, bound = _factors(x, y, -0.5, exact=False)
+        if bound < -_UNDERFLOW:
+            return left, right, lambda a, b: _exp(exponents(a, b))
+        return left, right, lambda a, b: _exp(exponents(a, b).clamp_min(_UNDERFLOW))
+
+    def mixing(self, u: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The quantile function of the scale of the mixture, which is one."""
+        return np.ones_like(u)
+
+
+class _MaternKernel(IsotropicKernel):
+    # Twice the degree of smoothness; frequencies have a t distribution of so many degrees of freedom.
+    _degrees: ClassVar[int]
+
+    def mixing(self, u: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The quantile function of the scale of the mixture."""
+        half = self._degrees / 2
+        scale: NDArray[np.float64] = np.sqrt(half / gammaincinv(half, u))
+        return scale
+
+
+class LaplaceKernel(_MaternKernel):
+    r""":math:`\exp(-\sqrt s)`, of the Euclidean distance."""
+
+    _has_kink, _degrees = True, 1
+
+    def profile(self, squared: Tensor) -> Tensor:
+        """The kernel of squared distances."""
+        return _exp(-_root(squared))
+
+
+class Matern32Kernel(_MaternKernel):
+    r""":math:`(1 + \sqrt{3 s}) \exp(-\sqrt{3 s})`."""
+
+    _degrees = 3
+
+    def profile(self, squared: Tensor) -> Tensor:
+        """The kernel of squared distances."""
+        root = math.sqrt(3) * _root(squared)
+        return (1 + root) * _exp(-root)
+
+
+class Matern52Kernel(_MaternKernel):
+    r""":math:`(1 + \sqrt{5 s} + 5 s / 3) \exp(-\sqrt{5 s})`."""
+
+    _degrees = 5
+
+    def profile(self, squared: Tensor) -> Tensor:
+        """The kernel of squared distances."""
+        root = math.sqrt(5) * _root(squared)
+        return (1 + root + root.square() / 3) * _exp(-root)
+
+
+class InverseMultiquadricKernel(IsotropicKernel):
+    r""":math:`(1 + s)^{-1/2}`."""
+
+    def profile(self, squared: Tensor) -> Tensor:
+        """The kernel of squared distances."""
+        return torch.rsqrt(1 + squared)
+
+    def mixing(self, u: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The quantile function of the scale of the mixture."""
+        scale: NDArray[np.float64] = np.sqrt(2 * gammaincinv(0.5, u))
+        return scale
+
+
+class EnergyKernel(IsotropicKernel):
+    r""":math:`-\sqrt s`, the kernel of the energy distance up to terms of one point each.
+
+    It is positive definite on differences of distributions, and there alone.
+    """
+
+    _has_kink = True
+
+    def profile(self, squared: Tensor) -> Tensor:
+        """The kernel of squared distances."""
+        return -_root(squared)
+
+
+class PolynomialKernel(EmbeddingKernel):
+    r""":math:`(\langle x, y \rangle + c)^p`, with :math:`c = 1`, or :math:`c = 0` where :math:`p = 1`.
+
+    Args:
+        degree: The degree ``p``, 1, 2 or 3.
+    """
+
+    def __init__(self, degree: int) -> None:
+        self.degree = degree
+
+    def prepare(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, PairFunction]:
+        """The points themselves."""
+        return x, y, self._pairs
+
+    def _pairs(self, x: Tensor, y: Tensor) -> Tensor:
+        products = _product(x, y)
+        return products if self.degree == 1 else (products + 1) ** self.degree
+
+
+EMBEDDING_KERNELS: dict[str, EmbeddingKernel] = {
+    "gaussian": GaussianKernel(),
+    "laplace": LaplaceKernel(),
+    "matern32": Matern32Kernel(),
+    "matern52": Matern52Kernel(),
+    "inverse_multiquadric": InverseMultiquadricKernel(),
+    "energy": EnergyKernel(),
+    "linear": PolynomialKernel(1),
+    "polynomial2": PolynomialKernel(2),
+    "polynomial3": PolynomialKernel(3),
+}
+
+
+def _factors(
+    x: Tensor, y: Tensor, factor: float, *, exact: bool
+) -> tuple[Tensor, Tensor, PairFunction, float]:
+    """What gives ``factor`` times squared distances, and a bound on their absolute values.
+
+    One matrix product, or differences if they are to be exact near zero, or if the points lie so far
+    apart that the product would round too much.
+    """
+    centre = y.detach().flatten(0, -2).mean(0)
+    x, y = x - centre, y - centre
+    squares_x, squares_y = x.square().sum(-1, keepdim=True), y.square().sum(-1, keepdim=True)
+    spread = max(float(squares_x.detach().amax()), float(squares_y.detach().amax()))
+    bound = 4 * abs(factor) * spread
+    if exact or not torch.finfo(x.dtype).eps * spread <= _ROUNDING:
+        if factor == 1:
+            return x, y, squares_by_differences, bound
+        return x, y, lambda a, b: factor * squares_by_differences(a, b), bound
+    left = torch.cat([-2 * factor * x, factor * squares_x, torch.ones_like(squares_x)], -1)
+    right = torch.cat([y, torch.ones_like(squares_y), factor * squares_y], -1)
+    return left, right, _product, bound
+
+
+def _product(left: Tensor, right: Tensor) -> Tensor:
+    # BLAS multiplies thin matrices faster when neither is transposed.
+    return matmul(left, right.mT.contiguous())
+
+
+def squares_by_differences(x: Tensor, y: Tensor) -> Tensor:
+    """Squared distances of all pairs, exact near zero."""
+    if _on_numpy(x, y) and x.dim() == 2:
+        squared = cdist(x.numpy(), y.numpy(), "sqeuclidean")
+        return torch.from_numpy(squared).to(x.dtype)
+    return torch.cdist(x, y, compute_mode="donot_use_mm_for_euclid_dist").square()
+
+
+def _root(squared: Tensor) -> Tensor:
+    """The root, with derivative 0 at 0; negative numbers are rounding."""
+    if _on_numpy(squared):
+        array = squared.clamp_min_(0).numpy()
+        np.sqrt(array, out=array)
+        return squared
+    positive = squared > 0
+    return torch.where(positive, torch.where(positive, squared, 1.0).sqrt(), 0.0)
+
+
+def _exp(exponents: Tensor) -> Tensor:
+    """The exponential, in the memory of its argument."""
+    if _on_numpy(exponents):
+        array = exponents.numpy()
+        np.exp(array, out=array)
+        return exponents
+    return exponents.exp_()
+
+
+def _on_numpy(*tensors: Tensor) -> bool:
+    """Whether NumPy, whose exponential is several times faster in one thread, may do the work."""
+    return all(
+        t.device.type == "cpu" and not (t.requires_grad and torch.is_grad_enabled())
+        for t in tensors
+    )

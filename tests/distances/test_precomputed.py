@@ -1,0 +1,286 @@
+"""Distances looked up in a matrix: their validation, how far they are Hilbertian, models on indices."""
+
+import copy
+import math
+import pickle
+import warnings
+from typing import Any
+
+import numpy as np
+import ot
+import pytest
+import torch
+from botorch.models import SingleTaskGP
+from cases import random_rows
+from gpytorch.kernels import ScaleKernel
+from torch import Tensor
+
+from gp_distributions import DistributionGP, DistributionKernel, SlicedWasserstein, fit
+from gp_distributions.distances.precomputed import PrecomputedDistance
+from gp_distributions.warnings import DistributionWarning, NotHilbertianWarning
+
+ROWS = random_rows(30)
+SQUARED = SlicedWasserstein(2).squared(ROWS)
+SQUARED = (SQUARED + SQUARED.T) / 2
+FEATURES = torch.randn(12, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+GRAM = FEATURES @ FEATURES.T
+# In the path metric of a circle of four, opposite points are 2 apart: squares are not Hilbertian.
+CIRCLE = torch.tensor([[0, 1, 2, 1], [1, 0, 1, 2], [2, 1, 0, 1], [1, 2, 1, 0]]).double()
+
+
+def indices(*values: float) -> Tensor:
+    return torch.tensor(values, dtype=torch.float64).unsqueeze(-1)
+
+
+def dense(distance: PrecomputedDistance, profile: str, *rows: Tensor) -> Tensor:
+    kernel = DistributionKernel(distance, profile).double()
+    kernel.lengthscale = torch.tensor(1.0).double()
+    return kernel(*rows).to_dense().detach()
+
+
+class TestLookup:
+    def test_is_the_matrix(self) -> None:
+        distance, everything = PrecomputedDistance(SQUARED), indices(*range(30))
+        assert torch.equal(distance.squared(everything), SQUARED)
+        one, other = indices(3, 29, 3), indices(7, 0)
+        assert torch.equal(distance.squared(one, other), SQUARED[[3, 29, 3]][:, [7, 0]])
+        assert torch.equal(
+            distance.squared(one, one[[1, 2, 0]], diag=True), SQUARED[[3, 29, 3], [29, 3, 3]]
+        )
+        assert torch.equal(
+            distance.squared(one)[0], torch.stack([SQUARED[3, i] for i in (3, 29, 3)])
+        )
+
+    def test_batches(self) -> None:
+        distance = PrecomputedDistance(SQUARED)
+        one = torch.arange(24.0).double().reshape(4, 3, 2, 1)
+        other = torch.arange(15.0).double().reshape(3, 5, 1)
+        actual = distance.squared(one, other)
+        assert actual.shape == (4, 3, 2, 5)
+        for a in range(4):
+            for b in range(3):
+                i, j = one[a, b, :, 0].long(), other[b, :, 0].long()
+                assert torch.equal(actual[a, b], SQUARED[i][:, j])
+
+    def test_has_no_features(self) -> None:
+        assert not hasattr(PrecomputedDistance(SQUARED), "embed")
+
+    @pytest.mark.parametrize("profile", ["linear", "polynomial"])
+    def test_origin_is_the_mean_of_the_objects(self, profile: str) -> None:
+        squared = torch.cdist(FEATURES, FEATURES).square()
+        centred = FEATURES - FEATURES.mean(0)
+        inner = centred @ centred.T
+        expected = inner if profile == "linear" else (1 + inner).square()
+        rows = indices(*range(12))
+        distance = PrecomputedDistance(squared)
+        torch.testing.assert_close(dense(distance, profile, rows), expected, atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(distance.squared_norms(rows), inner.diagonal())
+
+    def test_of_a_gram_matrix(self) -> None:
+        distance, rows = PrecomputedDistance.from_gram(GRAM), indices(*range(12))
+        torch.testing.assert_close(distance.squared(rows), torch.cdist(*[FEATURES] * 2).square())
+        torch.testing.assert_close(dense(distance, "linear", rows), GRAM)
+        subset = rows[[5, 1]].expand(3, 2, 1)
+        torch.testing.assert_close(
+            dense(distance, "linear", subset, rows), GRAM[[5, 1]].expand(3, 2, 12)
+        )
+
+    def test_takes_arrays(self) -> None:
+        for matrix in (SQUARED.numpy(), SQUARED.tolist(), SQUARED.clone().requires_grad_()):
+            distance = PrecomputedDistance(matrix)
+            assert torch.equal(distance.squared(indices(1, 2)), SQUARED[1:3, 1:3])
+
+    def test_works_on_device(self, device: torch.device) -> None:
+        distance = PrecomputedDistance(SQUARED).to(device)
+        actual = distance.squared(indices(4, 5, 4).to(device))
+        assert actual.device.type == device.type
+        assert torch.equal(actual.cpu(), SQUARED[[4, 5, 4]][:, [4, 5, 4]])
+
+
+class TestHilbertian:
+    def test_distances_of_the_package_are(self) -> None:
+        for p in (1, 2):
+            squared = SlicedWasserstein(2, p=p).squared(ROWS)
+            for matrix in (squared, squared.float()):
+                distance = PrecomputedDistance(matrix)  # warnings are errors
+                rounding = torch.finfo(matrix.dtype).eps
+                assert 0 <= distance.negative_part < 30 * rounding
+                assert abs(distance.smallest_eigenvalue) < 30 * rounding * float(matrix.max())
+
+    def test_circle_is_not(self) -> None:
+        # Of -J D J / 2, whose eigenvectors are waves: 0 and -(1 / 2)(sum_k D_0k cos(k t)).
+        matrix = CIRCLE.square()
+        expected = [
+            -0.5 * sum(matrix[0, k] * math.cos(k * t) for k in range(4))
+            for t in (math.pi / 2, math.pi)
+        ]
+        assert expected[0] == pytest.approx(2.0)
+        assert expected[1] == pytest.approx(-1.0)
+        with pytest.warns(NotHilbertianWarning) as caught:
+            distance = PrecomputedDistance(matrix)
+        assert distance.smallest_eigenvalue == pytest.approx(-1.0)
+        assert distance.negative_part == pytest.approx(1 / 5)
+        (warning,) = caught
+        for part in ("1 of the 4", "0.2 of all", "smallest is -1", "largest 2", "squared ** beta"):
+            assert part in str(warning.message)
+        assert issubclass(NotHilbertianWarning, DistributionWarning)
+
+    def test_what_the_warning_advises_helps(self) -> None:
+        PrecomputedDistance(CIRCLE)  # the root of the metric; warnings are errors
+        PrecomputedDistance(CIRCLE.square() ** 0.5)
+
+    @pytest.mark.parametrize("counterexample", ["W2 in the plane", "SW1 squared"])
+    def test_counterexamples(self, counterexample: str) -> None:
+        if counterexample == "SW1 squared":
+            matrix = SlicedWasserstein(2, p=1).squared(random_rows(60)).square()
+        else:  # uniform on pairs of corners of the unit square
+            corners = np.array([[0, 0], [0, 1], [1, 0], [1, 1.0]])
+            pairs = [corners[[i, j]] for i in range(4) for j in range(i)]
+            matrix = torch.tensor([[ot.emd2([], [], ot.dist(a, b)) for b in pairs] for a in pairs])
+        with pytest.warns(NotHilbertianWarning):
+            distance = PrecomputedDistance(matrix)
+        rows = indices(*range(len(matrix)))
+        gaussian = [
+            float(torch.linalg.eigvalsh(torch.exp(-distance.squared(rows) / (2 * length**2)))[0])
+            for length in (0.5, 1.0, 2.0, 4.0)
+        ]
+        assert min(gaussian) < -1e-3
+
+    def test_no_gram_matrix(self) -> None:
+        # The centred matrix is that of two points, but inner products about the origin are not.
+        gram = torch.tensor([[0.5, -1.0], [-1.0, 0.5]]).double()
+        with pytest.warns(NotHilbertianWarning, match=r"smallest is -0\.5"):
+            distance = PrecomputedDistance.from_gram(gram)
+        assert distance.negative_part == pytest.approx(0.25)
+
+    def test_tolerance_passes_over_what_is_less(self) -> None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            PrecomputedDistance(CIRCLE.square(), tolerance=0.21)
+        with pytest.warns(NotHilbertianWarning):
+            PrecomputedDistance(CIRCLE.square(), tolerance=0.19)
+
+    def test_of_coincident_objects(self) -> None:
+        distance = PrecomputedDistance(torch.zeros(3, 3).double())
+        assert distance.negative_part == 0.0
+        assert distance.smallest_eigenvalue == 0.0
+
+
+class TestRefuses:
+    @pytest.mark.parametrize(
+        ("entry", "value", "message"),
+        [
+            (
+                (1, 2),
+                9.0,
+                r"squared: expected a symmetric matrix, got 9 at \[1, 2\] and 1 at \[2, 1\]",
+            ),
+            ((1, 1), 1e-3, r"squared: expected a zero diagonal, got 0\.001 at \[1, 1\]"),
+            ((0, 3), math.nan, r"squared: expected finite numbers, got nan at \[0, 3\]"),
+        ],
+    )
+    def test_matrices(self, entry: tuple[int, int], value: float, message: str) -> None:
+        matrix = CIRCLE.clone()
+        matrix[entry] = value
+        with pytest.raises(ValueError, match=message):
+            PrecomputedDistance(matrix)
+
+    def test_negative_distances(self) -> None:
+        with pytest.raises(
+            ValueError, match=r"expected squared distances >= 0, got -1 at \[0, 1\]"
+        ):
+            PrecomputedDistance(-CIRCLE)
+
+    @pytest.mark.parametrize("shape", [(3,), (2, 3), (2, 2, 2), (0, 0)])
+    def test_shapes(self, shape: tuple[int, ...]) -> None:
+        for make in (PrecomputedDistance, PrecomputedDistance.from_gram):
+            with pytest.raises(ValueError, match="T x T matrix"):
+                make(np.zeros(shape))
+
+    def test_gram_matrices_of_nothing(self) -> None:
+        with pytest.raises(ValueError, match=r"gram: expected 2 G\[i, j\]"):
+            PrecomputedDistance.from_gram([[1.0, 2.0], [2.0, 1.0]])
+        with pytest.raises(ValueError, match="gram: expected a symmetric matrix"):
+            PrecomputedDistance.from_gram([[1.0, 2.0], [0.0, 1.0]])
+
+    def test_norms_and_tolerance(self) -> None:
+        with pytest.raises(ValueError, match="Expected 4 norms"):
+            PrecomputedDistance(CIRCLE, norms=[1.0, 2.0])
+        with pytest.raises(ValueError, match="tolerance"):
+            PrecomputedDistance(CIRCLE, tolerance=-1.0)
+
+    @pytest.mark.parametrize("value", [4.0, -1.0, 1.5, math.nan, math.inf])
+    def test_what_is_not_the_number_of_an_object(self, value: float) -> None:
+        distance = PrecomputedDistance(CIRCLE)
+        with pytest.raises(ValueError, match=rf"from 0 to 3, but row 2 is {value:g}"):
+            distance.squared(indices(0, 1, value))
+        with pytest.raises(ValueError, match=r"row \(1, 2\)"):
+            distance.squared(indices(0, 1), torch.stack([indices(0, 1, 2), indices(0, 1, value)]))
+
+    def test_rows_of_another_width(self) -> None:
+        with pytest.raises(ValueError, match=r"width 1.*4 objects.*\(2, 3\)"):
+            PrecomputedDistance(CIRCLE).squared(torch.zeros(2, 3).double())
+        with pytest.raises(ValueError, match="width 1"):
+            PrecomputedDistance(CIRCLE).squared(torch.tensor(1.0))
+
+
+class TestRounding:
+    def test_is_evened_out(self) -> None:
+        matrix = CIRCLE.clone()
+        matrix[0, 1] += 1e-10
+        matrix[2, 2] = -1e-10
+        distance = PrecomputedDistance(matrix)
+        assert torch.equal(distance.matrix, distance.matrix.T)
+        assert torch.equal(distance.matrix.diagonal(), torch.zeros(4).double())
+        torch.testing.assert_close(distance.matrix, CIRCLE, rtol=0, atol=1e-10)
+
+    def test_of_a_gram_matrix_never_makes_distances_negative(self) -> None:
+        features = torch.cat([FEATURES, FEATURES + 1e-6]) + 1e5
+        distance = PrecomputedDistance.from_gram(features @ features.T)
+        assert float(distance.matrix.min()) == 0.0
+
+
+class TestState:
+    def test_dict_carries_the_matrix(self) -> None:
+        source, target = PrecomputedDistance.from_gram(GRAM), PrecomputedDistance(CIRCLE)
+        target.load_state_dict(source.state_dict())
+        rows = indices(0, 11, 5)
+        assert torch.equal(target.squared(rows), source.squared(rows))
+        assert torch.equal(dense(target, "linear", rows), dense(source, "linear", rows))
+
+    @pytest.mark.parametrize("copied", [copy.deepcopy, lambda d: pickle.loads(pickle.dumps(d))])
+    def test_copies(self, copied: Any) -> None:
+        distance = PrecomputedDistance(SQUARED)
+        rows = indices(3, 4)
+        assert torch.equal(copied(distance).squared(rows), distance.squared(rows))
+        assert repr(copied(distance)) == "PrecomputedDistance(30 objects)"
+
+
+class TestModels:
+    """A model on indices is the model on the clouds that the distances are of."""
+
+    TARGETS = torch.sin(SQUARED[0])
+    TRAIN, TEST = indices(*range(20)), indices(*range(20, 30))
+
+    def test_distribution_gp(self) -> None:
+        def build(X: Tensor, distance: Any) -> DistributionGP:
+            kernel = ScaleKernel(DistributionKernel(distance, "matern52"))
+            return fit(DistributionGP(X, self.TARGETS[:20], kernel))
+
+        known = build(self.TRAIN, PrecomputedDistance(SQUARED))
+        model = build(ROWS[:20], SlicedWasserstein(2))
+        for actual, expected in zip(
+            known.predict(self.TEST), model.predict(ROWS[20:]), strict=True
+        ):
+            torch.testing.assert_close(actual, expected, rtol=1e-4, atol=1e-6)
+
+    def test_bare_single_task_gp(self) -> None:
+        def posterior(train: Tensor, test: Tensor, distance: Any) -> Tensor:
+            kernel = DistributionKernel(distance, "matern52")
+            kernel.lengthscale = 2.0
+            model = SingleTaskGP(train, self.TARGETS[:20, None], covar_module=ScaleKernel(kernel))
+            return model.posterior(test.unsqueeze(-2)).mean.detach()
+
+        actual = posterior(self.TRAIN, self.TEST, PrecomputedDistance(SQUARED))
+        expected = posterior(ROWS[:20], ROWS[20:], SlicedWasserstein(2))
+        torch.testing.assert_close(actual, expected, rtol=1e-6, atol=1e-8)
