@@ -5,31 +5,32 @@ from __future__ import annotations
 import copy
 import logging
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from functools import partial
+from typing import Literal
 
 import torch
-from botorch.exceptions.warnings import OptimizationWarning
-from botorch.optim.fit import fit_gpytorch_mll_scipy
 from gpytorch.kernels import ScaleKernel
 from gpytorch.likelihoods import GaussianLikelihood
-from gpytorch.mlls import ExactMarginalLogLikelihood
 from torch import Tensor
 from tqdm import tqdm
 
 from gp_distributions.distances.transport import TransportDistance
-from gp_distributions.measures.point_clouds import PointClouds
-from gp_distributions.measures.reference import ReferenceMeasure
+from gp_distributions.models._ascent import (
+    Run,
+    checkpoints_of,
+    drawn,
+    learn,
+    reference_of,
+    restarted,
+)
 from gp_distributions.models._exact import exact_computations, jitter_explained
 from gp_distributions.models.distribution_gp import DistributionGP
-from gp_distributions.models.fit import fit, start_at_medians
 from gp_distributions.warnings import ReferenceWarning
 
 _log = logging.getLogger(__name__)
 
-# A model whose noise is more than this share of the variance of the targets has no use of clouds.
-_NOISY = 0.3
 # A reference that sees clouds in fewer directions than this sees little of them.
 _COLLINEAR = 1.1
 
@@ -40,15 +41,15 @@ class ReferenceFit:
 
     Attributes:
         mll: The log marginal likelihood per cloud, priors included, where learning starts and after
-            each step; it never falls. Where the fit on the first reference explained the targets by
-            noise, learning starts from other hyperparameters than that fit's.
+            each step; it never falls.
         points: The ``m x d`` atoms of the chosen reference.
         weights: Its ``m`` weights.
         chosen: ``"start"``, ``"stopped"`` early or ``"final"``, by held-out log density; always
             ``"final"`` without a guard.
         path: The ``steps + 1 x m x d`` atoms along the way.
         held_out: For each number of steps tried, the mean log density of held-out targets in
-            standardised units; empty without a guard.
+            standardised units, with variances widened as described; empty without a guard.
+        widening: What variances were multiplied by after the last step; 1 without a guard.
         effective_rank: Of the features of the training clouds on the chosen reference.
     """
 
@@ -58,6 +59,7 @@ class ReferenceFit:
     chosen: Literal["start", "stopped", "final"]
     path: Tensor
     held_out: dict[int, float]
+    widening: float
     effective_rank: float
 
 
@@ -74,11 +76,23 @@ def fit_reference(
 ) -> ReferenceFit:
     r"""Learn the reference of a transport kernel, jointly with the hyperparameters, in place.
 
-    Maximises the log marginal likelihood by L-BFGS. Unguarded that overfits: the reference has seen
-    every target. The guard therefore chooses the number of steps: in each of ``guard`` folds the
-    reference is learned without the fold, and the number of steps whose models give the held-out
-    targets the highest log density is then taken with all data. Zero steps, the reference as it
-    was, is one of the choices.
+    Maximises the log marginal likelihood by L-BFGS. Unguarded that overfits, the variances first:
+    the reference has seen every target. The guard therefore learns the reference in each of
+    ``guard`` folds without the fold. With errors :math:`e_i` and variances :math:`v_i` of held-out
+    targets after some number of steps, the variances are too small by about
+
+    .. math::
+        w = \max(1, \tfrac{1}{T} \sum_i e_i^2 / v_i),
+
+    the factor that gives these targets the highest log density. The number of steps with the highest
+    is then taken with all data, and outputscale and noise are multiplied by its ``w``, which leaves
+    predicted means as they are. Zero steps, the reference as it was, is one of the choices. Other
+    kernels than a ``ScaleKernel`` and other likelihoods than Gaussian ones keep ``w = 1``.
+
+    Where the fit on the first reference does not explain the targets (leaving out each cloud in turn,
+    less than half of their variance), the likelihood is nearly flat in the reference. Learning then
+    starts from other hyperparameters, and as long as it does not end better, again from up to four
+    references drawn from the training clouds; the likeliest is kept.
 
     Args:
         model: A :class:`DistributionGP` with one output whose kernel has one reference.
@@ -102,8 +116,10 @@ def fit_reference(
 
     Warns:
         ReferenceWarning: If the chosen reference sees the clouds along one direction only.
+
+    Source: Bachoc 2013 (cross-validation for the scale of variances).
     """
-    reference = _reference(model)
+    reference = reference_of(model)
     num_train = model.train_targets.shape[-1]
     if model.train_targets.dim() != 1:
         raise ValueError("Expected a model with one output.")
@@ -118,7 +134,7 @@ def fit_reference(
         if wanted
     ]
     candidates = [copy.deepcopy(reference.state_dict())]
-    candidates += [_drawn(model, reference, seed + i) for i in range(1, starts)]
+    candidates += [drawn(model, seed + i) for i in range(1, starts)]
     folds = [] if guard is None else _folds(num_train, guard, seed)
 
     bar = tqdm(
@@ -126,20 +142,19 @@ def fit_reference(
         desc="Learning the reference",
         disable=not progress,
     )
+    ascend = partial(learn, learned=learned, seed=seed + starts, bar=bar)
     with bar, exact_computations(), jitter_explained():
-        start, number = 0, steps
-        held_out: dict[int, float] = {}
+        choice = None
         if folds:
-            start, number, held_out = _choose(model, candidates, folds, learned, steps, bar)
-        tried = [start] if folds else range(len(candidates))
-        runs = []
-        for index in tried:
-            run = copy.deepcopy(model)
-            _reference(run).load_state_dict(candidates[index])
-            fit(run)
-            runs.append((run, *_ascend(run, learned, number, bar)))
-        run, trace, path = max(runs, key=lambda r: r[1][-1])
-        model.load_state_dict(run.state_dict())
+            choice = _choose(model, candidates, folds, steps, ascend)
+            candidates, number = [candidates[choice.start]], choice.steps
+        else:
+            number = steps
+        runs = [ascend(restarted(model, candidate), steps=number) for candidate in candidates]
+        run = max(runs, key=lambda r: r.trace[-1])
+        model.load_state_dict(run.model.state_dict())
+        if choice is not None:
+            _widen(model, choice.widening)
     model.eval()
     rank = _effective_rank(model)
     if rank < _COLLINEAR and reference.size > 1 and reference.dim > 1:
@@ -157,27 +172,15 @@ def fit_reference(
     elif number == 0:
         kind = "start"
     return ReferenceFit(
-        mll=trace,
+        mll=run.trace,
         points=reference.points.detach().clone(),
         weights=reference.weights.detach().clone(),
         chosen=kind,
-        path=torch.stack(path),
-        held_out=held_out,
+        path=torch.stack(run.path),
+        held_out={} if choice is None else choice.held_out,
+        widening=1.0 if choice is None else choice.widening,
         effective_rank=rank,
     )
-
-
-def _reference(model: DistributionGP) -> ReferenceMeasure:
-    found = [m for m in model.covar_module.modules() if isinstance(m, ReferenceMeasure)]
-    if len(found) != 1:
-        raise ValueError(f"Expected a kernel with one reference measure, got {len(found)}.")
-    return found[0]
-
-
-def _drawn(model: DistributionGP, reference: ReferenceMeasure, seed: int) -> dict[str, Tensor]:
-    clouds = PointClouds.unpack(model.train_inputs[0].detach(), reference.dim)
-    drawn = ReferenceMeasure.from_data(clouds, reference.size, method="sample", seed=seed)
-    return drawn.to(reference.raw_points).state_dict()
 
 
 def _folds(num_train: int, folds: int, seed: int) -> list[Tensor]:
@@ -185,153 +188,76 @@ def _folds(num_train: int, folds: int, seed: int) -> list[Tensor]:
     return list(torch.randperm(num_train, generator=generator).tensor_split(folds))
 
 
+@dataclass(frozen=True)
+class _Choice:
+    """The index of a start, a number of steps, and what held-out targets say of them."""
+
+    start: int
+    steps: int
+    widening: float
+    held_out: dict[int, float]
+
+
 def _choose(
     model: DistributionGP,
     candidates: Sequence[dict[str, Tensor]],
     folds: Sequence[Tensor],
-    learned: Sequence[str],
     steps: int,
-    bar: Any,
-) -> tuple[int, int, dict[int, float]]:
+    ascend: Callable[..., Run],
+) -> _Choice:
     """The start and the number of steps of the highest held-out log density."""
-    checkpoints = list(_checkpoints(steps))
-    scores = torch.zeros(len(candidates), len(checkpoints), dtype=torch.float64)
-    for i, candidate in enumerate(candidates):
+    (rows,), targets = model.train_inputs, model.train_targets
+    checkpoints = list(checkpoints_of(steps))
+    choices = []
+    for index, candidate in enumerate(candidates):
+        held_out: dict[int, list[Tensor]] = {step: [] for step in checkpoints}
         for held in folds:
-            run = copy.deepcopy(model)
-            _reference(run).load_state_dict(candidate)
-            (rows,), targets = run.train_inputs, run.train_targets
+            run = restarted(model, candidate)
             kept = torch.ones(len(targets), dtype=torch.bool)
             kept[held] = False
             run.set_train_data(rows[kept], targets[kept], strict=False)
-            fit(run)
-            at: dict[int, float] = {}
-
-            def record(
-                step: int,
-                run: DistributionGP = run,
-                at: dict[int, float] = at,
-                rows: Tensor = rows[held],
-                targets: Tensor = targets[held],
-            ) -> None:
-                if step in checkpoints:
-                    at[step] = _log_density(run, rows, targets)
-
-            _ascend(run, learned, steps, bar, record)
+            observe = partial(_errors, rows=rows[held], targets=targets[held])
+            seen = ascend(run, steps=steps, observe=observe).seen
             # A run that converged before a checkpoint stays where it is.
-            value = at[0]
-            for j, step in enumerate(checkpoints):
-                value = at.get(step, value)
-                scores[i, j] += value * len(held)
-    scores /= sum(map(len, folds))
-    best = int(scores.argmax())
-    start, column = divmod(best, len(checkpoints))
-    _log.info("held-out log density by start and steps %s: %s", checkpoints, scores.tolist())
-    return start, checkpoints[column], dict(zip(checkpoints, scores[start].tolist(), strict=True))
+            for step in checkpoints:
+                held_out[step].append(seen[max(s for s in seen if s <= step)])
+        widenings, densities = {}, {}
+        for step, parts in held_out.items():
+            errors, stds = torch.cat(parts, dim=-1)
+            squares = (errors / stds).square()
+            widenings[step] = max(1.0, squares.mean().item()) if _can_widen(model) else 1.0
+            variances = widenings[step] * stds.square()
+            log_densities = -0.5 * ((2 * torch.pi * variances).log() + squares / widenings[step])
+            densities[step] = log_densities.mean().item()
+        best = max(checkpoints, key=densities.__getitem__)
+        choices.append(_Choice(index, best, widenings[best], densities))
+        _log.info("start %d: held-out log density by number of steps %s", index, densities)
+    return max(choices, key=lambda choice: choice.held_out[choice.steps])
 
 
-def _checkpoints(steps: int) -> Iterator[int]:
-    yield 0
-    step = 1
-    while step < steps:
-        yield step
-        step = max(step + 1, int(step * 1.5))
-    if steps:
-        yield steps
-
-
-def _log_density(model: DistributionGP, rows: Tensor, targets: Tensor) -> float:
-    """The mean log density of targets, in the model's units, one by one."""
+def _errors(model: DistributionGP, rows: Tensor, targets: Tensor) -> Tensor:
+    """Errors of predictions and their standard deviations in the model's units, ``2 x N``."""
     training = model.training
     model.eval()
     with torch.no_grad():
         marginal = model.likelihood(model(rows.unsqueeze(-2)))
-        normal = torch.distributions.Normal(marginal.mean, marginal.variance.sqrt())
-        density = normal.log_prob(targets.unsqueeze(-1)).mean().item()
+        errors = targets - marginal.mean.squeeze(-1)
+        stds = marginal.variance.sqrt().squeeze(-1)
     model.train(training)
-    return density
+    return torch.stack([errors, stds])
 
 
-def _ascend(
-    model: DistributionGP,
-    learned: Sequence[str],
-    steps: int,
-    bar: Any,
-    record: Callable[[int], None] | None = None,
-) -> tuple[list[float], list[Tensor]]:
-    """Some L-BFGS steps on hyperparameters and reference: log likelihoods and atoms on the way."""
-    reference = _reference(model)
-    mll = ExactMarginalLogLikelihood(model.likelihood, model)
-    model.train()
-    if record is not None:
-        record(0)
-    if steps:
-        _leave_noise(model)
-    with torch.no_grad():
-        trace = [mll(model(*model.train_inputs), model.train_targets).item()]
-    path = [reference.points.detach().clone()]
-    done = 0
-
-    def callback(parameters: dict[str, Tensor], result: Any) -> None:
-        nonlocal done
-        done += 1
-        bar.update()
-        trace.append(-float(result.fval))
-        path.append(reference.points.detach().clone())
-        if record is not None:
-            record(done)
-
-    if steps:
-        for name in learned:
-            getattr(reference, name).requires_grad_()
-        try:
-            with warnings.catch_warnings():
-                # Running out of steps is what they are for.
-                warnings.simplefilter("ignore", OptimizationWarning)
-                fit_gpytorch_mll_scipy(
-                    mll,
-                    bounds=_bounds(mll, model, reference),
-                    callback=callback,
-                    options={"maxiter": steps},
-                )
-        finally:
-            reference.requires_grad_(False)
-    bar.update(steps - done)
-    return trace, path
+def _can_widen(model: DistributionGP) -> bool:
+    return isinstance(model.covar_module, ScaleKernel) and isinstance(
+        model.likelihood, GaussianLikelihood
+    )
 
 
-def _leave_noise(model: DistributionGP) -> None:
-    """Where the fit on the first reference explains the targets by noise, start from a signal.
-
-    At such hyperparameters the likelihood hardly depends on the reference.
-    """
-    variance = model.train_targets.var()
-    if isinstance(model.likelihood, GaussianLikelihood) and bool(
-        model.likelihood.noise.mean() > _NOISY * variance
-    ):
-        start_at_medians(model)
-        model.likelihood.noise = 0.01 * variance
-        for kernel in model.covar_module.modules():
-            if isinstance(kernel, ScaleKernel):
-                kernel.outputscale = variance
-
-
-def _bounds(
-    mll: ExactMarginalLogLikelihood, model: DistributionGP, reference: ReferenceMeasure
-) -> dict[str, tuple[float, float]]:
-    """A box for the atoms, twice as wide as what data and reference fill.
-
-    Far away all clouds look alike but for their means, and entropic transport is ill-conditioned.
-    """
-    clouds = PointClouds.unpack(model.train_inputs[0].detach(), reference.dim)
-    atoms = clouds.points[clouds.weights > 0].to(reference.raw_points)
-    data = (atoms - reference.centre) / reference.scale
-    limit = 2 * max(data.abs().max().item(), reference.raw_points.detach().abs().max().item())
-    return {
-        name: (-limit, limit)
-        for name, parameter in mll.named_parameters()
-        if parameter is reference.raw_points
-    }
+def _widen(model: DistributionGP, factor: float) -> None:
+    """Multiply all predictive variances; the means stay."""
+    if factor > 1:
+        model.covar_module.outputscale = factor * model.covar_module.outputscale.detach()
+        model.likelihood.noise = factor * model.likelihood.noise.detach()
 
 
 def _effective_rank(model: DistributionGP) -> float:

@@ -1,8 +1,11 @@
 """Learning the reference: monotone, guarded, in place, and honest about bad references."""
 
+from itertools import pairwise
+
 import pytest
 import torch
 from gpytorch.kernels import RBFKernel, ScaleKernel
+from torch import Tensor
 
 from gp_distributions import (
     DistributionGP,
@@ -12,6 +15,8 @@ from gp_distributions import (
     fit,
     fit_reference,
 )
+from gp_distributions.distances.transport import TransportDistance
+from gp_distributions.models import _ascent
 from gp_distributions.warnings import ReferenceWarning
 
 
@@ -29,8 +34,8 @@ CLOUDS, TARGETS = toy()
 pytestmark = pytest.mark.filterwarnings("ignore::gp_distributions.warnings.ReferenceWarning")
 
 
-def make_model(points: list[list[float]]) -> DistributionGP:
-    reference = ReferenceMeasure(torch.tensor(points, dtype=torch.float64))
+def make_model(points: list[list[float]], weights: list[float] | None = None) -> DistributionGP:
+    reference = ReferenceMeasure(torch.tensor(points, dtype=torch.float64), weights)
     return DistributionGP(
         CLOUDS[:30], TARGETS[:30], ScaleKernel(SinkhornKernel(reference, epsilon=0.05))
     )
@@ -72,10 +77,97 @@ def test_guard_chooses_by_held_out_density() -> None:
     assert list(result.held_out) == [0, 1, 2, 3, 4, 6, 9, 10]
 
 
+def make_noisy_model(num: int = 20, *, scaled: bool = True) -> DistributionGP:
+    """Few and noisy targets, which a reference overfits; standardised beforehand."""
+    noise = torch.randn(num, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    targets = TARGETS[:num] + 0.05 * noise
+    targets = (targets - targets.mean()) / targets.std()
+    reference = ReferenceMeasure.from_data(CLOUDS[:num], 6, method="ball")
+    kernel = SinkhornKernel(reference, epsilon=0.05)
+    return DistributionGP(
+        CLOUDS[:num], targets, ScaleKernel(kernel) if scaled else kernel, outcome_transform=None
+    )
+
+
+def test_guard_widens_variances_by_what_held_out_targets_say() -> None:
+    steps, num = 2, 20
+    model = make_noisy_model()
+    result = fit_reference(model, guard=2, steps=steps, progress=False)
+    rows, targets = model.train_inputs[0], model.train_targets
+    squares, stds = [], []
+    for held in torch.randperm(num, generator=torch.Generator().manual_seed(0)).chunk(2):
+        kept = torch.tensor([i for i in range(num) if i not in held])
+        one = make_noisy_model()
+        one.set_train_data(rows[kept], targets[kept], strict=False)
+        fit_reference(one, guard=None, steps=steps, progress=False)
+        mean, std = one.predict(rows[held])
+        squares.append(((targets[held] - mean) / std).square())
+        stds.append(std)
+    widening = torch.cat(squares).mean()
+    assert widening > 1
+    density = torch.distributions.Normal(0.0, widening.sqrt() * torch.cat(stds)).log_prob(
+        torch.cat(squares).sqrt() * torch.cat(stds)
+    )
+    assert result.held_out[steps] == pytest.approx(float(density.mean()), rel=1e-6)
+
+    taken = len(result.path) - 1
+    plain = make_noisy_model()
+    fit_reference(plain, guard=None, steps=taken, progress=False)
+    assert result.widening > 1
+    assert result.held_out[taken] == max(result.held_out.values())
+    (mean, std), (plain_mean, plain_std) = (m.predict(CLOUDS[num:]) for m in (model, plain))
+    torch.testing.assert_close(mean, plain_mean)
+    torch.testing.assert_close(std, result.widening**0.5 * plain_std)
+
+
+def test_variances_of_kernels_without_a_scale_are_not_widened() -> None:
+    result = fit_reference(make_noisy_model(scaled=False), guard=2, steps=2, progress=False)
+    assert result.widening == 1
+
+
+def test_starts_again_where_the_reference_leads_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Across the line of these two atoms the target changes; along it, it does not."""
+    line, weights = [[-0.3, -0.3], [0.3, 0.3]], [0.4, 0.6]
+    models = [make_model(line, weights) for _ in range(3)]
+    options = {"guard": None, "steps": 30, "learn_weights": False, "progress": False}
+    results = [fit_reference(model, **options) for model in models[:2]]
+    assert error(models[0]) < 0.05
+    assert torch.equal(results[0].points, results[1].points)
+    torch.testing.assert_close(results[0].weights, torch.tensor(weights, dtype=torch.float64))
+    monkeypatch.setattr(_ascent, "_RETRIES", 0)
+    result = fit_reference(models[2], **options)
+    assert error(models[2]) > 0.5
+    assert result.mll[-1] < results[0].mll[-1]
+
+
+def test_held_atoms_are_not_drawn_anew() -> None:
+    line = [[-0.3, -0.3], [0.3, 0.3]]
+    result = fit_reference(
+        make_model(line), guard=None, steps=3, learn_points=False, progress=False
+    )
+    torch.testing.assert_close(result.points, torch.tensor(line, dtype=torch.float64))
+
+
+def test_nothing_is_computed_twice_in_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    """BoTorch's callback evaluates the loss again after each step."""
+    seen: list[Tensor] = []
+    represent = TransportDistance.represent
+
+    def record(self: TransportDistance, points: Tensor, weights: Tensor) -> Tensor:
+        if self.reference.raw_points.requires_grad:
+            seen.append(self.reference.raw_points.detach().clone())
+        return represent(self, points, weights)
+
+    monkeypatch.setattr(TransportDistance, "represent", record)
+    fit_reference(make_model(LINE), guard=None, steps=5, progress=False)
+    assert len(seen) >= 5
+    assert not any(torch.equal(a, b) for a, b in pairwise(seen))
+
+
 def test_is_reproducible_and_leaves_the_random_state_alone() -> None:
     state = torch.get_rng_state()
     results = [
-        fit_reference(make_model(LINE), guard=3, steps=3, starts=2, progress=False)
+        fit_reference(make_model([*LINE, [0.2, -0.3]]), guard=3, steps=3, starts=2, progress=False)
         for _ in range(2)
     ]
     assert torch.equal(torch.get_rng_state(), state)
