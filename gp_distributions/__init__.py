@@ -24,7 +24,15 @@ from gp_distributions.measures import (
     PointClouds,
     ReferenceMeasure,
 )
-from gp_distributions.models import DistributionGP, ReferenceFit, fit, fit_reference
+from gp_distributions.models import (
+    DistributionGP,
+    ReferenceFit,
+    SavedModelError,
+    fit,
+    fit_reference,
+    load,
+    save,
+)
 
 __version__ = "0.1.0"
 
@@ -43,6 +51,7 @@ __all__ = [
     "Profile",
     "ReferenceFit",
     "ReferenceMeasure",
+    "SavedModelError",
     "SinkhornKernel",
     "SinkhornPotential",
     "SlicedWasserstein",
@@ -51,4 +60,6 @@ __all__ = [
     "diagnose",
     "fit",
     "fit_reference",
+    "load",
+    "save",
 ]
