@@ -12,8 +12,9 @@ help:  ## List the targets
 demo: $(READY)  ## Predict the lift-to-drag ratio of real airfoils, with intervals and two figures
 	$(BIN)/python -m gp_distributions.demo
 
+# One thread for each process: more would wait for each other.
 test: $(READY)  ## Run the tests
-	$(BIN)/python -m pytest -q
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q --numprocesses auto
 
 lint: $(READY)  ## Check style
 	$(BIN)/ruff check .

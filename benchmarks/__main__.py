@@ -14,6 +14,10 @@ SCRIPTS = (
     "t_batch_speed",
     "sinkhorn_potentials",
     "reference_learning",
+    "mmd_gram",
+    "distance_comparison",
+    "digits_machines",
+    "image_classification",
 )
 
 

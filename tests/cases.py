@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from gp_distributions import (
+    MMD,
     Distance,
     DistributionKernel,
     Fourier,
@@ -175,6 +176,13 @@ DISTANCES: dict[str, Case[Distance]] = {
     "sw1": Case(lambda: SlicedWasserstein(2, p=1, num_slices=20, num_quantiles=30)),
     "sw2-gaussians": Case(lambda: SlicedWasserstein(2, inputs="gaussians"), GAUSSIANS),
     "sw1-gaussians": Case(lambda: SlicedWasserstein(2, p=1, inputs="gaussians"), GAUSSIANS),
+    "mmd": Case(lambda: MMD(2, bandwidth=1.0)),
+    "mmd-laplace": Case(lambda: MMD(2, kernel="laplace", bandwidth=1.0)),
+    "mmd-energy": Case(lambda: MMD(2, kernel="energy")),
+    "mmd-features": Case(lambda: MMD(2, bandwidth=1.0, num_features=50)),
+    "mmd-polynomial": Case(lambda: MMD(2, kernel="polynomial2")),
+    "mmd-gaussians": Case(lambda: MMD(2, bandwidth=1.0, inputs="gaussians"), GAUSSIANS),
+    "mmd-mixtures": Case(lambda: MMD(1, bandwidth=1.0, inputs="mixtures"), MIXTURES),
     "hellinger": Case(lambda: Hellinger(2, support=GRID), LATTICE),
     "total-variation": Case(lambda: TotalVariation(2, support=GRID), LATTICE),
     "fourier": Case(lambda: Fourier(2, num_frequencies=30)),

@@ -3,12 +3,14 @@
 from gp_distributions.distances.base import Distance
 from gp_distributions.distances.fourier import Fourier
 from gp_distributions.distances.hellinger import Hellinger
+from gp_distributions.distances.mmd import MMD
 from gp_distributions.distances.precomputed import PrecomputedDistance
 from gp_distributions.distances.sliced_wasserstein import SlicedWasserstein
 from gp_distributions.distances.total_variation import TotalVariation
 from gp_distributions.distances.transport import LinearTransport, SinkhornPotential
 
 __all__ = [
+    "MMD",
     "Distance",
     "Fourier",
     "Hellinger",

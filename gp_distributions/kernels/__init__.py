@@ -2,7 +2,11 @@
 
 from gp_distributions.kernels.diagnose import Diagnosis, diagnose
 from gp_distributions.kernels.distribution_kernel import DistributionKernel
-from gp_distributions.kernels.named import SinkhornKernel, SlicedWassersteinKernel
+from gp_distributions.kernels.named import (
+    MMDKernel,
+    SinkhornKernel,
+    SlicedWassersteinKernel,
+)
 from gp_distributions.kernels.profiles import (
     Cauchy,
     Exponential,
@@ -26,6 +30,7 @@ __all__ = [
     "Gaussian",
     "InverseMultiquadric",
     "Linear",
+    "MMDKernel",
     "Matern32",
     "Matern52",
     "Polynomial",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from gp_distributions.distances.mmd import MMD
 from gp_distributions.distances.sliced_wasserstein import SlicedWasserstein
 from gp_distributions.distances.transport import SinkhornPotential
 from gp_distributions.kernels.distribution_kernel import DistributionKernel
@@ -51,6 +52,58 @@ class SlicedWassersteinKernel(DistributionKernel):
             num_slices=num_slices,
             num_quantiles=num_quantiles,
             center=center,
+            seed=seed,
+        )
+        super().__init__(distance, profile, **kwargs)
+
+
+class MMDKernel(DistributionKernel):
+    """The kernel of an :class:`MMD` distance.
+
+    With a kernel ``k`` on the atoms these are the level-2 kernels on mean embeddings: the set kernel
+    with ``profile="linear"``, and functions of the distance with the others.
+
+    Args:
+        dim: The dimension ``d`` of the atoms.
+        inputs: ``"clouds"``, ``"gaussians"`` or ``"mixtures"``.
+        profile: A profile or its name, see :class:`DistributionKernel`.
+        kernel: The name of the embedding kernel on the atoms, see :class:`MMD`.
+        bandwidth: Its bandwidth, in the units of the points. Default: the median distance of atoms of
+            the first rows seen, then stored.
+        num_features: The number of features of an approximation. Default: exact.
+        features: ``"orthogonal"`` or ``"quasi_random"`` Fourier features, or ``"landmarks"``.
+        normalize: Whether mean embeddings are brought to unit length.
+        seed: Of the features and of the atoms drawn.
+        **kwargs: Options of a GPyTorch kernel.
+
+    Raises:
+        ValueError: As :class:`MMD` and :class:`DistributionKernel` do.
+
+    Source: Szabo et al. 2015, table 1; Muandet et al. 2012.
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        *,
+        inputs: str = "clouds",
+        profile: str | Profile = "gaussian",
+        kernel: str = "gaussian",
+        bandwidth: float | None = None,
+        num_features: int | None = None,
+        features: str = "orthogonal",
+        normalize: bool = False,
+        seed: int = 0,
+        **kwargs: Any,
+    ) -> None:
+        distance = MMD(
+            dim,
+            inputs=inputs,
+            kernel=kernel,
+            bandwidth=bandwidth,
+            num_features=num_features,
+            features=features,
+            normalize=normalize,
             seed=seed,
         )
         super().__init__(distance, profile, **kwargs)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -19,9 +19,8 @@ from scipy.spatial.distance import cdist
 from scipy.special import gammaincinv
 from torch import Tensor
 
-from gp_distributions.numerics.unthreaded import matmul
-
-PairFunction = Callable[[Tensor, Tensor], Tensor]
+# Of tensors, or of NumPy arrays, whose exponential is several times faster in one thread.
+PairFunction = Callable[[Any, Any], Any]
 
 # Rounding that squared distances by inner products may have.
 _ROUNDING = 2e-13
@@ -34,6 +33,8 @@ class EmbeddingKernel(ABC):
 
     # Numbers that one value of the kernel takes memory for.
     workspace: int = 1
+    # Whether pairs may be of arrays.
+    on_arrays: ClassVar[bool] = True
 
     @abstractmethod
     def prepare(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, PairFunction]:
@@ -45,25 +46,27 @@ class EmbeddingKernel(ABC):
 
         Returns:
             The coordinates of ``x`` and of ``y``, and the kernel of all pairs of parts of them: a
-            differentiable function of a ``batch_shape x N x D`` and a ``batch_shape x M x D`` tensor
-            that returns a ``batch_shape x N x M`` tensor.
+            function of a ``batch_shape x N x D`` and a ``batch_shape x M x D`` tensor, differentiable,
+            or of two such arrays where ``on_arrays``, that returns a ``batch_shape x N x M`` one.
         """
 
     def matrix(self, x: Tensor, y: Tensor) -> Tensor:
         """The kernel of all pairs of ``x`` and ``y``, ``batch_shape x N x M``."""
         left, right, pairs = self.prepare(x, y)
-        return pairs(left, right)
+        values: Tensor = pairs(left, right)
+        return values
 
 
 class IsotropicKernel(EmbeddingKernel):
     """A function of the squared distance."""
 
+    workspace = 2
     # Whether it has a kink at zero distance, where rounding of the squared distance shows.
     _has_kink: ClassVar[bool] = False
 
     @abstractmethod
-    def profile(self, squared: Tensor) -> Tensor:
-        """The kernel of squared distances, which it may overwrite where there is no gradient.
+    def profile(self, squared: Any) -> Any:
+        """The kernel of a tensor or an array of squared distances; an array it may overwrite.
 
         Where the kernel has a kink at zero distance, its derivative there is 0.
         """
@@ -85,16 +88,18 @@ class IsotropicKernel(EmbeddingKernel):
 class GaussianKernel(IsotropicKernel):
     r""":math:`\exp(-s / 2)`."""
 
-    def profile(self, squared: Tensor) -> Tensor:
+    workspace = 1
+
+    def profile(self, squared: Any) -> Any:
         """The kernel of squared distances."""
-        return torch.exp(-0.5 * squared)
+        return _exp(-0.5 * squared)
 
     def prepare(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, PairFunction]:
         """Points from which exponents are one matrix product, where that is exact enough."""
         left, right, exponents, bound = _factors(x, y, -0.5, exact=False)
         if bound < -_UNDERFLOW:
             return left, right, lambda a, b: _exp(exponents(a, b))
-        return left, right, lambda a, b: _exp(exponents(a, b).clamp_min(_UNDERFLOW))
+        return left, right, lambda a, b: _exp(exponents(a, b).clip(_UNDERFLOW))
 
     def mixing(self, u: NDArray[np.float64]) -> NDArray[np.float64]:
         """The quantile function of the scale of the mixture, which is one."""
@@ -102,6 +107,7 @@ class GaussianKernel(IsotropicKernel):
 
 
 class _MaternKernel(IsotropicKernel):
+    workspace = 4
     # Twice the degree of smoothness; frequencies have a t distribution of so many degrees of freedom.
     _degrees: ClassVar[int]
 
@@ -115,9 +121,9 @@ class _MaternKernel(IsotropicKernel):
 class LaplaceKernel(_MaternKernel):
     r""":math:`\exp(-\sqrt s)`, of the Euclidean distance."""
 
-    _has_kink, _degrees = True, 1
+    workspace, _has_kink, _degrees = 2, True, 1
 
-    def profile(self, squared: Tensor) -> Tensor:
+    def profile(self, squared: Any) -> Any:
         """The kernel of squared distances."""
         return _exp(-_root(squared))
 
@@ -127,7 +133,7 @@ class Matern32Kernel(_MaternKernel):
 
     _degrees = 3
 
-    def profile(self, squared: Tensor) -> Tensor:
+    def profile(self, squared: Any) -> Any:
         """The kernel of squared distances."""
         root = math.sqrt(3) * _root(squared)
         return (1 + root) * _exp(-root)
@@ -138,18 +144,18 @@ class Matern52Kernel(_MaternKernel):
 
     _degrees = 5
 
-    def profile(self, squared: Tensor) -> Tensor:
+    def profile(self, squared: Any) -> Any:
         """The kernel of squared distances."""
         root = math.sqrt(5) * _root(squared)
-        return (1 + root + root.square() / 3) * _exp(-root)
+        return (1 + root + root * root / 3) * _exp(-root)
 
 
 class InverseMultiquadricKernel(IsotropicKernel):
     r""":math:`(1 + s)^{-1/2}`."""
 
-    def profile(self, squared: Tensor) -> Tensor:
+    def profile(self, squared: Any) -> Any:
         """The kernel of squared distances."""
-        return torch.rsqrt(1 + squared)
+        return 1 / _root(1 + squared)
 
     def mixing(self, u: NDArray[np.float64]) -> NDArray[np.float64]:
         """The quantile function of the scale of the mixture."""
@@ -165,7 +171,7 @@ class EnergyKernel(IsotropicKernel):
 
     _has_kink = True
 
-    def profile(self, squared: Tensor) -> Tensor:
+    def profile(self, squared: Any) -> Any:
         """The kernel of squared distances."""
         return -_root(squared)
 
@@ -177,6 +183,8 @@ class PolynomialKernel(EmbeddingKernel):
         degree: The degree ``p``, 1, 2 or 3.
     """
 
+    workspace = 2
+
     def __init__(self, degree: int) -> None:
         self.degree = degree
 
@@ -184,9 +192,13 @@ class PolynomialKernel(EmbeddingKernel):
         """The points themselves."""
         return x, y, self._pairs
 
-    def _pairs(self, x: Tensor, y: Tensor) -> Tensor:
+    def _pairs(self, x: Any, y: Any) -> Any:
         products = _product(x, y)
-        return products if self.degree == 1 else (products + 1) ** self.degree
+        if self.degree == 1:
+            return products
+        factor = products + 1
+        square = factor * factor
+        return square if self.degree == 2 else square * factor  # NumPy's powers beyond 2 are slow
 
 
 EMBEDDING_KERNELS: dict[str, EmbeddingKernel] = {
@@ -224,41 +236,35 @@ def _factors(
     return left, right, _product, bound
 
 
-def _product(left: Tensor, right: Tensor) -> Tensor:
+def _product(left: Any, right: Any) -> Any:
+    transposed = right.swapaxes(-1, -2)
     # BLAS multiplies thin matrices faster when neither is transposed.
-    return matmul(left, right.mT.contiguous())
+    return left @ (np.ascontiguousarray(transposed) if _is_array(right) else transposed)
 
 
-def squares_by_differences(x: Tensor, y: Tensor) -> Tensor:
-    """Squared distances of all pairs, exact near zero."""
-    if _on_numpy(x, y) and x.dim() == 2:
-        squared = cdist(x.numpy(), y.numpy(), "sqeuclidean")
-        return torch.from_numpy(squared).to(x.dtype)
-    return torch.cdist(x, y, compute_mode="donot_use_mm_for_euclid_dist").square()
+def squares_by_differences(x: Any, y: Any) -> Any:
+    """Squared distances of all pairs of tensors or arrays, exact near zero."""
+    if _is_array(x) and x.ndim == 2:
+        return cdist(x, y, "sqeuclidean").astype(x.dtype, copy=False)
+    distances = torch.cdist(
+        torch.as_tensor(x), torch.as_tensor(y), compute_mode="donot_use_mm_for_euclid_dist"
+    )
+    return distances.square().numpy() if _is_array(x) else distances.square()
 
 
-def _root(squared: Tensor) -> Tensor:
+def _root(squared: Any) -> Any:
     """The root, with derivative 0 at 0; negative numbers are rounding."""
-    if _on_numpy(squared):
-        array = squared.clamp_min_(0).numpy()
-        np.sqrt(array, out=array)
-        return squared
+    if _is_array(squared):
+        torch.from_numpy(squared).clamp_min_(0)  # several times faster than NumPy's
+        return np.sqrt(squared, out=squared)
     positive = squared > 0
     return torch.where(positive, torch.where(positive, squared, 1.0).sqrt(), 0.0)
 
 
-def _exp(exponents: Tensor) -> Tensor:
+def _exp(exponents: Any) -> Any:
     """The exponential, in the memory of its argument."""
-    if _on_numpy(exponents):
-        array = exponents.numpy()
-        np.exp(array, out=array)
-        return exponents
-    return exponents.exp_()
+    return np.exp(exponents, out=exponents) if _is_array(exponents) else exponents.exp_()
 
 
-def _on_numpy(*tensors: Tensor) -> bool:
-    """Whether NumPy, whose exponential is several times faster in one thread, may do the work."""
-    return all(
-        t.device.type == "cpu" and not (t.requires_grad and torch.is_grad_enabled())
-        for t in tensors
-    )
+def _is_array(x: Any) -> bool:
+    return isinstance(x, np.ndarray)

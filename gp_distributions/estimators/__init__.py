@@ -1,0 +1,17 @@
+"""Scikit-learn estimators and transformers of distributions.
+
+All of them take distributions as a list of ``n_i x d`` arrays, as :class:`PointClouds`,
+:class:`Gaussians` or :class:`GaussianMixtures`, as a ``T x n x d`` array of clouds of one size, or as
+a ``T x d`` array, in which each row is a cloud of a single atom.
+"""
+
+from gp_distributions.estimators.classifier import DistributionGPClassifier
+from gp_distributions.estimators.regressor import DistributionGPRegressor
+from gp_distributions.estimators.transformers import EmbeddingTransformer, GramTransformer
+
+__all__ = [
+    "DistributionGPClassifier",
+    "DistributionGPRegressor",
+    "EmbeddingTransformer",
+    "GramTransformer",
+]

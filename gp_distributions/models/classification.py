@@ -1,0 +1,279 @@
+"""Classification of distributions: a Gaussian process with calibrated probabilities."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Sequence
+from operator import itemgetter
+from typing import Any
+
+import botorch
+import torch
+from botorch.models.transforms.input import InputTransform
+from gpytorch.distributions import MultivariateNormal
+from gpytorch.kernels import Kernel
+from gpytorch.likelihoods import FixedNoiseGaussianLikelihood
+from linear_operator import LinearOperator
+from numpy.typing import ArrayLike
+from torch import Tensor
+
+from gp_distributions.measures import PointClouds
+from gp_distributions.models._dirichlet import DirichletFactors
+from gp_distributions.models._exact import ExactMultivariateNormal
+from gp_distributions.models.distribution_gp import _as_rows
+from gp_distributions.models.fit import fit
+from gp_distributions.models.kernel_ridge import Labels, read_labels
+from gp_distributions.models.shared_kernel import SharedCovarianceNormal, SharedKernelGP
+from gp_distributions.numerics.expected_softmax import expected_softmax
+
+
+class ClassificationGP(SharedKernelGP):
+    r"""Gaussian process classification of distributions, with calibrated probabilities.
+
+    Each class has a latent function with one kernel in common, and class probabilities are their
+    softmax. The label of a cloud is read as a draw from a Dirichlet distribution of concentrations
+    :math:`\alpha_c = \alpha_\epsilon + [y = c]`, whose gamma variates are approximated by log-normal
+    ones: exact regression on targets with known noise,
+
+    .. math::
+        \tilde y_c = \log \alpha_c - \sigma_c^2 / 2, \qquad \sigma_c^2 = \log(1 / \alpha_c + 1).
+
+    :func:`gp_distributions.fit` maximises the marginal likelihood of all classes. The noise of a class
+    has one value at its members and one elsewhere, so that one Cholesky factor of a ``T x T`` matrix
+    serves all classes, with one of the size of each class (Woodbury's identity).
+
+    Args:
+        train_X: The ``T`` clouds, rows or designs, as for :class:`DistributionGP`.
+        train_Y: The ``T`` labels: strings, integers or whatever NumPy sorts.
+        covar_module: A kernel on rows. Default, for :class:`PointClouds`: a scaled
+            ``SlicedWassersteinKernel(dim, profile="matern52")``.
+        alpha_epsilon: The concentration :math:`\alpha_\epsilon` of classes that were not seen at a
+            cloud. Smaller values make probabilities more confident.
+        input_transform: Maps what the model is given to rows.
+
+    Attributes:
+        classes_: The ``C`` distinct labels in order, as an array.
+
+    Raises:
+        TypeError: As :class:`DistributionGP` does.
+        ValueError: If numbers of clouds and labels differ, there are fewer than two classes, or
+            ``alpha_epsilon`` is not positive.
+
+    Source: Milios, Camoriano, Michiardi, Rosasco and Filippone 2018, section 3.
+    """
+
+    def __init__(
+        self,
+        train_X: PointClouds | Tensor,
+        train_Y: Tensor | ArrayLike,
+        covar_module: Kernel | None = None,
+        *,
+        alpha_epsilon: float = 0.01,
+        input_transform: InputTransform | None = None,
+    ) -> None:
+        rows = train_X if isinstance(train_X, Tensor) else train_X.points
+        classes, labels = read_labels(train_Y, _as_rows(train_X).shape[-2])
+        labels = labels.to(rows.device)
+        members = torch.nn.functional.one_hot(labels, len(classes)).to(rows.dtype)
+        targets, noise = dirichlet_targets(members, alpha_epsilon)
+        # Targets of labels are no measurements that someone forgot to standardise.
+        with botorch.settings.validate_input_scaling(False):
+            super().__init__(
+                train_X,
+                targets,
+                covar_module,
+                likelihood=DirichletNoise(labels, noise.T),
+                outcome_transform=None,
+                input_transform=input_transform,
+            )
+        self.classes_ = classes
+        self._alpha_epsilon = alpha_epsilon
+
+    @property
+    def alpha_epsilon(self) -> float:
+        """The concentration of classes not seen at a cloud; settable, with targets and noise."""
+        return self._alpha_epsilon
+
+    @alpha_epsilon.setter
+    def alpha_epsilon(self, value: float) -> None:
+        likelihood = self.likelihood
+        members = torch.nn.functional.one_hot(likelihood.labels, len(self.classes_))
+        targets, noise = dirichlet_targets(members.to(self.train_targets), value)
+        self.set_train_data(targets=targets.T, strict=False)
+        likelihood.noise_covar.noise = noise.T
+        self._alpha_epsilon = value
+
+    def leave_one_out(self) -> Tensor:
+        r"""Log probabilities of the labels, each given the others, at the present hyperparameters.
+
+        With the covariance matrix :math:`M_c` of a class's targets, the latent value at cloud ``i``
+        given all other targets has the mean
+        :math:`\tilde y_i - [M_c^{-1} (\tilde y - \mu)]_i / [M_c^{-1}]_{ii}` and the variance
+        :math:`1 / [M_c^{-1}]_{ii} - \sigma_i^2`.
+
+        Returns:
+            A tensor of length ``T``, detached.
+
+        Source: Rasmussen and Williams 2006, eq. 5.12.
+        """
+        self.eval()
+        with torch.no_grad():
+            mean, prior = self._prior()
+            noise = self.likelihood.noise.to(prior)
+            factors = DirichletFactors(prior, self.likelihood.labels, noise)
+            precision = factors.inv_quad(torch.eye(len(prior)).to(prior))
+            latent = self.train_targets - factors.solve(self.train_targets - mean) / precision
+            std = (1 / precision - noise).clamp_min(0).sqrt()
+            probabilities = expected_softmax(latent.T, std.T)
+        return probabilities.gather(-1, self.likelihood.labels.unsqueeze(-1)).squeeze(-1).log()
+
+    def predict_proba(self, X: PointClouds | Tensor, *, batch_size: int = 1024) -> Tensor:
+        """The probabilities of all classes.
+
+        Args:
+            X: The ``N`` clouds, or a ``... x N x m*(d+1)`` tensor of rows.
+            batch_size: Clouds at a time, which bounds memory.
+
+        Returns:
+            A ``... x N x C`` tensor, detached; the columns are those of :attr:`classes_`.
+
+        Raises:
+            ValueError: If the width of the rows does not fit the kernel, or ``batch_size < 1``.
+        """
+        if batch_size < 1:
+            raise ValueError(f"Expected batch_size >= 1, got {batch_size}.")
+        self.eval()
+        rows = self._aligned(_as_rows(X))
+        with torch.no_grad():
+            mean, prior = self._prior()
+            factors = DirichletFactors(prior, self.likelihood.labels, self.likelihood.noise)
+            offsets = factors.solve(self.train_targets - mean)
+            parts = [
+                self._probabilities(part, factors, offsets)
+                for part in rows.flatten(0, -2).split(batch_size)
+            ]
+        return torch.cat(parts).unflatten(0, rows.shape[:-1])
+
+    def predict(  # type: ignore[override]
+        self, X: PointClouds | Tensor, *, batch_size: int = 1024
+    ) -> Labels:
+        """The most probable labels, an array of shape ``... x N``; see :meth:`predict_proba`."""
+        return self.classes_[self.predict_proba(X, batch_size=batch_size).argmax(-1).cpu().numpy()]
+
+    def _prior(self) -> tuple[Tensor, Tensor]:
+        """Prior means of classes, ``C x T``, and covariances, ``T x T``, at the training clouds."""
+        prior = self.forward(self.train_inputs[0])
+        return prior.mean, prior.lazy_covariance_matrix.to_dense().squeeze(-3)
+
+    def _probabilities(self, part: Tensor, factors: DirichletFactors, offsets: Tensor) -> Tensor:
+        rows, train = self.transform_inputs(part), self.train_inputs[0].select(-3, 0)
+        covariance = self.covar_module(rows, train).to_dense()
+        mean = self.mean_module(rows) + offsets @ covariance.T
+        variance = self.covar_module(rows, diag=True) - factors.inv_quad(covariance)
+        return expected_softmax(mean.T, variance.clamp_min(0).sqrt().T)
+
+
+def fit_classification(
+    model: ClassificationGP,
+    *,
+    alpha_epsilons: Sequence[float] = (0.1, 0.01, 0.001),
+    **options: Any,
+) -> ClassificationGP:
+    """Fit a classifier in place, with the concentration that predicts the labels best.
+
+    Marginal likelihoods of different concentrations are of different targets and cannot be compared.
+    For each, :func:`gp_distributions.fit` maximises the marginal likelihood; the one with the largest
+    mean log probability of the labels, each left out, is kept. Where labels are noisy a large
+    concentration is right, where classes are apart a small one; with the wrong one probabilities are far
+    from calibrated.
+
+    Args:
+        model: The classifier.
+        alpha_epsilons: The concentrations tried.
+        **options: Those of :func:`gp_distributions.fit`.
+
+    Returns:
+        The model, fitted, in evaluation mode.
+
+    Raises:
+        ValueError: If there is no concentration to try, one is not positive, or as ``fit`` does.
+    """
+    if not alpha_epsilons:
+        raise ValueError("Expected one concentration or more in alpha_epsilons.")
+    found = []
+    for alpha_epsilon in alpha_epsilons:
+        model.alpha_epsilon = alpha_epsilon
+        fit(model, **options)
+        state = copy.deepcopy(model.state_dict())
+        found.append((float(model.leave_one_out().mean()), alpha_epsilon, state))
+    _, model.alpha_epsilon, best = max(found, key=itemgetter(0))
+    model.load_state_dict(best)
+    return model
+
+
+def dirichlet_targets(members: Tensor, alpha_epsilon: float) -> tuple[Tensor, Tensor]:
+    """Targets and noise of :class:`ClassificationGP`.
+
+    Args:
+        members: Indicators of the classes of clouds, ``T x C``.
+        alpha_epsilon: The concentration of the other classes.
+
+    Returns:
+        Two ``T x C`` tensors.
+
+    Raises:
+        ValueError: If ``alpha_epsilon`` is not positive.
+    """
+    if not alpha_epsilon > 0:
+        raise ValueError(f"Expected alpha_epsilon > 0, got {alpha_epsilon}.")
+    alpha = members + alpha_epsilon
+    noise = (1 / alpha + 1).log()
+    return alpha.log() - noise / 2, noise
+
+
+class DirichletNoise(FixedNoiseGaussianLikelihood):
+    """The known noise of :class:`ClassificationGP`.
+
+    Args:
+        labels: ``T`` numbers of classes from 0.
+        noise: The variances, ``C x T``, of which there are two: at members of a class, and elsewhere.
+    """
+
+    def __init__(self, labels: Tensor, noise: Tensor) -> None:
+        super().__init__(noise)
+        self.labels: Tensor
+        self.register_buffer("labels", labels)
+
+    def marginal(
+        self, function_dist: MultivariateNormal, *params: Any, **kwargs: Any
+    ) -> MultivariateNormal:
+        """The distribution of the targets."""
+        noisy = super().marginal(function_dist, *params, **kwargs)
+        covariance = function_dist.lazy_covariance_matrix
+        if not (self.training and isinstance(function_dist, SharedCovarianceNormal)):
+            return ExactMultivariateNormal(noisy.mean, noisy.lazy_covariance_matrix)
+        return _DirichletMarginal(noisy.mean, noisy.lazy_covariance_matrix, covariance, self)
+
+
+class _DirichletMarginal(ExactMultivariateNormal):
+    """The targets of all classes at the training clouds."""
+
+    def __init__(
+        self,
+        mean: Tensor,
+        covariance_matrix: LinearOperator,
+        prior: LinearOperator,
+        likelihood: DirichletNoise,
+    ) -> None:
+        super().__init__(mean, covariance_matrix)
+        self._prior = prior
+        self._likelihood = likelihood
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        """The log density of each class's targets, ``C``."""
+        prior = self._prior.to_dense().squeeze(-3)
+        factors = DirichletFactors(prior, self._likelihood.labels, self._likelihood.noise)
+        difference = value - self.mean
+        inv_quad = (difference * factors.solve(difference)).sum(-1)
+        return -0.5 * (inv_quad + factors.logdet() + value.shape[-1] * math.log(2 * math.pi))

@@ -1,0 +1,182 @@
+"""Several outputs with one kernel, whose covariance matrix is factorised once for all."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from botorch.models.transforms.input import InputTransform
+from botorch.models.transforms.outcome import OutcomeTransform
+from botorch.utils.types import DEFAULT, _DefaultType
+from gpytorch.constraints import GreaterThan
+from gpytorch.distributions import MultivariateNormal
+from gpytorch.kernels import Kernel, ScaleKernel
+from gpytorch.likelihoods import GaussianLikelihood, Likelihood
+from gpytorch.means import ConstantMean, Mean
+from gpytorch.priors import LogNormalPrior
+from linear_operator import LinearOperator
+from numpy.typing import ArrayLike
+from torch import Tensor
+
+from gp_distributions.kernels.named import SlicedWassersteinKernel
+from gp_distributions.measures import PointClouds
+from gp_distributions.models._exact import ExactMultivariateNormal, exact_computations
+from gp_distributions.models.distribution_gp import DistributionGP, _distances
+
+
+class SharedKernelGP(DistributionGP):
+    r"""Exact Gaussian process regression of several outputs with one kernel and one noise.
+
+    Given the hyperparameters the outputs are independent; they have the covariances :math:`K` and the
+    noise :math:`\sigma^2` in common, and each its own mean :math:`\mu_o`. The marginal likelihood
+
+    .. math::
+        \sum_o \log p(y_o) = -\tfrac12 \sum_o (y_o - \mu_o)^\top (K + \sigma^2 I)^{-1} (y_o - \mu_o)
+        - \tfrac{O}{2} \log |2 \pi (K + \sigma^2 I)|,
+
+    its gradient and the posterior take one Cholesky factor of :math:`K + \sigma^2 I`, where
+    :class:`DistributionGP` takes :math:`O`, one for each kernel. For many outputs on the same clouds
+    whose smoothness is alike, such as the principal components of a curve or the scores of classes.
+
+    Everything else is as in :class:`DistributionGP`; with one output, it is one. The prior on the noise
+    counts once for each output.
+
+    Args:
+        train_X: The ``T`` clouds, rows or designs, as for :class:`DistributionGP`.
+        train_Y: The targets, ``T x outputs``.
+        covar_module: A kernel on rows, without an axis of outputs. Default, for :class:`PointClouds`: a
+            scaled ``SlicedWassersteinKernel(dim, profile="matern52")``.
+        likelihood: Default: :class:`SharedNoise`. Any other with analytic marginals will do, but takes
+            a factorisation for each output.
+        mean_module: Default: a constant for each output.
+        outcome_transform: Default: BoTorch's ``Standardize``, by output. ``None`` for none.
+        input_transform: Maps what the model is given to rows.
+
+    Raises:
+        TypeError: As :class:`DistributionGP` does.
+        ValueError: As :class:`DistributionGP` does, or if ``covar_module`` has an axis of outputs.
+    """
+
+    def __init__(
+        self,
+        train_X: PointClouds | Tensor,
+        train_Y: Tensor | ArrayLike,
+        covar_module: Kernel | None = None,
+        *,
+        likelihood: Likelihood | None = None,
+        mean_module: Mean | None = None,
+        outcome_transform: OutcomeTransform | _DefaultType | None = DEFAULT,
+        input_transform: InputTransform | None = None,
+    ) -> None:
+        if covar_module is None and isinstance(train_X, PointClouds):
+            covar_module = ScaleKernel(SlicedWassersteinKernel(train_X.dim, profile="matern52"))
+        if covar_module is not None and covar_module.batch_shape:
+            raise ValueError(
+                "Expected one kernel for all outputs, got a batch of shape "
+                f"{tuple(covar_module.batch_shape)}. DistributionGP has a kernel for each output."
+            )
+        targets = torch.as_tensor(train_Y)
+        if mean_module is None and targets.dim() > 1 and targets.shape[-1] > 1:
+            mean_module = ConstantMean(batch_shape=targets.shape[:-2] + targets.shape[-1:])
+        if likelihood is None:
+            rows = train_X if isinstance(train_X, Tensor) else train_X.points
+            likelihood = SharedNoise(1e-8 if rows.dtype == torch.float64 else 1e-4)
+        super().__init__(
+            train_X,
+            train_Y,
+            covar_module,
+            likelihood=likelihood,
+            mean_module=mean_module,
+            outcome_transform=outcome_transform,
+            input_transform=input_transform,
+        )
+
+    @property
+    def _aug_batch_shape(self) -> torch.Size:
+        # BoTorch's optimiser takes the parts of a batch for separate models; these share parameters.
+        return torch.Size([1])
+
+    @_aug_batch_shape.setter
+    def _aug_batch_shape(self, shape: torch.Size) -> None:
+        pass
+
+    def forward(self, x: Tensor) -> MultivariateNormal:
+        """The prior at rows ``x``, ``batch_shape x outputs x N x m*(d+1)``, the same for all outputs."""
+        if self.training:
+            x = self.transform_inputs(x)
+        if self.num_outputs == 1:
+            return ExactMultivariateNormal(self.mean_module(x), self.covar_module(x))
+        return SharedCovarianceNormal(self.mean_module(x), self.covar_module(_of_one(x)))
+
+    def _get_test_prior_mean_and_covariances(
+        self, train_inputs: Iterable[Tensor], test_inputs: Iterable[Tensor], **kwargs: Any
+    ) -> tuple[Any, ...]:
+        if self.num_outputs == 1:
+            return super()._get_test_prior_mean_and_covariances(train_inputs, test_inputs, **kwargs)
+        (train,), (test,) = train_inputs, test_inputs
+        with contextlib.ExitStack() as stack:
+            for distance in _distances(self.covar_module):
+                stack.enter_context(distance.sharing())
+            test_train = self.covar_module(_of_one(test), _of_one(train)).evaluate_kernel()
+            test_test = self.covar_module(_of_one(test)).evaluate_kernel()
+        mean = self.mean_module(test)
+        batch_shape = torch.broadcast_shapes(train.shape[:-2], mean.shape[:-1])
+        mean = mean.expand(*batch_shape, -1)
+        return mean, test_test, test_train, batch_shape, mean.shape[-1:], _for_each_output
+
+
+class SharedNoise(GaussianLikelihood):
+    """Gaussian noise of one variance, which keeps covariances that are the same for all outputs so.
+
+    Args:
+        floor: The smallest variance.
+    """
+
+    def __init__(self, floor: float) -> None:
+        prior = LogNormalPrior(loc=-4.0, scale=1.0)
+        constraint = GreaterThan(floor, initial_value=prior.mode)
+        super().__init__(noise_prior=prior, noise_constraint=constraint)
+
+    def marginal(
+        self, function_dist: MultivariateNormal, *params: Any, **kwargs: Any
+    ) -> MultivariateNormal:
+        """The distribution of noisy values."""
+        if not isinstance(function_dist, SharedCovarianceNormal):
+            return super().marginal(function_dist, *params, **kwargs)
+        covariance = function_dist.lazy_covariance_matrix
+        noise = self._shaped_noise_covar(covariance.shape[:-1], *params, **kwargs)
+        return SharedCovarianceNormal(function_dist.mean, covariance + noise)
+
+
+class SharedCovarianceNormal(ExactMultivariateNormal):
+    """Multivariate normals with one covariance matrix.
+
+    Args:
+        mean: A ``batch_shape x outputs x N`` tensor.
+        covariance_matrix: A ``batch_shape x 1 x N x N`` operator.
+    """
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        """The log density of each output's values, ``batch_shape x outputs``."""
+        if self.lazy_covariance_matrix.shape[-3] > 1:
+            return super().log_prob(value)
+        difference = (value - self.mean).transpose(-1, -2)
+        covariance = self.lazy_covariance_matrix.squeeze(-3).evaluate_kernel()
+        with exact_computations():
+            inv_quad, logdet = covariance.inv_quad_logdet(
+                difference, logdet=True, reduce_inv_quad=False
+            )
+        constant = difference.shape[-2] * math.log(2 * math.pi)
+        return -0.5 * (inv_quad + logdet.unsqueeze(-1) + constant)
+
+
+def _of_one(rows: Tensor) -> Tensor:
+    """Rows of one of the outputs, which all have the same: ``batch_shape x 1 x N x width``."""
+    return rows.narrow(-3, 0, 1)
+
+
+def _for_each_output(mean: Tensor, covariance: LinearOperator) -> MultivariateNormal:
+    return ExactMultivariateNormal(mean, covariance.expand(*mean.shape, mean.shape[-1]))

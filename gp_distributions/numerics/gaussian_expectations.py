@@ -1,0 +1,100 @@
+r"""Embedding kernels between Gaussians in closed form: :math:`\mathrm E\,k(X, Y)` of independent draws.
+
+Gaussians are points of ``d + d*d`` coordinates: the mean, then the symmetric covariance row by row.
+
+Source: Muandet et al. 2012, table 1, whose term of degree 3 should read
+:math:`6 m_i^\top \Sigma_j \Sigma_i m_j`.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from gp_distributions.numerics.embedding_kernels import (
+    EmbeddingKernel,
+    GaussianKernel,
+    PairFunction,
+    PolynomialKernel,
+)
+from gp_distributions.numerics.gaussian_rows import split_gaussians
+
+
+def gaussian_expectation(kernel: EmbeddingKernel, dim: int) -> EmbeddingKernel | None:
+    """The kernel between Gaussians that an embedding kernel gives, or ``None`` without closed form.
+
+    Args:
+        kernel: The kernel on the atoms.
+        dim: The dimension ``d``.
+    """
+    if isinstance(kernel, GaussianKernel):
+        return _GaussianExpectation(dim)
+    if isinstance(kernel, PolynomialKernel):
+        return _PolynomialExpectation(dim, kernel.degree)
+    return None
+
+
+class _Expectation(EmbeddingKernel):
+    on_arrays = False
+
+    def __init__(self, dim: int) -> None:
+        self.dim = dim
+
+    def prepare(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, PairFunction]:
+        """The Gaussians themselves."""
+        return x, y, self._pairs
+
+    def _pairs(self, x: Tensor, y: Tensor) -> Tensor:
+        raise NotImplementedError
+
+
+class _GaussianExpectation(_Expectation):
+    r""":math:`|C|^{-1/2} \exp(-\delta^\top C^{-1} \delta / 2)`, with :math:`C = S + S' + I`."""
+
+    def __init__(self, dim: int) -> None:
+        super().__init__(dim)
+        self.workspace = 2 * dim * (dim + 1)
+
+    def _pairs(self, x: Tensor, y: Tensor) -> Tensor:
+        mean1, covariance1 = split_gaussians(x, self.dim)
+        mean2, covariance2 = split_gaussians(y, self.dim)
+        identity = torch.eye(self.dim, dtype=x.dtype, device=x.device)
+        factor = torch.linalg.cholesky(
+            covariance1.unsqueeze(-3) + covariance2.unsqueeze(-4) + identity
+        )
+        difference = (mean1.unsqueeze(-2) - mean2.unsqueeze(-3)).unsqueeze(-1)
+        whitened = torch.linalg.solve_triangular(factor, difference, upper=False).squeeze(-1)
+        log_root = factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+        return torch.exp(-0.5 * whitened.square().sum(-1) - log_root)
+
+
+class _PolynomialExpectation(_Expectation):
+    r""":math:`t`, :math:`(t + 1)^2 + q` or :math:`(t + 1)^3 + 3 (t + 1) q + 6 m^\top S' S m'`.
+
+    With :math:`t = \langle m, m' \rangle` and
+    :math:`q = m^\top S' m + m'^\top S m' + \mathrm{tr}\, S S'`.
+    """
+
+    def __init__(self, dim: int, degree: int) -> None:
+        super().__init__(dim)
+        self.degree = degree
+        self.workspace = 2 * dim if degree == 3 else 1
+
+    def _pairs(self, x: Tensor, y: Tensor) -> Tensor:
+        mean1, covariance1 = split_gaussians(x, self.dim)
+        mean2, covariance2 = split_gaussians(y, self.dim)
+        inner = mean1 @ mean2.mT
+        if self.degree == 1:
+            return inner
+        # The inner product of second moments m m' + S, less that of m m'.
+        second1, second2 = (
+            (mean.unsqueeze(-1) * mean.unsqueeze(-2) + covariance).flatten(-2)
+            for mean, covariance in ((mean1, covariance1), (mean2, covariance2))
+        )
+        mixed = second1 @ second2.mT - inner.square()
+        if self.degree == 2:
+            return (inner + 1).square() + mixed
+        crossed1 = torch.einsum("...jab,...ib->...ija", covariance2, mean1)  # S' m
+        crossed2 = torch.einsum("...iab,...jb->...ija", covariance1, mean2)  # S m'
+        cubic = (crossed1 * crossed2).sum(-1)
+        return (inner + 1) ** 3 + 3 * (inner + 1) * mixed + 6 * cubic

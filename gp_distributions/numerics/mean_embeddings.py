@@ -1,0 +1,173 @@
+r"""Inner products of mean embeddings of weighted clouds, by blocks, so that memory is bounded.
+
+.. math::
+    \langle \mu_P, \mu_Q \rangle = \sum_{ij} w_i v_j \, k(x_i, y_j).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+
+from gp_distributions.numerics.embedding_kernels import (
+    EmbeddingKernel,
+    IsotropicKernel,
+    PairFunction,
+)
+from gp_distributions.numerics.rows import drop_padding
+from gp_distributions.numerics.shared_support import shared_inner_products, shared_support
+
+# Numbers that a block takes: of arrays it should fit the processor's cache, and of tensors, with their
+# costlier operations, be larger.
+_ARRAY_BLOCK = 2**17
+_TENSOR_BLOCK = 2**20
+
+
+def inner_products(
+    kernel: EmbeddingKernel,
+    x1: Tensor,
+    w1: Tensor,
+    x2: Tensor,
+    w2: Tensor,
+    *,
+    symmetric: bool = False,
+) -> Tensor:
+    """Inner products of all pairs of mean embeddings.
+
+    Gradients are those of blocks computed anew, so that no pair of atoms is stored.
+
+    Args:
+        kernel: The kernel on the atoms.
+        x1: A ``batch_shape x N x n x d`` tensor of atoms.
+        w1: A ``batch_shape x N x n`` tensor of weights.
+        x2: A ``batch_shape x M x m x d`` tensor of atoms.
+        w2: A ``batch_shape x M x m`` tensor of weights.
+        symmetric: Whether both sides are the same; then one half is computed.
+
+    Returns:
+        A ``batch_shape x N x M`` tensor.
+    """
+    batch_shape = torch.broadcast_shapes(x1.shape[:-3], x2.shape[:-3])
+    # For one pair or two, the matrix of the support is no gain.
+    if isinstance(kernel, IsotropicKernel) and x1.shape[:-2].numel() * x2.shape[-3] > 2:
+        support = shared_support(x1, x2)
+        if support is not None:
+            return shared_inner_products(kernel, support, x1, w1, x2, w2)
+    x1, x2, pairs = kernel.prepare(x1, x2)
+    clouds = (x1, w1, x2, w2)
+    tracked = torch.is_grad_enabled() and any(t.requires_grad for t in clouds)
+    arrays = kernel.on_arrays and not tracked and all(t.is_cpu for t in clouds)
+    size = (_ARRAY_BLOCK if arrays else _TENSOR_BLOCK) // kernel.workspace
+    blocks = _Blocks(pairs, max(1, math.isqrt(size)), tracked=tracked, arrays=arrays)
+    if x1.dim() == 3 and x2.dim() == 3:
+        return blocks.all_pairs(*clouds, symmetric=symmetric)
+    batches = [
+        t.expand(*batch_shape, *t.shape[-k:]).reshape(-1, *t.shape[-k:])
+        for t, k in zip(clouds, (3, 2, 3, 2), strict=True)
+    ]
+    count = size // (w1.shape[-2:].numel() * w2.shape[-2:].numel())
+    if count:
+        chunks = zip(*[t.split(count) for t in batches], strict=True)
+        products = torch.cat([blocks.block(*map(blocks.lend, chunk)) for chunk in chunks])
+    else:
+        each = zip(*batches, strict=True)
+        products = torch.stack([blocks.all_pairs(*one, symmetric=symmetric) for one in each])
+    return products.unflatten(0, batch_shape)
+
+
+@dataclass(frozen=True)
+class _Blocks:
+    """How inner products are computed, a block at a time.
+
+    Attributes:
+        pairs: The kernel of all pairs.
+        atoms: The number of atoms on each side of a block.
+        tracked: Whether there is a gradient, for which blocks are computed once more.
+        arrays: Whether NumPy computes.
+    """
+
+    pairs: PairFunction
+    atoms: int
+    tracked: bool
+    arrays: bool
+
+    def all_pairs(
+        self, x1: Tensor, w1: Tensor, x2: Tensor, w2: Tensor, *, symmetric: bool
+    ) -> Tensor:
+        """Strips of rows, of which the symmetric ones begin at the diagonal."""
+        chunks1, back1 = self.chunks(x1, w1)
+        chunks2, back2 = self.chunks(x2, w2)
+        strips, done = [], 0
+        for i, chunk in enumerate(chunks1):
+            others = chunks2[i:] if symmetric else chunks2
+            strip = torch.cat([self.by_atoms(*chunk, *other) for other in others], dim=-1)
+            if symmetric:
+                strip = torch.nn.functional.pad(strip, (done, 0))
+                done += len(strip)
+            strips.append(strip)
+        products = torch.cat(strips)
+        if symmetric:
+            products = products.triu() + products.triu(1).T
+        products = products if back1 is None else products[back1]
+        return products if back2 is None else products[:, back2]
+
+    def chunks(self, x: Tensor, w: Tensor) -> tuple[list[tuple[Any, Any]], Tensor | None]:
+        """Clouds of like size together without their padding, and the index to restore the order.
+
+        The weights of padding may have a gradient, too: then all stays as it is.
+        """
+        sizes, order = (w > 0).sum(-1), None
+        if w.requires_grad and torch.is_grad_enabled():
+            sizes = torch.full_like(sizes, w.shape[-1])
+        elif bool((sizes < w.shape[-1]).any()):
+            order = sizes.argsort()
+            x, w, sizes = x[order], w[order], sizes[order]
+        lengths: list[int] = []
+        for size in sizes.tolist():
+            if lengths and (lengths[-1] + 1) * size <= self.atoms:
+                lengths[-1] += 1
+            else:
+                lengths.append(1)
+        parts = zip(x.split(lengths), w.split(lengths), strict=True)
+        if order is None:
+            return [(self.lend(x), self.lend(w)) for x, w in parts], None
+        trimmed = [drop_padding(x, w) for x, w in parts]
+        return [(self.lend(x), self.lend(w)) for x, w in trimmed], order.argsort()
+
+    def lend(self, x: Tensor) -> Any:
+        """A tensor to the library that computes."""
+        return x.numpy() if self.arrays else x
+
+    def by_atoms(self, x1: Any, w1: Any, x2: Any, w2: Any) -> Tensor:
+        """One block, or the sum over parts of large clouds."""
+        size = self.atoms
+        if max(w1.shape[-1], w2.shape[-1]) <= size:
+            return self.block(x1, w1, x2, w2)
+        total = torch.zeros(())
+        for i in range(0, w1.shape[-1], size):
+            for j in range(0, w2.shape[-1], size):
+                one = x1[:, i : i + size], w1[:, i : i + size]
+                other = x2[:, j : j + size], w2[:, j : j + size]
+                total = total + self.block(*one, *other)
+        return total
+
+    def block(self, x1: Any, w1: Any, x2: Any, w2: Any) -> Tensor:
+        """Inner products, ``batch_shape x a x b``."""
+        if self.tracked:
+            products: Tensor = checkpoint(
+                self._block, x1, w1, x2, w2, use_reentrant=False, preserve_rng_state=False
+            )
+            return products
+        return torch.as_tensor(self._block(x1, w1, x2, w2))
+
+    def _block(self, x1: Any, w1: Any, x2: Any, w2: Any) -> Any:
+        batch_shape, (b, m) = w1.shape[:-2], w2.shape[-2:]
+        values = self.pairs(*(x.reshape(*batch_shape, -1, x.shape[-1]) for x in (x1, x2)))
+        # The mean embeddings of the first clouds at the atoms of the second.
+        embedded = w1[..., None, :] @ values.reshape(*w1.shape, b * m)
+        return (embedded.reshape(*w1.shape[:-1], b, m) * w2[..., None, :, :]).sum(-1)

@@ -1,0 +1,94 @@
+"""The cloud whose features are nearest to given ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.optimize import minimize
+from torch import Tensor
+
+# Iterations in which atoms settle with the first weights.
+_SETTLING = 100
+# Corrections that L-BFGS keeps: features have many more values than a cloud has coordinates.
+_CORRECTIONS = 30
+
+
+def nearest_cloud(
+    embed: Callable[[Tensor, Tensor], Tensor],
+    target: Tensor,
+    points: Tensor,
+    weights: Tensor,
+    *,
+    learn_weights: bool,
+    enough: float,
+    max_iterations: int,
+) -> tuple[Tensor, Tensor, float]:
+    r"""A local minimum of :math:`|\varphi(X, w) - z|^2` over atoms and weights, by L-BFGS.
+
+    Weights are the softmax of what is optimised; they are learned after the atoms have settled with
+    the first weights, so that an early wrong match does not starve atoms. Coordinates are taken about
+    the mean of the start and in units of its root mean square distance from it.
+
+    Args:
+        embed: Maps ``1 x n x d`` points and ``1 x n`` weights to ``1 x D`` features; differentiable.
+        target: The ``D`` features :math:`z`.
+        points: Where the ``n x d`` atoms start.
+        weights: Where the ``n`` weights start; those of zero stay zero.
+        learn_weights: Whether weights move.
+        enough: The distance of features at which to stop.
+        max_iterations: The largest number of iterations; with 0 the start is what is returned.
+
+    Returns:
+        Points, weights, and the distance of features that is reached.
+    """
+    size, dim = points.shape
+    centre = weights @ points
+    unit = (weights @ (points - centre).square().sum(-1)).sqrt()
+    unit = torch.where(unit > 0, unit, 1.0)  # where atoms coincide, there is nothing to scale
+    shape = (points - centre) / unit
+    logits = weights.log()
+
+    def cloud(flat: Tensor) -> tuple[Tensor, Tensor]:
+        moved = flat[: size * dim].view(size, dim)
+        changed = logits + flat[size * dim :] if len(flat) > size * dim else logits
+        return centre + unit * moved, changed.softmax(-1)
+
+    def residual(values: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+        flat = torch.from_numpy(values).to(points).requires_grad_()
+        x, w = cloud(flat)
+        squared = (embed(x.unsqueeze(0), w.unsqueeze(0)).squeeze(0) - target).square().sum()
+        squared = squared / unit.square()
+        (gradient,) = torch.autograd.grad(squared, flat)
+        return squared.item(), gradient.double().cpu().numpy()
+
+    goal = (enough / unit.item()) ** 2
+
+    def stop(intermediate_result: Any) -> None:
+        if intermediate_result.fun <= goal:
+            raise StopIteration
+
+    def descend(start: NDArray[np.float64], iterations: int) -> Any:
+        options = {"maxiter": iterations, "maxfun": 5 * iterations, "maxcor": _CORRECTIONS}
+        return minimize(
+            residual,
+            start,
+            jac=True,
+            method="L-BFGS-B",
+            callback=stop,
+            options={**options, "ftol": 1e-12, "gtol": 1e-12},
+        )
+
+    values = shape.flatten().double().cpu().numpy()
+    reached, _ = residual(values)
+    if max_iterations > 0 and reached > goal:
+        settling = min(_SETTLING, max_iterations) if learn_weights else max_iterations
+        found = descend(values, settling)
+        if learn_weights and found.fun > goal and max_iterations > settling:
+            found = descend(np.append(found.x, np.zeros(size)), max_iterations - settling)
+        values, reached = found.x, found.fun
+    x, w = cloud(torch.from_numpy(values).to(points))
+    return x, w, float(reached**0.5 * unit.item())

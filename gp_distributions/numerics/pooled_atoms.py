@@ -1,0 +1,45 @@
+"""Draws from the average of distributions, and their median distance."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def draw_atoms(
+    points: Tensor, weights: Tensor, count: int, *, seed: int = 0, covariance: Tensor | None = None
+) -> Tensor:
+    """Draw from the average of weighted clouds, with replacement.
+
+    Args:
+        points: A ``C x n x d`` tensor of atoms, or of the means of Gaussian components.
+        weights: A ``C x n`` tensor of weights; every cloud counts once.
+        count: The number of draws.
+        seed: Of the draws, which are the same on every device.
+        covariance: A ``C x n x d x d`` tensor, the covariances of Gaussian components.
+
+    Returns:
+        A ``count x d`` tensor on the CPU, in double precision.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    clouds = torch.randint(len(points), (count,), generator=generator).to(points.device)
+    chosen = weights[clouds].double().cpu()
+    index = chosen.multinomial(1, generator=generator).squeeze(-1).to(points.device)
+    atoms = points[clouds, index].double().cpu()
+    if covariance is None:
+        return atoms
+    variances, axes = torch.linalg.eigh(covariance[clouds, index].double().cpu())
+    normal = torch.randn(atoms.shape, generator=generator, dtype=torch.float64)
+    moves = axes @ (variances.clamp_min(0).sqrt() * normal).unsqueeze(-1)
+    return atoms + moves.squeeze(-1)
+
+
+def median_distance(atoms: Tensor) -> float:
+    """The median distance between atoms that differ; zero where all coincide.
+
+    Args:
+        atoms: A ``M x d`` tensor of atoms.
+    """
+    distances = torch.pdist(atoms)
+    apart = distances[distances > 0]
+    return apart.median().item() if len(apart) else 0.0

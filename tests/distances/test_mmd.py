@@ -1,0 +1,553 @@
+"""MMD in every form against double loops, closed forms, and what the approximations promise."""
+
+import copy
+import math
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.stats
+import torch
+from cases import as_rows, random_clouds
+from torch import Tensor
+
+from gp_distributions import DistributionKernel, Gaussians
+from gp_distributions.distances.mmd import MMD
+from gp_distributions.numerics.embedding_kernels import EMBEDDING_KERNELS
+from gp_distributions.numerics.gaussian_rows import join_gaussians, join_mixtures
+from gp_distributions.numerics.rows import split_rows
+
+Cloud = tuple[Tensor, Tensor]
+BANDWIDTH = 1.3
+
+# Of two points, with the bandwidth written out.
+FORMULAS: dict[str, Callable[[np.ndarray, np.ndarray], float]] = {
+    "gaussian": lambda x, y: math.exp(-((x - y) @ (x - y)) / (2 * BANDWIDTH**2)),
+    "laplace": lambda x, y: math.exp(-np.linalg.norm(x - y) / BANDWIDTH),
+    "matern32": lambda x, y: _matern32(math.sqrt(3) * np.linalg.norm(x - y) / BANDWIDTH),
+    "matern52": lambda x, y: _matern52(math.sqrt(5) * np.linalg.norm(x - y) / BANDWIDTH),
+    "inverse_multiquadric": lambda x, y: (1 + (x - y) @ (x - y) / BANDWIDTH**2) ** -0.5,
+    "energy": lambda x, y: np.linalg.norm(x) + np.linalg.norm(y) - np.linalg.norm(x - y),
+    "linear": lambda x, y: x @ y,
+    "polynomial2": lambda x, y: (x @ y + 1) ** 2,
+    "polynomial3": lambda x, y: (x @ y + 1) ** 3,
+}
+ISOTROPIC = ["gaussian", "laplace", "matern32", "matern52", "inverse_multiquadric"]
+CLOSED = ["gaussian", "linear", "polynomial2", "polynomial3"]
+
+
+def _matern32(a: float) -> float:
+    return (1 + a) * math.exp(-a)
+
+
+def _matern52(a: float) -> float:
+    return (1 + a + a * a / 3) * math.exp(-a)
+
+
+def make(kernel: str, **options: Any) -> MMD:
+    if kernel in ISOTROPIC:
+        options.setdefault("bandwidth", BANDWIDTH)
+    return MMD(2, kernel=kernel, **options)
+
+
+def products_by_loops(kernel: str, clouds: list[Cloud]) -> Tensor:
+    """Inner products of all pairs of mean embeddings, atom by atom."""
+    k = FORMULAS[kernel]
+
+    def one(p: Cloud, q: Cloud) -> float:
+        (x, w), (y, v) = ([t.numpy() for t in cloud] for cloud in (p, q))
+        return sum(w[i] * v[j] * k(x[i], y[j]) for i in range(len(w)) for j in range(len(v)))
+
+    return torch.tensor([[one(p, q) for q in clouds] for p in clouds], dtype=torch.float64)
+
+
+def from_products(products: Tensor) -> Tensor:
+    squares = products.diagonal()
+    return squares.unsqueeze(-1) + squares - 2 * products
+
+
+@pytest.fixture(scope="module")
+def clouds() -> list[Cloud]:
+    return random_clouds(6, sizes=(1, 8))
+
+
+@pytest.mark.parametrize("kernel", FORMULAS)
+class TestExact:
+    def test_loops(self, kernel: str, clouds: list[Cloud]) -> None:
+        expected = from_products(products_by_loops(kernel, clouds))
+        rows, atol = as_rows(clouds), 1e-12 * float(expected.max())
+        distance = make(kernel)
+        torch.testing.assert_close(distance.squared(rows), expected, rtol=0, atol=atol)
+        across = distance.squared(rows, as_rows(clouds[:4], atoms=9))
+        torch.testing.assert_close(across, expected[:, :4], rtol=0, atol=atol)
+        paired = distance.squared(rows, rows.roll(-1, 0), diag=True)
+        target = expected[range(6), [1, 2, 3, 4, 5, 0]]
+        torch.testing.assert_close(paired, target, rtol=0, atol=atol)
+
+    def test_squared_norms(self, kernel: str, clouds: list[Cloud]) -> None:
+        products = products_by_loops(kernel, clouds)
+        rows = as_rows(clouds).unflatten(0, (2, 3))
+        actual = make(kernel).squared_norms(rows)
+        assert actual.shape == (2, 3)
+        atol = 1e-12 * float(products.max())
+        torch.testing.assert_close(actual.flatten(), products.diagonal(), rtol=0, atol=atol)
+
+    def test_linear_profile_is_the_set_kernel(self, kernel: str, clouds: list[Cloud]) -> None:
+        products = products_by_loops(kernel, clouds)
+        with torch.no_grad():
+            actual = DistributionKernel(make(kernel), "linear")(as_rows(clouds)).to_dense()
+        torch.testing.assert_close(actual, products, rtol=0, atol=1e-12 * float(products.max()))
+
+    def test_normalised(self, kernel: str, clouds: list[Cloud]) -> None:
+        if kernel == "energy":
+            return  # refused, see below
+        products = products_by_loops(kernel, clouds)
+        root = products.diagonal().sqrt()
+        distance = make(kernel, normalize=True)
+        expected = 2 - 2 * products / (root.unsqueeze(-1) * root)
+        actual = distance.squared(as_rows(clouds))
+        torch.testing.assert_close(actual, expected, rtol=0, atol=1e-12)
+        norms = distance.squared_norms(as_rows(clouds))
+        torch.testing.assert_close(norms, torch.ones_like(norms), rtol=1e-12, atol=0)
+
+    def test_embedding_where_it_is_small(self, kernel: str, clouds: list[Cloud]) -> None:
+        rows, distance = as_rows(clouds), make(kernel)
+        assert hasattr(distance, "embed") == (kernel in ("linear", "polynomial2", "polynomial3"))
+        if distance.euclidean:
+            features = distance.embed(rows)
+            expected = torch.cdist(features, features).square()
+            atol = 1e-10 * float(expected.max())
+            torch.testing.assert_close(distance.squared(rows), expected, rtol=0, atol=atol)
+
+
+@pytest.mark.parametrize("kernel", ["polynomial2", "polynomial3"])
+@pytest.mark.parametrize("inputs", ["clouds", "gaussians"])
+def test_polynomials_in_many_dimensions(kernel: str, inputs: str) -> None:
+    """Beyond 10,000 moments pairs are compared, to the same distances."""
+    dim = 101 if kernel == "polynomial2" else 22
+    generator = torch.Generator().manual_seed(0)
+    points = 0.1 * torch.randn(4, 3, dim, generator=generator, dtype=torch.float64)
+    if inputs == "clouds":
+        rows = as_rows([(x, torch.ones(3).double()) for x in points])
+    else:
+        rows = Gaussians(points[:, 0], points.mT @ points).pack()
+    distance = MMD(dim, kernel=kernel, inputs=inputs)
+    assert not distance.euclidean
+    fewer = copy.deepcopy(distance)
+    fewer._max_moments = dim**3  # type: ignore[assignment]
+    assert fewer.euclidean
+    expected = fewer.squared(rows)
+    atol = 1e-12 * float(fewer.squared_norms(rows).max())
+    torch.testing.assert_close(distance.squared(rows), expected, rtol=0, atol=atol)
+    torch.testing.assert_close(distance.squared_norms(rows), fewer.squared_norms(rows))
+
+
+def test_energy_distance_is_that_of_scipy() -> None:
+    clouds = random_clouds(5, dim=1, sizes=(3, 9))
+    actual = MMD(1, kernel="energy").squared(as_rows(clouds))
+    for i, (x, w) in enumerate(clouds):
+        for j, (y, v) in enumerate(clouds):
+            expected = scipy.stats.energy_distance(x[:, 0], y[:, 0], w, v) ** 2
+            assert math.isclose(float(actual[i, j]), expected, rel_tol=1e-10, abs_tol=1e-14)
+
+
+@pytest.mark.parametrize("kernel", ["gaussian", "laplace", "energy"])
+def test_images(kernel: str) -> None:
+    """Clouds on one grid, against the same clouds with one more atom of no weight."""
+    generator = torch.Generator().manual_seed(0)
+    grid = torch.cartesian_prod(*[torch.linspace(-1, 1, 5, dtype=torch.float64)] * 2)
+    weights = torch.rand(8, 25, generator=generator, dtype=torch.float64)
+    clouds = [(grid, w) for w in weights]
+    apart = [
+        (torch.cat([grid, torch.full((1, 2), float(k)).double()]), torch.cat([w, w.new_zeros(1)]))
+        for k, w in enumerate(weights)
+    ]
+    distance = make(kernel)
+    expected = distance.squared(as_rows(apart))
+    scale = float(expected.max())
+    torch.testing.assert_close(
+        distance.squared(as_rows(clouds)), expected, rtol=0, atol=1e-12 * scale
+    )
+
+
+class TestBandwidth:
+    def rows(self) -> Tensor:
+        return as_rows(random_clouds(20))
+
+    def test_is_the_median_distance_of_pooled_atoms(self) -> None:
+        rows, distance = self.rows(), MMD(2)
+        assert distance.bandwidth is None
+        distance.squared(rows)
+        points, weights = split_rows(rows, 2)
+        rng = np.random.default_rng(0)
+        drawn = []
+        for _ in range(4000):
+            i = rng.integers(20)
+            w = weights[i].numpy()
+            drawn.append(points[i, rng.choice(len(w), p=w / w.sum())])
+        expected = torch.pdist(torch.stack(drawn)).median()
+        assert distance.bandwidth is not None
+        # The median of a thousand draws; pairs are dependent.
+        assert abs(float(distance.bandwidth / expected) - 1) < 0.1
+
+    def test_is_that_of_the_first_rows(self) -> None:
+        rows, distance = self.rows(), MMD(2)
+        distance.adapt(rows)
+        first = distance.bandwidth
+        distance.squared(100 * rows)
+        assert first is not None
+        assert torch.equal(distance.bandwidth, first)
+
+    @pytest.mark.parametrize("seed", [0, 1])
+    def test_seed(self, seed: int) -> None:
+        one, other = MMD(2, seed=0), MMD(2, seed=seed)
+        for distance in (one, other):
+            distance.adapt(self.rows())
+        assert torch.equal(one.bandwidth, other.bandwidth) == (seed == 0)
+
+    def test_follows_the_unit(self) -> None:
+        rows, one, other = self.rows(), MMD(2), MMD(2)
+        scaled = rows.clone()
+        scaled[:, 0::3] *= 1000
+        scaled[:, 1::3] *= 1000
+        torch.testing.assert_close(other.squared(scaled), one.squared(rows))
+
+    def test_coincident_atoms_have_none(self) -> None:
+        with pytest.raises(ValueError, match="give bandwidth="):
+            MMD(2).squared(self.rows()[:1, :3].repeat(2, 1), self.rows()[:1, :3])
+        distance = MMD(2)
+        with pytest.raises(ValueError, match="all coincide"):
+            distance.adapt(torch.ones(3, 6).double())
+        assert distance.bandwidth is None
+
+    def test_is_needed(self) -> None:
+        points, weights = split_rows(self.rows(), 2)
+        with pytest.raises(ValueError, match="Expected a bandwidth"):
+            MMD(2).represent(points, weights)
+
+    def test_given_and_set(self) -> None:
+        distance = MMD(2, bandwidth=0.5)
+        assert math.isclose(float(distance.bandwidth), 0.5)
+        distance.bandwidth = torch.tensor(2.0)
+        assert math.isclose(float(distance.bandwidth), 2.0)
+        rows = self.rows()
+        torch.testing.assert_close(distance.squared(rows), MMD(2, bandwidth=2.0).squared(rows))
+        assert torch.isnan(MMD(2).raw_bandwidth)
+
+    @pytest.mark.parametrize("options", [{}, {"bandwidth": 0.7}])
+    @pytest.mark.parametrize("copied", ["state", "deepcopy", "pickle"])
+    def test_is_copied_set_or_not(self, options: dict[str, float], copied: str) -> None:
+        distance = MMD(2, **options)
+        if copied == "state":
+            other = MMD(2, bandwidth=3.0)
+            other.load_state_dict(distance.state_dict())
+        elif copied == "deepcopy":
+            other = copy.deepcopy(distance)
+        else:
+            other = pickle.loads(pickle.dumps(distance))
+        assert (other.bandwidth is None) == (not options)
+        rows = self.rows()
+        assert torch.equal(other.squared(rows), distance.squared(rows))
+        other.bandwidth = 9.0
+        assert float(distance.bandwidth) < 9
+
+    @pytest.mark.parametrize(
+        "options",
+        [
+            {},
+            {"num_features": 6},
+            {"num_features": 4, "features": "landmarks"},
+            {"normalize": True},
+            {"inputs": "gaussians"},
+        ],
+    )
+    @pytest.mark.parametrize("kernel", ["gaussian", "laplace"])
+    def test_trains(self, kernel: str, options: dict[str, Any]) -> None:
+        rows = as_rows(random_clouds(4, sizes=(1, 6)))
+        if options.get("inputs") == "gaussians":
+            if kernel == "laplace":
+                options = {**options, "num_features": 6}
+            points, _ = split_rows(as_rows(random_clouds(4, sizes=(6, 6))), 2)
+            rows = Gaussians(points.mean(1), points.mT @ points).pack()
+        distance = make(kernel, **options)
+        distance.adapt(rows)
+        raw = distance.raw_bandwidth.detach().clone().requires_grad_()
+        assert not distance.raw_bandwidth.requires_grad
+
+        def squared(raw: Tensor) -> Tensor:
+            parameters = {"raw_bandwidth": raw}
+            return torch.func.functional_call(distance, parameters, (rows, rows.flip(0)))
+
+        distance.raw_bandwidth.requires_grad_()
+        assert torch.autograd.gradcheck(squared, raw)
+        distance.squared(rows).sum().backward()
+        assert bool(distance.raw_bandwidth.grad.isfinite())
+
+    def test_trains_on_one_support(self) -> None:
+        grid = torch.cartesian_prod(*[torch.arange(3.0).double()] * 2)
+        generator = torch.Generator().manual_seed(0)
+        rows = as_rows([(grid, torch.rand(9, generator=generator).double()) for _ in range(4)])
+        for kernel in ISOTROPIC:
+            distance = make(kernel)
+            raw = distance.raw_bandwidth.detach().clone().requires_grad_()
+            distance.raw_bandwidth.requires_grad_()
+            assert torch.autograd.gradcheck(
+                lambda raw, d=distance: torch.func.functional_call(d, {"raw_bandwidth": raw}, rows),
+                raw,
+            )
+
+
+class TestFourier:
+    @pytest.mark.parametrize("kernel", ISOTROPIC)
+    @pytest.mark.parametrize("features", ["orthogonal", "quasi_random"])
+    def test_error_falls(self, kernel: str, features: str) -> None:
+        """Like the inverse root of the number at least: 16 times as many, a quarter of the error."""
+        rows = as_rows(random_clouds(12))
+        exact = make(kernel).squared(rows)
+        errors = []
+        for count in (64, 1024):
+            each = [
+                make(kernel, num_features=count, features=features, seed=seed).squared(rows) - exact
+                for seed in range(8)
+            ]
+            errors.append(float(torch.stack(each).square().mean().sqrt()))
+        assert errors[0] < 0.1
+        assert errors[1] <= errors[0] / 4 * 1.5  # a mean of eight squares
+
+    def test_embedding_and_norms(self) -> None:
+        rows, distance = as_rows(random_clouds(6)), make("laplace", num_features=10)
+        features = distance.embed(rows)
+        assert features.shape == (6, 10)
+        torch.testing.assert_close(distance.squared(rows), torch.cdist(features, features) ** 2)
+        torch.testing.assert_close(distance.squared_norms(rows), features.square().sum(-1))
+
+    def test_frequencies_scale_with_the_bandwidth(self) -> None:
+        rows = as_rows(random_clouds(6))
+        half = rows.clone()
+        half[:, 0::3] /= 2
+        half[:, 1::3] /= 2
+        one, other = (MMD(2, bandwidth=b, num_features=10) for b in (2.0, 1.0))
+        torch.testing.assert_close(one.squared(rows), other.squared(half))
+
+    def test_state_dict_restores_the_frequencies(self) -> None:
+        rows = as_rows(random_clouds(6))
+        one, other = (MMD(2, bandwidth=1.0, num_features=10, seed=s) for s in (0, 1))
+        assert not torch.equal(one.squared(rows), other.squared(rows))
+        other.load_state_dict(one.state_dict())
+        assert torch.equal(one.squared(rows), other.squared(rows))
+
+
+class TestLandmarks:
+    def make(self, count: int, **options: Any) -> MMD:
+        return make("gaussian", num_features=count, features="landmarks", **options)
+
+    def test_exact_with_as_many_as_atoms(self) -> None:
+        """But for the jitter of 1e-10."""
+        rows = as_rows(random_clouds(5, sizes=(1, 5)))
+        actual = self.make(30).squared(rows)
+        torch.testing.assert_close(actual, make("gaussian").squared(rows), rtol=0, atol=2.5e-10)
+
+    def test_are_those_of_the_first_rows(self) -> None:
+        one, two = as_rows(random_clouds(20)), as_rows(random_clouds(20, seed=1))
+        distance = self.make(5)
+        assert bool(distance.landmarks.isnan().all())
+        distance.squared(one)
+        chosen = distance.landmarks.clone()
+        distance.squared(two)
+        assert torch.equal(distance.landmarks, chosen)
+
+    @pytest.mark.parametrize("chosen", [False, True])
+    def test_state_dict_restores_them(self, chosen: bool) -> None:
+        rows, one, other = as_rows(random_clouds(20)), self.make(5), self.make(5)
+        if chosen:
+            one.adapt(rows[:10])
+        other.adapt(rows[10:])
+        other.load_state_dict(one.state_dict())
+        assert torch.equal(one.squared(rows), other.squared(rows))
+
+    def test_median_comes_with_them(self) -> None:
+        distance = MMD(2, num_features=5, features="landmarks")
+        distance.adapt(as_rows(random_clouds(20)))
+        assert distance.bandwidth is not None
+        assert bool(distance.landmarks.isfinite().all())
+
+    def test_of_many_atoms(self) -> None:
+        rows = as_rows(random_clouds(100, sizes=(40, 40)))
+        distance = self.make(60)
+        exact = make("gaussian").squared(rows)
+        error = float((exact - distance.squared(rows)).max())
+        assert 0 <= error < 0.05 * float(exact.max())
+
+    def test_of_gaussians(self) -> None:
+        points, _ = split_rows(as_rows(random_clouds(9, sizes=(6, 6))), 2)
+        centred = points - points.mean(1, keepdim=True)
+        rows = Gaussians(points.mean(1), centred.mT @ centred / 6).pack()
+        exact = make("gaussian", inputs="gaussians").squared(rows)
+        error = exact - self.make(40, inputs="gaussians").squared(rows)
+        assert float(error.min()) >= -1e-9
+        assert float(error.max()) < 1e-2 * float(exact.max())
+
+
+def random_mixtures(dim: int, num: int = 5, size: int = 3) -> tuple[Tensor, Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    mean = torch.randn(num, size, dim, generator=generator, dtype=torch.float64)
+    root = 0.5 * torch.randn(num, size, dim, dim, generator=generator, dtype=torch.float64)
+    weights = torch.rand(num, size, generator=generator, dtype=torch.float64)
+    return mean, root @ root.mT, weights / weights.sum(-1, keepdim=True)
+
+
+# Every form for Gaussians: kernel and options.
+FORMS: list[tuple[str, dict[str, Any]]] = [
+    *[(kernel, {}) for kernel in CLOSED],
+    *[(kernel, {"num_features": 16}) for kernel in ISOTROPIC],
+    ("gaussian", {"normalize": True}),
+]
+
+
+class TestGaussians:
+    @pytest.mark.parametrize(("kernel", "options"), FORMS)
+    def test_without_spread_they_are_clouds(self, kernel: str, options: dict[str, Any]) -> None:
+        mean, covariance, weights = random_mixtures(2)
+        mixtures = make(kernel, inputs="mixtures", **options)
+        clouds = make(kernel, **options)
+        rows = join_mixtures(mean, 0 * covariance, weights)
+        points = as_rows(list(zip(mean, weights, strict=True)))
+        expected = clouds.squared(points)
+        atol = 1e-12 * float(expected.max())
+        torch.testing.assert_close(mixtures.squared(rows), expected, rtol=0, atol=atol)
+        torch.testing.assert_close(mixtures.squared_norms(rows), clouds.squared_norms(points))
+
+    @pytest.mark.parametrize(("kernel", "options"), FORMS)
+    def test_gaussian_is_a_mixture_of_one(self, kernel: str, options: dict[str, Any]) -> None:
+        mean, covariance, weights = random_mixtures(2, size=1)
+        mixtures = make(kernel, inputs="mixtures", **options)
+        gaussians = make(kernel, inputs="gaussians", **options)
+        expected = mixtures.squared(join_mixtures(mean, covariance, weights))
+        actual = gaussians.squared(join_gaussians(mean, covariance).squeeze(1))
+        torch.testing.assert_close(actual, expected)
+
+    @pytest.mark.parametrize(("kernel", "options"), FORMS)
+    def test_sampled_clouds_tend_to_them(self, kernel: str, options: dict[str, Any]) -> None:
+        """At the rate of the inverse root of n: the error of n = 1600 is that of 100 over four."""
+        mean, covariance, _ = random_mixtures(2)
+        gaussians = Gaussians(mean[:, 0], covariance[:, 0])
+        expected = make(kernel, inputs="gaussians", **options).squared(gaussians.pack())
+        clouds = make(kernel, **options)
+        errors = []
+        for size in (100, 1600):
+            each = []
+            for seed in range(4):
+                rows = gaussians.sample(size, seed=seed).pack()
+                each.append(clouds.squared(rows[:3], rows[3:]) - expected[:3, 3:])
+            errors.append(float(torch.stack(each).square().mean().sqrt()))
+        assert errors[1] <= errors[0] / 4 * 2
+        assert errors[1] <= 0.1 * float(expected.max())
+
+    def test_ten_dimensions(self) -> None:
+        """The determinant and the quadratic form of one pair, written out."""
+        mean, covariance, weights = random_mixtures(10, num=2, size=1)
+        rows = join_mixtures(mean, covariance, weights)
+        actual = MMD(10, bandwidth=3.0, inputs="mixtures").squared(rows)
+
+        def product(i: int, j: int) -> float:
+            total = covariance[i, 0] + covariance[j, 0] + 9 * torch.eye(10)
+            shift = mean[i, 0] - mean[j, 0]
+            density = scipy.stats.multivariate_normal(cov=total.numpy()).pdf(shift.numpy())
+            return float(density * (2 * math.pi * 9) ** 5)
+
+        expected = product(0, 0) + product(1, 1) - 2 * product(0, 1)
+        assert math.isclose(float(actual[0, 1]), expected, rel_tol=1e-10)
+
+    def test_asymmetric_covariances_count_as_their_symmetric_parts(self) -> None:
+        mean, covariance, weights = random_mixtures(2)
+        skewed = covariance + 0.1 * torch.tensor([[0.0, 1.0], [-1.0, 0.0]])
+        distance = make("gaussian", inputs="mixtures")
+        expected = distance.squared(join_mixtures(mean, covariance, weights))
+        torch.testing.assert_close(distance.squared(join_mixtures(mean, skewed, weights)), expected)
+
+    @pytest.mark.parametrize("spread", [0.0, 1.0])
+    def test_gradients_are_finite(self, spread: float) -> None:
+        mean, covariance, weights = random_mixtures(2)
+        mean = mean[:1].repeat(5, 1, 1)  # coincident
+        rows = join_mixtures(mean, spread * covariance, weights).requires_grad_()
+        for kernel, options in FORMS:
+            distance = make(kernel, inputs="mixtures", **options)
+            (gradient,) = torch.autograd.grad(distance.squared(rows).sum(), rows)
+            assert bool(gradient.isfinite().all())
+
+    def test_bandwidth_is_the_median_distance_of_draws(self) -> None:
+        """Of one Gaussian of variance two, the median of |N(0, 4)|."""
+        rows = Gaussians(torch.zeros(1, 1).double(), torch.full((1, 1, 1), 2.0).double()).pack()
+        distance = MMD(1, inputs="gaussians")
+        distance.adapt(rows)
+        assert abs(float(distance.bandwidth) / (2 * scipy.stats.norm.ppf(0.75)) - 1) < 0.1
+
+
+class TestRefuses:
+    @pytest.mark.parametrize(
+        ("options", "message"),
+        [
+            ({"kernel": "matern"}, "choose from gaussian, laplace, matern32, matern52"),
+            ({"kernel": "energy", "bandwidth": 1.0}, "energy kernel has no bandwidth"),
+            ({"kernel": "linear", "bandwidth": 1.0}, "linear kernel has no bandwidth"),
+            ({"bandwidth": 0.0}, "bandwidth > 0"),
+            ({"bandwidth": -1.0}, "bandwidth > 0"),
+            ({"bandwidth": math.nan}, "bandwidth > 0"),
+            ({"bandwidth": math.inf}, "bandwidth > 0"),
+            ({"features": "random"}, "orthogonal"),
+            ({"num_features": 7}, "even"),
+            ({"num_features": 0}, ">= 2"),
+            ({"features": "landmarks"}, "number of landmarks"),
+            ({"features": "landmarks", "num_features": 0}, "num_features >= 1"),
+            ({"kernel": "energy", "num_features": 8}, "no Fourier features"),
+            ({"kernel": "linear", "num_features": 8}, "no Fourier features"),
+            ({"kernel": "polynomial2", "num_features": 8}, "no Fourier features"),
+            ({"kernel": "energy", "normalize": True}, "unit length"),
+            ({"kernel": "laplace", "inputs": "gaussians"}, "give num_features"),
+            ({"kernel": "energy", "inputs": "mixtures"}, "no closed form"),
+            (
+                {
+                    "kernel": "matern32",
+                    "inputs": "gaussians",
+                    "features": "landmarks",
+                    "num_features": 5,
+                },
+                "no closed form",
+            ),
+            ({"inputs": "images"}, "clouds"),
+        ],
+    )
+    def test_what_does_not_exist(self, options: dict[str, Any], message: str) -> None:
+        with pytest.raises(ValueError, match=message):
+            MMD(2, **options)
+
+    @pytest.mark.parametrize("options", [{}, {"num_features": 3, "features": "landmarks"}])
+    @pytest.mark.parametrize("bad", [-0.1, math.nan])
+    def test_weights_of_no_distribution(self, options: dict[str, Any], bad: float) -> None:
+        rows = as_rows(random_clouds(4))
+        rows[2, 2] = bad
+        distance = MMD(2, **options)
+        with pytest.raises(ValueError, match="row 2 has the weights"):
+            distance.squared(rows)
+        assert distance.bandwidth is None
+
+    def test_unit_length_of_nothing(self) -> None:
+        rows = as_rows(
+            [(torch.tensor([[1.0, 0.0], [-1.0, 0.0]]).double(), torch.ones(2).double())] * 2
+        )
+        rows[1, 0] = 5
+        with pytest.raises(ValueError, match="positive length"):
+            MMD(2, kernel="linear", normalize=True).squared(rows)
+
+
+def test_prints_its_settings() -> None:
+    text = str(MMD(3, kernel="laplace", bandwidth=0.5, num_features=10))
+    expected = "dim=3, kernel=laplace, bandwidth=0.5, num_features=10, features=orthogonal"
+    assert text == f"MMD({expected}, inputs=clouds)"
+    assert str(MMD(3, kernel="energy")) == "MMD(dim=3, kernel=energy, inputs=clouds)"
+
+
+def test_all_kernels_are_tested() -> None:
+    assert set(FORMULAS) == set(EMBEDDING_KERNELS)

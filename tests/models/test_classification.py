@@ -1,0 +1,266 @@
+"""Classes of distributions: Dirichlet regression, its probabilities, and kernel ridge on indicators."""
+
+import copy
+import math
+
+import numpy as np
+import pytest
+import torch
+from gpytorch.kernels import ScaleKernel
+from gpytorch.likelihoods import DirichletClassificationLikelihood, FixedNoiseGaussianLikelihood
+from gpytorch.mlls import ExactMarginalLogLikelihood
+from numpy.typing import NDArray
+from scipy.integrate import quad
+from sklearn.gaussian_process import GaussianProcessClassifier
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel
+from sklearn.kernel_ridge import KernelRidge
+from torch import Tensor
+
+from gp_distributions import DistributionGP, PointClouds, SlicedWassersteinKernel, fit
+from gp_distributions.models.classification import ClassificationGP, fit_classification
+from gp_distributions.models.kernel_ridge import KernelRidgeClassifier
+from gp_distributions.numerics.expected_softmax import expected_softmax
+
+NAMES = np.array(["ash", "beech", "cedar"])
+
+
+def make_data(
+    num: int, *, seed: int, sharpness: float = 4.0
+) -> tuple[PointClouds, NDArray, Tensor]:
+    """Bags of Gaussians, labels drawn from probabilities that depend on mean and spread, and these."""
+    generator = np.random.default_rng(seed)
+    mean = generator.uniform(-1, 1, (num, 2))
+    spread = generator.uniform(0.1, 0.5, num)
+    points = mean[:, None] + spread[:, None, None] * generator.normal(size=(num, 20, 2))
+    latent = np.stack([np.zeros(num), mean[:, 0], 0.6 - 2 * spread + mean[:, 1]], axis=-1)
+    odds = np.exp(sharpness * latent)
+    probabilities = odds / odds.sum(-1, keepdims=True)
+    drawn = [generator.choice(3, p=p) for p in probabilities]
+    return PointClouds(torch.from_numpy(points)), NAMES[drawn], torch.from_numpy(probabilities)
+
+
+def make_kernel() -> ScaleKernel:
+    kernel = SlicedWassersteinKernel(2, num_slices=10, num_quantiles=20, profile="matern52")
+    kernel.lengthscale = 0.8
+    return ScaleKernel(kernel)
+
+
+X, Y, _ = make_data(60, seed=0)
+NEW_X, NEW_Y, TRUTH = make_data(400, seed=1)
+
+
+@pytest.fixture
+def model() -> ClassificationGP:
+    return ClassificationGP(X, Y, make_kernel())
+
+
+def plain(model: ClassificationGP) -> DistributionGP:
+    """The same regression by GPyTorch's likelihood, with a factorisation for each class."""
+    likelihood = DirichletClassificationLikelihood(
+        torch.as_tensor(np.searchsorted(NAMES, Y)), dtype=torch.float64
+    )
+    return DistributionGP(
+        X,
+        likelihood.transformed_targets.T,
+        copy.deepcopy(model.covar_module),
+        likelihood=FixedNoiseGaussianLikelihood(likelihood.noise),
+        outcome_transform=None,
+    )
+
+
+class TestMarginalLikelihood:
+    def test_and_gradient_are_those_of_dense_covariances(self, model: ClassificationGP) -> None:
+        results = []
+        for one in (model, plain(model)):
+            one.train()
+            mll = ExactMarginalLogLikelihood(one.likelihood, one)
+            value = mll(one(*one.train_inputs), one.train_targets)
+            weights = torch.tensor([1.0, 0.3, -2.0], dtype=torch.float64)
+            (weights * value).sum().backward()
+            results.append((value.detach(), [p.grad for p in one.parameters()]))
+        (ours, gradients), (theirs, expected) = results
+        torch.testing.assert_close(ours, theirs, rtol=1e-10, atol=1e-10)
+        for a, b in zip(gradients, expected, strict=True):
+            torch.testing.assert_close(a, b, rtol=1e-8, atol=1e-10)
+
+    def test_posteriors_are_those_of_dense_covariances(self, model: ClassificationGP) -> None:
+        ours, theirs = (one.posterior(NEW_X[:5]) for one in (model, plain(model)))
+        torch.testing.assert_close(ours.mean, theirs.mean, rtol=1e-9, atol=1e-9)
+        torch.testing.assert_close(ours.variance, theirs.variance, rtol=1e-9, atol=1e-9)
+
+    def test_leave_one_out_is_leaving_out(self, model: ClassificationGP) -> None:
+        found = model.leave_one_out()
+        for i in (0, 17):
+            rest = torch.arange(60) != i
+            one = ClassificationGP(X[rest], Y[rest.numpy()], copy.deepcopy(model.covar_module))
+            probabilities = one.predict_proba(X[i : i + 1])[0]
+            expected = probabilities[list(one.classes_).index(Y[i])].log()
+            torch.testing.assert_close(found[i], expected, rtol=1e-8, atol=1e-8)
+
+
+class TestProbabilities:
+    def test_are_the_expected_softmax_of_the_posterior(self, model: ClassificationGP) -> None:
+        posterior = model.posterior(NEW_X[:9])
+        expected = expected_softmax(posterior.mean, posterior.variance.sqrt()).detach()
+        for batch_size in (4, 1024):
+            found = model.predict_proba(NEW_X[:9], batch_size=batch_size)
+            torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9)
+        rows = NEW_X[:8].pack().unflatten(0, (2, 4))
+        torch.testing.assert_close(
+            model.predict_proba(rows).flatten(0, 1), expected[:8], rtol=1e-9, atol=1e-9
+        )
+
+    @pytest.mark.parametrize("largest", [0.0, 0.5, 2.0, 4.0])
+    def test_of_two_classes_are_an_integral(self, largest: float) -> None:
+        """The difference of two normal variables is one."""
+        generator = np.random.default_rng(0)
+        for mean, std in zip(
+            generator.normal(0, 4, (10, 2)), generator.uniform(0, largest, (10, 2)), strict=True
+        ):
+            shift, scale = mean[0] - mean[1], math.hypot(*std)
+
+            def integrand(z: float, shift: float = shift, scale: float = scale) -> float:
+                density = math.exp(-z * z / 2) / math.sqrt(2 * math.pi)
+                return density / (1 + math.exp(-shift - scale * z))
+
+            expected = quad(integrand, -12, 12, epsabs=1e-12, limit=200)[0]
+            found = expected_softmax(torch.tensor(mean), torch.tensor(std))
+            assert float(found[0]) == pytest.approx(expected, abs=1e-6)
+            assert float(found.sum()) == pytest.approx(1, abs=1e-12)
+
+    def test_of_many_classes_are_averages_of_samples(self) -> None:
+        generator = torch.Generator().manual_seed(0)
+        mean = 2 * torch.randn(5, generator=generator, dtype=torch.float64)
+        std = 3 * torch.rand(5, generator=generator, dtype=torch.float64)
+        samples = torch.randn(100_000, 5, generator=generator, dtype=torch.float64)
+        softmax = (mean + std * samples).softmax(-1)
+        error = (expected_softmax(mean, std) - softmax.mean(0)).abs()
+        assert bool((error < 5 * softmax.std(0) / math.sqrt(len(samples))).all())
+
+    def test_are_softmax_where_nothing_is_uncertain(self) -> None:
+        mean = torch.tensor([[0.0, 1.0, -300.0], [500.0, 499.0, 0.0]], dtype=torch.float64)
+        found = expected_softmax(mean, torch.zeros_like(mean))
+        torch.testing.assert_close(found, mean.softmax(-1), rtol=1e-6, atol=1e-7)
+
+    def test_are_calibrated(self) -> None:
+        """Held against the probabilities that labels were drawn from, and scikit-learn's classifier."""
+        x, y, _ = make_data(200, seed=2)
+        found = fit_classification(ClassificationGP(x, y, make_kernel()), restarts=0)
+        kernel = found.covar_module.base_kernel
+        features = [kernel.distance.embed(clouds.pack()).numpy() for clouds in (x, NEW_X)]
+        prior = ConstantKernel(10.0) * RBF(1.0)
+        other = GaussianProcessClassifier(prior, optimizer=None).fit(features[0], y)
+        probabilities = {
+            "ours": found.predict_proba(NEW_X),
+            "theirs": torch.from_numpy(other.predict_proba(features[1])),
+            "frequencies": torch.tensor([(y == name).mean() for name in NAMES]).expand(400, 3),
+        }
+        divergences = {
+            name: float((TRUTH * (TRUTH / p).log()).sum(-1).mean())
+            for name, p in probabilities.items()
+        }
+        assert found.alpha_epsilon == 0.1  # labels are noisy
+        assert divergences["ours"] < 1.25 * divergences["theirs"]
+        assert divergences["ours"] < 0.15 * divergences["frequencies"]
+        confidence, guess = probabilities["ours"].max(-1)
+        for low, high in ((0.4, 0.6), (0.6, 0.8), (0.8, 1.0)):
+            inside = (confidence > low) & (confidence <= high)
+            right = TRUTH.gather(-1, guess[:, None]).squeeze(-1)[inside].mean()
+            assert abs(float(right - confidence[inside].mean())) < 0.1
+
+
+class TestConcentration:
+    def test_is_small_where_classes_are_apart(self) -> None:
+        x, y, _ = make_data(60, seed=3, sharpness=200.0)
+        model = fit_classification(ClassificationGP(x, y, make_kernel()), restarts=0)
+        assert model.alpha_epsilon < 0.1
+        with pytest.raises(ValueError, match="one concentration or more"):
+            fit_classification(model, alpha_epsilons=())
+
+    def test_is_set_with_targets_and_noise(self, model: ClassificationGP) -> None:
+        model.predict_proba(NEW_X[:2])
+        model.alpha_epsilon = 0.1
+        expected = ClassificationGP(X, Y, make_kernel(), alpha_epsilon=0.1)
+        torch.testing.assert_close(
+            model.predict_proba(NEW_X[:9]), expected.predict_proba(NEW_X[:9])
+        )
+        torch.testing.assert_close(
+            model.posterior(NEW_X[:9]).variance, expected.posterior(NEW_X[:9]).variance
+        )
+        for value in (0.0, -1.0, math.nan):
+            with pytest.raises(ValueError, match="alpha_epsilon > 0"):
+                model.alpha_epsilon = value
+
+
+class TestLabels:
+    @pytest.mark.parametrize(
+        "labels",
+        [
+            Y,
+            list(Y),
+            np.searchsorted(NAMES, Y) - 7,
+            torch.as_tensor(np.searchsorted(NAMES, Y) == 1),
+        ],
+        ids=["strings", "list", "integers", "booleans"],
+    )
+    def test_of_any_kind_are_returned(self, labels: object) -> None:
+        expected = np.asarray(labels)
+        model = ClassificationGP(X, labels, make_kernel())
+        np.testing.assert_array_equal(model.classes_, np.unique(expected))
+        predicted = model.predict(X)
+        assert predicted.dtype == expected.dtype
+        assert (predicted == expected).mean() > 0.7
+        ridge = KernelRidgeClassifier(X, labels, make_kernel(), ridge=1e-3)
+        assert (ridge.predict(X) == expected).mean() > 0.7
+
+    def test_what_is_refused(self) -> None:
+        with pytest.raises(ValueError, match=r"one label for each of 60 clouds.*\(59,\)"):
+            ClassificationGP(X, Y[1:], make_kernel())
+        with pytest.raises(ValueError, match="two classes or more, got"):
+            ClassificationGP(X, ["a"] * 60, make_kernel())
+        broken = np.searchsorted(NAMES, Y).astype(float)
+        broken[4] = np.nan
+        with pytest.raises(ValueError, match="cloud 4 is NaN"):
+            KernelRidgeClassifier(X, broken, make_kernel(), ridge=1.0)
+        with pytest.raises(ValueError, match="ridge > 0"):
+            KernelRidgeClassifier(X, Y, make_kernel(), ridge=0.0)
+        with pytest.raises(ValueError, match="batch_size >= 1"):
+            ClassificationGP(X, Y, make_kernel()).predict_proba(X, batch_size=0)
+
+    def test_rows_may_be_wider(self, model: ClassificationGP) -> None:
+        expected = model.predict_proba(NEW_X[:3])
+        torch.testing.assert_close(model.predict_proba(NEW_X[:3].pack(atoms=25)), expected)
+
+
+class TestKernelRidge:
+    def test_is_that_of_scikit_learn(self) -> None:
+        indicators = (Y[:, None] == NAMES).astype(float)
+        kernel, ridge = make_kernel(), 1e-3
+        rows, new = X.pack(), NEW_X.pack()
+        with torch.no_grad():
+            train, cross = kernel(rows).to_dense().numpy(), kernel(new, rows).to_dense().numpy()
+        other = KernelRidge(alpha=60 * ridge, kernel="precomputed")
+        frequencies = indicators.mean(0)
+        expected = frequencies + other.fit(train, indicators - frequencies).predict(cross)
+        model = KernelRidgeClassifier(X, Y, kernel, ridge=ridge)
+        np.testing.assert_allclose(model.scores(NEW_X), expected, rtol=1e-9, atol=1e-9)
+        np.testing.assert_array_equal(model.predict(NEW_X), NAMES[expected.argmax(-1)])
+
+    def test_centring_changes_nothing_for_balanced_classes(self) -> None:
+        order = np.concatenate([np.flatnonzero(name == Y)[:10] for name in NAMES])
+        kernel, x, y = make_kernel(), X[torch.from_numpy(order)], Y[order]
+        model = KernelRidgeClassifier(x, y, kernel, ridge=1e-2)
+        with torch.no_grad():
+            covariance = kernel(x.pack()).to_dense() + 30 * 1e-2 * torch.eye(30)
+            weights = torch.linalg.solve(covariance, torch.from_numpy((y[:, None] == NAMES) * 1.0))
+            scores = kernel(NEW_X.pack(), x.pack()).to_dense() @ weights
+        np.testing.assert_array_equal(model.predict(NEW_X), NAMES[scores.argmax(-1)])
+
+
+def test_on_devices(device: torch.device) -> None:
+    clouds, new = X.pack().to(device), NEW_X[:5].pack().to(device)
+    model = ClassificationGP(clouds, Y, make_kernel().to(device)).to(device)
+    assert fit(model, restarts=0).predict_proba(new).device.type == device.type
+    assert len(model.predict(new)) == 5
+    ridge = KernelRidgeClassifier(clouds, Y, make_kernel().to(device), ridge=1e-3)
+    assert len(ridge.predict(new)) == 5

@@ -1,0 +1,188 @@
+"""Several outputs with one kernel are independent GPs with tied hyperparameters, at the price of one."""
+
+import copy
+from collections.abc import Iterator
+from unittest import mock
+
+import pytest
+import torch
+from botorch.sampling import SobolQMCNormalSampler
+from cases import random_rows
+from gpytorch.kernels import ScaleKernel
+from gpytorch.likelihoods import GaussianLikelihood
+from gpytorch.mlls import ExactMarginalLogLikelihood
+from torch import Tensor
+
+from gp_distributions import DistributionGP, PointClouds, SlicedWassersteinKernel, fit
+from gp_distributions.models.shared_kernel import SharedKernelGP
+
+ROWS = random_rows(40, sizes=(5, 20))
+TARGETS = torch.stack([ROWS.sin().sum(-1), ROWS.square().sum(-1).sqrt(), ROWS[:, :9].sum(-1)], -1)
+EXACT = {"rtol": 1e-9, "atol": 1e-9}
+
+
+def make_kernel() -> ScaleKernel:
+    kernel = ScaleKernel(SlicedWassersteinKernel(2, num_slices=10, num_quantiles=20))
+    kernel.base_kernel.lengthscale = 2.0
+    kernel.outputscale = 1.7
+    return kernel
+
+
+def make_model() -> SharedKernelGP:
+    model = SharedKernelGP(ROWS[:30], TARGETS[:30], make_kernel())
+    model.likelihood.noise = 0.02
+    model.mean_module.constant = torch.tensor([0.3, -0.2, 0.1], dtype=torch.float64)
+    return model
+
+
+def independent(model: SharedKernelGP, output: int) -> DistributionGP:
+    """The model of one output with the hyperparameters of all."""
+    one = DistributionGP(ROWS[:30], TARGETS[:30, output], copy.deepcopy(model.covar_module))
+    one.likelihood.noise = model.likelihood.noise.detach()
+    one.mean_module.constant = model.mean_module.constant.detach()[output]
+    return one
+
+
+def likelihood_and_gradient(model: DistributionGP) -> tuple[Tensor, dict[str, Tensor]]:
+    model.train()
+    mll = ExactMarginalLogLikelihood(model.likelihood, model)
+    value = mll(model(*model.train_inputs), model.train_targets)
+    value.sum().backward()
+    return value.detach(), {name: p.grad for name, p in model.named_parameters()}
+
+
+def test_marginal_likelihood_and_gradient_are_those_of_independent_models() -> None:
+    model = make_model()
+    values, gradients = likelihood_and_gradient(model)
+    assert values.shape == (3,)
+    totals: dict[str, Tensor] = {}
+    for output in range(3):
+        value, parts = likelihood_and_gradient(independent(model, output))
+        torch.testing.assert_close(values[output], value, **EXACT)
+        constant = parts.pop("mean_module.raw_constant")
+        torch.testing.assert_close(gradients["mean_module.raw_constant"][output], constant, **EXACT)
+        for name, part in parts.items():
+            totals[name] = totals.get(name, torch.zeros(())) + part
+    for name, total in totals.items():
+        torch.testing.assert_close(gradients[name], total, **EXACT)
+
+
+@pytest.mark.parametrize("noise", [True, False])
+def test_posteriors_are_those_of_independent_models(noise: bool) -> None:
+    model = make_model()
+    batches = ROWS[30:].unflatten(0, (5, 2))
+    posterior = model.posterior(batches, observation_noise=noise)
+    assert posterior.rsample(torch.Size([7])).shape == (7, 5, 2, 3)
+    mean, std = model.predict(ROWS[30:], observation_noise=noise)
+    covariance = posterior.distribution.covariance_matrix.unflatten(-1, (3, 2))
+    for output in range(3):
+        one = independent(model, output)
+        expected = one.posterior(batches, observation_noise=noise)
+        torch.testing.assert_close(posterior.mean[..., output], expected.mean[..., 0], **EXACT)
+        torch.testing.assert_close(
+            covariance.unflatten(-3, (3, 2))[..., output, :, output, :],
+            expected.distribution.covariance_matrix,
+            **EXACT,
+        )
+        for actual, wanted in zip(
+            (mean, std), one.predict(ROWS[30:], observation_noise=noise), strict=True
+        ):
+            torch.testing.assert_close(actual[:, output], wanted, **EXACT)
+
+
+@pytest.fixture
+def factorised() -> Iterator[list[torch.Size]]:
+    """The shapes of all matrices that are factorised."""
+    shapes: list[torch.Size] = []
+    cholesky = torch.linalg.cholesky_ex
+
+    def record(matrix: Tensor, *args: object, **kwargs: object) -> object:
+        shapes.append(matrix.shape)
+        return cholesky(matrix, *args, **kwargs)
+
+    with mock.patch("torch.linalg.cholesky_ex", record):
+        yield shapes
+
+
+def test_one_matrix_is_factorised(factorised: list[torch.Size]) -> None:
+    model = make_model()
+    likelihood_and_gradient(model)
+    assert [shape.numel() for shape in factorised] == [30 * 30]
+    factorised.clear()
+    model.predict(ROWS[30:])
+    assert sum(shape.numel() for shape in factorised if shape[-1] == 30) <= 2 * 30 * 30
+
+
+def test_fit_maximises_the_sum_over_outputs() -> None:
+    model = fit(make_model())
+    values, gradients = likelihood_and_gradient(model)
+    assert values.sum() > likelihood_and_gradient(make_model())[0].sum()
+    assert all(float(gradient.abs().max()) < 1e-2 for gradient in gradients.values())
+    assert model.num_outputs == 3
+
+
+def test_conditioning_and_fantasies() -> None:
+    model = make_model()
+    conditioned = model.condition_on_observations(ROWS[30:33], TARGETS[30:33])
+    posterior = conditioned.posterior(ROWS[33:])
+    for output in range(3):
+        expected = (
+            independent(model, output)
+            .condition_on_observations(ROWS[30:33], TARGETS[30:33, [output]])
+            .posterior(ROWS[33:])
+        )
+        torch.testing.assert_close(posterior.mean[:, output], expected.mean[:, 0], **EXACT)
+        torch.testing.assert_close(posterior.variance[:, output], expected.variance[:, 0], **EXACT)
+    sampler = SobolQMCNormalSampler(torch.Size([4]), seed=0)
+    fantasies = model.fantasize(ROWS[30:32], sampler)
+    assert fantasies.posterior(ROWS[33:]).variance.shape == (4, 7, 3)
+
+
+def test_subsets_of_outputs() -> None:
+    model = make_model()
+    mean, std = model.predict(ROWS[30:])
+    for outputs in ([1], [0, 2]):
+        part = model.subset_output(outputs)
+        for actual, expected in zip(part.predict(ROWS[30:]), (mean, std), strict=True):
+            torch.testing.assert_close(actual, expected[:, outputs], **EXACT)
+
+
+@pytest.mark.parametrize("shape", [(), (1,)])
+def test_one_output_is_a_distribution_gp(shape: tuple[int, ...]) -> None:
+    targets = TARGETS[:, 0].reshape(-1, *shape)
+    models = [
+        cls(ROWS[:30], targets[:30], make_kernel()) for cls in (SharedKernelGP, DistributionGP)
+    ]
+    for a, b in zip(*(fit(model).predict(ROWS[30:]) for model in models), strict=True):
+        assert a.shape == (10, *shape)
+        torch.testing.assert_close(a, b, **EXACT)
+
+
+def test_other_likelihoods() -> None:
+    likelihood = GaussianLikelihood().double()
+    likelihood.noise = 0.02
+    model = SharedKernelGP(ROWS[:30], TARGETS[:30], make_kernel(), likelihood=likelihood)
+    expected = make_model()
+    expected.mean_module.constant = torch.zeros(3, dtype=torch.float64)
+    for a, b in zip(model.predict(ROWS[30:]), expected.predict(ROWS[30:]), strict=True):
+        torch.testing.assert_close(a, b, **EXACT)
+    assert likelihood_and_gradient(model)[0].shape == (3,)
+
+
+def test_default_kernel_and_what_is_refused() -> None:
+    clouds = PointClouds(torch.randn(12, 5, 2, generator=torch.Generator().manual_seed(0)).double())
+    model = SharedKernelGP(clouds, torch.stack([clouds.points.sum((1, 2))] * 2, -1))
+    assert model.predict(clouds)[0].shape == (12, 2)
+    batched = SlicedWassersteinKernel(2, batch_shape=torch.Size([3]))
+    with pytest.raises(
+        ValueError, match=r"one kernel for all outputs, got a batch of shape \(3,\)"
+    ):
+        SharedKernelGP(ROWS, TARGETS, batched)
+    with pytest.raises(ValueError, match="covar_module is needed"):
+        SharedKernelGP(ROWS, TARGETS)
+
+
+def test_on_devices(device: torch.device) -> None:
+    model = SharedKernelGP(ROWS[:30].to(device), TARGETS[:30].to(device), make_kernel().to(device))
+    mean, std = model.to(device).predict(ROWS[30:].to(device))
+    assert mean.device.type == std.device.type == device.type

@@ -1,0 +1,201 @@
+"""Embedding kernels against their formulas, pair by pair."""
+
+import itertools
+import math
+import warnings
+from collections.abc import Callable
+
+import pytest
+import torch
+from scipy.integrate import quad
+from torch import Tensor
+
+from gp_distributions.numerics.embedding_kernels import (
+    EMBEDDING_KERNELS,
+    EmbeddingKernel,
+    EnergyKernel,
+    IsotropicKernel,
+)
+
+
+def matern52(r: float) -> float:
+    return (1 + math.sqrt(5) * r + 5 * r * r / 3) * math.exp(-math.sqrt(5) * r)
+
+
+# Functions of the distance, then of the inner product.
+RADIAL: dict[str, Callable[[float], float]] = {
+    "gaussian": lambda r: math.exp(-r * r / 2),
+    "laplace": lambda r: math.exp(-r),
+    "matern32": lambda r: (1 + math.sqrt(3) * r) * math.exp(-math.sqrt(3) * r),
+    "matern52": matern52,
+    "inverse_multiquadric": lambda r: 1 / math.sqrt(1 + r * r),
+    "energy": lambda r: -r,
+}
+BILINEAR: dict[str, Callable[[float], float]] = {
+    "linear": lambda t: t,
+    "polynomial2": lambda t: (t + 1) ** 2,
+    "polynomial3": lambda t: (t + 1) ** 3,
+}
+WITH_SPECTRUM = [name for name in RADIAL if name != "energy"]
+
+
+def random(*shape: int, seed: int = 0) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def by_formula(name: str, x: Tensor, y: Tensor) -> Tensor:
+    def one(a: list[float], b: list[float]) -> float:
+        if name in RADIAL:
+            return RADIAL[name](math.dist(a, b))
+        return BILINEAR[name](sum(p * q for p, q in zip(a, b, strict=True)))
+
+    rows = [[one(a, b) for b in y.tolist()] for a in x.tolist()]
+    return torch.tensor(rows, dtype=torch.float64)
+
+
+@pytest.fixture(params=EMBEDDING_KERNELS)
+def name(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+@pytest.fixture
+def kernel(name: str) -> EmbeddingKernel:
+    return EMBEDDING_KERNELS[name]
+
+
+def test_all_are_tested() -> None:
+    assert set(EMBEDDING_KERNELS) == {*RADIAL, *BILINEAR}
+
+
+class TestMatrix:
+    @pytest.mark.parametrize("tracked", [False, True])
+    @pytest.mark.parametrize("dim", [1, 2, 7])
+    def test_formula(self, name: str, kernel: EmbeddingKernel, dim: int, tracked: bool) -> None:
+        x, y = random(8, dim).requires_grad_(tracked), random(9, dim, seed=1)
+        expected = by_formula(name, x, y)
+        atol = 1e-13 * float(expected.abs().max())
+        torch.testing.assert_close(kernel.matrix(x, y).detach(), expected, rtol=1e-12, atol=atol)
+
+    def test_batches(self, kernel: EmbeddingKernel) -> None:
+        x, y = random(2, 3, 4, 2), random(2, 3, 5, 2, seed=1)
+        actual = kernel.matrix(x, y)
+        assert actual.shape == (2, 3, 4, 5)
+        for i, j in itertools.product(range(2), range(3)):
+            torch.testing.assert_close(actual[i, j], kernel.matrix(x[i, j], y[i, j]))
+
+    def test_parts_of_prepared_points_are_parts_of_the_matrix(
+        self, kernel: EmbeddingKernel
+    ) -> None:
+        x, y = random(4, 3, 2), random(5, 6, 2, seed=1)
+        left, right, pairs = kernel.prepare(x, y)
+        torch.testing.assert_close(pairs(left[1], right[2]), kernel.matrix(x[1], y[2]))
+
+    def test_points_are_not_overwritten(self, kernel: EmbeddingKernel) -> None:
+        x, y = random(4, 2), random(5, 2, seed=1)
+        kernel.matrix(x, y)
+        assert torch.equal(x, random(4, 2))
+        assert torch.equal(y, random(5, 2, seed=1))
+
+    def test_single_precision_is_kept(self, kernel: EmbeddingKernel) -> None:
+        x, y = random(4, 2), random(5, 2, seed=1)
+        actual = kernel.matrix(x.float(), y.float())
+        assert actual.dtype == torch.float32
+        expected = kernel.matrix(x, y)
+        torch.testing.assert_close(actual.double(), expected, rtol=1e-5, atol=1e-6)
+
+    def test_works_on_device(self, kernel: EmbeddingKernel, device: torch.device) -> None:
+        x, y = random(4, 2), random(5, 2, seed=1)
+        actual = kernel.matrix(x.to(device), y.to(device))
+        assert actual.device.type == device.type
+        torch.testing.assert_close(actual.cpu(), kernel.matrix(x, y), rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", RADIAL, indirect=True)
+class TestIsotropic:
+    @pytest.mark.parametrize("tracked", [False, True])
+    @pytest.mark.parametrize("offset", [0.0, 2.0**20])
+    def test_far_from_the_origin_and_at_coincidence(
+        self, name: str, kernel: EmbeddingKernel, offset: float, tracked: bool
+    ) -> None:
+        """Offset and points are exact in floating point, and so are their differences."""
+        x = (random(6, 2) * 2**10).round() / 2**10
+        x = torch.cat([x, x[:2]])
+        moved = (x + offset).requires_grad_(tracked)
+        actual = kernel.matrix(moved, moved).detach()
+        torch.testing.assert_close(actual, by_formula(name, x, x), rtol=1e-12, atol=1e-13)
+
+    @pytest.mark.parametrize("tracked", [False, True])
+    def test_coincident_points(self, name: str, kernel: EmbeddingKernel, tracked: bool) -> None:
+        """The root of what rounding leaves of a square, 1e-15, would be seen at a kink."""
+        x = random(20, 3).requires_grad_(tracked)
+        diagonal = kernel.matrix(x, x.detach().clone()).detach().diagonal()
+        expected = torch.full((20,), RADIAL[name](0.0), dtype=torch.float64)
+        torch.testing.assert_close(diagonal, expected, rtol=0, atol=1e-13)
+
+    @pytest.mark.parametrize("tracked", [False, True])
+    def test_groups_far_apart(self, name: str, kernel: EmbeddingKernel, tracked: bool) -> None:
+        """Within a group nothing is lost to squares that are 1e8 times as large."""
+        x = torch.cat([random(4, 2), random(4, 2, seed=1) + 2.0**14])
+        x = ((x * 2**10).round() / 2**10).requires_grad_(tracked)
+        expected = by_formula(name, x, x)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            actual = kernel.matrix(x, x).detach()
+        atol = 1e-13 * float(expected.abs().max())
+        torch.testing.assert_close(actual, expected, rtol=1e-12, atol=max(atol, 1e-300))
+
+    def test_gradient(self, kernel: EmbeddingKernel) -> None:
+        x, y = random(4, 2).requires_grad_(), random(3, 2, seed=1).requires_grad_()
+        assert torch.autograd.gradcheck(kernel.matrix, (x, y))
+
+    def test_gradient_of_coincident_points_is_zero(self, kernel: EmbeddingKernel) -> None:
+        x = random(1, 2).repeat(3, 1).requires_grad_()
+        for y in (x, x.detach()):
+            (gradient,) = torch.autograd.grad(kernel.matrix(x, y).sum(), x)
+            assert float(gradient.abs().max()) <= 1e-14
+
+    def test_profile_is_that_of_the_matrix(self, name: str) -> None:
+        kernel = EMBEDDING_KERNELS[name]
+        assert isinstance(kernel, IsotropicKernel)
+        squared = torch.linspace(0, 9, 20, dtype=torch.float64)
+        values = [RADIAL[name](math.sqrt(s)) for s in squared.tolist()]
+        expected = torch.tensor(values, dtype=torch.float64)
+        actual = kernel.profile(squared.clone())
+        torch.testing.assert_close(actual, expected, rtol=1e-14, atol=1e-15)
+        (slope,) = torch.autograd.grad(
+            kernel.profile(squared.requires_grad_()).sum(), squared, allow_unused=True
+        )
+        assert bool(slope.isfinite().all())
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e6])
+def test_distance_from_the_origin_costs_no_speed(offset: float) -> None:
+    """Two more coordinates make squared distances a product."""
+    x = random(5, 2) + offset
+    left, right, _ = EMBEDDING_KERNELS["gaussian"].prepare(x, x)
+    assert left.shape == right.shape == (5, 4)
+
+
+@pytest.mark.parametrize("name", BILINEAR, indirect=True)
+def test_gradient_of_polynomials(kernel: EmbeddingKernel) -> None:
+    x, y = random(4, 2).requires_grad_(), random(3, 2, seed=1).requires_grad_()
+    assert torch.autograd.gradcheck(kernel.matrix, (x, y))
+
+
+@pytest.mark.parametrize("name", WITH_SPECTRUM)
+@pytest.mark.parametrize("squared", [0.01, 1.0, 9.0])
+def test_kernel_is_the_mixture_of_gaussian_kernels(name: str, squared: float) -> None:
+    kernel = EMBEDDING_KERNELS[name]
+    assert isinstance(kernel, IsotropicKernel)
+
+    def integrand(u: float) -> float:
+        scale = float(kernel.mixing(torch.tensor([u], dtype=torch.float64).numpy())[0])
+        return math.exp(-(scale**2) * squared / 2)
+
+    value, error = quad(integrand, 0, 1, epsabs=1e-9, limit=200)
+    assert abs(value - RADIAL[name](math.sqrt(squared))) <= max(10 * error, 1e-8)
+
+
+def test_energy_kernel_has_no_spectrum() -> None:
+    with pytest.raises(NotImplementedError):
+        EnergyKernel().mixing(torch.rand(3).double().numpy())

@@ -1,0 +1,111 @@
+"""Landmarks: exact where they are all atoms, never too far apart, best where atoms are."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from gp_distributions.numerics.embedding_kernels import EMBEDDING_KERNELS, EmbeddingKernel
+from gp_distributions.numerics.landmarks import landmark_features, spread_landmarks
+from gp_distributions.numerics.mean_embeddings import inner_products
+from gp_distributions.numerics.pairwise import squared_euclidean
+
+
+def clouds(num: int, size: int, *, seed: int = 0) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    points = torch.randn(num, size, 2, generator=generator, dtype=torch.float64)
+    weights = torch.rand(num, size, generator=generator, dtype=torch.float64)
+    return points, weights / weights.sum(-1, keepdim=True)
+
+
+def exact(kernel: EmbeddingKernel, points: Tensor, weights: Tensor) -> Tensor:
+    products = inner_products(kernel, points, weights, points, weights, symmetric=True)
+    squares = products.diagonal()
+    return squares.unsqueeze(-1) + squares - 2 * products
+
+
+@pytest.mark.parametrize("name", EMBEDDING_KERNELS)
+class TestFeatures:
+    def test_exact_with_all_atoms_as_landmarks(self, name: str) -> None:
+        """But for the jitter, 1e-10 of the mean of the diagonal."""
+        kernel, (points, weights) = EMBEDDING_KERNELS[name], clouds(6, 4)
+        landmarks = points.flatten(0, 1)
+        features = landmark_features(kernel, landmarks, points, weights)
+        diagonal = kernel.matrix(landmarks, landmarks).diagonal().mean()
+        if name == "energy":
+            diagonal = 2 * (landmarks - landmarks.mean(0)).norm(dim=-1).mean()
+        torch.testing.assert_close(
+            squared_euclidean(features, features),
+            exact(kernel, points, weights),
+            rtol=1e-9,
+            atol=2.5e-10 * float(diagonal),
+        )
+
+    def test_never_overestimates(self, name: str) -> None:
+        kernel, (points, weights) = EMBEDDING_KERNELS[name], clouds(12, 20)
+        features = landmark_features(kernel, points[0, :5], points, weights)
+        excess = squared_euclidean(features, features) - exact(kernel, points, weights)
+        assert float(excess.max()) <= 1e-12
+
+    def test_coincident_landmarks_do_no_harm(self, name: str) -> None:
+        kernel, (points, weights) = EMBEDDING_KERNELS[name], clouds(6, 4)
+        landmarks = points.flatten(0, 1)
+        once = landmark_features(kernel, landmarks, points, weights)
+        twice = landmark_features(kernel, landmarks.repeat(2, 1), points, weights)
+        expected = squared_euclidean(once, once)
+        torch.testing.assert_close(
+            squared_euclidean(twice, twice), expected, rtol=0, atol=1e-8 * float(expected.max())
+        )
+
+    def test_single_precision_is_kept(self, name: str) -> None:
+        kernel, (points, weights) = EMBEDDING_KERNELS[name], clouds(6, 4)
+        features = landmark_features(kernel, points[0], points.float(), weights.float())
+        assert features.dtype == torch.float32
+        assert bool(features.isfinite().all())
+
+    def test_gradient(self, name: str) -> None:
+        kernel, (points, weights) = EMBEDDING_KERNELS[name], clouds(3, 4)
+        landmarks = spread_landmarks(points.flatten(0, 1), 3).requires_grad_()
+        if name == "linear":
+            landmarks = landmarks.detach()[:2].requires_grad_()  # three are dependent
+        assert torch.autograd.gradcheck(
+            lambda *t: landmark_features(kernel, *t),
+            (landmarks, points.requires_grad_(), weights.requires_grad_()),
+        )
+
+
+class TestChoice:
+    def test_all_atoms_where_they_are_not_more(self) -> None:
+        atoms = clouds(1, 5)[0][0]
+        chosen = spread_landmarks(atoms.repeat(3, 1), 8)
+        assert chosen.shape == (8, 2)
+        assert torch.equal(chosen.unique(dim=0), atoms.unique(dim=0))
+
+    def test_seed(self) -> None:
+        atoms = clouds(1, 100)[0][0]
+        one, same, other = (spread_landmarks(atoms, 8, seed=s) for s in (0, 0, 1))
+        assert torch.equal(one, same)
+        assert not torch.equal(one, other)
+
+    def test_every_group_has_its_own(self) -> None:
+        centres = 100 * torch.cartesian_prod(*[torch.arange(3.0, dtype=torch.float64)] * 2)
+        atoms = (centres + clouds(50, 9)[0]).flatten(0, 1)
+        chosen = spread_landmarks(atoms, 9)
+        assert float(torch.cdist(centres, chosen).amin(-1).max()) < 1
+
+    def test_empty_clusters_are_no_warning(self) -> None:
+        atoms = torch.tensor([[0.0], [0.0], [0.0], [1.0], [1.0 + 1e-16], [2.0], [2.0 + 5e-16]])
+        assert bool(spread_landmarks(atoms.double().repeat(5, 1), 3).isfinite().all())
+
+    def test_closer_than_atoms_at_random(self) -> None:
+        """The mean error of squared distances is smaller, on average over clouds of 20 seeds."""
+        kernel, ratios = EMBEDDING_KERNELS["gaussian"], []
+        for seed in range(20):
+            points, weights = clouds(15, 20, seed=seed)
+            expected = exact(kernel, points, weights)
+            atoms = points.flatten(0, 1)
+            errors = []
+            for landmarks in (spread_landmarks(atoms, 15, seed=seed), atoms[:15]):
+                features = landmark_features(kernel, landmarks, points, weights)
+                errors.append(float((expected - squared_euclidean(features, features)).mean()))
+            ratios.append(errors[0] / errors[1])
+        assert sum(ratios) / len(ratios) < 0.8

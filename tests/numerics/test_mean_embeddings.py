@@ -1,0 +1,189 @@
+"""Inner products of mean embeddings against double loops, and the memory that they take."""
+
+import itertools
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from gp_distributions.numerics import mean_embeddings
+from gp_distributions.numerics.embedding_kernels import (
+    EMBEDDING_KERNELS,
+    GaussianKernel,
+    LaplaceKernel,
+    PairFunction,
+)
+from gp_distributions.numerics.mean_embeddings import inner_products
+
+# Numbers in a block: one pair of atoms, parts of clouds, several clouds, everything.
+BLOCKS = [1, 20, 300, 2**18]
+
+
+def set_block(monkeypatch: pytest.MonkeyPatch, numbers: int) -> None:
+    monkeypatch.setattr(mean_embeddings, "_ARRAY_BLOCK", numbers)
+    monkeypatch.setattr(mean_embeddings, "_TENSOR_BLOCK", numbers)
+
+
+@pytest.fixture(params=BLOCKS)
+def block(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
+    set_block(monkeypatch, request.param)
+    return request.param
+
+
+def clouds(*shape: int, seed: int = 0, dim: int = 2, ragged: bool = False) -> tuple[Tensor, Tensor]:
+    """Points and weights; ragged ones have weights of zero anywhere."""
+    generator = torch.Generator().manual_seed(seed)
+    points = torch.randn(*shape, dim, generator=generator, dtype=torch.float64)
+    weights = 0.1 + torch.rand(*shape, generator=generator, dtype=torch.float64)
+    if ragged:
+        weights = weights * (torch.rand(*shape, generator=generator) < 0.5)
+        weights[..., 1] = 0.3
+    return points, weights / weights.sum(-1, keepdim=True)
+
+
+def by_loops(kernel: Any, x1: Tensor, w1: Tensor, x2: Tensor, w2: Tensor) -> Tensor:
+    """Of two sets of clouds without batch axes."""
+    rows = [
+        [w @ kernel.matrix(x, y) @ v for y, v in zip(x2, w2, strict=True)]
+        for x, w in zip(x1, w1, strict=True)
+    ]
+    return torch.stack([torch.stack(row) for row in rows])
+
+
+def assert_agrees_with_loops(name: str, *, ragged: bool, tracked: bool) -> None:
+    kernel = EMBEDDING_KERNELS[name]
+    one, two = clouds(7, 5, ragged=ragged), clouds(6, 8, seed=1, ragged=ragged)
+    expected, within = by_loops(kernel, *one, *two), by_loops(kernel, *one, *one)
+    for tensor in one:
+        tensor.requires_grad_(tracked)
+    atol = 1e-12 * float(within.abs().max())
+    for actual, loops in (
+        (inner_products(kernel, *one, *two), expected),
+        (inner_products(kernel, *one, *one, symmetric=True), within),
+    ):
+        assert actual.requires_grad == tracked
+        torch.testing.assert_close(actual.detach(), loops, rtol=0, atol=atol)
+
+
+@pytest.mark.parametrize("tracked", [False, True])
+@pytest.mark.parametrize("name", EMBEDDING_KERNELS)
+def test_loops(name: str, tracked: bool) -> None:
+    assert_agrees_with_loops(name, ragged=True, tracked=tracked)
+
+
+@pytest.mark.parametrize("tracked", [False, True])
+@pytest.mark.parametrize("ragged", [False, True])
+def test_blocks_change_nothing(block: int, ragged: bool, tracked: bool) -> None:
+    assert_agrees_with_loops("gaussian", ragged=ragged, tracked=tracked)
+
+
+@pytest.mark.parametrize(
+    ("shape1", "shape2"), [((2, 3), (2, 3)), ((2, 1), (3,)), ((), (2, 3)), ((2, 3), ())]
+)
+def test_batches_broadcast(shape1: tuple[int, ...], shape2: tuple[int, ...], block: int) -> None:
+    kernel = GaussianKernel()
+    (x1, w1), (x2, w2) = clouds(*shape1, 4, 5), clouds(*shape2, 3, 6, seed=1)
+    actual = inner_products(kernel, x1, w1, x2, w2)
+    assert actual.shape == (2, 3, 4, 3)
+    for i, j in itertools.product(range(2), range(3)):
+        one = x1.expand(2, 3, 4, 5, 2)[i, j], w1.expand(2, 3, 4, 5)[i, j]
+        two = x2.expand(2, 3, 3, 6, 2)[i, j], w2.expand(2, 3, 3, 6)[i, j]
+        torch.testing.assert_close(actual[i, j], by_loops(kernel, *one, *two), rtol=1e-12, atol=0)
+
+
+@pytest.mark.parametrize("symmetric", [False, True])
+@pytest.mark.parametrize("name", EMBEDDING_KERNELS)
+def test_gradient(name: str, symmetric: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    set_block(monkeypatch, 20)
+    kernel = EMBEDDING_KERNELS[name]
+    one = [t.requires_grad_() for t in clouds(3, 4)]
+    two = [] if symmetric else [t.requires_grad_() for t in clouds(2, 3, seed=1)]
+
+    def products(*tensors: Tensor) -> Tensor:
+        others = tensors[:2] if symmetric else tensors[2:]
+        return inner_products(kernel, *tensors[:2], *others, symmetric=symmetric)
+
+    assert torch.autograd.gradcheck(products, (*one, *two))
+
+
+def test_gradient_of_batches() -> None:
+    one, two = clouds(3, 2, 4), clouds(2, 3, seed=1)
+    tensors = [t.requires_grad_() for t in (*one, *two)]
+    assert torch.autograd.gradcheck(lambda *t: inner_products(GaussianKernel(), *t), tensors)
+
+
+def test_weights_of_padding_have_their_gradient() -> None:
+    """A weight that rises from zero adds the kernel at its atom."""
+    x1, w1 = clouds(4, 5)
+    w1[:, 3:] = 0
+    x2, w2 = clouds(3, 6, seed=1)
+    w1.requires_grad_()
+    (gradient,) = torch.autograd.grad(inner_products(GaussianKernel(), x1, w1, x2, w2).sum(), w1)
+    expected = torch.stack(
+        [(GaussianKernel().matrix(x, x2) @ w2[..., None]).sum((0, 2)) for x in x1]
+    )
+    torch.testing.assert_close(gradient, expected)
+
+
+class _Recording(LaplaceKernel):
+    """Keeps the sizes of all blocks."""
+
+    def __init__(self) -> None:
+        self.sizes: list[int] = []
+
+    def prepare(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, PairFunction]:
+        left, right, pairs = super().prepare(x, y)
+
+        def recorded(a: Any, b: Any) -> Any:
+            values = pairs(a, b)
+            self.sizes.append(math.prod(values.shape))
+            return values
+
+        return left, right, recorded
+
+
+@pytest.mark.parametrize("shape", [(40, 25), (2, 500), (300, 3)])
+def test_memory_is_bounded(shape: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    """No block exceeds its size, and what is kept for the gradient grows with atoms, not pairs."""
+    set_block(monkeypatch, 20_000)  # at two numbers for a value
+    kernel = _Recording()
+    x, w = (t.requires_grad_() for t in clouds(*shape))
+    saved: dict[int, int] = {}
+
+    def keep(tensor: Tensor) -> Tensor:
+        saved[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes() // 8
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        products = inner_products(kernel, x, w, x, w, symmetric=True)
+    assert max(kernel.sizes) <= 10_000
+    pairs_of_clouds = shape[0] * (shape[0] + 1) / 2
+    assert sum(kernel.sizes) <= 1.2 * pairs_of_clouds * shape[1] ** 2
+    # Inputs, what was made of them, and results.
+    assert sum(saved.values()) <= 10 * math.prod(shape) + 3 * shape[0] ** 2
+    kernel.sizes.clear()
+    products.sum().backward()
+    assert 0 < max(kernel.sizes) <= 10_000
+
+
+def test_ragged_clouds_cost_their_atoms(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One large cloud among small ones: padding is not computed, nor do blocks grow."""
+    set_block(monkeypatch, 5000)
+    kernel = _Recording()
+    x, w = clouds(60, 200)
+    w[1:, 5:] = 0
+    inner_products(kernel, x, w, x, w, symmetric=True)
+    atoms = 200 + 59 * 5
+    assert sum(kernel.sizes) <= atoms**2  # of 60 * 200 squared
+    assert max(kernel.sizes) <= 2500  # at two numbers for a value
+
+
+def test_works_on_device(device: torch.device) -> None:
+    one, two = clouds(7, 5, ragged=True), clouds(6, 8, seed=1)
+    expected = inner_products(GaussianKernel(), *one, *two)
+    moved = [t.to(device) for t in (*one, *two)]
+    actual = inner_products(GaussianKernel(), *moved)
+    assert actual.device.type == device.type
+    torch.testing.assert_close(actual.cpu(), expected, rtol=1e-12, atol=0)

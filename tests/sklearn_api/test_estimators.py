@@ -1,0 +1,291 @@
+"""The estimators keep scikit-learn's conventions, on arrays and on lists of clouds."""
+
+import copy
+import pickle
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+from gpytorch.kernels import ScaleKernel
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, clone
+from sklearn.kernel_ridge import KernelRidge
+from sklearn.model_selection import GridSearchCV, KFold, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from gp_distributions import (
+    DistributionGP,
+    DistributionKernel,
+    GaussianMixtures,
+    Gaussians,
+    LinearTransport,
+    PointClouds,
+    ReferenceMeasure,
+    SlicedWasserstein,
+    SlicedWassersteinKernel,
+    fit,
+)
+from gp_distributions.distances.mmd import MMD
+from gp_distributions.estimators import (
+    DistributionGPClassifier,
+    DistributionGPRegressor,
+    EmbeddingTransformer,
+    GramTransformer,
+)
+from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood
+
+SMALL = {"num_slices": 5, "num_quantiles": 5}
+ALL = [
+    DistributionGPRegressor(options=SMALL, restarts=0),
+    DistributionGPClassifier(options=SMALL, alpha_epsilon=0.01),
+    EmbeddingTransformer(options=SMALL),
+    GramTransformer(options=SMALL),
+]
+
+
+# A plain array is a list of clouds of one atom each: no check has to be excluded.
+@parametrize_with_checks(ALL)
+def test_conventions(estimator: BaseEstimator, check: Callable[[BaseEstimator], None]) -> None:
+    check(estimator)
+
+
+def bags(num: int = 24, seed: int = 0) -> tuple[list[NDArray[np.float64]], NDArray[np.float64]]:
+    """Ragged bags of normal samples, and the means of their first coordinate."""
+    rng = np.random.default_rng(seed)
+    found = [rng.normal(size=(rng.integers(5, 12), 2)) + rng.normal(size=2) for _ in range(num)]
+    return found, np.array([bag[:, 0].mean() for bag in found])
+
+
+def targets_of(estimator: BaseEstimator, y: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.where(y > np.median(y), "high", "low") if "Class" in str(estimator) else y
+
+
+@pytest.mark.parametrize("estimator", ALL, ids=lambda e: type(e).__name__)
+def test_one_data_set_in_every_form(estimator: BaseEstimator) -> None:
+    X, y = bags()
+    labels = targets_of(estimator, y)
+    clouds = PointClouds.from_list(X)
+    objects = np.empty(len(X), dtype=object)
+    objects[:] = X
+    forms = [X, clouds, list(clouds[i] for i in range(len(X))), objects]  # noqa: C400
+    results = []
+    for form in forms:
+        fitted = clone(estimator).fit(form, labels)
+        assert fitted.n_features_in_ == 2
+        method = "predict" if hasattr(fitted, "predict") else "transform"
+        results.append(getattr(fitted, method)(form))
+        for other in forms:
+            again = getattr(fitted, method)(other)
+            if again.dtype.kind == "f":
+                np.testing.assert_allclose(again, results[-1], atol=1e-9)
+            else:
+                np.testing.assert_array_equal(again, results[-1])
+    for result in results[1:]:
+        if result.dtype.kind == "f":
+            np.testing.assert_allclose(result, results[0], rtol=1e-3, atol=1e-6)
+
+
+def test_clouds_of_one_size_and_of_one_atom() -> None:
+    points = np.random.default_rng(0).normal(size=(7, 4, 3))
+    transformer = EmbeddingTransformer(options=SMALL)
+    expected = transformer.fit_transform(list(points))
+    for form in (points, torch.from_numpy(points), points.astype(np.float32)):
+        np.testing.assert_allclose(transformer.fit_transform(form), expected, atol=1e-6)
+    single = transformer.fit_transform(points[:, :1])
+    np.testing.assert_array_equal(transformer.fit_transform(points[:, 0]), single)
+
+
+def test_gaussians_and_mixtures() -> None:
+    rng = np.random.default_rng(0)
+    mean, factor = rng.normal(size=(8, 2)), rng.normal(size=(8, 2, 2))
+    gaussians = Gaussians(mean, factor @ factor.transpose(0, 2, 1))
+    gram = GramTransformer("mmd", options={"bandwidth": 1.0})
+    K = gram.fit_transform(gaussians)
+    np.testing.assert_allclose(gram.transform([gaussians[i] for i in range(8)]), K)
+    mixtures = gaussians.as_mixtures()
+    assert isinstance(mixtures, GaussianMixtures)
+    np.testing.assert_allclose(gram.fit_transform(mixtures), K, atol=1e-12)
+    with pytest.raises(ValueError, match="was fitted on mixtures, got gaussians"):
+        gram.transform(gaussians)
+    y = mean[:, 0]
+    score = DistributionGPRegressor(restarts=0).fit(gaussians, y).score(gaussians, y)
+    assert score > 0.9
+
+
+def test_regressor_is_the_model() -> None:
+    X, y = bags()
+    clouds = PointClouds.from_list(X)
+    model = fit(DistributionGP(clouds, y), restarts=1, seed=3)
+    mean, std = model.predict(clouds)
+    found, spread = DistributionGPRegressor(seed=3).fit(X, y).predict(X, return_std=True)
+    np.testing.assert_allclose(found, mean.numpy(), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(spread, std.numpy(), rtol=1e-2)
+    both = np.stack([y, -2 * y + 5], 1)
+    two = DistributionGPRegressor(restarts=0, options=SMALL).fit(X, both)
+    assert two.model_.covar_module.base_kernel.lengthscale.shape == (2, 1, 1)
+    mean, std = two.predict(X, return_std=True)
+    assert mean.shape == std.shape == (24, 2)
+    np.testing.assert_allclose(mean[:, 1], -2 * mean[:, 0] + 5, rtol=1e-2, atol=1e-2)
+
+
+def test_sampling_noise() -> None:
+    X, y = bags()
+    model = DistributionGPRegressor(sampling_noise=True, restarts=0, options=SMALL).fit(X, y).model_
+    assert isinstance(model.likelihood, SamplingNoiseLikelihood)
+
+
+def test_classifier_gives_probabilities() -> None:
+    X, y = bags(40)
+    labels = targets_of(DistributionGPClassifier(), y)
+    estimator = DistributionGPClassifier(options=SMALL).fit(X[:30], labels[:30])
+    probabilities = estimator.predict_proba(X[30:])
+    np.testing.assert_allclose(probabilities.sum(1), 1)
+    np.testing.assert_array_equal(estimator.classes_, ["high", "low"])
+    np.testing.assert_array_equal(
+        estimator.predict(X[30:]), estimator.classes_[probabilities.argmax(1)]
+    )
+    assert estimator.score(X[30:], labels[30:]) >= 0.8
+
+
+def test_pipelines_searches_and_cross_validation() -> None:
+    X, y = bags(30)
+    ridge = make_pipeline(GramTransformer(options=SMALL), KernelRidge(kernel="precomputed"))
+    grid = {
+        "gramtransformer__lengthscale": ["median", 1.0],
+        "gramtransformer__distance": ["sliced_wasserstein", SlicedWasserstein(2, num_slices=7)],
+        "gramtransformer__options": [None],
+        "kernelridge__alpha": [1e-4, 10.0],
+    }
+    for data in (X, PointClouds.from_list(X)):
+        search = GridSearchCV(ridge, grid, cv=3, error_score="raise").fit(data, y)
+        assert search.best_score_ > 0.9
+        assert search.best_params_["kernelridge__alpha"] == 1e-4
+    scores = cross_val_score(
+        DistributionGPRegressor(options=SMALL, restarts=0), PointClouds.from_list(X), y, cv=3
+    )
+    assert (scores > 0.9).all()
+    embedded = make_pipeline(EmbeddingTransformer(options=SMALL), StandardScaler(), SVC())
+    labels = targets_of(DistributionGPClassifier(), y)
+    assert cross_val_score(embedded, X, labels, cv=3).mean() > 0.7
+
+
+def test_folds_split_rows_and_columns_of_the_gram_matrix() -> None:
+    X, y = bags(20)
+    kernel = DistributionKernel(SlicedWasserstein(2, **SMALL)).double()
+    kernel.lengthscale = 1.3
+    with torch.no_grad():
+        K = kernel(PointClouds.from_list(X).pack()).to_dense().numpy()
+    folds = KFold(4, shuffle=True, random_state=0)
+    pipeline = make_pipeline(
+        GramTransformer(options=SMALL, lengthscale=1.3),
+        KernelRidge(kernel="precomputed", alpha=0.1),
+    )
+    found = cross_val_score(pipeline, X, y, cv=folds)
+    expected = [
+        KernelRidge(kernel="precomputed", alpha=0.1)
+        .fit(K[np.ix_(a, a)], y[a])
+        .score(K[np.ix_(b, a)], y[b])
+        for a, b in folds.split(y)
+    ]
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+def test_clouds_larger_and_smaller_than_those_of_training() -> None:
+    X, _ = bags(5)
+    gram = GramTransformer(options=SMALL).fit(X)
+    expected = gram.transform(X)
+    larger = gram.transform([np.concatenate([bag] * 3) for bag in X])
+    np.testing.assert_allclose(larger, expected, atol=1e-7)
+    smallest = min(X, key=len)
+    again = gram.transform([smallest])[0]
+    np.testing.assert_allclose(again, expected[[len(bag) for bag in X].index(len(smallest))])
+
+
+def test_median_is_that_of_the_training_clouds() -> None:
+    X, _ = bags(9)
+    gram = GramTransformer(options=SMALL).fit(X)
+    squared = SlicedWasserstein(2, **SMALL).squared(PointClouds.from_list(X).pack())
+    median = squared[torch.ones(9, 9).triu(1) > 0].median().sqrt()
+    assert gram.kernel_.lengthscale.item() == pytest.approx(median.item(), rel=1e-12)
+    assert GramTransformer(options=SMALL).fit(X[:1]).kernel_.lengthscale.item() == 1.0
+
+
+def test_parameters_are_copied_and_never_changed() -> None:
+    X, y = bags()
+    distance = MMD(2)
+    kernel = ScaleKernel(SlicedWassersteinKernel(2))
+    before = copy.deepcopy([distance.state_dict(), kernel.state_dict()])
+    gram = GramTransformer(distance).fit(X)
+    regressor = DistributionGPRegressor(kernel=kernel, restarts=0).fit(X, y)
+    for module, state in zip((distance, kernel), before, strict=True):
+        for name, value in module.state_dict().items():
+            torch.testing.assert_close(value, state[name], equal_nan=True, rtol=0, atol=0)
+    assert gram.kernel_.distance.bandwidth is not None
+    assert clone(gram).distance is not distance
+    again = pickle.loads(pickle.dumps(regressor))
+    np.testing.assert_allclose(again.predict(X), regressor.predict(X), rtol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["linear_transport", "sinkhorn", "fourier", "mmd"])
+def test_named_distances(name: str) -> None:
+    X, _ = bags()
+    clouds = PointClouds.from_list(X)
+    options = {
+        "linear_transport": {"size": 5, "epsilon": 0.3, "seed": 1},
+        "sinkhorn": {"size": 5, "method": "ball"},
+        "fourier": {"num_frequencies": 10},
+        "mmd": {"num_features": 10, "kernel": "laplace"},
+    }[name]
+    embedding = EmbeddingTransformer(name, options=options)
+    features = embedding.fit_transform(X)
+    np.testing.assert_array_equal(embedding.get_feature_names_out()[:1], ["embeddingtransformer0"])
+    assert len(embedding.get_feature_names_out()) == features.shape[1]
+    if name == "linear_transport":
+        reference = ReferenceMeasure.from_data(clouds, size=5, seed=1)
+        with torch.no_grad():
+            expected = LinearTransport(reference, epsilon=0.3).embed(clouds.pack())
+        np.testing.assert_allclose(features, expected.numpy(), atol=1e-12)
+
+
+def test_way_back_from_features() -> None:
+    X = [bag for bag in np.random.default_rng(0).normal(size=(2, 10, 2))]  # noqa: C416
+    embedding = EmbeddingTransformer(options={"num_slices": 20, "num_quantiles": 20})
+    features = embedding.fit_transform(X)
+    clouds = embedding.inverse_transform(features, atoms=20)
+    assert isinstance(clouds, PointClouds)
+    np.testing.assert_allclose(embedding.transform(clouds), features, atol=5e-3)
+
+
+def test_wrong_inputs() -> None:
+    X, y = bags(6)
+    gram = GramTransformer(options=SMALL).fit(X)
+    with pytest.raises(ValueError, match="X has 3 features, but GramTransformer is expecting 2"):
+        gram.transform([np.zeros((4, 3))])
+    with pytest.raises(ValueError, match="Bag 1: expected 2 columns"):
+        gram.fit([np.zeros((4, 2)), np.zeros((4, 3))])
+    with pytest.raises(ValueError, match="Bag 0: expected finite"):
+        gram.fit([np.full((4, 2), np.nan)])
+    with pytest.raises(ValueError, match="one kind and dimension"):
+        gram.fit([PointClouds(X[0]), X[1]])
+    with pytest.raises(ValueError, match="one axis"):
+        gram.fit(PointClouds(X[0]))
+    with pytest.raises(ValueError, match="inconsistent numbers"):
+        DistributionGPRegressor().fit(X, y[:-1])
+    with pytest.raises(ValueError, match="minimum of 2 is required"):
+        DistributionGPRegressor().fit(X[:1], y[:1])
+    with pytest.raises(ValueError, match="There is no distance 'wasserstein'"):
+        GramTransformer("wasserstein").fit(X)
+    with pytest.raises(TypeError, match="name of a distance"):
+        GramTransformer(3).fit(X)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="options only with the name"):
+        GramTransformer(MMD(2), options=SMALL).fit(X)
+    with pytest.raises(ValueError, match="in 2 dimensions, got one between clouds in 3"):
+        GramTransformer(MMD(3)).fit(X)
+    with pytest.raises(ValueError, match="lengthscale > 0"):
+        GramTransformer(lengthscale="mean").fit(X)
+    with pytest.raises(ValueError, match="no finite number of features"):
+        EmbeddingTransformer("mmd").fit(X)

@@ -1,0 +1,178 @@
+"""Embeddings lead back to the clouds they came from."""
+
+import numpy as np
+import ot
+import pytest
+import torch
+from sklearn.datasets import load_digits
+
+from gp_distributions import (
+    Distance,
+    Fourier,
+    LinearTransport,
+    PointClouds,
+    ReferenceMeasure,
+    SlicedWasserstein,
+)
+from gp_distributions.inverse import invert_embedding
+from gp_distributions.warnings import ConvergenceWarning
+
+
+def outlines() -> PointClouds:
+    """Wing sections of the NACA four-digit series, of unequal arc lengths."""
+    x = 0.5 * (1 - np.cos(np.linspace(0, np.pi, 40)))
+    curves = []
+    for thickness, camber in ((0.09, 0.0), (0.15, 0.04)):
+        half = 5 * thickness * (
+            0.2969 * np.sqrt(x) - 0.126 * x - 0.3516 * x**2 + 0.2843 * x**3 - 0.1036 * x**4
+        )  # fmt: skip
+        middle = 4 * camber * x * (1 - x)
+        upper, lower = np.stack([x, middle + half], 1), np.stack([x, middle - half], 1)
+        curves.append(np.concatenate([upper[::-1], lower[1:-1]]))
+    return PointClouds.from_curves(curves)
+
+
+def diameters(clouds: PointClouds) -> torch.Tensor:
+    pairs = [
+        torch.pdist(x[w > 0]).max() for x, w in zip(clouds.points, clouds.weights, strict=True)
+    ]
+    return torch.stack(pairs)
+
+
+def check_way_back(distance: Distance, clouds: PointClouds, **options: object) -> PointClouds:
+    """The distance between clouds and what their embeddings lead to, by the distance itself."""
+    found = invert_embedding(distance, distance.embed(clouds.pack()), **options)  # type: ignore[arg-type]
+    reached = distance.squared(clouds.pack(), found.clouds.pack(), diag=True).sqrt()
+    assert (reached <= 1e-3 * diameters(clouds)).all()
+    torch.testing.assert_close(found.distances, reached, rtol=1e-6, atol=1e-9)
+    return found.clouds
+
+
+SOME = {
+    "digits": lambda: PointClouds.from_images(load_digits().images[:2]),
+    "outlines": outlines,
+}
+
+
+@pytest.mark.parametrize("name", SOME)
+def test_sliced_wasserstein(name: str) -> None:
+    clouds = SOME[name]()
+    found = check_way_back(SlicedWasserstein(2), clouds)
+    for before, after, diameter in zip(
+        *[[(c.points[i], c.weights[i]) for i in range(len(c))] for c in (clouds, found)],
+        diameters(clouds),
+        strict=True,
+    ):
+        costs = ot.dist(before[0].numpy(), after[0].numpy())
+        masses = [w.numpy() / w.numpy().sum() for _, w in (before, after)]
+        exact = ot.emd2(*masses, costs, numItermax=10**6) ** 0.5
+        assert exact <= 1e-2 * diameter  # another distance: the order of W2 is lower
+
+
+def test_equal_weights_of_equal_size_are_recovered(device: torch.device) -> None:
+    clouds = PointClouds.from_curves(
+        [x[w > 0] for x, w in zip(outlines().points, outlines().weights, strict=True)], atoms=30
+    ).to(device)
+    distance = SlicedWasserstein(2, num_slices=50, num_quantiles=30).to(device)
+    found = check_way_back(distance, clouds, atoms=30, learn_weights=False)
+    torch.testing.assert_close(found.weights, clouds.weights)
+    gaps = torch.cdist(clouds.points, found.points).min(-1).values
+    assert (gaps.amax(-1) <= 1e-2 * diameters(clouds)).all()
+    exact = SlicedWasserstein(2, num_slices=50, num_quantiles=None).to(device)
+    check_way_back(exact, clouds, learn_weights=False)
+
+
+def test_three_dimensions() -> None:
+    generator = torch.Generator().manual_seed(0)
+    points = torch.rand(2, 30, 3, generator=generator, dtype=torch.float64)
+    check_way_back(SlicedWasserstein(3, num_slices=50, num_quantiles=30), PointClouds(points))
+
+
+def test_linear_transport() -> None:
+    clouds = outlines()
+    reference = ReferenceMeasure.from_data(clouds, size=15, method="mean_shape")
+    distance = LinearTransport(reference)
+    check_way_back(distance, clouds)
+    assert len(check_way_back(distance, clouds[[0]], atoms=40).points[0]) == 40
+
+
+def test_transported_atoms_are_the_embedding() -> None:
+    clouds = outlines()
+    distance = LinearTransport(ReferenceMeasure.from_data(clouds, size=20))
+    embeddings = distance.embed(clouds.pack())
+    found = invert_embedding(distance, embeddings, max_iterations=0).clouds
+    torch.testing.assert_close(found.weights[0], distance.reference.weights.detach())
+    scaled = found.points * found.weights.sqrt().unsqueeze(-1)
+    torch.testing.assert_close(scaled.flatten(-2), embeddings)
+
+
+@pytest.mark.parametrize("kind", ["sliced", "linear transport"])
+def test_barycentre_of_translated_copies_is_the_translated_mean(kind: str) -> None:
+    shape = outlines()[[1]]
+    shifts = torch.tensor([[0.0, 0.0], [2.0, 1.0], [-0.5, 4.0]], dtype=torch.float64)
+    copies = PointClouds(
+        shape.points + shifts[:, None, :], shape.weights.expand(3, shape.weights.shape[-1])
+    )
+    expected = PointClouds(shape.points + shifts.mean(0), shape.weights)
+    distance: Distance = SlicedWasserstein(2, num_slices=50, num_quantiles=50)
+    if kind == "linear transport":
+        distance = LinearTransport(ReferenceMeasure.from_data(shape, size=20), epsilon=0.01)
+    mean = distance.embed(copies.pack()).mean(0, keepdim=True)
+    barycentre = invert_embedding(distance, mean).clouds
+    reached = distance.squared(expected.pack(), barycentre.pack()).sqrt()
+    assert reached.item() <= 1e-3 * diameters(expected).item()
+
+
+def test_start_keeps_its_correspondence() -> None:
+    """Small steps from a cloud move its atoms a little: a path of shapes has no jumps."""
+    shape = outlines()[[0]]
+    distance = SlicedWasserstein(2, num_slices=50, num_quantiles=50)
+    stretched = PointClouds(shape.points * torch.tensor([1.0, 1.05]), shape.weights)
+    found = invert_embedding(
+        distance, distance.embed(stretched.pack()), start=shape, learn_weights=False
+    )
+    torch.testing.assert_close(found.clouds.weights, shape.weights)
+    moved = (found.clouds.points - stretched.points).abs().max()
+    assert moved < (shape.points - stretched.points).abs().max()
+
+
+def test_centred_distance_gives_centred_clouds() -> None:
+    distance = SlicedWasserstein(2, num_slices=20, num_quantiles=30, center=True)
+    clouds = outlines()
+    found = invert_embedding(distance, distance.embed(clouds.pack())).clouds
+    means = (found.weights.unsqueeze(-1) * found.points).sum(-2)
+    assert distance.squared(clouds.pack(), found.pack(), diag=True).sqrt().max() < 1e-3
+    assert means.abs().max() < 0.3
+
+
+def test_warns_of_embeddings_of_no_cloud() -> None:
+    distance = SlicedWasserstein(2, num_slices=20, num_quantiles=10)
+    generator = torch.Generator().manual_seed(0)
+    noise = torch.randn(2, 202, generator=generator, dtype=torch.float64)
+    with pytest.warns(ConvergenceWarning, match="2 of 2 embeddings"):
+        invert_embedding(distance, noise, max_iterations=20)
+
+
+def test_point_mass() -> None:
+    distance = SlicedWasserstein(2, num_slices=20, num_quantiles=10)
+    cloud = PointClouds([[[3.0, -1.0]]])
+    found = invert_embedding(distance, distance.embed(cloud.pack()))
+    torch.testing.assert_close(found.clouds.points, cloud.points.expand(1, 20, 2))
+    assert found.distances.item() < 1e-12
+
+
+def test_wrong_inputs() -> None:
+    distance = SlicedWasserstein(2, num_slices=20, num_quantiles=10)
+    good = torch.zeros(3, 202, dtype=torch.float64)
+    with pytest.raises(TypeError, match="Fourier"):
+        invert_embedding(Fourier(2), good)
+    with pytest.raises(TypeError, match="order 2"):
+        invert_embedding(SlicedWasserstein(2, p=1), good)
+    with pytest.raises(ValueError, match="20 x 10"):
+        invert_embedding(distance, good[:, 1:])
+    with pytest.raises(ValueError, match="N x D"):
+        invert_embedding(distance, good[0])
+    with pytest.raises(ValueError, match="embedding 1 is not"):
+        invert_embedding(distance, good.index_fill(0, torch.tensor([1]), torch.nan))
+    with pytest.raises(ValueError, match="one for each of 3"):
+        invert_embedding(distance, good, start=outlines())
