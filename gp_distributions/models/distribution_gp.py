@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from botorch.models import SingleTaskGP
@@ -24,13 +24,15 @@ from torch import Tensor
 from gp_distributions.distances.base import Distance
 from gp_distributions.kernels.distribution_kernel import DistributionKernel
 from gp_distributions.kernels.named import SlicedWassersteinKernel
-from gp_distributions.measures import PointClouds
+from gp_distributions.measures import GaussianMixtures, Gaussians, PointClouds
 from gp_distributions.models._exact import (
     ExactMultivariateNormal,
     exact_computations,
     jitter_explained,
 )
 from gp_distributions.numerics.rows import pad_rows
+
+Distributions: TypeAlias = PointClouds | Gaussians | GaussianMixtures
 
 
 class DistributionGP(SingleTaskGP):
@@ -52,11 +54,12 @@ class DistributionGP(SingleTaskGP):
     independently on the same clouds.
 
     Args:
-        train_X: The ``T`` clouds, as :class:`PointClouds` or as a ``batch_shape x T x m*(d+1)``
-            tensor of rows; or a tensor of designs with an ``input_transform`` that makes rows.
+        train_X: The ``T`` clouds, as :class:`PointClouds`, :class:`Gaussians`,
+            :class:`GaussianMixtures` or a ``batch_shape x T x m*(d+1)`` tensor of rows; or a tensor
+            of designs with an ``input_transform`` that makes rows.
         train_Y: The targets, ``T`` or ``T x outputs``, as a tensor or an array.
-        covar_module: A kernel on rows. Default, for :class:`PointClouds`: a scaled
-            ``SlicedWassersteinKernel(dim, profile="matern52")`` for each output.
+        covar_module: A kernel on rows. Default, for :class:`PointClouds` and :class:`Gaussians`: a
+            scaled ``SlicedWassersteinKernel(dim, profile="matern52")`` for each output.
         likelihood: Default: Gaussian noise with BoTorch's log-normal prior, and a floor of 1e-8 of
             the standardised targets instead of 1e-4.
         mean_module: Default: a constant.
@@ -75,7 +78,7 @@ class DistributionGP(SingleTaskGP):
 
     def __init__(
         self,
-        train_X: PointClouds | Tensor,
+        train_X: Distributions | Tensor,
         train_Y: Tensor | ArrayLike,
         covar_module: Kernel | None = None,
         *,
@@ -91,16 +94,24 @@ class DistributionGP(SingleTaskGP):
         targets, squeeze = _as_targets(train_Y, rows)
         batch_shape = self.get_batch_dimensions(rows, targets)[1]
         if covar_module is None:
-            if not isinstance(train_X, PointClouds):
+            if isinstance(train_X, GaussianMixtures):
+                raise ValueError(
+                    "covar_module is needed where train_X are mixtures. Give for example "
+                    'MMDKernel(dim, inputs="mixtures").'
+                )
+            if isinstance(train_X, Tensor):
                 raise ValueError(
                     "covar_module is needed where train_X is a tensor: its columns do not tell the "
                     "dimension of the atoms. Give for example SlicedWassersteinKernel(dim), or give "
                     "train_X as PointClouds."
                 )
-            covar_module = ScaleKernel(
-                SlicedWassersteinKernel(train_X.dim, profile="matern52", batch_shape=batch_shape),
+            kernel = SlicedWassersteinKernel(
+                train_X.dim,
+                inputs="gaussians" if isinstance(train_X, Gaussians) else "clouds",
+                profile="matern52",
                 batch_shape=batch_shape,
             )
+            covar_module = ScaleKernel(kernel, batch_shape=batch_shape)
         if likelihood is None:
             likelihood = _gaussian_likelihood(batch_shape, rows.dtype)
         super().__init__(
@@ -128,7 +139,7 @@ class DistributionGP(SingleTaskGP):
         with exact_computations():
             return super().__call__(*args, **kwargs)
 
-    def posterior(self, X: PointClouds | Tensor, *args: Any, **kwargs: Any) -> Posterior:
+    def posterior(self, X: Distributions | Tensor, *args: Any, **kwargs: Any) -> Posterior:
         """The posterior at clouds, as :meth:`botorch.models.SingleTaskGP.posterior`.
 
         Args:
@@ -150,7 +161,7 @@ class DistributionGP(SingleTaskGP):
 
     def predict(
         self,
-        X: PointClouds | Tensor,
+        X: Distributions | Tensor,
         *,
         observation_noise: bool = True,
         batch_size: int = 1024,
@@ -190,7 +201,7 @@ class DistributionGP(SingleTaskGP):
         return (mean.squeeze(-1), std.squeeze(-1)) if self._squeeze_output else (mean, std)
 
     def condition_on_observations(
-        self, X: PointClouds | Tensor, Y: Tensor, **kwargs: Any
+        self, X: Distributions | Tensor, Y: Tensor, **kwargs: Any
     ) -> DistributionGP:
         """The model with further observations, as in BoTorch; rows may have another width."""
         rows = self._aligned(_as_rows(X))
@@ -262,14 +273,14 @@ def _adapt(covar_module: torch.nn.Module, rows: Tensor) -> None:
             kernel.distance.adapt(rows if dims is None else rows.index_select(-1, dims))
 
 
-def _as_rows(X: PointClouds | Tensor) -> Tensor:
-    if isinstance(X, PointClouds):
+def _as_rows(X: Distributions | Tensor) -> Tensor:
+    if isinstance(X, Distributions):
         return X.pack()
     if isinstance(X, Tensor):
         return X
     raise TypeError(
-        f"Expected PointClouds or a tensor of rows, got {type(X).__name__}. Make clouds of a list of "
-        "arrays with PointClouds.from_list."
+        f"Expected PointClouds, Gaussians, GaussianMixtures or a tensor of rows, got "
+        f"{type(X).__name__}. Make clouds of a list of arrays with PointClouds.from_list."
     )
 
 

@@ -1,0 +1,51 @@
+"""A Gaussian process on Gaussians and on mixtures of them."""
+
+import pytest
+import torch
+
+from gp_distributions import (
+    DistributionGP,
+    GaussianMixtures,
+    Gaussians,
+    MMDKernel,
+    PointClouds,
+    fit,
+)
+
+
+def gaussians(count: int, seed: int) -> tuple[Gaussians, torch.Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    mean = torch.randn(count, 2, generator=generator, dtype=torch.float64)
+    factor = 0.3 * torch.randn(count, 2, 2, generator=generator, dtype=torch.float64)
+    covariance = factor @ factor.mT
+    targets = mean[:, 0] + covariance.diagonal(dim1=-2, dim2=-1).sum(-1).sqrt()
+    return Gaussians(mean, covariance), targets
+
+
+def test_predicts_from_means_and_covariances() -> None:
+    train, y = gaussians(60, 0)
+    test, truth = gaussians(40, 1)
+    model = fit(DistributionGP(train, y))
+    mean, std = model.predict(test)
+    assert float((truth - mean).square().mean()) <= 0.02 * float(truth.var())
+    assert bool((std > 0).all())
+    with pytest.raises(ValueError, match="width"):
+        model.posterior(PointClouds(train.mean.unsqueeze(-2)))
+
+
+def test_mixtures_of_one_component_are_gaussians() -> None:
+    train, y = gaussians(20, 0)
+    kernel = {"profile": "matern52", "bandwidth": 1.0}
+    one = DistributionGP(train, y, MMDKernel(2, inputs="gaussians", **kernel))
+    other = DistributionGP(train.as_mixtures(), y, MMDKernel(2, inputs="mixtures", **kernel))
+    for actual, expected in zip(
+        other.predict(train.as_mixtures()), one.predict(train), strict=True
+    ):
+        torch.testing.assert_close(actual, expected, rtol=1e-8, atol=1e-8)
+
+
+def test_mixtures_need_a_kernel() -> None:
+    train, y = gaussians(5, 0)
+    assert isinstance(train.as_mixtures(), GaussianMixtures)
+    with pytest.raises(ValueError, match="MMDKernel"):
+        DistributionGP(train.as_mixtures(), y)
