@@ -18,6 +18,8 @@ SCRIPTS = (
     "distance_comparison",
     "digits_machines",
     "image_classification",
+    "sampling_noise",
+    "airfoil_search",
 )
 
 

@@ -1,5 +1,15 @@
 """Gaussian processes whose inputs are probability distributions, for GPyTorch and BoTorch."""
 
+from gp_distributions.bayesopt import (
+    Decoder,
+    DesignSearch,
+    FreeSearch,
+    Pool,
+    PoolSearch,
+    ShapeOptimizer,
+    optimize_free_shapes,
+    optimize_over_pool,
+)
 from gp_distributions.distances import (
     MMD,
     Distance,
@@ -38,6 +48,7 @@ from gp_distributions.models import (
     DistributionGP,
     KernelRidgeClassifier,
     ReferenceFit,
+    SamplingNoiseLikelihood,
     SavedModelError,
     SharedKernelGP,
     fit,
@@ -53,6 +64,8 @@ __version__ = "0.1.0"
 __all__ = [
     "MMD",
     "ClassificationGP",
+    "Decoder",
+    "DesignSearch",
     "Diagnosis",
     "Distance",
     "DistributionGP",
@@ -61,6 +74,7 @@ __all__ = [
     "DistributionKernel",
     "EmbeddingTransformer",
     "Fourier",
+    "FreeSearch",
     "GaussianMixtures",
     "Gaussians",
     "GramTransformer",
@@ -70,12 +84,16 @@ __all__ = [
     "LinearTransport",
     "MMDKernel",
     "PointClouds",
+    "Pool",
+    "PoolSearch",
     "PrecomputedDistance",
     "Profile",
     "ReferenceFit",
     "ReferenceMeasure",
+    "SamplingNoiseLikelihood",
     "SavedModelError",
     "Sensitivity",
+    "ShapeOptimizer",
     "SharedKernelGP",
     "SinkhornKernel",
     "SinkhornPotential",
@@ -88,6 +106,8 @@ __all__ = [
     "fit_reference",
     "invert_embedding",
     "load",
+    "optimize_free_shapes",
+    "optimize_over_pool",
     "save",
     "sensitivity",
 ]

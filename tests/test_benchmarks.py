@@ -12,6 +12,7 @@ import torch
 
 from benchmarks import __main__ as everything
 from benchmarks import (
+    airfoil_search,
     digits_machines,
     distance_comparison,
     fit_speed,
@@ -19,6 +20,7 @@ from benchmarks import (
     image_classification,
     mmd_gram,
     reference_learning,
+    sampling_noise,
     sinkhorn_potentials,
     slice_accuracy,
     sliced_wasserstein_gram,
@@ -34,6 +36,8 @@ SCRIPTS = [
     distance_comparison,
     digits_machines,
     image_classification,
+    sampling_noise,
+    airfoil_search,
 ]
 MODULES = {"__init__", "__main__", "harness", "image_protocol"}
 

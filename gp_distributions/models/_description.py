@@ -23,6 +23,7 @@ from torch.nn import Module
 
 from gp_distributions import distances, kernels, measures
 from gp_distributions.kernels.distribution_kernel import DistributionKernel
+from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood
 
 _OWN_CLASSES = (
     vars(package)[name] for package in (distances, kernels, measures) for name in package.__all__
@@ -41,6 +42,7 @@ _CLASSES: tuple[type[Any], ...] = (
     means.ConstantMean,
     means.ZeroMean,
     likelihoods.GaussianLikelihood,
+    SamplingNoiseLikelihood,
     constraints.GreaterThan,
     constraints.Interval,
     constraints.LessThan,

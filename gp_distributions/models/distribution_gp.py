@@ -30,6 +30,7 @@ from gp_distributions.models._exact import (
     exact_computations,
     jitter_explained,
 )
+from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood
 from gp_distributions.numerics.rows import pad_rows
 
 Distributions: TypeAlias = PointClouds | Gaussians | GaussianMixtures
@@ -65,13 +66,17 @@ class DistributionGP(SingleTaskGP):
         mean_module: Default: a constant.
         outcome_transform: Default: BoTorch's ``Standardize``. ``None`` for none.
         input_transform: Maps what the model is given to rows.
-        sampling_noise: Not implemented yet; must be ``False``.
+        sampling_noise: Whether the noise is larger at smaller bags:
+            :class:`SamplingNoiseLikelihood`, with the noise of the default likelihood for the largest
+            training bags. :func:`fit` learns how much larger, also where all training bags are of one
+            size. Only for bags of independent samples, of any weights: not for images, curves and
+            meshes, whose weights are no samples.
 
     Raises:
         TypeError: If ``train_X`` is neither clouds nor a tensor.
-        ValueError: If numbers of clouds and targets differ, a target is not finite, or
-            ``covar_module`` is needed and missing.
-        NotImplementedError: If ``sampling_noise`` is set.
+        ValueError: If numbers of clouds and targets differ, a target is not finite,
+            ``covar_module`` is needed and missing, or ``sampling_noise`` comes with a likelihood or
+            with a kernel that does not read one cloud in each row.
     """
 
     train_inputs: tuple[Tensor, ...]
@@ -88,8 +93,6 @@ class DistributionGP(SingleTaskGP):
         input_transform: InputTransform | None = None,
         sampling_noise: bool = False,
     ) -> None:
-        if sampling_noise:
-            raise NotImplementedError("sampling_noise=True is not implemented yet.")
         rows = _as_rows(train_X)
         targets, squeeze = _as_targets(train_Y, rows)
         batch_shape = self.get_batch_dimensions(rows, targets)[1]
@@ -112,8 +115,17 @@ class DistributionGP(SingleTaskGP):
                 batch_shape=batch_shape,
             )
             covar_module = ScaleKernel(kernel, batch_shape=batch_shape)
-        if likelihood is None:
-            likelihood = _gaussian_likelihood(batch_shape, rows.dtype)
+        if sampling_noise:
+            if likelihood is not None:
+                raise ValueError(
+                    "Expected sampling_noise=True or a likelihood, got both. Give a "
+                    "SamplingNoiseLikelihood as likelihood to choose its options."
+                )
+            likelihood = SamplingNoiseLikelihood(
+                **_sampled_columns(covar_module), **_noise(batch_shape, rows.dtype)
+            )
+        elif likelihood is None:
+            likelihood = GaussianLikelihood(**_noise(batch_shape, rows.dtype))
         super().__init__(
             rows,
             targets,
@@ -124,7 +136,10 @@ class DistributionGP(SingleTaskGP):
             input_transform=input_transform,
         )
         with torch.no_grad():
-            _adapt(self.covar_module, self.transform_inputs(rows))
+            clouds = self.transform_inputs(rows)
+            _adapt(self.covar_module, clouds)
+            if sampling_noise:
+                self.likelihood.adapt(clouds)
         self._squeeze_output = squeeze
         self._subset_batch_dict = _output_axes(self, batch_shape) if targets.shape[-1] > 1 else {}
 
@@ -132,12 +147,17 @@ class DistributionGP(SingleTaskGP):
         """The prior at rows ``x``, ``batch_shape x N x m*(d+1)``."""
         if self.training:
             x = self.transform_inputs(x)
-        return ExactMultivariateNormal(self.mean_module(x), self.covar_module(x))
+        prior = ExactMultivariateNormal(self.mean_module(x), self.covar_module(x))
+        prior.rows = x
+        return prior
 
     def __call__(self, *args: Tensor, **kwargs: Any) -> MultivariateNormal:
         """The prior in training mode, the posterior in evaluation mode, as in GPyTorch."""
         with exact_computations():
-            return super().__call__(*args, **kwargs)
+            distribution = super().__call__(*args, **kwargs)
+        if not hasattr(distribution, "rows"):  # a posterior
+            (distribution.rows,) = args
+        return distribution
 
     def posterior(self, X: Distributions | Tensor, *args: Any, **kwargs: Any) -> Posterior:
         """The posterior at clouds, as :meth:`botorch.models.SingleTaskGP.posterior`.
@@ -304,14 +324,34 @@ def _as_targets(train_Y: Tensor | ArrayLike, rows: Tensor) -> tuple[Tensor, bool
     return targets, squeeze
 
 
-def _gaussian_likelihood(batch_shape: torch.Size, dtype: torch.dtype) -> GaussianLikelihood:
+def _noise(batch_shape: torch.Size, dtype: torch.dtype) -> dict[str, Any]:
+    """What Gaussian likelihoods are made of by default."""
     prior = LogNormalPrior(loc=-4.0, scale=1.0)
     floor = 1e-8 if dtype == torch.float64 else 1e-4
-    return GaussianLikelihood(
-        noise_prior=prior,
-        noise_constraint=GreaterThan(floor, initial_value=prior.mode),
-        batch_shape=batch_shape,
-    )
+    return {
+        "noise_prior": prior,
+        "noise_constraint": GreaterThan(floor, initial_value=prior.mode),
+        "batch_shape": batch_shape,
+    }
+
+
+def _sampled_columns(covar_module: torch.nn.Module) -> dict[str, Any]:
+    """Where in a row the one cloud is that a kernel reads, and its dimension."""
+    kernels = [k for k in covar_module.modules() if isinstance(k, DistributionKernel)]
+    found = {
+        (
+            kernel.distance.dim if kernel.distance.inputs == "clouds" else None,
+            None if kernel.active_dims is None else tuple(kernel.active_dims.tolist()),
+        )
+        for kernel in kernels
+    }
+    dim, active_dims = found.pop() if len(found) == 1 else (None, None)
+    if dim is None:
+        raise ValueError(
+            "sampling_noise=True needs a kernel that reads each row as one cloud of samples, got "
+            f"{len(kernels)} distribution kernels on other inputs or on different columns."
+        )
+    return {"dim": dim, "active_dims": active_dims}
 
 
 def _output_axes(model: torch.nn.Module, batch_shape: torch.Size) -> dict[str, int]:

@@ -22,6 +22,9 @@ from gp_distributions.numerics.embedding_kernels import (
 from gp_distributions.numerics.rows import drop_padding
 from gp_distributions.numerics.shared_support import shared_inner_products, shared_support
 
+# Atoms and weights of several clouds, tensors or arrays.
+Cloud = tuple[Any, Any]
+
 # Numbers that a block takes: of arrays it should fit the processor's cache, and of tensors, with their
 # costlier operations, be larger.
 _ARRAY_BLOCK = 2**17
@@ -63,7 +66,7 @@ def inner_products(
     tracked = torch.is_grad_enabled() and any(t.requires_grad for t in clouds)
     arrays = kernel.on_arrays and not tracked and all(t.is_cpu for t in clouds)
     size = (_ARRAY_BLOCK if arrays else _TENSOR_BLOCK) // kernel.workspace
-    blocks = _Blocks(pairs, max(1, math.isqrt(size)), tracked=tracked, arrays=arrays)
+    blocks = _Blocks(pairs, max(1, size), tracked=tracked, arrays=arrays)
     if x1.dim() == 3 and x2.dim() == 3:
         return blocks.all_pairs(*clouds, symmetric=symmetric)
     batches = [
@@ -86,13 +89,13 @@ class _Blocks:
 
     Attributes:
         pairs: The kernel of all pairs.
-        atoms: The number of atoms on each side of a block.
+        size: The number of pairs of atoms in a block.
         tracked: Whether there is a gradient, for which blocks are computed once more.
         arrays: Whether NumPy computes.
     """
 
     pairs: PairFunction
-    atoms: int
+    size: int
     tracked: bool
     arrays: bool
 
@@ -100,23 +103,26 @@ class _Blocks:
         self, x1: Tensor, w1: Tensor, x2: Tensor, w2: Tensor, *, symmetric: bool
     ) -> Tensor:
         """Strips of rows, of which the symmetric ones begin at the diagonal."""
-        chunks1, back1 = self.chunks(x1, w1)
-        chunks2, back2 = self.chunks(x2, w2)
-        strips, done = [], 0
-        for i, chunk in enumerate(chunks1):
-            others = chunks2[i:] if symmetric else chunks2
-            strip = torch.cat([self.by_atoms(*chunk, *other) for other in others], dim=-1)
-            if symmetric:
-                strip = torch.nn.functional.pad(strip, (done, 0))
-                done += len(strip)
-            strips.append(strip)
+        height = math.isqrt(self.size)
+        chunks1, back1 = self.chunks(x1, w1, height)
+        # Where whole clouds do not fill the height, blocks are the wider.
+        width = self.size // max(len(w) * min(w.shape[-1], height) for _, w in chunks1)
+        chunks2, back2 = self.chunks(x2, w2, width)
+        strips, first, skipped, done = [], 0, 0, 0
+        for x, w in chunks1:
+            while symmetric and skipped + len(chunks2[first][1]) <= done:
+                skipped += len(chunks2[first][1])
+                first += 1
+            blocks = [self.by_atoms((x, w), other, height, width) for other in chunks2[first:]]
+            strips.append(torch.nn.functional.pad(torch.cat(blocks, dim=-1), (skipped, 0)))
+            done += len(w)
         products = torch.cat(strips)
         if symmetric:
             products = products.triu() + products.triu(1).T
         products = products if back1 is None else products[back1]
         return products if back2 is None else products[:, back2]
 
-    def chunks(self, x: Tensor, w: Tensor) -> tuple[list[tuple[Any, Any]], Tensor | None]:
+    def chunks(self, x: Tensor, w: Tensor, atoms: int) -> tuple[list[Cloud], Tensor | None]:
         """Clouds of like size together without their padding, and the index to restore the order.
 
         The weights of padding may have a gradient, too: then all stays as it is.
@@ -125,11 +131,11 @@ class _Blocks:
         if w.requires_grad and torch.is_grad_enabled():
             sizes = torch.full_like(sizes, w.shape[-1])
         elif bool((sizes < w.shape[-1]).any()):
-            order = sizes.argsort()
+            order = sizes.argsort(stable=True)
             x, w, sizes = x[order], w[order], sizes[order]
         lengths: list[int] = []
         for size in sizes.tolist():
-            if lengths and (lengths[-1] + 1) * size <= self.atoms:
+            if lengths and (lengths[-1] + 1) * size <= atoms:
                 lengths[-1] += 1
             else:
                 lengths.append(1)
@@ -143,17 +149,16 @@ class _Blocks:
         """A tensor to the library that computes."""
         return x.numpy() if self.arrays else x
 
-    def by_atoms(self, x1: Any, w1: Any, x2: Any, w2: Any) -> Tensor:
+    def by_atoms(self, one: Cloud, other: Cloud, height: int, width: int) -> Tensor:
         """One block, or the sum over parts of large clouds."""
-        size = self.atoms
-        if max(w1.shape[-1], w2.shape[-1]) <= size:
+        (x1, w1), (x2, w2) = one, other
+        if w1.shape[-1] <= height and w2.shape[-1] <= width:
             return self.block(x1, w1, x2, w2)
         total = torch.zeros(())
-        for i in range(0, w1.shape[-1], size):
-            for j in range(0, w2.shape[-1], size):
-                one = x1[:, i : i + size], w1[:, i : i + size]
-                other = x2[:, j : j + size], w2[:, j : j + size]
-                total = total + self.block(*one, *other)
+        for i in range(0, w1.shape[-1], height):
+            for j in range(0, w2.shape[-1], width):
+                rows, columns = slice(i, i + height), slice(j, j + width)
+                total = total + self.block(x1[:, rows], w1[:, rows], x2[:, columns], w2[:, columns])
         return total
 
     def block(self, x1: Any, w1: Any, x2: Any, w2: Any) -> Tensor:

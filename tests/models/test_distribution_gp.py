@@ -74,10 +74,6 @@ class TestInputs:
         with pytest.raises(ValueError, match="cloud 7 is"):
             DistributionGP(ROWS, broken, make_kernel())
 
-    def test_sampling_noise_is_refused_for_now(self) -> None:
-        with pytest.raises(NotImplementedError, match="sampling_noise"):
-            make_model(sampling_noise=True)
-
     @pytest.mark.parametrize("atoms", [30, 100])
     def test_rows_of_another_width(self, atoms: int) -> None:
         """Wider rows widen the training rows; narrower ones are padded."""

@@ -1,0 +1,26 @@
+"""Bayesian optimisation over shapes: pools, designs that decode to clouds, and free atoms."""
+
+from gp_distributions.bayesopt.acquisitions import Observations, default_acquisition
+from gp_distributions.bayesopt.decoder import Decoder
+from gp_distributions.bayesopt.free_shapes import DataPenalty, optimize_free_shapes
+from gp_distributions.bayesopt.pool import Pool, optimize_over_pool
+from gp_distributions.bayesopt.records import CheckpointError, Evaluation
+from gp_distributions.bayesopt.searches import DesignSearch, FreeSearch, PoolSearch, Search
+from gp_distributions.bayesopt.shape_optimizer import ShapeOptimizer
+
+__all__ = [
+    "CheckpointError",
+    "DataPenalty",
+    "Decoder",
+    "DesignSearch",
+    "Evaluation",
+    "FreeSearch",
+    "Observations",
+    "Pool",
+    "PoolSearch",
+    "Search",
+    "ShapeOptimizer",
+    "default_acquisition",
+    "optimize_free_shapes",
+    "optimize_over_pool",
+]

@@ -1,0 +1,150 @@
+"""Evaluations of a search, kept in a file that is whole at every moment."""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+_LOGGER = logging.getLogger(__name__)
+_FORMAT = 1
+
+
+class CheckpointError(ValueError):
+    """A checkpoint is damaged, or belongs to another search."""
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """One evaluation: its candidate, and the outcomes or why there are none.
+
+    Args:
+        candidate: The candidate as plain data: an index, or nested lists of numbers.
+        outcomes: The finite outcomes, or ``None`` if it failed.
+        failure: What went wrong, or ``None``.
+    """
+
+    candidate: Any
+    outcomes: tuple[float, ...] | None
+    failure: str | None = None
+
+    @property
+    def key(self) -> str:
+        """The candidate as text, by which candidates are told apart; floats are kept exactly."""
+        return candidate_key(self.candidate)
+
+
+def candidate_key(candidate: Any) -> str:
+    """A candidate, as plain data, as text."""
+    return json.dumps(candidate)
+
+
+def read_outcomes(value: Any, count: int) -> tuple[float, ...] | str:
+    """Outcomes as finite numbers, or what is wrong with them.
+
+    Raises:
+        ValueError: If there are not ``count`` of them.
+    """
+    flat = getattr(value, "tolist", lambda: value)()
+    outcomes = tuple(float(v) for v in (flat if isinstance(flat, Sequence) else [flat]))
+    if len(outcomes) != count:
+        raise ValueError(f"Expected {count} outcomes of an evaluation, got {len(outcomes)}.")
+    for index, outcome in enumerate(outcomes):
+        if not math.isfinite(outcome):
+            return f"outcome {index} is {outcome}"
+    return outcomes
+
+
+class Checkpoint:
+    """A file of JSON lines: what the search is, then one line for every evaluation.
+
+    A line is on the disk before :meth:`add` returns. A process that is killed while it writes leaves at
+    most one line without an end, which is cut off when the file is opened again.
+
+    Args:
+        path: Of the file, which is made if there is none; its folder must exist.
+        search: What the search is, as plain data. An existing file must be of the same one.
+
+    Raises:
+        CheckpointError: If the file belongs to another search, or a line of it is damaged.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], search: dict[str, Any]) -> None:
+        self.path = Path(path)
+        header = {"format": _FORMAT, "search": search}
+        content = self.path.read_bytes() if self.path.exists() else b""
+        end = content.rfind(b"\n") + 1
+        if not end and not _line(header).startswith(content):
+            raise CheckpointError(f"{self.path} is no checkpoint.")
+        entries = list(_parse(self.path, content[:end]))
+        if entries and entries[0] != json.loads(json.dumps(header)):
+            raise CheckpointError(
+                f"{self.path} belongs to another search: it says {entries[0]}, and this one is "
+                f"{header}. Give another path, or the same settings."
+            )
+        try:
+            self.evaluations = [
+                Evaluation(
+                    e["candidate"],
+                    None if e["outcomes"] is None else tuple(e["outcomes"]),
+                    e["failure"],
+                )
+                for e in entries[1:]
+            ]
+        except (KeyError, TypeError) as error:
+            raise CheckpointError(f"{self.path} has a line that is no evaluation.") from error
+        if end < len(content):
+            _LOGGER.warning(
+                "%s: an unfinished line of %d bytes is cut off.", path, len(content) - end
+            )
+            with self.path.open("r+b") as file:
+                file.truncate(end)
+        if not entries:
+            self._append(header)
+            _sync_folder(self.path.parent)
+
+    def add(self, evaluation: Evaluation) -> None:
+        """Write an evaluation to the disk."""
+        self._append(
+            {
+                "candidate": evaluation.candidate,
+                "outcomes": evaluation.outcomes,
+                "failure": evaluation.failure,
+            }
+        )
+        self.evaluations.append(evaluation)
+
+    def _append(self, entry: dict[str, Any]) -> None:
+        with self.path.open("ab") as file:
+            file.write(_line(entry))
+            file.flush()
+            os.fsync(file.fileno())
+
+
+def _line(entry: dict[str, Any]) -> bytes:
+    return (json.dumps(entry, allow_nan=False) + "\n").encode()
+
+
+def _parse(path: Path, content: bytes) -> Iterator[Any]:
+    for number, line in enumerate(content.splitlines(), start=1):
+        try:
+            yield json.loads(line)
+        except ValueError as error:
+            raise CheckpointError(f"Line {number} of {path} is damaged.") from error
+
+
+def _sync_folder(folder: Path) -> None:
+    """Put the name of a new file on the disk, where folders can be opened."""
+    try:
+        descriptor = os.open(folder, os.O_RDONLY)
+    except OSError:
+        return
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

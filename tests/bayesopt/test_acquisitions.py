@@ -1,0 +1,155 @@
+"""BoTorch's acquisition functions on cloud inputs: agreement with features, and gradients."""
+
+import copy
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from botorch.acquisition import (
+    AcquisitionFunction,
+    LogExpectedImprovement,
+    qKnowledgeGradient,
+    qLogExpectedImprovement,
+    qLogNoisyExpectedImprovement,
+)
+from botorch.acquisition.multi_objective import qLogNoisyExpectedHypervolumeImprovement
+from botorch.acquisition.objective import LinearMCObjective
+from botorch.exceptions.warnings import InputDataWarning
+from botorch.models import SingleTaskGP
+from botorch.sampling import SobolQMCNormalSampler
+from cases import as_rows, random_clouds
+from gpytorch.kernels import RBFKernel, ScaleKernel
+from torch import Tensor
+
+from gp_distributions import DistributionGP, DistributionKernel, SlicedWasserstein
+from gp_distributions.bayesopt import Observations, default_acquisition
+
+# Without padding, whose weights finite differences would make negative.
+ROWS = as_rows(random_clouds(20, sizes=(8, 8)))
+TRAIN, NEW = ROWS[:12], ROWS[12:]
+POINTS = TRAIN.unflatten(-1, (8, 3))[..., :2]
+TARGETS = torch.stack([POINTS.square().mean((-2, -1)), POINTS[..., 0].mean(-1)], dim=-1)
+DISTANCE = SlicedWasserstein(2, num_slices=8, num_quantiles=8)
+
+
+def sampler() -> SobolQMCNormalSampler:
+    return SobolQMCNormalSampler(torch.Size([8]), seed=0)
+
+
+def models(outputs: int) -> tuple[DistributionGP, SingleTaskGP]:
+    """The same GP on rows and on features of them."""
+    batch_shape = torch.Size([outputs] if outputs > 1 else [])
+    kernel = DistributionKernel(DISTANCE, batch_shape=batch_shape)
+    plain = RBFKernel(batch_shape=batch_shape)
+    for each in (kernel, plain):
+        each.lengthscale = 1.5
+    model = DistributionGP(
+        TRAIN, TARGETS[:, :outputs], ScaleKernel(kernel, batch_shape=batch_shape)
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", InputDataWarning)
+        features = SingleTaskGP(
+            DISTANCE.embed(TRAIN),
+            TARGETS[:, :outputs],
+            covar_module=ScaleKernel(plain, batch_shape=batch_shape),
+            likelihood=copy.deepcopy(model.likelihood),
+        )
+    return model.eval(), features.eval()
+
+
+def _first(samples: Tensor) -> Tensor:
+    return samples[..., 1]
+
+
+Make = Callable[[Any, Tensor], AcquisitionFunction]
+BEST = float(TARGETS[:, 0].max())
+ACQUISITIONS: dict[str, tuple[int, int, Make]] = {
+    "LogEI": (1, 1, lambda model, _: LogExpectedImprovement(model, BEST)),
+    "qLogEI": (1, 2, lambda model, _: qLogExpectedImprovement(model, BEST, sampler())),
+    "qLogNEI": (1, 2, lambda model, X: qLogNoisyExpectedImprovement(model, X, sampler())),
+    "qKG": (
+        1,
+        3,
+        lambda model, _: qKnowledgeGradient(
+            model, 2, SobolQMCNormalSampler(torch.Size([2]), seed=0)
+        ),
+    ),
+    "qLogNEHVI": (
+        2,
+        2,
+        lambda model, X: qLogNoisyExpectedHypervolumeImprovement(
+            model, TARGETS.amin(0), X, sampler()
+        ),
+    ),
+    "constrained qLogEI": (
+        2,
+        2,
+        lambda model, _: qLogExpectedImprovement(
+            model,
+            BEST,
+            sampler(),
+            objective=LinearMCObjective(torch.tensor([1.0, 0.0]).double()),
+            constraints=[_first],
+        ),
+    ),
+}
+
+
+@pytest.mark.filterwarnings("ignore:Sparse invariant checks")
+@pytest.mark.filterwarnings("ignore:A not p.d., added jitter")
+@pytest.mark.parametrize("name", ACQUISITIONS)
+def test_values_and_gradients_are_those_on_features(name: str) -> None:
+    outputs, q, make = ACQUISITIONS[name]
+    model, plain = models(outputs)
+    X = NEW[: 2 * q].unflatten(0, (2, q)).clone().requires_grad_()
+    results = []
+    for acquisition, inputs in (
+        (make(model, TRAIN), X),
+        (make(plain, DISTANCE.embed(TRAIN)), DISTANCE.embed(X)),
+    ):
+        values = acquisition(inputs)
+        assert values.shape == (2,)
+        results.append((values.detach(), *torch.autograd.grad(values.sum(), X)))
+    assert bool(results[0][1].isfinite().all())
+    assert float(results[0][1].abs().max()) > 0
+    for ours, theirs in zip(*results, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.filterwarnings("ignore:Sparse invariant checks")
+@pytest.mark.filterwarnings("ignore:A not p.d., added jitter")
+@pytest.mark.parametrize(
+    ("outputs", "objectives", "pending", "expected"),
+    [
+        (1, 1, None, LogExpectedImprovement),
+        (1, 1, NEW[:1], qLogExpectedImprovement),
+        (2, 1, None, qLogExpectedImprovement),
+        (2, 2, NEW[:1], qLogNoisyExpectedHypervolumeImprovement),
+    ],
+)
+def test_default(outputs: int, objectives: int, pending: Tensor | None, expected: type) -> None:
+    model, _ = models(outputs)
+    data = Observations(TRAIN, TARGETS[:, :outputs], objectives, pending, 1, 0)
+    acquisition = default_acquisition(model, data)
+    assert type(acquisition) is expected
+    values = acquisition(NEW[1:].unsqueeze(-2))
+    assert values.shape == (7,)
+    assert bool(values.isfinite().all())
+    again = default_acquisition(model, data)(NEW[1:].unsqueeze(-2))
+    torch.testing.assert_close(again, values, rtol=1e-12, atol=1e-12)
+
+
+def test_default_counts_only_what_is_feasible() -> None:
+    """Where the constraint rules a candidate out, its improvement counts for nothing."""
+    model, _ = models(2)
+    targets = TARGETS.clone()
+    data = Observations(TRAIN, targets, 1, None, 1, 0)
+    assert data.feasible.tolist() == (targets[:, 1] <= 0).tolist()
+    constrained = default_acquisition(model, data)
+    free = default_acquisition(models(1)[0], Observations(TRAIN, targets[:, :1], 1, None, 2, 0))
+    mean = model.predict(NEW)[0][:, 1]
+    ruled_out = int(mean.argmax())
+    difference = (constrained(NEW.unsqueeze(-2)) - free(NEW.unsqueeze(-2))).detach()
+    assert int(difference.argmin()) == ruled_out or float(difference[ruled_out]) < -2

@@ -1,0 +1,191 @@
+"""Designs through a decoder: the model sees clouds, everything else sees designs."""
+
+import copy
+
+import pytest
+import torch
+from botorch.acquisition import LogExpectedImprovement, qLogExpectedImprovement
+from botorch.models.transforms.input import ChainedInputTransform, Normalize
+from botorch.optim import optimize_acqf
+from botorch.sampling import SobolQMCNormalSampler
+from gpytorch.kernels import ScaleKernel
+from torch import Tensor
+
+from gp_distributions import DistributionGP, PointClouds, SlicedWassersteinKernel, fit
+from gp_distributions.bayesopt import Decoder
+
+ANGLES = torch.arange(16, dtype=torch.float64) * (2 * torch.pi / 16) + 0.1
+CIRCLE = torch.stack([ANGLES.cos(), ANGLES.sin()], dim=-1)
+WEIGHTS = torch.arange(1.0, 17.0, dtype=torch.float64)
+BOUNDS = torch.tensor([[0.1, 0.1], [1.0, 1.0]], dtype=torch.float64)
+
+
+def ellipses(designs: Tensor) -> Tensor:
+    """Half axes to points."""
+    return designs.unsqueeze(-2) * CIRCLE
+
+
+def weighted(designs: Tensor) -> tuple[Tensor, Tensor]:
+    return ellipses(designs), WEIGHTS.expand(len(designs), -1)
+
+
+def clouds(designs: Tensor) -> PointClouds:
+    return PointClouds(ellipses(designs))
+
+
+def designs(num: int, seed: int = 0) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    unit = torch.rand(num, 2, dtype=torch.float64, generator=generator)
+    return BOUNDS[0] + (BOUNDS[1] - BOUNDS[0]) * unit
+
+
+def target(X: Tensor) -> Tensor:
+    """Largest at the half axes 0.7 and 0.4."""
+    return -(X - X.new_tensor([0.7, 0.4])).square().sum(-1)
+
+
+def kernel() -> ScaleKernel:
+    return ScaleKernel(
+        SlicedWassersteinKernel(2, profile="matern52", num_slices=16, num_quantiles=16)
+    )
+
+
+def make_model(X: Tensor, decoder: Decoder | ChainedInputTransform | None = None) -> DistributionGP:
+    return DistributionGP(
+        X, target(X), kernel(), input_transform=Decoder(ellipses) if decoder is None else decoder
+    )
+
+
+@pytest.mark.parametrize("decode", [ellipses, weighted, clouds, torch.vmap(lambda x: x * CIRCLE)])
+def test_rows_are_those_of_the_clouds(decode: object) -> None:
+    decoder = Decoder(decode)  # type: ignore[arg-type]
+    X = designs(6)
+    weights = WEIGHTS.expand(6, -1) if decode is weighted else None
+    expected = PointClouds(ellipses(X), weights)
+    rows = decoder.transform(X.reshape(3, 1, 2, 2))
+    assert rows.shape == (3, 1, 2, 48)
+    assert PointClouds.unpack(rows.reshape(6, 48), 2) == expected
+    found = decoder.clouds(X.reshape(3, 2, 2))
+    assert found.batch_shape == (3, 2)
+    assert torch.equal(found.points.flatten(0, 1), expected.points)
+
+
+def test_a_model_on_designs_is_the_model_on_their_clouds() -> None:
+    X, new = designs(12), designs(6, seed=1)
+    model = fit(make_model(X))
+    decode = Decoder(ellipses)
+    on_clouds = fit(DistributionGP(decode.clouds(X), target(X), kernel()))
+    for a, b in zip(model.predict(new), on_clouds.predict(decode.clouds(new)), strict=True):
+        torch.testing.assert_close(a, b)
+    posterior = model.posterior(new.reshape(3, 2, 2))
+    expected = on_clouds.posterior(decode.transform(new.reshape(3, 2, 2)))
+    torch.testing.assert_close(
+        posterior.distribution.covariance_matrix, expected.distribution.covariance_matrix
+    )
+    # The units of the targets, by the outcome transform.
+    torch.testing.assert_close(model.predict(X)[0], target(X), rtol=0, atol=0.05)
+
+
+@pytest.mark.parametrize("q", [1, 2])
+def test_gradients_are_exact(q: int) -> None:
+    X = designs(12)
+    model = make_model(X)
+    sampler = SobolQMCNormalSampler(torch.Size([8]), seed=0)
+    acquisition = (
+        LogExpectedImprovement(model, target(X).max())
+        if q == 1
+        else qLogExpectedImprovement(model, target(X).max(), sampler)
+    )
+    new = designs(2 * q, seed=2).reshape(2, q, 2).requires_grad_()
+    assert torch.autograd.gradcheck(acquisition, new, atol=1e-5)
+
+
+def test_conditioning_and_fantasies() -> None:
+    X, new = designs(15), designs(4, seed=1)
+    model = make_model(X[:12]).eval()
+    whole = make_model(X).eval()
+    whole.outcome_transform = copy.deepcopy(model.outcome_transform).eval()
+    whole.set_train_data(
+        targets=model.outcome_transform(target(X).unsqueeze(-1))[0].squeeze(-1), strict=False
+    )
+    model.posterior(new)
+    conditioned = model.condition_on_observations(X[12:], target(X[12:]).unsqueeze(-1))
+    for name in ("mean", "variance"):
+        torch.testing.assert_close(
+            getattr(conditioned.posterior(new), name),
+            getattr(whole.posterior(new), name),
+            rtol=1e-6,
+            atol=1e-8,
+        )
+    sampler = SobolQMCNormalSampler(torch.Size([3]), seed=0)
+    fantasies = model.fantasize(new.reshape(2, 2, 2), sampler=sampler)
+    assert fantasies.posterior(designs(5, seed=3)).mean.shape == (3, 2, 5, 1)
+    after = fantasies.posterior(new.reshape(2, 2, 2)).variance
+    assert bool((after < model.posterior(new.reshape(2, 2, 2)).variance).all())
+
+
+# Two designs may come to lie on each other.
+@pytest.mark.filterwarnings("ignore:A not p.d., added jitter")
+def test_optimisation_finds_the_best_design() -> None:
+    X = designs(15)
+    model = fit(make_model(X))
+    acquisition = qLogExpectedImprovement(
+        model, target(X).max(), SobolQMCNormalSampler(torch.Size([32]), seed=0)
+    )
+    found, value = optimize_acqf(
+        acquisition, BOUNDS, q=2, num_restarts=2, raw_samples=32, options={"seed": 0}
+    )
+    assert bool(((BOUNDS[0] <= found) & (found <= BOUNDS[1])).all())
+    random = acquisition(designs(200, seed=5).reshape(100, 2, 2)).detach().max()
+    assert float(value) >= float(random)
+
+
+def test_chained_behind_normalize() -> None:
+    unit = (designs(12) - BOUNDS[0]) / (BOUNDS[1] - BOUNDS[0])
+    chain = ChainedInputTransform(
+        # Back from the unit square.
+        scale=Normalize(2, bounds=torch.stack([-BOUNDS[0], 1 - BOUNDS[0]]) / 0.9),
+        decode=Decoder(ellipses),
+    )
+    model = DistributionGP(unit, target(designs(12)), kernel(), input_transform=chain)
+    scaled = 0.1 + 0.9 * unit
+    torch.testing.assert_close(
+        model.transform_inputs(unit), Decoder(ellipses).transform((unit + BOUNDS[0] / 0.9) * 0.9)
+    )
+    expected = make_model(scaled).predict(scaled)
+    for a, b in zip(model.predict(unit), expected, strict=True):
+        torch.testing.assert_close(a, b)
+
+
+def test_a_module_is_not_fitted_and_equality_is_of_the_function() -> None:
+    network = torch.nn.Linear(2, 6, dtype=torch.float64)
+    decoder = Decoder(lambda X: network(X).unflatten(-1, (3, 2)))
+    held = Decoder(network)  # type: ignore[arg-type]
+    assert not list(held.parameters())
+    assert held.decode is network
+    assert decoder.equals(Decoder(decoder.decode))
+    assert not decoder.equals(Decoder(ellipses))
+    assert not decoder.equals(Normalize(2))
+    assert copy.deepcopy(Decoder(ellipses)).equals(Decoder(ellipses))
+
+
+def test_errors() -> None:
+    X = designs(3)
+    for wrong in (
+        lambda X: X,
+        lambda X: ellipses(X[:2]),
+        lambda X: (ellipses(X), WEIGHTS.expand(2, -1)),
+    ):
+        with pytest.raises(ValueError, match=r"shape \(3, m, d\)"):
+            Decoder(wrong).transform(X)
+    with pytest.raises(ValueError, match=r"those of design \[1\.0, 0\.0\] are not"):
+        Decoder(lambda X: ellipses(X).log()).transform(torch.tensor([[1.0, 0.0]]).double())
+
+
+def test_on_device(device: torch.device) -> None:
+    decoder = Decoder(lambda X: X.unsqueeze(-2) * CIRCLE.to(X))
+    X = designs(8).to(device)
+    model = DistributionGP(X, target(X), kernel(), input_transform=decoder).to(device)
+    mean, _ = model.predict(X)
+    assert mean.device.type == device.type
+    torch.testing.assert_close(mean.cpu(), make_model(designs(8)).predict(designs(8))[0])

@@ -1,0 +1,304 @@
+"""Pool search gives the candidates and values of BoTorch on rows, and embeds candidates once."""
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from botorch.acquisition import (
+    AcquisitionFunction,
+    LogExpectedImprovement,
+    qKnowledgeGradient,
+    qLogExpectedImprovement,
+    qLogNoisyExpectedImprovement,
+)
+from botorch.acquisition.multi_objective import qLogNoisyExpectedHypervolumeImprovement
+from botorch.exceptions import UnsupportedError
+from botorch.models import SingleTaskGP
+from botorch.optim import optimize_acqf_discrete
+from botorch.sampling import SobolQMCNormalSampler
+from cases import DISTANCES, as_rows, random_clouds
+from gpytorch.kernels import RBFKernel, ScaleKernel
+from torch import Tensor
+
+from gp_distributions import (
+    DistributionGP,
+    DistributionKernel,
+    PointClouds,
+    ReferenceMeasure,
+    SinkhornPotential,
+    SlicedWasserstein,
+)
+from gp_distributions.bayesopt import Pool, optimize_over_pool
+from gp_distributions.bayesopt._pool_distances import Table, same_distance
+
+CLOUDS = random_clouds(40, sizes=(5, 20))
+ROWS = as_rows(CLOUDS)
+TARGETS = torch.stack([points.square().sum() for points, _ in CLOUDS])
+TRAIN = [3, 7, 8, 20, 21, 30]
+PENDING = [1, 2]
+TAKEN = [*TRAIN, *PENDING]
+REST = [i for i in range(40) if i not in TAKEN]
+
+
+def distance() -> SlicedWasserstein:
+    return SlicedWasserstein(2, num_slices=10, num_quantiles=20)
+
+
+def make_model(rows: Tensor = ROWS[TRAIN], outputs: int = 1, **options: Any) -> DistributionGP:
+    batch_shape = torch.Size([outputs] if outputs > 1 else [])
+    kernel = DistributionKernel(
+        options.pop("distance", distance()), "matern52", batch_shape=batch_shape
+    )
+    kernel.lengthscale = 1.5
+    targets = torch.stack([TARGETS, TARGETS.sin()], -1)[TRAIN, :outputs]
+    return DistributionGP(rows, targets, ScaleKernel(kernel, batch_shape=batch_shape), **options)
+
+
+def sampler() -> SobolQMCNormalSampler:
+    return SobolQMCNormalSampler(torch.Size([16]), seed=0)
+
+
+def noisy(model: DistributionGP) -> AcquisitionFunction:
+    return qLogNoisyExpectedImprovement(model, ROWS[TRAIN], sampler(), prune_baseline=False)
+
+
+ACQUISITIONS: dict[str, Callable[[DistributionGP], AcquisitionFunction]] = {
+    "LogEI": lambda model: LogExpectedImprovement(model, TARGETS[TRAIN].max()),
+    "qLogEI": lambda model: qLogExpectedImprovement(model, TARGETS[TRAIN].max(), sampler()),
+    "qLogEI, pending": lambda model: qLogExpectedImprovement(
+        model, TARGETS[TRAIN].max(), sampler(), X_pending=ROWS[PENDING]
+    ),
+    "qLogNEI": noisy,
+}
+
+
+@pytest.mark.parametrize("batch_size", [1, 7, 100])
+@pytest.mark.parametrize("name", ACQUISITIONS)
+def test_agrees_with_botorch_on_rows(name: str, batch_size: int) -> None:
+    acquisition = ACQUISITIONS[name](make_model())
+    values = acquisition(ROWS[REST].unsqueeze(-2)).detach()
+    index, value = optimize_over_pool(acquisition, Pool(ROWS), exclude=TAKEN, batch_size=batch_size)
+    assert index.tolist() == [REST[int(values.argmax())]]
+    torch.testing.assert_close(value, values.max().reshape(1), rtol=1e-8, atol=1e-8)
+
+
+@pytest.mark.parametrize("name", ["qLogEI", "qLogEI, pending", "qLogNEI"])
+def test_several_candidates_are_those_of_botorch(name: str) -> None:
+    acquisition = ACQUISITIONS[name](make_model())
+    pending = acquisition.X_pending
+    expected, expected_values = optimize_acqf_discrete(acquisition, 4, ROWS[REST])
+    indices, values = optimize_over_pool(acquisition, ROWS, 4, exclude=torch.tensor(TAKEN))
+    assert torch.equal(ROWS[indices], expected)
+    torch.testing.assert_close(values, expected_values, rtol=1e-7, atol=1e-7)
+    assert len(set(indices.tolist())) == 4
+    after = acquisition.X_pending
+    assert after is pending is None or torch.equal(after, pending)
+
+
+# linear_operator makes sparse tensors in a way that torch warns of.
+@pytest.mark.filterwarnings("ignore:Sparse invariant checks")
+def test_several_objectives() -> None:
+    def acquisition() -> AcquisitionFunction:  # one that remembers no pending points
+        return qLogNoisyExpectedHypervolumeImprovement(
+            make_model(outputs=2), torch.zeros(2), ROWS[TRAIN], sampler(), prune_baseline=False
+        )
+
+    expected, expected_values = optimize_acqf_discrete(acquisition(), 2, ROWS[REST])
+    indices, values = optimize_over_pool(acquisition(), Pool(ROWS), 2, exclude=TAKEN)
+    assert torch.equal(ROWS[indices], expected)
+    torch.testing.assert_close(values, expected_values, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("memory", [0, 2**31])
+@pytest.mark.parametrize("name", ["sw2", "sw1", "sinkhorn", "linear-transport", "hellinger"])
+def test_any_distance(name: str, memory: float) -> None:
+    case = DISTANCES[name]
+    rows = case.inputs.rows(15)
+    targets = torch.arange(5, dtype=torch.float64).cos()
+    model = DistributionGP(rows[:5], targets, ScaleKernel(DistributionKernel(case())))
+    acquisition = LogExpectedImprovement(model, 0.5)
+    values = acquisition(rows.unsqueeze(-2)).detach()
+    index, value = optimize_over_pool(acquisition, Pool(rows, memory=memory), exclude=range(5))
+    assert int(index) == 5 + int(values[5:].argmax())
+    torch.testing.assert_close(value[0], values[5:].max(), rtol=1e-7, atol=1e-7)
+
+
+def test_columns_beside_rows() -> None:
+    width = ROWS.shape[-1]
+    X = torch.cat([ROWS, TARGETS[:, None].cos()], dim=-1)
+    clouds = DistributionKernel(distance(), active_dims=range(width))
+    for model in (
+        DistributionGP(X[TRAIN], TARGETS[TRAIN], clouds * RBFKernel(active_dims=[width])),
+        SingleTaskGP(X[TRAIN], TARGETS[TRAIN, None], covar_module=ScaleKernel(clouds)),
+    ):
+        acquisition = LogExpectedImprovement(model, 3.0)
+        values = acquisition(X[REST].unsqueeze(-2)).detach()
+        pool = Pool(X)
+        index, value = optimize_over_pool(acquisition, pool, exclude=TAKEN)
+        assert int(index) == REST[int(values.argmax())]
+        torch.testing.assert_close(value[0], values.max(), rtol=1e-7, atol=1e-7)
+
+
+@pytest.mark.parametrize(("train", "pool"), [(20, 30), (30, 20)])
+def test_rows_of_other_widths(train: int, pool: int) -> None:
+    expected = optimize_over_pool(ACQUISITIONS["qLogEI"](make_model()), ROWS, 2, exclude=TAKEN)
+    model = make_model(as_rows(CLOUDS, atoms=train)[TRAIN])
+    wide = Pool(as_rows(CLOUDS, atoms=pool))
+    for _ in range(2):
+        found = optimize_over_pool(ACQUISITIONS["qLogEI"](model), wide, 2, exclude=TAKEN)
+        assert torch.equal(found[0], expected[0])
+        torch.testing.assert_close(found[1], expected[1])
+
+
+def test_candidates_with_the_same_cloud_are_told_apart() -> None:
+    rows = torch.cat([ROWS, ROWS])
+    acquisition = ACQUISITIONS["LogEI"](make_model())
+    best, _ = optimize_over_pool(acquisition, ROWS, exclude=TAKEN)
+    twins = [*TAKEN, *[i + 40 for i in TAKEN]]
+    assert optimize_over_pool(acquisition, rows, exclude=twins)[0].tolist() == best.tolist()
+    found, _ = optimize_over_pool(acquisition, rows, exclude=[*twins, int(best)])
+    assert found.tolist() == [int(best) + 40]
+
+
+class TestMemory:
+    def count(self, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+        """How many clouds each call to ``represent`` was given."""
+        calls: list[int] = []
+        plain = SlicedWasserstein.represent
+
+        def counted(self: SlicedWasserstein, points: Tensor, weights: Tensor) -> Tensor:
+            calls.append(len(points))
+            return plain(self, points, weights)
+
+        monkeypatch.setattr(SlicedWasserstein, "represent", counted)
+        return calls
+
+    def test_candidates_are_embedded_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        pool = Pool(PointClouds.unpack(ROWS, 2))
+        calls = self.count(monkeypatch)
+        for step in range(3):
+            # Another model each time, whose distance is equal and no more.
+            train = [*TRAIN, *range(10, 10 + step)]
+            model = DistributionGP(ROWS[train], TARGETS[train], DistributionKernel(distance()))
+            acquisition = qLogExpectedImprovement(model, TARGETS.max(), sampler())
+            calls.clear()
+            optimize_over_pool(acquisition, pool, 3, exclude=train, batch_size=9)
+            # All candidates at first; then training and pending clouds only.
+            assert (sum(calls) >= len(pool)) == (step == 0)
+            assert sum(calls) <= (len(pool) if step == 0 else 0) + 60
+
+    def test_another_distance_is_another_table(self) -> None:
+        pool = Pool(ROWS)
+        reference = ReferenceMeasure(ROWS[0, :6].reshape(2, 3)[:, :2])
+        learned = SinkhornPotential(reference, epsilon=1.0)
+        model = make_model(distance=learned)
+        for _ in range(2):
+            acquisition = ACQUISITIONS["LogEI"](model)
+            values = acquisition(ROWS[REST].unsqueeze(-2)).detach()
+            index, value = optimize_over_pool(acquisition, pool, exclude=TAKEN)
+            assert int(index) == REST[int(values.argmax())]
+            torch.testing.assert_close(value[0], values.max(), rtol=1e-8, atol=1e-8)
+            assert len(pool._tables) == 1
+            with torch.no_grad():
+                reference.raw_points.add_(torch.tensor([[0.0, 0.3], [0.0, 0.0]]))
+            model.train()
+        pool.clear()
+        assert not pool._tables
+
+    def test_distances_that_are_the_same(self) -> None:
+        assert same_distance(distance(), distance())
+        for other in (
+            SlicedWasserstein(2, num_slices=11, num_quantiles=20),
+            SlicedWasserstein(2, num_slices=10, num_quantiles=21),
+            SlicedWasserstein(2, num_slices=10, num_quantiles=20, center=True),
+            SlicedWasserstein(2, num_slices=10, num_quantiles=20, p=1),
+        ):
+            assert not same_distance(distance(), other)
+
+    def test_features_are_kept_where_there_is_room(self) -> None:
+        width = distance().embed(ROWS[:1]).shape[-1]
+        for bytes_left, kept in ((0, True), (-1, False)):
+            memory = 40 * width * 8 + bytes_left
+            table = Table(distance(), ROWS, columns=None, memory=memory)
+            table.places(ROWS[:3])
+            assert bool(table._features) == kept
+            torch.testing.assert_close(
+                table.to_known(torch.arange(40), torch.arange(3)),
+                distance().squared(ROWS, ROWS[:3]),
+            )
+
+    def test_half_of_the_free_memory_unless_it_is_not_known(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        numbers = {"SC_AVPHYS_PAGES": 1000, "SC_PAGE_SIZE": 4096}
+        monkeypatch.setattr(os, "sysconf", numbers.__getitem__)
+        assert Pool(ROWS).memory == 500 * 4096
+        monkeypatch.delattr(os, "sysconf")
+        assert Pool(ROWS).memory == 2**31
+
+    def test_the_model_is_as_it_was(self) -> None:
+        model = make_model()
+        before = model.covar_module.base_kernel.distance
+        optimize_over_pool(ACQUISITIONS["LogEI"](model), ROWS)
+        assert model.covar_module.base_kernel.distance is before
+        with pytest.raises(RuntimeError, match="stop"):
+            optimize_over_pool(Failing(model), ROWS)
+        assert model.covar_module.base_kernel.distance is before
+        for a, b in zip(model.predict(ROWS), make_model().predict(ROWS), strict=True):
+            torch.testing.assert_close(a, b)
+
+
+class Failing(AcquisitionFunction):
+    def forward(self, X: Tensor) -> Tensor:
+        raise RuntimeError("stop")
+
+
+class Constant(AcquisitionFunction):
+    value = torch.nan
+
+    def forward(self, X: Tensor) -> Tensor:
+        return torch.full(X.shape[:1], self.value)
+
+
+class TestErrors:
+    def test_numbers(self) -> None:
+        acquisition = ACQUISITIONS["qLogEI"](make_model())
+        for q in (0, 33):
+            with pytest.raises(ValueError, match="1 <= q <= 32"):
+                optimize_over_pool(acquisition, ROWS, q, exclude=TAKEN)
+        with pytest.raises(ValueError, match="q <= 0"):
+            optimize_over_pool(acquisition, ROWS, exclude=range(40))
+        with pytest.raises(ValueError, match="batch_size >= 1"):
+            optimize_over_pool(acquisition, ROWS, batch_size=0)
+        with pytest.raises(ValueError, match="from 0 to 39 in exclude, got 40"):
+            optimize_over_pool(acquisition, ROWS, exclude=[1, 40])
+        with pytest.raises(ValueError, match="as indices"):
+            optimize_over_pool(acquisition, ROWS, exclude=torch.ones(40, dtype=torch.bool))
+
+    def test_pool(self) -> None:
+        for rows in (ROWS[:0], ROWS[None]):
+            with pytest.raises(ValueError, match="N >= 1 clouds"):
+                Pool(rows)
+
+    def test_acquisition_functions(self) -> None:
+        model = make_model()
+        with pytest.raises(UnsupportedError, match="one-shot"):
+            optimize_over_pool(qKnowledgeGradient(model, num_fantasies=2), ROWS)
+        with pytest.raises(UnsupportedError, match="X_pending"):
+            optimize_over_pool(ACQUISITIONS["LogEI"](model), ROWS, 2)
+        with pytest.raises(ValueError, match="Expected numbers"):
+            optimize_over_pool(Constant(model), ROWS)
+
+
+def test_on_device(device: torch.device) -> None:
+    rows = ROWS.to(device)
+    kernel = DistributionKernel(distance())
+    model = DistributionGP(rows[TRAIN], TARGETS[TRAIN].to(device), kernel).to(device)
+    acquisition = LogExpectedImprovement(model, 3.0)
+    values = acquisition(rows[REST].unsqueeze(-2)).detach()
+    index, value = optimize_over_pool(acquisition, Pool(rows), exclude=TAKEN)
+    assert index.device.type == device.type
+    assert int(index) == REST[int(values.argmax())]
+    torch.testing.assert_close(value[0], values.max())

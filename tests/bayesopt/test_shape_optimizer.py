@@ -1,0 +1,448 @@
+"""Searches by asking and telling: what is found, what is kept on the disk, and what failures do."""
+
+import json
+import logging
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from botorch.acquisition import UpperConfidenceBound
+from gpytorch.kernels import ScaleKernel
+from linear_operator.utils.errors import NotPSDError
+from torch import Tensor
+
+from gp_distributions import DistributionGP, PointClouds, SlicedWasserstein, SlicedWassersteinKernel
+from gp_distributions.bayesopt import (
+    CheckpointError,
+    DataPenalty,
+    Decoder,
+    DesignSearch,
+    FreeSearch,
+    Observations,
+    Pool,
+    PoolSearch,
+    Search,
+    ShapeOptimizer,
+    shape_optimizer,
+)
+from gp_distributions.warnings import ConvergenceWarning
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:Sparse invariant checks"),
+    pytest.mark.filterwarnings("ignore:A not p.d., added jitter"),
+]
+
+ANGLES = torch.arange(12, dtype=torch.float64) * (2 * torch.pi / 12) + 0.1
+CIRCLE = torch.stack([ANGLES.cos(), ANGLES.sin()], dim=-1)
+BOUNDS = torch.tensor([[0.1, 0.1], [1.0, 1.0]], dtype=torch.float64)
+BOX = torch.tensor([[-2.0, -2.0], [2.0, 2.0]], dtype=torch.float64)
+
+
+def designs(num: int = 60) -> Tensor:
+    generator = torch.Generator().manual_seed(0)
+    return 0.1 + 0.9 * torch.rand(num, 2, dtype=torch.float64, generator=generator)
+
+
+def ellipses(axes: Tensor) -> Tensor:
+    return axes.unsqueeze(-2) * CIRCLE
+
+
+CLOUDS = PointClouds(ellipses(designs()))
+
+
+def value(axes: Tensor) -> float:
+    """Largest at the half axes 0.7 and 0.4."""
+    return -float((axes - axes.new_tensor([0.7, 0.4])).square().sum())
+
+
+def of_index(index: int) -> float:
+    return value(designs()[index])
+
+
+def of_cloud(cloud: PointClouds) -> float:
+    return value(cloud.points.abs().amax(-2))
+
+
+def small_model(X: Tensor, Y: Tensor, decoder: Decoder | None = None) -> DistributionGP:
+    batch_shape = torch.Size([Y.shape[-1]] if Y.shape[-1] > 1 else [])
+    kernel = SlicedWassersteinKernel(
+        2, profile="matern52", num_slices=8, num_quantiles=12, batch_shape=batch_shape
+    )
+    return DistributionGP(
+        X, Y, ScaleKernel(kernel, batch_shape=batch_shape), input_transform=decoder
+    )
+
+
+def with_decoder(X: Tensor, Y: Tensor) -> DistributionGP:
+    return small_model(X, Y, Decoder(ellipses))
+
+
+def pool_optimizer(**options: Any) -> ShapeOptimizer:
+    return ShapeOptimizer(
+        PoolSearch(CLOUDS),
+        **{"initial": 5, "restarts": 0, "model": small_model, "seed": 3} | options,
+    )
+
+
+def design_optimizer(**options: Any) -> ShapeOptimizer:
+    search = DesignSearch(Decoder(ellipses), BOUNDS, num_restarts=1, raw_samples=16)
+    return ShapeOptimizer(search, **{"initial": 5, "restarts": 0, "model": with_decoder} | options)
+
+
+def keys(optimizer: ShapeOptimizer) -> list[str]:
+    return [e.key for e in optimizer.evaluations]
+
+
+class TestSearches:
+    def test_pool(self) -> None:
+        optimizer = pool_optimizer().run(of_index, 13, progress=False)
+        values = [of_index(i) for i in range(60)]
+        assert optimizer.best == (values.index(max(values)), max(values))
+        assert len(set(keys(optimizer))) == 13
+        trace = optimizer.trace
+        assert trace == sorted(trace)
+        assert trace[-1] == max(values)
+
+    def test_designs(self) -> None:
+        optimizer = design_optimizer().run(value, 9, progress=False)
+        design, best = optimizer.best
+        assert best == value(design) > -0.02
+        assert bool(((BOUNDS[0] <= design) & (design <= BOUNDS[1])).all())
+
+    def test_free_shapes(self) -> None:
+        distance = SlicedWasserstein(2, num_slices=8, num_quantiles=12)
+        search = FreeSearch(
+            CLOUDS[:20], BOX, penalty=DataPenalty(distance, CLOUDS), num_restarts=3, maxiter=20
+        )
+        optimizer = ShapeOptimizer(search, initial=8, restarts=0, model=small_model)
+        optimizer.run(of_cloud, 9, progress=False)
+        first = optimizer.trace[7]
+        cloud, best = optimizer.best
+        assert best == of_cloud(cloud) > first
+        assert cloud.batch_shape == ()
+
+    def test_several_at_a_time(self) -> None:
+        for optimizer in (pool_optimizer(), design_optimizer()):
+            optimizer.run(
+                of_index if isinstance(optimizer.search, PoolSearch) else value,
+                11,
+                q=3,
+                progress=False,
+            )
+            assert len(set(keys(optimizer))) == len(optimizer.evaluations) == 11
+
+    def test_default_model(self) -> None:
+        for search in (PoolSearch(CLOUDS), DesignSearch(Decoder(ellipses), BOUNDS, dim=2)):
+            optimizer = ShapeOptimizer(search, initial=4, restarts=0)
+            for candidate in optimizer.ask(4):
+                optimizer.tell(
+                    candidate,
+                    of_index(candidate) if isinstance(candidate, int) else value(candidate),
+                )
+            assert optimizer.model().num_outputs == 1
+            assert len(optimizer.ask()) == 1
+
+    def test_own_acquisition(self) -> None:
+        seen: list[Observations] = []
+
+        def acquisition(model: DistributionGP, data: Observations) -> UpperConfidenceBound:
+            seen.append(data)
+            return UpperConfidenceBound(model, beta=0.1)
+
+        optimizer = pool_optimizer(acquisition=acquisition).run(of_index, 7, progress=False)
+        assert [len(data.X) for data in seen] == [5, 6]
+        torch.testing.assert_close(
+            seen[-1].Y,
+            torch.tensor([[e.outcomes[0]] for e in optimizer.evaluations[:6]]).double(),  # type: ignore[index]
+        )
+
+
+class TestAskAndTell:
+    def test_what_is_asked_for_is_not_asked_for_again(self) -> None:
+        for optimizer in (pool_optimizer(), design_optimizer()):
+            asked = [c for q in (2, 4) for c in optimizer.ask(q)]
+            for candidate in asked[:4]:
+                optimizer.tell(
+                    candidate,
+                    of_index(candidate) if isinstance(candidate, int) else value(candidate),
+                )
+            asked += optimizer.ask() + optimizer.ask(2)
+            plain = [json.dumps(optimizer.search.plain(candidate)) for candidate in asked]
+            assert len(set(plain)) == 9
+
+    def test_what_was_not_asked_for_can_be_told(self) -> None:
+        optimizer = pool_optimizer()
+        for index in range(6):
+            optimizer.tell(index, [of_index(index)])
+        (asked,) = optimizer.ask()
+        assert asked >= 6
+        with pytest.raises(ValueError, match="index from 0 to 59"):
+            optimizer.tell(60, 0.0)
+        with pytest.raises(ValueError, match="Expected 1 outcomes of an evaluation, got 2"):
+            optimizer.tell(7, [1.0, 2.0])
+        with pytest.raises(ValueError, match="within"):
+            design_optimizer().tell(torch.tensor([0.0, 0.5]), 1.0)
+
+    def test_depends_on_seed_and_history_only(self) -> None:
+        runs = []
+        for noise in (1, 2):
+            torch.manual_seed(noise)
+            runs.append(keys(design_optimizer().run(value, 6, progress=False)))
+        assert runs[0] == runs[1]
+        assert runs[0] != keys(design_optimizer(seed=1).run(value, 6, progress=False))
+
+    def test_global_random_state_is_left_alone(self) -> None:
+        optimizer = design_optimizer().run(value, 6, progress=False)
+        torch.manual_seed(0)
+        expected = torch.rand(1)
+        torch.manual_seed(0)
+        optimizer.ask()
+        assert torch.equal(torch.rand(1), expected)
+
+    def test_pool_runs_out(self) -> None:
+        optimizer = ShapeOptimizer(PoolSearch(CLOUDS[:6]), initial=3, restarts=0, model=small_model)
+        optimizer.run(of_index, 6, progress=False)
+        assert sorted(keys(optimizer)) == list("012345")
+        with pytest.raises(ValueError, match="candidates that are left"):
+            optimizer.ask()
+
+    def test_errors(self) -> None:
+        for options in ({"objectives": 0}, {"constraints": -1}, {"initial": 1}):
+            with pytest.raises(ValueError, match=f"Expected {next(iter(options))} >="):
+                pool_optimizer(**options)
+        with pytest.raises(ValueError, match="model is needed"):
+            ShapeOptimizer(PoolSearch(Pool(CLOUDS)))
+        with pytest.raises(ValueError, match="q >= 1"):
+            pool_optimizer().ask(0)
+        with pytest.raises(ValueError, match="No evaluation"):
+            _ = pool_optimizer().best
+        with pytest.raises(ValueError, match="two successful"):
+            pool_optimizer().model()
+
+
+class TestOutcomes:
+    def test_failures_are_recorded_and_the_search_goes_on(self, tmp_path: Path) -> None:
+        def evaluate(index: int) -> float:
+            if index % 3 == 0:
+                raise RuntimeError(f"no flow at {index}")
+            return float("nan") if index % 3 == 1 else of_index(index)
+
+        path = tmp_path / "search.jsonl"
+        optimizer = pool_optimizer(path=path).run(evaluate, 18, progress=False)
+        failures = [e for e in optimizer.evaluations if e.failure is not None]
+        assert len(optimizer.evaluations) == 18
+        assert len(set(keys(optimizer))) == 18
+        for e in failures:
+            assert e.outcomes is None
+            expected = (
+                f"RuntimeError: no flow at {e.candidate}"
+                if e.candidate % 3 == 0
+                else "outcome 0 is nan"
+            )
+            assert e.failure == expected
+        assert len(failures) > 3
+        best = max((i for i in range(2, 60, 3)), key=of_index)
+        assert optimizer.best[0] == best
+        assert pool_optimizer(path=path).evaluations == optimizer.evaluations
+
+    def test_failed_designs_are_not_tried_for_ever(self) -> None:
+        def evaluate(design: Tensor) -> float:
+            if float(design[0]) > 0.5:
+                raise ArithmeticError
+            return value(design)
+
+        optimizer = design_optimizer().run(evaluate, 8, progress=False)
+        assert len(set(keys(optimizer))) == 8
+        assert optimizer.best[0][0] <= 0.5
+
+    def test_nothing_but_failures(self) -> None:
+        optimizer = pool_optimizer()
+
+        def fail(index: int) -> float:
+            raise OSError
+
+        optimizer.run(fail, 8, progress=False)
+        assert all(e.outcomes is None for e in optimizer.evaluations)
+        assert len(optimizer.ask(2)) == 2
+
+    def test_interrupts_are_not_failures(self) -> None:
+        def interrupt(index: int) -> float:
+            raise KeyboardInterrupt
+
+        optimizer = pool_optimizer()
+        with pytest.raises(KeyboardInterrupt):
+            optimizer.run(interrupt, 8, progress=False)
+        assert not optimizer.evaluations
+
+    def test_failed_fits_do_not_end_a_search(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def fail(*args: Any, **kwargs: Any) -> None:
+            raise NotPSDError("too far")
+
+        monkeypatch.setattr(shape_optimizer, "fit", fail)
+        optimizer = pool_optimizer().run(of_index, 5, progress=False)
+        with pytest.warns(ConvergenceWarning, match=r"fit to 5 evaluations failed \(too far\)"):
+            optimizer.ask()
+
+    def test_constraints(self) -> None:
+        def evaluate(index: int) -> list[float]:
+            axes = designs()[index]
+            return [value(axes), float(axes[0]) - 0.5]
+
+        optimizer = pool_optimizer(constraints=1).run(evaluate, 12, progress=False)
+        allowed = [i for i in range(60) if evaluate(i)[1] <= 0]
+        best = max(allowed, key=of_index)
+        assert optimizer.best == (best, of_index(best))
+
+    def test_several_objectives(self) -> None:
+        def evaluate(index: int) -> Tensor:
+            axes = designs()[index]
+            return torch.stack([axes[0], -axes.square().sum()])
+
+        optimizer = pool_optimizer(objectives=2).run(evaluate, 8, progress=False)
+        told = {e.candidate: e.outcomes for e in optimizer.evaluations}
+        pareto = {
+            i
+            for i, (a, b) in told.items()  # type: ignore[misc]
+            if not any(c >= a and d >= b and (c > a or d > b) for c, d in told.values())  # type: ignore[misc]
+        }
+        assert {i for i, _ in optimizer.pareto} == pareto
+        assert all(told[i] == outcomes for i, outcomes in optimizer.pareto)
+        with pytest.raises(ValueError, match="see pareto"):
+            _ = optimizer.best
+
+    def test_progress(self, capsys: pytest.CaptureFixture[str]) -> None:
+        pool_optimizer().run(of_index, 3)
+        captured = capsys.readouterr()
+        assert captured.out == ""
+        assert "Evaluations" in captured.err
+        assert "best=" in captured.err
+        pool_optimizer().run(of_index, 3, progress=False)
+        assert capsys.readouterr().err == ""
+
+
+class TestCheckpoint:
+    @pytest.mark.parametrize("make", [pool_optimizer, design_optimizer])
+    def test_resumed_searches_go_on_as_if_never_stopped(self, make: Any, tmp_path: Path) -> None:
+        function = of_index if make is pool_optimizer else value
+        whole = make().run(function, 7, progress=False)
+        path = tmp_path / "search.jsonl"
+        make(path=path).run(function, 3, progress=False)
+        make(path=path).run(function, 6, progress=False)
+        resumed = make(path=path)
+        resumed.ask()
+        resumed = make(path=path).run(function, 7, progress=False)
+        assert keys(resumed) == keys(whole)
+        assert resumed.evaluations == whole.evaluations
+
+    def test_an_unfinished_line_is_cut_off(
+        self, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        path = tmp_path / "search.jsonl"
+        whole = pool_optimizer(path=path).run(of_index, 4, progress=False)
+        content = path.read_bytes()
+        ends = [i + 1 for i, byte in enumerate(content) if byte == ord("\n")]
+        for size in range(len(content)):
+            path.write_bytes(content[:size])
+            with caplog.at_level(logging.ERROR):
+                found = pool_optimizer(path=path).evaluations
+            complete = sum(end <= size for end in ends)
+            assert found == whole.evaluations[: max(0, complete - 1)]
+            assert path.read_bytes() == content[: ends[max(complete, 1) - 1]]
+        with caplog.at_level(logging.WARNING):
+            path.write_bytes(content[:-3])
+            pool_optimizer(path=path)
+        assert "unfinished line" in caplog.text
+
+    def test_other_files_are_refused_and_left_as_they_are(self, tmp_path: Path) -> None:
+        path = tmp_path / "search.jsonl"
+        pool_optimizer(path=path).run(of_index, 4, progress=False)
+        content = path.read_bytes()
+        for other in (
+            lambda: pool_optimizer(path=path, seed=4),
+            lambda: pool_optimizer(path=path, constraints=1),
+            lambda: design_optimizer(path=path),
+            lambda: ShapeOptimizer(PoolSearch(CLOUDS[:50]), path=path, initial=5, seed=3),
+        ):
+            with pytest.raises(CheckpointError, match="belongs to another search"):
+                other()
+        for wrong, message in (
+            (content.replace(b'"outcomes"', b'"outgoing"', 1), "no evaluation"),
+            (content.replace(b'{"candidate"', b'["candidate"', 1), "Line 2 .* is damaged"),
+            (b"a text without an end", "no checkpoint"),
+            (b"a text\n", "Line 1 .* is damaged"),
+        ):
+            path.write_bytes(wrong)
+            with pytest.raises(CheckpointError, match=message):
+                pool_optimizer(path=path)
+            assert path.read_bytes() == wrong
+
+    def test_floats_are_kept_exactly(self, tmp_path: Path) -> None:
+        path = tmp_path / "search.jsonl"
+        optimizer = design_optimizer(path=path)
+        design = torch.tensor([0.1 + 1e-16, 1 / 3], dtype=torch.float64)
+        optimizer.tell(design, 2 / 3)
+        again = design_optimizer(path=path)
+        assert torch.equal(again.best[0], design)
+        assert again.best[1] == 2 / 3
+
+    def test_kill_loses_nothing(self, tmp_path: Path) -> None:
+        """SIGKILL inside the 6th evaluation; all that was told before is there."""
+        path, log = tmp_path / "search.jsonl", tmp_path / "log"
+        script = textwrap.dedent(
+            """
+            import os, sys
+            sys.path.insert(0, sys.argv[1])
+            import test_shape_optimizer as case
+            def evaluate(index):
+                with open(sys.argv[3], "a") as file:
+                    file.write(f"{index}\\n")
+                if len(open(sys.argv[3]).readlines()) == 6:
+                    os.kill(os.getpid(), 9)
+                return case.of_index(index)
+            case.pool_optimizer(path=sys.argv[2]).run(evaluate, 7, progress=False)
+            """
+        )
+        arguments = [sys.executable, "-c", script, str(Path(__file__).parent), str(path), str(log)]
+        environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+        killed = subprocess.run(arguments, env=environment, check=False)
+        assert killed.returncode == -signal.SIGKILL
+        evaluated = [int(line) for line in log.read_text().split()]
+        resumed = pool_optimizer(path=path)
+        assert [e.candidate for e in resumed.evaluations] == evaluated[:5]
+        assert [e.outcomes for e in resumed.evaluations] == [(of_index(i),) for i in evaluated[:5]]
+        again: list[int] = []
+
+        def evaluate(index: int) -> float:
+            again.append(index)
+            return of_index(index)
+
+        resumed.run(evaluate, 7, progress=False)
+        # The 6th is evaluated anew; nothing else is.
+        assert len(again) == 2
+        assert again[0] == evaluated[5]
+        assert resumed.evaluations == pool_optimizer().run(of_index, 7, progress=False).evaluations
+
+
+def test_candidates_survive_their_two_forms() -> None:
+    searches: list[Search] = [
+        PoolSearch(CLOUDS),
+        DesignSearch(None, BOUNDS),
+        FreeSearch(PointClouds(CLOUDS.points, torch.rand(60, 12).double() + 0.1), BOX),
+    ]
+    for search in searches:
+        first = search.initial(5, seed=0)
+        assert search.initial(3, seed=0) == first[:3]
+        assert search.initial(5, seed=1) != first
+        assert search.inputs(first).shape[0] == 5
+        for candidate in first:
+            plain = search.plain(search.show(candidate))
+            assert json.loads(json.dumps(plain)) == plain
+            torch.testing.assert_close(search.inputs([plain]), search.inputs([candidate]))
+    with pytest.raises(ValueError, match="one cloud like those"):
+        searches[2].plain(CLOUDS[:2])

@@ -1,0 +1,503 @@
+"""Sampling noise: effective sizes, the likelihood in what GPyTorch and BoTorch do, learning it."""
+
+import copy
+import math
+import pickle
+from collections import Counter
+from typing import Any
+
+import pytest
+import torch
+from botorch.cross_validation import efficient_loo_cv
+from botorch.fit import fit_gpytorch_mll
+from botorch.models.transforms.input import InputTransform
+from botorch.sampling import SobolQMCNormalSampler
+from cases import as_rows, random_clouds
+from gpytorch.kernels import RBFKernel, ScaleKernel
+from gpytorch.likelihoods import GaussianLikelihood
+from gpytorch.mlls import ExactMarginalLogLikelihood, LeaveOneOutPseudoLikelihood
+from scipy.optimize import minimize_scalar
+from torch import Tensor
+from torch.distributions import MultivariateNormal, Normal
+
+from gp_distributions import DistributionGP, PointClouds, SlicedWassersteinKernel
+from gp_distributions.models.sampling_noise import (
+    SamplingNoiseLikelihood,
+    _LeaveOneOut,
+    _subsets,
+    effective_sizes,
+    learn_sampling_noise,
+)
+
+CLOUDS = random_clouds(40, sizes=(2, 20))
+ROWS = as_rows(CLOUDS)
+TARGETS = torch.stack([points.square().sum() for points, _ in CLOUDS])
+# Of random points, no two are equal.
+EXCESS = torch.stack([weights.square().sum() for _, weights in CLOUDS])
+EXCESS = EXCESS - EXCESS[:30].min()
+
+
+def make_kernel(**options: Any) -> ScaleKernel:
+    kernel = SlicedWassersteinKernel(2, num_slices=10, num_quantiles=20, **options)
+    kernel.lengthscale = 1.5
+    return ScaleKernel(kernel, batch_shape=options.get("batch_shape", torch.Size()))
+
+
+def make_model(
+    num: int = 30, c: float = 0.4, rows: Tensor = ROWS, **options: Any
+) -> DistributionGP:
+    options = {"sampling_noise": True, "covar_module": make_kernel(), **options}
+    model = DistributionGP(rows[:num], TARGETS[:num], **options)
+    model.likelihood.noise = torch.tensor(0.02, dtype=torch.float64)
+    model.likelihood.sampling_noise = c
+    return model
+
+
+def noise(excess: Tensor, c: float = 0.4) -> Tensor:
+    return 0.02 + c * excess.clamp_min(0)
+
+
+class TestEffectiveSizes:
+    def test_brute_force(self) -> None:
+        generator = torch.Generator().manual_seed(0)
+        points = torch.randint(-1, 2, (3, 4, 12, 2), generator=generator).double()
+        points[points == 0] *= -1  # zeros of both signs
+        weights = torch.rand(3, 4, 12, generator=generator, dtype=torch.float64)
+        weights[..., 9:] = 0
+        sizes = effective_sizes(points, weights)
+        assert sizes.shape == (3, 4)
+        for bag, w, size in zip(
+            points.flatten(0, 1), weights.flatten(0, 1), sizes.flatten(), strict=True
+        ):
+            mass: Counter[tuple[float, ...]] = Counter()
+            for atom, weight in zip(bag.tolist(), w.tolist(), strict=True):
+                mass[tuple(atom)] += weight
+            expected = sum(mass.values()) ** 2 / sum(m * m for m in mass.values())
+            assert float(size) == pytest.approx(expected, rel=1e-13)
+
+    def test_is_the_size_of_a_sample(self) -> None:
+        for size in (1, 7, 100):
+            points = torch.rand(size, 3, dtype=torch.float64)
+            assert float(effective_sizes(points, torch.ones(size))) == pytest.approx(size, rel=1e-6)
+
+    def test_gradient_is_that_of_the_formula_across_the_rays(self) -> None:
+        points = torch.tensor([[0.0, 1.0], [2.0, 1.0], [0.0, 1.0], [0.0, 3.0]], dtype=torch.float64)
+        weights = torch.tensor([0.2, 0.1, 0.3, 0.4], dtype=torch.float64, requires_grad=True)
+        assert torch.autograd.gradcheck(lambda w: effective_sizes(points, w), weights)
+        (gradient,) = torch.autograd.grad(effective_sizes(points, weights), weights)
+        assert abs(float(gradient @ weights.detach())) < 1e-14
+
+
+class TestLikelihood:
+    def test_off_by_default(self) -> None:
+        likelihood = DistributionGP(ROWS[:30], TARGETS[:30], make_kernel()).likelihood
+        assert type(likelihood) is GaussianLikelihood
+
+    def test_starts_at_the_largest_bag(self) -> None:
+        likelihood = DistributionGP(
+            ROWS[:30], TARGETS[:30], make_kernel(), sampling_noise=True
+        ).likelihood
+        assert likelihood.largest == pytest.approx(
+            max(1 / float(w.square().sum()) for _, w in CLOUDS[:30])
+        )
+        torch.testing.assert_close(likelihood.sampling_noise, likelihood.noise * likelihood.largest)
+
+    @pytest.mark.parametrize("shape", [(10,), (5, 2), (2, 5, 1)])
+    @pytest.mark.parametrize("outputs", [1, 2])
+    def test_of_observations_is_the_formula(self, shape: tuple[int, ...], outputs: int) -> None:
+        """In units of the targets, with any batch axes."""
+        targets = TARGETS[:30, None] * torch.tensor([1.0, 50.0][:outputs], dtype=torch.float64)
+        model = DistributionGP(ROWS[:30], targets, make_kernel(), sampling_noise=True)
+        c = torch.tensor([[0.4], [0.8]][:outputs], dtype=torch.float64)
+        model.likelihood.noise = torch.full_like(c, 0.02).reshape(model.likelihood.noise.shape)
+        model.likelihood.sampling_noise = c.reshape(model.likelihood.noise.shape)
+        X = ROWS[30:].unflatten(0, shape)
+        added = model.posterior(X, observation_noise=True).variance - model.posterior(X).variance
+        expected = noise(EXCESS[30:, None], c.squeeze(-1)) * targets.var(0)
+        torch.testing.assert_close(added, expected.unflatten(0, shape))
+
+    def test_posterior_is_that_of_the_formula(self) -> None:
+        model = make_model()
+        K = model.covar_module(ROWS).to_dense().detach()
+        y = (TARGETS[:30] - TARGETS[:30].mean()) / TARGETS[:30].std()
+        solved = torch.linalg.solve(K[:30, :30] + noise(EXCESS[:30]).diag(), K[:30, 30:])
+        variance = 1 * K[30:, 30:].diagonal() - (K[:30, 30:] * solved).sum(0)
+        mean, std = model.predict(ROWS[30:])
+        torch.testing.assert_close(mean, TARGETS[:30].mean() + TARGETS[:30].std() * (solved.T @ y))
+        torch.testing.assert_close(std, TARGETS[:30].std() * (variance + noise(EXCESS[30:])).sqrt())
+
+    @pytest.mark.parametrize("given", [True, False])
+    def test_marginal_likelihood_is_that_of_the_formula(self, given: bool) -> None:
+        """Whether the clouds are passed on, as BoTorch does, or not, as GPyTorch's examples."""
+        model = make_model()
+        mll = ExactMarginalLogLikelihood(model.likelihood, model)
+        inputs = model.train_inputs
+        value = 30 * mll(model(*inputs), model.train_targets, *(inputs if given else ()))
+        K = model.covar_module(ROWS[:30]).to_dense() + noise(EXCESS[:30]).diag()
+        expected = MultivariateNormal(torch.zeros(30), K).log_prob(model.train_targets)
+        prior = model.likelihood.noise_covar.noise_prior.log_prob(model.likelihood.noise)
+        torch.testing.assert_close(value, expected + prior.sum())
+        value.backward()
+        assert float(model.likelihood.raw_sampling_noise.grad.abs()) > 1e-3
+
+    def test_fit_by_botorch(self) -> None:
+        model = make_model()
+        mll = ExactMarginalLogLikelihood(model.likelihood, model)
+        fit_gpytorch_mll(mll)
+        model.train()
+        mll(model(*model.train_inputs), model.train_targets).backward()
+        gradients = [p.grad.abs().max() for p in model.parameters()]
+        assert max(gradients) < 1e-3
+
+    def test_gradient_in_points_and_weights(self) -> None:
+        model = make_model()
+        X = as_rows(random_clouds(2, seed=1, sizes=(20, 20))).requires_grad_()
+        assert torch.autograd.gradcheck(
+            lambda x: model.posterior(x, observation_noise=True).variance,
+            X,
+            atol=1e-5,
+            fast_mode=True,
+        )
+
+    def test_beside_other_columns(self) -> None:
+        """The clouds are in columns 1 to 60; a kernel reads the first one too."""
+        X = torch.cat([TARGETS[:, None].cos(), ROWS], dim=-1)
+        kernel = make_kernel(active_dims=range(1, X.shape[-1])) * RBFKernel(active_dims=[0])
+        model = make_model(rows=X, covar_module=kernel)
+        added = (
+            model.posterior(X[30:], observation_noise=True).variance
+            - model.posterior(X[30:]).variance
+        )
+        expected = noise(EXCESS[30:]) * TARGETS[:30].var()
+        torch.testing.assert_close(added.squeeze(-1), expected)
+        learn_sampling_noise(model)
+        _, subsets = _subsets(model.likelihood, X[:30], seed=0)
+        assert bool((subsets[:, :1] == X[:30, 0]).any(-1).all())
+
+    def test_through_an_input_transform(self) -> None:
+        """In training, the model's inputs are designs, and only the prior knows the clouds."""
+        designs = torch.arange(40, dtype=torch.float64).unsqueeze(-1)
+        model = make_model(rows=designs, input_transform=Lookup())
+        plain = make_model()
+        values = []
+        for each in (model, plain):
+            each.train()
+            mll = ExactMarginalLogLikelihood(each.likelihood, each)
+            inputs = each.train_inputs
+            values.append(mll(each(*inputs), each.train_targets, *inputs))
+            learn_sampling_noise(each)
+        torch.testing.assert_close(values[0], values[1])
+        for a, b in zip(model.predict(designs[30:]), plain.predict(ROWS[30:]), strict=True):
+            torch.testing.assert_close(a, b)
+
+    def test_padding_changes_nothing(self) -> None:
+        wide = as_rows(CLOUDS, atoms=33)
+        expected = make_model().predict(ROWS[30:])
+        for rows, X in ((ROWS, wide), (wide, ROWS)):
+            for a, b in zip(make_model(rows=rows).predict(X[30:]), expected, strict=True):
+                torch.testing.assert_close(a, b)
+
+    def test_survives_copies_and_state(self) -> None:
+        model = make_model()
+        expected = model.predict(ROWS[30:])
+        fresh = DistributionGP(ROWS[:30], TARGETS[:30], make_kernel(), sampling_noise=True)
+        fresh.load_state_dict(model.state_dict())
+        for other in (copy.deepcopy(model), pickle.loads(pickle.dumps(model)), fresh):
+            for a, b in zip(other.predict(ROWS[30:]), expected, strict=True):
+                torch.testing.assert_close(a, b)
+
+    def test_parts_of_several_outputs(self) -> None:
+        targets = torch.stack([TARGETS, TARGETS.sqrt(), TARGETS.sin()], dim=-1)[:30]
+        kernel = make_kernel(batch_shape=torch.Size([3]))
+        model = DistributionGP(ROWS[:30], targets, kernel, sampling_noise=True)
+        model.likelihood.sampling_noise = torch.tensor([[0.1], [0.2], [0.4]])
+        _, std = model.predict(ROWS[30:])
+        for indices in ([1], [0, 2]):
+            part = model.subset_output(indices)
+            torch.testing.assert_close(part.predict(ROWS[30:])[1], std[:, indices])
+
+    def test_after_inference_mode(self) -> None:
+        model = make_model()
+        with torch.inference_mode():
+            model.posterior(ROWS[:30], observation_noise=True)
+        model.train()
+        mll = ExactMarginalLogLikelihood(model.likelihood, model)
+        mll(model(*model.train_inputs), model.train_targets).backward()
+        assert float(model.likelihood.raw_sampling_noise.grad.abs()) > 0
+
+    def test_clouds_that_it_needs(self) -> None:
+        likelihood = SamplingNoiseLikelihood(2)
+        distribution = make_model()(ROWS[:30])
+        del distribution.rows
+        with pytest.raises(ValueError, match=r"likelihood\(distribution, rows\)"):
+            likelihood(distribution)
+        assert likelihood(distribution, ROWS[:30]).variance.shape == (30,)
+        with pytest.raises(ValueError, match=r"likelihood\(distribution, rows\)"):
+            likelihood(torch.zeros(29))
+
+    def test_what_it_cannot_be_combined_with(self) -> None:
+        with pytest.raises(ValueError, match="got both"):
+            make_model(likelihood=GaussianLikelihood())
+        X = torch.cat([ROWS, ROWS], dim=-1)
+        width = ROWS.shape[-1]
+        kernel = make_kernel(active_dims=range(width)) + make_kernel(
+            active_dims=range(width, 2 * width)
+        )
+        with pytest.raises(ValueError, match="got 2 distribution kernels"):
+            make_model(rows=X, covar_module=kernel)
+        gaussians = torch.tensor([[0.0, 0, 1, 0, 0, 1], [1.0, 0, 1, 0, 0, 1]], dtype=torch.float64)
+        kernel = SlicedWassersteinKernel(2, num_slices=10, inputs="gaussians")
+        with pytest.raises(ValueError, match="one cloud of samples"):
+            DistributionGP(gaussians, [0.0, 1.0], kernel, sampling_noise=True)
+
+
+class TestBoTorch:
+    def test_conditioning_is_training_on_more(self) -> None:
+        whole = make_model(num=35, outcome_transform=None)
+        part = make_model(outcome_transform=None)
+        whole.likelihood.largest = part.likelihood.largest
+        conditioned = part.condition_on_observations(ROWS[30:35], TARGETS[30:35, None])
+        for name in ("mean", "variance"):
+            actual = getattr(conditioned.posterior(ROWS[35:], observation_noise=True), name)
+            expected = getattr(whole.posterior(ROWS[35:], observation_noise=True), name)
+            torch.testing.assert_close(actual, expected)
+
+    def test_fantasies_have_the_noise_of_their_clouds(self) -> None:
+        model = make_model(outcome_transform=None)
+        X = ROWS[30:34].unflatten(0, (2, 2))
+        fantasies = model.fantasize(X, sampler=SobolQMCNormalSampler(torch.Size([3]), seed=0))
+        for b in range(2):
+            # Variances do not depend on what was fantasised.
+            rows = torch.cat([ROWS[:30], X[b]])
+            other = DistributionGP(
+                rows,
+                torch.zeros(32),
+                model.covar_module,
+                likelihood=model.likelihood,
+                outcome_transform=None,
+            )
+            for noise in (True, False):
+                actual = fantasies.posterior(ROWS[34:], observation_noise=noise).variance
+                expected = other.posterior(ROWS[34:], observation_noise=noise).variance
+                torch.testing.assert_close(actual[:, b], expected.expand(3, 6, 1))
+
+    def test_noise_that_is_given(self) -> None:
+        model = make_model(outcome_transform=None)
+        given = torch.full((2, 1), 1e-4, dtype=torch.float64)
+        conditioned = model.condition_on_observations(
+            ROWS[30:32], TARGETS[30:32, None], noise=given
+        )
+        assert float(conditioned.posterior(ROWS[30:32]).variance.detach().max()) < 1e-4
+        plain = model.posterior(ROWS[30:32])
+        noisy = model.posterior(ROWS[30:32], observation_noise=given)
+        torch.testing.assert_close(noisy.variance - plain.variance, given)
+
+    def test_leave_one_out(self) -> None:
+        model = make_model(num=12, outcome_transform=None)
+        densities = []
+        for noise in (True, False):
+            results = efficient_loo_cv(model, observation_noise=noise)
+            for index in range(12):
+                rest = [i for i in range(12) if i != index]
+                other = DistributionGP(
+                    ROWS[rest],
+                    TARGETS[rest],
+                    model.covar_module,
+                    likelihood=model.likelihood,
+                    mean_module=model.mean_module,
+                    outcome_transform=None,
+                )
+                posterior = other.posterior(ROWS[[index]], observation_noise=noise)
+                for name in ("mean", "variance"):
+                    torch.testing.assert_close(
+                        getattr(results.posterior, name)[index].flatten(),
+                        getattr(posterior, name).flatten(),
+                    )
+                normal = Normal(posterior.mean, posterior.variance.sqrt())
+                densities.append(normal.log_prob(TARGETS[index]).sum())
+        model.train()
+        loo = LeaveOneOutPseudoLikelihood(model.likelihood, model)
+        value = loo(model(*model.train_inputs), model.train_targets)
+        prior = model.likelihood.noise_covar.noise_prior.log_prob(model.likelihood.noise).sum()
+        torch.testing.assert_close(12 * value, sum(densities[:12]) + prior)
+
+
+class TestLearning:
+    def test_subsets(self) -> None:
+        """Each bag, and of it 5, 10, ... of its atoms at their relative weights."""
+        likelihood = make_model().likelihood
+        bags, subsets = _subsets(likelihood, ROWS, seed=0)
+        count: Counter[tuple[int, int]] = Counter()
+        for bag, row in zip(bags.tolist(), subsets, strict=True):
+            whole, part = ROWS[bag].reshape(-1, 3), row.reshape(-1, 3)
+            part = part[part[:, 2] > 0]
+            known = {tuple(atom) for atom in whole.tolist()}
+            assert all(tuple(atom) in known for atom in part.tolist())
+            count[bag, len(part)] += 1
+        expected: Counter[tuple[int, int]] = Counter()
+        for bag, (points, _) in enumerate(CLOUDS):
+            for size in (len(points), 5, 10, 20, 40):
+                if size < len(points) or size == len(points):
+                    expected[bag, size] = 1
+        assert count == expected
+        first, second = (_subsets(likelihood, ROWS, seed=seed)[1] for seed in (0, 1))
+        assert torch.equal(subsets, first)
+        assert not torch.equal(first, second)
+
+    def test_all_atoms_are_drawn_alike(self) -> None:
+        rows = PointClouds(torch.randn(2000, 8, 1).cumsum(1).double()).pack(11)
+        likelihood = SamplingNoiseLikelihood(1)
+        drawn = torch.cat([_subsets(likelihood, rows, seed=seed)[1][256:] for seed in range(8)])
+        shares = (drawn[:, 1::2] > 0).double().mean(0)
+        # Five standard errors of 2048 draws.
+        torch.testing.assert_close(shares[:8], torch.full((8,), 5 / 8).double(), atol=0.054, rtol=0)
+        assert not bool(shares[8:].any())
+
+    def test_density_is_that_of_models_without_the_bag(self) -> None:
+        num, c = 12, 0.7
+        model = make_model(num=num, outcome_transform=None)
+        density = _LeaveOneOut(model, ROWS[:num], seed=0)
+        bags, subsets = _subsets(model.likelihood, ROWS[:num], seed=0)
+        model.likelihood.sampling_noise = c
+        expected = []
+        for bag, row in zip(bags.tolist(), subsets, strict=True):
+            rest = [i for i in range(num) if i != bag]
+            other = DistributionGP(
+                ROWS[rest],
+                TARGETS[rest],
+                model.covar_module,
+                likelihood=model.likelihood,
+                outcome_transform=None,
+            )
+            mean, std = other.predict(row.unsqueeze(0))
+            expected.append(Normal(mean, std).log_prob(TARGETS[bag]) + 0.5 * math.log(2 * math.pi))
+        actual = density(torch.tensor([c], dtype=torch.float64))
+        torch.testing.assert_close(actual, torch.cat(expected).mean().reshape(1))
+
+    def test_finds_the_maximum(self) -> None:
+        model = make_model(num=40)
+        density = _LeaveOneOut(model, ROWS, seed=3)
+        result = minimize_scalar(
+            lambda x: -density(torch.tensor([math.exp(x)], dtype=torch.float64)).item(),
+            bounds=(-8, 5),
+            method="bounded",
+        )
+        learn_sampling_noise(model, seed=3)
+        # The search ends in an interval of 0.025.
+        assert math.log(model.likelihood.sampling_noise.item()) == pytest.approx(result.x, abs=0.03)
+
+    def test_one_size(self) -> None:
+        """It cannot be learned from marginal likelihood, and changes nothing at that size."""
+        X, y = samples(60, 40, seed=0)
+        model = DistributionGP(X, y, make_kernel(), sampling_noise=True)
+        mll = ExactMarginalLogLikelihood(model.likelihood, model)
+        mll(model(*model.train_inputs), model.train_targets).backward()
+        assert float(model.likelihood.raw_sampling_noise.grad) == 0
+        others = {n: p.clone() for n, p in model.named_parameters() if "sampling" not in n}
+        same, _ = samples(200, 40, seed=1)
+        smaller, smaller_y = samples(200, 5, seed=1)
+        before = [model.predict(each) for each in (same, smaller)]
+        state = torch.get_rng_state()
+        learn_sampling_noise(model)
+        assert torch.equal(torch.get_rng_state(), state)
+        for name, value in others.items():
+            assert torch.equal(model.get_parameter(name), value)
+        assert not model.training
+        after = [model.predict(each) for each in (same, smaller)]
+        torch.testing.assert_close(before[0], after[0])
+        torch.testing.assert_close(before[1][0], after[1][0])
+
+        def coverage(y: Tensor, predicted: tuple[Tensor, Tensor]) -> float:
+            mean, std = predicted
+            return float(((y - mean).abs() < 1.96 * std).double().mean())
+
+        plain = DistributionGP(X, y, make_kernel())
+        for name, parameter in plain.named_parameters():
+            parameter.data = model.get_parameter(name).data
+        assert coverage(smaller_y, plain.predict(smaller)) < 0.8
+        assert coverage(smaller_y, after[1]) > 0.88
+
+    def test_recovers_known_noise(self) -> None:
+        """Targets of noise c / n about a function of the clouds: what the model says."""
+        generator = torch.Generator().manual_seed(0)
+        sizes = torch.tensor([5, 10, 20, 80]).repeat(25)
+        bags = [torch.rand(int(n), 2, generator=generator, dtype=torch.float64) for n in sizes]
+        centres = 4 * torch.rand(100, 2, generator=generator, dtype=torch.float64)
+        # Centred bags, so that their sampling is no noise.
+        clouds = PointClouds.from_list(
+            [0.1 * (b - b.mean(0)) + m for b, m in zip(bags, centres, strict=True)]
+        )
+        noise = (0.5 / sizes).sqrt() * torch.randn(100, generator=generator, dtype=torch.float64)
+        y = centres[:, 0].sin() + noise
+        model = DistributionGP(
+            clouds, y, make_kernel(), outcome_transform=None, sampling_noise=True
+        )
+        fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
+        # 75 bags of relative variance 2: a standard error of 0.16 of c.
+        assert model.likelihood.sampling_noise.item() == pytest.approx(0.5, rel=0.35)
+
+    def test_several_outputs_are_independent_models(self) -> None:
+        targets = torch.stack([TARGETS, TARGETS.sqrt()], dim=-1)[:30]
+        both = DistributionGP(ROWS[:30], targets, make_kernel(), sampling_noise=True)
+        learn_sampling_noise(both)
+        for index in range(2):
+            one = DistributionGP(ROWS[:30], targets[:, index], make_kernel(), sampling_noise=True)
+            learn_sampling_noise(one)
+            # The search ends in an interval of 0.025.
+            torch.testing.assert_close(
+                both.likelihood.sampling_noise[index],
+                one.likelihood.sampling_noise,
+                rtol=0.03,
+                atol=0,
+            )
+        assert not torch.allclose(*both.likelihood.sampling_noise)
+
+    def test_what_stays(self) -> None:
+        model = make_model()
+        model.likelihood.raw_sampling_noise.requires_grad_(False)
+        learn_sampling_noise(model)
+        assert model.likelihood.sampling_noise.item() == pytest.approx(0.4)
+        tiny = PointClouds(torch.randn(9, 5, 2, dtype=torch.float64))
+        model = make_model(rows=tiny.pack(), num=9)
+        learn_sampling_noise(model)
+        assert model.likelihood.sampling_noise.item() == pytest.approx(0.4)
+
+    def test_other_likelihoods_are_refused(self) -> None:
+        with pytest.raises(TypeError, match="got GaussianLikelihood"):
+            learn_sampling_noise(make_model(sampling_noise=False))
+
+    def test_on_device(self, device: torch.device) -> None:
+        expected = make_model()
+        model = DistributionGP(
+            ROWS[:30].to(device), TARGETS[:30].to(device), make_kernel(), sampling_noise=True
+        )
+        model.load_state_dict(expected.state_dict())
+        for each in (model, expected):
+            learn_sampling_noise(each)
+        torch.testing.assert_close(
+            model.likelihood.sampling_noise.cpu(), expected.likelihood.sampling_noise
+        )
+        for actual, value in zip(
+            model.predict(ROWS[30:].to(device)), expected.predict(ROWS[30:]), strict=True
+        ):
+            torch.testing.assert_close(actual.cpu(), value)
+
+
+def samples(num: int, size: int, seed: int) -> tuple[PointClouds, Tensor]:
+    """Bags of Gaussians, and the sines of their means."""
+    generator = torch.Generator().manual_seed(seed)
+    means = 2 * torch.rand(num, 2, generator=generator, dtype=torch.float64) - 1
+    noise = torch.randn(num, size, 2, generator=generator, dtype=torch.float64)
+    return PointClouds(means.unsqueeze(1) + noise), (2 * means[:, 0]).sin()
+
+
+class Lookup(InputTransform, torch.nn.Module):
+    """Numbers of clouds to their rows."""
+
+    is_one_to_many = False
+    transform_on_train = True
+    transform_on_eval = True
+    transform_on_fantasize = True
+
+    def transform(self, X: Tensor) -> Tensor:
+        return ROWS[X.squeeze(-1).long()]

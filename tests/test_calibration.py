@@ -1,0 +1,133 @@
+"""Scores of normal predictions, against their definitions."""
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+from scipy.integrate import quad
+from scipy.stats import norm
+from torch import Tensor
+
+from gp_distributions.calibration import calibration, coverage, crps, nlpd, reliability
+
+GENERATOR = torch.Generator().manual_seed(0)
+Y = torch.randn(60, generator=GENERATOR, dtype=torch.float64)
+MEAN = torch.randn(60, generator=GENERATOR, dtype=torch.float64)
+STD = 0.2 + torch.rand(60, generator=GENERATOR, dtype=torch.float64)
+SIZES = torch.tensor([30, 5, 100]).repeat(20)
+
+
+def expected_coverage(y: float, mean: float, std: float) -> float:
+    return float(norm.ppf(0.025, mean, std) <= y <= norm.ppf(0.975, mean, std))
+
+
+def expected_crps(y: float, mean: float, std: float) -> float:
+    below = quad(lambda x: norm.cdf(x, mean, std) ** 2, mean - 12 * std, y, epsabs=1e-12)[0]
+    above = quad(lambda x: norm.sf(x, mean, std) ** 2, y, mean + 12 * std, epsabs=1e-12)[0]
+    return below + above
+
+
+SCORES: dict[Callable[..., Tensor], Callable[[float, float, float], float]] = {
+    coverage: expected_coverage,
+    nlpd: lambda y, mean, std: -norm.logpdf(y, mean, std),
+    crps: expected_crps,
+}
+
+
+@pytest.mark.parametrize("score", SCORES)
+def test_definition(score: Callable[..., Tensor]) -> None:
+    expected = np.array(
+        [SCORES[score](*v) for v in zip(Y.tolist(), MEAN.tolist(), STD.tolist(), strict=True)]
+    )
+    assert float(score(Y, MEAN, STD)) == pytest.approx(expected.mean(), rel=1e-9)
+    by_size = score(Y, MEAN, STD, groups=SIZES)
+    assert list(by_size) == [5, 30, 100]
+    for size, value in by_size.items():
+        assert float(value) == pytest.approx(expected[size == SIZES].mean(), rel=1e-9)
+    # Arrays, names and other orders are the same.
+    names = [f"size {size:3d}" for size in SIZES.tolist()]
+    again = score(Y.numpy(), MEAN.numpy(), STD.numpy(), groups=names)
+    assert [float(v) for v in again.values()] == [float(v) for v in by_size.values()]
+
+
+def test_reliability_is_coverage_by_level() -> None:
+    levels = (0.3, 0.8, 0.95)
+    found = reliability(Y, MEAN, STD, levels=levels)
+    expected = [float(coverage(Y, MEAN, STD, level=level)) for level in levels]
+    assert found.tolist() == expected
+    by_size = reliability(Y, MEAN, STD, levels=levels, groups=SIZES)
+    assert by_size[30].tolist() == [
+        float(coverage(Y, MEAN, STD, level=level, groups=SIZES)[30]) for level in levels
+    ]
+    assert reliability(Y, MEAN, STD).shape == (11,)
+
+
+def test_calibrated_predictions() -> None:
+    """Draws from the predictions have the coverage, the log density and the scores of a normal."""
+    num = 40_000
+    mean, std = torch.randn(2, num, generator=GENERATOR, dtype=torch.float64)
+    std = std.exp()
+    y = mean + std * torch.randn(num, generator=GENERATOR, dtype=torch.float64)
+    levels = torch.tensor([0.1, 0.5, 0.95], dtype=torch.float64)
+    # Five standard errors of the shares.
+    found = reliability(y, mean, std, levels=levels.tolist())
+    assert bool(((found - levels).abs() < 5 * (levels * (1 - levels) / num).sqrt()).all())
+    # The entropy; the log density has variance 1/2. The expected score is std / sqrt(pi).
+    entropy = 0.5 * math.log(2 * math.pi * math.e) + float(std.log().mean())
+    assert float(nlpd(y, mean, std)) == pytest.approx(entropy, abs=5 * math.sqrt(0.5 / num))
+    unit = torch.ones(num, dtype=torch.float64)
+    assert float(crps((y - mean) / std, 0 * mean, unit)) == pytest.approx(
+        1 / math.sqrt(math.pi), abs=0.01
+    )
+
+
+def test_far_targets_are_scored_by_their_error() -> None:
+    y, std = torch.tensor([1e6], dtype=torch.float64), torch.tensor([1.0], dtype=torch.float64)
+    assert float(crps(y, 0 * y, std)) == pytest.approx(1e6 - 1 / math.sqrt(math.pi), rel=1e-12)
+
+
+def test_summary() -> None:
+    found = calibration(Y, MEAN, STD, groups=SIZES, level=0.9)
+    assert found.groups == (5, 30, 100, "all")
+    assert found.count.tolist() == [20, 20, 20, 60]
+    for score, values in ((nlpd, found.nlpd), (crps, found.crps)):
+        assert values.tolist() == [
+            *map(float, score(Y, MEAN, STD, groups=SIZES).values()),
+            float(score(Y, MEAN, STD)),
+        ]
+    assert float(found.coverage[-1]) == float(coverage(Y, MEAN, STD, level=0.9))
+    few = SIZES == 30
+    assert float(found.rmse[1]) == pytest.approx(float((Y - MEAN)[few].square().mean().sqrt()))
+    assert float(found.std[1]) == pytest.approx(float(STD[few].square().mean().sqrt()))
+    lines = str(found).splitlines()
+    assert lines[0].split() == ["group", "count", "cover", "0.9", "nlpd", "crps", "rmse", "std"]
+    assert lines[-1].split()[:3] == ["all", "60", f"{float(found.coverage[-1]):.3f}"]
+    assert len(set(map(len, lines))) == 1
+    assert calibration(Y, MEAN, STD).groups == ("all",)
+
+
+def test_predictions_with_gradients(device: torch.device) -> None:
+    mean = MEAN.to(device).requires_grad_()
+    values = calibration(Y.to(device), mean, STD.to(device), groups=SIZES.to(device))
+    assert values.crps.device.type == device.type
+    assert not values.crps.requires_grad
+    torch.testing.assert_close(values.crps.cpu(), calibration(Y, MEAN, STD, groups=SIZES).crps)
+
+
+def test_bad_input() -> None:
+    with pytest.raises(ValueError, match=r"one shape \(N,\), got \(60,\), \(60, 1\) and \(60,\)"):
+        nlpd(Y, MEAN[:, None], STD)
+    broken = STD.clone()
+    broken[3] = 0
+    with pytest.raises(ValueError, match=r"bag 3 are .* and 0\.0"):
+        crps(Y, MEAN, broken)
+    broken = Y.clone()
+    broken[4] = torch.nan
+    with pytest.raises(ValueError, match="bag 4 are nan"):
+        coverage(broken, MEAN, STD)
+    with pytest.raises(ValueError, match="between 0 and 1"):
+        reliability(Y, MEAN, STD, levels=[0.5, 1.0])
+    with pytest.raises(ValueError, match="a group for each of 60 bags, got 59"):
+        coverage(Y, MEAN, STD, groups=SIZES[:59])
