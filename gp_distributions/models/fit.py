@@ -16,11 +16,13 @@ from gpytorch.kernels import ScaleKernel
 from gpytorch.likelihoods import GaussianLikelihood
 from gpytorch.mlls import ExactMarginalLogLikelihood
 from gpytorch.models import ExactGP
+from linear_operator.utils.errors import NanError, NotPSDError
 from torch import Tensor
 
 from gp_distributions.distances.base import Distance
 from gp_distributions.kernels.distribution_kernel import DistributionKernel
 from gp_distributions.models._exact import exact_computations, jitter_explained
+from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood, learn_sampling_noise
 from gp_distributions.warnings import ConvergenceWarning
 
 # The smooth start multiplies lengthscales by this factor, where most profiles are nearly linear.
@@ -40,7 +42,8 @@ def fit(
     """Fit the hyperparameters of a model in place by maximising its marginal likelihood.
 
     L-BFGS on the log marginal likelihood, priors included, with Cholesky factors at every size.
-    Distances without parameters that require a gradient are computed once for the whole fit.
+    Distances without parameters that require a gradient are computed once for the whole fit. Then
+    :func:`learn_sampling_noise`, where the likelihood is a :class:`SamplingNoiseLikelihood`.
 
     Args:
         model: A :class:`DistributionGP`, or any GPyTorch ``ExactGP`` with a ``covar_module`` and a
@@ -52,7 +55,7 @@ def fit(
             start has lengthscales ten times as long, outputscales a hundred times as large, so that
             the function varies as much between clouds, and ten times the noise; those after it have
             random factors between 1/5 and 5.
-        seed: Of the random starts.
+        seed: Of the random starts, and of the subsets that sampling noise is learned from.
         options: Options of ``scipy.optimize.minimize`` with L-BFGS-B, for example
             ``{"maxiter": 50}``.
 
@@ -60,7 +63,9 @@ def fit(
         The model, fitted, in evaluation mode.
 
     Raises:
-        ValueError: If ``init`` is neither of the two, or ``restarts`` is negative.
+        ValueError: If ``init`` is neither of the two, ``restarts`` is negative, or models of several
+            outputs are to share a parameter, as they do in :class:`SharedKernelGP` only.
+        NotPSDError: If the covariance matrix cannot be factorised on the way, from any start.
 
     Warns:
         ConvergenceWarning: If the best start did not converge.
@@ -70,23 +75,34 @@ def fit(
         raise ValueError(f'Expected init="median" or init="current", got {init!r}.')
     if restarts < 0:
         raise ValueError(f"Expected restarts >= 0, got {restarts}.")
+    _check_shapes(model)
     model.train()
     with exact_computations(), jitter_explained():
         if init == "median":
             start_at_medians(model)
         start = _values(model)
         generator = torch.Generator().manual_seed(seed)
-        best, best_values = _maximise(model, options), _values(model)
-        for restart in range(restarts):
+        best, best_values, failure = None, start, None
+        for restart in range(restarts + 1):
             _set_values(model, start)
-            if restart:
-                _scatter(model, generator)
-            else:
+            if restart == 1:
                 _make_smooth(model)
-            result = _maximise(model, options)
-            if result.fval < best.fval:
+            elif restart:
+                _scatter(model, generator)
+            try:
+                result = _maximise(model, options)
+            except (NanError, NotPSDError) as error:  # a line search went too far
+                failure = error
+                continue
+            if best is None or result.fval < best.fval:
                 best, best_values = result, _values(model)
+        if best is None:
+            assert failure is not None
+            _set_values(model, start)
+            raise failure
         _set_values(model, best_values)
+    if isinstance(model.likelihood, SamplingNoiseLikelihood):
+        learn_sampling_noise(model, seed=seed)
     if best.status != OptimizationStatus.SUCCESS:
         warnings.warn(
             f"The fit did not converge ({best.message or best.status.name}); the hyperparameters are "
@@ -95,6 +111,18 @@ def fit(
             stacklevel=2,
         )
     return model.eval()
+
+
+def _check_shapes(model: ExactGP) -> None:
+    """BoTorch fits the models of a batch one by one."""
+    shape = getattr(model, "_aug_batch_shape", torch.Size())
+    for name, parameter in model.named_parameters():
+        if parameter.requires_grad and shape.numel() > 1 and parameter.shape[: len(shape)] != shape:
+            raise ValueError(
+                f"Expected a {name} for each of the models of a batch of shape {tuple(shape)}, got "
+                f"the shape {tuple(parameter.shape)}. Make kernels with batch_shape={shape}, or take "
+                "SharedKernelGP for outputs that share one kernel."
+            )
 
 
 def _maximise(model: ExactGP, options: dict[str, Any] | None) -> OptimizationResult:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from botorch.models.model import Model as BoTorchModel
 from gpytorch.constraints import Interval, Positive
@@ -15,6 +16,8 @@ from gpytorch.models import ExactGP
 from gpytorch.priors import Prior
 from linear_operator.operators import DiagLinearOperator
 from linear_operator.utils.cholesky import psd_safe_cholesky
+from numpy.typing import NDArray
+from scipy.optimize import minimize
 from torch import Tensor
 
 from gp_distributions.models._exact import exact_computations, jitter_explained
@@ -24,10 +27,8 @@ from gp_distributions.numerics.rows import drop_copies, join_rows, split_rows
 _SMALLEST_SUBSAMPLE = 5
 # Bags that are subsampled, at most: enough for a single number.
 _MAX_BAGS = 256
-# What the largest excess noise can be, as a share of the variance of the targets.
+# What either term of the largest excess noise can be, as a share of the variance of the targets.
 _SHARES = (1e-6, 1e2)
-# The search for c: values at a time, and how often the interval shrinks to two of the steps between.
-_SEARCH_VALUES, _SEARCH_ROUNDS = 7, 6
 
 _NO_BATCH = torch.Size()
 
@@ -67,11 +68,15 @@ class SamplingNoiseLikelihood(GaussianLikelihood):
     For a bag whose effective sample size is :math:`n_\mathrm{eff}`, see :func:`effective_sizes`, the
     variance of an observation about the function is
 
-    .. math:: \sigma^2 + c \left(\frac{1}{n_\mathrm{eff}} - \frac{1}{n_\mathrm{max}}\right)_+ ,
+    .. math::
+        \sigma^2 + c\, e + b\, e^2, \qquad
+        e = \left(\frac{1}{n_\mathrm{eff}} - \frac{1}{n_\mathrm{max}}\right)_+ .
 
-    that is a constant plus :math:`c / n_\mathrm{eff}` up to bags of :math:`n_\mathrm{max}`, whose noise
-    is :math:`\sigma^2`, and no less noise beyond. Only for bags of independent samples: the weights of
-    pixels and of pieces of a curve are no samples.
+    With :math:`b = 0` that is a constant plus :math:`c / n_\mathrm{eff}` up to bags of
+    :math:`n_\mathrm{max}`, whose noise is :math:`\sigma^2`, and no less noise beyond. Errors of
+    estimates from samples have a variance of the order :math:`1 / n`, the first term, and a squared bias
+    of the order :math:`1 / n^2`, the second. Only for bags of independent samples: the weights of pixels
+    and of pieces of a curve are no samples.
 
     It is called with the clouds, as GPyTorch's other likelihoods may be:
     ``likelihood(distribution, rows)``. A distribution that a :class:`DistributionGP` returns knows
@@ -83,8 +88,10 @@ class SamplingNoiseLikelihood(GaussianLikelihood):
         active_dims: The columns of a row that hold the cloud. Default: all.
         noise_prior: Of :math:`\sigma^2`.
         noise_constraint: Of :math:`\sigma^2`; GPyTorch's default is at least 1e-4.
-        batch_shape: Of the parameters ``noise``, :math:`\sigma^2`, and ``sampling_noise``, :math:`c`,
-            both in squared units of the targets that the model sees, standardised by default.
+        batch_shape: Of the parameters ``noise``, :math:`\sigma^2`, ``sampling_noise``, :math:`c`, and
+            ``sampling_bias``, :math:`b`, all in squared units of the targets that the model sees,
+            standardised by default. :math:`b` is 0 and requires no gradient;
+            :func:`learn_sampling_noise` sets it.
     """
 
     def __init__(
@@ -110,6 +117,7 @@ class SamplingNoiseLikelihood(GaussianLikelihood):
         self.register_constraint(
             "raw_sampling_noise", Positive(transform=torch.exp, inv_transform=torch.log)
         )
+        self.sampling_bias = torch.nn.Parameter(torch.zeros(*batch_shape, 1), requires_grad=False)
         self._last: tuple[Tensor, Tensor] | None = None
 
     @property
@@ -142,7 +150,7 @@ class SamplingNoiseLikelihood(GaussianLikelihood):
         return super().marginal(function_dist, *params, **kwargs)
 
     def excess(self, rows: Tensor) -> Tensor:
-        """What ``c`` is multiplied by, for each of ``batch_shape x N x m*(d+1)`` rows."""
+        """The excess ``e`` of one over the size, for each of ``batch_shape x N x m*(d+1)`` rows."""
         rows = drop_copies(rows)
         tracked = torch.is_grad_enabled() and rows.requires_grad
         last = self._last
@@ -171,7 +179,8 @@ class SamplingNoiseLikelihood(GaussianLikelihood):
                 "Expected the clouds, on whose sizes the noise depends: call the likelihood as "
                 "likelihood(distribution, rows)."
             )
-        noise = self.noise + self.sampling_noise * self.excess(rows)
+        excess = self.excess(rows)
+        noise = self.noise + (self.sampling_noise + self.sampling_bias * excess) * excess
         return DiagLinearOperator(noise.expand(torch.broadcast_shapes(noise.shape, base_shape)))
 
 
@@ -185,16 +194,16 @@ def learn_sampling_noise(model: ExactGP, *, seed: int = 0) -> None:
 
     A random subset of a bag's atoms is what a smaller bag of the same distribution would have been.
     With :math:`S` the training bags and subsets of 5, 10, 20, ... atoms of them, :math:`m_{-i}` and
-    :math:`v_{-i}` the posterior without bag :math:`i`, and :math:`e` the factor of :math:`c` in
+    :math:`v_{-i}` the posterior without bag :math:`i`, and :math:`e` as in
     :class:`SamplingNoiseLikelihood`,
 
-    .. math:: c = \arg\max_c \sum_{(i, P) \in S}
-        \log N\big(y_i;\; m_{-i}(P),\; v_{-i}(P) + \sigma^2 + c\, e(P)\big).
+    .. math:: c, b = \arg\max_{c, b \ge 0} \sum_{(i, P) \in S}
+        \log N\big(y_i;\; m_{-i}(P),\; v_{-i}(P) + \sigma^2 + c\, e(P) + b\, e(P)^2\big).
 
-    This determines :math:`c` also where all training bags are of one size, on which the marginal
+    This determines both also where all training bags are of one size, on which the marginal
     likelihood then does not depend, and leaves predictions for such bags as they are. All else stays
-    as it is. Without subsets, as where all bags are smaller than 6 atoms and of one size, :math:`c`
-    stays too; and where it requires no gradient.
+    as it is. Without subsets, as where all bags are smaller than 6 atoms and of one size, both stay
+    too; and where :math:`c` requires no gradient.
 
     Args:
         model: A model with a :class:`SamplingNoiseLikelihood`. At most 256 of its bags, drawn at
@@ -217,7 +226,9 @@ def learn_sampling_noise(model: ExactGP, *, seed: int = 0) -> None:
     with torch.no_grad(), exact_computations(), jitter_explained():
         density = _LeaveOneOut(model, rows.detach(), seed)
         if bool(density.excess.any()):
-            likelihood.sampling_noise = _maximise(density, likelihood.sampling_noise)
+            likelihood.sampling_noise, bias = _maximise(density, likelihood.sampling_noise)
+            likelihood.sampling_bias.copy_(bias)
+    model.prediction_strategy = None
     model.train(training)
 
 
@@ -237,10 +248,12 @@ class _LeaveOneOut:
         # Where all bags are of one size, posteriors do not depend on c.
         self.fixed = None if bool(self.train_excess.any()) else self._posterior(self.noise)
 
-    def __call__(self, c: Tensor) -> Tensor:
-        """The density for each batch of ``c``, ``batch_shape x 1``."""
-        mean, variance = self.fixed or self._posterior(self.noise + c * self.train_excess)
-        variance = variance + self.noise + c * self.excess
+    def __call__(self, c: Tensor, b: Tensor) -> Tensor:
+        """The density for each batch of ``c`` and ``b``, both ``batch_shape x 1``."""
+        mean, variance = self.fixed or self._posterior(
+            self.noise + (c + b * self.train_excess) * self.train_excess
+        )
+        variance = variance + self.noise + (c + b * self.excess) * self.excess
         error = self.targets[..., self.bag] - mean
         return -0.5 * (variance.log() + error.square() / variance).mean(-1, keepdim=True)
 
@@ -284,15 +297,23 @@ def _subsets(likelihood: SamplingNoiseLikelihood, rows: Tensor, seed: int) -> tu
     return torch.cat(which), torch.cat(subsets, dim=-2)
 
 
-def _maximise(density: _LeaveOneOut, start: Tensor) -> Tensor:
-    """The ``c`` of the highest density, by a search over ever finer grids."""
-    scale = density.targets.var() / density.excess.max()
-    low, high = (torch.full_like(start, share).mul(scale).log() for share in _SHARES)
-    steps = torch.linspace(0, 1, _SEARCH_VALUES).to(start)
-    for _ in range(_SEARCH_ROUNDS):
-        grid = low + (high - low) * steps
-        values = [density(c.exp()).sum_to_size(start.shape) for c in grid.split(1, dim=-1)]
-        best = torch.cat(values, dim=-1).argmax(-1, keepdim=True)
-        low = grid.gather(-1, (best - 1).clamp_min(0))
-        high = grid.gather(-1, (best + 1).clamp_max(_SEARCH_VALUES - 1))
-    return ((low + high) / 2).exp()
+def _maximise(density: _LeaveOneOut, like: Tensor) -> tuple[Tensor, Tensor]:
+    """The ``c`` and ``b`` of the highest density, by L-BFGS on their logarithms."""
+    most = density.excess.max()
+    scale = (density.targets.var() / torch.stack([most, most.square()])).log()
+    low, high = ((scale + math.log(share)).repeat(like.numel(), 1) for share in _SHARES)
+
+    def both(x: Tensor) -> tuple[Tensor, Tensor]:
+        c, b = x.reshape(*like.shape, 2).exp().unbind(-1)
+        return c, b
+
+    def loss(values: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+        x = torch.from_numpy(values).to(like).requires_grad_()
+        with torch.enable_grad():
+            value = -density(*both(x)).sum()
+        (gradient,) = torch.autograd.grad(value, x)
+        return value.item(), gradient.double().cpu().numpy()
+
+    bounds = torch.stack([low, high], dim=-1).reshape(-1, 2).double().cpu().numpy()
+    found = minimize(loss, bounds.mean(-1), jac=True, method="L-BFGS-B", bounds=bounds)
+    return both(torch.from_numpy(found.x).to(like))

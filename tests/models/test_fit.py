@@ -1,11 +1,14 @@
 """Fitting: where it starts, that it ends at a maximum, and what it says when it does not."""
 
+import importlib
+
 import gpytorch
 import pytest
 import torch
 from cases import as_rows, random_clouds
 from gpytorch.kernels import RBFKernel, ScaleKernel
 from gpytorch.mlls import ExactMarginalLogLikelihood
+from linear_operator.utils.errors import NotPSDError
 from torch import Tensor
 
 from gp_distributions import (
@@ -17,6 +20,9 @@ from gp_distributions import (
     fit,
 )
 from gp_distributions.warnings import ConvergenceWarning
+
+# Under the module's name the package has its function.
+fit_module = importlib.import_module("gp_distributions.models.fit")
 
 CLOUDS = random_clouds(40, sizes=(5, 20))
 ROWS = as_rows(CLOUDS)
@@ -94,6 +100,39 @@ def test_restarts_are_reproducible_and_keep_the_best() -> None:
 def test_says_that_it_did_not_converge() -> None:
     with pytest.warns(ConvergenceWarning, match=r"restarts=5, or fit\(model, init=.current.\)"):
         fit(make_model(), options={"maxiter": 1})
+
+
+def test_goes_on_where_a_start_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = fit(make_model(), restarts=2).state_dict()
+    fails: list[int] = []
+
+    def maximise(model: DistributionGP, options: None) -> object:
+        fails[0] -= 1
+        if fails[0] < 0:
+            return _maximise(model, options)
+        for parameter in model.parameters():
+            parameter.data += 30
+        raise NotPSDError("not positive definite")
+
+    _maximise = fit_module._maximise
+    monkeypatch.setattr(fit_module, "_maximise", maximise)
+    fails[:] = [1]
+    found = fit(make_model(), restarts=2).state_dict()
+    for name, value in expected.items():
+        torch.testing.assert_close(found[name], value, rtol=1e-2, atol=1e-2)
+    fails[:] = [3]
+    model = make_model()
+    before = {name: value.clone() for name, value in model.named_parameters()}
+    with pytest.raises(NotPSDError):
+        fit(model, restarts=2, init="current")
+    assert all(torch.equal(before[name], value) for name, value in model.named_parameters())
+
+
+def test_parameters_in_common_are_refused() -> None:
+    kernel = ScaleKernel(SlicedWassersteinKernel(2, num_slices=10))
+    model = DistributionGP(ROWS[:30], torch.stack([TARGETS, TARGETS.sin()], -1)[:30], kernel)
+    with pytest.raises(ValueError, match=r"raw_outputscale for each .* \(2,\).*SharedKernelGP"):
+        fit(model)
 
 
 def test_bad_arguments() -> None:
