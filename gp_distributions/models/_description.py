@@ -24,6 +24,7 @@ from torch.nn import Module
 from gp_distributions import distances, kernels, measures
 from gp_distributions.kernels.distribution_kernel import DistributionKernel
 from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood
+from gp_distributions.models.shared_kernel import SharedNoise
 
 _OWN_CLASSES = (
     vars(package)[name] for package in (distances, kernels, measures) for name in package.__all__
@@ -43,6 +44,7 @@ _CLASSES: tuple[type[Any], ...] = (
     means.ZeroMean,
     likelihoods.GaussianLikelihood,
     SamplingNoiseLikelihood,
+    SharedNoise,
     constraints.GreaterThan,
     constraints.Interval,
     constraints.LessThan,

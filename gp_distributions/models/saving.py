@@ -22,14 +22,23 @@ from torch.nn import Module, ModuleDict, Parameter
 from gp_distributions.distances.base import Distance
 from gp_distributions.models._archive import SavedModelError, read_archive, write_archive
 from gp_distributions.models._description import ADVICE, Description, restore
+from gp_distributions.models.classification import ClassificationGP
 from gp_distributions.models.distribution_gp import DistributionGP
+from gp_distributions.models.shared_kernel import SharedKernelGP
 
 __all__ = ["SavedModelError", "load", "save"]
 
 _LIBRARIES = ("gp_distributions", "torch", "gpytorch", "botorch", "linear_operator", "numpy")
 _PARTS = ("covar_module", "likelihood", "mean_module", "outcome_transform", "input_transform")
-# Models that can be saved, by name; their constructors take the parts.
-_MODELS: dict[str, type[DistributionGP]] = {"DistributionGP": DistributionGP}
+# Models that can be saved, and the parts that their constructors take.
+_MODELS: dict[type[DistributionGP], tuple[str, ...]] = {
+    DistributionGP: _PARTS,
+    SharedKernelGP: _PARTS,
+    ClassificationGP: ("covar_module", "input_transform"),
+}
+_NAMED = {model.__name__: model for model in _MODELS}
+# The kinds of NumPy's labels that JSON keeps: truth values, integers, floats and strings.
+_LABELS = "biufU"
 # Training inputs on which the restored kernel is compared with the one saved.
 _CHECKED_ROWS = 5
 
@@ -47,8 +56,9 @@ def save(model: DistributionGP, path: str | os.PathLike[str]) -> None:
     The file is written beside an older one of that name, which it then replaces.
 
     Args:
-        model: A :class:`DistributionGP` of this package's kernels, alone or composed by
-            ``ScaleKernel``, ``+`` and ``*`` with each other or with common kernels of GPyTorch.
+        model: A :class:`DistributionGP`, :class:`SharedKernelGP` or :class:`ClassificationGP` of this
+            package's kernels, alone or composed by ``ScaleKernel``, ``+`` and ``*`` with each other or
+            with common kernels of GPyTorch.
         path: Of the file; there is no rule for its suffix.
 
     Raises:
@@ -56,8 +66,8 @@ def save(model: DistributionGP, path: str | os.PathLike[str]) -> None:
             own. Nothing is written then.
         OSError: If the file cannot be written; an older one is then as it was.
     """
-    if type(model) not in _MODELS.values():
-        raise TypeError(f"Expected a {' or '.join(_MODELS)}, got {type(model).__name__}.")
+    if type(model) not in _MODELS:
+        raise TypeError(f"Expected a {' or '.join(_NAMED)}, got {type(model).__name__}.")
     description = Description()
     header = {
         "versions": {"python": platform.python_version()}
@@ -118,7 +128,10 @@ def _describe(model: DistributionGP, description: Description) -> dict[str, Any]
         "outputs": model.num_outputs,
         "output_axes": dict(model._subset_batch_dict),
         "training": model.training,
-        "parts": {name: description.of(getattr(model, name, None)) for name in _PARTS},
+        "parts": {
+            name: description.of(getattr(model, name, None)) for name in _MODELS[type(model)]
+        },
+        "labels": _labels(model, description),
         "state": {
             name: {
                 "value": description.of(value),
@@ -129,25 +142,48 @@ def _describe(model: DistributionGP, description: Description) -> dict[str, Any]
     }
 
 
+def _labels(model: DistributionGP, description: Description) -> dict[str, Any] | None:
+    """What the targets of a classifier are made of."""
+    if not isinstance(model, ClassificationGP):
+        return None
+    classes = model.classes_
+    if classes.dtype.kind not in _LABELS:
+        raise TypeError(
+            "Expected labels that are strings, numbers or truth values, got an array of "
+            f"{classes.dtype}. {ADVICE}"
+        )
+    return {
+        "classes": classes.tolist(),
+        "dtype": classes.dtype.str,
+        "numbers": description.of(model.likelihood.labels),
+        "alpha_epsilon": model.alpha_epsilon,
+    }
+
+
 def _restore(header: dict[str, Any], tensors: Sequence[Tensor]) -> DistributionGP:
     described = header["model"]
     # Warnings about data and distances were given when the model was first made.
     with warnings.catch_warnings(), botorch.settings.validate_input_scaling(False):
         warnings.simplefilter("ignore")
         value_of = restore(header["objects"], tensors)
-        parts = {name: value_of(described["parts"][name]) for name in _PARTS}
+        cls = _NAMED[described["class"]]
+        parts = {name: value_of(described["parts"][name]) for name in _MODELS[cls]}
         present = {name: part for name, part in parts.items() if part is not None}
         # What is set, the model does not learn from its data.
-        _set_state(ModuleDict(present), described["state"], value_of)
+        owned = {n: v for n, v in described["state"].items() if n.partition(".")[0] in present}
+        _set_state(ModuleDict(present), owned, value_of)
         # Data are stored as the model has them: targets transformed, inputs once for each output.
-        outcome_transform = parts.pop("outcome_transform")
-        inputs = value_of(described["inputs"])
-        model = _MODELS[described["class"]](
-            inputs.select(-3, 0) if described["outputs"] > 1 else inputs,
-            value_of(described["targets"]),
-            outcome_transform=None,
-            **parts,
-        )
+        outcome_transform = parts.pop("outcome_transform", None)
+        inputs, targets = value_of(described["inputs"]), value_of(described["targets"])
+        rows = inputs.select(-3, 0) if described["outputs"] > 1 else inputs
+        if issubclass(cls, ClassificationGP):
+            labels = described["labels"]
+            classes = np.array(labels["classes"], dtype=labels["dtype"])
+            given = classes[value_of(labels["numbers"]).numpy()]
+            model = cls(rows, given, alpha_epsilon=labels["alpha_epsilon"], **parts)
+            model.set_train_data(targets=targets.transpose(-1, -2), strict=False)
+        else:
+            model = cls(rows, targets, outcome_transform=None, **parts)
     if outcome_transform is not None:
         model.outcome_transform = outcome_transform
     model.train_inputs = (inputs,)

@@ -139,6 +139,7 @@ class SharedNoise(GaussianLikelihood):
         prior = LogNormalPrior(loc=-4.0, scale=1.0)
         constraint = GreaterThan(floor, initial_value=prior.mode)
         super().__init__(noise_prior=prior, noise_constraint=constraint)
+        self.floor = floor
 
     def marginal(
         self, function_dist: MultivariateNormal, *params: Any, **kwargs: Any

@@ -46,10 +46,12 @@ from gpytorch.priors import (
 from torch import Tensor
 
 from gp_distributions import (
+    ClassificationGP,
     DistributionGP,
     DistributionKernel,
     PointClouds,
     ReferenceMeasure,
+    SharedKernelGP,
     SinkhornKernel,
     SinkhornPotential,
     SlicedWasserstein,
@@ -220,6 +222,32 @@ class TestBits:
         assert loaded.training == training
         assert_same_bits(loaded.predict(WIDE[20:]), model.predict(WIDE[20:]))
         assert density(loaded) == density(model)
+
+    def test_one_kernel_for_several_outputs(self, path: Path) -> None:
+        targets = torch.stack([TARGETS, TARGETS.sin(), TARGETS.cos()], dim=-1)[:20]
+        model = varied(SharedKernelGP(ROWS[:20], targets, clouds_kernel()))
+        expected = model.predict(ROWS[20:])
+        loaded = returned(model, path)
+        assert type(loaded) is SharedKernelGP
+        assert_same_bits(loaded.predict(ROWS[20:]), expected)
+        assert torch.equal(density(loaded), density(model))
+
+    @pytest.mark.parametrize(
+        "labels", [["no", "yes, both"], [3, 1], [0.1, -2.5], [False, True]], ids=repr
+    )
+    def test_classifiers(self, labels: list[Any], path: Path) -> None:
+        given = np.array(labels)[(TARGETS[:20] > TARGETS.median()).long()]
+        model = varied(ClassificationGP(ROWS[:20], given, clouds_kernel(), alpha_epsilon=0.05))
+        model.alpha_epsilon = 0.02
+        expected = model.predict_proba(ROWS[20:])
+        loaded = returned(model, path)
+        assert type(loaded) is ClassificationGP
+        assert loaded.alpha_epsilon == 0.02
+        assert loaded.classes_.dtype == model.classes_.dtype
+        assert loaded.predict(ROWS[20:]).tolist() == model.predict(ROWS[20:]).tolist()
+        assert_same_bits((loaded.predict_proba(ROWS[20:]),), (expected,))
+        assert torch.equal(density(loaded), density(model))
+        assert torch.equal(loaded.leave_one_out(), model.leave_one_out())
 
     def test_single_precision(self, path: Path) -> None:
         with pytest.warns(InputDataWarning):
@@ -733,8 +761,12 @@ class TestRefusals:
                 "<lambda>",
             ),
             (lambda: SingleTaskGP(ROWS[:20], TARGETS[:20, None]), "SingleTaskGP"),
+            (
+                lambda: ClassificationGP(ROWS[:20], np.arange(20).astype("M8[D]"), clouds_kernel()),
+                "datetime64",
+            ),
         ],
-        ids=["kernel", "transform", "likelihood", "function", "model"],
+        ids=["kernel", "transform", "likelihood", "function", "model", "labels"],
     )
     @pytest.mark.filterwarnings("ignore::botorch.exceptions.warnings.InputDataWarning")
     def test_other_classes_are_refused_when_saved(
