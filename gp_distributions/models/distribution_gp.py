@@ -33,6 +33,9 @@ from gp_distributions.models._exact import (
 from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood
 from gp_distributions.numerics.rows import pad_rows
 
+# Clouds of which the joint posterior is taken where only its diagonal is wanted.
+_JOINT_CLOUDS = 64
+
 Distributions: TypeAlias = PointClouds | Gaussians | GaussianMixtures
 
 
@@ -204,20 +207,21 @@ class DistributionGP(SingleTaskGP):
         if batch_size < 1:
             raise ValueError(f"Expected batch_size >= 1, got {batch_size}.")
         rows = _as_rows(X)
-        model_axes = [1] * len(self.batch_shape)
+        # Each t-batch would have copies of the Cholesky factors of a batch of models.
+        jointly = self.train_inputs[0].dim() > 2
+        size = min(batch_size, _JOINT_CLOUDS) if jointly else batch_size
         means, variances = [], []
         with torch.no_grad():
-            for part in rows.flatten(0, -2).split(batch_size):
+            for part in rows.flatten(0, -2).split(size):
                 posterior = self.posterior(
-                    part.unflatten(0, (-1, *model_axes, 1)), observation_noise=observation_noise
+                    part if jointly else part.unsqueeze(-2), observation_noise=observation_noise
                 )
-                means.append(posterior.mean.squeeze(-2))
-                variances.append(posterior.variance.squeeze(-2))
-        mean, std = (
-            torch.cat(parts).movedim(0, -2).unflatten(-2, rows.shape[:-1])
-            for parts in (means, variances)
+                for parts, moment in ((means, posterior.mean), (variances, posterior.variance)):
+                    parts.append(moment if jointly else moment.squeeze(-2))
+        mean, variance = (
+            torch.cat(parts, dim=-2).unflatten(-2, rows.shape[:-1]) for parts in (means, variances)
         )
-        std = std.sqrt()
+        std = variance.sqrt()
         return (mean.squeeze(-1), std.squeeze(-1)) if self._squeeze_output else (mean, std)
 
     def condition_on_observations(
