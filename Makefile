@@ -4,7 +4,7 @@ BIN := .venv/bin
 READY := .venv/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types format benchmarks clean
+.PHONY: help demo test lint types format benchmarks tutorials docs clean
 
 help:  ## List the targets
 	@grep -E '^[a-z]+:.*##' Makefile | sed -E 's/^([a-z]+):.*## /\1\t/'
@@ -30,8 +30,14 @@ format: $(READY)  ## Format the code
 benchmarks: $(READY)  ## Measure accuracy and speed
 	$(BIN)/python -m benchmarks
 
+tutorials: $(READY)  ## Run all notebooks, in place
+	$(BIN)/python -m tutorials
+
+docs: $(READY)  ## Build the documentation in site/; broken links fail
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
+
 clean:  ## Remove the environment and caches
-	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis figures
+	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis figures site
 
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or later is needed, found %d.%d: make PYTHON=/path/to/python3.11" % sys.version_info[:2])'
