@@ -1,0 +1,186 @@
+"""What the site adds to Markdown: mathematics, references to the API, and links into the repository.
+
+MkDocs loads this file as a hook. Mathematics is turned into MathML when the site is built, so that pages
+need no script and no network: ``$...$`` and ``$$...$$`` in pages, ``:math:`` roles and ``.. math::``
+blocks in docstrings. Code that is the name of a documented object links to it, as the roles of
+docstrings do. Links are those of the repository: a few of its files outside ``docs`` are pages of
+the site, the tutorials with their outputs among them, and links to others become text.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+import os
+import re
+from pathlib import Path, PurePosixPath
+from typing import Any
+from xml.etree.ElementTree import Element
+
+from latex2mathml.converter import convert
+from markdown import Extension, Markdown
+from markdown.inlinepatterns import InlineProcessor
+from markdown.preprocessors import Preprocessor
+from markdown.util import AtomicString
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.plugins import event_priority
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
+
+ROOT = Path(__file__).parent.parent
+# Pages of the site that are files of the repository outside docs.
+PAGES = {
+    "benchmarks.md": "benchmarks/README.md",
+    "contributing.md": "CONTRIBUTING.md",
+    "changelog.md": "CHANGELOG.md",
+} | {
+    f"tutorials/{path.stem}.md": f"tutorials/{path.name}" for path in ROOT.glob("tutorials/*.ipynb")
+}
+_LINK = re.compile(r"\[([^\]]*)\]\((?!\w+:|#)([^)#\s]+)(#[^)\s]*)?\)")
+
+
+def documented() -> dict[str, str]:
+    """The full names of all objects in the API reference, by their short names."""
+    directives = (
+        line.removeprefix("::: ")
+        for page in sorted((ROOT / "docs" / "api").glob("*.md"))
+        for line in page.read_text().splitlines()
+        if line.startswith("::: ")
+    )
+    return {name.rpartition(".")[2]: name for name in directives}
+
+
+def mathml(tex: str, *, block: bool = False) -> str:
+    """Mathematics as MathML.
+
+    Raises:
+        ValueError: If there is a command that is not known.
+    """
+    markup = convert(" ".join(tex.split()), display="block" if block else "inline")
+    if "\\" in markup:
+        raise ValueError(f"There is a command that cannot be shown in: {tex}")
+    return markup
+
+
+class _Blocks(Preprocessor):
+    """Replace ``$$`` and ``.. math::`` blocks."""
+
+    def run(self, lines: list[str]) -> list[str]:
+        text = "\n".join(lines)
+        text = re.sub(r"^\$\$\n(.+?)\n\$\$$", self._show, text, flags=re.MULTILINE | re.DOTALL)
+        directive = r"^( *)\.\. math::[ ]*(.*(?:\n(?:\1 +.*|\s*(?=\n\1 +)))*)"
+        text = re.sub(directive, self._show, text, flags=re.MULTILINE)
+        return text.split("\n")
+
+    def _show(self, match: re.Match[str]) -> str:
+        indent = match[1] if match.re.groups == 2 else ""
+        markup = mathml(match[match.re.groups], block=True)
+        return f"\n{indent}{self.md.htmlStash.store(f'<div>{markup}</div>')}\n"
+
+
+class _Inline(InlineProcessor):
+    """Replace mathematics in a line."""
+
+    def handleMatch(self, m: re.Match[str], data: str) -> tuple[str, int, int]:  # noqa: N802
+        return self.md.htmlStash.store(mathml(html.unescape(m[1]))), m.start(0), m.end(0)
+
+
+class _References(InlineProcessor):
+    """Link names to what is documented of them."""
+
+    def __init__(self, pattern: str, md: Markdown, names: dict[str, str]) -> None:
+        super().__init__(pattern, md)
+        self.names = names
+
+    def handleMatch(self, m: re.Match[str], data: str) -> tuple[Element, int, int]:  # noqa: N802
+        name = m["name"].removeprefix("gp_distributions.")
+        first, *rest = name.split(".")
+        code = Element("code")
+        code.text = AtomicString(name)
+        if f"gp_distributions.{name}" in self.names.values():
+            identifier = f"gp_distributions.{name}"
+        elif first in self.names:
+            identifier = ".".join([self.names[first], *rest])
+        else:
+            return code, m.start(0), m.end(0)
+        reference = Element("autoref", identifier=identifier)
+        reference.append(code)
+        return reference, m.start(0), m.end(0)
+
+
+class _Reading(Extension):
+    """The extension of Markdown."""
+
+    def extendMarkdown(self, md: Markdown) -> None:  # noqa: N802
+        names = documented()
+        name = rf"(?P<name>(?:gp_distributions\.)?(?:{'|'.join(map(re.escape, names))})(?:\.\w+)?)"
+        md.preprocessors.register(_Blocks(md), "math", 22)  # after fences of code
+        md.inlinePatterns.register(_Inline(r"(?<!`` ):math:`([^`]+)`", md), "math role", 196)
+        role = r":(?:class|func|meth|attr|mod|data):`(?P<name>[\w.]+)`"
+        md.inlinePatterns.register(_References(role, md, names), "role", 195)
+        # A name that is a common word is linked only with that of the package before it, and a link has
+        # no link in it.
+        common = (
+            rf"(?!(?:{'|'.join(name for name in names if name.isalpha() and name.islower())})\b)"
+        )
+        code = rf"(?<![`\[])(`{{1,2}}){common}{name}\1(?![`\]])"
+        md.inlinePatterns.register(_References(code, md, names), "name", 194)
+        md.inlinePatterns.register(
+            _Inline(r"(?<![\\$\w])\$(?!\s)([^$]+?)(?<!\s)\$(?![\w$])", md), "math", 185
+        )
+
+
+def read_notebook(path: Path) -> str:
+    """A notebook as Markdown: texts, code, and what it printed and drew."""
+    parts = []
+    for cell in json.loads(path.read_text())["cells"]:
+        source = "".join(cell["source"])
+        parts.append(source if cell["cell_type"] == "markdown" else f"```python\n{source}\n```")
+        for output in cell.get("outputs", []):
+            data = output.get("data", {})
+            printed = "".join(output.get("text", data.get("text/plain", [])))
+            if "image/png" in data:
+                picture = "".join(data["image/png"]).replace("\n", "")
+                parts.append(f"![](data:image/png;base64,{picture})")
+            elif printed.strip():
+                parts.append(f"```text\n{printed.rstrip()}\n```")
+    return "\n\n".join(parts)
+
+
+@event_priority(100)
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """Add the extension before mkdocstrings takes the list."""
+    config.markdown_extensions.append(_Reading())
+    return config
+
+
+def on_files(files: Files, *, config: MkDocsConfig) -> Files:
+    """Add the pages that lie outside docs."""
+    for uri, path in PAGES.items():
+        if path.endswith(".ipynb"):
+            files.append(File.generated(config, uri, content=read_notebook(ROOT / path)))
+        else:
+            files.append(File.generated(config, uri, abs_src_path=str(ROOT / path)))
+    return files
+
+
+def on_page_markdown(markdown: str, *, page: Page, **_: Any) -> str:
+    """Make links of the repository those of the site."""
+    uri = page.file.src_uri
+    folder = PurePosixPath(PAGES.get(uri, f"docs/{uri}")).parent
+    pages = {path: uri for uri, path in PAGES.items()}
+
+    def relink(match: re.Match[str]) -> str:
+        text, target, anchor = match[1], match[2], match[3] or ""
+        path = os.path.normpath(folder / target)
+        if path.startswith("docs/") and not path.endswith(".py"):
+            to = path.removeprefix("docs/")
+        elif path in pages:
+            to = pages[path]
+        elif (ROOT / path).exists():
+            return text
+        else:
+            return match[0]
+        return f"[{text}]({os.path.relpath(to, PurePosixPath(uri).parent)}{anchor})"
+
+    return _LINK.sub(relink, markdown)

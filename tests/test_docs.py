@@ -1,0 +1,93 @@
+"""The texts hold: their code runs, their links lead somewhere, and the API reference is complete."""
+
+import importlib
+import inspect
+import re
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import pytest
+
+import gp_distributions
+
+ROOT = Path(__file__).parent.parent
+TEXTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+IDS = [str(path.relative_to(ROOT)) for path in TEXTS]
+PUBLIC = ("bayesopt", "calibration", "datasets", "distances", "estimators", "kernels", "measures")
+PUBLIC += ("models", "plotting", "warnings")
+DOCUMENTED = [
+    line.removeprefix("::: ")
+    for page in sorted((ROOT / "docs" / "api").glob("*.md"))
+    for line in page.read_text().splitlines()
+    if line.startswith("::: ")
+]
+
+
+@pytest.mark.parametrize("path", TEXTS, ids=IDS)
+def test_code_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    blocks = re.findall(r"^```python\n(.*?)^```", path.read_text(), flags=re.DOTALL | re.MULTILINE)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(plt, "show", plt.close)
+    namespace = {"__name__": "__main__"}
+    for number, block in enumerate(blocks, start=1):
+        exec(compile(block, f"{path.name}, block {number}", "exec"), namespace)
+    plt.close("all")
+
+
+@pytest.mark.parametrize("path", TEXTS, ids=IDS)
+def test_links_exist(path: Path) -> None:
+    targets = re.findall(r"\]\((?!\w+:)([^)#\s]+)", path.read_text())
+    assert not [target for target in targets if not (path.parent / target).exists()]
+
+
+def test_all_public_names_are_documented_once() -> None:
+    counts = Counter(map(id, map(resolved, DOCUMENTED)))
+    assert [name for name in DOCUMENTED if counts[id(resolved(name))] != 1] == []
+    assert [name for name in public_names() if not counts[id(resolved(name))]] == []
+
+
+def test_names_of_modules_are_not_taken_for_those_of_functions() -> None:
+    for name in DOCUMENTED:
+        short = name.rpartition(".")[2]
+        if list((ROOT / "gp_distributions").rglob(f"{short}.py")):
+            described = resolved(name)
+            assert name == f"{described.__module__}.{described.__qualname__}"
+
+
+def test_site_builds(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path)]
+    built = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert not built.returncode, built.stdout + built.stderr
+    pages = {path: path.read_text() for path in tmp_path.rglob("*.html")}
+    everything = "".join(pages.values())
+    for name in DOCUMENTED:
+        assert everything.count(f'id="{name}"') == 1, name
+    reference = "".join(text for path, text in pages.items() if "api" in path.parts)
+    assert "<math" in reference
+    for left in (":math:", ":class:", ":func:", ".. math::", "$"):
+        assert left not in re.sub(r"<script.*?</script>", "", reference, flags=re.DOTALL)
+    fetched = re.findall(r'(?:src|<link [^>]*href)="((?:https?:)?//[^"]*)', everything)
+    assert not fetched
+
+
+def resolved(name: str) -> object:
+    module, _, attribute = name.rpartition(".")
+    return getattr(importlib.import_module(module), attribute)
+
+
+def public_names() -> list[str]:
+    names = [f"gp_distributions.{name}" for name in gp_distributions.__all__]
+    for part in PUBLIC:
+        module = importlib.import_module(f"gp_distributions.{part}")
+        own = [
+            name
+            for name, value in vars(module).items()
+            if (inspect.isclass(value) or inspect.isfunction(value))
+            and value.__module__ == module.__name__
+            and not name.startswith("_")
+        ]
+        names += [f"{module.__name__}.{name}" for name in getattr(module, "__all__", own)]
+    return names
