@@ -15,7 +15,8 @@ from torch import Tensor
 from gp_distributions.bayesopt._pool_distances import PoolDistance, Table, same_distance
 from gp_distributions.distances.base import Distance
 from gp_distributions.kernels.distribution_kernel import DistributionKernel
-from gp_distributions.measures import PointClouds
+from gp_distributions.measures._kinds import Distributions
+from gp_distributions.models._data import as_rows
 
 
 class Pool:
@@ -29,16 +30,18 @@ class Pool:
     has the same settings and parameters.
 
     Args:
-        candidates: The ``N`` clouds, as :class:`PointClouds` or an ``N x m*(d+1)`` tensor of rows.
+        candidates: The ``N`` clouds, as :class:`PointClouds`, :class:`Gaussians`,
+            :class:`GaussianMixtures` or an ``N x m*(d+1)`` tensor of rows.
         memory: Bytes that the features of the candidates may take for each distance. Default: half of
             the memory that is free, or 2 GiB where the system does not tell.
 
     Raises:
+        TypeError: If candidates are something else, such as a list.
         ValueError: If there is no candidate, or rows have batch axes.
     """
 
-    def __init__(self, candidates: PointClouds | Tensor, *, memory: float | None = None) -> None:
-        rows = candidates.pack() if isinstance(candidates, PointClouds) else candidates
+    def __init__(self, candidates: Distributions | Tensor, *, memory: float | None = None) -> None:
+        rows = as_rows(candidates)
         if rows.dim() != 2 or not len(rows):
             raise ValueError(
                 f"Expected candidates as N >= 1 clouds or a tensor of N rows, got {tuple(rows.shape)}."
@@ -86,7 +89,7 @@ class Pool:
 
 def optimize_over_pool(
     acquisition: AcquisitionFunction,
-    pool: Pool | PointClouds | Tensor,
+    pool: Pool | Distributions | Tensor,
     q: int = 1,
     *,
     exclude: Iterable[int] | Tensor = (),

@@ -17,6 +17,7 @@ from torch import Tensor
 from gp_distributions.bayesopt.free_shapes import Penalty, check_bounds, optimize_free_shapes
 from gp_distributions.bayesopt.pool import Pool, optimize_over_pool
 from gp_distributions.measures import PointClouds
+from gp_distributions.measures._kinds import Distributions
 
 
 class Search(ABC):
@@ -86,7 +87,7 @@ class PoolSearch(Search):
         pool: The candidates.
     """
 
-    def __init__(self, pool: Pool | PointClouds) -> None:
+    def __init__(self, pool: Pool | Distributions | Tensor) -> None:
         self.dim = pool.dim if isinstance(pool, PointClouds) else None
         self.pool = pool if isinstance(pool, Pool) else Pool(pool)
 

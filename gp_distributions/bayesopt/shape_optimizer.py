@@ -59,6 +59,7 @@ class ShapeOptimizer:
         seed: Of everything random.
 
     Raises:
+        TypeError: If ``search`` is no search.
         ValueError: If a number is too small, or ``model`` is needed and missing.
         CheckpointError: If the file belongs to another search, or is damaged.
 
@@ -86,6 +87,11 @@ class ShapeOptimizer:
         ):
             if number < least:
                 raise ValueError(f"Expected {name} >= {least}, got {number}.")
+        if not isinstance(search, Search):
+            raise TypeError(
+                f"Expected a PoolSearch, DesignSearch or FreeSearch, got {type(search).__name__}. For a "
+                "fixed set of clouds give PoolSearch(clouds)."
+            )
         if model is None and search.dim is None:
             raise ValueError(
                 "model is needed where the dimension of the atoms is not known: for a Pool of rows, and "

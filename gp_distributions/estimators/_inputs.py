@@ -12,11 +12,9 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
 from gp_distributions.measures import GaussianMixtures, Gaussians, PointClouds
+from gp_distributions.measures._kinds import KINDS, Distributions
 
-Distributions: TypeAlias = PointClouds | Gaussians | GaussianMixtures
 Samples: TypeAlias = Distributions | ArrayLike | Tensor
-
-_KINDS = {PointClouds: "clouds", Gaussians: "gaussians", GaussianMixtures: "mixtures"}
 
 
 class DistributionEstimator(BaseEstimator):
@@ -43,16 +41,16 @@ class DistributionEstimator(BaseEstimator):
                 f"Found {len(read)} sample(s), while a minimum of {self._least_samples} is required "
                 f"by {type(self).__name__}."
             )
-        self.inputs_ = _KINDS[type(read)]
+        self.inputs_ = KINDS[type(read)]
         return read
 
     def _read_fitted(self, X: Samples) -> Distributions:
         """Distributions of the dimension and kind that ``fit`` has seen."""
         check_is_fitted(self)
         read = self._read(X, reset=False)
-        if _KINDS[type(read)] != self.inputs_:
+        if KINDS[type(read)] != self.inputs_:
             raise ValueError(
-                f"{type(self).__name__} was fitted on {self.inputs_}, got {_KINDS[type(read)]}."
+                f"{type(self).__name__} was fitted on {self.inputs_}, got {KINDS[type(read)]}."
             )
         return read
 
@@ -101,7 +99,7 @@ def read_distributions(X: Samples) -> Distributions | None:
         X
     ):
         return None
-    if any(isinstance(item, tuple(_KINDS)) for item in X):
+    if any(isinstance(item, tuple(KINDS)) for item in X):
         return _joined(list(X))
     if _axes(X[0]) != 2:
         return None
@@ -132,7 +130,7 @@ def _joined(items: list[Any]) -> Distributions:
     alike = all(
         type(item) is kind and not item.batch_shape and item.dim == items[0].dim for item in items
     )
-    if kind not in _KINDS or not alike:
+    if kind not in KINDS or not alike:
         raise ValueError(
             "Expected a list of single distributions of one kind and dimension, or of arrays, got "
             f"{', '.join(dict.fromkeys(map(repr, items[:5])))}, ..."

@@ -18,10 +18,9 @@ from linear_operator import LinearOperator
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from gp_distributions.measures import PointClouds
+from gp_distributions.models._data import Distributions, as_rows
 from gp_distributions.models._dirichlet import DirichletFactors
 from gp_distributions.models._exact import ExactMultivariateNormal
-from gp_distributions.models.distribution_gp import _as_rows
 from gp_distributions.models.fit import fit
 from gp_distributions.models.kernel_ridge import Labels, read_labels
 from gp_distributions.models.shared_kernel import SharedCovarianceNormal, SharedKernelGP
@@ -46,8 +45,8 @@ class ClassificationGP(SharedKernelGP):
     Args:
         train_X: The ``T`` clouds, rows or designs, as for :class:`DistributionGP`.
         train_Y: The ``T`` labels: strings, integers or whatever NumPy sorts.
-        covar_module: A kernel on rows. Default, for :class:`PointClouds`: a scaled
-            ``SlicedWassersteinKernel(dim, profile="matern52")``.
+        covar_module: A kernel on rows. Default, for :class:`PointClouds` and :class:`Gaussians`: a
+            scaled ``SlicedWassersteinKernel(dim, profile="matern52")``.
         alpha_epsilon: The concentration :math:`\alpha_\epsilon` of classes that were not seen at a
             cloud. Smaller values make probabilities more confident.
         input_transform: Maps what the model is given to rows.
@@ -65,15 +64,15 @@ class ClassificationGP(SharedKernelGP):
 
     def __init__(
         self,
-        train_X: PointClouds | Tensor,
+        train_X: Distributions | Tensor,
         train_Y: Tensor | ArrayLike,
         covar_module: Kernel | None = None,
         *,
         alpha_epsilon: float = 0.01,
         input_transform: InputTransform | None = None,
     ) -> None:
-        rows = train_X if isinstance(train_X, Tensor) else train_X.points
-        classes, labels = read_labels(train_Y, _as_rows(train_X).shape[-2])
+        rows = as_rows(train_X)
+        classes, labels = read_labels(train_Y, rows.shape[-2])
         labels = labels.to(rows.device)
         members = torch.nn.functional.one_hot(labels, len(classes)).to(rows.dtype)
         targets, noise = dirichlet_targets(members, alpha_epsilon)
@@ -128,7 +127,7 @@ class ClassificationGP(SharedKernelGP):
             probabilities = expected_softmax(latent.T, std.T)
         return probabilities.gather(-1, self.likelihood.labels.unsqueeze(-1)).squeeze(-1).log()
 
-    def predict_proba(self, X: PointClouds | Tensor, *, batch_size: int = 1024) -> Tensor:
+    def predict_proba(self, X: Distributions | Tensor, *, batch_size: int = 1024) -> Tensor:
         """The probabilities of all classes.
 
         Args:
@@ -144,7 +143,7 @@ class ClassificationGP(SharedKernelGP):
         if batch_size < 1:
             raise ValueError(f"Expected batch_size >= 1, got {batch_size}.")
         self.eval()
-        rows = self._aligned(_as_rows(X))
+        rows = self._aligned(self._rows_of(X))
         with torch.no_grad():
             mean, prior = self._prior()
             factors = DirichletFactors(prior, self.likelihood.labels, self.likelihood.noise)
@@ -156,7 +155,7 @@ class ClassificationGP(SharedKernelGP):
         return torch.cat(parts).unflatten(0, rows.shape[:-1])
 
     def predict(  # type: ignore[override]
-        self, X: PointClouds | Tensor, *, batch_size: int = 1024
+        self, X: Distributions | Tensor, *, batch_size: int = 1024
     ) -> Labels:
         """The most probable labels, an array of shape ``... x N``; see :meth:`predict_proba`."""
         return self.classes_[self.predict_proba(X, batch_size=batch_size).argmax(-1).cpu().numpy()]

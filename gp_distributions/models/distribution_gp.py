@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable
-from typing import Any, TypeAlias
+from typing import Any
 
 import torch
 from botorch.models import SingleTaskGP
@@ -24,7 +24,8 @@ from torch import Tensor
 from gp_distributions.distances.base import Distance
 from gp_distributions.kernels.distribution_kernel import DistributionKernel
 from gp_distributions.kernels.named import SlicedWassersteinKernel
-from gp_distributions.measures import GaussianMixtures, Gaussians, PointClouds
+from gp_distributions.measures import GaussianMixtures, Gaussians
+from gp_distributions.models._data import Distributions, as_rows, as_targets, check_kind
 from gp_distributions.models._exact import (
     ExactMultivariateNormal,
     exact_computations,
@@ -35,8 +36,6 @@ from gp_distributions.numerics.rows import pad_rows
 
 # Clouds of which the joint posterior is taken where only its diagonal is wanted.
 _JOINT_CLOUDS = 64
-
-Distributions: TypeAlias = PointClouds | Gaussians | GaussianMixtures
 
 
 class DistributionGP(SingleTaskGP):
@@ -96,28 +95,13 @@ class DistributionGP(SingleTaskGP):
         input_transform: InputTransform | None = None,
         sampling_noise: bool = False,
     ) -> None:
-        rows = _as_rows(train_X)
-        targets, squeeze = _as_targets(train_Y, rows)
+        rows = as_rows(train_X)
+        targets, squeeze = as_targets(train_Y, rows)
         batch_shape = self.get_batch_dimensions(rows, targets)[1]
         if covar_module is None:
-            if isinstance(train_X, GaussianMixtures):
-                raise ValueError(
-                    "covar_module is needed where train_X are mixtures. Give for example "
-                    'MMDKernel(dim, inputs="mixtures").'
-                )
-            if isinstance(train_X, Tensor):
-                raise ValueError(
-                    "covar_module is needed where train_X is a tensor: its columns do not tell the "
-                    "dimension of the atoms. Give for example SlicedWassersteinKernel(dim), or give "
-                    "train_X as PointClouds."
-                )
-            kernel = SlicedWassersteinKernel(
-                train_X.dim,
-                inputs="gaussians" if isinstance(train_X, Gaussians) else "clouds",
-                profile="matern52",
-                batch_shape=batch_shape,
-            )
-            covar_module = ScaleKernel(kernel, batch_shape=batch_shape)
+            covar_module = default_kernel(train_X, batch_shape)
+        if input_transform is None:
+            check_kind(train_X, covar_module)
         if sampling_noise:
             if likelihood is not None:
                 raise ValueError(
@@ -178,7 +162,7 @@ class DistributionGP(SingleTaskGP):
         Raises:
             ValueError: If the width of the rows does not fit the kernel.
         """
-        rows = self._aligned(_as_rows(X))
+        rows = self._aligned(self._rows_of(X))
         with exact_computations(), jitter_explained():
             return super().posterior(rows, *args, **kwargs)
 
@@ -206,11 +190,12 @@ class DistributionGP(SingleTaskGP):
         """
         if batch_size < 1:
             raise ValueError(f"Expected batch_size >= 1, got {batch_size}.")
-        rows = _as_rows(X)
+        rows = self._rows_of(X)
         # Each t-batch would have copies of the Cholesky factors of a batch of models.
         jointly = self.train_inputs[0].dim() > 2
         size = min(batch_size, _JOINT_CLOUDS) if jointly else batch_size
-        means, variances = [], []
+        means: list[Tensor] = []
+        variances: list[Tensor] = []
         with torch.no_grad():
             for part in rows.flatten(0, -2).split(size):
                 posterior = self.posterior(
@@ -228,12 +213,23 @@ class DistributionGP(SingleTaskGP):
         self, X: Distributions | Tensor, Y: Tensor, **kwargs: Any
     ) -> DistributionGP:
         """The model with further observations, as in BoTorch; rows may have another width."""
-        rows = self._aligned(_as_rows(X))
+        rows = self._aligned(self._rows_of(X))
         if self.prediction_strategy is None:  # GPyTorch updates caches that must exist
             with torch.no_grad():
                 self.posterior(rows)
         with exact_computations(), jitter_explained():
             return super().condition_on_observations(rows, Y, **kwargs)
+
+    def _rows_of(self, X: Distributions | Tensor) -> Tensor:
+        if getattr(self, "input_transform", None) is None:
+            check_kind(X, self.covar_module)
+        rows = as_rows(X)
+        if rows.dim() < 2:
+            raise ValueError(
+                "Expected clouds, or rows with an axis that counts them, got a single one. Give "
+                "clouds[:1] instead of clouds[0]."
+            )
+        return rows
 
     def _aligned(self, rows: Tensor) -> Tensor:
         """``rows`` at the width of the training rows, which are widened if they are narrower."""
@@ -285,6 +281,35 @@ class DistributionGP(SingleTaskGP):
         )
 
 
+def default_kernel(
+    train_X: Distributions | Tensor, batch_shape: torch.Size | None = None
+) -> ScaleKernel:
+    """The kernel of models that are given none, with one for each of a batch of models.
+
+    Raises:
+        ValueError: If there is none for such inputs.
+    """
+    if isinstance(train_X, GaussianMixtures):
+        raise ValueError(
+            "covar_module is needed where train_X are mixtures. Give for example "
+            'MMDKernel(dim, inputs="mixtures").'
+        )
+    if isinstance(train_X, Tensor):
+        raise ValueError(
+            "covar_module is needed where train_X is a tensor: its columns do not tell the "
+            "dimension of the atoms. Give for example SlicedWassersteinKernel(dim), or give "
+            "train_X as PointClouds."
+        )
+    batch_shape = torch.Size() if batch_shape is None else batch_shape
+    kernel = SlicedWassersteinKernel(
+        train_X.dim,
+        inputs="gaussians" if isinstance(train_X, Gaussians) else "clouds",
+        profile="matern52",
+        batch_shape=batch_shape,
+    )
+    return ScaleKernel(kernel, batch_shape=batch_shape)
+
+
 def _distances(module: torch.nn.Module) -> list[Distance]:
     return [child for child in module.modules() if isinstance(child, Distance)]
 
@@ -295,37 +320,6 @@ def _adapt(covar_module: torch.nn.Module, rows: Tensor) -> None:
         if isinstance(kernel, DistributionKernel):
             dims = kernel.active_dims
             kernel.distance.adapt(rows if dims is None else rows.index_select(-1, dims))
-
-
-def _as_rows(X: Distributions | Tensor) -> Tensor:
-    if isinstance(X, Distributions):
-        return X.pack()
-    if isinstance(X, Tensor):
-        return X
-    raise TypeError(
-        f"Expected PointClouds, Gaussians, GaussianMixtures or a tensor of rows, got "
-        f"{type(X).__name__}. Make clouds of a list of arrays with PointClouds.from_list."
-    )
-
-
-def _as_targets(train_Y: Tensor | ArrayLike, rows: Tensor) -> tuple[Tensor, bool]:
-    """Targets as ``batch_shape x T x outputs``, and whether that added the last axis."""
-    targets = torch.as_tensor(train_Y, dtype=rows.dtype, device=rows.device)
-    squeeze = targets.dim() == rows.dim() - 1
-    targets = targets.unsqueeze(-1) if squeeze else targets
-    if targets.shape[:-1] != rows.shape[:-1]:
-        raise ValueError(
-            f"Expected one target for each of {tuple(rows.shape[:-1])} clouds, or one row of targets "
-            f"for each, got train_Y of shape {tuple(torch.as_tensor(train_Y).shape)}."
-        )
-    finite = targets.isfinite().all(-1)
-    if not bool(finite.all()):
-        first = (~finite).nonzero()[0].tolist()
-        raise ValueError(
-            f"Expected finite targets, but that of cloud {first[-1]} is "
-            f"{targets[tuple(first)].tolist()}. Leave out clouds without a target."
-        )
-    return targets, squeeze
 
 
 def _noise(batch_shape: torch.Size, dtype: torch.dtype) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from gp_distributions.measures import PointClouds
-from gp_distributions.models.distribution_gp import _as_rows
+from gp_distributions.models._data import as_rows
 
 Labels = NDArray[Any]
 
@@ -53,7 +53,7 @@ class KernelRidgeClassifier:
         ridge: float,
     ) -> None:
         self.covar_module = covar_module
-        self._rows = _as_rows(train_X)
+        self._rows = as_rows(train_X)
         self.classes_, labels = read_labels(train_Y, len(self._rows))
         labels = labels.to(self._rows.device)
         with torch.no_grad():
@@ -63,7 +63,7 @@ class KernelRidgeClassifier:
     def scores(self, X: PointClouds | Tensor) -> Tensor:
         """The scores of all classes, an ``N x C`` tensor, detached."""
         with torch.no_grad():
-            covariance = self.covar_module(_as_rows(X), self._rows).to_dense()
+            covariance = self.covar_module(as_rows(X), self._rows).to_dense()
         return self._frequencies + covariance @ self._weights
 
     def predict(self, X: PointClouds | Tensor) -> Labels:

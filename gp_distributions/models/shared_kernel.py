@@ -7,13 +7,14 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
+import numpy as np
 import torch
 from botorch.models.transforms.input import InputTransform
 from botorch.models.transforms.outcome import OutcomeTransform
 from botorch.utils.types import DEFAULT, _DefaultType
 from gpytorch.constraints import GreaterThan
 from gpytorch.distributions import MultivariateNormal
-from gpytorch.kernels import Kernel, ScaleKernel
+from gpytorch.kernels import Kernel
 from gpytorch.likelihoods import GaussianLikelihood, Likelihood
 from gpytorch.means import ConstantMean, Mean
 from gpytorch.priors import LogNormalPrior
@@ -21,10 +22,9 @@ from linear_operator import LinearOperator
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from gp_distributions.kernels.named import SlicedWassersteinKernel
-from gp_distributions.measures import PointClouds
+from gp_distributions.models._data import Distributions, as_rows
 from gp_distributions.models._exact import ExactMultivariateNormal, exact_computations
-from gp_distributions.models.distribution_gp import DistributionGP, _distances
+from gp_distributions.models.distribution_gp import DistributionGP, _distances, default_kernel
 
 
 class SharedKernelGP(DistributionGP):
@@ -47,8 +47,8 @@ class SharedKernelGP(DistributionGP):
     Args:
         train_X: The ``T`` clouds, rows or designs, as for :class:`DistributionGP`.
         train_Y: The targets, ``T x outputs``.
-        covar_module: A kernel on rows, without an axis of outputs. Default, for :class:`PointClouds`: a
-            scaled ``SlicedWassersteinKernel(dim, profile="matern52")``.
+        covar_module: A kernel on rows, without an axis of outputs. Default, for :class:`PointClouds` and
+            :class:`Gaussians`: a scaled ``SlicedWassersteinKernel(dim, profile="matern52")``.
         likelihood: Default: :class:`SharedNoise`. Any other with analytic marginals will do, but takes
             a factorisation for each output.
         mean_module: Default: a constant for each output.
@@ -62,7 +62,7 @@ class SharedKernelGP(DistributionGP):
 
     def __init__(
         self,
-        train_X: PointClouds | Tensor,
+        train_X: Distributions | Tensor,
         train_Y: Tensor | ArrayLike,
         covar_module: Kernel | None = None,
         *,
@@ -71,18 +71,18 @@ class SharedKernelGP(DistributionGP):
         outcome_transform: OutcomeTransform | _DefaultType | None = DEFAULT,
         input_transform: InputTransform | None = None,
     ) -> None:
-        if covar_module is None and isinstance(train_X, PointClouds):
-            covar_module = ScaleKernel(SlicedWassersteinKernel(train_X.dim, profile="matern52"))
-        if covar_module is not None and covar_module.batch_shape:
+        rows = as_rows(train_X)
+        if covar_module is None:
+            covar_module = default_kernel(train_X)
+        if covar_module.batch_shape:
             raise ValueError(
                 "Expected one kernel for all outputs, got a batch of shape "
                 f"{tuple(covar_module.batch_shape)}. DistributionGP has a kernel for each output."
             )
-        targets = torch.as_tensor(train_Y)
-        if mean_module is None and targets.dim() > 1 and targets.shape[-1] > 1:
-            mean_module = ConstantMean(batch_shape=targets.shape[:-2] + targets.shape[-1:])
+        shape = torch.Size(np.shape(train_Y))
+        if mean_module is None and len(shape) > 1 and shape[-1] > 1:
+            mean_module = ConstantMean(batch_shape=shape[:-2] + shape[-1:])
         if likelihood is None:
-            rows = train_X if isinstance(train_X, Tensor) else train_X.points
             likelihood = SharedNoise(1e-8 if rows.dtype == torch.float64 else 1e-4)
         super().__init__(
             train_X,

@@ -216,6 +216,10 @@ class TestAskAndTell:
         for options in ({"objectives": 0}, {"constraints": -1}, {"initial": 1}):
             with pytest.raises(ValueError, match=f"Expected {next(iter(options))} >="):
                 pool_optimizer(**options)
+        with pytest.raises(TypeError, match=r"PoolSearch\(clouds\)"):
+            ShapeOptimizer(CLOUDS)  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match=r"PointClouds\.from_list"):
+            PoolSearch([CLOUDS.points[0]])  # type: ignore[arg-type]
         with pytest.raises(ValueError, match="model is needed"):
             ShapeOptimizer(PoolSearch(Pool(CLOUDS)))
         with pytest.raises(ValueError, match="q >= 1"):

@@ -6,6 +6,7 @@ from typing import Any
 
 import gpytorch
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from botorch.acquisition import LogExpectedImprovement, qLogExpectedImprovement
@@ -73,6 +74,15 @@ class TestInputs:
         broken[7] = torch.nan
         with pytest.raises(ValueError, match="cloud 7 is"):
             DistributionGP(ROWS, broken, make_kernel())
+        with pytest.raises(ValueError, match=r"array of <U1\. ClassificationGP"):
+            DistributionGP(ROWS, ["a", "b"] * 20, make_kernel())
+
+    def test_columns_of_data_frames_are_targets(self, model: DistributionGP) -> None:
+        """Their arrays are read-only, of which torch would warn."""
+        column = pd.Series(TARGETS[:30].numpy(), index=range(30, 0, -1))
+        for given in (column, column.to_numpy()):
+            other = DistributionGP(ROWS[:30], given, make_kernel())
+            assert torch.equal(other.train_targets, model.train_targets)
 
     @pytest.mark.parametrize("atoms", [30, 100])
     def test_rows_of_another_width(self, atoms: int) -> None:
@@ -169,6 +179,10 @@ class TestPredictions:
         for other in (copy.deepcopy(model), pickle.loads(pickle.dumps(model)), fresh):
             for a, b in zip(other.predict(ROWS[30:]), expected, strict=True):
                 torch.testing.assert_close(a, b)
+
+    def test_a_single_cloud_has_no_axis(self, model: DistributionGP) -> None:
+        with pytest.raises(ValueError, match=r"clouds\[:1\] instead of clouds\[0\]"):
+            model.predict(model.train_inputs[0][..., 0, :].flatten())
 
     def test_batch_size_is_checked(self, model: DistributionGP) -> None:
         with pytest.raises(ValueError, match="batch_size >= 1"):

@@ -4,11 +4,14 @@ import pytest
 import torch
 
 from gp_distributions import (
+    ClassificationGP,
     DistributionGP,
     GaussianMixtures,
     Gaussians,
     MMDKernel,
     PointClouds,
+    SharedKernelGP,
+    SlicedWassersteinKernel,
     fit,
 )
 
@@ -29,8 +32,27 @@ def test_predicts_from_means_and_covariances() -> None:
     mean, std = model.predict(test)
     assert float((truth - mean).square().mean()) <= 0.02 * float(truth.var())
     assert bool((std > 0).all())
-    with pytest.raises(ValueError, match="width"):
+    with pytest.raises(ValueError, match=r"gaussians of dimension 2.*got PointClouds"):
         model.posterior(PointClouds(train.mean.unsqueeze(-2)))
+
+
+@pytest.mark.parametrize("model", [DistributionGP, SharedKernelGP])
+def test_kernels_of_other_inputs_are_refused(model: type[DistributionGP]) -> None:
+    """The width of rows of Gaussians in d dimensions is that of clouds of d atoms."""
+    train, y = gaussians(20, 0)
+    message = r'clouds of dimension 2.*got Gaussians of dimension 2.*dim=2 and inputs="gaussians"'
+    with pytest.raises(ValueError, match=message):
+        model(train, y, SlicedWassersteinKernel(2))
+    clouds = PointClouds(torch.randn(20, 6, 3, dtype=torch.float64))
+    with pytest.raises(ValueError, match=r"clouds of dimension 2.*got PointClouds of dimension 3"):
+        model(clouds, y, SlicedWassersteinKernel(2))
+
+
+def test_classes_of_gaussians() -> None:
+    train, y = gaussians(60, 0)
+    test, truth = gaussians(40, 1)
+    model = fit(ClassificationGP(train, (y > 0).numpy()))
+    assert (model.predict(test) == (truth > 0).numpy()).mean() >= 0.9
 
 
 def test_mixtures_of_one_component_are_gaussians() -> None:
