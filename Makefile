@@ -9,7 +9,7 @@ READY := .venv/.ready
 help:  ## List the targets
 	@grep -E '^[a-z]+:.*##' Makefile | sed -E 's/^([a-z]+):.*## /\1\t/'
 
-demo: $(READY)  ## Predict the lift-to-drag ratio of real airfoils, with intervals and two figures
+demo: $(READY)  ## Real airfoils: lift-to-drag ratios with intervals, the search for the best, four figures
 	$(BIN)/python -m gp_distributions.demo
 
 # One thread for each process: more would wait for each other.

@@ -38,7 +38,7 @@ from functools import partial
 import numpy as np
 import torch
 from botorch.acquisition import LogExpectedImprovement
-from gpytorch.kernels import AdditiveKernel, MaternKernel, ScaleKernel
+from gpytorch.kernels import MaternKernel, ScaleKernel
 from numpy.typing import NDArray
 from torch import Tensor
 from tqdm import tqdm
@@ -47,10 +47,7 @@ from benchmarks import t_batch_speed
 from benchmarks.harness import Options, Row, Side, Value, Work, compare, interleave, main
 from gp_distributions import (
     DistributionGP,
-    DistributionKernel,
-    LinearTransport,
     PointClouds,
-    ReferenceMeasure,
     SlicedWassersteinKernel,
     fit,
 )
@@ -63,35 +60,13 @@ from gp_distributions.bayesopt import (
     optimize_over_pool,
 )
 from gp_distributions.datasets import load_airfoils
+from gp_distributions.demo.search import VERTICAL_SCALE, kernel, scaled, search
 
-# What was chosen on seeds 0 to 9.
-VERTICAL_SCALE = 2.0
-PROFILE = "matern52"
 FROZEN_SEEDS = 1000
 
 ATOMS = 128
 WEIGHTS = 5  # of each surface
 CONFIDENCE, THICKNESS = 0.9, 0.09
-
-
-def kernel() -> AdditiveKernel:
-    """The kernel that was chosen: shape about the mean, and linear in the mean."""
-    shape = SlicedWassersteinKernel(
-        2, profile=PROFILE, center=True, num_slices=50, num_quantiles=64
-    )
-    # What is transported to a single atom is the mean.
-    mean = DistributionKernel(LinearTransport(ReferenceMeasure([[0.0, 0.0]])), "linear")
-    return ScaleKernel(shape) + mean
-
-
-def scaled(clouds: PointClouds) -> PointClouds:
-    """The normalisation that was chosen."""
-    return clouds.normalize(scale=[1.0, 1.0 / VERTICAL_SCALE])
-
-
-def model_of_rows(X: Tensor, Y: Tensor) -> DistributionGP:
-    """The model that was chosen."""
-    return DistributionGP(X, Y, kernel())
 
 
 def matern(X: Tensor, Y: Tensor, *, ard: bool = False) -> DistributionGP:
@@ -121,15 +96,13 @@ def pool_searches(seeds: range, evaluations: int, size: int | None) -> list[Row]
     """The pool by clouds, by ordinates and at random."""
     foils = load_airfoils()
     outlines, targets = foils.outlines[:size], foils.lift_to_drag[:size]
-    clouds = scaled(PointClouds.from_curves(outlines, atoms=ATOMS))
+    clouds = Pool(scaled(PointClouds.from_curves(outlines, atoms=ATOMS)))
     rank = np.empty(len(targets), dtype=int)
     rank[np.argsort(-targets)] = np.arange(len(targets))
     best_hundredth = round(len(targets) / 100)
     ways: dict[str, Callable[[int], list[int]]] = {
-        "ours": partial(search, Pool(clouds), model_of_rows, targets, evaluations),
-        "aligned ordinates": partial(
-            search, Pool(ordinates(outlines)), matern, targets, evaluations
-        ),
+        "ours": lambda seed: search(clouds, targets, evaluations=evaluations, seed=seed),
+        "aligned ordinates": partial(on_ordinates, Pool(ordinates(outlines)), targets, evaluations),
         "random": lambda seed: PoolSearch(clouds).initial(evaluations, seed),
     }
     rows = []
@@ -155,15 +128,11 @@ def pool_searches(seeds: range, evaluations: int, size: int | None) -> list[Row]
     return rows
 
 
-def search(
-    pool: Pool,
-    model: Callable[[Tensor, Tensor], DistributionGP],
-    targets: NDArray[np.float64],
-    evaluations: int,
-    seed: int,
+def on_ordinates(
+    pool: Pool, targets: NDArray[np.float64], evaluations: int, seed: int
 ) -> list[int]:
-    """The airfoils that a search evaluates, in order."""
-    optimizer = ShapeOptimizer(PoolSearch(pool), model=model, seed=seed)
+    """The airfoils that a search by a GP on ordinates evaluates, in order."""
+    optimizer = ShapeOptimizer(PoolSearch(pool), model=matern, seed=seed)
     optimizer.run(lambda index: float(targets[index]), evaluations, progress=False)
     return [evaluation.candidate for evaluation in optimizer.evaluations]
 

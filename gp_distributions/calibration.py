@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
@@ -180,8 +181,8 @@ def calibration(
 
 def _standardised(y: Values, mean: Values, std: Values) -> tuple[Tensor, Tensor]:
     """Errors in standard deviations, and these."""
-    std = torch.as_tensor(std).detach()
-    target, centre = (torch.as_tensor(v).detach().to(std) for v in (y, mean))
+    std = _tensor(std)
+    target, centre = (_tensor(v).to(std) for v in (y, mean))
     if not target.shape == centre.shape == std.shape or std.dim() != 1:
         raise ValueError(
             "Expected targets, means and standard deviations of one shape (N,), got "
@@ -195,6 +196,11 @@ def _standardised(y: Values, mean: Values, std: Values) -> tuple[Tensor, Tensor]
             f"{i} are {float(target[i])}, {float(centre[i])} and {float(std[i])}."
         )
     return (target - centre) / std, std
+
+
+def _tensor(values: Values) -> Tensor:
+    """Values of whatever kind; columns of data frames are read-only arrays, which are copied."""
+    return values.detach() if isinstance(values, Tensor) else torch.from_numpy(np.array(values))
 
 
 def _within(z: Tensor, levels: Sequence[float]) -> Tensor:

@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from scipy.integrate import quad
@@ -114,6 +115,12 @@ def test_predictions_with_gradients(device: torch.device) -> None:
     assert values.crps.device.type == device.type
     assert not values.crps.requires_grad
     torch.testing.assert_close(values.crps.cpu(), calibration(Y, MEAN, STD, groups=SIZES).crps)
+
+
+def test_columns_of_data_frames() -> None:
+    columns = {"y": Y, "mean": MEAN.detach(), "std": STD.detach()}
+    frame = pd.DataFrame({k: v.numpy() for k, v in columns.items()}, index=range(100, 160))
+    assert torch.equal(crps(frame["y"], frame["mean"], frame["std"]), crps(Y, MEAN, STD))
 
 
 def test_bad_input() -> None:

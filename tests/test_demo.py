@@ -8,17 +8,20 @@ from gp_distributions.demo import main
 
 
 def test_demo(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (split,) = main(["--quiet", "--splits", "1", "--train", "100", "--folder", str(tmp_path)])
+    options = ["--splits", "1", "--train", "100", "--searches", "1", "--evaluations", "13"]
+    (split,), (run,) = main(["--quiet", *options, "--folder", str(tmp_path)])
     # Half the training airfoils of the demo; the mean alone would give 0.
     assert split.r2 > 0.6
     assert 0.8 < split.coverage <= 1
+    assert len(set(run)) == len(run) == 13
     printed = capsys.readouterr().out
     for words in (
         "PointClouds(1874 clouds, 128 atoms, d=2, float64)",
         "R^2",
         "coverage",
+        "at evaluation",
         "done in",
     ):
         assert words in printed
-    for name in ("airfoils_predictions.png", "airfoils_gallery.png"):
-        assert (tmp_path / name).stat().st_size > 10_000
+    for name in ("predictions", "gallery", "search", "best"):
+        assert (tmp_path / f"airfoils_{name}.png").stat().st_size > 10_000

@@ -15,6 +15,7 @@ from torch import Tensor
 from gp_distributions.bayesopt._pool_distances import PoolDistance, Table, same_distance
 from gp_distributions.distances.base import Distance
 from gp_distributions.kernels.distribution_kernel import DistributionKernel
+from gp_distributions.measures import PointClouds
 from gp_distributions.measures._kinds import Distributions
 from gp_distributions.models._data import as_rows
 
@@ -35,6 +36,10 @@ class Pool:
         memory: Bytes that the features of the candidates may take for each distance. Default: half of
             the memory that is free, or 2 GiB where the system does not tell.
 
+    Attributes:
+        rows: The candidates, ``N x width``.
+        dim: The dimension of the atoms of :class:`PointClouds`, else ``None``.
+
     Raises:
         TypeError: If candidates are something else, such as a list.
         ValueError: If there is no candidate, or rows have batch axes.
@@ -47,6 +52,7 @@ class Pool:
                 f"Expected candidates as N >= 1 clouds or a tensor of N rows, got {tuple(rows.shape)}."
             )
         self.rows = rows.detach()
+        self.dim = candidates.dim if isinstance(candidates, PointClouds) else None
         self.memory = _half_of_free_memory(self.rows.device) if memory is None else memory
         self._tables: list[Table] = []
 

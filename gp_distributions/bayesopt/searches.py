@@ -88,8 +88,8 @@ class PoolSearch(Search):
     """
 
     def __init__(self, pool: Pool | Distributions | Tensor) -> None:
-        self.dim = pool.dim if isinstance(pool, PointClouds) else None
         self.pool = pool if isinstance(pool, Pool) else Pool(pool)
+        self.dim = self.pool.dim
 
     def describe(self) -> dict[str, Any]:
         """The kind and a digest of all rows."""

@@ -94,7 +94,7 @@ class ShapeOptimizer:
             )
         if model is None and search.dim is None:
             raise ValueError(
-                "model is needed where the dimension of the atoms is not known: for a Pool of rows, and "
+                "model is needed where the dimension of the atoms is not known: for a pool of rows, and "
                 "for a DesignSearch without dim=."
             )
         self.search = search

@@ -1,0 +1,23 @@
+"""Pictures of clouds, kernels and predictions. Needs the extra ``plot`` (matplotlib).
+
+Every function takes and returns ``Axes`` and is readable in greyscale print.
+"""
+
+from gp_distributions.plotting.calibration_curves import plot_calibration
+from gp_distributions.plotting.clouds import plot_cloud, plot_clouds
+from gp_distributions.plotting.gram_matrices import plot_gram
+from gp_distributions.plotting.predictions import plot_predictions
+from gp_distributions.plotting.reference_paths import plot_reference_path
+from gp_distributions.plotting.sensitivities import plot_sensitivity
+from gp_distributions.plotting.traces import plot_traces
+
+__all__ = [
+    "plot_calibration",
+    "plot_cloud",
+    "plot_clouds",
+    "plot_gram",
+    "plot_predictions",
+    "plot_reference_path",
+    "plot_sensitivity",
+    "plot_traces",
+]

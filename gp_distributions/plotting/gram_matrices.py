@@ -1,0 +1,60 @@
+"""Gram matrices, ordered so that their structure shows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gp_distributions.plotting._drawing import Values, as_array, given_or_new
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_TICKS = 5
+
+
+def plot_gram(
+    matrix: Values,
+    targets: Values | None = None,
+    *,
+    label: str = "target",
+    ax: Axes | None = None,
+) -> Axes:
+    """A Gram matrix, rows and columns ordered by target; the darker, the more alike.
+
+    Where clouds of similar targets look alike to the kernel, the dark entries lie along the diagonal.
+
+    Args:
+        matrix: The ``T x T`` covariances, such as ``kernel(clouds.pack()).to_dense()``.
+        targets: The ``T`` targets. Default: the clouds stay in their order.
+        label: What the targets are, with their unit.
+        ax: Where to draw. Default: a new figure.
+
+    Returns:
+        The axes, whose figure has a second one for the scale of greys.
+
+    Raises:
+        ValueError: If the matrix is not square, or there is not one target for each of its rows.
+    """
+    values = as_array(matrix)
+    if values.ndim != 2 or values.shape[0] != values.shape[1]:
+        raise ValueError(f"Expected a square matrix, got shape {values.shape}.")
+    ax = given_or_new(ax)
+    ax.set_xlabel("cloud")
+    if targets is not None:
+        known = as_array(targets)
+        if known.shape != values.shape[:1]:
+            raise ValueError(
+                f"Expected a target for each of {len(values)} rows, got shape {known.shape}."
+            )
+        order = np.argsort(known, kind="stable")
+        values = values[np.ix_(order, order)]
+        ticks = np.unique(np.linspace(0, len(order) - 1, _TICKS).round().astype(int))
+        names = [f"{value:.3g}" for value in known[order][ticks]]
+        ax.set_xticks(ticks, names)
+        ax.set_yticks(ticks, names)
+        ax.set_xlabel(f"cloud, by {label}")
+    image = ax.imshow(values, cmap="Greys", interpolation="nearest")
+    ax.figure.colorbar(image, ax=ax, label="covariance", shrink=0.8)
+    return ax

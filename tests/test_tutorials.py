@@ -1,0 +1,180 @@
+"""The notebooks run, and what they show is what their code gives."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import matplotlib.pyplot as plt
+import nbformat
+import pytest
+
+from tutorials.__main__ import (
+    FOLDER,
+    TutorialError,
+    cell_id,
+    digest,
+    fewer_colours,
+    main,
+    notebooks,
+    run,
+)
+
+NOTEBOOKS = notebooks()
+LARGEST = 300_000  # bytes
+# What tells where or when a notebook was run.
+TRACES = re.compile(r"/(root|home|tmp|work|Users|usr)/|[A-Z]:\\|site-packages|\d\d:\d\d:\d\d")
+
+
+@pytest.fixture
+def no_window(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("SMOKE_TEST", "1")
+    mpl.use("Agg")
+    yield
+    plt.close("all")
+
+
+def read(path: Path) -> Any:
+    return nbformat.read(path, as_version=4)
+
+
+def code_cells(path: Path) -> list[Any]:
+    return [cell for cell in read(path).cells if cell.cell_type == "code"]
+
+
+def write(path: Path, *sources: str) -> Path:
+    """A notebook that was not run."""
+    cells = [nbformat.v4.new_code_cell(source) for source in sources]
+    nbformat.write(nbformat.v4.new_notebook(cells=cells), path)
+    return path
+
+
+def test_there_are_eight_notebooks() -> None:
+    assert [path.name[:2] for path in NOTEBOOKS] == [f"{number:02d}" for number in range(1, 9)]
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+@pytest.mark.usefixtures("no_window")
+def test_notebook_runs_small(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(path.parent)
+    namespace: dict[str, Any] = {"__name__": "__main__"}
+    for cell in code_cells(path):
+        exec(compile(cell.source, f"{path.name} ({cell.id})", "exec"), namespace)
+        plt.close("all")
+    assert namespace["SMOKE_TEST"]
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_notebook_is_as_it_was_run(path: Path) -> None:
+    notebook, cells = read(path), code_cells(path)
+    assert path.stat().st_size <= LARGEST
+    assert notebook.metadata["executed"] == digest(notebook), "run: python -m tutorials"
+    assert [cell.execution_count for cell in cells] == list(range(1, len(cells) + 1))
+    assert [cell.id for cell in notebook.cells] == [
+        cell_id(path, index) for index in range(len(notebook.cells))
+    ]
+    outputs = [output for cell in cells for output in cell.outputs]
+    assert outputs
+    assert not [o for o in outputs if o.output_type == "error" or o.get("name") == "stderr"]
+    for output in outputs:
+        for kind, text in output.get("data", {"text/plain": output.get("text", "")}).items():
+            assert kind == "image/png" or not TRACES.search(text), text
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_notebook_has_a_title_and_links_that_exist(path: Path) -> None:
+    cells = read(path).cells
+    assert cells[0].cell_type == "markdown"
+    assert cells[0].source.startswith("# ")
+    prose = [cell.source for cell in cells if cell.cell_type == "markdown"]
+    assert sum(len(re.findall(r"^# ", text, flags=re.MULTILINE)) for text in prose) == 1
+    for target in re.findall(r"\]\(([^)#]+)\)", "\n".join(prose)):
+        assert "://" in target or (path.parent / target).exists(), target
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_notebook_needs_only_what_is_installed(path: Path) -> None:
+    tree = ast.parse("\n".join(cell.source for cell in code_cells(path)))
+    modules = {
+        name.split(".")[0]
+        for node in ast.walk(tree)
+        for name in (
+            [alias.name for alias in node.names]
+            if isinstance(node, ast.Import)
+            else [node.module or ""]
+            if isinstance(node, ast.ImportFrom)
+            else []
+        )
+    }
+    assert not modules & {"benchmarks", "tests", "tutorials", "ot", "seaborn"}
+
+
+def test_runs_in_place_and_the_same_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("SMOKE_TEST", "1")
+    path = write(
+        tmp_path / "09_new.ipynb",
+        "import os, sys\n'SMOKE_TEST' in os.environ",
+        "print('seen')\nprint('not kept', file=sys.stderr)",
+    )
+    run(path, progress=False)
+    first = path.read_text()
+    flag, printed = code_cells(path)
+    assert flag.outputs[0].data["text/plain"] == "False"
+    assert [output.text for output in printed.outputs] == ["seen\n"]
+    assert "09_new.ipynb, cell 1: not kept" in capsys.readouterr().err
+    assert (flag.id, printed.id) == ("09-00", "09-01")
+    assert read(path).metadata["executed"] == digest(read(path))
+    run(path, progress=False)
+    assert path.read_text() == first
+
+
+def test_a_failing_notebook_stays_as_it_was(tmp_path: Path) -> None:
+    path = write(tmp_path / "09_new.ipynb", "1", "raise KeyError('lost')", "2")
+    before = path.read_bytes()
+    with pytest.raises(
+        TutorialError, match=r"(?s)09_new.ipynb, cell 1 .*KeyError: 'lost'"
+    ) as error:
+        run(path, progress=False)
+    assert "\x1b" not in str(error.value)
+    assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_names_choose_notebooks() -> None:
+    assert [path.stem for path in notebooks(["01"])] == ["01_quickstart"]
+    with pytest.raises(ValueError, match="no notebook '99'"):
+        notebooks(["01", "99"])
+    with pytest.raises(SystemExit, match="no notebook '99'"):
+        main(["99"])
+    assert all(path.parent == FOLDER for path in notebooks())
+
+
+def test_digest_is_that_of_the_code(tmp_path: Path) -> None:
+    one, other = (
+        read(write(tmp_path / f"0{n}.ipynb", source)) for n, source in enumerate(("x = 1", "x = 2"))
+    )
+    assert digest(one) != digest(other)
+    one.cells.append(nbformat.v4.new_markdown_cell("prose"))
+    one.cells[0].source = "x = 2"
+    assert digest(one) == digest(other)
+
+
+def test_pictures_have_fewer_colours() -> None:
+    import base64
+    import io
+
+    import numpy as np
+    from PIL import Image
+
+    noise = np.random.default_rng(0).integers(256, size=(64, 64, 3), dtype=np.uint8)
+    buffer = io.BytesIO()
+    Image.fromarray(noise).save(buffer, "png")
+    large = base64.b64encode(buffer.getvalue()).decode()
+    small = fewer_colours(large)
+    assert len(small) < 0.6 * len(large)
+    again = Image.open(io.BytesIO(base64.b64decode(small)))
+    assert len(np.unique(np.asarray(again.convert("RGB")).reshape(-1, 3), axis=0)) <= 256
