@@ -19,8 +19,10 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from importlib.metadata import version
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Any
 
 import torch
 from tqdm import tqdm
@@ -30,8 +32,11 @@ Row = dict[str, Value]
 Work = Callable[[], object]
 Side = Callable[[], Work]
 
-_PACKAGES = ("torch", "gpytorch", "botorch", "numpy", "gp_distributions")
+_PACKAGES = ("torch", "gpytorch", "botorch", "numpy", "scikit-learn", "gp_distributions")
+_PEERS = ("pot", "ott-jax", "geomloss")
 _VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "OMP_WAIT_POLICY")
+_REPEATS, _SEEDS = 9, 5
+_FIGURES = Path(__file__).parent / "figures"
 _STATUS = Path("/proc/self/status")
 _CLEAR_PEAK = Path("/proc/self/clear_refs")
 
@@ -45,12 +50,14 @@ class Options:
         repeats: How often every side is timed.
         seeds: How many seeds a measure of accuracy is averaged over.
         json: The file to which every row is appended as a line of JSON.
+        data_dir: The folder of image data sets; None: they are fetched from OpenML.
     """
 
     quick: bool = False
-    repeats: int = 9
-    seeds: int = 5
+    repeats: int = _REPEATS
+    seeds: int = _SEEDS
     json: Path | None = None
+    data_dir: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -183,7 +190,15 @@ def machine() -> Row:
         **{name: os.environ.get(name) for name in _VARIABLES},
         "python": platform.python_version(),
         **{package: version(package) for package in _PACKAGES},
+        **{peer: _installed(peer) for peer in _PEERS},
     }
+
+
+def _installed(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
 
 
 def _processor() -> str:
@@ -198,7 +213,7 @@ def _processor() -> str:
 def table(rows: Sequence[Row]) -> str:
     """Rows as aligned text; a column for every key, in order of appearance."""
     columns = list(dict.fromkeys(key for row in rows for key in row))
-    cells = [columns, *([_cell(row.get(column)) for column in columns] for row in rows)]
+    cells = [columns, *([cell(row.get(column)) for column in columns] for row in rows)]
     widths = [max(len(line[i]) for line in cells) for i in range(len(columns))]
     left = [all(isinstance(row.get(c), str | None) for row in rows) for c in columns]
     return "\n".join(
@@ -210,7 +225,8 @@ def table(rows: Sequence[Row]) -> str:
     )
 
 
-def _cell(value: Value) -> str:
+def cell(value: Value) -> str:
+    """A value as text of few characters."""
     if value is None:
         return "-"
     if isinstance(value, bool):
@@ -229,9 +245,15 @@ def parse(doc: str | None, arguments: Sequence[str] | None = None) -> Options:
     parser.add_argument("--repeats", type=int, help="timed rounds (default: 9; quick: 2)")
     parser.add_argument("--seeds", type=int, help="seeds of accuracies (default: 5; quick: 2)")
     parser.add_argument("--json", type=Path, help="append every row to this file, a line each")
+    parser.add_argument(
+        "--data-dir",
+        type=Path,
+        help="the folder of mnist.npz and fashion_mnist.npz (default: fetch both from OpenML)",
+    )
     given = parser.parse_args(arguments)
-    repeats = given.repeats or (2 if given.quick else 9)
-    return Options(given.quick, repeats, given.seeds or (2 if given.quick else 5), given.json)
+    repeats = given.repeats or (2 if given.quick else _REPEATS)
+    seeds = given.seeds or (2 if given.quick else _SEEDS)
+    return Options(given.quick, repeats, seeds, given.json, given.data_dir)
 
 
 def header(options: Options) -> str:
@@ -242,18 +264,53 @@ def header(options: Options) -> str:
     return "\n".join(lines)
 
 
-def show(name: str, doc: str | None, rows: Sequence[Row], options: Options) -> None:
-    """Print rows under the question that they answer, and append them to the file of options."""
-    question = (doc or "").strip().splitlines()[:1]
+def command(name: str, doc: str | None, options: Options) -> str:
+    """The command that makes the figures of a script, as far as they depend on it."""
+    words = [f"python -m benchmarks.{name}"]
+    if options.quick:
+        words.append("--quick")
+    if options.repeats != _REPEATS:
+        words.append(f"--repeats {options.repeats}")
+    if options.seeds != _SEEDS:
+        words.append(f"--seeds {options.seeds}")
+    if options.data_dir is not None and "--data-dir" in (doc or ""):
+        words.append("--data-dir FOLDER")  # others than those of OpenML
+    return " ".join(words)
+
+
+def save_figure(figure: Any, name: str, options: Options) -> None:
+    """Save a matplotlib figure where ``RESULTS.md`` shows it; one of small sizes elsewhere."""
+    folder = _FIGURES.parent / "results" if options.quick else _FIGURES
+    folder.mkdir(parents=True, exist_ok=True)
+    figure.savefig(folder / f"{name}.png", dpi=100)
+
+
+def execute(
+    name: str, doc: str | None, run: Callable[[Options], list[Row]], options: Options
+) -> list[Row]:
+    """Run a script, print its rows under its question, and append them to the file of options."""
+    start = time.perf_counter()
+    rows = run(options)
+    seconds = time.perf_counter() - start
     if options.quick:  # what is small is no test of a budget
         rows = [row | {"met": None} if "met" in row else row for row in rows]
-    print("\n" + "\n".join([f"== {name}: {' '.join(question)}", table(rows)]), flush=True)
+    question = (doc or "").strip().splitlines()[:1]
+    print("\n" + "\n".join([f"== {name}: {' '.join(question)}", table(rows)]))
+    print(f"({seconds:.0f} s)", flush=True)
     if options.json is not None:
+        record = {
+            "benchmark": name,
+            "finished": datetime.now(UTC).isoformat(timespec="seconds"),
+            "wall_s": seconds,
+            "command": command(name, doc, options),
+            "quick": options.quick,
+            "machine": machine(),
+        }
         options.json.parent.mkdir(parents=True, exist_ok=True)
-        with options.json.open("a") as file:
-            for row in rows:
-                record = {"benchmark": name, "quick": options.quick, **row, "machine": machine()}
-                file.write(json.dumps(record) + "\n")
+        lines = "".join(json.dumps(record | {"row": row}) + "\n" for row in rows)
+        with options.json.open("ab", buffering=0) as file:  # at once, as others may append too
+            file.write(lines.encode())
+    return rows
 
 
 def main(
@@ -262,6 +319,4 @@ def main(
     """Run one script from the command line: header, table, JSON lines."""
     options = parse(doc, arguments)
     print(header(options))
-    rows = run(options)
-    show(Path(sys.modules[run.__module__].__file__ or "").stem, doc, rows, options)
-    return rows
+    return execute(Path(sys.modules[run.__module__].__file__ or "").stem, doc, run, options)

@@ -8,9 +8,9 @@ down anywhere in 34 x 34 pixels; an angle at which the box does not fit is drawn
 
 The images of a class are shuffled once and parted 13 : 5 into those to train and validate and those to
 test, so that no image is a test image in one run and seen before the test in another. Runs 0, 1, ...
-take disjoint stretches while these last and then draw at random. MNIST's 9599 images give five runs,
-disjoint but for the fives of the last; of Fashion-MNIST's 3583 only the first is disjoint, and the
-others are resamples that overlap.
+take disjoint stretches while these last and then draw at random. The 70 000 images of OpenML give
+disjoint runs. Of smaller files, 9599 images of MNIST give five runs, disjoint but for the fives of the
+last; of 3583 images of Fashion-MNIST only the first is disjoint, the others are resamples that overlap.
 """
 
 from __future__ import annotations
@@ -22,14 +22,18 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from sklearn.datasets import fetch_openml
 from torch import Tensor
 from torch.nn import functional
 
 from gp_distributions import PointClouds
 from gp_distributions.models.kernel_ridge import ridge_weights
 
-DATA_DIR = Path(__file__).resolve().parents[1].parent / "shared" / "data"
-FILES = {"MNIST": "mnist.npz", "Fashion": "fashion_mnist.npz"}
+# For each data set its file, and its name on OpenML.
+SOURCES = {
+    "MNIST": ("mnist.npz", "mnist_784"),
+    "Fashion": ("fashion_mnist.npz", "Fashion-MNIST"),
+}
 SIZE = 34
 
 
@@ -69,25 +73,32 @@ class Run:
     test: Images
 
 
-def load(name: str, data_dir: Path = DATA_DIR) -> Images:
+def load(name: str, data_dir: Path | None = None) -> Images:
     """The images of a data set.
 
     Args:
         name: ``"MNIST"`` or ``"Fashion"``.
-        data_dir: The folder of ``mnist.npz`` and ``fashion_mnist.npz``.
+        data_dir: The folder of ``mnist.npz`` and ``fashion_mnist.npz``, each with arrays ``images``,
+            uint8 ``(N, 28, 28)``, and ``labels``, uint8 ``(N,)``; None: all 70 000 are fetched from
+            OpenML and kept in scikit-learn's data folder.
 
     Raises:
         FileNotFoundError: If the file is not there.
+        OSError: If OpenML cannot be reached.
     """
-    file = data_dir / FILES[name]
-    if not file.exists():
-        raise FileNotFoundError(
-            f"Expected {file} with arrays images, uint8 (N, 28, 28), and labels, uint8 (N,). Give its "
-            "folder with --data-dir, or make it of sklearn.datasets.fetch_openml('mnist_784') and "
-            "('Fashion-MNIST')."
-        )
-    with np.load(file) as arrays:
-        images, labels = arrays["images"], arrays["labels"]
+    file_name, public_name = SOURCES[name]
+    if data_dir is None:
+        images, labels = fetch_openml(public_name, version=1, as_frame=False, return_X_y=True)
+        images = images.reshape(-1, 28, 28)
+    else:
+        file = data_dir / file_name
+        if not file.exists():
+            raise FileNotFoundError(
+                f"Expected {file} with arrays images, uint8 (N, 28, 28), and labels, uint8 (N,). "
+                "Give its folder with --data-dir, or no folder, to fetch the images from OpenML."
+            )
+        with np.load(file) as arrays:
+            images, labels = arrays["images"], arrays["labels"]
     return Images(torch.from_numpy(images / 255.0), torch.from_numpy(labels.astype(np.int64)))
 
 

@@ -15,7 +15,7 @@ default epsilon; beside it linear transport on a mean shape, and sliced Wasserst
 
 Columns: explained variance, root mean square error and coverage of 95% intervals on test data, means
 over seeds (splits) with the smallest explained variance; ``reach`` is what results are held against.
-``path.png`` in the folder ``benchmarks/results`` shows the atoms of the first learned reference move.
+``figures/reference_learning.png`` shows the atoms of the first learned reference move.
 
     python -m benchmarks.reference_learning [--quick] [--seeds 5]
 """
@@ -26,7 +26,6 @@ import copy
 import time
 import warnings
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -34,7 +33,7 @@ from gpytorch.kernels import ScaleKernel
 from torch import Tensor
 from tqdm import tqdm
 
-from benchmarks.harness import Options, Row, main
+from benchmarks.harness import Options, Row, main, save_figure
 from gp_distributions import (
     Distance,
     DistributionGP,
@@ -155,7 +154,7 @@ def airfoils(splits: int, train: int) -> list[Data]:
     return [(clouds[a], targets[a], clouds[b], targets[b]) for a, b in indices]
 
 
-def save_path(path: Tensor, data: Data, file: Path) -> None:
+def save_path(path: Tensor, data: Data, options: Options) -> None:
     """Draw how the atoms moved."""
     import matplotlib as mpl
 
@@ -166,8 +165,7 @@ def save_path(path: Tensor, data: Data, file: Path) -> None:
 
     figure, ax = plt.subplots(figsize=(5.2, 5.2), layout="constrained")
     plot_reference_path(path, clouds=data[0], ax=ax)
-    file.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(file, dpi=120)
+    save_figure(figure, "reference_learning", options)
     plt.close(figure)
 
 
@@ -200,7 +198,7 @@ def run(options: Options) -> list[Row]:
                 f"toy d={dim} {kind}", data, start, "gaussian", reach, 5 if options.quick else 50
             )
             if not rows:
-                save_path(path, data[-1], Path(__file__).parent / "results" / "path.png")
+                save_path(path, data[-1], options)
             rows += found
         if not options.quick:
             rows += run_airfoils(airfoils(options.seeds, 200))

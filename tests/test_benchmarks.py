@@ -1,8 +1,10 @@
 """Every benchmark runs at small sizes, and the harness times, tabulates and records what it is given."""
 
+import dataclasses
 import json
 import math
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 
@@ -12,34 +14,54 @@ import torch
 
 from benchmarks import __main__ as everything
 from benchmarks import (
+    acquisition_speed,
+    airfoil_regression,
     airfoil_search,
     digits_machines,
     distance_comparison,
+    entropy_regression,
     fit_speed,
     harness,
     image_classification,
+    image_embeddings,
+    learning_curves,
     mmd_gram,
+    mode_counting,
     reference_learning,
+    reference_speed,
+    report,
     sampling_noise,
+    scaling,
     sinkhorn_potentials,
     slice_accuracy,
     sliced_wasserstein_gram,
+    support_measure_machines,
     t_batch_speed,
+    targets,
 )
 
 TIMED = [sliced_wasserstein_gram, fit_speed, t_batch_speed, sinkhorn_potentials]
 SCRIPTS = [
+    acquisition_speed,
     slice_accuracy,
     *TIMED,
+    reference_speed,
     reference_learning,
     mmd_gram,
     distance_comparison,
+    airfoil_regression,
     digits_machines,
     image_classification,
     sampling_noise,
     airfoil_search,
+    mode_counting,
+    entropy_regression,
+    learning_curves,
+    support_measure_machines,
+    image_embeddings,
+    scaling,
 ]
-MODULES = {"__init__", "__main__", "harness", "image_protocol"}
+MODULES = {"__init__", "__main__", "harness", "image_protocol", "report", "targets"}
 
 
 @pytest.fixture(autouse=True)
@@ -56,6 +78,14 @@ def test_all_benchmarks_are_run_and_tested() -> None:
     scripts = files - MODULES
     assert set(everything.SCRIPTS) == scripts
     assert {script.__name__.rpartition(".")[2] for script in SCRIPTS} == scripts
+
+
+def test_readme_has_the_question_of_every_benchmark() -> None:
+    readme = (Path(harness.__file__).parent / "README.md").read_text()
+    for script in SCRIPTS:
+        name = script.__name__.rpartition(".")[2]
+        question = (script.__doc__ or "").splitlines()[0].replace("SW2^2", "SW2²")
+        assert f"| [{name}]({name}.py) | {question} |" in readme
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.__name__)
@@ -84,6 +114,261 @@ def test_run_of_all(
     records = [json.loads(line) for line in file.read_text().splitlines()]
     assert len(records) == sum(map(len, results.values()))
     assert all(record["quick"] and record["machine"]["torch"] for record in records)
+    rows = [row for name in names for row in results[name]]
+    assert [record["row"] for record in records] == rows
+    assert all(record["wall_s"] > 0 for record in records)
+    assert (
+        records[0]["command"] == "python -m benchmarks.slice_accuracy --quick --repeats 1 --seeds 1"
+    )
+
+
+def test_scripts_of_accuracy_run_side_by_side(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = ("learning_curves", "digits_machines")
+    file = tmp_path / "rows.jsonl"
+    quick = harness.Options(quick=True, repeats=1, seeds=1, json=file)
+    monkeypatch.setattr(everything, "SCRIPTS", names)
+    monkeypatch.setattr(everything, "SIDE_BY_SIDE", names[::-1])
+    monkeypatch.setattr(harness, "parse", lambda *_: dataclasses.replace(quick, quick=False))
+    monkeypatch.setattr(everything, "execute", partial(_with, quick))
+    monkeypatch.setattr(report, "RESULTS", tmp_path / "RESULTS.md")
+    results = everything.main([])
+    assert tuple(results) == names
+    written = [json.loads(line)["benchmark"] for line in file.read_text().splitlines()]
+    assert set(written) == set(names)
+
+
+def _with(options: harness.Options, name: str, _: harness.Options) -> list[harness.Row]:
+    """Run in another process, which has its own module."""
+    return everything.execute(name, options)
+
+
+def test_run_of_all_goes_on_after_a_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fails(options: harness.Options) -> list[harness.Row]:
+        raise OSError("no network")
+
+    monkeypatch.setattr(everything, "SCRIPTS", ("fit_speed", "slice_accuracy"))
+    monkeypatch.setattr(fit_speed, "run", fails)
+    monkeypatch.setattr(slice_accuracy, "run", lambda options: [{"error": 1.0}])
+    monkeypatch.setattr(report, "RESULTS", tmp_path / "RESULTS.md")
+    with pytest.raises(SystemExit, match="failed: fit_speed"):
+        everything.main(["--json", str(tmp_path / "rows.jsonl")])
+    assert "no network" in capsys.readouterr().err
+    text = (tmp_path / "RESULTS.md").read_text()
+    assert "Not run: `python -m benchmarks.fit_speed`." in text
+    assert "| error |\n| --- |\n| 1 |" in text
+
+
+def recorded(
+    benchmark: str, rows: list[harness.Row], finished: str = "2026-01-02T00:00", **more: object
+) -> str:
+    """Lines as the harness writes them."""
+    record = {
+        "benchmark": benchmark,
+        "finished": finished,
+        "wall_s": 60.0,
+        "command": f"python -m benchmarks.{benchmark}",
+        "quick": False,
+        "machine": {"torch": "1"},
+    }
+    return "".join(json.dumps(record | more | {"row": row}) + "\n" for row in rows)
+
+
+def line_of(text: str, start: str) -> list[str]:
+    """The cells of the only row of a table that begins so."""
+    (line,) = (line for line in text.splitlines() if line.startswith(f"| {start}"))
+    return [cell.strip() for cell in line.strip("|").split(" | ")]
+
+
+def test_report_says_what_is_met_what_is_not_and_what_was_not_run(tmp_path: Path) -> None:
+    fit = {"name": "fit / fit on precomputed distances, T=500 n=100 d=2", "ratio": 1.5}
+    toy = {"name": "toy d=4 normal: learned", "evs": 0.9969, "coverage": 0.95}
+    uniform = {"name": "uniform / fastest primitives", "ratio": 1.504}
+    image: harness.Row = {"name": "MNIST 15", "edges": 0.94, "gp": 0.9, "best": "gp"}
+    pool: harness.Row = {"name": "pool, seeds 1000-1009: ours", "best_found": "9 of 10"}
+    noise: list[harness.Row] = [
+        {
+            "name": "toy A, trained on 5, 10, 30, 100",
+            "coverage": value,
+            "reach": "coverage .92 to .97",
+            "met": value > 0.92,
+        }
+        for value in (0.93, 0.91)
+    ]
+    first, second = tmp_path / "first.jsonl", tmp_path / "second.jsonl"
+    first.write_text(
+        recorded("fit_speed", [fit | {"ratio": 3.0}], "2026-01-03T00:00")
+        + recorded("reference_learning", [toy])
+        + recorded("sliced_wasserstein_gram", [uniform])
+        + recorded("image_classification", [image], command="python -m x --data-dir FOLDER")
+        + recorded("airfoil_search", [pool])
+        + recorded("sampling_noise", noise)
+    )
+    second.write_text(
+        recorded("fit_speed", [fit], "2026-01-04T00:00")
+        + recorded("fit_speed", [fit | {"ratio": 4.0}], "2026-01-05T00:00", quick=True)
+        + recorded("reference_learning", [toy | {"evs": 1.0}], "2026-01-01T00:00")
+    )
+    output = tmp_path / "RESULTS.md"
+    report.main([str(first), str(second), "--output", str(output)])
+    text = output.read_text()
+
+    assert "lines 1 are met, 5 are not, and " in text
+    command = "`python -m benchmarks.fit_speed`"
+    # The latest full run, whatever the order of files.
+    assert line_of(text, "marginal-likelihood fit")[1:] == ["1.5", "≤ 2", "yes", command, "-"]
+    assert line_of(text, "Sinkhorn toy, d = 4")[1:4] == ["0.9969", "≥ 0.997", "NO"]
+    assert line_of(text, "Sinkhorn toy, d = 4")[-1] == "Not known."
+    reason = targets.REASONS[targets.BUDGETS[0].text]
+    assert line_of(text, targets.BUDGETS[0].text)[1:4] == ["1.504", "≤ 1.5", "NO"]
+    assert line_of(text, targets.BUDGETS[0].text)[-1] == reason
+    assert text.count(reason) == 1
+    # By validation the Gaussian process is the best, though the other did better in the test.
+    assert line_of(text, "MNIST, 15 degrees")[1:5] == [
+        "0.900",
+        "≥ 0.93",
+        "NO",
+        "`python -m x --data-dir FOLDER`",
+    ]
+    assert line_of(text, "pool search, 10 + 40 evaluations")[1:4] == ["9 of 10", "10 of 10", "NO"]
+    assert line_of(text, "sampling noise, toy A, trained on mixed sizes: cov")[1:4] == [
+        "0.930 0.910",
+        ".92 to .97",
+        "NO",
+    ]
+    # Not run at all, and run without this row.
+    assert line_of(text, "exact MMD Gram matrix, T = 500")[1:4] == ["not run", "≤ 1", "-"]
+    assert line_of(text, "Sinkhorn toy, d = 6")[1:4] == ["not run", "≥ 0.95", "-"]
+    assert "\n## [fit_speed](fit_speed.py)\n\nDoes a marginal-likelihood fit" in text
+    assert f"{command}, 60 s, 2026-01-04." in text
+    assert "Not run: `python -m benchmarks.mmd_gram`." in text
+
+
+def test_report_has_every_budget_and_every_figure_to_reach() -> None:
+    text = report.results({}, everything.SCRIPTS)
+    lines = [*targets.BUDGETS, *targets.REACH]
+    assert len({line.text for line in lines}) == len(lines)
+    assert {line.script for line in lines} <= set(everything.SCRIPTS)
+    assert set(targets.REASONS) <= {line.text for line in lines}
+    for line in lines:
+        assert line_of(text, f"{line.text} |")[1] == "not run"
+    scripts = [line.script for line in targets.BUDGETS]
+    assert {name: scripts.count(name) for name in scripts} == {
+        "sliced_wasserstein_gram": 4,
+        "sinkhorn_potentials": 2,
+        "mmd_gram": 2,
+        "fit_speed": 1,
+        "t_batch_speed": 2,
+        "reference_speed": 4,
+    }
+    scripts = [line.script for line in targets.REACH]
+    assert {name: scripts.count(name) for name in scripts} == {
+        "mode_counting": 4,
+        "image_classification": 6,
+        "reference_learning": 11,
+        "support_measure_machines": 2,
+        "airfoil_search": 3,
+        "sampling_noise": 12,
+    }
+
+
+def test_report_finds_the_rows_of_the_scripts() -> None:
+    rows = reference_speed.memory(harness.Options(quick=True, repeats=1))
+    (line,) = (line for line in targets.BUDGETS if line.text.startswith("gradient"))
+    assert line.judge(rows)[0].startswith("1 x kept, peak ")
+    grown = [row | {"saved_mib": float(i)} for i, row in enumerate(rows, start=1)]
+    assert not line.judge(grown)[1]
+    tasks = {str(task) for task in mode_counting.TASKS}
+    kernels = {"linear", "gaussian"}
+    made_up: dict[str, list[harness.Row]] = {
+        "mode_counting": [{"task": task, "rounded": 0.0} for task in tasks],
+        "support_measure_machines": [
+            {"embedding": kernel, "kernel": kernel, "accuracy": 100.0} for kernel in kernels
+        ],
+        "image_classification": [
+            {"name": f"{name} {degrees or 'raw'}", "best": "gp", "gp": 1.0}
+            for name, degrees, _ in image_classification.TASKS
+        ],
+        "mmd_gram": [
+            {"name": f"gaussian, uniform / bare exp, {case}", "ratio": 0.5, "ours_mib": 1.0}
+            for case in (mmd_gram.Case(), mmd_gram.Case(clouds=2000, atoms=200))
+        ],
+        "airfoil_search": [
+            {"name": name, "value": 1.0, "value_std": 0.0, **dict.fromkeys(found, "10 of 10")}
+            for name in (
+                f"pool, seeds {airfoil_search.FROZEN_SEEDS}-{airfoil_search.FROZEN_SEEDS + 9}: ours",
+                "designs, seeds 0-9: ours",
+                "designs, seeds 0-9: GP on designs",
+            )
+            for found in [("best_found", "top_1pct_by_20")]
+        ],
+    }
+    for line in (*targets.BUDGETS, *targets.REACH):
+        if line.script in made_up:
+            assert line.judge(made_up[line.script])[1]
+
+
+def test_tables_of_rows_with_other_columns_are_apart() -> None:
+    rows: list[harness.Row] = [
+        {"name": "a|b", "ratio": 1.0, "more": None},
+        {"name": "c", "ratio": 2.0, "more": None},
+        {"other": True},
+    ]
+    assert report.markdown(rows).splitlines() == [
+        "| name | ratio |",
+        "| --- | --- |",
+        "| a\\|b | 1 |",
+        "| c | 2 |",
+        "",
+        "| other |",
+        "| --- |",
+        "| yes |",
+    ]
+
+
+def test_figures_of_small_sizes_do_not_replace_those_of_results(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Figure:
+        def savefig(self, file: Path, dpi: int) -> None:
+            file.touch()
+
+    monkeypatch.setattr(harness, "_FIGURES", tmp_path / "figures")
+    harness.save_figure(Figure(), "a", harness.Options(quick=True))
+    assert not (tmp_path / "figures").exists()
+    harness.save_figure(Figure(), "a", harness.Options())
+    assert (tmp_path / "figures" / "a.png").exists()
+
+
+def test_remeshed_outlines_lie_on_the_outline() -> None:
+    angles = np.linspace(0, 2 * np.pi, 400, endpoint=False)
+    circle = np.stack([np.cos(angles), np.sin(angles)], axis=-1)
+    counts, ratios = [], []
+    for seed in range(20):
+        mesh = airfoil_regression.remeshed(circle, np.random.default_rng(seed))
+        assert np.abs(np.linalg.norm(mesh, axis=1) - 1).max() < 1e-4
+        gaps = np.linalg.norm(mesh - np.roll(mesh, 1, axis=0), axis=1)
+        assert gaps.sum() < 2 * np.pi
+        assert gaps.sum() > 6.1
+        counts.append(len(mesh))
+        ratios.append(gaps.max() / gaps.min())
+    assert min(counts) >= 30
+    assert max(counts) <= 200
+    assert min(counts) < 60 < 150 < max(counts)
+    assert np.median(ratios) > 2
+
+
+def test_time_in_compiled_functions_counts_for_who_calls_them() -> None:
+    rows = torch.rand(300, 12, dtype=torch.float64)
+    distance = scaling.SlicedWasserstein(2)
+    found = scaling.profile("a", lambda: distance.squared(rows))
+    layers = {row["layer"]: row["share"] for row in found}
+    assert {"numerics", "distances"} & set(layers)
+    assert None not in layers
+    assert sum(float(str(share)) for share in layers.values()) == pytest.approx(1, abs=0.2)
 
 
 def test_main_of_a_script(capsys: pytest.CaptureFixture[str]) -> None:
@@ -215,5 +500,7 @@ def test_table_is_aligned() -> None:
 def test_options() -> None:
     assert harness.parse("", []) == harness.Options()
     assert harness.parse("", ["--quick"]) == harness.Options(quick=True, repeats=2, seeds=2)
-    given = harness.parse("", ["--quick", "--repeats", "7", "--seeds", "3", "--json", "a"])
-    assert given == harness.Options(quick=True, repeats=7, seeds=3, json=Path("a"))
+    words = ["--quick", "--repeats", "7", "--seeds", "3", "--json", "a", "--data-dir", "b"]
+    given = harness.parse("", words)
+    expected = harness.Options(quick=True, repeats=7, seeds=3, json=Path("a"), data_dir=Path("b"))
+    assert given == expected

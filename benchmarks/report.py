@@ -1,0 +1,164 @@
+"""Write ``benchmarks/RESULTS.md``: all figures, with what they are to reach and what made them.
+
+A file of rows is what ``--json`` of any script, or of all of them, appends to. Of several runs of a
+script the latest counts; runs with ``--quick`` do not. What figures are to be is in ``targets.py``.
+
+    python -m benchmarks.report FILE.jsonl [FILE.jsonl ...] [--output benchmarks/RESULTS.md]
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import itertools
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.harness import Row, cell
+from benchmarks.targets import BUDGETS, REACH, REASONS, Line
+
+FOLDER = Path(__file__).parent
+RESULTS = FOLDER / "RESULTS.md"
+
+
+@dataclass(frozen=True)
+class Run:
+    """The latest full run of a script."""
+
+    benchmark: str
+    finished: str
+    wall_s: float
+    command: str
+    machine: Row
+    rows: list[Row]
+
+
+MISSING = """\
+## Data that cannot be had
+
+- Aerosol optical depth of MISR (Szabo et al. 2015): the entropy of a rotated normal distribution, of the
+  same paper, is what [entropy_regression](entropy_regression.py) has.
+- USPS digits and natural scenes (Muandet et al. 2012): their two classes of Gaussians are what
+  [support_measure_machines](support_measure_machines.py) has.
+- Textures of the University of Illinois and the LHI animal faces (Kolouri et al. 2016): components,
+  clusters and machines on MNIST are what [image_embeddings](image_embeddings.py) has.
+"""
+
+
+def read(files: Iterable[Path]) -> dict[str, Run]:
+    """The latest full run of each script."""
+    runs: dict[str, Run] = {}
+    for file in files:
+        for line in file.read_text().splitlines():
+            record = json.loads(line)
+            name, finished, row = record["benchmark"], record["finished"], record["row"]
+            known = runs.get(name)
+            if record["quick"] or (known and known.finished > finished):
+                continue
+            if known is None or known.finished < finished:
+                details = (record["wall_s"], record["command"], record["machine"])
+                known = runs[name] = Run(name, finished, *details, rows=[])
+            known.rows.append(row)
+    return runs
+
+
+def markdown(rows: Sequence[Row]) -> str:
+    """Tables of rows, a new one wherever the columns change."""
+    tables = []
+    for _, group in itertools.groupby(rows, key=tuple):
+        some = list(group)
+        columns = [c for c in some[0] if any(row[c] is not None for row in some)]
+        lines = [columns, ["---"] * len(columns)]
+        lines += [[cell(row[column]).replace("|", "\\|") for column in columns] for row in some]
+        tables.append("\n".join(f"| {' | '.join(line)} |" for line in lines))
+    return "\n\n".join(tables)
+
+
+def standing(line: Line, runs: Mapping[str, Run]) -> Row:
+    """A line with its figure."""
+    run = runs.get(line.script)
+    figure, met, reason = "not run", None, None
+    if run is not None:
+        try:
+            figure, met = line.judge(run.rows)
+        except LookupError:
+            reason = "The script ran without it: is a peer not installed?"
+    if met is False:
+        reason = REASONS.get(line.text, "Not known.")
+    command = f"python -m benchmarks.{line.script}" if run is None else run.command
+    return {
+        "what": line.text,
+        "figure": figure,
+        "to reach": line.target.replace("<=", "≤").replace(">=", "≥"),
+        "met": met,
+        "command": f"`{command}`",
+        "why not": reason,
+    }
+
+
+def machines(runs: Iterable[Run]) -> str:
+    """What ran where and when: one paragraph for each machine."""
+    groups: dict[str, list[Run]] = {}
+    for run in runs:
+        parts = [f"{key} {value}" for key, value in run.machine.items() if value is not None]
+        groups.setdefault(", ".join(parts), []).append(run)
+    lines = []
+    for machine, some in groups.items():
+        days = sorted({run.finished[:10] for run in some})
+        span = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
+        names = "" if len(groups) == 1 else f" ({', '.join(run.benchmark for run in some)})"
+        lines.append(f"- {span}: {machine}{names}.")
+    return "\n".join(lines)
+
+
+def section(name: str, run: Run | None) -> str:
+    """A script with its question, command, time, tables and figures."""
+    doc = ast.get_docstring(ast.parse((FOLDER / f"{name}.py").read_text())) or ""
+    parts = [f"## [{name}]({name}.py)", doc.splitlines()[0]]
+    if run is None:
+        return "\n\n".join([*parts, f"Not run: `python -m benchmarks.{name}`."])
+    parts += [f"`{run.command}`, {run.wall_s:.0f} s, {run.finished[:10]}.", markdown(run.rows)]
+    figures = sorted((FOLDER / "figures").glob(f"{name}*.png"))
+    return "\n\n".join([*parts, *(f"![{f.stem}](figures/{f.name})" for f in figures)])
+
+
+def results(runs: Mapping[str, Run], scripts: Sequence[str]) -> str:
+    """The text of ``RESULTS.md``."""
+    budgets, reach = ([standing(line, runs) for line in lines] for lines in (BUDGETS, REACH))
+    met = [row["met"] for row in budgets + reach]
+    minutes = sum(run.wall_s for run in runs.values()) / 60
+    parts = [
+        "# Results",
+        "Written by `make benchmarks`, or by `python -m benchmarks.report FILE.jsonl` from rows that "
+        "scripts recorded with `--json FILE.jsonl`. Nothing is edited by hand; what is missed stands "
+        "beside what is met. What a script does and what its columns mean is said at its top.",
+        f"Of {len(met)} lines {met.count(True)} are met, {met.count(False)} are not, and "
+        f"{met.count(None)} were not run. All runs together took {minutes:.0f} minutes.",
+        machines(runs.values()),
+        "## Budgets\n\nOf speed and memory; ratios of times are those of one run.",
+        markdown(budgets),
+        "## Figures to reach\n\nMeans over the seeds of the command.",
+        markdown(reach),
+        MISSING.strip(),
+        *(section(name, runs.get(name)) for name in scripts),
+    ]
+    return "\n\n".join(filter(None, parts)) + "\n"
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Write the results of given files."""
+    from benchmarks.__main__ import SCRIPTS
+
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("files", nargs="+", type=Path)
+    parser.add_argument("--output", type=Path, default=RESULTS)
+    given = parser.parse_args(arguments)
+    given.output.write_text(results(read(given.files), SCRIPTS), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
