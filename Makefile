@@ -27,8 +27,8 @@ format: $(READY)  ## Format the code
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-benchmarks: $(READY)  ## Measure accuracy and speed
-	$(BIN)/python -m benchmarks
+benchmarks: $(READY)  ## Measure accuracy and speed; ARGS="--data-dir FOLDER" for image data of your own
+	$(BIN)/python -m benchmarks $(ARGS)
 
 tutorials: $(READY)  ## Run all notebooks, in place
 	$(BIN)/python -m tutorials

@@ -28,14 +28,23 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).parent.parent
-# Pages of the site that are files of the repository outside docs.
-PAGES = {
-    "benchmarks.md": "benchmarks/README.md",
-    "contributing.md": "CONTRIBUTING.md",
-    "changelog.md": "CHANGELOG.md",
-} | {
-    f"tutorials/{path.stem}.md": f"tutorials/{path.name}" for path in ROOT.glob("tutorials/*.ipynb")
-}
+# Pages of the site, and pictures, that are files of the repository outside docs.
+PAGES = (
+    {
+        f"figures/{path.name}": f"benchmarks/figures/{path.name}"
+        for path in ROOT.glob("benchmarks/figures/*.png")
+    }
+    | {
+        "benchmarks.md": "benchmarks/README.md",
+        "results.md": "benchmarks/RESULTS.md",
+        "contributing.md": "CONTRIBUTING.md",
+        "changelog.md": "CHANGELOG.md",
+    }
+    | {
+        f"tutorials/{path.stem}.md": f"tutorials/{path.name}"
+        for path in ROOT.glob("tutorials/*.ipynb")
+    }
+)
 _LINK = re.compile(r"\[([^\]]*)\]\((?!\w+:|#)([^)#\s]+)(#[^)\s]*)?\)")
 
 
