@@ -295,6 +295,10 @@ REASONS = {
         "Five seeds of 100 bags with one or two modes: a standard error of .02. On 30 other seeds "
         "the same model has .396 ± .009."
     ),
+    _DESIGNS: (
+        "Level within the standard error of the difference, 11. Of the first designs most are worth "
+        "nothing, and some seeds see the way up late."
+    ),
     _EARLY: (
         "One seed of ten finds its first after 20 evaluations. The kernel was frozen before these seeds "
         "were run, and stays."
