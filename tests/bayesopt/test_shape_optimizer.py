@@ -221,7 +221,8 @@ class TestAskAndTell:
         with pytest.raises(TypeError, match=r"PointClouds\.from_list"):
             PoolSearch([CLOUDS.points[0]])  # type: ignore[arg-type]
         with pytest.raises(ValueError, match="model is needed"):
-            ShapeOptimizer(PoolSearch(Pool(CLOUDS)))
+            ShapeOptimizer(PoolSearch(CLOUDS.pack()))
+        assert ShapeOptimizer(PoolSearch(Pool(CLOUDS))).search.dim == CLOUDS.dim
         with pytest.raises(ValueError, match="q >= 1"):
             pool_optimizer().ask(0)
         with pytest.raises(ValueError, match="No evaluation"):
