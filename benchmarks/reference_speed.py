@@ -8,9 +8,9 @@ over repeats; ``steps`` those of L-BFGS; ``mll_start``, ``mll_end`` log marginal
 
 **Memory**: ``saved_mib`` is what the potentials of 2000 such clouds keep for their gradient in points,
 weights, reference and epsilon, after solves of few and of many iterations; ``peak_mib`` the most that
-both take beyond the inputs, the least of three measurements, and ``ratio`` that to the first. How an
-allocator reuses memory makes peaks differ by a quarter; a plan kept for each iteration would add 31 MiB
-each, and more than double the last.
+both take beyond the inputs, the least of three measurements, and ``ratio`` that to the first. What is
+kept is to be the same. Peaks are for the eye, as allocators reuse memory as they like; a plan kept for
+each iteration would add 31 MiB each.
 
     python -m benchmarks.reference_speed [--quick] [--repeats 9]
 """
@@ -40,7 +40,6 @@ from gp_distributions.numerics.semi_dual import TransportOutcome
 Solve = Callable[[], tuple[Tensor, TransportOutcome]]
 
 BUDGET_S = 10.0
-BUDGET_MEMORY = 1.5
 EPSILONS = (None, 0.05, 0.01)
 # Epsilon and tolerance.
 SOLVES = ((0.05, 1e-10), (1e-3, 1e-2), (1e-3, 1e-10), (1e-6, 1e-10))
@@ -139,8 +138,7 @@ def memory(options: Options) -> list[Row]:
         peak = row["peak_mib"]
         ratio = peak / first if isinstance(peak, float) and isinstance(first, float) else None
         alike = row["saved_mib"] == rows[0]["saved_mib"]
-        met = None if ratio is None else alike and ratio <= BUDGET_MEMORY
-        row |= {"ratio": ratio, "budget": f"<= {BUDGET_MEMORY:g}", "met": met}
+        row |= {"ratio": ratio, "budget": "saved alike", "met": alike}
     return rows
 
 

@@ -132,10 +132,11 @@ def results(runs: Mapping[str, Run], scripts: Sequence[str]) -> str:
     parts = [
         "# Results",
         "Written by `make benchmarks`, or by `python -m benchmarks.report FILE.jsonl` from rows that "
-        "scripts recorded with `--json FILE.jsonl`. Nothing is edited by hand; what is missed stands "
-        "beside what is met. What a script does and what its columns mean is said at its top.",
+        "scripts recorded with `--json FILE.jsonl`. What is missed stands beside what is met. What a "
+        "script does and what its columns mean is said at its top.",
         f"Of {len(met)} lines {met.count(True)} are met, {met.count(False)} are not, and "
-        f"{met.count(None)} were not run. All runs together took {minutes:.0f} minutes.",
+        f"{met.count(None)} were not run. The times of all runs, of which some were "
+        f"side by side, add up to {minutes:.0f} minutes.",
         machines(runs.values()),
         "## Budgets\n\nOf speed and memory; ratios of times are those of one run.",
         markdown(budgets),
