@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from gp_distributions.kernels._inputs import check_kind
 from gp_distributions.measures import PointClouds
 from gp_distributions.models import DistributionGP
 from gp_distributions.numerics.rows import split_rows
@@ -58,10 +59,12 @@ def sensitivity(model: DistributionGP, X: PointClouds, *, batch_size: int = 64) 
 
     Raises:
         TypeError: If ``X`` is not :class:`PointClouds`.
-        ValueError: If ``X`` is a batch of several axes, or ``batch_size < 1``.
+        ValueError: If ``X`` is a batch of several axes, the kernel reads other distributions, or
+            ``batch_size < 1``.
     """
     if not isinstance(X, PointClouds):
         raise TypeError(f"Expected PointClouds, got {type(X).__name__}.")
+    check_kind(X, model.covar_module)
     if len(X.batch_shape) != 1:
         raise ValueError(f"Expected clouds along one axis, got shape {tuple(X.batch_shape)}.")
     if batch_size < 1:

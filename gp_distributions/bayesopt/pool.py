@@ -16,8 +16,7 @@ from gp_distributions.bayesopt._pool_distances import PoolDistance, Table, same_
 from gp_distributions.distances.base import Distance
 from gp_distributions.kernels.distribution_kernel import DistributionKernel
 from gp_distributions.measures import PointClouds
-from gp_distributions.measures._kinds import Distributions
-from gp_distributions.models._data import as_rows
+from gp_distributions.measures._kinds import Distributions, as_rows
 
 
 class Pool:

@@ -5,14 +5,16 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from gp_distributions.distances.base import Distance
+from gp_distributions.kernels._inputs import check_kind
 from gp_distributions.kernels.distribution_kernel import DistributionKernel
+from gp_distributions.measures._kinds import as_rows
 
 # Squared distances below this many roundings of the largest one are those of equal clouds.
 _COINCIDENT = 100
@@ -20,13 +22,6 @@ _COINCIDENT = 100
 _UNLIKE, _ALIKE = 0.01, 0.99
 # Distances that all lie this close to their median tell nothing.
 _EQUAL = 0.05
-
-
-class Packable(Protocol):
-    """What lays itself out as rows: ``PointClouds``, ``Gaussians`` and mixtures of them."""
-
-    def pack(self) -> Tensor:
-        """The rows."""
 
 
 @dataclass(frozen=True)
@@ -167,7 +162,7 @@ class Diagnosis:
         return "\n".join([summary, *map(str, self.distances), *findings])
 
 
-def diagnose(kernel: Kernel, X: Packable | Tensor) -> Diagnosis:
+def diagnose(kernel: Kernel, X: Distributions | Tensor) -> Diagnosis:
     """Say what a kernel makes of clouds, before a model is fitted or when one disappoints.
 
     ``print(diagnose(kernel, X))`` says whether clouds coincide, the lengthscale fits the distances,
@@ -177,14 +172,15 @@ def diagnose(kernel: Kernel, X: Packable | Tensor) -> Diagnosis:
     Args:
         kernel: A kernel with a :class:`DistributionKernel` in it, or several: scaled, added,
             multiplied, beside kernels on other columns. Of a batch of kernels, give one: ``kernel[0]``.
-        X: The ``T`` clouds as :class:`PointClouds` or the like, or a ``T x width`` tensor of rows.
+        X: The ``T`` clouds as a container of them, or a ``T x width`` tensor of rows.
 
     Returns:
         The diagnosis.
 
     Raises:
         TypeError: If there is no distribution kernel in ``kernel``.
-        ValueError: If ``kernel`` or ``X`` has batch axes, or there are fewer than two clouds.
+        ValueError: If ``kernel`` or ``X`` has batch axes, there are fewer than two clouds, or the kernel
+            reads other distributions.
     """
     parts = {
         name: module
@@ -195,7 +191,8 @@ def diagnose(kernel: Kernel, X: Packable | Tensor) -> Diagnosis:
         raise TypeError(
             f"Expected a kernel with a DistributionKernel in it, got {type(kernel).__name__}."
         )
-    rows = X if isinstance(X, Tensor) else X.pack()
+    check_kind(X, kernel)
+    rows = as_rows(X)
     if rows.dim() != 2 or len(rows) < 2:
         raise ValueError(f"Expected two clouds or more, T x width, got shape {tuple(rows.shape)}.")
     if kernel.batch_shape:

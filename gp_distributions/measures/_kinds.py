@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
+from torch import Tensor
+
 from gp_distributions.measures.gaussian_mixtures import GaussianMixtures
 from gp_distributions.measures.gaussians import Gaussians
 from gp_distributions.measures.point_clouds import PointClouds
@@ -11,3 +13,19 @@ from gp_distributions.measures.point_clouds import PointClouds
 Distributions: TypeAlias = PointClouds | Gaussians | GaussianMixtures
 
 KINDS = {PointClouds: "clouds", Gaussians: "gaussians", GaussianMixtures: "mixtures"}
+
+
+def as_rows(X: Distributions | Tensor) -> Tensor:
+    """Rows of distributions; rows as they are.
+
+    Raises:
+        TypeError: If it is something else.
+    """
+    if isinstance(X, Distributions):
+        return X.pack()
+    if isinstance(X, Tensor):
+        return X
+    raise TypeError(
+        f"Expected PointClouds, Gaussians, GaussianMixtures or a tensor of rows, got "
+        f"{type(X).__name__}. Make clouds of a list of arrays with PointClouds.from_list."
+    )

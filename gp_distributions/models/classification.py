@@ -18,7 +18,7 @@ from linear_operator import LinearOperator
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from gp_distributions.models._data import Distributions, as_rows
+from gp_distributions.measures._kinds import Distributions, as_rows
 from gp_distributions.models._dirichlet import DirichletFactors
 from gp_distributions.models._exact import ExactMultivariateNormal
 from gp_distributions.models.fit import fit

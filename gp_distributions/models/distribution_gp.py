@@ -22,15 +22,17 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from gp_distributions.distances.base import Distance
+from gp_distributions.kernels._inputs import check_kind
 from gp_distributions.kernels.distribution_kernel import DistributionKernel
 from gp_distributions.kernels.named import SlicedWassersteinKernel
 from gp_distributions.measures import GaussianMixtures, Gaussians
-from gp_distributions.models._data import Distributions, as_rows, as_targets, check_kind
+from gp_distributions.measures._kinds import Distributions, as_rows
 from gp_distributions.models._exact import (
     ExactMultivariateNormal,
     exact_computations,
     jitter_explained,
 )
+from gp_distributions.models._targets import as_targets
 from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood
 from gp_distributions.numerics.rows import pad_rows
 

@@ -11,8 +11,8 @@ from linear_operator.utils.cholesky import psd_safe_cholesky
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from gp_distributions.measures import PointClouds
-from gp_distributions.models._data import as_rows
+from gp_distributions.kernels._inputs import check_kind
+from gp_distributions.measures._kinds import Distributions, as_rows
 
 Labels = NDArray[Any]
 
@@ -40,18 +40,19 @@ class KernelRidgeClassifier:
 
     Raises:
         TypeError: If ``train_X`` is neither clouds nor a tensor.
-        ValueError: If numbers of clouds and labels differ, there are fewer than two classes, or
-            ``ridge`` is not positive.
+        ValueError: If numbers of clouds and labels differ, there are fewer than two classes,
+            ``ridge`` is not positive, or the kernel reads other distributions.
     """
 
     def __init__(
         self,
-        train_X: PointClouds | Tensor,
+        train_X: Distributions | Tensor,
         train_Y: Tensor | ArrayLike,
         covar_module: Kernel,
         *,
         ridge: float,
     ) -> None:
+        check_kind(train_X, covar_module)
         self.covar_module = covar_module
         self._rows = as_rows(train_X)
         self.classes_, labels = read_labels(train_Y, len(self._rows))
@@ -60,13 +61,14 @@ class KernelRidgeClassifier:
             covariance = covar_module(self._rows).to_dense()
         self._weights, self._frequencies = ridge_weights(covariance, labels, ridge)
 
-    def scores(self, X: PointClouds | Tensor) -> Tensor:
+    def scores(self, X: Distributions | Tensor) -> Tensor:
         """The scores of all classes, an ``N x C`` tensor, detached."""
+        check_kind(X, self.covar_module)
         with torch.no_grad():
             covariance = self.covar_module(as_rows(X), self._rows).to_dense()
         return self._frequencies + covariance @ self._weights
 
-    def predict(self, X: PointClouds | Tensor) -> Labels:
+    def predict(self, X: Distributions | Tensor) -> Labels:
         """The labels of the largest scores, an array of shape ``N``."""
         return self.classes_[self.scores(X).argmax(-1).cpu().numpy()]
 

@@ -22,7 +22,7 @@ from linear_operator import LinearOperator
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from gp_distributions.models._data import Distributions, as_rows
+from gp_distributions.measures._kinds import Distributions, as_rows
 from gp_distributions.models._exact import ExactMultivariateNormal, exact_computations
 from gp_distributions.models.distribution_gp import DistributionGP, _distances, default_kernel
 

@@ -8,10 +8,12 @@ from gp_distributions import (
     DistributionGP,
     GaussianMixtures,
     Gaussians,
+    KernelRidgeClassifier,
     MMDKernel,
     PointClouds,
     SharedKernelGP,
     SlicedWassersteinKernel,
+    diagnose,
     fit,
 )
 
@@ -43,9 +45,21 @@ def test_kernels_of_other_inputs_are_refused(model: type[DistributionGP]) -> Non
     message = r'clouds of dimension 2.*got Gaussians of dimension 2.*dim=2 and inputs="gaussians"'
     with pytest.raises(ValueError, match=message):
         model(train, y, SlicedWassersteinKernel(2))
+    with pytest.raises(ValueError, match=message):
+        diagnose(SlicedWassersteinKernel(2), train)
     clouds = PointClouds(torch.randn(20, 6, 3, dtype=torch.float64))
     with pytest.raises(ValueError, match=r"clouds of dimension 2.*got PointClouds of dimension 3"):
         model(clouds, y, SlicedWassersteinKernel(2))
+
+
+def test_ridge_regression_refuses_them_too() -> None:
+    train, y = gaussians(20, 0)
+    with pytest.raises(ValueError, match="clouds of dimension 2"):
+        KernelRidgeClassifier(train, (y > 0).numpy(), SlicedWassersteinKernel(2), ridge=0.1)
+    rows = PointClouds(torch.randn(20, 6, 2, dtype=torch.float64))
+    model = KernelRidgeClassifier(rows, (y > 0).numpy(), SlicedWassersteinKernel(2), ridge=0.1)
+    with pytest.raises(ValueError, match="clouds of dimension 2"):
+        model.predict(train)
 
 
 def test_classes_of_gaussians() -> None:
