@@ -14,7 +14,7 @@ from torch import Tensor
 from gp_distributions.distances.base import Distance
 from gp_distributions.kernels._inputs import check_kind
 from gp_distributions.kernels.distribution_kernel import DistributionKernel
-from gp_distributions.measures._kinds import as_rows
+from gp_distributions.measures._kinds import Distributions, as_rows
 
 # Squared distances below this many roundings of the largest one are those of equal clouds.
 _COINCIDENT = 100
