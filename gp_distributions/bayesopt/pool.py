@@ -14,6 +14,7 @@ from torch import Tensor
 
 from gp_distributions.bayesopt._pool_distances import PoolDistance, Table, same_distance
 from gp_distributions.distances.base import Distance
+from gp_distributions.kernels._inputs import distribution_kernels
 from gp_distributions.kernels.distribution_kernel import DistributionKernel
 from gp_distributions.measures import PointClouds
 from gp_distributions.measures._kinds import Distributions, as_rows
@@ -62,9 +63,8 @@ class Pool:
         """Forget all distances and features."""
         self._tables.clear()
 
-    def _table(self, kernel: DistributionKernel) -> Table:
-        """What is known of the distance of a kernel."""
-        columns = kernel.active_dims
+    def _table(self, kernel: DistributionKernel, columns: Tensor | None) -> Table:
+        """What is known of the distance of a kernel on some columns."""
         for table in self._tables:
             if same_distance(table.distance, kernel.distance) and _same_columns(
                 table.columns, columns
@@ -78,9 +78,10 @@ class Pool:
     @contextlib.contextmanager
     def _serving(self, module: torch.nn.Module) -> Iterator[list[PoolDistance]]:
         """Let the distances of a module look up what the pool knows."""
-        kernels = [k for k in module.modules() if isinstance(k, DistributionKernel)]
+        read = distribution_kernels(module)
+        kernels = [kernel for kernel, _ in read]
         distances: list[Distance] = [kernel.distance for kernel in kernels]
-        tables = [self._table(kernel) for kernel in kernels]
+        tables = [self._table(kernel, columns) for kernel, columns in read]
         self._tables = list(dict.fromkeys(tables))  # others belong to distances of the past
         serving = [PoolDistance(d, t) for d, t in zip(distances, tables, strict=True)]
         try:

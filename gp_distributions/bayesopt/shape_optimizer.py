@@ -25,7 +25,7 @@ from gp_distributions.bayesopt.records import Checkpoint, Evaluation, candidate_
 from gp_distributions.bayesopt.searches import Search
 from gp_distributions.kernels.named import SlicedWassersteinKernel
 from gp_distributions.models import DistributionGP, fit
-from gp_distributions.models.fit import start_at_medians
+from gp_distributions.models._starts import start_at_medians
 from gp_distributions.warnings import ConvergenceWarning
 
 MakeModel = Callable[[Tensor, Tensor], DistributionGP]
@@ -55,7 +55,8 @@ class ShapeOptimizer:
             ``SlicedWassersteinKernel(dim, profile="matern52")`` for each outcome.
         acquisition: Makes an acquisition function of the fitted model and the :class:`Observations`.
             Default: :func:`default_acquisition`.
-        path: The checkpoint, a file of JSON lines. Default: none.
+        path: The checkpoint, a file of JSON lines. Default: none. What is code is not compared with it:
+            decoder, model, acquisition function and penalty may change on the way.
         seed: Of everything random.
 
     Raises:
@@ -168,8 +169,8 @@ class ShapeOptimizer:
     def tell_failure(self, candidate: Any, reason: str) -> None:
         """Record that a candidate has no outcomes.
 
-        It is not asked for again; the acquisition functions that take pending points treat it as one,
-        so that the search goes elsewhere.
+        Acquisition functions that take pending points, as the default ones do, treat it as one, so that
+        the search goes elsewhere; of a pool it is not asked for again in any case.
 
         Args:
             candidate: The candidate.
@@ -205,16 +206,22 @@ class ShapeOptimizer:
             disable=not progress,
         ) as bar:
             while len(self._evaluations) < evaluations:
-                for candidate in self.ask(min(q, evaluations - len(self._evaluations))):
-                    try:
-                        outcomes = evaluate(candidate)
-                    except Exception as error:
-                        self.tell_failure(candidate, f"{type(error).__name__}: {error}")
-                    else:
-                        self.tell(candidate, outcomes)
-                    bar.update()
-                    if self.objectives == 1 and np.isfinite(self.trace[-1]):
-                        bar.set_postfix(best=f"{self.trace[-1]:.6g}")
+                asked = self.ask(min(q, evaluations - len(self._evaluations)))
+                try:
+                    for candidate in asked:
+                        try:
+                            outcomes = evaluate(candidate)
+                        except Exception as error:
+                            self.tell_failure(candidate, f"{type(error).__name__}: {error}")
+                        else:
+                            self.tell(candidate, outcomes)
+                        bar.update()
+                        if self.objectives == 1 and np.isfinite(self.trace[-1]):
+                            bar.set_postfix(best=f"{self.trace[-1]:.6g}")
+                finally:
+                    # Interrupted, nobody will tell the others: they may be asked for again.
+                    for candidate in asked:
+                        self._pending.pop(candidate_key(self.search.plain(candidate)), None)
         return self
 
     @property
@@ -239,12 +246,15 @@ class ShapeOptimizer:
 
     @property
     def pareto(self) -> list[tuple[Any, tuple[float, ...]]]:
-        """The feasible candidates that no other beats in all objectives, with their outcomes."""
+        """The feasible candidates that none dominates, with their outcomes.
+
+        One dominates another if it is at least as good in all objectives and better in one.
+        """
         feasible = self._feasible()
         if not feasible:
             return []
         values = torch.tensor([e.outcomes for e in feasible], dtype=torch.float64)
-        kept = is_non_dominated(values[:, : self.objectives]).tolist()
+        kept = is_non_dominated(values[:, : self.objectives], deduplicate=False).tolist()
         return [
             (self.search.show(e.candidate), e.outcomes or ())
             for e, keep in zip(feasible, kept, strict=True)

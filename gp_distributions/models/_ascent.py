@@ -12,16 +12,17 @@ import torch
 from botorch.exceptions.warnings import OptimizationWarning
 from botorch.optim.closures.model_closures import get_loss_closure_with_grads
 from botorch.optim.fit import fit_gpytorch_mll_scipy
-from gpytorch.kernels import ScaleKernel
-from gpytorch.likelihoods import GaussianLikelihood
 from gpytorch.mlls import ExactMarginalLogLikelihood
 from linear_operator.utils.cholesky import psd_safe_cholesky
 from torch import Tensor
 
+from gp_distributions.distances.transport import TransportDistance
+from gp_distributions.kernels._inputs import distribution_kernels
 from gp_distributions.measures.point_clouds import PointClouds
 from gp_distributions.measures.reference import ReferenceMeasure
+from gp_distributions.models._starts import give_signal
 from gp_distributions.models.distribution_gp import DistributionGP
-from gp_distributions.models.fit import fit, start_at_medians
+from gp_distributions.models.fit import fit
 
 # A model that explains less than this share of the variance of left-out targets sees nothing in the
 # clouds. Learning from there is tried again from so many references drawn from the training clouds.
@@ -57,7 +58,7 @@ def learn(
         for retry in range(1 + _RETRIES * ("raw_points" in learned)):
             candidate = drawn(model, seed + retry) if retry else reference_of(model).state_dict()
             start = restarted(model, candidate)
-            _give_signal(start)
+            give_signal(start)
             bar.total += steps * (retry > 0)
             runs.append(_ascend(start, learned, steps, bar, observe))
             if _explained(runs[-1].model) >= _USELESS:
@@ -74,17 +75,6 @@ def _explained(model: DistributionGP) -> float:
         inverse = torch.cholesky_inverse(psd_safe_cholesky(marginal.covariance_matrix))
         errors = inverse @ (model.train_targets - marginal.mean) / inverse.diagonal()
     return 1 - float(errors.square().mean() / model.train_targets.var(correction=0))
-
-
-def _give_signal(model: DistributionGP) -> None:
-    """Hyperparameters of a function that varies between clouds, as the likelihood's do not."""
-    variance = model.train_targets.var()
-    start_at_medians(model)
-    if isinstance(model.likelihood, GaussianLikelihood):
-        model.likelihood.noise = 0.1 * variance
-    for kernel in model.covar_module.modules():
-        if isinstance(kernel, ScaleKernel):
-            kernel.outputscale = variance
 
 
 def _ascend(
@@ -157,7 +147,7 @@ def _bounds(
 
     Far away all clouds look alike but for their means, and entropic transport is ill-conditioned.
     """
-    clouds = PointClouds.unpack(model.train_inputs[0].detach(), reference.dim)
+    clouds = PointClouds.unpack(rows_seen(model), reference.dim)
     atoms = clouds.points[clouds.weights > 0].to(reference.raw_points)
     data = (atoms - reference.centre) / reference.scale
     limit = 2 * max(data.abs().max().item(), reference.raw_points.detach().abs().max().item())
@@ -176,10 +166,21 @@ def reference_of(model: DistributionGP) -> ReferenceMeasure:
     return found[0]
 
 
+def rows_seen(model: DistributionGP) -> Tensor:
+    """The training rows as the distance with the reference reads them."""
+    (rows,) = model.train_inputs
+    columns = next(
+        columns
+        for kernel, columns in distribution_kernels(model.covar_module)
+        if isinstance(kernel.distance, TransportDistance)
+    )
+    return rows.detach() if columns is None else rows.detach().index_select(-1, columns)
+
+
 def drawn(model: DistributionGP, seed: int) -> dict[str, Tensor]:
     """A reference of atoms drawn from the training clouds, with the weights of that of the model."""
     reference = reference_of(model)
-    clouds = PointClouds.unpack(model.train_inputs[0].detach(), reference.dim)
+    clouds = PointClouds.unpack(rows_seen(model), reference.dim)
     atoms = ReferenceMeasure.from_data(clouds, reference.size, method="sample", seed=seed)
     state = atoms.to(reference.raw_points).state_dict()
     return {**state, "log_weights": reference.log_weights.detach().clone()}

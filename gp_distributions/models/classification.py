@@ -103,6 +103,14 @@ class ClassificationGP(SharedKernelGP):
         likelihood.noise_covar.noise = noise.T
         self._alpha_epsilon = value
 
+    def get_extra_state(self) -> Tensor:
+        """What the state holds besides parameters and buffers: the concentration."""
+        return torch.tensor(self._alpha_epsilon, dtype=torch.float64)
+
+    def set_extra_state(self, state: Tensor) -> None:
+        """Set the concentration of a state, with targets and noise."""
+        self.alpha_epsilon = float(state)
+
     def leave_one_out(self) -> Tensor:
         r"""Log probabilities of the labels, each given the others, at the present hyperparameters.
 

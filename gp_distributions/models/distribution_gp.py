@@ -22,8 +22,7 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from gp_distributions.distances.base import Distance
-from gp_distributions.kernels._inputs import check_kind
-from gp_distributions.kernels.distribution_kernel import DistributionKernel
+from gp_distributions.kernels._inputs import align_rows, check_kind, distribution_kernels
 from gp_distributions.kernels.named import SlicedWassersteinKernel
 from gp_distributions.measures import GaussianMixtures, Gaussians
 from gp_distributions.measures._kinds import Distributions, as_rows
@@ -34,7 +33,6 @@ from gp_distributions.models._exact import (
 )
 from gp_distributions.models._targets import as_targets
 from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood
-from gp_distributions.numerics.rows import pad_rows
 
 # Clouds of which the joint posterior is taken where only its diagonal is wanted.
 _JOINT_CLOUDS = 64
@@ -178,7 +176,8 @@ class DistributionGP(SingleTaskGP):
         """Means and standard deviations at clouds, one by one and detached.
 
         Args:
-            X: The ``N`` clouds, or a ``... x N x m*(d+1)`` tensor of rows.
+            X: The ``N`` clouds, or a ``... x N x m*(d+1)`` tensor of rows; for a batch of models the
+                clouds of each, or the same for all.
             observation_noise: Whether the standard deviation is that of an observation rather than
                 of the function.
             batch_size: Clouds at a time, which bounds memory.
@@ -196,26 +195,34 @@ class DistributionGP(SingleTaskGP):
         # Each t-batch would have copies of the Cholesky factors of a batch of models.
         jointly = self.train_inputs[0].dim() > 2
         size = min(batch_size, _JOINT_CLOUDS) if jointly else batch_size
-        means: list[Tensor] = []
-        variances: list[Tensor] = []
+        # Models of a batch are given the clouds of their own places in it.
+        paired = len(self._input_batch_shape) > 0
+        moments: tuple[list[Tensor], list[Tensor]] = ([], [])
         with torch.no_grad():
-            for part in rows.flatten(0, -2).split(size):
+            for part in (rows if paired else rows.flatten(0, -2)).split(size, dim=-2):
                 posterior = self.posterior(
                     part if jointly else part.unsqueeze(-2), observation_noise=observation_noise
                 )
-                for parts, moment in ((means, posterior.mean), (variances, posterior.variance)):
+                for parts, moment in zip(
+                    moments, (posterior.mean, posterior.variance), strict=True
+                ):
                     parts.append(moment if jointly else moment.squeeze(-2))
-        mean, variance = (
-            torch.cat(parts, dim=-2).unflatten(-2, rows.shape[:-1]) for parts in (means, variances)
-        )
+        mean, variance = (torch.cat(parts, dim=-2) for parts in moments)
+        if not paired:
+            mean, variance = (m.unflatten(-2, rows.shape[:-1]) for m in (mean, variance))
         std = variance.sqrt()
         return (mean.squeeze(-1), std.squeeze(-1)) if self._squeeze_output else (mean, std)
 
     def condition_on_observations(
         self, X: Distributions | Tensor, Y: Tensor, **kwargs: Any
     ) -> DistributionGP:
-        """The model with further observations, as in BoTorch; rows may have another width."""
+        """The model with further observations, as in BoTorch; rows may have another width.
+
+        ``Y`` may be a vector where ``train_Y`` was.
+        """
         rows = self._aligned(self._rows_of(X))
+        if self._squeeze_output and Y.dim() == 1:
+            Y = Y.unsqueeze(-1)
         if self.prediction_strategy is None:  # GPyTorch updates caches that must exist
             with torch.no_grad():
                 self.posterior(rows)
@@ -237,24 +244,11 @@ class DistributionGP(SingleTaskGP):
         """``rows`` at the width of the training rows, which are widened if they are narrower."""
         if getattr(self, "input_transform", None) is not None:
             return rows
-        width, train_width = rows.shape[-1], self.train_inputs[0].shape[-1]
-        if width == train_width:
-            return rows
-        atoms = {distance.atom_columns for distance in _distances(self.covar_module)}
-        sliced = any(
-            isinstance(module, Kernel) and module.active_dims is not None
-            for module in self.covar_module.modules()
-        )
-        (atom,) = atoms if len(atoms) == 1 else (None,)
-        if sliced or atom is None or width % atom or train_width % atom:
-            raise ValueError(
-                f"Expected rows of width {train_width}, as in training, got {width}. Rows of another "
-                "width can be padded only if all of their columns are the atoms of one cloud."
-            )
-        if width < train_width:
-            return pad_rows(rows, train_width)
-        self.train_inputs = tuple(pad_rows(train, width) for train in self.train_inputs)
-        self.prediction_strategy = None
+        (train_rows,) = self.train_inputs
+        rows, aligned = align_rows(rows, train_rows, self.covar_module)
+        if aligned is not train_rows:
+            self.train_inputs = (aligned,)
+            self.prediction_strategy = None
         return rows
 
     def _get_test_prior_mean_and_covariances(
@@ -318,10 +312,8 @@ def _distances(module: torch.nn.Module) -> list[Distance]:
 
 def _adapt(covar_module: torch.nn.Module, rows: Tensor) -> None:
     """Show distances the training rows before any others."""
-    for kernel in covar_module.modules():
-        if isinstance(kernel, DistributionKernel):
-            dims = kernel.active_dims
-            kernel.distance.adapt(rows if dims is None else rows.index_select(-1, dims))
+    for kernel, columns in distribution_kernels(covar_module):
+        kernel.distance.adapt(rows if columns is None else rows.index_select(-1, columns))
 
 
 def _noise(batch_shape: torch.Size, dtype: torch.dtype) -> dict[str, Any]:
@@ -337,13 +329,13 @@ def _noise(batch_shape: torch.Size, dtype: torch.dtype) -> dict[str, Any]:
 
 def _sampled_columns(covar_module: torch.nn.Module) -> dict[str, Any]:
     """Where in a row the one cloud is that a kernel reads, and its dimension."""
-    kernels = [k for k in covar_module.modules() if isinstance(k, DistributionKernel)]
+    kernels = distribution_kernels(covar_module)
     found = {
         (
             kernel.distance.dim if kernel.distance.inputs == "clouds" else None,
-            None if kernel.active_dims is None else tuple(kernel.active_dims.tolist()),
+            None if columns is None else tuple(columns.tolist()),
         )
-        for kernel in kernels
+        for kernel, columns in kernels
     }
     dim, active_dims = found.pop() if len(found) == 1 else (None, None)
     if dim is None:
@@ -357,8 +349,10 @@ def _sampled_columns(covar_module: torch.nn.Module) -> dict[str, Any]:
 def _output_axes(model: torch.nn.Module, batch_shape: torch.Size) -> dict[str, int]:
     """For BoTorch's ``subset_output``: which axis of each parameter counts outputs."""
     size = len(batch_shape)
+    # Distances have none, whatever the shapes of their parameters are.
+    shared = {parameter for distance in _distances(model) for parameter in distance.parameters()}
     return {
         name: size - 1 - parameter.dim()
         for name, parameter in model.named_parameters()
-        if parameter.shape[:size] == batch_shape
+        if parameter.shape[:size] == batch_shape and parameter not in shared
     }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import warnings
 from typing import Any, Literal
 
@@ -12,23 +11,15 @@ from botorch.models.model import Model as BoTorchModel
 from botorch.optim.closures import ForwardBackwardClosure
 from botorch.optim.core import OptimizationResult, OptimizationStatus
 from botorch.optim.fit import fit_gpytorch_mll_scipy
-from gpytorch.kernels import ScaleKernel
-from gpytorch.likelihoods import GaussianLikelihood
 from gpytorch.mlls import ExactMarginalLogLikelihood
 from gpytorch.models import ExactGP
 from linear_operator.utils.errors import NanError, NotPSDError
 from torch import Tensor
 
-from gp_distributions.distances.base import Distance
-from gp_distributions.kernels.distribution_kernel import DistributionKernel
 from gp_distributions.models._exact import exact_computations, jitter_explained
+from gp_distributions.models._starts import make_smooth, scatter, start_at_medians
 from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood, learn_sampling_noise
 from gp_distributions.warnings import ConvergenceWarning
-
-# The smooth start multiplies lengthscales by this factor, where most profiles are nearly linear.
-_SMOOTH = 10.0
-# Random starts scale lengthscales and noise by up to this factor.
-_SPREAD = 5.0
 
 
 def fit(
@@ -44,6 +35,7 @@ def fit(
     L-BFGS on the log marginal likelihood, priors included, with Cholesky factors at every size.
     Distances without parameters that require a gradient are computed once for the whole fit. Then
     :func:`learn_sampling_noise`, where the likelihood is a :class:`SamplingNoiseLikelihood`.
+    Hyperparameters that require no gradient stay as they are, and starts are within constraints.
 
     Args:
         model: A :class:`DistributionGP`, or any GPyTorch ``ExactGP`` with a ``covar_module`` and a
@@ -86,9 +78,9 @@ def fit(
         for restart in range(restarts + 1):
             _set_values(model, start)
             if restart == 1:
-                _make_smooth(model)
+                make_smooth(model)
             elif restart:
-                _scatter(model, generator)
+                scatter(model, generator)
             try:
                 result = _maximise(model, options)
             except (NanError, NotPSDError) as error:  # a line search went too far
@@ -150,56 +142,3 @@ def _set_values(model: ExactGP, values: list[Tensor]) -> None:
     with torch.no_grad():
         for parameter, value in zip(model.parameters(), values, strict=True):
             parameter.copy_(value)
-
-
-def start_at_medians(model: ExactGP) -> None:
-    """Set the lengthscale of every distribution kernel to the median distance that it meets."""
-    medians: dict[Distance, Tensor] = {}
-
-    def record(distance: Distance, _: Any, squared: Tensor) -> None:
-        # Inner products also ask for distances to an origin, after those between clouds.
-        if distance not in medians and squared.shape[-1] == squared.shape[-2] > 1:
-            upper = torch.ones_like(squared, dtype=torch.bool).triu(1)
-            positive = squared[upper & (squared > 0)]
-            if positive.numel():
-                medians[distance] = positive.sqrt().median()
-
-    kernels = [k for k in model.covar_module.modules() if isinstance(k, DistributionKernel)]
-    hooks = [kernel.distance.register_forward_hook(record) for kernel in kernels]
-    try:
-        (rows,) = model.train_inputs
-        if isinstance(model, BoTorchModel):
-            rows = model.transform_inputs(rows)
-        with torch.no_grad():
-            model.covar_module(rows).to_dense()
-    finally:
-        for hook in hooks:
-            hook.remove()
-    for kernel in kernels:
-        if kernel.distance in medians:
-            kernel.lengthscale = medians[kernel.distance]
-
-
-def _make_smooth(model: ExactGP) -> None:
-    """Lengthscales and noise of a smooth function that varies as much between median clouds."""
-    for kernel in model.covar_module.modules():
-        if isinstance(kernel, DistributionKernel):
-            kernel.lengthscale = _SMOOTH * kernel.lengthscale.detach()
-        elif isinstance(kernel, ScaleKernel) and isinstance(kernel.base_kernel, DistributionKernel):
-            kernel.outputscale = _SMOOTH**2 * kernel.outputscale.detach()
-    if isinstance(model.likelihood, GaussianLikelihood):
-        model.likelihood.noise = _SMOOTH * model.likelihood.noise.detach()
-
-
-def _scatter(model: ExactGP, generator: torch.Generator) -> None:
-    """Move lengthscales and noise by random factors."""
-
-    def scaled(value: Tensor) -> Tensor:
-        powers = 2 * torch.rand(value.shape, generator=generator, dtype=torch.float64) - 1
-        return value.detach() * (powers * math.log(_SPREAD)).exp().to(value)
-
-    for kernel in model.covar_module.modules():
-        if isinstance(kernel, DistributionKernel):
-            kernel.lengthscale = scaled(kernel.lengthscale)
-    if isinstance(model.likelihood, GaussianLikelihood):
-        model.likelihood.noise = scaled(model.likelihood.noise)

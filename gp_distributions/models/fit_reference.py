@@ -24,6 +24,7 @@ from gp_distributions.models._ascent import (
     learn,
     reference_of,
     restarted,
+    rows_seen,
 )
 from gp_distributions.models._exact import exact_computations, jitter_explained
 from gp_distributions.models.distribution_gp import DistributionGP
@@ -111,8 +112,8 @@ def fit_reference(
         its reference requires no gradient.
 
     Raises:
-        ValueError: If the model has no reference, several, or several outputs, or a number is out of
-            range.
+        ValueError: If the model has no reference, several, several outputs or an input transform, or a
+            number is out of range.
 
     Warns:
         ReferenceWarning: If the chosen reference sees the clouds along one direction only.
@@ -123,6 +124,11 @@ def fit_reference(
     num_train = model.train_targets.shape[-1]
     if model.train_targets.dim() != 1:
         raise ValueError("Expected a model with one output.")
+    if getattr(model, "input_transform", None) is not None:
+        raise ValueError(
+            "Expected a model on rows, without input_transform. Learn the reference with a model of the "
+            "clouds that the transform makes, and give the kernel of that."
+        )
     if steps < 0 or starts < 1 or (guard is not None and not 2 <= guard <= num_train):
         raise ValueError(
             f"Expected steps >= 0, starts >= 1 and 2 <= guard <= {num_train}, got {steps}, {starts} "
@@ -264,7 +270,7 @@ def _effective_rank(model: DistributionGP) -> float:
     """The participation ratio of the principal variances of the training clouds' features."""
     distances = [m for m in model.covar_module.modules() if isinstance(m, TransportDistance)]
     with torch.no_grad():
-        features = distances[0].embed(model.train_inputs[0])
+        features = distances[0].embed(rows_seen(model))
         variances = torch.linalg.svdvals(features - features.mean(-2, keepdim=True)).square()
     total = variances.sum()
     return float(total.square() / variances.square().sum()) if bool(total > 0) else 0.0

@@ -11,7 +11,7 @@ from linear_operator.utils.cholesky import psd_safe_cholesky
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from gp_distributions.kernels._inputs import check_kind
+from gp_distributions.kernels._inputs import align_rows, check_kind
 from gp_distributions.measures._kinds import Distributions, as_rows
 
 Labels = NDArray[Any]
@@ -64,8 +64,9 @@ class KernelRidgeClassifier:
     def scores(self, X: Distributions | Tensor) -> Tensor:
         """The scores of all classes, an ``N x C`` tensor, detached."""
         check_kind(X, self.covar_module)
+        rows, train_rows = align_rows(as_rows(X), self._rows, self.covar_module)
         with torch.no_grad():
-            covariance = self.covar_module(as_rows(X), self._rows).to_dense()
+            covariance = self.covar_module(rows, train_rows).to_dense()
         return self._frequencies + covariance @ self._weights
 
     def predict(self, X: Distributions | Tensor) -> Labels:

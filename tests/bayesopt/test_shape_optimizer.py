@@ -115,6 +115,13 @@ class TestSearches:
         assert best == value(design) > -0.02
         assert bool(((BOUNDS[0] <= design) & (design <= BOUNDS[1])).all())
 
+    def test_integer_bounds(self) -> None:
+        search = DesignSearch(None, torch.tensor([[0, 0], [2, 2]]))
+        assert search.plain([0.7, 1.3]) == [0.7, 1.3]
+        first = search.inputs(search.initial(4, seed=0))
+        assert first.dtype == torch.float64
+        assert (first != first.round()).all()
+
     def test_free_shapes(self) -> None:
         distance = SlicedWasserstein(2, num_slices=8, num_quantiles=12)
         search = FreeSearch(
@@ -285,6 +292,20 @@ class TestOutcomes:
             optimizer.run(interrupt, 8, progress=False)
         assert not optimizer.evaluations
 
+    def test_after_an_interrupt_the_same_candidates_are_asked_for(self) -> None:
+        def interrupted(index: int) -> float:
+            if len(optimizer.evaluations) == 7:
+                raise KeyboardInterrupt
+            return of_index(index)
+
+        optimizer = pool_optimizer()
+        with pytest.raises(KeyboardInterrupt):
+            optimizer.run(interrupted, 11, q=3, progress=False)
+        assert len(optimizer.evaluations) == 7
+        optimizer.run(of_index, 11, q=3, progress=False)
+        other = pool_optimizer().run(of_index, 7, q=3, progress=False)
+        assert keys(optimizer) == keys(other.run(of_index, 11, q=3, progress=False))
+
     def test_failed_fits_do_not_end_a_search(self, monkeypatch: pytest.MonkeyPatch) -> None:
         def fail(*args: Any, **kwargs: Any) -> None:
             raise NotPSDError("too far")
@@ -320,6 +341,12 @@ class TestOutcomes:
         assert all(told[i] == outcomes for i, outcomes in optimizer.pareto)
         with pytest.raises(ValueError, match="see pareto"):
             _ = optimizer.best
+
+    def test_candidates_that_are_equally_good(self) -> None:
+        optimizer = pool_optimizer(objectives=2)
+        for index, outcomes in enumerate([(1.0, 2.0), (1.0, 2.0), (1.0, 1.0), (2.0, 0.0)]):
+            optimizer.tell(index, outcomes)
+        assert [i for i, _ in optimizer.pareto] == [0, 1, 3]
 
     def test_progress(self, capsys: pytest.CaptureFixture[str]) -> None:
         pool_optimizer().run(of_index, 3)
@@ -363,6 +390,26 @@ class TestCheckpoint:
             path.write_bytes(content[:-3])
             pool_optimizer(path=path)
         assert "unfinished line" in caplog.text
+
+    def test_what_could_not_be_written_is_taken_back(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        path = tmp_path / "search.jsonl"
+        optimizer = pool_optimizer(path=path).run(of_index, 4, progress=False)
+        content = path.read_bytes()
+
+        def full(descriptor: int) -> None:
+            assert len(path.read_bytes()) > len(content)
+            raise OSError("No space left on device")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "fsync", full)
+            with pytest.raises(OSError, match="No space left"):
+                optimizer.tell(50, 1.0)
+        assert path.read_bytes() == content
+        assert len(optimizer.evaluations) == 4
+        optimizer.tell(50, 1.0)
+        assert pool_optimizer(path=path).evaluations == optimizer.evaluations
 
     def test_other_files_are_refused_and_left_as_they_are(self, tmp_path: Path) -> None:
         path = tmp_path / "search.jsonl"

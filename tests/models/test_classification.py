@@ -177,6 +177,15 @@ class TestConcentration:
         with pytest.raises(ValueError, match="one concentration or more"):
             fit_classification(model, alpha_epsilons=())
 
+    def test_is_in_the_state(self, model: ClassificationGP) -> None:
+        model.alpha_epsilon = 0.3
+        other = copy.deepcopy(model)
+        other.alpha_epsilon = 0.01
+        other.load_state_dict(model.state_dict())
+        assert other.alpha_epsilon == 0.3
+        clouds = make_data(5, seed=7)[0]
+        assert torch.equal(other.predict_proba(clouds), model.predict_proba(clouds))
+
     def test_is_set_with_targets_and_noise(self, model: ClassificationGP) -> None:
         model.predict_proba(NEW_X[:2])
         model.alpha_epsilon = 0.1
@@ -245,6 +254,15 @@ class TestKernelRidge:
         model = KernelRidgeClassifier(X, Y, kernel, ridge=ridge)
         np.testing.assert_allclose(model.scores(NEW_X), expected, rtol=1e-9, atol=1e-9)
         np.testing.assert_array_equal(model.predict(NEW_X), NAMES[expected.argmax(-1)])
+
+    @pytest.mark.parametrize("size", [7, 33])
+    def test_bags_of_another_size(self, size: int) -> None:
+        clouds, labels, _ = make_data(20, seed=0)
+        ridge = KernelRidgeClassifier(clouds, labels, make_kernel(), ridge=0.1)
+        test = PointClouds(make_data(6, seed=1)[0].points[:, :7])
+        padded = PointClouds.unpack(test.pack(atoms=max(size, 7)), 2)
+        wide = torch.cat([test.pack(atoms=20)])
+        torch.testing.assert_close(ridge.scores(padded), ridge.scores(wide))
 
     def test_centring_changes_nothing_for_balanced_classes(self) -> None:
         order = np.concatenate([np.flatnonzero(name == Y)[:10] for name in NAMES])

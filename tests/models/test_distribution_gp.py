@@ -19,7 +19,13 @@ from gpytorch.kernels import RBFKernel, ScaleKernel
 from gpytorch.mlls import ExactMarginalLogLikelihood
 from torch import Tensor
 
-from gp_distributions import DistributionGP, PointClouds, SlicedWassersteinKernel, fit
+from gp_distributions import (
+    DistributionGP,
+    MMDKernel,
+    PointClouds,
+    SlicedWassersteinKernel,
+    fit,
+)
 from gp_distributions.numerics.rows import join_rows
 from gp_distributions.warnings import JitterWarning
 
@@ -101,6 +107,28 @@ class TestInputs:
         with pytest.raises(ValueError, match="Expected rows of width 60, as in training, got 59"):
             model.posterior(ROWS[30:, :-1])
 
+    @pytest.mark.parametrize("sampling_noise", [False, True])
+    def test_columns_may_be_chosen_around_the_kernel(self, sampling_noise: bool) -> None:
+        # Three more columns, which could be an atom of large weight.
+        columns = torch.arange(ROWS.shape[-1])
+        rows = torch.cat([torch.full_like(ROWS[:, :3], 1e3), ROWS], dim=-1)
+        inner, outer = (
+            ScaleKernel(
+                MMDKernel(2, active_dims=None if outside else columns + 3),
+                active_dims=columns + 3 if outside else None,
+            )
+            for outside in (False, True)
+        )
+        models = [
+            DistributionGP(rows[:30], TARGETS[:30], kernel, sampling_noise=sampling_noise)
+            for kernel in (inner, outer)
+        ]
+        expected = DistributionGP(
+            *(ROWS[:30], TARGETS[:30], ScaleKernel(MMDKernel(2))), sampling_noise=sampling_noise
+        )
+        for model in models:
+            torch.testing.assert_close(model.predict(rows[30:])[1], expected.predict(ROWS[30:])[1])
+
     def test_rows_beside_columns_cannot_be_padded(self) -> None:
         width = ROWS.shape[-1]
         kernel = make_kernel(active_dims=range(width)) * RBFKernel(active_dims=[width])
@@ -154,6 +182,23 @@ class TestPredictions:
                 torch.testing.assert_close(
                     std[:, column], one.predict(ROWS[30:])[1], rtol=1e-2, atol=1e-2
                 )
+
+    def test_of_a_batch_of_models_are_those_of_its_parts(self) -> None:
+        rows, targets = ROWS[:30].unflatten(0, (3, 10)), TARGETS[:30].reshape(3, 10)
+        batch = DistributionGP(
+            rows, targets.unsqueeze(-1), make_kernel(batch_shape=torch.Size([3]))
+        )
+        test = ROWS[30:39].unflatten(0, (3, 3))
+        mean, std = batch.predict(test)
+        everywhere = batch.predict(ROWS[30:], batch_size=4)[0]
+        assert mean.shape == std.shape == (3, 3, 1)
+        assert everywhere.shape == (3, 10, 1)
+        for i in range(3):
+            model = DistributionGP(rows[i], targets[i], make_kernel())
+            expected = model.predict(test[i])
+            torch.testing.assert_close(mean[i, :, 0], expected[0])
+            torch.testing.assert_close(std[i, :, 0], expected[1])
+            torch.testing.assert_close(everywhere[i, :, 0], model.predict(ROWS[30:])[0])
 
     def test_parts_of_several_outputs_are_the_same(self) -> None:
         targets = torch.stack([TARGETS, TARGETS.sqrt(), TARGETS.sin()], dim=-1)
@@ -296,6 +341,16 @@ class TestBoTorch:
         torch.testing.assert_close(
             conditioned.posterior(ROWS[35:]).mean, whole.posterior(ROWS[35:]).mean
         )
+
+    def test_conditioning_takes_targets_as_the_constructor_does(
+        self, model: DistributionGP
+    ) -> None:
+        vector = model.condition_on_observations(ROWS[30:35], TARGETS[30:35])
+        column = make_model().condition_on_observations(ROWS[30:35], TARGETS[30:35, None])
+        mean, std = vector.predict(ROWS[35:])
+        assert mean.shape == (5,)
+        assert torch.equal(mean, column.predict(ROWS[35:])[0])
+        assert torch.equal(std, column.predict(ROWS[35:])[1])
 
     def test_fantasies(self, model: DistributionGP) -> None:
         sampler = SobolQMCNormalSampler(torch.Size([3]), seed=0)

@@ -1,12 +1,15 @@
 """Fitting: where it starts, that it ends at a maximum, and what it says when it does not."""
 
 import importlib
+from typing import Literal
 
 import gpytorch
 import pytest
 import torch
 from cases import as_rows, random_clouds
+from gpytorch.constraints import GreaterThan, Interval
 from gpytorch.kernels import RBFKernel, ScaleKernel
+from gpytorch.likelihoods import GaussianLikelihood
 from gpytorch.mlls import ExactMarginalLogLikelihood
 from linear_operator.utils.errors import NotPSDError
 from torch import Tensor
@@ -19,6 +22,7 @@ from gp_distributions import (
     SlicedWassersteinKernel,
     fit,
 )
+from gp_distributions.models._starts import start_at_medians
 from gp_distributions.warnings import ConvergenceWarning
 
 # Under the module's name the package has its function.
@@ -44,12 +48,43 @@ def objective(model: gpytorch.models.ExactGP) -> Tensor:
 @pytest.mark.parametrize("profile", ["gaussian", "linear"])
 def test_starts_at_the_median_distance(profile: str) -> None:
     model = make_model(profile=profile)
-    model.covar_module.base_kernel.raw_lengthscale.requires_grad_(False)  # stays where it starts
-    fit(model, restarts=0)
+    start_at_medians(model)
     squared = model.covar_module.base_kernel.distance.squared(ROWS[:30])
     upper = squared[torch.ones(30, 30).triu(1).bool()]
     expected = upper.sqrt().median().reshape(1, 1)
     torch.testing.assert_close(model.covar_module.base_kernel.lengthscale.detach(), expected)
+
+
+@pytest.mark.parametrize("init", ["median", "current"])
+def test_what_requires_no_gradient_stays(init: Literal["median", "current"]) -> None:
+    model = make_model()
+    model.likelihood.noise = 1e-3
+    kernel = model.covar_module
+    kernel.outputscale, kernel.base_kernel.lengthscale = 2.0, 3.0
+    fixed = {
+        "likelihood.noise_covar.raw_noise": model.likelihood.raw_noise,
+        "covar_module.raw_outputscale": kernel.raw_outputscale,
+        "covar_module.base_kernel.raw_lengthscale": kernel.base_kernel.raw_lengthscale,
+    }
+    for parameter in fixed.values():
+        parameter.requires_grad_(False)
+    before = {name: parameter.clone() for name, parameter in fixed.items()}
+    fit(model, init=init, restarts=3)
+    after = dict(model.named_parameters())
+    assert all(torch.equal(after[name], value) for name, value in before.items())
+
+
+@pytest.mark.parametrize("noise", [Interval(1e-6, 1e-2), GreaterThan(0.5)])
+@pytest.mark.parametrize("lengthscale", [Interval(0.01, 0.5), GreaterThan(50.0), Interval(30, 90)])
+def test_starts_are_within_constraints(noise: Interval, lengthscale: Interval) -> None:
+    kernel = SlicedWassersteinKernel(2, num_slices=10, lengthscale_constraint=lengthscale)
+    model = DistributionGP(
+        *(ROWS[:30], TARGETS[:30], ScaleKernel(kernel)),
+        likelihood=GaussianLikelihood(noise_constraint=noise),
+    )
+    fit(model, restarts=4)
+    assert noise.lower_bound <= model.likelihood.noise <= noise.upper_bound
+    assert lengthscale.lower_bound <= kernel.lengthscale <= lengthscale.upper_bound
 
 
 def test_constructors_leave_the_lengthscale_alone() -> None:

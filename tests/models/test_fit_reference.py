@@ -15,6 +15,7 @@ from gp_distributions import (
     fit,
     fit_reference,
 )
+from gp_distributions.bayesopt import Decoder
 from gp_distributions.distances.transport import TransportDistance
 from gp_distributions.models import _ascent
 from gp_distributions.warnings import ReferenceWarning
@@ -203,6 +204,20 @@ def test_warns_of_a_reference_that_sees_one_direction() -> None:
     assert result.effective_rank < 1.1
 
 
+def test_beside_other_columns() -> None:
+    # Three more columns, which could be an atom far away.
+    rows = CLOUDS[:30].pack()
+    wide = torch.cat([torch.full((30, 3), 1e3, dtype=torch.float64), rows], dim=-1)
+    found = []
+    for inputs, dims in ((rows, None), (wide, range(3, wide.shape[-1]))):
+        reference = ReferenceMeasure(torch.tensor([[0.0, 0.3], [0.1, -0.3]], dtype=torch.float64))
+        kernel = SinkhornKernel(reference, epsilon=0.05, active_dims=dims)
+        model = DistributionGP(inputs, TARGETS[:30], ScaleKernel(kernel))
+        found.append(fit_reference(model, steps=3, guard=2, starts=2, progress=False))
+    torch.testing.assert_close(found[0].points, found[1].points)
+    assert found[0].effective_rank == pytest.approx(found[1].effective_rank)
+
+
 def test_bad_arguments() -> None:
     model = make_model(LINE)
     for options in ({"steps": -1}, {"guard": 1}, {"guard": 31}, {"starts": 0}):
@@ -215,4 +230,11 @@ def test_bad_arguments() -> None:
     with pytest.raises(ValueError, match="one output"):
         fit_reference(
             DistributionGP(CLOUDS[:30], TARGETS[:30, None].expand(-1, 2), model.covar_module)
+        )
+    with pytest.raises(ValueError, match="without input_transform"):
+        fit_reference(
+            DistributionGP(
+                *(torch.rand(30, 2, dtype=torch.float64), TARGETS[:30], model.covar_module),
+                input_transform=Decoder(lambda designs: designs.unsqueeze(-2)),
+            )
         )

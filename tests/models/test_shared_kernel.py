@@ -13,7 +13,14 @@ from gpytorch.likelihoods import GaussianLikelihood
 from gpytorch.mlls import ExactMarginalLogLikelihood
 from torch import Tensor
 
-from gp_distributions import DistributionGP, PointClouds, SlicedWassersteinKernel, fit
+from gp_distributions import (
+    DistributionGP,
+    PointClouds,
+    ReferenceMeasure,
+    SinkhornKernel,
+    SlicedWassersteinKernel,
+    fit,
+)
 from gp_distributions.models.shared_kernel import SharedKernelGP
 
 ROWS = random_rows(40, sizes=(5, 20))
@@ -145,6 +152,16 @@ def test_subsets_of_outputs() -> None:
         part = model.subset_output(outputs)
         for actual, expected in zip(part.predict(ROWS[30:]), (mean, std), strict=True):
             torch.testing.assert_close(actual, expected[:, outputs], **EXACT)
+
+
+@pytest.mark.parametrize("outputs", [[0, 2], [1]])
+def test_subsets_keep_a_reference_of_as_many_atoms(outputs: list[int]) -> None:
+    reference = ReferenceMeasure(torch.eye(3, 2, dtype=torch.float64))
+    model = SharedKernelGP(ROWS[:30], TARGETS[:30], ScaleKernel(SinkhornKernel(reference)))
+    expected = model.predict(ROWS[30:])
+    found = model.subset_output(outputs).predict(ROWS[30:])
+    for all_outputs, some in zip(expected, found, strict=True):
+        torch.testing.assert_close(some.reshape(10, -1), all_outputs[:, outputs])
 
 
 @pytest.mark.parametrize("shape", [(), (1,)])

@@ -1,0 +1,105 @@
+"""Where fits start: at values that constraints allow, and of hyperparameters that are free only."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from botorch.models.model import Model as BoTorchModel
+from gpytorch.kernels import ScaleKernel
+from gpytorch.likelihoods import GaussianLikelihood
+from gpytorch.models import ExactGP
+from torch import Tensor
+
+from gp_distributions.distances.base import Distance
+from gp_distributions.kernels.distribution_kernel import DistributionKernel
+
+# The smooth start multiplies lengthscales by this factor, where most profiles are nearly linear.
+_SMOOTH = 10.0
+# Random starts scale lengthscales and noise by up to this factor.
+_SPREAD = 5.0
+# How far within their bounds values start, as shares of an interval, or of its only bound.
+_WITHIN, _BEYOND = 1e-3, 0.1
+
+
+def start_at_medians(model: ExactGP) -> None:
+    """Set the lengthscale of every distribution kernel to the median distance that it meets."""
+    medians: dict[Distance, Tensor] = {}
+
+    def record(distance: Distance, _: Any, squared: Tensor) -> None:
+        # Inner products also ask for distances to an origin, after those between clouds.
+        if distance not in medians and squared.shape[-1] == squared.shape[-2] > 1:
+            upper = torch.ones_like(squared, dtype=torch.bool).triu(1)
+            positive = squared[upper & (squared > 0)]
+            if positive.numel():
+                medians[distance] = positive.sqrt().median()
+
+    kernels = [k for k in model.covar_module.modules() if isinstance(k, DistributionKernel)]
+    hooks = [kernel.distance.register_forward_hook(record) for kernel in kernels]
+    try:
+        (rows,) = model.train_inputs
+        if isinstance(model, BoTorchModel):
+            rows = model.transform_inputs(rows)
+        with torch.no_grad():
+            model.covar_module(rows).to_dense()
+    finally:
+        for hook in hooks:
+            hook.remove()
+    for kernel in kernels:
+        if kernel.distance in medians:
+            start_at(kernel, "lengthscale", medians[kernel.distance])
+
+
+def make_smooth(model: ExactGP) -> None:
+    """Lengthscales and noise of a smooth function that varies as much between median clouds."""
+    for kernel in model.covar_module.modules():
+        if isinstance(kernel, DistributionKernel):
+            start_at(kernel, "lengthscale", _SMOOTH * kernel.lengthscale)
+        elif isinstance(kernel, ScaleKernel) and isinstance(kernel.base_kernel, DistributionKernel):
+            start_at(kernel, "outputscale", _SMOOTH**2 * kernel.outputscale)
+    if isinstance(model.likelihood, GaussianLikelihood):
+        start_at(model.likelihood.noise_covar, "noise", _SMOOTH * model.likelihood.noise)
+
+
+def scatter(model: ExactGP, generator: torch.Generator) -> None:
+    """Move lengthscales and noise by random factors."""
+
+    def scaled(value: Tensor) -> Tensor:
+        powers = 2 * torch.rand(value.shape, generator=generator, dtype=torch.float64) - 1
+        return value.detach() * (powers * math.log(_SPREAD)).exp().to(value)
+
+    for kernel in model.covar_module.modules():
+        if isinstance(kernel, DistributionKernel):
+            start_at(kernel, "lengthscale", scaled(kernel.lengthscale))
+    if isinstance(model.likelihood, GaussianLikelihood):
+        start_at(model.likelihood.noise_covar, "noise", scaled(model.likelihood.noise))
+
+
+def give_signal(model: ExactGP) -> None:
+    """Hyperparameters of a function that varies between clouds, as the likelihood's do not."""
+    variance = model.train_targets.var()
+    start_at_medians(model)
+    if isinstance(model.likelihood, GaussianLikelihood):
+        start_at(model.likelihood.noise_covar, "noise", 0.1 * variance)
+    for kernel in model.covar_module.modules():
+        if isinstance(kernel, ScaleKernel):
+            start_at(kernel, "outputscale", variance)
+
+
+def start_at(module: Any, name: str, value: Tensor) -> None:
+    """Set a hyperparameter of a GPyTorch module, if it is free, as near as its constraint allows."""
+    raw = f"raw_{name}"
+    if not getattr(module, raw).requires_grad:
+        return
+    value = value.detach()
+    constraint = module.constraint_for_parameter_name(raw)
+    if constraint is not None:
+        lower, upper = constraint.lower_bound.to(value), constraint.upper_bound.to(value)
+        width = upper - lower
+        # On a bound itself the parameter behind a value is infinite.
+        below = torch.where(width.isinf(), _BEYOND * upper.abs(), _WITHIN * width)
+        above = torch.where(width.isinf(), _BEYOND * lower.abs(), _WITHIN * width)
+        value = torch.where(upper.isinf(), value, torch.minimum(value, upper - below))
+        value = torch.where(lower.isinf(), value, torch.maximum(value, lower + above))
+    setattr(module, name, value)
