@@ -35,15 +35,14 @@ class DistanceCache:
         """Forget everything if ``state`` has changed in content, dtype or device."""
         current = [tensor.detach() for tensor in state]
         if len(current) != len(self._state) or not all(map(_same, current, self._state)):
-            self._entries.clear()
+            self._entries = []
             self._state = [tensor.clone() for tensor in current]
 
     def find(self, rows: Tensor) -> Entry | None:
         """The entry of exactly these rows."""
         for entry in self._entries:
             if _same(rows, entry.rows):
-                self._entries.remove(entry)
-                self._entries.append(entry)
+                self._touch(entry)
                 return entry
         return None
 
@@ -57,15 +56,18 @@ class DistanceCache:
             if rows.shape[-1] != width or rows.shape[-2] <= size or rows.dtype != entry.rows.dtype:
                 continue
             if rows.device == entry.rows.device and bool((rows[..., :size, :] == entry.rows).all()):
-                self._entries.remove(entry)
-                self._entries.append(entry)
+                self._touch(entry)
                 return entry
         return None
 
     def add(self, entry: Entry) -> None:
         """Remember an entry, and forget the one not used for longest if there is no room."""
-        self._entries.append(entry)
-        del self._entries[: -self.capacity]
+        self._touch(entry)
+
+    def _touch(self, entry: Entry) -> None:
+        """Put an entry last, in a list of its own: another thread may be reading the present one."""
+        kept = [other for other in self._entries if other is not entry]
+        self._entries = [*kept, entry][-self.capacity :]
 
 
 def _same(a: Tensor, b: Tensor) -> bool:

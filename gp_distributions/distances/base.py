@@ -303,14 +303,15 @@ class Distance(torch.nn.Module, ABC):
         """The representation of ``rows``, shared and cached; expanded batch axes have size one."""
         tracked = self._tracks_gradient(rows)
         key = (id(rows), tracked)
-        if self._shared is not None and key in self._shared:
-            return self._shared[key][1]
+        shared = self._shared  # another thread may end its sharing meanwhile
+        if shared is not None and key in shared:
+            return shared[key][1]
         if tracked:
             representation = self._represent_rows(rows)
         else:
             representation = self._represent_fixed(drop_copies(rows))
-        if self._shared is not None:
-            self._shared[key] = (rows, representation)
+        if shared is not None:
+            shared[key] = (rows, representation)
         return representation
 
     def _represent_fixed(self, rows: Tensor) -> Tensor:
@@ -347,6 +348,12 @@ class Distance(torch.nn.Module, ABC):
             yield from sizes.argsort().split(size)
         else:
             yield from (slice(start, start + size) for start in range(0, len(weights), size))
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, value)
+        # Distances with another setting are others; what is remembered knows only tensors.
+        if not name.startswith("_") and name != "training":
+            self.clear_cache()
 
     def __getstate__(self) -> dict[str, Any]:
         # Copies and pickles carry the distance, not what it remembers.

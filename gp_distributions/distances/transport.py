@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from abc import abstractmethod
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -28,7 +29,8 @@ class TransportDistance(Distance):
         self.reference = reference
         self.epsilon: Tensor
         self.register_buffer("epsilon", torch.tensor(value, dtype=torch.float64))
-        self._outcomes: list[TransportOutcome] = []
+        # Of the clouds whose features are being computed, to warn of them together.
+        self._outcomes: list[TransportOutcome] | None = None
         # While the reference is learned, the potentials of one step start those of the next.
         self._last: Tensor | None = None
 
@@ -43,13 +45,16 @@ class TransportDistance(Distance):
         target = self._target()
         learning = torch.is_grad_enabled() and any(t.requires_grad for t in target)
         last = self._last if learning and self._last is not None else None
-        if last is not None and last.shape != (len(x), self.reference.size):
+        if last is not None and (
+            last.shape != (len(x), self.reference.size) or last.device != x.device
+        ):
             last = None
         # A last undamped step squares the error: steps on the way to a reference need no more.
         tolerance = 1e-6 if learning else 1e-10
         potentials, outcome = transport_potentials(x, a, *target, tolerance=tolerance, initial=last)
         self._last = potentials.detach() if learning else None
-        self._outcomes.append(outcome)
+        if self._outcomes is not None:
+            self._outcomes.append(outcome)
         return self._features(x, a, potentials).to(points.dtype)
 
     def _target(self) -> tuple[Tensor, Tensor, Tensor]:
@@ -68,12 +73,16 @@ class TransportDistance(Distance):
         return max(1, 8 * self._chunk_elements // (size * max(num_atoms, size)))
 
     def _represent_rows(self, rows: Tensor) -> Tensor:
-        self._outcomes.clear()
-        representation = super()._represent_rows(rows)
-        self._warn()
+        outcomes: list[TransportOutcome] = []
+        self._outcomes = outcomes
+        try:
+            representation = super()._represent_rows(rows)
+        finally:
+            self._outcomes = None
+        self._warn(outcomes)
         return representation
 
-    def _warn(self) -> None:
+    def _warn(self, outcomes: list[TransportOutcome]) -> None:
         for name, message in (
             ("converged", "the solver missed its tolerance, so that their features are inexact"),
             (
@@ -82,9 +91,9 @@ class TransportDistance(Distance):
                 "that equal clouds may have different features",
             ),
         ):
-            missed = ~torch.cat([getattr(outcome, name) for outcome in self._outcomes])
+            missed = ~torch.cat([getattr(outcome, name) for outcome in outcomes])
             if bool(missed.any()):
-                errors = torch.cat([outcome.marginal_error for outcome in self._outcomes])
+                errors = torch.cat([outcome.marginal_error for outcome in outcomes])
                 clouds = missed.nonzero().flatten().tolist()
                 shown = ", ".join(map(str, clouds[:5])) + (", ..." if len(clouds) > 5 else "")
                 warnings.warn(
@@ -94,7 +103,9 @@ class TransportDistance(Distance):
                     ConvergenceWarning,
                     stacklevel=2,
                 )
-        self._outcomes.clear()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "_outcomes": None, "_last": None}
 
     def extra_repr(self) -> str:
         """The settings, for printing."""

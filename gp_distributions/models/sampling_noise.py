@@ -108,7 +108,8 @@ class SamplingNoiseLikelihood(GaussianLikelihood):
             noise_prior=noise_prior, noise_constraint=noise_constraint, batch_shape=batch_shape
         )
         self.dim = dim
-        self.largest = largest
+        self._largest: Tensor
+        self.register_buffer("_largest", torch.tensor(largest, dtype=torch.float64))
         self.active_dims = None if active_dims is None else tuple(map(int, active_dims))
         self.register_parameter(
             "raw_sampling_noise", torch.nn.Parameter(torch.zeros(*batch_shape, 1))
@@ -118,7 +119,16 @@ class SamplingNoiseLikelihood(GaussianLikelihood):
             "raw_sampling_noise", Positive(transform=torch.exp, inv_transform=torch.log)
         )
         self.sampling_bias = torch.nn.Parameter(torch.zeros(*batch_shape, 1), requires_grad=False)
-        self._last: tuple[Tensor, Tensor] | None = None
+        self._last: tuple[Tensor, Tensor, float] | None = None
+
+    @property
+    def largest(self) -> float:
+        """The effective size of the largest training bag."""
+        return self._largest.item()
+
+    @largest.setter
+    def largest(self, value: float) -> None:
+        self._largest.fill_(value)
 
     @property
     def sampling_noise(self) -> Tensor:
@@ -154,12 +164,13 @@ class SamplingNoiseLikelihood(GaussianLikelihood):
         rows = drop_copies(rows)
         tracked = torch.is_grad_enabled() and rows.requires_grad
         last = self._last
-        if last is not None and not tracked and _equal(last[0], rows):
+        largest = self.largest
+        if last is not None and not tracked and last[2] == largest and _equal(last[0], rows):
             return last[1]
         inverse = 1 / effective_sizes(*split_rows(self._clouds(rows), self.dim))
-        excess = (inverse - 1 / self.largest).clamp_min(0)
+        excess = (inverse - 1 / largest).clamp_min(0)
         if not torch.is_inference_mode_enabled():  # such tensors cannot serve autograd later
-            self._last = rows.detach().clone(), excess.detach()
+            self._last = rows.detach().clone(), excess.detach(), largest
         return excess
 
     def _clouds(self, rows: Tensor) -> Tensor:

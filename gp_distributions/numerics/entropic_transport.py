@@ -79,8 +79,9 @@ def conditional_plan(
         epsilon: The regularisation.
         potentials: The ``C x m`` potentials.
     """
-    # A common shift keeps digits; the squared norm of x would cancel in the softmax.
-    centre = points.detach().mean(-2, keepdim=True)
+    # A common shift keeps digits; the squared norm of x would cancel in the softmax. It is not that of
+    # the points, among which padding is.
+    centre = support.detach().mean(-2)
     u = support - centre
     cost = u.square().sum(-1).unsqueeze(-1) - 2 * u @ (points - centre).transpose(-1, -2)
     logits = (potentials.unsqueeze(-1) - cost) / epsilon + masses.log().unsqueeze(-1)

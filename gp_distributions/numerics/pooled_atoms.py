@@ -5,6 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+# Weights at a time, in which draws are made.
+_PART = 2**22
+
 
 def draw_atoms(
     points: Tensor, weights: Tensor, count: int, *, seed: int = 0, covariance: Tensor | None = None
@@ -23,8 +26,14 @@ def draw_atoms(
     """
     generator = torch.Generator().manual_seed(seed)
     clouds = torch.randint(len(points), (count,), generator=generator).to(points.device)
-    chosen = weights[clouds].double().cpu()
-    index = chosen.multinomial(1, generator=generator).squeeze(-1).to(points.device)
+    # Every draw has the weights of its cloud: by parts, which bounds memory.
+    size = max(1, _PART // weights.shape[-1])
+    index = torch.cat(
+        [
+            weights[some].double().cpu().multinomial(1, generator=generator).squeeze(-1)
+            for some in clouds.split(size)
+        ]
+    ).to(points.device)
     atoms = points[clouds, index].double().cpu()
     if covariance is None:
         return atoms

@@ -94,7 +94,7 @@ class _SemiDual:
         # Centred, the cost is -2 <x, u> up to terms of i alone, which the softmax drops, and of j
         # alone, which the potentials take up.
         centre = weights.unsqueeze(-2) @ points
-        self.offset = support.square().sum(-1) - 2 * (support @ centre.mT).squeeze(-1)
+        self.offset = (support - centre).square().sum(-1)
         self.inner = 2 * (support - masses.unsqueeze(-2) @ support) @ (points - centre).mT
         self.weights = weights
         self.masses, self.log_masses = masses, masses.log()

@@ -20,17 +20,17 @@ class Counting(SlicedWasserstein):
 
     def __init__(self, p: int = 2) -> None:
         super().__init__(2, p=p, num_slices=5, num_quantiles=10)
-        self.count = 0
+        self._count = 0
 
     def represent(self, points: Tensor, weights: Tensor) -> Tensor:
-        self.count += len(points)
+        self._count += len(points)
         return super().represent(points, weights)
 
     def during(self, call: Callable[[], Any]) -> int:
         """The number of clouds represented during a call."""
-        before = self.count
+        before = self._count
         call()
-        return self.count - before
+        return self._count - before
 
 
 class Stretched(Counting):
@@ -210,6 +210,7 @@ class TestMutation:
             lambda d: d.directions.data.mul_(2),
             lambda d: d.directions.data[0].zero_(),
             lambda d: setattr(d, "directions", 2 * d.directions),
+            lambda d: setattr(d, "num_quantiles", 7),
             lambda d: d.load_state_dict({"directions": 2 * d.directions}),
             lambda d: d.to(torch.float32),
             lambda d: d.half(),
@@ -371,7 +372,7 @@ class TestCopies:
         train = rows(6)
         empty = len(pickle.dumps(distance))
         expected = distance.squared(train)
-        distance.count = 0
+        distance._count = 0
         assert len(pickle.dumps(distance)) == empty
         other = copied(distance)
         assert other.during(lambda: other.squared(train)) == 6

@@ -1,5 +1,7 @@
 """Sinkhorn potentials and linear transport as distances."""
 
+import copy
+
 import pytest
 import torch
 from cases import as_rows, random_clouds, random_rows
@@ -83,6 +85,36 @@ def test_is_computed_anew_when_the_reference_moves() -> None:
     with torch.no_grad():
         distance.reference.raw_points.div_(1.1)
     torch.testing.assert_close(distance.squared(ROWS), before)
+
+
+@pytest.mark.parametrize("kind", [SinkhornPotential, LinearTransport])
+@pytest.mark.parametrize("tracked", [False, True])
+def test_far_from_the_origin(kind: type, tracked: bool) -> None:
+    """There coordinates have 9 digits after the point, and padding at the origin changes nothing."""
+    far = 2.0**24
+    clouds = [(points, weights) for points, weights in random_clouds(6, sizes=(3, 8))]
+    moved = [(points + far, weights) for points, weights in clouds]
+    near = kind(reference(), epsilon=0.5)
+    distant = kind(ReferenceMeasure(reference().points.detach() + far), epsilon=0.5)
+    expected = near.squared(as_rows(clouds))
+    for atoms in (8, 20):
+        rows = as_rows(moved, atoms=atoms).requires_grad_(tracked)
+        torch.testing.assert_close(distant.squared(rows).detach(), expected, rtol=1e-6, atol=1e-6)
+
+
+def test_copies_start_afresh() -> None:
+    distance = SinkhornPotential(reference().requires_grad_())
+    distance.squared(ROWS)
+    assert distance._last is not None
+    assert copy.deepcopy(distance)._last is None
+
+
+def test_outcomes_are_kept_for_one_evaluation_only() -> None:
+    distance = LinearTransport(reference(), epsilon=0.1)
+    points = torch.rand(3, 4, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    for _ in range(3):
+        distance.represent(points, torch.full((3, 4), 0.25, dtype=torch.float64))
+    assert not distance._outcomes
 
 
 def test_state_restores_reference_and_epsilon() -> None:

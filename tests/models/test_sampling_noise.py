@@ -206,6 +206,20 @@ class TestLikelihood:
             for a, b in zip(other.predict(ROWS[30:]), expected, strict=True):
                 torch.testing.assert_close(a, b)
 
+    def test_largest_size_is_in_the_state(self) -> None:
+        model, other = make_model(), make_model(5)
+        assert model.likelihood.largest != other.likelihood.largest
+        other.load_state_dict(model.state_dict())
+        assert other.likelihood.largest == model.likelihood.largest
+
+    def test_largest_size_can_be_set(self) -> None:
+        likelihood = make_model().likelihood
+        before = likelihood.excess(ROWS)
+        largest = likelihood.largest
+        likelihood.largest = 2 * largest
+        difference = likelihood.excess(ROWS) - before
+        assert difference.max().item() == pytest.approx(0.5 / largest)
+
     def test_parts_of_several_outputs(self) -> None:
         targets = torch.stack([TARGETS, TARGETS.sqrt(), TARGETS.sin()], dim=-1)[:30]
         kernel = make_kernel(batch_shape=torch.Size([3]))
