@@ -63,7 +63,7 @@ def crps(
         \int \big(F(x) - 1[x \ge y]\big)^2 dx
         = s \left( z (2 \Phi(z) - 1) + 2 \varphi(z) - \pi^{-1/2} \right),
 
-    the absolute error where :math:`s = 0`. Args and errors are those of :func:`coverage`.
+    which tends to the absolute error as :math:`s \to 0`. Args and errors are those of :func:`coverage`.
 
     Source: Gneiting and Raftery 2007, equation (21).
     """
@@ -200,7 +200,8 @@ def _standardised(y: Values, mean: Values, std: Values) -> tuple[Tensor, Tensor]
 
 def _tensor(values: Values) -> Tensor:
     """Values of whatever kind; columns of data frames are read-only arrays, which are copied."""
-    return values.detach() if isinstance(values, Tensor) else torch.from_numpy(np.array(values))
+    tensor = values.detach() if isinstance(values, Tensor) else torch.from_numpy(np.array(values))
+    return tensor if tensor.is_floating_point() else tensor.double()
 
 
 def _within(z: Tensor, levels: Sequence[float]) -> Tensor:

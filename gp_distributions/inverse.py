@@ -85,8 +85,9 @@ def invert_embedding(
 
     Raises:
         TypeError: If the distance has no way back.
-        ValueError: If the number of features is not that of the distance, a feature is not finite, or
-            ``start`` does not fit.
+        ValueError: If the number of features is not that of the distance, a feature is not finite,
+            ``start`` does not fit, or ``atoms`` is given where the start has its own: with ``start``,
+            and for sliced Wasserstein without ``num_quantiles``.
 
     Warns:
         ConvergenceWarning: Where the distance that is reached exceeds ``tolerance``.
@@ -101,6 +102,14 @@ def invert_embedding(
         )
     _check_embeddings(distance, embeddings)
     embeddings = embeddings.detach()
+    fixed = start is not None or (
+        isinstance(distance, SlicedWasserstein) and distance.num_quantiles is None
+    )
+    if atoms is not None and fixed:
+        raise ValueError(
+            f"Expected either atoms or a start that has them, got atoms={atoms} with "
+            f"{'start' if start is not None else 'a distance that keeps the atoms of its clouds'}."
+        )
     if start is None:
         start = _start(distance, embeddings, atoms, seed)
     elif not start.batch_shape or len(start) == 1:

@@ -123,6 +123,12 @@ def test_columns_of_data_frames() -> None:
     assert torch.equal(crps(frame["y"], frame["mean"], frame["std"]), crps(Y, MEAN, STD))
 
 
+def test_whole_numbers() -> None:
+    expected = crps(Y, MEAN, torch.ones_like(STD))
+    torch.testing.assert_close(crps(Y, MEAN, torch.ones(60, dtype=torch.long)), expected)
+    torch.testing.assert_close(crps(Y, MEAN, np.ones(60, dtype=int)), expected)
+
+
 def test_bad_input() -> None:
     with pytest.raises(ValueError, match=r"one shape \(N,\), got \(60,\), \(60, 1\) and \(60,\)"):
         nlpd(Y, MEAN[:, None], STD)

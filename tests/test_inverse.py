@@ -176,3 +176,8 @@ def test_wrong_inputs() -> None:
         invert_embedding(distance, good.index_fill(0, torch.tensor([1]), torch.nan))
     with pytest.raises(ValueError, match="one for each of 3"):
         invert_embedding(distance, good, start=outlines())
+    with pytest.raises(ValueError, match="atoms=5 with start"):
+        invert_embedding(distance, good, atoms=5, start=outlines())
+    exact = SlicedWasserstein(2, num_slices=20, num_quantiles=None)
+    with pytest.raises(ValueError, match="atoms=5 with a distance that keeps"):
+        invert_embedding(exact, good, atoms=5)

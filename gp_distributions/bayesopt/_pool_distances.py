@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -234,7 +235,18 @@ def _same_module(a: torch.nn.Module, b: torch.nn.Module) -> bool:
 def _same_setting(a: Any, b: Any) -> bool:
     if isinstance(a, Tensor) or isinstance(b, Tensor):
         return isinstance(a, Tensor) and isinstance(b, Tensor) and _same_tensor(a, b)
-    return a is b or (type(a) is type(b) and bool(a == b))
+    if a is b or type(a) is not type(b):
+        return a is b
+    if isinstance(a, np.ndarray):
+        return np.array_equal(a, b)
+    if isinstance(a, list | tuple):
+        return len(a) == len(b) and all(map(_same_setting, a, b))
+    if isinstance(a, dict):
+        return a.keys() == b.keys() and all(_same_setting(a[key], b[key]) for key in a)
+    try:
+        return bool(a == b)
+    except (TypeError, ValueError, RuntimeError):  # what cannot be compared may differ
+        return False
 
 
 def _same_tensor(a: Tensor | None, b: Tensor | None) -> bool:

@@ -146,7 +146,7 @@ def optimize_free_shapes(
 
 
 def check_bounds(bounds: Tensor, dim: int) -> Tensor:
-    """Bounds, if they are ``2 x dim`` finite numbers with lower < upper.
+    """Bounds as floating point, if they are ``2 x dim`` finite numbers with lower < upper.
 
     Raises:
         ValueError: If not.
@@ -158,4 +158,4 @@ def check_bounds(bounds: Tensor, dim: int) -> Tensor:
             f"Expected bounds as a 2 x {dim} tensor of finite numbers, the lower ones below the upper "
             f"ones, got {bounds.tolist()}."
         )
-    return bounds
+    return bounds if bounds.is_floating_point() else bounds.double()

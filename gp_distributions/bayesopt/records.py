@@ -120,10 +120,19 @@ class Checkpoint:
         self.evaluations.append(evaluation)
 
     def _append(self, entry: dict[str, Any]) -> None:
-        with self.path.open("ab") as file:
-            file.write(_line(entry))
-            file.flush()
-            os.fsync(file.fileno())
+        line = _line(entry)
+        with self.path.open("ab", buffering=0) as file:
+            end = file.tell()
+            try:
+                written = file.write(line)
+                if written != len(line):
+                    raise OSError(
+                        f"Only {written} of {len(line)} bytes of {self.path} were written."
+                    )
+                os.fsync(file.fileno())
+            except BaseException:
+                file.truncate(end)  # a part of a line would damage those that follow
+                raise
 
 
 def _line(entry: dict[str, Any]) -> bytes:

@@ -90,7 +90,8 @@ def load_airfoils(*, progress: bool = False) -> Airfoils:
         import neuralfoil
     except ImportError as error:
         raise ImportError(
-            "load_airfoils needs the extra 'airfoils': pip install gp_distributions[airfoils]"
+            "load_airfoils needs the extra 'airfoils', in the folder of the repository: "
+            'pip install -c constraints.txt ".[airfoils]"'
         ) from error
 
     folder = Path(aerosandbox.__file__).parent / "geometry" / "airfoil" / "airfoil_database"

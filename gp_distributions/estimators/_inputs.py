@@ -87,12 +87,18 @@ def read_distributions(X: Samples) -> Distributions | None:
         The distributions, in double precision, without gradient.
 
     Raises:
-        ValueError: If a list holds both distributions and other things, or as the containers do.
+        ValueError: If a list holds both distributions and other things, or one-dimensional arrays; if
+            ``X`` is a tensor that is not ``T x n x d``; or as the containers do.
     """
     if isinstance(X, PointClouds | Gaussians | GaussianMixtures):
         return _frozen(X)
     if isinstance(X, Tensor):
-        return _frozen(PointClouds(X)) if X.dim() == 3 else None
+        if X.dim() != 3:
+            raise ValueError(
+                f"Expected a tensor of shape T x n x d, got {tuple(X.shape)}. Rows are read by "
+                "PointClouds.unpack(rows, dim), points of one atom each by X[:, None]."
+            )
+        return _frozen(PointClouds(X))
     if isinstance(X, np.ndarray) and X.dtype != object:
         return PointClouds(X.astype(np.float64)) if X.ndim == 3 and X.dtype.kind in "biuf" else None
     if not (isinstance(X, list | tuple) or (isinstance(X, np.ndarray) and X.ndim == 1)) or not len(
@@ -101,6 +107,11 @@ def read_distributions(X: Samples) -> Distributions | None:
         return None
     if any(isinstance(item, tuple(KINDS)) for item in X):
         return _joined(list(X))
+    if all(isinstance(item, np.ndarray | Tensor) and item.ndim == 1 for item in X):
+        raise ValueError(
+            f"Expected bags as n_i x d arrays, but bag 0 has shape {tuple(X[0].shape)}. Numbers are "
+            "points in one dimension as array[:, None]; clouds of one atom each are one T x d array."
+        )
     if _axes(X[0]) != 2:
         return None
     return _frozen(PointClouds.from_list([_double(bag) for bag in X]))

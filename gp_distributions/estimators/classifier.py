@@ -83,7 +83,7 @@ class DistributionGPClassifier(ClassifierMixin, ProcessEstimator):
         assert_all_finite(labels, input_name="y")
         check_classification_targets(labels)
         check_consistent_length(training, labels)
-        model = ClassificationGP(as_rows(training), labels, self._make_kernel(training))
+        model = ClassificationGP(training, labels, self._make_kernel(training))
         self.classes_ = model.classes_
         options: dict[str, Any] = {"restarts": self.restarts, "seed": self.seed}
         if self.alpha_epsilon is not None:

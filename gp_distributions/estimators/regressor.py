@@ -86,7 +86,7 @@ class DistributionGPRegressor(RegressorMixin, ProcessEstimator):
         )
         check_consistent_length(training, targets)
         model = DistributionGP(
-            as_rows(training),
+            training,
             targets,
             self._make_kernel(training, outputs=targets.shape[1:]),
             sampling_noise=self.sampling_noise,

@@ -4,6 +4,8 @@ import os
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+import pandas as pd
 import pytest
 import torch
 from botorch.acquisition import (
@@ -216,6 +218,28 @@ class TestMemory:
             SlicedWasserstein(2, num_slices=10, num_quantiles=20, p=1),
         ):
             assert not same_distance(distance(), other)
+
+    def test_settings_of_any_kind(self) -> None:
+        def with_setting(setting: object) -> SlicedWasserstein:
+            made = distance()
+            made.setting = setting
+            return made
+
+        settings: list[Callable[[], object]] = [
+            lambda: np.linspace(0, 1, 5),
+            lambda: np.linspace(0, 2, 5),
+            lambda: np.linspace(0, 1, 6),
+            lambda: [torch.ones(3), np.ones(2)],
+            lambda: [torch.ones(3), np.zeros(2)],
+            lambda: {"a": np.ones(2)},
+            lambda: {"b": np.ones(2)},
+            lambda: pd.DataFrame({"a": [1.0, 2.0]}),
+        ]
+        for i, first in enumerate(settings):
+            for j, second in enumerate(settings):
+                same = same_distance(with_setting(first()), with_setting(second()))
+                # Data frames cannot be compared so: what is not known to be the same is not.
+                assert same == (i == j and not isinstance(first(), pd.DataFrame))
 
     def test_features_are_kept_where_there_is_room(self) -> None:
         width = distance().embed(ROWS[:1]).shape[-1]

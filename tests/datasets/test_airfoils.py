@@ -71,5 +71,5 @@ def test_progress_bar(airfoils: Airfoils, capsys: pytest.CaptureFixture[str]) ->
 
 def test_missing_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "neuralfoil", None)
-    with pytest.raises(ImportError, match=r"pip install gp_distributions\[airfoils\]"):
+    with pytest.raises(ImportError, match=r'pip install -c constraints.txt "\.\[airfoils\]"'):
         load_airfoils()

@@ -114,6 +114,9 @@ def test_gaussians_and_mixtures() -> None:
     y = mean[:, 0]
     score = DistributionGPRegressor(restarts=0).fit(gaussians, y).score(gaussians, y)
     assert score > 0.9
+    for estimator in (DistributionGPRegressor, DistributionGPClassifier):
+        with pytest.raises(ValueError, match="Expected clouds of dimension 2, which the kernel"):
+            estimator(kernel=SlicedWassersteinKernel(2)).fit(gaussians, y > 0)
 
 
 def test_regressor_is_the_model() -> None:
@@ -273,6 +276,10 @@ def test_wrong_inputs() -> None:
         gram.fit([PointClouds(X[0]), X[1]])
     with pytest.raises(ValueError, match="one axis"):
         gram.fit(PointClouds(X[0]))
+    with pytest.raises(ValueError, match=r"bag 0 has shape \(5,\)"):
+        gram.fit([np.zeros(5), np.zeros(4)])
+    with pytest.raises(ValueError, match=r"T x n x d, got \(6, "):
+        gram.fit(PointClouds.from_list(X).pack())
     with pytest.raises(ValueError, match="inconsistent numbers"):
         DistributionGPRegressor().fit(X, y[:-1])
     with pytest.raises(ValueError, match="minimum of 2 is required"):
