@@ -150,7 +150,7 @@ def results(runs: Mapping[str, Run], scripts: Sequence[str]) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Write the results of given files."""
-    from benchmarks.__main__ import SCRIPTS
+    from benchmarks.everything import SCRIPTS
 
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter

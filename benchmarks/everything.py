@@ -1,0 +1,110 @@
+"""Run all benchmarks, and write what they found to ``benchmarks/RESULTS.md``.
+
+What is timed runs alone, one script after the other; then scripts of accuracy run side by side, one on
+each core. Rows are appended to ``benchmarks/results/rows.jsonl``, or to the file of ``--json``; results
+are written from that file, so that of a script that fails the figures of its last run stand. With
+``--quick`` no results are written.
+
+    python -m benchmarks [--quick] [--json FILE] [--data-dir FOLDER]
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import multiprocessing
+import os
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+
+import torch
+from threadpoolctl import threadpool_limits
+
+from benchmarks import harness, report
+
+SCRIPTS = (
+    "slice_accuracy",
+    "sliced_wasserstein_gram",
+    "fit_speed",
+    "t_batch_speed",
+    "acquisition_speed",
+    "sinkhorn_potentials",
+    "reference_speed",
+    "reference_learning",
+    "mmd_gram",
+    "distance_comparison",
+    "airfoil_regression",
+    "digits_machines",
+    "image_classification",
+    "sampling_noise",
+    "airfoil_search",
+    "mode_counting",
+    "entropy_regression",
+    "learning_curves",
+    "support_measure_machines",
+    "image_embeddings",
+    "scaling",
+)
+
+
+# Scripts of accuracy whose full runs are long, the longest first.
+SIDE_BY_SIDE = (
+    "reference_learning",
+    "mode_counting",
+    "airfoil_search",
+    "image_classification",
+    "sampling_noise",
+    "airfoil_regression",
+    "entropy_regression",
+    "image_embeddings",
+)
+
+Rows = list[harness.Row]
+
+
+def execute(name: str, options: harness.Options) -> Rows:
+    """Run one script."""
+    script = importlib.import_module(f"benchmarks.{name}")
+    return harness.execute(name, script.__doc__, script.run, options)
+
+
+def one_thread() -> None:
+    """Processes side by side have one thread each."""
+    torch.set_num_threads(1)
+    threadpool_limits(1)
+
+
+def main(arguments: Sequence[str] | None = None) -> dict[str, Rows]:
+    """Run every script with the same options; one that fails is told at the end."""
+    options = harness.parse(__doc__, arguments)
+    file = options.json or report.FOLDER / "results" / "rows.jsonl"
+    options = dataclasses.replace(options, json=file)
+    print(harness.header(options))
+    together = () if options.quick else tuple(n for n in SIDE_BY_SIDE if n in SCRIPTS)
+    found: dict[str, Rows] = {}
+    failed = []
+
+    def attempt(name: str, rows_of: Callable[[], Rows]) -> None:
+        try:
+            found[name] = rows_of()
+        except Exception:
+            traceback.print_exc()
+            failed.append(name)
+
+    for name in SCRIPTS:
+        if name not in together:
+            attempt(name, partial(execute, name, options))
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(os.cpu_count(), context, initializer=one_thread) as pool:
+        futures = {name: pool.submit(execute, name, options) for name in together}
+        for name, future in futures.items():
+            attempt(name, future.result)
+    results = {name: found[name] for name in SCRIPTS if name in found}
+    if not options.quick:
+        report.RESULTS.write_text(report.results(report.read([file]), SCRIPTS))
+    if failed:
+        sys.exit(f"failed: {', '.join(failed)}")
+    return results
