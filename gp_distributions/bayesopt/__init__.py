@@ -4,6 +4,7 @@ from gp_distributions.bayesopt.acquisitions import Observations, default_acquisi
 from gp_distributions.bayesopt.decoder import Decoder
 from gp_distributions.bayesopt.free_shapes import DataPenalty, optimize_free_shapes
 from gp_distributions.bayesopt.pool import Pool, optimize_over_pool
+from gp_distributions.bayesopt.priors import median_lengthscale_prior
 from gp_distributions.bayesopt.records import CheckpointError, Evaluation
 from gp_distributions.bayesopt.searches import DesignSearch, FreeSearch, PoolSearch, Search
 from gp_distributions.bayesopt.shape_optimizer import ShapeOptimizer
@@ -21,6 +22,7 @@ __all__ = [
     "Search",
     "ShapeOptimizer",
     "default_acquisition",
+    "median_lengthscale_prior",
     "optimize_free_shapes",
     "optimize_over_pool",
 ]

@@ -19,6 +19,10 @@ from gp_distributions.bayesopt.pool import Pool, optimize_over_pool
 from gp_distributions.measures import PointClouds
 from gp_distributions.measures._kinds import Distributions
 
+# BoTorch's option, with perturbations of a tenth of the bounds: those of its default, a thousandth, do
+# not leave the nearest maximum.
+_AROUND_BEST = {"sample_around_best": True, "sample_around_best_sigma": 0.1}
+
 
 class Search(ABC):
     """What candidates of a search are, where they start, and how an acquisition function finds more.
@@ -140,7 +144,8 @@ class DesignSearch(Search):
         bounds: A ``2 x k`` tensor of lower and upper bounds.
         dim: The dimension of the atoms, for the default model.
         num_restarts: Starts of each optimisation.
-        raw_samples: Designs from which the starts are taken.
+        raw_samples: Designs of a Sobol sequence from which the starts are taken, beside as many
+            perturbations of the best so far.
     """
 
     def __init__(
@@ -188,7 +193,7 @@ class DesignSearch(Search):
             sequential=q > 1,
             # Where improvements are those of rounding L-BFGS gives up, and would again.
             retry_on_optimization_warning=False,
-            options={"seed": seed, "maxiter": 100},
+            options={"seed": seed, "maxiter": 100, **_AROUND_BEST},
         )
         return designs.tolist()
 

@@ -21,6 +21,7 @@ from gp_distributions.bayesopt.acquisitions import (
     Observations,
     default_acquisition,
 )
+from gp_distributions.bayesopt.priors import median_lengthscale_prior
 from gp_distributions.bayesopt.records import Checkpoint, Evaluation, candidate_key, read_outcomes
 from gp_distributions.bayesopt.searches import Search
 from gp_distributions.kernels.named import SlicedWassersteinKernel
@@ -52,7 +53,8 @@ class ShapeOptimizer:
         restarts: Further starts of each fit, see :func:`gp_distributions.fit`.
         model: Makes a model, which is then fitted, of the inputs, a ``T x width`` tensor of rows (of
             designs, for designs), and the outcomes, ``T x outcomes``. Default: a scaled
-            ``SlicedWassersteinKernel(dim, profile="matern52")`` for each outcome.
+            ``SlicedWassersteinKernel(dim, profile="matern52")`` for each outcome, with a
+            :func:`median_lengthscale_prior`.
         acquisition: Makes an acquisition function of the fitted model and the :class:`Observations`.
             Default: :func:`default_acquisition`.
         path: The checkpoint, a file of JSON lines. Default: none. What is code is not compared with it:
@@ -349,11 +351,13 @@ class ShapeOptimizer:
         kernel = SlicedWassersteinKernel(
             self.search.dim, profile="matern52", batch_shape=batch_shape
         )
-        return DistributionGP(
-            X,
-            Y,
-            ScaleKernel(kernel, batch_shape=batch_shape),
-            input_transform=self.search.input_transform,
+        return median_lengthscale_prior(
+            DistributionGP(
+                X,
+                Y,
+                ScaleKernel(kernel, batch_shape=batch_shape),
+                input_transform=self.search.input_transform,
+            )
         )
 
 

@@ -1,0 +1,52 @@
+"""Priors for models of a few evaluations."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from gpytorch.priors import LogNormalPrior
+
+from gp_distributions.kernels._inputs import distribution_kernels
+from gp_distributions.models import DistributionGP
+from gp_distributions.models._starts import start_at_medians
+
+
+def median_lengthscale_prior(
+    model: DistributionGP, *, factor: float = 1.0, scale: float = 0.5
+) -> DistributionGP:
+    r"""Give the lengthscales of a model log-normal priors about the median distance, in place.
+
+    With :math:`\bar d` the median distance of the training clouds,
+
+    .. math::
+        \log \ell \sim N(\log(\text{factor} \cdot \bar d),\; \text{scale}^2).
+
+    Of a few evaluations the likelihood is often largest where every cloud is an island, and a search
+    then creeps around the best one. With many evaluations the prior does not matter.
+
+    Args:
+        model: The model. Kernels whose lengthscale has a prior, or requires no gradient, are left as
+            they are; the other lengthscales are set to the median distance.
+        factor: The median of the prior, in median distances.
+        scale: The standard deviation of the logarithm.
+
+    Returns:
+        The model, not fitted.
+
+    Raises:
+        ValueError: If ``factor`` or ``scale`` is not positive.
+
+    Source: Hvarfner, Hellsten and Nardi 2024, for lengthscales of vectors.
+    """
+    if not (factor > 0 and scale > 0):
+        raise ValueError(f"Expected factor > 0 and scale > 0, got {factor} and {scale}.")
+    start_at_medians(model)
+    for kernel, _ in distribution_kernels(model.covar_module):
+        if hasattr(kernel, "lengthscale_prior") or not kernel.raw_lengthscale.requires_grad:
+            continue
+        # Models of a batch meet the same clouds: one number is the median of all.
+        median = kernel.lengthscale.detach().median()
+        prior = LogNormalPrior(median.log() + math.log(factor), torch.full_like(median, scale))
+        kernel.register_prior("lengthscale_prior", prior, "lengthscale")
+    return model
