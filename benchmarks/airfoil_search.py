@@ -15,9 +15,10 @@ objective is the lift-to-drag ratio times smooth gates on NeuralFoil's confidenc
 thickness. Ours decodes a design to 64 points of the outline, each with its unit normal, and sees these
 clouds in four dimensions by sliced Wasserstein with Matern 5/2: without normals clouds do not tell the
 upper surface from the lower. That was chosen by the error at 500 of 1500 random designs, trained on 40
-others. Its lengthscale has the prior of ``median_lengthscale_prior``, which was chosen on seeds 100 to 109;
-the figures are of seeds 0 to 9. Beside it a GP on designs, Matern 5/2 with a lengthscale for each weight,
-and random search; both GPs start from the same 10 designs.
+others. Its lengthscale has the prior of ``median_lengthscale_prior``, which was chosen on seeds 100 to
+109, as was to start acquisition functions around the best designs too. The figures are of seeds 0 to 9.
+Beside it a GP on designs, Matern 5/2 with a lengthscale for each weight, and random search; both GPs
+start from the same 10 designs.
 
 Columns: evaluations until one of the best hundredth and until the best was found, mean over seeds, where
 what was not found counts as the number of evaluations; how many seeds found it; the best value in the
