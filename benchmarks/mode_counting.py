@@ -27,6 +27,7 @@ Columns:
   between bags about their means, each with a scale and a lengthscale by marginal likelihood, on the
   training bags alone; ``rounded``: its mean, rounded and clipped to 1, ..., C; ``coverage``: of its 95%
   intervals;
+- ``standard_error``: of ``rounded``, over seeds;
 - ``reach``: what ``rounded`` is to reach; ``met``: whether it does; ``seconds``: of one seed.
 
     python -m benchmarks.mode_counting [--quick] [--seeds 5]
@@ -226,6 +227,8 @@ def run(options: Options) -> list[Row]:
             mean = {name: statistics.fmean(s[name] for s in scores) for name in scores[0]}
             reached = None if task.reach is None else mean["rounded"] <= task.reach
             seconds = mean.pop("seconds")
+            rounded = [s["rounded"] for s in scores]
+            error = statistics.stdev(rounded) / len(rounded) ** 0.5 if len(rounded) > 1 else None
             rows.append(
                 {
                     "task": str(task),
@@ -233,6 +236,7 @@ def run(options: Options) -> list[Row]:
                         zip(("paper_mmd", "paper_sw2", "paper_sw1"), task.published, strict=True)
                     ),
                     **mean,
+                    "standard_error": error,
                     "reach": None if task.reach is None else f"<= {task.reach:g}",
                     "met": reached,
                     "seconds": seconds,

@@ -12,6 +12,7 @@ import argparse
 import ast
 import itertools
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -113,10 +114,17 @@ def machines(runs: Iterable[Run]) -> str:
     return "\n".join(lines)
 
 
+def explained(doc: str) -> str:
+    """What the docstring of a script says before its command, in Markdown."""
+    text = re.split(r"\n +python -m ", doc)[0].strip()
+    text = re.sub(r":math:`([^`]+)`", r"$\1$", text)
+    return re.sub(r"(:\w+:)?`+([^`]+)`+", r"`\2`", text)
+
+
 def section(name: str, run: Run | None) -> str:
     """A script with its question, command, time, tables and figures."""
     doc = ast.get_docstring(ast.parse((FOLDER / f"{name}.py").read_text())) or ""
-    parts = [f"## [{name}]({name}.py)", doc.splitlines()[0]]
+    parts = [f"## [{name}]({name}.py)", explained(doc)]
     if run is None:
         return "\n\n".join([*parts, f"Not run: `python -m benchmarks.{name}`."])
     parts += [f"`{run.command}`, {run.wall_s:.0f} s, {run.finished[:10]}.", markdown(run.rows)]
@@ -132,15 +140,14 @@ def results(runs: Mapping[str, Run], scripts: Sequence[str]) -> str:
     parts = [
         "# Results",
         "Written by `make benchmarks`, or by `python -m benchmarks.report FILE.jsonl` from rows that "
-        "scripts recorded with `--json FILE.jsonl`. What is missed stands beside what is met. What a "
-        "script does and what its columns mean is said at its top.",
+        "scripts recorded with `--json FILE.jsonl`. What is missed stands beside what is met.",
         f"Of {len(met)} lines {met.count(True)} are met, {met.count(False)} are not, and "
         f"{met.count(None)} were not run. The times of all runs, of which some were "
         f"side by side, add up to {minutes:.0f} minutes.",
         machines(runs.values()),
         "## Budgets\n\nOf speed and memory; ratios of times are those of one run.",
         markdown(budgets),
-        "## Figures to reach\n\nMeans over the seeds of the command.",
+        "## Figures to reach\n\nMeans over seeds, which the section of each script below says.",
         markdown(reach),
         MISSING.strip(),
         *(section(name, runs.get(name)) for name in scripts),

@@ -7,7 +7,6 @@ import math
 import torch
 from gpytorch.priors import LogNormalPrior
 
-from gp_distributions.kernels._inputs import distribution_kernels
 from gp_distributions.models import DistributionGP
 from gp_distributions.models._starts import start_at_medians
 
@@ -26,13 +25,15 @@ def median_lengthscale_prior(
     then creeps around the best one. With many evaluations the prior does not matter.
 
     Args:
-        model: The model. Kernels whose lengthscale has a prior, or requires no gradient, are left as
-            they are; the other lengthscales are set to the median distance.
+        model: The model. Kernels whose lengthscale has a prior or requires no gradient, or that meet
+            coinciding clouds only, are left as they are; the other lengthscales start at the median
+            distance. Where several outputs share a kernel, its prior counts once for each, as that on
+            the noise does.
         factor: The median of the prior, in median distances.
         scale: The standard deviation of the logarithm.
 
     Returns:
-        The model, not fitted.
+        The model, not fitted, in training mode.
 
     Raises:
         ValueError: If ``factor`` or ``scale`` is not positive.
@@ -41,12 +42,16 @@ def median_lengthscale_prior(
     """
     if not (factor > 0 and scale > 0):
         raise ValueError(f"Expected factor > 0 and scale > 0, got {factor} and {scale}.")
-    start_at_medians(model)
-    for kernel, _ in distribution_kernels(model.covar_module):
+    model.train()
+    for kernel, median in start_at_medians(model).items():
         if hasattr(kernel, "lengthscale_prior") or not kernel.raw_lengthscale.requires_grad:
             continue
-        # Models of a batch meet the same clouds: one number is the median of all.
-        median = kernel.lengthscale.detach().median()
-        prior = LogNormalPrior(median.log() + math.log(factor), torch.full_like(median, scale))
-        kernel.register_prior("lengthscale_prior", prior, "lengthscale")
+        location, deviation = torch.tensor([math.log(factor * median), scale], dtype=torch.float64)
+        # By the kernel's own methods, as its constructor does: functions could not be saved.
+        kernel.register_prior(
+            "lengthscale_prior",
+            LogNormalPrior(location, deviation),
+            kernel._lengthscale_param,
+            kernel._lengthscale_closure,
+        )
     return model

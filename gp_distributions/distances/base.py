@@ -350,10 +350,11 @@ class Distance(torch.nn.Module, ABC):
             yield from (slice(start, start + size) for start in range(0, len(weights), size))
 
     def __setattr__(self, name: str, value: Any) -> None:
-        super().__setattr__(name, value)
         # Distances with another setting are others; what is remembered knows only tensors.
-        if not name.startswith("_") and name != "training":
+        is_setting = not name.startswith("_") and name != "training"
+        if is_setting and not (name in self.__dict__ and self.__dict__[name] is value):
             self.clear_cache()
+        super().__setattr__(name, value)
 
     def __getstate__(self) -> dict[str, Any]:
         # Copies and pickles carry the distance, not what it remembers.

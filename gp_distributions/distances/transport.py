@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import warnings
 from abc import abstractmethod
 from typing import Any
@@ -29,8 +30,8 @@ class TransportDistance(Distance):
         self.reference = reference
         self.epsilon: Tensor
         self.register_buffer("epsilon", torch.tensor(value, dtype=torch.float64))
-        # Of the clouds whose features are being computed, to warn of them together.
-        self._outcomes: list[TransportOutcome] | None = None
+        # Of the clouds whose features a thread is computing, to warn of them together.
+        self._outcomes: dict[int, list[TransportOutcome]] = {}
         # While the reference is learned, the potentials of one step start those of the next.
         self._last: Tensor | None = None
 
@@ -53,8 +54,8 @@ class TransportDistance(Distance):
         tolerance = 1e-6 if learning else 1e-10
         potentials, outcome = transport_potentials(x, a, *target, tolerance=tolerance, initial=last)
         self._last = potentials.detach() if learning else None
-        if self._outcomes is not None:
-            self._outcomes.append(outcome)
+        if (outcomes := self._outcomes.get(threading.get_ident())) is not None:
+            outcomes.append(outcome)
         return self._features(x, a, potentials).to(points.dtype)
 
     def _target(self) -> tuple[Tensor, Tensor, Tensor]:
@@ -74,11 +75,11 @@ class TransportDistance(Distance):
 
     def _represent_rows(self, rows: Tensor) -> Tensor:
         outcomes: list[TransportOutcome] = []
-        self._outcomes = outcomes
+        self._outcomes[threading.get_ident()] = outcomes
         try:
             representation = super()._represent_rows(rows)
         finally:
-            self._outcomes = None
+            del self._outcomes[threading.get_ident()]
         self._warn(outcomes)
         return representation
 
@@ -105,7 +106,7 @@ class TransportDistance(Distance):
                 )
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), "_outcomes": None, "_last": None}
+        return {**super().__getstate__(), "_outcomes": {}, "_last": None}
 
     def extra_repr(self) -> str:
         """The settings, for printing."""

@@ -23,8 +23,15 @@ _SPREAD = 5.0
 _WITHIN, _BEYOND = 1e-3, 0.1
 
 
-def start_at_medians(model: ExactGP) -> None:
-    """Set the lengthscale of every distribution kernel to the median distance that it meets."""
+def start_at_medians(model: ExactGP) -> dict[DistributionKernel, float]:
+    """Start the lengthscale of every distribution kernel at the median distance that it meets.
+
+    Args:
+        model: A model in training mode.
+
+    Returns:
+        The medians of kernels that meet clouds apart.
+    """
     medians: dict[Distance, Tensor] = {}
 
     def record(distance: Distance, _: Any, squared: Tensor) -> None:
@@ -46,9 +53,10 @@ def start_at_medians(model: ExactGP) -> None:
     finally:
         for hook in hooks:
             hook.remove()
-    for kernel in kernels:
-        if kernel.distance in medians:
-            start_at(kernel, "lengthscale", medians[kernel.distance])
+    met = {kernel: medians[kernel.distance] for kernel in kernels if kernel.distance in medians}
+    for kernel, median in met.items():
+        start_at(kernel, "lengthscale", median)
+    return {kernel: median.item() for kernel, median in met.items()}
 
 
 def make_smooth(model: ExactGP) -> None:

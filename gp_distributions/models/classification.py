@@ -82,12 +82,13 @@ class ClassificationGP(SharedKernelGP):
                 train_X,
                 targets,
                 covar_module,
-                likelihood=DirichletNoise(labels, noise.T),
+                likelihood=DirichletNoise(labels, noise.T, alpha_epsilon),
                 outcome_transform=None,
                 input_transform=input_transform,
             )
         self.classes_ = classes
         self._alpha_epsilon = alpha_epsilon
+        self.register_load_state_dict_post_hook(_take_concentration)
 
     @property
     def alpha_epsilon(self) -> float:
@@ -101,15 +102,8 @@ class ClassificationGP(SharedKernelGP):
         targets, noise = dirichlet_targets(members.to(self.train_targets), value)
         self.set_train_data(targets=targets.T, strict=False)
         likelihood.noise_covar.noise = noise.T
+        likelihood.alpha_epsilon.fill_(value)
         self._alpha_epsilon = value
-
-    def get_extra_state(self) -> Tensor:
-        """What the state holds besides parameters and buffers: the concentration."""
-        return torch.tensor(self._alpha_epsilon, dtype=torch.float64)
-
-    def set_extra_state(self, state: Tensor) -> None:
-        """Set the concentration of a state, with targets and noise."""
-        self.alpha_epsilon = float(state)
 
     def leave_one_out(self) -> Tensor:
         r"""Log probabilities of the labels, each given the others, at the present hyperparameters.
@@ -239,18 +233,27 @@ def dirichlet_targets(members: Tensor, alpha_epsilon: float) -> tuple[Tensor, Te
     return alpha.log() - noise / 2, noise
 
 
+def _take_concentration(model: ClassificationGP, _: Any) -> None:
+    """Targets and noise of a state that was loaded."""
+    model.alpha_epsilon = model.likelihood.alpha_epsilon.item()
+
+
 class DirichletNoise(FixedNoiseGaussianLikelihood):
     """The known noise of :class:`ClassificationGP`.
 
     Args:
         labels: ``T`` numbers of classes from 0.
         noise: The variances, ``C x T``, of which there are two: at members of a class, and elsewhere.
+        alpha_epsilon: The concentration that they are of.
     """
 
-    def __init__(self, labels: Tensor, noise: Tensor) -> None:
+    def __init__(self, labels: Tensor, noise: Tensor, alpha_epsilon: float) -> None:
         super().__init__(noise)
         self.labels: Tensor
-        self.register_buffer("labels", labels)
+        self.alpha_epsilon: Tensor
+        # Like clouds and targets, labels are data and not in the state.
+        self.register_buffer("labels", labels, persistent=False)
+        self.register_buffer("alpha_epsilon", noise.new_tensor(alpha_epsilon))
 
     def marginal(
         self, function_dist: MultivariateNormal, *params: Any, **kwargs: Any

@@ -218,11 +218,13 @@ class DistributionGP(SingleTaskGP):
     ) -> DistributionGP:
         """The model with further observations, as in BoTorch; rows may have another width.
 
-        ``Y`` may be a vector where ``train_Y`` was.
+        ``Y`` has an axis of outputs if ``train_Y`` had one.
         """
         rows = self._aligned(self._rows_of(X))
-        if self._squeeze_output and Y.dim() == 1:
+        if self._squeeze_output and Y.shape == rows.shape[:-1]:
             Y = Y.unsqueeze(-1)
+            if kwargs.get("noise") is not None:
+                kwargs["noise"] = kwargs["noise"].unsqueeze(-1)
         if self.prediction_strategy is None:  # GPyTorch updates caches that must exist
             with torch.no_grad():
                 self.posterior(rows)

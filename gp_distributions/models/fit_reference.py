@@ -27,6 +27,7 @@ from gp_distributions.models._ascent import (
     rows_seen,
 )
 from gp_distributions.models._exact import exact_computations, jitter_explained
+from gp_distributions.models._starts import start_at
 from gp_distributions.models.distribution_gp import DistributionGP
 from gp_distributions.warnings import ReferenceWarning
 
@@ -88,7 +89,8 @@ def fit_reference(
     the factor that gives these targets the highest log density. The number of steps with the highest
     is then taken with all data, and outputscale and noise are multiplied by its ``w``, which leaves
     predicted means as they are. Zero steps, the reference as it was, is one of the choices. Other
-    kernels than a ``ScaleKernel`` and other likelihoods than Gaussian ones keep ``w = 1``.
+    kernels than a ``ScaleKernel``, other likelihoods than Gaussian ones, and those whose outputscale or
+    noise requires no gradient keep ``w = 1``.
 
     Where the fit on the first reference does not explain the targets (leaving out each cloud in turn,
     less than half of their variance), the likelihood is nearly flat in the reference. Learning then
@@ -254,16 +256,19 @@ def _errors(model: DistributionGP, rows: Tensor, targets: Tensor) -> Tensor:
 
 
 def _can_widen(model: DistributionGP) -> bool:
-    return isinstance(model.covar_module, ScaleKernel) and isinstance(
-        model.likelihood, GaussianLikelihood
+    return (
+        isinstance(model.covar_module, ScaleKernel)
+        and isinstance(model.likelihood, GaussianLikelihood)
+        and model.covar_module.raw_outputscale.requires_grad
+        and model.likelihood.raw_noise.requires_grad
     )
 
 
 def _widen(model: DistributionGP, factor: float) -> None:
     """Multiply all predictive variances; the means stay."""
     if factor > 1:
-        model.covar_module.outputscale = factor * model.covar_module.outputscale.detach()
-        model.likelihood.noise = factor * model.likelihood.noise.detach()
+        start_at(model.covar_module, "outputscale", factor * model.covar_module.outputscale)
+        start_at(model.likelihood.noise_covar, "noise", factor * model.likelihood.noise)
 
 
 def _effective_rank(model: DistributionGP) -> float:

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from gp_distributions.numerics.semi_dual import SINGULAR, TransportOutcome, solve_semi_dual
 
@@ -104,6 +105,7 @@ class _FixedPoint(torch.autograd.Function):
         return swept.clone()
 
     @staticmethod
+    @once_differentiable  # what is kept has no graph
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         conditional, weights, determined = ctx.saved_tensors
         marginal = (weights.unsqueeze(-2) @ conditional).squeeze(-2)

@@ -1,6 +1,7 @@
 """Sinkhorn potentials and linear transport as distances."""
 
 import copy
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -100,6 +101,23 @@ def test_far_from_the_origin(kind: type, tracked: bool) -> None:
     for atoms in (8, 20):
         rows = as_rows(moved, atoms=atoms).requires_grad_(tracked)
         torch.testing.assert_close(distant.squared(rows).detach(), expected, rtol=1e-6, atol=1e-6)
+
+
+def test_threads_do_not_mix_their_outcomes() -> None:
+    rows = [random_rows(8, seed=seed) for seed in range(4)]
+    distance = SinkhornPotential(reference(), epsilon=0.5)
+    expected = [distance.squared(r) for r in rows]
+    with ThreadPoolExecutor(4) as pool:
+        for found, r in zip(pool.map(distance.squared, rows * 8), expected * 8, strict=True):
+            torch.testing.assert_close(found, r)
+
+
+def test_second_derivatives_are_refused() -> None:
+    distance = SinkhornPotential(reference(), epsilon=0.5)
+    rows = random_rows(2).requires_grad_()
+    (gradient,) = torch.autograd.grad(distance.squared(rows).sum(), rows, create_graph=True)
+    with pytest.raises(RuntimeError, match="once_differentiable"):
+        gradient.square().sum().backward()
 
 
 def test_copies_start_afresh() -> None:

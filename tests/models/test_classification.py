@@ -186,6 +186,16 @@ class TestConcentration:
         clouds = make_data(5, seed=7)[0]
         assert torch.equal(other.predict_proba(clouds), model.predict_proba(clouds))
 
+    def test_state_of_other_data_leaves_labels_alone(self) -> None:
+        (X, y, _), (other_X, other_y, _) = (make_data(30, seed=seed) for seed in (0, 1))
+        model = ClassificationGP(X, y, make_kernel(), alpha_epsilon=0.2)
+        other = ClassificationGP(other_X, other_y, make_kernel())
+        for _ in range(2):
+            other.load_state_dict(model.state_dict())
+            expected = ClassificationGP(other_X, other_y, make_kernel(), alpha_epsilon=0.2)
+            torch.testing.assert_close(other.train_targets, expected.train_targets)
+            torch.testing.assert_close(other.predict_proba(X), expected.predict_proba(X))
+
     def test_is_set_with_targets_and_noise(self, model: ClassificationGP) -> None:
         model.predict_proba(NEW_X[:2])
         model.alpha_epsilon = 0.1

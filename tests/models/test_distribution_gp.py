@@ -352,6 +352,20 @@ class TestBoTorch:
         assert torch.equal(mean, column.predict(ROWS[35:])[0])
         assert torch.equal(std, column.predict(ROWS[35:])[1])
 
+    def test_conditioning_of_a_batch_of_models(self) -> None:
+        rows, targets = ROWS[:39].unflatten(0, (3, 13)), TARGETS[:39].reshape(3, 13)
+        kernel = make_kernel(batch_shape=torch.Size([3]))
+        batch = DistributionGP(rows[:, :10], targets[:, :10], kernel)
+        with torch.no_grad():
+            batch.posterior(rows)
+            more = batch.condition_on_observations(rows[:, 10:], targets[:, 10:])
+        found = more.predict(ROWS[39:])[0]
+        assert found.shape == (3, 1)
+        for i in range(3):
+            model = DistributionGP(rows[i, :10], targets[i, :10], make_kernel())
+            one = model.condition_on_observations(rows[i, 10:], targets[i, 10:])
+            torch.testing.assert_close(found[i], one.predict(ROWS[39:])[0])
+
     def test_fantasies(self, model: DistributionGP) -> None:
         sampler = SobolQMCNormalSampler(torch.Size([3]), seed=0)
         fantasies = model.fantasize(ROWS[30:34].unflatten(0, (2, 2)), sampler=sampler)

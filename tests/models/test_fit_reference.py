@@ -1,10 +1,13 @@
 """Learning the reference: monotone, guarded, in place, and honest about bad references."""
 
 from itertools import pairwise
+from operator import attrgetter
 
 import pytest
 import torch
+from gpytorch.constraints import Interval
 from gpytorch.kernels import RBFKernel, ScaleKernel
+from gpytorch.likelihoods import GaussianLikelihood
 from torch import Tensor
 
 from gp_distributions import (
@@ -18,6 +21,7 @@ from gp_distributions import (
 from gp_distributions.bayesopt import Decoder
 from gp_distributions.distances.transport import TransportDistance
 from gp_distributions.models import _ascent
+from gp_distributions.models.fit_reference import _can_widen, _widen
 from gp_distributions.warnings import ReferenceWarning
 
 
@@ -124,6 +128,22 @@ def test_guard_widens_variances_by_what_held_out_targets_say() -> None:
 def test_variances_of_kernels_without_a_scale_are_not_widened() -> None:
     result = fit_reference(make_noisy_model(scaled=False), guard=2, steps=2, progress=False)
     assert result.widening == 1
+
+
+def test_variances_are_widened_within_constraints() -> None:
+    model = make_model(LINE)
+    model.likelihood = GaussianLikelihood(noise_constraint=Interval(1e-6, 1e-3))
+    model.likelihood.noise = 9e-4
+    _widen(model, 2.0)
+    assert 9e-4 < model.likelihood.noise.item() < 1e-3
+
+
+@pytest.mark.parametrize("name", ["covar_module.raw_outputscale", "likelihood.raw_noise"])
+def test_what_requires_no_gradient_is_not_widened(name: str) -> None:
+    model = make_model(LINE)
+    assert _can_widen(model)
+    attrgetter(name)(model).requires_grad_(False)
+    assert not _can_widen(model)
 
 
 def test_starts_again_where_the_reference_leads_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
