@@ -15,6 +15,7 @@ import importlib
 import multiprocessing
 import os
 import sys
+import time
 import traceback
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -82,6 +83,7 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, Rows]:
     options = harness.parse(__doc__, arguments)
     file = options.json or report.FOLDER / "results" / "rows.jsonl"
     options = dataclasses.replace(options, json=file)
+    start = time.perf_counter()
     print(harness.header(options))
     together = () if options.quick else tuple(n for n in SIDE_BY_SIDE if n in SCRIPTS)
     found: dict[str, Rows] = {}
@@ -103,6 +105,9 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, Rows]:
         for name, future in futures.items():
             attempt(name, future.result)
     results = {name: found[name] for name in SCRIPTS if name in found}
+    if not (failed or options.quick):
+        seconds = time.perf_counter() - start
+        harness.record(report.ALL, "make benchmarks", [{"scripts": len(results)}], seconds, options)
     if not options.quick:
         report.RESULTS.write_text(report.results(report.read([file]), SCRIPTS))
     if failed:

@@ -297,20 +297,26 @@ def execute(
     question = (doc or "").strip().splitlines()[:1]
     print("\n" + "\n".join([f"== {name}: {' '.join(question)}", table(rows)]))
     print(f"({seconds:.0f} s)", flush=True)
-    if options.json is not None:
-        record = {
-            "benchmark": name,
-            "finished": datetime.now(UTC).isoformat(timespec="seconds"),
-            "wall_s": seconds,
-            "command": command(name, doc, options),
-            "quick": options.quick,
-            "machine": machine(),
-        }
-        options.json.parent.mkdir(parents=True, exist_ok=True)
-        lines = "".join(json.dumps(record | {"row": row}) + "\n" for row in rows)
-        with options.json.open("ab", buffering=0) as file:  # at once, as others may append too
-            file.write(lines.encode())
+    record(name, command(name, doc, options), rows, seconds, options)
     return rows
+
+
+def record(name: str, made_by: str, rows: list[Row], seconds: float, options: Options) -> None:
+    """Append rows to the file of options, if there is one, with what made them in which time."""
+    if options.json is None:
+        return
+    about = {
+        "benchmark": name,
+        "finished": datetime.now(UTC).isoformat(timespec="seconds"),
+        "wall_s": seconds,
+        "command": made_by,
+        "quick": options.quick,
+        "machine": machine(),
+    }
+    options.json.parent.mkdir(parents=True, exist_ok=True)
+    lines = "".join(json.dumps(about | {"row": row}) + "\n" for row in rows)
+    with options.json.open("ab", buffering=0) as file:  # at once, as others may append too
+        file.write(lines.encode())
 
 
 def main(

@@ -20,6 +20,9 @@ from pathlib import Path
 from benchmarks.harness import Row, cell
 from benchmarks.targets import BUDGETS, REACH, REASONS, Line
 
+# The name that a run of all scripts is recorded under.
+ALL = "everything"
+
 FOLDER = Path(__file__).parent
 RESULTS = FOLDER / "RESULTS.md"
 
@@ -136,14 +139,15 @@ def results(runs: Mapping[str, Run], scripts: Sequence[str]) -> str:
     """The text of ``RESULTS.md``."""
     budgets, reach = ([standing(line, runs) for line in lines] for lines in (BUDGETS, REACH))
     met = [row["met"] for row in budgets + reach]
-    minutes = sum(run.wall_s for run in runs.values()) / 60
+    whole = runs.get(ALL)
+    runs = {name: run for name, run in runs.items() if name != ALL}
     parts = [
         "# Results",
         "Written by `make benchmarks`, or by `python -m benchmarks.report FILE.jsonl` from rows that "
         "scripts recorded with `--json FILE.jsonl`. What is missed stands beside what is met.",
         f"Of {len(met)} lines {met.count(True)} are met, {met.count(False)} are not, and "
-        f"{met.count(None)} were not run. The times of all runs, of which some were "
-        f"side by side, add up to {minutes:.0f} minutes.",
+        f"{met.count(None)} were not run.",
+        "" if whole is None else f"`{whole.command}` took {whole.wall_s / 60:.0f} minutes.",
         machines(runs.values()),
         "## Budgets\n\nOf speed and memory; ratios of times are those of one run.",
         markdown(budgets),

@@ -136,7 +136,8 @@ def test_scripts_of_accuracy_run_side_by_side(
     monkeypatch.setattr(report, "RESULTS", tmp_path / "RESULTS.md")
     runpy.run_module("benchmarks", run_name="__main__")
     written = [json.loads(line)["benchmark"] for line in file.read_text().splitlines()]
-    assert set(written) == set(names)
+    assert set(written) == {*names, report.ALL}
+    assert "`make benchmarks` took 0 minutes." in (tmp_path / "RESULTS.md").read_text()
 
 
 def _with(options: harness.Options, name: str, _: harness.Options) -> list[harness.Row]:
@@ -302,6 +303,7 @@ def test_report_finds_the_rows_of_the_scripts() -> None:
                 f"pool, seeds {airfoil_search.FROZEN_SEEDS}-{airfoil_search.FROZEN_SEEDS + 9}: ours",
                 "designs, seeds 0-9: ours",
                 "designs, seeds 0-9: GP on designs",
+                "designs, seeds 0-9: GP on designs with priors",
             )
             for found in [("best_found", "top_1pct_by_20")]
         ],
