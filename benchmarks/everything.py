@@ -53,10 +53,10 @@ SCRIPTS = (
 
 # Scripts of accuracy whose full runs are long, the longest first.
 SIDE_BY_SIDE = (
-    "reference_learning",
-    "mode_counting",
     "airfoil_search",
+    "mode_counting",
     "image_classification",
+    "reference_learning",
     "sampling_noise",
     "airfoil_regression",
     "entropy_regression",

@@ -271,7 +271,7 @@ def test_report_has_every_budget_and_every_figure_to_reach() -> None:
         "image_classification": 6,
         "reference_learning": 11,
         "support_measure_machines": 2,
-        "airfoil_search": 3,
+        "airfoil_search": 4,
         "sampling_noise": 12,
     }
 
