@@ -41,14 +41,15 @@ class ExactMultivariateNormal(gpytorch.distributions.MultivariateNormal):
 
 
 @contextlib.contextmanager
-def jitter_explained() -> Iterator[None]:
-    """Turn the notes about jitter of all factorisations within into one :class:`JitterWarning`."""
+def jitter_noted() -> Iterator[list[str]]:
+    """Keep the notes about jitter of all factorisations within for the list that is given."""
+    jitter: list[str] = []
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
-            yield
+            yield jitter
         finally:
-            jitter = [
+            jitter += [
                 str(w.message)
                 for w in caught
                 if issubclass(w.category, NumericalWarning) and "jitter" in str(w.message)
@@ -56,6 +57,13 @@ def jitter_explained() -> Iterator[None]:
             others = [w for w in caught if str(w.message) not in jitter]
     for w in others:
         warnings.warn_explicit(w.message, w.category, w.filename, w.lineno, source=w.source)
+
+
+@contextlib.contextmanager
+def jitter_explained() -> Iterator[None]:
+    """Turn the notes about jitter of all factorisations within into one :class:`JitterWarning`."""
+    with jitter_noted() as jitter:
+        yield
     if jitter:
         warnings.warn(
             f"A covariance matrix was not positive definite in floating point ({len(jitter)} times; "

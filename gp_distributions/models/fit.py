@@ -16,7 +16,7 @@ from gpytorch.models import ExactGP
 from linear_operator.utils.errors import NanError, NotPSDError
 from torch import Tensor
 
-from gp_distributions.models._exact import exact_computations, jitter_explained
+from gp_distributions.models._exact import exact_computations, jitter_explained, jitter_noted
 from gp_distributions.models._starts import make_smooth, scatter, start_at_medians
 from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood, learn_sampling_noise
 from gp_distributions.warnings import ConvergenceWarning
@@ -61,7 +61,7 @@ def fit(
 
     Warns:
         ConvergenceWarning: If the best start did not converge.
-        JitterWarning: If a covariance matrix was not positive definite on the way.
+        JitterWarning: If the covariance matrix at the hyperparameters found is not positive definite.
     """
     if init not in ("median", "current"):
         raise ValueError(f'Expected init="median" or init="current", got {init!r}.')
@@ -69,30 +69,14 @@ def fit(
         raise ValueError(f"Expected restarts >= 0, got {restarts}.")
     _check_shapes(model)
     model.train()
-    with exact_computations(), jitter_explained():
-        if init == "median":
-            start_at_medians(model)
-        start = _values(model)
-        generator = torch.Generator().manual_seed(seed)
-        best, best_values, failure = None, start, None
-        for restart in range(restarts + 1):
-            _set_values(model, start)
-            if restart == 1:
-                make_smooth(model)
-            elif restart:
-                scatter(model, generator)
-            try:
-                result = _maximise(model, options)
-            except (NanError, NotPSDError) as error:  # a line search went too far
-                failure = error
-                continue
-            if best is None or result.fval < best.fval:
-                best, best_values = result, _values(model)
-        if best is None:
-            assert failure is not None
-            _set_values(model, start)
-            raise failure
+    mll = ExactMarginalLogLikelihood(model.likelihood, model)
+    with exact_computations():
+        with jitter_noted() as jitter:
+            best, best_values = _best(model, mll, init, restarts, seed, options)
         _set_values(model, best_values)
+        if jitter:  # where line searches went does not matter
+            with jitter_explained(), torch.no_grad():
+                mll(model(*model.train_inputs), model.train_targets)
     if isinstance(model.likelihood, SamplingNoiseLikelihood):
         learn_sampling_noise(model, seed=seed)
     if best.status != OptimizationStatus.SUCCESS:
@@ -103,6 +87,40 @@ def fit(
             stacklevel=2,
         )
     return model.eval()
+
+
+def _best(
+    model: ExactGP,
+    mll: ExactMarginalLogLikelihood,
+    init: str,
+    restarts: int,
+    seed: int,
+    options: dict[str, Any] | None,
+) -> tuple[OptimizationResult, list[Tensor]]:
+    """The best of all starts, and the parameters that it ends at."""
+    if init == "median":
+        start_at_medians(model)
+    start = _values(model)
+    generator = torch.Generator().manual_seed(seed)
+    best, best_values, failure = None, start, None
+    for restart in range(restarts + 1):
+        _set_values(model, start)
+        if restart == 1:
+            make_smooth(model)
+        elif restart:
+            scatter(model, generator)
+        try:
+            result = _maximise(mll, options)
+        except (NanError, NotPSDError) as error:  # a line search went too far
+            failure = error
+            continue
+        if best is None or result.fval < best.fval:
+            best, best_values = result, _values(model)
+    if best is None:
+        assert failure is not None
+        _set_values(model, start)
+        raise failure
+    return best, best_values
 
 
 def _check_shapes(model: ExactGP) -> None:
@@ -117,9 +135,10 @@ def _check_shapes(model: ExactGP) -> None:
             )
 
 
-def _maximise(model: ExactGP, options: dict[str, Any] | None) -> OptimizationResult:
-    mll = ExactMarginalLogLikelihood(model.likelihood, model)
-    closure = None if isinstance(model, BoTorchModel) else _closure(mll)
+def _maximise(
+    mll: ExactMarginalLogLikelihood, options: dict[str, Any] | None
+) -> OptimizationResult:
+    closure = None if isinstance(mll.model, BoTorchModel) else _closure(mll)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", OptimizationWarning)  # fit says so itself
         return fit_gpytorch_mll_scipy(mll, closure=closure, options=options)

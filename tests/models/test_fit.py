@@ -1,17 +1,20 @@
 """Fitting: where it starts, that it ends at a maximum, and what it says when it does not."""
 
 import importlib
-from typing import Literal
+import warnings
+from typing import Any, Literal
 
 import gpytorch
 import pytest
 import torch
+from botorch.optim.core import OptimizationResult
 from cases import as_rows, random_clouds
 from gpytorch.constraints import GreaterThan, Interval
 from gpytorch.kernels import RBFKernel, ScaleKernel
 from gpytorch.likelihoods import GaussianLikelihood
 from gpytorch.mlls import ExactMarginalLogLikelihood
 from linear_operator.utils.errors import NotPSDError
+from linear_operator.utils.warnings import NumericalWarning
 from torch import Tensor
 
 from gp_distributions import (
@@ -23,7 +26,7 @@ from gp_distributions import (
     fit,
 )
 from gp_distributions.models._starts import start_at_medians
-from gp_distributions.warnings import ConvergenceWarning
+from gp_distributions.warnings import ConvergenceWarning, JitterWarning
 
 # Under the module's name the package has its function.
 fit_module = importlib.import_module("gp_distributions.models.fit")
@@ -85,6 +88,25 @@ def test_starts_are_within_constraints(noise: Interval, lengthscale: Interval) -
     fit(model, restarts=4)
     assert noise.lower_bound <= model.likelihood.noise <= noise.upper_bound
     assert lengthscale.lower_bound <= kernel.lengthscale <= lengthscale.upper_bound
+
+
+def test_jitter_matters_at_the_end_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    maximise = fit_module.fit_gpytorch_mll_scipy
+
+    def strays(*args: Any, **kwargs: Any) -> OptimizationResult:
+        warnings.warn(
+            "A not p.d., added jitter of 1.0e-03 to the diagonal", NumericalWarning, stacklevel=2
+        )
+        return maximise(*args, **kwargs)
+
+    monkeypatch.setattr(fit_module, "fit_gpytorch_mll_scipy", strays)
+    fit(make_model())  # warnings are errors here
+    twins = make_model(ROWS[:1].expand(30, -1))
+    twins.likelihood = GaussianLikelihood(noise_constraint=GreaterThan(0.0))
+    twins.likelihood.noise = 1e-300
+    twins.likelihood.raw_noise.requires_grad_(False)
+    with pytest.warns(JitterWarning, match="not positive definite"):
+        fit(twins)
 
 
 def test_constructors_leave_the_lengthscale_alone() -> None:
