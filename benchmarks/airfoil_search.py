@@ -17,7 +17,7 @@ clouds in four dimensions by sliced Wasserstein with Matern 5/2: without normals
 upper surface from the lower. That was chosen by the error at 500 of 1500 random designs, trained on 40
 others. Its lengthscale has the prior of ``median_lengthscale_prior``, which was chosen on seeds 100 to
 109, as was to start acquisition functions around the best designs too. The figures are of seeds 0 to 9,
-which had been run before that: 140 beside 147. Beside it two GPs on designs, with a lengthscale for each
+which had been run once before that. Beside it two GPs on designs, with a lengthscale for each
 weight: Matern 5/2 without priors of lengthscales, and BoTorch's default, a Gaussian kernel with priors;
 and random search. All GPs start from the same 10 designs.
 

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from gp_distributions.distances._cache import same_tensor
 from gp_distributions.distances.base import Distance
 from gp_distributions.numerics.rows import drop_copies, pad_rows
 
@@ -234,7 +235,7 @@ def _same_module(a: torch.nn.Module, b: torch.nn.Module) -> bool:
 
 def _same_setting(a: Any, b: Any) -> bool:
     if isinstance(a, Tensor) or isinstance(b, Tensor):
-        return isinstance(a, Tensor) and isinstance(b, Tensor) and _same_tensor(a, b)
+        return isinstance(a, Tensor) and isinstance(b, Tensor) and same_tensor(a, b)
     if a is b or type(a) is not type(b):
         return a is b
     if isinstance(a, np.ndarray):
@@ -252,4 +253,4 @@ def _same_setting(a: Any, b: Any) -> bool:
 def _same_tensor(a: Tensor | None, b: Tensor | None) -> bool:
     if a is None or b is None:
         return a is b
-    return a.shape == b.shape and a.dtype == b.dtype and a.device == b.device and torch.equal(a, b)
+    return same_tensor(a, b)

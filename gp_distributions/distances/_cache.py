@@ -34,14 +34,14 @@ class DistanceCache:
     def refresh(self, state: Iterable[Tensor]) -> None:
         """Forget everything if ``state`` has changed in content, dtype or device."""
         current = [tensor.detach() for tensor in state]
-        if len(current) != len(self._state) or not all(map(_same, current, self._state)):
+        if len(current) != len(self._state) or not all(map(same_tensor, current, self._state)):
             self._entries = []
             self._state = [tensor.clone() for tensor in current]
 
     def find(self, rows: Tensor) -> Entry | None:
         """The entry of exactly these rows."""
         for entry in self._entries:
-            if _same(rows, entry.rows):
+            if same_tensor(rows, entry.rows):
                 self._touch(entry)
                 return entry
         return None
@@ -70,5 +70,6 @@ class DistanceCache:
         self._entries = [*kept, entry][-self.capacity :]
 
 
-def _same(a: Tensor, b: Tensor) -> bool:
+def same_tensor(a: Tensor, b: Tensor) -> bool:
+    """Whether two tensors are alike in content, shape, dtype and device."""
     return a.shape == b.shape and a.dtype == b.dtype and a.device == b.device and torch.equal(a, b)

@@ -27,12 +27,13 @@ from gp_distributions.models._ascent import (
     rows_seen,
 )
 from gp_distributions.models._exact import exact_computations, jitter_explained
-from gp_distributions.models._starts import start_at
 from gp_distributions.models.distribution_gp import DistributionGP
 from gp_distributions.warnings import ReferenceWarning
 
 _log = logging.getLogger(__name__)
 
+# Widened variances stay below their bounds by this factor.
+_WITHIN = 0.999
 # A reference that sees clouds in fewer directions than this sees little of them.
 _COLLINEAR = 1.1
 
@@ -152,7 +153,7 @@ def fit_reference(
     )
     ascend = partial(learn, learned=learned, seed=seed + starts, bar=bar)
     with bar, exact_computations(), jitter_explained():
-        choice = None
+        choice, widening = None, 1.0
         if folds:
             choice = _choose(model, candidates, folds, steps, ascend)
             candidates, number = [candidates[choice.start]], choice.steps
@@ -162,7 +163,7 @@ def fit_reference(
         run = max(runs, key=lambda r: r.trace[-1])
         model.load_state_dict(run.model.state_dict())
         if choice is not None:
-            _widen(model, choice.widening)
+            widening = _widen(model, choice.widening)
     model.eval()
     rank = _effective_rank(model)
     if rank < _COLLINEAR and reference.size > 1 and reference.dim > 1:
@@ -186,7 +187,7 @@ def fit_reference(
         chosen=kind,
         path=torch.stack(run.path),
         held_out={} if choice is None else choice.held_out,
-        widening=1.0 if choice is None else choice.widening,
+        widening=widening,
         effective_rank=rank,
     )
 
@@ -264,11 +265,19 @@ def _can_widen(model: DistributionGP) -> bool:
     )
 
 
-def _widen(model: DistributionGP, factor: float) -> None:
-    """Multiply all predictive variances; the means stay."""
-    if factor > 1:
-        start_at(model.covar_module, "outputscale", factor * model.covar_module.outputscale)
-        start_at(model.likelihood.noise_covar, "noise", factor * model.likelihood.noise)
+def _widen(model: DistributionGP, factor: float) -> float:
+    """Multiply all predictive variances, as far as constraints allow; the means stay."""
+    if factor <= 1:
+        return 1.0
+    scale, noise = model.covar_module, model.likelihood.noise_covar
+    room = (
+        (scale.raw_outputscale_constraint.upper_bound / scale.outputscale).min().item(),
+        (noise.raw_noise_constraint.upper_bound / noise.noise).min().item(),
+    )
+    factor = max(1.0, min(factor, _WITHIN * min(room)))
+    scale.outputscale = factor * scale.outputscale.detach()
+    noise.noise = factor * noise.noise.detach()
+    return factor
 
 
 def _effective_rank(model: DistributionGP) -> float:

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 from torch import Tensor
 
+from gp_distributions.distances._cache import same_tensor
 from gp_distributions.models._exact import exact_computations, jitter_explained
 from gp_distributions.numerics.rows import drop_copies, join_rows, split_rows
 
@@ -165,7 +166,7 @@ class SamplingNoiseLikelihood(GaussianLikelihood):
         tracked = torch.is_grad_enabled() and rows.requires_grad
         last = self._last
         largest = self.largest
-        if last is not None and not tracked and last[2] == largest and _equal(last[0], rows):
+        if last is not None and not tracked and last[2] == largest and same_tensor(last[0], rows):
             return last[1]
         inverse = 1 / effective_sizes(*split_rows(self._clouds(rows), self.dim))
         excess = (inverse - 1 / largest).clamp_min(0)
@@ -193,11 +194,6 @@ class SamplingNoiseLikelihood(GaussianLikelihood):
         excess = self.excess(rows)
         noise = self.noise + (self.sampling_noise + self.sampling_bias * excess) * excess
         return DiagLinearOperator(noise.expand(torch.broadcast_shapes(noise.shape, base_shape)))
-
-
-def _equal(a: Tensor, b: Tensor) -> bool:
-    same_kind = a.shape == b.shape and a.dtype == b.dtype and a.device == b.device
-    return same_kind and torch.equal(a, b)
 
 
 def learn_sampling_noise(model: ExactGP, *, seed: int = 0) -> None:

@@ -134,8 +134,11 @@ def test_variances_are_widened_within_constraints() -> None:
     model = make_model(LINE)
     model.likelihood = GaussianLikelihood(noise_constraint=Interval(1e-6, 1e-3))
     model.likelihood.noise = 9e-4
-    _widen(model, 2.0)
-    assert 9e-4 < model.likelihood.noise.item() < 1e-3
+    outputscale = model.covar_module.outputscale.item()
+    factor = _widen(model, 2.0)
+    assert factor == pytest.approx(0.999 / 0.9)
+    assert model.likelihood.noise.item() == pytest.approx(factor * 9e-4)
+    assert model.covar_module.outputscale.item() == pytest.approx(factor * outputscale)
 
 
 @pytest.mark.parametrize("name", ["covar_module.raw_outputscale", "likelihood.raw_noise"])
