@@ -36,6 +36,7 @@ import torch
 from gpytorch.kernels import ScaleKernel
 from numpy.typing import NDArray
 from sklearn.ensemble import RandomForestRegressor
+from sklearn.metrics import r2_score
 from torch import Tensor
 from tqdm import tqdm
 
@@ -88,9 +89,8 @@ class Split:
         mean, std = predict()
         seconds = time.perf_counter() - begin
         truth = self.targets[self.test]
-        r2 = 1 - (truth - mean).square().sum() / (truth - truth.mean()).square().sum()
         coverage = None if std is None else float(calibration(truth, mean, std).coverage)
-        return Score(float(r2), coverage, seconds)
+        return Score(r2_score(truth, mean), coverage, seconds)
 
 
 def remeshed(outline: Outline, rng: np.random.Generator) -> Outline:

@@ -23,6 +23,7 @@ from typing import Any
 
 import torch
 from gpytorch.kernels import ScaleKernel
+from sklearn.metrics import r2_score
 from torch import Tensor
 from tqdm import tqdm
 
@@ -43,6 +44,7 @@ from gp_distributions import (
     TotalVariation,
     fit,
 )
+from gp_distributions.calibration import calibration
 from gp_distributions.datasets import load_airfoils
 
 Make = Callable[[PointClouds], Distance]
@@ -119,10 +121,8 @@ def score(
         fitted = time.perf_counter()
         mean, std = model.predict(X[test])
         done = time.perf_counter()
-        error = y[test] - mean
-        r2 = 1 - error.square().sum() / (y[test] - y[test].mean()).square().sum()
-        coverage = (error.abs() <= 1.959964 * std).double().mean()
-        found.append(Score(float(r2), float(coverage), gram, fitted - begin, done - fitted, None))
+        r2, covered = r2_score(y[test], mean), calibration(y[test], mean, std).coverage.item()
+        found.append(Score(r2, covered, gram, fitted - begin, done - fitted, None))
 
     peak = peak_memory(work)
     return Score(**{**vars(found[0]), "peak": peak})

@@ -46,6 +46,7 @@ from gp_distributions import (
     SlicedWasserstein,
     fit,
 )
+from gp_distributions.calibration import calibration
 from gp_distributions.distances import Distance
 from gp_distributions.kernels.profiles import make_profile
 
@@ -128,8 +129,8 @@ def gp_errors(distance: Distance, rows: Tensor, targets: Tensor, train: int) -> 
     kernel = ScaleKernel(DistributionKernel(distance, "matern52"))
     model = fit(DistributionGP(rows[:train], targets[:train], kernel))
     mean, std = model.predict(rows[-TEST:])
-    misses = (mean - targets[-TEST:]).abs()
-    return _rmse(misses), float((misses <= 1.959964 * std).double().mean())
+    scores = calibration(targets[-TEST:], mean, std)
+    return scores.rmse.item(), scores.coverage.item()
 
 
 def _rmse(errors: Tensor) -> float:

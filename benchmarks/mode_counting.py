@@ -57,6 +57,7 @@ from gp_distributions import (
     SlicedWasserstein,
     fit,
 )
+from gp_distributions.calibration import calibration
 
 VALIDATION, TEST = 50, 100
 RIDGES = torch.logspace(-5, 2, 25).double()
@@ -188,7 +189,7 @@ def gp(squared: dict[str, Tensor], task: Task, numbers: Tensor) -> dict[str, flo
     errors = {"gp": mean, "rounded": mean.round().clamp(1, task.components)}
     return {
         **{name: _rmse(value, truth) for name, value in errors.items()},
-        "coverage": float(((mean - truth).abs() <= 1.959964 * std).double().mean()),
+        "coverage": calibration(truth, mean, std).coverage.item(),
     }
 
 

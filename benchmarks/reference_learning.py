@@ -31,6 +31,7 @@ from collections.abc import Callable
 import numpy as np
 import torch
 from gpytorch.kernels import ScaleKernel
+from sklearn.metrics import explained_variance_score, r2_score
 from torch import Tensor
 from tqdm import tqdm
 
@@ -47,6 +48,7 @@ from gp_distributions import (
     fit,
     fit_reference,
 )
+from gp_distributions.calibration import calibration
 from gp_distributions.datasets import load_airfoils
 from gp_distributions.warnings import DistributionWarning
 
@@ -90,12 +92,12 @@ def model_of(distance: Distance, profile: str, data: Data) -> DistributionGP:
 def scores(model: DistributionGP, data: Data) -> dict[str, float]:
     """Accuracy on test data."""
     mean, std = model.predict(data[2])
-    error = data[3] - mean
+    calibrated = calibration(data[3], mean, std)
     return {
-        "evs": 1 - float(error.var(correction=0) / data[3].var(correction=0)),
-        "r2": 1 - float(error.square().sum() / (data[3] - data[3].mean()).square().sum()),
-        "rmse": float(error.square().mean().sqrt()),
-        "coverage": float((error.abs() <= 1.959964 * std).double().mean()),
+        "evs": explained_variance_score(data[3], mean),
+        "r2": r2_score(data[3], mean),
+        "rmse": calibrated.rmse.item(),
+        "coverage": calibrated.coverage.item(),
     }
 
 

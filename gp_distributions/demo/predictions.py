@@ -11,8 +11,10 @@ from typing import Any
 import matplotlib.pyplot as plt
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.metrics import r2_score
 
 from gp_distributions import DistributionGP, PointClouds, fit
+from gp_distributions.calibration import calibration
 from gp_distributions.datasets import Airfoils
 from gp_distributions.plotting import plot_clouds, plot_predictions
 
@@ -39,15 +41,14 @@ def run_split(clouds: PointClouds, targets: NDArray[np.float64], indices: Sequen
     fitted = time.perf_counter()
     mean, std = (values.numpy() for values in model.predict(clouds[test]))
     done = time.perf_counter()
-    error = targets[test] - mean
+    scores = calibration(targets[test], mean, std)
     return Split(
         test=test,
         mean=mean,
         std=std,
-        r2=1
-        - float(np.square(error).sum() / np.square(targets[test] - targets[test].mean()).sum()),
-        rmse=float(np.sqrt(np.square(error).mean())),
-        coverage=float((np.abs(error) <= 1.959964 * std).mean()),
+        r2=r2_score(targets[test], mean),
+        rmse=scores.rmse.item(),
+        coverage=scores.coverage.item(),
         fit_seconds=fitted - start,
         predict_seconds=done - fitted,
     )
