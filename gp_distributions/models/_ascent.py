@@ -27,6 +27,8 @@ from gp_distributions.models.fit import fit
 # A model that explains less than this share of the variance of left-out targets sees nothing in the
 # clouds. Learning from there is tried again from so many references drawn from the training clouds.
 _USELESS, _RETRIES = 0.5, 4
+# How far the logarithms of weights may go beyond where they start: a factor of 10^4.
+_WEIGHTLESS = 9.2
 
 
 @dataclass(frozen=True)
@@ -143,19 +145,24 @@ def _remembering(
 def _bounds(
     mll: ExactMarginalLogLikelihood, model: DistributionGP, reference: ReferenceMeasure
 ) -> dict[str, tuple[float, float]]:
-    """A box for the atoms, twice as wide as what data and reference fill.
+    """A box for the atoms, twice as wide as what data and reference fill, and one for the weights.
 
-    Far away all clouds look alike but for their means, and entropic transport is ill-conditioned.
+    Far away all clouds look alike but for their means, and entropic transport is ill-conditioned. An
+    atom that weighs nothing is not seen, and its logarithm falls without end.
     """
     clouds = PointClouds.unpack(rows_seen(model), reference.dim)
     atoms = clouds.points[clouds.weights > 0].to(reference.raw_points)
     data = (atoms - reference.centre) / reference.scale
     limit = 2 * max(data.abs().max().item(), reference.raw_points.detach().abs().max().item())
-    return {
-        name: (-limit, limit)
-        for name, parameter in mll.named_parameters()
-        if parameter is reference.raw_points
+    weights = reference.log_weights.detach()
+    boxes = {
+        reference.raw_points: (-limit, limit),
+        reference.log_weights: (
+            weights.min().item() - _WEIGHTLESS,
+            weights.max().item() + _WEIGHTLESS,
+        ),
     }
+    return {name: boxes[p] for name, p in mll.named_parameters() if p in boxes}
 
 
 def reference_of(model: DistributionGP) -> ReferenceMeasure:

@@ -164,6 +164,16 @@ def test_starts_again_where_the_reference_leads_nowhere(monkeypatch: pytest.Monk
     assert result.mll[-1] < results[0].mll[-1]
 
 
+def test_weights_stay_in_their_box(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Without one, likelihoods that an atom hurts drive its weight to 1e-300, where nothing is finite.
+    model = make_model(LINE)
+    start = _ascent.reference_of(model).log_weights.clone()
+    monkeypatch.setattr(_ascent, "_WEIGHTLESS", 0.01)
+    fit_reference(model, guard=None, steps=10, progress=False)
+    moved = (_ascent.reference_of(model).log_weights - start).abs().max()
+    assert 0 < moved <= 0.01 * (1 + 1e-12)
+
+
 def test_held_atoms_are_not_drawn_anew() -> None:
     line = [[-0.3, -0.3], [0.3, 0.3]]
     result = fit_reference(
