@@ -93,7 +93,9 @@ def _gradients(model: DistributionGP, rows: Tensor) -> tuple[Tensor, Tensor]:
     # Each cloud is a batch of its own, so that sums over clouds have their gradients side by side.
     posterior = model.posterior(rows.unflatten(0, (-1, *axes, 1)), observation_noise=False)
     gradients = []
-    for values in (posterior.mean, posterior.variance):
+    with model._floor():
+        moments = posterior.mean, posterior.variance
+    for values in moments:
         outputs = values.flatten(0, -2).sum(0)
         found = [torch.autograd.grad(output, rows, retain_graph=True)[0] for output in outputs]
         gradients.append(torch.stack(found))

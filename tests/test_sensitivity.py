@@ -24,6 +24,18 @@ def model(device: torch.device | str = "cpu", *, outputs: bool = False) -> Distr
     return DistributionGP(X, Y if outputs else Y[:, 0]).eval()
 
 
+@pytest.mark.parametrize("unit", [1e-9, 1e6])
+def test_do_not_depend_on_the_unit_of_the_targets(unit: float) -> None:
+    X = clouds(20, 0)
+    Y = X.points[:, 0, 0].sin()
+    expected, actual = (
+        sensitivity(DistributionGP(X, scale * Y).eval(), clouds(3, 1)) for scale in (1.0, unit)
+    )
+    torch.testing.assert_close(actual.mean_points / unit, expected.mean_points)
+    torch.testing.assert_close(actual.variance_points / unit**2, expected.variance_points)
+    assert bool(actual.variance_points.any())
+
+
 @pytest.mark.parametrize("outputs", [False, True])
 def test_finite_differences(outputs: bool, device: torch.device) -> None:
     gp, X = model(device, outputs=outputs), clouds(3, 1).to(device)

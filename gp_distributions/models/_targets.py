@@ -2,10 +2,52 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from typing import Any
+
 import numpy as np
 import torch
+from botorch.models.transforms.outcome import Standardize
 from numpy.typing import ArrayLike
 from torch import Tensor
+
+
+def check_order(train_X: Any, train_Y: Any) -> None:
+    """Raise where targets have the names of the clouds, in another order.
+
+    Args:
+        train_X: What may have ``labels``, as clouds that ``from_frame`` read do.
+        train_Y: What may have an ``index``, as a series and a data frame do.
+
+    Raises:
+        ValueError: If index and labels hold the same names at other places.
+    """
+    labels, index = getattr(train_X, "labels", None), getattr(train_Y, "index", None)
+    if labels is None or index is None or callable(index) or len(index) != len(labels):
+        return
+    names = list(index)
+    if names != labels.tolist() and Counter(names) == Counter(labels.tolist()):
+        first = next(i for i, name in enumerate(names) if name != labels[i])
+        raise ValueError(
+            f"Expected targets in the order of the clouds, but target {first} is named "
+            f"{names[first]!r} and cloud {first} {labels.tolist()[first]!r}. Give "
+            "targets.loc[clouds.labels]."
+        )
+
+
+def standardize(targets: Tensor) -> Standardize:
+    """The transform to unit variance of ``batch_shape x T x outputs`` targets in any unit.
+
+    BoTorch leaves standard deviations below 1e-8 as they are; here, those that are rounding errors.
+    """
+    largest = targets.abs().amax(-2)
+    limits = torch.finfo(targets.dtype)
+    rounding = 64 * limits.eps * largest[largest > 0].min().item() if bool(largest.any()) else 0.0
+    return Standardize(
+        targets.shape[-1],
+        batch_shape=targets.shape[:-2],
+        min_stdv=max(limits.tiny, rounding),
+    )
 
 
 def as_targets(train_Y: Tensor | ArrayLike, rows: Tensor) -> tuple[Tensor, bool]:

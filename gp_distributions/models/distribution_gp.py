@@ -6,32 +6,37 @@ import contextlib
 from collections.abc import Iterable
 from typing import Any
 
+import gpytorch
 import torch
 from botorch.models import SingleTaskGP
 from botorch.models.transforms.input import InputTransform
-from botorch.models.transforms.outcome import OutcomeTransform
+from botorch.models.transforms.outcome import OutcomeTransform, Standardize
 from botorch.posteriors import Posterior
 from botorch.utils.types import DEFAULT, _DefaultType
-from gpytorch.constraints import GreaterThan
 from gpytorch.distributions import MultivariateNormal
-from gpytorch.kernels import Kernel, ScaleKernel
+from gpytorch.kernels import Kernel
 from gpytorch.likelihoods import GaussianLikelihood, Likelihood
 from gpytorch.means import Mean
-from gpytorch.priors import LogNormalPrior
 from numpy.typing import ArrayLike
 from torch import Tensor
+from torch.nn import Module
 
 from gp_distributions.distances.base import Distance
 from gp_distributions.kernels._inputs import align_rows, check_kind, distribution_kernels
-from gp_distributions.kernels.named import SlicedWassersteinKernel
-from gp_distributions.measures import GaussianMixtures, Gaussians
-from gp_distributions.measures._kinds import Distributions, as_rows
+from gp_distributions.measures._kinds import Distributions
+from gp_distributions.models._arguments import (
+    check_modules,
+    counted_rows,
+    default_kernel,
+    gaussian_noise,
+    sampled_columns,
+)
 from gp_distributions.models._exact import (
     ExactMultivariateNormal,
     exact_computations,
     jitter_explained,
 )
-from gp_distributions.models._targets import as_targets
+from gp_distributions.models._targets import as_targets, check_order, standardize
 from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood
 
 # Clouds of which the joint posterior is taken where only its diagonal is wanted.
@@ -66,7 +71,8 @@ class DistributionGP(SingleTaskGP):
         likelihood: Default: Gaussian noise with BoTorch's log-normal prior, and a floor of 1e-8 of
             the standardised targets instead of 1e-4.
         mean_module: Default: a constant.
-        outcome_transform: Default: BoTorch's ``Standardize``. ``None`` for none.
+        outcome_transform: Default: BoTorch's ``Standardize``, whatever the unit of ``train_Y``.
+            ``None`` for none.
         input_transform: Maps what the model is given to rows.
         sampling_noise: Whether the noise is larger at smaller bags:
             :class:`SamplingNoiseLikelihood`, with the noise of the default likelihood for the largest
@@ -75,10 +81,11 @@ class DistributionGP(SingleTaskGP):
             meshes, whose weights are no samples.
 
     Raises:
-        TypeError: If ``train_X`` is neither clouds nor a tensor.
-        ValueError: If numbers of clouds and targets differ, a target is not finite,
-            ``covar_module`` is needed and missing, or ``sampling_noise`` comes with a likelihood or
-            with a kernel that does not read one cloud in each row.
+        TypeError: If ``train_X`` is neither clouds nor a tensor, or ``covar_module`` no kernel.
+        ValueError: If numbers of clouds and targets differ, a target is not finite, targets have the
+            names of the clouds in another order, ``covar_module`` is needed and missing or reads no
+            distributions, a fixed noise has another length, or ``sampling_noise`` comes with a
+            likelihood or with a kernel that does not read one cloud in each row.
     """
 
     train_inputs: tuple[Tensor, ...]
@@ -95,11 +102,13 @@ class DistributionGP(SingleTaskGP):
         input_transform: InputTransform | None = None,
         sampling_noise: bool = False,
     ) -> None:
-        rows = as_rows(train_X)
+        rows = counted_rows(train_X)
+        check_order(train_X, train_Y)
         targets, squeeze = as_targets(train_Y, rows)
         batch_shape = self.get_batch_dimensions(rows, targets)[1]
         if covar_module is None:
             covar_module = default_kernel(train_X, batch_shape)
+        check_modules(covar_module, likelihood, rows.shape[-2])
         if input_transform is None:
             check_kind(train_X, covar_module)
         if sampling_noise:
@@ -109,10 +118,12 @@ class DistributionGP(SingleTaskGP):
                     "SamplingNoiseLikelihood as likelihood to choose its options."
                 )
             likelihood = SamplingNoiseLikelihood(
-                **_sampled_columns(covar_module), **_noise(batch_shape, rows.dtype)
+                **sampled_columns(covar_module), **gaussian_noise(batch_shape, rows.dtype)
             )
         elif likelihood is None:
-            likelihood = GaussianLikelihood(**_noise(batch_shape, rows.dtype))
+            likelihood = GaussianLikelihood(**gaussian_noise(batch_shape, rows.dtype))
+        if isinstance(outcome_transform, _DefaultType):
+            outcome_transform = standardize(targets)
         super().__init__(
             rows,
             targets,
@@ -162,7 +173,7 @@ class DistributionGP(SingleTaskGP):
         Raises:
             ValueError: If the width of the rows does not fit the kernel.
         """
-        rows = self._aligned(self._rows_of(X))
+        rows = self._given(X)
         with exact_computations(), jitter_explained():
             return super().posterior(rows, *args, **kwargs)
 
@@ -198,7 +209,7 @@ class DistributionGP(SingleTaskGP):
         # Models of a batch are given the clouds of their own places in it.
         paired = len(self._input_batch_shape) > 0
         moments: tuple[list[Tensor], list[Tensor]] = ([], [])
-        with torch.no_grad():
+        with torch.no_grad(), self._floor():
             for part in (rows if paired else rows.flatten(0, -2)).split(size, dim=-2):
                 posterior = self.posterior(
                     part if jointly else part.unsqueeze(-2), observation_noise=observation_noise
@@ -214,13 +225,14 @@ class DistributionGP(SingleTaskGP):
         return (mean.squeeze(-1), std.squeeze(-1)) if self._squeeze_output else (mean, std)
 
     def condition_on_observations(
-        self, X: Distributions | Tensor, Y: Tensor, **kwargs: Any
+        self, X: Distributions | Tensor, Y: Tensor | ArrayLike, **kwargs: Any
     ) -> DistributionGP:
         """The model with further observations, as in BoTorch; rows may have another width.
 
         ``Y`` has an axis of outputs if ``train_Y`` had one.
         """
-        rows = self._aligned(self._rows_of(X))
+        rows = self._given(X)
+        Y = torch.as_tensor(Y, dtype=rows.dtype, device=rows.device)
         if self._squeeze_output and Y.shape == rows.shape[:-1]:
             Y = Y.unsqueeze(-1)
             if kwargs.get("noise") is not None:
@@ -231,21 +243,33 @@ class DistributionGP(SingleTaskGP):
         with exact_computations(), jitter_explained():
             return super().condition_on_observations(rows, Y, **kwargs)
 
+    def _floor(self) -> contextlib.AbstractContextManager[Any]:
+        """GPyTorch's smallest variance, in the units that targets are fitted in, not of ``train_Y``."""
+        transform = getattr(self, "outcome_transform", None)
+        unit = transform.stdvs.min().item() if isinstance(transform, Standardize) else 1.0
+        smallest = gpytorch.settings.min_variance
+        return smallest(
+            float_value=unit**2 * smallest.value(torch.float32),
+            double_value=unit**2 * smallest.value(torch.float64),
+        )
+
     def _rows_of(self, X: Distributions | Tensor) -> Tensor:
         if getattr(self, "input_transform", None) is None:
             check_kind(X, self.covar_module)
-        rows = as_rows(X)
-        if rows.dim() < 2:
-            raise ValueError(
-                "Expected clouds, or rows with an axis that counts them, got a single one. Give "
-                "clouds[:1] instead of clouds[0]."
-            )
-        return rows
+        return counted_rows(X)
+
+    def transform_inputs(self, X: Tensor, input_transform: Module | None = None) -> Tensor:
+        """The rows of what the model is given, at the width of the training rows; as in BoTorch."""
+        rows = super().transform_inputs(X, input_transform)
+        return self._aligned(rows) if self._has_transformed_inputs else rows
+
+    def _given(self, X: Distributions | Tensor) -> Tensor:
+        rows = self._rows_of(X)
+        # What a transform makes of it is aligned.
+        return rows if hasattr(self, "input_transform") else self._aligned(rows)
 
     def _aligned(self, rows: Tensor) -> Tensor:
         """``rows`` at the width of the training rows, which are widened if they are narrower."""
-        if getattr(self, "input_transform", None) is not None:
-            return rows
         (train_rows,) = self.train_inputs
         rows, aligned = align_rows(rows, train_rows, self.covar_module)
         if aligned is not train_rows:
@@ -279,35 +303,6 @@ class DistributionGP(SingleTaskGP):
         )
 
 
-def default_kernel(
-    train_X: Distributions | Tensor, batch_shape: torch.Size | None = None
-) -> ScaleKernel:
-    """The kernel of models that are given none, with one for each of a batch of models.
-
-    Raises:
-        ValueError: If there is none for such inputs.
-    """
-    if isinstance(train_X, GaussianMixtures):
-        raise ValueError(
-            "covar_module is needed where train_X are mixtures. Give for example "
-            'MMDKernel(dim, inputs="mixtures").'
-        )
-    if isinstance(train_X, Tensor):
-        raise ValueError(
-            "covar_module is needed where train_X is a tensor: its columns do not tell the "
-            "dimension of the atoms. Give for example SlicedWassersteinKernel(dim), or give "
-            "train_X as PointClouds."
-        )
-    batch_shape = torch.Size() if batch_shape is None else batch_shape
-    kernel = SlicedWassersteinKernel(
-        train_X.dim,
-        inputs="gaussians" if isinstance(train_X, Gaussians) else "clouds",
-        profile="matern52",
-        batch_shape=batch_shape,
-    )
-    return ScaleKernel(kernel, batch_shape=batch_shape)
-
-
 def _distances(module: torch.nn.Module) -> list[Distance]:
     return [child for child in module.modules() if isinstance(child, Distance)]
 
@@ -316,36 +311,6 @@ def _adapt(covar_module: torch.nn.Module, rows: Tensor) -> None:
     """Show distances the training rows before any others."""
     for kernel, columns in distribution_kernels(covar_module):
         kernel.distance.adapt(rows if columns is None else rows.index_select(-1, columns))
-
-
-def _noise(batch_shape: torch.Size, dtype: torch.dtype) -> dict[str, Any]:
-    """What Gaussian likelihoods are made of by default."""
-    prior = LogNormalPrior(loc=-4.0, scale=1.0)
-    floor = 1e-8 if dtype == torch.float64 else 1e-4
-    return {
-        "noise_prior": prior,
-        "noise_constraint": GreaterThan(floor, initial_value=prior.mode),
-        "batch_shape": batch_shape,
-    }
-
-
-def _sampled_columns(covar_module: torch.nn.Module) -> dict[str, Any]:
-    """Where in a row the one cloud is that a kernel reads, and its dimension."""
-    kernels = distribution_kernels(covar_module)
-    found = {
-        (
-            kernel.distance.dim if kernel.distance.inputs == "clouds" else None,
-            None if columns is None else tuple(columns.tolist()),
-        )
-        for kernel, columns in kernels
-    }
-    dim, active_dims = found.pop() if len(found) == 1 else (None, None)
-    if dim is None:
-        raise ValueError(
-            "sampling_noise=True needs a kernel that reads each row as one cloud of samples, got "
-            f"{len(kernels)} distribution kernels on other inputs or on different columns."
-        )
-    return {"dim": dim, "active_dims": active_dims}
 
 
 def _output_axes(model: torch.nn.Module, batch_shape: torch.Size) -> dict[str, int]:

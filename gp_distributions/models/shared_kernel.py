@@ -22,9 +22,10 @@ from linear_operator import LinearOperator
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from gp_distributions.measures._kinds import Distributions, as_rows
+from gp_distributions.measures._kinds import Distributions
+from gp_distributions.models._arguments import check_modules, counted_rows, default_kernel
 from gp_distributions.models._exact import ExactMultivariateNormal, exact_computations
-from gp_distributions.models.distribution_gp import DistributionGP, _distances, default_kernel
+from gp_distributions.models.distribution_gp import DistributionGP, _distances
 
 
 class SharedKernelGP(DistributionGP):
@@ -71,9 +72,10 @@ class SharedKernelGP(DistributionGP):
         outcome_transform: OutcomeTransform | _DefaultType | None = DEFAULT,
         input_transform: InputTransform | None = None,
     ) -> None:
-        rows = as_rows(train_X)
+        rows = counted_rows(train_X)
         if covar_module is None:
             covar_module = default_kernel(train_X)
+        check_modules(covar_module, likelihood, rows.shape[-2])
         if covar_module.batch_shape:
             raise ValueError(
                 "Expected one kernel for all outputs, got a batch of shape "

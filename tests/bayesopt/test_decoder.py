@@ -56,6 +56,26 @@ def make_model(X: Tensor, decoder: Decoder | ChainedInputTransform | None = None
     )
 
 
+def ragged(designs: Tensor) -> PointClouds:
+    """As many points as the first half axis asks for."""
+    points = ellipses(designs)
+    return PointClouds.from_list(
+        [p[: 4 + int(12 * x)] for p, x in zip(points, designs[:, 0], strict=True)]
+    )
+
+
+def test_numbers_of_atoms_may_differ_between_calls() -> None:
+    X, new = designs(12), designs(6, seed=1)
+    model = make_model(X, Decoder(ragged))
+    expected = DistributionGP(ragged(X), target(X), kernel()).predict(ragged(new))
+    order = new[:, 0].argsort()
+    for part in (order, order[:2], order[-2:]):  # wider rows than in training, and narrower ones
+        for actual, values in zip(model.predict(new[part]), expected, strict=True):
+            torch.testing.assert_close(actual, values[part])
+    model.train()
+    assert torch.equal(model.train_inputs[0], X)
+
+
 @pytest.mark.parametrize("decode", [ellipses, weighted, clouds, torch.vmap(lambda x: x * CIRCLE)])
 def test_rows_are_those_of_the_clouds(decode: object) -> None:
     decoder = Decoder(decode)  # type: ignore[arg-type]

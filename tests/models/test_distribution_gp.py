@@ -23,6 +23,7 @@ from gp_distributions import (
     DistributionGP,
     MMDKernel,
     PointClouds,
+    SharedKernelGP,
     SlicedWassersteinKernel,
     fit,
 )
@@ -164,6 +165,34 @@ class TestPredictions:
             scaled.predict(ROWS[30:]), (1e4 * mean + 7, 1e4 * std), strict=True
         ):
             torch.testing.assert_close(actual, expected)
+
+    @pytest.mark.parametrize("unit", [1e-12, 1e-6, 1e9])
+    @pytest.mark.parametrize("noise", [True, False])
+    def test_do_not_depend_on_the_unit_of_the_targets(self, unit: float, noise: bool) -> None:
+        for expected, actual in zip(
+            make_model().predict(ROWS[30:], observation_noise=noise),
+            DistributionGP(ROWS[:30], unit * TARGETS[:30], make_kernel()).predict(
+                ROWS[30:], observation_noise=noise
+            ),
+            strict=True,
+        ):
+            torch.testing.assert_close(actual / unit, expected, rtol=1e-9, atol=0)
+
+    def test_units_may_differ_between_outputs(self) -> None:
+        units = torch.tensor([1.0, 1e3, 1e-9], dtype=torch.float64)
+        targets = TARGETS[:30, None]
+        model = SharedKernelGP(ROWS[:30], targets * units, make_kernel())
+        mean, std = model.predict(ROWS[30:])
+        for values in (mean / units, std / units):
+            torch.testing.assert_close(values, values[:, :1].expand_as(values), rtol=1e-9, atol=0)
+
+    @pytest.mark.parametrize("value", [0.0, 0.1, 1e9])
+    def test_equal_targets_are_predicted(self, value: float) -> None:
+        model = DistributionGP(
+            ROWS[:30], torch.full((30,), value, dtype=torch.float64), make_kernel()
+        )
+        mean, _ = model.predict(ROWS[30:])
+        torch.testing.assert_close(mean, torch.full_like(mean, value), rtol=1e-14, atol=0)
 
     def test_several_outputs_are_independent_models(self) -> None:
         targets = torch.stack([TARGETS, TARGETS.sqrt()], dim=-1)
