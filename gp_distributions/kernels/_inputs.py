@@ -9,7 +9,7 @@ from gpytorch.kernels import Kernel, ScaleKernel
 from torch import Tensor
 
 from gp_distributions.kernels.distribution_kernel import DistributionKernel
-from gp_distributions.measures._kinds import KINDS, Distributions
+from gp_distributions.measures._kinds import Distributions, kind_of
 from gp_distributions.numerics.rows import pad_rows
 
 
@@ -42,12 +42,21 @@ def check_kind(X: Distributions | Tensor, covar_module: torch.nn.Module) -> None
     """Raise where kernels would read the rows of distributions as something else.
 
     Raises:
-        ValueError: If a kernel is of another dimension, or of other inputs.
+        TypeError: If ``X`` is neither distributions nor a tensor.
+        ValueError: If a kernel is of another dimension, or of other inputs, or if none reads
+            distributions.
     """
+    kind = kind_of(X)
     if isinstance(X, Tensor):
         return
-    kind = KINDS[type(X)]
-    for kernel, columns in distribution_kernels(covar_module):
+    kernels = distribution_kernels(covar_module)
+    if not kernels:
+        raise ValueError(
+            f"Expected a kernel of distributions, got a {type(covar_module).__name__} that would "
+            "compare columns of rows, padding included. Take for example "
+            "SlicedWassersteinKernel(dim), or give rows, clouds.pack(), if that is meant."
+        )
+    for kernel, columns in kernels:
         distance = kernel.distance
         if columns is None and (distance.inputs, distance.dim) != (kind, X.dim):
             raise ValueError(

@@ -24,8 +24,29 @@ def as_rows(X: Distributions | Tensor) -> Tensor:
     if isinstance(X, Distributions):
         return X.pack()
     if isinstance(X, Tensor):
+        if not X.is_floating_point():
+            raise TypeError(
+                f"Expected rows of floating-point numbers, got {X.dtype}. Give rows.double()."
+            )
         return X
-    raise TypeError(
+    raise _neither(X)
+
+
+def kind_of(X: Distributions | Tensor) -> str | None:
+    """What distances call the kind of some distributions; None for rows.
+
+    Raises:
+        TypeError: If it is something else.
+    """
+    if isinstance(X, Distributions):
+        return KINDS[type(X)]
+    if isinstance(X, Tensor):
+        return None
+    raise _neither(X)
+
+
+def _neither(X: object) -> TypeError:
+    return TypeError(
         f"Expected PointClouds, Gaussians, GaussianMixtures or a tensor of rows, got "
         f"{type(X).__name__}. Make clouds of a list of arrays with PointClouds.from_list."
     )

@@ -21,6 +21,7 @@ from torch import Tensor
 from gp_distributions.measures._kinds import Distributions, as_rows
 from gp_distributions.models._dirichlet import DirichletFactors
 from gp_distributions.models._exact import ExactMultivariateNormal
+from gp_distributions.models._targets import check_order
 from gp_distributions.models.fit import fit
 from gp_distributions.models.kernel_ridge import Labels, read_labels
 from gp_distributions.models.shared_kernel import SharedCovarianceNormal, SharedKernelGP
@@ -72,6 +73,7 @@ class ClassificationGP(SharedKernelGP):
         input_transform: InputTransform | None = None,
     ) -> None:
         rows = as_rows(train_X)
+        check_order(train_X, train_Y)
         classes, labels = read_labels(train_Y, rows.shape[-2])
         labels = labels.to(rows.device)
         members = torch.nn.functional.one_hot(labels, len(classes)).to(rows.dtype)

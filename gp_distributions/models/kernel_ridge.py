@@ -13,6 +13,7 @@ from torch import Tensor
 
 from gp_distributions.kernels._inputs import align_rows, check_kind
 from gp_distributions.measures._kinds import Distributions, as_rows
+from gp_distributions.models._targets import check_order
 
 Labels = NDArray[Any]
 
@@ -55,6 +56,7 @@ class KernelRidgeClassifier:
         check_kind(train_X, covar_module)
         self.covar_module = covar_module
         self._rows = as_rows(train_X)
+        check_order(train_X, train_Y)
         self.classes_, labels = read_labels(train_Y, len(self._rows))
         labels = labels.to(self._rows.device)
         with torch.no_grad():

@@ -1,0 +1,93 @@
+"""What models refuse, in words that say what to do."""
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from cases import as_rows, random_clouds
+from gpytorch.kernels import RBFKernel, ScaleKernel
+from gpytorch.likelihoods import FixedNoiseGaussianLikelihood
+
+from gp_distributions import (
+    ClassificationGP,
+    DistributionGP,
+    DistributionKernel,
+    PointClouds,
+    PrecomputedDistance,
+    SharedKernelGP,
+    SlicedWasserstein,
+    SlicedWassersteinKernel,
+)
+from gp_distributions.models import KernelRidgeClassifier
+
+CLOUDS = PointClouds.unpack(as_rows(random_clouds(8, sizes=(3, 6))), 2)
+TARGETS = torch.arange(8.0, dtype=torch.float64)
+BAGS = [np.zeros((4, 2)), np.ones((3, 2))]
+
+
+@pytest.mark.parametrize("given", [BAGS, BAGS[0], None], ids=["list", "array", "none"])
+@pytest.mark.parametrize("method", ["predict", "posterior", "condition_on_observations"])
+def test_bags_are_made_clouds_first(method: str, given: Any) -> None:
+    model = DistributionGP(CLOUDS, TARGETS)
+    arguments = (given, TARGETS[:2]) if method == "condition_on_observations" else (given,)
+    with pytest.raises(TypeError, match=r"PointClouds\.from_list"):
+        getattr(model, method)(*arguments)
+    with pytest.raises(TypeError, match=r"PointClouds\.from_list"):
+        DistributionGP(given, TARGETS)
+
+
+@pytest.mark.parametrize("model", [DistributionGP, SharedKernelGP])
+@pytest.mark.parametrize("covar_module", [SlicedWasserstein(2), "mmd"])
+def test_a_distance_is_no_kernel(model: Any, covar_module: Any) -> None:
+    with pytest.raises(TypeError, match=r"DistributionKernel\(distance\)"):
+        model(CLOUDS, TARGETS, covar_module)
+
+
+def test_kernels_of_columns_are_for_rows() -> None:
+    kernel = ScaleKernel(RBFKernel())
+    with pytest.raises(ValueError, match="got a ScaleKernel that would compare columns"):
+        DistributionGP(CLOUDS, TARGETS, kernel)
+    DistributionGP(CLOUDS.pack(), TARGETS, kernel)
+
+
+def test_one_cloud_needs_an_axis() -> None:
+    indices = DistributionKernel(PrecomputedDistance(torch.zeros(8, 8)))
+    for train_X, covar_module in [(CLOUDS[0], None), (TARGETS, indices)]:
+        with pytest.raises(ValueError, match="an axis that counts them"):
+            DistributionGP(train_X, TARGETS[:1], covar_module)
+    with pytest.raises(TypeError, match=r"torch\.int64\. Give rows\.double\(\)"):
+        DistributionGP(torch.arange(8).unsqueeze(-1), TARGETS, indices)
+
+
+def test_fixed_noise_of_another_length() -> None:
+    likelihood = FixedNoiseGaussianLikelihood(torch.ones(7, dtype=torch.float64))
+    with pytest.raises(ValueError, match="for each of 8 clouds, got 7"):
+        DistributionGP(CLOUDS, TARGETS, likelihood=likelihood)
+
+
+@pytest.mark.parametrize("kind", ["regression", "outputs", "classification", "ridge"])
+def test_targets_in_another_order(kind: str) -> None:
+    names = [*"abcdefgh"]
+    frame = pd.DataFrame({"name": np.repeat(names, 3), "x": np.random.default_rng(0).random(24)})
+    clouds = PointClouds.from_frame(frame, bag="name", columns="x")
+    targets = pd.Series([0.0, 1.0] * 4, index=names[::-1])
+    kernel = SlicedWassersteinKernel(1)
+    make: dict[str, Any] = {
+        "regression": lambda y: DistributionGP(clouds, y),
+        "outputs": lambda y: SharedKernelGP(clouds, y.to_frame()),
+        "classification": lambda y: ClassificationGP(clouds, y.astype(int)),
+        "ridge": lambda y: KernelRidgeClassifier(clouds, y.astype(int), kernel, ridge=0.1),
+    }
+    with pytest.raises(ValueError, match=r"target 0 is named 'h' and cloud 0 'a'"):
+        make[kind](targets)
+    make[kind](targets.loc[clouds.labels])
+    make[kind](targets.reset_index(drop=True))
+
+
+def test_observations_as_arrays() -> None:
+    model = DistributionGP(CLOUDS[:6], TARGETS[:6]).eval()
+    expected = model.condition_on_observations(CLOUDS[6:], TARGETS[6:]).predict(CLOUDS)[0]
+    actual = model.condition_on_observations(CLOUDS[6:], TARGETS[6:].numpy()).predict(CLOUDS)[0]
+    torch.testing.assert_close(actual, expected)
