@@ -21,5 +21,9 @@ class ReferenceWarning(DistributionWarning):
     """A reference measure sees too little of the data to be trusted."""
 
 
+class TiesWarning(DistributionWarning):
+    """Equal atoms of a bag are taken for copies of one, though they may be measurements that agree."""
+
+
 class NotHilbertianWarning(DistributionWarning):
     """A distance has kernels that are not positive semi-definite."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from gpytorch.kernels import Kernel
@@ -53,7 +53,7 @@ class DistributionGPRegressor(RegressorMixin, ProcessEstimator):
         options: Options = None,
         profile: str | Profile = "matern52",
         kernel: Kernel | None = None,
-        sampling_noise: bool = False,
+        sampling_noise: bool | Literal["ties"] = False,
         restarts: int = 1,
         seed: int = 0,
     ) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Literal
 
 import gpytorch
 import torch
@@ -78,14 +78,18 @@ class DistributionGP(SingleTaskGP):
             :class:`SamplingNoiseLikelihood`, with the noise of the default likelihood for the largest
             training bags. :func:`fit` learns how much larger, also where all training bags are of one
             size. Only for bags of independent samples, of any weights: not for images, curves and
-            meshes, whose weights are no samples.
+            meshes, whose weights are no samples. With ``True`` equal atoms of a bag are copies of one,
+            and with ``"ties"`` measurements that agree: rounded values, counts, answers on a scale.
 
     Raises:
         TypeError: If ``train_X`` is neither clouds nor a tensor, or ``covar_module`` no kernel.
         ValueError: If numbers of clouds and targets differ, a target is not finite, targets have the
             names of the clouds in another order, ``covar_module`` is needed and missing or reads no
-            distributions, a fixed noise has another length, or ``sampling_noise`` comes with a
-            likelihood or with a kernel that does not read one cloud in each row.
+            distributions, a fixed noise has another length, or ``sampling_noise`` is something else,
+            comes with a likelihood or with a kernel that does not read one cloud in each row.
+
+    Warns:
+        TiesWarning: If ``sampling_noise=True`` halves the size of a bag by merging equal atoms.
     """
 
     train_inputs: tuple[Tensor, ...]
@@ -100,8 +104,12 @@ class DistributionGP(SingleTaskGP):
         mean_module: Mean | None = None,
         outcome_transform: OutcomeTransform | _DefaultType | None = DEFAULT,
         input_transform: InputTransform | None = None,
-        sampling_noise: bool = False,
+        sampling_noise: bool | Literal["ties"] = False,
     ) -> None:
+        if not isinstance(sampling_noise, bool) and sampling_noise != "ties":
+            raise ValueError(
+                f'Expected sampling_noise to be False, True or "ties", got {sampling_noise!r}.'
+            )
         rows = counted_rows(train_X)
         check_order(train_X, train_Y)
         targets, squeeze = as_targets(train_Y, rows)
@@ -118,7 +126,9 @@ class DistributionGP(SingleTaskGP):
                     "SamplingNoiseLikelihood as likelihood to choose its options."
                 )
             likelihood = SamplingNoiseLikelihood(
-                **sampled_columns(covar_module), **gaussian_noise(batch_shape, rows.dtype)
+                **sampled_columns(covar_module),
+                **gaussian_noise(batch_shape, rows.dtype),
+                merge=sampling_noise != "ties",
             )
         elif likelihood is None:
             likelihood = GaussianLikelihood(**gaussian_noise(batch_shape, rows.dtype))

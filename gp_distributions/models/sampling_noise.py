@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -23,6 +24,7 @@ from torch import Tensor
 from gp_distributions.distances._cache import same_tensor
 from gp_distributions.models._exact import exact_computations, jitter_explained
 from gp_distributions.numerics.rows import drop_copies, join_rows, split_rows
+from gp_distributions.warnings import TiesWarning
 
 # Subsamples have so many atoms, twice as many, and so on, up to the size of their bag.
 _SMALLEST_SUBSAMPLE = 5
@@ -34,10 +36,10 @@ _SHARES = (1e-6, 1e2)
 _NO_BATCH = torch.Size()
 
 
-def effective_sizes(points: Tensor, weights: Tensor) -> Tensor:
+def effective_sizes(points: Tensor, weights: Tensor, *, merge: bool = True) -> Tensor:
     r"""Effective sample sizes of weighted clouds.
 
-    With the weights :math:`w_i` of distinct atoms, those of equal atoms added up,
+    With the weights :math:`w_i` of atoms, by default those of equal atoms added up,
 
     .. math:: n_\mathrm{eff} = \frac{(\sum_i w_i)^2}{\sum_i w_i^2},
 
@@ -46,12 +48,16 @@ def effective_sizes(points: Tensor, weights: Tensor) -> Tensor:
     Args:
         points: A ``batch_shape x n x d`` tensor of atoms.
         weights: A ``batch_shape x n`` tensor of weights.
+        merge: Whether equal atoms are copies of one, rather than measurements that came out alike.
 
     Returns:
         A ``batch_shape`` tensor.
 
     Source: Kish 1965, Survey Sampling.
     """
+    weights = weights / weights.sum(-1, keepdim=True)
+    if not merge:
+        return 1 / weights.square().sum(-1)
     order = torch.arange(weights.shape[-1], device=weights.device).expand(weights.shape)
     for axis in reversed(range(points.shape[-1])):  # equal atoms come to lie side by side
         keys = points[..., axis].detach().gather(-1, order)
@@ -59,7 +65,7 @@ def effective_sizes(points: Tensor, weights: Tensor) -> Tensor:
     points = points.gather(-2, order.unsqueeze(-1).expand(points.shape))
     differs = (points[..., 1:, :] != points[..., :-1, :]).any(-1)
     atom = torch.nn.functional.pad(differs.cumsum(-1), (1, 0))
-    weights = (weights / weights.sum(-1, keepdim=True)).gather(-1, order)
+    weights = weights.gather(-1, order)
     return 1 / torch.zeros_like(weights).scatter_add(-1, atom, weights).square().sum(-1)
 
 
@@ -87,6 +93,7 @@ class SamplingNoiseLikelihood(GaussianLikelihood):
         dim: The dimension ``d`` of the atoms.
         largest: :math:`n_\mathrm{max}`, the effective size of the largest training bag.
         active_dims: The columns of a row that hold the cloud. Default: all.
+        merge: Whether equal atoms are copies of one, see :func:`effective_sizes`.
         noise_prior: Of :math:`\sigma^2`.
         noise_constraint: Of :math:`\sigma^2`; GPyTorch's default is at least 1e-4.
         batch_shape: Of the parameters ``noise``, :math:`\sigma^2`, ``sampling_noise``, :math:`c`, and
@@ -101,6 +108,7 @@ class SamplingNoiseLikelihood(GaussianLikelihood):
         *,
         largest: float = math.inf,
         active_dims: Sequence[int] | None = None,
+        merge: bool = True,
         noise_prior: Prior | None = None,
         noise_constraint: Interval | None = None,
         batch_shape: torch.Size = _NO_BATCH,
@@ -112,6 +120,7 @@ class SamplingNoiseLikelihood(GaussianLikelihood):
         self._largest: Tensor
         self.register_buffer("_largest", torch.tensor(largest, dtype=torch.float64))
         self.active_dims = None if active_dims is None else tuple(map(int, active_dims))
+        self.merge = merge
         self.register_parameter(
             "raw_sampling_noise", torch.nn.Parameter(torch.zeros(*batch_shape, 1))
         )
@@ -144,11 +153,18 @@ class SamplingNoiseLikelihood(GaussianLikelihood):
         )
 
     def adapt(self, rows: Tensor) -> None:
-        """Set the largest size to that of training rows, ``c`` to what would be all of its noise."""
+        """Set the largest size to that of training rows, ``c`` to what would be all of its noise.
+
+        Warns:
+            TiesWarning: If equal atoms, taken for copies, leave a bag less than half of its size.
+        """
         with torch.no_grad():
-            clouds = self._clouds(rows.detach())
-            self.largest = effective_sizes(*split_rows(clouds, self.dim)).max().item()
+            rows = rows.detach()
+            sizes = self._sizes(rows)
+            self.largest = sizes.max().item()
             self.sampling_noise = self.noise * self.largest
+            if self.merge:
+                _warn_of_ties(sizes, self._sizes(rows, merge=False))
         self._last = None
 
     def marginal(
@@ -168,14 +184,15 @@ class SamplingNoiseLikelihood(GaussianLikelihood):
         largest = self.largest
         if last is not None and not tracked and last[2] == largest and same_tensor(last[0], rows):
             return last[1]
-        inverse = 1 / effective_sizes(*split_rows(self._clouds(rows), self.dim))
-        excess = (inverse - 1 / largest).clamp_min(0)
+        excess = (1 / self._sizes(rows) - 1 / largest).clamp_min(0)
         if not torch.is_inference_mode_enabled():  # such tensors cannot serve autograd later
             self._last = rows.detach().clone(), excess.detach(), largest
         return excess
 
-    def _clouds(self, rows: Tensor) -> Tensor:
-        return rows if self.active_dims is None else rows[..., list(self.active_dims)]
+    def _sizes(self, rows: Tensor, *, merge: bool | None = None) -> Tensor:
+        clouds = rows if self.active_dims is None else rows[..., list(self.active_dims)]
+        merge = self.merge if merge is None else merge
+        return effective_sizes(*split_rows(clouds, self.dim), merge=merge)
 
     def _shaped_noise_covar(
         self, base_shape: torch.Size, *params: Any, **kwargs: Any
@@ -194,6 +211,22 @@ class SamplingNoiseLikelihood(GaussianLikelihood):
         excess = self.excess(rows)
         noise = self.noise + (self.sampling_noise + self.sampling_bias * excess) * excess
         return DiagLinearOperator(noise.expand(torch.broadcast_shapes(noise.shape, base_shape)))
+
+
+def _warn_of_ties(sizes: Tensor, counted: Tensor) -> None:
+    """Warn where sizes after merging equal atoms are much smaller than those that were counted."""
+    tied = 2 * sizes < counted
+    if bool(tied.any()):
+        first = tuple(tied.nonzero()[0].tolist())
+        warnings.warn(
+            f"Equal atoms are taken for copies of one, which leaves {int(tied.sum())} of "
+            f"{tied.numel()} bags less than half of their size: bag {first[-1]} counts as "
+            f"{sizes[first].item():.1f} measurements instead of {counted[first].item():.1f}. If each "
+            "atom is a measurement of its own (rounded values, counts, answers on a scale), give "
+            'sampling_noise="ties".',
+            TiesWarning,
+            stacklevel=4,
+        )
 
 
 def learn_sampling_noise(model: ExactGP, *, seed: int = 0) -> None:

@@ -28,6 +28,7 @@ from gp_distributions.models.sampling_noise import (
     effective_sizes,
     learn_sampling_noise,
 )
+from gp_distributions.warnings import TiesWarning
 
 CLOUDS = random_clouds(40, sizes=(2, 20))
 ROWS = as_rows(CLOUDS)
@@ -86,6 +87,37 @@ class TestEffectiveSizes:
         assert torch.autograd.gradcheck(lambda w: effective_sizes(points, w), weights)
         (gradient,) = torch.autograd.grad(effective_sizes(points, weights), weights)
         assert abs(float(gradient @ weights.detach())) < 1e-14
+
+
+class TestTies:
+    """Bags of whole numbers, of which most occur several times."""
+
+    BAGS = tuple(torch.arange(4.0 * size, dtype=torch.float64)[:, None] // 4 for size in (2, 5, 9))
+    TARGETS = torch.tensor([0.0, 1.0, 3.0], dtype=torch.float64)
+
+    def test_are_told_of(self) -> None:
+        clouds = PointClouds.from_list(self.BAGS)
+        with pytest.warns(
+            TiesWarning, match=r"3 of 3 bags .* bag 0 counts as 2\.0 .* instead of 8\.0"
+        ):
+            model = DistributionGP(clouds, self.TARGETS, sampling_noise=True)
+        assert model.likelihood.largest == pytest.approx(9)
+
+    def test_count_where_asked_for(self) -> None:
+        clouds = PointClouds.from_list(self.BAGS)
+        model = DistributionGP(clouds, self.TARGETS, sampling_noise="ties")
+        assert model.likelihood.largest == pytest.approx(36)
+        excess = model.likelihood.excess(clouds.pack())
+        expected = torch.tensor([1 / 8, 1 / 20, 1 / 36], dtype=torch.float64) - 1 / 36
+        torch.testing.assert_close(excess, expected)
+
+    def test_a_few_are_nothing_to_tell(self) -> None:
+        bags = [torch.cat([torch.rand(9, 1, dtype=torch.float64), torch.zeros(4, 1)])] * 3
+        DistributionGP(PointClouds.from_list(bags), self.TARGETS, sampling_noise=True)
+
+    def test_other_words_are_refused(self) -> None:
+        with pytest.raises(ValueError, match="False, True or \"ties\", got 'no'"):
+            DistributionGP(ROWS[:30], TARGETS[:30], make_kernel(), sampling_noise="no")
 
 
 class TestLikelihood:
