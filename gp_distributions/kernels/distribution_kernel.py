@@ -69,6 +69,11 @@ class DistributionKernel(Kernel):
         if self.batch_shape:
             self.profile = self.profile.expand_batch(self.batch_shape)
 
+    def _set_lengthscale(self, value: Any) -> None:
+        # GPyTorch reads a number in single precision.
+        raw = self.raw_lengthscale
+        super()._set_lengthscale(torch.as_tensor(value, dtype=raw.dtype, device=raw.device))
+
     @property
     def is_stationary(self) -> bool:
         """Whether the kernel is a function of the distance alone."""

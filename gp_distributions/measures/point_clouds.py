@@ -122,7 +122,7 @@ class PointClouds(Container):
 
     @classmethod
     def from_curves(
-        cls, curves: Iterable[Data], *, closed: bool = True, atoms: int | None = None
+        cls, curves: Iterable[Data], closed: bool = True, atoms: int | None = None
     ) -> PointClouds:
         """Read polygonal curves, with the arc length that each vertex stands for as its weight.
 
@@ -149,7 +149,6 @@ class PointClouds(Container):
     def from_meshes(
         cls,
         meshes: Iterable[tuple[Data, Data]],
-        *,
         atoms: int | None = None,
         seed: int | np.random.Generator = 0,
     ) -> PointClouds:
@@ -210,7 +209,7 @@ class PointClouds(Container):
         rows = join_rows(self.points[..., :count, :], self.weights[..., :count])
         return pad_rows(rows, count * (self.dim + 1))
 
-    def resample(self, n: int, *, seed: int | torch.Generator = 0) -> PointClouds:
+    def resample(self, n: int, seed: int | torch.Generator = 0) -> PointClouds:
         """Draw atoms of each cloud by weight, with replacement.
 
         Args:
@@ -228,9 +227,7 @@ class PointClouds(Container):
         points = self.points.gather(-2, drawn.expand(*self.batch_shape, count, self.dim))
         return self._unchecked(points, equal_weights(points), labels=self.labels)
 
-    def normalize(
-        self, like: PointClouds | None = None, *, scale: Data | None = None
-    ) -> PointClouds:
+    def normalize(self, like: PointClouds | None = None, scale: Data | None = None) -> PointClouds:
         """Centre and scale each coordinate, alike in all atoms: ``(x - centre) / scale``.
 
         The centre is the mean over the clouds of their means, ``sum_i w_i x_i``; the default scale is

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Literal
 
 import numpy as np
@@ -14,6 +15,7 @@ from gp_distributions.measures._arrays import Data
 from gp_distributions.measures.point_clouds import PointClouds
 from gp_distributions.numerics.directions import sphere_directions
 from gp_distributions.numerics.entropic_transport import conditional_plan, transport_potentials
+from gp_distributions.warnings import ReferenceWarning
 
 Method = Literal["kmeans", "sample", "mean_shape", "ball", "sphere", "grid", "low_discrepancy"]
 
@@ -66,7 +68,6 @@ class ReferenceMeasure(torch.nn.Module):
         cls,
         X: PointClouds,
         size: int = 20,
-        *,
         method: Method = "kmeans",
         seed: int = 0,
     ) -> ReferenceMeasure:
@@ -94,6 +95,9 @@ class ReferenceMeasure(torch.nn.Module):
 
         Raises:
             ValueError: If ``size`` is less than one or the method unknown.
+
+        Warns:
+            ReferenceWarning: If ``"kmeans"`` finds fewer clusters, as among few distinct atoms.
         """
         if size < 1:
             raise ValueError(f"Expected size >= 1, got {size}.")
@@ -140,11 +144,20 @@ def _sample(X: PointClouds, size: int, rng: np.random.Generator) -> tuple[Tensor
 
 
 def _kmeans(X: PointClouds, size: int, rng: np.random.Generator) -> tuple[Tensor, Tensor]:
-    centres, nearest = kmeans2(
-        _pooled(X, rng).double().numpy(), size, iter=30, minit="++", seed=rng, missing="warn"
-    )
-    mass = np.bincount(nearest, minlength=size)
+    pooled = _pooled(X, rng).double().numpy()
+    clusters = min(size, len(np.unique(pooled, axis=0)))
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "One of the clusters is empty")
+        centres, nearest = kmeans2(pooled, clusters, iter=30, minit="++", seed=rng, missing="warn")
+    mass = np.bincount(nearest, minlength=clusters)
     used = mass > 0
+    if used.sum() < size:
+        warnings.warn(
+            f"Expected {size} clusters of atoms, found {used.sum()}, which the reference has: the "
+            "clouds have few distinct atoms. Give a smaller size, or another method.",
+            ReferenceWarning,
+            stacklevel=3,
+        )
     return torch.from_numpy(centres[used]), torch.from_numpy(mass[used].astype(float))
 
 

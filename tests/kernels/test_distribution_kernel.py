@@ -36,6 +36,11 @@ def dense(kernel: Kernel, *args: Tensor) -> Tensor:
 
 
 class TestFormula:
+    def test_lengthscales_keep_their_digits(self) -> None:
+        kernel = SlicedWassersteinKernel(2).double()
+        kernel.lengthscale = 0.8
+        assert float(kernel.lengthscale.detach()) == pytest.approx(0.8, rel=1e-15)
+
     @pytest.mark.parametrize("p", [1, 2])
     def test_radial_profiles_take_the_distance_in_lengthscales(self, p: int) -> None:
         kernel = make("matern52", p=p)

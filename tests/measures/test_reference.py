@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from gp_distributions import PointClouds, ReferenceMeasure
+from gp_distributions.warnings import ReferenceWarning
 
 METHODS = ["kmeans", "sample", "mean_shape", "ball", "sphere", "grid", "low_discrepancy"]
 
@@ -66,3 +67,27 @@ def test_mean_shape_of_translates_is_their_mean() -> None:
     torch.testing.assert_close(about.mean(0), torch.zeros(2).double(), rtol=0, atol=1e-6)
     # A circle, a little smaller for the entropic blur.
     assert bool(((about.norm(dim=-1) > 0.8) & (about.norm(dim=-1) < 1.05)).all())
+
+
+def test_fewer_atoms_than_clusters_are_told_of() -> None:
+    clouds = PointClouds(torch.arange(12.0, dtype=torch.float64).reshape(2, 3, 2))
+    with pytest.warns(ReferenceWarning, match="Expected 20 clusters of atoms, found 6"):
+        reference = ReferenceMeasure.from_data(clouds)
+    assert reference.size == 6
+    torch.testing.assert_close(
+        reference.points.sort(0).values, torch.arange(12.0, dtype=torch.float64).reshape(6, 2)
+    )
+
+
+def test_arguments_in_the_order_of_the_design() -> None:
+    X = PointClouds(torch.rand(4, 6, 2, dtype=torch.float64))
+    reference = ReferenceMeasure.from_data(X, 5, "sample", 1)
+    same = ReferenceMeasure.from_data(X, size=5, method="sample", seed=1)
+    assert torch.equal(reference.points, same.points)
+    assert X.resample(3, 2) == X.resample(3, seed=2)
+    assert X.normalize(X[:2], 3.0) == X.normalize(like=X[:2], scale=3.0)
+    assert PointClouds.from_curves(X.points, False, 7) == PointClouds.from_curves(
+        X.points, closed=False, atoms=7
+    )
+    meshes = [(X.points[0], [[0, 1, 2], [3, 4, 5]])]
+    assert PointClouds.from_meshes(meshes, 7, 1) == PointClouds.from_meshes(meshes, atoms=7, seed=1)
