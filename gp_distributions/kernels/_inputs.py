@@ -43,20 +43,20 @@ def check_kind(X: Distributions | Tensor, covar_module: torch.nn.Module) -> None
 
     Raises:
         TypeError: If ``X`` is neither distributions nor a tensor.
-        ValueError: If a kernel is of another dimension, or of other inputs, or if none reads
-            distributions.
+        ValueError: If a kernel is of another dimension, or of other inputs, or if all are GPyTorch's,
+            of which none reads distributions.
     """
     kind = kind_of(X)
     if isinstance(X, Tensor):
         return
-    kernels = distribution_kernels(covar_module)
-    if not kernels:
+    modules = [module for module in covar_module.modules() if isinstance(module, Kernel)]
+    if all(type(module).__module__.startswith("gpytorch.") for module in modules):
         raise ValueError(
             f"Expected a kernel of distributions, got a {type(covar_module).__name__} that would "
             "compare columns of rows, padding included. Take for example "
             "SlicedWassersteinKernel(dim), or give rows, clouds.pack(), if that is meant."
         )
-    for kernel, columns in kernels:
+    for kernel, columns in distribution_kernels(covar_module):
         distance = kernel.distance
         if columns is None and (distance.inputs, distance.dim) != (kind, X.dim):
             raise ValueError(
