@@ -22,6 +22,7 @@ from gp_distributions.distances import (
     TotalVariation,
 )
 from gp_distributions.estimators import (
+    CloudScaler,
     DistributionGPClassifier,
     DistributionGPRegressor,
     EmbeddingTransformer,
@@ -47,6 +48,7 @@ from gp_distributions.models import (
     ClassificationGP,
     DistributionGP,
     KernelRidgeClassifier,
+    NormalizeClouds,
     ReferenceFit,
     SamplingNoiseLikelihood,
     SavedModelError,
@@ -64,6 +66,7 @@ __version__ = "0.1.0"
 __all__ = [
     "MMD",
     "ClassificationGP",
+    "CloudScaler",
     "Decoder",
     "DesignSearch",
     "Diagnosis",
@@ -83,6 +86,7 @@ __all__ = [
     "KernelRidgeClassifier",
     "LinearTransport",
     "MMDKernel",
+    "NormalizeClouds",
     "PointClouds",
     "Pool",
     "PoolSearch",

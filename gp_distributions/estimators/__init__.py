@@ -7,9 +7,11 @@ a ``T x d`` array, in which each row is a cloud of a single atom.
 
 from gp_distributions.estimators.classifier import DistributionGPClassifier
 from gp_distributions.estimators.regressor import DistributionGPRegressor
+from gp_distributions.estimators.scaler import CloudScaler
 from gp_distributions.estimators.transformers import EmbeddingTransformer, GramTransformer
 
 __all__ = [
+    "CloudScaler",
     "DistributionGPClassifier",
     "DistributionGPRegressor",
     "EmbeddingTransformer",

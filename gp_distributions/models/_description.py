@@ -23,6 +23,7 @@ from torch.nn import Module
 
 from gp_distributions import distances, kernels, measures
 from gp_distributions.kernels.distribution_kernel import DistributionKernel
+from gp_distributions.models.normalization import NormalizeClouds
 from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood
 from gp_distributions.models.shared_kernel import SharedNoise
 
@@ -43,6 +44,7 @@ _CLASSES: tuple[type[Any], ...] = (
     means.ConstantMean,
     means.ZeroMean,
     likelihoods.GaussianLikelihood,
+    NormalizeClouds,
     SamplingNoiseLikelihood,
     SharedNoise,
     constraints.GreaterThan,

@@ -37,6 +37,7 @@ from gp_distributions.models._exact import (
     jitter_explained,
 )
 from gp_distributions.models._targets import as_targets, check_order, standardize
+from gp_distributions.models.normalization import NormalizeClouds
 from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood
 
 # Clouds of which the joint posterior is taken where only its diagonal is wanted.
@@ -73,7 +74,8 @@ class DistributionGP(SingleTaskGP):
         mean_module: Default: a constant.
         outcome_transform: Default: BoTorch's ``Standardize``, whatever the unit of ``train_Y``.
             ``None`` for none.
-        input_transform: Maps what the model is given to rows.
+        input_transform: Maps what the model is given to rows: :class:`NormalizeClouds`, a
+            :class:`Decoder`, or another of BoTorch's kind.
         sampling_noise: Whether the noise is larger at smaller bags:
             :class:`SamplingNoiseLikelihood`, with the noise of the default likelihood for the largest
             training bags. :func:`fit` learns how much larger, also where all training bags are of one
@@ -93,6 +95,7 @@ class DistributionGP(SingleTaskGP):
     """
 
     train_inputs: tuple[Tensor, ...]
+    _original_train_inputs: Tensor
 
     def __init__(
         self,
@@ -117,7 +120,7 @@ class DistributionGP(SingleTaskGP):
         if covar_module is None:
             covar_module = default_kernel(train_X, batch_shape)
         check_modules(covar_module, likelihood, rows.shape[-2])
-        if input_transform is None:
+        if _keeps_clouds(input_transform):
             check_kind(train_X, covar_module)
         if sampling_noise:
             if likelihood is not None:
@@ -264,7 +267,7 @@ class DistributionGP(SingleTaskGP):
         )
 
     def _rows_of(self, X: Distributions | Tensor) -> Tensor:
-        if getattr(self, "input_transform", None) is None:
+        if _keeps_clouds(getattr(self, "input_transform", None)):
             check_kind(X, self.covar_module)
         return counted_rows(X)
 
@@ -275,8 +278,14 @@ class DistributionGP(SingleTaskGP):
 
     def _given(self, X: Distributions | Tensor) -> Tensor:
         rows = self._rows_of(X)
-        # What a transform makes of it is aligned.
-        return rows if hasattr(self, "input_transform") else self._aligned(rows)
+        if not _keeps_clouds(getattr(self, "input_transform", None)):
+            return rows  # what is made of it is aligned
+        if not self._has_transformed_inputs:
+            return self._aligned(rows)
+        rows, self._original_train_inputs = align_rows(
+            rows, self._original_train_inputs, self.covar_module
+        )
+        return rows
 
     def _aligned(self, rows: Tensor) -> Tensor:
         """``rows`` at the width of the training rows, which are widened if they are narrower."""
@@ -311,6 +320,11 @@ class DistributionGP(SingleTaskGP):
             test_shape,
             ExactMultivariateNormal,
         )
+
+
+def _keeps_clouds(input_transform: InputTransform | None) -> bool:
+    """Whether the kernel reads distributions of the kind and dimension that the model is given."""
+    return input_transform is None or isinstance(input_transform, NormalizeClouds)
 
 
 def _distances(module: torch.nn.Module) -> list[Distance]:

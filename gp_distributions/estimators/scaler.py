@@ -1,0 +1,49 @@
+"""Normalisation of distributions as a step of a pipeline."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import OneToOneFeatureMixin, TransformerMixin
+
+from gp_distributions.estimators._inputs import DistributionEstimator, Samples, read_distributions
+from gp_distributions.measures import PointClouds
+from gp_distributions.measures._kinds import Distributions
+
+
+class CloudScaler(OneToOneFeatureMixin, TransformerMixin, DistributionEstimator):
+    """Centre and scale each coordinate of distributions by those of the training distributions.
+
+    :meth:`PointClouds.normalize` with the conventions of scikit-learn: the first step of a pipeline, so
+    that in cross-validation no fold sees another. ``StandardScaler`` does the same to a ``T x d`` array.
+
+    Attributes:
+        n_features_in_: The dimension ``d`` of the distributions.
+
+    Raises:
+        ValueError: On ``fit``, if a coordinate has one value only.
+    """
+
+    _least_samples = 2
+
+    def fit(self, X: Samples, y: Any = None) -> Self:
+        """Keep the training distributions, which give centre and scale."""
+        self._like = self._read_training(X)
+        self._like.normalize()  # raises what it has to
+        return self
+
+    def transform(self, X: Samples) -> Distributions | NDArray[np.float64]:
+        """Normalise.
+
+        Args:
+            X: ``N`` distributions.
+
+        Returns:
+            The distributions in their container; for a ``T x d`` array, such an array.
+        """
+        normal: Distributions = self._read_fitted(X).normalize(self._like)  # type: ignore[arg-type]
+        if isinstance(normal, PointClouds) and read_distributions(X) is None:
+            return normal.points.squeeze(-2).numpy()
+        return normal

@@ -1,0 +1,111 @@
+"""Normalisation within the model: that of the containers, kept, saved and searched through."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from botorch.acquisition import UpperConfidenceBound
+from cases import as_rows, random_clouds
+from torch import Tensor
+
+from gp_distributions import (
+    DistributionGP,
+    NormalizeClouds,
+    PointClouds,
+    SharedKernelGP,
+    fit,
+    load,
+    optimize_over_pool,
+    save,
+)
+
+SCALES = torch.tensor([1e-3, 1e3], dtype=torch.float64)
+
+
+def clouds(num: int, seed: int) -> PointClouds:
+    """Ragged clouds whose coordinates differ in unit, far from the origin."""
+    drawn = PointClouds.unpack(as_rows(random_clouds(num, seed=seed, sizes=(3, 9))), 2)
+    return PointClouds((drawn.points + 2) * SCALES, drawn.weights)
+
+
+TRAIN, TEST = clouds(20, 0), clouds(7, 1)
+TARGETS = (TRAIN.points / SCALES).square().sum((-1, -2))
+
+
+def model(train: PointClouds = TRAIN) -> DistributionGP:
+    return DistributionGP(train, TARGETS, input_transform=NormalizeClouds.from_data(train))
+
+
+def apart() -> DistributionGP:
+    return DistributionGP(TRAIN.normalize(), TARGETS)
+
+
+@pytest.mark.parametrize("scale", [None, 3.0, [1.0, 0.1]])
+def test_is_that_of_the_container(scale: float | list[float] | None) -> None:
+    transform = NormalizeClouds.from_data(TRAIN, scale)
+    rows = transform(TEST.pack())
+    torch.testing.assert_close(rows, TEST.normalize(TRAIN, scale).pack())
+    torch.testing.assert_close(transform.untransform(rows), TEST.pack())
+    assert transform.equals(NormalizeClouds.from_data(TRAIN, scale))
+    assert not transform.equals(NormalizeClouds.from_data(TEST, scale))
+
+
+def test_model_takes_clouds_in_their_own_units() -> None:
+    expected = fit(apart()).predict(TEST.normalize(like=TRAIN))
+    inside = fit(model())
+    for found in (inside.predict(TEST), inside.predict(TEST.pack(atoms=15))):
+        for actual, values in zip(found, expected, strict=True):
+            torch.testing.assert_close(actual, values, rtol=1e-6, atol=1e-6)
+
+
+def test_gradients_and_conditioning() -> None:
+    def moments(gp: DistributionGP, X: PointClouds) -> Tensor:
+        posterior = gp.posterior(X.pack().unsqueeze(-2))
+        return torch.stack([posterior.mean, posterior.variance])
+
+    inside, outside = model().eval(), apart().eval()
+    points = TEST.points.clone().requires_grad_()
+    X = PointClouds(points, TEST.weights)
+    found = torch.autograd.grad(moments(inside, X).sum(), points)[0]
+    expected = torch.autograd.grad(moments(outside, X.normalize(like=TRAIN)).sum(), points)[0]
+    torch.testing.assert_close(found, expected)
+
+    more = inside.condition_on_observations(TEST[:2], TARGETS[:2])
+    same = outside.condition_on_observations(TEST[:2].normalize(like=TRAIN), TARGETS[:2])
+    torch.testing.assert_close(more.predict(TEST), same.predict(TEST.normalize(like=TRAIN)))
+
+
+def test_several_outputs() -> None:
+    Y = torch.stack([TARGETS, TARGETS.sqrt()], -1)
+    inside = SharedKernelGP(TRAIN, Y, input_transform=NormalizeClouds.from_data(TRAIN))
+    outside = SharedKernelGP(TRAIN.normalize(), Y)
+    torch.testing.assert_close(inside.predict(TEST), outside.predict(TEST.normalize(like=TRAIN)))
+
+
+def test_is_saved_with_the_model(tmp_path: Path) -> None:
+    before = fit(model())
+    save(before, tmp_path / "model.gp")
+    for actual, expected in zip(
+        load(tmp_path / "model.gp").predict(TEST), before.predict(TEST), strict=True
+    ):
+        assert torch.equal(actual, expected)
+
+
+def test_pools_are_searched_in_their_own_units() -> None:
+    gp = fit(model())
+    mean, std = gp.predict(TEST, observation_noise=False)
+    found, values = optimize_over_pool(UpperConfidenceBound(gp, beta=4.0), TEST)
+    assert int(found) == int((mean + 2 * std).argmax())
+    torch.testing.assert_close(values.squeeze(), (mean + 2 * std).max(), rtol=1e-6, atol=1e-6)
+
+
+def test_bad_clouds() -> None:
+    flat = PointClouds(TRAIN.points[..., :1], TRAIN.weights)
+    with pytest.raises(ValueError, match="got PointClouds of dimension 1"):
+        model().predict(flat)
+    with pytest.raises(TypeError, match="Expected PointClouds, got Tensor"):
+        NormalizeClouds.from_data(TRAIN.pack())  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="expected one positive number or 2 of them"):
+        NormalizeClouds(torch.zeros(2), [1.0, 1.0, 1.0])
+    with pytest.raises(ValueError, match="Coordinate 1: expected several values"):
+        NormalizeClouds.from_data(PointClouds(TRAIN.points * torch.tensor([1.0, 0.0])))
