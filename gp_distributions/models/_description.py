@@ -43,6 +43,7 @@ _CLASSES: tuple[type[Any], ...] = (
     gpytorch_kernels.ScaleKernel,
     means.ConstantMean,
     means.ZeroMean,
+    likelihoods.FixedNoiseGaussianLikelihood,
     likelihoods.GaussianLikelihood,
     NormalizeClouds,
     SamplingNoiseLikelihood,
@@ -99,6 +100,15 @@ _KEPT_ELSEWHERE: dict[tuple[type, str], Callable[[Any], Any]] = {
     (likelihoods.GaussianLikelihood, "batch_shape"): lambda likelihood: likelihood.raw_noise.shape[
         :-1
     ],
+    (likelihoods.FixedNoiseGaussianLikelihood, "noise"): lambda likelihood: (
+        likelihood.noise_covar.noise
+    ),
+    (likelihoods.FixedNoiseGaussianLikelihood, "learn_additional_noise"): lambda likelihood: (
+        likelihood.second_noise_covar is not None
+    ),
+    (likelihoods.FixedNoiseGaussianLikelihood, "batch_shape"): lambda likelihood: (
+        likelihood.noise_covar.noise.shape[:-1]
+    ),
     (distances.Fourier, "measure"): lambda fourier: (
         _MISSING if fourier.measure == "given" else fourier.measure
     ),

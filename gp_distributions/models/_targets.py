@@ -35,6 +35,31 @@ def check_order(train_X: Any, train_Y: Any) -> None:
         )
 
 
+def as_variances(train_Yvar: Tensor | ArrayLike, rows: Tensor, targets: Tensor) -> Tensor:
+    """Variances of the noise of targets, of the shape of these.
+
+    Raises:
+        ValueError: If the shape is another, or one is not positive and finite.
+    """
+    if not isinstance(train_Yvar, Tensor):
+        train_Yvar = torch.as_tensor(np.array(train_Yvar))
+    variances = train_Yvar.to(targets)
+    variances = variances.unsqueeze(-1) if variances.dim() == rows.dim() - 1 else variances
+    if variances.shape != targets.shape:
+        raise ValueError(
+            f"Expected a variance for each target, {tuple(targets.shape)}, got train_Yvar of shape "
+            f"{tuple(variances.shape)}."
+        )
+    positive = ((variances > 0) & variances.isfinite()).all(-1)
+    if not bool(positive.all()):
+        first = (~positive).nonzero()[0].tolist()
+        raise ValueError(
+            f"Expected positive variances, but that of cloud {first[-1]} is "
+            f"{variances[tuple(first)].tolist()}."
+        )
+    return variances
+
+
 def standardize(targets: Tensor) -> Standardize:
     """The transform to unit variance of ``batch_shape x T x outputs`` targets in any unit.
 

@@ -36,7 +36,7 @@ from gp_distributions.models._exact import (
     exact_computations,
     jitter_explained,
 )
-from gp_distributions.models._targets import as_targets, check_order, standardize
+from gp_distributions.models._targets import as_targets, as_variances, check_order, standardize
 from gp_distributions.models.normalization import NormalizeClouds
 from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood
 
@@ -70,10 +70,14 @@ class DistributionGP(SingleTaskGP):
         covar_module: A kernel on rows. Default, for :class:`PointClouds` and :class:`Gaussians`: a
             scaled ``SlicedWassersteinKernel(dim, profile="matern52")`` for each output.
         likelihood: Default: Gaussian noise with BoTorch's log-normal prior, and a floor of 1e-8 of
-            the standardised targets instead of 1e-4.
+            the standardised targets instead of 1e-4. A likelihood that is given has its noise in
+            units of the targets that it sees, standardised by default.
         mean_module: Default: a constant.
         outcome_transform: Default: BoTorch's ``Standardize``, whatever the unit of ``train_Y``.
             ``None`` for none.
+        train_Yvar: The known variances of the noise of the targets, in their squared units and of their
+            shape, in place of a likelihood. Noise at new clouds is then the mean of these, as in
+            BoTorch.
         input_transform: Maps what the model is given to rows: :class:`NormalizeClouds`, a
             :class:`Decoder`, or another of BoTorch's kind.
         sampling_noise: Whether the noise is larger at smaller bags:
@@ -85,10 +89,11 @@ class DistributionGP(SingleTaskGP):
 
     Raises:
         TypeError: If ``train_X`` is neither clouds nor a tensor, or ``covar_module`` no kernel.
-        ValueError: If numbers of clouds and targets differ, a target is not finite, targets have the
-            names of the clouds in another order, ``covar_module`` is needed and missing or reads no
-            distributions, a fixed noise has another length, or ``sampling_noise`` is something else,
-            comes with a likelihood or with a kernel that does not read one cloud in each row.
+        ValueError: If numbers of clouds and targets differ, a target is not finite, a variance not
+            positive, targets have the names of the clouds in another order, ``covar_module`` is needed
+            and missing or reads no distributions, a fixed noise has another length, or
+            ``sampling_noise`` is something else, comes with a likelihood, or with a kernel that does
+            not read one cloud in each row.
 
     Warns:
         TiesWarning: If ``sampling_noise=True`` halves the size of a bag by merging equal atoms.
@@ -106,6 +111,7 @@ class DistributionGP(SingleTaskGP):
         likelihood: Likelihood | None = None,
         mean_module: Mean | None = None,
         outcome_transform: OutcomeTransform | _DefaultType | None = DEFAULT,
+        train_Yvar: Tensor | ArrayLike | None = None,
         input_transform: InputTransform | None = None,
         sampling_noise: bool | Literal["ties"] = False,
     ) -> None:
@@ -116,12 +122,17 @@ class DistributionGP(SingleTaskGP):
         rows = counted_rows(train_X)
         check_order(train_X, train_Y)
         targets, squeeze = as_targets(train_Y, rows)
+        variances = None if train_Yvar is None else as_variances(train_Yvar, rows, targets)
         batch_shape = self.get_batch_dimensions(rows, targets)[1]
         if covar_module is None:
             covar_module = default_kernel(train_X, batch_shape)
         check_modules(covar_module, likelihood, rows.shape[-2])
         if _keeps_clouds(input_transform):
             check_kind(train_X, covar_module)
+        if variances is not None and (likelihood is not None or sampling_noise):
+            raise ValueError(
+                "Expected train_Yvar, a likelihood or sampling_noise, got two of them."
+            )
         if sampling_noise:
             if likelihood is not None:
                 raise ValueError(
@@ -133,13 +144,14 @@ class DistributionGP(SingleTaskGP):
                 **gaussian_noise(batch_shape, rows.dtype),
                 merge=sampling_noise != "ties",
             )
-        elif likelihood is None:
+        elif likelihood is None and variances is None:
             likelihood = GaussianLikelihood(**gaussian_noise(batch_shape, rows.dtype))
         if isinstance(outcome_transform, _DefaultType):
             outcome_transform = standardize(targets)
         super().__init__(
             rows,
             targets,
+            variances,
             likelihood=likelihood,
             covar_module=covar_module,
             mean_module=mean_module,

@@ -12,7 +12,7 @@ from typing import Literal
 
 import torch
 from gpytorch.kernels import ScaleKernel
-from gpytorch.likelihoods import GaussianLikelihood
+from gpytorch.likelihoods import FixedNoiseGaussianLikelihood, GaussianLikelihood
 from torch import Tensor
 from tqdm import tqdm
 
@@ -115,8 +115,8 @@ def fit_reference(
         its reference requires no gradient.
 
     Raises:
-        ValueError: If the model has no reference, several, several outputs or an input transform, or a
-            number is out of range.
+        ValueError: If the model has no reference, several, several outputs or an input transform, with a
+            guard also a noise for each cloud, or if a number is out of range.
 
     Warns:
         ReferenceWarning: If the chosen reference sees the clouds along one direction only.
@@ -136,6 +136,11 @@ def fit_reference(
         raise ValueError(
             f"Expected steps >= 0, starts >= 1 and 2 <= guard <= {num_train}, got {steps}, {starts} "
             f"and {guard}."
+        )
+    if guard is not None and isinstance(model.likelihood, FixedNoiseGaussianLikelihood):
+        raise ValueError(
+            "Expected a noise that folds can share, got one for each cloud. Learn the reference with a "
+            "model of another likelihood and give its kernel, or give guard=None."
         )
     learned = [
         name

@@ -178,6 +178,32 @@ class TestPredictions:
         ):
             torch.testing.assert_close(actual / unit, expected, rtol=1e-9, atol=0)
 
+    def test_known_noise_is_in_the_units_of_the_targets(self) -> None:
+        variances = torch.linspace(0.1, 4.0, 30, dtype=torch.float64)
+        model = DistributionGP(ROWS[:30], TARGETS[:30], make_kernel(), train_Yvar=variances.numpy())
+        K = make_kernel()(ROWS).to_dense().detach() * TARGETS[:30].var()  # of standardised targets
+        mean = TARGETS[:30].mean()
+        solved = torch.linalg.solve(K[:30, :30] + variances.diag(), K[:30, 30:])
+        expected = mean + solved.T @ (TARGETS[:30] - mean)
+        variance = K[30:, 30:].diagonal() - (K[:30, 30:] * solved).sum(0)
+        for noise in (0.0, variances.mean()):
+            found = model.predict(ROWS[30:], observation_noise=bool(noise))
+            torch.testing.assert_close(found[0], expected)
+            torch.testing.assert_close(found[1].square(), variance + noise)
+
+    @pytest.mark.parametrize(
+        ("variances", "message"),
+        [
+            (torch.ones(29), r"a variance for each target, \(30, 1\), got .* \(29, 1\)"),
+            (torch.arange(30.0), "positive variances, but that of cloud 0 is"),
+        ],
+    )
+    def test_known_noise_is_checked(self, variances: Tensor, message: str) -> None:
+        with pytest.raises(ValueError, match=message):
+            make_model(train_Yvar=variances)
+        with pytest.raises(ValueError, match="got two of them"):
+            make_model(train_Yvar=torch.ones(30), sampling_noise=True)
+
     def test_units_may_differ_between_outputs(self) -> None:
         units = torch.tensor([1.0, 1e3, 1e-9], dtype=torch.float64)
         targets = TARGETS[:30, None]

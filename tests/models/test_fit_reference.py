@@ -251,6 +251,14 @@ def test_beside_other_columns() -> None:
     assert found[0].effective_rank == pytest.approx(found[1].effective_rank)
 
 
+def test_folds_cannot_share_a_noise_for_each_cloud() -> None:
+    kernel = make_model(LINE).covar_module
+    model = DistributionGP(CLOUDS[:30], TARGETS[:30], kernel, train_Yvar=torch.full((30,), 1e-4))
+    with pytest.raises(ValueError, match="Expected a noise that folds can share"):
+        fit_reference(model, steps=1, progress=False)
+    fit_reference(model, steps=1, guard=None, progress=False)
+
+
 def test_bad_arguments() -> None:
     model = make_model(LINE)
     for options in ({"steps": -1}, {"guard": 1}, {"guard": 31}, {"starts": 0}):
@@ -259,7 +267,7 @@ def test_bad_arguments() -> None:
         ):
             fit_reference(model, progress=False, **options)
     with pytest.raises(ValueError, match="one reference measure, got 0"):
-        fit_reference(DistributionGP(CLOUDS, TARGETS, RBFKernel()))
+        fit_reference(DistributionGP(CLOUDS.pack(), TARGETS, RBFKernel()))
     with pytest.raises(ValueError, match="one output"):
         fit_reference(
             DistributionGP(CLOUDS[:30], TARGETS[:30, None].expand(-1, 2), model.covar_module)

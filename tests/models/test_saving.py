@@ -33,7 +33,7 @@ from gpytorch.kernels import (
     RQKernel,
     ScaleKernel,
 )
-from gpytorch.likelihoods import FixedNoiseGaussianLikelihood, GaussianLikelihood
+from gpytorch.likelihoods import GaussianLikelihood
 from gpytorch.means import ConstantMean, ZeroMean
 from gpytorch.mlls import ExactMarginalLogLikelihood
 from gpytorch.priors import (
@@ -222,6 +222,14 @@ class TestBits:
         assert loaded.training == training
         assert_same_bits(loaded.predict(WIDE[20:]), model.predict(WIDE[20:]))
         assert density(loaded) == density(model)
+
+    @pytest.mark.parametrize("outputs", [(), (2,)])
+    def test_known_noise(self, outputs: tuple[int, ...], path: Path) -> None:
+        targets = TARGETS[:20].reshape(-1, *[1 for _ in outputs]).expand(20, *outputs)
+        variances = targets.square() + 0.1
+        kernel = clouds_kernel(batch_shape=torch.Size(outputs))
+        model = varied(DistributionGP(ROWS[:20], targets, kernel, train_Yvar=variances))
+        assert_same_bits(returned(model, path).predict(ROWS[20:]), model.predict(ROWS[20:]))
 
     def test_one_kernel_for_several_outputs(self, path: Path) -> None:
         targets = torch.stack([TARGETS, TARGETS.sin(), TARGETS.cos()], dim=-1)[:20]
@@ -676,6 +684,10 @@ class OwnKernel(SlicedWassersteinKernel):
     pass
 
 
+class OwnLikelihood(GaussianLikelihood):
+    """Not of the package."""
+
+
 class OwnTransform(InputTransform, torch.nn.Module):
     is_one_to_many = False
     transform_on_train = transform_on_eval = transform_on_fantasize = True
@@ -748,12 +760,7 @@ class TestRefusals:
         [
             (lambda: make_model(OwnKernel(2)), "OwnKernel"),
             (lambda: make_model(input_transform=OwnTransform()), "OwnTransform"),
-            (
-                lambda: make_model(
-                    likelihood=FixedNoiseGaussianLikelihood(torch.ones(20, dtype=torch.float64))
-                ),
-                "FixedNoiseGaussianLikelihood",
-            ),
+            (lambda: make_model(likelihood=OwnLikelihood()), "OwnLikelihood"),
             (
                 lambda: make_model(
                     clouds_kernel(lengthscale_constraint=Positive(lambda x: x**2, torch.sqrt))
