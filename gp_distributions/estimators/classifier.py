@@ -18,6 +18,7 @@ from gp_distributions.estimators._kernels import Options
 from gp_distributions.estimators._processes import ProcessEstimator
 from gp_distributions.kernels import Profile
 from gp_distributions.models.classification import ClassificationGP, fit_classification
+from gp_distributions.models.kernel_ridge import read_labels
 
 
 class DistributionGPClassifier(ClassifierMixin, ProcessEstimator):
@@ -81,8 +82,11 @@ class DistributionGPClassifier(ClassifierMixin, ProcessEstimator):
         training = self._read_training(X)
         labels = column_or_1d(read_targets(self, y), warn=True)
         assert_all_finite(labels, input_name="y")
-        check_classification_targets(labels)
         check_consistent_length(training, labels)
+        read_labels(
+            labels, len(training)
+        )  # names a missing one, over which the next check stumbles
+        check_classification_targets(labels)
         model = ClassificationGP(training, labels, self._make_kernel(training))
         self.classes_ = model.classes_
         options: dict[str, Any] = {"restarts": self.restarts, "seed": self.seed}

@@ -126,3 +126,13 @@ def integer(value: int, name: str, least: int = 1) -> int:
     if count < least or isinstance(value, bool):
         raise ValueError(f"{name}: expected an integer >= {least}, got {value!r}.")
     return count
+
+
+def is_missing(value: object) -> bool:
+    """Whether a value stands for none, such as None, NaN, NaT and the missing value of pandas."""
+    if value is None:  # also what tolist makes of NaT
+        return True
+    unequal = (
+        value != value
+    )  # NaN and NaT are unequal to themselves; pandas.NA gives no bool at all.
+    return bool(unequal) if isinstance(unequal, bool | np.bool_) else True

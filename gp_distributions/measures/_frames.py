@@ -10,7 +10,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from gp_distributions.measures._arrays import common_dtype, real_array, to_tensor
+from gp_distributions.measures._arrays import common_dtype, is_missing, real_array, to_tensor
 from gp_distributions.measures._ragged import occupied, pad
 from gp_distributions.measures._validation import Naming, validated
 
@@ -89,17 +89,10 @@ def _group(
     order = np.argsort(code, kind="stable")
     sizes = np.bincount(code)
     first = order[np.cumsum(sizes) - sizes]
-    missing = np.fromiter(map(_is_missing, codes), dtype=bool, count=len(codes))
+    missing = np.fromiter(map(is_missing, codes), dtype=bool, count=len(codes))
     if missing.any():
         raise ValueError(
             f"Column {bag!r}: expected the bag of each row, got a missing value in row "
             f"{first[missing].min()} (counted from 0)."
         )
     return order, sizes, ids[first]
-
-
-def _is_missing(key: object) -> bool:
-    if key is None:  # also what tolist makes of NaT
-        return True
-    unequal = key != key  # NaN and NaT are unequal to themselves; pandas.NA gives no bool at all.
-    return bool(unequal) if isinstance(unequal, bool | np.bool_) else True

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from gp_distributions.kernels._inputs import align_rows, check_kind
+from gp_distributions.measures._arrays import is_missing
 from gp_distributions.measures._kinds import Distributions, as_rows
 from gp_distributions.models._targets import check_order
 
@@ -111,19 +112,28 @@ def read_labels(labels: Tensor | ArrayLike, count: int) -> tuple[Labels, Tensor]
         An array of ``C`` labels, and a ``T`` tensor of integers.
 
     Raises:
-        ValueError: If there are not ``count`` labels, a label is missing (NaN), or there are fewer
-            than two classes.
+        ValueError: If there are not ``count`` labels, a label is missing (None, NaN), they have no
+            order, or there are fewer than two classes.
     """
     values = np.asarray(labels.detach().cpu() if isinstance(labels, Tensor) else labels)
     if values.shape != (count,):
         raise ValueError(
             f"Expected one label for each of {count} clouds, got labels of shape {values.shape}."
         )
-    if bool((missing := values != values).any()):  # only NaN differs from itself
-        raise ValueError(
-            f"Expected a label for each cloud, but that of cloud {missing.argmax()} is NaN."
-        )
-    classes, index = np.unique(values, return_inverse=True)
+    given = values.tolist()
+    for cloud, value in enumerate(given):
+        if is_missing(value):
+            raise ValueError(
+                f"Expected a label for each cloud, but that of cloud {cloud} is {value!r}. Leave out "
+                "clouds without a label."
+            )
+    if all(isinstance(value, str) for value in given):
+        values = np.array(given, dtype=str)  # data frames give objects, which no file keeps
+    try:
+        classes, index = np.unique(values, return_inverse=True)
+    except TypeError as error:
+        kinds = ", ".join(sorted({type(value).__name__ for value in given}))
+        raise ValueError(f"Expected labels of one kind, got a mixture of {kinds}.") from error
     if len(classes) < 2:
         raise ValueError(f"Expected two classes or more, got {classes.tolist()}.")
     return classes, torch.from_numpy(index)

@@ -4,6 +4,7 @@ import copy
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from gpytorch.kernels import ScaleKernel
@@ -232,14 +233,44 @@ class TestLabels:
         ridge = KernelRidgeClassifier(X, labels, make_kernel(), ridge=1e-3)
         assert (ridge.predict(X) == expected).mean() > 0.7
 
+    @pytest.mark.parametrize(
+        "labels",
+        [
+            Y.astype(object),
+            pd.Series(Y),
+            pd.Categorical(Y),
+            Y.astype(np.dtypes.StringDType()),  # type: ignore[call-overload]
+        ],
+        ids=["objects", "series", "categories", "dtype"],
+    )
+    def test_strings_of_data_frames_are_plain_strings(self, labels: object) -> None:
+        for model in (
+            ClassificationGP(X, labels, make_kernel()),
+            KernelRidgeClassifier(X, labels, make_kernel(), ridge=1e-3),
+        ):
+            assert model.classes_.dtype == NAMES.dtype
+            np.testing.assert_array_equal(model.classes_, NAMES)
+            assert (model.predict(X) == Y).mean() > 0.7
+
+    @pytest.mark.parametrize("missing", [None, np.nan, pd.NA])
+    def test_missing_labels_are_named(self, missing: object) -> None:
+        labels = Y.astype(object)
+        labels[4] = missing
+        with pytest.raises(ValueError, match=f"that of cloud 4 is {missing!r}. Leave out"):
+            ClassificationGP(X, labels, make_kernel())
+        with pytest.raises(ValueError, match=f"that of cloud 4 is {missing!r}. Leave out"):
+            KernelRidgeClassifier(X, labels, make_kernel(), ridge=1.0)
+
     def test_what_is_refused(self) -> None:
+        with pytest.raises(ValueError, match="one kind, got a mixture of int, str"):
+            ClassificationGP(X, np.array(["a", 3] * 30, dtype=object), make_kernel())
         with pytest.raises(ValueError, match=r"one label for each of 60 clouds.*\(59,\)"):
             ClassificationGP(X, Y[1:], make_kernel())
         with pytest.raises(ValueError, match="two classes or more, got"):
             ClassificationGP(X, ["a"] * 60, make_kernel())
         broken = np.searchsorted(NAMES, Y).astype(float)
         broken[4] = np.nan
-        with pytest.raises(ValueError, match="cloud 4 is NaN"):
+        with pytest.raises(ValueError, match="cloud 4 is nan"):
             KernelRidgeClassifier(X, broken, make_kernel(), ridge=1.0)
         with pytest.raises(ValueError, match="ridge > 0"):
             KernelRidgeClassifier(X, Y, make_kernel(), ridge=0.0)

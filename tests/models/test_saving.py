@@ -60,6 +60,7 @@ from gp_distributions import (
     fit_reference,
 )
 from gp_distributions.distances import Fourier
+from gp_distributions.estimators import DistributionGPClassifier
 from gp_distributions.kernels import PowerExponential, RationalQuadratic
 from gp_distributions.models import _archive, _description
 from gp_distributions.models._description import Description
@@ -256,6 +257,14 @@ class TestBits:
         assert_same_bits((loaded.predict_proba(ROWS[20:]),), (expected,))
         assert torch.equal(density(loaded), density(model))
         assert torch.equal(loaded.leave_one_out(), model.leave_one_out())
+
+    def test_string_labels_of_a_data_frame(self, path: Path) -> None:
+        labels = np.array(["no", "yes"], dtype=object)[(TARGETS[:20] > TARGETS.median()).long()]
+        model = varied(ClassificationGP(ROWS[:20], labels, clouds_kernel()))
+        loaded = returned(model, path)
+        assert loaded.predict(ROWS[20:]).tolist() == model.predict(ROWS[20:]).tolist()
+        estimator = DistributionGPClassifier(options={"num_slices": 5}, alpha_epsilon=0.1)
+        returned(estimator.fit(list(ROWS[:20].view(20, -1, 3)[..., :2]), labels).model_, path)
 
     def test_single_precision(self, path: Path) -> None:
         with pytest.warns(InputDataWarning):
