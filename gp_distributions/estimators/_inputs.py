@@ -81,7 +81,8 @@ def read_distributions(X: Samples) -> Distributions | None:
 
     Args:
         X: Distributions in one container or in a list of single ones, as indexing in
-            cross-validation makes of it; a list of ``n_i x d`` arrays; a ``T x n x d`` array.
+            cross-validation makes of it; a list of ``n_i x d`` arrays; a ``T x n x d`` array. A column
+            of a data frame is read as a list.
 
     Returns:
         The distributions, in double precision, without gradient.
@@ -99,8 +100,12 @@ def read_distributions(X: Samples) -> Distributions | None:
                 "PointClouds.unpack(rows, dim), points of one atom each by X[:, None]."
             )
         return _frozen(PointClouds(X))
+    if hasattr(X, "to_numpy") and getattr(X, "ndim", None) == 1:
+        X = X.to_numpy()
+    if isinstance(X, np.ndarray) and X.ndim == 3:
+        return PointClouds(_double(X))
     if isinstance(X, np.ndarray) and X.dtype != object:
-        return PointClouds(X.astype(np.float64)) if X.ndim == 3 and X.dtype.kind in "biuf" else None
+        return None
     if not (isinstance(X, list | tuple) or (isinstance(X, np.ndarray) and X.ndim == 1)) or not len(
         X
     ):
@@ -162,6 +167,8 @@ def _double(bag: Any) -> Any:
     if isinstance(bag, Tensor):
         return bag.detach().to("cpu", torch.float64)
     array: NDArray[Any] = np.asarray(bag)
+    if array.dtype == object:
+        array = np.array(array.tolist())  # of numbers alone, it has their dtype
     return array.astype(np.float64) if array.dtype.kind in "biuf" else array
 
 

@@ -5,6 +5,7 @@ import pickle
 from collections.abc import Callable
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from gpytorch.kernels import ScaleKernel
@@ -71,7 +72,8 @@ def test_one_data_set_in_every_form(estimator: BaseEstimator) -> None:
     clouds = PointClouds.from_list(X)
     objects = np.empty(len(X), dtype=object)
     objects[:] = X
-    forms = [X, clouds, list(clouds[i] for i in range(len(X))), objects]  # noqa: C400
+    column = pd.Series(X, index=[f"patient {i}" for i in range(len(X))])
+    forms = [X, clouds, list(clouds[i] for i in range(len(X))), objects, column]  # noqa: C400
     results = []
     for form in forms:
         fitted = clone(estimator).fit(form, labels)
@@ -93,7 +95,12 @@ def test_clouds_of_one_size_and_of_one_atom() -> None:
     points = np.random.default_rng(0).normal(size=(7, 4, 3))
     transformer = EmbeddingTransformer(options=SMALL)
     expected = transformer.fit_transform(list(points))
-    for form in (points, torch.from_numpy(points), points.astype(np.float32)):
+    bags = np.empty(len(points), dtype=object)
+    bags[:] = list(points)
+    for form in (
+        *(points, torch.from_numpy(points), points.astype(np.float32)),
+        *(points.astype(object), bags, pd.Series(list(points.astype(object)))),
+    ):
         np.testing.assert_allclose(transformer.fit_transform(form), expected, atol=1e-6)
     single = transformer.fit_transform(points[:, :1])
     np.testing.assert_array_equal(transformer.fit_transform(points[:, 0]), single)
@@ -163,7 +170,7 @@ def test_pipelines_searches_and_cross_validation() -> None:
         "gramtransformer__options": [None],
         "kernelridge__alpha": [1e-4, 10.0],
     }
-    for data in (X, PointClouds.from_list(X)):
+    for data in (X, PointClouds.from_list(X), pd.Series(X, index=range(30, 60))):
         search = GridSearchCV(ridge, grid, cv=3, error_score="raise").fit(data, y)
         assert search.best_score_ > 0.9
         assert search.best_params_["kernelridge__alpha"] == 1e-4
@@ -280,6 +287,10 @@ def test_wrong_inputs() -> None:
         gram.fit([np.zeros(5), np.zeros(4)])
     with pytest.raises(ValueError, match=r"T x n x d, got \(6, "):
         gram.fit(PointClouds.from_list(X).pack())
+    for words in (np.full((6, 4, 2), "a"), np.full((6, 4, 2), "1", dtype=object)):
+        for given in (words, pd.Series(list(words))):
+            with pytest.raises(ValueError, match="expected real numbers, got"):
+                gram.fit(given)
     with pytest.raises(ValueError, match="inconsistent numbers"):
         DistributionGPRegressor().fit(X, y[:-1])
     with pytest.raises(ValueError, match="minimum of 2 is required"):
