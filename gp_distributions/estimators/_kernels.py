@@ -57,10 +57,11 @@ def make_distance(
     Raises:
         TypeError: If ``distance`` is neither of the two.
         ValueError: If there is no distance of that name, options come with a distance, or a given
-            distance is of another dimension or reads other inputs.
+            distance is of another dimension or reads other inputs, such as numbers of objects.
     """
     given = dict(options or {})
     if isinstance(distance, Distance):
+        refuse_indices(distance)
         if given:
             raise ValueError("Expected options only with the name of a distance, got both.")
         if (distance.dim, distance.inputs) != (training.dim, inputs):
@@ -83,6 +84,21 @@ def make_distance(
     of_reference = {name: given.pop(name) for name in _OF_THE_REFERENCE if name in given}
     reference = ReferenceMeasure.from_data(training, **of_reference)
     return _TO_A_REFERENCE[distance](reference, **given)
+
+
+def refuse_indices(module: torch.nn.Module) -> None:
+    """Raise where a distance is between numbered objects, which estimators do not read.
+
+    Raises:
+        ValueError: If one is.
+    """
+    for child in module.modules():
+        if isinstance(child, Distance) and child.inputs == "indices":
+            raise ValueError(
+                f"Expected a distance between distributions, got {type(child).__name__}, which is "
+                "between numbered objects. Give DistributionGP their numbers, or a machine of "
+                'scikit-learn with kernel="precomputed" the matrix kernel(numbers).to_dense().'
+            )
 
 
 def make_kernel(

@@ -9,7 +9,7 @@ from gpytorch.kernels import Kernel, ScaleKernel
 
 from gp_distributions.distances import Distance
 from gp_distributions.estimators._inputs import DistributionEstimator
-from gp_distributions.estimators._kernels import Options, make_distance
+from gp_distributions.estimators._kernels import Options, make_distance, refuse_indices
 from gp_distributions.kernels import DistributionKernel, Profile
 from gp_distributions.measures._kinds import Distributions
 
@@ -27,6 +27,7 @@ class ProcessEstimator(DistributionEstimator):
     def _make_kernel(self, training: Distributions, *, outputs: tuple[int, ...] = ()) -> Kernel:
         """The kernel, with one set of parameters for each of several outputs."""
         if self.kernel is not None:
+            refuse_indices(self.kernel)
             return copy.deepcopy(self.kernel)
         distance = make_distance(self.distance, self.options, training, self.inputs_)
         batch_shape = torch.Size(size for size in outputs if size > 1)

@@ -25,6 +25,7 @@ from gp_distributions import (
     Gaussians,
     LinearTransport,
     PointClouds,
+    PrecomputedDistance,
     ReferenceMeasure,
     SlicedWasserstein,
     SlicedWassersteinKernel,
@@ -305,6 +306,14 @@ def test_wrong_inputs() -> None:
         GramTransformer(MMD(2), options=SMALL).fit(X)
     with pytest.raises(ValueError, match="in 2 dimensions, got one between clouds in 3"):
         GramTransformer(MMD(3)).fit(X)
+    numbered = PrecomputedDistance(np.ones((6, 6)) - np.eye(6))
+    for estimator in (
+        *(kind(numbered) for kind in (GramTransformer, EmbeddingTransformer)),
+        *(kind(numbered) for kind in (DistributionGPRegressor, DistributionGPClassifier)),
+        DistributionGPRegressor(kernel=ScaleKernel(DistributionKernel(numbered))),
+    ):
+        with pytest.raises(ValueError, match=r"numbered objects. Give .* kernel=\"precomputed\""):
+            estimator.fit(np.arange(6.0)[:, None], np.arange(6) % 2)
     with pytest.raises(ValueError, match="lengthscale > 0"):
         GramTransformer(lengthscale="mean").fit(X)
     with pytest.raises(ValueError, match="no finite number of features"):
