@@ -14,6 +14,8 @@ from gp_distributions.measures._arrays import (
 )
 from gp_distributions.measures._validation import Naming, validated
 
+_CHANNELS = (3, 4)  # colours, without and with opacity
+
 
 def read_images(images: Data) -> tuple[Tensor, Tensor]:
     """Read intensities as weights on the grid of pixels.
@@ -26,13 +28,20 @@ def read_images(images: Data) -> tuple[Tensor, Tensor]:
         ``batch_shape x H*W`` tensor of normalised weights.
 
     Raises:
-        ValueError: If an intensity is negative or not finite, or an image is all zero.
+        ValueError: If an intensity is negative or not finite, an image is all zero, or the last axis
+            looks like one of colours.
     """
     array = real_array(images, "Images")
     if array.ndim < 2 or 0 in array.shape:
         raise ValueError(
             f"Images: expected an array of shape (..., H, W), none of them 0, got shape "
             f"{tuple(array.shape)}."
+        )
+    if array.ndim > 3 and array.shape[-1] in _CHANNELS and array.shape[-2] > array.shape[-1]:
+        raise ValueError(
+            "Images: expected intensities of one channel, an array of shape (..., H, W), got shape "
+            f"{tuple(array.shape)}, whose last axis looks like one of colours. Take one channel or "
+            "their mean, images[..., :3].mean(-1); flatten the batch axes of images that are so narrow."
         )
     values = to_tensor(array, common_dtype([array]), common_device([array]))
     grid = _pixel_grid(values)

@@ -110,13 +110,15 @@ class PointClouds(Container):
 
         Args:
             images: A ``batch_shape x H x W`` tensor or array of intensities >= 0, without an axis of
-                colours.
+                colours. Several batch axes before images higher than their width of 3 or 4 are taken
+                for such an axis.
 
         Returns:
             Clouds of ``H*W`` atoms in two dimensions, row after row of pixels.
 
         Raises:
-            ValueError: If an intensity is negative or not finite, or an image is all zero.
+            ValueError: If an intensity is negative or not finite, an image is all zero, or the last
+                axis looks like one of colours.
         """
         return cls._read(*read_images(images))
 

@@ -265,6 +265,17 @@ def test_bad_images_are_named(change, message):
             PointClouds.from_images(np.ones(shape))
 
 
+@pytest.mark.parametrize("shape", [(5, 8, 6, 3), (5, 8, 6, 4), (2, 5, 8, 6, 3)])
+def test_colours_are_refused(shape):
+    images = np.random.default_rng(0).random(shape)
+    with pytest.raises(ValueError, match=r"one channel.* got shape \(.*images\[\.\.\., :3\]\.mean"):
+        PointClouds.from_images(images)
+    made = PointClouds.from_images(images[..., :3].mean(-1))
+    assert made.batch_shape == shape[:-3]
+    narrow = PointClouds.from_images(images.reshape(-1, *shape[-2:]))  # one batch axis is no guess
+    assert narrow.points.shape[1:] == (6 * shape[-1], 2)
+
+
 # Curves
 
 
