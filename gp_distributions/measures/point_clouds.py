@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from gp_distributions.measures._arrays import Data, integer
+from gp_distributions.measures._arrays import Array, Data, integer, point_array
 from gp_distributions.measures._container import Container, counted_sizes
 from gp_distributions.measures._curves import read_curves
 from gp_distributions.measures._dense import read_arrays, read_rows
@@ -64,7 +64,8 @@ class PointClouds(Container):
         """Read bags of any sizes, padded to the largest with atoms of weight zero at the origin.
 
         Args:
-            bags: For each bag, an ``n_i x d`` tensor or array.
+            bags: For each bag, an ``n_i x d`` tensor or array, or a single cloud such as ``clouds[0]``,
+                which keeps its weights, but not its label.
             weights: For each bag, a tensor or array of ``n_i`` weights >= 0. Default: equal weights.
 
         Returns:
@@ -72,8 +73,11 @@ class PointClouds(Container):
 
         Raises:
             ValueError: As the class does, and if there is no bag, a bag is empty, or dimensions or
-                lengths differ.
+                lengths differ; or if a bag is several clouds, or a cloud and weights are given.
         """
+        bags = list(bags)
+        if any(isinstance(bag, PointClouds) for bag in bags):
+            bags, weights = _opened(bags, weights)
         return cls._read(*read_bags(bags, weights))
 
     @classmethod
@@ -264,3 +268,22 @@ class PointClouds(Container):
 
     def _details(self) -> list[str]:
         return [counted_sizes(self.sizes, "atom")]
+
+
+def _opened(bags: Sequence[Any], weights: Any) -> tuple[list[Array], list[Array]]:
+    """Atoms and weights of bags, some of which are single clouds; equal weights for the others."""
+    atoms: list[Array] = []
+    masses: list[Array] = []
+    for i, bag in enumerate(bags):
+        if not isinstance(bag, PointClouds):
+            atoms.append(point_array(bag, f"Bag {i}", "(n, d)"))
+            masses.append(np.ones(len(atoms[-1]), dtype=np.float32))  # which decides on no dtype
+        elif bag.batch_shape or weights is not None:
+            expected = "a single cloud" if bag.batch_shape else "no weights beside clouds"
+            raise ValueError(
+                f"Bag {i}: expected {expected}, got {bag}. Give the arrays of its atoms."
+            )
+        else:
+            atoms.append(bag.points)
+            masses.append(bag.weights)
+    return atoms, masses

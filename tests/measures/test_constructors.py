@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gp_distributions.measures import PointClouds
+from gp_distributions.warnings import PrecisionWarning
 
 few = settings(deadline=None, max_examples=20)
 
@@ -44,6 +45,20 @@ def test_a_list_detaches_from_its_arrays():
         assert made.points.tolist() == [[[1], [1]]]
 
 
+def test_single_clouds_keep_their_weights_in_a_list():
+    bags = [np.random.default_rng(n).normal(size=(n, 2)) for n in (2, 4, 3)]
+    clouds = PointClouds.from_list(bags, [np.arange(1.0, len(bag) + 1) for bag in bags])
+    assert PointClouds.from_list([clouds[i] for i in range(3)]) == clouds
+    assert PointClouds.from_list(clouds) == clouds
+    mixed = PointClouds.from_list([clouds[1], bags[2], bags[0].tolist()])
+    assert mixed[0] == clouds[1]
+    assert mixed.weights[1:].tolist() == [[1 / 3] * 3 + [0], [0.5, 0.5, 0, 0]]
+    single = [clouds.to(torch.float32)[0], bags[1].astype(np.float32)]
+    with pytest.warns(PrecisionWarning):
+        made = PointClouds.from_list(single)
+    assert made.dtype == torch.float32
+
+
 GOOD = np.zeros((2, 3))
 
 
@@ -68,6 +83,10 @@ GOOD = np.zeros((2, 3))
         ([GOOD, GOOD], [[1, 1], ["a", "b"]], r"Weights of bag 1: expected real numbers"),
         ([GOOD, GOOD], [[1, 1], [0, 0]], r"Bag 1: expected weights with a positive, finite sum"),
         ([GOOD, GOOD], [[1, 1], [1, -1]], r"Bag 1: expected finite weights >= 0, got -1\.0"),
+        ([GOOD, PointClouds([GOOD])], None, r"Bag 1: expected a single cloud, got PointClouds\(1 "),
+        ([PointClouds(GOOD), GOOD], [[1, 1]] * 2, r"Bag 0: expected no weights beside clouds"),
+        ([PointClouds(GOOD), 3], None, r"Bag 1: expected an array of shape \(n, d\)"),
+        ([PointClouds(GOOD), np.zeros((2, 2))], None, r"Bag 1: expected 3 columns as in bag 0"),
         ([GOOD, GOOD + np.nan], None, r"Bag 1: expected finite coordinates, got nan in atom 0"),
     ],
 )
