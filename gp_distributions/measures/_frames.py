@@ -14,6 +14,8 @@ from gp_distributions.measures._arrays import common_dtype, is_missing, real_arr
 from gp_distributions.measures._ragged import occupied, pad
 from gp_distributions.measures._validation import Naming, validated
 
+_WORDS = "OUST"  # the kinds of arrays that hold text or any objects
+
 
 class Column(Protocol):
     """A column of a data frame."""
@@ -23,7 +25,10 @@ class Column(Protocol):
 
 
 class Frame(Protocol):
-    """A data frame, as far as it is used here: ``frame.columns`` and ``frame[name].to_numpy()``."""
+    """A data frame, as far as it is used here: ``frame.columns`` and ``frame[name].to_numpy()``.
+
+    Error messages name rows by ``frame.index``, where there is one.
+    """
 
     @property
     def columns(self) -> Iterable[Any]:
@@ -58,7 +63,7 @@ def read_frame(
     if not len(ids):
         raise ValueError("Expected a frame with at least one row, got an empty one.")
     names += [] if weight is None else [weight]
-    values = [np.asarray(real_array(_column(frame, name), f"Column {name!r}")) for name in names]
+    values = [_numbers(frame, name) for name in names]
     order, counts, labels = _group(ids, bag)
     table = to_tensor(np.stack(values, axis=-1)[order], common_dtype(values), torch.device("cpu"))
     sizes = torch.from_numpy(counts)
@@ -77,6 +82,29 @@ def _column(frame: Frame, name: str) -> npt.NDArray[Any]:
         problem = "more than one" if name in existing else "none"
         raise ValueError(f"Expected one column {name!r}, got {problem}; columns: {existing}.")
     return frame[name].to_numpy()
+
+
+def _numbers(frame: Frame, name: str) -> npt.NDArray[Any]:
+    values = _column(frame, name)
+    if values.dtype.kind not in _WORDS:
+        return np.asarray(real_array(values, f"Column {name!r}"))
+    # Of a column of text the first entry that is no number is what made it one.
+    row = next((row for row, value in enumerate(values) if not _is_number(value)), None)
+    remedy = "Replace it by a number, or leave the row out."
+    if row is None:
+        row, remedy = 0, f"Make numbers of all with frame[{name!r}].astype(float)."
+    label = getattr(frame, "index", range(len(values)))[row]
+    raise ValueError(
+        f"Column {name!r}: expected real numbers, got {values[row]!r} in row {label!r}. {remedy}"
+    )
+
+
+def _is_number(value: Any) -> bool:
+    try:
+        float(value)
+    except (TypeError, ValueError):
+        return False
+    return True
 
 
 def _group(

@@ -220,6 +220,33 @@ def test_bad_columns_are_named(options, message):
         PointClouds.from_frame(table(["a", "b"]), **options)
 
 
+@pytest.mark.parametrize(
+    ("entries", "message"),
+    [
+        (["0.3", "<0.1", "?"], r"numbers, got '<0\.1' in row 'b'\. Replace it by a number"),
+        (pd.array([0, None, 1], dtype="boolean"), r"numbers, got <NA> in row 'b'\. Replace"),
+        (
+            ["0.3", "nan", "2"],
+            r"got '0\.3' in row 'a'\. Make numbers .* frame\['x'\]\.astype\(float",
+        ),
+    ],
+)
+@pytest.mark.parametrize("weight", [None, "x"])
+def test_what_is_no_number_is_named_with_its_row(entries, message, weight):
+    frame = pd.DataFrame({"bag": "one", "x": entries, "y": 1.0}, index=["a", "b", "c"])
+    with pytest.raises(ValueError, match=message):
+        PointClouds.from_frame(frame, bag="bag", columns="y" if weight else "x", weight=weight)
+
+
+def test_rows_without_index_are_counted():
+    class Plain(dict):
+        columns = ("bag", "x")
+
+    frame = Plain(bag=pd.Series(["a", "b"]), x=pd.Series(["1", "?"]))
+    with pytest.raises(ValueError, match=r"got '\?' in row 1\."):
+        PointClouds.from_frame(frame, bag="bag", columns="x")
+
+
 def test_bad_frames_name_the_label():
     frame = table(["wing", "tail", "wing"])
     options = {"bag": "bag", "columns": ["x", "y"], "weight": "w"}
