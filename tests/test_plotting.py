@@ -9,7 +9,7 @@ import pytest
 import torch
 from matplotlib.colors import to_rgb
 
-from gp_distributions import PointClouds
+from gp_distributions import PointClouds, SlicedWassersteinKernel
 from gp_distributions.calibration import reliability
 from gp_distributions.plotting import (
     plot_calibration,
@@ -44,6 +44,13 @@ def test_predictions_count_the_misses() -> None:
     assert again.get_xlabel() == "true drag"
 
 
+def test_predictions_without_truth_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"as many true values .*, got 3, 2 and 1"):
+        plot_predictions(np.zeros(3), np.zeros(2), np.ones(1))
+    with pytest.raises(ValueError, match=r"those of cloud 1 are nan, 0\.5 and 1\.0\. Leave out"):
+        plot_predictions([0.0, np.nan], [0.5, 0.5], [1.0, 1.0])
+
+
 def test_interval_has_the_level() -> None:
     ax = plot_predictions([0.0], [0.0], [1.0], level=0.6826894921370859)
     segment = ax.containers[0].lines[2][0].get_segments()[0]
@@ -68,6 +75,12 @@ def test_gallery_of_clouds_leaves_padding_out() -> None:
         np.testing.assert_array_equal(ax.collections[0].get_offsets(), bag)
     with pytest.raises(ValueError, match="one axis"):
         plot_clouds(PointClouds(bags[0]))
+    solid = PointClouds(np.random.default_rng(0).normal(size=(2, 5, 3)), np.ones((2, 5)))
+    with pytest.raises(ValueError, match=r"in the plane.*PointClouds\(clouds.points\[\.\.\., :2\]"):
+        plot_clouds(solid)
+    with pytest.raises(ValueError, match=r"Cloud 1: .* \(n, 2\), got \(5, 3\)"):
+        plot_clouds([bags[0], solid.points[1]])
+    assert len(plot_clouds(PointClouds(solid.points[..., :2], solid.weights))) == 2
 
 
 def test_cloud_shows_weights_of_its_atoms() -> None:
@@ -117,6 +130,11 @@ def test_gram_matrix_is_ordered_by_target() -> None:
     assert ax.get_xlabel() == "cloud, by drag"
     unordered = plot_gram(matrix, ax=plt.figure().gca())
     np.testing.assert_array_equal(unordered.images[0].get_array(), matrix.detach())
+    kernel = SlicedWassersteinKernel(2)
+    rows = PointClouds(np.random.default_rng(0).normal(size=(3, 4, 2))).pack()
+    lazy = plot_gram(kernel(rows), targets, ax=plt.figure().gca())
+    dense = plot_gram(kernel(rows).to_dense(), targets, ax=plt.figure().gca())
+    np.testing.assert_array_equal(lazy.images[0].get_array(), dense.images[0].get_array())
     dark, light = (np.mean(ax.images[0].cmap(x)[:3]) for x in (1.0, 0.0))
     assert dark < light
     with pytest.raises(ValueError, match="square"):

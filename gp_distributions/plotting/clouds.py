@@ -98,7 +98,7 @@ def plot_clouds(
         The axes, one for each cloud.
 
     Raises:
-        ValueError: If there are fewer axes or titles than clouds.
+        ValueError: If clouds are not in the plane, or there are fewer axes or titles than clouds.
     """
     arrays = _atoms(clouds)
     for name, given in (("axes", axes), ("titles", titles)):
@@ -120,9 +120,21 @@ def plot_clouds(
 def _atoms(clouds: PointClouds | Sequence[Values]) -> list[NDArray[np.float64]]:
     """The atoms of each cloud, without padding."""
     if not isinstance(clouds, PointClouds):
-        return [as_array(cloud) for cloud in clouds]
+        arrays = [as_array(cloud) for cloud in clouds]
+        for index, points in enumerate(arrays):
+            if points.ndim != 2 or points.shape[1] != 2:
+                raise ValueError(
+                    f"Cloud {index}: expected an array of shape (n, 2), got {points.shape}. Choose two "
+                    "coordinates to draw."
+                )
+        return arrays
     if len(clouds.batch_shape) != 1:
         raise ValueError(f"Expected clouds along one axis, got {clouds}.")
+    if clouds.dim != 2:
+        raise ValueError(
+            f"Expected clouds in the plane, got {clouds}. Choose two coordinates to draw: "
+            "PointClouds(clouds.points[..., :2], clouds.weights)."
+        )
     occupied = as_array(clouds.weights) > 0
     return [points[kept] for points, kept in zip(as_array(clouds.points), occupied, strict=True)]
 

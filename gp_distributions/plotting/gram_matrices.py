@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+from linear_operator import LinearOperator
 
 from gp_distributions.plotting._drawing import Values, as_array, given_or_new
 
@@ -15,7 +16,7 @@ _TICKS = 5
 
 
 def plot_gram(
-    matrix: Values,
+    matrix: Values | LinearOperator,
     targets: Values | None = None,
     *,
     label: str = "target",
@@ -26,7 +27,7 @@ def plot_gram(
     Where clouds of similar targets look alike to the kernel, the dark entries lie along the diagonal.
 
     Args:
-        matrix: The ``T x T`` covariances, such as ``kernel(clouds.pack()).to_dense()``.
+        matrix: The ``T x T`` covariances, such as ``kernel(clouds.pack())``.
         targets: The ``T`` targets. Default: the clouds stay in their order.
         label: What the targets are, with their unit.
         ax: Where to draw. Default: a new figure.
@@ -37,7 +38,7 @@ def plot_gram(
     Raises:
         ValueError: If the matrix is not square, or there is not one target for each of its rows.
     """
-    values = as_array(matrix)
+    values = as_array(matrix.to_dense() if isinstance(matrix, LinearOperator) else matrix)
     if values.ndim != 2 or values.shape[0] != values.shape[1]:
         raise ValueError(f"Expected a square matrix, got shape {values.shape}.")
     ax = given_or_new(ax)

@@ -35,10 +35,25 @@ def plot_predictions(
 
     Returns:
         The axes.
+
+    Raises:
+        ValueError: If there are not as many of each, or a value is not finite.
     """
     from scipy.stats import norm
 
     y, m, s = (as_array(values).ravel() for values in (truth, mean, std))
+    if not len(y) == len(m) == len(s):
+        raise ValueError(
+            "Expected as many true values as means and standard deviations, got "
+            f"{len(y)}, {len(m)} and {len(s)}."
+        )
+    unknown = ~np.isfinite([y, m, s]).all(0)
+    if unknown.any():
+        i = int(unknown.argmax())
+        raise ValueError(
+            "Expected finite true values, means and standard deviations, but those of cloud "
+            f"{i} are {y[i]}, {m[i]} and {s[i]}. Leave out clouds whose true value is unknown."
+        )
     half = norm.ppf(0.5 + level / 2) * s
     missed = np.abs(y - m) > half
     ax = given_or_new(ax)
