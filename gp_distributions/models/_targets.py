@@ -99,8 +99,14 @@ def as_targets(train_Y: Tensor | ArrayLike, rows: Tensor) -> tuple[Tensor, bool]
     finite = targets.isfinite().all(-1)
     if not bool(finite.all()):
         first = (~finite).nonzero()[0].tolist()
+        remedy = "Leave out clouds without a target."
+        if bool(targets[tuple(first)].isfinite().any()):
+            remedy = (
+                "Where clouds have some of the outputs, fit a model for each output, of the clouds that "
+                "have it, and join them: botorch.models.ModelListGP(*models)."
+            )
         raise ValueError(
             f"Expected finite targets, but that of cloud {first[-1]} is "
-            f"{targets[tuple(first)].tolist()}. Leave out clouds without a target."
+            f"{targets[tuple(first)].tolist()}. {remedy}"
         )
     return targets, squeeze

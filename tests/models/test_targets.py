@@ -1,0 +1,46 @@
+"""Targets that are missing: which cloud has none, and the way around where others are known."""
+
+import pytest
+import torch
+from botorch.models import ModelListGP
+from cases import as_rows, random_clouds
+from gpytorch.kernels import ScaleKernel
+
+from gp_distributions import (
+    DistributionGP,
+    PointClouds,
+    SharedKernelGP,
+    SlicedWassersteinKernel,
+    fit,
+)
+
+CLOUDS = PointClouds.unpack(as_rows(random_clouds(20, sizes=(5, 12))), 2)
+TARGETS = torch.stack([CLOUDS.points.square().sum((1, 2)), CLOUDS.points.sum((1, 2))], dim=-1)
+MISSING = TARGETS.clone()
+MISSING[3, 1] = MISSING[5:9, 0] = torch.nan
+
+
+def test_a_cloud_without_a_target_is_to_be_left_out() -> None:
+    absent = TARGETS.clone()
+    absent[4] = torch.nan
+    for targets in (absent, absent[:, 0]):
+        with pytest.raises(ValueError, match=r"cloud 4 is .*nan.* Leave out clouds without"):
+            DistributionGP(CLOUDS, targets)
+
+
+def test_outputs_of_their_own_clouds_are_joined() -> None:
+    for model in (DistributionGP, SharedKernelGP):
+        with pytest.raises(ValueError, match=r"cloud 3 is .*nan.* for each output.*ModelListGP"):
+            model(CLOUDS, MISSING)
+    models = []
+    for targets in MISSING[:15].T:
+        known = targets.isfinite()
+        kernel = ScaleKernel(SlicedWassersteinKernel(2, num_slices=10))
+        models.append(fit(DistributionGP(CLOUDS[:15][known], targets[known], kernel), restarts=0))
+    assert [len(model.train_targets) for model in models] == [11, 14]
+    posterior = ModelListGP(*models).posterior(CLOUDS[15:], observation_noise=True)
+    assert posterior.mean.shape == (5, 2)
+    for output, model in enumerate(models):
+        mean, std = model.predict(CLOUDS[15:])
+        torch.testing.assert_close(posterior.mean[:, output], mean)
+        torch.testing.assert_close(posterior.variance[:, output].sqrt(), std)
