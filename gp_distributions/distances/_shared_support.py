@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from gp_distributions.distances._dimension import whole_dimension
 from gp_distributions.distances.base import Distance
 from gp_distributions.measures._arrays import Data, common_device, point_array, to_tensor
 from gp_distributions.numerics.rows import drop_copies
@@ -25,6 +26,7 @@ class SharedSupportDistance(Distance):
     """
 
     def __init__(self, dim: int, *, support: Data | None = None) -> None:
+        dim = whole_dimension(dim)
         super().__init__(dim)
         atoms = torch.empty(0, dim, dtype=torch.float64)  # until it is known
         if support is not None:

@@ -9,6 +9,7 @@ import torch
 from scipy.special import gammainc
 from torch import Tensor
 
+from gp_distributions.distances._dimension import whole_dimension
 from gp_distributions.distances.base import Distance
 from gp_distributions.measures._arrays import Data, common_device, point_array, to_tensor
 from gp_distributions.numerics.embedding_kernels import EMBEDDING_KERNELS, IsotropicKernel
@@ -68,6 +69,7 @@ class Fourier(Distance):
         inputs: ``"clouds"``, ``"gaussians"`` or ``"mixtures"``.
 
     Raises:
+        TypeError: If ``dim`` is no integer.
         ValueError: If an option is unknown, a number not positive, or ``frequencies`` of another
             shape or not finite; on evaluation, if a covariance is not positive semi-definite.
 
@@ -89,6 +91,7 @@ class Fourier(Distance):
         seed: int = 0,
         inputs: str = "clouds",
     ) -> None:
+        dim = whole_dimension(dim)
         super().__init__(dim, inputs=inputs)
         if frequencies is not None:
             drawn = _given(frequencies, dim)

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from gp_distributions.distances._dimension import whole_dimension
 from gp_distributions.distances.base import Distance, _check_weights
 from gp_distributions.numerics.embedding_kernels import (
     EMBEDDING_KERNELS,
@@ -75,6 +76,7 @@ class MMD(Distance):
             Fourier features.
 
     Raises:
+        TypeError: If ``dim`` is no integer.
         ValueError: If there is no kernel or kind of features of that name, a bandwidth is given to a
             kernel that has none or is not positive, ``num_features`` does not fit ``features``, or the
             kernel does not have the features, the closed form or the unit length that is asked for; on
@@ -100,7 +102,7 @@ class MMD(Distance):
         seed: int = 0,
         inputs: str = "clouds",
     ) -> None:
-        super().__init__(dim, inputs=inputs)
+        super().__init__(whole_dimension(dim), inputs=inputs)
         if kernel not in EMBEDDING_KERNELS:
             names = ", ".join(EMBEDDING_KERNELS)
             raise ValueError(f"There is no embedding kernel {kernel!r}; choose from {names}.")

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from gp_distributions.distances._dimension import whole_dimension
 from gp_distributions.distances.base import Distance
 from gp_distributions.numerics.directions import sphere_directions
 from gp_distributions.numerics.gaussian_rows import split_gaussians
@@ -64,6 +65,7 @@ class SlicedWasserstein(Distance):
         seed: Of the directions in three and more dimensions.
 
     Raises:
+        TypeError: If ``dim`` is no integer.
         ValueError: If ``p`` is neither 1 nor 2, a number is less than one, or the inputs are others;
             on evaluation with ``num_quantiles=None``, if sizes differ or weights are not equal, and
             with Gaussians, if a covariance is not positive semi-definite.
@@ -86,6 +88,7 @@ class SlicedWasserstein(Distance):
         center: bool = False,
         seed: int = 0,
     ) -> None:
+        dim = whole_dimension(dim)
         super().__init__(dim, inputs=inputs)
         if p not in (1, 2):
             raise ValueError(f"Expected p = 1 or p = 2, the orders with a kernel, got p={p!r}.")

@@ -1,0 +1,36 @@
+"""The dimension that distances are made with."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+
+from gp_distributions import (
+    MMD,
+    Distance,
+    Fourier,
+    Hellinger,
+    MMDKernel,
+    SlicedWasserstein,
+    SlicedWassersteinKernel,
+    TotalVariation,
+)
+
+MADE = [MMD, Fourier, SlicedWasserstein, Hellinger, TotalVariation]
+
+
+@pytest.mark.parametrize("make", [*MADE, SlicedWassersteinKernel, MMDKernel])
+def test_is_a_whole_number(make: Callable[[object], object]) -> None:
+    for dim in (2.0, "2", None, True, [2], np.ones((3, 2))):
+        with pytest.raises(TypeError, match="whole number of dimensions, dim >= 1, got"):
+            make(dim)
+    for dim in (0, -1):
+        with pytest.raises(ValueError, match=f"whole number of dimensions, dim >= 1, got {dim}"):
+            make(dim)
+
+
+@pytest.mark.parametrize("make", MADE)
+def test_of_any_type_is_kept_as_an_integer(make: Callable[[object], Distance]) -> None:
+    for dim in (np.int64(2), torch.tensor(2)):
+        assert type(make(dim).dim) is int
