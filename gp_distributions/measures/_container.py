@@ -88,6 +88,20 @@ class Container:
             )
         return self._unchecked(*tensors, labels=self.labels)
 
+    def _source(self, like: Self | None) -> Self:
+        """What gives centre and scale: these distributions, or those that were given."""
+        if like is None:
+            return self
+        if not isinstance(like, type(self)):
+            name = type(self).__name__
+            raise TypeError(
+                f"Expected like to be {name}, got {type(like).__name__}. Make {name} of it first; "
+                "a scale is given as scale=."
+            )
+        if like.dim != self.dim:
+            raise ValueError(f"Expected like to have the dimension {self.dim}, got {like.dim}.")
+        return like.to(device=self.device, dtype=self.dtype)
+
     def __len__(self) -> int:
         if not self.batch_shape:
             raise TypeError(f"A single {self._noun} has no length and no index.")

@@ -167,12 +167,11 @@ class GaussianMixtures(Container):
             The mixtures, with the same weights and labels.
 
         Raises:
+            TypeError: If ``like`` is something else.
             ValueError: If the dimensions differ, a scale is not positive, or a coordinate has one
                 value only and no scale is given.
         """
-        source = self if like is None else like.to(device=self.device, dtype=self.dtype)
-        if source.dim != self.dim:
-            raise ValueError(f"Expected like to have the dimension {self.dim}, got {source.dim}.")
+        source = self._source(like)
         variance = source.covariance.diagonal(dim1=-2, dim2=-1)
         centre, divisor = pooled_centre_and_scale(source.mean, variance, source.weights, scale)
         divisor = divisor.expand(self.dim)

@@ -131,10 +131,11 @@ class Gaussians(Container):
             The Gaussians, with the same labels.
 
         Raises:
+            TypeError: If ``like`` is something else.
             ValueError: If the dimensions differ, a scale is not positive, or a coordinate has one
                 value only and no scale is given.
         """
-        pooled = None if like is None else like.as_mixtures()
+        pooled = None if like is None else self._source(like).as_mixtures()
         normal = self.as_mixtures().normalize(pooled, scale=scale)
         mean, covariance = normal.mean.squeeze(-2), normal.covariance.squeeze(-3)
         return self._unchecked(mean, covariance, labels=self.labels)

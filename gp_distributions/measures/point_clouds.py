@@ -250,12 +250,11 @@ class PointClouds(Container):
             The clouds, with the same weights and labels.
 
         Raises:
+            TypeError: If ``like`` is something else.
             ValueError: If the dimensions differ, a scale is not positive, or a coordinate has one
                 value only and no scale is given.
         """
-        source = self if like is None else like.to(device=self.device, dtype=self.dtype)
-        if source.dim != self.dim:
-            raise ValueError(f"Expected clouds of dimension {self.dim}, got {source.dim}.")
+        source = self._source(like)
         centre, divisor = pooled_centre_and_scale(
             source.points, torch.zeros_like(source.points), source.weights, scale
         )

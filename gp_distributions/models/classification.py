@@ -200,8 +200,14 @@ def fit_classification(
         The model, fitted, in evaluation mode.
 
     Raises:
+        TypeError: If it is no :class:`ClassificationGP`.
         ValueError: If there is no concentration to try, one is not positive, or as ``fit`` does.
     """
+    if not isinstance(model, ClassificationGP):
+        raise TypeError(
+            f"Expected a ClassificationGP, got {type(model).__name__}. Make one with "
+            "ClassificationGP(X, labels); other models are fitted by fit(model)."
+        )
     if not alpha_epsilons:
         raise ValueError("Expected one concentration or more in alpha_epsilons.")
     found = []

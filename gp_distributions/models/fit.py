@@ -55,6 +55,7 @@ def fit(
         The model, fitted, in evaluation mode.
 
     Raises:
+        TypeError: If it is no ``ExactGP``.
         ValueError: If ``init`` is neither of the two, ``restarts`` is negative, or models of several
             outputs are to share a parameter, as they do in :class:`SharedKernelGP` only.
         NotPSDError: If the covariance matrix cannot be factorised on the way, from any start.
@@ -63,6 +64,12 @@ def fit(
         ConvergenceWarning: If the best start did not converge.
         JitterWarning: If the covariance matrix at the hyperparameters found is not positive definite.
     """
+    if not isinstance(model, ExactGP):
+        raise TypeError(
+            "Expected a DistributionGP or another ExactGP of GPyTorch, got "
+            f"{type(model).__name__}. Make one of data with DistributionGP(X, Y); fit the models of a "
+            "list one by one."
+        )
     if init not in ("median", "current"):
         raise ValueError(f'Expected init="median" or init="current", got {init!r}.')
     if restarts < 0:

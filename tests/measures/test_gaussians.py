@@ -591,6 +591,13 @@ def test_normalize_refuses_what_gives_no_scale():
     Gaussians(mean, covariance).normalize()
     with pytest.raises(ValueError, match="dimension 2, got 3"):
         made.normalize(gaussians(4, dim=3))
+    kinds = (made, made.as_mixtures(), made.sample(3))
+    for container in kinds:
+        others = [kind for kind in kinds if kind is not container]
+        for other in ([np.zeros((3, 2))], np.ones(2), *others):
+            names = f"{type(container).__name__}, got {type(other).__name__}"
+            with pytest.raises(TypeError, match=f"Expected like to be {names}. Make"):
+                container.normalize(other)
     for scale in (0, -1.0, np.nan, np.inf, [1, 2, 3], [1, 0]):
         with pytest.raises(ValueError, match="scale: expected one positive number or 2 of them"):
             made.normalize(scale=scale)

@@ -177,6 +177,11 @@ class TestConcentration:
         assert model.alpha_epsilon < 0.1
         with pytest.raises(ValueError, match="one concentration or more"):
             fit_classification(model, alpha_epsilons=())
+        numbers = DistributionGP(x, np.arange(60.0) - 29.5, make_kernel())
+        for other in (numbers, numbers.covar_module, x):
+            with pytest.raises(TypeError, match=f"ClassificationGP, got {type(other).__name__}"):
+                fit_classification(other)  # type: ignore[arg-type]
+        assert not hasattr(numbers, "alpha_epsilon")
 
     def test_is_in_the_state(self, model: ClassificationGP) -> None:
         model.alpha_epsilon = 0.3

@@ -7,6 +7,7 @@ from typing import Any, Literal
 import gpytorch
 import pytest
 import torch
+from botorch.models import ModelListGP
 from botorch.optim.core import OptimizationResult
 from cases import as_rows, random_clouds
 from gpytorch.constraints import GreaterThan, Interval
@@ -25,6 +26,7 @@ from gp_distributions import (
     SlicedWassersteinKernel,
     fit,
 )
+from gp_distributions.estimators import DistributionGPRegressor
 from gp_distributions.models._starts import start_at_medians
 from gp_distributions.warnings import ConvergenceWarning, JitterWarning
 
@@ -197,6 +199,18 @@ def test_bad_arguments() -> None:
         fit(make_model(), init="mean")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="restarts >= 0"):
         fit(make_model(), restarts=-1)
+
+
+def test_what_is_no_model_is_refused() -> None:
+    model = make_model()
+    for other in (
+        DistributionGPRegressor(),
+        *(model.covar_module, model.likelihood, CLOUDS, None),
+        ModelListGP(model, make_model()),
+    ):
+        name = type(other).__name__
+        with pytest.raises(TypeError, match=f"ExactGP of GPyTorch, got {name}. Make one"):
+            fit(other)  # type: ignore[arg-type]
 
 
 def test_distances_are_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
