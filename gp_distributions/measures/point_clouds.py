@@ -60,7 +60,9 @@ class PointClouds(Container):
         self._warn_if_single(stacklevel=3)
 
     @classmethod
-    def from_list(cls, bags: Iterable[Data], weights: Iterable[Data] | None = None) -> PointClouds:
+    def from_list(
+        cls, bags: Iterable[Data | PointClouds], weights: Iterable[Data] | None = None
+    ) -> PointClouds:
         """Read bags of any sizes, padded to the largest with atoms of weight zero at the origin.
 
         Args:
@@ -76,9 +78,10 @@ class PointClouds(Container):
                 lengths differ; or if a bag is several clouds, or a cloud and weights are given.
         """
         bags = list(bags)
-        if any(isinstance(bag, PointClouds) for bag in bags):
-            bags, weights = _opened(bags, weights)
-        return cls._read(*read_bags(bags, weights))
+        arrays = [bag for bag in bags if not isinstance(bag, PointClouds)]
+        if len(arrays) == len(bags):
+            return cls._read(*read_bags(arrays, weights))
+        return cls._read(*read_bags(*_opened(bags, weights)))
 
     @classmethod
     def from_frame(

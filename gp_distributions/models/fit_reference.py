@@ -115,6 +115,7 @@ def fit_reference(
         its reference requires no gradient.
 
     Raises:
+        TypeError: If it is no :class:`DistributionGP`.
         ValueError: If the model has no reference, several, several outputs or an input transform, with a
             guard also a noise for each cloud, or if a number is out of range.
 
@@ -123,6 +124,10 @@ def fit_reference(
 
     Source: Bachoc 2013 (cross-validation for the scale of variances).
     """
+    if not isinstance(model, DistributionGP):
+        raise TypeError(
+            f"Expected a DistributionGP whose kernel has a reference, got {type(model).__name__}."
+        )
     reference = reference_of(model)
     num_train = model.train_targets.shape[-1]
     if model.train_targets.dim() != 1:

@@ -43,7 +43,8 @@ class SharedKernelGP(DistributionGP):
     whose smoothness is alike, such as the principal components of a curve or the scores of classes.
 
     Everything else is as in :class:`DistributionGP`; with one output, it is one. The prior on the noise
-    counts once for each output.
+    counts once for each output. BoTorch's cross-validation takes models with a covariance matrix for
+    each output: give it ``model.subset_output([i])``.
 
     Args:
         train_X: The ``T`` clouds, rows or designs, as for :class:`DistributionGP`.

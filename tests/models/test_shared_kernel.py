@@ -6,6 +6,7 @@ from unittest import mock
 
 import pytest
 import torch
+from botorch.cross_validation import efficient_loo_cv, loo_cv
 from botorch.sampling import SobolQMCNormalSampler
 from cases import random_rows
 from gpytorch.kernels import ScaleKernel
@@ -48,6 +49,18 @@ def independent(model: SharedKernelGP, output: int) -> DistributionGP:
     one.likelihood.noise = model.likelihood.noise.detach()
     one.mean_module.constant = model.mean_module.constant.detach()[output]
     return one
+
+
+def test_leave_one_out_is_that_of_each_output() -> None:
+    model = make_model()
+    for cross_validate in (efficient_loo_cv, loo_cv):
+        for output in range(3):
+            found = cross_validate(model.subset_output([output]), observation_noise=True)
+            expected = cross_validate(independent(model, output), observation_noise=True)
+            torch.testing.assert_close(found.posterior.mean, expected.posterior.mean, **EXACT)
+            torch.testing.assert_close(
+                found.posterior.variance, expected.posterior.variance, **EXACT
+            )
 
 
 def likelihood_and_gradient(model: DistributionGP) -> tuple[Tensor, dict[str, Tensor]]:
