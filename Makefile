@@ -2,6 +2,8 @@
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
+# Threads that spin while they wait are slow by factors where other processes run.
+PATIENT := OMP_WAIT_POLICY=passive
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test lint types format benchmarks tutorials docs clean
@@ -10,7 +12,7 @@ help:  ## List the targets
 	@grep -E '^[a-z]+:.*##' Makefile | sed -E 's/^([a-z]+):.*## /\1\t/'
 
 demo: $(READY)  ## Real airfoils: lift-to-drag ratios with intervals, the search for the best, four figures
-	$(BIN)/python -m gp_distributions.demo
+	$(PATIENT) $(BIN)/python -m gp_distributions.demo
 
 # One thread for each process: more would wait for each other.
 test: $(READY)  ## Run the tests
@@ -31,7 +33,7 @@ benchmarks: $(READY)  ## Measure accuracy and speed; ARGS="--data-dir FOLDER" fo
 	$(BIN)/python -m benchmarks $(ARGS)
 
 tutorials: $(READY)  ## Run all notebooks, in place
-	$(BIN)/python -m tutorials
+	$(PATIENT) $(BIN)/python -m tutorials
 
 docs: $(READY)  ## Build the documentation in site/; broken links fail
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
