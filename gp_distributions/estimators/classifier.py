@@ -83,9 +83,8 @@ class DistributionGPClassifier(ClassifierMixin, ProcessEstimator):
         labels = column_or_1d(read_targets(self, y), warn=True)
         assert_all_finite(labels, input_name="y")
         check_consistent_length(training, labels)
-        read_labels(
-            labels, len(training)
-        )  # names a missing one, over which the next check stumbles
+        # This names a missing label, over which the next check stumbles.
+        read_labels(labels, len(training))
         check_classification_targets(labels)
         model = ClassificationGP(training, labels, self._make_kernel(training))
         self.classes_ = model.classes_

@@ -132,7 +132,5 @@ def is_missing(value: object) -> bool:
     """Whether a value stands for none, such as None, NaN, NaT and the missing value of pandas."""
     if value is None:  # also what tolist makes of NaT
         return True
-    unequal = (
-        value != value
-    )  # NaN and NaT are unequal to themselves; pandas.NA gives no bool at all.
+    unequal = value != value  # of NaN and NaT it is true; pandas.NA gives no bool at all
     return bool(unequal) if isinstance(unequal, bool | np.bool_) else True
