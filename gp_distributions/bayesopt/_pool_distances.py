@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,8 @@ from gp_distributions.numerics.rows import drop_copies, pad_rows
 
 # Candidates that are embedded or compared at a time.
 _BLOCK = 1024
+# Candidates whose features stay in the processor's cache while they meet all new clouds.
+_STRIP = 32
 # Attributes of a distance that are no settings.
 _MODULE = set(vars(torch.nn.Module())) | {"_cache", "_shared"}
 
@@ -36,6 +39,7 @@ class Table:
         self.rows = rows
         self.columns = columns
         self._memory = memory
+        self._centre: Tensor | None = None
         self._features: tuple[Tensor, ...] = ()
         self._places: dict[bytes, int] = {}
         self._known = rows[:0]
@@ -79,32 +83,49 @@ class Table:
         self._squared = torch.cat([self._squared, new], dim=-1)
 
     def _to_candidates(self, rows: Tensor) -> Tensor:
-        if not self._remembers_features():
-            return self.distance.squared(self.rows, rows)
-        features, centre, norms = self._features
-        new = self.distance.embed(rows) - centre
-        squared = torch.addmm(new.square().sum(-1), features, new.T, alpha=-2)
-        return squared.add_(norms.unsqueeze(-1)).clamp_min_(0)
+        """Squared distances of all candidates to clouds, to each as if it were the only one.
 
-    def _remembers_features(self) -> bool:
-        """Embed the candidates, the first time, if there is room for their features."""
-        if self._features:
-            return True
+        Products with several columns round otherwise than those with one, and rounding is all that
+        tells identical candidates apart: a search that is made anew meets at once what it met one
+        by one.
+        """
+        apart = rows.split(1)
         if not self.distance.euclidean:
-            return False
+            return torch.cat([self._compare(part, apart) for part in self.rows.split(_BLOCK)])
+        if self._centre is None:
+            self._centre = self._keep_features()
+        points = [self.distance.embed(row).squeeze(0) - self._centre for row in apart]
+        blocks = self._blocks(self._centre)
+        return torch.cat([_squared(features, norms, points) for features, norms in blocks])
+
+    def _compare(self, candidates: Tensor, apart: Sequence[Tensor]) -> Tensor:
+        with self.distance.sharing():
+            return torch.cat([self.distance.squared(candidates, row) for row in apart], dim=-1)
+
+    def _keep_features(self) -> Tensor:
+        """Embed the candidates if there is room for their features, and give their centre."""
         first = self.distance.embed(self.rows[:_BLOCK])
-        size = len(self.rows)
-        if size * first[0].nbytes > self._memory:
-            return False
         # Near to all of them: what features share costs no digits once it is taken off.
         centre = first.mean(0)
+        size = len(self.rows)
+        if size * first[0].nbytes > self._memory:
+            return centre
         features, norms = first.new_empty(size, first.shape[-1]), first.new_empty(size)
         for start in range(0, size, _BLOCK):
             part = slice(start, start + _BLOCK)
             features[part] = (self.distance.embed(self.rows[part]) if start else first) - centre
-            norms[part] = torch.einsum("nd,nd->n", features[part], features[part])
-        self._features = (features, centre, norms)
-        return True
+            norms[part] = _squared_norms(features[part])
+        self._features = (features, norms)
+        return centre
+
+    def _blocks(self, centre: Tensor) -> Iterator[tuple[Tensor, ...]]:
+        """Centred features of the candidates and their squared norms, as kept or embedded anew."""
+        if self._features:
+            yield from zip(*(kept.split(_BLOCK) for kept in self._features), strict=True)
+            return
+        for part in self.rows.split(_BLOCK):
+            features = self.distance.embed(part) - centre
+            yield features, _squared_norms(features)
 
 
 class PoolDistance(Distance):
@@ -199,6 +220,22 @@ class PoolDistance(Distance):
                     return None
             fixed = rows[(0,) * (rows.dim() - 2)]
         return moving, self.table.places(fixed[~moving])
+
+
+def _squared(features: Tensor, norms: Tensor, points: Sequence[Tensor]) -> Tensor:
+    """Squared distances of features to points, one column for each."""
+    inner = torch.cat(
+        [
+            torch.stack([strip @ point for point in points], dim=-1)
+            for strip in features.split(_STRIP)
+        ]
+    )
+    squares = torch.stack([point.square().sum() for point in points])
+    return inner.mul_(-2).add_(squares).add_(norms.unsqueeze(-1)).clamp_min_(0)
+
+
+def _squared_norms(features: Tensor) -> Tensor:
+    return torch.einsum("nd,nd->n", features, features)
 
 
 def snapshot(distance: Distance) -> Distance:

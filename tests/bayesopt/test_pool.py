@@ -253,6 +253,17 @@ class TestMemory:
                 distance().squared(ROWS, ROWS[:3]),
             )
 
+    @pytest.mark.parametrize("memory", [0, 2**31])
+    @pytest.mark.parametrize("p", [1, 2])
+    def test_distances_do_not_depend_on_what_was_met_together(self, p: int, memory: float) -> None:
+        measured = SlicedWasserstein(2, num_slices=10, num_quantiles=20, p=p)
+        together, apart = (Table(measured, ROWS, columns=None, memory=memory) for _ in range(2))
+        together.places(ROWS[:15])
+        for start, end in ((0, 1), (1, 4), (4, 6), (6, 15)):
+            apart.places(ROWS[start:end])
+        assert torch.equal(together._squared, apart._squared)
+        torch.testing.assert_close(together._squared, measured.squared(ROWS, ROWS[:15]))
+
     def test_half_of_the_free_memory_unless_it_is_not_known(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:

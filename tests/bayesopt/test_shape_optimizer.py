@@ -83,9 +83,9 @@ def with_decoder(X: Tensor, Y: Tensor) -> DistributionGP:
     return small_model(X, Y, Decoder(ellipses))
 
 
-def pool_optimizer(**options: Any) -> ShapeOptimizer:
+def pool_optimizer(search: Search | None = None, **options: Any) -> ShapeOptimizer:
     return ShapeOptimizer(
-        PoolSearch(CLOUDS),
+        search or PoolSearch(CLOUDS),
         **{"initial": 5, "restarts": 0, "model": small_model, "seed": 3} | options,
     )
 
@@ -371,6 +371,23 @@ class TestCheckpoint:
         resumed = make(path=path).run(function, 7, progress=False)
         assert keys(resumed) == keys(whole)
         assert resumed.evaluations == whole.evaluations
+
+    def test_resumed_searches_ask_for_the_same_one_of_identical_clouds(
+        self, tmp_path: Path
+    ) -> None:
+        which = [0, 0, 1, 1, 2, 2, 3, 4, 5, 6, 7, 7, 7]
+        path = tmp_path / "search.jsonl"
+
+        def optimizer(path: Path | None = None) -> ShapeOptimizer:
+            return pool_optimizer(search=PoolSearch(CLOUDS[which]), path=path, initial=4, seed=2)
+
+        def evaluate(index: int) -> float:
+            return of_index(which[index])
+
+        whole = optimizer().run(evaluate, 12, progress=False)
+        for evaluations in range(1, 13):
+            optimizer(path).run(evaluate, evaluations, progress=False)
+        assert keys(optimizer(path)) == keys(whole)
 
     def test_an_unfinished_line_is_cut_off(
         self, tmp_path: Path, caplog: pytest.LogCaptureFixture
