@@ -6,13 +6,16 @@ import json
 import logging
 import math
 import os
-from collections.abc import Iterator, Sequence
+import reprlib
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 _LOGGER = logging.getLogger(__name__)
 _FORMAT = 1
+_FIELDS = {"candidate", "outcomes", "failure"}
 
 
 class CheckpointError(ValueError):
@@ -60,6 +63,17 @@ def read_outcomes(value: Any, count: int) -> tuple[float, ...] | str:
     return outcomes
 
 
+def read_numbers(value: Any, count: int) -> list[float]:
+    """Numbers of a file, if they are a list of ``count`` finite ones.
+
+    Raises:
+        ValueError: If they are something else.
+    """
+    if not isinstance(value, list) or len(value) != count or not all(map(_is_finite, value)):
+        raise ValueError(f"Expected a list of {count} finite numbers, got {reprlib.repr(value)}.")
+    return [float(number) for number in value]
+
+
 class Checkpoint:
     """A file of JSON lines: what the search is, then one line for every evaluation.
 
@@ -69,12 +83,22 @@ class Checkpoint:
     Args:
         path: Of the file, which is made if there is none; its folder must exist.
         search: What the search is, as plain data. An existing file must be of the same one.
+        outcomes: The number of outcomes of an evaluation.
+        read: A function that gives a candidate of a line as plain data, or raises a ``ValueError`` if
+            it is none.
 
     Raises:
         CheckpointError: If the file belongs to another search, or a line of it is damaged.
     """
 
-    def __init__(self, path: str | os.PathLike[str], search: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        search: dict[str, Any],
+        *,
+        outcomes: int,
+        read: Callable[[Any], Any],
+    ) -> None:
         self.path = Path(path)
         header = {"format": _FORMAT, "search": search}
         content = self.path.read_bytes() if self.path.exists() else b""
@@ -87,17 +111,15 @@ class Checkpoint:
                 f"{self.path} belongs to another search: it says {entries[0]}, and this one is "
                 f"{header}. Give another path, or the same settings."
             )
-        try:
-            self.evaluations = [
-                Evaluation(
-                    e["candidate"],
-                    None if e["outcomes"] is None else tuple(e["outcomes"]),
-                    e["failure"],
-                )
-                for e in entries[1:]
-            ]
-        except (KeyError, TypeError) as error:
-            raise CheckpointError(f"{self.path} has a line that is no evaluation.") from error
+        self.evaluations: list[Evaluation] = []
+        for number, entry in enumerate(entries[1:], start=2):
+            try:
+                self.evaluations.append(_evaluation(entry, outcomes, read))
+            except ValueError as error:
+                raise CheckpointError(
+                    f"Line {number} of {self.path} is no evaluation of this search: {error} Put the "
+                    "file back as it was, or delete the line to have its candidate evaluated anew."
+                ) from error
         if end < len(content):
             _LOGGER.warning(
                 "%s: an unfinished line of %d bytes is cut off.", path, len(content) - end
@@ -143,8 +165,34 @@ def _parse(path: Path, content: bytes) -> Iterator[Any]:
     for number, line in enumerate(content.splitlines(), start=1):
         try:
             yield json.loads(line)
-        except ValueError as error:
-            raise CheckpointError(f"Line {number} of {path} is damaged.") from error
+        except (ValueError, RecursionError) as error:
+            raise CheckpointError(
+                f"Line {number} of {path} is damaged: expected JSON, got {reprlib.repr(line)}. Put the "
+                "file back as it was, or delete the line if it is not the first."
+            ) from error
+
+
+def _evaluation(entry: Any, outcomes: int, read: Callable[[Any], Any]) -> Evaluation:
+    """The evaluation of a line.
+
+    Raises:
+        ValueError: If it is none.
+    """
+    if not isinstance(entry, dict) or entry.keys() != _FIELDS:
+        raise ValueError(f"Expected candidate, outcomes and failure, got {reprlib.repr(entry)}.")
+    found, failure = entry["outcomes"], entry["failure"]
+    if (found is None) == (failure is None) or not isinstance(failure, str | None):
+        raise ValueError(
+            "Expected either outcomes or the text of a failure, and null for the other, got "
+            f"{reprlib.repr(found)} and {reprlib.repr(failure)}."
+        )
+    numbers = None if found is None else tuple(read_numbers(found, outcomes))
+    return Evaluation(read(entry["candidate"]), numbers, failure)
+
+
+def _is_finite(value: Any) -> bool:
+    """Whether a value of JSON is a number that a float can hold."""
+    return type(value) in (int, float) and abs(value) <= sys.float_info.max
 
 
 def _sync_folder(folder: Path) -> None:

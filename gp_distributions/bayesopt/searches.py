@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import reprlib
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any
@@ -16,6 +17,7 @@ from torch import Tensor
 
 from gp_distributions.bayesopt.free_shapes import Penalty, check_bounds, optimize_free_shapes
 from gp_distributions.bayesopt.pool import Pool, optimize_over_pool
+from gp_distributions.bayesopt.records import read_numbers
 from gp_distributions.measures import PointClouds
 from gp_distributions.measures._kinds import Distributions
 
@@ -83,6 +85,14 @@ class Search(ABC):
             ValueError: If it is no candidate of this search.
         """
 
+    @abstractmethod
+    def read(self, data: Any) -> Any:
+        """What a file holds as a candidate, as plain data.
+
+        Raises:
+            ValueError: If it is no candidate of this search.
+        """
+
 
 class PoolSearch(Search):
     """A search over a fixed set of clouds; a candidate is its index.
@@ -127,9 +137,15 @@ class PoolSearch(Search):
     def plain(self, candidate: int) -> int:
         """The index itself."""
         index = int(candidate)
-        if index != candidate or not 0 <= index < len(self.pool):
-            raise ValueError(f"Expected an index from 0 to {len(self.pool) - 1}, got {candidate}.")
-        return index
+        return self.read(index if index == candidate else candidate)
+
+    def read(self, data: Any) -> int:
+        """The index, if it is one."""
+        if type(data) is not int or not 0 <= data < len(self.pool):
+            raise ValueError(
+                f"Expected an index from 0 to {len(self.pool) - 1}, got {reprlib.repr(data)}."
+            )
+        return data
 
 
 class DesignSearch(Search):
@@ -210,6 +226,10 @@ class DesignSearch(Search):
         ):
             raise ValueError(f"Expected a design within {self.bounds.tolist()}, got {candidate}.")
         return design.tolist()
+
+    def read(self, data: Any) -> list[float]:
+        """The design, if it is one within the bounds."""
+        return self.plain(read_numbers(data, self.bounds.shape[-1]))
 
 
 class FreeSearch(Search):
@@ -298,6 +318,12 @@ class FreeSearch(Search):
         if row.shape != self.starts.shape[1:] or candidate.dim != self.dim:
             raise ValueError(f"Expected one cloud like those to start from, got {candidate}.")
         return row.detach().tolist()
+
+    def read(self, data: Any) -> list[float]:
+        """The row, if it is one of a cloud like those to start from."""
+        row = read_numbers(data, self.starts.shape[-1])
+        PointClouds.unpack(torch.tensor(row, dtype=torch.float64), self.dim)
+        return row
 
 
 def digest(tensor: Tensor) -> str:

@@ -119,7 +119,9 @@ class ShapeOptimizer:
                 "initial": initial,
                 "seed": seed,
             }
-            self._checkpoint = Checkpoint(path, settings)
+            self._checkpoint = Checkpoint(
+                path, settings, outcomes=objectives + constraints, read=search.read
+            )
             self._evaluations = list(self._checkpoint.evaluations)
 
     def ask(self, q: int = 1) -> list[Any]:
@@ -168,7 +170,7 @@ class ShapeOptimizer:
         else:
             self._record(Evaluation(self.search.plain(candidate), read))
 
-    def tell_failure(self, candidate: Any, reason: str) -> None:
+    def tell_failure(self, candidate: Any, reason: object) -> None:
         """Record that a candidate has no outcomes.
 
         Acquisition functions that take pending points, as the default ones do, treat it as one, so that
@@ -176,9 +178,9 @@ class ShapeOptimizer:
 
         Args:
             candidate: The candidate.
-            reason: What went wrong.
+            reason: What went wrong, as text or an exception.
         """
-        self._record(Evaluation(self.search.plain(candidate), None, reason))
+        self._record(Evaluation(self.search.plain(candidate), None, str(reason)))
 
     def run(
         self,

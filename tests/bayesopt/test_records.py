@@ -1,0 +1,131 @@
+"""Checkpoints: which lines are taken, and that nothing is lost in silence."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from gp_distributions import PointClouds
+from gp_distributions.bayesopt import (
+    CheckpointError,
+    DesignSearch,
+    FreeSearch,
+    PoolSearch,
+    Search,
+    ShapeOptimizer,
+)
+
+POINTS = torch.rand(6, 3, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+CLOUDS = PointClouds(POINTS)
+BOX = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.float64)
+ROW = CLOUDS[0].pack().tolist()
+
+
+def pool() -> PoolSearch:
+    return PoolSearch(CLOUDS)
+
+
+def designs() -> DesignSearch:
+    return DesignSearch(None, BOX, dim=2)
+
+
+def free() -> FreeSearch:
+    return FreeSearch(CLOUDS, BOX)
+
+
+def optimizer(path: Path, search: Search | None = None) -> ShapeOptimizer:
+    return ShapeOptimizer(search or pool(), constraints=1, path=path)
+
+
+def line(candidate: Any, outcomes: Any = (1.0, 0.0), failure: Any = None) -> bytes:
+    entry = {"candidate": candidate, "outcomes": outcomes, "failure": failure}
+    return json.dumps(entry).encode() + b"\n"
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "search.jsonl"
+
+
+class TestLines:
+    @pytest.mark.parametrize(
+        ("search", "candidate", "expected"),
+        [
+            *[(pool, wrong, "index from 0 to 5") for wrong in (6, -1, 3.0, True, "3", [3], None)],
+            *[
+                (designs, wrong, "list of 2 finite numbers")
+                for wrong in ([0.1], [[0.1, 0.2]], "ab", {})
+            ],
+            *[
+                (designs, [0.1, wrong], "list of 2 finite numbers")
+                for wrong in (float("nan"), 10**400, True, "1", None)
+            ],
+            (designs, [0.1, 1.5], "design within"),
+            *[(free, wrong, "list of 9 finite numbers") for wrong in (ROW[:-3], [ROW], 3, None)],
+            (free, [*ROW[:-1], -1.0], "weights >= 0"),
+        ],
+    )
+    def test_candidates(
+        self, search: Callable[[], Search], candidate: Any, expected: str, path: Path
+    ) -> None:
+        optimizer(path, search())
+        good = path.read_bytes()
+        path.write_bytes(good + line(candidate))
+        with pytest.raises(CheckpointError, match=f"Line 2 of .* no evaluation .*{expected}"):
+            optimizer(path, search())
+
+    @pytest.mark.parametrize(
+        ("outcomes", "failure", "expected"),
+        [
+            *[
+                (wrong, None, "list of 2 finite numbers")
+                for wrong in ([1.0], [1.0, 2.0, 3.0], [1.0, float("inf")], [1.0, None], "12", 1.0)
+            ],
+            ([1.0, 2.0], "x", "either outcomes or the text of a failure"),
+            (None, None, "either outcomes or the text of a failure"),
+            (None, 1, "either outcomes or the text of a failure"),
+        ],
+    )
+    def test_outcomes(self, outcomes: Any, failure: Any, expected: str, path: Path) -> None:
+        optimizer(path).tell(4, [1.0, 0.0])
+        path.write_bytes(path.read_bytes() + line(3, outcomes, failure))
+        with pytest.raises(CheckpointError, match=f"Line 3 of .* no evaluation .*{expected}"):
+            optimizer(path)
+
+    @pytest.mark.parametrize("entry", [b"3", b"null", b"{}", b'{"candidate": 3, "outcomes": [1]}'])
+    def test_other_json(self, entry: bytes, path: Path) -> None:
+        optimizer(path)
+        path.write_bytes(path.read_bytes() + entry + b"\n")
+        with pytest.raises(CheckpointError, match=r"Line 2 of .* candidate, outcomes and failure"):
+            optimizer(path)
+
+    @pytest.mark.parametrize("entry", [b"[" * 100_000, b"1" * 5000, b"", b"\xff"])
+    def test_no_json(self, entry: bytes, path: Path) -> None:
+        optimizer(path)
+        path.write_bytes(path.read_bytes() + entry + b"\n")
+        with pytest.raises(CheckpointError, match=r"Line 2 of .* is damaged: expected JSON"):
+            optimizer(path)
+
+    def test_what_is_right_is_taken(self, path: Path) -> None:
+        for name, search, candidate in (
+            ("pool", pool(), 5),
+            ("designs", designs(), [0.25, 1]),
+            ("free", free(), ROW),
+        ):
+            file = path.with_name(name)
+            optimizer(file, search)
+            file.write_bytes(file.read_bytes() + line(candidate, [1, -2.5]))
+            (evaluation,) = optimizer(file, search).evaluations
+            assert evaluation.candidate == candidate
+            assert evaluation.outcomes == (1.0, -2.5)
+            assert evaluation.key == json.dumps(search.plain(search.show(candidate)))
+
+    def test_reasons_of_any_kind_can_be_read_again(self, path: Path) -> None:
+        made = optimizer(path)
+        for index, reason in enumerate((None, "", ValueError("x"), "two\nlines \ud800")):
+            made.tell_failure(index, reason)
+        failures = [e.failure for e in optimizer(path).evaluations]
+        assert failures == ["None", "", "x", "two\nlines \ud800"]
