@@ -10,6 +10,7 @@ import reprlib
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from io import FileIO
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ _FIELDS = {"candidate", "outcomes", "failure"}
 
 
 class CheckpointError(ValueError):
-    """A checkpoint is damaged, or belongs to another search."""
+    """A checkpoint is damaged, gone or in use, or belongs to another search."""
 
 
 @dataclass(frozen=True)
@@ -78,17 +79,21 @@ class Checkpoint:
     """A file of JSON lines: what the search is, then one line for every evaluation.
 
     A line is on the disk before :meth:`add` returns. A process that is killed while it writes leaves at
-    most one line without an end, which is cut off when the file is opened again.
+    most one line without an end, which is cut off when the file is opened again; a line that another
+    process is writing at that moment looks the same. Only one search at a time may use a file: nothing
+    is written to one whose size is not what this object left.
 
     Args:
-        path: Of the file, which is made if there is none; its folder must exist.
+        path: Of the file, which is made if there is none; its folder must exist. A relative one is
+            taken from the folder that is the working one now.
         search: What the search is, as plain data. An existing file must be of the same one.
         outcomes: The number of outcomes of an evaluation.
         read: A function that gives a candidate of a line as plain data, or raises a ``ValueError`` if
             it is none.
 
     Raises:
-        CheckpointError: If the file belongs to another search, or a line of it is damaged.
+        CheckpointError: If the file belongs to another search, a line of it is damaged, or it cannot be
+            made.
     """
 
     def __init__(
@@ -99,9 +104,9 @@ class Checkpoint:
         outcomes: int,
         read: Callable[[Any], Any],
     ) -> None:
-        self.path = Path(path)
+        self.path = Path(path).absolute()
         header = {"format": _FORMAT, "search": search}
-        content = self.path.read_bytes() if self.path.exists() else b""
+        content = _content(self.path)
         end = content.rfind(b"\n") + 1
         if not end and not _line(header).startswith(content):
             raise CheckpointError(f"{self.path} is no checkpoint.")
@@ -126,25 +131,40 @@ class Checkpoint:
             )
             with self.path.open("r+b") as file:
                 file.truncate(end)
+        self._size = end
         if not entries:
             self._append(header)
             _sync_folder(self.path.parent)
 
     def add(self, evaluation: Evaluation) -> None:
-        """Write an evaluation to the disk."""
-        self._append(
-            {
-                "candidate": evaluation.candidate,
-                "outcomes": evaluation.outcomes,
-                "failure": evaluation.failure,
-            }
-        )
+        """Write an evaluation to the disk.
+
+        Raises:
+            CheckpointError: If the file is gone, or another process has written to it.
+        """
+        try:
+            self._append(
+                {
+                    "candidate": evaluation.candidate,
+                    "outcomes": evaluation.outcomes,
+                    "failure": evaluation.failure,
+                }
+            )
+        except Exception as error:
+            error.add_note(f"Not recorded: {evaluation}.")
+            raise
         self.evaluations.append(evaluation)
 
     def _append(self, entry: dict[str, Any]) -> None:
         line = _line(entry)
-        with self.path.open("ab", buffering=0) as file:
-            end = file.tell()
+        with self._opened() as file:
+            end = file.seek(0, os.SEEK_END)
+            if end != self._size:
+                raise CheckpointError(
+                    f"Expected {self.path} to have the {self._size} bytes that this search left, got "
+                    f"{end}: another process writes to it. Let one search at a time use a file; made "
+                    "anew, a search goes on from all that the file holds."
+                )
             try:
                 written = file.write(line)
                 if written != len(line):
@@ -155,6 +175,33 @@ class Checkpoint:
             except BaseException:
                 file.truncate(end)  # a part of a line would damage those that follow
                 raise
+        self._size = end + len(line)
+
+    def _opened(self) -> FileIO:
+        try:
+            return open(self.path, "ab", buffering=0, opener=_open_existing)
+        except (FileNotFoundError, NotADirectoryError) as error:
+            raise CheckpointError(
+                f"{self.path} is gone since this search opened it. Put it back and tell the evaluation "
+                "again, or make a new search and tell it all evaluations of this one."
+            ) from error
+
+
+def _content(path: Path) -> bytes:
+    """What a file holds; if there is none, it is made."""
+    try:
+        if not path.exists():
+            path.touch()
+        return path.read_bytes()
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
+        raise CheckpointError(
+            f"Expected the path of a file in a folder that exists, got {path}: {error.strerror}. Make "
+            "the folder, or give another path."
+        ) from error
+
+
+def _open_existing(path: str, flags: int) -> int:
+    return os.open(path, flags & ~os.O_CREAT)
 
 
 def _line(entry: dict[str, Any]) -> bytes:

@@ -57,14 +57,15 @@ class ShapeOptimizer:
             :func:`median_lengthscale_prior`.
         acquisition: Makes an acquisition function of the fitted model and the :class:`Observations`.
             Default: :func:`default_acquisition`.
-        path: The checkpoint, a file of JSON lines. Default: none. What is code is not compared with it:
-            decoder, model, acquisition function and penalty may change on the way.
+        path: The checkpoint, a file of JSON lines for one optimizer at a time. Default: none. What is
+            code is not compared with it: decoder, model, acquisition function and penalty may change on
+            the way.
         seed: Of everything random.
 
     Raises:
         TypeError: If ``search`` is no search.
         ValueError: If a number is too small, or ``model`` is needed and missing.
-        CheckpointError: If the file belongs to another search, or is damaged.
+        CheckpointError: If the file belongs to another search, is damaged, or cannot be made.
 
     Warns:
         ConvergenceWarning: While it asks, if a fit did not converge or failed.
@@ -163,6 +164,8 @@ class ShapeOptimizer:
 
         Raises:
             ValueError: If the number of outcomes is another, or it is no candidate.
+            CheckpointError: If the checkpoint is gone, or another process has written to it; nothing
+                is recorded then.
         """
         read = read_outcomes(outcomes, self.objectives + self.constraints)
         if isinstance(read, str):

@@ -129,3 +129,57 @@ class TestLines:
             made.tell_failure(index, reason)
         failures = [e.failure for e in optimizer(path).evaluations]
         assert failures == ["None", "", "x", "two\nlines \ud800"]
+
+
+class TestFiles:
+    def test_a_relative_path_is_that_of_the_beginning(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        (tmp_path / "inside").mkdir()
+        monkeypatch.chdir(tmp_path)
+        made = optimizer(Path("search.jsonl"))
+        monkeypatch.chdir(tmp_path / "inside")
+        made.tell(0, [1.0, 2.0])
+        assert not list(Path().iterdir())
+        assert optimizer(tmp_path / "search.jsonl").evaluations == made.evaluations
+
+    def test_folders(self, tmp_path: Path) -> None:
+        (tmp_path / "file").touch()
+        for wrong in (tmp_path, tmp_path / "no" / "search.jsonl", tmp_path / "file" / "search"):
+            with pytest.raises(CheckpointError, match="path of a file in a folder that exists"):
+                optimizer(wrong)
+
+    def test_a_file_that_is_gone_is_not_made_without_its_beginning(self, tmp_path: Path) -> None:
+        folder = tmp_path / "folder"
+        folder.mkdir()
+        path, kept = folder / "search.jsonl", tmp_path / "kept.jsonl"
+        made = optimizer(path)
+        made.tell(0, [1.0, 2.0])
+        for remove in (lambda: path.rename(kept), folder.rmdir):
+            remove()
+            with pytest.raises(CheckpointError, match="is gone") as raised:
+                made.tell(1, [3.0, 4.0])
+            assert "candidate=1, outcomes=(3.0, 4.0)" in raised.value.__notes__[0]
+            assert not path.exists()
+            assert len(made.evaluations) == 1
+        folder.mkdir()
+        kept.rename(path)
+        made.tell(1, [3.0, 4.0])
+        assert optimizer(path).evaluations == made.evaluations
+        assert len(made.evaluations) == 2
+
+    def test_two_searches_at_one_file(self, path: Path) -> None:
+        first, second = optimizer(path), optimizer(path)
+        first.tell(0, [1.0, 2.0])
+        content = path.read_bytes()
+        with pytest.raises(CheckpointError, match="another process writes to it"):
+            second.tell(1, [3.0, 4.0])
+        assert path.read_bytes() == content
+        assert not second.evaluations
+        first.tell(2, [1.0, 2.0])
+        path.write_bytes(content)
+        with pytest.raises(CheckpointError, match="another process writes to it"):
+            first.tell(3, [1.0, 2.0])
+        second = optimizer(path)
+        second.tell(1, [3.0, 4.0])
+        assert [e.candidate for e in optimizer(path).evaluations] == [0, 1]
