@@ -239,7 +239,7 @@ class FreeSearch(Search):
     the best clouds so far and at given ones at random.
 
     Args:
-        starts: Real clouds.
+        starts: Real clouds, of which identical ones are one candidate.
         bounds: A ``2 x d`` tensor, the smallest and the largest value of each coordinate.
         penalty: A function of rows that keeps clouds near the data, for example a :class:`DataPenalty`.
         penalty_weight: Its factor.
@@ -261,7 +261,9 @@ class FreeSearch(Search):
     ) -> None:
         self.dim = starts.dim
         self.bounds = check_bounds(bounds, starts.dim)
-        self.starts = starts.pack().detach()
+        rows = starts.pack().detach()
+        distinct = {row.tobytes(): index for index, row in enumerate(rows.cpu().numpy())}
+        self.starts = rows[list(distinct.values())]
         self.penalty = penalty
         self.penalty_weight = penalty_weight
         self.num_restarts = num_restarts

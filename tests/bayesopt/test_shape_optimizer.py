@@ -134,6 +134,15 @@ class TestSearches:
         assert best == of_cloud(cloud) > first
         assert cloud.batch_shape == ()
 
+    def test_identical_clouds_to_start_from_are_one_candidate(self) -> None:
+        search = FreeSearch(CLOUDS[[0, 0, 0, 1, 0, 2, 2]], BOX)
+        for seed in range(4):
+            optimizer = ShapeOptimizer(search, initial=3, model=small_model, seed=seed)
+            asked = [optimizer.ask()[0], *optimizer.ask(2)]
+            assert len({json.dumps(search.plain(cloud)) for cloud in asked}) == 3
+            with pytest.raises(ValueError, match="got 0"):
+                optimizer.ask()
+
     def test_several_at_a_time(self) -> None:
         for optimizer in (pool_optimizer(), design_optimizer()):
             optimizer.run(
