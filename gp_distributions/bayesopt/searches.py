@@ -19,6 +19,7 @@ from gp_distributions.bayesopt.free_shapes import Penalty, check_bounds, optimiz
 from gp_distributions.bayesopt.pool import Pool, optimize_over_pool
 from gp_distributions.bayesopt.records import read_numbers
 from gp_distributions.measures import PointClouds
+from gp_distributions.measures._arrays import integer
 from gp_distributions.measures._kinds import Distributions
 
 # BoTorch's option, with perturbations of a tenth of the bounds: those of its default, a thousandth, do
@@ -161,7 +162,7 @@ class DesignSearch(Search):
         dim: The dimension of the atoms, for the default model.
         num_restarts: Starts of each optimisation.
         raw_samples: Designs of a Sobol sequence from which the starts are taken, beside as many
-            perturbations of the best so far.
+            perturbations of the best so far; at least ``num_restarts``.
     """
 
     def __init__(
@@ -176,8 +177,8 @@ class DesignSearch(Search):
         self.bounds = check_bounds(bounds, bounds.shape[-1] if bounds.dim() else 0)
         self.input_transform = decoder
         self.dim = dim
-        self.num_restarts = num_restarts
-        self.raw_samples = raw_samples
+        self.num_restarts = integer(num_restarts, "num_restarts")
+        self.raw_samples = integer(raw_samples, "raw_samples", least=self.num_restarts)
 
     def describe(self) -> dict[str, Any]:
         """The kind and the bounds."""
@@ -266,8 +267,8 @@ class FreeSearch(Search):
         self.starts = rows[list(distinct.values())]
         self.penalty = penalty
         self.penalty_weight = penalty_weight
-        self.num_restarts = num_restarts
-        self.maxiter = maxiter
+        self.num_restarts = integer(num_restarts, "num_restarts")
+        self.maxiter = integer(maxiter, "maxiter")
 
     def describe(self) -> dict[str, Any]:
         """The kind, a digest of the starts, and the bounds."""

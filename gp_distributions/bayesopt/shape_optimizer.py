@@ -25,6 +25,7 @@ from gp_distributions.bayesopt.priors import median_lengthscale_prior
 from gp_distributions.bayesopt.records import Checkpoint, Evaluation, candidate_key, read_outcomes
 from gp_distributions.bayesopt.searches import Search
 from gp_distributions.kernels.named import SlicedWassersteinKernel
+from gp_distributions.measures._arrays import integer
 from gp_distributions.models import DistributionGP, fit
 from gp_distributions.models._starts import start_at_medians
 from gp_distributions.warnings import ConvergenceWarning
@@ -60,11 +61,11 @@ class ShapeOptimizer:
         path: The checkpoint, a file of JSON lines for one optimizer at a time. Default: none. What is
             code is not compared with it: decoder, model, acquisition function and penalty may change on
             the way.
-        seed: Of everything random.
+        seed: Of everything random, at least zero.
 
     Raises:
         TypeError: If ``search`` is no search.
-        ValueError: If a number is too small, or ``model`` is needed and missing.
+        ValueError: If a number is no integer or too small, or ``model`` is needed and missing.
         CheckpointError: If the file belongs to another search, is damaged, or cannot be made.
 
     Warns:
@@ -84,13 +85,6 @@ class ShapeOptimizer:
         path: str | os.PathLike[str] | None = None,
         seed: int = 0,
     ) -> None:
-        for name, number, least in (
-            ("objectives", objectives, 1),
-            ("constraints", constraints, 0),
-            ("initial", initial, 2),
-        ):
-            if number < least:
-                raise ValueError(f"Expected {name} >= {least}, got {number}.")
         if not isinstance(search, Search):
             raise TypeError(
                 f"Expected a PoolSearch, DesignSearch or FreeSearch, got {type(search).__name__}. For a "
@@ -102,11 +96,11 @@ class ShapeOptimizer:
                 "for a DesignSearch without dim=."
             )
         self.search = search
-        self.objectives = objectives
-        self.constraints = constraints
-        self.initial = initial
-        self.restarts = restarts
-        self.seed = seed
+        self.objectives = integer(objectives, "objectives")
+        self.constraints = integer(constraints, "constraints", least=0)
+        self.initial = integer(initial, "initial", least=2)
+        self.restarts = integer(restarts, "restarts", least=0)
+        self.seed = integer(seed, "seed", least=0)
         self._make_model = model or self._default_model
         self._make_acquisition = acquisition
         self._pending: dict[str, Any] = {}
@@ -115,14 +109,13 @@ class ShapeOptimizer:
         if path is not None:
             settings = {
                 **search.describe(),
-                "objectives": objectives,
-                "constraints": constraints,
-                "initial": initial,
-                "seed": seed,
+                "objectives": self.objectives,
+                "constraints": self.constraints,
+                "initial": self.initial,
+                "seed": self.seed,
             }
-            self._checkpoint = Checkpoint(
-                path, settings, outcomes=objectives + constraints, read=search.read
-            )
+            outcomes = self.objectives + self.constraints
+            self._checkpoint = Checkpoint(path, settings, outcomes=outcomes, read=search.read)
             self._evaluations = list(self._checkpoint.evaluations)
 
     def ask(self, q: int = 1) -> list[Any]:

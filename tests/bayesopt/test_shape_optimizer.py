@@ -10,6 +10,7 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from botorch.acquisition import UpperConfidenceBound
@@ -229,9 +230,22 @@ class TestAskAndTell:
             optimizer.ask()
 
     def test_errors(self) -> None:
-        for options in ({"objectives": 0}, {"constraints": -1}, {"initial": 1}):
-            with pytest.raises(ValueError, match=f"Expected {next(iter(options))} >="):
-                pool_optimizer(**options)
+        for name, wrong in (
+            ("objectives", 0),
+            ("constraints", -1),
+            ("initial", 1),
+            ("initial", 2.0),
+            ("restarts", -1),
+            ("seed", -1),
+        ):
+            with pytest.raises(ValueError, match=f"{name}: expected an integer >= .*, got {wrong}"):
+                pool_optimizer(**{name: wrong})
+        for name, least in (("num_restarts", 1), ("raw_samples", 8)):
+            with pytest.raises(ValueError, match=f"{name}: expected an integer >= {least}, got 0"):
+                DesignSearch(None, BOUNDS, **{name: 0})
+        for name in ("num_restarts", "maxiter"):
+            with pytest.raises(ValueError, match=f"{name}: expected an integer >= 1, got 0"):
+                FreeSearch(CLOUDS, BOX, **{name: 0})
         with pytest.raises(TypeError, match=r"PoolSearch\(clouds\)"):
             ShapeOptimizer(CLOUDS)  # type: ignore[arg-type]
         with pytest.raises(TypeError, match=r"PointClouds\.from_list"):
@@ -459,6 +473,13 @@ class TestCheckpoint:
             with pytest.raises(CheckpointError, match=message):
                 pool_optimizer(path=path)
             assert path.read_bytes() == wrong
+
+    def test_integers_of_numpy(self, tmp_path: Path) -> None:
+        path = tmp_path / "search.jsonl"
+        settings = {"objectives": 1, "constraints": 0, "initial": 3, "seed": 7, "restarts": 0}
+        numpy = {name: np.int64(number) for name, number in settings.items()}
+        optimizer = pool_optimizer(path=path, **numpy).run(of_index, 5, progress=False)
+        assert pool_optimizer(path=path, **settings).evaluations == optimizer.evaluations
 
     def test_floats_are_kept_exactly(self, tmp_path: Path) -> None:
         path = tmp_path / "search.jsonl"
