@@ -326,6 +326,11 @@ class ShapeOptimizer:
 
     def _data(self, succeeded: list[Evaluation]) -> tuple[Tensor, Tensor]:
         X = self.search.inputs([e.candidate for e in succeeded])
+        if self.search.input_transform is not None:
+            # A decoder may compute in another precision than that of the bounds, and BoTorch wants
+            # decoded rows and outcomes in the same one.
+            with torch.no_grad():
+                X = X.to(self.search.input_transform.transform(X).dtype)
         return X, X.new_tensor([e.outcomes for e in succeeded])
 
     def _fitted(self, X: Tensor, Y: Tensor) -> DistributionGP:

@@ -123,6 +123,25 @@ class TestSearches:
         assert first.dtype == torch.float64
         assert (first != first.round()).all()
 
+    @pytest.mark.filterwarnings("ignore:The model inputs are of type torch.float32")
+    @pytest.mark.parametrize("decoded", [torch.float32, torch.float64])
+    @pytest.mark.parametrize("bounds", [torch.float32, torch.float64])
+    def test_bounds_and_decoder_in_other_precisions(
+        self, bounds: torch.dtype, decoded: torch.dtype
+    ) -> None:
+        decoder = Decoder(lambda axes: ellipses(axes.to(decoded)).to(decoded))
+        search = DesignSearch(decoder, BOUNDS.to(bounds), num_restarts=1, raw_samples=16)
+        optimizer = ShapeOptimizer(
+            search,
+            constraints=1,
+            initial=3,
+            restarts=0,
+            model=lambda X, Y: small_model(X, Y, decoder),
+        )
+        optimizer.run(lambda axes: [value(axes), -1.0], 7, q=2, progress=False)
+        assert optimizer.best[0].dtype == bounds
+        assert optimizer.model().train_targets.dtype == decoded
+
     def test_free_shapes(self) -> None:
         distance = SlicedWasserstein(2, num_slices=8, num_quantiles=12)
         search = FreeSearch(
