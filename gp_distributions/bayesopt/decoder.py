@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import torch
+from botorch.models.model import Model
 from botorch.models.transforms.input import InputTransform
 from torch import Tensor
 
@@ -103,3 +104,19 @@ class Decoder(InputTransform, torch.nn.Module):
     def equals(self, other: InputTransform) -> bool:
         """Whether another transform decodes by the same function."""
         return isinstance(other, Decoder) and other.decode is self.decode
+
+
+@torch.no_grad()
+def decodable(model: Model, X: Tensor) -> Tensor:
+    """Those of ``N x k`` inputs of a fitted model that its input transform makes clouds of.
+
+    The others stand for no shape: their decoding fails, or what it makes is no cloud. Of a model without
+    an input transform they are all.
+    """
+    if not any(isinstance(module, InputTransform) for module in model.modules()):
+        return X
+    try:
+        model.posterior(X)
+    except Exception:  # of whatever kind a decoder raises
+        return X[:0] if len(X) == 1 else torch.cat([decodable(model, x) for x in X.split(1)])
+    return X

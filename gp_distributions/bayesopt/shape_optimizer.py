@@ -21,6 +21,7 @@ from gp_distributions.bayesopt.acquisitions import (
     Observations,
     default_acquisition,
 )
+from gp_distributions.bayesopt.decoder import decodable
 from gp_distributions.bayesopt.priors import median_lengthscale_prior
 from gp_distributions.bayesopt.records import Checkpoint, Evaluation, candidate_key, read_outcomes
 from gp_distributions.bayesopt.searches import Search
@@ -169,8 +170,9 @@ class ShapeOptimizer:
     def tell_failure(self, candidate: Any, reason: object) -> None:
         """Record that a candidate has no outcomes.
 
-        Acquisition functions that take pending points, as the default ones do, treat it as one, so that
-        the search goes elsewhere; of a pool it is not asked for again in any case.
+        Acquisition functions that take pending points, as the default ones do, treat it as one if it
+        can be decoded, so that the search goes elsewhere; of a pool it is not asked for again in any
+        case.
 
         Args:
             candidate: The candidate.
@@ -313,11 +315,13 @@ class ShapeOptimizer:
         best = sorted(succeeded, key=_first, reverse=True)
         with manual_seed(seed):
             model = self._fitted(X, Y)
+            # A design that failed because it stands for no shape is near to none.
+            waiting = decodable(model, self.search.inputs(pending)) if pending else X[:0]
             data = Observations(
                 X=X,
                 Y=Y,
                 objectives=self.objectives,
-                X_pending=self.search.inputs(pending) if pending else None,
+                X_pending=waiting if len(waiting) else None,
                 q=q,
                 seed=seed,
             )
@@ -327,8 +331,7 @@ class ShapeOptimizer:
     def _data(self, succeeded: list[Evaluation]) -> tuple[Tensor, Tensor]:
         X = self.search.inputs([e.candidate for e in succeeded])
         if self.search.input_transform is not None:
-            # A decoder may compute in another precision than that of the bounds, and BoTorch wants
-            # decoded rows and outcomes in the same one.
+            # A decoder may compute in another precision than that of the bounds; outcomes must follow.
             with torch.no_grad():
                 X = X.to(self.search.input_transform.transform(X).dtype)
         return X, X.new_tensor([e.outcomes for e in succeeded])

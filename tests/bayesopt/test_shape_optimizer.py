@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from botorch.acquisition import UpperConfidenceBound
+from botorch.acquisition import AcquisitionFunction, UpperConfidenceBound
 from gpytorch.kernels import ScaleKernel
 from linear_operator.utils.errors import NotPSDError
 from torch import Tensor
@@ -30,6 +30,7 @@ from gp_distributions.bayesopt import (
     PoolSearch,
     Search,
     ShapeOptimizer,
+    default_acquisition,
     shape_optimizer,
 )
 from gp_distributions.warnings import ConvergenceWarning
@@ -314,6 +315,39 @@ class TestOutcomes:
         optimizer = design_optimizer().run(evaluate, 8, progress=False)
         assert len(set(keys(optimizer))) == 8
         assert optimizer.best[0][0] <= 0.5
+
+    @pytest.mark.parametrize("broken", ["points", "weights", "raises"])
+    def test_failed_designs_that_cannot_be_decoded_are_not_pending(self, broken: str) -> None:
+        lost: list[Tensor] = []
+        seen: list[Observations] = []
+
+        def decode(axes: Tensor) -> tuple[Tensor, Tensor]:
+            wrong = torch.stack([(axes == design).all(-1) for design in lost]).any(0)
+            if broken == "raises" and bool(wrong.any()):
+                raise ArithmeticError("no such shape")
+            points, weights = ellipses(axes), torch.ones(len(axes), 12, dtype=axes.dtype)
+            points[wrong & (broken == "points")] = torch.nan
+            weights[wrong & (broken == "weights")] = 0.0
+            return points, weights
+
+        def acquisition(model: DistributionGP, data: Observations) -> AcquisitionFunction:
+            seen.append(data)
+            return default_acquisition(model, data)
+
+        optimizer = design_optimizer(
+            model=lambda X, Y: small_model(X, Y, Decoder(decode)), acquisition=acquisition
+        )
+        first, second, third, *others = optimizer.ask(5)
+        lost += [first, third]
+        for design in (first, second, third):
+            optimizer.tell_failure(design, "no flow")
+        for design in others:
+            optimizer.tell(design, value(design))
+        asked = [*optimizer.ask(), *optimizer.ask(2)]
+        pending = [data.X_pending for data in seen]
+        torch.testing.assert_close(pending[0], second.unsqueeze(0))
+        torch.testing.assert_close(pending[1], torch.stack([second, asked[0]]))
+        assert len({json.dumps(d.tolist()) for d in (first, second, third, *others, *asked)}) == 8
 
     def test_nothing_but_failures(self) -> None:
         optimizer = pool_optimizer()
