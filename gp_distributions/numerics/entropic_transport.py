@@ -59,8 +59,9 @@ def transport_potentials(
     # One sweep of the fixed point g = T(g) at the solution; the backward pass completes its gradient.
     conditional = conditional_plan(points, support, masses, epsilon, solution.potentials)
     marginal = (weights.unsqueeze(-2) @ conditional).squeeze(-2)
-    smallest = torch.finfo(marginal.dtype).tiny
-    swept = solution.potentials + epsilon * (masses.log() - marginal.clamp_min(smallest).log())
+    present = marginal >= _least(marginal)
+    ratio = torch.where(present, masses / torch.where(present, marginal, 1.0), 1.0)
+    swept = solution.potentials + epsilon * ratio.log()
     potentials = _FixedPoint.apply(
         swept, conditional.detach(), weights.detach(), solution.outcome.determined
     )
@@ -89,6 +90,12 @@ def conditional_plan(
     return torch.softmax(logits, dim=-2).transpose(-1, -2)  # faster than over the last axis
 
 
+def _least(marginal: Tensor) -> float:
+    """The least marginal whose parts keep their digits; an atom that receives less has no gradient."""
+    info = torch.finfo(marginal.dtype)
+    return info.tiny / info.eps
+
+
 class _FixedPoint(torch.autograd.Function):
     r"""The identity, whose gradient makes that of one sweep :math:`g = T(g)` that of its solution.
 
@@ -109,6 +116,7 @@ class _FixedPoint(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         conditional, weights, determined = ctx.saved_tensors
         marginal = (weights.unsqueeze(-2) @ conditional).squeeze(-2)
+        marginal = marginal.clamp_min(_least(marginal))
         roots = marginal.sqrt()
         hessian = -(weights.unsqueeze(-1) * conditional).transpose(-1, -2) @ conditional
         hessian.diagonal(dim1=-2, dim2=-1).add_(marginal)

@@ -186,6 +186,24 @@ def test_atoms_of_weight_zero_have_finite_gradients() -> None:
     assert not bool(gradients[0][:, 4:].any())
 
 
+@pytest.mark.parametrize("least", [1e-30, 1e-150, 1e-293])
+def test_gradients_where_a_weight_of_the_reference_vanishes(least: float) -> None:
+    """Its part of the features, root b times g, is of order root b; so is that of their gradient."""
+    points, weights, support, masses = problem(clouds=3, size=4)
+    masses = torch.cat([masses[:3] / masses[:3].sum(), masses.new_tensor([least])])
+    support[-1] += 5  # far enough for its part of a plan to underflow at the least weight
+    epsilon = torch.tensor(0.05, dtype=torch.float64)
+
+    def features(points: Tensor, support: Tensor, logits: Tensor) -> tuple[Tensor, Tensor]:
+        b = logits.softmax(-1)
+        potentials, _ = transport_potentials(points, weights, support, b, epsilon)
+        plan = weights.unsqueeze(-1) * conditional_plan(points, support, b, epsilon, potentials)
+        return b.sqrt() * potentials, plan.mT @ points / b.sqrt().unsqueeze(-1)
+
+    inputs = [tensor.requires_grad_() for tensor in (points, support, masses.log())]
+    assert torch.autograd.gradcheck(features, inputs)
+
+
 def test_warm_start_finds_the_same_in_fewer_steps() -> None:
     points, weights, support, masses = problem()
     cold, first = solve(points, weights, support, masses, epsilon=0.01)
