@@ -146,6 +146,52 @@ def test_fixed_rows_of_equal_content_have_no_gradient(distance: Distance, inputs
 
 
 @where_anything_moves
+def test_gradient_where_a_cloud_meets_itself_is_zero(distance: Distance, inputs: Inputs) -> None:
+    """The root of the exponential profile would make that of rounding infinitely large."""
+    kernel = DistributionKernel(distance, "exponential").double()
+    moving, as_rows = moving_rows(inputs, 4)
+    rows = as_rows(moving)
+    fixed = rows.detach().clone()
+    for others, pairs in (
+        (fixed, [(2, 2)]),
+        (fixed.flip(0), [(0, 3)]),
+        (fixed[1:3], [(1, 0), (2, 1)]),
+        (fixed[1:2], [(1, 0)]),
+    ):
+        for cached in (False, True):
+            if cached:
+                distance.squared(others)
+            for covariance in (kernel(rows, others), kernel(others, rows).mT):
+                for pair in pairs:
+                    assert_no_gradient(covariance.to_dense()[pair], moving)
+    paired = kernel(rows, torch.cat([fixed[:2], fixed[2:].flip(0)]), diag=True)
+    assert_no_gradient(paired[:2], moving)
+
+
+@where_anything_moves
+@pytest.mark.parametrize("diag", [False, True])
+@pytest.mark.parametrize("num", [1, 3])
+def test_gradient_of_nothing_but_zeros(
+    distance: Distance, inputs: Inputs, num: int, diag: bool
+) -> None:
+    """It is zero, not absent: in rows, and in parameters of the distance."""
+    moving, as_rows = moving_rows(inputs, num)
+    distance.requires_grad_()
+    rows = as_rows(moving)
+    for others in (rows, rows.detach().clone()):
+        for x1, x2 in ((rows, others), (others, rows)):
+            squared = distance.squared(x1, x2, diag=diag)
+            zeros = squared if diag else squared.diagonal()
+            assert_no_gradient(zeros, moving, *distance.parameters())
+    assert_no_gradient(distance.squared(rows[:0], rows, diag=False), moving)
+
+
+def assert_no_gradient(values: Tensor, *tensors: Tensor) -> None:
+    for gradient in torch.autograd.grad(values.sum(), tensors, retain_graph=True):
+        assert torch.equal(gradient, torch.zeros_like(gradient))
+
+
+@where_anything_moves
 def test_copies_of_a_row_keep_their_own_gradients(distance: Distance, inputs: Inputs) -> None:
     rows = fixed_rows(inputs, 1, 0).repeat(3, 1).requires_grad_()
     others = fixed_rows(inputs, 3, 1)

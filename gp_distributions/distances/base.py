@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from gp_distributions.distances._cache import DistanceCache, Entry
-from gp_distributions.numerics.pairwise import squared_euclidean, zero_diagonal
-from gp_distributions.numerics.rows import drop_copies, join_rows, split_rows
+from gp_distributions.numerics.pairwise import squared_euclidean
+from gp_distributions.numerics.rows import drop_copies, equal_rows, join_rows, split_rows
 from gp_distributions.numerics.unthreaded import put_rows
 
 
@@ -141,25 +141,25 @@ class Distance(torch.nn.Module, ABC):
         equal = x1 is x2 or (x1.shape == x2.shape and torch.equal(x1.detach(), x2.detach()))
         batch_shape = torch.broadcast_shapes(x1.shape[:-2], x2.shape[:-2])
         num1, num2 = x1.shape[-2], x2.shape[-2]
+        shape = batch_shape + ((num1,) if diag else (num1, num2))
         if 0 in (x1.numel(), x2.numel()):
-            return x1.new_zeros(*batch_shape, *([num1] if diag else [num1, num2]))
+            return self._zeros(x1, x2).expand(shape).clone()
         self._adapt(x1)
-        if diag:
-            if equal:
-                _check_weights(self._split(drop_copies(x1))[1])
-                return x1.new_zeros(*batch_shape, num1)
-            squared = self.compare_paired(self._representation(x1), self._representation(x2))
-            return squared.expand(*batch_shape, num1)
-        if equal and num1 == 1:
+        if equal and (diag or num1 == 1):
             _check_weights(self._split(drop_copies(x1))[1])
-            squared = x1.new_zeros(1, 1)
-        elif self._tracks_gradient(x1) or self._tracks_gradient(x2):
-            squared = self._tracked(x1, x2, equal=equal)
+            return self._zeros(x1, x2).expand(shape).clone()
+        tracked = self._tracks_gradient(x1) or self._tracks_gradient(x2)
+        if diag:
+            squared = self.compare_paired(self._representation(x1), self._representation(x2))
+            if tracked and x1.shape[-1] == x2.shape[-1]:
+                squared = squared.masked_fill((x1 == x2).all(-1), 0)
+        elif tracked:
+            squared = self._tracked(x1, x2)
         elif equal:
             squared = self._within(x1)
         else:
             squared = self._between(x1, x2)
-        return squared.expand(*batch_shape, num1, num2)
+        return squared.expand(shape)
 
     @property
     def euclidean(self) -> bool:
@@ -243,8 +243,14 @@ class Distance(torch.nn.Module, ABC):
             rows.requires_grad or any(parameter.requires_grad for parameter in self.parameters())
         )
 
-    def _tracked(self, x1: Tensor, x2: Tensor, *, equal: bool) -> Tensor:
-        """Squared distances with gradients."""
+    def _zeros(self, *sets: Tensor) -> Tensor:
+        """Zero, with a gradient of zero in all that distances between sets of rows depend on."""
+        tensors = (*sets, *self.parameters())
+        tied = sum(tensor.unsqueeze(-1)[..., :0].sum() for tensor in tensors)
+        return sets[0].new_zeros(1) + tied
+
+    def _tracked(self, x1: Tensor, x2: Tensor) -> Tensor:
+        """Squared distances with gradients, which are zero where a cloud meets itself."""
         r1 = self._representation(x1)
         if x1 is x2:
             return self.compare_all(r1, r1)
@@ -252,7 +258,8 @@ class Distance(torch.nn.Module, ABC):
             squared = self._to_known(x1, r1, x2)
         else:
             squared = self.compare_all(r1, self._representation(x2))
-        return zero_diagonal(squared) if equal else squared
+        # A representation may be rounded in another way where it has a gradient.
+        return squared.masked_fill(equal_rows(x1, x2), 0)
 
     def _within(self, rows: Tensor) -> Tensor:
         """Squared distances of fixed clouds to each other."""

@@ -69,6 +69,27 @@ def drop_copies(rows: Tensor) -> Tensor:
     return rows
 
 
+def equal_rows(x1: Tensor, x2: Tensor) -> Tensor:
+    """Which rows of one set are those of another, without a look at what padding or order change.
+
+    Args:
+        x1: A ``batch_shape x N x width`` tensor.
+        x2: A ``batch_shape x M x width'`` tensor, whose batch axes broadcast to those of ``x1``.
+
+    Returns:
+        A tensor of booleans that broadcasts to ``batch_shape x N x M``.
+    """
+    x1, x2 = drop_copies(x1.detach()), drop_copies(x2.detach())
+    if x1.shape[-1] != x2.shape[-1] or x1.dtype != x2.dtype:
+        return torch.zeros(1, 1, dtype=torch.bool, device=x1.device)
+    alike = x1[..., :1] == x2[..., :1].mT
+    if not bool(alike.any()):  # settles nearly all cases
+        return alike
+    if x2.dim() > 2:
+        return torch.cdist(x1, x2, p=torch.inf) == 0
+    return (torch.cdist(x1.flatten(0, -2), x2, p=torch.inf) == 0).unflatten(0, x1.shape[:-1])
+
+
 def drop_padding(points: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
     """Narrow clouds to the size of the largest, atoms of positive weight first.
 

@@ -7,6 +7,7 @@ from torch import Tensor
 from gp_distributions.numerics.rows import (
     drop_copies,
     drop_padding,
+    equal_rows,
     join_rows,
     pad_rows,
     split_rows,
@@ -133,3 +134,33 @@ class TestDropPadding:
         points.requires_grad_()
         (gradient,) = torch.autograd.grad(drop_padding(points, weights)[0].sum(), points)
         assert torch.equal(gradient.sum(-1), 2 * (weights > 0).float())
+
+
+class TestEqualRows:
+    @pytest.mark.parametrize(
+        ("shape1", "shape2"), [((), ()), ((2, 3), ()), ((), (2, 3)), ((2, 1), (3,))]
+    )
+    @pytest.mark.parametrize("first", [0.0, 1.0])
+    def test_against_a_look_at_every_pair(
+        self, shape1: tuple[int, ...], shape2: tuple[int, ...], first: float
+    ) -> None:
+        generator = torch.Generator().manual_seed(0)
+        x1, x2 = (
+            torch.randint(2, (*shape, num, 3), generator=generator).double()
+            for shape, num in ((shape1, 4), (shape2, 5))
+        )
+        x1[..., 0] *= first  # where it is zero, nothing is told by the first column alone
+        expected = (x1.unsqueeze(-2) == x2.unsqueeze(-3)).all(-1)
+        assert expected.any()
+        actual = equal_rows(x1.requires_grad_(), x2).expand(expected.shape)
+        assert torch.equal(actual, expected)
+
+    def test_copies_of_a_batch(self) -> None:
+        x = torch.rand(3, 4)
+        expected = torch.eye(3, dtype=torch.bool).expand(5, 3, 3)
+        assert torch.equal(equal_rows(x.expand(5, 3, 4), x).expand(5, 3, 3), expected)
+
+    def test_other_widths_and_no_numbers_are_not_equal(self) -> None:
+        x = torch.rand(3, 4)
+        assert not bool(equal_rows(x, torch.nn.functional.pad(x, (0, 2))).any())
+        assert not bool(equal_rows(x * torch.nan, x * torch.nan).any())
