@@ -18,7 +18,7 @@ from gp_distributions.numerics.normals import (
     normal_wasserstein_all,
     projected_deviations,
 )
-from gp_distributions.numerics.pairwise import manhattan
+from gp_distributions.numerics.pairwise import manhattan, without_rounding
 from gp_distributions.numerics.quantiles import uniform_cell_quantiles, weighted_cell_quantiles
 from gp_distributions.numerics.rows import drop_padding
 from gp_distributions.numerics.unthreaded import concatenate, matmul
@@ -148,16 +148,18 @@ class SlicedWasserstein(Distance):
     def compare_all(self, r1: Tensor, r2: Tensor) -> Tensor:
         """Squared Hilbert distances of all pairs of representations."""
         self._check_sizes(r1, r2)
-        if self._compares_normals:
-            return normal_wasserstein_all(r1, r2)
-        return manhattan(r1, r2) if self.p == 1 else super().compare_all(r1, r2)
+        if self.p == 2:
+            return super().compare_all(r1, r2)
+        compare = normal_wasserstein_all if self._compares_normals else manhattan
+        return without_rounding(compare(r1, r2), r1.unsqueeze(-2), r2.unsqueeze(-3))
 
     def compare_paired(self, r1: Tensor, r2: Tensor) -> Tensor:
         """Squared Hilbert distances of corresponding representations."""
         self._check_sizes(r1, r2)
-        if self._compares_normals:
-            return normal_wasserstein(r1, r2)
-        return (r1 - r2).abs().sum(-1) if self.p == 1 else super().compare_paired(r1, r2)
+        if self.p == 2:
+            return super().compare_paired(r1, r2)
+        squared = normal_wasserstein(r1, r2) if self._compares_normals else (r1 - r2).abs().sum(-1)
+        return without_rounding(squared, r1, r2)
 
     def chunk_size(self, num_atoms: int) -> int:
         """How many clouds of ``num_atoms`` atoms are represented at a time."""

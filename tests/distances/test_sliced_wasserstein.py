@@ -253,6 +253,49 @@ class TestEmbedding:
             distance.embed(as_rows(random_clouds(2)))
 
 
+class TestSameDistributionAnotherRow:
+    """For p = 1 a gradient is a sum of signs, which must not be those of rounding."""
+
+    @staticmethod
+    def rows(weighted: bool) -> tuple[Tensor, dict[str, Tensor]]:
+        clouds = [
+            cloud(10, 2, i, [1, 2, 5, 1, 1, 3, 1, 2, 1, 4] if weighted else None) for i in (1, 2)
+        ]
+        order = torch.randperm(10, generator=torch.Generator().manual_seed(0))
+        return as_rows(clouds, atoms=20), {
+            "order": as_rows([(x[order], w[order]) for x, w in clouds], atoms=20),
+            "copies": as_rows([(x.repeat(2, 1), w.repeat(2) / 2) for x, w in clouds]),
+            "padding": as_rows(clouds, atoms=20).roll(30, -1),
+        }
+
+    @pytest.mark.parametrize("weighted", [False, True])
+    @pytest.mark.parametrize("center", [False, True])
+    def test_has_no_gradient(self, center: bool, weighted: bool) -> None:
+        distance = SlicedWasserstein(2, p=1, center=center)
+        rows, others = self.rows(weighted)
+        rows.requires_grad_()
+        for other in others.values():
+            squared = distance.squared(rows, other)
+            for values in (
+                squared.diagonal(),
+                distance.squared(other, rows).diagonal(),
+                distance.squared(rows, other, diag=True),
+            ):
+                (gradient,) = torch.autograd.grad(values.sum(), rows, retain_graph=True)
+                assert torch.equal(gradient, torch.zeros_like(rows))
+            (gradient,) = torch.autograd.grad(squared[0, 1], rows)
+            assert float(gradient.abs().max()) > 0.01
+
+    def test_nearby_distributions_keep_theirs(self) -> None:
+        """A translation by much more than rounding costs the mean of its projections."""
+        distance = SlicedWasserstein(2, p=1)
+        (x, w), shift = cloud(10, 2, 1), torch.tensor([1e-10, 0.0], dtype=torch.float64)
+        rows = as_rows([(x + shift, w)]).requires_grad_()
+        (gradient,) = torch.autograd.grad(distance.squared(rows, as_rows([(x, w)])).sum(), rows)
+        along = gradient.unflatten(-1, (10, 3))[0, :, 0].sum()
+        assert float(along) == pytest.approx(float(distance.directions[:, 0].abs().mean()))
+
+
 class TestState:
     def rows(self) -> Tensor:
         return as_rows(random_clouds(6, dim=3))

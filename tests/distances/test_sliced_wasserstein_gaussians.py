@@ -442,3 +442,16 @@ def test_indefinite_covariances_are_refused(p: int, center: bool) -> None:
 def test_prints_its_settings() -> None:
     settings = "dim=3, p=1, num_slices=20, center=False, inputs=gaussians"
     assert str(make(p=1)) == f"SlicedWasserstein({settings})"
+
+
+@pytest.mark.parametrize("center", [False, True])
+def test_gradient_where_only_rounding_differs_is_zero(center: bool) -> None:
+    rows = gaussians(5).pack()
+    others = rows * (1 + torch.finfo(rows.dtype).eps)
+    rows.requires_grad_()
+    distance = make(p=1, center=center)
+    squared = distance.squared(rows, others)
+    assert float(squared.detach().diagonal().max()) > 0
+    for values in (squared.diagonal(), distance.squared(rows, others, diag=True)):
+        (gradient,) = torch.autograd.grad(values.sum(), rows)
+        assert torch.equal(gradient, torch.zeros_like(rows))
