@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
@@ -180,9 +181,10 @@ def calibration(
 
 
 def _standardised(y: Values, mean: Values, std: Values) -> tuple[Tensor, Tensor]:
-    """Errors in standard deviations, and these."""
-    std = _tensor(std)
-    target, centre = (_tensor(v).to(std) for v in (y, mean))
+    """Errors in standard deviations, and these, in the widest of the precisions."""
+    values = [_tensor(v) for v in (y, mean, std)]
+    dtype = functools.reduce(torch.promote_types, [v.dtype for v in values])
+    target, centre, std = (v.to(values[-1].device, dtype) for v in values)
     if not target.shape == centre.shape == std.shape or std.dim() != 1:
         raise ValueError(
             "Expected targets, means and standard deviations of one shape (N,), got "

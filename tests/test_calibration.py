@@ -129,6 +129,19 @@ def test_whole_numbers() -> None:
     torch.testing.assert_close(crps(Y, MEAN, np.ones(60, dtype=int)), expected)
 
 
+@pytest.mark.parametrize("single", ["y", "mean", "std"])
+def test_the_widest_precision_counts(single: str) -> None:
+    """In single precision 1e8 and 1e8 + 1 are one number."""
+    values = {"y": np.array([1e8 + 1]), "mean": np.array([1e8]), "std": np.array([1.0])}
+    wide = {name: v if name != single else v.astype(np.float32) for name, v in values.items()}
+    error = float(wide["y"][0]) - float(wide["mean"][0])
+    found = nlpd(**wide)
+    assert isinstance(found, Tensor)
+    assert float(found) == pytest.approx(-norm.logpdf(error), rel=1e-12)
+    narrow = {name: v.astype(np.float32) for name, v in values.items()}
+    assert nlpd(**narrow).dtype == torch.float32
+
+
 def test_bad_input() -> None:
     with pytest.raises(ValueError, match=r"one shape \(N,\), got \(60,\), \(60, 1\) and \(60,\)"):
         nlpd(Y, MEAN[:, None], STD)
