@@ -284,12 +284,15 @@ def _root(s: Tensor) -> Tensor:
 # Automatic differentiation of the Matern profiles passes through a root and gives 0 * inf at s = 0.
 # Their derivatives in s are Matern profiles of the next lower order.
 
+# Where exp(-root) has long been zero; the product of that with an infinite root would be NaN.
+_FAR = 1e3
+
 
 class _Matern32Function(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, s: Tensor) -> Tensor:
         ctx.save_for_backward(s)
-        root = (3 * s).sqrt()
+        root = (3 * s).sqrt().clamp_max(_FAR)
         return (1 + root) * torch.exp(-root)
 
     @staticmethod
@@ -302,7 +305,7 @@ class _Matern52Function(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, s: Tensor) -> Tensor:
         ctx.save_for_backward(s)
-        root = (5 * s).sqrt()
+        root = (5 * s).sqrt().clamp_max(_FAR)
         return (1 + root + root.square() / 3) * torch.exp(-root)
 
     @staticmethod

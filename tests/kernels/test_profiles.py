@@ -113,6 +113,19 @@ class TestValues:
             assert values.shape == shape
             assert values.dtype == torch.float32
 
+    @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+    @pytest.mark.parametrize("name", RADIAL)
+    def test_vanish_where_a_multiple_of_the_argument_overflows(
+        self, name: str, dtype: torch.dtype
+    ) -> None:
+        largest = torch.finfo(dtype).max
+        s = torch.tensor([[largest], [largest / 2], [math.inf]], dtype=dtype, requires_grad=True)
+        values = copy.deepcopy(RADIAL[name][0]).to(dtype)(s)
+        # The slowest is the inverse multiquadric, the inverse of a root.
+        assert float(values.detach().max()) <= 2 * largest**-0.5
+        (slopes,) = torch.autograd.grad(values.sum(), s)
+        assert bool(slopes.isfinite()[:2].all())
+
 
 class TestSlopes:
     @pytest.mark.parametrize("name", ALL)
