@@ -1,5 +1,7 @@
 """What must not change a distance: padding, the order of atoms, splitting them, batching."""
 
+import math
+
 import pytest
 import torch
 from cases import DISTANCES, KERNELS, Case, Inputs
@@ -110,6 +112,16 @@ def test_is_symmetric_and_nonnegative(distance: Distance, inputs: Inputs) -> Non
     forth, back = distance.squared(x1, x2), distance.squared(x2, x1)
     assert_same(forth, back.T)
     assert float(forth.min()) >= 0
+
+
+@pytest.mark.parametrize("tracked", [False, True])
+@pytest.mark.parametrize("shape", [(30,), (2, 3, 6), (2, 30)])
+def test_is_exactly_symmetric_within_a_set(
+    distance: Distance, inputs: Inputs, shape: tuple[int, ...], tracked: bool
+) -> None:
+    rows = inputs.rows(math.prod(shape)).unflatten(0, shape)
+    squared = distance.squared(rows.requires_grad_(tracked)).detach()
+    assert torch.equal(squared, squared.mT)
 
 
 @pytest.mark.parametrize("grad", [False, True])

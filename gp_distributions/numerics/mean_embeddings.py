@@ -19,6 +19,7 @@ from gp_distributions.numerics.embedding_kernels import (
     IsotropicKernel,
     PairFunction,
 )
+from gp_distributions.numerics.pairwise import mirrored
 from gp_distributions.numerics.rows import drop_padding
 from gp_distributions.numerics.shared_support import shared_inner_products, shared_support
 
@@ -50,7 +51,8 @@ def inner_products(
         w1: A ``batch_shape x N x n`` tensor of weights.
         x2: A ``batch_shape x M x m x d`` tensor of atoms.
         w2: A ``batch_shape x M x m`` tensor of weights.
-        symmetric: Whether both sides are the same; then one half is computed.
+        symmetric: Whether both sides are the same; then the result is exactly symmetric, and without
+            batch axes one half is computed.
 
     Returns:
         A ``batch_shape x N x M`` tensor.
@@ -60,7 +62,8 @@ def inner_products(
     if isinstance(kernel, IsotropicKernel) and x1.shape[:-2].numel() * x2.shape[-3] > 2:
         support = shared_support(x1, x2)
         if support is not None:
-            return shared_inner_products(kernel, support, x1, w1, x2, w2)
+            products = shared_inner_products(kernel, support, x1, w1, x2, w2)
+            return mirrored(products) if symmetric else products
     x1, x2, pairs = kernel.prepare(x1, x2)
     clouds = (x1, w1, x2, w2)
     tracked = torch.is_grad_enabled() and any(t.requires_grad for t in clouds)
@@ -77,6 +80,7 @@ def inner_products(
     if count:
         chunks = zip(*[t.split(count) for t in batches], strict=True)
         products = torch.cat([blocks.block(*map(blocks.lend, chunk)) for chunk in chunks])
+        products = mirrored(products) if symmetric else products
     else:
         each = zip(*batches, strict=True)
         products = torch.stack([blocks.all_pairs(*one, symmetric=symmetric) for one in each])
@@ -118,7 +122,7 @@ class _Blocks:
             done += len(w)
         products = torch.cat(strips)
         if symmetric:
-            products = products.triu() + products.triu(1).T
+            products = mirrored(products)
         products = products if back1 is None else products[back1]
         return products if back2 is None else products[:, back2]
 

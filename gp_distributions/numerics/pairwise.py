@@ -26,9 +26,9 @@ def squared_euclidean(x1: Tensor, x2: Tensor) -> Tensor:
     if x1 is x2:
         inner = _centred_gram(x2)
         squares = inner.diagonal(dim1=-2, dim2=-1).clone()
-        # In place: new memory of this size costs as much as the sum.
-        distances = inner.mul_(-2).add_(squares.unsqueeze(-1)).add_(squares.unsqueeze(-2))
-        return zero_diagonal(distances.clamp_min(0))
+        # The sum of squares first, which rounds alike in both halves.
+        sums = squares.unsqueeze(-1) + squares.unsqueeze(-2)
+        return zero_diagonal(sums.sub_(inner, alpha=2).clamp_min_(0))
     centre = x2.detach().mean(dim=-2, keepdim=True)
     centred1, centred2 = x1 - centre, x2 - centre
     inner = _inner_products(centred1, centred2)
@@ -78,6 +78,11 @@ def without_rounding(distances: Tensor, x1: Tensor, x2: Tensor) -> Tensor:
     return torch.where(fixed <= 64 * torch.finfo(fixed.dtype).eps * sizes, fixed, distances)
 
 
+def mirrored(matrix: Tensor) -> Tensor:
+    """A square matrix whose lower half is replaced by the upper one."""
+    return matrix.triu() + matrix.triu(1).mT
+
+
 def zero_diagonal(matrix: Tensor) -> Tensor:
     """A square matrix with its diagonal replaced by exact zeros."""
     size = matrix.shape[-1]
@@ -89,10 +94,10 @@ def _squared_norms(x: Tensor) -> Tensor:
 
 
 def _centred_gram(x: Tensor) -> Tensor:
-    """Inner products of rows about their mean."""
+    """Inner products of rows about their mean, exactly symmetric."""
     if x.device.type != "cpu" or _tracked(x) or x.dim() != 2:
         centred = x - x.detach().mean(dim=-2, keepdim=True)
-        return centred @ centred.transpose(-1, -2)
+        return mirrored(centred @ centred.mT)
     # One triangle, by BLAS, in strips of columns that fit the processor's cache; without torch, whose
     # threads would spin beside those of BLAS.
     array = x.detach().numpy()
