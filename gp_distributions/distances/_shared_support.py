@@ -7,7 +7,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gp_distributions.distances._dimension import whole_dimension
 from gp_distributions.distances.base import Distance
 from gp_distributions.measures._arrays import Data, common_device, point_array, to_tensor
 from gp_distributions.numerics.rows import drop_copies
@@ -26,13 +25,14 @@ class SharedSupportDistance(Distance):
     """
 
     def __init__(self, dim: int, *, support: Data | None = None) -> None:
-        dim = whole_dimension(dim)
         super().__init__(dim)
-        atoms = torch.empty(0, dim, dtype=torch.float64)  # until it is known
+        atoms = torch.empty(0, self.dim, dtype=torch.float64)  # until it is known
         if support is not None:
-            array = point_array(support, "support", f"(S, {dim})")
-            if tuple(array.shape[1:]) != (dim,):
-                raise ValueError(f"Expected support of shape (S, {dim}), got {tuple(array.shape)}.")
+            array = point_array(support, "support", f"(S, {self.dim})")
+            if tuple(array.shape[1:]) != (self.dim,):
+                raise ValueError(
+                    f"Expected support of shape (S, {self.dim}), got {tuple(array.shape)}."
+                )
             atoms = to_tensor(array, torch.float64, common_device([array])).detach()
             if not bool(atoms.isfinite().all()):
                 raise ValueError("Expected support with finite coordinates.")

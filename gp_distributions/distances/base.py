@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from gp_distributions.distances._cache import DistanceCache, Entry
+from gp_distributions.distances._dimension import whole_dimension
 from gp_distributions.numerics.pairwise import squared_euclidean
 from gp_distributions.numerics.rows import drop_copies, equal_rows, join_rows, split_rows
 from gp_distributions.numerics.unthreaded import put_rows
@@ -34,6 +35,7 @@ class Distance(torch.nn.Module, ABC):
             row-major covariance and a weight.
 
     Raises:
+        TypeError: If ``dim`` is no integer.
         ValueError: If ``dim`` is less than one, or the distance has no form for such inputs.
     """
 
@@ -49,14 +51,12 @@ class Distance(torch.nn.Module, ABC):
 
     def __init__(self, dim: int, *, inputs: str = "clouds") -> None:
         super().__init__()
-        if dim < 1:
-            raise ValueError(f"Expected dim >= 1, got {dim}.")
         if inputs not in self._supported_inputs:
             supported = " or ".join(f'"{name}"' for name in self._supported_inputs)
             raise ValueError(
                 f"Expected inputs={supported} for {type(self).__name__}, got {inputs!r}."
             )
-        self.dim = dim
+        self.dim = whole_dimension(dim)
         self.inputs = inputs
         self._cache = DistanceCache()
         self._shared: dict[tuple[int, bool], tuple[Tensor, Tensor]] | None = None

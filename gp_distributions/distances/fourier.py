@@ -9,7 +9,6 @@ import torch
 from scipy.special import gammainc
 from torch import Tensor
 
-from gp_distributions.distances._dimension import whole_dimension
 from gp_distributions.distances.base import Distance
 from gp_distributions.measures._arrays import Data, common_device, point_array, to_tensor
 from gp_distributions.numerics.embedding_kernels import EMBEDDING_KERNELS, IsotropicKernel
@@ -91,10 +90,9 @@ class Fourier(Distance):
         seed: int = 0,
         inputs: str = "clouds",
     ) -> None:
-        dim = whole_dimension(dim)
         super().__init__(dim, inputs=inputs)
         if frequencies is not None:
-            drawn = _given(frequencies, dim)
+            drawn = _given(frequencies, self.dim)
         else:
             for name, value, choices in (
                 ("measure", measure, _KERNELS),
@@ -108,7 +106,7 @@ class Fourier(Distance):
                 raise ValueError(f"Expected num_frequencies >= 1, got {num_frequencies}.")
             if not 0 < scale < float("inf"):
                 raise ValueError(f"Expected scale > 0 and finite, got {scale}.")
-            drawn = scale * _draw(measure, dim, num_frequencies, sampling, seed)
+            drawn = scale * _draw(measure, self.dim, num_frequencies, sampling, seed)
         self.measure = measure if frequencies is None else "given"
         self.frequencies: Tensor
         self.register_buffer("frequencies", drawn)

@@ -8,7 +8,6 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from gp_distributions.distances._dimension import whole_dimension
 from gp_distributions.distances.base import Distance, _check_weights
 from gp_distributions.numerics.embedding_kernels import (
     EMBEDDING_KERNELS,
@@ -102,7 +101,7 @@ class MMD(Distance):
         seed: int = 0,
         inputs: str = "clouds",
     ) -> None:
-        super().__init__(whole_dimension(dim), inputs=inputs)
+        super().__init__(dim, inputs=inputs)
         if kernel not in EMBEDDING_KERNELS:
             names = ", ".join(EMBEDDING_KERNELS)
             raise ValueError(f"There is no embedding kernel {kernel!r}; choose from {names}.")

@@ -8,7 +8,6 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from gp_distributions.distances._dimension import whole_dimension
 from gp_distributions.distances.base import Distance
 from gp_distributions.numerics.directions import sphere_directions
 from gp_distributions.numerics.gaussian_rows import split_gaussians
@@ -92,7 +91,6 @@ class SlicedWasserstein(Distance):
         center: bool = False,
         seed: int = 0,
     ) -> None:
-        dim = whole_dimension(dim)
         super().__init__(dim, inputs=inputs)
         if p not in (1, 2):
             raise ValueError(f"Expected p = 1 or p = 2, the orders with a kernel, got p={p!r}.")
@@ -102,7 +100,7 @@ class SlicedWasserstein(Distance):
         self.num_quantiles = num_quantiles
         self.center = center
         self.directions: Tensor
-        self.register_buffer("directions", sphere_directions(dim, num_slices, seed=seed))
+        self.register_buffer("directions", sphere_directions(self.dim, num_slices, seed=seed))
 
     @property
     def num_slices(self) -> int:
