@@ -115,7 +115,7 @@ class DistributionGP(SingleTaskGP):
         input_transform: InputTransform | None = None,
         sampling_noise: bool | Literal["ties"] = False,
     ) -> None:
-        if not isinstance(sampling_noise, bool) and sampling_noise != "ties":
+        if sampling_noise not in (False, True, "ties"):
             raise ValueError(
                 f'Expected sampling_noise to be False, True or "ties", got {sampling_noise!r}.'
             )
