@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from gp_distributions.distances._cache import DistanceCache, Entry
-from gp_distributions.distances._dimension import whole_dimension
+from gp_distributions.measures._arrays import integer
 from gp_distributions.numerics.pairwise import squared_euclidean
 from gp_distributions.numerics.rows import drop_copies, equal_rows, join_rows, split_rows
 from gp_distributions.numerics.unthreaded import put_rows
@@ -35,8 +35,7 @@ class Distance(torch.nn.Module, ABC):
             row-major covariance and a weight.
 
     Raises:
-        TypeError: If ``dim`` is no integer.
-        ValueError: If ``dim`` is less than one, or the distance has no form for such inputs.
+        ValueError: If ``dim`` is no integer >= 1, or the distance has no form for such inputs.
     """
 
     # The inputs that the distance has a form for.
@@ -56,7 +55,7 @@ class Distance(torch.nn.Module, ABC):
             raise ValueError(
                 f"Expected inputs={supported} for {type(self).__name__}, got {inputs!r}."
             )
-        self.dim = whole_dimension(dim)
+        self.dim = integer(dim, "dim")
         self.inputs = inputs
         self._cache = DistanceCache()
         self._shared: dict[tuple[int, bool], tuple[Tensor, Tensor]] | None = None

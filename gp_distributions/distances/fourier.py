@@ -68,7 +68,6 @@ class Fourier(Distance):
         inputs: ``"clouds"``, ``"gaussians"`` or ``"mixtures"``.
 
     Raises:
-        TypeError: If ``dim`` is no integer.
         ValueError: If an option is unknown, a number not positive, or ``frequencies`` of another
             shape or not finite; on evaluation, if a covariance is not positive semi-definite.
 

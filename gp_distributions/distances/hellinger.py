@@ -29,7 +29,6 @@ class Hellinger(SharedSupportDistance):
             images do, also those without weight.
 
     Raises:
-        TypeError: If ``dim`` is no integer.
         ValueError: If ``support`` has another shape or is not finite; on evaluation, if an atom of
             positive weight is not in the support, or if the support is taken from clouds of which
             one shares no atom with any other.

@@ -75,7 +75,6 @@ class MMD(Distance):
             Fourier features.
 
     Raises:
-        TypeError: If ``dim`` is no integer.
         ValueError: If there is no kernel or kind of features of that name, a bandwidth is given to a
             kernel that has none or is not positive, ``num_features`` does not fit ``features``, or the
             kernel does not have the features, the closed form or the unit length that is asked for; on

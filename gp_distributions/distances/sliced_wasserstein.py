@@ -68,7 +68,6 @@ class SlicedWasserstein(Distance):
         seed: Of the directions in three and more dimensions.
 
     Raises:
-        TypeError: If ``dim`` is no integer.
         ValueError: If ``p`` is neither 1 nor 2, a number is less than one, or the inputs are others;
             on evaluation with ``num_quantiles=None``, if sizes differ or weights are not equal, and
             with Gaussians, if a covariance is not positive semi-definite.

@@ -22,11 +22,8 @@ MADE = [MMD, Fourier, SlicedWasserstein, Hellinger, TotalVariation]
 
 @pytest.mark.parametrize("make", [*MADE, SlicedWassersteinKernel, MMDKernel])
 def test_is_a_whole_number(make: Callable[[object], object]) -> None:
-    for dim in (2.0, "2", None, True, [2], np.ones((3, 2))):
-        with pytest.raises(TypeError, match="whole number of dimensions, dim >= 1, got"):
-            make(dim)
-    for dim in (0, -1):
-        with pytest.raises(ValueError, match=f"whole number of dimensions, dim >= 1, got {dim}"):
+    for dim in (2.0, "2", None, True, [2], np.ones((3, 2)), 0, -1):
+        with pytest.raises(ValueError, match="dim: expected an integer >= 1, got"):
             make(dim)
 
 
