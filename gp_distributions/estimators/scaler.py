@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Self
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from sklearn.base import OneToOneFeatureMixin, TransformerMixin
 
@@ -20,6 +21,8 @@ class CloudScaler(OneToOneFeatureMixin, TransformerMixin, DistributionEstimator)
     that in cross-validation no fold sees another. ``StandardScaler`` does the same to a ``T x d`` array.
 
     Attributes:
+        centre_: The mean of each coordinate, ``d``.
+        scale_: Its standard deviation, ``d``.
         n_features_in_: The dimension ``d`` of the distributions.
 
     Raises:
@@ -29,9 +32,9 @@ class CloudScaler(OneToOneFeatureMixin, TransformerMixin, DistributionEstimator)
     _least_samples = 2
 
     def fit(self, X: Samples, y: Any = None) -> Self:
-        """Keep the training distributions, which give centre and scale."""
-        self._like = self._read_training(X)
-        self._like.normalize()  # raises what it has to
+        """Take centre and scale of the training distributions."""
+        centre, scale = self._read_training(X)._centre_and_scale(None)
+        self.centre_, self.scale_ = centre.numpy(), scale.numpy()
         return self
 
     def transform(self, X: Samples) -> Distributions | NDArray[np.float64]:
@@ -43,7 +46,11 @@ class CloudScaler(OneToOneFeatureMixin, TransformerMixin, DistributionEstimator)
         Returns:
             The distributions in their container; for a ``T x d`` array, such an array.
         """
-        normal: Distributions = self._read_fitted(X).normalize(self._like)  # type: ignore[arg-type]
-        if isinstance(normal, PointClouds) and read_distributions(X) is None:
-            return normal.points.squeeze(-2).numpy()
-        return normal
+        read = read_distributions(X)
+        scaled = self._read_fitted(X if read is None else read)._scaled(
+            torch.from_numpy(self.centre_), torch.from_numpy(self.scale_)
+        )
+        if read is None:
+            assert isinstance(scaled, PointClouds)  # of single atoms
+            return scaled.points.squeeze(-2).numpy()
+        return scaled

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import warnings
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -12,12 +13,13 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from gp_distributions.measures._arrays import Data
 from gp_distributions.measures._indexing import Index, resolve
 from gp_distributions.warnings import PrecisionWarning
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
-class Container:
+class Container(ABC):
     """Distributions of one kind, that lie along the last batch axis of the tensors that hold them.
 
     Attributes:
@@ -101,6 +103,14 @@ class Container:
         if like.dim != self.dim:
             raise ValueError(f"Expected like to have the dimension {self.dim}, got {like.dim}.")
         return like.to(device=self.device, dtype=self.dtype)
+
+    @abstractmethod
+    def _centre_and_scale(self, scale: Data | None) -> tuple[Tensor, Tensor]:
+        """Centre and scale of each coordinate, pooled; the scale is that given, if any."""
+
+    @abstractmethod
+    def _scaled(self, centre: Tensor, scale: Tensor) -> Self:
+        """The law of ``(x - centre) / scale``."""
 
     def __len__(self) -> int:
         if not self.batch_shape:

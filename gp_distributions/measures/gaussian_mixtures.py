@@ -171,12 +171,16 @@ class GaussianMixtures(Container):
             ValueError: If the dimensions differ, a scale is not positive, or a coordinate has one
                 value only and no scale is given.
         """
-        source = self._source(like)
-        variance = source.covariance.diagonal(dim1=-2, dim2=-1)
-        centre, divisor = pooled_centre_and_scale(source.mean, variance, source.weights, scale)
-        divisor = divisor.expand(self.dim)
-        mean = (self.mean - centre) / divisor
-        covariance = self.covariance / (divisor.unsqueeze(-1) * divisor)
+        return self._scaled(*self._source(like)._centre_and_scale(scale))
+
+    def _centre_and_scale(self, scale: Data | None) -> tuple[Tensor, Tensor]:
+        variance = self.covariance.diagonal(dim1=-2, dim2=-1)
+        return pooled_centre_and_scale(self.mean, variance, self.weights, scale)
+
+    def _scaled(self, centre: Tensor, scale: Tensor) -> GaussianMixtures:
+        scale = scale.expand(self.dim)
+        mean = (self.mean - centre) / scale
+        covariance = self.covariance / (scale.unsqueeze(-1) * scale)
         return self._unchecked(mean, covariance, self.weights, labels=self.labels)
 
     @property

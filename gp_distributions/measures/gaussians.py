@@ -135,7 +135,12 @@ class Gaussians(Container):
             ValueError: If the dimensions differ, a scale is not positive, or a coordinate has one
                 value only and no scale is given.
         """
-        pooled = None if like is None else self._source(like).as_mixtures()
-        normal = self.as_mixtures().normalize(pooled, scale=scale)
+        return self._scaled(*self._source(like)._centre_and_scale(scale))
+
+    def _centre_and_scale(self, scale: Data | None) -> tuple[Tensor, Tensor]:
+        return self.as_mixtures()._centre_and_scale(scale)
+
+    def _scaled(self, centre: Tensor, scale: Tensor) -> Gaussians:
+        normal = self.as_mixtures()._scaled(centre, scale)
         mean, covariance = normal.mean.squeeze(-2), normal.covariance.squeeze(-3)
         return self._unchecked(mean, covariance, labels=self.labels)

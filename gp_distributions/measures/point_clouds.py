@@ -257,11 +257,14 @@ class PointClouds(Container):
             ValueError: If the dimensions differ, a scale is not positive, or a coordinate has one
                 value only and no scale is given.
         """
-        source = self._source(like)
-        centre, divisor = pooled_centre_and_scale(
-            source.points, torch.zeros_like(source.points), source.weights, scale
-        )
-        return self._unchecked((self.points - centre) / divisor, self.weights, labels=self.labels)
+        return self._scaled(*self._source(like)._centre_and_scale(scale))
+
+    def _centre_and_scale(self, scale: Data | None) -> tuple[Tensor, Tensor]:
+        spread = torch.zeros_like(self.points)
+        return pooled_centre_and_scale(self.points, spread, self.weights, scale)
+
+    def _scaled(self, centre: Tensor, scale: Tensor) -> PointClouds:
+        return self._unchecked((self.points - centre) / scale, self.weights, labels=self.labels)
 
     @property
     def sizes(self) -> Tensor:

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from gp_distributions.measures import PointClouds
 from gp_distributions.measures._arrays import Data
-from gp_distributions.measures._normalization import given_scale, pooled_centre_and_scale
+from gp_distributions.measures._normalization import given_scale
 from gp_distributions.numerics.rows import join_rows, split_rows
 
 
@@ -59,8 +59,8 @@ class NormalizeClouds(InputTransform, torch.nn.Module):
         """
         if not isinstance(X, PointClouds):
             raise TypeError(f"Expected PointClouds, got {type(X).__name__}.")
-        points = X.points.detach()
-        return cls(*pooled_centre_and_scale(points, torch.zeros_like(points), X.weights, scale))
+        with torch.no_grad():
+            return cls(*X._centre_and_scale(scale))
 
     def transform(self, X: Tensor) -> Tensor:
         """The rows of normalised clouds.
