@@ -18,7 +18,6 @@ from gp_distributions.estimators._kernels import Options
 from gp_distributions.estimators._processes import ProcessEstimator
 from gp_distributions.kernels import Profile
 from gp_distributions.models.classification import ClassificationGP, fit_classification
-from gp_distributions.models.kernel_ridge import read_labels
 
 
 class DistributionGPClassifier(ClassifierMixin, ProcessEstimator):
@@ -83,10 +82,10 @@ class DistributionGPClassifier(ClassifierMixin, ProcessEstimator):
         labels = column_or_1d(read_targets(self, y), warn=True)
         assert_all_finite(labels, input_name="y")
         check_consistent_length(training, labels)
-        # This names a missing label, over which the next check stumbles.
-        read_labels(labels, len(training))
-        check_classification_targets(labels)
         model = ClassificationGP(training, labels, self._make_kernel(training))
+        check_classification_targets(
+            labels
+        )  # after missing labels are named, which it stumbles over
         self.classes_ = model.classes_
         options: dict[str, Any] = {"restarts": self.restarts, "seed": self.seed}
         if self.alpha_epsilon is not None:

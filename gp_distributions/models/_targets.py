@@ -41,10 +41,7 @@ def as_variances(train_Yvar: Tensor | ArrayLike, rows: Tensor, targets: Tensor) 
     Raises:
         ValueError: If the shape is another, or one is not positive and finite.
     """
-    if not isinstance(train_Yvar, Tensor):
-        train_Yvar = torch.as_tensor(np.array(train_Yvar))
-    variances = train_Yvar.to(targets)
-    variances = variances.unsqueeze(-1) if variances.dim() == rows.dim() - 1 else variances
+    variances, _ = _columns(train_Yvar, rows)
     if variances.shape != targets.shape:
         raise ValueError(
             f"Expected a variance for each target, {tuple(targets.shape)}, got train_Yvar of shape "
@@ -81,20 +78,11 @@ def as_targets(train_Y: Tensor | ArrayLike, rows: Tensor) -> tuple[Tensor, bool]
     Raises:
         ValueError: If their number is another than that of rows, or one is no finite number.
     """
-    if not isinstance(train_Y, Tensor):
-        train_Y = np.array(train_Y)  # a copy: columns of data frames are read-only
-        if train_Y.dtype.kind not in "biuf":
-            raise ValueError(
-                f"Expected numbers as targets, got an array of {train_Y.dtype}. ClassificationGP takes "
-                "labels."
-            )
-    targets = torch.as_tensor(train_Y, dtype=rows.dtype, device=rows.device)
-    squeeze = targets.dim() == rows.dim() - 1
-    targets = targets.unsqueeze(-1) if squeeze else targets
+    targets, squeeze = _columns(train_Y, rows)
     if targets.shape[:-1] != rows.shape[:-1]:
         raise ValueError(
             f"Expected one target for each of {tuple(rows.shape[:-1])} clouds, or one row of targets "
-            f"for each, got train_Y of shape {tuple(torch.as_tensor(train_Y).shape)}."
+            f"for each, got train_Y of shape {tuple(np.shape(train_Y))}."
         )
     finite = targets.isfinite().all(-1)
     if not bool(finite.all()):
@@ -110,3 +98,17 @@ def as_targets(train_Y: Tensor | ArrayLike, rows: Tensor) -> tuple[Tensor, bool]
             f"{targets[tuple(first)].tolist()}. {remedy}"
         )
     return targets, squeeze
+
+
+def _columns(given: Tensor | ArrayLike, rows: Tensor) -> tuple[Tensor, bool]:
+    """Numbers as columns beside rows, and whether that added the axis of columns."""
+    if not isinstance(given, Tensor):
+        given = np.array(given)  # a copy: columns of data frames are read-only
+        if given.dtype.kind not in "biuf":
+            raise ValueError(
+                f"Expected numbers as targets, got an array of {given.dtype}. ClassificationGP takes "
+                "labels."
+            )
+    values = torch.as_tensor(given, dtype=rows.dtype, device=rows.device)
+    squeeze = values.dim() == rows.dim() - 1
+    return (values.unsqueeze(-1) if squeeze else values), squeeze
