@@ -257,7 +257,7 @@ class DistributionGP(SingleTaskGP):
         ``Y`` has an axis of outputs if ``train_Y`` had one.
         """
         rows = self._given(X)
-        Y = torch.as_tensor(Y, dtype=rows.dtype, device=rows.device)
+        Y = torch.as_tensor(Y).to(self.train_targets)
         if self._squeeze_output and Y.shape == rows.shape[:-1]:
             Y = Y.unsqueeze(-1)
             if kwargs.get("noise") is not None:
@@ -267,6 +267,11 @@ class DistributionGP(SingleTaskGP):
                 self.posterior(rows)
         with exact_computations(), jitter_explained():
             return super().condition_on_observations(rows, Y, **kwargs)
+
+    def transform_inputs(self, X: Tensor, input_transform: Module | None = None) -> Tensor:
+        """The rows of what the model is given, at the width of the training rows; as in BoTorch."""
+        rows = super().transform_inputs(X, input_transform)
+        return self._aligned(rows) if self._has_transformed_inputs else rows
 
     def _floor(self) -> contextlib.AbstractContextManager[Any]:
         """GPyTorch's smallest variance, in the units that targets are fitted in, not of ``train_Y``."""
@@ -282,11 +287,6 @@ class DistributionGP(SingleTaskGP):
         if _keeps_clouds(getattr(self, "input_transform", None)):
             check_kind(X, self.covar_module)
         return counted_rows(X)
-
-    def transform_inputs(self, X: Tensor, input_transform: Module | None = None) -> Tensor:
-        """The rows of what the model is given, at the width of the training rows; as in BoTorch."""
-        rows = super().transform_inputs(X, input_transform)
-        return self._aligned(rows) if self._has_transformed_inputs else rows
 
     def _given(self, X: Distributions | Tensor) -> Tensor:
         rows = self._rows_of(X)
