@@ -28,6 +28,7 @@ from gp_distributions.estimators import (
     EmbeddingTransformer,
     GramTransformer,
 )
+from gp_distributions.fitting import ReferenceFit, fit, fit_classification, fit_reference
 from gp_distributions.inverse import Inversion, invert_embedding
 from gp_distributions.kernels import (
     Diagnosis,
@@ -49,17 +50,11 @@ from gp_distributions.models import (
     DistributionGP,
     KernelRidgeClassifier,
     NormalizeClouds,
-    ReferenceFit,
     SamplingNoiseLikelihood,
-    SavedModelError,
     SharedKernelGP,
-    fit,
-    fit_classification,
-    fit_reference,
-    load,
-    save,
 )
-from gp_distributions.sensitivity import Sensitivity, sensitivity
+from gp_distributions.saving import SavedModelError, load, save
+from gp_distributions.sensitivities import Sensitivity, sensitivity
 
 __version__ = "0.1.0"
 

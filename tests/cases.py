@@ -21,7 +21,7 @@ from gp_distributions import (
     TotalVariation,
 )
 from gp_distributions.kernels.profiles import PROFILES
-from gp_distributions.numerics.rows import join_rows
+from gp_distributions.rows.clouds import join_rows
 
 Clouds = list[tuple[Tensor, Tensor]]
 Module = TypeVar("Module", bound=torch.nn.Module)

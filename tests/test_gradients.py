@@ -8,7 +8,7 @@ from cases import DISTANCES, KERNELS, Case, Inputs
 from torch import Tensor
 
 from gp_distributions import Distance, DistributionKernel
-from gp_distributions.numerics.rows import split_rows
+from gp_distributions.rows.clouds import split_rows
 
 
 def only(choose: Callable[[Inputs], bool]) -> pytest.MarkDecorator:

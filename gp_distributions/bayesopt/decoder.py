@@ -10,7 +10,7 @@ from botorch.models.transforms.input import InputTransform
 from torch import Tensor
 
 from gp_distributions.measures import PointClouds
-from gp_distributions.numerics.rows import join_rows
+from gp_distributions.rows.clouds import join_rows
 
 Decode = Callable[[Tensor], Tensor | tuple[Tensor, Tensor] | PointClouds]
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from gp_distributions.distances.base import Distance
 from gp_distributions.measures import PointClouds
-from gp_distributions.numerics.rows import split_rows
+from gp_distributions.rows.clouds import split_rows
 
 Penalty = Callable[[Tensor], Tensor]
 

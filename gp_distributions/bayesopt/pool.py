@@ -12,12 +12,12 @@ from botorch.exceptions import UnsupportedError
 from botorch.optim import optimize_acqf_discrete
 from torch import Tensor
 
-from gp_distributions.bayesopt._pool_distances import PoolDistance, Table, same_distance
+from gp_distributions.bayesopt.pool_distances import PoolDistance, Table, same_distance
 from gp_distributions.distances.base import Distance
-from gp_distributions.kernels._inputs import distribution_kernels
 from gp_distributions.kernels.distribution_kernel import DistributionKernel
+from gp_distributions.kernels.reading import distribution_kernels
 from gp_distributions.measures import PointClouds
-from gp_distributions.measures._kinds import Distributions, as_rows
+from gp_distributions.measures.kinds import Distributions, as_rows
 
 
 class Pool:

@@ -7,8 +7,8 @@ import math
 import torch
 from gpytorch.priors import LogNormalPrior
 
+from gp_distributions.fitting.starts import start_at_medians
 from gp_distributions.models import DistributionGP
-from gp_distributions.models._starts import start_at_medians
 
 
 def median_lengthscale_prior(

@@ -19,8 +19,8 @@ from gp_distributions.bayesopt.free_shapes import Penalty, check_bounds, optimiz
 from gp_distributions.bayesopt.pool import Pool, optimize_over_pool
 from gp_distributions.bayesopt.records import read_numbers
 from gp_distributions.measures import PointClouds
-from gp_distributions.measures._arrays import integer
-from gp_distributions.measures._kinds import Distributions
+from gp_distributions.measures.arrays import integer
+from gp_distributions.measures.kinds import Distributions
 
 # BoTorch's option, with perturbations of a tenth of the bounds: those of its default, a thousandth, do
 # not leave the nearest maximum.

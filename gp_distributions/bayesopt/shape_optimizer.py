@@ -25,10 +25,11 @@ from gp_distributions.bayesopt.decoder import decodable
 from gp_distributions.bayesopt.priors import median_lengthscale_prior
 from gp_distributions.bayesopt.records import Checkpoint, Evaluation, candidate_key, read_outcomes
 from gp_distributions.bayesopt.searches import Search
+from gp_distributions.fitting import fit
+from gp_distributions.fitting.starts import start_at_medians
 from gp_distributions.kernels.named import SlicedWassersteinKernel
-from gp_distributions.measures._arrays import integer
-from gp_distributions.models import DistributionGP, fit
-from gp_distributions.models._starts import start_at_medians
+from gp_distributions.measures.arrays import integer
+from gp_distributions.models import DistributionGP
 from gp_distributions.warnings import ConvergenceWarning
 
 MakeModel = Callable[[Tensor, Tensor], DistributionGP]

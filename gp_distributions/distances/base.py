@@ -11,11 +11,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gp_distributions.distances._cache import DistanceCache, Entry
-from gp_distributions.measures._arrays import integer
+from gp_distributions.measures.arrays import integer
 from gp_distributions.numerics.pairwise import squared_euclidean
-from gp_distributions.numerics.rows import drop_copies, equal_rows, join_rows, split_rows
-from gp_distributions.numerics.unthreaded import put_rows
+from gp_distributions.numerics.single_thread import put_rows
+from gp_distributions.rows.clouds import drop_copies, equal_rows, join_rows, split_rows
+from gp_distributions.rows.memory import DistanceCache, Entry
 
 
 class Distance(torch.nn.Module, ABC):

@@ -10,15 +10,15 @@ from scipy.special import gammainc
 from torch import Tensor
 
 from gp_distributions.distances.base import Distance
-from gp_distributions.measures._arrays import Data, common_device, point_array, to_tensor
+from gp_distributions.measures.arrays import Data, common_device, point_array, to_tensor
 from gp_distributions.numerics.embedding_kernels import EMBEDDING_KERNELS, IsotropicKernel
 from gp_distributions.numerics.frequencies import (
     fourier_features,
     orthogonal_frequencies,
     quasi_random_frequencies,
 )
-from gp_distributions.numerics.gaussian_rows import split_gaussians
-from gp_distributions.numerics.rows import drop_padding
+from gp_distributions.rows.clouds import drop_padding
+from gp_distributions.rows.gaussians import split_gaussians
 
 # Measures of frequencies, and the kernels that they are the spectral measures of.
 _KERNELS = {

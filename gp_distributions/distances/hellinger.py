@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from gp_distributions.distances._shared_support import SharedSupportDistance
+from gp_distributions.distances.shared_support import SharedSupportDistance
 
 
 class Hellinger(SharedSupportDistance):

@@ -21,12 +21,12 @@ from gp_distributions.numerics.frequencies import (
     quasi_random_frequencies,
 )
 from gp_distributions.numerics.gaussian_expectations import gaussian_expectation
-from gp_distributions.numerics.gaussian_rows import join_gaussians, split_gaussians
 from gp_distributions.numerics.landmarks import landmark_features, spread_landmarks
 from gp_distributions.numerics.mean_embeddings import inner_products
 from gp_distributions.numerics.pairwise import zero_diagonal
 from gp_distributions.numerics.pooled_atoms import draw_atoms, median_distance
 from gp_distributions.numerics.tensor_moments import moment_features
+from gp_distributions.rows.gaussians import join_gaussians, split_gaussians
 
 _FREQUENCIES = {"orthogonal": orthogonal_frequencies, "quasi_random": quasi_random_frequencies}
 _FEATURES = (*_FREQUENCIES, "landmarks")

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from gp_distributions.distances.base import Distance
-from gp_distributions.measures._arrays import (
+from gp_distributions.measures.arrays import (
     Data,
     common_device,
     common_dtype,

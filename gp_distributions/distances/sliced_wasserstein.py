@@ -10,7 +10,6 @@ from torch import Tensor
 
 from gp_distributions.distances.base import Distance
 from gp_distributions.numerics.directions import sphere_directions
-from gp_distributions.numerics.gaussian_rows import split_gaussians
 from gp_distributions.numerics.normals import (
     MEAN_ABSOLUTE,
     normal_wasserstein,
@@ -19,8 +18,9 @@ from gp_distributions.numerics.normals import (
 )
 from gp_distributions.numerics.pairwise import manhattan, without_rounding
 from gp_distributions.numerics.quantiles import uniform_cell_quantiles, weighted_cell_quantiles
-from gp_distributions.numerics.rows import drop_padding
-from gp_distributions.numerics.unthreaded import concatenate, matmul
+from gp_distributions.numerics.single_thread import concatenate, matmul
+from gp_distributions.rows.clouds import drop_padding
+from gp_distributions.rows.gaussians import split_gaussians
 
 _ONLY_ONE_SIZE = (
     "num_quantiles=None is exact for clouds of one size with equal weights, but these clouds differ "

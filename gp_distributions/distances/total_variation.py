@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from gp_distributions.distances._shared_support import SharedSupportDistance
+from gp_distributions.distances.shared_support import SharedSupportDistance
 from gp_distributions.numerics.pairwise import manhattan
 
 

@@ -18,10 +18,10 @@ from gp_distributions.distances import (
     SlicedWasserstein,
     TotalVariation,
 )
-from gp_distributions.estimators._inputs import as_rows
+from gp_distributions.estimators._samples import as_rows
 from gp_distributions.kernels import DistributionKernel, Profile
 from gp_distributions.measures import PointClouds, ReferenceMeasure
-from gp_distributions.measures._kinds import Distributions
+from gp_distributions.measures.kinds import Distributions
 
 Options = Mapping[str, Any] | None
 

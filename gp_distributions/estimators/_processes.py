@@ -8,10 +8,10 @@ import torch
 from gpytorch.kernels import Kernel, ScaleKernel
 
 from gp_distributions.distances import Distance
-from gp_distributions.estimators._inputs import DistributionEstimator
 from gp_distributions.estimators._kernels import Options, make_distance, refuse_indices
+from gp_distributions.estimators._samples import DistributionEstimator
 from gp_distributions.kernels import DistributionKernel, Profile
-from gp_distributions.measures._kinds import Distributions
+from gp_distributions.measures.kinds import Distributions
 
 
 class ProcessEstimator(DistributionEstimator):

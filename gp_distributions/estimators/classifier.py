@@ -13,11 +13,12 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
 from gp_distributions.distances import Distance
-from gp_distributions.estimators._inputs import Samples, as_rows, read_targets
 from gp_distributions.estimators._kernels import Options
 from gp_distributions.estimators._processes import ProcessEstimator
+from gp_distributions.estimators._samples import Samples, as_rows, read_targets
+from gp_distributions.fitting import fit_classification
 from gp_distributions.kernels import Profile
-from gp_distributions.models.classification import ClassificationGP, fit_classification
+from gp_distributions.models.classification import ClassificationGP
 
 
 class DistributionGPClassifier(ClassifierMixin, ProcessEstimator):

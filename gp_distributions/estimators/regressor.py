@@ -11,11 +11,12 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_array, check_consistent_length
 
 from gp_distributions.distances import Distance
-from gp_distributions.estimators._inputs import Samples, as_rows, read_targets
 from gp_distributions.estimators._kernels import Options
 from gp_distributions.estimators._processes import ProcessEstimator
+from gp_distributions.estimators._samples import Samples, as_rows, read_targets
+from gp_distributions.fitting import fit
 from gp_distributions.kernels import Profile
-from gp_distributions.models import DistributionGP, fit
+from gp_distributions.models import DistributionGP
 
 Array = NDArray[np.float64]
 

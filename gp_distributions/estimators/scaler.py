@@ -9,9 +9,9 @@ import torch
 from numpy.typing import NDArray
 from sklearn.base import OneToOneFeatureMixin, TransformerMixin
 
-from gp_distributions.estimators._inputs import DistributionEstimator, Samples, read_distributions
+from gp_distributions.estimators._samples import DistributionEstimator, Samples, read_distributions
 from gp_distributions.measures import PointClouds
-from gp_distributions.measures._kinds import Distributions
+from gp_distributions.measures.kinds import Distributions
 
 
 class CloudScaler(OneToOneFeatureMixin, TransformerMixin, DistributionEstimator):

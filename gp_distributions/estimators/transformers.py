@@ -11,12 +11,12 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted
 
 from gp_distributions.distances import Distance
-from gp_distributions.estimators._inputs import DistributionEstimator, Samples, as_rows
 from gp_distributions.estimators._kernels import Options, make_distance, make_kernel
+from gp_distributions.estimators._samples import DistributionEstimator, Samples, as_rows
 from gp_distributions.inverse import invert_embedding
 from gp_distributions.kernels import Profile
 from gp_distributions.measures import PointClouds
-from gp_distributions.numerics.rows import pad_rows
+from gp_distributions.rows.clouds import pad_rows
 
 
 class EmbeddingTransformer(

@@ -1,6 +1,6 @@
 """GPyTorch kernels on distributions: a distance, and a profile of it."""
 
-from gp_distributions.kernels.diagnose import Diagnosis, diagnose
+from gp_distributions.kernels.diagnosis import Diagnosis, diagnose
 from gp_distributions.kernels.distribution_kernel import DistributionKernel
 from gp_distributions.kernels.named import (
     MMDKernel,

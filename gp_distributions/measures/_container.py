@@ -13,8 +13,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from gp_distributions.measures._arrays import Data
 from gp_distributions.measures._indexing import Index, resolve
+from gp_distributions.measures.arrays import Data
 from gp_distributions.warnings import PrecisionWarning
 
 

@@ -7,9 +7,9 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor
 
-from gp_distributions.measures._arrays import Data, integer
 from gp_distributions.measures._ragged import occupied, pad_arrays, point_arrays
 from gp_distributions.measures._validation import Naming, equal_weights, validated
+from gp_distributions.measures.arrays import Data, integer
 
 
 def read_curves(

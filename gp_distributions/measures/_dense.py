@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from gp_distributions.measures._arrays import (
+from gp_distributions.measures._validation import Naming, equal_weights, validated
+from gp_distributions.measures.arrays import (
     Data,
     common_device,
     common_dtype,
@@ -13,8 +14,7 @@ from gp_distributions.measures._arrays import (
     real_array,
     to_tensor,
 )
-from gp_distributions.measures._validation import Naming, equal_weights, validated
-from gp_distributions.numerics.rows import split_rows
+from gp_distributions.rows.clouds import split_rows
 
 
 def read_arrays(points: Data, weights: Data | None) -> tuple[Tensor, Tensor]:

@@ -10,9 +10,9 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from gp_distributions.measures._arrays import common_dtype, is_missing, real_array, to_tensor
 from gp_distributions.measures._ragged import occupied, pad
 from gp_distributions.measures._validation import Naming, validated
+from gp_distributions.measures.arrays import common_dtype, is_missing, real_array, to_tensor
 
 _WORDS = "OUST"  # the kinds of arrays that hold text or any objects
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from gp_distributions.measures._arrays import (
+from gp_distributions.measures._validation import Naming, validated
+from gp_distributions.measures.arrays import (
     Data,
     common_device,
     common_dtype,
     real_array,
     to_tensor,
 )
-from gp_distributions.measures._validation import Naming, validated
 
 _CHANNELS = (3, 4)  # colours, without and with opacity
 

@@ -8,9 +8,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gp_distributions.measures._arrays import Array, Data, concatenate, integer, real_array
 from gp_distributions.measures._ragged import pad, pad_arrays, point_arrays, sizes_of
 from gp_distributions.measures._validation import Naming, equal_weights, validated
+from gp_distributions.measures.arrays import Array, Data, concatenate, integer, real_array
 
 
 def read_meshes(

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Sequence
 import torch
 from torch import Tensor
 
-from gp_distributions.measures._arrays import (
+from gp_distributions.measures._validation import Naming, validated
+from gp_distributions.measures.arrays import (
     Array,
     Data,
     common_device,
@@ -16,7 +17,6 @@ from gp_distributions.measures._arrays import (
     point_array,
     real_array,
 )
-from gp_distributions.measures._validation import Naming, validated
 
 
 def read_bags(bags: Iterable[Data], weights: Iterable[Data] | None) -> tuple[Tensor, Tensor]:

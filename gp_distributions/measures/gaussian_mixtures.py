@@ -9,20 +9,20 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from gp_distributions.measures._arrays import Data, integer
 from gp_distributions.measures._container import Container, counted_sizes
 from gp_distributions.measures._covariances import symmetric_root
-from gp_distributions.measures._gaussians import (
+from gp_distributions.measures._gaussian_arrays import (
     read_mixture_list,
     read_mixture_rows,
     read_mixtures,
 )
-from gp_distributions.measures._normalization import pooled_centre_and_scale
 from gp_distributions.measures._sampling import draw_indices, seeded
 from gp_distributions.measures._validation import equal_weights
+from gp_distributions.measures.arrays import Data, integer
+from gp_distributions.measures.normalization import pooled_centre_and_scale
 from gp_distributions.measures.point_clouds import PointClouds
-from gp_distributions.numerics.gaussian_rows import join_mixtures
-from gp_distributions.numerics.rows import pad_rows
+from gp_distributions.rows.clouds import pad_rows
+from gp_distributions.rows.gaussians import join_mixtures
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)

@@ -8,13 +8,13 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from gp_distributions.measures._arrays import Data
 from gp_distributions.measures._container import Container
 from gp_distributions.measures._covariances import weighted_moments
-from gp_distributions.measures._gaussians import read_gaussian_rows, read_gaussians
+from gp_distributions.measures._gaussian_arrays import read_gaussian_rows, read_gaussians
+from gp_distributions.measures.arrays import Data
 from gp_distributions.measures.gaussian_mixtures import GaussianMixtures
 from gp_distributions.measures.point_clouds import PointClouds
-from gp_distributions.numerics.gaussian_rows import join_gaussians
+from gp_distributions.rows.gaussians import join_gaussians
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)

@@ -10,18 +10,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gp_distributions.measures._arrays import Array, Data, integer, point_array
 from gp_distributions.measures._container import Container, counted_sizes
 from gp_distributions.measures._curves import read_curves
 from gp_distributions.measures._dense import read_arrays, read_rows
 from gp_distributions.measures._frames import Frame, read_frame
 from gp_distributions.measures._images import read_images
 from gp_distributions.measures._meshes import read_meshes
-from gp_distributions.measures._normalization import pooled_centre_and_scale
 from gp_distributions.measures._ragged import read_bags
 from gp_distributions.measures._sampling import draw_indices, seeded
 from gp_distributions.measures._validation import equal_weights
-from gp_distributions.numerics.rows import join_rows, pad_rows
+from gp_distributions.measures.arrays import Array, Data, integer, point_array
+from gp_distributions.measures.normalization import pooled_centre_and_scale
+from gp_distributions.rows.clouds import join_rows, pad_rows
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)

@@ -11,7 +11,7 @@ from scipy.cluster.vq import kmeans2
 from scipy.stats import qmc
 from torch import Tensor
 
-from gp_distributions.measures._arrays import Data
+from gp_distributions.measures.arrays import Data
 from gp_distributions.measures.point_clouds import PointClouds
 from gp_distributions.numerics.directions import sphere_directions
 from gp_distributions.numerics.entropic_transport import conditional_plan, transport_potentials

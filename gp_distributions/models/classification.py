@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import copy
 import math
-from collections.abc import Sequence
-from operator import itemgetter
 from typing import Any
 
 import botorch
@@ -18,13 +15,12 @@ from linear_operator import LinearOperator
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from gp_distributions.measures._kinds import Distributions, as_rows
-from gp_distributions.models._dirichlet import DirichletFactors
-from gp_distributions.models._exact import ExactMultivariateNormal
-from gp_distributions.models._targets import check_order
-from gp_distributions.models.fit import fit
+from gp_distributions.measures.kinds import Distributions, as_rows
+from gp_distributions.models.dirichlet import DirichletFactors
+from gp_distributions.models.exact_inference import ExactMultivariateNormal
 from gp_distributions.models.kernel_ridge import Labels, read_labels
 from gp_distributions.models.shared_kernel import SharedCovarianceNormal, SharedKernelGP
+from gp_distributions.models.targets import check_order
 from gp_distributions.numerics.expected_softmax import expected_softmax
 
 
@@ -175,50 +171,6 @@ class ClassificationGP(SharedKernelGP):
         mean = self.mean_module(rows) + offsets @ covariance.T
         variance = self.covar_module(rows, diag=True) - factors.inv_quad(covariance)
         return expected_softmax(mean.T, variance.clamp_min(0).sqrt().T)
-
-
-def fit_classification(
-    model: ClassificationGP,
-    *,
-    alpha_epsilons: Sequence[float] = (0.1, 0.01, 0.001),
-    **options: Any,
-) -> ClassificationGP:
-    """Fit a classifier in place, with the concentration that predicts the labels best.
-
-    Marginal likelihoods of different concentrations are of different targets and cannot be compared.
-    For each, :func:`gp_distributions.fit` maximises the marginal likelihood; the one with the largest
-    mean log probability of the labels, each left out, is kept. Where labels are noisy a large
-    concentration is right, where classes are apart a small one; with the wrong one probabilities are far
-    from calibrated.
-
-    Args:
-        model: The classifier.
-        alpha_epsilons: The concentrations tried.
-        **options: Those of :func:`gp_distributions.fit`.
-
-    Returns:
-        The model, fitted, in evaluation mode.
-
-    Raises:
-        TypeError: If it is no :class:`ClassificationGP`.
-        ValueError: If there is no concentration to try, one is not positive, or as ``fit`` does.
-    """
-    if not isinstance(model, ClassificationGP):
-        raise TypeError(
-            f"Expected a ClassificationGP, got {type(model).__name__}. Make one with "
-            "ClassificationGP(X, labels); other models are fitted by fit(model)."
-        )
-    if not alpha_epsilons:
-        raise ValueError("Expected one concentration or more in alpha_epsilons.")
-    found = []
-    for alpha_epsilon in alpha_epsilons:
-        model.alpha_epsilon = alpha_epsilon
-        fit(model, **options)
-        state = copy.deepcopy(model.state_dict())
-        found.append((float(model.leave_one_out().mean()), alpha_epsilon, state))
-    _, model.alpha_epsilon, best = max(found, key=itemgetter(0))
-    model.load_state_dict(best)
-    return model
 
 
 def dirichlet_targets(members: Tensor, alpha_epsilon: float) -> tuple[Tensor, Tensor]:

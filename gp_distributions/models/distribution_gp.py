@@ -22,23 +22,23 @@ from torch import Tensor
 from torch.nn import Module
 
 from gp_distributions.distances.base import Distance
-from gp_distributions.kernels._inputs import align_rows, check_kind, distribution_kernels
-from gp_distributions.measures._kinds import Distributions
-from gp_distributions.models._arguments import (
+from gp_distributions.kernels.reading import align_rows, check_kind, distribution_kernels
+from gp_distributions.measures.kinds import Distributions
+from gp_distributions.models.arguments import (
     check_modules,
     counted_rows,
     default_kernel,
     gaussian_noise,
     sampled_columns,
 )
-from gp_distributions.models._exact import (
+from gp_distributions.models.exact_inference import (
     ExactMultivariateNormal,
     exact_computations,
     jitter_explained,
 )
-from gp_distributions.models._targets import as_targets, as_variances, check_order, standardize
 from gp_distributions.models.normalization import NormalizeClouds
 from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood
+from gp_distributions.models.targets import as_targets, as_variances, check_order, standardize
 
 # Clouds of which the joint posterior is taken where only its diagonal is wanted.
 _JOINT_CLOUDS = 64

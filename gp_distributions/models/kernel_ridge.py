@@ -11,10 +11,10 @@ from linear_operator.utils.cholesky import psd_safe_cholesky
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from gp_distributions.kernels._inputs import align_rows, check_kind
-from gp_distributions.measures._arrays import is_missing
-from gp_distributions.measures._kinds import Distributions, as_rows
-from gp_distributions.models._targets import check_order
+from gp_distributions.kernels.reading import align_rows, check_kind
+from gp_distributions.measures.arrays import is_missing
+from gp_distributions.measures.kinds import Distributions, as_rows
+from gp_distributions.models.targets import check_order
 
 Labels = NDArray[Any]
 

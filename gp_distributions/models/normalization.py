@@ -7,9 +7,9 @@ from botorch.models.transforms.input import InputTransform
 from torch import Tensor
 
 from gp_distributions.measures import PointClouds
-from gp_distributions.measures._arrays import Data
-from gp_distributions.measures._normalization import given_scale
-from gp_distributions.numerics.rows import join_rows, split_rows
+from gp_distributions.measures.arrays import Data
+from gp_distributions.measures.normalization import given_scale
+from gp_distributions.rows.clouds import join_rows, split_rows
 
 
 class NormalizeClouds(InputTransform, torch.nn.Module):

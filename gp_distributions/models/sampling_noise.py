@@ -7,31 +7,17 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import torch
-from botorch.models.model import Model as BoTorchModel
 from gpytorch.constraints import Interval, Positive
 from gpytorch.distributions import MultivariateNormal
 from gpytorch.likelihoods import GaussianLikelihood
-from gpytorch.models import ExactGP
 from gpytorch.priors import Prior
 from linear_operator.operators import DiagLinearOperator
-from linear_operator.utils.cholesky import psd_safe_cholesky
-from numpy.typing import NDArray
-from scipy.optimize import minimize
 from torch import Tensor
 
-from gp_distributions.distances._cache import same_tensor
-from gp_distributions.models._exact import exact_computations, jitter_explained
-from gp_distributions.numerics.rows import drop_copies, join_rows, split_rows
+from gp_distributions.rows.clouds import drop_copies, split_rows
+from gp_distributions.rows.memory import same_tensor
 from gp_distributions.warnings import TiesWarning
-
-# Subsamples have so many atoms, twice as many, and so on, up to the size of their bag.
-_SMALLEST_SUBSAMPLE = 5
-# Bags that are subsampled, at most: enough for a single number.
-_MAX_BAGS = 256
-# What either term of the largest excess noise can be, as a share of the variance of the targets.
-_SHARES = (1e-6, 1e2)
 
 _NO_BATCH = torch.Size()
 
@@ -227,133 +213,3 @@ def _warn_of_ties(sizes: Tensor, counted: Tensor) -> None:
             TiesWarning,
             stacklevel=4,
         )
-
-
-def learn_sampling_noise(model: ExactGP, *, seed: int = 0) -> None:
-    r"""Set the sampling noise of a fitted model, in place, by subsamples of its training bags.
-
-    A random subset of a bag's atoms is what a smaller bag of the same distribution would have been.
-    With :math:`S` the training bags and subsets of 5, 10, 20, ... atoms of them, :math:`m_{-i}` and
-    :math:`v_{-i}` the posterior without bag :math:`i`, and :math:`e` as in
-    :class:`SamplingNoiseLikelihood`,
-
-    .. math:: c, b = \arg\max_{c, b \ge 0} \sum_{(i, P) \in S}
-        \log N\big(y_i;\; m_{-i}(P),\; v_{-i}(P) + \sigma^2 + c\, e(P) + b\, e(P)^2\big).
-
-    This determines both also where all training bags are of one size, on which the marginal
-    likelihood then does not depend, and leaves predictions for such bags as they are. All else stays
-    as it is. Without subsets, as where all bags are smaller than 6 atoms and of one size, both stay
-    too; and where :math:`c` requires no gradient.
-
-    Args:
-        model: A model with a :class:`SamplingNoiseLikelihood`. At most 256 of its bags, drawn at
-            random, are subsampled.
-        seed: Of the subsets.
-
-    Raises:
-        TypeError: If the likelihood is another.
-    """
-    likelihood = model.likelihood
-    if not isinstance(likelihood, SamplingNoiseLikelihood):
-        raise TypeError(f"Expected a SamplingNoiseLikelihood, got {type(likelihood).__name__}.")
-    if not likelihood.raw_sampling_noise.requires_grad:
-        return
-    training = model.training
-    model.train()
-    (rows,) = model.train_inputs
-    if isinstance(model, BoTorchModel):
-        rows = model.transform_inputs(rows)
-    with torch.no_grad(), exact_computations(), jitter_explained():
-        density = _LeaveOneOut(model, rows.detach(), seed)
-        if bool(density.excess.any()):
-            likelihood.sampling_noise, bias = _maximise(density, likelihood.sampling_noise)
-            likelihood.sampling_bias.copy_(bias)
-    model.prediction_strategy = None
-    model.train(training)
-
-
-class _LeaveOneOut:
-    """The mean log density of targets at subsets of their bags, without these bags."""
-
-    def __init__(self, model: ExactGP, rows: Tensor, seed: int) -> None:
-        self.bag, subsets = _subsets(model.likelihood, rows, seed)
-        self.noise = model.likelihood.noise
-        self.train_excess = model.likelihood.excess(rows)
-        self.excess = model.likelihood.excess(subsets)
-        self.targets = model.train_targets
-        self.mean, self.subset_mean = model.mean_module(rows), model.mean_module(subsets)
-        self.train_train = model.covar_module(rows).to_dense()
-        self.subset_train = model.covar_module(subsets, rows).to_dense()
-        self.variance = model.covar_module(subsets, diag=True)
-        # Where all bags are of one size, posteriors do not depend on c.
-        self.fixed = None if bool(self.train_excess.any()) else self._posterior(self.noise)
-
-    def __call__(self, c: Tensor, b: Tensor) -> Tensor:
-        """The density for each batch of ``c`` and ``b``, both ``batch_shape x 1``."""
-        mean, variance = self.fixed or self._posterior(
-            self.noise + (c + b * self.train_excess) * self.train_excess
-        )
-        variance = variance + self.noise + (c + b * self.excess) * self.excess
-        error = self.targets[..., self.bag] - mean
-        return -0.5 * (variance.log() + error.square() / variance).mean(-1, keepdim=True)
-
-    def _posterior(self, noise: Tensor) -> tuple[Tensor, Tensor]:
-        """Means and variances at subsets by all other bags, given the noise of bags."""
-        noisy = self.train_train + torch.diag_embed(noise.expand(self.targets.shape))
-        inverse = torch.cholesky_inverse(psd_safe_cholesky(noisy))
-        alpha = (inverse @ (self.targets - self.mean).unsqueeze(-1)).squeeze(-1)
-        # Without bag i, the inverse is less by its column i times itself over the diagonal.
-        column = (self.subset_train * inverse[..., self.bag, :]).sum(-1)
-        diagonal = inverse.diagonal(dim1=-2, dim2=-1)[..., self.bag]
-        mean = (self.subset_train @ alpha.unsqueeze(-1)).squeeze(-1)
-        mean = self.subset_mean + mean - column * alpha[..., self.bag] / diagonal
-        explained = (self.subset_train @ inverse * self.subset_train).sum(-1)
-        variance = self.variance - explained + column.square() / diagonal
-        return mean, variance.clamp_min(0)
-
-
-def _subsets(likelihood: SamplingNoiseLikelihood, rows: Tensor, seed: int) -> tuple[Tensor, Tensor]:
-    """The bags that rows are of, and the rows: bags and random subsets of their atoms."""
-    generator = torch.Generator().manual_seed(seed)
-    rows = drop_copies(rows)
-    bags = torch.randperm(rows.shape[-2], generator=generator)[:_MAX_BAGS].to(rows.device)
-    dims = likelihood.active_dims
-    columns = slice(None) if dims is None else list(dims)
-    points, weights = split_rows(rows[..., columns], likelihood.dim)
-    sizes = (weights > 0).sum(-1).reshape(-1, rows.shape[-2]).amax(0)
-    which, subsets = [bags], [rows[..., bags, :]]
-    size = _SMALLEST_SUBSAMPLE
-    while bool((sizes[bags] > size).any()):
-        bags = bags[sizes[bags] > size]
-        keys = torch.rand(weights[..., bags, :].shape, generator=generator).to(weights.device)
-        keys[weights[..., bags, :] == 0] = 1  # padding comes last
-        chosen = keys.argsort(dim=-1)[..., :size]
-        kept = torch.zeros_like(keys, dtype=torch.bool).scatter(-1, chosen, True)
-        part = rows[..., bags, :]
-        part[..., columns] = join_rows(points[..., bags, :, :], weights[..., bags, :] * kept)
-        which.append(bags)
-        subsets.append(part)
-        size *= 2
-    return torch.cat(which), torch.cat(subsets, dim=-2)
-
-
-def _maximise(density: _LeaveOneOut, like: Tensor) -> tuple[Tensor, Tensor]:
-    """The ``c`` and ``b`` of the highest density, by L-BFGS on their logarithms."""
-    most = density.excess.max()
-    scale = (density.targets.var() / torch.stack([most, most.square()])).log()
-    low, high = ((scale + math.log(share)).repeat(like.numel(), 1) for share in _SHARES)
-
-    def both(x: Tensor) -> tuple[Tensor, Tensor]:
-        c, b = x.reshape(*like.shape, 2).exp().unbind(-1)
-        return c, b
-
-    def loss(values: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
-        x = torch.from_numpy(values).to(like).requires_grad_()
-        with torch.enable_grad():
-            value = -density(*both(x)).sum()
-        (gradient,) = torch.autograd.grad(value, x)
-        return value.item(), gradient.double().cpu().numpy()
-
-    bounds = torch.stack([low, high], dim=-1).reshape(-1, 2).double().cpu().numpy()
-    found = minimize(loss, bounds.mean(-1), jac=True, method="L-BFGS-B", bounds=bounds)
-    return both(torch.from_numpy(found.x).to(like))

@@ -22,10 +22,10 @@ from linear_operator import LinearOperator
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from gp_distributions.measures._kinds import Distributions
-from gp_distributions.models._arguments import check_modules, counted_rows, default_kernel
-from gp_distributions.models._exact import ExactMultivariateNormal, exact_computations
+from gp_distributions.measures.kinds import Distributions
+from gp_distributions.models.arguments import check_modules, counted_rows, default_kernel
 from gp_distributions.models.distribution_gp import DistributionGP, _distances
+from gp_distributions.models.exact_inference import ExactMultivariateNormal, exact_computations
 
 
 class SharedKernelGP(DistributionGP):

@@ -17,7 +17,7 @@ from gp_distributions.numerics.embedding_kernels import (
     PairFunction,
     PolynomialKernel,
 )
-from gp_distributions.numerics.gaussian_rows import split_gaussians
+from gp_distributions.rows.gaussians import split_gaussians
 
 
 def gaussian_expectation(kernel: EmbeddingKernel, dim: int) -> EmbeddingKernel | None:

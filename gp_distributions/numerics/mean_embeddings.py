@@ -14,14 +14,14 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
+from gp_distributions.numerics.common_atoms import common_atoms, common_inner_products
 from gp_distributions.numerics.embedding_kernels import (
     EmbeddingKernel,
     IsotropicKernel,
     PairFunction,
 )
 from gp_distributions.numerics.pairwise import mirrored
-from gp_distributions.numerics.rows import drop_padding
-from gp_distributions.numerics.shared_support import shared_inner_products, shared_support
+from gp_distributions.rows.clouds import drop_padding
 
 # Atoms and weights of several clouds, tensors or arrays.
 Cloud = tuple[Any, Any]
@@ -60,9 +60,9 @@ def inner_products(
     batch_shape = torch.broadcast_shapes(x1.shape[:-3], x2.shape[:-3])
     # For one pair or two, the matrix of the support is no gain.
     if isinstance(kernel, IsotropicKernel) and x1.shape[:-2].numel() * x2.shape[-3] > 2:
-        support = shared_support(x1, x2)
+        support = common_atoms(x1, x2)
         if support is not None:
-            products = shared_inner_products(kernel, support, x1, w1, x2, w2)
+            products = common_inner_products(kernel, support, x1, w1, x2, w2)
             return mirrored(products) if symmetric else products
     x1, x2, pairs = kernel.prepare(x1, x2)
     clouds = (x1, w1, x2, w2)

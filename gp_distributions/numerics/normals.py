@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from gp_distributions.numerics.unthreaded import matmul
+from gp_distributions.numerics.single_thread import matmul
 
 # E|Z| of a standard normal Z.
 MEAN_ABSOLUTE = math.sqrt(2 / math.pi)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from gp_distributions.calibration import Groups, reliability
-from gp_distributions.plotting._drawing import Values, as_array, given_or_new, line_style
+from gp_distributions.plotting.drawing import Values, as_array, given_or_new, line_style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

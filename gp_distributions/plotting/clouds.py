@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gp_distributions.measures import PointClouds
-from gp_distributions.plotting._drawing import Values, as_array, given_or_new
+from gp_distributions.plotting.drawing import Values, as_array, given_or_new
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gp_distributions.plotting._drawing import Values, as_array, given_or_new
+from gp_distributions.plotting.drawing import Values, as_array, given_or_new
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

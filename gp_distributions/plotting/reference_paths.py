@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gp_distributions.measures import PointClouds
-from gp_distributions.plotting._drawing import Values, as_array, given_or_new
+from gp_distributions.plotting.drawing import Values, as_array, given_or_new
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

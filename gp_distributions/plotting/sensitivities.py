@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gp_distributions.plotting._drawing import as_array, given_or_new
+from gp_distributions.plotting.drawing import as_array, given_or_new
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from gp_distributions.sensitivity import Sensitivity
+    from gp_distributions.sensitivities import Sensitivity
 
 
 def plot_sensitivity(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gp_distributions.plotting._drawing import Values, as_array, given_or_new, line_style
+from gp_distributions.plotting.drawing import Values, as_array, given_or_new, line_style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -33,7 +33,7 @@ from gp_distributions import (
     SlicedWasserstein,
 )
 from gp_distributions.bayesopt import Pool, optimize_over_pool
-from gp_distributions.bayesopt._pool_distances import Table, same_distance
+from gp_distributions.bayesopt.pool_distances import Table, same_distance
 
 CLOUDS = random_clouds(40, sizes=(5, 20))
 ROWS = as_rows(CLOUDS)

@@ -16,8 +16,8 @@ from torch import Tensor
 from gp_distributions import DistributionKernel, Gaussians
 from gp_distributions.distances.mmd import MMD
 from gp_distributions.numerics.embedding_kernels import EMBEDDING_KERNELS
-from gp_distributions.numerics.gaussian_rows import join_gaussians, join_mixtures
-from gp_distributions.numerics.rows import split_rows
+from gp_distributions.rows.clouds import split_rows
+from gp_distributions.rows.gaussians import join_gaussians, join_mixtures
 
 Cloud = tuple[Tensor, Tensor]
 BANDWIDTH = 1.3

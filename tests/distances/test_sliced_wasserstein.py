@@ -15,7 +15,7 @@ from cases import as_rows, random_clouds
 from torch import Tensor
 
 from gp_distributions import SlicedWasserstein
-from gp_distributions.numerics.rows import join_rows
+from gp_distributions.rows.clouds import join_rows
 
 Cloud = tuple[Tensor, Tensor]
 

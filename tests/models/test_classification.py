@@ -18,7 +18,8 @@ from sklearn.kernel_ridge import KernelRidge
 from torch import Tensor
 
 from gp_distributions import DistributionGP, PointClouds, SlicedWassersteinKernel, fit
-from gp_distributions.models.classification import ClassificationGP, fit_classification
+from gp_distributions.fitting import fit_classification
+from gp_distributions.models import ClassificationGP
 from gp_distributions.models.kernel_ridge import KernelRidgeClassifier
 from gp_distributions.numerics.expected_softmax import expected_softmax
 

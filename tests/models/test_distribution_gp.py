@@ -27,7 +27,7 @@ from gp_distributions import (
     SlicedWassersteinKernel,
     fit,
 )
-from gp_distributions.numerics.rows import join_rows
+from gp_distributions.rows.clouds import join_rows
 from gp_distributions.warnings import JitterWarning
 
 CLOUDS = random_clouds(40, sizes=(5, 20))

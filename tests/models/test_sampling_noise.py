@@ -21,13 +21,8 @@ from torch import Tensor
 from torch.distributions import MultivariateNormal, Normal
 
 from gp_distributions import DistributionGP, PointClouds, SlicedWassersteinKernel
-from gp_distributions.models.sampling_noise import (
-    SamplingNoiseLikelihood,
-    _LeaveOneOut,
-    _subsets,
-    effective_sizes,
-    learn_sampling_noise,
-)
+from gp_distributions.fitting.sampling_noise import _LeaveOneOut, _subsets, learn_sampling_noise
+from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood, effective_sizes
 from gp_distributions.warnings import TiesWarning
 
 CLOUDS = random_clouds(40, sizes=(2, 20))

@@ -6,9 +6,9 @@ from torch import Tensor
 
 from gp_distributions.numerics.embedding_kernels import PolynomialKernel
 from gp_distributions.numerics.gaussian_expectations import gaussian_expectation
-from gp_distributions.numerics.gaussian_rows import join_gaussians
 from gp_distributions.numerics.mean_embeddings import inner_products
 from gp_distributions.numerics.tensor_moments import moment_features
+from gp_distributions.rows.gaussians import join_gaussians
 
 
 def mixtures(num: int, size: int, dim: int) -> tuple[Tensor, Tensor, Tensor]:

@@ -1,0 +1,7 @@
+"""How models learn: hyperparameters, references, sampling noise and concentrations."""
+
+from gp_distributions.fitting.classification import fit_classification
+from gp_distributions.fitting.marginal_likelihood import fit
+from gp_distributions.fitting.reference_learning import ReferenceFit, fit_reference
+
+__all__ = ["ReferenceFit", "fit", "fit_classification", "fit_reference"]

@@ -1,0 +1,1 @@
+"""Rows: distributions as the flat tensors that GPyTorch and BoTorch see."""

@@ -1,0 +1,6 @@
+"""Models in files."""
+
+from gp_distributions.saving.archive import SavedModelError
+from gp_distributions.saving.files import load, save
+
+__all__ = ["SavedModelError", "load", "save"]

@@ -1,0 +1,385 @@
+"""What a distance remembers: never a wrong value, no gradient, and no cloud represented twice."""
+
+import copy
+import pickle
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from cases import as_rows, random_clouds
+from torch import Tensor
+
+from gp_distributions import SlicedWasserstein
+from gp_distributions.rows.memory import DistanceCache
+
+
+class Counting(SlicedWasserstein):
+    """Counts the clouds that it represents."""
+
+    def __init__(self, p: int = 2) -> None:
+        super().__init__(2, p=p, num_slices=5, num_quantiles=10)
+        self._count = 0
+
+    def represent(self, points: Tensor, weights: Tensor) -> Tensor:
+        self._count += len(points)
+        return super().represent(points, weights)
+
+    def during(self, call: Callable[[], Any]) -> int:
+        """The number of clouds represented during a call."""
+        before = self._count
+        call()
+        return self._count - before
+
+
+class Stretched(Counting):
+    """A distance with a parameter to learn."""
+
+    def __init__(self, p: int = 2) -> None:
+        super().__init__(p)
+        self.stretch = torch.nn.Parameter(torch.tensor(2.0, dtype=torch.float64))
+
+    def represent(self, points: Tensor, weights: Tensor) -> Tensor:
+        return super().represent(self.stretch * points, weights)
+
+
+@pytest.fixture(params=[1, 2])
+def distance(request: pytest.FixtureRequest) -> Counting:
+    return Counting(request.param)
+
+
+def rows(num: int, seed: int = 0) -> Tensor:
+    return as_rows(random_clouds(num, seed=seed, sizes=(3, 8)), atoms=8)
+
+
+def raise_after(call: Callable[[], object]) -> None:
+    call()
+    raise RuntimeError("stop")
+
+
+def afresh(distance: Counting, *args: Tensor) -> Tensor:
+    """What a distance that remembers nothing says."""
+    return copy.deepcopy(distance).squared(*args)
+
+
+class TestHits:
+    def test_same_clouds_again(self, distance: Counting) -> None:
+        train = rows(6)
+        assert distance.during(lambda: distance.squared(train)) == 6
+        first = distance.squared(train)
+        for call in (
+            lambda: distance.squared(train),
+            lambda: distance.squared(train.clone()),
+            lambda: distance.squared(train, train.clone()),
+            lambda: distance.squared(train.expand(4, 1, 6, -1)),
+            lambda: distance.squared(train[None]),
+        ):
+            assert distance.during(call) == 0
+            assert torch.equal(call().reshape(-1, 6, 6)[-1], first)
+
+    def test_features_of_the_same_clouds(self) -> None:
+        distance, train = Counting(), rows(6)
+        distance.squared(train)
+        assert distance.during(lambda: distance.embed(train)) == 0
+
+    def test_other_clouds_against_known_ones(self, distance: Counting) -> None:
+        train, test = rows(6), rows(3, seed=1)
+        distance.squared(train)
+        expected = afresh(distance, test, train)
+        for call, num in (
+            (lambda: distance.squared(test, train), 3),
+            (lambda: distance.squared(train, test).T, 3),
+            (lambda: distance.squared(test.expand(4, 3, -1), train)[0], 3),
+            (lambda: distance.squared(test, train.expand(4, 6, -1))[0], 3),
+            (lambda: distance.squared(test.clone().requires_grad_(), train).detach(), 3),
+        ):
+            assert distance.during(call) == num
+            torch.testing.assert_close(call(), expected)
+
+    def test_training_clouds_repeated_in_every_batch(self, distance: Counting) -> None:
+        """BoTorch sets training rows before the test rows of every t-batch."""
+        train, test = rows(6), rows(8, seed=1).unflatten(0, (4, 2))
+        distance.squared(train)
+        joint = torch.cat([train.expand(4, 6, -1), test], dim=-2)
+        expected = afresh(distance, test, joint)
+        # The new rows stand on both sides and are represented once.
+        assert distance.during(lambda: distance.squared(test, joint)) == 8
+        torch.testing.assert_close(distance.squared(test, joint), expected)
+        other = rows(4, seed=2).unflatten(0, (4, 1))
+        assert distance.during(lambda: distance.squared(other, joint)) == 12
+        torch.testing.assert_close(distance.squared(other, joint), afresh(distance, other, joint))
+
+    def test_training_clouds_before_test_clouds(self, distance: Counting) -> None:
+        train, test = rows(6), rows(3, seed=1)
+        distance.squared(train)
+        joint = torch.cat([train, test])
+        assert distance.during(lambda: distance.squared(test, joint)) == 3
+        torch.testing.assert_close(distance.squared(test, joint), afresh(distance, test, joint))
+
+    def test_almost_the_training_clouds(self, distance: Counting) -> None:
+        """A prefix that differs in one batch, in one number, is no prefix."""
+        train, test = rows(6), rows(8, seed=1).unflatten(0, (4, 2))
+        distance.squared(train)
+        joint = torch.cat([train.expand(4, 6, -1), test], dim=-2)
+        joint[2, 4, 0] += 1e-9
+        assert distance.during(lambda: distance.squared(test, joint)) == 8 + 4 * 8
+        torch.testing.assert_close(distance.squared(test, joint), afresh(distance, test, joint))
+
+    def test_expanded_axes_are_represented_once(self, distance: Counting) -> None:
+        one, other = rows(6).expand(5, 6, -1), rows(3, seed=1).expand(5, 3, -1)
+        assert distance.during(lambda: distance.squared(one)) == 6
+        assert distance.during(lambda: distance.squared(one)) == 0
+        assert (
+            distance.during(lambda: distance.squared(other, rows(2, seed=2).expand(5, 2, -1))) == 5
+        )
+        batch = rows(12).unflatten(0, (2, 1, 6)).expand(2, 5, 6, -1)
+        assert distance.during(lambda: distance.squared(batch)) == 12
+
+    def test_expanded_axes_stay_on_the_diagonal(self, distance: Counting) -> None:
+        one, other = rows(3), rows(3, seed=1)
+        expected = distance.squared(one, other, diag=True).expand(5, 3)
+        both = one.expand(5, 3, -1), other.expand(5, 3, -1)
+        assert distance.during(lambda: distance.squared(*both, diag=True)) == 6
+        torch.testing.assert_close(distance.squared(*both, diag=True), expected)
+        torch.testing.assert_close(distance.squared(both[0], other, diag=True), expected)
+
+    def test_values_of_one_width_are_not_those_of_another(self, distance: Counting) -> None:
+        narrow = as_rows(random_clouds(6, sizes=(3, 8)))
+        distance.squared(narrow)
+        wide = torch.nn.functional.pad(narrow, (0, 3))
+        assert distance.during(lambda: distance.squared(wide)) == 6
+
+
+class TestCapacity:
+    def test_the_oldest_falls(self, distance: Counting) -> None:
+        sets = [rows(4, seed=seed) for seed in range(DistanceCache.capacity + 1)]
+        for clouds in sets:
+            distance.squared(clouds)
+        for clouds in reversed(sets[1:]):
+            assert distance.during(lambda clouds=clouds: distance.squared(clouds)) == 0
+        assert distance.during(lambda: distance.squared(sets[0])) == 4
+
+    @pytest.mark.parametrize("use", ["again", "from others", "as prefix"])
+    def test_what_is_in_use_stays(self, distance: Counting, use: str) -> None:
+        train, test = rows(4), rows(2, seed=99)
+        calls = {
+            "again": lambda: distance.squared(train),
+            "from others": lambda: distance.squared(test, train),
+            "as prefix": lambda: distance.squared(test, torch.cat([train, test])),
+        }
+        distance.squared(train)
+        for seed in range(1, DistanceCache.capacity + 3):
+            calls[use]()
+            distance.squared(rows(4, seed=seed))
+        assert distance.during(calls[use]) == (0 if use == "again" else 2)
+
+    def test_cleared(self, distance: Counting) -> None:
+        train = rows(4)
+        distance.squared(train)
+        distance.clear_cache()
+        assert distance.during(lambda: distance.squared(train)) == 4
+
+
+class TestMutation:
+    def test_of_the_rows_is_noticed(self, distance: Counting) -> None:
+        train, test = rows(6), rows(3, seed=1)
+        before = distance.squared(train)
+        train[2, 0] += 1.0
+        expected = afresh(distance, train)
+        assert not torch.equal(expected, before)
+        torch.testing.assert_close(distance.squared(test, train), afresh(distance, test, train))
+        torch.testing.assert_close(distance.squared(train), expected)
+
+    def test_of_the_result_changes_nothing(self, distance: Counting) -> None:
+        train, test = rows(6), rows(3, seed=1)
+        expected = distance.squared(train).clone()
+        across = distance.squared(test, train).clone()
+        for _ in range(2):
+            assert torch.equal(distance.squared(train), expected)
+            distance.squared(train).zero_()
+            if distance.p == 2:
+                distance.embed(train).zero_()
+            distance.squared(test, train).zero_()
+        assert torch.equal(distance.squared(test, train), across)
+
+    @pytest.mark.parametrize(
+        "change",
+        [
+            lambda d: d.directions.mul_(2),
+            lambda d: d.directions.data.mul_(2),
+            lambda d: d.directions.data[0].zero_(),
+            lambda d: setattr(d, "directions", 2 * d.directions),
+            lambda d: setattr(d, "num_quantiles", 7),
+            lambda d: d.load_state_dict({"directions": 2 * d.directions}),
+            lambda d: d.to(torch.float32),
+            lambda d: d.half(),
+        ],
+    )
+    def test_of_the_state_clears_everything(
+        self, distance: Counting, change: Callable[[Counting], object]
+    ) -> None:
+        train, test = rows(6), rows(3, seed=1)
+        joint = torch.cat([train, test])
+        distance.squared(train)
+        change(distance)
+        # No cached side may be mixed with one under the new state.
+        torch.testing.assert_close(distance.squared(test, joint), afresh(distance, test, joint))
+        torch.testing.assert_close(distance.squared(test, train), afresh(distance, test, train))
+        assert distance.during(lambda: distance.squared(train)) == 6
+
+    def test_of_precision_of_the_rows(self, distance: Counting) -> None:
+        train = rows(6)
+        distance.squared(train)
+        assert distance.squared(train.float()).dtype == torch.float32
+        assert distance.squared(train).dtype == torch.float64
+
+
+class TestGradient:
+    def test_rows_with_one_are_not_remembered(self, distance: Counting) -> None:
+        train = rows(6).requires_grad_()
+        distance.squared(train)
+        assert distance.during(lambda: distance.squared(train)) == 6
+        assert distance.during(lambda: distance.squared(train.detach())) == 6
+
+    def test_rows_without_one_have_no_graph(self, distance: Counting) -> None:
+        train, test = rows(6), rows(3, seed=1)
+        distance.squared(test.requires_grad_(), train)
+        for actual in (distance.squared(train), distance.squared(test.detach(), train)):
+            assert not actual.requires_grad
+
+    def test_known_rows_get_theirs_when_they_ask(self, distance: Counting) -> None:
+        train = rows(6)
+        distance.squared(train)
+        (actual,) = torch.autograd.grad(
+            distance.squared(train.requires_grad_()).square().sum(), train
+        )
+        (expected,) = torch.autograd.grad(afresh(distance, train).square().sum(), train)
+        assert torch.equal(actual, expected)
+
+    def test_without_autograd_rows_are_remembered(self, distance: Counting) -> None:
+        train = rows(6).requires_grad_()
+        with torch.no_grad():
+            distance.squared(train)
+            assert distance.during(lambda: distance.squared(train)) == 0
+        assert distance.squared(train).requires_grad
+
+    def test_what_inference_mode_remembers_serves_autograd(self, distance: Counting) -> None:
+        train, test = rows(6), rows(3, seed=1).requires_grad_()
+        with torch.inference_mode():
+            distance.squared(train)
+        for other in (train, torch.cat([train, rows(2, seed=2)])):
+            (actual,) = torch.autograd.grad(distance.squared(test, other).sum(), test)
+            (expected,) = torch.autograd.grad(afresh(distance, test, other).sum(), test)
+            torch.testing.assert_close(actual, expected)
+
+    def test_nothing_keeps_the_graph_alive(self, distance: Counting) -> None:
+        train = rows(6)
+        distance.squared(train)
+        test = rows(3, seed=1).requires_grad_()
+        with distance.sharing():
+            result = distance.squared(test, train).sum() + distance.squared(test).sum()
+        result.backward()
+        kept = weakref.ref(test)
+        del test, result
+        assert kept() is None
+
+
+class TestParameters:
+    @pytest.fixture(params=[1, 2])
+    def distance(self, request: pytest.FixtureRequest) -> Stretched:
+        return Stretched(request.param)
+
+    def test_learned_ones_turn_it_off(self, distance: Stretched) -> None:
+        train = rows(6)
+        (slope,) = torch.autograd.grad(distance.squared(train).sum(), distance.stretch)
+        # Squared Hilbert distances grow by stretch ** p.
+        expected = distance.p * float(distance.squared(train).detach().sum()) / 2.0
+        assert float(slope) == pytest.approx(expected)
+        assert distance.during(lambda: distance.squared(train)) == 6
+
+    def test_fixed_ones_leave_it_on(self, distance: Stretched) -> None:
+        train = rows(6)
+        distance.requires_grad_(False)
+        before = distance.squared(train)
+        assert distance.during(lambda: distance.squared(train)) == 0
+        distance.stretch.data.fill_(4.0)
+        torch.testing.assert_close(distance.squared(train), 2.0**distance.p * before)
+
+    def test_steps_of_an_optimiser_are_noticed(self, distance: Stretched) -> None:
+        train, test = rows(6), rows(3, seed=1)
+        optimiser = torch.optim.SGD([distance.stretch], lr=1e-3)
+        for _ in range(3):
+            with torch.no_grad():
+                expected = afresh(distance, test, train)
+                distance.squared(train)
+                torch.testing.assert_close(distance.squared(test, train), expected)
+            optimiser.zero_grad()
+            distance.squared(train).sum().backward()
+            optimiser.step()
+
+
+class TestSharing:
+    def test_represents_an_object_once(self, distance: Counting) -> None:
+        train, test = rows(6), rows(3, seed=1).requires_grad_()
+        distance.squared(train)
+
+        def posterior() -> Tensor:
+            return distance.squared(test, train).sum() + distance.squared(test).square().sum()
+
+        (expected,) = torch.autograd.grad(posterior(), test)
+        assert distance.during(posterior) == 6
+        with distance.sharing():
+            assert distance.during(posterior) == 3
+        with distance.sharing():
+            (actual,) = torch.autograd.grad(posterior(), test)
+        torch.testing.assert_close(actual, expected, rtol=1e-12, atol=1e-14)
+        assert distance.during(posterior) == 6
+
+    def test_is_by_object(self, distance: Counting) -> None:
+        test = rows(3).requires_grad_()
+        other = test.detach().clone().requires_grad_()
+        with distance.sharing():
+            gradients = torch.autograd.grad(
+                distance.squared(test, other)[0, 1], (test, other), materialize_grads=True
+            )
+        assert bool(gradients[0][0].any())
+        assert not bool(gradients[0][1:].any())
+        assert not bool(gradients[1][0].any())
+
+    def test_ends_with_an_error(self, distance: Counting) -> None:
+        test = rows(3).requires_grad_()
+        with pytest.raises(RuntimeError, match="stop"), distance.sharing():
+            raise_after(lambda: distance.squared(test))
+        assert distance.during(lambda: distance.squared(test)) == 3
+
+    def test_gives_gradients_after_a_look_without(self, distance: Counting) -> None:
+        test, other = rows(3).requires_grad_(), rows(2, seed=1)
+        expected = distance.squared(test, other)
+        with distance.sharing():
+            with torch.no_grad():
+                distance.squared(test, other)
+            actual = distance.squared(test, other)
+        assert actual.requires_grad
+        torch.testing.assert_close(actual, expected)
+
+
+class TestCopies:
+    @pytest.mark.parametrize("copied", [copy.deepcopy, lambda d: pickle.loads(pickle.dumps(d))])
+    def test_carry_no_clouds(
+        self, distance: Counting, copied: Callable[[Counting], Counting]
+    ) -> None:
+        train = rows(6)
+        empty = len(pickle.dumps(distance))
+        expected = distance.squared(train)
+        distance._count = 0
+        assert len(pickle.dumps(distance)) == empty
+        other = copied(distance)
+        assert other.during(lambda: other.squared(train)) == 6
+        assert torch.equal(other.squared(train), expected)
+        # The original keeps its own.
+        assert distance.during(lambda: distance.squared(train)) == 0
+
+    def test_state_dict_carries_no_clouds(self, distance: Counting) -> None:
+        distance.squared(rows(6))
+        assert set(distance.state_dict()) == {"directions"}

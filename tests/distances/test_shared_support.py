@@ -1,0 +1,350 @@
+"""Distances between weights on one support: their values, and how clouds meet the support."""
+
+import copy
+import math
+import pickle
+from collections import defaultdict
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from cases import GRID, as_rows, lattice_clouds, random_clouds
+from torch import Tensor
+
+from gp_distributions import DistributionGP, DistributionKernel, PointClouds
+from gp_distributions.distances.hellinger import Hellinger
+from gp_distributions.distances.shared_support import SharedSupportDistance, distinct
+from gp_distributions.distances.total_variation import TotalVariation
+
+both = pytest.mark.parametrize("kind", [Hellinger, TotalVariation])
+
+
+def masses(cloud: tuple[Tensor, Tensor]) -> dict[tuple[float, ...], float]:
+    """The weight of every place, in plain numbers."""
+    total: dict[tuple[float, ...], float] = defaultdict(float)
+    for point, weight in zip(cloud[0].tolist(), cloud[1].tolist(), strict=True):
+        total[tuple(point)] += weight
+    return {place: weight / sum(cloud[1].tolist()) for place, weight in total.items()}
+
+
+def by_hand(kind: type, one: tuple[Tensor, Tensor], other: tuple[Tensor, Tensor]) -> float:
+    p, q = masses(one), masses(other)
+    pairs = [(p.get(place, 0.0), q.get(place, 0.0)) for place in {*p, *q}]
+    if kind is Hellinger:
+        return sum((math.sqrt(a) - math.sqrt(b)) ** 2 for a, b in pairs) / 2
+    return sum(abs(a - b) for a, b in pairs) / 2
+
+
+def row(*atoms: tuple[float, ...]) -> Tensor:
+    """A cloud on the line, of places and weights."""
+    return torch.tensor(atoms, dtype=torch.float64).flatten()
+
+
+# Places 0, 1, 2 with weights 1/2, 1/2, 0; then 1/8, 3/8, 1/2; then all at 2.
+THREE = torch.stack(
+    [
+        row((0, 1), (1, 1), (2, 0)),
+        row((0, 1), (1, 3), (2, 4)),
+        row((0, 0), (1, 0), (2, 1)),
+    ]
+)
+
+
+class TestValues:
+    @both
+    @pytest.mark.parametrize("dim", [1, 2, 5])
+    def test_agree_with_sums_over_places(self, kind: type, dim: int) -> None:
+        clouds = [(p.round(), w) for p, w in random_clouds(8, dim=dim, sizes=(1, 30))]
+        if dim == 5:  # no two clouds would meet
+            clouds = [(p.clamp(0, 1), w) for p, w in clouds]
+        expected = [[by_hand(kind, a, b) for b in clouds] for a in clouds]
+        distance = kind(dim, support=torch.cat([p for p, _ in clouds]))
+        actual = distance.squared(as_rows(clouds))
+        np.testing.assert_allclose(actual.numpy(), expected, rtol=0, atol=1e-14)
+        across = distance.squared(as_rows(clouds[:3]), as_rows(clouds[3:]))
+        np.testing.assert_allclose(across.numpy(), np.array(expected)[:3, 3:], rtol=0, atol=1e-14)
+
+    def test_conventions(self) -> None:
+        affinity = math.sqrt(1 / 16) + math.sqrt(3 / 16)
+        expected = torch.tensor([1 - affinity, 1.0, 1 - math.sqrt(1 / 2)]).double()
+        actual = Hellinger(1).squared(THREE)[[0, 0, 1], [1, 2, 2]]
+        torch.testing.assert_close(actual, expected)
+        actual = TotalVariation(1).squared(THREE)[[0, 0, 1], [1, 2, 2]]
+        torch.testing.assert_close(actual, torch.tensor([1 / 2, 1.0, 1 / 2]).double())
+
+    def test_only_one_of_them_has_features(self) -> None:
+        features = Hellinger(1).embed(THREE)
+        squared = torch.cdist(features, features).square()
+        torch.testing.assert_close(Hellinger(1).squared(THREE), squared)
+        assert not hasattr(TotalVariation(1), "embed")
+
+    @both
+    def test_linear_profile_is_half_the_overlap(self, kind: type) -> None:
+        rows = as_rows(lattice_clouds(30))
+        kernel = DistributionKernel(kind(2), "linear").double()
+        kernel.lengthscale = torch.tensor(1.0).double()
+        overlap = 1 - kernel.distance.squared(rows)
+        gram = kernel(rows).to_dense().detach()
+        torch.testing.assert_close(gram, overlap / 2, rtol=0, atol=1e-14)
+        torch.testing.assert_close(gram.diagonal(), torch.full((30,), 0.5).double())
+        eigenvalues = torch.linalg.eigvalsh(gram)
+        assert float(eigenvalues[0]) >= -1e-12 * float(eigenvalues[-1])
+
+    def test_slope_of_a_root_at_zero_is_zero(self) -> None:
+        weights = torch.tensor([[0.0, 1.0, 1.0], [1.0, 1.0, 2.0]]).double().requires_grad_()
+        points = torch.arange(3.0).double().expand(2, 3)
+        rows = torch.stack([points, weights], dim=-1).flatten(-2)
+        squared = Hellinger(1).squared(rows, rows[1:].detach())[0]
+        (gradient,) = torch.autograd.grad(squared, weights)
+        # Each term (sqrt(p) - sqrt(q))^2 / 2 has the slope (1 - sqrt(q / p)) / 2, at p = 0 none.
+        slopes = torch.tensor([0.0, (1 - math.sqrt(1 / 2)) / 2, 0.0]).double()
+        p, total = torch.tensor([0.0, 1 / 2, 1 / 2]).double(), 2.0
+        expected = (slopes - slopes @ p) / total
+        torch.testing.assert_close(gradient[0], expected)
+        assert torch.equal(gradient[1], torch.zeros(3).double())
+
+    @both
+    def test_gradient_in_the_weight_of_padding_is_that_of_the_total(self, kind: type) -> None:
+        """Padding that is not in the support moves nothing but the total weight."""
+        p, q = torch.tensor([0.75, 0.25]).double(), torch.tensor([0.25, 0.75]).double()
+        weights = torch.tensor([0.75, 0.25, 0.0]).double().requires_grad_()
+        rows = torch.stack([torch.tensor([0.0, 1.0, 9.0]).double(), weights], -1).flatten()
+        distance = kind(1, support=[[0.0], [1.0]])
+        squared = distance.squared(rows[None], row((0, 1), (1, 3), (5, 0))[None])
+        (gradient,) = torch.autograd.grad(squared.sum(), weights)
+        slopes = (1 - (q / p).sqrt()) / 2 if kind is Hellinger else (p - q).sign() / 2
+        torch.testing.assert_close(gradient[:2], slopes - slopes @ p)
+        torch.testing.assert_close(gradient[2], -slopes @ p)
+
+
+class TestLearnedSupport:
+    @both
+    def test_is_the_union_of_the_atoms(self, kind: type) -> None:
+        clouds = lattice_clouds(12)
+        known = kind(2, support=GRID).squared(as_rows(clouds))
+        # Padding is no atom.
+        rows = as_rows([(torch.cat([p, p + 0.5]), torch.cat([w, 0 * w])) for p, w in clouds])
+        distance = kind(2)
+        torch.testing.assert_close(distance.squared(rows), known, rtol=0, atol=1e-14)
+        places = sorted({place for cloud in clouds for place in masses(cloud)})
+        assert distance.support.tolist() == [list(place) for place in places]
+
+    @both
+    def test_is_that_of_both_sides(self, kind: type) -> None:
+        clouds = lattice_clouds(12)
+        expected = kind(2, support=GRID).squared(as_rows(clouds))
+        for x1, x2 in ((1, 11), (6, 6)):
+            across = kind(2).squared(as_rows(clouds[:x1]), as_rows(clouds[-x2:]))
+            torch.testing.assert_close(across, expected[:x1, -x2:], rtol=0, atol=1e-14)
+
+    @both
+    def test_has_the_dark_pixels_of_images(self, kind: type) -> None:
+        images = torch.zeros(3, 4, 5).double()
+        images[0, 1, 2] = images[1, 0, 0] = images[2, 3, 3] = (
+            1.0  # none has light where another has
+        )
+        distance = kind(2)
+        expected = 1.0 - torch.eye(3).double()
+        torch.testing.assert_close(
+            distance.squared(PointClouds.from_images(images).pack()), expected
+        )
+        assert distance.support.shape == (20, 2)
+        images[2, 3, 3], images[2, 2, 2] = 0.5, 0.5
+        moved = PointClouds.from_images(images).pack()
+        assert float(distance.squared(moved)[0, 2]) == pytest.approx(1.0)
+        assert distance.squared(moved[:2], moved[2:]).shape == (2, 1)
+
+    @both
+    def test_of_padded_images(self, kind: type) -> None:
+        images = PointClouds.from_images(torch.rand(5, 3, 3).double())
+        expected = kind(2).squared(images.pack())
+        distance = kind(2)
+        torch.testing.assert_close(distance.squared(images.pack(atoms=12)), expected)
+        assert len(distance.support) == 9
+
+    @both
+    def test_is_kept(self, kind: type) -> None:
+        distance = kind(1)
+        distance.squared(THREE)
+        support = distance.support.clone()
+        distance.squared(THREE[:2, :4])
+        assert torch.equal(distance.support, support)
+
+    @both
+    def test_of_one_cloud_is_its_own(self, kind: type) -> None:
+        distance = kind(1)
+        assert torch.equal(distance.squared(THREE[:1]), torch.zeros(1, 1).double())
+        assert distance.support.flatten().tolist() == [0, 1, 2]
+
+    @both
+    def test_of_a_model_is_that_of_its_training_clouds(self, kind: type) -> None:
+        images = torch.rand(12, 4, 4, generator=torch.Generator().manual_seed(0)).double()
+        images[:, 0, 0] = 0
+        clouds = PointClouds.from_images(images)
+        kernel = DistributionKernel(kind(2), "matern52")
+        model = DistributionGP(clouds[:8], images[:8].mean((1, 2)), kernel)
+        assert kernel.distance.support.shape == (16, 2)
+        images[8:, 0, 0] = 1
+        mean, _ = model.predict(PointClouds.from_images(images[8:]))
+        assert bool(mean.isfinite().all())
+
+
+class TestRefuses:
+    @both
+    def test_an_atom_that_is_not_in_the_support(self, kind: type) -> None:
+        distance = kind(1, support=[[0.0], [1.0], [2.0]])
+        far = torch.stack([row((0, 1), (1, 1), (9, 0)), row((0, 1), (1, 1), (2.5, 2))])
+        for rows, name in (
+            (far, "row 1"),
+            (far.expand(3, 2, 6), "row 1"),
+            (torch.stack([far[:1], far[1:]]), r"row \(1, 0\)"),
+        ):
+            with pytest.raises(ValueError, match=name) as error:
+                distance.squared(rows, THREE)
+            for part in (kind.__name__, "atom 2, [2.5]", "3 atoms", "grid", "support=", "MMD"):
+                assert part in str(error.value)
+        distance.squared(far[:1], THREE)
+
+    @both
+    def test_a_later_atom_whatever_the_chunks(
+        self, kind: type, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(kind, "_chunk_elements", 1)
+        distance = kind(2)
+        distance.squared(as_rows(lattice_clouds(20)))
+        later = lattice_clouds(20, seed=1)
+        later[17][0][0, 1] = 1 / 3
+        with pytest.raises(ValueError, match="row 17 has weight at its atom 0"):
+            distance.squared(as_rows(later))
+
+    @both
+    @pytest.mark.parametrize("num", [2, 10])
+    def test_samples_of_continuous_distributions(self, kind: type, num: int) -> None:
+        rows = as_rows(random_clouds(num, sizes=(3, 9)))
+        distance = kind(2)
+        for first in ([rows], [rows[:1], rows[1:]], [rows, rows.clone()]):
+            with pytest.raises(ValueError, match=f"{num} share no atom with any other") as error:
+                distance.squared(*first)
+            for part in (kind.__name__, "cloud 0", "grid", "support=", "SlicedWasserstein"):
+                assert part in str(error.value)
+        with pytest.raises(ValueError, match="share no atom"):
+            distance.embed(rows) if kind is Hellinger else distance.adapt(rows)
+        # Nothing was taken from them.
+        assert len(distance.support) == 0
+        distance.squared(as_rows(lattice_clouds(9)))
+
+    @both
+    def test_one_cloud_that_meets_no_other(self, kind: type) -> None:
+        apart = torch.cat([THREE, row((5, 1), (6, 1), (5, 1))[None]])
+        with pytest.raises(ValueError, match=r"of the first 4 clouds seen 1 .* cloud 3"):
+            kind(1).squared(apart)
+        distance = kind(1, support=torch.arange(7.0)[:, None])
+        assert distance.squared(apart)[3].tolist() == pytest.approx([1.0, 1.0, 1.0, 0.0])
+
+    @both
+    def test_what_is_not_finite(self, kind: type) -> None:
+        for value in (math.nan, math.inf):
+            rows = THREE.clone()
+            rows[1, 2] = value
+            with pytest.raises(ValueError, match=r"finite coordinates.*atom 1 of cloud 1"):
+                kind(1).squared(rows)
+        with pytest.raises(ValueError, match="finite, non-negative weights"):
+            kind(1).squared(-THREE)
+
+    @both
+    @pytest.mark.parametrize(
+        ("support", "message"),
+        [
+            ([0.0, 1.0], "shape"),
+            ([[0.0], [1.0]], r"shape \(S, 2\)"),
+            (np.zeros((0, 2)), "at least one"),
+            ([[0.0, math.nan]], "finite"),
+        ],
+    )
+    def test_a_support_of_another_kind(self, kind: type, support: Any, message: str) -> None:
+        with pytest.raises(ValueError, match=message):
+            kind(2, support=support)
+
+
+class TestPrecision:
+    @both
+    def test_of_rows_may_be_lower_than_that_of_the_support(self, kind: type) -> None:
+        # Pixels stand at thirds, which are no numbers of either precision.
+        rows = PointClouds.from_images(torch.rand(5, 4, 4).double()).pack()
+        distance = kind(2)
+        expected = distance.squared(rows)
+        torch.testing.assert_close(
+            distance.squared(rows.float()).double(), expected, rtol=0, atol=1e-6
+        )
+        distance.float()
+        torch.testing.assert_close(distance.squared(rows), expected, rtol=0, atol=1e-14)
+
+    @both
+    def test_never_merges_atoms(self, kind: type) -> None:
+        distance = kind(1, support=[[1.0], [1.0 + 1e-9]])
+        rows = torch.stack([row((1.0, 1.0)), row((1.0 + 1e-9, 1.0))])
+        assert float(distance.squared(rows)[0, 1]) == pytest.approx(1.0)
+        with pytest.raises(ValueError, match=r"coincide in torch\.float32"):
+            distance.squared(rows.float()[:1], rows.float())
+
+    @both
+    def test_zero_has_one_sign(self, kind: type) -> None:
+        rows = torch.stack([row((0.0, 1.0), (1.0, 0.0)), row((-0.0, 1.0), (1.0, 0.0))])
+        assert float(kind(1).squared(rows)[0, 1]) == 0.0
+        assert float(kind(1, support=[[0.0], [1.0]]).squared(rows)[0, 1]) == 0.0
+
+
+class TestState:
+    @both
+    @pytest.mark.parametrize("size", [None, 1, 60])
+    def test_dict_carries_the_support(self, kind: type, size: int | None) -> None:
+        rows = as_rows(lattice_clouds(9))
+        source = DistributionKernel(kind(2))
+        expected = source(rows).to_dense().detach()
+        support = None if size is None else torch.arange(2.0 * size).reshape(size, 2)
+        target = DistributionKernel(kind(2, support=support))
+        target.load_state_dict(source.state_dict())
+        assert torch.equal(target(rows).to_dense().detach(), expected)
+        assert torch.equal(target.distance.support, source.distance.support)
+
+    @both
+    def test_dict_of_another_dimension_is_refused(self, kind: type) -> None:
+        with pytest.raises(RuntimeError, match="support"):
+            kind(2).load_state_dict(kind(1, support=[[0.0], [1.0], [2.0]]).state_dict())
+
+    @both
+    @pytest.mark.parametrize("copied", [copy.deepcopy, lambda d: pickle.loads(pickle.dumps(d))])
+    def test_copies_carry_the_support(self, kind: type, copied: Any) -> None:
+        distance: SharedSupportDistance = kind(1)
+        unset = copied(distance)
+        expected = distance.squared(THREE)
+        assert torch.equal(copied(distance).squared(THREE), expected)
+        assert len(unset.support) == 0
+        assert torch.equal(unset.squared(THREE), expected)
+
+    @both
+    def test_is_printed(self, kind: type) -> None:
+        assert repr(kind(2)) == f"{kind.__name__}(dim=2, support: that of the first clouds seen)"
+        assert repr(kind(2, support=GRID)) == f"{kind.__name__}(dim=2, support: 25 atoms)"
+
+
+@both
+def test_support_is_learned_on_the_device(kind: type, device: torch.device) -> None:
+    rows = as_rows(lattice_clouds(9))
+    distance = kind(2)
+    squared = distance.squared(rows.to(device))
+    assert squared.device.type == distance.support.device.type == device.type
+    torch.testing.assert_close(squared.cpu(), kind(2).squared(rows), rtol=0, atol=1e-14)
+    with pytest.raises(ValueError, match="none of the"):
+        distance.squared(rows.to(device) + 0.25)
+
+
+@pytest.mark.parametrize("dim", [1, 2, 3, 9])
+def test_distinct_points_are_those_of_torch(dim: int, device: torch.device) -> None:
+    generator = torch.Generator().manual_seed(dim)
+    points = torch.randint(-2, 3, (200, dim), generator=generator).double().to(device) / 3
+    atoms, place = distinct(points)
+    expected, inverse = points.unique(dim=0, return_inverse=True)
+    assert torch.equal(atoms, expected)
+    assert torch.equal(place, inverse)

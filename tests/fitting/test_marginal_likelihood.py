@@ -1,0 +1,274 @@
+"""Fitting: where it starts, that it ends at a maximum, and what it says when it does not."""
+
+import warnings
+from typing import Any, Literal
+
+import gpytorch
+import pytest
+import torch
+from botorch.models import ModelListGP
+from botorch.optim.core import OptimizationResult
+from cases import as_rows, random_clouds
+from gpytorch.constraints import GreaterThan, Interval
+from gpytorch.kernels import RBFKernel, ScaleKernel
+from gpytorch.likelihoods import GaussianLikelihood
+from gpytorch.mlls import ExactMarginalLogLikelihood
+from linear_operator.utils.errors import NotPSDError
+from linear_operator.utils.warnings import NumericalWarning
+from torch import Tensor
+
+from gp_distributions import (
+    DistributionGP,
+    PointClouds,
+    ReferenceMeasure,
+    SinkhornKernel,
+    SlicedWassersteinKernel,
+    fit,
+)
+from gp_distributions.estimators import DistributionGPRegressor
+from gp_distributions.fitting import marginal_likelihood
+from gp_distributions.fitting.starts import start_at_medians
+from gp_distributions.warnings import ConvergenceWarning, JitterWarning
+
+CLOUDS = random_clouds(40, sizes=(5, 20))
+ROWS = as_rows(CLOUDS)
+TARGETS = torch.stack([points.square().sum().sqrt() for points, _ in CLOUDS])
+
+
+def make_model(rows: Tensor = ROWS[:30], profile: str = "matern52") -> DistributionGP:
+    kernel = SlicedWassersteinKernel(2, num_slices=10, num_quantiles=20, profile=profile)
+    return DistributionGP(rows, TARGETS[:30], ScaleKernel(kernel))
+
+
+def objective(model: gpytorch.models.ExactGP) -> Tensor:
+    model.train()
+    return ExactMarginalLogLikelihood(model.likelihood, model)(
+        model(*model.train_inputs), model.train_targets
+    )
+
+
+@pytest.mark.parametrize("profile", ["gaussian", "linear"])
+def test_starts_at_the_median_distance(profile: str) -> None:
+    model = make_model(profile=profile)
+    start_at_medians(model)
+    squared = model.covar_module.base_kernel.distance.squared(ROWS[:30])
+    upper = squared[torch.ones(30, 30).triu(1).bool()]
+    expected = upper.sqrt().median().reshape(1, 1)
+    torch.testing.assert_close(model.covar_module.base_kernel.lengthscale.detach(), expected)
+
+
+@pytest.mark.parametrize("init", ["median", "current"])
+def test_what_requires_no_gradient_stays(init: Literal["median", "current"]) -> None:
+    model = make_model()
+    model.likelihood.noise = 1e-3
+    kernel = model.covar_module
+    kernel.outputscale, kernel.base_kernel.lengthscale = 2.0, 3.0
+    fixed = {
+        "likelihood.noise_covar.raw_noise": model.likelihood.raw_noise,
+        "covar_module.raw_outputscale": kernel.raw_outputscale,
+        "covar_module.base_kernel.raw_lengthscale": kernel.base_kernel.raw_lengthscale,
+    }
+    for parameter in fixed.values():
+        parameter.requires_grad_(False)
+    before = {name: parameter.clone() for name, parameter in fixed.items()}
+    fit(model, init=init, restarts=3)
+    after = dict(model.named_parameters())
+    assert all(torch.equal(after[name], value) for name, value in before.items())
+
+
+@pytest.mark.parametrize("noise", [Interval(1e-6, 1e-2), GreaterThan(0.5)])
+@pytest.mark.parametrize("lengthscale", [Interval(0.01, 0.5), GreaterThan(50.0), Interval(30, 90)])
+def test_starts_are_within_constraints(noise: Interval, lengthscale: Interval) -> None:
+    kernel = SlicedWassersteinKernel(2, num_slices=10, lengthscale_constraint=lengthscale)
+    model = DistributionGP(
+        *(ROWS[:30], TARGETS[:30], ScaleKernel(kernel)),
+        likelihood=GaussianLikelihood(noise_constraint=noise),
+    )
+    fit(model, restarts=4)
+    assert noise.lower_bound <= model.likelihood.noise <= noise.upper_bound
+    assert lengthscale.lower_bound <= kernel.lengthscale <= lengthscale.upper_bound
+
+
+def test_jitter_matters_at_the_end_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    maximise = marginal_likelihood.fit_gpytorch_mll_scipy
+
+    def strays(*args: Any, **kwargs: Any) -> OptimizationResult:
+        warnings.warn(
+            "A not p.d., added jitter of 1.0e-03 to the diagonal", NumericalWarning, stacklevel=2
+        )
+        return maximise(*args, **kwargs)
+
+    monkeypatch.setattr(marginal_likelihood, "fit_gpytorch_mll_scipy", strays)
+    fit(make_model())  # warnings are errors here
+    twins = make_model(ROWS[:1].expand(30, -1))
+    twins.likelihood = GaussianLikelihood(noise_constraint=GreaterThan(0.0))
+    twins.likelihood.noise = 1e-300
+    twins.likelihood.raw_noise.requires_grad_(False)
+    with pytest.warns(JitterWarning, match="not positive definite"):
+        fit(twins)
+
+
+def test_constructors_leave_the_lengthscale_alone() -> None:
+    kernel = SlicedWassersteinKernel(2, num_slices=10)
+    kernel.lengthscale = 3.0
+    model = DistributionGP(ROWS[:30], TARGETS[:30], kernel)
+    assert float(model.covar_module.lengthscale.detach()) == pytest.approx(3.0, rel=1e-6)
+
+
+def test_units_of_the_clouds_do_not_matter() -> None:
+    """GPyTorch's own start of 0.693 never moves where coordinates are thousands."""
+    scale = ROWS.new_tensor([1e4, 1e4, 1.0]).repeat(ROWS.shape[-1] // 3)
+    mean, std = fit(make_model()).predict(ROWS[30:])
+    scaled_mean, scaled_std = fit(make_model(ROWS[:30] * scale)).predict(ROWS[30:] * scale)
+    torch.testing.assert_close(scaled_mean, mean, rtol=1e-2, atol=1e-2)
+    torch.testing.assert_close(scaled_std, std, rtol=1e-2, atol=1e-2)
+
+
+def test_ends_at_a_maximum() -> None:
+    model = make_model()
+    before = objective(model)
+    assert fit(model) is model
+    assert not model.training
+    after = objective(model)
+    assert bool(after > before)
+    gradients = torch.autograd.grad(after, [*model.parameters()])
+    assert max(float(g.abs().max()) for g in gradients) < 1e-3
+
+
+def test_goes_on_from_where_it_is() -> None:
+    model = fit(make_model())
+    lengthscale = model.covar_module.base_kernel.lengthscale.detach().clone()
+    fit(model, init="current")
+    torch.testing.assert_close(
+        model.covar_module.base_kernel.lengthscale.detach(), lengthscale, rtol=1e-2, atol=0
+    )
+
+
+def test_restarts_are_reproducible_and_keep_the_best() -> None:
+    state = torch.get_rng_state()
+    models = [fit(make_model(), restarts=restarts, seed=1) for restarts in (0, 3, 3)]
+    assert torch.equal(torch.get_rng_state(), state)
+    values = [float(objective(model).detach()) for model in models]
+    assert values[1] >= values[0]
+    assert values[1] == values[2]
+
+
+def test_says_that_it_did_not_converge() -> None:
+    with pytest.warns(ConvergenceWarning, match=r"restarts=5, or fit\(model, init=.current.\)"):
+        fit(make_model(), options={"maxiter": 1})
+
+
+def test_goes_on_where_a_start_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = fit(make_model(), restarts=2).state_dict()
+    fails: list[int] = []
+
+    def maximise(model: DistributionGP, options: None) -> object:
+        fails[0] -= 1
+        if fails[0] < 0:
+            return _maximise(model, options)
+        for parameter in model.parameters():
+            parameter.data += 30
+        raise NotPSDError("not positive definite")
+
+    _maximise = marginal_likelihood._maximise
+    monkeypatch.setattr(marginal_likelihood, "_maximise", maximise)
+    fails[:] = [1]
+    found = fit(make_model(), restarts=2).state_dict()
+    for name, value in expected.items():
+        torch.testing.assert_close(found[name], value, rtol=1e-2, atol=1e-2)
+    fails[:] = [3]
+    model = make_model()
+    before = {name: value.clone() for name, value in model.named_parameters()}
+    with pytest.raises(NotPSDError):
+        fit(model, restarts=2, init="current")
+    assert all(torch.equal(before[name], value) for name, value in model.named_parameters())
+
+
+def test_parameters_in_common_are_refused() -> None:
+    kernel = ScaleKernel(SlicedWassersteinKernel(2, num_slices=10))
+    model = DistributionGP(ROWS[:30], torch.stack([TARGETS, TARGETS.sin()], -1)[:30], kernel)
+    with pytest.raises(ValueError, match=r"raw_outputscale for each .* \(2,\).*SharedKernelGP"):
+        fit(model)
+
+
+def test_bad_arguments() -> None:
+    with pytest.raises(ValueError, match='init="median"'):
+        fit(make_model(), init="mean")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="restarts >= 0"):
+        fit(make_model(), restarts=-1)
+
+
+def test_what_is_no_model_is_refused() -> None:
+    model = make_model()
+    for other in (
+        DistributionGPRegressor(),
+        *(model.covar_module, model.likelihood, CLOUDS, None),
+        ModelListGP(model, make_model()),
+    ):
+        name = type(other).__name__
+        with pytest.raises(TypeError, match=f"ExactGP of GPyTorch, got {name}. Make one"):
+            fit(other)  # type: ignore[arg-type]
+
+
+def test_distances_are_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = make_model()
+    distance = model.covar_module.base_kernel.distance
+    calls = []
+    represent = type(distance).represent
+    monkeypatch.setattr(
+        type(distance),
+        "represent",
+        lambda self, points, weights: (calls.append(len(points)), represent(self, points, weights))[
+            1
+        ],
+    )
+    fit(model, restarts=1)
+    assert sum(calls) == 30
+    model.predict(ROWS[30:])
+    assert sum(calls) == 40
+
+
+def test_a_bare_gpytorch_model_with_a_composed_kernel() -> None:
+    width = ROWS.shape[-1]
+
+    class Bare(gpytorch.models.ExactGP):
+        def __init__(self, x: Tensor, y: Tensor) -> None:
+            super().__init__(x, y, gpytorch.likelihoods.GaussianLikelihood())
+            self.mean_module = gpytorch.means.ConstantMean()
+            kernel = SlicedWassersteinKernel(2, num_slices=10, active_dims=range(width))
+            self.covar_module = ScaleKernel(kernel) + ScaleKernel(RBFKernel(active_dims=[width]))
+
+        def forward(self, x: Tensor) -> gpytorch.distributions.MultivariateNormal:
+            return gpytorch.distributions.MultivariateNormal(
+                self.mean_module(x), self.covar_module(x)
+            )
+
+    column = torch.rand(30, 1, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    X = torch.cat([ROWS[:30], column], dim=-1)
+    model = Bare(X, TARGETS[:30] + column.squeeze(-1)).double()
+    before = float(objective(model).detach())
+    fit(model)
+    assert float(objective(model).detach()) > before
+
+
+def test_finds_the_smooth_maximum_too() -> None:
+    """From the median distance alone, this fit ends where every cloud is an island."""
+    generator = torch.Generator().manual_seed(1)
+
+    def uniform(*shape: int) -> Tensor:
+        return torch.rand(*shape, generator=generator, dtype=torch.float64)
+
+    def normal(*shape: int) -> Tensor:
+        return torch.randn(*shape, generator=generator, dtype=torch.float64)
+
+    means, stds = 0.6 * uniform(100, 6) - 0.3, 0.01 + 0.01 * uniform(100)
+    clouds = PointClouds(means[:50, None] + stds[:50, None, None] * normal(100, 30, 6)[:50])
+    targets = (means[:50, 0] + 0.5 - (means[:50, 1] + 0.5).square()) / (1 + stds[:50])
+    generator.manual_seed(101)
+    reference = ReferenceMeasure(0.1**0.5 * normal(10, 6))
+    values = []
+    for restarts in (0, 1):
+        kernel = ScaleKernel(SinkhornKernel(reference, epsilon=0.05))
+        model = fit(DistributionGP(clouds, targets, kernel), restarts=restarts)
+        values.append(float(objective(model).detach()))
+    assert values[1] > values[0] + 1

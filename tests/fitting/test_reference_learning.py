@@ -1,0 +1,283 @@
+"""Learning the reference: monotone, guarded, in place, and honest about bad references."""
+
+from itertools import pairwise
+from operator import attrgetter
+
+import pytest
+import torch
+from gpytorch.constraints import Interval
+from gpytorch.kernels import RBFKernel, ScaleKernel
+from gpytorch.likelihoods import GaussianLikelihood
+from torch import Tensor
+
+from gp_distributions import (
+    DistributionGP,
+    PointClouds,
+    ReferenceMeasure,
+    SinkhornKernel,
+    fit,
+    fit_reference,
+)
+from gp_distributions.bayesopt import Decoder
+from gp_distributions.distances.transport import TransportDistance
+from gp_distributions.fitting import reference_ascent
+from gp_distributions.fitting.reference_learning import _can_widen, _widen
+from gp_distributions.warnings import ReferenceWarning
+
+
+def toy(num: int = 40) -> tuple[PointClouds, torch.Tensor]:
+    """Small clouds whose target changes along both axes."""
+    generator = torch.Generator().manual_seed(0)
+    means = 0.6 * torch.rand(num, 1, 2, generator=generator, dtype=torch.float64) - 0.3
+    spread = 0.015 * torch.randn(num, 12, 2, generator=generator, dtype=torch.float64)
+    return PointClouds(means + spread), means[:, 0, 0] - (means[:, 0, 1] + 0.5).square()
+
+
+CLOUDS, TARGETS = toy()
+
+# References on a line are what these tests start from.
+pytestmark = pytest.mark.filterwarnings("ignore::gp_distributions.warnings.ReferenceWarning")
+
+
+def make_model(points: list[list[float]], weights: list[float] | None = None) -> DistributionGP:
+    reference = ReferenceMeasure(torch.tensor(points, dtype=torch.float64), weights)
+    return DistributionGP(
+        CLOUDS[:30], TARGETS[:30], ScaleKernel(SinkhornKernel(reference, epsilon=0.05))
+    )
+
+
+# On this line the target changes little: mostly across it.
+LINE = [[-0.3, -0.3], [0.0, 0.01], [0.3, 0.3]]
+
+
+def error(model: DistributionGP) -> float:
+    return float((model.predict(CLOUDS[30:])[0] - TARGETS[30:]).square().mean() / TARGETS.var())
+
+
+def test_unguarded_steps_raise_the_likelihood_and_the_accuracy() -> None:
+    fixed = fit(make_model(LINE))
+    model = make_model(LINE)
+    reference = model.covar_module.base_kernel.distance.reference
+    start = reference.points.clone()
+    result = fit_reference(model, guard=None, steps=30, progress=False)
+    assert result.chosen == "final"
+    assert result.mll == sorted(result.mll)
+    assert result.mll[-1] > result.mll[0]
+    assert len(result.mll) == len(result.path)
+    torch.testing.assert_close(result.path[0], start)
+    torch.testing.assert_close(result.points, reference.points)
+    torch.testing.assert_close(result.path[-1], reference.points)
+    torch.testing.assert_close(result.weights, reference.weights)
+    assert not any(p.requires_grad for p in reference.parameters())
+    assert not model.training
+    assert error(model) < error(fixed) / 2
+
+
+def test_guard_chooses_by_held_out_density() -> None:
+    model = make_model(LINE)
+    result = fit_reference(model, guard=3, steps=10, progress=False)
+    best = max(result.held_out, key=lambda steps: result.held_out[steps])
+    assert {0: "start", 10: "final"}.get(best, "stopped") == result.chosen
+    assert len(result.mll) <= best + 1
+    assert list(result.held_out) == [0, 1, 2, 3, 4, 6, 9, 10]
+
+
+def make_noisy_model(num: int = 20, *, scaled: bool = True) -> DistributionGP:
+    """Few and noisy targets, which a reference overfits; standardised beforehand."""
+    noise = torch.randn(num, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    targets = TARGETS[:num] + 0.05 * noise
+    targets = (targets - targets.mean()) / targets.std()
+    reference = ReferenceMeasure.from_data(CLOUDS[:num], 6, method="ball")
+    kernel = SinkhornKernel(reference, epsilon=0.05)
+    return DistributionGP(
+        CLOUDS[:num], targets, ScaleKernel(kernel) if scaled else kernel, outcome_transform=None
+    )
+
+
+def test_guard_widens_variances_by_what_held_out_targets_say() -> None:
+    steps, num = 2, 20
+    model = make_noisy_model()
+    result = fit_reference(model, guard=2, steps=steps, progress=False)
+    rows, targets = model.train_inputs[0], model.train_targets
+    squares, stds = [], []
+    for held in torch.randperm(num, generator=torch.Generator().manual_seed(0)).chunk(2):
+        kept = torch.tensor([i for i in range(num) if i not in held])
+        one = make_noisy_model()
+        one.set_train_data(rows[kept], targets[kept], strict=False)
+        fit_reference(one, guard=None, steps=steps, progress=False)
+        mean, std = one.predict(rows[held])
+        squares.append(((targets[held] - mean) / std).square())
+        stds.append(std)
+    widening = torch.cat(squares).mean()
+    assert widening > 1
+    density = torch.distributions.Normal(0.0, widening.sqrt() * torch.cat(stds)).log_prob(
+        torch.cat(squares).sqrt() * torch.cat(stds)
+    )
+    assert result.held_out[steps] == pytest.approx(float(density.mean()), rel=1e-6)
+
+    taken = len(result.path) - 1
+    plain = make_noisy_model()
+    fit_reference(plain, guard=None, steps=taken, progress=False)
+    assert result.widening > 1
+    assert result.held_out[taken] == max(result.held_out.values())
+    (mean, std), (plain_mean, plain_std) = (m.predict(CLOUDS[num:]) for m in (model, plain))
+    torch.testing.assert_close(mean, plain_mean)
+    torch.testing.assert_close(std, result.widening**0.5 * plain_std)
+
+
+def test_variances_of_kernels_without_a_scale_are_not_widened() -> None:
+    result = fit_reference(make_noisy_model(scaled=False), guard=2, steps=2, progress=False)
+    assert result.widening == 1
+
+
+def test_variances_are_widened_within_constraints() -> None:
+    model = make_model(LINE)
+    model.likelihood = GaussianLikelihood(noise_constraint=Interval(1e-6, 1e-3))
+    model.likelihood.noise = 9e-4
+    outputscale = model.covar_module.outputscale.item()
+    factor = _widen(model, 2.0)
+    assert factor == pytest.approx(0.999 / 0.9)
+    assert model.likelihood.noise.item() == pytest.approx(factor * 9e-4)
+    assert model.covar_module.outputscale.item() == pytest.approx(factor * outputscale)
+
+
+@pytest.mark.parametrize("name", ["covar_module.raw_outputscale", "likelihood.raw_noise"])
+def test_what_requires_no_gradient_is_not_widened(name: str) -> None:
+    model = make_model(LINE)
+    assert _can_widen(model)
+    attrgetter(name)(model).requires_grad_(False)
+    assert not _can_widen(model)
+
+
+def test_starts_again_where_the_reference_leads_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Across the line of these two atoms the target changes; along it, it does not."""
+    line, weights = [[-0.3, -0.3], [0.3, 0.3]], [0.4, 0.6]
+    models = [make_model(line, weights) for _ in range(3)]
+    options = {"guard": None, "steps": 30, "learn_weights": False, "progress": False}
+    results = [fit_reference(model, **options) for model in models[:2]]
+    assert error(models[0]) < 0.05
+    assert torch.equal(results[0].points, results[1].points)
+    torch.testing.assert_close(results[0].weights, torch.tensor(weights, dtype=torch.float64))
+    monkeypatch.setattr(reference_ascent, "_RETRIES", 0)
+    result = fit_reference(models[2], **options)
+    assert error(models[2]) > 0.5
+    assert result.mll[-1] < results[0].mll[-1]
+
+
+def test_weights_stay_in_their_box(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Without one, likelihoods that an atom hurts drive its weight to 1e-300, where nothing is finite.
+    model = make_model(LINE)
+    start = reference_ascent.reference_of(model).log_weights.clone()
+    monkeypatch.setattr(reference_ascent, "_WEIGHTLESS", 0.01)
+    fit_reference(model, guard=None, steps=10, progress=False)
+    moved = (reference_ascent.reference_of(model).log_weights - start).abs().max()
+    assert 0 < moved <= 0.01 * (1 + 1e-12)
+
+
+def test_held_atoms_are_not_drawn_anew() -> None:
+    line = [[-0.3, -0.3], [0.3, 0.3]]
+    result = fit_reference(
+        make_model(line), guard=None, steps=3, learn_points=False, progress=False
+    )
+    torch.testing.assert_close(result.points, torch.tensor(line, dtype=torch.float64))
+
+
+def test_nothing_is_computed_twice_in_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    """BoTorch's callback evaluates the loss again after each step."""
+    seen: list[Tensor] = []
+    represent = TransportDistance.represent
+
+    def record(self: TransportDistance, points: Tensor, weights: Tensor) -> Tensor:
+        if self.reference.raw_points.requires_grad:
+            seen.append(self.reference.raw_points.detach().clone())
+        return represent(self, points, weights)
+
+    monkeypatch.setattr(TransportDistance, "represent", record)
+    fit_reference(make_model(LINE), guard=None, steps=5, progress=False)
+    assert len(seen) >= 5
+    assert not any(torch.equal(a, b) for a, b in pairwise(seen))
+
+
+def test_is_reproducible_and_leaves_the_random_state_alone() -> None:
+    state = torch.get_rng_state()
+    results = [
+        fit_reference(make_model([*LINE, [0.2, -0.3]]), guard=3, steps=3, starts=2, progress=False)
+        for _ in range(2)
+    ]
+    assert torch.equal(torch.get_rng_state(), state)
+    assert torch.equal(results[0].points, results[1].points)
+    assert results[0].held_out == results[1].held_out
+
+
+def test_zero_steps_keep_the_reference() -> None:
+    model = make_model(LINE)
+    result = fit_reference(model, guard=None, steps=0, progress=False)
+    torch.testing.assert_close(result.points, torch.tensor(LINE, dtype=torch.float64))
+    for actual, expected in zip(
+        model.predict(CLOUDS[30:]), fit(make_model(LINE)).predict(CLOUDS[30:]), strict=True
+    ):
+        torch.testing.assert_close(actual, expected)
+
+
+@pytest.mark.parametrize("part", ["points", "weights"])
+def test_parts_can_be_held(part: str) -> None:
+    model = make_model([*LINE, [0.2, -0.3]])
+    reference = model.covar_module.base_kernel.distance.reference
+    before = {name: getattr(reference, name).clone() for name in ("points", "weights")}
+    options = {f"learn_{part}": False}
+    fit_reference(model, guard=None, steps=3, progress=False, **options)
+    for name, value in before.items():
+        assert torch.equal(getattr(reference, name), value) == (name == part)
+
+
+def test_warns_of_a_reference_that_sees_one_direction() -> None:
+    thin = [[0.0, -0.3], [0.0, 0.0], [0.0, 0.3]]
+    with pytest.warns(ReferenceWarning, match="along one direction only"):
+        result = fit_reference(make_model(thin), guard=None, steps=0, progress=False)
+    assert result.effective_rank < 1.1
+
+
+def test_beside_other_columns() -> None:
+    # Three more columns, which could be an atom far away.
+    rows = CLOUDS[:30].pack()
+    wide = torch.cat([torch.full((30, 3), 1e3, dtype=torch.float64), rows], dim=-1)
+    found = []
+    for inputs, dims in ((rows, None), (wide, range(3, wide.shape[-1]))):
+        reference = ReferenceMeasure(torch.tensor([[0.0, 0.3], [0.1, -0.3]], dtype=torch.float64))
+        kernel = SinkhornKernel(reference, epsilon=0.05, active_dims=dims)
+        model = DistributionGP(inputs, TARGETS[:30], ScaleKernel(kernel))
+        found.append(fit_reference(model, steps=3, guard=2, starts=2, progress=False))
+    torch.testing.assert_close(found[0].points, found[1].points)
+    assert found[0].effective_rank == pytest.approx(found[1].effective_rank)
+
+
+def test_folds_cannot_share_a_noise_for_each_cloud() -> None:
+    kernel = make_model(LINE).covar_module
+    model = DistributionGP(CLOUDS[:30], TARGETS[:30], kernel, train_Yvar=torch.full((30,), 1e-4))
+    with pytest.raises(ValueError, match="Expected a noise that folds can share"):
+        fit_reference(model, steps=1, progress=False)
+    fit_reference(model, steps=1, guard=None, progress=False)
+
+
+def test_bad_arguments() -> None:
+    model = make_model(LINE)
+    for options in ({"steps": -1}, {"guard": 1}, {"guard": 31}, {"starts": 0}):
+        with pytest.raises(
+            ValueError, match="Expected steps >= 0, starts >= 1 and 2 <= guard <= 30"
+        ):
+            fit_reference(model, progress=False, **options)
+    with pytest.raises(ValueError, match="one reference measure, got 0"):
+        fit_reference(DistributionGP(CLOUDS.pack(), TARGETS, RBFKernel()))
+    with pytest.raises(TypeError, match=r"Expected a DistributionGP .* got ScaleKernel"):
+        fit_reference(model.covar_module)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="one output"):
+        fit_reference(
+            DistributionGP(CLOUDS[:30], TARGETS[:30, None].expand(-1, 2), model.covar_module)
+        )
+    with pytest.raises(ValueError, match="without input_transform"):
+        fit_reference(
+            DistributionGP(
+                *(torch.rand(30, 2, dtype=torch.float64), TARGETS[:30], model.covar_module),
+                input_transform=Decoder(lambda designs: designs.unsqueeze(-2)),
+            )
+        )

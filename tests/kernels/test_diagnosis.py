@@ -1,0 +1,281 @@
+"""Every sentence that a diagnosis can hold, and its figures against numpy's."""
+
+import dataclasses
+import math
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from cases import as_rows, random_clouds
+from gpytorch.kernels import Kernel, RBFKernel, ScaleKernel
+from torch import Tensor
+
+from gp_distributions import (
+    DistributionGP,
+    DistributionKernel,
+    LinearTransport,
+    PointClouds,
+    ReferenceMeasure,
+    SinkhornPotential,
+    SlicedWasserstein,
+    fit,
+)
+from gp_distributions.distances.hellinger import Hellinger
+from gp_distributions.distances.precomputed import PrecomputedDistance
+from gp_distributions.kernels import Matern52
+from gp_distributions.kernels.diagnosis import diagnose
+
+CLOUDS = random_clouds(30)
+ROWS = as_rows(CLOUDS)
+MEDIAN = float(SlicedWasserstein(2).squared(ROWS)[tuple(np.triu_indices(30, 1))].sqrt().median())
+
+
+def kernel_of(lengthscale: float = 1.0, profile: str = "matern52", **options: Any) -> Kernel:
+    kernel = DistributionKernel(SlicedWasserstein(2, **options), profile).double()
+    kernel.lengthscale = torch.tensor(lengthscale).double()
+    return kernel
+
+
+def with_copies() -> Tensor:
+    rows = ROWS.clone()
+    rows[5] = rows[9] = rows[0]
+    rows[8] = rows[7]
+    return rows
+
+
+class TestFigures:
+    def test_of_eigenvalues(self) -> None:
+        kernel = ScaleKernel(kernel_of(0.7)).double()
+        kernel.outputscale = torch.tensor(3.0).double()
+        found = diagnose(kernel, ROWS)
+        eigenvalues = np.linalg.eigvalsh(kernel(ROWS).to_dense().detach().numpy())
+        assert found.size == 30
+        assert found.smallest_eigenvalue == pytest.approx(eigenvalues[0])
+        assert found.largest_eigenvalue == pytest.approx(eigenvalues[-1])
+        assert found.condition == pytest.approx(eigenvalues[-1] / eigenvalues[0])
+        shares = eigenvalues / eigenvalues.sum()
+        assert found.effective_rank == pytest.approx(math.exp(-(shares * np.log(shares)).sum()))
+
+    def test_effective_rank_counts_clouds_that_look_unlike(self) -> None:
+        assert diagnose(kernel_of(1e-3), ROWS).effective_rank == pytest.approx(30)
+        assert diagnose(kernel_of(1e6), ROWS).effective_rank == pytest.approx(1, abs=1e-3)
+        three = torch.cat([ROWS[:1].repeat(4, 1), ROWS[1:2].repeat(4, 1), ROWS[2:3].repeat(4, 1)])
+        assert diagnose(kernel_of(1e-3), three).effective_rank == pytest.approx(3)
+
+    def test_of_distances(self) -> None:
+        rows = with_copies()
+        kernel = kernel_of(0.7)
+        (found,) = diagnose(kernel, rows).distances
+        squared = kernel.distance.squared(rows).numpy()[np.triu_indices(30, 1)]
+        apart = np.sqrt(squared[squared > 1e-12])
+        assert len(apart) == 30 * 29 // 2 - 4  # of three copies, three pairs, and one pair
+        low, median, high = np.quantile(apart, [0.05, 0.5, 0.95], method="nearest")
+        assert found.median_distance == found.suggested_lengthscale == pytest.approx(median)
+        assert found.distance_range == pytest.approx((low, high))
+        assert found.lengthscale == pytest.approx(0.7)
+        ratio = math.sqrt(5) * median / 0.7
+        assert found.correlation == pytest.approx((1 + ratio + ratio**2 / 3) * math.exp(-ratio))
+
+    def test_correlation_is_that_of_a_profile_of_any_height(self) -> None:
+        class Tall(Matern52):
+            def forward(self, scaled: Tensor) -> Tensor:
+                return 7.0 * super().forward(scaled)
+
+        tall = DistributionKernel(SlicedWasserstein(2), Tall()).double()
+        (one,), (other,) = (diagnose(k, ROWS).distances for k in (tall, kernel_of(1.0)))
+        assert one.correlation == pytest.approx(other.correlation)
+
+    def test_of_profiles_that_are_no_function_of_the_distance(self) -> None:
+        (found,) = diagnose(kernel_of(profile="polynomial"), ROWS).distances
+        assert math.isnan(found.correlation)
+        assert found.findings == ()
+
+    def test_each_cloud_is_paired_with_its_first_copy(self) -> None:
+        assert diagnose(kernel_of(), ROWS).duplicates == ()
+        assert diagnose(kernel_of(), with_copies()).duplicates == ((0, 5), (7, 8), (0, 9))
+        assert diagnose(kernel_of(), with_copies().float()).duplicates == ((0, 5), (7, 8), (0, 9))
+
+    def test_clouds_coincide_in_other_atoms_too(self) -> None:
+        clouds = [*CLOUDS[:4], (CLOUDS[2][0].flip(0), CLOUDS[2][1].flip(0))]
+        assert diagnose(kernel_of(), as_rows(clouds)).duplicates == ((2, 4),)
+
+    def test_distances_below_rounding_are_those_of_copies(self) -> None:
+        points = torch.randn(6, 3, generator=torch.Generator().manual_seed(0)).double()
+        for step, expected in ((1e-8, ((0, 4), (2, 5))), (1e-6, ())):
+            squared = torch.cdist(points, points).square()
+            for i, j in ((0, 4), (2, 5)):
+                squared[:, j], squared[j] = squared[:, i], squared[i]
+                squared[i, j] = squared[j, i] = step**2
+                squared[j, j] = 0
+            kernel = DistributionKernel(PrecomputedDistance(squared))
+            assert diagnose(kernel, torch.arange(6.0).double()[:, None]).duplicates == expected
+
+    def test_pairs_are_those_that_no_distance_tells_apart(self) -> None:
+        moved = torch.cat(
+            [ROWS[:3], as_rows([(CLOUDS[1][0] + 1.0, CLOUDS[1][1])], atoms=ROWS.shape[1] // 3)]
+        )
+        assert diagnose(kernel_of(center=True), moved).duplicates == ((1, 3),)
+        assert diagnose(kernel_of(center=True) + kernel_of(), moved).duplicates == ()
+        assert diagnose(kernel_of() * kernel_of(center=True), moved).duplicates == ()
+
+    def test_is_frozen(self) -> None:
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            diagnose(kernel_of(), ROWS).size = 3  # type: ignore[misc]
+
+
+class TestSentences:
+    def test_nothing(self) -> None:
+        found = diagnose(kernel_of(MEDIAN), ROWS)
+        assert found.findings == ()
+        first, second, third = str(found).splitlines()
+        assert first.startswith("30 clouds: eigenvalues of the covariance matrix from ")
+        assert f"effective rank {found.effective_rank:.1f}" in first
+        assert second.startswith(f"kernel, Matern52 of SlicedWasserstein: lengthscale {MEDIAN:.3g}")
+        assert f"median distance {MEDIAN:.3g} (nine in ten from " in second
+        assert third == "Nothing stands out."
+
+    def test_short_lengthscale(self) -> None:
+        (sentence,) = diagnose(kernel_of(0.01 * MEDIAN), ROWS).findings
+        assert "the lengthscale is 0.01 of the median distance" in sentence
+        assert "every cloud looks unlike every other" in sentence
+        assert f"set kernel.lengthscale = {MEDIAN:.3g}" in sentence
+
+    def test_long_lengthscale(self) -> None:
+        (sentence,) = diagnose(kernel_of(500 * MEDIAN, "exponential"), ROWS).findings
+        assert "the lengthscale is 500 times the median distance: all clouds look alike" in sentence
+        assert "(correlation 0.998)" in sentence
+        assert f"set kernel.lengthscale = {MEDIAN:.3g}" in sentence
+
+    def test_sentences_name_what_to_set(self) -> None:
+        """The expression that is shown is one that repairs the kernel."""
+        second = kernel_of(100.0 * MEDIAN, p=1)
+        kernel = ScaleKernel(kernel_of(0.01 * MEDIAN)) + ScaleKernel(second) * RBFKernel()
+        short, long = diagnose(kernel, ROWS).findings
+        for sentence, name in (
+            (short, "kernel.kernels[0].base_kernel"),
+            (long, "kernel.kernels[1].kernels[0].base_kernel"),
+        ):
+            assert sentence.startswith(f"{name}: the lengthscale is ")
+            setting = sentence[sentence.index(f"{name}.lengthscale = ") :].rstrip(".")
+            exec(setting, {"kernel": kernel})
+        assert diagnose(kernel, ROWS).findings == ()
+
+    def test_copies(self) -> None:
+        singular, sentence = diagnose(kernel_of(MEDIAN), with_copies()).findings
+        assert "singular" in singular
+        assert sentence.startswith(
+            "3 pairs of clouds coincide: (0, 5), (7, 8), (0, 9). No distance"
+        )
+        one = torch.cat([ROWS, ROWS[3:4]])
+        assert "\n1 pair of clouds coincides: (3, 30). " in str(diagnose(kernel_of(MEDIAN), one))
+        many = torch.cat([ROWS, ROWS])
+        assert (
+            "30 pairs of clouds coincide: (0, 30), (1, 31), (2, 32), (3, 33), (4, 34), ...."
+            in str(diagnose(kernel_of(MEDIAN), many))
+        )
+
+    def test_singular_matrix(self) -> None:
+        points = as_rows([(points[:1], weights[:1]) for points, weights in CLOUDS])  # rank 2
+        for kernel in (kernel_of(1.0, "linear"), kernel_of(1000 * MEDIAN, "gaussian")):
+            found = diagnose(kernel, points)
+            assert abs(found.smallest_eigenvalue) < 1e-14 * found.largest_eigenvalue
+            sentence = found.findings[0]
+            assert sentence.startswith("The covariance matrix is singular to rounding.")
+            noise = float(sentence.split("at least ")[1].split(";")[0])
+            assert noise == pytest.approx(1.5e-8 * found.largest_eigenvalue, rel=0.5)
+            # With that noise there is a Cholesky factor.
+            covariance = kernel(points).to_dense().detach()
+            torch.linalg.cholesky(covariance + noise * torch.eye(30).double())
+
+    def test_indefinite_matrix(self) -> None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            distance = PrecomputedDistance(SlicedWasserstein(2, p=1).squared(ROWS).square())
+        found = diagnose(DistributionKernel(distance), torch.arange(30.0).double()[:, None])
+        assert found.smallest_eigenvalue < -0.01
+        assert found.condition == math.inf
+        (sentence,) = found.findings
+        assert sentence.startswith("The covariance matrix is not positive semi-definite")
+        assert f"smallest eigenvalue is {found.smallest_eigenvalue:.3g}" in sentence
+        assert "not Hilbertian" in sentence
+
+    def test_equal_distances(self) -> None:
+        support = torch.cat([points for points, _ in CLOUDS])
+        (sentence,) = diagnose(DistributionKernel(Hellinger(2, support=support)), ROWS).findings
+        assert "nearly all distances lie between 1 and 1" in sentence
+        assert "Hellinger tells little about them" in sentence
+
+    def test_all_clouds_coincide(self) -> None:
+        found = diagnose(kernel_of(), ROWS[:1].repeat(3, 1))
+        assert found.findings[-1].startswith("kernel: all clouds coincide for SlicedWasserstein.")
+        assert math.isnan(found.distances[0].median_distance)
+        assert "2 pairs of clouds coincide: (0, 1), (0, 2)." in str(found)
+
+
+class TestKernels:
+    def test_composed(self) -> None:
+        columns = torch.linspace(0, 1, 30).double()[:, None]
+        width = ROWS.shape[1]
+        X = torch.cat([columns, ROWS, 2 * ROWS.flip(0).abs()], dim=-1)
+        distance = SlicedWasserstein(2)  # one for both
+        first = DistributionKernel(distance, active_dims=range(1, 1 + width))
+        last = DistributionKernel(distance, "cauchy", active_dims=range(1 + width, 1 + 2 * width))
+        number = RBFKernel(active_dims=[0])
+        for kernel in (ScaleKernel(first * number) + last, ScaleKernel(first + last) * number):
+            one, other = diagnose(kernel, X).distances
+            assert one.median_distance == pytest.approx(MEDIAN)
+            expected = diagnose(DistributionKernel(distance), X[:, 1 + width :]).distances[0]
+            assert other.median_distance == pytest.approx(expected.median_distance)
+            assert (one.profile, other.profile) == ("Gaussian", "Cauchy")
+
+    def test_of_every_kind_of_distance(self) -> None:
+        reference = ReferenceMeasure(torch.randn(5, 2).double())
+        for distance in (SinkhornPotential(reference), LinearTransport(reference)):
+            (found,) = diagnose(DistributionKernel(distance), ROWS).distances
+            assert found.distance == type(distance).__name__
+
+    def test_clouds_are_packed(self) -> None:
+        clouds = PointClouds.from_list([points for points, _ in CLOUDS])
+        assert diagnose(kernel_of(), clouds) == diagnose(kernel_of(), clouds.pack())
+
+    def test_of_a_fitted_model(self) -> None:
+        clouds = PointClouds.from_list([points for points, _ in CLOUDS])
+        model = fit(DistributionGP(clouds, clouds.points.mean((1, 2))))
+        assert diagnose(model.covar_module, clouds).distances[0].name == "kernel.base_kernel"
+
+    def test_leaves_no_trace(self, capsys: pytest.CaptureFixture[str]) -> None:
+        kernel = kernel_of(0.01).requires_grad_()
+        state = {name: value.clone() for name, value in kernel.state_dict().items()}
+        diagnose(kernel, ROWS)
+        assert not kernel.distance._forward_hooks
+        assert all(torch.equal(value, state[name]) for name, value in kernel.state_dict().items())
+        with pytest.raises(ValueError, match="multiple of"):
+            diagnose(kernel, ROWS[:, :-1])
+        assert not kernel.distance._forward_hooks
+        assert capsys.readouterr() == ("", "")
+
+    def test_works_on_device(self, device: torch.device) -> None:
+        expected = diagnose(kernel_of(), with_copies())
+        actual = diagnose(kernel_of().to(device), with_copies().to(device))
+        assert actual.duplicates == expected.duplicates
+        assert actual.smallest_eigenvalue == pytest.approx(expected.smallest_eigenvalue, abs=1e-12)
+
+
+class TestRefuses:
+    def test_kernels_without_distributions(self) -> None:
+        with pytest.raises(TypeError, match="DistributionKernel in it, got RBFKernel"):
+            diagnose(RBFKernel(), ROWS)
+
+    def test_batches(self) -> None:
+        kernel = DistributionKernel(SlicedWasserstein(2), batch_shape=torch.Size([2]))
+        with pytest.raises(ValueError, match=r"give kernel\[0\]"):
+            diagnose(kernel, ROWS)
+        assert diagnose(kernel[0], ROWS).size == 30
+        with pytest.raises(ValueError, match="two clouds or more"):
+            diagnose(kernel_of(), ROWS.reshape(2, 15, -1))
+
+    def test_one_cloud(self) -> None:
+        with pytest.raises(ValueError, match="two clouds or more"):
+            diagnose(kernel_of(), ROWS[:1])

@@ -1,0 +1,142 @@
+"""Clouds on one support: the same inner products and gradients as clouds anywhere."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from gp_distributions.numerics import common_atoms, mean_embeddings
+from gp_distributions.numerics.common_atoms import common_atoms as find
+from gp_distributions.numerics.common_atoms import common_inner_products
+from gp_distributions.numerics.embedding_kernels import (
+    EMBEDDING_KERNELS,
+    GaussianKernel,
+    IsotropicKernel,
+)
+from gp_distributions.numerics.mean_embeddings import inner_products
+
+ISOTROPIC = {
+    name: kernel
+    for name, kernel in EMBEDDING_KERNELS.items()
+    if isinstance(kernel, IsotropicKernel)
+}
+
+
+def random(*shape: int, seed: int = 0) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def grid(*sizes: int) -> Tensor:
+    """Unevenly spaced values of each coordinate, far from the origin, in no order."""
+    axes = [torch.linspace(0, 1, size, dtype=torch.float64).square() + 5 for size in sizes]
+    points = torch.cartesian_prod(*axes).reshape(-1, len(sizes))
+    return points[torch.randperm(len(points), generator=torch.Generator().manual_seed(0))]
+
+
+SUPPORTS = {
+    "scattered": random(7, 2),
+    "with copies": random(4, 2).repeat(2, 1),
+    "line": grid(6),
+    "plane": grid(3, 4),
+    "space": grid(2, 3, 2),
+    "a line in the plane": torch.nn.functional.pad(grid(6), (0, 1)),
+    "gaps": grid(3, 4)[1:],
+    "as many as a grid": torch.tensor([[0, 0], [0, 0], [1, 1], [1, 0]], dtype=torch.float64),
+}
+
+
+def without_sharing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mean_embeddings, "common_atoms", lambda x1, x2: None)
+
+
+def on(support: Tensor, *shape: int, seed: int = 0) -> tuple[Tensor, Tensor]:
+    weights = random(*shape, len(support), seed=seed).abs()
+    return support.expand(*shape, *support.shape), weights / weights.sum(-1, keepdim=True)
+
+
+class TestFinds:
+    def test_support(self) -> None:
+        support = random(5, 2)
+        found = find(*[on(support, *shape)[0] for shape in ((4,), (3,))])
+        assert found is not None
+        assert torch.equal(found, support)
+
+    def test_support_of_batches(self) -> None:
+        support = random(5, 2)
+        assert find(on(support, 2, 3, 4)[0], on(support, 3, 2)[0]) is not None
+
+    def test_none_where_an_atom_differs(self) -> None:
+        x, _ = on(random(5, 2), 4)
+        for cloud in range(4):
+            other = x.clone()
+            other[cloud, 2, 1] += 1e-9
+            assert find(other, x) is None
+            assert find(x, other) is None
+
+    def test_none_where_sizes_or_orders_differ(self) -> None:
+        x, _ = on(random(5, 2), 4)
+        assert find(x, x[:, :4]) is None
+        assert find(x, x.flip(1)) is None
+
+
+@pytest.mark.parametrize("name", ISOTROPIC)
+@pytest.mark.parametrize("place", SUPPORTS)
+def test_agrees_with_clouds_anywhere(
+    place: str, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(common_atoms, "_STRIP", 17)
+    one, two = on(SUPPORTS[place], 4), on(SUPPORTS[place], 3, seed=1)
+    kernel = ISOTROPIC[name]
+    actual = inner_products(kernel, *one, *two)
+    within = inner_products(kernel, *one, *one, symmetric=True)
+    without_sharing(monkeypatch)
+    torch.testing.assert_close(actual, inner_products(kernel, *one, *two), rtol=1e-12, atol=1e-15)
+    torch.testing.assert_close(within, inner_products(kernel, *one, *one), rtol=1e-12, atol=1e-15)
+
+
+def test_is_taken_where_clouds_share_a_support(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = []
+    monkeypatch.setattr(
+        mean_embeddings,
+        "common_inner_products",
+        lambda *arguments: calls.append(1) or common_inner_products(*arguments),
+    )
+    x, w = on(SUPPORTS["plane"], 4)
+    inner_products(GaussianKernel(), x, w, x, w, symmetric=True)
+    assert calls
+    inner_products(GaussianKernel(), x + random(4, 1, 2), w, x, w)
+    assert len(calls) == 1
+
+
+def test_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    one, two = on(SUPPORTS["plane"], 2, 1, 4), on(SUPPORTS["plane"], 3, 5, seed=1)
+    actual = inner_products(GaussianKernel(), *one, *two)
+    assert actual.shape == (2, 3, 4, 5)
+    without_sharing(monkeypatch)
+    torch.testing.assert_close(actual, inner_products(GaussianKernel(), *one, *two))
+
+
+@pytest.mark.parametrize("name", ISOTROPIC)
+@pytest.mark.parametrize("place", ["scattered", "with copies", "plane"])
+def test_gradients_are_those_of_clouds_anywhere(
+    place: str, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the atoms too, each of which moves for itself."""
+    tensors = [*on(SUPPORTS[place], 4), *on(SUPPORTS[place], 3, seed=1)]
+    tensors = [t.clone().requires_grad_() for t in tensors]
+    factors = random(4, 3, seed=2)
+
+    def gradients() -> tuple[Tensor, ...]:
+        products = inner_products(ISOTROPIC[name], *tensors)
+        return torch.autograd.grad((factors * products).sum(), tensors)
+
+    actual = gradients()
+    without_sharing(monkeypatch)
+    for one, other in zip(actual, gradients(), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-13)
+
+
+def test_gradient_in_weights_alone() -> None:
+    x, w = on(SUPPORTS["plane"], 3)
+    assert torch.autograd.gradcheck(
+        lambda w: inner_products(GaussianKernel(), x, w, x, w), w.requires_grad_()
+    )

@@ -1,0 +1,30 @@
+"""With and without a gradient the same numbers come out."""
+
+import pytest
+import torch
+
+from gp_distributions.numerics.single_thread import concatenate, matmul, put_rows
+
+
+def uniform(*shape: int) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(sum(shape))
+    return torch.rand(*shape, generator=generator, dtype=torch.float64)
+
+
+@pytest.mark.parametrize("grad", [False, True])
+def test_matmul_and_concatenate(grad: bool) -> None:
+    left, right = uniform(4, 2), uniform(5, 3, 2).requires_grad_(grad).transpose(-1, -2)
+    product = matmul(left, right)
+    torch.testing.assert_close(product, left @ right)
+    assert product.requires_grad == grad
+    joined = concatenate(product.flatten(-2), uniform(5, 2))
+    torch.testing.assert_close(joined, torch.cat([product.flatten(-2), uniform(5, 2)], dim=-1))
+    assert joined.requires_grad == grad
+
+
+def test_put_rows() -> None:
+    for index in (slice(1, 3), torch.tensor([4, 0])):
+        out, expected = torch.zeros(5, 3, dtype=torch.float64), torch.zeros(5, 3).double()
+        put_rows(out, index, uniform(2, 3))
+        expected[index] = uniform(2, 3)
+        assert torch.equal(out, expected)

@@ -1,0 +1,207 @@
+"""The pictures show what they are given."""
+
+from collections.abc import Iterator
+
+import matplotlib as mpl
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+import torch
+from matplotlib.colors import to_rgb
+
+from gp_distributions import PointClouds, SlicedWassersteinKernel
+from gp_distributions.calibration import reliability
+from gp_distributions.plotting import (
+    plot_calibration,
+    plot_cloud,
+    plot_clouds,
+    plot_gram,
+    plot_predictions,
+    plot_reference_path,
+    plot_sensitivity,
+    plot_traces,
+)
+from gp_distributions.plotting.drawing import line_style
+from gp_distributions.sensitivities import Sensitivity
+
+
+@pytest.fixture(autouse=True)
+def no_window() -> Iterator[None]:
+    mpl.use("Agg")
+    yield
+    plt.close("all")
+
+
+def entries(ax: plt.Axes) -> list[str]:
+    return [text.get_text() for text in ax.get_legend().get_texts()]
+
+
+def test_predictions_count_the_misses() -> None:
+    truth = torch.tensor([0.0, 1.0, 2.0, 3.0])
+    ax = plot_predictions(truth, truth + torch.tensor([0.0, 0.0, 0.0, 1.0]), 0.1 * torch.ones(4))
+    assert "misses the truth (25.0%)" in entries(ax)
+    again = plot_predictions(truth, truth, 0.1 * torch.ones(4), label="drag", ax=plt.figure().gca())
+    assert again.get_xlabel() == "true drag"
+
+
+def test_predictions_without_truth_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"as many true values .*, got 3, 2 and 1"):
+        plot_predictions(np.zeros(3), np.zeros(2), np.ones(1))
+    with pytest.raises(ValueError, match=r"those of cloud 1 are nan, 0\.5 and 1\.0\. Leave out"):
+        plot_predictions([0.0, np.nan], [0.5, 0.5], [1.0, 1.0])
+
+
+def test_interval_has_the_level() -> None:
+    ax = plot_predictions([0.0], [0.0], [1.0], level=0.6826894921370859)
+    segment = ax.containers[0].lines[2][0].get_segments()[0]
+    np.testing.assert_allclose(segment[:, 1], [-1.0, 1.0], rtol=1e-9)
+
+
+@pytest.mark.parametrize("outline", [True, False])
+def test_gallery_has_one_axes_for_each_cloud(outline: bool) -> None:
+    clouds = [np.random.default_rng(i).normal(size=(5, 2)) for i in range(6)]
+    axes = plot_clouds(clouds, titles=[str(i) for i in range(6)], columns=4, outline=outline)
+    assert [ax.get_title() for ax in axes] == [str(i) for i in range(6)]
+    assert plot_clouds(clouds, axes=axes) == axes
+    with pytest.raises(ValueError, match="axes for 6"):
+        plot_clouds(clouds, axes=axes[:3])
+    with pytest.raises(ValueError, match="titles for 6"):
+        plot_clouds(clouds, titles=["one"])
+
+
+def test_gallery_of_clouds_leaves_padding_out() -> None:
+    bags = [np.random.default_rng(n).normal(size=(n, 2)) for n in (3, 7)]
+    for ax, bag in zip(plot_clouds(PointClouds.from_list(bags), outline=False), bags, strict=True):
+        np.testing.assert_array_equal(ax.collections[0].get_offsets(), bag)
+    with pytest.raises(ValueError, match="one axis"):
+        plot_clouds(PointClouds(bags[0]))
+    solid = PointClouds(np.random.default_rng(0).normal(size=(2, 5, 3)), np.ones((2, 5)))
+    with pytest.raises(ValueError, match=r"in the plane.*PointClouds\(clouds.points\[\.\.\., :2\]"):
+        plot_clouds(solid)
+    with pytest.raises(ValueError, match=r"Cloud 1: .* \(n, 2\), got \(5, 3\)"):
+        plot_clouds([bags[0], solid.points[1]])
+    assert len(plot_clouds(PointClouds(solid.points[..., :2], solid.weights))) == 2
+
+
+def test_cloud_shows_weights_of_its_atoms() -> None:
+    points = np.random.default_rng(0).normal(size=(2, 5, 2))
+    weights = np.array([[1.0, 3.0, 0.0, 2.0, 2.0], np.ones(5)])
+    ax = plot_cloud(PointClouds(points, weights)[0])
+    kept = weights[0] > 0
+    (marks,) = ax.collections
+    np.testing.assert_array_equal(marks.get_offsets(), points[0, kept])
+    np.testing.assert_allclose(marks.get_array(), weights[0, kept] / 8)
+    assert marks.get_clim() == (0.0, 3 / 8)
+    areas = marks.get_sizes() - 3
+    np.testing.assert_allclose(areas / areas.max(), weights[0, kept] / 3)
+    assert ax.figure.axes[1].get_ylabel() == "weight"
+
+
+def test_cloud_tells_signs_apart_by_markers() -> None:
+    cloud = PointClouds(np.random.default_rng(0).normal(size=(4, 2)))
+    values = torch.tensor([0.5, -2.0, 1.0, -1.0], requires_grad=True)
+    ax = plot_cloud(cloud, values, label="gradient")
+    above, below = ax.collections
+    np.testing.assert_allclose(above.get_array(), [0.5, 1.0])
+    np.testing.assert_allclose(below.get_array(), [-2.0, -1.0])
+    assert len(above.get_paths()[0].vertices) != len(below.get_paths()[0].vertices)
+    assert above.get_clim() == below.get_clim() == (-2.0, 2.0)
+    assert ax.figure.axes[1].get_ylabel() == "gradient"
+    assert len(plot_cloud(cloud, -np.ones(4)).collections) == 1
+    assert len(plot_cloud(cloud, np.zeros(4)).collections) == 1
+
+
+def test_cloud_refuses_others() -> None:
+    points = np.zeros((3, 4, 2))
+    with pytest.raises(ValueError, match="single cloud"):
+        plot_cloud(PointClouds(points))
+    with pytest.raises(ValueError, match="in the plane"):
+        plot_cloud(PointClouds(np.zeros((4, 3))))
+    with pytest.raises(ValueError, match="each of 4 atoms"):
+        plot_cloud(PointClouds(points)[0], np.zeros(3))
+
+
+def test_gram_matrix_is_ordered_by_target() -> None:
+    targets = torch.tensor([3.0, 1.0, 2.0])
+    matrix = torch.outer(targets, targets).requires_grad_()
+    ax = plot_gram(matrix, targets, label="drag")
+    np.testing.assert_array_equal(ax.images[0].get_array(), np.outer([1, 2, 3], [1, 2, 3]))
+    assert [text.get_text() for text in ax.get_xticklabels()] == ["1", "2", "3"]
+    assert ax.get_xlabel() == "cloud, by drag"
+    unordered = plot_gram(matrix, ax=plt.figure().gca())
+    np.testing.assert_array_equal(unordered.images[0].get_array(), matrix.detach())
+    kernel = SlicedWassersteinKernel(2)
+    rows = PointClouds(np.random.default_rng(0).normal(size=(3, 4, 2))).pack()
+    lazy = plot_gram(kernel(rows), targets, ax=plt.figure().gca())
+    dense = plot_gram(kernel(rows).to_dense(), targets, ax=plt.figure().gca())
+    np.testing.assert_array_equal(lazy.images[0].get_array(), dense.images[0].get_array())
+    dark, light = (np.mean(ax.images[0].cmap(x)[:3]) for x in (1.0, 0.0))
+    assert dark < light
+    with pytest.raises(ValueError, match="square"):
+        plot_gram(np.zeros((2, 3)))
+    with pytest.raises(ValueError, match="each of 3 rows"):
+        plot_gram(matrix, targets[:2])
+
+
+def test_traces_are_the_best_so_far() -> None:
+    runs = np.array([[1.0, 0.0, 3.0, 2.0], [0.0, 2.0, 1.0, 4.0], [0.0, 1.0, 1.0, 1.0]])
+    ax = plot_traces(
+        {"one": [np.nan, 2.0, 1.0, 5.0], "many": runs}, initial=2, optimum=6.0, label="drag"
+    )
+    optimum, one, many = ax.lines
+    np.testing.assert_array_equal(optimum.get_ydata(), [6.0, 6.0])
+    np.testing.assert_array_equal(one.get_xdata(), [1, 2, 3, 4])
+    np.testing.assert_array_equal(one.get_ydata(), [np.nan, 2, 2, 5])
+    np.testing.assert_array_equal(many.get_ydata(), [0, 1, 2, 3])
+    band = ax.collections[0].get_paths()[0].vertices
+    for evaluation, low, high in ((1, 0, 1), (2, 1, 2), (3, 1, 3), (4, 1, 4)):
+        heights = band[band[:, 0] == evaluation, 1]
+        assert (heights.min(), heights.max()) == (low, high)
+    assert ax.patches[0].get_extents().transformed(ax.transData.inverted()).x1 == pytest.approx(2.5)
+    assert entries(ax) == ["random start", "optimum", "one", "many (median of 3 runs)"]
+    assert ax.get_ylabel() == "best drag so far"
+    with pytest.raises(ValueError, match="runs x evaluations of 'deep'"):
+        plot_traces({"deep": np.zeros((1, 2, 3))})
+
+
+def test_calibration_curve_is_the_reliability() -> None:
+    rng = np.random.default_rng(0)
+    truth, mean, std = rng.normal(size=50), rng.normal(size=50), np.full(50, 1.2)
+    levels = (0.2, 0.5, 0.9)
+    ax = plot_calibration(truth, mean, std, levels=levels, label="one")
+    diagonal, line = ax.lines
+    np.testing.assert_array_equal(diagonal.get_xydata(), [[0, 0], [1, 1]])
+    np.testing.assert_array_equal(line.get_xdata(), levels)
+    np.testing.assert_array_equal(line.get_ydata(), reliability(truth, mean, std, levels=levels))
+    sizes = [5] * 20 + [10] * 30
+    assert plot_calibration(truth, mean, std, groups=sizes, label="bags of", ax=ax) is ax
+    assert entries(ax) == ["calibrated", "one", "bags of 5", "bags of 10"]
+    assert len({line.get_marker() for line in ax.lines[1:]}) == 3
+    within = np.abs(truth[:20] - mean[:20]) <= 1.2 * 1.6448536269514722
+    assert ax.lines[2].get_ydata()[-2] == pytest.approx(within.mean())  # of 90%
+
+
+def test_lines_differ_without_colour() -> None:
+    styles = [line_style(number) for number in range(6)]
+    assert len({(str(s["linestyle"]), s["marker"]) for s in styles}) == 6
+    lightness = [np.dot(to_rgb(s["color"]), [0.299, 0.587, 0.114]) for s in styles]
+    assert np.abs(np.diff(lightness[:4])).min() > 0.1
+    assert line_style(6) == styles[0]
+
+
+def test_path_joins_start_and_end() -> None:
+    path = np.random.default_rng(0).normal(size=(4, 3, 2))
+    ax = plot_reference_path(path, clouds=PointClouds(path))
+    assert len(ax.lines) == 3
+    np.testing.assert_allclose(ax.lines[1].get_xydata(), path[:, 1])
+    assert entries(ax) == ["data", "start", "learned"]
+
+
+def test_arrows_of_sensitivities_are_within_the_axes() -> None:
+    cloud = PointClouds(np.array([[[0.0, 0.0], [1.0, 0.0]]]))
+    gradient = torch.tensor([[[0.0, 3.0], [0.0, -1.0]]])
+    zeros = torch.zeros(1, 2)
+    ax = plot_sensitivity(Sensitivity(cloud, gradient, zeros, gradient, zeros))
+    low, high = ax.get_ylim()
+    assert low < -0.2 / 3
+    assert high > 0.2

@@ -1,0 +1,166 @@
+"""The layout of rows: joined, split, padded and narrowed."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from gp_distributions.rows.clouds import (
+    drop_copies,
+    drop_padding,
+    equal_rows,
+    join_rows,
+    pad_rows,
+    split_rows,
+)
+
+
+def clouds(*shape: int, dim: int = 2) -> tuple[Tensor, Tensor]:
+    """Points and weights of clouds of ``shape[-1]`` atoms."""
+    generator = torch.Generator().manual_seed(0)
+    return torch.randn(*shape, dim, generator=generator), torch.rand(*shape, generator=generator)
+
+
+class TestJoinAndSplit:
+    def test_layout(self) -> None:
+        points, weights = torch.tensor([[1.0, 2.0], [4.0, 5.0]]), torch.tensor([3.0, 6.0])
+        assert join_rows(points, weights).tolist() == [1, 2, 3, 4, 5, 6]
+
+    @pytest.mark.parametrize("shape", [(4,), (3, 4), (2, 3, 4), (3, 1)])
+    @pytest.mark.parametrize("dim", [1, 2, 5])
+    def test_inverse_of_each_other(self, shape: tuple[int, ...], dim: int) -> None:
+        points, weights = clouds(*shape, dim=dim)
+        rows = join_rows(points, weights)
+        assert rows.shape == (*shape[:-1], shape[-1] * (dim + 1))
+        again = split_rows(rows, dim)
+        assert torch.equal(again[0], points)
+        assert torch.equal(again[1], weights)
+        assert torch.equal(join_rows(*again), rows)
+
+    def test_split_is_a_view(self) -> None:
+        rows = join_rows(*clouds(3, 4))
+        points, weights = split_rows(rows, 2)
+        assert points.data_ptr() == rows.data_ptr()
+        rows[1, 2] = -7.0
+        assert float(weights[1, 0]) == -7.0
+
+    @pytest.mark.parametrize("shape", [(3, 7), (3, 2), (3, 0), (0,), ()])
+    def test_width_must_be_whole_atoms(self, shape: tuple[int, ...]) -> None:
+        with pytest.raises(ValueError, match=r"multiple of dim \+ 1 = 3") as error:
+            split_rows(torch.zeros(shape), 2)
+        assert str(shape) in str(error.value)
+
+
+class TestPad:
+    @pytest.mark.parametrize("shape", [(4,), (3, 4), (2, 3, 4)])
+    def test_new_atoms_are_zero(self, shape: tuple[int, ...]) -> None:
+        rows = join_rows(*clouds(*shape))
+        padded = pad_rows(rows, 21)
+        assert padded.shape == (*shape[:-1], 21)
+        assert torch.equal(padded[..., :12], rows)
+        assert float(padded[..., 12:].abs().sum()) == 0
+
+    def test_same_width_is_the_same(self) -> None:
+        rows = join_rows(*clouds(3, 4))
+        assert torch.equal(pad_rows(rows, 12), rows)
+
+    def test_copies_stay_copies(self) -> None:
+        padded = pad_rows(join_rows(*clouds(3, 4)).expand(5, 2, 3, 12), 15)
+        assert padded.shape == (5, 2, 3, 15)
+        assert padded.stride()[:2] == (0, 0)
+
+    def test_gradient_is_that_of_the_old_atoms(self) -> None:
+        rows = join_rows(*clouds(2, 3, 4)).requires_grad_()
+        (gradient,) = torch.autograd.grad(pad_rows(rows, 15).sum(), rows)
+        assert torch.equal(gradient, torch.ones_like(rows))
+
+
+class TestDropCopies:
+    @pytest.mark.parametrize(
+        ("before", "expanded", "after"),
+        [
+            ((3, 6), (3, 6), (3, 6)),
+            ((3, 6), (5, 3, 6), (3, 6)),
+            ((3, 6), (4, 5, 3, 6), (3, 6)),
+            ((4, 1, 3, 6), (4, 5, 3, 6), (4, 1, 3, 6)),
+            ((1, 5, 3, 6), (4, 5, 3, 6), (5, 3, 6)),
+            ((1, 1, 3, 6), (1, 1, 3, 6), (3, 6)),
+            # The last two axes stay, whatever their strides: the number of clouds has a meaning.
+            ((1, 6), (3, 6), (3, 6)),
+            ((2, 3, 1), (2, 3, 6), (2, 3, 6)),
+        ],
+    )
+    def test_shape(
+        self, before: tuple[int, ...], expanded: tuple[int, ...], after: tuple[int, ...]
+    ) -> None:
+        rows = torch.randn(before, generator=torch.Generator().manual_seed(0)).expand(expanded)
+        narrow = drop_copies(rows)
+        assert narrow.shape == after
+        assert narrow.data_ptr() == rows.data_ptr()
+        assert torch.equal(narrow.expand(expanded), rows)
+
+    def test_equal_content_is_no_copy(self) -> None:
+        """Copies in memory may be given gradients of their own."""
+        assert drop_copies(torch.zeros(4, 3, 6)).shape == (4, 3, 6)
+
+
+class TestDropPadding:
+    def test_wherever_it_stands(self) -> None:
+        points = torch.arange(10.0).reshape(2, 5, 1)
+        weights = torch.tensor([[0, 0.4, 0, 0.6, 0], [0.2, 0, 0.3, 0, 0.5]])
+        narrow, weights = drop_padding(points, weights)
+        # The order of the atoms stays; the smaller cloud keeps what padding it needs.
+        assert weights.tolist() == torch.tensor([[0.4, 0.6, 0], [0.2, 0.3, 0.5]]).tolist()
+        assert narrow[0, :2, 0].tolist() == [1, 3]
+        assert narrow[1, :, 0].tolist() == [5, 7, 9]
+
+    def test_at_the_end_it_is_cut_off(self) -> None:
+        points, weights = clouds(2, 3, 5)
+        weights[..., 3:] = 0
+        weights[0, 0, 2] = 0
+        narrow = drop_padding(points, weights)
+        assert torch.equal(narrow[0], points[..., :3, :])
+        assert torch.equal(narrow[1], weights[..., :3])
+
+    def test_without_padding_nothing_is_copied(self) -> None:
+        points, weights = clouds(2, 5)
+        weights[0, 1] = 0  # the other cloud is full
+        narrow = drop_padding(points, weights)
+        assert narrow[0] is points
+        assert narrow[1] is weights
+
+    def test_gradient_in_points(self) -> None:
+        points, weights = clouds(2, 5)
+        weights[:, 1] = 0
+        points.requires_grad_()
+        (gradient,) = torch.autograd.grad(drop_padding(points, weights)[0].sum(), points)
+        assert torch.equal(gradient.sum(-1), 2 * (weights > 0).float())
+
+
+class TestEqualRows:
+    @pytest.mark.parametrize(
+        ("shape1", "shape2"), [((), ()), ((2, 3), ()), ((), (2, 3)), ((2, 1), (3,))]
+    )
+    @pytest.mark.parametrize("first", [0.0, 1.0])
+    def test_against_a_look_at_every_pair(
+        self, shape1: tuple[int, ...], shape2: tuple[int, ...], first: float
+    ) -> None:
+        generator = torch.Generator().manual_seed(0)
+        x1, x2 = (
+            torch.randint(2, (*shape, num, 3), generator=generator).double()
+            for shape, num in ((shape1, 4), (shape2, 5))
+        )
+        x1[..., 0] *= first  # where it is zero, nothing is told by the first column alone
+        expected = (x1.unsqueeze(-2) == x2.unsqueeze(-3)).all(-1)
+        assert expected.any()
+        actual = equal_rows(x1.requires_grad_(), x2).expand(expected.shape)
+        assert torch.equal(actual, expected)
+
+    def test_copies_of_a_batch(self) -> None:
+        x = torch.rand(3, 4)
+        expected = torch.eye(3, dtype=torch.bool).expand(5, 3, 3)
+        assert torch.equal(equal_rows(x.expand(5, 3, 4), x).expand(5, 3, 3), expected)
+
+    def test_other_widths_and_no_numbers_are_not_equal(self) -> None:
+        x = torch.rand(3, 4)
+        assert not bool(equal_rows(x, torch.nn.functional.pad(x, (0, 2))).any())
+        assert not bool(equal_rows(x * torch.nan, x * torch.nan).any())

@@ -1,0 +1,830 @@
+"""Saved models: the same bits elsewhere, named errors for damaged files, and nothing executed."""
+
+import contextlib
+import copy
+import functools
+import hashlib
+import itertools
+import json
+import os
+import pickle
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from botorch.exceptions.warnings import InputDataWarning
+from botorch.models import SingleTaskGP
+from botorch.models.transforms.input import InputTransform, Normalize
+from botorch.models.transforms.outcome import ChainedOutcomeTransform, Log, Standardize
+from cases import KERNELS, as_rows, random_clouds
+from gpytorch.constraints import GreaterThan, Interval, LessThan, Positive
+from gpytorch.kernels import (
+    ConstantKernel,
+    Kernel,
+    LinearKernel,
+    MaternKernel,
+    PeriodicKernel,
+    RBFKernel,
+    RQKernel,
+    ScaleKernel,
+)
+from gpytorch.likelihoods import GaussianLikelihood
+from gpytorch.means import ConstantMean, ZeroMean
+from gpytorch.mlls import ExactMarginalLogLikelihood
+from gpytorch.priors import (
+    GammaPrior,
+    HalfCauchyPrior,
+    HalfNormalPrior,
+    LogNormalPrior,
+    NormalPrior,
+)
+from torch import Tensor
+
+from gp_distributions import (
+    ClassificationGP,
+    DistributionGP,
+    DistributionKernel,
+    PointClouds,
+    ReferenceMeasure,
+    SharedKernelGP,
+    SinkhornKernel,
+    SinkhornPotential,
+    SlicedWasserstein,
+    SlicedWassersteinKernel,
+    fit,
+    fit_reference,
+)
+from gp_distributions.distances import Fourier
+from gp_distributions.estimators import DistributionGPClassifier
+from gp_distributions.kernels import PowerExponential, RationalQuadratic
+from gp_distributions.saving import archive, description
+from gp_distributions.saving.description import Description
+from gp_distributions.saving.files import SavedModelError, load, save
+
+ROWS = as_rows(random_clouds(30, sizes=(5, 12)))
+WIDTH = ROWS.shape[-1]
+TARGETS = 0.1 + ROWS[:, :6].square().sum(-1)
+# An ordinary column beside those of the clouds.
+WIDE = torch.cat([ROWS, TARGETS[:, None].cos()], dim=-1)
+
+
+def clouds_kernel(**options: Any) -> ScaleKernel:
+    kernel = SlicedWassersteinKernel(2, num_slices=10, num_quantiles=20, **options)
+    kernel.lengthscale = 1.5
+    return ScaleKernel(kernel, batch_shape=options.get("batch_shape", torch.Size()))
+
+
+def make_model(kernel: Kernel | None = None, *, rows: Tensor = ROWS, **options: Any) -> Any:
+    kernel = clouds_kernel() if kernel is None else kernel
+    return DistributionGP(rows[:20], TARGETS[:20], kernel, **options)
+
+
+def sinkhorn_model() -> DistributionGP:
+    points = torch.randn(5, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    kernel = SinkhornKernel(ReferenceMeasure(points, torch.arange(1, 6)), epsilon=0.5)
+    return make_model(ScaleKernel(kernel))
+
+
+def varied(model: DistributionGP) -> DistributionGP:
+    """The model with parameters that no constructor gives."""
+    generator = torch.Generator().manual_seed(0)
+    for parameter in model.parameters():
+        parameter.data += 0.1 * torch.randn(parameter.shape, generator=generator)
+    return model
+
+
+def assert_same_bits(actual: tuple[Tensor, Tensor], expected: tuple[Tensor, Tensor]) -> None:
+    for a, b in zip(actual, expected, strict=True):
+        assert a.dtype == b.dtype
+        assert a.numpy().tobytes() == b.numpy().tobytes()
+
+
+def returned(model: DistributionGP, path: Path) -> DistributionGP:
+    """The model from its file; it can be saved again, and is described in the same way."""
+    save(model, path)
+    loaded = load(path)
+    save(loaded, path.with_name("again"))
+    assert read_header(path) == read_header(path.with_name("again"))
+    return loaded
+
+
+def density(model: DistributionGP) -> Tensor:
+    """The log marginal likelihood, priors included."""
+    model.train()
+    mll = ExactMarginalLogLikelihood(model.likelihood, model)
+    return mll(model(*model.train_inputs), model.train_targets).detach()
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "model.gpd"
+
+
+class TestBits:
+    @pytest.mark.parametrize("name", KERNELS)
+    def test_every_kernel(self, name: str, path: Path) -> None:
+        case = KERNELS[name]
+        rows = case.inputs.rows(14, sizes=(3, 9))
+        targets = torch.linspace(-1, 1, 10, dtype=torch.float64).square()
+        model = varied(DistributionGP(rows[:10], targets, ScaleKernel(case.make())))
+        expected = model.predict(rows[10:])
+        loaded = returned(model, path)
+        assert_same_bits(loaded.predict(rows[10:]), expected)
+        assert repr(loaded) == repr(model)
+        assert density(loaded) == density(model)
+
+    @pytest.mark.parametrize(
+        "compose",
+        [
+            lambda k: k + ScaleKernel(RBFKernel(active_dims=[WIDTH])),
+            lambda k: k * MaternKernel(nu=1.5, active_dims=[WIDTH]),
+            lambda k: k + k * PeriodicKernel(active_dims=[WIDTH]),
+            lambda k: (k + ConstantKernel()) * RQKernel(active_dims=[WIDTH]),
+            lambda k: (
+                k * LinearKernel(active_dims=[WIDTH])
+                + RBFKernel(ard_num_dims=2, active_dims=[0, WIDTH])
+            ),
+        ],
+        ids=["sum", "product", "shared", "nested", "ard"],
+    )
+    def test_compositions(self, compose: Callable[[Kernel], Kernel], path: Path) -> None:
+        kernel = compose(clouds_kernel(active_dims=range(WIDTH)))
+        model = varied(make_model(kernel, rows=WIDE))
+        expected = model.predict(WIDE[20:])
+        loaded = returned(model, path)
+        assert_same_bits(loaded.predict(WIDE[20:]), expected)
+        assert repr(loaded) == repr(model)
+        assert density(loaded) == density(model)
+
+    @pytest.mark.parametrize("outputs", [[0, 1, 2], [0, 2], [1]])
+    def test_several_outputs_and_parts_of_them(self, outputs: list[int], path: Path) -> None:
+        targets = torch.stack([TARGETS, TARGETS.sqrt(), TARGETS.sin()], dim=-1)[:20]
+        kernel = clouds_kernel(batch_shape=torch.Size([3]), profile="rational_quadratic")
+        model = varied(DistributionGP(ROWS[:20], targets, kernel)).subset_output(outputs)
+        expected = model.predict(ROWS[20:])
+        loaded = returned(model, path)
+        assert_same_bits(loaded.predict(ROWS[20:]), expected)
+        if len(outputs) > 1:
+            assert_same_bits(
+                loaded.subset_output([1]).predict(ROWS[20:]),
+                model.subset_output([1]).predict(ROWS[20:]),
+            )
+
+    @pytest.mark.parametrize("outputs", [(), (1,), (2,)])
+    def test_batches_of_data_sets(self, outputs: tuple[int, ...], path: Path) -> None:
+        rows = ROWS[:24].unflatten(0, (2, 12))
+        targets = TARGETS[:24].unflatten(0, (2, 12)).reshape(2, 12, *[1] * len(outputs))
+        model = DistributionGP(rows, targets.expand(2, 12, *outputs), clouds_kernel())
+        expected = model.predict(ROWS[24:])
+        assert_same_bits(returned(model, path).predict(ROWS[24:]), expected)
+
+    def test_one_data_set_expanded(self, path: Path) -> None:
+        model = DistributionGP(
+            ROWS[:20].expand(3, -1, -1), TARGETS[:20].expand(3, -1), clouds_kernel()
+        )
+        expected = model.predict(ROWS[20:])
+        assert_same_bits(returned(model, path).predict(ROWS[20:]), expected)
+        assert path.stat().st_size < 2 * ROWS[:20].nbytes + 20_000
+
+    @pytest.mark.parametrize(
+        "transform",
+        [
+            None,
+            Standardize(1, min_stdv=1e-3),
+            Log(),
+            ChainedOutcomeTransform(log=Log(), standard=Standardize(1)),
+        ],
+        ids=lambda transform: type(transform).__name__,
+    )
+    def test_outcome_transforms(self, transform: Any, path: Path) -> None:
+        model = make_model(outcome_transform=copy.deepcopy(transform))
+        expected = model.predict(ROWS[20:])
+        assert_same_bits(returned(model, path).predict(ROWS[20:]), expected)
+
+    @pytest.mark.parametrize("training", [True, False])
+    @pytest.mark.parametrize("bounds", [None, [[-2.0], [2.0]]])
+    def test_input_transforms(
+        self, training: bool, bounds: list[list[float]] | None, path: Path
+    ) -> None:
+        transform = Normalize(
+            WIDTH + 1,
+            indices=[WIDTH],
+            bounds=None if bounds is None else torch.tensor(bounds, dtype=torch.float64),
+            center=0.0,
+        )
+        kernel = clouds_kernel(active_dims=range(WIDTH)) * RBFKernel(active_dims=[WIDTH])
+        model = make_model(kernel, rows=WIDE, input_transform=transform).train(training)
+        loaded = returned(model, path)
+        assert loaded.training == training
+        assert_same_bits(loaded.predict(WIDE[20:]), model.predict(WIDE[20:]))
+        assert density(loaded) == density(model)
+
+    @pytest.mark.parametrize("outputs", [(), (2,)])
+    def test_known_noise(self, outputs: tuple[int, ...], path: Path) -> None:
+        targets = TARGETS[:20].reshape(-1, *[1 for _ in outputs]).expand(20, *outputs)
+        variances = targets.square() + 0.1
+        kernel = clouds_kernel(batch_shape=torch.Size(outputs))
+        model = varied(DistributionGP(ROWS[:20], targets, kernel, train_Yvar=variances))
+        assert_same_bits(returned(model, path).predict(ROWS[20:]), model.predict(ROWS[20:]))
+
+    def test_one_kernel_for_several_outputs(self, path: Path) -> None:
+        targets = torch.stack([TARGETS, TARGETS.sin(), TARGETS.cos()], dim=-1)[:20]
+        model = varied(SharedKernelGP(ROWS[:20], targets, clouds_kernel()))
+        expected = model.predict(ROWS[20:])
+        loaded = returned(model, path)
+        assert type(loaded) is SharedKernelGP
+        assert_same_bits(loaded.predict(ROWS[20:]), expected)
+        assert torch.equal(density(loaded), density(model))
+
+    @pytest.mark.parametrize(
+        "labels", [["no", "yes, both"], [3, 1], [0.1, -2.5], [False, True]], ids=repr
+    )
+    def test_classifiers(self, labels: list[Any], path: Path) -> None:
+        given = np.array(labels)[(TARGETS[:20] > TARGETS.median()).long()]
+        model = varied(ClassificationGP(ROWS[:20], given, clouds_kernel(), alpha_epsilon=0.05))
+        model.alpha_epsilon = 0.02
+        expected = model.predict_proba(ROWS[20:])
+        loaded = returned(model, path)
+        assert type(loaded) is ClassificationGP
+        assert loaded.alpha_epsilon == 0.02
+        assert loaded.classes_.dtype == model.classes_.dtype
+        assert loaded.predict(ROWS[20:]).tolist() == model.predict(ROWS[20:]).tolist()
+        assert_same_bits((loaded.predict_proba(ROWS[20:]),), (expected,))
+        assert torch.equal(density(loaded), density(model))
+        assert torch.equal(loaded.leave_one_out(), model.leave_one_out())
+
+    def test_string_labels_of_a_data_frame(self, path: Path) -> None:
+        labels = np.array(["no", "yes"], dtype=object)[(TARGETS[:20] > TARGETS.median()).long()]
+        model = varied(ClassificationGP(ROWS[:20], labels, clouds_kernel()))
+        loaded = returned(model, path)
+        assert loaded.predict(ROWS[20:]).tolist() == model.predict(ROWS[20:]).tolist()
+        estimator = DistributionGPClassifier(options={"num_slices": 5}, alpha_epsilon=0.1)
+        returned(estimator.fit(list(ROWS[:20].view(20, -1, 3)[..., :2]), labels).model_, path)
+
+    def test_single_precision(self, path: Path) -> None:
+        with pytest.warns(InputDataWarning):
+            model = DistributionGP(ROWS[:20].float(), TARGETS[:20].float(), clouds_kernel())
+        expected = model.predict(ROWS[20:].float())
+        loaded = returned(model, path)
+        assert_same_bits(loaded.predict(ROWS[20:].float()), expected)
+
+    @pytest.mark.parametrize("q", [(2,), (3, 2)])
+    def test_what_was_computed_in_another_way_is_not_kept(
+        self, q: tuple[int, ...], path: Path
+    ) -> None:
+        """Updated caches, and distances computed in parts, differ by rounding from new ones."""
+        base = make_model(outcome_transform=None)
+        new = ROWS[20 : 20 + int(np.prod(q))].unflatten(0, q)
+        model = base.condition_on_observations(new, new[..., :1])
+        test = ROWS[26:] if len(q) == 1 else ROWS[26:].unsqueeze(-2).unsqueeze(-2)
+        before = model.posterior(test)
+        loaded = returned(model, path)
+        after = model.posterior(test)
+        assert torch.equal(loaded.posterior(test).mean, after.mean)
+        assert torch.equal(loaded.posterior(test).variance, after.variance)
+        torch.testing.assert_close(after.mean, before.mean, rtol=1e-12, atol=1e-12)
+        torch.testing.assert_close(after.variance, before.variance, rtol=1e-10, atol=1e-12)
+
+    def test_distances_that_were_put_together_are_not_kept(self, path: Path) -> None:
+        """A kernel that has seen some of the training clouds computes the other distances apart."""
+        kernel = clouds_kernel()
+        DistributionGP(ROWS[:17], TARGETS[:17], kernel).predict(ROWS[20:])
+        model = make_model(kernel)
+        before = model.predict(ROWS[20:])
+        loaded = returned(model, path)
+        assert_same_bits(loaded.predict(ROWS[20:]), model.predict(ROWS[20:]))
+        torch.testing.assert_close(loaded.predict(ROWS[20:]), before, rtol=1e-10, atol=1e-12)
+
+    def test_on_device(self, device: torch.device, path: Path) -> None:
+        model = sinkhorn_model().to(device)
+        loaded = returned(model, path)
+        for a, b in zip(
+            loaded.predict(ROWS[20:]), model.predict(ROWS[20:].to(device)), strict=True
+        ):
+            assert a.device.type == "cpu"
+            torch.testing.assert_close(a, b.cpu())
+
+
+FRESH = """
+import sys, warnings
+import numpy as np, torch
+from gp_distributions.saving.files import load
+warnings.simplefilter("error")
+for name in sys.argv[1:]:
+    mean, std = load(name).predict(torch.from_numpy(np.load(name + ".rows.npy")))
+    np.save(name + ".fresh.npy", torch.stack([mean, std]).numpy())
+"""
+
+
+def fitted_in_space() -> tuple[DistributionGP, Tensor]:
+    clouds = random_clouds(30, dim=3, sizes=(5, 12))
+    points, weights = zip(*clouds, strict=True)
+    kernel = SlicedWassersteinKernel(3, num_slices=12, num_quantiles=20, seed=5)
+    X = PointClouds.from_list(points, weights=weights)
+    return fit(DistributionGP(X[:20], TARGETS[:20], ScaleKernel(kernel)), restarts=0), X[20:].pack()
+
+
+def learned_reference() -> tuple[DistributionGP, Tensor]:
+    model = sinkhorn_model()
+    fit_reference(model, guard=None, steps=3, progress=False)
+    return model, ROWS[20:]
+
+
+def composed() -> tuple[DistributionGP, Tensor]:
+    options: dict[str, Any] = {"batch_shape": torch.Size([2]), "active_dims": range(WIDTH)}
+    kernel = clouds_kernel(profile="polynomial", **options) + clouds_kernel(
+        p=1, profile="student_t", **options
+    ) * RBFKernel(active_dims=[WIDTH], batch_shape=torch.Size([2]))
+    model = DistributionGP(
+        WIDE[:20],
+        torch.stack([TARGETS, TARGETS.sqrt()], dim=-1)[:20],
+        kernel,
+        outcome_transform=ChainedOutcomeTransform(log=Log(), standard=Standardize(2)),
+    )
+    return varied(model), WIDE[20:]
+
+
+def conditioned() -> tuple[DistributionGP, Tensor]:
+    model = make_model(outcome_transform=None)
+    return model.condition_on_observations(ROWS[20:23], TARGETS[20:23, None]), ROWS[23:]
+
+
+def test_a_fresh_process_predicts_the_same_bits(tmp_path: Path) -> None:
+    expected = {}
+    for make in (fitted_in_space, learned_reference, composed, conditioned):
+        model, rows = make()
+        name = str(tmp_path / make.__name__)
+        save(model, name)
+        np.save(f"{name}.rows.npy", rows.numpy())
+        expected[name] = torch.stack(model.predict(rows)).numpy()
+    subprocess.run([sys.executable, "-c", FRESH, *expected], check=True, cwd=tmp_path)
+    for name, values in expected.items():
+        assert np.load(f"{name}.fresh.npy").tobytes() == values.tobytes(), name
+
+
+class TestParts:
+    @pytest.mark.parametrize(
+        "prior",
+        [
+            GammaPrior(2.0, 0.15),
+            HalfCauchyPrior(2.0),
+            HalfNormalPrior(2.0),
+            LogNormalPrior(0.3, 1.2),
+            NormalPrior(0.5, 2.0),
+        ],
+        ids=lambda prior: type(prior).__name__,
+    )
+    def test_priors(self, prior: Any, path: Path) -> None:
+        prior = functools.partial(copy.deepcopy, prior)
+        model = make_model(
+            ScaleKernel(
+                SlicedWassersteinKernel(2, num_slices=10, lengthscale_prior=prior()),
+                outputscale_prior=prior(),
+            ),
+            likelihood=GaussianLikelihood(noise_prior=prior()),
+            mean_module=ConstantMean(constant_prior=NormalPrior(0.0, 1.0)),
+        )
+        assert density(returned(model, path)) == density(model)
+
+    @pytest.mark.parametrize(
+        "constraint",
+        [
+            Positive(),
+            Positive(transform=torch.exp, inv_transform=torch.log, initial_value=2.0),
+            GreaterThan(0.1),
+            GreaterThan(0.025, transform=None, initial_value=0.7),
+            LessThan(5.0),
+            Interval(0.1, 4.0, initial_value=1.3),
+        ],
+        ids=repr,
+    )
+    def test_constraints(self, constraint: Any, path: Path) -> None:
+        model = make_model(
+            ScaleKernel(clouds_kernel().base_kernel, outputscale_constraint=constraint),
+            mean_module=ZeroMean(),
+        )
+        loaded = returned(model, path)
+        found = loaded.covar_module.raw_outputscale_constraint
+        raw = torch.linspace(-3, 3, 7, dtype=torch.float64)
+        assert type(found) is type(constraint)
+        assert torch.equal(found.transform(raw), constraint.transform(raw))
+        if constraint.initial_value is None:
+            assert found.initial_value is None
+        else:
+            torch.testing.assert_close(
+                found.initial_value, constraint.initial_value, check_dtype=False
+            )
+        assert_same_bits(loaded.predict(ROWS[20:]), model.predict(ROWS[20:]))
+
+    def test_fitting_goes_on(self, path: Path) -> None:
+        model = fit(make_model())
+        loaded = returned(model, path)
+        for each in (model, loaded):
+            fit(each, init="current", restarts=0)
+        for a, b in zip(loaded.parameters(), model.parameters(), strict=True):
+            assert torch.equal(a, b)
+
+    def test_settings_of_distances_and_profiles(self, path: Path) -> None:
+        distance = SlicedWasserstein(
+            2, p=1, num_slices=np.int64(7), num_quantiles=None, center=True
+        )
+        kernel = DistributionKernel(distance, PowerExponential(0.3))
+        points = ROWS[:, :15].reshape(30, 5, 3)[..., :2]
+        rows = PointClouds(points).pack()
+        model = make_model(kernel, rows=rows)
+        loaded = returned(model, path).covar_module
+        assert repr(loaded.distance) == repr(distance)
+        assert torch.equal(loaded.distance.directions, distance.directions)
+        assert loaded.profile.beta == 0.3
+        assert torch.equal(load(path).predict(rows)[0], model.predict(rows)[0])
+
+    @pytest.mark.parametrize(
+        "options",
+        [
+            {"measure": "cauchy", "scale": 3.0, "num_frequencies": 7, "seed": 2},
+            {"frequencies": [[1.0, 0.5], [0.2, 3.0]]},
+        ],
+        ids=["drawn", "given"],
+    )
+    def test_frequencies(self, options: dict[str, Any], path: Path) -> None:
+        model = make_model(DistributionKernel(Fourier(2, **options)))
+        expected = model.predict(ROWS[20:])
+        loaded = returned(model, path)
+        assert repr(loaded) == repr(model)
+        assert_same_bits(loaded.predict(ROWS[20:]), expected)
+
+    def test_what_is_shared_stays_shared(self, path: Path) -> None:
+        reference = ReferenceMeasure(ROWS[:4, :2])
+        distances = [SinkhornPotential(reference, epsilon=epsilon) for epsilon in (0.5, 0.7)]
+        profile = RationalQuadratic(2.0)
+        prior = GammaPrior(2.0, 0.15)
+        kernels = [
+            DistributionKernel(distances[0], profile, lengthscale_prior=prior),
+            DistributionKernel(distances[0], "linear"),
+            DistributionKernel(distances[1], profile),
+        ]
+        kernels[2].raw_lengthscale = kernels[0].raw_lengthscale
+        model = make_model(
+            kernels[0] + kernels[1] + kernels[2], likelihood=GaussianLikelihood(noise_prior=prior)
+        )
+        loaded = returned(model, path)
+        first, second, third = loaded.covar_module.kernels
+        assert first.lengthscale_prior is loaded.likelihood.noise_covar.noise_prior
+        assert first.distance is second.distance
+        assert first.distance is not third.distance
+        assert first.distance.reference is third.distance.reference
+        assert first.profile is third.profile
+        assert first.raw_lengthscale is third.raw_lengthscale
+        assert first.raw_lengthscale is not second.raw_lengthscale
+
+    @pytest.mark.parametrize("training", [True, False])
+    def test_modes_and_required_gradients(self, training: bool, path: Path) -> None:
+        model = sinkhorn_model().train(training)
+        model.covar_module.raw_outputscale.requires_grad_(False)
+        model.covar_module.base_kernel.distance.reference.raw_points.requires_grad_()
+        loaded = returned(model, path)
+        assert {n: p.requires_grad for n, p in loaded.named_parameters()} == {
+            n: p.requires_grad for n, p in model.named_parameters()
+        }
+        assert {n: m.training for n, m in loaded.named_modules()} == {
+            n: m.training for n, m in model.named_modules()
+        }
+        assert isinstance(loaded.covar_module.base_kernel, SinkhornKernel)
+
+    @pytest.mark.parametrize("value", [torch.nan, torch.inf, -0.0, 5e-324])
+    def test_strange_values(self, value: float, path: Path) -> None:
+        model = make_model()
+        model.mean_module.raw_constant.data.fill_(value)
+        loaded = returned(model, path).mean_module.raw_constant
+        assert loaded.detach().numpy().tobytes() == np.float64(value).tobytes()
+
+    def test_dtypes_of_parts(self, path: Path) -> None:
+        model = make_model()
+        distance = model.covar_module.base_kernel.distance
+        distance.directions = distance.directions.float()
+        expected = model.predict(ROWS[20:])
+        loaded = returned(model, path)
+        assert loaded.covar_module.base_kernel.distance.directions.dtype == torch.float32
+        assert_same_bits(loaded.predict(ROWS[20:]), expected)
+
+    def test_tensors_of_the_moment_are_not_taken_for_each_other(self) -> None:
+        description = Description()
+        numbers = [description.of(torch.full((3,), value))["tensor"] for value in range(50)]
+        assert numbers == list(range(50))
+
+    def test_names_of_classes_are_unique(self) -> None:
+        assert all(cls in description._NAMES for cls in description._CLASSES)
+
+    def test_the_saved_model_is_left_alone(self, path: Path) -> None:
+        model = make_model(clouds_kernel(seed=1))
+        expected = model.predict(ROWS[20:])
+        state, random = copy.deepcopy(model.state_dict()), torch.get_rng_state()
+        save(model, path)
+        load(path).covar_module.raw_outputscale.data += 1
+        assert torch.equal(torch.get_rng_state(), random)
+        for name, value in model.state_dict().items():
+            assert torch.equal(value, state[name])
+        assert_same_bits(model.predict(ROWS[20:]), expected)
+
+
+class TestFiles:
+    def test_paths(self, tmp_path: Path) -> None:
+        link, target = tmp_path / "link", tmp_path / "target"
+        link.symlink_to(target)
+        for path in (tmp_path / "a", str(tmp_path / "b"), link):
+            save(make_model(), path)
+            assert load(path).num_outputs == 1
+        assert link.is_symlink()
+        assert {each.name for each in tmp_path.iterdir()} == {"a", "b", "link", "target"}
+        with pytest.raises(FileNotFoundError):
+            load(tmp_path / "missing")
+        with pytest.raises(FileNotFoundError):
+            save(make_model(), tmp_path / "missing" / "a")
+
+    @pytest.mark.parametrize("error", [OSError("the disk is full"), KeyboardInterrupt()])
+    def test_an_interrupted_write_leaves_the_old_file(
+        self, error: BaseException, path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        model = make_model()
+        save(model, path)
+        before = path.read_bytes()
+        varied(model)
+
+        def fail(_: int) -> None:
+            raise error
+
+        monkeypatch.setattr(os, "fsync", fail)
+        with pytest.raises(type(error)):
+            save(model, path)
+        assert path.read_bytes() == before
+        assert list(path.parent.iterdir()) == [path]
+
+    def test_any_byte_altered_or_cut_off_is_noticed(self, path: Path) -> None:
+        rows = torch.tensor([[0.0, 1.0], [1.0, 1.0], [3.0, 1.0]], dtype=torch.float64)
+        kernel = SlicedWassersteinKernel(1, num_quantiles=5)
+        save(DistributionGP(rows, rows[:, 0], kernel, mean_module=ZeroMean()), path)
+        content = path.read_bytes()
+        with path.open("r+b", buffering=0) as file:
+            for index, byte in enumerate(content):
+                for other in (byte ^ 1, byte ^ 128, 0 if byte else 255):
+                    file.seek(index)
+                    file.write(bytes([other]))
+                    with pytest.raises(SavedModelError):
+                        load(path)
+                file.seek(index)
+                file.write(bytes([byte]))
+            assert path.read_bytes() == content
+            file.write(b"\n")
+            with pytest.raises(SavedModelError, match="damaged"):
+                load(path)
+            for length in reversed(range(len(content))):
+                file.truncate(length)
+                with pytest.raises(SavedModelError):
+                    load(path)
+
+    def test_errors_say_what_is_wrong(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        for content in (b"", b"hello", pickle.dumps(1), b"PK\x03\x04" + bytes(100)):
+            path.write_bytes(content)
+            with pytest.raises(SavedModelError, match="is no model that gp_distributions"):
+                load(path)
+        save(make_model(), path)
+        content = path.read_bytes()
+        for length in (10, 1000):
+            path.write_bytes(content[:length])
+            with pytest.raises(SavedModelError, match=f"cut off: {length}"):
+                load(path)
+        path.write_bytes(content[:-1] + b"?")
+        with pytest.raises(SavedModelError, match="damaged"):
+            load(path)
+        with monkeypatch.context() as later:
+            later.setattr(archive, "FORMAT", 2)
+            archive.write_archive(path, {}, [])
+        path.write_bytes(forge(path.read_bytes(), {"versions": {"gp_distributions": "9.9"}}))
+        with pytest.raises(SavedModelError, match=r"format 2, but.* needs gp_distributions 9\.9"):
+            load(path)
+
+    def test_names_the_versions(self, path: Path) -> None:
+        save(make_model(), path)
+        assert read_header(path)["versions"]["torch"] == torch.__version__
+
+
+def read_header(path: Path) -> dict[str, Any]:
+    content = path.read_bytes()
+    length = int.from_bytes(content[20:28], "little")
+    header: dict[str, Any] = json.loads(content[28 : 28 + length])
+    return header
+
+
+def forge(content: bytes, header: Any) -> bytes:
+    """A file with another header and a valid digest."""
+    length = int.from_bytes(content[20:28], "little")
+    text = json.dumps(header).encode()
+    data = content[28 + length : -32]
+    start = content[:12] + (28 + len(text) + len(data) + 32).to_bytes(8, "little")
+    sealed = start + len(text).to_bytes(8, "little") + text + data
+    return sealed + hashlib.sha256(sealed).digest()
+
+
+def places(value: Any) -> Iterator[tuple[Any, Any]]:
+    """Every place of a value in nested lists and dictionaries."""
+    for key in value if isinstance(value, dict) else range(len(value)):
+        yield value, key
+        if isinstance(value[key], dict | list):
+            yield from places(value[key])
+
+
+class TestForgeries:
+    """A digest is no signature: whoever makes a file can make it valid."""
+
+    def test_raise_the_named_error_or_load(self, path: Path) -> None:
+        rows = torch.tensor([[0.0, 1.0], [1.0, 1.0], [3.0, 1.0]], dtype=torch.float64)
+        save(DistributionGP(rows, rows[:, 0], SlicedWassersteinKernel(1)), path)
+        content, header = path.read_bytes(), read_header(path)
+        assert forge(content, header) == content
+        others = itertools.cycle([None, -1, "os.system"])
+        for container, key in list(places(header)):
+            kept, container[key] = container[key], next(others)
+            path.write_bytes(forge(content, header))
+            with contextlib.suppress(SavedModelError):
+                assert isinstance(load(path), DistributionGP)
+            container[key] = kept
+
+    @pytest.mark.parametrize("name", ["builtins.exec", "os.system", "torch.Linear", "Distance"])
+    def test_only_classes_of_the_list_are_made(self, name: str, path: Path) -> None:
+        save(make_model(), path)
+        content, header = path.read_bytes(), read_header(path)
+        header["objects"].append({"class": name, "positional": [1, 1], "named": {}})
+        path.write_bytes(forge(content, header))
+        with pytest.raises(SavedModelError, match=f"no model can be made of it.*{name}"):
+            load(path)
+
+    @pytest.mark.parametrize("shape", [[10**12], [2**62, 4], [10**30], [-1], [0], [1.5], "5"])
+    def test_tensors_are_no_larger_than_the_file(self, shape: Any, path: Path) -> None:
+        save(make_model(), path)
+        content, header = path.read_bytes(), read_header(path)
+        header["tensors"][0]["shape"] = shape
+        path.write_bytes(forge(content, header))
+        with pytest.raises(SavedModelError, match="makes no sense"):
+            load(path)
+
+    def test_depth(self, path: Path) -> None:
+        save(make_model(), path)
+        deep: Any = []
+        for _ in range(900):
+            deep = [deep]
+        content = path.read_bytes()
+        for header in (
+            {"tensors": [deep]},
+            [deep],
+            "tensors",
+            {**read_header(path), "model": deep},
+        ):
+            path.write_bytes(forge(content, header))
+            with pytest.raises(SavedModelError):
+                load(path)
+
+
+class OwnKernel(SlicedWassersteinKernel):
+    pass
+
+
+class OwnLikelihood(GaussianLikelihood):
+    """Not of the package."""
+
+
+class OwnTransform(InputTransform, torch.nn.Module):
+    is_one_to_many = False
+    transform_on_train = transform_on_eval = transform_on_fantasize = True
+
+    def transform(self, X: Tensor) -> Tensor:
+        return X
+
+
+class Forgetful(SlicedWasserstein):
+    """Keeps under another name what decides about distances."""
+
+    def __init__(self, dim: int, *, power: float = 1.0) -> None:
+        super().__init__(dim, num_slices=5)
+        self.exponent = power
+
+    def compare_all(self, r1: Tensor, r2: Tensor) -> Tensor:
+        return super().compare_all(r1, r2) ** self.exponent
+
+
+class Needy(Forgetful):
+    """The same, with no default."""
+
+    def __init__(self, dim: int, power: float) -> None:
+        super().__init__(dim, power=power)
+
+
+class Doubling(SlicedWasserstein):
+    """Keeps something else than what it is made with."""
+
+    def __init__(self, dim: int, *, power: float = 1.0) -> None:
+        super().__init__(dim, num_slices=5)
+        self.power = 2 * power
+
+
+class Adapting(SlicedWasserstein):
+    """Learns something from the first rows seen."""
+
+    times = 0
+
+    def __init__(self, dim: int) -> None:
+        super().__init__(dim, num_slices=5)
+        self.register_buffer("level", torch.tensor(torch.nan))
+
+    def adapt(self, rows: Tensor) -> None:
+        if bool(self.level.isnan()):
+            self.level = rows.mean()
+            Adapting.times += 1
+
+
+def register(distance: type[SlicedWasserstein], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Take a class up in the list of those that can be saved."""
+    name = f"gp_distributions.{distance.__name__}"
+    monkeypatch.setitem(description._NAMED, name, distance)
+    monkeypatch.setitem(description._NAMES, distance, name)
+
+
+def test_what_distances_learned_from_data_is_not_learned_again(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    register(Adapting, monkeypatch)
+    model = make_model(DistributionKernel(Adapting(2)))
+    level = model.covar_module.distance.level
+    assert torch.equal(returned(model, path).covar_module.distance.level, level)
+    assert Adapting.times == 1
+
+
+class TestRefusals:
+    @pytest.mark.parametrize(
+        ("make", "named"),
+        [
+            (lambda: make_model(OwnKernel(2)), "OwnKernel"),
+            (lambda: make_model(input_transform=OwnTransform()), "OwnTransform"),
+            (lambda: make_model(likelihood=OwnLikelihood()), "OwnLikelihood"),
+            (
+                lambda: make_model(
+                    clouds_kernel(lengthscale_constraint=Positive(lambda x: x**2, torch.sqrt))
+                ),
+                "<lambda>",
+            ),
+            (lambda: SingleTaskGP(ROWS[:20], TARGETS[:20, None]), "SingleTaskGP"),
+            (
+                lambda: ClassificationGP(ROWS[:20], np.arange(20).astype("M8[D]"), clouds_kernel()),
+                "datetime64",
+            ),
+        ],
+        ids=["kernel", "transform", "likelihood", "function", "model", "labels"],
+    )
+    @pytest.mark.filterwarnings("ignore::botorch.exceptions.warnings.InputDataWarning")
+    def test_other_classes_are_refused_when_saved(
+        self, make: Callable[[], Any], named: str, path: Path
+    ) -> None:
+        path.write_text("before")
+        with pytest.raises(TypeError, match=named) as raised:
+            save(make(), path)
+        assert path.read_text() == "before"
+        assert named == "SingleTaskGP" or "model.state_dict() with torch.save" in str(raised.value)
+
+    def test_priors_by_hand_are_refused(self, path: Path) -> None:
+        for name in ("outputscale_prior", "another"):
+            model = make_model()
+            model.covar_module.register_prior(name, GammaPrior(1.0, 2.0), "raw_outputscale")
+            with pytest.raises(TypeError, match=name):
+                save(model, path)
+
+    def test_replaced_parts_are_refused(self, path: Path) -> None:
+        model = make_model()
+        kept = model.likelihood.noise_covar
+        model.likelihood.noise_covar = type("OwnNoise", (type(kept),), {})(
+            noise_constraint=kept.raw_noise_constraint
+        )
+        with pytest.raises(TypeError, match=r"likelihood\.noise_covar.*OwnNoise"):
+            save(model, path)
+
+    @pytest.mark.parametrize(
+        ("distance", "message"),
+        [
+            (Forgetful, "the restored kernel differs"),
+            (Needy, "does not keep the argument 'power'"),
+            (Doubling, "arguments of .*Doubling"),
+        ],
+    )
+    def test_distances_that_forget_their_arguments_are_refused(
+        self,
+        distance: type[SlicedWasserstein],
+        message: str,
+        path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        register(distance, monkeypatch)
+        with pytest.raises(TypeError, match=message):
+            save(make_model(DistributionKernel(distance(2, power=0.5))), path)

@@ -1,0 +1,127 @@
+"""Sensitivities are the derivatives of predictions, and their picture shows them."""
+
+import matplotlib as mpl
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+import torch
+from cases import random_clouds
+from gpytorch.kernels import ScaleKernel
+
+from gp_distributions import DistributionGP, PointClouds, SlicedWassersteinKernel
+from gp_distributions.plotting import plot_sensitivity
+from gp_distributions.sensitivities import sensitivity
+
+
+def clouds(num: int, seed: int) -> PointClouds:
+    drawn = random_clouds(num, seed=seed, sizes=(3, 8))
+    return PointClouds.from_list([x for x, _ in drawn], [w for _, w in drawn])
+
+
+def model(device: torch.device | str = "cpu", *, outputs: bool = False) -> DistributionGP:
+    X = clouds(20, 0).to(device)
+    Y = 100 * torch.stack([X.points[:, 0, 0].sin(), X.points[:, 0, 1].cos()], -1)
+    return DistributionGP(X, Y if outputs else Y[:, 0]).eval()
+
+
+@pytest.mark.parametrize("unit", [1e-9, 1e6])
+def test_do_not_depend_on_the_unit_of_the_targets(unit: float) -> None:
+    X = clouds(20, 0)
+    Y = X.points[:, 0, 0].sin()
+    expected, actual = (
+        sensitivity(DistributionGP(X, scale * Y).eval(), clouds(3, 1)) for scale in (1.0, unit)
+    )
+    torch.testing.assert_close(actual.mean_points / unit, expected.mean_points)
+    torch.testing.assert_close(actual.variance_points / unit**2, expected.variance_points)
+    assert bool(actual.variance_points.any())
+
+
+@pytest.mark.parametrize("outputs", [False, True])
+def test_finite_differences(outputs: bool, device: torch.device) -> None:
+    gp, X = model(device, outputs=outputs), clouds(3, 1).to(device)
+    found = sensitivity(gp, X, batch_size=2)
+    generator = torch.Generator().manual_seed(2)
+    for _ in range(3):
+        directions = [
+            torch.randn(x.shape, generator=generator, dtype=torch.float64).to(device)
+            for x in (X.points, X.weights)
+        ]
+        occupied = X.weights > 0
+        move, change = directions[0] * occupied.unsqueeze(-1), directions[1] * X.weights
+
+        def predict(step: float, x: torch.Tensor, w: torch.Tensor) -> tuple[torch.Tensor, ...]:
+            # Rows, not clouds: their weights need not sum to one.
+            rows = torch.cat([X.points + step * x, (X.weights + step * w).unsqueeze(-1)], -1)
+            mean, std = gp.predict(rows.flatten(-2), observation_noise=False)
+            return mean.movedim(0, -1), std.square().movedim(0, -1)
+
+        for x, w in ((move, 0 * change), (0 * move, change)):
+            step = 1e-5
+            pairs = zip(predict(step, x, w), predict(-step, x, w), strict=True)
+            numeric = [(up - down) / (2 * step) for up, down in pairs]
+            for name, expected in zip(("mean", "variance"), numeric, strict=True):
+                by_points = (getattr(found, f"{name}_points") * x).sum((-1, -2))
+                by_weights = (getattr(found, f"{name}_weights") * w).sum(-1)
+                torch.testing.assert_close(
+                    by_points + by_weights,
+                    expected,
+                    rtol=1e-5,
+                    atol=1e-6 * expected.abs().max().item(),
+                )
+
+
+def test_mass_taken_in_proportion_changes_nothing() -> None:
+    X = clouds(4, 3)
+    found = sensitivity(model(), X)
+    for values in (found.mean_weights, found.variance_weights):
+        scale = (X.weights * values.abs()).sum(-1)
+        assert ((X.weights * values).sum(-1).abs() <= 1e-8 * scale).all()
+        assert not values[X.weights == 0].any()
+
+
+def test_translations_of_a_linear_function_of_the_mean() -> None:
+    """With a linear kernel predictions are linear in the mean: all atoms move them by their weight."""
+    X = clouds(10, 0)
+    kernel = ScaleKernel(SlicedWassersteinKernel(2, profile="linear"))
+    means = (X.weights.unsqueeze(-1) * X.points).sum(-2)
+    gp = DistributionGP(X, means[:, 0], kernel).eval()
+    found = sensitivity(gp, X[:2])
+    total = found.mean_points.sum(-2)
+    rows = [
+        X[:2].pack(),
+        PointClouds(X.points[:2] + torch.tensor([1.0, 0.0]), X.weights[:2]).pack(),
+    ]
+    first, second = (gp.predict(r)[0] for r in rows)
+    torch.testing.assert_close(total[:, 0], second - first, rtol=1e-6, atol=1e-9)
+
+
+def test_wrong_inputs() -> None:
+    with pytest.raises(TypeError, match="PointClouds"):
+        sensitivity(model(), clouds(2, 1).pack())  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="one axis"):
+        sensitivity(model(), clouds(2, 1)[0])
+    with pytest.raises(ValueError, match="batch_size"):
+        sensitivity(model(), clouds(2, 1), batch_size=0)
+
+
+def test_picture() -> None:
+    mpl.use("Agg")
+    found = sensitivity(model(), clouds(3, 1))
+    for index in range(3):
+        size = int(found.clouds.sizes[index])
+        ax = plot_sensitivity(found, index)
+        arrows = ax.collections[1]
+        assert len(arrows.U) == size
+        gradient = found.mean_points[index, :size].numpy()
+        drawn = np.stack([arrows.U, arrows.V], -1)
+        np.testing.assert_allclose(
+            drawn / np.linalg.norm(drawn, axis=1).max(),
+            gradient / np.linalg.norm(gradient, axis=1).max(),
+        )
+        ax = plot_sensitivity(found, index, of="variance", by="weights", ax=ax)
+        assert ax.get_title().startswith("variance by weights")
+        filled = ax.collections[-1].get_facecolors()[:, 0] < 1
+        np.testing.assert_array_equal(filled, found.variance_weights[index, :size].numpy() > 0)
+    plt.close("all")
+    with pytest.raises(ValueError, match="mean"):
+        plot_sensitivity(found, of="std")
