@@ -10,6 +10,7 @@ from torch import Tensor
 from gp_distributions.kernels.reading import check_kind
 from gp_distributions.measures import PointClouds
 from gp_distributions.models import DistributionGP
+from gp_distributions.models.exact_inference import variances
 from gp_distributions.rows.clouds import split_rows
 
 
@@ -70,12 +71,12 @@ def sensitivity(model: DistributionGP, X: PointClouds, *, batch_size: int = 64) 
     if batch_size < 1:
         raise ValueError(f"Expected batch_size >= 1, got {batch_size}.")
     parts = [_gradients(model, rows) for rows in X.pack().detach().split(batch_size)]
-    means, variances = (torch.cat(part, dim=1) for part in zip(*parts, strict=True))
+    means, spreads = (torch.cat(part, dim=1) for part in zip(*parts, strict=True))
     if model._squeeze_output:
-        means, variances = means.squeeze(0), variances.squeeze(0)
+        means, spreads = means.squeeze(0), spreads.squeeze(0)
     occupied = X.weights.detach() > 0
     mean_points, mean_weights = split_rows(means, X.dim)
-    variance_points, variance_weights = split_rows(variances, X.dim)
+    variance_points, variance_weights = split_rows(spreads, X.dim)
     return Sensitivity(
         clouds=X,
         mean_points=mean_points * occupied.unsqueeze(-1),
@@ -93,9 +94,7 @@ def _gradients(model: DistributionGP, rows: Tensor) -> tuple[Tensor, Tensor]:
     # Each cloud is a batch of its own, so that sums over clouds have their gradients side by side.
     posterior = model.posterior(rows.unflatten(0, (-1, *axes, 1)), observation_noise=False)
     gradients = []
-    with model._floor():
-        moments = posterior.mean, posterior.variance
-    for values in moments:
+    for values in (posterior.mean, variances(posterior, model.smallest_variance)):
         outputs = values.flatten(0, -2).sum(0)
         found = [torch.autograd.grad(output, rows, retain_graph=True)[0] for output in outputs]
         gradients.append(torch.stack(found))

@@ -155,8 +155,8 @@ def test_chunks_and_blocks_change_nothing(
 ) -> None:
     x1, x2 = inputs.rows(30), inputs.rows(11, seed=1)
     expected, within = distance.squared(x1, x2), distance.squared(x1)
-    monkeypatch.setattr(type(distance), "_chunk_elements", 1)
-    monkeypatch.setattr(type(distance), "_block_rows", 7)
+    monkeypatch.setattr(type(distance), "chunk_elements", 1)
+    monkeypatch.setattr(type(distance), "block_rows", 7)
     distance.clear_cache()
     assert_same(distance.squared(x1, x2), expected)
     assert_same(distance.squared(x1), within)

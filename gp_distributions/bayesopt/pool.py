@@ -12,12 +12,13 @@ from botorch.exceptions import UnsupportedError
 from botorch.optim import optimize_acqf_discrete
 from torch import Tensor
 
-from gp_distributions.bayesopt.pool_distances import PoolDistance, Table, same_distance
+from gp_distributions.bayesopt.pool_distances import PoolLookUp, Table
 from gp_distributions.distances.base import Distance
-from gp_distributions.kernels.distribution_kernel import DistributionKernel
+from gp_distributions.distances.evaluation import looking_up
 from gp_distributions.kernels.reading import distribution_kernels
 from gp_distributions.measures import PointClouds
 from gp_distributions.measures.kinds import Distributions, as_rows
+from gp_distributions.rows.memory import fingerprint
 
 
 class Pool:
@@ -63,34 +64,27 @@ class Pool:
         """Forget all distances and features."""
         self._tables.clear()
 
-    def _table(self, kernel: DistributionKernel, columns: Tensor | None) -> Table:
-        """What is known of the distance of a kernel on some columns."""
+    def _table(self, distance: Distance, columns: Tensor | None) -> Table:
+        """What is known of a distance on some columns."""
+        found = fingerprint(distance)
         for table in self._tables:
-            if same_distance(table.distance, kernel.distance) and _same_columns(
-                table.columns, columns
-            ):
+            if table.fingerprint == found and _same_columns(table.columns, columns):
                 return table
         rows = self.rows if columns is None else self.rows.index_select(-1, columns)
-        table = Table(kernel.distance, rows, columns=columns, memory=self.memory)
-        self._tables.append(table)
-        return table
+        self._tables.append(Table(distance, rows, columns=columns, memory=self.memory))
+        return self._tables[-1]
 
     @contextlib.contextmanager
-    def _serving(self, module: torch.nn.Module) -> Iterator[list[PoolDistance]]:
-        """Let the distances of a module look up what the pool knows."""
-        read = distribution_kernels(module)
-        kernels = [kernel for kernel, _ in read]
-        distances: list[Distance] = [kernel.distance for kernel in kernels]
-        tables = [self._table(kernel, columns) for kernel, columns in read]
+    def _serving(self, module: torch.nn.Module) -> Iterator[PoolLookUp]:
+        """Let the distances of a module look up what the pool knows, in this thread."""
+        tables = [
+            self._table(kernel.distance, columns)
+            for kernel, columns in distribution_kernels(module)
+        ]
         self._tables = list(dict.fromkeys(tables))  # others belong to distances of the past
-        serving = [PoolDistance(d, t) for d, t in zip(distances, tables, strict=True)]
-        try:
-            for kernel, lookup in zip(kernels, serving, strict=True):
-                kernel.distance = lookup
-            yield serving
-        finally:
-            for kernel, distance in zip(kernels, distances, strict=True):
-                kernel.distance = distance
+        look_up = PoolLookUp(self._tables)
+        with looking_up(look_up):
+            yield look_up
 
 
 def optimize_over_pool(
@@ -137,8 +131,8 @@ def optimize_over_pool(
         raise ValueError(
             f"Expected 1 <= q <= {len(choices)}, the number of candidates that are left, got {q}."
         )
-    with pool._serving(acquisition) as distances:
-        indexed = _Indexed(acquisition, pool.rows, distances)
+    with pool._serving(acquisition) as look_up:
+        indexed = _Indexed(acquisition, pool.rows, look_up)
         found, values = optimize_acqf_discrete(
             indexed, q, choices.double().unsqueeze(-1), max_batch_size=batch_size
         )
@@ -151,13 +145,11 @@ def optimize_over_pool(
 class _Indexed(AcquisitionFunction):
     """An acquisition function of indices, so that candidates are never told apart by their floats."""
 
-    def __init__(
-        self, acquisition: AcquisitionFunction, rows: Tensor, distances: list[PoolDistance]
-    ) -> None:
+    def __init__(self, acquisition: AcquisitionFunction, rows: Tensor, look_up: PoolLookUp) -> None:
         super().__init__(acquisition.model)
         self.acquisition = acquisition
         self.rows = rows
-        self.distances = distances
+        self.look_up = look_up
         self._base_pending: Tensor | None = getattr(acquisition, "X_pending", None)
         self.X_pending: Tensor | None = None
 
@@ -173,8 +165,7 @@ class _Indexed(AcquisitionFunction):
     def forward(self, X: Tensor) -> Tensor:
         """Values of a ``b x 1 x 1`` tensor of indices."""
         indices = X[:, 0, 0].long()
-        for distance in self.distances:
-            distance.batch = indices
+        self.look_up.batch = indices
         return self.acquisition(self.rows[indices].unsqueeze(-2))
 
 

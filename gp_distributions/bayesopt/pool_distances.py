@@ -6,20 +6,18 @@ import copy
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from gp_distributions.distances.base import Distance
+from gp_distributions.distances.evaluation import looking_up, sharing
 from gp_distributions.rows.clouds import drop_copies, pad_rows
-from gp_distributions.rows.memory import same_tensor
+from gp_distributions.rows.memory import fingerprint
 
 # Candidates that are embedded or compared at a time.
 _BLOCK = 1024
 # Candidates whose features stay in the processor's cache while they meet all new clouds.
 _STRIP = 32
-# Attributes of a distance that are no settings.
-_MODULE = set(vars(torch.nn.Module())) | {"_cache", "_shared"}
 
 
 class Table:
@@ -35,6 +33,7 @@ class Table:
     def __init__(
         self, distance: Distance, rows: Tensor, *, columns: Tensor | None, memory: float
     ) -> None:
+        self.fingerprint = fingerprint(distance)
         self.distance = snapshot(distance)
         self.rows = rows
         self.columns = columns
@@ -71,12 +70,14 @@ class Table:
     def between_known(self, places1: Tensor, places2: Tensor) -> Tensor:
         """Squared distances of known clouds to each other, ``M x M'``."""
         if len(self._between) < len(self._known):
-            self._between = self.distance.squared(self._known)
+            with looking_up(None):
+                self._between = self.distance.squared(self._known)
         return self._between[places1][:, places2]
 
     @torch.no_grad()
     def _add(self, rows: Tensor) -> None:
-        new = self._to_candidates(rows)
+        with looking_up(None):
+            new = self._to_candidates(rows)
         for row in rows.cpu().numpy():
             self._places[row.tobytes()] = len(self._places)
         self._known = torch.cat([self._known, rows])
@@ -99,7 +100,7 @@ class Table:
         return torch.cat([_squared(features, norms, points) for features, norms in blocks])
 
     def _compare(self, candidates: Tensor, apart: Sequence[Tensor]) -> Tensor:
-        with self.distance.sharing():
+        with sharing():
             return torch.cat([self.distance.squared(candidates, row) for row in apart], dim=-1)
 
     def _keep_features(self) -> Tensor:
@@ -128,80 +129,73 @@ class Table:
             yield features, _squared_norms(features)
 
 
-class PoolDistance(Distance):
-    """A distance that looks up those of the candidates at hand, and computes all others.
+class PoolLookUp:
+    """Looks up the squared distances of the candidates at hand, while a pool is searched.
 
-    What it is asked for are rows, in which BoTorch has joined every candidate of a batch with the same
-    pending points and baseline, and training rows. Each place along the second to last axis therefore
-    holds either the candidates, one in each batch, or one cloud throughout; anything else is computed.
+    A kernel asks for the distances of rows in which BoTorch has joined every candidate of a batch with
+    the same pending points and baseline, and of training rows. Each place along the second to last axis
+    therefore holds either the candidates, one in each batch, or one cloud throughout; anything else is
+    not looked up.
 
     Args:
-        distance: The distance.
-        table: What is known of it.
+        tables: Tables of the distances that the kernels of a model have.
     """
 
-    def __init__(self, distance: Distance, table: Table) -> None:
-        torch.nn.Module.__init__(self)
-        self.dim, self.inputs = distance.dim, distance.inputs
-        self.distance = distance
-        self.table = table
+    def __init__(self, tables: Sequence[Table]) -> None:
+        self._tables = tables
+        self._known: dict[int, tuple[object, list[Table]]] = {}
         self.batch: Tensor | None = None
-        """The indices of the candidates that are being evaluated."""
-        self._shared = None
+        """Indices of the candidates that are being evaluated."""
 
-    @property
-    def atom_columns(self) -> int | None:
-        """As that of the distance."""
-        return self.distance.atom_columns
+    def __call__(self, distance: Any, x1: Tensor, x2: Tensor, diag: bool) -> Tensor | None:
+        """Squared distances, or ``None`` where no candidates are among the rows."""
+        if diag or self.batch is None:
+            return None
+        for table in self._tables_of(distance):
+            left = self._resolve(table, x1)
+            right = left if x2 is x1 else self._resolve(table, x2)
+            if left is not None and right is not None and bool(left[0].any() or right[0].any()):
+                batch_shape = torch.broadcast_shapes(x1.shape[:-2], x2.shape[:-2])
+                return self._assemble(table, left, right, batch_shape)
+        return None
 
-    @property
-    def euclidean(self) -> bool:
-        """As that of the distance."""
-        return self.distance.euclidean
+    def _tables_of(self, distance: Any) -> list[Table]:
+        # What is kept keeps its id; copies of a model have other distances with the same fingerprint.
+        if id(distance) not in self._known:
+            found = fingerprint(distance)
+            tables = [table for table in self._tables if table.fingerprint == found]
+            self._known[id(distance)] = distance, tables
+        return self._known[id(distance)][1]
 
-    def represent(self, points: Tensor, weights: Tensor) -> Tensor:
-        """As the distance does."""
-        return self.distance.represent(points, weights)
-
-    def adapt(self, rows: Tensor) -> None:
-        """As the distance does."""
-        self.distance.adapt(rows)
-
-    def squared_norms(self, rows: Tensor) -> Tensor:
-        """As the distance does."""
-        return self.distance.squared_norms(rows)
-
-    def squared(self, x1: Tensor, x2: Tensor | None = None, *, diag: bool = False) -> Tensor:
-        """Squared distances, looked up where the candidates are among the rows."""
-        left = self._resolve(x1)
-        right = left if x2 is None or x2 is x1 else self._resolve(x2)
-        if diag or left is None or right is None or not (left[0].any() or right[0].any()):
-            return self.distance.squared(x1, x2, diag=diag)
+    def _assemble(
+        self,
+        table: Table,
+        left: tuple[Tensor, Tensor],
+        right: tuple[Tensor, Tensor],
+        batch_shape: torch.Size,
+    ) -> Tensor:
         assert self.batch is not None
+        candidates = self.batch
         (moving1, places1), (moving2, places2) = left, right
         fixed1, fixed2 = ~moving1, ~moving2
-        squared = x1.new_zeros(len(self.batch), len(moving1), len(moving2))
-        table, candidates = self.table, self.batch
+        squared = table.rows.new_zeros(len(candidates), len(moving1), len(moving2))
         # A candidate meets itself at a distance of zero.
         between = table.between_known(places1, places2)
         squared[:, fixed1.nonzero(), fixed2.nonzero().T] = between.expand(len(candidates), -1, -1)
         if bool(moving1.any()):
-            squared[:, moving1.nonzero(), fixed2.nonzero().T] = table.to_known(
-                candidates, places2
-            ).unsqueeze(1)
+            to_known = table.to_known(candidates, places2).unsqueeze(1)
+            squared[:, moving1.nonzero(), fixed2.nonzero().T] = to_known
         if bool(moving2.any()):
-            squared[:, fixed1.nonzero(), moving2.nonzero().T] = table.to_known(
-                candidates, places1
-            ).unsqueeze(-1)
-        batch_shape = torch.broadcast_shapes(x1.shape[:-2], () if x2 is None else x2.shape[:-2])
+            to_known = table.to_known(candidates, places1).unsqueeze(-1)
+            squared[:, fixed1.nonzero(), moving2.nonzero().T] = to_known
         ones = [1] * (len(batch_shape) - 1)
-        return squared.reshape(len(candidates), *ones, *squared.shape[-2:]).expand(
-            *batch_shape, -1, -1
-        )
+        squared = squared.reshape(len(candidates), *ones, *squared.shape[-2:])
+        return squared.expand(*batch_shape, -1, -1)
 
-    def _resolve(self, rows: Tensor) -> tuple[Tensor, Tensor] | None:
+    def _resolve(self, table: Table, rows: Tensor) -> tuple[Tensor, Tensor] | None:
         """Which places of rows hold the candidates, and where in the table the others are."""
-        if self.batch is None or rows.requires_grad or rows.shape[-1] < self.table.rows.shape[-1]:
+        assert self.batch is not None
+        if rows.requires_grad or rows.shape[-1] < table.rows.shape[-1]:
             return None
         count, places = len(self.batch), rows.shape[-2]
         moving = torch.zeros(places, dtype=torch.bool, device=rows.device)
@@ -210,7 +204,7 @@ class PoolDistance(Distance):
             if rows.shape[0] != count:
                 return None
             ones = [1] * (rows.dim() - 3)
-            candidates = pad_rows(self.table.rows[self.batch], rows.shape[-1])
+            candidates = pad_rows(table.rows[self.batch], rows.shape[-1])
             candidates = candidates.reshape(count, *ones, -1)
             for place in range(places):
                 column = rows[..., place, :]
@@ -219,7 +213,7 @@ class PoolDistance(Distance):
                 elif not bool((column == column[(0,) * (column.dim() - 1)]).all()):
                     return None
             fixed = rows[(0,) * (rows.dim() - 2)]
-        return moving, self.table.places(fixed[~moving])
+        return moving, table.places(fixed[~moving])
 
 
 def _squared(features: Tensor, norms: Tensor, points: Sequence[Tensor]) -> Tensor:
@@ -244,50 +238,3 @@ def snapshot(distance: Distance) -> Distance:
     for parameter in copied.parameters():
         parameter.requires_grad_(False)
     return copied
-
-
-def same_distance(a: Distance, b: Distance) -> bool:
-    """Whether two distances have the same class, settings, parameters and buffers."""
-    modules_a, modules_b = dict(a.named_modules()), dict(b.named_modules())
-    return modules_a.keys() == modules_b.keys() and all(
-        _same_module(module, modules_b[name]) for name, module in modules_a.items()
-    )
-
-
-def _same_module(a: torch.nn.Module, b: torch.nn.Module) -> bool:
-    if type(a) is not type(b):
-        return False
-    settings_a, settings_b = (
-        {name: value for name, value in vars(module).items() if name not in _MODULE}
-        for module in (a, b)
-    )
-    tensors_a, tensors_b = ({**module._parameters, **module._buffers} for module in (a, b))
-    return (
-        settings_a.keys() == settings_b.keys()
-        and all(_same_setting(value, settings_b[name]) for name, value in settings_a.items())
-        and tensors_a.keys() == tensors_b.keys()
-        and all(_same_tensor(value, tensors_b[name]) for name, value in tensors_a.items())
-    )
-
-
-def _same_setting(a: Any, b: Any) -> bool:
-    if isinstance(a, Tensor) or isinstance(b, Tensor):
-        return isinstance(a, Tensor) and isinstance(b, Tensor) and same_tensor(a, b)
-    if a is b or type(a) is not type(b):
-        return a is b
-    if isinstance(a, np.ndarray):
-        return np.array_equal(a, b)
-    if isinstance(a, list | tuple):
-        return len(a) == len(b) and all(map(_same_setting, a, b))
-    if isinstance(a, dict):
-        return a.keys() == b.keys() and all(_same_setting(a[key], b[key]) for key in a)
-    try:
-        return bool(a == b)
-    except (TypeError, ValueError, RuntimeError):  # what cannot be compared may differ
-        return False
-
-
-def _same_tensor(a: Tensor | None, b: Tensor | None) -> bool:
-    if a is None or b is None:
-        return a is b
-    return same_tensor(a, b)

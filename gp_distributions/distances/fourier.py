@@ -9,6 +9,7 @@ import torch
 from scipy.special import gammainc
 from torch import Tensor
 
+from gp_distributions.distances import evaluation
 from gp_distributions.distances.base import Distance
 from gp_distributions.measures.arrays import Data, common_device, point_array, to_tensor
 from gp_distributions.numerics.embedding_kernels import EMBEDDING_KERNELS, IsotropicKernel
@@ -74,8 +75,8 @@ class Fourier(Distance):
     Source: Sriperumbudur et al. 2010, corollary 4; Yu et al. 2016 (orthogonal frequencies).
     """
 
-    _supported_inputs = ("clouds", "gaussians", "mixtures")
-    _trims_padding = True
+    supported_inputs = ("clouds", "gaussians", "mixtures")
+    trims_padding = True
 
     def __init__(
         self,
@@ -134,11 +135,11 @@ class Fourier(Distance):
 
     def squared_norms(self, rows: Tensor) -> Tensor:
         """Squared norms of the characteristic functions, ``batch_shape x N``."""
-        return self._representation(rows).square().sum(-1).expand(rows.shape[:-1])
+        return evaluation.representations(self, rows).square().sum(-1).expand(rows.shape[:-1])
 
     def chunk_size(self, num_atoms: int) -> int:
         """How many clouds of ``num_atoms`` atoms are represented at a time."""
-        return max(1, self._chunk_elements // (num_atoms * len(self.frequencies)))
+        return max(1, self.chunk_elements // (num_atoms * len(self.frequencies)))
 
     def extra_repr(self) -> str:
         """The settings, for printing."""

@@ -8,7 +8,8 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from gp_distributions.distances.base import Distance, _check_weights
+from gp_distributions.distances import evaluation
+from gp_distributions.distances.base import Distance
 from gp_distributions.numerics.embedding_kernels import (
     EMBEDDING_KERNELS,
     EnergyKernel,
@@ -27,6 +28,7 @@ from gp_distributions.numerics.pairwise import zero_diagonal
 from gp_distributions.numerics.pooled_atoms import draw_atoms, median_distance
 from gp_distributions.numerics.tensor_moments import moment_features
 from gp_distributions.rows.gaussians import join_gaussians, split_gaussians
+from gp_distributions.rows.layout import check_weights
 
 _FREQUENCIES = {"orthogonal": orthogonal_frequencies, "quasi_random": quasi_random_frequencies}
 _FEATURES = (*_FREQUENCIES, "landmarks")
@@ -84,7 +86,7 @@ class MMD(Distance):
     2007; Yu et al. 2016.
     """
 
-    _supported_inputs: ClassVar[tuple[str, ...]] = ("clouds", "gaussians", "mixtures")
+    supported_inputs: ClassVar[tuple[str, ...]] = ("clouds", "gaussians", "mixtures")
     # Polynomial kernels have as many features at most; beyond, pairs of atoms are compared.
     _max_moments = 10_000
 
@@ -146,21 +148,23 @@ class MMD(Distance):
                 "frequencies", sample(kernel, self.dim, count // 2, seed=self.seed)
             )
             return
-        if self.inputs != "clouds":
-            expectation = gaussian_expectation(kernel, self.dim)
-            if expectation is None:
-                raise ValueError(
-                    f"The {self.kernel} kernel has no closed form between Gaussians; gaussian, linear, "
-                    "polynomial2 and polynomial3 have. For laplace, matern32, matern52 and "
-                    "inverse_multiquadric give num_features: Fourier features have one."
-                )
-            kernel = expectation
-        self._kernel = kernel
+        if self.inputs != "clouds" and gaussian_expectation(kernel, self.dim) is None:
+            raise ValueError(
+                f"The {self.kernel} kernel has no closed form between Gaussians; the gaussian, linear, "
+                "polynomial2 and polynomial3 kernels have one. The laplace, matern32, matern52 and "
+                "inverse_multiquadric kernels have one with Fourier features: give num_features."
+            )
         if count is not None:
             if count < 1:
                 raise ValueError(f"Expected num_features >= 1, got {count}.")
             self.landmarks: Tensor
             self.register_buffer("landmarks", torch.full((count, self.dim), math.nan).double())
+
+    @property
+    def _kernel(self) -> Any:
+        """The kernel of points, or its expectation under Gaussians."""
+        kernel = EMBEDDING_KERNELS[self.kernel]
+        return kernel if self.inputs == "clouds" else gaussian_expectation(kernel, self.dim)
 
     @property
     def _has_bandwidth(self) -> bool:
@@ -209,8 +213,8 @@ class MMD(Distance):
         seeks_landmarks = "landmarks" in self._buffers and bool(self.landmarks.isnan().any())
         if not (seeks_bandwidth or seeks_landmarks) or not rows.numel():
             return
-        atoms, weights = self._split(rows)
-        _check_weights(weights)
+        atoms, weights = self.block.split(rows)
+        check_weights(weights)
         weights = weights.flatten(0, -2)
         points, covariance = self._moments(atoms.flatten(0, -3))
         if seeks_bandwidth:
@@ -242,9 +246,9 @@ class MMD(Distance):
     def chunk_size(self, num_atoms: int) -> int:
         """How many clouds of ``num_atoms`` atoms are represented at a time."""
         if "frequencies" in self._buffers:
-            return max(1, self._chunk_elements // (num_atoms * len(self.frequencies)))
+            return max(1, self.chunk_elements // (num_atoms * len(self.frequencies)))
         if self._degree is not None:
-            return max(1, self._chunk_elements // (num_atoms * self.dim**self._degree))
+            return max(1, self.chunk_elements // (num_atoms * self.dim**self._degree))
         return 2**62  # blocks within bound the memory
 
     def represent(self, points: Tensor, weights: Tensor) -> Tensor:
@@ -322,17 +326,17 @@ class MMD(Distance):
 
     def _read(self, representation: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Atoms, weights and squared norms."""
-        count = (representation.shape[-1] - 1) // (self.atom_dim + 1)
-        sizes = [count * self.atom_dim, count, 1]
+        count = (representation.shape[-1] - 1) // (self.block.atom_dim + 1)
+        sizes = [count * self.block.atom_dim, count, 1]
         atoms, weights, squared_norms = representation.split(sizes, dim=-1)
-        return atoms.unflatten(-1, (count, self.atom_dim)), weights, squared_norms.squeeze(-1)
+        return atoms.unflatten(-1, (count, self.block.atom_dim)), weights, squared_norms.squeeze(-1)
 
     def squared_norms(self, rows: Tensor) -> Tensor:
         """Squared norms of mean embeddings; for the energy kernel, distances to all mass at zero."""
         if self.kernel == "energy":
             return super().squared_norms(rows)
-        self._adapt(rows)
-        representation = self._representation(rows)
+        evaluation.adapt(self, rows)
+        representation = evaluation.representations(self, rows)
         norms = representation.square().sum(-1) if self.euclidean else representation[..., -1]
         return norms.expand(rows.shape[:-1])
 

@@ -49,7 +49,7 @@ class PrecomputedDistance(Distance):
     Source: Schoenberg 1935, theorem 1.
     """
 
-    _supported_inputs = ("indices",)
+    supported_inputs = ("indices",)
 
     def __init__(
         self, squared: Data, *, norms: Data | None = None, tolerance: float | None = None
@@ -138,55 +138,43 @@ class PrecomputedDistance(Distance):
         )
 
     @property
-    def atom_dim(self) -> int:
-        """Numbers in a row: 1."""
-        return 1
-
-    @property
-    def atom_columns(self) -> None:
-        """``None``: a row is one index, without weight."""
-        return
-
-    @property
     def euclidean(self) -> bool:
-        """Whether distances are the Euclidean ones of the representations: they are not."""
+        """Whether the distance is the Euclidean distance of representations: it is not."""
         return False
 
     def represent(self, points: Tensor, weights: Tensor) -> Tensor:
         """The indices themselves, ``C x 1``."""
         return points.squeeze(-2)
 
-    def compare_all(self, r1: Tensor, r2: Tensor) -> Tensor:
-        """Squared distances of all pairs of indices."""
-        return self._look_up(r1, r2.transpose(-1, -2))
-
-    def compare_paired(self, r1: Tensor, r2: Tensor) -> Tensor:
-        """Squared distances of corresponding indices."""
-        return self._look_up(r1, r2).squeeze(-1)
+    def squared(self, x1: Tensor, x2: Tensor | None = None, *, diag: bool = False) -> Tensor:
+        """Looks up squared distances, shapes as in :meth:`Distance.squared`."""
+        first = self._indices(x1)
+        second = first if x2 is None or x2 is x1 else self._indices(x2)
+        if diag:
+            return self.matrix[first, second].to(x1.dtype)
+        return self.matrix[first.unsqueeze(-1), second.unsqueeze(-2)].to(x1.dtype)
 
     def squared_norms(self, rows: Tensor) -> Tensor:
         """Squared distances to the origin of inner products, ``batch_shape x N``."""
-        index, _ = self._split(rows)
-        return self.norms.to(rows)[index.flatten(-3).long()]
+        return self.norms[self._indices(rows)].to(rows.dtype)
 
-    def _look_up(self, r1: Tensor, r2: Tensor) -> Tensor:
-        return self.matrix.to(r1)[r1.detach().long(), r2.detach().long()]
-
-    def _split(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+    def _indices(self, rows: Tensor) -> Tensor:
+        """Checked indices, ``batch_shape x N``."""
         size = len(self.matrix)
-        if rows.dim() == 0 or rows.shape[-1] != 1:
+        if rows.dim() < 2 or rows.shape[-1] != 1:
             raise ValueError(
-                f"Expected rows of width 1, each the number of one of {size} objects, got a tensor "
-                f"of shape {tuple(rows.shape)}."
+                f"Expected rows of width 1, each the index of one of {size} objects, got a tensor of "
+                f"shape {tuple(rows.shape)}."
             )
-        valid = (rows == rows.round()) & (rows >= 0) & (rows < size)
+        index = rows.detach().squeeze(-1)
+        valid = (index == index.round()) & (index >= 0) & (index < size)
         if not bool(valid.all()):
-            *row, _ = (~valid).nonzero()[0].tolist()
+            row = tuple((~valid).nonzero()[0].tolist())
             raise ValueError(
-                f"Expected the number of an object, a whole number from 0 to {size - 1}, but row "
-                f"{row[0] if len(row) == 1 else tuple(row)} is {rows[tuple(row)].item():g}."
+                f"Expected the index of an object, a whole number from 0 to {size - 1}, but row "
+                f"{row[0] if len(row) == 1 else row} is {index[row].item():g}."
             )
-        return rows.unsqueeze(-2), rows.new_ones(*rows.shape[:-1], 1)
+        return index.long()
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
         # The number of objects is that of the saved matrix.

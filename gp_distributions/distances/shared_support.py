@@ -86,11 +86,12 @@ class SharedSupportDistance(Distance):
         index = index[place[len(support) :]].view(points.shape[:-1])
         return index.clamp_min(0), index >= 0
 
-    def _represent_rows(self, rows: Tensor) -> Tensor:
+    def represent_rows(self, rows: Tensor) -> Tensor:
+        """Represents all rows, and names the first atom that is not in the support."""
         try:
-            return super()._represent_rows(rows)
+            return super().represent_rows(rows)
         except _UnknownAtomError:
-            points, weights = self._split(rows.detach())
+            points, weights = self.block.split(rows.detach())
             missing = ~self._find(points)[1] & (weights > 0)
             *row, atom = missing.nonzero()[0].tolist()
             raise ValueError(
@@ -103,7 +104,7 @@ class SharedSupportDistance(Distance):
     @torch.no_grad()
     def _learn(self, sets: list[Tensor]) -> Tensor:
         """The union of the atoms of clouds; with those of weight zero if all clouds list the same."""
-        split = [self._split(drop_copies(rows)) for rows in sets]
+        split = [self.block.split(drop_copies(rows)) for rows in sets]
         points = [p.flatten(0, -3) for p, _ in split]
         for part in points:
             if not bool(part.isfinite().all()):

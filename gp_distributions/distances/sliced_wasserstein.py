@@ -76,8 +76,8 @@ class SlicedWasserstein(Distance):
     section 3 and proposition 5.
     """
 
-    _supported_inputs: ClassVar[tuple[str, ...]] = ("clouds", "gaussians")
-    _trims_padding = True
+    supported_inputs: ClassVar[tuple[str, ...]] = ("clouds", "gaussians")
+    trims_padding = True
 
     def __init__(
         self,
@@ -165,9 +165,9 @@ class SlicedWasserstein(Distance):
     def chunk_size(self, num_atoms: int) -> int:
         """How many clouds of ``num_atoms`` atoms are represented at a time."""
         if self.inputs == "gaussians":
-            return max(1, self._chunk_elements // max(self.num_slices, self.atom_dim))
+            return max(1, self.chunk_elements // max(self.num_slices, self.block.atom_dim))
         per_cloud = self.num_slices * max(num_atoms, self.num_quantiles or 1)
-        return max(1, self._chunk_elements // per_cloud)
+        return max(1, self.chunk_elements // per_cloud)
 
     @property
     def _compares_normals(self) -> bool:

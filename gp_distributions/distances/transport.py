@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import threading
-import warnings
+import contextlib
 from abc import abstractmethod
-from typing import Any
+from collections.abc import Hashable, Iterator
+from contextvars import ContextVar
 
 import torch
 from torch import Tensor
@@ -14,7 +14,24 @@ from gp_distributions.distances.base import Distance
 from gp_distributions.measures.reference import ReferenceMeasure
 from gp_distributions.numerics.entropic_transport import conditional_plan, transport_potentials
 from gp_distributions.numerics.semi_dual import TransportOutcome
-from gp_distributions.warnings import ConvergenceWarning
+from gp_distributions.warnings import ConvergenceWarning, warn
+
+# Outcomes of the chunks of one set of rows.
+_outcomes: ContextVar[list[TransportOutcome] | None] = ContextVar("outcomes", default=None)
+_warm_starts: ContextVar[dict[Hashable, Tensor] | None] = ContextVar("warm_starts", default=None)
+
+
+@contextlib.contextmanager
+def warm_starts() -> Iterator[None]:
+    """Start the potentials of a learnable reference from those of the evaluation before.
+
+    For an optimiser that moves the reference by small steps, within this context and thread.
+    """
+    token = _warm_starts.set({})
+    try:
+        yield
+    finally:
+        _warm_starts.reset(token)
 
 
 class TransportDistance(Distance):
@@ -30,10 +47,6 @@ class TransportDistance(Distance):
         self.reference = reference
         self.epsilon: Tensor
         self.register_buffer("epsilon", torch.tensor(value, dtype=torch.float64))
-        # Of the clouds whose features a thread is computing, to warn of them together.
-        self._outcomes: dict[int, list[TransportOutcome]] = {}
-        # While the reference is learned, the potentials of one step start those of the next.
-        self._last: Tensor | None = None
 
     @abstractmethod
     def _features(self, points: Tensor, weights: Tensor, potentials: Tensor) -> Tensor:
@@ -45,16 +58,17 @@ class TransportDistance(Distance):
         a = a / a.sum(-1, keepdim=True)  # a sum of one in single precision is none in double
         target = self._target()
         learning = torch.is_grad_enabled() and any(t.requires_grad for t in target)
-        last = self._last if learning and self._last is not None else None
-        if last is not None and (
-            last.shape != (len(x), self.reference.size) or last.device != x.device
-        ):
-            last = None
         # A last undamped step squares the error: steps on the way to a reference need no more.
         tolerance = 1e-6 if learning else 1e-10
-        potentials, outcome = transport_potentials(x, a, *target, tolerance=tolerance, initial=last)
-        self._last = potentials.detach() if learning else None
-        if (outcomes := self._outcomes.get(threading.get_ident())) is not None:
+        started = _warm_starts.get() if learning else None
+        key = (len(x), self.reference.size, x.device)
+        initial = None if started is None else started.get(key)
+        potentials, outcome = transport_potentials(
+            x, a, *target, tolerance=tolerance, initial=initial
+        )
+        if started is not None:
+            started[key] = potentials.detach()
+        if (outcomes := _outcomes.get()) is not None:
             outcomes.append(outcome)
         return self._features(x, a, potentials).to(points.dtype)
 
@@ -71,15 +85,16 @@ class TransportDistance(Distance):
     def chunk_size(self, num_atoms: int) -> int:
         """How many clouds of ``num_atoms`` atoms are represented at a time."""
         size = self.reference.size
-        return max(1, 8 * self._chunk_elements // (size * max(num_atoms, size)))
+        return max(1, 8 * self.chunk_elements // (size * max(num_atoms, size)))
 
-    def _represent_rows(self, rows: Tensor) -> Tensor:
+    def represent_rows(self, rows: Tensor) -> Tensor:
+        """Represents all rows, and warns of all clouds together whose potentials are inexact."""
         outcomes: list[TransportOutcome] = []
-        self._outcomes[threading.get_ident()] = outcomes
+        token = _outcomes.set(outcomes)
         try:
-            representation = super()._represent_rows(rows)
+            representation = super().represent_rows(rows)
         finally:
-            del self._outcomes[threading.get_ident()]
+            _outcomes.reset(token)
         self._warn(outcomes)
         return representation
 
@@ -97,16 +112,12 @@ class TransportDistance(Distance):
                 errors = torch.cat([outcome.marginal_error for outcome in outcomes])
                 clouds = missed.nonzero().flatten().tolist()
                 shown = ", ".join(map(str, clouds[:5])) + (", ..." if len(clouds) > 5 else "")
-                warnings.warn(
+                warn(
                     f"Entropic transport with epsilon {self.epsilon.item():.3g}: for {len(clouds)} of "
                     f"{len(missed)} clouds ({shown}) {message} (largest marginal error "
-                    f"{errors[missed].max().item():.1e}). A larger epsilon helps.",
+                    f"{errors[missed].max().item():.1e}). Use a larger epsilon.",
                     ConvergenceWarning,
-                    stacklevel=2,
                 )
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), "_outcomes": {}, "_last": None}
 
     def extra_repr(self) -> str:
         """The settings, for printing."""

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any, Literal
 
 import torch
-from botorch.exceptions.warnings import OptimizationWarning
 from botorch.models.model import Model as BoTorchModel
 from botorch.optim.closures import ForwardBackwardClosure
-from botorch.optim.core import OptimizationResult, OptimizationStatus
+from botorch.optim.closures.model_closures import get_loss_closure_with_grads
+from botorch.optim.core import OptimizationResult, OptimizationStatus, scipy_minimize
 from botorch.optim.fit import fit_gpytorch_mll_scipy
+from botorch.optim.utils.model_utils import get_parameters_and_bounds
 from gpytorch.mlls import ExactMarginalLogLikelihood
 from gpytorch.models import ExactGP
 from linear_operator.utils.errors import NanError, NotPSDError
@@ -18,13 +18,9 @@ from torch import Tensor
 
 from gp_distributions.fitting.sampling_noise import learn_sampling_noise
 from gp_distributions.fitting.starts import make_smooth, scatter, start_at_medians
-from gp_distributions.models.exact_inference import (
-    exact_computations,
-    jitter_explained,
-    jitter_noted,
-)
 from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood
-from gp_distributions.warnings import ConvergenceWarning
+from gp_distributions.numerics.cholesky import jitter_noted
+from gp_distributions.warnings import ConvergenceWarning, warn
 
 
 def fit(
@@ -82,21 +78,19 @@ def fit(
     _check_shapes(model)
     model.train()
     mll = ExactMarginalLogLikelihood(model.likelihood, model)
-    with exact_computations():
-        with jitter_noted() as jitter:
-            best, best_values = _best(model, mll, init, restarts, seed, options)
-        _set_values(model, best_values)
-        if jitter:  # where line searches went does not matter
-            with jitter_explained(), torch.no_grad():
-                mll(model(*model.train_inputs), model.train_targets)
+    with jitter_noted() as jitter:
+        best, best_values = _best(model, mll, init, restarts, seed, options)
+    _set_values(model, best_values)
+    if jitter:  # where line searches went does not matter
+        with torch.no_grad():
+            mll(model(*model.train_inputs), model.train_targets)
     if isinstance(model.likelihood, SamplingNoiseLikelihood):
         learn_sampling_noise(model, seed=seed)
     if best.status != OptimizationStatus.SUCCESS:
-        warnings.warn(
+        warn(
             f"The fit did not converge ({best.message or best.status.name}); the hyperparameters are "
             'the best found. Try restarts=5, or fit(model, init="current") to go on from here.',
             ConvergenceWarning,
-            stacklevel=2,
         )
     return model.eval()
 
@@ -150,19 +144,17 @@ def _check_shapes(model: ExactGP) -> None:
 def _maximise(
     mll: ExactMarginalLogLikelihood, options: dict[str, Any] | None
 ) -> OptimizationResult:
-    closure = None if isinstance(mll.model, BoTorchModel) else _closure(mll)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", OptimizationWarning)  # fit says so itself
-        return fit_gpytorch_mll_scipy(mll, closure=closure, options=options)
-
-
-def _closure(mll: ExactMarginalLogLikelihood) -> ForwardBackwardClosure:
-    """The loss and its gradient for models that are not BoTorch's."""
     model = mll.model
-    parameters = {n: p for n, p in mll.named_parameters() if p.requires_grad}
-    return ForwardBackwardClosure(
-        lambda: -mll(model(*model.train_inputs), model.train_targets), parameters
-    )
+    if getattr(model, "_aug_batch_shape", torch.Size()).numel() > 1:  # one fit for each output
+        return fit_gpytorch_mll_scipy(mll, options=options)
+    parameters, bounds = get_parameters_and_bounds(mll, requires_grad=True)
+    if isinstance(model, BoTorchModel):
+        closure = get_loss_closure_with_grads(mll, parameters)
+    else:
+        closure = ForwardBackwardClosure(
+            lambda: -mll(model(*model.train_inputs), model.train_targets), parameters
+        )
+    return scipy_minimize(closure, parameters, bounds, options=options)
 
 
 def _values(model: ExactGP) -> list[Tensor]:

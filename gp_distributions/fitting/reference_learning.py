@@ -16,7 +16,7 @@ from gpytorch.likelihoods import FixedNoiseGaussianLikelihood, GaussianLikelihoo
 from torch import Tensor
 from tqdm import tqdm
 
-from gp_distributions.distances.transport import TransportDistance
+from gp_distributions.distances.transport import TransportDistance, warm_starts
 from gp_distributions.fitting.reference_ascent import (
     Run,
     checkpoints_of,
@@ -27,7 +27,6 @@ from gp_distributions.fitting.reference_ascent import (
     rows_seen,
 )
 from gp_distributions.models.distribution_gp import DistributionGP
-from gp_distributions.models.exact_inference import exact_computations, jitter_explained
 from gp_distributions.warnings import ReferenceWarning
 
 _log = logging.getLogger(__name__)
@@ -162,7 +161,7 @@ def fit_reference(
         disable=not progress,
     )
     ascend = partial(learn, learned=learned, seed=seed + starts, bar=bar)
-    with bar, exact_computations(), jitter_explained():
+    with bar, warm_starts():
         choice, widening = None, 1.0
         if folds:
             choice = _choose(model, candidates, folds, steps, ascend)

@@ -8,13 +8,13 @@ import numpy as np
 import torch
 from botorch.models.model import Model as BoTorchModel
 from gpytorch.models import ExactGP
-from linear_operator.utils.cholesky import psd_safe_cholesky
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 from torch import Tensor
 
-from gp_distributions.models.exact_inference import exact_computations, jitter_explained
+from gp_distributions.kernels.covariances import covariance
 from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood
+from gp_distributions.numerics.cholesky import cholesky
 from gp_distributions.rows.clouds import drop_copies, join_rows, split_rows
 
 # Subsamples have so many atoms, twice as many, and so on, up to the size of their bag.
@@ -59,7 +59,7 @@ def learn_sampling_noise(model: ExactGP, *, seed: int = 0) -> None:
     (rows,) = model.train_inputs
     if isinstance(model, BoTorchModel):
         rows = model.transform_inputs(rows)
-    with torch.no_grad(), exact_computations(), jitter_explained():
+    with torch.no_grad():
         density = _LeaveOneOut(model, rows.detach(), seed)
         if bool(density.excess.any()):
             likelihood.sampling_noise, bias = _maximise(density, likelihood.sampling_noise)
@@ -78,9 +78,9 @@ class _LeaveOneOut:
         self.excess = model.likelihood.excess(subsets)
         self.targets = model.train_targets
         self.mean, self.subset_mean = model.mean_module(rows), model.mean_module(subsets)
-        self.train_train = model.covar_module(rows).to_dense()
-        self.subset_train = model.covar_module(subsets, rows).to_dense()
-        self.variance = model.covar_module(subsets, diag=True)
+        self.train_train = covariance(model.covar_module, rows)
+        self.subset_train = covariance(model.covar_module, subsets, rows)
+        self.variance = covariance(model.covar_module, subsets, diag=True)
         # Where all bags are of one size, posteriors do not depend on c.
         self.fixed = None if bool(self.train_excess.any()) else self._posterior(self.noise)
 
@@ -96,7 +96,7 @@ class _LeaveOneOut:
     def _posterior(self, noise: Tensor) -> tuple[Tensor, Tensor]:
         """Means and variances at subsets by all other bags, given the noise of bags."""
         noisy = self.train_train + torch.diag_embed(noise.expand(self.targets.shape))
-        inverse = torch.cholesky_inverse(psd_safe_cholesky(noisy))
+        inverse = torch.cholesky_inverse(cholesky(noisy))
         alpha = (inverse @ (self.targets - self.mean).unsqueeze(-1)).squeeze(-1)
         # Without bag i, the inverse is less by its column i times itself over the diagonal.
         column = (self.subset_train * inverse[..., self.bag, :]).sum(-1)

@@ -13,6 +13,7 @@ from gpytorch.models import ExactGP
 from torch import Tensor
 
 from gp_distributions.distances.base import Distance
+from gp_distributions.kernels.covariances import covariance
 from gp_distributions.kernels.distribution_kernel import DistributionKernel
 
 # The smooth start multiplies lengthscales by this factor, where most profiles are nearly linear.
@@ -49,7 +50,7 @@ def start_at_medians(model: ExactGP) -> dict[DistributionKernel, float]:
         if isinstance(model, BoTorchModel):
             rows = model.transform_inputs(rows)
         with torch.no_grad():
-            model.covar_module(rows).to_dense()
+            covariance(model.covar_module, rows)
     finally:
         for hook in hooks:
             hook.remove()

@@ -10,7 +10,6 @@ from torch import Tensor
 
 from gp_distributions.kernels.distribution_kernel import DistributionKernel
 from gp_distributions.measures.kinds import Distributions, kind_of
-from gp_distributions.rows.clouds import pad_rows
 
 
 def distribution_kernels(module: torch.nn.Module) -> list[tuple[DistributionKernel, Tensor | None]]:
@@ -64,31 +63,3 @@ def check_kind(X: Distributions | Tensor, covar_module: torch.nn.Module) -> None
                 f"got {type(X).__name__} of dimension {X.dim}. Their kernel is made with "
                 f'dim={X.dim} and inputs="{kind}".'
             )
-
-
-def align_rows(
-    rows: Tensor, train_rows: Tensor, covar_module: torch.nn.Module
-) -> tuple[Tensor, Tensor]:
-    """Both at the width of the wider ones.
-
-    Raises:
-        ValueError: If the widths differ and some columns are not the atoms of one cloud.
-    """
-    width, train_width = rows.shape[-1], train_rows.shape[-1]
-    if width == train_width:
-        return rows, train_rows
-    read = distribution_kernels(covar_module)
-    atoms = {kernel.distance.atom_columns for kernel, _ in read}
-    (atom,) = atoms if len(atoms) == 1 else (None,)
-    sliced = any(
-        isinstance(module, Kernel) and module.active_dims is not None
-        for module in covar_module.modules()
-    )
-    if sliced or atom is None or width % atom or train_width % atom:
-        raise ValueError(
-            f"Expected rows of width {train_width}, as in training, got {width}. Rows of another "
-            "width can be padded only if all of their columns are the atoms of one cloud."
-        )
-    if width < train_width:
-        return pad_rows(rows, train_width), train_rows
-    return rows, pad_rows(train_rows, width)

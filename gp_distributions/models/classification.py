@@ -15,6 +15,7 @@ from linear_operator import LinearOperator
 from numpy.typing import ArrayLike
 from torch import Tensor
 
+from gp_distributions.kernels.covariances import covariance
 from gp_distributions.measures.kinds import Distributions, as_rows
 from gp_distributions.models.dirichlet import DirichletFactors
 from gp_distributions.models.exact_inference import ExactMultivariateNormal
@@ -143,7 +144,7 @@ class ClassificationGP(SharedKernelGP):
         if batch_size < 1:
             raise ValueError(f"Expected batch_size >= 1, got {batch_size}.")
         self.eval()
-        rows = self._aligned(self._rows_of(X))
+        rows = self._rows_of(X)
         with torch.no_grad():
             mean, prior = self._prior()
             factors = DirichletFactors(prior, self.likelihood.labels, self.likelihood.noise)
@@ -162,14 +163,15 @@ class ClassificationGP(SharedKernelGP):
 
     def _prior(self) -> tuple[Tensor, Tensor]:
         """Prior means of classes, ``C x T``, and covariances, ``T x T``, at the training clouds."""
-        prior = self.forward(self.train_inputs[0])
-        return prior.mean, prior.lazy_covariance_matrix.to_dense().squeeze(-3)
+        rows = self.train_inputs[0]
+        prior = covariance(self.covar_module, self._compared(rows)).squeeze(-3)
+        return self.mean_module(rows), prior
 
     def _probabilities(self, part: Tensor, factors: DirichletFactors, offsets: Tensor) -> Tensor:
         rows, train = self.transform_inputs(part), self.train_inputs[0].select(-3, 0)
-        covariance = self.covar_module(rows, train).to_dense()
-        mean = self.mean_module(rows) + offsets @ covariance.T
-        variance = self.covar_module(rows, diag=True) - factors.inv_quad(covariance)
+        to_train = covariance(self.covar_module, rows, train)
+        mean = self.mean_module(rows) + offsets @ to_train.T
+        variance = covariance(self.covar_module, rows, diag=True) - factors.inv_quad(to_train)
         return expected_softmax(mean.T, variance.clamp_min(0).sqrt().T)
 
 

@@ -3,26 +3,31 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable
-from typing import Any, Literal
+import copy
+from typing import Any, ClassVar, Literal
 
+import botorch
 import gpytorch
 import torch
+from botorch.acquisition.objective import PosteriorTransform
 from botorch.models import SingleTaskGP
 from botorch.models.transforms.input import InputTransform
 from botorch.models.transforms.outcome import OutcomeTransform, Standardize
-from botorch.posteriors import Posterior
+from botorch.models.utils import add_output_dim
+from botorch.posteriors import GPyTorchPosterior, Posterior
 from botorch.utils.types import DEFAULT, _DefaultType
-from gpytorch.distributions import MultivariateNormal
+from gpytorch.distributions import MultitaskMultivariateNormal, MultivariateNormal
 from gpytorch.kernels import Kernel
 from gpytorch.likelihoods import GaussianLikelihood, Likelihood
 from gpytorch.means import Mean
+from linear_operator import LinearOperator, to_linear_operator
 from numpy.typing import ArrayLike
 from torch import Tensor
-from torch.nn import Module
 
 from gp_distributions.distances.base import Distance
-from gp_distributions.kernels.reading import align_rows, check_kind, distribution_kernels
+from gp_distributions.distances.evaluation import sharing
+from gp_distributions.kernels.covariances import covariance
+from gp_distributions.kernels.reading import check_kind, distribution_kernels
 from gp_distributions.measures.kinds import Distributions
 from gp_distributions.models.arguments import (
     check_modules,
@@ -33,12 +38,13 @@ from gp_distributions.models.arguments import (
 )
 from gp_distributions.models.exact_inference import (
     ExactMultivariateNormal,
-    exact_computations,
-    jitter_explained,
+    ExactPredictionStrategy,
+    variances,
 )
 from gp_distributions.models.normalization import NormalizeClouds
 from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood
 from gp_distributions.models.targets import as_targets, as_variances, check_order, standardize
+from gp_distributions.rows.clouds import pad_rows
 
 # Clouds of which the joint posterior is taken where only its diagonal is wanted.
 _JOINT_CLOUDS = 64
@@ -100,6 +106,9 @@ class DistributionGP(SingleTaskGP):
     """
 
     train_inputs: tuple[Tensor, ...]
+    prediction_strategy: ExactPredictionStrategy | None
+    # The distribution of priors.
+    _normal: ClassVar[type[ExactMultivariateNormal]] = ExactMultivariateNormal
     _original_train_inputs: Tensor
 
     def __init__(
@@ -170,26 +179,75 @@ class DistributionGP(SingleTaskGP):
         """The prior at rows ``x``, ``batch_shape x N x m*(d+1)``."""
         if self.training:
             x = self.transform_inputs(x)
-        prior = ExactMultivariateNormal(self.mean_module(x), self.covar_module(x))
-        prior.rows = x
+            return self._prior_at(x, covariance(self.covar_module, self._compared(x)))
+        # Of fantasies and training clouds GPyTorch needs a part only.
+        return self._prior_at(x, self.covar_module(self._compared(x)))
+
+    def _prior_at(
+        self, rows: Tensor, covariances: Tensor | LinearOperator
+    ) -> ExactMultivariateNormal:
+        prior = self._normal(self.mean_module(rows), to_linear_operator(covariances))
+        prior.rows = rows
         return prior
+
+    def _compared(self, rows: Tensor) -> Tensor:
+        """The rows that the kernel is given: those of all outputs."""
+        return rows
 
     def __call__(self, *args: Tensor, **kwargs: Any) -> MultivariateNormal:
         """The prior in training mode, the posterior in evaluation mode, as in GPyTorch."""
-        with exact_computations():
-            distribution = super().__call__(*args, **kwargs)
-        if not hasattr(distribution, "rows"):  # a posterior
-            (distribution.rows,) = args
-        return distribution
+        if self.training or gpytorch.settings.prior_mode.on() or self.train_inputs is None:
+            return super().__call__(*args, **kwargs)
+        (rows,) = args
+        strategy = self.prediction_strategy
+        if strategy is None:
+            strategy = self._new_strategy()
+            # A strategy with a gradient serves one backward pass.
+            if not strategy.mean_cache.requires_grad:
+                self.prediction_strategy = strategy
+        posterior = self._posterior_at(rows, strategy)
+        posterior.rows = rows
+        return posterior
 
-    def posterior(self, X: Distributions | Tensor, *args: Any, **kwargs: Any) -> Posterior:
+    def _new_strategy(self) -> ExactPredictionStrategy:
+        tracked = botorch.settings.propagate_grads.on() or (
+            gpytorch.settings.detach_test_caches.off()
+        )
+        (rows,) = self.train_inputs
+        with contextlib.nullcontext() if tracked else torch.no_grad():
+            prior = self._prior_at(rows, covariance(self.covar_module, self._compared(rows)))
+            return ExactPredictionStrategy([rows], prior, self.train_targets, self.likelihood)
+
+    def _posterior_at(
+        self, rows: Tensor, strategy: ExactPredictionStrategy
+    ) -> ExactMultivariateNormal:
+        # GPyTorch joins training and test rows in one tensor, which has the gradient of the test rows
+        # and is embedded anew in every t-batch. Apart, training rows come from memory.
+        compared = self._compared(rows)
+        with sharing():
+            to_train = covariance(self.covar_module, compared, self._compared(self.train_inputs[0]))
+            within = covariance(self.covar_module, compared)
+        mean, covariances = strategy.exact_prediction(self.mean_module(rows), within, to_train)
+        batch_shape = torch.broadcast_shapes(mean.shape[:-1], covariances.shape[:-2])
+        return ExactMultivariateNormal(
+            mean.expand(*batch_shape, -1), covariances.expand(*batch_shape, -1, -1)
+        )
+
+    def posterior(
+        self,
+        X: Distributions | Tensor,
+        output_indices: list[int] | None = None,
+        observation_noise: bool | Tensor = False,
+        posterior_transform: PosteriorTransform | None = None,
+    ) -> Posterior:
         """The posterior at clouds, as :meth:`botorch.models.SingleTaskGP.posterior`.
 
         Args:
-            X: Clouds, or a ``batch_shape x q x m*(d+1)`` tensor of rows; the narrower of these and
-                of the training rows is padded.
-            *args: ``output_indices``, ``observation_noise`` and ``posterior_transform``.
-            **kwargs: The same by name.
+            X: Clouds, or a ``batch_shape x q x m*(d+1)`` tensor of rows, of any width.
+            output_indices: Indices of the outputs to predict. Default: all.
+            observation_noise: Whether to add the noise of observations, or a
+                ``batch_shape x q x outputs`` tensor of noise variances.
+            posterior_transform: BoTorch transform of the posterior.
 
         Returns:
             The joint posterior of ``q`` clouds, a ``batch_shape x q x outputs`` distribution in the
@@ -198,9 +256,23 @@ class DistributionGP(SingleTaskGP):
         Raises:
             ValueError: If the width of the rows does not fit the kernel.
         """
-        rows = self._given(X)
-        with exact_computations(), jitter_explained():
-            return super().posterior(rows, *args, **kwargs)
+        self.eval()
+        rows = self.transform_inputs(self._rows_of(X))
+        axis = 0
+        if self.num_outputs > 1:
+            rows, axis = add_output_dim(rows, self._input_batch_shape)
+        distribution = self._apply_noise(rows, self(rows), observation_noise)
+        if self.num_outputs > 1:
+            outputs = range(self.num_outputs) if output_indices is None else output_indices
+            distribution = MultitaskMultivariateNormal.from_independent_mvns(
+                [distribution[(slice(None),) * axis + (output,)] for output in outputs]
+            )
+        posterior: Posterior = GPyTorchPosterior(distribution)
+        if (transform := getattr(self, "outcome_transform", None)) is not None:
+            posterior = transform.untransform_posterior(posterior, X=rows)
+        if posterior_transform is not None:
+            return posterior_transform(posterior=posterior, X=rows)
+        return posterior
 
     def predict(
         self,
@@ -234,14 +306,13 @@ class DistributionGP(SingleTaskGP):
         # Models of a batch are given the clouds of their own places in it.
         paired = len(self._input_batch_shape) > 0
         moments: tuple[list[Tensor], list[Tensor]] = ([], [])
-        with torch.no_grad(), self._floor():
+        with torch.no_grad():
             for part in (rows if paired else rows.flatten(0, -2)).split(size, dim=-2):
                 posterior = self.posterior(
                     part if jointly else part.unsqueeze(-2), observation_noise=observation_noise
                 )
-                for parts, moment in zip(
-                    moments, (posterior.mean, posterior.variance), strict=True
-                ):
+                found = posterior.mean, variances(posterior, self.smallest_variance)
+                for parts, moment in zip(moments, found, strict=True):
                     parts.append(moment if jointly else moment.squeeze(-2))
         mean, variance = (torch.cat(parts, dim=-2) for parts in moments)
         if not paired:
@@ -256,91 +327,49 @@ class DistributionGP(SingleTaskGP):
 
         ``Y`` has an axis of outputs if ``train_Y`` had one.
         """
-        rows = self._given(X)
+        rows = self._rows_of(X)
         Y = torch.as_tensor(Y).to(self.train_targets)
         if self._squeeze_output and Y.shape == rows.shape[:-1]:
             Y = Y.unsqueeze(-1)
             if kwargs.get("noise") is not None:
                 kwargs["noise"] = kwargs["noise"].unsqueeze(-1)
-        if self.prediction_strategy is None:  # GPyTorch updates caches that must exist
-            with torch.no_grad():
-                self.posterior(rows)
-        with exact_computations(), jitter_explained():
-            return super().condition_on_observations(rows, Y, **kwargs)
+        self.eval()
+        model = copy.copy(self)  # GPyTorch takes its data away for a moment
+        rows = model._widen_training(rows)
+        if model.prediction_strategy is None:  # GPyTorch updates caches that must exist
+            model.prediction_strategy = model._new_strategy()
+        return super(DistributionGP, model).condition_on_observations(rows, Y, **kwargs)
 
-    def transform_inputs(self, X: Tensor, input_transform: Module | None = None) -> Tensor:
-        """The rows of what the model is given, at the width of the training rows; as in BoTorch."""
-        rows = super().transform_inputs(X, input_transform)
-        return self._aligned(rows) if self._has_transformed_inputs else rows
-
-    def _floor(self) -> contextlib.AbstractContextManager[Any]:
-        """GPyTorch's smallest variance, in the units that targets are fitted in, not of ``train_Y``."""
+    @property
+    def smallest_variance(self) -> float:
+        """Smallest predicted variance, GPyTorch's in the units that the targets are fitted in."""
         transform = getattr(self, "outcome_transform", None)
         unit = transform.stdvs.min().item() if isinstance(transform, Standardize) else 1.0
-        smallest = gpytorch.settings.min_variance
-        return smallest(
-            float_value=unit**2 * smallest.value(torch.float32),
-            double_value=unit**2 * smallest.value(torch.float64),
-        )
+        smallest: float = gpytorch.settings.min_variance.value(self.train_targets.dtype)
+        return unit**2 * smallest
 
     def _rows_of(self, X: Distributions | Tensor) -> Tensor:
         if _keeps_clouds(getattr(self, "input_transform", None)):
             check_kind(X, self.covar_module)
         return counted_rows(X)
 
-    def _given(self, X: Distributions | Tensor) -> Tensor:
-        rows = self._rows_of(X)
+    def _widen_training(self, rows: Tensor) -> Tensor:
+        """Brings training rows and new ones to one width, in place, and returns the new ones."""
         if not _keeps_clouds(getattr(self, "input_transform", None)):
-            return rows  # what is made of it is aligned
-        if not self._has_transformed_inputs:
-            return self._aligned(rows)
-        rows, self._original_train_inputs = align_rows(
-            rows, self._original_train_inputs, self.covar_module
-        )
-        return rows
-
-    def _aligned(self, rows: Tensor) -> Tensor:
-        """``rows`` at the width of the training rows, which are widened if they are narrower."""
-        (train_rows,) = self.train_inputs
-        rows, aligned = align_rows(rows, train_rows, self.covar_module)
-        if aligned is not train_rows:
-            self.train_inputs = (aligned,)
+            return rows
+        (train,) = self.train_inputs
+        width = max(rows.shape[-1], train.shape[-1])
+        if train.shape[-1] < width:
+            self.train_inputs = (pad_rows(train, width),)
             self.prediction_strategy = None
-        return rows
-
-    def _get_test_prior_mean_and_covariances(
-        self, train_inputs: Iterable[Tensor], test_inputs: Iterable[Tensor], **kwargs: Any
-    ) -> tuple[Any, ...]:
-        # GPyTorch joins training and test rows in one tensor, which takes the gradient of the test
-        # rows and is embedded anew in every t-batch. Apart, training rows come from the cache.
-        (train,), (test,) = train_inputs, test_inputs
-        with contextlib.ExitStack() as stack:
-            for distance in _distances(self.covar_module):
-                stack.enter_context(distance.sharing())
-            test_train = self.covar_module(test, train).evaluate_kernel()
-            test_test = self.covar_module(test).evaluate_kernel()
-        mean = self.mean_module(test)
-        batch_shape = torch.broadcast_shapes(
-            train.shape[:-2], mean.shape[:-1], test_train.shape[:-2], test_test.shape[:-2]
-        )
-        test_shape = test.shape[-2:-1]
-        return (
-            mean.expand(*batch_shape, *test_shape),
-            test_test.expand(*batch_shape, *test_test.shape[-2:]),
-            test_train.expand(*batch_shape, *test_train.shape[-2:]),
-            batch_shape,
-            test_shape,
-            ExactMultivariateNormal,
-        )
+            if self._has_transformed_inputs:
+                self._original_train_inputs = pad_rows(self._original_train_inputs, width)
+        return pad_rows(rows, width)
 
 
 def _keeps_clouds(input_transform: InputTransform | None) -> bool:
     """Whether the kernel reads distributions of the kind and dimension that the model is given."""
     return input_transform is None or isinstance(input_transform, NormalizeClouds)
-
-
-def _distances(module: torch.nn.Module) -> list[Distance]:
-    return [child for child in module.modules() if isinstance(child, Distance)]
 
 
 def _adapt(covar_module: torch.nn.Module, rows: Tensor) -> None:
@@ -353,7 +382,8 @@ def _output_axes(model: torch.nn.Module, batch_shape: torch.Size) -> dict[str, i
     """For BoTorch's ``subset_output``: which axis of each parameter counts outputs."""
     size = len(batch_shape)
     # Distances have none, whatever the shapes of their parameters are.
-    shared = {parameter for distance in _distances(model) for parameter in distance.parameters()}
+    distances = (module for module in model.modules() if isinstance(module, Distance))
+    shared = {parameter for distance in distances for parameter in distance.parameters()}
     return {
         name: size - 1 - parameter.dim()
         for name, parameter in model.named_parameters()

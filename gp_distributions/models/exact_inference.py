@@ -1,74 +1,119 @@
-"""Exact inference whatever GPyTorch's settings are, and warnings that say what to do."""
+"""Exact inference by Cholesky factors, at every size and whatever GPyTorch's settings are.
+
+GPyTorch and BoTorch switch settings of the whole process while they predict, so that threads which
+predict at once would leave them changed. Nothing here does.
+"""
 
 from __future__ import annotations
 
-import contextlib
-import warnings
-from collections.abc import Iterator
-from typing import Any
+import math
 
-import gpytorch
 import torch
-from linear_operator.utils.warnings import NumericalWarning
+from botorch.posteriors import Posterior
+from gpytorch.distributions import MultitaskMultivariateNormal, MultivariateNormal
+from gpytorch.likelihoods import Likelihood
+from gpytorch.models.exact_prediction_strategies import DefaultPredictionStrategy
+from linear_operator import LinearOperator, to_linear_operator
+from linear_operator.operators import RootLinearOperator, TriangularLinearOperator
+from linear_operator.utils.memoize import add_to_cache, get_from_cache
 from torch import Tensor
 
-from gp_distributions.warnings import JitterWarning
+from gp_distributions.numerics.cholesky import cholesky, log_density
 
 _ONE_SAMPLE = torch.Size()
 
 
-def exact_computations() -> contextlib.AbstractContextManager[Any]:
-    """Cholesky factors at every size; GPyTorch's conjugate gradients start at 800 points."""
-    return gpytorch.settings.fast_computations(
-        covar_root_decomposition=False, log_prob=False, solves=False
-    )
-
-
-class ExactMultivariateNormal(gpytorch.distributions.MultivariateNormal):
-    """A multivariate normal whose density and samples are computed by Cholesky factors."""
+class ExactMultivariateNormal(MultivariateNormal):
+    """A multivariate normal distribution whose density and samples come from Cholesky factors."""
 
     def log_prob(self, value: Tensor) -> Tensor:
         """The log density of ``value``."""
-        with exact_computations():
-            return super().log_prob(value)
+        covariance = self.lazy_covariance_matrix.to_dense()
+        constant = value.shape[-1] * math.log(2 * math.pi)
+        return log_density(value - self.loc, covariance) - 0.5 * constant
 
     def rsample(
         self, sample_shape: torch.Size = _ONE_SAMPLE, base_samples: Tensor | None = None
     ) -> Tensor:
         """Reparametrised samples, ``sample_shape x batch_shape x N``."""
-        with exact_computations():
-            return super().rsample(sample_shape, base_samples)
+        covariance = self.lazy_covariance_matrix
+        if not hasattr(covariance, "_memoize_cache"):
+            dense = covariance.to_dense()
+            # A single variance that rounding made negative needs no jitter.
+            factor = dense.clamp_min(0).sqrt() if dense.shape[-1] == 1 else cholesky(dense)
+            add_to_cache(covariance, "root_decomposition", _root(factor))
+        return super().rsample(sample_shape, base_samples)
 
 
-@contextlib.contextmanager
-def jitter_noted() -> Iterator[list[str]]:
-    """Keep the notes about jitter of all factorisations within for the list that is given."""
-    jitter: list[str] = []
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        try:
-            yield jitter
-        finally:
-            jitter += [
-                str(w.message)
-                for w in caught
-                if issubclass(w.category, NumericalWarning) and "jitter" in str(w.message)
-            ]
-            others = [w for w in caught if str(w.message) not in jitter]
-    for w in others:
-        warnings.warn_explicit(w.message, w.category, w.filename, w.lineno, source=w.source)
+class ExactPredictionStrategy(DefaultPredictionStrategy):
+    """What predictions need of the training data, computed at once and then only read.
+
+    GPyTorch makes strategies of fantasies from it, with caches that it updates.
+    """
+
+    def __init__(
+        self,
+        train_inputs: list[Tensor],
+        train_prior_dist: MultivariateNormal,
+        train_labels: Tensor,
+        likelihood: Likelihood,
+        root: LinearOperator | None = None,
+        inv_root: LinearOperator | None = None,
+    ) -> None:
+        super().__init__(train_inputs, train_prior_dist, train_labels, likelihood, root, inv_root)
+        if root is not None:  # of fantasies, whose caches GPyTorch adds
+            return
+        noisy = self.lik_train_train_covar
+        factor = cholesky(noisy.to_dense())
+        identity = torch.eye(factor.shape[-1], dtype=factor.dtype, device=factor.device)
+        inverse = torch.linalg.solve_triangular(factor, identity, upper=False).mT
+        difference = (self.train_labels - train_prior_dist.loc).unsqueeze(-1)
+        add_to_cache(noisy, "root_decomposition", _root(factor))
+        add_to_cache(noisy, "root_inv_decomposition", RootLinearOperator(inverse))
+        add_to_cache(self, "mean_cache", torch.cholesky_solve(difference, factor).squeeze(-1))
+        add_to_cache(self, "covar_cache", inverse)
+
+    @property
+    def mean_cache(self) -> Tensor:
+        """Weights of the training targets in predicted means, ``batch_shape x T``."""
+        return get_from_cache(self, "mean_cache")
+
+    @property
+    def covar_cache(self) -> Tensor:
+        """A root of the inverse covariance matrix of targets, ``batch_shape x T x T``."""
+        return get_from_cache(self, "covar_cache")
+
+    def exact_prediction(
+        self, test_mean: Tensor, test_test_covar: Tensor, test_train_covar: Tensor
+    ) -> tuple[Tensor, LinearOperator]:
+        """Mean and covariance of the posterior, given those of the prior."""
+        mean = test_mean + (test_train_covar @ self.mean_cache.unsqueeze(-1)).squeeze(-1)
+        root = test_train_covar @ self.covar_cache
+        return mean, to_linear_operator(test_test_covar - root @ root.mT)
 
 
-@contextlib.contextmanager
-def jitter_explained() -> Iterator[None]:
-    """Turn the notes about jitter of all factorisations within into one :class:`JitterWarning`."""
-    with jitter_noted() as jitter:
-        yield
-    if jitter:
-        warnings.warn(
-            f"A covariance matrix was not positive definite in floating point ({len(jitter)} times; "
-            f"last: {jitter[-1]}). The intervals are then those of a model with that much more "
-            "noise. Look for duplicate clouds, use double precision, or raise the noise.",
-            JitterWarning,
-            stacklevel=4,
-        )
+def variances(posterior: Posterior, smallest: float) -> Tensor:
+    """Marginal variances of a posterior, ``batch_shape x q x outputs``.
+
+    GPyTorch has one smallest variance for targets of any unit.
+
+    Args:
+        posterior: Posterior of a model.
+        smallest: Lower bound of variances, where the posterior is normal.
+    """
+    distribution = getattr(posterior, "distribution", None)
+    if not isinstance(distribution, MultivariateNormal):
+        return posterior.variance
+    diagonal = distribution.lazy_covariance_matrix.diagonal(dim1=-1, dim2=-2)
+    if isinstance(distribution, MultitaskMultivariateNormal):
+        values, outputs = distribution.event_shape
+        shape = (values, outputs) if distribution._interleaved else (outputs, values)
+        diagonal = diagonal.unflatten(-1, shape)
+        diagonal = diagonal if distribution._interleaved else diagonal.mT
+    else:
+        diagonal = diagonal.unsqueeze(-1)
+    return diagonal.clamp_min(smallest).expand(posterior.mean.shape)
+
+
+def _root(factor: Tensor) -> RootLinearOperator:
+    return RootLinearOperator(TriangularLinearOperator(factor))

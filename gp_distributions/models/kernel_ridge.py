@@ -11,7 +11,8 @@ from linear_operator.utils.cholesky import psd_safe_cholesky
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from gp_distributions.kernels.reading import align_rows, check_kind
+from gp_distributions.kernels.covariances import covariance
+from gp_distributions.kernels.reading import check_kind
 from gp_distributions.measures.arrays import is_missing
 from gp_distributions.measures.kinds import Distributions, as_rows
 from gp_distributions.models.targets import check_order
@@ -61,16 +62,15 @@ class KernelRidgeClassifier:
         self.classes_, labels = read_labels(train_Y, len(self._rows))
         labels = labels.to(self._rows.device)
         with torch.no_grad():
-            covariance = covar_module(self._rows).to_dense()
-        self._weights, self._frequencies = ridge_weights(covariance, labels, ridge)
+            prior = covariance(covar_module, self._rows)
+        self._weights, self._frequencies = ridge_weights(prior, labels, ridge)
 
     def scores(self, X: Distributions | Tensor) -> Tensor:
         """The scores of all classes, an ``N x C`` tensor, detached."""
         check_kind(X, self.covar_module)
-        rows, train_rows = align_rows(as_rows(X), self._rows, self.covar_module)
         with torch.no_grad():
-            covariance = self.covar_module(rows, train_rows).to_dense()
-        return self._frequencies + covariance @ self._weights
+            to_train = covariance(self.covar_module, as_rows(X), self._rows)
+        return self._frequencies + to_train @ self._weights
 
     def predict(self, X: Distributions | Tensor) -> Labels:
         """The labels of the largest scores, an array of shape ``N``."""

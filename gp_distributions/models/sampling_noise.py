@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,8 +15,8 @@ from linear_operator.operators import DiagLinearOperator
 from torch import Tensor
 
 from gp_distributions.rows.clouds import drop_copies, split_rows
-from gp_distributions.rows.memory import same_tensor
-from gp_distributions.warnings import TiesWarning
+from gp_distributions.rows.memory import Memory
+from gp_distributions.warnings import TiesWarning, warn
 
 _NO_BATCH = torch.Size()
 
@@ -73,7 +72,7 @@ class SamplingNoiseLikelihood(GaussianLikelihood):
 
     It is called with the clouds, as GPyTorch's other likelihoods may be:
     ``likelihood(distribution, rows)``. A distribution that a :class:`DistributionGP` returns knows
-    its clouds. Given only values of a function, the clouds are those of the last call.
+    its clouds.
 
     Args:
         dim: The dimension ``d`` of the atoms.
@@ -115,7 +114,7 @@ class SamplingNoiseLikelihood(GaussianLikelihood):
             "raw_sampling_noise", Positive(transform=torch.exp, inv_transform=torch.log)
         )
         self.sampling_bias = torch.nn.Parameter(torch.zeros(*batch_shape, 1), requires_grad=False)
-        self._last: tuple[Tensor, Tensor, float] | None = None
+        self._memory = Memory()
 
     @property
     def largest(self) -> float:
@@ -151,7 +150,6 @@ class SamplingNoiseLikelihood(GaussianLikelihood):
             self.sampling_noise = self.noise * self.largest
             if self.merge:
                 _warn_of_ties(sizes, self._sizes(rows, merge=False))
-        self._last = None
 
     def marginal(
         self, function_dist: MultivariateNormal, *params: Any, **kwargs: Any
@@ -164,16 +162,18 @@ class SamplingNoiseLikelihood(GaussianLikelihood):
 
     def excess(self, rows: Tensor) -> Tensor:
         """The excess ``e`` of one over the size, for each of ``batch_shape x N x m*(d+1)`` rows."""
-        rows = drop_copies(rows)
-        tracked = torch.is_grad_enabled() and rows.requires_grad
-        last = self._last
-        largest = self.largest
-        if last is not None and not tracked and last[2] == largest and same_tensor(last[0], rows):
-            return last[1]
-        excess = (1 / self._sizes(rows) - 1 / largest).clamp_min(0)
-        if not torch.is_inference_mode_enabled():  # such tensors cannot serve autograd later
-            self._last = rows.detach().clone(), excess.detach(), largest
-        return excess
+        rows, largest = drop_copies(rows), self.largest
+        if torch.is_grad_enabled() and rows.requires_grad:
+            return self._excess(rows, largest)
+        settings = (self.dim, self.active_dims, self.merge, largest)
+        known: Tensor | None = self._memory.recall(settings, rows)
+        if known is None:
+            known = self._excess(rows, largest).detach()
+            self._memory.remember(settings, rows, known)
+        return known
+
+    def _excess(self, rows: Tensor, largest: float) -> Tensor:
+        return (1 / self._sizes(rows) - 1 / largest).clamp_min(0)
 
     def _sizes(self, rows: Tensor, *, merge: bool | None = None) -> Tensor:
         clouds = rows if self.active_dims is None else rows[..., list(self.active_dims)]
@@ -185,15 +185,12 @@ class SamplingNoiseLikelihood(GaussianLikelihood):
     ) -> DiagLinearOperator:
         if kwargs.get("noise") is not None:
             return super()._shaped_noise_covar(base_shape, *params, **kwargs)
-        if params:
-            rows = params[0] if isinstance(params[0], Tensor) else params[0][0]
-        elif self._last is not None and self._last[1].shape[-1] == base_shape[-1]:
-            rows = self._last[0]
-        else:
+        if not params:
             raise ValueError(
                 "Expected the clouds, on whose sizes the noise depends: call the likelihood as "
                 "likelihood(distribution, rows)."
             )
+        rows = params[0] if isinstance(params[0], Tensor) else params[0][0]
         excess = self.excess(rows)
         noise = self.noise + (self.sampling_noise + self.sampling_bias * excess) * excess
         return DiagLinearOperator(noise.expand(torch.broadcast_shapes(noise.shape, base_shape)))
@@ -204,12 +201,11 @@ def _warn_of_ties(sizes: Tensor, counted: Tensor) -> None:
     tied = 2 * sizes < counted
     if bool(tied.any()):
         first = tuple(tied.nonzero()[0].tolist())
-        warnings.warn(
+        warn(
             f"Equal atoms are taken for copies of one, which leaves {int(tied.sum())} of "
             f"{tied.numel()} bags less than half of their size: bag {first[-1]} counts as "
             f"{sizes[first].item():.1f} measurements instead of {counted[first].item():.1f}. If each "
             "atom is a measurement of its own (rounded values, counts, answers on a scale), give "
             'sampling_noise="ties".',
             TiesWarning,
-            stacklevel=4,
         )

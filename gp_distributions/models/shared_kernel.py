@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -18,14 +16,14 @@ from gpytorch.kernels import Kernel
 from gpytorch.likelihoods import GaussianLikelihood, Likelihood
 from gpytorch.means import ConstantMean, Mean
 from gpytorch.priors import LogNormalPrior
-from linear_operator import LinearOperator
 from numpy.typing import ArrayLike
 from torch import Tensor
 
 from gp_distributions.measures.kinds import Distributions
 from gp_distributions.models.arguments import check_modules, counted_rows, default_kernel
-from gp_distributions.models.distribution_gp import DistributionGP, _distances
-from gp_distributions.models.exact_inference import ExactMultivariateNormal, exact_computations
+from gp_distributions.models.distribution_gp import DistributionGP
+from gp_distributions.models.exact_inference import ExactMultivariateNormal
+from gp_distributions.numerics.cholesky import cholesky
 
 
 class SharedKernelGP(DistributionGP):
@@ -100,35 +98,19 @@ class SharedKernelGP(DistributionGP):
     @property
     def _aug_batch_shape(self) -> torch.Size:
         # BoTorch's optimiser takes the parts of a batch for separate models; these share parameters.
-        return torch.Size([1])
+        return torch.Size([1]) if self.num_outputs > 1 else self._input_batch_shape
 
     @_aug_batch_shape.setter
     def _aug_batch_shape(self, shape: torch.Size) -> None:
         pass
 
-    def forward(self, x: Tensor) -> MultivariateNormal:
-        """The prior at rows ``x``, ``batch_shape x outputs x N x m*(d+1)``, the same for all outputs."""
-        if self.training:
-            x = self.transform_inputs(x)
-        if self.num_outputs == 1:
-            return ExactMultivariateNormal(self.mean_module(x), self.covar_module(x))
-        return SharedCovarianceNormal(self.mean_module(x), self.covar_module(_of_one(x)))
+    def _compared(self, rows: Tensor) -> Tensor:
+        """The rows that the kernel is given: those of one of the outputs, as all have the same."""
+        return rows.narrow(-3, 0, 1) if self.num_outputs > 1 else rows
 
-    def _get_test_prior_mean_and_covariances(
-        self, train_inputs: Iterable[Tensor], test_inputs: Iterable[Tensor], **kwargs: Any
-    ) -> tuple[Any, ...]:
-        if self.num_outputs == 1:
-            return super()._get_test_prior_mean_and_covariances(train_inputs, test_inputs, **kwargs)
-        (train,), (test,) = train_inputs, test_inputs
-        with contextlib.ExitStack() as stack:
-            for distance in _distances(self.covar_module):
-                stack.enter_context(distance.sharing())
-            test_train = self.covar_module(_of_one(test), _of_one(train)).evaluate_kernel()
-            test_test = self.covar_module(_of_one(test)).evaluate_kernel()
-        mean = self.mean_module(test)
-        batch_shape = torch.broadcast_shapes(train.shape[:-2], mean.shape[:-1])
-        mean = mean.expand(*batch_shape, -1)
-        return mean, test_test, test_train, batch_shape, mean.shape[-1:], _for_each_output
+    @property
+    def _normal(self) -> type[ExactMultivariateNormal]:  # type: ignore[override]
+        return SharedCovarianceNormal if self.num_outputs > 1 else ExactMultivariateNormal
 
 
 class SharedNoise(GaussianLikelihood):
@@ -167,20 +149,9 @@ class SharedCovarianceNormal(ExactMultivariateNormal):
         """The log density of each output's values, ``batch_shape x outputs``."""
         if self.lazy_covariance_matrix.shape[-3] > 1:
             return super().log_prob(value)
+        factor = cholesky(self.lazy_covariance_matrix.to_dense().squeeze(-3))
         difference = (value - self.mean).transpose(-1, -2)
-        covariance = self.lazy_covariance_matrix.squeeze(-3).evaluate_kernel()
-        with exact_computations():
-            inv_quad, logdet = covariance.inv_quad_logdet(
-                difference, logdet=True, reduce_inv_quad=False
-            )
+        solved = torch.linalg.solve_triangular(factor, difference, upper=False)
+        logdet = 2 * factor.diagonal(dim1=-2, dim2=-1).log().sum(-1, keepdim=True)
         constant = difference.shape[-2] * math.log(2 * math.pi)
-        return -0.5 * (inv_quad + logdet.unsqueeze(-1) + constant)
-
-
-def _of_one(rows: Tensor) -> Tensor:
-    """Rows of one of the outputs, which all have the same: ``batch_shape x 1 x N x width``."""
-    return rows.narrow(-3, 0, 1)
-
-
-def _for_each_output(mean: Tensor, covariance: LinearOperator) -> MultivariateNormal:
-    return ExactMultivariateNormal(mean, covariance.expand(*mean.shape, mean.shape[-1]))
+        return -0.5 * (solved.square().sum(-2) + logdet + constant)

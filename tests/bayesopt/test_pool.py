@@ -33,7 +33,8 @@ from gp_distributions import (
     SlicedWasserstein,
 )
 from gp_distributions.bayesopt import Pool, optimize_over_pool
-from gp_distributions.bayesopt.pool_distances import Table, same_distance
+from gp_distributions.bayesopt.pool_distances import Table
+from gp_distributions.rows.memory import fingerprint
 
 CLOUDS = random_clouds(40, sizes=(5, 20))
 ROWS = as_rows(CLOUDS)
@@ -210,14 +211,14 @@ class TestMemory:
         assert not pool._tables
 
     def test_distances_that_are_the_same(self) -> None:
-        assert same_distance(distance(), distance())
+        assert fingerprint(distance()) == fingerprint(distance())
         for other in (
             SlicedWasserstein(2, num_slices=11, num_quantiles=20),
             SlicedWasserstein(2, num_slices=10, num_quantiles=21),
             SlicedWasserstein(2, num_slices=10, num_quantiles=20, center=True),
             SlicedWasserstein(2, num_slices=10, num_quantiles=20, p=1),
         ):
-            assert not same_distance(distance(), other)
+            assert fingerprint(distance()) != fingerprint(other)
 
     def test_settings_of_any_kind(self) -> None:
         def with_setting(setting: object) -> SlicedWasserstein:
@@ -237,7 +238,7 @@ class TestMemory:
         ]
         for i, first in enumerate(settings):
             for j, second in enumerate(settings):
-                same = same_distance(with_setting(first()), with_setting(second()))
+                same = fingerprint(with_setting(first())) == fingerprint(with_setting(second()))
                 # Data frames cannot be compared so: what is not known to be the same is not.
                 assert same == (i == j and not isinstance(first(), pd.DataFrame))
 

@@ -4,6 +4,7 @@ import copy
 import pickle
 import weakref
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,7 +13,10 @@ from cases import as_rows, random_clouds
 from torch import Tensor
 
 from gp_distributions import SlicedWasserstein
-from gp_distributions.rows.memory import DistanceCache
+from gp_distributions.distances.evaluation import sharing
+
+# Sets of clouds that a distance remembers.
+CAPACITY = 2
 
 
 class Counting(SlicedWasserstein):
@@ -20,17 +24,17 @@ class Counting(SlicedWasserstein):
 
     def __init__(self, p: int = 2) -> None:
         super().__init__(2, p=p, num_slices=5, num_quantiles=10)
-        self._count = 0
+        self.tally = SimpleNamespace(clouds=0)
 
     def represent(self, points: Tensor, weights: Tensor) -> Tensor:
-        self._count += len(points)
+        self.tally.clouds += len(points)
         return super().represent(points, weights)
 
     def during(self, call: Callable[[], Any]) -> int:
         """The number of clouds represented during a call."""
-        before = self._count
+        before = self.tally.clouds
         call()
-        return self._count - before
+        return self.tally.clouds - before
 
 
 class Stretched(Counting):
@@ -153,7 +157,7 @@ class TestHits:
 
 class TestCapacity:
     def test_the_oldest_falls(self, distance: Counting) -> None:
-        sets = [rows(4, seed=seed) for seed in range(DistanceCache.capacity + 1)]
+        sets = [rows(4, seed=seed) for seed in range(CAPACITY + 1)]
         for clouds in sets:
             distance.squared(clouds)
         for clouds in reversed(sets[1:]):
@@ -169,7 +173,7 @@ class TestCapacity:
             "as prefix": lambda: distance.squared(test, torch.cat([train, test])),
         }
         distance.squared(train)
-        for seed in range(1, DistanceCache.capacity + 3):
+        for seed in range(1, CAPACITY + 3):
             calls[use]()
             distance.squared(rows(4, seed=seed))
         assert distance.during(calls[use]) == (0 if use == "again" else 2)
@@ -277,7 +281,7 @@ class TestGradient:
         train = rows(6)
         distance.squared(train)
         test = rows(3, seed=1).requires_grad_()
-        with distance.sharing():
+        with sharing():
             result = distance.squared(test, train).sum() + distance.squared(test).sum()
         result.backward()
         kept = weakref.ref(test)
@@ -329,9 +333,9 @@ class TestSharing:
 
         (expected,) = torch.autograd.grad(posterior(), test)
         assert distance.during(posterior) == 6
-        with distance.sharing():
+        with sharing():
             assert distance.during(posterior) == 3
-        with distance.sharing():
+        with sharing():
             (actual,) = torch.autograd.grad(posterior(), test)
         torch.testing.assert_close(actual, expected, rtol=1e-12, atol=1e-14)
         assert distance.during(posterior) == 6
@@ -339,7 +343,7 @@ class TestSharing:
     def test_is_by_object(self, distance: Counting) -> None:
         test = rows(3).requires_grad_()
         other = test.detach().clone().requires_grad_()
-        with distance.sharing():
+        with sharing():
             gradients = torch.autograd.grad(
                 distance.squared(test, other)[0, 1], (test, other), materialize_grads=True
             )
@@ -349,14 +353,14 @@ class TestSharing:
 
     def test_ends_with_an_error(self, distance: Counting) -> None:
         test = rows(3).requires_grad_()
-        with pytest.raises(RuntimeError, match="stop"), distance.sharing():
+        with pytest.raises(RuntimeError, match="stop"), sharing():
             raise_after(lambda: distance.squared(test))
         assert distance.during(lambda: distance.squared(test)) == 3
 
     def test_gives_gradients_after_a_look_without(self, distance: Counting) -> None:
         test, other = rows(3).requires_grad_(), rows(2, seed=1)
         expected = distance.squared(test, other)
-        with distance.sharing():
+        with sharing():
             with torch.no_grad():
                 distance.squared(test, other)
             actual = distance.squared(test, other)
@@ -372,7 +376,7 @@ class TestCopies:
         train = rows(6)
         empty = len(pickle.dumps(distance))
         expected = distance.squared(train)
-        distance._count = 0
+        distance.tally.clouds = 0
         assert len(pickle.dumps(distance)) == empty
         other = copied(distance)
         assert other.during(lambda: other.squared(train)) == 6

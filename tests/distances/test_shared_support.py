@@ -210,7 +210,7 @@ class TestRefuses:
     def test_a_later_atom_whatever_the_chunks(
         self, kind: type, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(kind, "_chunk_elements", 1)
+        monkeypatch.setattr(kind, "chunk_elements", 1)
         distance = kind(2)
         distance.squared(as_rows(lattice_clouds(20)))
         later = lattice_clouds(20, seed=1)

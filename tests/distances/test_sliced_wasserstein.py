@@ -249,7 +249,7 @@ class TestEmbedding:
     def test_is_absent_for_p_1(self) -> None:
         distance = SlicedWasserstein(2, p=1)
         assert not hasattr(distance, "embed")
-        with pytest.raises(AttributeError, match="Use squared"):
+        with pytest.raises(AttributeError, match="embed"):
             distance.embed(as_rows(random_clouds(2)))
 
 

@@ -357,8 +357,8 @@ def test_chunks_and_blocks_change_nothing_and_bound_memory(
 
     monkeypatch.setattr(normals, "_terms", spy)
     monkeypatch.setattr(normals, "_BLOCK_ELEMENTS", 1000)
-    monkeypatch.setattr(SlicedWasserstein, "_chunk_elements", 100)
-    monkeypatch.setattr(SlicedWasserstein, "_block_rows", 7)
+    monkeypatch.setattr(SlicedWasserstein, "chunk_elements", 100)
+    monkeypatch.setattr(SlicedWasserstein, "block_rows", 7)
     distance.clear_cache()
     for actual, wanted in zip(results(), expected, strict=True):
         assert_same(actual, wanted)

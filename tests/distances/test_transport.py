@@ -1,6 +1,5 @@
 """Sinkhorn potentials and linear transport as distances."""
 
-import copy
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -8,6 +7,7 @@ import torch
 from cases import as_rows, random_clouds, random_rows
 
 from gp_distributions import LinearTransport, ReferenceMeasure, SinkhornPotential
+from gp_distributions.distances.transport import warm_starts
 from gp_distributions.warnings import ConvergenceWarning
 
 ROWS = random_rows(10)
@@ -120,19 +120,17 @@ def test_second_derivatives_are_refused() -> None:
         gradient.square().sum().backward()
 
 
-def test_copies_start_afresh() -> None:
-    distance = SinkhornPotential(reference().requires_grad_())
-    distance.squared(ROWS)
-    assert distance._last is not None
-    assert copy.deepcopy(distance)._last is None
-
-
-def test_outcomes_are_kept_for_one_evaluation_only() -> None:
-    distance = LinearTransport(reference(), epsilon=0.1)
-    points = torch.rand(3, 4, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    for _ in range(3):
-        distance.represent(points, torch.full((3, 4), 0.25, dtype=torch.float64))
-    assert not distance._outcomes
+def test_starts_afresh_unless_an_optimiser_asks() -> None:
+    learned = reference().requires_grad_()
+    distance = SinkhornPotential(learned, epsilon=1e-3)
+    cold = distance.squared(ROWS)
+    assert torch.equal(distance.squared(ROWS), cold)
+    with warm_starts():
+        assert torch.equal(distance.squared(ROWS), cold)
+        warm = distance.squared(ROWS)
+        assert not torch.equal(warm, cold)  # another start ends elsewhere within the tolerance
+        torch.testing.assert_close(warm, cold)
+    assert torch.equal(distance.squared(ROWS), cold)
 
 
 def test_state_restores_reference_and_epsilon() -> None:

@@ -105,7 +105,7 @@ class TestInputs:
             assert conditioned.posterior(test[32:]).mean.shape == (8, 1)
 
     def test_rows_of_a_strange_width_are_refused(self, model: DistributionGP) -> None:
-        with pytest.raises(ValueError, match="Expected rows of width 60, as in training, got 59"):
+        with pytest.raises(ValueError, match="multiple of dim . 1 = 3 .*10, 59"):
             model.posterior(ROWS[30:, :-1])
 
     @pytest.mark.parametrize("sampling_noise", [False, True])
@@ -136,7 +136,7 @@ class TestInputs:
         X = torch.cat([ROWS, TARGETS[:, None]], dim=-1)
         model = DistributionGP(X[:30], TARGETS[:30], kernel)
         assert model.predict(X[30:])[0].shape == (10,)
-        with pytest.raises(ValueError, match="only if all of their columns"):
+        with pytest.raises(ValueError, match="Expected rows of one width, got 64 and 61"):
             model.predict(torch.nn.functional.pad(X, (0, 3)))
 
 

@@ -1,0 +1,98 @@
+"""Cholesky factors of covariance matrices, whatever the settings of linear_operator are."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from contextvars import ContextVar
+
+import torch
+from linear_operator.utils.errors import NanError, NotPSDError
+from torch import Tensor
+
+from gp_distributions.warnings import JitterWarning, warn
+
+# The first jitter, relative to one, and how often it is multiplied by ten.
+_JITTER = {torch.float64: 1e-8, torch.float32: 1e-6}
+_TRIES = 6
+
+_noted: ContextVar[list[float] | None] = ContextVar("noted", default=None)
+
+
+def cholesky(matrix: Tensor) -> Tensor:
+    """Lower Cholesky factors, with jitter on the diagonal where a matrix needs it.
+
+    Args:
+        matrix: A ``batch_shape x N x N`` tensor.
+
+    Returns:
+        A ``batch_shape x N x N`` tensor.
+
+    Raises:
+        NanError: If the matrix is not finite.
+        NotPSDError: If the matrix is not positive definite with the largest jitter, 1e-3 in double
+            precision.
+
+    Warns:
+        JitterWarning: If jitter was added, unless :func:`jitter_noted`.
+    """
+    factor, info = torch.linalg.cholesky_ex(matrix)
+    if not bool(info.any()):
+        return factor
+    if not bool(matrix.isfinite().all()):
+        raise NanError(
+            f"Expected a finite covariance matrix, got {int((~matrix.isfinite()).sum())} entries of "
+            f"{matrix.numel()} that are not."
+        )
+    jitter = torch.zeros(matrix.shape[:-1], dtype=matrix.dtype, device=matrix.device)
+    smallest = _JITTER[matrix.dtype]
+    for power in range(_TRIES):
+        size = smallest * 10**power
+        jitter = jitter.masked_fill((info > 0).unsqueeze(-1), size)
+        factor, info = torch.linalg.cholesky_ex(matrix + torch.diag_embed(jitter))
+        if not bool(info.any()):
+            _note(size)
+            return factor
+    raise NotPSDError(
+        f"The covariance matrix is not positive definite with a jitter of {size:.0e} on its diagonal."
+    )
+
+
+def log_density(difference: Tensor, covariance: Tensor) -> Tensor:
+    """Log densities of centred normal distributions, without ``log(2 pi)``.
+
+    Args:
+        difference: A ``sample_shape x batch_shape x N`` tensor.
+        covariance: A ``batch_shape x N x N`` tensor.
+
+    Returns:
+        A ``sample_shape x batch_shape`` tensor.
+    """
+    factor = cholesky(covariance)
+    solved = torch.linalg.solve_triangular(factor, difference.unsqueeze(-1), upper=False)
+    logdet = factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+    return -0.5 * solved.square().sum((-2, -1)) - logdet
+
+
+@contextlib.contextmanager
+def jitter_noted() -> Iterator[list[float]]:
+    """Collect the jitter of all factors within, in this thread, instead of warning of it."""
+    jitter: list[float] = []
+    token = _noted.set(jitter)
+    try:
+        yield jitter
+    finally:
+        _noted.reset(token)
+
+
+def _note(jitter: float) -> None:
+    noted = _noted.get()
+    if noted is not None:
+        noted.append(jitter)
+        return
+    warn(
+        "A covariance matrix is not positive definite in floating point, so that a jitter of "
+        f"{jitter:.0e} was added to its diagonal. Intervals are those of a model with that much more "
+        "noise. Look for duplicate clouds, use double precision, or raise the noise.",
+        JitterWarning,
+    )
