@@ -8,7 +8,7 @@ import torch
 from botorch.models.model import Model as BoTorchModel
 from botorch.optim.closures import ForwardBackwardClosure
 from botorch.optim.closures.model_closures import get_loss_closure_with_grads
-from botorch.optim.core import OptimizationResult, OptimizationStatus, scipy_minimize
+from botorch.optim.core import OptimizationStatus
 from botorch.optim.fit import fit_gpytorch_mll_scipy
 from botorch.optim.utils.model_utils import get_parameters_and_bounds
 from gpytorch.mlls import ExactMarginalLogLikelihood
@@ -16,6 +16,7 @@ from gpytorch.models import ExactGP
 from linear_operator.utils.errors import NanError, NotPSDError
 from torch import Tensor
 
+from gp_distributions.fitting.lbfgs import Minimum, minimise
 from gp_distributions.fitting.sampling_noise import learn_sampling_noise
 from gp_distributions.fitting.starts import make_smooth, scatter, start_at_medians
 from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood
@@ -86,9 +87,9 @@ def fit(
             mll(model(*model.train_inputs), model.train_targets)
     if isinstance(model.likelihood, SamplingNoiseLikelihood):
         learn_sampling_noise(model, seed=seed)
-    if best.status != OptimizationStatus.SUCCESS:
+    if not best.converged:
         warn(
-            f"The fit did not converge ({best.message or best.status.name}); the hyperparameters are "
+            f"The fit did not converge ({best.message}); the hyperparameters are "
             'the best found. Try restarts=5, or fit(model, init="current") to go on from here.',
             ConvergenceWarning,
         )
@@ -102,7 +103,7 @@ def _best(
     restarts: int,
     seed: int,
     options: dict[str, Any] | None,
-) -> tuple[OptimizationResult, list[Tensor]]:
+) -> tuple[Minimum, list[Tensor]]:
     """The best of all starts, and the parameters that it ends at."""
     if init == "median":
         start_at_medians(model)
@@ -120,7 +121,7 @@ def _best(
         except (NanError, NotPSDError) as error:  # a line search went too far
             failure = error
             continue
-        if best is None or result.fval < best.fval:
+        if best is None or result.loss < best.loss:
             best, best_values = result, _values(model)
     if best is None:
         assert failure is not None
@@ -141,12 +142,12 @@ def _check_shapes(model: ExactGP) -> None:
             )
 
 
-def _maximise(
-    mll: ExactMarginalLogLikelihood, options: dict[str, Any] | None
-) -> OptimizationResult:
+def _maximise(mll: ExactMarginalLogLikelihood, options: dict[str, Any] | None) -> Minimum:
     model = mll.model
     if getattr(model, "_aug_batch_shape", torch.Size()).numel() > 1:  # one fit for each output
-        return fit_gpytorch_mll_scipy(mll, options=options)
+        result = fit_gpytorch_mll_scipy(mll, options=options)
+        converged = result.status == OptimizationStatus.SUCCESS
+        return Minimum(float(result.fval), converged, result.message or result.status.name)
     parameters, bounds = get_parameters_and_bounds(mll, requires_grad=True)
     if isinstance(model, BoTorchModel):
         closure = get_loss_closure_with_grads(mll, parameters)
@@ -154,7 +155,7 @@ def _maximise(
         closure = ForwardBackwardClosure(
             lambda: -mll(model(*model.train_inputs), model.train_targets), parameters
         )
-    return scipy_minimize(closure, parameters, bounds, options=options)
+    return minimise(closure, parameters, bounds, options=options)
 
 
 def _values(model: ExactGP) -> list[Tensor]:

@@ -100,7 +100,7 @@ def test_bounds(model: DistributionGP) -> None:
 
 
 # Starts may be the pending clouds.
-@pytest.mark.filterwarnings("ignore:A not p.d., added jitter")
+@pytest.mark.filterwarnings("ignore:A covariance matrix is not positive definite")
 def test_several_are_different(model: DistributionGP) -> None:
     objective = acquisition(model)
     objective.set_X_pending(data()[[0]].pack())

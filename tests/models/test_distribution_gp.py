@@ -105,7 +105,7 @@ class TestInputs:
             assert conditioned.posterior(test[32:]).mean.shape == (8, 1)
 
     def test_rows_of_a_strange_width_are_refused(self, model: DistributionGP) -> None:
-        with pytest.raises(ValueError, match="multiple of dim . 1 = 3 .*10, 59"):
+        with pytest.raises(ValueError, match=r"multiple of dim . 1 = 3 .*10, 59"):
             model.posterior(ROWS[30:, :-1])
 
     @pytest.mark.parametrize("sampling_noise", [False, True])

@@ -1,0 +1,65 @@
+"""L-BFGS-B on the parameters of a module, without the settings that BoTorch's wrapper switches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from botorch.optim.closures.core import NdarrayOptimizationClosure
+from botorch.optim.utils.numpy_utils import get_bounds_as_ndarray
+from scipy.optimize import minimize
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Minimum:
+    """Where an optimiser stopped: the loss there, whether it converged, and what it says."""
+
+    loss: float
+    converged: bool
+    message: str
+
+
+def minimise(
+    closure: Callable[[], tuple[Tensor, Sequence[Tensor | None]]],
+    parameters: dict[str, Tensor],
+    bounds: Mapping[str, tuple[float | None, float | None]] | None = None,
+    *,
+    callback: Callable[[int, float], None] | None = None,
+    options: dict[str, Any] | None = None,
+) -> Minimum:
+    """Minimise a loss in place.
+
+    BoTorch's ``scipy_minimize`` does the same in a context of :mod:`warnings`, which all threads share.
+
+    Args:
+        closure: Function that returns the loss and its gradients.
+        parameters: Parameters by name.
+        bounds: Bounds of parameters by name.
+        callback: Function of the number of the step and the loss there, called after each step.
+        options: Options of ``scipy.optimize.minimize`` with L-BFGS-B.
+
+    Returns:
+        The minimum; the parameters are left there.
+    """
+    flat = NdarrayOptimizationClosure(closure, parameters)
+    steps = 0
+
+    def after_step(x: Any) -> None:
+        nonlocal steps
+        steps += 1
+        if callback is not None:
+            callback(steps, float(flat(x)[0]))
+
+    found = minimize(
+        flat,
+        flat.state,
+        jac=True,
+        method="L-BFGS-B",
+        bounds=None if bounds is None else get_bounds_as_ndarray(parameters, dict(bounds)),
+        callback=None if callback is None else after_step,
+        options=options,
+    )
+    flat.state = found.x
+    return Minimum(float(found.fun), bool(found.success), str(found.message))

@@ -1,0 +1,158 @@
+"""Predictions of several threads: the same bits as of one, and nothing changed for anyone."""
+
+import copy
+import warnings
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import gpytorch
+import linear_operator
+import pytest
+import torch
+from botorch.models.transforms.outcome import Standardize
+from cases import as_rows, random_clouds
+from torch import Tensor
+
+from gp_distributions import (
+    ClassificationGP,
+    DistributionGP,
+    KernelRidgeClassifier,
+    MMDKernel,
+    NormalizeClouds,
+    PointClouds,
+    SharedKernelGP,
+    SlicedWassersteinKernel,
+    fit,
+    sensitivity,
+)
+
+CLOUDS = random_clouds(60, sizes=(3, 12))
+NARROW, WIDE = as_rows(CLOUDS[:40]), as_rows(random_clouds(5, seed=1, sizes=(20, 30)))
+TARGETS = torch.stack([points.square().sum() for points, _ in CLOUDS])
+OUTPUTS = torch.stack([TARGETS, TARGETS.sqrt()], dim=-1)
+
+
+def kernel() -> SlicedWassersteinKernel:
+    return SlicedWassersteinKernel(2, num_slices=8, num_quantiles=10, profile="matern52")
+
+
+def normalised() -> DistributionGP:
+    transform = NormalizeClouds.from_data(PointClouds.unpack(NARROW[:30], 2))
+    return DistributionGP(NARROW[:30], TARGETS[:30], kernel(), input_transform=transform)
+
+
+MODELS: dict[str, Callable[[], DistributionGP]] = {
+    "plain": lambda: DistributionGP(NARROW[:30], TARGETS[:30], kernel()),
+    "small units": lambda: DistributionGP(NARROW[:30], 1e-6 * TARGETS[:30], kernel()),
+    "sampling noise": lambda: DistributionGP(
+        NARROW[:30], TARGETS[:30], kernel(), sampling_noise=True
+    ),
+    "sum": lambda: DistributionGP(
+        NARROW[:30], TARGETS[:30], kernel() + MMDKernel(2, bandwidth=1.0)
+    ),
+    "normalised": normalised,
+    "outputs": lambda: DistributionGP(
+        *(NARROW[:30], OUTPUTS[:30]),
+        SlicedWassersteinKernel(2, num_slices=8, batch_shape=torch.Size([2])),
+    ),
+    "shared": lambda: SharedKernelGP(NARROW[:30], OUTPUTS[:30], kernel()),
+    "classes": lambda: ClassificationGP(NARROW[:30], (TARGETS[:30] > 5).long(), kernel()),
+}
+
+
+def settings() -> dict[str, Any]:
+    """All settings of GPyTorch and linear_operator, and the filters of warnings."""
+    state = {}
+    for module in (gpytorch.settings, linear_operator.settings):
+        for name, setting in vars(module).items():
+            if isinstance(setting, type):
+                values = {k: v for k, v in vars(setting).items() if isinstance(v, int | float)}
+                state[f"{module.__name__}.{name}"] = repr(sorted(values.items()))
+    # The first import of SymPy, which torch does when it likes, adds a filter of its own.
+    filters = [f for f in warnings.filters if "sympy" not in f[2].__module__]
+    return state | {"warnings": filters}
+
+
+def predict(model: DistributionGP, rows: Tensor) -> tuple[Tensor, ...]:
+    if isinstance(model, ClassificationGP):
+        return (model.predict_proba(rows),)
+    return model.predict(rows)
+
+
+def state_of(model: DistributionGP) -> list[Tensor]:
+    return [t.detach().clone() for t in (*model.state_dict().values(), *model.train_inputs)]
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_predictions_change_nothing(name: str) -> None:
+    """One wide cloud would widen the training rows for good."""
+    model = MODELS[name]().eval()
+    before, known = state_of(model), settings()
+    strategy_free = set(vars(model)) | {"prediction_strategy"}
+    for rows in (WIDE, NARROW[30:], WIDE[:1]):
+        predict(model, rows)
+    after = state_of(model)
+    assert all(a.shape == b.shape and torch.equal(a, b) for a, b in zip(before, after, strict=True))
+    assert set(vars(model)) <= strategy_free
+    assert settings() == known
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_wide_cloud_is_predicted_as_if_it_were_padded(name: str) -> None:
+    model = MODELS[name]()
+    narrow = NARROW[30:]
+    padded = torch.nn.functional.pad(narrow, (0, WIDE.shape[-1] - narrow.shape[-1]))
+    for found, expected in zip(predict(model, padded), predict(model, narrow), strict=True):
+        torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-12)
+
+
+def test_threads_predict_what_one_thread_predicts() -> None:
+    models = [make() for make in MODELS.values()]
+    fitted = [DistributionGP(NARROW[:12], TARGETS[:12], kernel()) for _ in range(4)]
+    rows = [NARROW[30:], WIDE, NARROW[30:33], WIDE[:2]]
+    expected = [[predict(copy.deepcopy(model), r) for r in rows] for model in models]
+    known = settings()
+
+    def work(thread: int) -> int:
+        wrong = 0
+        for step in range(200):
+            i, j = (thread + step) % len(models), (step // 3) % len(rows)
+            found = predict(models[i if thread % 2 else 0], rows[j])
+            if step == 100:
+                fit(fitted[thread], restarts=0)
+            wanted = expected[i if thread % 2 else 0][j]
+            wrong += not all(map(torch.equal, found, wanted))
+        return wrong
+
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(work, range(4))) == [0] * 4
+    assert settings() == known
+
+
+def test_threads_get_the_same_sensitivities() -> None:
+    model = fit(MODELS["plain"](), restarts=0)
+    clouds = PointClouds.unpack(NARROW[30:], 2)
+    expected = sensitivity(model, clouds)
+    with ThreadPoolExecutor(4) as pool:
+        for found in pool.map(lambda _: sensitivity(model, clouds), range(12)):
+            assert torch.equal(found.mean_points, expected.mean_points)
+            assert torch.equal(found.variance_points, expected.variance_points)
+
+
+def test_threads_with_a_classifier_of_kernel_ridge() -> None:
+    model = KernelRidgeClassifier(NARROW[:30], (TARGETS[:30] > 5).long(), kernel(), ridge=1e-3)
+    expected = [model.scores(rows) for rows in (WIDE, NARROW[30:])]
+    with ThreadPoolExecutor(4) as pool:
+        for found in pool.map(
+            lambda _: [model.scores(rows) for rows in (WIDE, NARROW[30:])], range(20)
+        ):
+            assert all(map(torch.equal, found, expected))
+
+
+def test_small_variances_have_the_unit_of_the_targets() -> None:
+    model = MODELS["small units"]()
+    assert isinstance(model.outcome_transform, Standardize)
+    std = model.predict(NARROW[:30], observation_noise=False)[1]
+    large = MODELS["plain"]().predict(NARROW[:30], observation_noise=False)[1]
+    torch.testing.assert_close(1e6 * std, large, rtol=1e-6, atol=0)
