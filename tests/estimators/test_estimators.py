@@ -312,7 +312,7 @@ def test_wrong_inputs() -> None:
         *(kind(numbered) for kind in (DistributionGPRegressor, DistributionGPClassifier)),
         DistributionGPRegressor(kernel=ScaleKernel(DistributionKernel(numbered))),
     ):
-        with pytest.raises(ValueError, match=r"numbered objects. Give .* kernel=\"precomputed\""):
+        with pytest.raises(ValueError, match=r"indices of objects. Give .* kernel=\"precomputed\""):
             estimator.fit(np.arange(6.0)[:, None], np.arange(6) % 2)
     with pytest.raises(ValueError, match="lengthscale > 0"):
         GramTransformer(lengthscale="mean").fit(X)
