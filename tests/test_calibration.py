@@ -143,7 +143,9 @@ def test_the_widest_precision_counts(single: str) -> None:
 
 
 def test_bad_input() -> None:
-    with pytest.raises(ValueError, match=r"one shape \(N,\), got \(60,\), \(60, 1\) and \(60,\)"):
+    with pytest.raises(
+        ValueError, match=r"the same shape \(N,\), got \(60,\), \(60, 1\) and \(60,\)"
+    ):
         nlpd(Y, MEAN[:, None], STD)
     broken = STD.clone()
     broken[3] = 0
@@ -155,5 +157,5 @@ def test_bad_input() -> None:
         coverage(broken, MEAN, STD)
     with pytest.raises(ValueError, match="between 0 and 1"):
         reliability(Y, MEAN, STD, levels=[0.5, 1.0])
-    with pytest.raises(ValueError, match="a group for each of 60 bags, got 59"):
+    with pytest.raises(ValueError, match="a group label for each of 60 bags, got 59"):
         coverage(Y, MEAN, STD, groups=SIZES[:59])

@@ -149,7 +149,7 @@ def test_warns_of_embeddings_of_no_cloud() -> None:
     distance = SlicedWasserstein(2, num_slices=20, num_quantiles=10)
     generator = torch.Generator().manual_seed(0)
     noise = torch.randn(2, 202, generator=generator, dtype=torch.float64)
-    with pytest.warns(ConvergenceWarning, match="2 of 2 embeddings"):
+    with pytest.warns(ConvergenceWarning, match="for 2 of 2 embeddings"):
         invert_embedding(distance, noise, max_iterations=20)
 
 
@@ -168,6 +168,9 @@ def test_wrong_inputs() -> None:
         invert_embedding(Fourier(2), good)
     with pytest.raises(TypeError, match="order 2"):
         invert_embedding(SlicedWasserstein(2, p=1), good)
+    for other in (good.numpy(), good.long()):
+        with pytest.raises(TypeError, match="a tensor of floating-point numbers, got"):
+            invert_embedding(distance, other)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="20 x 10"):
         invert_embedding(distance, good[:, 1:])
     with pytest.raises(ValueError, match="N x D"):
@@ -176,8 +179,21 @@ def test_wrong_inputs() -> None:
         invert_embedding(distance, good.index_fill(0, torch.tensor([1]), torch.nan))
     with pytest.raises(ValueError, match="one for each of 3"):
         invert_embedding(distance, good, start=outlines())
-    with pytest.raises(ValueError, match="atoms=5 with start"):
+    with pytest.raises(ValueError, match=r"start determines .* atoms=5"):
         invert_embedding(distance, good, atoms=5, start=outlines())
     exact = SlicedWasserstein(2, num_slices=20, num_quantiles=None)
-    with pytest.raises(ValueError, match="atoms=5 with a distance that keeps"):
+    with pytest.raises(ValueError, match=r"num_quantiles=None determines .* atoms=5"):
         invert_embedding(exact, good, atoms=5)
+    with pytest.raises(ValueError, match="20 x n"):
+        invert_embedding(exact, good[:, :2])  # a mean and no quantiles
+
+
+def test_single_precision_without_a_warning() -> None:
+    """The warning was given where the distributions were embedded."""
+    distance = SlicedWasserstein(2, num_slices=20, num_quantiles=10)
+    clouds = outlines()
+    embeddings = distance.embed(clouds.pack())
+    found = invert_embedding(distance, embeddings.float().requires_grad_())
+    assert found.clouds.dtype == found.distances.dtype == torch.float32
+    assert not found.clouds.points.requires_grad
+    assert (found.distances <= 5e-3 * diameters(clouds)).all()
