@@ -56,8 +56,8 @@ def invert_embedding(
 ) -> Inversion:
     r"""Find clouds whose embeddings are closest to given ones.
 
-    It turns means, combinations and directions of embeddings into shapes: barycentres, k-means centres,
-    or the mean plus a multiple of a principal component or of the normal of a linear classifier.
+    This turns means, combinations and directions of embeddings into shapes: barycentres, k-means centres
+    and the mean plus a multiple of a principal component or of the normal of a linear classifier.
 
     L-BFGS minimises the distance between the embedding :math:`\varphi(X, w)` of atoms and weights and
     the given one,
@@ -193,7 +193,7 @@ def _check_embeddings(distance: Distance, embeddings: Tensor) -> None:
         rest = 0 if distance.center else distance.dim
         quantiles, unmatched = divmod(width - rest, distance.num_slices)
         count = distance.num_quantiles
-        fits = not unmatched and quantiles == (max(1, quantiles) if count is None else count)
+        fits = not unmatched and (quantiles == count if count else quantiles > 0)
         expected = f"{distance.num_slices} x {count or 'n'} + {rest}"
     else:
         assert isinstance(distance, LinearTransport)

@@ -51,7 +51,7 @@ def sensitivity(model: DistributionGP, X: PointClouds, *, batch_size: int = 64) 
     r"""Differentiate the posterior mean and variance at clouds with respect to their atoms and weights.
 
     For the posterior mean :math:`m` and variance :math:`v` of the function at the cloud
-    :math:`P = \sum_i w_i \delta(x_i)`, it computes
+    :math:`P = \sum_i w_i \delta(x_i)`, these are
 
     .. math::
         \frac{\partial m}{\partial x_i}, \quad \frac{\partial m}{\partial w_i}, \quad

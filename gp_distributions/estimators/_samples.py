@@ -130,10 +130,10 @@ def read_distributions(X: Samples) -> Distributions | None:
 
 
 def read_targets(estimator: BaseEstimator, X: Samples, y: ArrayLike | Tensor | None) -> ArrayLike:
-    """Read targets, of which tensors become arrays.
+    """Read targets; tensors are converted to arrays.
 
     Raises:
-        ValueError: If there are no targets, or their index holds the labels of ``X`` in another order.
+        ValueError: If there are no targets, or their index is the labels of ``X`` in another order.
     """
     if y is None:
         raise ValueError(
@@ -172,8 +172,8 @@ def _double(bag: Any, name: str) -> Tensor | NDArray[np.float64]:
     """Convert a bag to double precision, on the CPU and without gradients."""
     if issparse(bag) or (isinstance(bag, Tensor) and bag.layout != torch.strided):
         raise TypeError(
-            f"{name}: expected a dense array, got a sparse one. Give toarray() of a SciPy array or "
-            "to_dense() of a tensor."
+            f"{name}: expected a dense array, got a sparse one. Convert SciPy arrays with toarray(), "
+            "and tensors with to_dense()."
         )
     if not isinstance(bag, list | tuple | Tensor):
         bag = np.asanyarray(bag)

@@ -1,4 +1,4 @@
-"""Packed rows are not read as points of many dimensions, and other arrays are not taken for them."""
+"""Estimators refuse packed rows, and do not mistake other arrays for them."""
 
 from collections.abc import Callable
 

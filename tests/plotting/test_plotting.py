@@ -1,4 +1,4 @@
-"""The pictures show what they are given."""
+"""Plots show their data."""
 
 from collections.abc import Iterator
 
@@ -178,7 +178,7 @@ def test_calibration_curve_is_the_reliability() -> None:
     assert entries(ax) == ["calibrated", "one", "bags of 5", "bags of 10"]
     assert len({line.get_marker() for line in ax.lines[1:]}) == 3
     within = np.abs(truth[:20] - mean[:20]) <= 1.2 * 1.6448536269514722
-    assert ax.lines[2].get_ydata()[-2] == pytest.approx(within.mean())  # of 90%
+    assert ax.lines[2].get_ydata()[-2] == pytest.approx(within.mean())  # at the level 0.9
 
 
 def test_lines_differ_without_colour() -> None:
