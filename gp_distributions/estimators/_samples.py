@@ -113,9 +113,9 @@ def read_distributions(X: Samples) -> Distributions | None:
         real_array(X, "X")  # raises
     if isinstance(X, Tensor) or (isinstance(X, np.ndarray) and X.ndim == 3):
         return PointClouds(_double(X, "X"))
-    if isinstance(X, np.ndarray) and (X.dtype != object or X.ndim != 1):
-        return None
-    if not isinstance(X, list | tuple | np.ndarray) or not len(X):
+    if isinstance(X, np.ndarray) and X.dtype == object and X.ndim == 1:
+        X = list(X)
+    if not isinstance(X, list | tuple) or not X:
         return None
     if any(isinstance(item, Distributions) for item in X):
         return _joined(list(X))
@@ -124,7 +124,11 @@ def read_distributions(X: Samples) -> Distributions | None:
             f"Expected bags as n_i x d arrays, but bag 0 has shape {tuple(X[0].shape)}. Write bags of "
             "numbers as array[:, None], and clouds of one atom each as a single T x d array."
         )
-    if _axes(X[0]) != 2:
+    try:
+        axes = np.ndim(X[0])
+    except ValueError:  # nested lists of unequal lengths
+        axes = 0
+    if axes != 2:
         return None
     return PointClouds.from_list([_double(bag, f"Bag {i}") for i, bag in enumerate(X)])
 
@@ -160,6 +164,7 @@ def _joined(items: list[Any]) -> Distributions:
             "Expected a list of single distributions of one kind and dimension, or of arrays, got "
             f"{', '.join(dict.fromkeys(map(repr, items[:5])))}, ..."
         )
+    # Zeros are padding.
     rows = torch.nn.utils.rnn.pad_sequence([_rows(item) for item in items], batch_first=True)
     return type(first).unpack(rows, first.dim)
 
@@ -182,10 +187,3 @@ def _double(bag: Any, name: str) -> Tensor | NDArray[np.float64]:
     if isinstance(array, Tensor):
         return array.detach().to("cpu", torch.float64)
     return array.astype(np.float64)
-
-
-def _axes(item: Any) -> int:
-    try:
-        return int(item.ndim) if hasattr(item, "ndim") else np.ndim(item)
-    except ValueError:  # ragged
-        return 0
