@@ -1,10 +1,10 @@
-"""Whether predicted distributions are as wide as errors are large, for all bags or by their size."""
+"""Calibration of predictions: do the predicted standard deviations match the errors?"""
 
 from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,21 +21,26 @@ _LEVELS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
 def coverage(
     y: Values, mean: Values, std: Values, *, level: float = 0.95, groups: Groups | None = None
 ) -> Tensor | dict[Hashable, Tensor]:
-    """The share of targets within central intervals of normal predictions.
+    """Compute the fraction of targets inside the central intervals of normal predictions.
 
     Args:
         y: The ``N`` targets.
         mean: The ``N`` predicted means.
-        std: The ``N`` predicted standard deviations, those of observations.
-        level: The probability that the intervals claim.
-        groups: A label for each of the ``N``, such as the size of its bag. Default: none.
+        std: The ``N`` predicted standard deviations of observations.
+        level: Nominal probability of the intervals.
+        groups: The ``N`` group labels, such as the sizes of the bags. Default: no groups.
 
     Returns:
-        The share, or with ``groups`` a dictionary of the shares in each, in the order of labels.
+        The fraction, or with ``groups`` a dictionary of the fraction in each group, sorted by label.
 
     Raises:
         ValueError: If shapes differ, a value is not finite, a standard deviation is not positive, or
             the level is not between 0 and 1.
+
+    Example:
+        >>> from gp_distributions.calibration import coverage
+        >>> coverage(y=[0.1, -0.3, 2.5, 0.8], mean=[0.0] * 4, std=[1.0] * 4)
+        tensor(0.7500, dtype=torch.float64)
     """
     z = _standardised(y, mean, std)[0]
     return _grouped(_within(z, [level])[0], groups)
@@ -44,11 +49,16 @@ def coverage(
 def nlpd(
     y: Values, mean: Values, std: Values, *, groups: Groups | None = None
 ) -> Tensor | dict[Hashable, Tensor]:
-    r"""The mean negative log density of targets under normal predictions, in nats.
+    r"""Compute the mean negative log predictive density of targets under normal predictions, in nats.
 
     .. math:: \tfrac12 \log 2 \pi s^2 + \tfrac{(y - m)^2}{2 s^2}
 
-    Args and errors are those of :func:`coverage`.
+    Arguments, return value and errors are those of :func:`coverage`.
+
+    Example:
+        >>> from gp_distributions.calibration import nlpd
+        >>> nlpd(y=[0.0, 2.0], mean=[0.0, 1.0], std=[1.0, 1.0])
+        tensor(1.1689, dtype=torch.float64)
     """
     return _grouped(_nlpd(*_standardised(y, mean, std)), groups)
 
@@ -56,7 +66,7 @@ def nlpd(
 def crps(
     y: Values, mean: Values, std: Values, *, groups: Groups | None = None
 ) -> Tensor | dict[Hashable, Tensor]:
-    r"""The mean continuous ranked probability score of normal predictions, in units of targets.
+    r"""Compute the mean continuous ranked probability score of normal predictions.
 
     With :math:`z = (y - m) / s`,
 
@@ -64,7 +74,13 @@ def crps(
         \int \big(F(x) - 1[x \ge y]\big)^2 dx
         = s \left( z (2 \Phi(z) - 1) + 2 \varphi(z) - \pi^{-1/2} \right),
 
-    which tends to the absolute error as :math:`s \to 0`. Args and errors are those of :func:`coverage`.
+    in the units of the targets; as :math:`s \to 0` it tends to the absolute error. Arguments, return
+    value and errors are those of :func:`coverage`.
+
+    Example:
+        >>> from gp_distributions.calibration import crps
+        >>> crps(y=[0.0, 2.0, 1.0], mean=[0.0, 1.0, 1.0], std=[0.5, 0.5, 1.0], groups=[5, 5, 20])
+        {5: tensor(0.4216, dtype=torch.float64), 20: tensor(0.2337, dtype=torch.float64)}
 
     Source: Gneiting and Raftery 2007, equation (21).
     """
@@ -79,20 +95,27 @@ def reliability(
     levels: Sequence[float] = _LEVELS,
     groups: Groups | None = None,
 ) -> Tensor | dict[Hashable, Tensor]:
-    """The coverage of central intervals at several levels; calibrated, it is the levels.
+    """Compute the coverage of central intervals at several levels.
+
+    The coverage of calibrated predictions equals the level.
 
     Args:
         y: The ``N`` targets.
         mean: The ``N`` predicted means.
-        std: The ``N`` predicted standard deviations, those of observations.
-        levels: The probabilities that the intervals claim.
-        groups: A label for each of the ``N``. Default: none.
+        std: The ``N`` predicted standard deviations of observations.
+        levels: Nominal probabilities of the intervals.
+        groups: The ``N`` group labels, such as the sizes of the bags. Default: no groups.
 
     Returns:
-        The coverage at each of the levels, or with ``groups`` a dictionary of such tensors.
+        The coverage at each level, or with ``groups`` a dictionary of such tensors.
 
     Raises:
-        ValueError: As :func:`coverage`.
+        ValueError: As for :func:`coverage`.
+
+    Example:
+        >>> from gp_distributions.calibration import reliability
+        >>> reliability([0.1, -0.3, 2.5, 0.8], [0.0] * 4, [1.0] * 4, levels=[0.2, 0.5, 0.9])
+        tensor([0.2500, 0.5000, 0.7500], dtype=torch.float64)
     """
     z = _standardised(y, mean, std)[0]
     return _grouped(_within(z, levels), groups)
@@ -100,17 +123,23 @@ def reliability(
 
 @dataclass(frozen=True)
 class Calibration:
-    """Calibration of normal predictions in each group, all of them last; ``str`` is a table.
+    """Scores of normal predictions by group, printed as a table; the last group holds all targets.
 
     Attributes:
-        groups: The ``G`` labels, the last of which is ``"all"``.
-        count: The ``G`` numbers of targets.
-        coverage: The ``G`` shares of targets within central intervals of ``level``.
-        nlpd: The ``G`` mean negative log densities, in nats.
-        crps: The ``G`` mean continuous ranked probability scores, in units of targets.
-        rmse: The ``G`` root mean square errors of the means, in units of targets.
-        std: The ``G`` roots of the mean predicted variances, which ``rmse`` is if they are right.
-        level: The probability that the intervals claim.
+        groups: The ``G`` group labels, of which the last is ``"all"``.
+        count: Number of targets in each group.
+        coverage: Fraction of targets inside the central intervals of ``level``.
+        nlpd: Mean negative log predictive density, in nats.
+        crps: Mean continuous ranked probability score, in the units of the targets.
+        rmse: Root mean square error of the means, in the units of the targets.
+        std: Root of the mean predicted variance, which equals ``rmse`` for calibrated predictions.
+        level: Nominal probability of the intervals.
+
+    Example:
+        >>> from gp_distributions.calibration import calibration
+        >>> print(calibration(y=[0.0, 2.0, 1.0], mean=[0.2, 1.0, 1.5], std=[0.5, 0.5, 1.0]))
+        group  count  cover 0.95  nlpd   crps   rmse    std
+          all      3       0.667  1.19  0.402  0.656  0.707
     """
 
     groups: tuple[Hashable, ...]
@@ -123,14 +152,12 @@ class Calibration:
     level: float
 
     def __str__(self) -> str:
-        columns = ["group", "count", f"cover {self.level:g}", "nlpd", "crps", "rmse", "std"]
-        lines = [columns]
-        for i, group in enumerate(self.groups):
-            scores = (self.nlpd[i], self.crps[i], self.rmse[i], self.std[i])
-            lines.append(
-                [str(group), str(int(self.count[i])), f"{float(self.coverage[i]):.3f}"]
-                + [f"{float(score):.3g}" for score in scores]
-            )
+        lines = [["group", "count", f"cover {self.level:g}", "nlpd", "crps", "rmse", "std"]]
+        columns = (self.count, self.coverage, self.nlpd, self.crps, self.rmse, self.std)
+        values = zip(*(column.tolist() for column in columns), strict=True)
+        for group, (count, share, *scores) in zip(self.groups, values, strict=True):
+            rounded = [f"{share:.3f}", *(f"{score:.3g}" for score in scores)]
+            lines.append([str(group), str(count), *rounded])
         widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
         return "\n".join(
             "  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True))
@@ -141,67 +168,70 @@ class Calibration:
 def calibration(
     y: Values, mean: Values, std: Values, *, level: float = 0.95, groups: Groups | None = None
 ) -> Calibration:
-    """All scores of normal predictions at once.
+    """Compute all scores of normal predictions, by group and over all targets.
 
     Args:
         y: The ``N`` targets.
         mean: The ``N`` predicted means.
-        std: The ``N`` predicted standard deviations, those of observations.
-        level: The probability that intervals claim.
-        groups: A label for each of the ``N``, such as ``clouds.sizes``. Default: none.
+        std: The ``N`` predicted standard deviations of observations.
+        level: Nominal probability of the intervals.
+        groups: The ``N`` group labels, such as ``clouds.sizes``. Default: no groups.
 
     Returns:
-        The scores by group, and of all targets.
+        The scores.
 
     Raises:
-        ValueError: As :func:`coverage`.
+        ValueError: As for :func:`coverage`.
+
+    Example:
+        >>> import numpy as np
+        >>> from gp_distributions.calibration import calibration
+        >>> y = np.random.default_rng(0).normal(size=1000)
+        >>> scores = calibration(y, mean=np.zeros(1000), std=np.ones(1000))
+        >>> [round(float(score), 2) for score in (scores.coverage, scores.rmse, scores.std)]
+        [0.96, 0.98, 1.0]
     """
     z, std = _standardised(y, mean, std)
-    scores: dict[str, Tensor] = {
-        "count": torch.ones_like(z),
-        "coverage": _within(z, [level])[0].to(z),
-        "nlpd": _nlpd(z, std),
-        "crps": _crps(z, std),
-        "rmse": (z * std).square(),
-        "std": std.square(),
-    }
     members = {} if groups is None else _members(groups, len(z))
     members["all"] = list(range(len(z)))
 
-    def by_group(reduce: Callable[[Tensor], Tensor], name: str) -> Tensor:
-        return torch.stack([reduce(scores[name][index]) for index in members.values()])
+    def by_group(scores: Tensor) -> Tensor:
+        return torch.stack([scores[index].mean() for index in members.values()])
 
     return Calibration(
         groups=tuple(members),
-        count=by_group(torch.sum, "count").long(),
+        count=torch.tensor([len(index) for index in members.values()], device=z.device),
+        coverage=by_group(_within(z, [level])[0].to(z)),
+        nlpd=by_group(_nlpd(z, std)),
+        crps=by_group(_crps(z, std)),
+        rmse=by_group((z * std).square()).sqrt(),
+        std=by_group(std.square()).sqrt(),
         level=level,
-        **{name: by_group(torch.mean, name) for name in ("coverage", "nlpd", "crps")},
-        **{name: by_group(torch.mean, name).sqrt() for name in ("rmse", "std")},
     )
 
 
 def _standardised(y: Values, mean: Values, std: Values) -> tuple[Tensor, Tensor]:
-    """Errors in standard deviations, and these, in the widest of the precisions."""
+    """Return standardised errors and standard deviations, in the widest of the three precisions."""
     values = [_tensor(v) for v in (y, mean, std)]
     dtype = functools.reduce(torch.promote_types, [v.dtype for v in values])
     target, centre, std = (v.to(values[-1].device, dtype) for v in values)
     if not target.shape == centre.shape == std.shape or std.dim() != 1:
         raise ValueError(
-            "Expected targets, means and standard deviations of one shape (N,), got "
+            "Expected targets, means and standard deviations of the same shape (N,), got "
             f"{tuple(target.shape)}, {tuple(centre.shape)} and {tuple(std.shape)}."
         )
     bad = ~(target.isfinite() & centre.isfinite() & std.isfinite() & (std > 0))
     if bool(bad.any()):
         i = int(bad.nonzero()[0])
         raise ValueError(
-            "Expected finite targets and means and standard deviations > 0, but those of bag "
-            f"{i} are {float(target[i])}, {float(centre[i])} and {float(std[i])}."
+            f"Expected finite targets and means, and standard deviations > 0, but those of bag {i} are "
+            f"{float(target[i])}, {float(centre[i])} and {float(std[i])}."
         )
     return (target - centre) / std, std
 
 
 def _tensor(values: Values) -> Tensor:
-    """Values of whatever kind; columns of data frames are read-only arrays, which are copied."""
+    """Convert values to a tensor; copies arrays, since columns of data frames are read-only."""
     tensor = values.detach() if isinstance(values, Tensor) else torch.from_numpy(np.array(values))
     return tensor if tensor.is_floating_point() else tensor.double()
 
@@ -224,7 +254,7 @@ def _crps(z: Tensor, std: Tensor) -> Tensor:
 
 
 def _grouped(scores: Tensor, groups: Groups | None) -> Tensor | dict[Hashable, Tensor]:
-    """Means of ``... x N`` scores, of all or in each group."""
+    """Average ``... x N`` scores over all targets, or over those of each group."""
     scores = scores.double() if scores.dtype == torch.bool else scores
     if groups is None:
         return scores.mean(-1)
@@ -233,10 +263,10 @@ def _grouped(scores: Tensor, groups: Groups | None) -> Tensor | dict[Hashable, T
 
 
 def _members(groups: Groups, number: int) -> dict[Hashable, list[int]]:
-    """The indices of each label, in the order of labels."""
+    """Return the indices of each label, sorted by label."""
     labels = groups.tolist() if isinstance(groups, Tensor) else list(groups)
     if len(labels) != number:
-        raise ValueError(f"Expected a group for each of {number} bags, got {len(labels)}.")
+        raise ValueError(f"Expected a group label for each of {number} bags, got {len(labels)}.")
     members: dict[Hashable, list[int]] = {}
     for index, label in enumerate(labels):
         members.setdefault(label, []).append(index)

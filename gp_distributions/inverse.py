@@ -1,9 +1,8 @@
-"""The way back from embeddings to clouds, to draw what machines on embeddings have found."""
+"""Clouds that belong to given embeddings, to draw the results of methods on embeddings."""
 
 from __future__ import annotations
 
 import math
-import warnings
 from dataclasses import dataclass
 
 import torch
@@ -13,20 +12,30 @@ from tqdm import tqdm
 from gp_distributions.distances import Distance, LinearTransport, SlicedWasserstein
 from gp_distributions.measures import PointClouds
 from gp_distributions.numerics.nearest_cloud import nearest_cloud
-from gp_distributions.warnings import ConvergenceWarning
+from gp_distributions.warnings import ConvergenceWarning, warn
 
-# Distances of embeddings at which the search ends, in root mean square distances of two atoms.
+# Distance between embeddings at which the search stops, in root mean square distances of two atoms.
 _ENOUGH = 1e-4
 
 
 @dataclass(frozen=True, eq=False)
 class Inversion:
-    """Clouds near given embeddings.
+    """Clouds whose embeddings are close to given ones.
 
     Attributes:
         clouds: The ``N`` clouds.
-        distances: The ``N`` distances between their embeddings and those given, in the units of the
-            distance.
+        distances: The ``N`` distances between the embeddings of the clouds and the given ones.
+
+    Example:
+        >>> import numpy as np
+        >>> from gp_distributions import PointClouds, SlicedWasserstein, invert_embedding
+        >>> clouds = PointClouds(np.random.default_rng(0).normal(size=(2, 10, 2)))
+        >>> distance = SlicedWasserstein(2, num_slices=20, num_quantiles=10)
+        >>> inversion = invert_embedding(distance, distance.embed(clouds.pack()), atoms=10)
+        >>> inversion.clouds
+        PointClouds(2 clouds, 10 atoms, d=2, float64)
+        >>> bool((inversion.distances < 1e-3).all())
+        True
     """
 
     clouds: PointClouds
@@ -45,52 +54,64 @@ def invert_embedding(
     seed: int = 0,
     progress: bool = False,
 ) -> Inversion:
-    r"""Find the clouds of given embeddings, or the nearest where there are none.
+    r"""Find clouds whose embeddings are closest to given ones.
 
-    Means, combinations and directions of embeddings become shapes: barycentres, centres of k-means, the
-    mean plus a multiple of a principal component or of the normal of a linear machine.
+    This turns means, combinations and directions of embeddings into shapes: barycentres, k-means centres
+    and the mean plus a multiple of a principal component or of the normal of a linear classifier.
 
-    L-BFGS on atoms and weights minimises the distance between their embedding :math:`\varphi(X, w)` and
+    L-BFGS minimises the distance between the embedding :math:`\varphi(X, w)` of atoms and weights and
     the given one,
 
     .. math::
-        \min_{X, w} |\varphi(X, w) - z|^2,
+        \min_{X, w} |\varphi(X, w) - z|^2.
 
-    from
+    The search starts from
 
-    - for :class:`SlicedWasserstein` of order 2, normal samples of the mean and the size that the
-      embedding tells. Where the distance is blind to means, clouds lie about zero;
-    - for :class:`LinearTransport`, the transported atoms of the reference, with its weights: the
-      embedding is made of them. With ``max_iterations=0`` they are the result, which differs from the
-      cloud that was embedded by the blur of epsilon.
+    - normal samples with the mean and the size that the embedding encodes, for
+      :class:`SlicedWasserstein` of order 2. With ``center=True`` the clouds are centred at zero;
+    - the transported atoms of the reference, with its weights, for :class:`LinearTransport`: the
+      embedding consists of them. ``max_iterations=0`` returns them as they are; they differ from the
+      embedded cloud by the entropic blur.
 
-    Where a combination is the embedding of no cloud, as most are in two and more dimensions, the
-    distance stays positive however many atoms there are.
+    In two and more dimensions, most combinations of embeddings are not the embedding of any cloud, and
+    the distance stays positive for any number of atoms.
 
     Args:
-        distance: A distance between clouds.
-        embeddings: An ``N x D`` tensor, as ``distance.embed`` gives and as is made of such.
-        atoms: The number of atoms. Default: for sliced Wasserstein twice ``num_quantiles``; for linear
-            transport those of the reference, of which so many are drawn if a number is given.
-        learn_weights: Whether weights move where those of the start do not reach the embedding.
-        start: The cloud, or the ``N`` clouds, that the search starts from instead.
-        max_iterations: The largest number of iterations for each cloud.
-        tolerance: The distance, in root mean square distances between two atoms of the start, above
-            which a warning is given.
-        seed: Of the random start.
+        distance: Distance between clouds.
+        embeddings: An ``N x D`` tensor of embeddings from ``distance.embed``, or combinations of these.
+        atoms: Number of atoms. Default: twice ``num_quantiles`` for sliced Wasserstein, and the atoms of
+            the reference for linear transport; a given number of atoms is drawn from these.
+        learn_weights: Whether to optimise the weights if the atoms alone do not reach the embedding.
+        start: One cloud, or ``N`` clouds, to start from instead.
+        max_iterations: Maximum number of iterations for each cloud.
+        tolerance: Distance above which to warn, as a multiple of the root mean square distance between
+            two atoms of the start.
+        seed: Random seed for the start.
         progress: Whether to show a progress bar.
 
     Returns:
-        Clouds and their distances from the embeddings.
+        The clouds and the distances between their embeddings and the given ones.
 
     Raises:
-        TypeError: If the distance has no way back.
-        ValueError: If the number of features is not that of the distance, a feature is not finite,
-            ``start`` does not fit, or ``atoms`` is given where the start has its own: with ``start``,
-            and for sliced Wasserstein without ``num_quantiles``.
+        TypeError: If embeddings of the distance cannot be inverted, or ``embeddings`` is not a
+            floating-point tensor.
+        ValueError: If the number of features does not match the distance, a feature is not finite,
+            ``start`` does not match, or ``atoms`` is given although the start determines the number of
+            atoms: with ``start``, or for sliced Wasserstein with ``num_quantiles=None``.
 
     Warns:
-        ConvergenceWarning: Where the distance that is reached exceeds ``tolerance``.
+        ConvergenceWarning: If a distance exceeds ``tolerance``.
+
+    Example:
+        >>> import numpy as np
+        >>> from gp_distributions import PointClouds, SlicedWasserstein, invert_embedding
+        >>> points = np.random.default_rng(0).normal(size=(10, 2))
+        >>> clouds = PointClouds(np.stack([points - 1, points + 3]))
+        >>> distance = SlicedWasserstein(2, num_slices=20, num_quantiles=10)
+        >>> mean = distance.embed(clouds.pack()).mean(0, keepdim=True)
+        >>> barycentre = invert_embedding(distance, mean, atoms=10, learn_weights=False).clouds
+        >>> np.allclose(barycentre.points.mean(1), points.mean(0) + 1, atol=1e-3)
+        True
 
     Sources: Bonneel et al. 2015 (sliced barycentres); Kolouri, Zou and Rohde 2016; Wang et al. 2013.
     """
@@ -98,7 +119,7 @@ def invert_embedding(
     if distance.inputs != "clouds" or not (sliced or isinstance(distance, LinearTransport)):
         raise TypeError(
             "Expected a SlicedWasserstein distance of order 2 or a LinearTransport between clouds, got "
-            f"{distance!r}: the embeddings of others have no way back to clouds."
+            f"{distance!r}, whose embeddings cannot be inverted."
         )
     _check_embeddings(distance, embeddings)
     embeddings = embeddings.detach()
@@ -106,20 +127,20 @@ def invert_embedding(
         isinstance(distance, SlicedWasserstein) and distance.num_quantiles is None
     )
     if atoms is not None and fixed:
+        given = "start" if start is not None else "num_quantiles=None"
         raise ValueError(
-            f"Expected either atoms or a start that has them, got atoms={atoms} with "
-            f"{'start' if start is not None else 'a distance that keeps the atoms of its clouds'}."
+            f"Expected atoms=None, as {given} determines the number of atoms, got atoms={atoms}."
         )
     if start is None:
-        start = _start(distance, embeddings, atoms, seed)
+        start = _start(distance, embeddings.double(), atoms, seed)
     elif not start.batch_shape or len(start) == 1:
-        start = PointClouds.unpack(start.pack().expand(len(embeddings), -1), start.dim)
+        start = PointClouds.unpack(start.pack().double().expand(len(embeddings), -1), start.dim)
     if len(start) != len(embeddings) or start.dim != distance.dim or len(start.batch_shape) != 1:
         raise ValueError(
             f"Expected one start, or one for each of {len(embeddings)} embeddings, in "
             f"{distance.dim} dimensions, got {start!r}."
         )
-    # Point masses have no size but rounding.
+    # The size of a point mass is zero up to rounding.
     rounding = torch.finfo(embeddings.dtype).eps ** 0.5 * embeddings.norm(dim=-1)
     sizes = torch.maximum(_atom_distances(start).to(embeddings), rounding)
     found = []
@@ -142,34 +163,48 @@ def invert_embedding(
                 max_iterations=max_iterations,
             )
         )
-    clouds = PointClouds.from_list([x for x, _, _ in found], [w for _, w, _ in found])
+    clouds = PointClouds.from_list(
+        [x.double() for x, _, _ in found], [w.double() for _, w, _ in found]
+    )
     distances = sizes.new_tensor([reached for _, _, reached in found])
-    _warn(distances, sizes, tolerance)
-    return Inversion(clouds, distances)
+    excess = distances - tolerance * sizes
+    worst = int(excess.argmax())
+    if excess[worst] > 0:
+        warn(
+            f"No cloud was found within the tolerance {tolerance:g} for {int((excess > 0).sum())} of "
+            f"{len(distances)} embeddings. Embedding {worst} is worst: the closest cloud is at distance "
+            f"{distances[worst].item():.2g}, with atoms {sizes[worst].item():.2g} apart. It may not be "
+            "the embedding of any cloud, or may need more atoms or iterations.",
+            ConvergenceWarning,
+        )
+    return Inversion(clouds.to(embeddings), distances)
 
 
 def _check_embeddings(distance: Distance, embeddings: Tensor) -> None:
+    if not isinstance(embeddings, Tensor) or not embeddings.is_floating_point():
+        kind = embeddings.dtype if isinstance(embeddings, Tensor) else type(embeddings).__name__
+        raise TypeError(f"Expected embeddings as a tensor of floating-point numbers, got {kind}.")
     if embeddings.dim() != 2 or not len(embeddings):
         raise ValueError(
             f"Expected embeddings as an N x D tensor, got shape {tuple(embeddings.shape)}."
         )
+    width = embeddings.shape[-1]
     if isinstance(distance, SlicedWasserstein):
-        count = distance.num_quantiles
         rest = 0 if distance.center else distance.dim
-        fits = (embeddings.shape[-1] - rest) % distance.num_slices == 0
+        quantiles, unmatched = divmod(width - rest, distance.num_slices)
+        count = distance.num_quantiles
+        fits = not unmatched and (quantiles == count if count else quantiles > 0)
         expected = f"{distance.num_slices} x {count or 'n'} + {rest}"
-        if count is not None:
-            fits = embeddings.shape[-1] == distance.num_slices * count + rest
     else:
         assert isinstance(distance, LinearTransport)
         expected = f"{distance.reference.size} x {distance.dim}"
-        fits = embeddings.shape[-1] == distance.reference.size * distance.dim
+        fits = width == distance.reference.size * distance.dim
     if not fits:
-        raise ValueError(f"Expected embeddings of {expected} features, got {embeddings.shape[-1]}.")
+        raise ValueError(f"Expected embeddings with {expected} features, got {width}.")
     finite = embeddings.isfinite().all(-1)
     if not bool(finite.all()):
         raise ValueError(
-            f"Expected finite embeddings, but embedding {int((~finite).nonzero()[0])} is not."
+            f"Expected finite embeddings, but embedding {int((~finite).nonzero()[0])} is not finite."
         )
 
 
@@ -190,27 +225,13 @@ def _start(distance: Distance, embeddings: Tensor, atoms: int | None, seed: int)
     size = quantiles.shape[-1] // distance.num_slices if count is None else atoms or 2 * count
     generator = torch.Generator().manual_seed(seed)
     normal = torch.randn(size, dim, generator=generator, dtype=torch.float64)
-    # The mean square of centred quantiles over slices is the variance of a coordinate.
+    # The variance of a coordinate is the mean square of the centred quantiles over the slices.
     deviations = quantiles.square().sum(-1).sqrt()
     return PointClouds(means[:, None, :] + deviations[:, None, None] * normal.to(embeddings))
 
 
 def _atom_distances(clouds: PointClouds) -> Tensor:
-    """The root mean square distance between two atoms of each cloud."""
+    """Return the root mean square distance between two atoms of each cloud."""
     points, weights = clouds.points.detach(), clouds.weights.detach().unsqueeze(-1)
     centred = points - (weights * points).sum(-2, keepdim=True)
     return (2 * (weights * centred.square()).sum((-1, -2))).sqrt()
-
-
-def _warn(distances: Tensor, sizes: Tensor, tolerance: float) -> None:
-    far = distances > tolerance * sizes
-    if bool(far.any()):
-        worst = int((distances - tolerance * sizes).argmax())
-        warnings.warn(
-            f"For {int(far.sum())} of {len(distances)} embeddings no cloud was found within the "
-            f"tolerance {tolerance:g}: for embedding {worst} the nearest is at distance "
-            f"{distances[worst].item():.2g}, with atoms {sizes[worst].item():.2g} apart. It may be the "
-            "embedding of no cloud, or need more atoms or iterations.",
-            ConvergenceWarning,
-            stacklevel=3,
-        )

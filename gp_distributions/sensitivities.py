@@ -1,4 +1,4 @@
-"""Which atoms moved a prediction: gradients of posterior means and variances."""
+"""Gradients of posterior means and variances with respect to atoms and weights."""
 
 from __future__ import annotations
 
@@ -16,19 +16,29 @@ from gp_distributions.rows.clouds import split_rows
 
 @dataclass(frozen=True, eq=False)
 class Sensitivity:
-    """Gradients of predictions at clouds, of shape ``outputs x N x ...`` if the targets had outputs.
+    """Gradients of predictions at clouds, with a leading axis of outputs if the targets had one.
 
-    A gradient in the weights says what more mass at an atom does, taken from all others in proportion;
-    its mean under the weights is zero. Padding has gradients zero.
+    A gradient with respect to a weight tells the effect of more mass at this atom, taken from all other
+    atoms in proportion; the weighted mean of these gradients is zero. Gradients at padding are zero.
 
     Attributes:
         clouds: The ``N`` clouds.
-        mean_points: Of the posterior mean in the atoms, ``N x n x d``: units of the targets by units of
-            the coordinates.
-        mean_weights: Of the posterior mean in the weights, ``N x n``: units of the targets.
-        variance_points: Of the posterior variance of the function in the atoms, ``N x n x d``.
-        variance_weights: Of the posterior variance in the weights, ``N x n``: squared units of the
-            targets.
+        mean_points: Gradient of the posterior mean with respect to the atoms, ``N x n x d``, in units of
+            the targets per unit of the coordinates.
+        mean_weights: Gradient of the posterior mean with respect to the weights, ``N x n``, in units of
+            the targets.
+        variance_points: Gradient of the posterior variance of the function with respect to the atoms,
+            ``N x n x d``.
+        variance_weights: Gradient of this variance with respect to the weights, ``N x n``.
+
+    Example:
+        >>> import numpy as np
+        >>> from gp_distributions import DistributionGP, PointClouds, sensitivity
+        >>> clouds = PointClouds(np.random.default_rng(0).normal(size=(12, 5, 2)))
+        >>> model = DistributionGP(clouds, clouds.points[..., 0].mean(-1))
+        >>> found = sensitivity(model, clouds[:3])
+        >>> tuple(found.mean_points.shape), tuple(found.mean_weights.shape)
+        ((3, 5, 2), (3, 5))
     """
 
     clouds: PointClouds
@@ -39,29 +49,38 @@ class Sensitivity:
 
 
 def sensitivity(model: DistributionGP, X: PointClouds, *, batch_size: int = 64) -> Sensitivity:
-    r"""Differentiate the posterior mean and variance at clouds in their points and weights.
+    r"""Differentiate the posterior mean and variance at clouds with respect to their atoms and weights.
 
-    With the posterior mean :math:`m` and variance :math:`v` of the function at the cloud
-    :math:`P = \sum_i w_i \delta(x_i)`,
+    For the posterior mean :math:`m` and variance :math:`v` of the function at the cloud
+    :math:`P = \sum_i w_i \delta(x_i)`, these are
 
     .. math::
         \frac{\partial m}{\partial x_i}, \quad \frac{\partial m}{\partial w_i}, \quad
         \frac{\partial v}{\partial x_i}, \quad \frac{\partial v}{\partial w_i}.
 
-    The first is an arrow at each atom: where it would have to go for a larger prediction.
+    The first is an arrow at each atom, in the direction that increases the prediction most.
 
     Args:
         model: A fitted model of clouds.
         X: The ``N`` clouds.
-        batch_size: Clouds at a time, which bounds memory.
+        batch_size: Number of clouds at a time, which bounds memory.
 
     Returns:
         The gradients, detached.
 
     Raises:
         TypeError: If ``X`` is not :class:`PointClouds`.
-        ValueError: If ``X`` is a batch of several axes, the kernel reads other distributions, or
+        ValueError: If ``X`` has several batch axes, the kernel reads other distributions, or
             ``batch_size < 1``.
+
+    Example:
+        >>> import numpy as np
+        >>> from gp_distributions import DistributionGP, PointClouds, fit, sensitivity
+        >>> clouds = PointClouds(np.random.default_rng(0).normal(size=(12, 5, 2)))
+        >>> model = fit(DistributionGP(clouds, clouds.points[..., 0].mean(-1)))
+        >>> along, across = sensitivity(model, clouds).mean_points.abs().mean((0, 1))
+        >>> bool(along > 10 * across)  # the target is the mean of the first coordinate
+        True
     """
     if not isinstance(X, PointClouds):
         raise TypeError(f"Expected PointClouds, got {type(X).__name__}.")
@@ -87,11 +106,11 @@ def sensitivity(model: DistributionGP, X: PointClouds, *, batch_size: int = 64) 
 
 
 def _gradients(model: DistributionGP, rows: Tensor) -> tuple[Tensor, Tensor]:
-    """Gradients of means and of variances in rows, each ``outputs x N x width``."""
+    """Return the gradients of means and variances in rows, each ``outputs x N x width``."""
     model.eval()
     rows = rows.clone().requires_grad_()
     axes = [1] * len(model.batch_shape)
-    # Each cloud is a batch of its own, so that sums over clouds have their gradients side by side.
+    # Each cloud is its own batch, so a sum over clouds has the gradients of all of them.
     posterior = model.posterior(rows.unflatten(0, (-1, *axes, 1)), observation_noise=False)
     gradients = []
     for values in (posterior.mean, variances(posterior, model.smallest_variance)):

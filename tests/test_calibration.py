@@ -1,4 +1,4 @@
-"""Scores of normal predictions, against their definitions."""
+"""Scores of normal predictions agree with their definitions."""
 
 import math
 from collections.abc import Callable
@@ -47,7 +47,7 @@ def test_definition(score: Callable[..., Tensor]) -> None:
     assert list(by_size) == [5, 30, 100]
     for size, value in by_size.items():
         assert float(value) == pytest.approx(expected[size == SIZES].mean(), rel=1e-9)
-    # Arrays, names and other orders are the same.
+    # Arrays and string labels give the same scores.
     names = [f"size {size:3d}" for size in SIZES.tolist()]
     again = score(Y.numpy(), MEAN.numpy(), STD.numpy(), groups=names)
     assert [float(v) for v in again.values()] == [float(v) for v in by_size.values()]
@@ -66,16 +66,16 @@ def test_reliability_is_coverage_by_level() -> None:
 
 
 def test_calibrated_predictions() -> None:
-    """Draws from the predictions have the coverage, the log density and the scores of a normal."""
+    """Draws from the predictions have the expected coverage, log density and score."""
     num = 40_000
     mean, std = torch.randn(2, num, generator=GENERATOR, dtype=torch.float64)
     std = std.exp()
     y = mean + std * torch.randn(num, generator=GENERATOR, dtype=torch.float64)
     levels = torch.tensor([0.1, 0.5, 0.95], dtype=torch.float64)
-    # Five standard errors of the shares.
+    # Within five standard errors of the fractions.
     found = reliability(y, mean, std, levels=levels.tolist())
     assert bool(((found - levels).abs() < 5 * (levels * (1 - levels) / num).sqrt()).all())
-    # The entropy; the log density has variance 1/2. The expected score is std / sqrt(pi).
+    # The log density has the variance 1/2. The expected score is std / sqrt(pi).
     entropy = 0.5 * math.log(2 * math.pi * math.e) + float(std.log().mean())
     assert float(nlpd(y, mean, std)) == pytest.approx(entropy, abs=5 * math.sqrt(0.5 / num))
     unit = torch.ones(num, dtype=torch.float64)
@@ -131,7 +131,7 @@ def test_whole_numbers() -> None:
 
 @pytest.mark.parametrize("single", ["y", "mean", "std"])
 def test_the_widest_precision_counts(single: str) -> None:
-    """In single precision 1e8 and 1e8 + 1 are one number."""
+    """In single precision 1e8 and 1e8 + 1 are equal."""
     values = {"y": np.array([1e8 + 1]), "mean": np.array([1e8]), "std": np.array([1.0])}
     wide = {name: v if name != single else v.astype(np.float32) for name, v in values.items()}
     error = float(wide["y"][0]) - float(wide["mean"][0])
@@ -143,7 +143,9 @@ def test_the_widest_precision_counts(single: str) -> None:
 
 
 def test_bad_input() -> None:
-    with pytest.raises(ValueError, match=r"one shape \(N,\), got \(60,\), \(60, 1\) and \(60,\)"):
+    with pytest.raises(
+        ValueError, match=r"the same shape \(N,\), got \(60,\), \(60, 1\) and \(60,\)"
+    ):
         nlpd(Y, MEAN[:, None], STD)
     broken = STD.clone()
     broken[3] = 0
@@ -155,5 +157,5 @@ def test_bad_input() -> None:
         coverage(broken, MEAN, STD)
     with pytest.raises(ValueError, match="between 0 and 1"):
         reliability(Y, MEAN, STD, levels=[0.5, 1.0])
-    with pytest.raises(ValueError, match="a group for each of 60 bags, got 59"):
+    with pytest.raises(ValueError, match="a group label for each of 60 bags, got 59"):
         coverage(Y, MEAN, STD, groups=SIZES[:59])

@@ -1,4 +1,4 @@
-"""Embeddings lead back to the clouds they came from."""
+"""Inversion recovers clouds from their embeddings."""
 
 import numpy as np
 import ot
@@ -19,7 +19,7 @@ from gp_distributions.warnings import ConvergenceWarning
 
 
 def outlines() -> PointClouds:
-    """Wing sections of the NACA four-digit series, of unequal arc lengths."""
+    """Return wing sections of the NACA four-digit series, with unequal arc lengths."""
     x = 0.5 * (1 - np.cos(np.linspace(0, np.pi, 40)))
     curves = []
     for thickness, camber in ((0.09, 0.0), (0.15, 0.04)):
@@ -40,7 +40,7 @@ def diameters(clouds: PointClouds) -> torch.Tensor:
 
 
 def check_way_back(distance: Distance, clouds: PointClouds, **options: object) -> PointClouds:
-    """The distance between clouds and what their embeddings lead to, by the distance itself."""
+    """Check that inverted embeddings are close to the clouds, in the distance itself."""
     found = invert_embedding(distance, distance.embed(clouds.pack()), **options)  # type: ignore[arg-type]
     reached = distance.squared(clouds.pack(), found.clouds.pack(), diag=True).sqrt()
     assert (reached <= 1e-3 * diameters(clouds)).all()
@@ -66,7 +66,7 @@ def test_sliced_wasserstein(name: str) -> None:
         costs = ot.dist(before[0].numpy(), after[0].numpy())
         masses = [w.numpy() / w.numpy().sum() for _, w in (before, after)]
         exact = ot.emd2(*masses, costs, numItermax=10**6) ** 0.5
-        assert exact <= 1e-2 * diameter  # another distance: the order of W2 is lower
+        assert exact <= 1e-2 * diameter  # W2 and sliced W2 differ in order
 
 
 def test_equal_weights_of_equal_size_are_recovered(device: torch.device) -> None:
@@ -124,7 +124,7 @@ def test_barycentre_of_translated_copies_is_the_translated_mean(kind: str) -> No
 
 
 def test_start_keeps_its_correspondence() -> None:
-    """Small steps from a cloud move its atoms a little: a path of shapes has no jumps."""
+    """A small step from the start moves its atoms little, so paths of shapes have no jumps."""
     shape = outlines()[[0]]
     distance = SlicedWasserstein(2, num_slices=50, num_quantiles=50)
     stretched = PointClouds(shape.points * torch.tensor([1.0, 1.05]), shape.weights)
@@ -149,7 +149,7 @@ def test_warns_of_embeddings_of_no_cloud() -> None:
     distance = SlicedWasserstein(2, num_slices=20, num_quantiles=10)
     generator = torch.Generator().manual_seed(0)
     noise = torch.randn(2, 202, generator=generator, dtype=torch.float64)
-    with pytest.warns(ConvergenceWarning, match="2 of 2 embeddings"):
+    with pytest.warns(ConvergenceWarning, match="for 2 of 2 embeddings"):
         invert_embedding(distance, noise, max_iterations=20)
 
 
@@ -168,6 +168,9 @@ def test_wrong_inputs() -> None:
         invert_embedding(Fourier(2), good)
     with pytest.raises(TypeError, match="order 2"):
         invert_embedding(SlicedWasserstein(2, p=1), good)
+    for other in (good.numpy(), good.long()):
+        with pytest.raises(TypeError, match="a tensor of floating-point numbers, got"):
+            invert_embedding(distance, other)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="20 x 10"):
         invert_embedding(distance, good[:, 1:])
     with pytest.raises(ValueError, match="N x D"):
@@ -176,8 +179,21 @@ def test_wrong_inputs() -> None:
         invert_embedding(distance, good.index_fill(0, torch.tensor([1]), torch.nan))
     with pytest.raises(ValueError, match="one for each of 3"):
         invert_embedding(distance, good, start=outlines())
-    with pytest.raises(ValueError, match="atoms=5 with start"):
+    with pytest.raises(ValueError, match=r"start determines .* atoms=5"):
         invert_embedding(distance, good, atoms=5, start=outlines())
     exact = SlicedWasserstein(2, num_slices=20, num_quantiles=None)
-    with pytest.raises(ValueError, match="atoms=5 with a distance that keeps"):
+    with pytest.raises(ValueError, match=r"num_quantiles=None determines .* atoms=5"):
         invert_embedding(exact, good, atoms=5)
+    with pytest.raises(ValueError, match="20 x n"):
+        invert_embedding(exact, good[:, :2])  # a mean without quantiles
+
+
+def test_single_precision_without_a_warning() -> None:
+    """The inversion does not repeat the warning about the embedded clouds."""
+    distance = SlicedWasserstein(2, num_slices=20, num_quantiles=10)
+    clouds = outlines()
+    embeddings = distance.embed(clouds.pack())
+    found = invert_embedding(distance, embeddings.float().requires_grad_())
+    assert found.clouds.dtype == found.distances.dtype == torch.float32
+    assert not found.clouds.points.requires_grad
+    assert (found.distances <= 5e-3 * diameters(clouds)).all()

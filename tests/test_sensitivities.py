@@ -1,4 +1,4 @@
-"""Sensitivities are the derivatives of predictions, and their picture shows them."""
+"""Sensitivities are the derivatives of predictions, and their plot shows them."""
 
 import matplotlib as mpl
 import matplotlib.pyplot as plt
@@ -50,7 +50,7 @@ def test_finite_differences(outputs: bool, device: torch.device) -> None:
         move, change = directions[0] * occupied.unsqueeze(-1), directions[1] * X.weights
 
         def predict(step: float, x: torch.Tensor, w: torch.Tensor) -> tuple[torch.Tensor, ...]:
-            # Rows, not clouds: their weights need not sum to one.
+            # Rows rather than clouds, because weights of rows need not sum to one.
             rows = torch.cat([X.points + step * x, (X.weights + step * w).unsqueeze(-1)], -1)
             mean, std = gp.predict(rows.flatten(-2), observation_noise=False)
             return mean.movedim(0, -1), std.square().movedim(0, -1)
@@ -80,7 +80,7 @@ def test_mass_taken_in_proportion_changes_nothing() -> None:
 
 
 def test_translations_of_a_linear_function_of_the_mean() -> None:
-    """With a linear kernel predictions are linear in the mean: all atoms move them by their weight."""
+    """With a linear kernel, each atom moves the prediction in proportion to its weight."""
     X = clouds(10, 0)
     kernel = ScaleKernel(SlicedWassersteinKernel(2, profile="linear"))
     means = (X.weights.unsqueeze(-1) * X.points).sum(-2)

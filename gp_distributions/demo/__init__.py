@@ -1,7 +1,7 @@
-"""Real airfoils: their lift-to-drag ratios predicted from outlines, and the best of them searched for.
+"""Predict the lift-to-drag ratios of real airfoils from their outlines, and search for the best airfoil.
 
-Run as ``python -m gp_distributions.demo``; ``--help`` lists the options. It needs the extras
-``airfoils`` and ``plot``, and no network.
+Run ``python -m gp_distributions.demo``; ``--help`` lists the options. It requires the extras
+``airfoils`` and ``plot``, but no network.
 """
 
 from __future__ import annotations
@@ -26,18 +26,23 @@ ATOMS = 128
 def main(arguments: Sequence[str] | None = None) -> tuple[list[Split], list[list[int]]]:
     """Predict, then search.
 
+    Args:
+        arguments: Command-line arguments. Default: those of the process.
+
     Returns:
-        What each split gave, and the airfoils that each search evaluated, in order.
+        The results of each split, and the airfoils that each search evaluated, in order.
     """
     parser = argparse.ArgumentParser(prog="python -m gp_distributions.demo", description=__doc__)
-    parser.add_argument("--train", type=int, default=200, help="training airfoils (default: 200)")
-    parser.add_argument("--splits", type=int, default=5, help="random splits (default: 5)")
-    parser.add_argument("--searches", type=int, default=3, help="searches (default: 3)")
-    parser.add_argument(
-        "--evaluations", type=int, default=EVALUATIONS, help="of each (default: %(default)s)"
-    )
-    parser.add_argument("--folder", type=Path, default=Path("figures"), help="where figures go")
-    parser.add_argument("--quiet", action="store_true", help="no progress bars")
+    for name, default, counted in (
+        ("train", 200, "training airfoils"),
+        ("splits", 5, "random splits"),
+        ("searches", 3, "searches"),
+        ("evaluations", EVALUATIONS, "evaluations in each search"),
+    ):
+        described = f"number of {counted} (default: {default})"
+        parser.add_argument(f"--{name}", type=int, default=default, help=described)
+    parser.add_argument("--folder", type=Path, default=Path("figures"), help="folder for figures")
+    parser.add_argument("--quiet", action="store_true", help="hide progress bars")
     options = parser.parse_args(arguments)
 
     matplotlib.use("Agg")
@@ -47,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> tuple[list[Split], list[list
     clouds = PointClouds.from_curves(airfoils.outlines, atoms=ATOMS)
     print(f"{clouds} read in {time.perf_counter() - start:.1f} s")
     print(
-        f"target: lift-to-drag ratio at 4 degrees and Re 1e6, {options.train} airfoils to train on\n"
+        f"target: lift-to-drag ratio at 4 degrees and Re 1e6, {options.train} training airfoils\n"
     )
 
     splits = []
@@ -63,19 +68,17 @@ def main(arguments: Sequence[str] | None = None) -> tuple[list[Split], list[list
     print(f" mean  {means[0]:6.3f}  {means[1]:6.2f}  {means[2]:25.3f}\n")
     saved = save_figures(airfoils, splits[0], options.folder)
 
-    runs: list[list[int]] = []
+    runs = []
     print(f"search   best  of all  at evaluation   ({options.evaluations} of each)")
     pool = Pool(scaled(clouds))
+    count, bar = options.evaluations, not options.quiet
     for seed in range(options.searches):
-        bar = not options.quiet
-        run = search(pool, targets, evaluations=options.evaluations, seed=seed, progress=bar)
+        run = search(pool, targets, evaluations=count, seed=seed, progress=bar)
         runs.append(run)
         best = targets[run].argmax()
         print(f"{seed:6d}  {targets[run][best]:5.1f}  {targets.max():6.1f}  {best + 1:13d}")
     saved += save_search_figures(airfoils, runs, options.folder)
 
-    print()
-    for path in saved:
-        print(f"saved {path}")
+    print("", *(f"saved {path}" for path in saved), sep="\n")
     print(f"done in {time.perf_counter() - start:.1f} s")
     return splits, runs

@@ -1,4 +1,4 @@
-"""Predict the lift-to-drag ratio of real airfoils from their outlines, with intervals."""
+"""Predictions of the lift-to-drag ratio of real airfoils from their outlines, with intervals."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
+from matplotlib.axes import Axes
 from numpy.typing import NDArray
 from sklearn.metrics import r2_score
 
@@ -21,7 +22,7 @@ from gp_distributions.plotting import plot_clouds, plot_predictions
 
 @dataclass(frozen=True)
 class Split:
-    """What one split into training and test airfoils gave."""
+    """Results of one split into training and test airfoils."""
 
     test: NDArray[np.int64]
     mean: NDArray[np.float64]
@@ -34,7 +35,7 @@ class Split:
 
 
 def run_split(clouds: PointClouds, targets: NDArray[np.float64], indices: Sequence[Any]) -> Split:
-    """Train on some clouds, predict the others."""
+    """Train on some clouds and predict the others."""
     train, test = indices
     start = time.perf_counter()
     model = fit(DistributionGP(clouds[train], targets[train]))
@@ -55,30 +56,29 @@ def run_split(clouds: PointClouds, targets: NDArray[np.float64], indices: Sequen
 
 
 def save_figures(airfoils: Airfoils, split: Split, folder: Path) -> list[Path]:
-    """Predicted against true values, and a gallery of shapes with their predictions."""
-    folder.mkdir(parents=True, exist_ok=True)
+    """Save the predictions against the true values, and a gallery of shapes with predictions."""
     truth = airfoils.lift_to_drag[split.test]
-    figure, ax = plt.subplots(figsize=(5.2, 5.2), layout="constrained")
-    plot_predictions(truth, split.mean, split.std, label="lift-to-drag ratio", ax=ax)
-    ax.set_title(f"{len(truth)} airfoils not seen in training, $R^2$ = {split.r2:.3f}")
-    predictions = folder / "airfoils_predictions.png"
-    figure.savefig(predictions, dpi=120)
+    ax = plot_predictions(truth, split.mean, split.std, label="lift-to-drag ratio")
+    title = f"{len(truth)} airfoils not seen in training, $R^2$ = {split.r2:.3f}"
+    predictions = save(ax, folder / "airfoils_predictions.png", title=title)
 
-    # From the lowest to the highest prediction, evenly.
+    # Evenly spaced from the lowest to the highest prediction.
     shown = np.argsort(split.mean)[np.linspace(0, len(truth) - 1, 20).astype(int)]
-    figure, grid = plt.subplots(
-        4, 5, figsize=(13, 4.6), sharex=True, sharey=True, layout="constrained"
-    )
-    plot_clouds(
-        [airfoils.outlines[split.test[i]] for i in shown],
-        titles=[
-            f"{split.mean[i]:.0f} ± {1.959964 * split.std[i]:.0f}  (true {truth[i]:.0f})"
-            for i in shown
-        ],
-        axes=list(grid.flat),
-    )
-    figure.suptitle("Lift-to-drag ratio: prediction ± 95% interval (true value)", fontsize=10)
-    gallery = folder / "airfoils_gallery.png"
-    figure.savefig(gallery, dpi=120)
-    plt.close("all")
-    return [predictions, gallery]
+    titles = [
+        f"{split.mean[i]:.0f} ± {1.959964 * split.std[i]:.0f}  (true {truth[i]:.0f})" for i in shown
+    ]
+    outlines = [airfoils.outlines[split.test[i]] for i in shown]
+    ax, *_ = plot_clouds(outlines, titles=titles, columns=5)
+    title = "Lift-to-drag ratio: prediction ± 95% interval (true value)"
+    return [predictions, save(ax, folder / "airfoils_gallery.png", title=title)]
+
+
+def save(ax: Axes, path: Path, *, title: str) -> Path:
+    """Give the figure of the axes a title, save it and close it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure = ax.get_figure(root=True)
+    assert figure is not None
+    figure.suptitle(title, fontsize=10)
+    figure.savefig(path, dpi=120)
+    plt.close(figure)
+    return path

@@ -1,8 +1,9 @@
-"""Scikit-learn estimators and transformers of distributions.
+"""Scikit-learn estimators and transformers whose samples are distributions.
 
-All of them take distributions as a list or a column (``pandas.Series``) of ``n_i x d`` arrays, as
+Each takes distributions as a list or column (``pandas.Series``) of ``n_i x d`` arrays, as
 :class:`PointClouds`, :class:`Gaussians` or :class:`GaussianMixtures`, as a ``T x n x d`` array of clouds
-of one size, or as a ``T x d`` array, in which each row is a cloud of a single atom.
+of the same size, or as a ``T x d`` array in which each row is a cloud of a single atom. All results are
+in double precision and carry no gradients.
 """
 
 from gp_distributions.estimators.classifier import DistributionGPClassifier

@@ -1,4 +1,4 @@
-"""What scikit-learn gives an estimator as ``X``, read as distributions."""
+"""Reading the ``X`` and ``y`` that scikit-learn passes to an estimator."""
 
 from __future__ import annotations
 
@@ -7,25 +7,29 @@ from typing import Any, TypeAlias
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import issparse
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
-from gp_distributions.measures import GaussianMixtures, Gaussians, PointClouds
+from gp_distributions.estimators._packed import refuse_packed_rows
+from gp_distributions.measures import PointClouds
+from gp_distributions.measures.arrays import real_array
 from gp_distributions.measures.kinds import KINDS, Distributions
+from gp_distributions.models.targets import check_order
 
 Samples: TypeAlias = Distributions | ArrayLike | Tensor
 
 
 class DistributionEstimator(BaseEstimator):
-    """An estimator whose samples are distributions.
+    """Base class of estimators whose samples are distributions.
 
     Attributes:
-        n_features_in_: The dimension ``d`` of the distributions seen in ``fit``.
-        inputs_: What they are: ``"clouds"``, ``"gaussians"`` or ``"mixtures"``.
+        n_features_in_: Dimension ``d`` of the distributions seen during ``fit``.
+        inputs_: Kind of these distributions: ``"clouds"``, ``"gaussians"`` or ``"mixtures"``.
     """
 
-    # Fewer distributions than these cannot be fitted.
+    # Smallest number of distributions that can be fitted.
     _least_samples = 1
 
     def __sklearn_tags__(self) -> Any:
@@ -34,7 +38,7 @@ class DistributionEstimator(BaseEstimator):
         return tags
 
     def _read_training(self, X: Samples) -> Distributions:
-        """The distributions that ``fit`` is given, whose dimension and kind are kept."""
+        """Read the distributions passed to ``fit``, and remember their dimension and kind."""
         read = self._read(X, reset=True)
         if len(read) < self._least_samples:
             raise ValueError(
@@ -45,7 +49,7 @@ class DistributionEstimator(BaseEstimator):
         return read
 
     def _read_fitted(self, X: Samples) -> Distributions:
-        """Distributions of the dimension and kind that ``fit`` has seen."""
+        """Read distributions of the dimension and kind seen during ``fit``."""
         check_is_fitted(self)
         read = self._read(X, reset=False)
         if KINDS[type(read)] != self.inputs_:
@@ -58,6 +62,9 @@ class DistributionEstimator(BaseEstimator):
         read = read_distributions(X)
         if read is None:
             array = validate_data(self, X, reset=reset, dtype=np.float64)
+            # A kernel may select the atoms among the columns by its active_dims.
+            if reset and getattr(self, "kernel", None) is None:
+                refuse_packed_rows(array)
             return PointClouds(array[:, None, :])
         if len(read.batch_shape) != 1:
             raise ValueError(
@@ -77,103 +84,106 @@ class DistributionEstimator(BaseEstimator):
 
 
 def read_distributions(X: Samples) -> Distributions | None:
-    """Read distributions; ``None`` where ``X`` is anything else, which should then be a 2-D array.
+    """Read distributions, or return ``None`` for anything else, which should then be a 2-D array.
 
     Args:
-        X: Distributions in one container or in a list of single ones, as indexing in
-            cross-validation makes of it; a list of ``n_i x d`` arrays; a ``T x n x d`` array. A column
-            of a data frame is read as a list.
+        X: Distributions in one container or in a list of single ones, as cross-validation makes it by
+            indexing; a list of ``n_i x d`` arrays; or a ``T x n x d`` array. A column of a data frame
+            is read as a list.
 
     Returns:
-        The distributions, in double precision, without gradient.
+        The distributions on the CPU, in double precision and without gradients.
 
     Raises:
-        ValueError: If a list holds both distributions and other things, or one-dimensional arrays; if
-            ``X`` is a tensor that is not ``T x n x d``; or as the containers do.
+        TypeError: If bags are sparse.
+        ValueError: If a list mixes distributions with other things or holds one-dimensional arrays, if
+            ``X`` is a masked array or a tensor of any shape but ``T x n x d``, or if a container
+            refuses the data.
     """
-    if isinstance(X, PointClouds | Gaussians | GaussianMixtures):
-        return _frozen(X)
-    if isinstance(X, Tensor):
-        if X.dim() != 3:
-            raise ValueError(
-                f"Expected a tensor of shape T x n x d, got {tuple(X.shape)}. Rows are read by "
-                "PointClouds.unpack(rows, dim), points of one atom each by X[:, None]."
-            )
-        return _frozen(PointClouds(X))
+    if isinstance(X, Distributions):
+        return type(X).unpack(_rows(X), X.dim)
+    if isinstance(X, Tensor) and X.dim() != 3:
+        raise ValueError(
+            f"Expected a tensor of shape T x n x d, got {tuple(X.shape)}. Read packed rows with "
+            "PointClouds.unpack(rows, dim), and points of one atom each with X[:, None]."
+        )
     if hasattr(X, "to_numpy") and getattr(X, "ndim", None) == 1:
         X = X.to_numpy()
-    if isinstance(X, np.ndarray) and X.ndim == 3:
-        return PointClouds(_double(X))
-    if isinstance(X, np.ndarray) and X.dtype != object:
+    if isinstance(X, np.ma.MaskedArray):
+        real_array(X, "X")  # raises
+    if isinstance(X, Tensor) or (isinstance(X, np.ndarray) and X.ndim == 3):
+        return PointClouds(_double(X, "X"))
+    if isinstance(X, np.ndarray) and X.dtype == object and X.ndim == 1:
+        X = list(X)
+    if not isinstance(X, list | tuple) or not X:
         return None
-    if not (isinstance(X, list | tuple) or (isinstance(X, np.ndarray) and X.ndim == 1)) or not len(
-        X
-    ):
-        return None
-    if any(isinstance(item, tuple(KINDS)) for item in X):
+    if any(isinstance(item, Distributions) for item in X):
         return _joined(list(X))
     if all(isinstance(item, np.ndarray | Tensor) and item.ndim == 1 for item in X):
         raise ValueError(
-            f"Expected bags as n_i x d arrays, but bag 0 has shape {tuple(X[0].shape)}. Numbers are "
-            "points in one dimension as array[:, None]; clouds of one atom each are one T x d array."
+            f"Expected bags as n_i x d arrays, but bag 0 has shape {tuple(X[0].shape)}. Write bags of "
+            "numbers as array[:, None], and clouds of one atom each as a single T x d array."
         )
-    if _axes(X[0]) != 2:
+    try:
+        axes = np.ndim(X[0])
+    except ValueError:  # nested lists of unequal lengths
+        axes = 0
+    if axes != 2:
         return None
-    return _frozen(PointClouds.from_list([_double(bag) for bag in X]))
+    return PointClouds.from_list([_double(bag, f"Bag {i}") for i, bag in enumerate(X)])
 
 
-def as_rows(distributions: Distributions) -> Tensor:
-    """Distributions as rows, on the CPU."""
-    return distributions.pack()
-
-
-def read_targets(estimator: BaseEstimator, y: ArrayLike | None) -> ArrayLike:
-    """Targets that are there.
+def read_targets(estimator: BaseEstimator, X: Samples, y: ArrayLike | Tensor | None) -> ArrayLike:
+    """Read targets; tensors are converted to arrays.
 
     Raises:
-        ValueError: If they are not.
+        ValueError: If there are no targets, or their index is the labels of ``X`` in another order.
     """
     if y is None:
         raise ValueError(
             f"{type(estimator).__name__} requires y to be passed, but the target y is None."
         )
-    return y
+    check_order(X, y)
+    return as_array(y)
+
+
+def as_array(values: ArrayLike | Tensor) -> ArrayLike:
+    """Convert a tensor to an array; anything else stays as it is."""
+    return values.numpy(force=True) if isinstance(values, Tensor) else values
 
 
 def _joined(items: list[Any]) -> Distributions:
-    """Single distributions of one kind and dimension as one container."""
-    kind = type(items[0])
+    """Join single distributions of one kind and dimension in one container."""
+    first = items[0]
     alike = all(
-        type(item) is kind and not item.batch_shape and item.dim == items[0].dim for item in items
+        type(item) is type(first) and not item.batch_shape and item.dim == first.dim
+        for item in items
     )
-    if kind not in KINDS or not alike:
+    if not isinstance(first, Distributions) or not alike:
         raise ValueError(
             "Expected a list of single distributions of one kind and dimension, or of arrays, got "
             f"{', '.join(dict.fromkeys(map(repr, items[:5])))}, ..."
         )
-    rows = [item.pack() for item in items]
-    joined = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True)  # zeros are padding
-    return _frozen(kind.unpack(joined, items[0].dim))
+    # Zeros are padding.
+    rows = torch.nn.utils.rnn.pad_sequence([_rows(item) for item in items], batch_first=True)
+    return type(first).unpack(rows, first.dim)
 
 
-def _frozen(read: Distributions) -> Distributions:
-    """In double precision on the CPU, outside of any graph."""
-    rows = read.pack().detach().to("cpu", torch.float64)
-    return type(read).unpack(rows, read.dim)
+def _rows(distributions: Distributions) -> Tensor:
+    return distributions.pack().detach().to("cpu", torch.float64)
 
 
-def _double(bag: Any) -> Any:
-    """A bag in double precision; what is no array of numbers is left to raise an error."""
-    if isinstance(bag, Tensor):
-        return bag.detach().to("cpu", torch.float64)
-    array: NDArray[Any] = np.asarray(bag)
-    if array.dtype == object:
-        array = np.array(array.tolist())  # of numbers alone, it has their dtype
-    return array.astype(np.float64) if array.dtype.kind in "biuf" else array
-
-
-def _axes(item: Any) -> int:
-    try:
-        return int(item.ndim) if hasattr(item, "ndim") else np.ndim(item)
-    except ValueError:  # ragged
-        return 0
+def _double(bag: Any, name: str) -> Tensor | NDArray[np.float64]:
+    """Convert a bag to double precision, on the CPU and without gradients."""
+    if issparse(bag) or (isinstance(bag, Tensor) and bag.layout != torch.strided):
+        raise TypeError(
+            f"{name}: expected a dense array, got a sparse one. Convert SciPy arrays with toarray(), "
+            "and tensors with to_dense()."
+        )
+    if not isinstance(bag, list | tuple | Tensor):
+        bag = np.asanyarray(bag)
+        bag = bag.tolist() if bag.dtype == object else bag
+    array = real_array(bag, name)
+    if isinstance(array, Tensor):
+        return array.detach().to("cpu", torch.float64)
+    return array.astype(np.float64)

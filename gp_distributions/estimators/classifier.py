@@ -13,41 +13,50 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
 from gp_distributions.distances import Distance
-from gp_distributions.estimators._kernels import Options
-from gp_distributions.estimators._processes import ProcessEstimator
-from gp_distributions.estimators._samples import Samples, as_rows, read_targets
+from gp_distributions.estimators._kernels import Options, ProcessEstimator
+from gp_distributions.estimators._samples import Samples, read_targets
 from gp_distributions.fitting import fit_classification
 from gp_distributions.kernels import Profile
 from gp_distributions.models.classification import ClassificationGP
 
 
 class DistributionGPClassifier(ClassifierMixin, ProcessEstimator):
-    """Gaussian process classification of distributions, fitted by marginal likelihood.
+    """Gaussian process classifier of distributions, fitted by marginal likelihood.
 
-    :class:`ClassificationGP` and :func:`fit_classification` with the conventions of scikit-learn.
+    Wraps :class:`ClassificationGP` and :func:`fit_classification` as a scikit-learn estimator.
 
     Args:
-        distance: The name of a distance, see :class:`GramTransformer`, or a :class:`Distance`, which is
+        distance: Name of a distance, see :class:`GramTransformer`, or a :class:`Distance`, which is
             copied.
-        options: Keyword options of the named distance, and of :meth:`ReferenceMeasure.from_data`.
-        profile: A profile or its name, see :class:`DistributionKernel`.
-        kernel: A GPyTorch kernel on rows, which is copied, in place of the scaled kernel that
+        options: Keyword options of the named distance and of :meth:`ReferenceMeasure.from_data`.
+        profile: Profile or its name, see :class:`DistributionKernel`.
+        kernel: GPyTorch kernel on rows, which is copied. It replaces the scaled kernel that
             ``distance``, ``options`` and ``profile`` describe.
-        alpha_epsilon: The concentration of classes that were not seen at a distribution; smaller values
-            make probabilities more confident. Default: chosen by leave-one-out, see
+        alpha_epsilon: Concentration of the classes not observed at a distribution; smaller values make
+            probabilities more confident. Default: chosen by leave-one-out, see
             :func:`fit_classification`.
-        restarts: Further starts of the fit.
-        seed: Of the random starts.
+        restarts: Number of additional random starts of the fit.
+        seed: Random seed for these starts.
 
     Attributes:
         model_: The fitted :class:`ClassificationGP`.
-        classes_: The distinct labels, in order.
-        n_features_in_: The dimension ``d`` of the distributions.
+        classes_: The distinct labels, sorted.
+        n_features_in_: Dimension ``d`` of the distributions.
 
     Raises:
-        TypeError: On ``fit``, if ``distance`` is neither a name nor a distance.
-        ValueError: On ``fit``, if a parameter is none of those above, numbers of distributions and
-            labels differ, or there are fewer than two classes.
+        TypeError: On ``fit``, if ``distance`` is neither a name nor a distance, or ``X`` is sparse.
+        ValueError: On ``fit``, if a parameter is invalid, the numbers of distributions and labels
+            differ, there are fewer than two classes, or ``X`` looks like packed rows and no ``kernel``
+            is given.
+
+    Example:
+        >>> import numpy as np
+        >>> from gp_distributions import DistributionGPClassifier
+        >>> rng = np.random.default_rng(0)
+        >>> bags = [rng.normal(0, scale, size=(30, 2)) for scale in [1, 3] * 6]
+        >>> classifier = DistributionGPClassifier().fit(bags, ["narrow", "wide"] * 6)
+        >>> classifier.predict([rng.normal(0, 3, size=(25, 2))]).tolist()
+        ['wide']
     """
 
     def __init__(
@@ -73,20 +82,18 @@ class DistributionGPClassifier(ClassifierMixin, ProcessEstimator):
         """Fit the hyperparameters.
 
         Args:
-            X: ``T`` distributions.
+            X: The ``T`` training distributions.
             y: The ``T`` labels.
 
         Returns:
-            The estimator.
+            The fitted estimator.
         """
         training = self._read_training(X)
-        labels = column_or_1d(read_targets(self, y), warn=True)
+        labels = column_or_1d(read_targets(self, X, y), warn=True)
         assert_all_finite(labels, input_name="y")
         check_consistent_length(training, labels)
         model = ClassificationGP(training, labels, self._make_kernel(training))
-        check_classification_targets(
-            labels
-        )  # after missing labels are named, which it stumbles over
+        check_classification_targets(labels)  # fails on missing labels, which the model reports
         self.classes_ = model.classes_
         options: dict[str, Any] = {"restarts": self.restarts, "seed": self.seed}
         if self.alpha_epsilon is not None:
@@ -95,11 +102,18 @@ class DistributionGPClassifier(ClassifierMixin, ProcessEstimator):
         return self
 
     def predict_proba(self, X: Samples) -> NDArray[np.float64]:
-        """The probabilities of all classes, ``N x C``, in the order of ``classes_``."""
-        rows = as_rows(self._read_fitted(X))
-        return self.model_.predict_proba(rows).numpy()
+        """Predict class probabilities.
+
+        Args:
+            X: ``N`` distributions.
+
+        Returns:
+            An ``N x C`` array with columns in the order of ``classes_``.
+        """
+        read = self._read_fitted(X)
+        return self.model_.predict_proba(read).numpy()
 
     def predict(self, X: Samples) -> NDArray[Any]:
-        """The most probable labels."""
+        """Predict the most probable labels of ``N`` distributions."""
         probabilities = self.predict_proba(X)
         return self.classes_[probabilities.argmax(1)]

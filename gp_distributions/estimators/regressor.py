@@ -11,9 +11,8 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_array, check_consistent_length
 
 from gp_distributions.distances import Distance
-from gp_distributions.estimators._kernels import Options
-from gp_distributions.estimators._processes import ProcessEstimator
-from gp_distributions.estimators._samples import Samples, as_rows, read_targets
+from gp_distributions.estimators._kernels import Options, ProcessEstimator
+from gp_distributions.estimators._samples import Samples, read_targets
 from gp_distributions.fitting import fit
 from gp_distributions.kernels import Profile
 from gp_distributions.models import DistributionGP
@@ -22,29 +21,40 @@ Array = NDArray[np.float64]
 
 
 class DistributionGPRegressor(RegressorMixin, ProcessEstimator):
-    """Gaussian process regression of distributions, fitted by marginal likelihood.
+    """Gaussian process regression on distributions, fitted by marginal likelihood.
 
-    :class:`DistributionGP` and :func:`gp_distributions.fit` with the conventions of scikit-learn.
+    Wraps :class:`DistributionGP` and :func:`gp_distributions.fit` as a scikit-learn estimator.
 
     Args:
-        distance: The name of a distance, see :class:`GramTransformer`, or a :class:`Distance`, which is
+        distance: Name of a distance, see :class:`GramTransformer`, or a :class:`Distance`, which is
             copied.
-        options: Keyword options of the named distance, and of :meth:`ReferenceMeasure.from_data`.
-        profile: A profile or its name, see :class:`DistributionKernel`.
-        kernel: A GPyTorch kernel on rows, which is copied, in place of the scaled kernel that
+        options: Keyword options of the named distance and of :meth:`ReferenceMeasure.from_data`.
+        profile: Profile or its name, see :class:`DistributionKernel`.
+        kernel: GPyTorch kernel on rows, which is copied. It replaces the scaled kernel that
             ``distance``, ``options`` and ``profile`` describe.
-        sampling_noise: Whether noise is larger at smaller bags, see :class:`DistributionGP`.
-        restarts: Further starts of the fit.
-        seed: Of the random starts.
+        sampling_noise: Whether smaller bags have larger noise, see :class:`DistributionGP`.
+        restarts: Number of additional random starts of the fit.
+        seed: Random seed for these starts.
 
     Attributes:
         model_: The fitted :class:`DistributionGP`.
-        n_features_in_: The dimension ``d`` of the distributions.
+        n_features_in_: Dimension ``d`` of the distributions.
 
     Raises:
-        TypeError: On ``fit``, if ``distance`` is neither a name nor a distance.
-        ValueError: On ``fit``, if a parameter is none of those above, or numbers of distributions and
-            targets differ.
+        TypeError: On ``fit``, if ``distance`` is neither a name nor a distance, or ``X`` is sparse.
+        ValueError: On ``fit``, if a parameter is invalid, the numbers of distributions and targets
+            differ, or ``X`` looks like packed rows and no ``kernel`` is given.
+
+    Example:
+        >>> import numpy as np
+        >>> from gp_distributions import DistributionGPRegressor
+        >>> rng = np.random.default_rng(0)
+        >>> scales = np.linspace(1, 3, 12)
+        >>> bags = [rng.normal(0, scale, size=(rng.integers(30, 60), 2)) for scale in scales]
+        >>> regressor = DistributionGPRegressor().fit(bags, scales)
+        >>> mean, std = regressor.predict([rng.normal(0, 2, size=(40, 2))], return_std=True)
+        >>> bool(abs(mean[0] - 2) < 0.5)
+        True
     """
 
     def __init__(
@@ -75,15 +85,15 @@ class DistributionGPRegressor(RegressorMixin, ProcessEstimator):
         """Fit the hyperparameters.
 
         Args:
-            X: ``T`` distributions.
-            y: The targets, ``T`` or ``T x outputs``.
+            X: The ``T`` training distributions.
+            y: The targets, of shape ``T`` or ``T x outputs``.
 
         Returns:
-            The estimator.
+            The fitted estimator.
         """
         training = self._read_training(X)
         targets = check_array(
-            read_targets(self, y), dtype=np.float64, ensure_2d=False, input_name="y"
+            read_targets(self, X, y), dtype=np.float64, ensure_2d=False, input_name="y"
         )
         check_consistent_length(training, targets)
         model = DistributionGP(
@@ -96,16 +106,16 @@ class DistributionGPRegressor(RegressorMixin, ProcessEstimator):
         return self
 
     def predict(self, X: Samples, return_std: bool = False) -> Array | tuple[Array, Array]:
-        """Means, and on request standard deviations.
+        """Predict means and, on request, standard deviations.
 
         Args:
             X: ``N`` distributions.
-            return_std: Whether to return the standard deviations of observations, noise included.
+            return_std: Whether to return the standard deviations of observations, including noise.
 
         Returns:
-            The mean, ``N`` or ``N x outputs`` like the training targets, or mean and standard deviation,
-            in the units of the targets.
+            The mean, of shape ``N`` or ``N x outputs`` like the training targets, or the mean and the
+            standard deviation, in the units of the targets.
         """
-        rows = as_rows(self._read_fitted(X))
-        mean, std = self.model_.predict(rows)
+        read = self._read_fitted(X)
+        mean, std = self.model_.predict(read)
         return (mean.numpy(), std.numpy()) if return_std else mean.numpy()

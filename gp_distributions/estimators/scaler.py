@@ -15,36 +15,48 @@ from gp_distributions.measures.kinds import Distributions
 
 
 class CloudScaler(OneToOneFeatureMixin, TransformerMixin, DistributionEstimator):
-    """Centre and scale each coordinate of distributions by those of the training distributions.
+    """Centre and scale each coordinate of distributions by the training distributions.
 
-    :meth:`PointClouds.normalize` with the conventions of scikit-learn: the first step of a pipeline, so
-    that in cross-validation no fold sees another. ``StandardScaler`` does the same to a ``T x d`` array.
+    Wraps :meth:`PointClouds.normalize` as a scikit-learn transformer. As the first step of a pipeline it
+    keeps cross-validation folds apart. On a ``T x d`` array it does what ``StandardScaler`` does.
 
     Attributes:
-        centre_: The mean of each coordinate, ``d``.
-        scale_: Its standard deviation, ``d``.
-        n_features_in_: The dimension ``d`` of the distributions.
+        centre_: Mean of each of the ``d`` coordinates.
+        scale_: Standard deviation of each of the ``d`` coordinates.
+        n_features_in_: Dimension ``d`` of the distributions.
 
     Raises:
-        ValueError: On ``fit``, if a coordinate has one value only.
+        TypeError: On ``fit``, if ``X`` is sparse.
+        ValueError: On ``fit``, if a coordinate is constant, or ``X`` looks like packed rows.
+
+    Example:
+        >>> import numpy as np
+        >>> from gp_distributions import CloudScaler
+        >>> rng = np.random.default_rng(0)
+        >>> bags = [rng.normal(5, 2, size=(n, 2)) for n in (20, 30)]
+        >>> scaler = CloudScaler().fit(bags)
+        >>> scaler.centre_.round().tolist()
+        [5.0, 5.0]
+        >>> scaler.transform(bags)
+        PointClouds(2 clouds, 20-30 atoms, d=2, float64)
     """
 
     _least_samples = 2
 
     def fit(self, X: Samples, y: Any = None) -> Self:
-        """Take centre and scale of the training distributions."""
+        """Compute the centre and the scale of the training distributions."""
         centre, scale = self._read_training(X)._centre_and_scale(None)
         self.centre_, self.scale_ = centre.numpy(), scale.numpy()
         return self
 
     def transform(self, X: Samples) -> Distributions | NDArray[np.float64]:
-        """Normalise.
+        """Centre and scale distributions.
 
         Args:
             X: ``N`` distributions.
 
         Returns:
-            The distributions in their container; for a ``T x d`` array, such an array.
+            The distributions in their container, or for a ``T x d`` array such an array.
         """
         read = read_distributions(X)
         scaled = self._read_fitted(X if read is None else read)._scaled(

@@ -1,4 +1,4 @@
-"""Distributions as features or as similarities, for the machines of scikit-learn."""
+"""Distributions as features or as Gram matrices for scikit-learn estimators."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_array, check_is_fitted
 
 from gp_distributions.distances import Distance
 from gp_distributions.estimators._kernels import Options, make_distance, make_kernel
-from gp_distributions.estimators._samples import DistributionEstimator, Samples, as_rows
+from gp_distributions.estimators._samples import DistributionEstimator, Samples, as_array
 from gp_distributions.inverse import invert_embedding
 from gp_distributions.kernels import Profile
 from gp_distributions.measures import PointClouds
@@ -24,23 +24,34 @@ class EmbeddingTransformer(
 ):
     """Features of distributions whose Euclidean distance is a distance between distributions.
 
-    Linear machines on these features are the kernel machines of the distance with a linear profile:
-    principal components, k-means, linear support vector machines and discriminants; and what they
-    find has an inverse image, :meth:`inverse_transform`.
+    A linear method on these features (principal components, k-means, a linear support vector machine or
+    discriminant) is the kernel method of the distance with a linear profile. :meth:`inverse_transform`
+    maps its results back to clouds.
 
     Args:
         distance: ``"sliced_wasserstein"``, ``"mmd"``, ``"fourier"``, ``"hellinger"``,
-            ``"linear_transport"`` or ``"sinkhorn"``, the last two to a reference that is placed by the
-            training clouds; or a :class:`Distance`, which is copied.
-        options: Keyword options of the named distance, and of :meth:`ReferenceMeasure.from_data`.
+            ``"linear_transport"`` or ``"sinkhorn"``, or a :class:`Distance`, which is copied. The last
+            two names use a reference measure placed by the training clouds.
+        options: Keyword options of the named distance and of :meth:`ReferenceMeasure.from_data`.
 
     Attributes:
         distance_: The distance.
-        n_features_in_: The dimension ``d`` of the distributions.
+        n_features_in_: Dimension ``d`` of the distributions.
 
     Raises:
-        TypeError: On ``fit``, if ``distance`` is neither a name nor a distance.
-        ValueError: On ``fit``, if the distance has no finite number of features, or does not fit.
+        TypeError: On ``fit``, if ``distance`` is neither a name nor a distance, or ``X`` is sparse.
+        ValueError: On ``fit``, if the distance is invalid or has no finite number of features, or ``X``
+            looks like packed rows.
+
+    Example:
+        >>> import numpy as np
+        >>> from sklearn.decomposition import PCA
+        >>> from sklearn.pipeline import make_pipeline
+        >>> from gp_distributions import EmbeddingTransformer
+        >>> rng = np.random.default_rng(0)
+        >>> bags = [rng.normal(0, scale, size=(30, 2)) for scale in np.linspace(1, 3, 8)]
+        >>> make_pipeline(EmbeddingTransformer(), PCA(2)).fit_transform(bags).shape
+        (8, 2)
     """
 
     def __init__(
@@ -50,12 +61,12 @@ class EmbeddingTransformer(
         self.options = options
 
     def fit(self, X: Samples, y: Any = None) -> Self:
-        """Place what depends on the training distributions: references, bandwidths, landmarks."""
+        """Set references, bandwidths and landmarks by the training distributions."""
         self.fit_transform(X)
         return self
 
     def fit_transform(self, X: Samples, y: Any = None, **params: Any) -> NDArray[np.float64]:
-        """Fit, and the features of the training distributions."""
+        """Fit, and return the features of the training distributions."""
         training = self._read_training(X)
         distance = make_distance(self.distance, self.options, training, self.inputs_)
         if not distance.euclidean:
@@ -64,12 +75,12 @@ class EmbeddingTransformer(
                 'options={"num_features": ...}.'
             )
         self.distance_ = distance
-        features = self._features(as_rows(training))
+        features = self._features(training.pack())
         self._n_features_out = features.shape[1]
         return features
 
     def transform(self, X: Samples) -> NDArray[np.float64]:
-        """Features.
+        """Compute features.
 
         Args:
             X: ``N`` distributions.
@@ -77,10 +88,10 @@ class EmbeddingTransformer(
         Returns:
             An ``N x D`` array.
         """
-        return self._features(as_rows(self._read_fitted(X)))
+        return self._features(self._read_fitted(X).pack())
 
-    def inverse_transform(self, X: ArrayLike, **options: Any) -> PointClouds:
-        """Clouds whose features are near those given; see :func:`invert_embedding`.
+    def inverse_transform(self, X: ArrayLike | torch.Tensor, **options: Any) -> PointClouds:
+        """Find clouds whose features are close to given ones, see :func:`invert_embedding`.
 
         Args:
             X: An ``N x D`` array of features.
@@ -88,9 +99,17 @@ class EmbeddingTransformer(
 
         Returns:
             The ``N`` clouds.
+
+        Example:
+            >>> import numpy as np
+            >>> from gp_distributions import EmbeddingTransformer
+            >>> embedding = EmbeddingTransformer(options={"num_slices": 20, "num_quantiles": 20})
+            >>> features = embedding.fit_transform(np.random.default_rng(0).normal(size=(4, 10, 2)))
+            >>> embedding.inverse_transform(features[:1], atoms=10)
+            PointClouds(1 cloud, 10 atoms, d=2, float64)
         """
         check_is_fitted(self)
-        features = torch.from_numpy(check_array(X, dtype=np.float64))
+        features = torch.from_numpy(check_array(as_array(X), dtype=np.float64))
         return invert_embedding(self.distance_, features, **options).clouds
 
     def _features(self, rows: torch.Tensor) -> NDArray[np.float64]:
@@ -99,27 +118,38 @@ class EmbeddingTransformer(
 
 
 class GramTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DistributionEstimator):
-    """Kernels between distributions and the training distributions, for ``kernel="precomputed"``.
+    """Gram matrices of distributions for estimators with ``kernel="precomputed"``.
 
-    In a pipeline before ``SVC``, ``KernelRidge`` or ``KernelPCA`` with ``kernel="precomputed"``, it can
-    be searched over and cross-validated like any other step: rows and columns are split together.
+    As a pipeline step before ``SVC``, ``KernelRidge`` or ``KernelPCA``, it can be cross-validated
+    and its parameters searched over: rows and columns of the matrix are split together.
 
     Args:
         distance: ``"sliced_wasserstein"``, ``"mmd"``, ``"fourier"``, ``"hellinger"``,
-            ``"total_variation"``, ``"linear_transport"`` or ``"sinkhorn"``, the last two to a reference
-            that is placed by the training clouds; or a :class:`Distance`, which is copied.
-        options: Keyword options of the named distance, and of :meth:`ReferenceMeasure.from_data`.
-        profile: A profile or its name, see :class:`DistributionKernel`.
-        lengthscale: The lengthscale of the profile, in units of the distance; ``"median"`` is the median
-            distance between training distributions.
+            ``"total_variation"``, ``"linear_transport"`` or ``"sinkhorn"``, or a :class:`Distance`,
+            which is copied. The last two names use a reference measure placed by the training clouds.
+        options: Keyword options of the named distance and of :meth:`ReferenceMeasure.from_data`.
+        profile: Profile or its name, see :class:`DistributionKernel`.
+        lengthscale: Lengthscale of the profile, in units of the distance, or ``"median"``: the median
+            of the positive distances between training distributions.
 
     Attributes:
-        kernel_: The kernel, a :class:`DistributionKernel`.
-        n_features_in_: The dimension ``d`` of the distributions.
+        kernel_: The :class:`DistributionKernel`.
+        n_features_in_: Dimension ``d`` of the distributions.
 
     Raises:
-        TypeError: On ``fit``, if ``distance`` is neither a name nor a distance.
-        ValueError: On ``fit``, if a parameter is none of those above.
+        TypeError: On ``fit``, if ``distance`` is neither a name nor a distance, or ``X`` is sparse.
+        ValueError: On ``fit``, if a parameter is invalid, or ``X`` looks like packed rows.
+
+    Example:
+        >>> import numpy as np
+        >>> from sklearn.pipeline import make_pipeline
+        >>> from sklearn.svm import SVC
+        >>> from gp_distributions import GramTransformer
+        >>> rng = np.random.default_rng(0)
+        >>> bags = [rng.normal(0, scale, size=(30, 2)) for scale in [1, 3] * 6]
+        >>> classifier = make_pipeline(GramTransformer("mmd"), SVC(kernel="precomputed"))
+        >>> classifier.fit(bags, [1, 3] * 6).predict(bags[:4]).tolist()
+        [1, 3, 1, 3]
     """
 
     def __init__(
@@ -136,21 +166,21 @@ class GramTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Distrib
         self.lengthscale = lengthscale
 
     def fit(self, X: Samples, y: Any = None) -> Self:
-        """Keep the training distributions."""
+        """Make the kernel, and store the training distributions."""
         training = self._read_training(X)
         distance = make_distance(self.distance, self.options, training, self.inputs_)
         self.kernel_ = make_kernel(distance, self.profile, self.lengthscale, training)
-        self._rows = as_rows(training)
+        self._rows = training.pack()
         return self
 
     def fit_transform(self, X: Samples, y: Any = None, **params: Any) -> NDArray[np.float64]:
-        """Fit, and the ``T x T`` Gram matrix of the training distributions."""
+        """Fit, and return the ``T x T`` Gram matrix of the training distributions."""
         self.fit(X)
         with torch.no_grad():
             return self.kernel_(self._rows).to_dense().numpy()
 
     def transform(self, X: Samples) -> NDArray[np.float64]:
-        """Kernels to the training distributions.
+        """Compute kernel values with the training distributions.
 
         Args:
             X: ``N`` distributions.
@@ -158,8 +188,8 @@ class GramTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Distrib
         Returns:
             An ``N x T`` array.
         """
-        rows = as_rows(self._read_fitted(X))
-        width = max(rows.shape[-1], self._rows.shape[-1])  # GPyTorch asks for one width
+        rows = self._read_fitted(X).pack()
+        width = max(rows.shape[-1], self._rows.shape[-1])  # GPyTorch needs equal widths
         with torch.no_grad():
             covariance = self.kernel_(pad_rows(rows, width), pad_rows(self._rows, width))
             return covariance.to_dense().numpy()

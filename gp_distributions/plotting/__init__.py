@@ -1,6 +1,6 @@
-"""Pictures of clouds, kernels and predictions. Needs the extra ``plot`` (matplotlib).
+"""Plots of clouds, kernels and predictions. Requires the extra ``plot`` (matplotlib).
 
-Every function takes and returns ``Axes`` and is readable in greyscale print.
+Every function accepts and returns ``Axes``, and its plots are readable in greyscale.
 """
 
 from gp_distributions.plotting.calibration_curves import plot_calibration

@@ -1,4 +1,4 @@
-"""Calibration curves: how often intervals hold that claim to hold so often."""
+"""Calibration curves: observed against nominal coverage of intervals."""
 
 from __future__ import annotations
 
@@ -24,25 +24,33 @@ def plot_calibration(
     label: str = "",
     ax: Axes | None = None,
 ) -> Axes:
-    """The share of targets within central intervals over the probability that these claim.
+    """Plot the observed against the nominal coverage of central intervals.
 
-    Calibrated predictions lie on the diagonal; below it, intervals are too narrow. Called again with
-    the same axes it adds a line.
+    Calibrated predictions lie on the diagonal; below it, intervals are too narrow. Another call with the
+    same axes adds a line.
 
     Args:
         truth: The ``N`` true values.
-        mean: The ``N`` predictive means.
-        std: The ``N`` predictive standard deviations, of an observation.
-        levels: The probabilities of the intervals.
-        groups: A label for each of the ``N``, such as the size of its bag: a line for each group.
-        label: Of the line, or what the groups are.
-        ax: Where to draw. Default: a new figure.
+        mean: The ``N`` predicted means.
+        std: The ``N`` predicted standard deviations of observations.
+        levels: Nominal probabilities of the intervals.
+        groups: The ``N`` group labels, such as the sizes of the bags, to draw a line for each group.
+        label: Label of the line, or prefix of the group labels.
+        ax: Axes to draw on. Default: axes of a new figure.
 
     Returns:
         The axes.
 
     Raises:
-        ValueError: As :func:`gp_distributions.calibration.reliability`.
+        ValueError: As for :func:`gp_distributions.calibration.reliability`.
+
+    Example:
+        >>> import numpy as np
+        >>> from gp_distributions.plotting import plot_calibration
+        >>> truth = np.random.default_rng(0).normal(size=50)
+        >>> ax = plot_calibration(truth, np.zeros(50), np.ones(50), label="model")
+        >>> [line.get_label() for line in ax.lines]
+        ['calibrated', 'model']
     """
     predictions = (as_array(values).ravel() for values in (truth, mean, std))
     shares = reliability(*predictions, levels=levels, groups=groups)
@@ -52,17 +60,11 @@ def plot_calibration(
         else {label: shares}
     )
     ax = given_or_new(ax)
-    diagonal = "calibrated"
-    drawn = [line.get_label() for line in ax.lines]
-    if diagonal not in drawn:
-        ax.plot([0, 1], [0, 1], color="0.5", linewidth=1, label=diagonal)
-        drawn = [diagonal, *drawn]
-    for number, (name, share) in enumerate(curves.items(), start=len(drawn) - 1):
+    if all(line.get_label() != "calibrated" for line in ax.lines):
+        ax.plot([0, 1], [0, 1], color="0.5", linewidth=1, label="calibrated")
+    for number, (name, share) in enumerate(curves.items(), start=len(ax.lines) - 1):
         ax.plot(levels, as_array(share), **line_style(number), markersize=4, label=name or None)
-    ax.set_xlim(0, 1)
-    ax.set_ylim(0, 1)
-    ax.set_aspect("equal")
-    ax.set_xlabel("probability that intervals claim")
-    ax.set_ylabel("share of targets within them")
+    ax.set(xlim=(0, 1), ylim=(0, 1), aspect="equal")
+    ax.set(xlabel="nominal coverage of intervals", ylabel="observed coverage")
     ax.legend(frameon=False, fontsize=8)
     return ax

@@ -1,9 +1,9 @@
-"""One cloud with its weights, or a gallery of clouds and shapes."""
+"""A single cloud with its weights, or a gallery of clouds or outlines."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,7 @@ from gp_distributions.plotting.drawing import Values, as_array, given_or_new
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_LARGEST = 60.0  # area of a marker, in square points
+_LARGEST = 60.0  # area of the largest marker, in square points
 
 
 def plot_cloud(
@@ -24,23 +24,33 @@ def plot_cloud(
     label: str | None = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """One cloud in the plane, its atoms coloured by weight or by other values.
+    """Plot a cloud in the plane, with its atoms coloured by weight or by other values.
 
-    Areas of markers are proportional to the absolute value. Where values have both signs, atoms below
-    zero are drawn as triangles that point down, and colours are symmetric about zero.
+    Marker areas are proportional to absolute values. Negative values are drawn as triangles that point
+    down, on a colour scale symmetric about zero.
 
     Args:
         cloud: A single cloud, such as ``clouds[0]``.
-        values: A value for each of its ``n`` atoms, padding included, such as
+        values: Values of its ``n`` atoms, including padding, such as
             ``sensitivity(model, X).mean_weights[0]``. Default: the weights.
-        label: What the values are, with their unit.
-        ax: Where to draw. Default: a new figure.
+        label: Name and unit of the values.
+        ax: Axes to draw on. Default: axes of a new figure.
 
     Returns:
-        The axes, whose figure has a second one for the colours.
+        The axes. Their figure has other axes for the colour bar.
 
     Raises:
-        ValueError: If it is no single cloud in the plane, or there is not one value for each atom.
+        ValueError: If ``cloud`` is not a single cloud in the plane, or the number of values differs from
+            the number of atoms.
+
+    Example:
+        >>> import numpy as np
+        >>> from gp_distributions import PointClouds
+        >>> from gp_distributions.plotting import plot_cloud
+        >>> points = np.random.default_rng(0).normal(size=(20, 2))
+        >>> ax = plot_cloud(PointClouds(points, weights=np.arange(20.0)))
+        >>> len(ax.collections[0].get_offsets())  # atoms of weight zero are not drawn
+        19
     """
     if cloud.batch_shape or cloud.dim != 2:
         raise ValueError(f"Expected a single cloud in the plane, got {cloud}.")
@@ -48,7 +58,7 @@ def plot_cloud(
     shown = weights if values is None else as_array(values)
     if shown.shape != weights.shape:
         raise ValueError(
-            f"Expected a value for each of {len(weights)} atoms, got values of shape {shown.shape}."
+            f"Expected a value for each of {len(weights)} atoms, got an array of shape {shown.shape}."
         )
     label = ("weight" if values is None else "") if label is None else label
     atoms, shown = as_array(cloud.points)[weights > 0], shown[weights > 0]
@@ -85,20 +95,29 @@ def plot_clouds(
     outline: bool = True,
     axes: Sequence[Axes] | None = None,
 ) -> list[Axes]:
-    """A gallery of clouds or outlines in the plane, one to an axes, all on one scale.
+    """Plot a gallery of clouds or outlines in the plane, each on its own axes and all on one scale.
 
     Args:
-        clouds: The clouds, or arrays of ``n_i x 2`` atoms.
-        titles: One for each.
-        columns: Of the gallery.
-        outline: Whether atoms are joined and filled as a closed curve rather than dotted.
-        axes: Where to draw, one for each. Default: a new figure.
+        clouds: Clouds, or ``n_i x 2`` arrays of atoms.
+        titles: Title of each cloud.
+        columns: Number of columns of the gallery.
+        outline: Whether to draw the atoms as a filled closed curve rather than as dots.
+        axes: Axes to draw on, one for each cloud. Default: axes of a new figure.
 
     Returns:
         The axes, one for each cloud.
 
     Raises:
         ValueError: If clouds are not in the plane, or there are fewer axes or titles than clouds.
+
+    Example:
+        >>> import numpy as np
+        >>> from gp_distributions.plotting import plot_clouds
+        >>> angles = np.linspace(0, 2 * np.pi, 40, endpoint=False)
+        >>> circle = np.stack([np.cos(angles), np.sin(angles)], axis=1)
+        >>> axes = plot_clouds([circle, circle * [2, 1]], titles=["circle", "ellipse"], columns=2)
+        >>> [ax.get_title() for ax in axes]
+        ['circle', 'ellipse']
     """
     arrays = _atoms(clouds)
     for name, given in (("axes", axes), ("titles", titles)):
@@ -107,7 +126,7 @@ def plot_clouds(
     drawn = _grid(len(arrays), columns) if axes is None else list(axes)
     for index, (ax, points) in enumerate(zip(drawn, arrays, strict=False)):
         if outline:
-            ax.fill(points[:, 0], points[:, 1], facecolor="0.88", edgecolor="black", linewidth=1)
+            ax.fill(*points.T, facecolor="0.88", edgecolor="black", linewidth=1)
         else:
             ax.scatter(points[:, 0], points[:, 1], s=4, color="black", linewidths=0)
         ax.set_aspect("equal")
@@ -118,42 +137,30 @@ def plot_clouds(
 
 
 def _atoms(clouds: PointClouds | Sequence[Values]) -> list[NDArray[np.float64]]:
-    """The atoms of each cloud, without padding."""
-    if not isinstance(clouds, PointClouds):
-        arrays = [as_array(cloud) for cloud in clouds]
-        for index, points in enumerate(arrays):
-            if points.ndim != 2 or points.shape[1] != 2:
-                raise ValueError(
-                    f"Cloud {index}: expected an array of shape (n, 2), got {points.shape}. Choose two "
-                    "coordinates to draw."
-                )
-        return arrays
-    if len(clouds.batch_shape) != 1:
-        raise ValueError(f"Expected clouds along one axis, got {clouds}.")
-    if clouds.dim != 2:
-        raise ValueError(
-            f"Expected clouds in the plane, got {clouds}. Choose two coordinates to draw: "
-            "PointClouds(clouds.points[..., :2], clouds.weights)."
-        )
-    occupied = as_array(clouds.weights) > 0
-    return [points[kept] for points, kept in zip(as_array(clouds.points), occupied, strict=True)]
+    """Return the atoms of each cloud, without padding."""
+    if isinstance(clouds, PointClouds):
+        if len(clouds.batch_shape) != 1:
+            raise ValueError(f"Expected clouds along one axis, got {clouds}.")
+        clouds = [x[w > 0] for x, w in zip(clouds.points, clouds.weights, strict=True)]
+    arrays = [as_array(cloud) for cloud in clouds]
+    for index, points in enumerate(arrays):
+        if points.ndim != 2 or points.shape[1] != 2:
+            raise ValueError(
+                f"Cloud {index}: expected an n x 2 array of atoms in the plane, got shape "
+                f"{points.shape}. Choose two coordinates to draw, such as "
+                "PointClouds(clouds.points[..., :2], clouds.weights)."
+            )
+    return arrays
 
 
 def _grid(count: int, columns: int) -> list[Axes]:
-    """``count`` axes of one scale, the rest of their last row left empty."""
+    """Return ``count`` axes on one scale, and hide the rest of their last row."""
     import matplotlib.pyplot as plt
 
     rows = -(-count // columns)
-    _, grid = plt.subplots(
-        rows,
-        columns,
-        figsize=(2.6 * columns, 1.1 * rows),
-        squeeze=False,
-        sharex=True,
-        sharey=True,
-        layout="constrained",
-    )
-    axes = list(grid.flat)
+    size = (2.6 * columns, 1.1 * rows)
+    options: dict[str, Any] = {"sharex": True, "sharey": True, "layout": "constrained"}
+    axes = list(plt.subplots(rows, columns, figsize=size, squeeze=False, **options)[1].flat)
     for spare in axes[count:]:
         spare.set_axis_off()
     return axes

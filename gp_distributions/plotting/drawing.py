@@ -1,4 +1,4 @@
-"""What all pictures share: axes, arrays, and lines that differ in print."""
+"""Axes, arrays and line styles shared by all plots."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 Values = Tensor | ArrayLike
 
-# Told apart by dashes and markers; the colours differ in lightness too.
+# Styles differ in dashes and markers; the lightness of the colours differs too.
 _STYLES: tuple[dict[str, Any], ...] = (
     {"color": "black", "linestyle": "-", "marker": "o"},
     {"color": "#b2182b", "linestyle": "--", "marker": "s"},
@@ -24,22 +24,22 @@ _STYLES: tuple[dict[str, Any], ...] = (
 )
 
 
-def given_or_new(ax: Axes | None, *, width: float = 5.2, height: float = 5.2) -> Any:
-    """The axes that were given, or those of a new figure."""
+def given_or_new(ax: Axes | None, *, height: float = 5.2) -> Any:
+    """Return the given axes, or axes of a new figure."""
     if ax is not None:
         return ax
     import matplotlib.pyplot as plt
 
-    return plt.subplots(figsize=(width, height), layout="constrained")[1]
+    return plt.subplots(figsize=(5.2, height), layout="constrained")[1]
 
 
 def as_array(values: Any) -> NDArray[np.float64]:
-    """Values as an array of floats; tensors are detached and come to the CPU."""
+    """Convert values to an array of floats; tensors are detached and moved to the CPU."""
     if isinstance(values, Tensor):
         values = values.numpy(force=True)
     return np.asarray(values, dtype=float)
 
 
 def line_style(number: int) -> dict[str, Any]:
-    """How the line of that number is drawn; they repeat after six."""
+    """Return the style of the line with this number; styles repeat after six."""
     return _STYLES[number % len(_STYLES)]

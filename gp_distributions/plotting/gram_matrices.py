@@ -1,4 +1,4 @@
-"""Gram matrices, ordered so that their structure shows."""
+"""Gram matrices, sorted by target."""
 
 from __future__ import annotations
 
@@ -22,21 +22,31 @@ def plot_gram(
     label: str = "target",
     ax: Axes | None = None,
 ) -> Axes:
-    """A Gram matrix, rows and columns ordered by target; the darker, the more alike.
+    """Plot a Gram matrix with rows and columns sorted by target; similar clouds are dark.
 
-    Where clouds of similar targets look alike to the kernel, the dark entries lie along the diagonal.
+    If the kernel finds clouds with similar targets similar, dark entries lie along the diagonal.
 
     Args:
-        matrix: The ``T x T`` covariances, such as ``kernel(clouds.pack())``.
-        targets: The ``T`` targets. Default: the clouds stay in their order.
-        label: What the targets are, with their unit.
-        ax: Where to draw. Default: a new figure.
+        matrix: The ``T x T`` covariance matrix, such as ``kernel(clouds.pack())``.
+        targets: The ``T`` targets. Default: the clouds keep their order.
+        label: Name and unit of the targets.
+        ax: Axes to draw on. Default: axes of a new figure.
 
     Returns:
-        The axes, whose figure has a second one for the scale of greys.
+        The axes. Their figure has other axes for the colour bar.
 
     Raises:
-        ValueError: If the matrix is not square, or there is not one target for each of its rows.
+        ValueError: If the matrix is not square, or the number of targets differs from its rows.
+
+    Example:
+        >>> import numpy as np
+        >>> from gp_distributions import PointClouds, SlicedWassersteinKernel
+        >>> from gp_distributions.plotting import plot_gram
+        >>> clouds = PointClouds(np.random.default_rng(0).normal(size=(6, 10, 2)))
+        >>> means = clouds.points[..., 0].mean(-1)
+        >>> ax = plot_gram(SlicedWassersteinKernel(2)(clouds.pack()), means, label="mean")
+        >>> ax.get_xlabel()
+        'cloud, by mean'
     """
     values = as_array(matrix.to_dense() if isinstance(matrix, LinearOperator) else matrix)
     if values.ndim != 2 or values.shape[0] != values.shape[1]:

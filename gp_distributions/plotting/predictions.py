@@ -1,8 +1,8 @@
-"""Predictions with intervals."""
+"""Predictions with intervals against true values."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,30 +21,36 @@ def plot_predictions(
     label: str = "",
     ax: Axes | None = None,
 ) -> Axes:
-    """Predicted against true values, with central intervals of a normal distribution.
+    """Plot predicted against true values, with central intervals of a normal distribution.
 
-    Intervals that miss the truth are drawn darker.
+    Intervals that miss the true value are drawn darker.
 
     Args:
         truth: The ``N`` true values.
-        mean: The ``N`` predictive means.
-        std: The ``N`` predictive standard deviations, of an observation.
-        level: The probability of the intervals.
-        label: What is predicted, with its unit.
-        ax: Where to draw. Default: a new figure.
+        mean: The ``N`` predicted means.
+        std: The ``N`` predicted standard deviations of observations.
+        level: Nominal probability of the intervals.
+        label: Name and unit of the predicted quantity.
+        ax: Axes to draw on. Default: axes of a new figure.
 
     Returns:
         The axes.
 
     Raises:
-        ValueError: If there are not as many of each, or a value is not finite.
+        ValueError: If the numbers of values differ, or a value is not finite.
+
+    Example:
+        >>> from gp_distributions.plotting import plot_predictions
+        >>> ax = plot_predictions(truth=[1, 2, 3], mean=[1.1, 1.9, 4], std=[0.2] * 3, label="drag")
+        >>> [text.get_text() for text in ax.get_legend().get_texts()]
+        ['predictive mean', '95% interval', 'misses the truth (33.3%)']
     """
     from scipy.stats import norm
 
     y, m, s = (as_array(values).ravel() for values in (truth, mean, std))
     if not len(y) == len(m) == len(s):
         raise ValueError(
-            "Expected as many true values as means and standard deviations, got "
+            "Expected equal numbers of true values, means and standard deviations, got "
             f"{len(y)}, {len(m)} and {len(s)}."
         )
     unknown = ~np.isfinite([y, m, s]).all(0)
@@ -52,7 +58,7 @@ def plot_predictions(
         i = int(unknown.argmax())
         raise ValueError(
             "Expected finite true values, means and standard deviations, but those of cloud "
-            f"{i} are {y[i]}, {m[i]} and {s[i]}. Leave out clouds whose true value is unknown."
+            f"{i} are {y[i]}, {m[i]} and {s[i]}. Omit clouds whose true value is unknown."
         )
     half = norm.ppf(0.5 + level / 2) * s
     missed = np.abs(y - m) > half
@@ -64,18 +70,9 @@ def plot_predictions(
         (True, "#b2182b", f"misses the truth ({missed.mean():.1%})"),
     ):
         chosen = missed == outside
-        ax.errorbar(
-            y[chosen],
-            m[chosen],
-            yerr=half[chosen],
-            fmt="none",
-            ecolor=color,
-            elinewidth=0.8,
-            alpha=0.6,
-            label=name,
-        )
+        style: dict[str, Any] = {"fmt": "none", "ecolor": color, "elinewidth": 0.8}
+        ax.errorbar(y[chosen], m[chosen], yerr=half[chosen], alpha=0.6, label=name, **style)
     ax.scatter(y, m, s=6, color="black", linewidths=0, zorder=4, label="predictive mean")
-    ax.set_xlabel(f"true {label}".strip())
-    ax.set_ylabel(f"predicted {label}".strip())
+    ax.set(xlabel=f"true {label}".strip(), ylabel=f"predicted {label}".strip())
     ax.legend(loc="upper left", frameon=False)
     return ax

@@ -1,8 +1,8 @@
-"""How a reference moves while it is learned."""
+"""Paths of reference atoms during learning."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gp_distributions.measures import PointClouds
 from gp_distributions.plotting.drawing import Values, as_array, given_or_new
@@ -14,15 +14,23 @@ if TYPE_CHECKING:
 def plot_reference_path(
     path: Values, *, clouds: PointClouds | None = None, ax: Axes | None = None
 ) -> Axes:
-    """How the atoms of a reference moved while it was learned, in the first two coordinates.
+    """Plot the paths of the atoms of a reference during learning, in the first two coordinates.
 
     Args:
-        path: The ``steps + 1 x m x d`` atoms, as ``fit_reference(...).path``.
-        clouds: :class:`PointClouds` to draw behind.
-        ax: Where to draw. Default: a new figure.
+        path: The atoms after each step, ``(steps + 1) x m x d``, such as ``fit_reference(...).path``.
+        clouds: Clouds to draw in the background.
+        ax: Axes to draw on. Default: axes of a new figure.
 
     Returns:
         The axes.
+
+    Example:
+        >>> import numpy as np
+        >>> from gp_distributions.plotting import plot_reference_path
+        >>> steps = 0.1 * np.random.default_rng(0).normal(size=(10, 5, 2))
+        >>> ax = plot_reference_path(steps.cumsum(axis=0))
+        >>> len(ax.lines)  # a path for each of 5 atoms
+        5
     """
     steps = as_array(path)
     ax = given_or_new(ax)
@@ -30,17 +38,9 @@ def plot_reference_path(
         atoms = as_array(clouds.points[clouds.weights > 0])
         ax.scatter(atoms[:, 0], atoms[:, 1], s=2, color="0.8", linewidths=0, label="data")
     ax.plot(steps[:, :, 0], steps[:, :, 1], color="black", linewidth=0.8)
-    for index, marker, face, name in ((0, "o", "white", "start"), (-1, "o", "black", "learned")):
-        ax.scatter(
-            steps[index, :, 0],
-            steps[index, :, 1],
-            s=30,
-            marker=marker,
-            facecolor=face,
-            edgecolor="black",
-            zorder=3,
-            label=name,
-        )
+    for atoms, face, name in ((steps[0], "white", "start"), (steps[-1], "black", "learned")):
+        style: dict[str, Any] = {"s": 30, "facecolor": face, "edgecolor": "black", "zorder": 3}
+        ax.scatter(atoms[:, 0], atoms[:, 1], label=name, **style)
     ax.set_aspect("equal", adjustable="datalim")
     ax.legend(frameon=False)
     return ax

@@ -1,8 +1,8 @@
-"""Which atoms moved a prediction."""
+"""Sensitivities of a prediction to the atoms of a cloud."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,24 +22,34 @@ def plot_sensitivity(
     by: str = "points",
     ax: Axes | None = None,
 ) -> Axes:
-    """Which atoms of a cloud in the plane moved its prediction.
+    """Plot the sensitivity of a prediction to the atoms of a cloud in the plane.
 
-    Atoms are the larger the stronger their influence is. For points, arrows show where each would have
-    to go for a larger value, the longest a fifth of the extent of the cloud; for weights, filled atoms
-    raise the value with more mass at them, empty ones lower it.
+    Marker areas grow with the sensitivity. For points, arrows show the gradients: atoms that move along
+    them increase the value. The longest arrow is a fifth of the extent of the cloud. For weights, more
+    mass at filled atoms increases the value, and at empty ones decreases it.
 
     Args:
-        result: The sensitivities, of one output.
-        index: Of the cloud.
+        result: Sensitivities of one output.
+        index: Index of the cloud.
         of: ``"mean"`` or ``"variance"``.
         by: ``"points"`` or ``"weights"``.
-        ax: Where to draw. Default: a new figure.
+        ax: Axes to draw on. Default: axes of a new figure.
 
     Returns:
         The axes.
 
     Raises:
-        ValueError: If ``of`` or ``by`` is none of these, or the atoms are not in the plane.
+        ValueError: If ``of`` or ``by`` has another value, or the atoms are not in the plane.
+
+    Example:
+        >>> import numpy as np
+        >>> from gp_distributions import DistributionGP, PointClouds, sensitivity
+        >>> from gp_distributions.plotting import plot_sensitivity
+        >>> clouds = PointClouds(np.random.default_rng(0).normal(size=(12, 5, 2)))
+        >>> model = DistributionGP(clouds, clouds.points[..., 0].mean(-1))
+        >>> ax = plot_sensitivity(sensitivity(model, clouds[:2]), index=1)
+        >>> len(ax.collections[1].U)  # an arrow for each atom
+        5
     """
     if of not in ("mean", "variance") or by not in ("points", "weights"):
         raise ValueError(
@@ -56,26 +66,14 @@ def plot_sensitivity(
     shares = strength / largest if largest > 0 else strength
     raises = gradient > 0 if by == "weights" else np.ones(len(atoms), dtype=bool)
     ax = given_or_new(ax)
-    ax.scatter(
-        atoms[:, 0],
-        atoms[:, 1],
-        s=4 + 60 * shares,
-        facecolors=np.where(raises, "0.35", "white"),
-        edgecolors="black",
-        linewidths=0.5,
-    )
+    x, y = atoms.T
+    colors = np.where(raises, "0.35", "white")
+    ax.scatter(x, y, s=4 + 60 * shares, facecolors=colors, edgecolors="black", linewidths=0.5)
     if by == "points" and largest > 0:
         reach = 0.2 * np.ptp(atoms, axis=0).max() or 1.0
         arrows = gradient * (reach / largest)
-        ax.quiver(
-            *atoms.T,
-            *arrows.T,
-            angles="xy",
-            scale_units="xy",
-            scale=1,
-            width=0.004,
-            color="#b2182b",
-        )
+        style: dict[str, Any] = {"width": 0.004, "color": "#b2182b"}
+        ax.quiver(x, y, *arrows.T, angles="xy", scale_units="xy", scale=1, **style)
         ax.update_datalim(atoms + arrows)
         ax.autoscale_view()
     ax.set_aspect("equal", adjustable="datalim")

@@ -1,4 +1,4 @@
-"""Optimisation traces: the best value so far over evaluations."""
+"""Optimisation traces: best value so far against the number of evaluations."""
 
 from __future__ import annotations
 
@@ -21,23 +21,29 @@ def plot_traces(
     label: str = "value",
     ax: Axes | None = None,
 ) -> Axes:
-    """The largest value so far after each evaluation, a line for each method.
+    """Plot the largest value so far after each evaluation, with a line for each method.
 
-    Of several runs the line is the median, and the band about it goes from the least to the largest.
+    For several runs, the line is their median and the band spans their minimum and maximum.
 
     Args:
-        values: For each method the values in the order of evaluation, ``evaluations`` of them or
-            ``runs x evaluations``, such as ``ShapeOptimizer.trace``. NaN is an evaluation that failed.
-        initial: How many evaluations were random at the start of each run; they are shaded.
-        optimum: The largest value there is, drawn as a line.
-        label: What the values are, with their unit.
-        ax: Where to draw. Default: a new figure.
+        values: Values of each method in the order of evaluation, of shape ``evaluations`` or
+            ``runs x evaluations``, such as ``ShapeOptimizer.trace``. NaN marks a failed evaluation.
+        initial: Number of random evaluations at the start of each run, which are shaded.
+        optimum: Largest possible value, drawn as a line.
+        label: Name and unit of the values.
+        ax: Axes to draw on. Default: axes of a new figure.
 
     Returns:
         The axes.
 
     Raises:
         ValueError: If values have more than two axes.
+
+    Example:
+        >>> from gp_distributions.plotting import plot_traces
+        >>> ax = plot_traces({"random": [1, 0, 3], "search": [2, 5, 4]}, optimum=6)
+        >>> ax.lines[2].get_ydata().tolist()
+        [2.0, 5.0, 5.0]
     """
     ax = given_or_new(ax, height=3.6)
     if initial is not None:
@@ -47,28 +53,19 @@ def plot_traces(
     for number, (name, given) in enumerate(values.items()):
         runs = np.atleast_2d(as_array(given))
         if runs.ndim != 2:
-            raise ValueError(f"Expected runs x evaluations of {name!r}, got shape {runs.shape}.")
+            raise ValueError(
+                f"Expected values of {name!r} as runs x evaluations, got shape {runs.shape}."
+            )
         best = np.fmax.accumulate(runs, axis=1)
         evaluations = np.arange(1, best.shape[1] + 1)
         style = line_style(number)
-        ax.plot(
-            evaluations,
-            np.median(best, axis=0),
-            **style,
-            markersize=4,
-            markevery=max(1, len(evaluations) // 10),
-            label=name if len(best) == 1 else f"{name} (median of {len(best)} runs)",
-        )
+        every = max(1, len(evaluations) // 10)
+        described = name if len(best) == 1 else f"{name} (median of {len(best)} runs)"
+        median = np.median(best, axis=0)
+        ax.plot(evaluations, median, **style, markersize=4, markevery=every, label=described)
         if len(best) > 1:
-            ax.fill_between(
-                evaluations,
-                best.min(axis=0),
-                best.max(axis=0),
-                color=style["color"],
-                alpha=0.15,
-                linewidth=0,
-            )
-    ax.set_xlabel("evaluations")
-    ax.set_ylabel(f"best {label} so far")
+            band = {"color": style["color"], "alpha": 0.15, "linewidth": 0}
+            ax.fill_between(evaluations, best.min(axis=0), best.max(axis=0), **band)
+    ax.set(xlabel="evaluations", ylabel=f"best {label} so far")
     ax.legend(frameon=False, fontsize=8)
     return ax

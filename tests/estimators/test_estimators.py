@@ -1,4 +1,4 @@
-"""The estimators keep scikit-learn's conventions, on arrays and on lists of clouds."""
+"""The estimators follow scikit-learn's conventions, on arrays and on lists of clouds."""
 
 import copy
 import pickle
@@ -49,14 +49,14 @@ ALL = [
 ]
 
 
-# A plain array is a list of clouds of one atom each: no check has to be excluded.
+# A 2-D array holds clouds of one atom each, so no check has to be excluded.
 @parametrize_with_checks(ALL)
 def test_conventions(estimator: BaseEstimator, check: Callable[[BaseEstimator], None]) -> None:
     check(estimator)
 
 
 def bags(num: int = 24, seed: int = 0) -> tuple[list[NDArray[np.float64]], NDArray[np.float64]]:
-    """Ragged bags of normal samples, and the means of their first coordinate."""
+    """Return bags of normal samples of different sizes, and the means of their first coordinate."""
     rng = np.random.default_rng(seed)
     found = [rng.normal(size=(rng.integers(5, 12), 2)) + rng.normal(size=2) for _ in range(num)]
     return found, np.array([bag[:, 0].mean() for bag in found])
@@ -312,7 +312,7 @@ def test_wrong_inputs() -> None:
         *(kind(numbered) for kind in (DistributionGPRegressor, DistributionGPClassifier)),
         DistributionGPRegressor(kernel=ScaleKernel(DistributionKernel(numbered))),
     ):
-        with pytest.raises(ValueError, match=r"numbered objects. Give .* kernel=\"precomputed\""):
+        with pytest.raises(ValueError, match=r"indices of objects. Give .* kernel=\"precomputed\""):
             estimator.fit(np.arange(6.0)[:, None], np.arange(6) % 2)
     with pytest.raises(ValueError, match="lengthscale > 0"):
         GramTransformer(lengthscale="mean").fit(X)

@@ -1,4 +1,4 @@
-"""The papers' machines, each a line or two, on data where the right answer is known."""
+"""Methods from the papers, in a few lines each, on data for which the right answer is known."""
 
 import matplotlib as mpl
 import matplotlib.pyplot as plt
@@ -34,7 +34,7 @@ def normal_bags(means: Array, deviations: Array, *, atoms: int, seed: int) -> li
 
 @pytest.mark.parametrize("distance", ["mmd", "sliced_wasserstein"])
 def test_kernel_ridge_over_the_papers_grids(distance: str) -> None:
-    """MERR (Szabo et al. 2015) and SW-KRR (Meunier et al. 2022): the entropy of a normal sample."""
+    """MERR (Szabo et al. 2015) and SW-KRR (Meunier et al. 2022) predict the entropy of samples."""
     rng = np.random.default_rng(0)
     deviations = np.exp(rng.uniform(-1, 1, 80))
     X = normal_bags(rng.normal(size=(80, 1)), deviations, atoms=50, seed=1)
@@ -45,7 +45,7 @@ def test_kernel_ridge_over_the_papers_grids(distance: str) -> None:
         "kernelridge__alpha": 40 * 10.0 ** np.arange(-8, 0, 2),  # lambda T
     }
     search = GridSearchCV(machine, grid, cv=3).fit(X[:40], entropy[:40])
-    # The entropy by 50 samples has a standard error of 1 / sqrt(100) = 0.1.
+    # The standard error of an entropy estimated from 50 samples is 1 / sqrt(100) = 0.1.
     error = np.sqrt(np.mean((search.predict(X[40:]) - entropy[40:]) ** 2))
     assert error < 0.2
     assert error < 0.4 * entropy[40:].std()
@@ -86,7 +86,7 @@ def test_nonlinear_support_measure_machine_sees_the_spread() -> None:
 
 
 def flexible_kernel(x: Array, s: Array, z: Array, t: Array, bandwidth: float) -> Array:
-    """Lemma 4 of Muandet et al. 2012 for Gaussian densities: the kernel convolved with both."""
+    """Convolve the kernel with two Gaussian densities (Muandet et al. 2012, lemma 4)."""
     dim = x.shape[1]
     total = bandwidth**2 + s[:, None] ** 2 + t[None] ** 2
     squared = ((x[:, None] - z[None]) ** 2).sum(-1)
@@ -94,7 +94,7 @@ def flexible_kernel(x: Array, s: Array, z: Array, t: Array, bandwidth: float) ->
 
 
 def test_lemma_4_by_quadrature() -> None:
-    """In one dimension, E k(x + s e, z) by integration."""
+    """Lemma 4 agrees with E k(x + s e, z), integrated numerically in one dimension."""
     x, s, z = np.array([[0.3]]), np.array([0.8]), np.array([[-0.5]])
 
     def integrand(e: float) -> float:
@@ -124,7 +124,7 @@ def test_flexible_support_vector_machine_is_a_linear_measure_machine() -> None:
 
 
 def test_augmented_support_vector_machine() -> None:
-    """The baseline: every sample of a bag is a training point, and bags vote."""
+    """In this baseline every sample of a bag is a training point, and the samples of a bag vote."""
     rng = np.random.default_rng(0)
     labels = np.arange(60) % 2
     means = np.where(labels, 1.0, -1.0)[:, None] * [1.0, 0.0] + 0.3 * rng.normal(size=(60, 2))
@@ -132,13 +132,13 @@ def test_augmented_support_vector_machine() -> None:
     machine = SVC(C=1.0).fit(np.concatenate(X[:30]), np.repeat(labels[:30], 20))
     votes = np.array([machine.predict(bag).mean() > 0.5 for bag in X[30:]])
     assert (votes == labels[30:]).mean() == 1.0
-    # Of single samples about Phi(-1 / sqrt(1 + 0.09)) = 17% fall on the wrong side.
+    # About Phi(-1 / sqrt(1 + 0.09)) = 17% of single samples fall on the wrong side.
     singles = machine.score(np.concatenate(X[30:]), np.repeat(labels[30:], 20))
     assert singles == pytest.approx(0.83, abs=0.05)
 
 
 def test_seven_gaussians() -> None:
-    """The measure machine moves the boundary away from where Gaussians are wide."""
+    """The support measure machine moves the boundary away from wide Gaussians."""
     gaussians, labels = seven_gaussians()
     decide = machines(gaussians, labels)
     samples = gaussians.sample(400, seed=1).points.numpy().reshape(-1, 2)
@@ -146,7 +146,7 @@ def test_seven_gaussians() -> None:
         name: np.mean((decision(samples) > 0) == np.repeat(labels, 400))
         for name, decision in decide.items()
     }
-    # Of all samples 2.1% lie beyond the boundary of the SVM, 1.1% beyond that of the SMM.
+    # 2.1% of the samples lie on the wrong side of the SVM boundary, 1.1% for the SMM.
     assert 1 - accuracies["SMM"] < 0.7 * (1 - accuracies["SVM"])
     mpl.use("Agg")
     ax = draw(plt.figure().gca())
@@ -158,7 +158,7 @@ def test_seven_gaussians() -> None:
 
 
 def rings(seed: int) -> tuple[list[Array], NDArray[np.int64]]:
-    """Clouds whose means lie on two circles about zero."""
+    """Return clouds whose means lie on two circles about zero."""
     order = np.random.default_rng(seed).permutation(60)
     labels = order % 2
     angles = order // 2 * 2 * np.pi / 30
@@ -179,7 +179,7 @@ def test_support_vector_machine(profile: object) -> None:
 
 
 def test_principal_components_of_translations_and_scalings() -> None:
-    """Two translations and a scaling are a three-dimensional subspace of the embedding."""
+    """Translations in the plane and scalings span a three-dimensional subspace of the embedding."""
     rng = np.random.default_rng(0)
     shape = rng.normal(size=(20, 2))
     shape -= shape.mean(0)
@@ -189,17 +189,17 @@ def test_principal_components_of_translations_and_scalings() -> None:
     features = EmbeddingTransformer(options=FEW).fit_transform(X)
     principal = PCA().fit(features)
     assert principal.explained_variance_ratio_[:3].sum() == pytest.approx(1.0, abs=1e-12)
-    # Squared distances of translations are |m - m'|^2 / d, of scalings (s - s')^2 |shape|^2 / (n d).
+    # Squared distances are |m - m'|^2 / d for translations, (s - s')^2 |shape|^2 / (n d) for scalings.
     variances = np.append(moves.var(0, ddof=1), scales.var(ddof=1) * (shape**2).sum() / 20) / 2
     assert principal.explained_variance_.sum() == pytest.approx(variances.sum(), rel=1e-9)
-    # The same from the Gram matrix.
+    # The Gram matrix gives the same eigenvalues.
     gram = GramTransformer(options=FEW, profile="linear", lengthscale=1.0).fit_transform(X)
     kernel = KernelPCA(n_components=3, kernel="precomputed").fit(gram)
     np.testing.assert_allclose(kernel.eigenvalues_ / 24, principal.explained_variance_[:3])
 
 
 def test_principal_direction_as_shapes() -> None:
-    """Along the first component of translated copies the mean moves, and nothing else."""
+    """Along the first principal component of translated copies, only the mean moves."""
     rng = np.random.default_rng(0)
     shape, steps = rng.normal(size=(20, 2)), rng.normal(size=10)
     X = list(shape + steps[:, None, None] * [2.0, 1.0])
@@ -213,7 +213,7 @@ def test_principal_direction_as_shapes() -> None:
 
 
 def clusters(seed: int) -> tuple[list[Array], NDArray[np.int64]]:
-    """Clouds of one mean: discs, and pairs of discs in two orientations."""
+    """Return discs and pairs of discs in two orientations, all with the same mean."""
     rng = np.random.default_rng(seed)
     labels = np.arange(45) % 3
     sides = rng.choice([-2.0, 2.0], size=(45, 40, 1))

@@ -1,4 +1,4 @@
-"""The scaler: scikit-learn's conventions, and nothing of one fold in another."""
+"""The scaler follows scikit-learn's conventions and keeps folds apart."""
 
 from collections.abc import Callable
 

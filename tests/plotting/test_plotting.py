@@ -1,4 +1,4 @@
-"""The pictures show what they are given."""
+"""Plots show their data."""
 
 from collections.abc import Iterator
 
@@ -45,9 +45,9 @@ def test_predictions_count_the_misses() -> None:
 
 
 def test_predictions_without_truth_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"as many true values .*, got 3, 2 and 1"):
+    with pytest.raises(ValueError, match=r"equal numbers of true values.*, got 3, 2 and 1"):
         plot_predictions(np.zeros(3), np.zeros(2), np.ones(1))
-    with pytest.raises(ValueError, match=r"those of cloud 1 are nan, 0\.5 and 1\.0\. Leave out"):
+    with pytest.raises(ValueError, match=r"those of cloud 1 are nan, 0\.5 and 1\.0\. Omit"):
         plot_predictions([0.0, np.nan], [0.5, 0.5], [1.0, 1.0])
 
 
@@ -78,7 +78,7 @@ def test_gallery_of_clouds_leaves_padding_out() -> None:
     solid = PointClouds(np.random.default_rng(0).normal(size=(2, 5, 3)), np.ones((2, 5)))
     with pytest.raises(ValueError, match=r"in the plane.*PointClouds\(clouds.points\[\.\.\., :2\]"):
         plot_clouds(solid)
-    with pytest.raises(ValueError, match=r"Cloud 1: .* \(n, 2\), got \(5, 3\)"):
+    with pytest.raises(ValueError, match=r"Cloud 1: .* n x 2 .*got shape \(5, 3\)"):
         plot_clouds([bags[0], solid.points[1]])
     assert len(plot_clouds(PointClouds(solid.points[..., :2], solid.weights))) == 2
 
@@ -160,7 +160,7 @@ def test_traces_are_the_best_so_far() -> None:
     assert ax.patches[0].get_extents().transformed(ax.transData.inverted()).x1 == pytest.approx(2.5)
     assert entries(ax) == ["random start", "optimum", "one", "many (median of 3 runs)"]
     assert ax.get_ylabel() == "best drag so far"
-    with pytest.raises(ValueError, match="runs x evaluations of 'deep'"):
+    with pytest.raises(ValueError, match="values of 'deep' as runs x evaluations"):
         plot_traces({"deep": np.zeros((1, 2, 3))})
 
 
@@ -178,7 +178,7 @@ def test_calibration_curve_is_the_reliability() -> None:
     assert entries(ax) == ["calibrated", "one", "bags of 5", "bags of 10"]
     assert len({line.get_marker() for line in ax.lines[1:]}) == 3
     within = np.abs(truth[:20] - mean[:20]) <= 1.2 * 1.6448536269514722
-    assert ax.lines[2].get_ydata()[-2] == pytest.approx(within.mean())  # of 90%
+    assert ax.lines[2].get_ydata()[-2] == pytest.approx(within.mean())  # at the level 0.9
 
 
 def test_lines_differ_without_colour() -> None:
