@@ -49,13 +49,8 @@ _DIGEST_SIZE = _DIGEST().digest_size
 _WRITER = re.compile(rb'"gp_distributions": "([\w.+!-]+)"')
 
 _DTYPES = {
-    "float64": "<f8",
-    "float32": "<f4",
-    "float16": "<f2",
-    "int64": "<i8",
-    "int32": "<i4",
-    "uint8": "<u1",
-    "bool": "?",
+    name: np.dtype(name).newbyteorder("<")
+    for name in ("float64", "float32", "float16", "int64", "int32", "uint8", "bool")
 }
 
 
@@ -86,10 +81,7 @@ def write_archive(
             then unchanged.
     """
     arrays = [_as_array(tensor) for tensor in tensors]
-    described = [
-        {"dtype": str(tensor.dtype).removeprefix("torch."), "shape": list(tensor.shape)}
-        for tensor in tensors
-    ]
+    described = [{"dtype": array.dtype.name, "shape": list(array.shape)} for array in arrays]
     text = json.dumps({**header, "tensors": described}).encode()
     length = _FRAME.size + len(text) + sum(array.nbytes for array in arrays) + _DIGEST_SIZE
     parts: list[Any] = [_FRAME.pack(SIGNATURE, FORMAT, length, len(text)), text, *arrays]
@@ -187,7 +179,7 @@ def _as_array(tensor: Tensor) -> np.ndarray[Any, Any]:
 def _tensors(described: list[dict[str, Any]], data: memoryview) -> list[Tensor]:
     tensors, start = [], 0
     for entry in described:
-        dtype, shape = np.dtype(_DTYPES[entry["dtype"]]), entry["shape"]
+        dtype, shape = _DTYPES[entry["dtype"]], entry["shape"]
         if any(type(size) is not int or size < 0 for size in shape):
             raise ValueError(f"shape {shape}")
         stop = start + math.prod(shape) * dtype.itemsize

@@ -26,36 +26,15 @@ from gp_distributions.models.normalization import NormalizeClouds
 from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood
 from gp_distributions.models.shared_kernel import SharedNoise
 
-_OWN_CLASSES = (
-    vars(package)[name] for package in (distances, kernels, measures) for name in package.__all__
-)
+_PACKAGES = (distances, kernels, measures, constraints, gpytorch_kernels, means, priors)
+_PUBLIC = (getattr(package, name) for package in _PACKAGES for name in package.__all__)
 _CLASSES: tuple[type[Any], ...] = (
-    *(cls for cls in _OWN_CLASSES if isinstance(cls, type) and issubclass(cls, Module)),
-    gpytorch_kernels.AdditiveKernel,
-    gpytorch_kernels.ConstantKernel,
-    gpytorch_kernels.LinearKernel,
-    gpytorch_kernels.MaternKernel,
-    gpytorch_kernels.PeriodicKernel,
-    gpytorch_kernels.ProductKernel,
-    gpytorch_kernels.RBFKernel,
-    gpytorch_kernels.RQKernel,
-    gpytorch_kernels.ScaleKernel,
-    means.ConstantMean,
-    means.ZeroMean,
+    *(cls for cls in _PUBLIC if isinstance(cls, type) and issubclass(cls, Module)),
     likelihoods.FixedNoiseGaussianLikelihood,
     likelihoods.GaussianLikelihood,
     NormalizeClouds,
     SamplingNoiseLikelihood,
     SharedNoise,
-    constraints.GreaterThan,
-    constraints.Interval,
-    constraints.LessThan,
-    constraints.Positive,
-    priors.GammaPrior,
-    priors.HalfCauchyPrior,
-    priors.HalfNormalPrior,
-    priors.LogNormalPrior,
-    priors.NormalPrior,
     ChainedOutcomeTransform,
     Log,
     Normalize,

@@ -59,8 +59,8 @@ def save(model: DistributionGP, path: str | os.PathLike[str]) -> None:
 
     Args:
         model: A :class:`DistributionGP`, :class:`SharedKernelGP` or :class:`ClassificationGP`. Its
-            kernel may combine kernels of this package, and common kernels of GPyTorch, by
-            ``ScaleKernel``, ``+`` and ``*``.
+            kernel may combine kernels of this package and of GPyTorch with ``ScaleKernel``, ``+`` and
+            ``*``.
         path: Path to the file, with any suffix.
 
     Raises:

@@ -34,6 +34,7 @@ from gpytorch.kernels import (
     RBFKernel,
     RQKernel,
     ScaleKernel,
+    SpectralMixtureKernel,
 )
 from gpytorch.likelihoods import GaussianLikelihood
 from gpytorch.means import ConstantMean, ZeroMean
@@ -44,6 +45,7 @@ from gpytorch.priors import (
     HalfNormalPrior,
     LogNormalPrior,
     NormalPrior,
+    SmoothedBoxPrior,
 )
 from torch import Tensor
 
@@ -147,13 +149,14 @@ class TestBits:
             lambda k: k + ScaleKernel(RBFKernel(active_dims=[WIDTH])),
             lambda k: k * MaternKernel(nu=1.5, active_dims=[WIDTH]),
             lambda k: k + k * PeriodicKernel(active_dims=[WIDTH]),
+            lambda k: k + SpectralMixtureKernel(num_mixtures=3, active_dims=[WIDTH]),
             lambda k: (k + ConstantKernel()) * RQKernel(active_dims=[WIDTH]),
             lambda k: (
                 k * LinearKernel(active_dims=[WIDTH])
                 + RBFKernel(ard_num_dims=2, active_dims=[0, WIDTH])
             ),
         ],
-        ids=["sum", "product", "shared", "nested", "ard"],
+        ids=["sum", "product", "shared", "mixture", "nested", "ard"],
     )
     def test_compositions(self, compose: Callable[[Kernel], Kernel], path: Path) -> None:
         kernel = compose(clouds_kernel(active_dims=range(WIDTH)))
@@ -379,6 +382,7 @@ class TestParts:
             HalfNormalPrior(2.0),
             LogNormalPrior(0.3, 1.2),
             NormalPrior(0.5, 2.0),
+            SmoothedBoxPrior(0.1, 2.0, sigma=0.3),
         ],
         ids=lambda prior: type(prior).__name__,
     )
