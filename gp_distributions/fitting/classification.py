@@ -1,4 +1,4 @@
-"""Classifiers fitted, with the concentration that predicts the labels best."""
+"""Fitting of classifiers, including their concentration."""
 
 from __future__ import annotations
 
@@ -17,33 +17,41 @@ def fit_classification(
     alpha_epsilons: Sequence[float] = (0.1, 0.01, 0.001),
     **options: Any,
 ) -> ClassificationGP:
-    """Fit a classifier in place, with the concentration that predicts the labels best.
+    """Fit a classifier in place and select its concentration.
 
-    Marginal likelihoods of different concentrations are of different targets and cannot be compared.
-    For each, :func:`gp_distributions.fit` maximises the marginal likelihood; the one with the largest
-    mean log probability of the labels, each left out, is kept. Where labels are noisy a large
-    concentration is right, where classes are apart a small one; with the wrong one probabilities are far
-    from calibrated.
+    Marginal likelihoods at different concentrations cannot be compared, because the targets differ.
+    For each concentration, :func:`gp_distributions.fit` maximises the marginal likelihood. The
+    concentration with the largest mean leave-one-out log probability of the labels is kept. Noisy
+    labels need a large concentration, well-separated classes a small one; the wrong one gives poorly
+    calibrated probabilities.
 
     Args:
         model: The classifier.
-        alpha_epsilons: The concentrations tried.
-        **options: Those of :func:`gp_distributions.fit`.
+        alpha_epsilons: Concentrations to try.
+        **options: Options of :func:`gp_distributions.fit`.
 
     Returns:
-        The model, fitted, in evaluation mode.
+        The fitted model, in evaluation mode.
 
     Raises:
-        TypeError: If it is no :class:`ClassificationGP`.
-        ValueError: If there is no concentration to try, one is not positive, or as ``fit`` does.
+        TypeError: If ``model`` is not a :class:`ClassificationGP`.
+        ValueError: If ``alpha_epsilons`` is empty or contains a value that is not positive, or as for
+            ``fit``.
+
+    Example:
+        >>> from gp_distributions import ClassificationGP, PointClouds, fit_classification
+        >>> clouds = PointClouds([[[0.0], [0.2]], [[0.1], [0.3]], [[5.0], [5.2]], [[5.1], [5.4]]])
+        >>> model = ClassificationGP(clouds, ["left", "left", "right", "right"])
+        >>> fit_classification(model, alpha_epsilons=(0.1, 0.01), restarts=0).alpha_epsilon
+        0.01
     """
     if not isinstance(model, ClassificationGP):
         raise TypeError(
-            f"Expected a ClassificationGP, got {type(model).__name__}. Make one with "
-            "ClassificationGP(X, labels); other models are fitted by fit(model)."
+            f"Expected a ClassificationGP, got {type(model).__name__}. Create one with "
+            "ClassificationGP(X, labels), or fit other models with fit(model)."
         )
     if not alpha_epsilons:
-        raise ValueError("Expected one concentration or more in alpha_epsilons.")
+        raise ValueError("Expected at least one concentration in alpha_epsilons.")
     found = []
     for alpha_epsilon in alpha_epsilons:
         model.alpha_epsilon = alpha_epsilon

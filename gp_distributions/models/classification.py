@@ -1,11 +1,10 @@
-"""Classification of distributions: a Gaussian process with calibrated probabilities."""
+"""Gaussian process classification of distributions, with calibrated probabilities."""
 
 from __future__ import annotations
 
 import math
 from typing import Any
 
-import botorch
 import torch
 from botorch.models.transforms.input import InputTransform
 from gpytorch.distributions import MultivariateNormal
@@ -28,34 +27,47 @@ from gp_distributions.numerics.expected_softmax import expected_softmax
 class ClassificationGP(SharedKernelGP):
     r"""Gaussian process classification of distributions, with calibrated probabilities.
 
-    Each class has a latent function with one kernel in common, and class probabilities are their
-    softmax. The label of a cloud is read as a draw from a Dirichlet distribution of concentrations
-    :math:`\alpha_c = \alpha_\epsilon + [y = c]`, whose gamma variates are approximated by log-normal
-    ones: exact regression on targets with known noise,
+    Each class has a latent function. All latent functions share one kernel, and the class probabilities
+    are their softmax. The label of a cloud is treated as a draw from a Dirichlet distribution with
+    concentrations :math:`\alpha_c = \alpha_\epsilon + [y = c]`, whose gamma variates are approximated
+    by log-normal ones. This gives exact regression on targets with known noise:
 
     .. math::
         \tilde y_c = \log \alpha_c - \sigma_c^2 / 2, \qquad \sigma_c^2 = \log(1 / \alpha_c + 1).
 
     :func:`gp_distributions.fit` maximises the marginal likelihood of all classes. The noise of a class
-    has one value at its members and one elsewhere, so that one Cholesky factor of a ``T x T`` matrix
-    serves all classes, with one of the size of each class (Woodbury's identity).
+    has one value at its members and another elsewhere. The model therefore needs one Cholesky factor
+    of a ``T x T`` matrix for all classes, and a factor of the size of each class (Woodbury's identity).
 
     Args:
-        train_X: The ``T`` clouds, rows or designs, as for :class:`DistributionGP`.
-        train_Y: The ``T`` labels: strings, integers or whatever NumPy sorts.
-        covar_module: A kernel on rows. Default, for :class:`PointClouds` and :class:`Gaussians`: a
+        train_X: The ``T`` training clouds, rows or designs, as for :class:`DistributionGP`.
+        train_Y: The ``T`` labels: strings, integers or other values that NumPy can sort.
+        covar_module: A kernel on rows. The default for :class:`PointClouds` and :class:`Gaussians` is a
             scaled ``SlicedWassersteinKernel(dim, profile="matern52")``.
-        alpha_epsilon: The concentration :math:`\alpha_\epsilon` of classes that were not seen at a
-            cloud. Smaller values make probabilities more confident.
-        input_transform: Maps what the model is given to rows.
+        alpha_epsilon: The concentration :math:`\alpha_\epsilon` of the classes other than the label.
+            Smaller values give more confident probabilities. :func:`fit_classification` selects it.
+        input_transform: A transform from the model's inputs to rows.
 
     Attributes:
-        classes_: The ``C`` distinct labels in order, as an array.
+        classes_: The ``C`` distinct labels in sorted order, as an array.
 
     Raises:
-        TypeError: As :class:`DistributionGP` does.
-        ValueError: If numbers of clouds and labels differ, there are fewer than two classes, or
+        TypeError: As for :class:`DistributionGP`.
+        ValueError: If the numbers of clouds and labels differ, there are fewer than two classes, or
             ``alpha_epsilon`` is not positive.
+
+    Example:
+        >>> import torch
+        >>> from gp_distributions import ClassificationGP, PointClouds, fit
+        >>> noise = torch.randn(20, 15, 2, generator=torch.Generator().manual_seed(0)).double()
+        >>> wide = torch.arange(20) % 2
+        >>> clouds = PointClouds(noise * (1 + wide).reshape(-1, 1, 1))
+        >>> labels = ["wide" if w else "narrow" for w in wide]
+        >>> model = fit(ClassificationGP(clouds[:16], labels[:16]), restarts=0)
+        >>> model.predict(clouds[16:]).tolist()
+        ['narrow', 'wide', 'narrow', 'wide']
+        >>> model.predict_proba(clouds[16:]).shape
+        torch.Size([4, 2])
 
     Source: Milios, Camoriano, Michiardi, Rosasco and Filippone 2018, section 3.
     """
@@ -75,23 +87,21 @@ class ClassificationGP(SharedKernelGP):
         labels = labels.to(rows.device)
         members = torch.nn.functional.one_hot(labels, len(classes)).to(rows.dtype)
         targets, noise = dirichlet_targets(members, alpha_epsilon)
-        # Targets of labels are no measurements that someone forgot to standardise.
-        with botorch.settings.validate_input_scaling(False):
-            super().__init__(
-                train_X,
-                targets,
-                covar_module,
-                likelihood=DirichletNoise(labels, noise.T, alpha_epsilon),
-                outcome_transform=None,
-                input_transform=input_transform,
-            )
+        super().__init__(
+            train_X,
+            targets,
+            covar_module,
+            likelihood=DirichletNoise(labels, noise.T, alpha_epsilon),
+            outcome_transform=None,
+            input_transform=input_transform,
+        )
         self.classes_ = classes
         self._alpha_epsilon = alpha_epsilon
         self.register_load_state_dict_post_hook(_take_concentration)
 
     @property
     def alpha_epsilon(self) -> float:
-        """The concentration of classes not seen at a cloud; settable, with targets and noise."""
+        """The concentration of the classes other than the label; sets targets and noise too."""
         return self._alpha_epsilon
 
     @alpha_epsilon.setter
@@ -105,15 +115,22 @@ class ClassificationGP(SharedKernelGP):
         self._alpha_epsilon = value
 
     def leave_one_out(self) -> Tensor:
-        r"""Log probabilities of the labels, each given the others, at the present hyperparameters.
+        r"""Leave-one-out log probabilities of the labels, at the current hyperparameters.
 
-        With the covariance matrix :math:`M_c` of a class's targets, the latent value at cloud ``i``
-        given all other targets has the mean
+        With the covariance matrix :math:`M_c` of the targets of a class, the latent value at cloud
+        ``i`` given all other targets has the mean
         :math:`\tilde y_i - [M_c^{-1} (\tilde y - \mu)]_i / [M_c^{-1}]_{ii}` and the variance
         :math:`1 / [M_c^{-1}]_{ii} - \sigma_i^2`.
 
         Returns:
-            A tensor of length ``T``, detached.
+            A detached tensor of length ``T``.
+
+        Example:
+            >>> from gp_distributions import ClassificationGP, PointClouds
+            >>> clouds = PointClouds([[[0.0], [0.2]], [[0.1], [0.3]], [[5.0], [5.2]], [[5.1], [5.4]]])
+            >>> model = ClassificationGP(clouds, ["left", "left", "right", "right"])
+            >>> (model.leave_one_out().exp() > 0.5).tolist()
+            [True, True, True, True]
 
         Source: Rasmussen and Williams 2006, eq. 5.12.
         """
@@ -129,17 +146,24 @@ class ClassificationGP(SharedKernelGP):
         return probabilities.gather(-1, self.likelihood.labels.unsqueeze(-1)).squeeze(-1).log()
 
     def predict_proba(self, X: Distributions | Tensor, *, batch_size: int = 1024) -> Tensor:
-        """The probabilities of all classes.
+        """Class probabilities of clouds.
 
         Args:
             X: The ``N`` clouds, or a ``... x N x m*(d+1)`` tensor of rows.
-            batch_size: Clouds at a time, which bounds memory.
+            batch_size: Number of clouds to process at a time, which bounds memory.
 
         Returns:
-            A ``... x N x C`` tensor, detached; the columns are those of :attr:`classes_`.
+            A detached ``... x N x C`` tensor, with columns in the order of :attr:`classes_`.
 
         Raises:
             ValueError: If the width of the rows does not fit the kernel, or ``batch_size < 1``.
+
+        Example:
+            >>> from gp_distributions import ClassificationGP, PointClouds
+            >>> clouds = PointClouds([[[0.0], [0.2]], [[0.1], [0.3]], [[5.0], [5.2]], [[5.1], [5.4]]])
+            >>> model = ClassificationGP(clouds, ["left", "left", "right", "right"])
+            >>> (model.predict_proba(clouds[:1])[0, 0] > 0.5).item()
+            True
         """
         if batch_size < 1:
             raise ValueError(f"Expected batch_size >= 1, got {batch_size}.")
@@ -158,11 +182,26 @@ class ClassificationGP(SharedKernelGP):
     def predict(  # type: ignore[override]
         self, X: Distributions | Tensor, *, batch_size: int = 1024
     ) -> Labels:
-        """The most probable labels, an array of shape ``... x N``; see :meth:`predict_proba`."""
+        """Predict the most probable labels of clouds; see :meth:`predict_proba`.
+
+        Args:
+            X: The ``N`` clouds, or a ``... x N x m*(d+1)`` tensor of rows.
+            batch_size: Number of clouds to process at a time, which bounds memory.
+
+        Returns:
+            An array of labels of shape ``... x N``.
+
+        Example:
+            >>> from gp_distributions import ClassificationGP, PointClouds
+            >>> clouds = PointClouds([[[0.0], [0.2]], [[0.1], [0.3]], [[5.0], [5.2]], [[5.1], [5.4]]])
+            >>> model = ClassificationGP(clouds, ["left", "left", "right", "right"])
+            >>> model.predict(clouds[1:3]).tolist()
+            ['left', 'right']
+        """
         return self.classes_[self.predict_proba(X, batch_size=batch_size).argmax(-1).cpu().numpy()]
 
     def _prior(self) -> tuple[Tensor, Tensor]:
-        """Prior means of classes, ``C x T``, and covariances, ``T x T``, at the training clouds."""
+        """Prior means of the classes, ``C x T``, and covariances, ``T x T``, at the training clouds."""
         rows = self.train_inputs[0]
         prior = covariance(self.covar_module, self._compared(rows)).squeeze(-3)
         return self.mean_module(rows), prior
@@ -176,14 +215,14 @@ class ClassificationGP(SharedKernelGP):
 
 
 def dirichlet_targets(members: Tensor, alpha_epsilon: float) -> tuple[Tensor, Tensor]:
-    """Targets and noise of :class:`ClassificationGP`.
+    """Regression targets and noise variances of :class:`ClassificationGP`.
 
     Args:
-        members: Indicators of the classes of clouds, ``T x C``.
-        alpha_epsilon: The concentration of the other classes.
+        members: A ``T x C`` tensor of class indicators.
+        alpha_epsilon: The concentration of the classes other than the label.
 
     Returns:
-        Two ``T x C`` tensors.
+        The targets and the noise variances, two ``T x C`` tensors.
 
     Raises:
         ValueError: If ``alpha_epsilon`` is not positive.
@@ -196,7 +235,7 @@ def dirichlet_targets(members: Tensor, alpha_epsilon: float) -> tuple[Tensor, Te
 
 
 def _take_concentration(model: ClassificationGP, _: Any) -> None:
-    """Targets and noise of a state that was loaded."""
+    """Update targets and noise after a state has been loaded."""
     model.alpha_epsilon = model.likelihood.alpha_epsilon.item()
 
 
@@ -204,16 +243,17 @@ class DirichletNoise(FixedNoiseGaussianLikelihood):
     """The known noise of :class:`ClassificationGP`.
 
     Args:
-        labels: ``T`` numbers of classes from 0.
-        noise: The variances, ``C x T``, of which there are two: at members of a class, and elsewhere.
-        alpha_epsilon: The concentration that they are of.
+        labels: The ``T`` class indices.
+        noise: A ``C x T`` tensor of variances with two distinct values: one at the members of a class,
+            one elsewhere.
+        alpha_epsilon: The concentration that gives these variances.
     """
 
     def __init__(self, labels: Tensor, noise: Tensor, alpha_epsilon: float) -> None:
         super().__init__(noise)
         self.labels: Tensor
         self.alpha_epsilon: Tensor
-        # Like clouds and targets, labels are data and not in the state.
+        # Labels are data, which the state does not contain.
         self.register_buffer("labels", labels, persistent=False)
         self.register_buffer("alpha_epsilon", noise.new_tensor(alpha_epsilon))
 
@@ -221,15 +261,21 @@ class DirichletNoise(FixedNoiseGaussianLikelihood):
         self, function_dist: MultivariateNormal, *params: Any, **kwargs: Any
     ) -> MultivariateNormal:
         """The distribution of the targets."""
-        noisy = super().marginal(function_dist, *params, **kwargs)
-        covariance = function_dist.lazy_covariance_matrix
         if not (self.training and isinstance(function_dist, SharedCovarianceNormal)):
+            noisy = super().marginal(function_dist, *params, **kwargs)
             return ExactMultivariateNormal(noisy.mean, noisy.lazy_covariance_matrix)
-        return _DirichletMarginal(noisy.mean, noisy.lazy_covariance_matrix, covariance, self)
+        # Evaluate the kernel before adding: a lazy kernel would copy its rows for each class.
+        prior = function_dist.lazy_covariance_matrix.evaluate_kernel()
+        return _DirichletMarginal(
+            function_dist.mean,
+            prior + self._shaped_noise_covar(function_dist.mean.shape),
+            prior,
+            self,
+        )
 
 
 class _DirichletMarginal(ExactMultivariateNormal):
-    """The targets of all classes at the training clouds."""
+    """The distribution of the targets of all classes at the training clouds."""
 
     def __init__(
         self,
@@ -243,7 +289,7 @@ class _DirichletMarginal(ExactMultivariateNormal):
         self._likelihood = likelihood
 
     def log_prob(self, value: Tensor) -> Tensor:
-        """The log density of each class's targets, ``C``."""
+        """The log density of the targets of each class, ``C``."""
         prior = self._prior.to_dense().squeeze(-3)
         factors = DirichletFactors(prior, self._likelihood.labels, self._likelihood.noise)
         difference = value - self.mean

@@ -1,4 +1,4 @@
-"""Covariance matrices that differ in their noise at the members of classes, factorised together."""
+"""Joint factorisation of covariance matrices that differ only in the noise at class members."""
 
 from __future__ import annotations
 
@@ -8,19 +8,20 @@ from torch import Tensor
 
 
 class DirichletFactors:
-    r"""Factors of the covariance matrices of all classes' targets.
+    r"""Factors of the covariance matrices of the targets of all classes.
 
-    With :math:`a` the noise at members of a class and :math:`b` elsewhere, :math:`\delta = b - a`,
-    :math:`A = K + b I`, and :math:`E` the columns of the identity at the members, that of a class is
+    Let :math:`a` be the noise at the members of a class, :math:`b` the noise elsewhere,
+    :math:`\delta = b - a`, :math:`A = K + b I`, and :math:`E` the columns of the identity at the
+    members. The covariance matrix of the class and its inverse are
 
     .. math::
         A - \delta E E^\top, \qquad (A - \delta E E^\top)^{-1}
         = A^{-1} + \delta A^{-1} E (I - \delta E^\top A^{-1} E)^{-1} E^\top A^{-1}.
 
     Args:
-        prior: The matrix :math:`K`, ``T x T``.
-        labels: ``T`` numbers of classes from 0.
-        noise: The variances, ``C x T``.
+        prior: The ``T x T`` matrix :math:`K`.
+        labels: The ``T`` class indices.
+        noise: The ``C x T`` noise variances.
     """
 
     def __init__(self, prior: Tensor, labels: Tensor, noise: Tensor) -> None:
@@ -29,7 +30,7 @@ class DirichletFactors:
         self._factor = psd_safe_cholesky(prior + noise.max() * torch.eye(len(prior)).to(prior))
         self._inverse = torch.cholesky_inverse(self._factor)
         self._classes = [(labels == c).nonzero().flatten() for c in range(len(noise))]
-        # One look-up, whose gradient is one matrix rather than one for each class.
+        # A single look-up, whose gradient is one matrix rather than one per class.
         pairs = torch.cat([torch.cartesian_prod(members, members) for members in self._classes])
         sizes = [len(members) for members in self._classes]
         blocks = self._inverse[pairs[:, 0], pairs[:, 1]].split([size**2 for size in sizes])
@@ -39,12 +40,12 @@ class DirichletFactors:
         ]
 
     def logdet(self) -> Tensor:
-        """The logarithms of the determinants, ``C``."""
+        """The log determinants, ``C``."""
         inner = torch.stack([factor.diagonal().log().sum() for factor in self._inner])
         return 2 * (self._factor.diagonal().log().sum() + inner)
 
     def solve(self, right: Tensor) -> Tensor:
-        """The solution of each class for its own right-hand side, ``C x T``."""
+        """Solve the system of each class for its own right-hand side, ``C x T``."""
         solved = right @ self._inverse
         more = []
         for s, members, factor in zip(solved, self._classes, self._inner, strict=True):
@@ -53,7 +54,7 @@ class DirichletFactors:
         return solved + self._gap * torch.stack(more)
 
     def inv_quad(self, right: Tensor) -> Tensor:
-        """The quadratic forms of the inverses at the rows of an ``N x T`` tensor, ``C x N``."""
+        """Quadratic forms of the inverses at the rows of an ``N x T`` tensor, ``C x N``."""
         solved = right @ self._inverse
         more = []
         for members, factor in zip(self._classes, self._inner, strict=True):

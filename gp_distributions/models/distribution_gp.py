@@ -23,6 +23,7 @@ from gpytorch.means import Mean
 from linear_operator import LinearOperator, to_linear_operator
 from numpy.typing import ArrayLike
 from torch import Tensor
+from torch.nn import Module
 
 from gp_distributions.distances.base import Distance
 from gp_distributions.distances.evaluation import sharing
@@ -196,6 +197,8 @@ class DistributionGP(SingleTaskGP):
 
     def __call__(self, *args: Tensor, **kwargs: Any) -> MultivariateNormal:
         """The prior in training mode, the posterior in evaluation mode, as in GPyTorch."""
+        if self.training and args[0] is self.train_inputs[0]:
+            return self.forward(*args)  # GPyTorch compares all rows first
         if self.training or gpytorch.settings.prior_mode.on() or self.train_inputs is None:
             return super().__call__(*args, **kwargs)
         (rows,) = args
@@ -339,6 +342,12 @@ class DistributionGP(SingleTaskGP):
         if model.prediction_strategy is None:  # GPyTorch updates caches that must exist
             model.prediction_strategy = model._new_strategy()
         return super(DistributionGP, model).condition_on_observations(rows, Y, **kwargs)
+
+    def transform_inputs(self, X: Tensor, input_transform: Module | None = None) -> Tensor:
+        """Transforms inputs to rows, once where all outputs share them."""
+        shared = X.dim() > 2 and X.stride(-3) == 0
+        rows = super().transform_inputs(X.narrow(-3, 0, 1) if shared else X, input_transform)
+        return rows.expand(*X.shape[:-2], *rows.shape[-2:])
 
     @property
     def smallest_variance(self) -> float:

@@ -1,4 +1,4 @@
-"""Kernel ridge regression on indicators of classes."""
+"""Classification by kernel ridge regression on class indicators."""
 
 from __future__ import annotations
 
@@ -21,30 +21,38 @@ Labels = NDArray[Any]
 
 
 class KernelRidgeClassifier:
-    r"""Kernel ridge regression on indicators of classes.
+    r"""Classification by kernel ridge regression on class indicators.
 
-    With the indicators :math:`Y`, ``T x C``, and the frequencies :math:`\bar y` of the classes, a cloud
-    is of the class whose score is largest:
+    With the ``T x C`` indicators :math:`Y` and the class frequencies :math:`\bar y`, the prediction for
+    a cloud is the class with the largest score:
 
     .. math::
         s(P) = \bar y + k(P)^\top (K + \lambda T I)^{-1} (Y - 1 \bar y^\top).
 
-    With equally frequent classes centring changes no prediction, and this is the classifier of
-    Meunier, Pontil and Ciliberto (2022, section 6).
+    If all classes are equally frequent, centring does not change the predictions, and this is the
+    classifier of Meunier, Pontil and Ciliberto (2022, section 6).
 
     Args:
-        train_X: The ``T`` clouds, or a ``T x m*(d+1)`` tensor of rows.
-        train_Y: The ``T`` labels: strings, integers or whatever NumPy sorts.
-        covar_module: A kernel on rows, which is used as it is.
+        train_X: The ``T`` training clouds, or a ``T x m*(d+1)`` tensor of rows.
+        train_Y: The ``T`` labels: strings, integers or other values that NumPy can sort.
+        covar_module: A kernel on rows. Its hyperparameters are not changed.
         ridge: The regularisation :math:`\lambda`.
 
     Attributes:
-        classes_: The ``C`` distinct labels in order, as an array.
+        classes_: The ``C`` distinct labels in sorted order, as an array.
 
     Raises:
         TypeError: If ``train_X`` is neither clouds nor a tensor.
-        ValueError: If numbers of clouds and labels differ, there are fewer than two classes,
-            ``ridge`` is not positive, or the kernel reads other distributions.
+        ValueError: If the numbers of clouds and labels differ, there are fewer than two classes,
+            ``ridge`` is not positive, or the kernel is for other distributions.
+
+    Example:
+        >>> from gp_distributions import KernelRidgeClassifier, PointClouds, SlicedWassersteinKernel
+        >>> clouds = PointClouds([[[0.0], [0.2]], [[0.1], [0.3]], [[5.0], [5.2]], [[5.1], [5.4]]])
+        >>> labels = ["left", "left", "right", "right"]
+        >>> model = KernelRidgeClassifier(clouds, labels, SlicedWassersteinKernel(1), ridge=1e-3)
+        >>> model.predict(PointClouds([[[0.4], [0.0]], [[5.5], [4.9]]])).tolist()
+        ['left', 'right']
     """
 
     def __init__(
@@ -66,27 +74,47 @@ class KernelRidgeClassifier:
         self._weights, self._frequencies = ridge_weights(prior, labels, ridge)
 
     def scores(self, X: Distributions | Tensor) -> Tensor:
-        """The scores of all classes, an ``N x C`` tensor, detached."""
+        """Scores of all classes.
+
+        Args:
+            X: The ``N`` clouds, or an ``N x m*(d+1)`` tensor of rows.
+
+        Returns:
+            A detached ``N x C`` tensor, with columns in the order of :attr:`classes_`.
+
+        Raises:
+            ValueError: If the kernel is for other distributions.
+        """
         check_kind(X, self.covar_module)
         with torch.no_grad():
             to_train = covariance(self.covar_module, as_rows(X), self._rows)
         return self._frequencies + to_train @ self._weights
 
     def predict(self, X: Distributions | Tensor) -> Labels:
-        """The labels of the largest scores, an array of shape ``N``."""
+        """Predict the labels with the largest scores.
+
+        Args:
+            X: The ``N`` clouds, or an ``N x m*(d+1)`` tensor of rows.
+
+        Returns:
+            An array of ``N`` labels.
+
+        Raises:
+            ValueError: If the kernel is for other distributions.
+        """
         return self.classes_[self.scores(X).argmax(-1).cpu().numpy()]
 
 
 def ridge_weights(covariance: Tensor, labels: Tensor, ridge: float) -> tuple[Tensor, Tensor]:
-    """The weights of clouds and the frequencies of classes of :class:`KernelRidgeClassifier`.
+    """Cloud weights and class frequencies of :class:`KernelRidgeClassifier`.
 
     Args:
-        covariance: A ``T x T`` tensor.
-        labels: ``T`` numbers of classes from 0.
+        covariance: The ``T x T`` covariance matrix of the training clouds.
+        labels: The ``T`` class indices.
         ridge: The regularisation, which is multiplied by ``T``.
 
     Returns:
-        A ``T x C`` and a ``C`` tensor.
+        The ``T x C`` weights and the ``C`` frequencies.
 
     Raises:
         ValueError: If ``ridge`` is not positive.
@@ -102,18 +130,18 @@ def ridge_weights(covariance: Tensor, labels: Tensor, ridge: float) -> tuple[Ten
 
 
 def read_labels(labels: Tensor | ArrayLike, count: int) -> tuple[Labels, Tensor]:
-    """The distinct labels in order, and the number of each label among them.
+    """The distinct labels in sorted order, and the class index of each label.
 
     Args:
-        labels: ``T`` labels.
-        count: What ``T`` should be.
+        labels: The ``T`` labels.
+        count: The expected number of labels.
 
     Returns:
-        An array of ``C`` labels, and a ``T`` tensor of integers.
+        An array of the ``C`` distinct labels, and a tensor of ``T`` integers.
 
     Raises:
-        ValueError: If there are not ``count`` labels, a label is missing (None, NaN), they have no
-            order, or there are fewer than two classes.
+        ValueError: If the number of labels is not ``count``, a label is missing (None, NaN), the labels
+            cannot be sorted, or there are fewer than two classes.
     """
     values = np.asarray(labels.detach().cpu() if isinstance(labels, Tensor) else labels)
     if values.shape != (count,):
@@ -128,12 +156,12 @@ def read_labels(labels: Tensor | ArrayLike, count: int) -> tuple[Labels, Tensor]
                 "clouds without a label."
             )
     if all(isinstance(value, str) for value in given):
-        values = np.array(given, dtype=str)  # data frames give objects, which no file keeps
+        values = np.array(given, dtype=str)  # data frames give objects, which cannot be saved
     try:
         classes, index = np.unique(values, return_inverse=True)
     except TypeError as error:
         kinds = ", ".join(sorted({type(value).__name__ for value in given}))
         raise ValueError(f"Expected labels of one kind, got a mixture of {kinds}.") from error
     if len(classes) < 2:
-        raise ValueError(f"Expected two classes or more, got {classes.tolist()}.")
+        raise ValueError(f"Expected at least two classes, got {classes.tolist()}.")
     return classes, torch.from_numpy(index)

@@ -7,14 +7,15 @@ The layout, with numbers in little-endian order:
 4 bytes               the version of the format
 8 bytes               the length of the whole file
 8 bytes               the length of the header
-the header            JSON in UTF-8: ``versions`` of the software that wrote the file,
-                      ``tensors`` (dtype and shape of each), and what is to be said of them
-the tensors           their elements in turn
-32 bytes              SHA-256 of all bytes before
+the header            JSON in UTF-8: the ``versions`` of the software that wrote the
+                      file, the dtype and shape of each of the ``tensors``, and the
+                      description of the model
+the tensors           the elements of each tensor in turn
+32 bytes              the SHA-256 digest of all bytes before it
 ====================  ==============================================================
 
-The digest is checked before anything else is read. Every later version keeps the frame: signature,
-version, lengths, ``versions`` in the header, and the digest.
+The reader checks the digest before it interprets the header. Every later format keeps the signature,
+version, lengths and digest, and ``versions`` at the start of the header.
 """
 
 from __future__ import annotations
@@ -23,17 +24,21 @@ import hashlib
 import json
 import math
 import os
-import secrets
+import re
 import struct
 from collections.abc import Sequence
 from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import torch
 from torch import Tensor
+
+_POSIX = os.name == "posix"
+if _POSIX:
+    import fcntl
 
 SIGNATURE = b"\x89GPDIST\n"
 FORMAT = 1
@@ -41,97 +46,124 @@ FORMAT = 1
 _FRAME = struct.Struct("<8sIQQ")
 _DIGEST = hashlib.sha256
 _DIGEST_SIZE = _DIGEST().digest_size
+_WRITER = re.compile(rb'"gp_distributions": "([\w.+!-]+)"')
 
 _DTYPES = {
-    "float64": "<f8",
-    "float32": "<f4",
-    "float16": "<f2",
-    "int64": "<i8",
-    "int32": "<i4",
-    "uint8": "<u1",
-    "bool": "?",
+    name: np.dtype(name).newbyteorder("<")
+    for name in ("float64", "float32", "float16", "int64", "int32", "uint8", "bool")
 }
 
 
 class SavedModelError(ValueError):
-    """A file is damaged, cut off, too new, or none that this package wrote."""
+    """Raised for a file that is damaged, truncated, too new or not written by :func:`save`."""
 
 
 def write_archive(
     path: str | os.PathLike[str], header: dict[str, Any], tensors: Sequence[Tensor]
 ) -> None:
-    """Write a file, whole or not at all: a file of that name is replaced when all is on the disk.
+    """Write a file completely or not at all.
+
+    The content goes to ``.NAME.unfinished`` beside the target ``NAME``, which it then replaces in one
+    step. The next write reuses what a killed process left under that name. An advisory lock on the
+    unfinished file makes a second writer wait for the first; the system releases the lock of a killed
+    process. Of two processes that write to the same path, the last to finish wins. Systems without
+    such locks (Windows, some network drives) do not protect two simultaneous writers from each other,
+    but the digest reveals a mixture of their content.
 
     Args:
-        path: Of the file.
-        header: What is written as JSON, without ``tensors``, which are added.
-        tensors: On the CPU.
+        path: Path to the file. A symbolic link is followed.
+        header: Content of the header, without ``tensors``.
+        tensors: Tensors on the CPU.
 
     Raises:
-        TypeError: If there is no place in the format for the dtype of a tensor.
-        OSError: If the file cannot be written; an older one is then as it was.
+        TypeError: If the format does not support the dtype of a tensor.
+        OSError: If the path exists and is not a regular file, or if writing fails. An existing file is
+            then unchanged.
     """
     arrays = [_as_array(tensor) for tensor in tensors]
-    described = [
-        {"dtype": str(tensor.dtype).removeprefix("torch."), "shape": list(tensor.shape)}
-        for tensor in tensors
-    ]
+    described = [{"dtype": array.dtype.name, "shape": list(array.shape)} for array in arrays]
     text = json.dumps({**header, "tensors": described}).encode()
     length = _FRAME.size + len(text) + sum(array.nbytes for array in arrays) + _DIGEST_SIZE
     parts: list[Any] = [_FRAME.pack(SIGNATURE, FORMAT, length, len(text)), text, *arrays]
     digest = _DIGEST()
     target = Path(path).resolve()
-    unfinished = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
-    try:
-        with unfinished.open("xb") as file:
+    if target.exists() and not target.is_file():
+        raise OSError(
+            f"Expected the path of a regular file, but {path} is not one. Nothing was written."
+        )
+    unfinished = target.with_name(f".{target.name}.unfinished")
+    with _open_alone(unfinished) as file:
+        try:
             for part in parts:
                 digest.update(part)
                 file.write(part)
             file.write(digest.digest())
             file.flush()
             os.fsync(file.fileno())
+            if _POSIX:  # before the lock is released
+                unfinished.replace(target)
+        except BaseException:
+            with suppress(OSError):
+                unfinished.unlink()
+            raise
+    if not _POSIX:  # Windows does not rename open files
         unfinished.replace(target)
-    except BaseException:
+
+
+def _open_alone(path: Path) -> BinaryIO:
+    """Open an empty file that no other process is writing, where the system has advisory locks."""
+    while _POSIX:
+        file = os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o666), "wb")
+        with suppress(OSError):
+            fcntl.flock(file, fcntl.LOCK_EX)
         with suppress(FileNotFoundError):
-            unfinished.unlink()
-        raise
+            if os.path.samestat(os.fstat(file.fileno()), path.stat()):
+                file.truncate()
+                return file
+        file.close()  # another process has finished or removed it in the meantime
+    return path.open("wb")
 
 
 def read_archive(path: str | os.PathLike[str]) -> tuple[dict[str, Any], list[Tensor]]:
-    """Read what :func:`write_archive` wrote.
+    """Read a file that :func:`write_archive` wrote.
 
     Args:
-        path: Of the file.
+        path: Path to the file.
 
     Returns:
         The header and the tensors, on the CPU.
 
     Raises:
-        SavedModelError: If the file is damaged, cut off, too new, or no such file.
-        OSError: If it cannot be read.
+        SavedModelError: If the file is damaged, truncated, too new or of another kind. The message
+            names the version that wrote the file if that can still be read.
+        OSError: If the file cannot be read.
     """
     content = Path(path).read_bytes()
+    found = _WRITER.search(content, 0, _FRAME.size + 1000)
+    written = f" It was written by gp_distributions {found[1].decode()}." if found else ""
     if content[: len(SIGNATURE)] != SIGNATURE[: len(content)] or not content:
-        raise SavedModelError(f"{path} is no model that gp_distributions.save wrote.")
+        raise SavedModelError(f"{path} is not a model written by gp_distributions.save.{written}")
     if len(content) < _FRAME.size + _DIGEST_SIZE:
-        raise SavedModelError(f"{path} is cut off: {len(content)} bytes are left.")
+        raise SavedModelError(f"{path} is truncated: only {len(content)} bytes are left.{written}")
     _, number, length, header_length = _FRAME.unpack_from(content)
     if len(content) < length:
-        raise SavedModelError(f"{path} is cut off: {len(content)} of {length} bytes are left.")
+        raise SavedModelError(
+            f"{path} is truncated: only {len(content)} of {length} bytes are left.{written}"
+        )
     sealed = memoryview(content)[:-_DIGEST_SIZE]
     if _DIGEST(sealed).digest() != content[-_DIGEST_SIZE:]:
-        raise SavedModelError(f"{path} is damaged: its bytes are not those that were written.")
+        raise SavedModelError(f"{path} is damaged: its digest does not match its content.{written}")
     data_start = _FRAME.size + header_length
     try:
         header = json.loads(bytes(sealed[_FRAME.size : data_start]))
         needed = header["versions"]["gp_distributions"]
         tensors = _tensors(header["tensors"], sealed[data_start:]) if number <= FORMAT else []
     except Exception as error:
-        raise SavedModelError(f"{path} has a header that makes no sense: {error!r}.") from error
+        raise SavedModelError(f"{path} has an invalid header: {error!r}.{written}") from error
     if number > FORMAT:
         raise SavedModelError(
-            f"{path} is in format {number}, but gp_distributions {version('gp_distributions')} reads "
-            f"formats up to {FORMAT}. It needs gp_distributions {needed}, which wrote it, or later."
+            f"{path} is in format {number}, but gp_distributions {version('gp_distributions')} only "
+            f"reads formats up to {FORMAT}. Install gp_distributions {needed}, which wrote it, or later."
         )
     return header, tensors
 
@@ -147,14 +179,14 @@ def _as_array(tensor: Tensor) -> np.ndarray[Any, Any]:
 def _tensors(described: list[dict[str, Any]], data: memoryview) -> list[Tensor]:
     tensors, start = [], 0
     for entry in described:
-        dtype, shape = np.dtype(_DTYPES[entry["dtype"]]), entry["shape"]
+        dtype, shape = _DTYPES[entry["dtype"]], entry["shape"]
         if any(type(size) is not int or size < 0 for size in shape):
             raise ValueError(f"shape {shape}")
         stop = start + math.prod(shape) * dtype.itemsize
         array = np.ndarray(shape, dtype, buffer=data[start:stop])
-        # In memory of torch's own, whose alignment results may depend on to the last bit.
+        # Copied to memory that torch allocates: the last bits of results can depend on alignment.
         tensors.append(torch.tensor(array.astype(dtype.newbyteorder("="), copy=False)))
         start = stop
     if start != len(data):
-        raise ValueError("bytes that belong to no tensor")
+        raise ValueError("bytes that do not belong to a tensor")
     return tensors

@@ -1,12 +1,12 @@
-"""Modules as plain data: the names of their classes, and the arguments that make them anew.
+"""Modules as plain data: the names of their classes and the arguments of their constructors.
 
-Only classes of a closed list are described and made: a name from a file is looked up in it, never
-imported.
+Only classes of a fixed list are supported. A name in a file is looked up in that list, never imported.
 """
 
 from __future__ import annotations
 
 import inspect
+import itertools
 import numbers
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -22,48 +22,26 @@ from torch import Tensor
 from torch.nn import Module
 
 from gp_distributions import distances, kernels, measures
-from gp_distributions.kernels.distribution_kernel import DistributionKernel
 from gp_distributions.models.normalization import NormalizeClouds
 from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood
 from gp_distributions.models.shared_kernel import SharedNoise
 
-_OWN_CLASSES = (
-    vars(package)[name] for package in (distances, kernels, measures) for name in package.__all__
-)
+_PACKAGES = (distances, kernels, measures, constraints, gpytorch_kernels, means, priors)
+_PUBLIC = (getattr(package, name) for package in _PACKAGES for name in package.__all__)
 _CLASSES: tuple[type[Any], ...] = (
-    *(cls for cls in _OWN_CLASSES if isinstance(cls, type) and issubclass(cls, Module)),
-    gpytorch_kernels.AdditiveKernel,
-    gpytorch_kernels.ConstantKernel,
-    gpytorch_kernels.LinearKernel,
-    gpytorch_kernels.MaternKernel,
-    gpytorch_kernels.PeriodicKernel,
-    gpytorch_kernels.ProductKernel,
-    gpytorch_kernels.RBFKernel,
-    gpytorch_kernels.RQKernel,
-    gpytorch_kernels.ScaleKernel,
-    means.ConstantMean,
-    means.ZeroMean,
+    *(cls for cls in _PUBLIC if isinstance(cls, type) and issubclass(cls, Module)),
     likelihoods.FixedNoiseGaussianLikelihood,
     likelihoods.GaussianLikelihood,
     NormalizeClouds,
     SamplingNoiseLikelihood,
     SharedNoise,
-    constraints.GreaterThan,
-    constraints.Interval,
-    constraints.LessThan,
-    constraints.Positive,
-    priors.GammaPrior,
-    priors.HalfCauchyPrior,
-    priors.HalfNormalPrior,
-    priors.LogNormalPrior,
-    priors.NormalPrior,
     ChainedOutcomeTransform,
     Log,
     Normalize,
     Standardize,
     torch.nn.Softplus,
 )
-# By name, with the library that a class is from: "gpytorch.ScaleKernel".
+# Names start with the library that defines the class: "gpytorch.ScaleKernel".
 _NAMED: dict[str, type[Any]] = {
     f"{cls.__module__.partition('.')[0]}.{cls.__name__}": cls for cls in _CLASSES
 }
@@ -80,56 +58,28 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
 _MISSING: Any = object()
 
 ADVICE = (
-    "Save model.state_dict() with torch.save instead, and load it into a model that your code makes "
-    "of the same data."
+    "Save model.state_dict() with torch.save instead, and load it into a model that your code builds "
+    "from the same data."
 )
 
-# Arguments that are kept neither under their name nor as _name or raw_name, or as something else.
-_KEPT_ELSEWHERE: dict[tuple[type, str], Callable[[Any], Any]] = {
-    (Kernel, "batch_shape"): lambda kernel: kernel._batch_shape,
-    (constraints.Interval, "initial_value"): lambda constraint: (
+# Arguments that their modules keep under another name, or in another form.
+_KEPT_ELSEWHERE: dict[str, Callable[[Any], Any]] = {
+    "bounds": lambda normalize: None if normalize.learn_bounds else normalize.bounds,
+    "constant_prior": lambda mean: getattr(mean, "mean_prior", None),
+    "frequencies": lambda fourier: fourier.frequencies if fourier.measure == "given" else None,
+    "initial_value": lambda constraint: (
         None if constraint.initial_value is None else constraint.transform(constraint.initial_value)
     ),
-    (means.ConstantMean, "constant_prior"): lambda mean: getattr(mean, "mean_prior", None),
-    (likelihoods.GaussianLikelihood, "noise_prior"): lambda likelihood: getattr(
-        likelihood.noise_covar, "noise_prior", None
-    ),
-    (likelihoods.GaussianLikelihood, "noise_constraint"): lambda likelihood: (
-        likelihood.noise_covar.raw_noise_constraint
-    ),
-    (likelihoods.GaussianLikelihood, "batch_shape"): lambda likelihood: likelihood.raw_noise.shape[
-        :-1
-    ],
-    (likelihoods.FixedNoiseGaussianLikelihood, "noise"): lambda likelihood: (
-        likelihood.noise_covar.noise
-    ),
-    (likelihoods.FixedNoiseGaussianLikelihood, "learn_additional_noise"): lambda likelihood: (
-        likelihood.second_noise_covar is not None
-    ),
-    (likelihoods.FixedNoiseGaussianLikelihood, "batch_shape"): lambda likelihood: (
-        likelihood.noise_covar.noise.shape[:-1]
-    ),
-    (distances.Fourier, "measure"): lambda fourier: (
-        _MISSING if fourier.measure == "given" else fourier.measure
-    ),
-    (distances.Fourier, "frequencies"): lambda fourier: (
-        fourier.frequencies if fourier.measure == "given" else None
-    ),
-    (distances.PrecomputedDistance, "squared"): lambda precomputed: precomputed.matrix,
-    (ChainedOutcomeTransform, "transforms"): lambda chain: dict(chain.items()),
-    (Normalize, "bounds"): lambda transform: (
-        None if transform.learn_coefficients else transform.bounds
-    ),
-    (Normalize, "indices"): lambda transform: getattr(transform, "indices", None),
-    (Normalize, "learn_bounds"): lambda transform: transform.learn_coefficients,
+    "learn_additional_noise": lambda likelihood: likelihood.second_noise_covar is not None,
+    "squared": lambda precomputed: precomputed.matrix,
 }
 
 
 class Description:
-    """Modules as plain data, which refers to tensors and to objects by number.
+    """Modules as plain data, which refer to tensors and other modules by number.
 
     Attributes:
-        objects: The class and the arguments of each module, after the modules it is made of.
+        objects: The class and the arguments of each module, after those of the modules it contains.
         tensors: The tensors, each once.
     """
 
@@ -137,13 +87,13 @@ class Description:
         self.objects: list[dict[str, Any]] = []
         self.tensors: list[Tensor] = []
         self._numbers: dict[int, int] = {}
-        self._kept: list[Any] = []  # as long as it lives, no other object has its id
+        self._kept: list[Any] = []  # an id is unique only while its object lives
 
     def of(self, value: Any) -> Any:
-        """The description of a module, a tensor or a plain value.
+        """Describe a module, a tensor or a plain value.
 
         Raises:
-            TypeError: If it is, or contains, something that cannot be made anew.
+            TypeError: If the value is, or contains, something that cannot be restored.
         """
         if value is None or isinstance(value, bool | str):
             return value
@@ -169,8 +119,8 @@ class Description:
                 return {"function": name}
         name = getattr(value, "__qualname__", type(value).__qualname__)
         raise TypeError(
-            f"A model with a {name} cannot be saved: what a file holds is made of this package's "
-            f"classes and common ones of GPyTorch and BoTorch. {ADVICE}"
+            f"A model with a {name} cannot be saved. Files support only classes of this package and "
+            f"common ones of GPyTorch and BoTorch. {ADVICE}"
         )
 
     def _number(self, value: Any, add: Callable[[Any], int]) -> int:
@@ -180,7 +130,7 @@ class Description:
         return self._numbers[id(value)]
 
     def _add_tensor(self, tensor: Tensor) -> int:
-        # Copies along an expanded axis stay copies: they are not computed with one by one.
+        # An expanded axis is stored once and expanded again, so that computations remain shared.
         once = [slice(1) if stride == 0 else slice(None) for stride in tensor.stride()]
         self.tensors.append(tensor.detach()[tuple(once)])
         return len(self.tensors) - 1
@@ -192,10 +142,10 @@ class Description:
             value = _argument(module, parameter)
             if parameter.kind is parameter.VAR_POSITIONAL:
                 positional = self.of(value)
-            elif parameter.kind is parameter.VAR_KEYWORD:
-                named |= {name: self.of(item) for name, item in value.items()}
             elif value is not _MISSING:
                 named[parameter.name] = self.of(value)
+        if isinstance(module, torch.nn.ModuleDict):
+            named = {name: self.of(item) for name, item in module.items()}
         self.objects.append(
             {"class": _NAMES[type(module)], "positional": positional, "named": named}
         )
@@ -203,7 +153,7 @@ class Description:
 
 
 def restore(objects: Sequence[dict[str, Any]], tensors: Sequence[Tensor]) -> Callable[[Any], Any]:
-    """Make all objects of a description, and return what turns a description into its value."""
+    """Build all described objects; return a function from descriptions to their values."""
     made: list[Module] = []
 
     def value_of(description: Any) -> Any:
@@ -228,51 +178,40 @@ def restore(objects: Sequence[dict[str, Any]], tensors: Sequence[Tensor]) -> Cal
         raise ValueError(f"unknown kind of value {kind!r}")
 
     for entry in objects:
-        cls = _NAMED[entry["class"]]
         positional = [value_of(item) for item in entry["positional"]]
         named = {name: value_of(item) for name, item in entry["named"].items()}
-        made.append(_make(cls, *positional, **named))
+        made.append(_NAMED[entry["class"]](*positional, **named))
     return value_of
 
 
-def _make(cls: Any, *positional: Any, **named: Any) -> Any:
-    if _constructor(cls) is cls:
-        return cls(*positional, **named)
-    module = cls.__new__(cls)
-    _constructor(cls).__init__(module, *positional, **named)
-    return module
-
-
-def _constructor(cls: type[Any]) -> type[Any]:
-    """The class whose constructor serves: the named kernels are made of a distance, like others."""
-    return DistributionKernel if issubclass(cls, DistributionKernel) else cls
-
-
 def _parameters(cls: type[Any]) -> Iterator[inspect.Parameter]:
-    """The parameters of the constructor; those that it passes on to ``Kernel`` included."""
-    for parameter in inspect.signature(_constructor(cls)).parameters.values():
-        if parameter.kind is not parameter.VAR_KEYWORD or (cls, parameter.name) in _KEPT_ELSEWHERE:
+    """The parameters of a constructor, including those that a kernel passes on to ``Kernel``."""
+    for parameter in inspect.signature(cls).parameters.values():
+        if parameter.kind is not parameter.VAR_KEYWORD:
             yield parameter
         elif issubclass(cls, Kernel) and cls is not Kernel:
             yield from _parameters(Kernel)
 
 
-def _argument(module: Module, parameter: inspect.Parameter) -> Any:
-    """The argument that the constructor is to be given, or ``_MISSING`` if it needs none."""
-    for base in type(module).__mro__:
-        if (base, parameter.name) in _KEPT_ELSEWHERE:
-            return _KEPT_ELSEWHERE[base, parameter.name](module)
-    is_needed = parameter.default is parameter.empty
-    for name in (parameter.name, f"_{parameter.name}", f"raw_{parameter.name}"):
-        value = getattr(module, name, _MISSING)
+def _argument(module: Any, parameter: inspect.Parameter) -> Any:
+    """The argument to give to the constructor, or ``_MISSING`` if it does not need one."""
+    name, default = parameter.name, parameter.default
+    if name in _KEPT_ELSEWHERE:
+        return _KEPT_ELSEWHERE[name](module)
+    # Likelihoods pass arguments on to their noise, and named kernels to their distance.
+    parts = [getattr(module, part, None) for part in ("noise_covar", "distance")]
+    for keeper, kept in itertools.product([*parts, module], (name, f"_{name}", f"raw_{name}")):
+        value = getattr(keeper, kept, _MISSING)
         if value is _MISSING or inspect.ismethod(value):
             continue
-        if not is_needed and (value is None is parameter.default or isinstance(value, Tensor)):
-            return _MISSING  # the state restores tensors
+        # The state restores numbers that may have changed; the others decide about its shape.
+        in_state = isinstance(value, Tensor) and value.is_floating_point()
+        if default is not parameter.empty and (in_state or value is None is default):
+            return _MISSING
         return value
-    if is_needed:
+    if default is parameter.empty:
         raise TypeError(
             f"A model with a {type(module).__qualname__} cannot be saved: it does not keep the "
-            f"argument {parameter.name!r} that it was made with. {ADVICE}"
+            f"argument {name!r} of its constructor. {ADVICE}"
         )
-    return _MISSING  # such as a seed: what it decides is in the state
+    return _MISSING  # such as a seed, whose effects are in the state

@@ -1,18 +1,16 @@
-"""Models in files: one file each, from which predictions come back to the last bit."""
+"""Save models to files and load them again, with predictions that agree to the last bit."""
 
 from __future__ import annotations
 
 import json
 import os
 import platform
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from importlib.metadata import version
 from itertools import zip_longest
 from operator import itemgetter
 from typing import Any
 
-import botorch
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -25,46 +23,63 @@ from gp_distributions.models.distribution_gp import DistributionGP
 from gp_distributions.models.shared_kernel import SharedKernelGP
 from gp_distributions.saving.archive import SavedModelError, read_archive, write_archive
 from gp_distributions.saving.description import ADVICE, Description, restore
+from gp_distributions.warnings import silenced
 
 __all__ = ["SavedModelError", "load", "save"]
 
 _LIBRARIES = ("gp_distributions", "torch", "gpytorch", "botorch", "linear_operator", "numpy")
 _PARTS = ("covar_module", "likelihood", "mean_module", "outcome_transform", "input_transform")
-# Models that can be saved, and the parts that their constructors take.
+# Models that can be saved, and the modules that their constructors take.
 _MODELS: dict[type[DistributionGP], tuple[str, ...]] = {
     DistributionGP: _PARTS,
     SharedKernelGP: _PARTS,
     ClassificationGP: ("covar_module", "input_transform"),
 }
 _NAMED = {model.__name__: model for model in _MODELS}
-# The kinds of NumPy's labels that JSON keeps: truth values, integers, floats and strings.
+# Kinds of NumPy labels that JSON represents: booleans, integers, floats and strings.
 _LABELS = "biufU"
-# Training inputs on which the restored kernel is compared with the one saved.
+# Number of training inputs on which the restored kernel is compared with the saved one.
 _CHECKED_ROWS = 5
 
 
 def save(model: DistributionGP, path: str | os.PathLike[str]) -> None:
-    """Write a model to one file, from which :func:`load` makes it anew.
+    """Save a model to a file, from which :func:`load` restores it.
 
-    The file holds the training data, the kernel with its parameters, directions and reference, the
-    likelihood, the mean, the transforms, and the versions of the software; not the labels of clouds.
-    With the same versions on the same processor and as many threads, the loaded model predicts the
-    same to the last bit. What a model has cached is not in the file, and ``save`` drops it from the
-    model too: what was updated instead of computed anew, as by ``condition_on_observations``, would
-    differ by rounding.
+    The file contains the training data, the kernel with its parameters, directions and reference, the
+    likelihood, the mean, the transforms and the versions of the software, but not the labels of
+    clouds. With the same versions, processor and number of threads, the loaded model makes the same
+    predictions to the last bit. To ensure this, ``save`` clears the caches of the model: results that
+    were updated rather than computed from scratch, as by ``condition_on_observations``, would differ
+    by rounding errors.
 
-    The file is written beside an older one of that name, which it then replaces.
+    An existing file is replaced in one step after the new one has been written completely. The new one
+    is written as ``.NAME.unfinished`` in the same folder. If the process is killed, the next save to
+    the same path reuses that file. Two processes may save to the same path at the same time: one waits
+    for the other, and the last to finish wins.
 
     Args:
-        model: A :class:`DistributionGP`, :class:`SharedKernelGP` or :class:`ClassificationGP` of this
-            package's kernels, alone or composed by ``ScaleKernel``, ``+`` and ``*`` with each other or
-            with common kernels of GPyTorch.
-        path: Of the file; there is no rule for its suffix.
+        model: A :class:`DistributionGP`, :class:`SharedKernelGP` or :class:`ClassificationGP`. Its
+            kernel may combine kernels of this package and of GPyTorch with ``ScaleKernel``, ``+`` and
+            ``*``.
+        path: Path to the file, with any suffix.
 
     Raises:
-        TypeError: If part of the model is of a class that cannot be restored, such as one of your
-            own. Nothing is written then.
-        OSError: If the file cannot be written; an older one is then as it was.
+        TypeError: If part of the model belongs to a class that cannot be restored, such as one that
+            you defined. Nothing is written.
+        OSError: If the path exists and is not a regular file, or if writing fails. An existing file is
+            then unchanged.
+
+    Example:
+        >>> import os, tempfile
+        >>> import torch
+        >>> from gp_distributions import DistributionGP, PointClouds, load, save
+        >>> points = torch.randn(6, 9, 2, generator=torch.Generator().manual_seed(0)).double()
+        >>> clouds = PointClouds(points)
+        >>> model = DistributionGP(clouds, points.mean((1, 2)))
+        >>> path = os.path.join(tempfile.mkdtemp(), "means.gp")
+        >>> save(model, path)
+        >>> torch.equal(load(path).predict(clouds)[0], model.predict(clouds)[0])
+        True
     """
     if type(model) not in _MODELS:
         raise TypeError(f"Expected a {' or '.join(_NAMED)}, got {type(model).__name__}.")
@@ -78,7 +93,7 @@ def save(model: DistributionGP, path: str | os.PathLike[str]) -> None:
     tensors = [tensor.cpu() for tensor in description.tensors]
     _check_restored(model, header, [tensor.clone() for tensor in tensors])
     write_archive(path, header, tensors)
-    # What is computed now is computed as in the loaded model: nothing is left of other ways.
+    # Predictions are now computed from scratch, as they are by the loaded model.
     model.prediction_strategy = None
     for module in model.modules():
         if isinstance(module, Distance):
@@ -86,34 +101,45 @@ def save(model: DistributionGP, path: str | os.PathLike[str]) -> None:
 
 
 def load(path: str | os.PathLike[str]) -> DistributionGP:
-    """Read a model that :func:`save` wrote, on the CPU.
+    """Load a model that :func:`save` wrote, to the CPU.
 
-    Nothing in the file is executed: it names classes of a closed list, and their arguments. A file
-    that someone forged can mislead, and waste time and memory, but not run code.
+    Nothing in the file is executed. It names classes of a fixed list and their arguments, so a forged
+    file can give wrong predictions or waste time and memory, but cannot run code.
 
     Args:
-        path: Of the file.
+        path: Path to the file.
 
     Returns:
         The model, in training or evaluation mode as it was saved.
 
     Raises:
-        SavedModelError: If the file is damaged, cut off, in the format of a newer version, or none
-            that :func:`save` wrote.
+        SavedModelError: If the file is damaged, truncated, in the format of a newer version, or was
+            not written by :func:`save`. The message names the version that wrote it if that can still
+            be read.
         OSError: If the file cannot be read.
+
+    Example:
+        >>> import os, tempfile
+        >>> import torch
+        >>> from gp_distributions import ClassificationGP, PointClouds, load, save
+        >>> points = torch.randn(6, 9, 2, generator=torch.Generator().manual_seed(0)).double()
+        >>> path = os.path.join(tempfile.mkdtemp(), "classes.gp")
+        >>> save(ClassificationGP(PointClouds(points), ["a", "b"] * 3), path)
+        >>> load(path).classes_.tolist()
+        ['a', 'b']
     """
     header, tensors = read_archive(path)
     try:
         return _restore(header, tensors)
     except Exception as error:
         raise SavedModelError(
-            f"{path} is undamaged, but no model can be made of it here: {error!r}. It was written "
+            f"{path} is not damaged, but the model cannot be restored here: {error!r}. It was written "
             f"with {header.get('versions')}."
         ) from error
 
 
 def _describe(model: DistributionGP, description: Description) -> dict[str, Any]:
-    """The model as plain data: data as its constructor takes them, parts, and their state."""
+    """The model as plain data: the data that its constructor takes, its modules and their state."""
     inputs, targets = model.train_inputs[0], model.train_targets
     if model._has_transformed_inputs:
         inputs = model._original_train_inputs
@@ -143,13 +169,13 @@ def _describe(model: DistributionGP, description: Description) -> dict[str, Any]
 
 
 def _labels(model: DistributionGP, description: Description) -> dict[str, Any] | None:
-    """What the targets of a classifier are made of."""
+    """The labels of a classifier, from which its targets are computed."""
     if not isinstance(model, ClassificationGP):
         return None
     classes = model.classes_
     if classes.dtype.kind not in _LABELS:
         raise TypeError(
-            "Expected labels that are strings, numbers or truth values, got an array of "
+            "Expected labels that are strings, numbers or booleans, got an array of "
             f"{classes.dtype}. {ADVICE}"
         )
     return {
@@ -162,38 +188,40 @@ def _labels(model: DistributionGP, description: Description) -> dict[str, Any] |
 
 def _restore(header: dict[str, Any], tensors: Sequence[Tensor]) -> DistributionGP:
     described = header["model"]
-    # Warnings about data and distances were given when the model was first made.
-    with warnings.catch_warnings(), botorch.settings.validate_input_scaling(False):
-        warnings.simplefilter("ignore")
+    cls = _NAMED[described["class"]]
+    with silenced():  # the warnings were raised when the model was first built
         value_of = restore(header["objects"], tensors)
-        cls = _NAMED[described["class"]]
         parts = {name: value_of(described["parts"][name]) for name in _MODELS[cls]}
         present = {name: part for name, part in parts.items() if part is not None}
-        # What is set, the model does not learn from its data.
+        # Modules do not learn from the data what is already set.
         owned = {n: v for n, v in described["state"].items() if n.partition(".")[0] in present}
         _set_state(ModuleDict(present), owned, value_of)
-        # Data are stored as the model has them: targets transformed, inputs once for each output.
+        # The file has the data of the model: transformed targets, and inputs once for each output.
         outcome_transform = parts.pop("outcome_transform", None)
         inputs, targets = value_of(described["inputs"]), value_of(described["targets"])
         rows = inputs.select(-3, 0) if described["outputs"] > 1 else inputs
+        model = cls.__new__(cls)
+        # BoTorch would warn again of single precision.
+        model.__dict__["_validate_tensor_args"] = lambda *args, **kwargs: None
         if issubclass(cls, ClassificationGP):
             labels = described["labels"]
             classes = np.array(labels["classes"], dtype=labels["dtype"])
             given = classes[value_of(labels["numbers"]).numpy()]
-            model = cls(rows, given, alpha_epsilon=labels["alpha_epsilon"], **parts)
+            cls.__init__(model, rows, given, alpha_epsilon=labels["alpha_epsilon"], **parts)
             model.set_train_data(targets=targets.transpose(-1, -2), strict=False)
         else:
-            model = cls(rows, targets, outcome_transform=None, **parts)
+            cls.__init__(model, rows, targets, outcome_transform=None, **parts)
+        del model.__dict__["_validate_tensor_args"]
     if outcome_transform is not None:
         model.outcome_transform = outcome_transform
     model.train_inputs = (inputs,)
     model._subset_batch_dict = described["output_axes"]
-    _set_state(model, described["state"], value_of)  # the constructor gave all one dtype
+    _set_state(model, described["state"], value_of)  # the constructor converted all to one dtype
     return model.train(described["training"])
 
 
 def _state(model: Module) -> Iterator[tuple[str, Module, str, Tensor | None]]:
-    """All parameters and buffers: the full name, the module, the name there, and the value."""
+    """All parameters and buffers: full name, module, name within the module, and value."""
     for prefix, module in model.named_modules(remove_duplicate=False):
         for values in (module._parameters, module._buffers):
             for name, value in values.items():
@@ -201,7 +229,7 @@ def _state(model: Module) -> Iterator[tuple[str, Module, str, Tensor | None]]:
 
 
 def _set_state(model: Module, state: dict[str, Any], value_of: Callable[[Any], Any]) -> None:
-    """Give the modules their parameters and buffers, of whatever shape; those shared stay shared."""
+    """Set the parameters and buffers of the modules, whatever their shape; keep shared ones shared."""
     places = list(_state(model))
     differing = {name for name, *_ in places} ^ set(state)
     if differing:
@@ -221,20 +249,20 @@ def _set_state(model: Module, state: dict[str, Any], value_of: Callable[[Any], A
 def _check_restored(
     model: DistributionGP, header: dict[str, Any], tensors: Sequence[Tensor]
 ) -> None:
-    """Refuse to save what would not come back."""
+    """Raise if the model could not be restored as it is."""
     try:
         restored = _restore(header, tensors)
     except Exception as error:
         reason = str(error).removesuffix(".")
         raise TypeError(
-            f"The model cannot be saved, as it could not be restored: {reason}. {ADVICE}"
+            f"The model cannot be saved because it could not be restored: {reason}. {ADVICE}"
         ) from error
     found, expected = _anatomy(restored), _anatomy(model)
     for name in sorted(found.keys() | expected.keys()):
         if found.get(name) != expected.get(name):
             raise TypeError(
-                f"The model cannot be saved, as {name} ({expected.get(name)}) is not what would be "
-                f"restored ({found.get(name)}). {ADVICE}"
+                f"The model cannot be saved because {name} ({expected.get(name)}) would be restored "
+                f"as something else ({found.get(name)}). {ADVICE}"
             )
     again = Description()
     new = [_describe(restored, again), *again.objects]
@@ -242,27 +270,26 @@ def _check_restored(
     for before, after in zip_longest(old, new, fillvalue=dict[str, Any]()):
         if json.dumps(before) != json.dumps(after):
             raise TypeError(
-                f"The model cannot be saved, as arguments of {before.get('class')} "
-                f"would not be restored. {ADVICE}"
+                f"The model cannot be saved because arguments of {before.get('class')} would not be "
+                f"restored. {ADVICE}"
             )
     restored.to(model.train_targets.device).eval()
     some = restored.train_inputs[0][..., :_CHECKED_ROWS, :]
     if not np.array_equal(_covariances(restored, some), _covariances(model, some), equal_nan=True):
         raise TypeError(
-            "The model cannot be saved, as the restored kernel differs from it: does a class not "
-            f"keep an argument that it was made with? {ADVICE}"
+            "The model cannot be saved because the restored kernel differs from its kernel. Check "
+            f"that each class keeps the arguments of its constructor as attributes. {ADVICE}"
         )
 
 
 def _covariances(model: DistributionGP, rows: Tensor) -> NDArray[Any]:
-    with torch.no_grad(), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with torch.no_grad(), silenced():
         covariances: NDArray[Any] = model.covar_module(rows).to_dense().cpu().numpy()
     return covariances
 
 
 def _anatomy(model: DistributionGP) -> dict[str, Any]:
-    """The classes of all modules, and what priors are put on, by name."""
+    """The classes of all modules, and the functions that priors apply to, by name."""
     modules = model.named_modules(remove_duplicate=False)
     return {name: type(module) for name, module in modules} | {
         f"the function under {name}": getattr(closure, "__qualname__", closure)

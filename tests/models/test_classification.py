@@ -16,8 +16,15 @@ from sklearn.gaussian_process import GaussianProcessClassifier
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 from sklearn.kernel_ridge import KernelRidge
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
-from gp_distributions import DistributionGP, PointClouds, SlicedWassersteinKernel, fit
+from gp_distributions import (
+    DistributionGP,
+    NormalizeClouds,
+    PointClouds,
+    SlicedWassersteinKernel,
+    fit,
+)
 from gp_distributions.fitting import fit_classification
 from gp_distributions.models import ClassificationGP
 from gp_distributions.models.kernel_ridge import KernelRidgeClassifier
@@ -27,13 +34,13 @@ NAMES = np.array(["ash", "beech", "cedar"])
 
 
 def make_data(
-    num: int, *, seed: int, sharpness: float = 4.0
+    num: int, *, seed: int, sharpness: float = 4.0, atoms: int = 20
 ) -> tuple[PointClouds, NDArray, Tensor]:
     """Bags of Gaussians, labels drawn from probabilities that depend on mean and spread, and these."""
     generator = np.random.default_rng(seed)
     mean = generator.uniform(-1, 1, (num, 2))
     spread = generator.uniform(0.1, 0.5, num)
-    points = mean[:, None] + spread[:, None, None] * generator.normal(size=(num, 20, 2))
+    points = mean[:, None] + spread[:, None, None] * generator.normal(size=(num, atoms, 2))
     latent = np.stack([np.zeros(num), mean[:, 0], 0.6 - 2 * spread + mean[:, 1]], axis=-1)
     odds = np.exp(sharpness * latent)
     probabilities = odds / odds.sum(-1, keepdims=True)
@@ -176,7 +183,7 @@ class TestConcentration:
         x, y, _ = make_data(60, seed=3, sharpness=200.0)
         model = fit_classification(ClassificationGP(x, y, make_kernel()), restarts=0)
         assert model.alpha_epsilon < 0.1
-        with pytest.raises(ValueError, match="one concentration or more"):
+        with pytest.raises(ValueError, match="at least one concentration"):
             fit_classification(model, alpha_epsilons=())
         numbers = DistributionGP(x, np.arange(60.0) - 29.5, make_kernel())
         for other in (numbers, numbers.covar_module, x):
@@ -272,7 +279,7 @@ class TestLabels:
             ClassificationGP(X, np.array(["a", 3] * 30, dtype=object), make_kernel())
         with pytest.raises(ValueError, match=r"one label for each of 60 clouds.*\(59,\)"):
             ClassificationGP(X, Y[1:], make_kernel())
-        with pytest.raises(ValueError, match="two classes or more, got"):
+        with pytest.raises(ValueError, match="at least two classes, got"):
             ClassificationGP(X, ["a"] * 60, make_kernel())
         broken = np.searchsorted(NAMES, Y).astype(float)
         broken[4] = np.nan
@@ -319,6 +326,48 @@ class TestKernelRidge:
             weights = torch.linalg.solve(covariance, torch.from_numpy((y[:, None] == NAMES) * 1.0))
             scores = kernel(NEW_X.pack(), x.pack()).to_dense() @ weights
         np.testing.assert_array_equal(model.predict(NEW_X), NAMES[scores.argmax(-1)])
+
+
+class LargestOperation(TorchDispatchMode):
+    """Records the largest number of elements that an operation allocates or compares."""
+
+    elements = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
+        result = func(*args, **(kwargs or {}))
+        given = [a for a in args if isinstance(a, Tensor)]
+        memory = {a.untyped_storage().data_ptr() for a in given}
+        results = result if isinstance(result, tuple | list) else [result]
+        made = [
+            r
+            for r in results
+            if isinstance(r, Tensor) and r.untyped_storage().data_ptr() not in memory
+        ]
+        if func is torch.ops.aten.equal.default:
+            made = given
+        self.elements = max([self.elements, *(m.numel() for m in made)])
+        return result
+
+
+@pytest.mark.parametrize("normalized", [False, True])
+def test_rows_are_not_copied_for_each_class(normalized: bool) -> None:
+    """Of large bags, one set of rows takes more memory than all other tensors together."""
+    x, y, _ = make_data(12, seed=0, atoms=600)
+    transform = NormalizeClouds.from_data(x) if normalized else None
+    model = ClassificationGP(x, y, make_kernel(), input_transform=transform)
+    mll = ExactMarginalLogLikelihood(model.likelihood, model)
+    rows = x.pack().numel()
+    with LargestOperation() as largest:
+        for _ in range(2):
+            model.train()
+            loss = mll(
+                model(*model.train_inputs),
+                model.train_targets,
+                *map(model.transform_inputs, model.train_inputs),
+            )
+            loss.sum().backward()
+    assert 0 < largest.elements <= rows
+    assert model.train_inputs[0].stride(0) == 0
 
 
 def test_on_devices(device: torch.device) -> None:

@@ -10,7 +10,9 @@ import os
 import pickle
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +34,7 @@ from gpytorch.kernels import (
     RBFKernel,
     RQKernel,
     ScaleKernel,
+    SpectralMixtureKernel,
 )
 from gpytorch.likelihoods import GaussianLikelihood
 from gpytorch.means import ConstantMean, ZeroMean
@@ -42,6 +45,7 @@ from gpytorch.priors import (
     HalfNormalPrior,
     LogNormalPrior,
     NormalPrior,
+    SmoothedBoxPrior,
 )
 from torch import Tensor
 
@@ -49,6 +53,7 @@ from gp_distributions import (
     ClassificationGP,
     DistributionGP,
     DistributionKernel,
+    MMDKernel,
     PointClouds,
     ReferenceMeasure,
     SharedKernelGP,
@@ -144,13 +149,14 @@ class TestBits:
             lambda k: k + ScaleKernel(RBFKernel(active_dims=[WIDTH])),
             lambda k: k * MaternKernel(nu=1.5, active_dims=[WIDTH]),
             lambda k: k + k * PeriodicKernel(active_dims=[WIDTH]),
+            lambda k: k + SpectralMixtureKernel(num_mixtures=3, active_dims=[WIDTH]),
             lambda k: (k + ConstantKernel()) * RQKernel(active_dims=[WIDTH]),
             lambda k: (
                 k * LinearKernel(active_dims=[WIDTH])
                 + RBFKernel(ard_num_dims=2, active_dims=[0, WIDTH])
             ),
         ],
-        ids=["sum", "product", "shared", "nested", "ard"],
+        ids=["sum", "product", "shared", "mixture", "nested", "ard"],
     )
     def test_compositions(self, compose: Callable[[Kernel], Kernel], path: Path) -> None:
         kernel = compose(clouds_kernel(active_dims=range(WIDTH)))
@@ -376,6 +382,7 @@ class TestParts:
             HalfNormalPrior(2.0),
             LogNormalPrior(0.3, 1.2),
             NormalPrior(0.5, 2.0),
+            SmoothedBoxPrior(0.1, 2.0, sigma=0.3),
         ],
         ids=lambda prior: type(prior).__name__,
     )
@@ -453,6 +460,22 @@ class TestParts:
     )
     def test_frequencies(self, options: dict[str, Any], path: Path) -> None:
         model = make_model(DistributionKernel(Fourier(2, **options)))
+        expected = model.predict(ROWS[20:])
+        loaded = returned(model, path)
+        assert repr(loaded) == repr(model)
+        assert_same_bits(loaded.predict(ROWS[20:]), expected)
+
+    @pytest.mark.parametrize(
+        "options",
+        [
+            {"kernel": "matern32", "bandwidth": 0.7, "normalize": True},
+            {"num_features": 8, "features": "quasi_random", "profile": "cauchy", "seed": 3},
+        ],
+        ids=["exact", "features"],
+    )
+    def test_named_kernels(self, options: dict[str, Any], path: Path) -> None:
+        prior = GammaPrior(2.0, 0.15)
+        model = make_model(MMDKernel(2, lengthscale_prior=prior, **options))
         expected = model.predict(ROWS[20:])
         loaded = returned(model, path)
         assert repr(loaded) == repr(model)
@@ -564,6 +587,51 @@ class TestFiles:
         assert path.read_bytes() == before
         assert list(path.parent.iterdir()) == [path]
 
+    def test_only_regular_files_are_replaced(self, tmp_path: Path) -> None:
+        fifo, folder, link = (tmp_path / name for name in ("fifo", "folder", "link"))
+        os.mkfifo(fifo)
+        folder.mkdir()
+        link.symlink_to(fifo)
+        for path in (fifo, folder, link):
+            with pytest.raises(OSError, match=f"regular file, but {path} is not one"):
+                save(make_model(), path)
+        assert fifo.is_fifo()
+        assert link.is_symlink()
+        assert {each.name for each in tmp_path.rglob("*")} == {"fifo", "folder", "link"}
+
+    def test_a_killed_save_leaves_nothing_after_the_next_one(self, path: Path) -> None:
+        model = make_model()
+        save(model, path)
+        before = path.read_bytes()
+        for _ in range(2):
+            with subprocess.Popen(
+                [sys.executable, "-c", KILLED, str(path)], stdout=subprocess.PIPE
+            ) as child:
+                assert child.stdout is not None
+                assert child.stdout.readline() == b"writing\n"
+                child.kill()
+            assert path.read_bytes() == before
+            assert len(list(path.parent.iterdir())) == 2
+        expected = varied(model).predict(ROWS[20:])
+        save(model, path)
+        assert list(path.parent.iterdir()) == [path]
+        assert_same_bits(load(path).predict(ROWS[20:]), expected)
+
+    def test_simultaneous_writes_do_not_mix(
+        self, path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(os, "fsync", lambda _: time.sleep(0.005))
+
+        def write(number: int) -> None:
+            header = {"versions": {"gp_distributions": "1"}, "number": number}
+            archive.write_archive(path, header, [torch.full((1000 * number + 1,), number)])
+            header, (tensor,) = archive.read_archive(path)
+            assert tensor.unique().item() == header["number"]
+
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(write, range(20)))
+        assert list(path.parent.iterdir()) == [path]
+
     def test_any_byte_altered_or_cut_off_is_noticed(self, path: Path) -> None:
         rows = torch.tensor([[0.0, 1.0], [1.0, 1.0], [3.0, 1.0]], dtype=torch.float64)
         kernel = SlicedWassersteinKernel(1, num_quantiles=5)
@@ -590,13 +658,19 @@ class TestFiles:
     def test_errors_say_what_is_wrong(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         for content in (b"", b"hello", pickle.dumps(1), b"PK\x03\x04" + bytes(100)):
             path.write_bytes(content)
-            with pytest.raises(SavedModelError, match="is no model that gp_distributions"):
+            with pytest.raises(SavedModelError, match="is not a model written by gp_distributions"):
                 load(path)
         save(make_model(), path)
         content = path.read_bytes()
         for length in (10, 1000):
             path.write_bytes(content[:length])
-            with pytest.raises(SavedModelError, match=f"cut off: {length}"):
+            with pytest.raises(SavedModelError, match=f"truncated: only {length}"):
+                load(path)
+        path.write_bytes(content)
+        forged = forge(content, {**read_header(path), "tensors": None})
+        for broken in (content[:1000], b"?" + content[1:], content[:-1] + b"?", forged):
+            path.write_bytes(broken)
+            with pytest.raises(SavedModelError, match=r"written by gp_distributions \d+\.\d+"):
                 load(path)
         path.write_bytes(content[:-1] + b"?")
         with pytest.raises(SavedModelError, match="damaged"):
@@ -605,12 +679,20 @@ class TestFiles:
             later.setattr(archive, "FORMAT", 2)
             archive.write_archive(path, {}, [])
         path.write_bytes(forge(path.read_bytes(), {"versions": {"gp_distributions": "9.9"}}))
-        with pytest.raises(SavedModelError, match=r"format 2, but.* needs gp_distributions 9\.9"):
+        with pytest.raises(SavedModelError, match=r"format 2, but.* Install gp_distributions 9\.9"):
             load(path)
 
     def test_names_the_versions(self, path: Path) -> None:
         save(make_model(), path)
         assert read_header(path)["versions"]["torch"] == torch.__version__
+
+
+KILLED = """
+import sys, time, os
+from gp_distributions.saving import load, save
+os.fsync = lambda _: (print("writing", flush=True), time.sleep(60))
+save(load(sys.argv[1]), sys.argv[1])
+"""
 
 
 def read_header(path: Path) -> dict[str, Any]:
@@ -660,7 +742,7 @@ class TestForgeries:
         content, header = path.read_bytes(), read_header(path)
         header["objects"].append({"class": name, "positional": [1, 1], "named": {}})
         path.write_bytes(forge(content, header))
-        with pytest.raises(SavedModelError, match=f"no model can be made of it.*{name}"):
+        with pytest.raises(SavedModelError, match=f"the model cannot be restored.*{name}"):
             load(path)
 
     @pytest.mark.parametrize("shape", [[10**12], [2**62, 4], [10**30], [-1], [0], [1.5], "5"])
@@ -669,7 +751,7 @@ class TestForgeries:
         content, header = path.read_bytes(), read_header(path)
         header["tensors"][0]["shape"] = shape
         path.write_bytes(forge(content, header))
-        with pytest.raises(SavedModelError, match="makes no sense"):
+        with pytest.raises(SavedModelError, match="invalid header"):
             load(path)
 
     def test_depth(self, path: Path) -> None:
