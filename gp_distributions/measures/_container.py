@@ -175,13 +175,11 @@ class Container(ABC):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, type(self)):
             return NotImplemented
-        if self.dtype != other.dtype or self.device != other.device:
-            return False
-        if self.labels is None or other.labels is None:
-            same_labels = self.labels is other.labels
-        else:
-            same_labels = np.array_equal(self.labels, other.labels)
-        return same_labels and all(map(torch.equal, self._tensors, other._tensors))
+        return (
+            (self.dtype, self.device) == (other.dtype, other.device)
+            and np.array_equal(np.asarray(self.labels), np.asarray(other.labels))
+            and all(map(torch.equal, self._tensors, other._tensors))
+        )
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         # A tensor inside a graph cannot be copied: like a pickle, the copy leaves the graph.

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from gp_distributions.measures._ragged import occupied, pad_arrays, point_arrays
 from gp_distributions.measures._validation import Naming, equal_weights, validated
-from gp_distributions.measures.arrays import Data, common_device, common_dtype, integer
+from gp_distributions.measures.arrays import Data, dtype_and_device, integer
 
 
 def read_curves(
@@ -32,7 +32,7 @@ def read_curves(
     for i, array in enumerate(arrays):
         if len(array) < 2:
             raise ValueError(f"Curve {i}: expected at least 2 vertices, got 1.")
-    points, sizes = pad_arrays(arrays, common_dtype(arrays), common_device(arrays))
+    points, sizes = pad_arrays(arrays, *dtype_and_device(arrays))
     lengths = arc_length_weights(points, sizes, closed=closed)
     points, weights = validated(points, lengths, Naming("Curve", "arc lengths"))
     if atoms is None:

@@ -17,8 +17,7 @@ from gp_distributions.measures._validation import (
 )
 from gp_distributions.measures.arrays import (
     Data,
-    common_device,
-    common_dtype,
+    dtype_and_device,
     integer,
     real_array,
     row_tensor,
@@ -97,11 +96,8 @@ def read_mixture_list(
             raise ValueError(
                 f"Mixture {i}: expected means of shape (K, {dim}), got {tuple(mean.shape)}."
             )
-    tensors = [tensor for mixture in read for tensor in mixture]
-    dtype, device = common_dtype(tensors), common_device(tensors)
-    mean, covariance, weights = (
-        pad_arrays([*column], dtype, device)[0] for column in zip(*read, strict=True)
-    )
+    kind = dtype_and_device([tensor for mixture in read for tensor in mixture])
+    mean, covariance, weights = (pad_arrays([*c], *kind)[0] for c in zip(*read, strict=True))
     return _validated_mixtures(mean, covariance, weights)
 
 

@@ -10,14 +10,7 @@ from torch import Tensor
 
 from gp_distributions.measures._ragged import pad_arrays, point_arrays
 from gp_distributions.measures._validation import Naming, equal_weights, validated
-from gp_distributions.measures.arrays import (
-    Array,
-    Data,
-    common_device,
-    common_dtype,
-    integer,
-    real_array,
-)
+from gp_distributions.measures.arrays import Array, Data, dtype_and_device, integer, real_array
 
 
 def read_meshes(
@@ -37,7 +30,7 @@ def read_meshes(
         ValueError: If faces are not triangles, refer to a vertex that does not exist, or have no area.
     """
     vertices, triples = mesh_arrays(meshes)
-    points, _ = pad_arrays(vertices, common_dtype(vertices), common_device(vertices))
+    points, _ = pad_arrays(vertices, *dtype_and_device(vertices))
     faces, _ = pad_arrays(triples, torch.int64, points.device)
     mesh = torch.arange(len(points), device=points.device)[:, None, None]
     corners = points[mesh, faces]

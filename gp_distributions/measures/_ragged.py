@@ -11,9 +11,8 @@ from gp_distributions.measures._validation import Naming, validated
 from gp_distributions.measures.arrays import (
     Array,
     Data,
-    common_device,
-    common_dtype,
     concatenate,
+    dtype_and_device,
     point_array,
     real_array,
 )
@@ -31,7 +30,7 @@ def read_bags(bags: Iterable[Data], weights: Iterable[Data] | None) -> tuple[Ten
     """
     arrays = point_arrays(bags, "Bag")
     given = [] if weights is None else _weight_arrays(weights, arrays)
-    dtype, device = common_dtype(arrays + given), common_device(arrays + given)
+    dtype, device = dtype_and_device(arrays + given)
     points, sizes = pad_arrays(arrays, dtype, device)
     if given:
         padded, _ = pad_arrays(given, dtype, device)

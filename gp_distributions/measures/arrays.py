@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -16,6 +16,7 @@ Array: TypeAlias = Tensor | npt.NDArray[Any]
 Data: TypeAlias = Tensor | npt.ArrayLike
 
 _NUMPY_DTYPES = {torch.float32: np.float32, torch.float64: np.float64, torch.int64: np.int64}
+_SINGLE = {"torch.float32", "float32", "<f4", ">f4"}
 _RAGGED = (
     "expected an array, got nested sequences of unequal lengths; pass bags of unequal sizes to "
     "PointClouds.from_list."
@@ -97,13 +98,7 @@ def common_dtype(arrays: Iterable[Array]) -> torch.dtype:
     Integers, booleans and half precision become double: the conversion is exact, and sums of squares
     in half precision would not be.
     """
-    return torch.float32 if all(map(_is_single, {a.dtype for a in arrays})) else torch.float64
-
-
-def _is_single(dtype: torch.dtype | np.dtype[Any]) -> bool:
-    if isinstance(dtype, torch.dtype):
-        return dtype == torch.float32
-    return dtype.kind == "f" and dtype.itemsize == 4
+    return torch.float32 if {str(a.dtype) for a in arrays} <= _SINGLE else torch.float64
 
 
 def common_device(arrays: Iterable[Array]) -> torch.device:
@@ -119,6 +114,11 @@ def common_device(arrays: Iterable[Array]) -> torch.device:
     return devices.pop() if devices else torch.device("cpu")
 
 
+def dtype_and_device(arrays: Sequence[Array]) -> tuple[torch.dtype, torch.device]:
+    """Return the common dtype and the common device of arrays."""
+    return common_dtype(arrays), common_device(arrays)
+
+
 def to_tensor(array: Array, dtype: torch.dtype, device: torch.device) -> Tensor:
     """Copy an array to a tensor; return a tensor that already has this dtype and device unchanged."""
     if isinstance(array, Tensor):
@@ -126,9 +126,9 @@ def to_tensor(array: Array, dtype: torch.dtype, device: torch.device) -> Tensor:
     return torch.from_numpy(np.array(array, dtype=_NUMPY_DTYPES[dtype], order="C")).to(device)
 
 
-def to_tensors(arrays: list[Array]) -> list[Tensor]:
+def to_tensors(arrays: Sequence[Array]) -> list[Tensor]:
     """Convert arrays to tensors with their common dtype and device."""
-    dtype, device = common_dtype(arrays), common_device(arrays)
+    dtype, device = dtype_and_device(arrays)
     return [to_tensor(array, dtype, device) for array in arrays]
 
 

@@ -38,7 +38,6 @@ class NormalizeClouds(InputTransform, torch.nn.Module):
         tensor([[[1., 4.]]], dtype=torch.float64)
     """
 
-    is_one_to_many = False
     transform_on_train = True
     transform_on_eval = True
     transform_on_fantasize = True
