@@ -25,7 +25,7 @@ class Column(Protocol):
 
 
 class Frame(Protocol):
-    """What is used of a data frame: ``frame.columns`` and ``frame[name].to_numpy()``.
+    """The part of a data frame that is used: ``frame.columns`` and ``frame[name].to_numpy()``.
 
     Error messages name rows by ``frame.index``, if it exists.
     """

@@ -202,10 +202,10 @@ def _kmeans(pooled: Tensor, size: int, rng: np.random.Generator) -> tuple[Tensor
 
 
 def _mean_shape(X: PointClouds, size: int, rng: np.random.Generator) -> Tensor:
-    clouds = X.to(dtype=torch.float64)
-    points, weights = clouds.points.flatten(0, -3), clouds.weights.flatten(0, -2)
-    start = clouds[int(rng.integers(len(clouds)))].resample(size, seed=int(rng.integers(2**31)))
-    support = start.points.detach()
+    points = X.points.detach().double().reshape(-1, *X.points.shape[-2:])
+    weights = X.weights.detach().double().reshape(points.shape[:-1])
+    start = PointClouds._unchecked(points, weights)[int(rng.integers(len(points)))]
+    support = start.resample(size, seed=int(rng.integers(2**31))).points
     # Coincident draws would never separate.
     spread = (support - support.mean(0)).square().sum(-1).mean()
     noise = torch.from_numpy(rng.normal(size=support.shape)).to(support)

@@ -99,7 +99,7 @@ def test_bad_lists_are_refused(bags, weights, message):
         PointClouds.from_list(bags, weights)
 
 
-def test_padding_is_no_excuse_for_a_bad_bag_after_it():
+def test_a_bad_bag_is_named_even_if_it_is_padded():
     bags = [np.zeros((9, 1)), np.zeros((2, 1)), np.array([[0.0], [np.inf]])]
     with pytest.raises(ValueError, match=r"Bag 2: .* got inf in atom 1, coordinate 0"):
         PointClouds.from_list(bags)
@@ -138,7 +138,7 @@ IDS = np.random.default_rng(1).integers(0, 9, 200)
 )
 def test_frames_agree_with_groupby(ids):
     frame = table(ids)
-    frame.index = frame.index[::-1]  # the order of rows counts, not their index
+    frame.index = frame.index[::-1]  # the index does not matter
     made = PointClouds.from_frame(frame, bag="bag", columns=["x", "y"], weight="w")
     groups = list(frame.groupby("bag", sort=False, observed=True))
     assert list(made.labels) == [label for label, _ in groups]
@@ -201,7 +201,7 @@ def test_equality_compares_labels():
         np.array([0, "NaT", 1], dtype="m8[ns]"),
     ],
 )
-def test_a_row_without_bag_is_named(ids):
+def test_a_row_without_a_bag_is_named(ids):
     with pytest.raises(ValueError, match=r"Column 'bag': .* missing value in row 1 \(counted"):
         PointClouds.from_frame(table(ids), bag="bag", columns="x")
 
@@ -322,7 +322,7 @@ def test_colours_are_refused(shape):
         PointClouds.from_images(images)
     made = PointClouds.from_images(images[..., :3].mean(-1))
     assert made.batch_shape == shape[:-3]
-    narrow = PointClouds.from_images(images.reshape(-1, *shape[-2:]))  # one batch axis is no guess
+    narrow = PointClouds.from_images(images.reshape(-1, *shape[-2:]))  # one batch axis
     assert narrow.points.shape[1:] == (6 * shape[-1], 2)
 
 
@@ -344,7 +344,7 @@ def test_arc_length_weights_integrate_over_an_uneven_circle():
     angle = angles(400)
     step = np.diff(angle, append=angle[0] + 2 * np.pi).max()
     made = PointClouds.from_curves([circle(400)])
-    # Trapezoid rule of a function with |f''| <= 2: h^2 / 6; chords for arcs, twice: h^2 / 12.
+    # The trapezoid rule for |f''| <= 2 gives h^2 / 6, and chords in place of arcs add h^2 / 12.
     error = abs((made.weights * made.points[..., 0] ** 2).sum().item() - 0.5)
     assert error <= step**2 / 4
     assert abs((made.points[..., 0] ** 2).mean().item() - 0.5) > step**2 / 4
@@ -364,7 +364,7 @@ def test_the_weight_of_a_vertex_is_half_of_both_segments():
     closed=st.booleans(),
     atoms=st.sampled_from([None, 2, 7]),
 )
-def test_curves_do_not_see_their_neighbours_or_padding(sizes, closed, atoms):
+def test_curves_do_not_depend_on_other_curves_or_padding(sizes, closed, atoms):
     curves = [np.random.default_rng(i).normal(size=(n, 3)) for i, n in enumerate(sizes)]
     made = PointClouds.from_curves(curves, closed=closed, atoms=atoms)
     for i, curve in enumerate(curves):
@@ -557,7 +557,7 @@ def test_meshes_are_differentiable(atoms):
         made = PointClouds.from_meshes([(vertices, faces)], atoms=atoms)
         return made.points, made.weights
 
-    # The choice of a triangle jumps: the gradient is that of the points within the triangles.
+    # The gradient holds the chosen triangles fixed.
     assert torch.autograd.gradcheck(read, vertices)
     points, weights = read(vertices, [[0, 0, 1], [0, 1, 2], [3, 3, 3]])  # two have no area
     (points.square().sum() + weights.square().sum()).backward()

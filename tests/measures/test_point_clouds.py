@@ -122,7 +122,7 @@ def test_bad_weights_name_the_bag(value):
         PointClouds.from_list(np.zeros((4, 5, 2)), weights)
 
 
-def test_a_bag_without_weight_is_named():
+def test_a_bag_of_weight_zero_is_named():
     weights = np.ones((4, 5))
     weights[2] = 0
     with pytest.raises(ValueError, match=r"Bag 2: expected weights .* positive.* sum, got 0\.0"):
@@ -346,7 +346,7 @@ def test_to():
 
 def test_every_tensor_is_made_on_the_device_of_the_data():
     bags, weights = ragged()
-    with torch.device("meta"):  # a tensor made without device= would end here and fail
+    with torch.device("meta"):  # a tensor made without device= would be on meta and fail
         made = PointClouds.from_list(bags, weights)
         made[::-1][[0, 1]].normalize().resample(4)
         made[made.sizes > 2].pack(atoms=9)
@@ -408,7 +408,7 @@ def test_the_layout_of_rows():
     assert PointClouds.unpack([[1, 2, 1, 3, 4, 3]], 2)[0] == made
 
 
-def test_pack_cuts_off_padding_but_no_atom():
+def test_pack_removes_padding_but_not_atoms():
     bags, weights = ragged()
     made = PointClouds.from_list(bags, weights)
     assert made[:1].points.shape[-2] == 7
@@ -498,7 +498,7 @@ def test_the_index_is_along_the_last_batch_axis():
         ("a", TypeError, "numpy"),
     ],
 )
-def test_indices_that_fit_nothing(index, error, message):
+def test_invalid_indices_are_refused(index, error, message):
     made = PointClouds(np.zeros((6, 2, 1)))
     with pytest.raises(error, match=message):
         made[index]
@@ -564,7 +564,7 @@ def test_normalize_uses_pooled_weighted_moments_of_like():
 
 @few
 @given(seed=st.integers(0, 1000))
-def test_normalize_is_blind_to_order_padding_and_split_atoms(seed):
+def test_normalize_ignores_order_padding_and_split_atoms(seed):
     rng = np.random.default_rng(seed)
     bags, weights = ragged(seed=seed)
     made = PointClouds.from_list(bags, weights)
@@ -596,7 +596,7 @@ def test_normalize_with_a_given_scale():
 def test_normalize_refuses_a_coordinate_without_spread():
     points = np.random.default_rng(0).normal(size=(3, 4, 2))
     points[..., 1] = 0.1
-    made = PointClouds.from_list([*points, points[0, :2]])  # padding is no spread
+    made = PointClouds.from_list([*points, points[0, :2]])  # padding does not count as spread
     with pytest.raises(ValueError, match=r"Coordinate 1: .* got 0\.1 everywhere; pass scale="):
         made.normalize()
     with pytest.raises(ValueError, match="dimension 2, got 3"):

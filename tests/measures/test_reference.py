@@ -1,4 +1,4 @@
-"""The reference measure and its initialisers."""
+"""Reference measures and the methods that make them from data."""
 
 import warnings
 
@@ -49,7 +49,7 @@ def test_bad_arguments() -> None:
 
 @pytest.mark.parametrize("dim", [1, 2, 3])
 @pytest.mark.parametrize("method", METHODS)
-def test_initialisers(method: str, dim: int) -> None:
+def test_methods(method: str, dim: int) -> None:
     X = clouds(dim)
     one = ReferenceMeasure.from_data(X, 8, method=method, seed=3)  # type: ignore[arg-type]
     two = ReferenceMeasure.from_data(X, 8, method=method, seed=3)  # type: ignore[arg-type]
@@ -57,7 +57,7 @@ def test_initialisers(method: str, dim: int) -> None:
     assert one.points.dtype == torch.float64
     assert 1 <= one.size <= 8
     assert one.size == 8 or method in ("grid", "sphere", "kmeans")
-    # Within reach of the data: at most one and a half times their spread beyond them.
+    # At most one and a half times the range of the data beyond them.
     low, high = X.points.amin((0, 1)), X.points.amax((0, 1))
     margin = 1.5 * (high - low)
     assert bool(((one.points >= low - margin) & (one.points <= high + margin)).all())
@@ -71,7 +71,7 @@ def test_mean_shape_of_translates_is_their_mean() -> None:
     found = ReferenceMeasure.from_data(PointClouds(circle + shifts), 20, method="mean_shape")
     about = found.points - shifts.mean(0)
     torch.testing.assert_close(about.mean(0), torch.zeros(2).double(), rtol=0, atol=1e-6)
-    # A circle, a little smaller for the entropic blur.
+    # A circle, slightly smaller because of the entropic blur.
     assert bool(((about.norm(dim=-1) > 0.8) & (about.norm(dim=-1) < 1.05)).all())
 
 
@@ -84,6 +84,17 @@ def test_mean_shape_of_point_masses_is_their_mean(size: int) -> None:
         spread = PointClouds(points + torch.arange(3.0).double()[:, None])
         found = ReferenceMeasure.from_data(spread, size, method="mean_shape")
         torch.testing.assert_close(found.points, points.mean(0) + 1)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_batch_axes_and_single_clouds(method: str) -> None:
+    X = clouds()
+    batch = PointClouds(X.points.unflatten(0, (3, 5)))
+    one = ReferenceMeasure.from_data(X, 8, method=method)  # type: ignore[arg-type]
+    two = ReferenceMeasure.from_data(batch, 8, method=method)  # type: ignore[arg-type]
+    assert torch.equal(one.points, two.points)
+    single = ReferenceMeasure.from_data(X[0], 8, method=method)  # type: ignore[arg-type]
+    assert single.points.isfinite().all()
 
 
 def test_kmeans_agrees_with_scipy_without_its_warnings(monkeypatch: pytest.MonkeyPatch) -> None:
