@@ -107,9 +107,14 @@ def test_kmeans_agrees_with_scipy_without_its_warnings(monkeypatch: pytest.Monke
     with pytest.warns(UserWarning, match="One of the clusters is empty"):
         centres, nearest = kmeans2(pooled, 30, iter=30, minit="++", rng=rng)
     mass = np.bincount(nearest, minlength=30)
-    monkeypatch.setattr(warnings, "catch_warnings", None)  # process-wide state
+
+    def make() -> ReferenceMeasure:
+        with monkeypatch.context() as patch:
+            patch.setattr(warnings, "catch_warnings", None)  # process-wide state
+            return ReferenceMeasure.from_data(X, 30, seed=3)
+
     with pytest.warns(ReferenceWarning, match="Expected 30 clusters") as record:
-        found = ReferenceMeasure.from_data(X, 30, seed=3)
+        found = make()
     assert len(record) == 1
     assert record[0].filename == __file__
     assert found.size == (mass > 0).sum() < 30
