@@ -1,4 +1,4 @@
-"""Airfoils: outlines of wing sections, each with its lift-to-drag ratio."""
+"""Airfoils: outlines of wing sections with their lift-to-drag ratios."""
 
 from __future__ import annotations
 
@@ -27,10 +27,19 @@ class Airfoils:
     """Outlines of airfoils and their lift-to-drag ratios.
 
     Args:
-        names: The ``N`` names of the airfoils.
-        outlines: For each airfoil an ``n_i x 2`` array of points in chords, from the trailing edge
-            over the upper surface to the leading edge at the origin and back below.
-        lift_to_drag: The ``N`` ratios of the lift to the drag coefficient, dimensionless.
+        names: Names of the ``N`` airfoils.
+        outlines: For each airfoil, an ``n_i x 2`` array of points in chords, which run from the
+            trailing edge over the upper surface to the leading edge at the origin, and back along the
+            lower surface.
+        lift_to_drag: The ``N`` dimensionless ratios of the lift to the drag coefficient.
+
+    Example:
+        >>> import numpy as np
+        >>> from gp_distributions.datasets import Airfoils
+        >>> wedge = np.array([[1.0, 0.0], [0.5, 0.1], [0.0, 0.0], [0.5, -0.1]])
+        >>> airfoils = Airfoils(("thick", "thin"), (wedge, wedge * [1.0, 0.5]), np.array([20.0, 35.0]))
+        >>> airfoils.names[airfoils.lift_to_drag.argmax()]
+        'thin'
     """
 
     names: tuple[str, ...]
@@ -41,14 +50,22 @@ class Airfoils:
         """Split the airfoils at random.
 
         Args:
-            num_train: The number of airfoils to train on.
-            seed: Of the permutation.
+            num_train: Number of airfoils to train on.
+            seed: Random seed.
 
         Returns:
-            The indices to train on, ``num_train`` of them, and those of all other airfoils.
+            The indices of the ``num_train`` training airfoils, and those of all others.
 
         Raises:
             ValueError: If ``num_train`` is not between 1 and ``N - 1``.
+
+        Example:
+            >>> import numpy as np
+            >>> from gp_distributions.datasets import Airfoils
+            >>> airfoils = Airfoils(("a", "b", "c"), (np.eye(2),) * 3, np.ones(3))
+            >>> train, test = airfoils.split(2, seed=0)
+            >>> len(train), len(test)
+            (2, 1)
         """
         total = len(self.names)
         if not 0 < num_train < total:
@@ -58,20 +75,20 @@ class Airfoils:
 
 
 def load_airfoils(*, progress: bool = False) -> Airfoils:
-    """Load the 1874 airfoils of AeroSandbox's database that NeuralFoil is confident about.
+    """Load the 1874 airfoils in AeroSandbox's database for which NeuralFoil is confident.
 
-    The target is CL/CD at an angle of attack of 4 degrees and a Reynolds number of 1e6, by
-    NeuralFoil's model ``"xlarge"``. AeroSandbox normalises every outline first: the leading edge
-    comes to the origin and the middle of the trailing edge to (1, 0), to which the angle of attack
-    then refers. The points stay those of the file, 27 to 496 of them.
+    The target is CL/CD at an angle of attack of 4 degrees and a Reynolds number of 1e6, computed by
+    NeuralFoil's model ``"xlarge"``. AeroSandbox first normalises every outline: it moves the leading
+    edge to the origin and the middle of the trailing edge to (1, 0). The angle of attack refers to
+    the normalised outline. Outlines keep the points of their file, between 27 and 496.
 
-    Of the 2174 files, a file is dropped if its analysis confidence is below 0.9, its CD outside
-    [0.004, 0.03], the root mean square error of its Kulfan (CST) fit over its own points above 0.002
-    chords, or its thickness above 0.3 chords. 2027 remain. Of these, in the order of their names, an
-    airfoil is dropped as a near-duplicate if the 18 Kulfan parameters on which NeuralFoil bases its
-    answer differ from those of one already kept by less than 0.01, in root mean square. 1874 remain,
-    the best at 192.3 and the best hundredth, 19 airfoils, at 165.5 and above. The counts are those of
-    AeroSandbox 4.2.10 and NeuralFoil 0.3.3.
+    Of the 2174 files, those with an analysis confidence below 0.9, CD outside [0.004, 0.03], a root
+    mean square error of the Kulfan (CST) fit over the points of the file above 0.002 chords, or a
+    thickness above 0.3 chords are dropped, which leaves 2027. Among these, taken in the order of their
+    names, an airfoil is dropped as a near-duplicate if the 18 Kulfan parameters that NeuralFoil uses
+    differ from those of an airfoil already kept by less than 0.01 in root mean square, which leaves
+    1874. The best ratio is 192.3, and the 19 airfoils in the top percent have at least 165.5. These
+    numbers were obtained with AeroSandbox 4.2.10 and NeuralFoil 0.3.3.
 
     Args:
         progress: Whether to show a progress bar over the files.
@@ -82,6 +99,12 @@ def load_airfoils(*, progress: bool = False) -> Airfoils:
     Raises:
         ImportError: If NeuralFoil is not installed.
 
+    Example:
+        >>> from gp_distributions import PointClouds
+        >>> from gp_distributions.datasets import load_airfoils
+        >>> airfoils = load_airfoils()  # doctest: +SKIP
+        >>> clouds = PointClouds.from_curves(airfoils.outlines)  # doctest: +SKIP
+
     Source: UIUC Airfoil Coordinates Database, through AeroSandbox; Sharpe and Hansman 2025
     (NeuralFoil, arXiv:2503.16323); Kulfan 2008.
     """
@@ -90,7 +113,7 @@ def load_airfoils(*, progress: bool = False) -> Airfoils:
         import neuralfoil
     except ImportError as error:
         raise ImportError(
-            "load_airfoils needs the extra 'airfoils', in the folder of the repository: "
+            "load_airfoils needs the extra 'airfoils'. Run in the folder of the repository: "
             'pip install -c constraints.txt ".[airfoils]"'
         ) from error
 
@@ -129,7 +152,7 @@ def load_airfoils(*, progress: bool = False) -> Airfoils:
 
 
 def _fit_error(airfoil: Any, fit: Any) -> float:
-    """The root mean square distance of an outline from its fit, along y and in chords."""
+    """Root mean square distance between an outline and its fit, along y and in chords."""
     upper, lower = airfoil.upper_coordinates(), airfoil.lower_coordinates()[1:]
     fitted = np.concatenate(
         [
@@ -143,7 +166,7 @@ def _fit_error(airfoil: Any, fit: Any) -> float:
 
 
 def _distinct(parameters: NDArray[np.float64]) -> list[int]:
-    """The rows that are not near-duplicates of an earlier row among them."""
+    """Indices of the rows that are not near-duplicates of an earlier row in the result."""
     separation = cdist(parameters, parameters) / np.sqrt(parameters.shape[1])
     kept: list[int] = []
     for row in range(len(parameters)):

@@ -1,4 +1,4 @@
-"""Probability distributions as data: validated once, padded once, and frozen."""
+"""Containers of probability distributions, validated once and immutable, and reference measures."""
 
 from gp_distributions.measures.gaussian_mixtures import GaussianMixtures
 from gp_distributions.measures.gaussians import Gaussians

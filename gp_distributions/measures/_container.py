@@ -1,9 +1,8 @@
-"""What all containers of distributions have in common: tensors over shared batch axes, frozen."""
+"""Base classes of the containers of distributions: frozen tensors with common batch axes."""
 
 from __future__ import annotations
 
 import copy
-import warnings
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
@@ -14,42 +13,48 @@ import torch
 from torch import Tensor
 
 from gp_distributions.measures._indexing import Index, resolve
-from gp_distributions.measures.arrays import Data
-from gp_distributions.warnings import PrecisionWarning
+from gp_distributions.measures.arrays import Data, integer
+from gp_distributions.measures.normalization import pooled_centre_and_scale
+from gp_distributions.warnings import PrecisionWarning, silenced, warn
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
 class Container(ABC):
-    """Distributions of one kind, that lie along the last batch axis of the tensors that hold them.
+    """Distributions of one kind, indexed by the last batch axis of the tensors that hold them.
 
     Attributes:
-        labels: An array of shape ``batch_shape``, the names of the distributions, or None.
+        labels: Names of the distributions, an array of shape ``batch_shape``, or None.
     """
 
-    # What one distribution is called.
+    # Name of one distribution.
     _noun: ClassVar[str]
-    # The tensors, and the number of axes that each has beyond batch_shape.
+    # Names of the tensors, and how many axes each has after the batch axes.
     _axes: ClassVar[dict[str, int]]
 
     labels: npt.NDArray[Any] | None
 
     @classmethod
     def _read(cls, *tensors: Tensor, labels: npt.NDArray[Any] | None = None) -> Self:
-        made = cls._unchecked(*tensors, labels=labels)
-        made._warn_if_single(stacklevel=4)
+        made = cls.__new__(cls)
+        made._fill(*tensors, labels=labels)
         return made
 
     @classmethod
     def _unchecked(cls, *tensors: Tensor, labels: npt.NDArray[Any] | None = None) -> Self:
-        made = cls.__new__(cls)
-        made._fill(*tensors, labels=labels)
-        return made
+        with silenced():
+            return cls._read(*tensors, labels=labels)
 
     def _fill(self, *tensors: Tensor, labels: npt.NDArray[Any] | None = None) -> None:
         if labels is not None:
             labels.flags.writeable = False
         for name, value in zip((*self._axes, "labels"), (*tensors, labels), strict=True):
             object.__setattr__(self, name, value)
+        if self.dtype == torch.float32:
+            warn(
+                f"The {self._noun}s are in single precision, in which distances between similar "
+                f"{self._noun}s lose half of their digits. Use double precision, torch.float64.",
+                PrecisionWarning,
+            )
 
     @property
     def _tensors(self) -> list[Tensor]:
@@ -57,31 +62,37 @@ class Container(ABC):
 
     @property
     def batch_shape(self) -> torch.Size:
-        """The shape of the batch axes; that of a single distribution is empty."""
+        """Shape of the batch axes, which is empty for a single distribution."""
         name, axes = next(iter(self._axes.items()))
         tensor: Tensor = getattr(self, name)
         return tensor.shape[: tensor.dim() - axes]
 
     @property
     def dim(self) -> int:
-        """The dimension ``d``."""
+        """Dimension ``d`` of the space."""
         return self._tensors[0].shape[-1]
 
     @property
     def dtype(self) -> torch.dtype:
-        """The dtype of the tensors."""
+        """Dtype of the tensors."""
         return self._tensors[0].dtype
 
     @property
     def device(self) -> torch.device:
-        """The device of the tensors."""
+        """Device of the tensors."""
         return self._tensors[0].device
 
     def to(self, *args: Any, **kwargs: Any) -> Self:
-        """Convert the tensors, with the arguments of ``torch.Tensor.to``.
+        """Convert the tensors; takes the arguments of ``torch.Tensor.to``.
 
         Raises:
-            ValueError: If the dtype is neither double nor single precision.
+            ValueError: If the dtype is neither ``torch.float64`` nor ``torch.float32``.
+
+        Example:
+            >>> import torch
+            >>> from gp_distributions import PointClouds
+            >>> PointClouds([[0.0, 1.0]]).to(torch.float32)
+            PointClouds(1 cloud, 1 atom, d=2, float32)
         """
         tensors = [tensor.to(*args, **kwargs) for tensor in self._tensors]
         if tensors[0].dtype not in (torch.float64, torch.float32):
@@ -90,38 +101,69 @@ class Container(ABC):
             )
         return self._unchecked(*tensors, labels=self.labels)
 
-    def _source(self, like: Self | None) -> Self:
-        """What gives centre and scale: these distributions, or those that were given."""
-        if like is None:
-            return self
+    def normalize(self, like: Self | None = None, scale: Data | None = None) -> Self:
+        """Centre and scale each coordinate: return the distributions of ``(x - centre) / scale``.
+
+        The default centre and scale are the mean and the standard deviation of the average of the
+        distributions, in which each counts once, whatever its number of atoms or components. They
+        are the same for all distributions.
+
+        Args:
+            like: Distributions that define the centre and the scale, such as the training data when
+                test data are normalised. Default: these distributions.
+            scale: One scale for all coordinates or ``d`` scales, in the units of the coordinates,
+                used in place of the standard deviation. The centre is subtracted all the same.
+
+        Returns:
+            The normalised distributions, with the same weights and labels.
+
+        Raises:
+            TypeError: If ``like`` is of another kind.
+            ValueError: If the dimensions differ, a scale is not positive, or a coordinate is constant
+                and no scale is given.
+
+        Example:
+            >>> from gp_distributions import PointClouds
+            >>> train = PointClouds([[[0.0], [2.0]], [[4.0], [6.0]]])
+            >>> train.normalize(scale=2.0).points.flatten()
+            tensor([-1.5000, -0.5000,  0.5000,  1.5000], dtype=torch.float64)
+            >>> PointClouds([[[3.0]]]).normalize(like=train).points.item()
+            0.0
+        """
+        like = self if like is None else like
         if not isinstance(like, type(self)):
             name = type(self).__name__
             raise TypeError(
-                f"Expected like to be {name}, got {type(like).__name__}. Make {name} of it first; "
-                "a scale is given as scale=."
+                f"Expected like to be {name}, got {type(like).__name__}. Convert it to {name}, or "
+                "pass a scale as scale=."
             )
         if like.dim != self.dim:
-            raise ValueError(f"Expected like to have the dimension {self.dim}, got {like.dim}.")
-        return like.to(device=self.device, dtype=self.dtype)
+            raise ValueError(f"Expected like to have dimension {self.dim}, got {like.dim}.")
+        like = like.to(device=self.device, dtype=self.dtype)
+        return self._scaled(*like._centre_and_scale(scale))
+
+    def _centre_and_scale(self, scale: Data | None) -> tuple[Tensor, Tensor]:
+        """Centre and scale of each coordinate, pooled; a given scale is only validated."""
+        return pooled_centre_and_scale(*self._components(), scale)
 
     @abstractmethod
-    def _centre_and_scale(self, scale: Data | None) -> tuple[Tensor, Tensor]:
-        """Centre and scale of each coordinate, pooled; the scale is that given, if any."""
+    def _components(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Means and variances of the components or atoms, and their weights."""
 
     @abstractmethod
     def _scaled(self, centre: Tensor, scale: Tensor) -> Self:
-        """The law of ``(x - centre) / scale``."""
+        """The distributions of ``(x - centre) / scale``."""
 
     def __len__(self) -> int:
         if not self.batch_shape:
-            raise TypeError(f"A single {self._noun} has no length and no index.")
+            raise TypeError(f"A single {self._noun} has no length and cannot be indexed.")
         return self.batch_shape[-1]
 
     def __getitem__(self, index: Index) -> Self:
         key = resolve(index, len(self))
         labels = self.labels
         if labels is not None:
-            # The ellipsis makes the label of one distribution an array, too.
+            # The ellipsis makes the label of a single distribution an array, too.
             labels = labels[..., key.numpy(force=True) if isinstance(key, Tensor) else key]
         key = key.to(self.device) if isinstance(key, Tensor) else key
         tensors = [
@@ -133,16 +175,14 @@ class Container(ABC):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, type(self)):
             return NotImplemented
-        if self.dtype != other.dtype or self.device != other.device:
-            return False
-        if self.labels is None or other.labels is None:
-            same_labels = self.labels is other.labels
-        else:
-            same_labels = np.array_equal(self.labels, other.labels)
-        return same_labels and all(map(torch.equal, self._tensors, other._tensors))
+        return (
+            (self.dtype, self.device) == (other.dtype, other.device)
+            and np.array_equal(np.asarray(self.labels), np.asarray(other.labels))
+            and all(map(torch.equal, self._tensors, other._tensors))
+        )
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        # A tensor inside a graph refuses to be copied: like a pickle, the copy leaves the graph.
+        # A tensor inside a graph cannot be copied: like a pickle, the copy leaves the graph.
         tensors = [
             copy.deepcopy(tensor.detach(), memo).requires_grad_(tensor.requires_grad)
             for tensor in self._tensors
@@ -151,7 +191,7 @@ class Container(ABC):
 
     def __repr__(self) -> str:
         parts = [
-            counted(" x ".join(map(str, self.batch_shape)) or "1", self._noun),
+            _counted(" x ".join(map(str, self.batch_shape)) or "1", self._noun),
             *self._details(),
             f"d={self.dim}",
             str(self.dtype).removeprefix("torch."),
@@ -160,25 +200,41 @@ class Container(ABC):
         return f"{type(self).__name__}({', '.join(parts)})"
 
     def _details(self) -> list[str]:
-        """What to print about the distributions besides their number, dimension and dtype."""
+        """What to print besides the number, dimension and dtype of the distributions."""
         return []
 
-    def _warn_if_single(self, stacklevel: int) -> None:
-        if self.dtype == torch.float32:
-            warnings.warn(
-                f"The {self._noun}s are in single precision, in which distances between similar "
-                f"{self._noun}s lose half of the digits; double precision, torch.float64, is advised.",
-                PrecisionWarning,
-                stacklevel=stacklevel,
+
+@dataclass(frozen=True, init=False, eq=False, repr=False)
+class WeightedContainer(Container):
+    """Distributions that are weighted sums of parts, which are atoms or components."""
+
+    # Name of one part.
+    _part: ClassVar[str]
+
+    weights: Tensor
+
+    @property
+    def sizes(self) -> Tensor:
+        """Number of atoms or components of positive weight: a ``batch_shape`` tensor of integers."""
+        return (self.weights > 0).sum(-1)
+
+    def _row_size(self, size: int | None) -> int:
+        """The number of parts in a row, which must hold all parts of positive weight."""
+        name = f"{self._part}s"
+        count = self.weights.shape[-1] if size is None else integer(size, name)
+        beyond = (self.weights[..., count:] > 0).nonzero()[:, -1]
+        if len(beyond):
+            needed = count + 1 + int(beyond.max())
+            raise ValueError(
+                f"Expected {name} >= {needed}, as the largest {self._noun} needs, got {count}."
             )
+        return count
+
+    def _details(self) -> list[str]:
+        sizes = sorted(set(self.sizes.flatten().tolist()))
+        ends = "-".join(map(str, dict.fromkeys(sizes[:1] + sizes[-1:])))
+        return [_counted(ends or "no", self._part)]
 
 
-def counted(number: str, noun: str) -> str:
-    """A number with its noun in the singular or plural."""
+def _counted(number: str, noun: str) -> str:
     return f"{number} {noun}{'s' * (number != '1')}"
-
-
-def counted_sizes(sizes: Tensor, noun: str) -> str:
-    """The smallest and the largest of some sizes with the noun of what they count."""
-    ordered = sorted(set(sizes.flatten().tolist()))
-    return counted("-".join(map(str, dict.fromkeys(ordered[:1] + ordered[-1:]))) or "no", noun)

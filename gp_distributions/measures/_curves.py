@@ -1,4 +1,4 @@
-"""Arc length along polygonal curves, padded to one number of vertices."""
+"""Arc length along polygonal curves, which are padded to the same number of vertices."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch import Tensor
 
 from gp_distributions.measures._ragged import occupied, pad_arrays, point_arrays
 from gp_distributions.measures._validation import Naming, equal_weights, validated
-from gp_distributions.measures.arrays import Data, integer
+from gp_distributions.measures.arrays import Data, dtype_and_device, integer
 
 
 def read_curves(
@@ -19,8 +19,8 @@ def read_curves(
 
     Args:
         curves: For each curve, an ``n_i x d`` array of vertices in order.
-        closed: Whether a segment leads from the last vertex to the first.
-        atoms: The number of points at equal arc length; None: the vertices.
+        closed: Whether a segment connects the last vertex to the first.
+        atoms: Number of points at equal arc length; None for the vertices.
 
     Returns:
         A ``B x n x d`` tensor of points and a ``B x n`` tensor of normalised weights.
@@ -32,7 +32,7 @@ def read_curves(
     for i, array in enumerate(arrays):
         if len(array) < 2:
             raise ValueError(f"Curve {i}: expected at least 2 vertices, got 1.")
-    points, sizes = pad_arrays(arrays)
+    points, sizes = pad_arrays(arrays, *dtype_and_device(arrays))
     lengths = arc_length_weights(points, sizes, closed=closed)
     points, weights = validated(points, lengths, Naming("Curve", "arc lengths"))
     if atoms is None:
@@ -43,15 +43,15 @@ def read_curves(
 
 
 def arc_length_weights(points: Tensor, sizes: Tensor, *, closed: bool) -> Tensor:
-    """The arc length that each vertex stands for: half of each adjacent segment.
+    """Arc length that each vertex represents: half of each adjacent segment.
 
     Args:
-        points: A ``B x n x d`` tensor of vertices, padded past the ``sizes``.
-        sizes: The ``B`` numbers of vertices.
-        closed: Whether a segment leads from the last vertex to the first.
+        points: A ``B x n x d`` tensor of vertices, padded beyond the ``sizes``.
+        sizes: Numbers of vertices of the ``B`` curves.
+        closed: Whether a segment connects the last vertex to the first.
 
     Returns:
-        A ``B x n`` tensor of lengths, zero in the padding.
+        A ``B x n`` tensor of lengths, which are zero in the padding.
     """
     segments, _ = _segments(points, sizes, closed=closed)
     last = (sizes - 1).unsqueeze(-1)
@@ -60,16 +60,16 @@ def arc_length_weights(points: Tensor, sizes: Tensor, *, closed: bool) -> Tensor
 
 
 def equally_spaced(points: Tensor, sizes: Tensor, atoms: int, *, closed: bool) -> Tensor:
-    """Points at equal arc length along each curve, from its first vertex on.
+    """Points at equal arc length along each curve, starting at its first vertex.
 
-    The k-th point lies at arc length ``k L / atoms`` of a closed curve of length ``L``, and at
-    ``k L / (atoms - 1)`` of an open one, both ends included.
+    Point k lies at arc length ``k L / atoms`` on a closed curve of length ``L``, and at
+    ``k L / (atoms - 1)`` on an open one, which includes both ends.
 
     Args:
-        points: A ``B x n x d`` tensor of vertices, padded past the ``sizes``.
-        sizes: The ``B`` numbers of vertices.
-        atoms: The number of points of each curve; at least 2 on an open curve.
-        closed: Whether a segment leads from the last vertex to the first.
+        points: A ``B x n x d`` tensor of vertices, padded beyond the ``sizes``.
+        sizes: Numbers of vertices of the ``B`` curves.
+        atoms: Number of points on each curve; at least 2 on an open curve.
+        closed: Whether a segment connects the last vertex to the first.
 
     Returns:
         A ``B x atoms x d`` tensor of points.
@@ -80,7 +80,7 @@ def equally_spaced(points: Tensor, sizes: Tensor, atoms: int, *, closed: bool) -
         0, 1, atoms + 1 if closed else atoms, dtype=points.dtype, device=points.device
     )[:atoms]
     targets = ends[:, -1:] * fractions
-    # The first segment that ends at or past the target: of length 0 for target 0 only.
+    # The first segment that ends at or beyond the target; its length is 0 only for target 0.
     index = torch.searchsorted(ends.detach(), targets.detach())
     length = segments.gather(-1, index)
     part = (targets - ends.gather(-1, index) + length) / torch.where(length > 0, length, 1.0)
@@ -90,7 +90,7 @@ def equally_spaced(points: Tensor, sizes: Tensor, atoms: int, *, closed: bool) -
 
 
 def _segments(points: Tensor, sizes: Tensor, *, closed: bool) -> tuple[Tensor, Tensor]:
-    """Length of the segment that starts at each vertex (none at the end), and where it leads."""
+    """Length of the segment that starts at each vertex (0 if there is none), and its end point."""
     width = points.shape[1]
     inner = occupied(sizes - 1, width)
     following = torch.where(inner.unsqueeze(-1), points.roll(-1, dims=1), points[:, :1])

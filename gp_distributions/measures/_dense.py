@@ -1,4 +1,4 @@
-"""Clouds of one size, given as arrays or as rows."""
+"""Reading clouds of equal size from arrays and from rows."""
 
 from __future__ import annotations
 
@@ -7,12 +7,11 @@ from torch import Tensor
 from gp_distributions.measures._validation import Naming, equal_weights, validated
 from gp_distributions.measures.arrays import (
     Data,
-    common_device,
-    common_dtype,
     integer,
     point_array,
     real_array,
-    to_tensor,
+    row_tensor,
+    to_tensors,
 )
 from gp_distributions.rows.clouds import split_rows
 
@@ -22,7 +21,7 @@ def read_arrays(points: Data, weights: Data | None) -> tuple[Tensor, Tensor]:
 
     Args:
         points: A ``batch_shape x n x d`` array.
-        weights: A ``batch_shape x n`` array; None: equal weights.
+        weights: A ``batch_shape x n`` array; None for equal weights.
 
     Returns:
         A ``batch_shape x n x d`` tensor of points and a ``batch_shape x n`` tensor of normalised
@@ -36,15 +35,10 @@ def read_arrays(points: Data, weights: Data | None) -> tuple[Tensor, Tensor]:
                 f"Weights: expected shape {tuple(arrays[0].shape[:-1])}, one for each atom, got "
                 f"{tuple(arrays[1].shape)}."
             )
-    dtype, device = common_dtype(arrays), common_device(arrays)
-    atoms, *given = (to_tensor(array, dtype, device) for array in arrays)
+    atoms, *given = to_tensors(arrays)
     return validated(atoms, given[0] if given else equal_weights(atoms), Naming())
 
 
 def read_rows(rows: Data, dim: int) -> tuple[Tensor, Tensor]:
-    """Read clouds from ``batch_shape x m*(d+1)`` rows, as :func:`read_arrays` returns them."""
-    array = real_array(rows, "Rows")
-    if 0 in array.shape[:-1]:
-        raise ValueError(f"Rows: expected at least one row, got shape {tuple(array.shape)}.")
-    values = to_tensor(array, common_dtype([array]), common_device([array]))
-    return validated(*split_rows(values, integer(dim, "dim")), Naming())
+    """Read clouds from ``batch_shape x m*(d+1)`` rows; returns what :func:`read_arrays` returns."""
+    return validated(*split_rows(row_tensor(rows), integer(dim, "dim")), Naming())

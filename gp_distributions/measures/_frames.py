@@ -1,4 +1,4 @@
-"""Long tables: one row for each atom, with the bag it belongs to in a column."""
+"""Long tables: one row for each atom, and a column that names its bag."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from gp_distributions.measures._ragged import occupied, pad
 from gp_distributions.measures._validation import Naming, validated
 from gp_distributions.measures.arrays import common_dtype, is_missing, real_array, to_tensor
 
-_WORDS = "OUST"  # the kinds of arrays that hold text or any objects
+_WORDS = "OUST"  # NumPy kinds of arrays that hold text or objects
 
 
 class Column(Protocol):
     """A column of a data frame."""
 
     def to_numpy(self) -> npt.NDArray[Any]:
-        """Give the values as an array."""
+        """Return the values as an array."""
 
 
 class Frame(Protocol):
-    """A data frame, as far as it is used here: ``frame.columns`` and ``frame[name].to_numpy()``.
+    """The part of a data frame that is used: ``frame.columns`` and ``frame[name].to_numpy()``.
 
-    Error messages name rows by ``frame.index``, where there is one.
+    Error messages name rows by ``frame.index``, if it exists.
     """
 
     @property
     def columns(self) -> Iterable[Any]:
-        """The names of the columns."""
+        """Names of the columns."""
 
     def __getitem__(self, name: str, /) -> Column: ...
 
@@ -40,40 +40,37 @@ class Frame(Protocol):
 def read_frame(
     frame: Frame, bag: str, columns: str | Sequence[str], weight: str | None
 ) -> tuple[Tensor, Tensor, npt.NDArray[Any]]:
-    """Group the rows of a frame by bag, in order within each.
+    """Group the rows of a frame by bag, keeping their order within each bag.
 
     Args:
         frame: The frame.
-        bag: The column that names the bag of each row.
-        columns: The column or columns of coordinates.
-        weight: The column of weights; None: equal weights.
+        bag: Name of the column that identifies the bag of each row.
+        columns: Name or names of the columns of coordinates.
+        weight: Name of the column of weights; None for equal weights.
 
     Returns:
         A ``B x n x d`` tensor of points, a ``B x n`` tensor of normalised weights, and the ``B``
-        names in order of first appearance.
+        bags in order of first appearance.
 
     Raises:
-        ValueError: If the frame has no rows, a column is missing or not numeric, or a row names no
-            bag.
+        ValueError: If the frame has no rows, a column is missing or not numeric, or the bag of a row
+            is missing.
     """
     names = [columns] if isinstance(columns, str) else list(columns)
     if not names:
         raise ValueError("Expected at least one column of coordinates, got none.")
     ids = _column(frame, bag)
     if not len(ids):
-        raise ValueError("Expected a frame with at least one row, got an empty one.")
-    names += [] if weight is None else [weight]
-    values = [_numbers(frame, name) for name in names]
+        raise ValueError("Expected a frame with at least one row, got an empty frame.")
+    weighted = [] if weight is None else [weight]
+    values = [_numbers(frame, name) for name in names + weighted]
     order, counts, labels = _group(ids, bag)
     table = to_tensor(np.stack(values, axis=-1)[order], common_dtype(values), torch.device("cpu"))
     sizes = torch.from_numpy(counts)
-    if weight is None:
-        points = pad(table, sizes)
-        weights = occupied(sizes, points.shape[1]).to(points)
-    else:
-        points, weights = pad(table[:, :-1], sizes), pad(table[:, -1], sizes)
-    points, weights = validated(points, weights, Naming(labels=labels))
-    return points, weights, labels
+    points = pad(table[:, : len(names)], sizes)
+    equal = occupied(sizes, points.shape[1]).to(points)
+    given = pad(table[:, -1], sizes) if weighted else equal
+    return *validated(points, given, Naming(labels=labels)), labels
 
 
 def _column(frame: Frame, name: str) -> npt.NDArray[Any]:
@@ -88,11 +85,11 @@ def _numbers(frame: Frame, name: str) -> npt.NDArray[Any]:
     values = _column(frame, name)
     if values.dtype.kind not in _WORDS:
         return np.asarray(real_array(values, f"Column {name!r}"))
-    # Of a column of text the first entry that is no number is what made it one.
+    # The first entry that is not a number is what made this a column of text.
     row = next((row for row, value in enumerate(values) if not _is_number(value)), None)
-    remedy = "Replace it by a number, or leave the row out."
+    remedy = "Replace it with a number or drop the row."
     if row is None:
-        row, remedy = 0, f"Make numbers of all with frame[{name!r}].astype(float)."
+        row, remedy = 0, f"Convert the column with frame[{name!r}].astype(float)."
     label = getattr(frame, "index", range(len(values)))[row]
     raise ValueError(
         f"Column {name!r}: expected real numbers, got {values[row]!r} in row {label!r}. {remedy}"
@@ -110,7 +107,7 @@ def _is_number(value: Any) -> bool:
 def _group(
     ids: npt.NDArray[Any], bag: str
 ) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp], npt.NDArray[Any]]:
-    # A dictionary keeps the order of first appearance and, unlike sorting, takes mixed types.
+    # A dictionary keeps the order of first appearance and, unlike sorting, allows mixed types.
     keys = ids.tolist()
     codes = {key: code for code, key in enumerate(dict.fromkeys(keys))}
     code = np.fromiter(map(codes.__getitem__, keys), dtype=np.intp, count=len(keys))
@@ -120,7 +117,7 @@ def _group(
     missing = np.fromiter(map(is_missing, codes), dtype=bool, count=len(codes))
     if missing.any():
         raise ValueError(
-            f"Column {bag!r}: expected the bag of each row, got a missing value in row "
+            f"Column {bag!r}: expected a bag for each row, got a missing value in row "
             f"{first[missing].min()} (counted from 0)."
         )
     return order, sizes, ids[first]

@@ -1,23 +1,27 @@
-"""Gaussians and their mixtures, given as arrays, as lists or as rows."""
+"""Reading Gaussians and mixtures of Gaussians from arrays, lists and rows."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-import torch
 from torch import Tensor
 
-from gp_distributions.measures._covariances import check_finite, validated_covariance
-from gp_distributions.measures._ragged import pad
-from gp_distributions.measures._validation import Naming, equal_weights, validated
+from gp_distributions.measures._covariances import validated_covariance
+from gp_distributions.measures._ragged import pad_arrays
+from gp_distributions.measures._validation import (
+    Name,
+    Naming,
+    check_entries,
+    equal_weights,
+    validated,
+)
 from gp_distributions.measures.arrays import (
     Data,
-    common_device,
-    common_dtype,
-    concatenate,
+    dtype_and_device,
     integer,
     real_array,
-    to_tensor,
+    row_tensor,
+    to_tensors,
 )
 from gp_distributions.rows.gaussians import split_gaussians, split_mixtures
 
@@ -35,12 +39,13 @@ def read_gaussians(mean: Data, covariance: Data) -> tuple[Tensor, Tensor]:
     Returns:
         Means, ``batch_shape x d``, and covariances, ``batch_shape x d x d``.
     """
-    return _validated_gaussians(*_read_arrays([mean, covariance], "d"))
+    means, covariances = _read_arrays([mean, covariance], "d")
+    return _validated_gaussians(means, covariances)
 
 
 def read_gaussian_rows(rows: Data, dim: int) -> tuple[Tensor, Tensor]:
-    """Read Gaussians from ``batch_shape x (d+d*d)`` rows, as :func:`read_gaussians` returns them."""
-    return _validated_gaussians(*split_gaussians(_read_rows(rows), integer(dim, "dim")))
+    """Read Gaussians from ``batch_shape x (d+d*d)`` rows; returns as :func:`read_gaussians` does."""
+    return _validated_gaussians(*split_gaussians(row_tensor(rows), integer(dim, "dim")))
 
 
 def read_mixtures(
@@ -51,7 +56,7 @@ def read_mixtures(
     Args:
         mean: A ``batch_shape x K x d`` array.
         covariance: A ``batch_shape x K x d x d`` array.
-        weights: A ``batch_shape x K`` array; None: equal weights.
+        weights: A ``batch_shape x K`` array; None for equal weights.
 
     Returns:
         Means, ``batch_shape x K x d``, covariances, ``batch_shape x K x d x d``, and normalised
@@ -63,8 +68,8 @@ def read_mixtures(
 
 
 def read_mixture_rows(rows: Data, dim: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Read ``batch_shape x K*(d+d*d+1)`` rows, as :func:`read_mixtures` returns them."""
-    return _validated_mixtures(*split_mixtures(_read_rows(rows), integer(dim, "dim")))
+    """Read ``batch_shape x K*(d+d*d+1)`` rows; returns what :func:`read_mixtures` returns."""
+    return _validated_mixtures(*split_mixtures(row_tensor(rows), integer(dim, "dim")))
 
 
 def read_mixture_list(
@@ -80,7 +85,7 @@ def read_mixture_list(
         Tensors as :func:`read_mixtures` returns them.
 
     Raises:
-        ValueError: If there is no mixture, or shapes or dimensions do not fit.
+        ValueError: If there are no mixtures, or the shapes or dimensions are wrong.
     """
     read = [_read_arrays(m, "K, d", prefix=f"Mixture {i}: ") for i, m in enumerate(mixtures)]
     if not read:
@@ -91,16 +96,13 @@ def read_mixture_list(
             raise ValueError(
                 f"Mixture {i}: expected means of shape (K, {dim}), got {tuple(mean.shape)}."
             )
-    tensors = [tensor for mixture in read for tensor in mixture]
-    dtype, device = common_dtype(tensors), common_device(tensors)
-    sizes = torch.tensor([len(mean) for mean, *_ in read], device=device)
-    columns = [list(column) for column in zip(*read, strict=True)]
-    mean, covariance, weights = (pad(concatenate([*c], dtype, device), sizes) for c in columns)
+    kind = dtype_and_device([tensor for mixture in read for tensor in mixture])
+    mean, covariance, weights = (pad_arrays([*c], *kind)[0] for c in zip(*read, strict=True))
     return _validated_mixtures(mean, covariance, weights)
 
 
 def _read_arrays(given: Sequence[Data], axes: str, prefix: str = "") -> list[Tensor]:
-    """Take a mean, a covariance and perhaps weights, whose shapes must fit, as tensors."""
+    """Convert a mean, a covariance and possibly weights of matching shapes to tensors."""
     names = [prefix + name for name in ("Mean", "Covariance", "Weights")[: len(given)]]
     arrays = [real_array(array, name) for array, name in zip(given, names, strict=True)]
     shape = tuple(arrays[0].shape)
@@ -117,30 +119,22 @@ def _read_arrays(given: Sequence[Data], axes: str, prefix: str = "") -> list[Ten
                 f"{name}: expected shape {expected} for a mean of shape {shape}, got "
                 f"{tuple(array.shape)}{hint}"
             )
-    dtype, device = common_dtype(arrays), common_device(arrays)
-    return [to_tensor(array, dtype, device) for array in arrays]
+    return to_tensors(arrays)
 
 
-def _read_rows(rows: Data) -> Tensor:
-    array = real_array(rows, "Rows")
-    if 0 in array.shape[:-1]:
-        raise ValueError(f"Rows: expected at least one row, got shape {tuple(array.shape)}.")
-    return to_tensor(array, common_dtype([array]), common_device([array]))
-
-
-def _validated_gaussians(mean: Tensor, covariance: Tensor) -> tuple[Tensor, Tensor]:
-    check_finite(mean, "mean", _GAUSSIAN, axes=1)
-    return mean, validated_covariance(covariance, _GAUSSIAN)
+def _validated_gaussians(
+    mean: Tensor, covariance: Tensor, name: Name = _GAUSSIAN
+) -> tuple[Tensor, Tensor]:
+    check_entries(mean.isfinite(), mean, name, "a finite mean", " in coordinate {}")
+    return mean, validated_covariance(covariance, name)
 
 
 def _validated_mixtures(
     mean: Tensor, covariance: Tensor, weights: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    check_finite(mean, "mean", _component, axes=1)
-    covariance = validated_covariance(covariance, _component)
+    def component(index: tuple[int, ...]) -> str:
+        return f"{_MIXTURE(index[:-1])}, component {index[-1]}"
+
+    _, covariance = _validated_gaussians(mean, covariance, component)
     mean, weights = validated(mean, weights, _MIXTURE)
     return mean, covariance, weights
-
-
-def _component(index: tuple[int, ...]) -> str:
-    return f"{_MIXTURE(index[:-1])}, component {index[-1]}"

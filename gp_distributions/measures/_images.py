@@ -1,4 +1,4 @@
-"""The grid of pixels that the images of one size share."""
+"""Images as weights on the grid of their pixels."""
 
 from __future__ import annotations
 
@@ -6,13 +6,7 @@ import torch
 from torch import Tensor
 
 from gp_distributions.measures._validation import Naming, validated
-from gp_distributions.measures.arrays import (
-    Data,
-    common_device,
-    common_dtype,
-    real_array,
-    to_tensor,
-)
+from gp_distributions.measures.arrays import Data, real_array, to_tensors
 
 _CHANNELS = (3, 4)  # colours, without and with opacity
 
@@ -29,28 +23,30 @@ def read_images(images: Data) -> tuple[Tensor, Tensor]:
 
     Raises:
         ValueError: If an intensity is negative or not finite, an image is all zero, or the last axis
-            looks like one of colours.
+            looks like colour channels.
     """
     array = real_array(images, "Images")
     if array.ndim < 2 or 0 in array.shape:
         raise ValueError(
-            f"Images: expected an array of shape (..., H, W), none of them 0, got shape "
+            f"Images: expected a non-empty array of shape (..., H, W), got shape "
             f"{tuple(array.shape)}."
         )
     if array.ndim > 3 and array.shape[-1] in _CHANNELS and array.shape[-2] > array.shape[-1]:
         raise ValueError(
-            "Images: expected intensities of one channel, an array of shape (..., H, W), got shape "
-            f"{tuple(array.shape)}, whose last axis looks like one of colours. Take one channel or "
-            "their mean, images[..., :3].mean(-1); flatten the batch axes of images that are so narrow."
+            "Images: expected one channel, an array of shape (..., H, W), got shape "
+            f"{tuple(array.shape)}, whose last axis looks like colour channels. Select one channel or "
+            "average them, images[..., :3].mean(-1). If the images are this narrow, flatten their "
+            "batch axes."
         )
-    values = to_tensor(array, common_dtype([array]), common_device([array]))
-    grid = _pixel_grid(values)
-    grid, weights = validated(grid, values.flatten(-2), Naming("Image", "intensities"))
+    values = to_tensors([array])[0]
+    grid, weights = validated(
+        _pixel_grid(values), values.flatten(-2), Naming("Image", "intensities")
+    )
     return grid.expand(*weights.shape, 2), weights
 
 
 def _pixel_grid(images: Tensor) -> Tensor:
-    """The centres of the pixels, row after row: a ``H*W x 2`` tensor on [-1, 1]^2."""
+    """Centres of the pixels in row-major order: an ``H*W x 2`` tensor on [-1, 1]^2."""
     height, width = (
         torch.linspace(-1, 1, count, dtype=images.dtype, device=images.device)
         if count > 1

@@ -1,4 +1,4 @@
-"""Indices into the last batch axis, as torch and numpy take them."""
+"""Indices into the last batch axis, as accepted by torch and NumPy."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ Index: TypeAlias = int | slice | Sequence[int] | Sequence[bool] | npt.NDArray[An
 
 
 def resolve(index: Index, length: int) -> slice | Tensor:
-    """Reduce an index to a slice with a positive step or a tensor of integers.
+    """Convert an index to a slice with a positive step or a tensor of integers.
 
     Args:
-        index: An integer, slice, list, array or tensor of integers, or a mask.
-        length: The length of the axis.
+        index: An integer, a slice, a mask, or a list, array or tensor of integers.
+        length: Length of the axis.
 
     Returns:
         The index.
 
     Raises:
-        IndexError: If the index is out of range or a mask of another length.
-        TypeError: If it is none of these.
+        IndexError: If the index is out of range, or is a mask of another length.
+        TypeError: If the index is of another type.
     """
     if isinstance(index, slice):
         backward = index.step is not None and index.step < 0
         return torch.from_numpy(np.arange(length)[index].copy()) if backward else index
     if isinstance(index, tuple):
-        raise TypeError(f"Expected one index, along the last batch axis, got the tuple {index}.")
+        raise TypeError(f"Expected one index, into the last batch axis, got the tuple {index}.")
     key = index if isinstance(index, Tensor) else torch.from_numpy(np.array(index))
     if key.dtype == torch.bool:
         if key.shape != (length,):
@@ -42,5 +42,5 @@ def resolve(index: Index, length: int) -> slice | Tensor:
     if key.is_floating_point() or key.is_complex():
         raise TypeError(f"Expected integers or a mask as index, got dtype {key.dtype}.")
     if key.min() < -length or key.max() >= length:
-        raise IndexError(f"Index {index} is out of range for {length} clouds.")
+        raise IndexError(f"Index {index} is out of range for length {length}.")
     return key.to(torch.int64)

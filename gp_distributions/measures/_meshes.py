@@ -1,4 +1,4 @@
-"""Area of triangle meshes, padded to one number of vertices and one of faces."""
+"""Area of triangle meshes, which are padded to the same numbers of vertices and faces."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gp_distributions.measures._ragged import pad, pad_arrays, point_arrays, sizes_of
+from gp_distributions.measures._ragged import pad_arrays, point_arrays
 from gp_distributions.measures._validation import Naming, equal_weights, validated
-from gp_distributions.measures.arrays import Array, Data, concatenate, integer, real_array
+from gp_distributions.measures.arrays import Array, Data, dtype_and_device, integer, real_array
 
 
 def read_meshes(
@@ -20,19 +20,18 @@ def read_meshes(
 
     Args:
         meshes: For each mesh, its ``n_i x d`` vertices and the ``f_i x 3`` indices of its triangles.
-        atoms: The number of points drawn from each mesh; None: the vertices.
-        seed: A seed, or a generator to draw from.
+        atoms: Number of points drawn from each mesh; None for the vertices.
+        seed: Random seed or generator.
 
     Returns:
         A ``B x n x d`` tensor of points and a ``B x n`` tensor of normalised weights.
 
     Raises:
-        ValueError: If faces are no triangles, name a vertex that does not exist, or have no area.
+        ValueError: If faces are not triangles, refer to a vertex that does not exist, or have no area.
     """
     vertices, triples = mesh_arrays(meshes)
-    points, _ = pad_arrays(vertices)
-    flat = concatenate(triples, torch.int64, points.device)
-    faces = pad(flat, sizes_of(triples, points.device))
+    points, _ = pad_arrays(vertices, *dtype_and_device(vertices))
+    faces, _ = pad_arrays(triples, torch.int64, points.device)
     mesh = torch.arange(len(points), device=points.device)[:, None, None]
     corners = points[mesh, faces]
     areas = triangle_areas(corners)
@@ -45,7 +44,7 @@ def read_meshes(
 
 
 def mesh_arrays(meshes: Iterable[tuple[Data, Data]]) -> tuple[list[Array], list[Array]]:
-    """Take the vertices and the faces of each mesh as they are.
+    """Return the arrays of vertices and faces of all meshes, not yet converted to tensors.
 
     Args:
         meshes: For each mesh, its ``n_i x d`` vertices and the ``f_i x 3`` indices of its triangles.
@@ -54,7 +53,7 @@ def mesh_arrays(meshes: Iterable[tuple[Data, Data]]) -> tuple[list[Array], list[
         The arrays of vertices and those of faces, in order.
 
     Raises:
-        ValueError: If a mesh is no such pair, or a face has an index that is no vertex.
+        ValueError: If a mesh is not such a pair, or a face refers to a vertex that does not exist.
     """
     pairs = []
     for i, mesh in enumerate(meshes):
@@ -72,10 +71,10 @@ def mesh_arrays(meshes: Iterable[tuple[Data, Data]]) -> tuple[list[Array], list[
 def _check_mesh(vertices: Array, faces: Array, name: str) -> None:
     count, dim = vertices.shape
     if dim < 2:
-        raise ValueError(f"{name}: expected vertices in 2 or more dimensions, got {dim}.")
+        raise ValueError(f"{name}: expected vertices in at least 2 dimensions, got {dim}.")
     if faces.ndim != 2 or faces.shape[0] == 0 or faces.shape[1] != 3:
         raise ValueError(
-            f"{name}: expected faces of shape (f, 3), triangles, got shape {tuple(faces.shape)}."
+            f"{name}: expected triangles, faces of shape (f, 3), got shape {tuple(faces.shape)}."
         )
     if not _is_integer(faces):
         raise ValueError(f"{name}: expected integer faces, got dtype {faces.dtype}.")
@@ -94,10 +93,10 @@ def _is_integer(array: Array) -> bool:
 
 
 def triangle_areas(corners: Tensor) -> Tensor:
-    """The area of triangles in any dimension: half of base times height.
+    """Area of triangles in any dimension: half of base times height.
 
-    The height is found by projection; the Gram determinant would lose half of the digits on thin
-    triangles. An area within rounding of zero is zero.
+    The height is computed by projection, because the Gram determinant would lose half of the digits
+    on thin triangles. Areas within rounding of zero are set to zero.
 
     Args:
         corners: A ``batch_shape x 3 x d`` tensor.
@@ -116,12 +115,12 @@ def triangle_areas(corners: Tensor) -> Tensor:
 
 
 def area_weights(areas: Tensor, faces: Tensor, vertices: int) -> Tensor:
-    """The area that each vertex stands for: a third of each adjacent triangle's.
+    """Area that each vertex represents: a third of each adjacent triangle.
 
     Args:
         areas: A ``B x f`` tensor of areas.
         faces: A ``B x f x 3`` tensor of indices.
-        vertices: The number ``n`` of vertices, padding included.
+        vertices: Number ``n`` of vertices, including padding.
 
     Returns:
         A ``B x n`` tensor of areas.
@@ -135,19 +134,19 @@ def area_weights(areas: Tensor, faces: Tensor, vertices: int) -> Tensor:
 def sample_triangles(
     corners: Tensor, areas: Tensor, atoms: int, seed: int | np.random.Generator
 ) -> Tensor:
-    """Draw points uniformly from the area of each mesh.
+    """Draw points uniformly from the surface of each mesh.
 
     Args:
         corners: A ``B x f x 3 x d`` tensor of triangles.
         areas: A ``B x f`` tensor of their areas.
-        atoms: The number of points of each mesh.
-        seed: A seed, or a generator to draw from.
+        atoms: Number of points drawn from each mesh.
+        seed: Random seed or generator.
 
     Returns:
         A ``B x atoms x d`` tensor of points.
     """
     draws = np.random.default_rng(seed).random((len(areas), atoms, 3))
-    uniform = torch.from_numpy(1 - draws).to(areas)  # in (0, 1]: no triangle without area is hit
+    uniform = torch.from_numpy(1 - draws).to(areas)  # in (0, 1]: selects no triangle of area 0
     ends = areas.detach().cumsum(-1)
     face = torch.searchsorted(ends, ends[:, -1:] * uniform[..., 0])
     mesh = torch.arange(len(areas), device=areas.device).unsqueeze(-1)

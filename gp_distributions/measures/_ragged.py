@@ -1,4 +1,4 @@
-"""Bags of unequal sizes: checked one by one, then padded to one tensor."""
+"""Bags of unequal sizes: validated one by one, then padded to one tensor."""
 
 from __future__ import annotations
 
@@ -11,68 +11,49 @@ from gp_distributions.measures._validation import Naming, validated
 from gp_distributions.measures.arrays import (
     Array,
     Data,
-    common_device,
-    common_dtype,
     concatenate,
+    dtype_and_device,
     point_array,
     real_array,
 )
 
 
 def read_bags(bags: Iterable[Data], weights: Iterable[Data] | None) -> tuple[Tensor, Tensor]:
-    """Pad bags to the largest with atoms of weight zero at the origin.
+    """Pad bags to the size of the largest, with atoms of weight zero at the origin.
 
     Args:
         bags: For each bag, an ``n_i x d`` array.
-        weights: For each bag, ``n_i`` weights; None: equal weights.
+        weights: For each bag, ``n_i`` weights; None for equal weights.
 
     Returns:
         A ``B x n x d`` tensor of points and a ``B x n`` tensor of normalised weights.
     """
     arrays = point_arrays(bags, "Bag")
     given = [] if weights is None else _weight_arrays(weights, arrays)
-    dtype, device = common_dtype(arrays + given), common_device(arrays + given)
-    sizes = sizes_of(arrays, device)
-    points = pad(concatenate(arrays, dtype, device), sizes)
+    dtype, device = dtype_and_device(arrays + given)
+    points, sizes = pad_arrays(arrays, dtype, device)
     if given:
-        padded = pad(concatenate(given, dtype, device), sizes)
+        padded, _ = pad_arrays(given, dtype, device)
     else:
         padded = occupied(sizes, points.shape[1]).to(dtype)
     return validated(points, padded, Naming())
 
 
-def pad_arrays(arrays: list[Array]) -> tuple[Tensor, Tensor]:
-    """Pad ``B`` arrays, ``n_i x d``, to a ``B x n x d`` tensor; also give the ``B`` sizes."""
-    sizes = sizes_of(arrays, common_device(arrays))
-    return pad(concatenate(arrays, common_dtype(arrays), sizes.device), sizes), sizes
-
-
-def sizes_of(arrays: list[Array], device: torch.device) -> Tensor:
-    """The lengths of arrays."""
-    return torch.tensor([len(array) for array in arrays], device=device)
-
-
 def point_arrays(bags: Iterable[Data], noun: str) -> list[Array]:
-    """Take the coordinates of each bag as they are.
+    """Return the arrays of coordinates of all bags, not yet converted to tensors.
 
     Args:
         bags: For each bag, an ``n_i x d`` array.
-        noun: What error messages call a bag.
-
-    Returns:
-        The arrays, in order.
+        noun: What a bag is called in error messages.
 
     Raises:
-        ValueError: If there is no bag, or one is empty or of another shape or dimension.
+        ValueError: If there are no bags, or a bag is empty or differs in its number of axes or
+            columns.
     """
     arrays = [point_array(bag, f"{noun} {i}", "(n, d)") for i, bag in enumerate(bags)]
     if not arrays:
         raise ValueError(f"Expected at least one {noun.lower()}, got an empty list.")
     for i, array in enumerate(arrays):
-        if array.ndim != 2:
-            raise ValueError(
-                f"{noun} {i}: expected an array of shape (n, d), got shape {tuple(array.shape)}."
-            )
         if array.shape[1] != arrays[0].shape[1]:
             raise ValueError(
                 f"{noun} {i}: expected {arrays[0].shape[1]} columns as in {noun.lower()} 0, got "
@@ -82,17 +63,15 @@ def point_arrays(bags: Iterable[Data], noun: str) -> list[Array]:
 
 
 def _weight_arrays(weights: Iterable[Data], bags: Sequence[Array]) -> list[Array]:
-    """Take the weights of each bag as they are.
+    """Return the arrays of weights of all bags, not yet converted to tensors.
 
     Args:
         weights: For each bag, an array of length ``n_i``.
         bags: For each bag, its ``n_i x d`` array.
 
-    Returns:
-        The arrays, in order.
-
     Raises:
-        ValueError: If there are more or fewer weights than bags, or than atoms in a bag.
+        ValueError: If the number of arrays differs from that of bags, or the number of weights from
+            that of atoms.
     """
     arrays = [real_array(array, f"Weights of bag {i}") for i, array in enumerate(weights)]
     if len(arrays) != len(bags):
@@ -108,8 +87,16 @@ def _weight_arrays(weights: Iterable[Data], bags: Sequence[Array]) -> list[Array
     return arrays
 
 
+def pad_arrays(
+    arrays: list[Array], dtype: torch.dtype, device: torch.device
+) -> tuple[Tensor, Tensor]:
+    """Pad ``B`` arrays, ``n_i x ...``, to a ``B x n x ...`` tensor; also return the ``B`` sizes."""
+    sizes = torch.tensor([len(array) for array in arrays], device=device)
+    return pad(concatenate(arrays, dtype, device), sizes), sizes
+
+
 def pad(flat: Tensor, sizes: Tensor) -> Tensor:
-    """Pad bags that follow one another to one size, with zeros.
+    """Pad concatenated bags to one size with zeros.
 
     Args:
         flat: A ``sum(sizes) x ...`` tensor: the entries of the first bag, then those of the second.
@@ -126,5 +113,5 @@ def pad(flat: Tensor, sizes: Tensor) -> Tensor:
 
 
 def occupied(sizes: Tensor, width: int) -> Tensor:
-    """Mark the entries before the end of each bag: a ``B x width`` mask."""
+    """Return a ``B x width`` mask of the entries that are not padding."""
     return torch.arange(width, device=sizes.device) < sizes.unsqueeze(-1)

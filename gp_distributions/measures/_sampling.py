@@ -1,4 +1,4 @@
-"""Draws by weight."""
+"""Drawing indices by weight."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from torch import Tensor
 
 
 def seeded(seed: int | torch.Generator, device: torch.device) -> torch.Generator:
-    """A generator on the device, from a seed; a generator stays."""
+    """Return a generator on the device, made from a seed unless it is already a generator."""
     if isinstance(seed, torch.Generator):
         return seed
     return torch.Generator(device).manual_seed(seed)
@@ -18,8 +18,8 @@ def draw_indices(weights: Tensor, count: int, generator: torch.Generator) -> Ten
 
     Args:
         weights: A ``batch_shape x n`` tensor of weights.
-        count: The number of draws.
-        generator: What to draw from.
+        count: Number of draws.
+        generator: Random number generator.
 
     Returns:
         A ``batch_shape x count`` tensor of integers.

@@ -1,23 +1,27 @@
-"""What clouds are made of: finite coordinates, weights >= 0 that are not all zero."""
+"""Validation of atoms and weights: finite coordinates, and weights >= 0 that are not all zero."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
+# Gives the name, in error messages, of the distribution at an index into the batch axes.
+Name: TypeAlias = Callable[[tuple[int, ...]], str]
+
 
 @dataclass(frozen=True)
 class Naming:
-    """What error messages call a cloud and its weights.
+    """Names of clouds and their weights in error messages.
 
     Attributes:
-        noun: What the caller gave: a bag, an image, a curve, a mesh.
-        weights: What is normalised to one: weights, intensities, arc lengths, areas.
-        labels: The labels of the clouds, of shape ``batch_shape``, if they have any.
+        noun: What the caller passed: a bag, an image, a curve or a mesh.
+        weights: What the weights are: weights, intensities, arc lengths or areas.
+        labels: Labels of the clouds, of shape ``batch_shape``, or None.
     """
 
     noun: str = "Bag"
@@ -25,7 +29,7 @@ class Naming:
     labels: npt.NDArray[Any] | None = None
 
     def __call__(self, index: tuple[int, ...]) -> str:
-        """Name the cloud at an index into the batch axes."""
+        """Return the name of the cloud at an index into the batch axes."""
         if not index:
             return f"The {self.noun.lower()}"
         label = "" if self.labels is None else f" (label {self.labels[index]})"
@@ -33,61 +37,62 @@ class Naming:
 
 
 def validated(points: Tensor, weights: Tensor, naming: Naming) -> tuple[Tensor, Tensor]:
-    """Check atoms and weights, and divide the weights of each cloud by their sum.
+    """Validate atoms and weights, and divide the weights of each cloud by their sum.
 
     Args:
         points: A ``batch_shape x n x d`` tensor of atoms.
         weights: A ``batch_shape x n`` tensor of weights.
-        naming: What error messages call the clouds.
+        naming: Names of the clouds in error messages.
 
     Returns:
-        The points as they are, and weights that sum to one, differentiable in ``weights``.
+        The points unchanged, and weights that sum to one, differentiable in ``weights``.
 
     Raises:
         ValueError: If a coordinate is not finite, a weight is negative or not finite, or the
             weights of a cloud are all zero.
     """
-    _check_points(points, naming)
-    _check_weights(weights, naming)
-    # The order of a sum depends on the strides: contiguous, equal weights stay equal.
+    where = " in atom {}, coordinate {}"
+    check_entries(points.isfinite(), points, naming, "finite coordinates", where)
+    valid = weights.isfinite() & (weights >= 0)
+    check_entries(valid, weights, naming, f"finite {naming.weights} >= 0", " in atom {}")
+    # The order of summation depends on the strides: contiguous, equal weights stay equal.
     total = weights.contiguous().sum(-1, keepdim=True)
-    bad = ~(total.isfinite() & (total > 0)).squeeze(-1)
-    if bad.any():
-        cloud = tuple(_first(bad))
-        raise ValueError(
-            f"{naming(cloud)}: expected {naming.weights} with a positive, finite sum, got the sum "
-            f"{total[cloud].item()}."
-        )
+    valid = total.isfinite() & (total > 0)
+    expected = f"{naming.weights} with a positive, finite sum"
+    check_entries(valid[..., 0], total[..., 0], naming, expected, "")
     # A sum within rounding of one counts as one, so that normalising twice changes nothing.
     rounding = 32 * torch.finfo(weights.dtype).eps
     error = torch.where((total - 1).abs() <= rounding, total - 1, 0.0).detach()
     return points, weights / (total - error)
 
 
-def equal_weights(points: Tensor) -> Tensor:
-    """Weights ``1 / n`` for a ``batch_shape x n x d`` tensor of atoms."""
-    return points.new_full(points.shape[:-1], 1 / points.shape[-2])
+def check_entries(valid: Tensor, values: Tensor, name: Name, expected: str, where: str) -> None:
+    """Raise an error that names the first invalid entry, if there is one.
 
+    Args:
+        valid: A tensor of booleans in the shape of ``values``.
+        values: A tensor whose first axes are the batch axes.
+        name: Names of the distributions in error messages.
+        expected: What was expected.
+        where: Where the entry is, with one ``{}`` for each axis of ``values`` after the batch axes.
 
-def _check_points(points: Tensor, naming: Naming) -> None:
-    finite = points.isfinite()
-    if not finite.all():
-        *cloud, atom, coordinate = _first(~finite)
+    Raises:
+        ValueError: If an entry is not valid.
+    """
+    if not valid.all():
+        index = tuple(first_true(~valid))
+        batch = len(index) - where.count("{}")
         raise ValueError(
-            f"{naming(tuple(cloud))}: expected finite coordinates, got "
-            f"{points[(*cloud, atom, coordinate)].item()} in atom {atom}, coordinate {coordinate}."
+            f"{name(index[:batch])}: expected {expected}, got {values[index].item()}"
+            f"{where.format(*index[batch:])}."
         )
 
 
-def _check_weights(weights: Tensor, naming: Naming) -> None:
-    bad = ~(weights.isfinite() & (weights >= 0))
-    if bad.any():
-        *cloud, atom = _first(bad)
-        raise ValueError(
-            f"{naming(tuple(cloud))}: expected finite {naming.weights} >= 0, got "
-            f"{weights[(*cloud, atom)].item()} in atom {atom}."
-        )
-
-
-def _first(mask: Tensor) -> list[int]:
+def first_true(mask: Tensor) -> list[int]:
+    """Return the index of the first true entry."""
     return mask.nonzero()[0].tolist()
+
+
+def equal_weights(points: Tensor) -> Tensor:
+    """Return weights ``1 / n`` for a ``batch_shape x n x d`` tensor of atoms."""
+    return points.new_full(points.shape[:-1], 1 / points.shape[-2])

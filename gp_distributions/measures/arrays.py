@@ -1,37 +1,50 @@
-"""Arrays and tensors as callers give them: which are taken, and how they become tensors."""
+"""Arrays and tensors given by the caller: which are accepted, and how they become tensors."""
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import torch
+from scipy.sparse import issparse
 from torch import Tensor
 
 Array: TypeAlias = Tensor | npt.NDArray[Any]
 Data: TypeAlias = Tensor | npt.ArrayLike
 
 _NUMPY_DTYPES = {torch.float32: np.float32, torch.float64: np.float64, torch.int64: np.int64}
+_SINGLE = {"torch.float32", "float32", "<f4", ">f4"}
 _RAGGED = (
-    "expected an array, got nested sequences of unequal lengths; bags of unequal sizes are read by "
+    "expected an array, got nested sequences of unequal lengths; pass bags of unequal sizes to "
     "PointClouds.from_list."
 )
 
 
 def real_array(value: Data, name: str) -> Array:
-    """Take an array or tensor of real numbers as it is.
+    """Return a dense array or tensor of real numbers unchanged, and convert anything else to one.
+
+    Args:
+        value: An array, a tensor, or nested sequences of numbers.
+        name: Name of the value in error messages.
 
     Raises:
-        ValueError: If the value is ragged, masked, or holds anything but real numbers.
+        ValueError: If the value is ragged, masked, sparse or not made of real numbers.
     """
     if isinstance(value, (list, tuple)) and value and all(isinstance(v, Tensor) for v in value):
         if len({v.shape for v in value}) > 1:
             raise ValueError(f"{name}: {_RAGGED}")
         value = torch.stack(list(value))
     if isinstance(value, Tensor):
+        if value.is_nested:
+            raise ValueError(f"{name}: {_RAGGED}")
+        if value.layout != torch.strided:
+            raise ValueError(
+                f"{name}: expected a dense tensor, got layout {value.layout}; convert it with "
+                ".to_dense()."
+            )
         if value.is_complex():
             raise ValueError(f"{name}: expected real numbers, got dtype {value.dtype}.")
         return value
@@ -39,6 +52,10 @@ def real_array(value: Data, name: str) -> Array:
         raise ValueError(
             f"{name}: expected an array, got a masked array, whose mask would be lost; give masked "
             "atoms weight 0 or leave them out."
+        )
+    if any(map(issparse, value if isinstance(value, (list, tuple)) else [value])):
+        raise ValueError(
+            f"{name}: expected a dense array, got a SciPy sparse array; convert it with .toarray()."
         )
     try:
         array = np.asarray(value)
@@ -50,18 +67,23 @@ def real_array(value: Data, name: str) -> Array:
 
 
 def point_array(value: Data, name: str, shape: str) -> Array:
-    """Take an array of atoms, without batch axes or with any, whose axes are all non-empty.
+    """Return a non-empty array of atoms.
+
+    Args:
+        value: An array, a tensor, or nested sequences of numbers.
+        name: Name of the value in error messages.
+        shape: Expected shape: two axes, or ``"(..., n, d)"``, which also allows batch axes.
 
     Raises:
-        ValueError: As :func:`real_array`, or if the array has fewer than two axes or is empty.
+        ValueError: As :func:`real_array`, or if the array is empty or of another shape.
     """
     array = real_array(value, name)
     if 0 in array.shape:
         raise ValueError(
-            f"{name}: expected at least one atom of at least one coordinate, got an empty array of "
-            f"shape {tuple(array.shape)}."
+            f"{name}: expected at least one atom with at least one coordinate, got an empty array "
+            f"of shape {tuple(array.shape)}."
         )
-    if array.ndim < 2:
+    if array.ndim < 2 or (array.ndim > 2 and not shape.startswith("(...")):
         hint = "; did you mean array[:, None]?" if array.ndim == 1 else "."
         raise ValueError(
             f"{name}: expected an array of shape {shape}, got a {array.ndim}-D array of shape "
@@ -71,25 +93,19 @@ def point_array(value: Data, name: str, shape: str) -> Array:
 
 
 def common_dtype(arrays: Iterable[Array]) -> torch.dtype:
-    """Single precision where every array is in single precision, double otherwise.
+    """Return single precision if all arrays are in single precision, and double otherwise.
 
-    Integers, booleans and half precision become double: that is exact, and sums of squares in half
-    precision would not be.
+    Integers, booleans and half precision become double: the conversion is exact, and sums of squares
+    in half precision would not be.
     """
-    return torch.float32 if all(map(_is_single, {a.dtype for a in arrays})) else torch.float64
-
-
-def _is_single(dtype: torch.dtype | np.dtype[Any]) -> bool:
-    if isinstance(dtype, torch.dtype):
-        return dtype == torch.float32
-    return dtype.kind == "f" and dtype.itemsize == 4
+    return torch.float32 if {str(a.dtype) for a in arrays} <= _SINGLE else torch.float64
 
 
 def common_device(arrays: Iterable[Array]) -> torch.device:
-    """The device of the tensors among the arrays; the CPU if there are none.
+    """Return the device of the tensors among the arrays, or the CPU if there are none.
 
     Raises:
-        ValueError: If the tensors lie on several devices.
+        ValueError: If the tensors are on more than one device.
     """
     devices = {a.device for a in arrays if isinstance(a, Tensor)}
     if len(devices) > 1:
@@ -98,15 +114,38 @@ def common_device(arrays: Iterable[Array]) -> torch.device:
     return devices.pop() if devices else torch.device("cpu")
 
 
+def dtype_and_device(arrays: Sequence[Array]) -> tuple[torch.dtype, torch.device]:
+    """Return the common dtype and the common device of arrays."""
+    return common_dtype(arrays), common_device(arrays)
+
+
 def to_tensor(array: Array, dtype: torch.dtype, device: torch.device) -> Tensor:
-    """Convert an array to a tensor that shares no memory with it; a tensor of that kind stays."""
+    """Copy an array to a tensor; return a tensor that already has this dtype and device unchanged."""
     if isinstance(array, Tensor):
         return array.to(device=device, dtype=dtype)
     return torch.from_numpy(np.array(array, dtype=_NUMPY_DTYPES[dtype], order="C")).to(device)
 
 
+def to_tensors(arrays: Sequence[Array]) -> list[Tensor]:
+    """Convert arrays to tensors with their common dtype and device."""
+    dtype, device = dtype_and_device(arrays)
+    return [to_tensor(array, dtype, device) for array in arrays]
+
+
+def row_tensor(rows: Data) -> Tensor:
+    """Convert rows to a tensor.
+
+    Raises:
+        ValueError: As :func:`real_array`, or if there are no rows.
+    """
+    array = real_array(rows, "Rows")
+    if 0 in array.shape[:-1]:
+        raise ValueError(f"Rows: expected at least one row, got shape {tuple(array.shape)}.")
+    return to_tensors([array])[0]
+
+
 def concatenate(arrays: list[Array], dtype: torch.dtype, device: torch.device) -> Tensor:
-    """Join arrays along their first axis as one new tensor."""
+    """Concatenate arrays along their first axis to a new tensor."""
     if any(isinstance(a, Tensor) for a in arrays):
         return torch.cat([to_tensor(a, dtype, device) for a in arrays])
     joined = np.concatenate(arrays, dtype=_NUMPY_DTYPES[dtype], casting="unsafe")
@@ -114,10 +153,10 @@ def concatenate(arrays: list[Array], dtype: torch.dtype, device: torch.device) -
 
 
 def integer(value: int, name: str, least: int = 1) -> int:
-    """Take a count.
+    """Return a count as an ``int``.
 
     Raises:
-        ValueError: If it is no integer, or below ``least``.
+        ValueError: If it is not an integer or is below ``least``.
     """
     try:
         count = operator.index(value)
@@ -129,8 +168,8 @@ def integer(value: int, name: str, least: int = 1) -> int:
 
 
 def is_missing(value: object) -> bool:
-    """Whether a value stands for none, such as None, NaN, NaT and the missing value of pandas."""
-    if value is None:  # also what tolist makes of NaT
+    """Whether a value is missing: None, NaN, NaT or ``pandas.NA``."""
+    if value is None:  # tolist() also turns NaT into None
         return True
-    unequal = value != value  # of NaN and NaT it is true; pandas.NA gives no bool at all
+    unequal = value != value  # true for NaN and NaT; not a bool for pandas.NA
     return bool(unequal) if isinstance(unequal, bool | np.bool_) else True

@@ -9,7 +9,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from gp_distributions.measures._container import Container, counted_sizes
+from gp_distributions.measures._container import WeightedContainer
 from gp_distributions.measures._covariances import symmetric_root
 from gp_distributions.measures._gaussian_arrays import (
     read_mixture_list,
@@ -19,24 +19,24 @@ from gp_distributions.measures._gaussian_arrays import (
 from gp_distributions.measures._sampling import draw_indices, seeded
 from gp_distributions.measures._validation import equal_weights
 from gp_distributions.measures.arrays import Data, integer
-from gp_distributions.measures.normalization import pooled_centre_and_scale
 from gp_distributions.measures.point_clouds import PointClouds
 from gp_distributions.rows.clouds import pad_rows
 from gp_distributions.rows.gaussians import join_mixtures
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
-class GaussianMixtures(Container):
+class GaussianMixtures(WeightedContainer):
     """Mixtures of Gaussians: the probability measures ``sum_k w_k N(m_k, S_k)``.
 
-    The data are checked once, here, and frozen. Arrays are copied, to the CPU; tensors keep their
-    device, and gradients flow through all three. Single precision is kept, with a warning. Mixtures lie
-    along the last batch axis: ``len(mixtures)`` is its length, and ``mixtures[index]`` selects from it.
+    The data are validated once, at construction, and cannot be changed afterwards. Arrays are copied
+    to the CPU. Tensors keep their device, and gradients flow through them. Single precision is kept,
+    with a warning. ``len(mixtures)`` is the length of the last batch axis, and ``mixtures[index]``
+    indexes it.
 
     Args:
         mean: A ``batch_shape x K x d`` tensor or array, the means of the components.
         covariance: A ``batch_shape x K x d x d`` tensor or array, their covariances. Asymmetry within
-            rounding is accepted, and the symmetric part is kept; variances of zero are allowed.
+            rounding is accepted, and the symmetric part is kept. Variances of zero are allowed.
         weights: A ``batch_shape x K`` tensor or array of weights >= 0, which are divided by their sum
             over each mixture. Default: equal weights.
 
@@ -44,30 +44,39 @@ class GaussianMixtures(Container):
         mean: A ``batch_shape x K x d`` tensor.
         covariance: A ``batch_shape x K x d x d`` tensor of symmetric matrices.
         weights: A ``batch_shape x K`` tensor of weights that sum to one over each mixture. Components
-            of weight zero are padding, which changes no result and stays when mixtures are selected.
-        labels: An array of shape ``batch_shape``, the names that came with what these mixtures were
-            made of; None elsewhere.
+            of weight zero are padding, which changes no result and remains when mixtures are indexed.
+        labels: An array of shape ``batch_shape`` with the labels of the Gaussians that these mixtures
+            were made from, or None.
 
     Raises:
         ValueError: If an entry is not finite, a covariance is not symmetric or not positive
-            semi-definite, a weight is negative, the weights of a mixture are all zero, or shapes or
-            dtypes do not fit.
+            semi-definite, a weight is negative, the weights of a mixture are all zero, or the shapes
+            or dtypes are wrong.
+
+    Example:
+        >>> import torch
+        >>> from gp_distributions import GaussianMixtures
+        >>> mean, covariance = [[[0.0], [4.0]]], torch.ones(1, 2, 1, 1)
+        >>> mixtures = GaussianMixtures(mean, covariance, weights=[[1.0, 3.0]])
+        >>> mixtures
+        GaussianMixtures(1 mixture, 2 components, d=1, float64)
+        >>> mixtures.weights
+        tensor([[0.2500, 0.7500]], dtype=torch.float64)
     """
 
     _noun: ClassVar[str] = "mixture"
+    _part: ClassVar[str] = "component"
     _axes: ClassVar[dict[str, int]] = {"mean": 2, "covariance": 3, "weights": 1}
 
     mean: Tensor
     covariance: Tensor
-    weights: Tensor
 
     def __init__(self, mean: Data, covariance: Data, weights: Data | None = None) -> None:
         self._fill(*read_mixtures(mean, covariance, weights))
-        self._warn_if_single(stacklevel=3)
 
     @classmethod
     def from_list(cls, mixtures: Iterable[tuple[Data, Data, Data]]) -> GaussianMixtures:
-        """Read mixtures of any numbers of components, padded with components of weight zero.
+        """Read mixtures with different numbers of components, padded with components of weight zero.
 
         Args:
             mixtures: For each mixture, ``K_i x d`` means, ``K_i x d x d`` covariances and ``K_i``
@@ -77,116 +86,102 @@ class GaussianMixtures(Container):
             The mixtures, in order.
 
         Raises:
-            ValueError: As the class does, and if there is no mixture or dimensions differ.
+            ValueError: As for the class, or if there are no mixtures or dimensions differ.
+
+        Example:
+            >>> from gp_distributions import GaussianMixtures
+            >>> one = ([[0.0]], [[[1.0]]], [1.0])
+            >>> two = ([[0.0], [4.0]], [[[1.0]], [[2.0]]], [1.0, 3.0])
+            >>> GaussianMixtures.from_list([one, two])
+            GaussianMixtures(2 mixtures, 1-2 components, d=1, float64)
         """
         return cls._read(*read_mixture_list(mixtures))
 
     @classmethod
     def unpack(cls, rows: Data, dim: int) -> GaussianMixtures:
-        """Read rows back: the inverse of ``pack``, but for the labels, which rows do not hold.
+        """Read mixtures from rows: the inverse of ``pack``, except that rows do not hold labels.
 
         Args:
             rows: A ``batch_shape x K*(d+d*d+1)`` tensor or array.
-            dim: The dimension ``d``.
+            dim: Dimension ``d``.
 
         Returns:
             The mixtures.
 
         Raises:
-            ValueError: As the class does, and if the width of the rows is no multiple of
+            ValueError: As for the class, or if the width of the rows is not a multiple of
                 ``d + d*d + 1``.
+
+        Example:
+            >>> from gp_distributions import GaussianMixtures
+            >>> GaussianMixtures.unpack([[0.0, 1.0, 0.25, 4.0, 2.0, 0.75]], dim=1)
+            GaussianMixtures(1 mixture, 2 components, d=1, float64)
         """
         return cls._read(*read_mixture_rows(rows, dim))
 
     def pack(self, components: int | None = None) -> Tensor:
-        """Lay the mixtures out as rows: components in turn, each mean, covariance and weight.
+        """Write the mixtures as rows: for each component its mean, covariance and weight.
 
-        Covariances are laid out row by row.
+        The covariance is written row by row.
 
         Args:
-            components: The number ``K`` of components in a row, which gives several sets of mixtures
-                one width. Default: the stored number. A smaller one cuts off padding only.
+            components: Number ``K`` of components in a row, to give several sets of mixtures the same
+                width. Default: the stored number. A smaller number only removes padding.
 
         Returns:
             A ``batch_shape x K*(d+d*d+1)`` tensor.
 
         Raises:
             ValueError: If ``components`` is too small for the largest mixture.
+
+        Example:
+            >>> from gp_distributions import GaussianMixtures
+            >>> mixtures = GaussianMixtures([[[0.0], [4.0]]], [[[[1.0]], [[2.0]]]])
+            >>> mixtures.pack()
+            tensor([[0.0000, 1.0000, 0.5000, 4.0000, 2.0000, 0.5000]], dtype=torch.float64)
+            >>> mixtures.pack(components=5).shape
+            torch.Size([1, 15])
         """
-        count = self.weights.shape[-1] if components is None else integer(components, "components")
-        beyond = (self.weights[..., count:] > 0).nonzero()[:, -1]
-        if len(beyond):
-            needed = count + 1 + int(beyond.max())
-            raise ValueError(
-                f"Expected components >= {needed}, for the largest mixture, got {count}."
-            )
+        count = self._row_size(components)
         rows = join_mixtures(
             self.mean[..., :count, :], self.covariance[..., :count, :, :], self.weights[..., :count]
         )
         return pad_rows(rows, count * (self.dim + self.dim**2 + 1))
 
     def sample(self, n: int, *, seed: int | torch.Generator = 0) -> PointClouds:
-        """Draw independent points from each mixture; they carry no gradient.
+        """Draw independent points from each mixture, without gradients.
 
         Args:
-            n: The number of draws.
-            seed: The seed of the draws, or a generator, on the device of the mixtures, to draw from.
+            n: Number of draws.
+            seed: Random seed, or a generator on the device of the mixtures.
 
         Returns:
             Clouds of ``n`` atoms of weight ``1 / n``, with the labels of the mixtures.
 
         Raises:
-            ValueError: If ``n`` is no integer >= 1.
+            ValueError: If ``n`` is not an integer >= 1.
+
+        Example:
+            >>> from gp_distributions import GaussianMixtures
+            >>> GaussianMixtures([[[0.0], [4.0]]], [[[[1.0]], [[2.0]]]]).sample(100, seed=0)
+            PointClouds(1 cloud, 100 atoms, d=1, float64)
         """
         count, generator = integer(n, "n"), seeded(seed, self.device)
         chosen = draw_indices(self.weights, count, generator)
         shape = (*self.batch_shape, count, self.dim)
         normal = torch.randn(shape, generator=generator, dtype=self.dtype, device=self.device)
-        # Every component moves every draw, and each draw takes the one that was chosen.
+        # Every component transforms every draw, and each draw keeps the chosen one.
         moved = normal.unsqueeze(-3) @ symmetric_root(self.covariance)
         moved = moved + self.mean.detach().unsqueeze(-2)
         index = chosen[..., None, :, None].expand(*self.batch_shape, 1, count, self.dim)
         points = moved.gather(-3, index).squeeze(-3)
         return PointClouds._unchecked(points, equal_weights(points), labels=self.labels)
 
-    def normalize(
-        self, like: GaussianMixtures | None = None, *, scale: Data | None = None
-    ) -> GaussianMixtures:
-        """Centre and scale each coordinate: the law of ``(x - centre) / scale``.
-
-        The centre is the mean over the mixtures of their means; the default scale is the root of the
-        mean over the mixtures of their second moments about it. Each mixture counts once.
-
-        Args:
-            like: The mixtures that give centre and scale: the training data, when test data are
-                normalised. Default: these mixtures.
-            scale: A scale for all coordinates, or ``d`` scales, in their units, in place of the
-                default. The centre is subtracted all the same.
-
-        Returns:
-            The mixtures, with the same weights and labels.
-
-        Raises:
-            TypeError: If ``like`` is something else.
-            ValueError: If the dimensions differ, a scale is not positive, or a coordinate has one
-                value only and no scale is given.
-        """
-        return self._scaled(*self._source(like)._centre_and_scale(scale))
-
-    def _centre_and_scale(self, scale: Data | None) -> tuple[Tensor, Tensor]:
-        variance = self.covariance.diagonal(dim1=-2, dim2=-1)
-        return pooled_centre_and_scale(self.mean, variance, self.weights, scale)
+    def _components(self) -> tuple[Tensor, Tensor, Tensor]:
+        return self.mean, self.covariance.diagonal(dim1=-2, dim2=-1), self.weights
 
     def _scaled(self, centre: Tensor, scale: Tensor) -> GaussianMixtures:
         scale = scale.expand(self.dim)
         mean = (self.mean - centre) / scale
         covariance = self.covariance / (scale.unsqueeze(-1) * scale)
         return self._unchecked(mean, covariance, self.weights, labels=self.labels)
-
-    @property
-    def sizes(self) -> Tensor:
-        """The number of components of positive weight: a ``batch_shape`` integer tensor."""
-        return (self.weights > 0).sum(-1)
-
-    def _details(self) -> list[str]:
-        return [counted_sizes(self.sizes, "component")]

@@ -1,4 +1,4 @@
-"""Gaussians as inputs: probability measures that are given by a mean and a covariance."""
+"""Gaussians as inputs: probability measures given by a mean and a covariance."""
 
 from __future__ import annotations
 
@@ -21,26 +21,35 @@ from gp_distributions.rows.gaussians import join_gaussians
 class Gaussians(Container):
     """Gaussian probability measures ``N(m, S)``.
 
-    The data are checked once, here, and frozen. Arrays are copied, to the CPU; tensors keep their
-    device, and gradients flow through both. Single precision is kept, with a warning. Gaussians lie
-    along the last batch axis: ``len(gaussians)`` is its length, and ``gaussians[index]`` selects from
-    it.
+    The data are validated once, at construction, and cannot be changed afterwards. Arrays are copied
+    to the CPU. Tensors keep their device, and gradients flow through them. Single precision is kept,
+    with a warning. ``len(gaussians)`` is the length of the last batch axis, and ``gaussians[index]``
+    indexes it.
 
     Args:
         mean: A ``batch_shape x d`` tensor or array.
         covariance: A ``batch_shape x d x d`` tensor or array. Asymmetry within rounding is accepted,
-            and the symmetric part is kept; variances of zero are allowed. Variances alone are passed
-            as ``torch.diag_embed(variances)``.
+            and the symmetric part is kept. Variances of zero are allowed. Pass variances alone as
+            ``torch.diag_embed(variances)``.
 
     Attributes:
         mean: A ``batch_shape x d`` tensor.
         covariance: A ``batch_shape x d x d`` tensor of symmetric matrices.
-        labels: An array of shape ``batch_shape``, the names that came with the clouds of
-            ``from_clouds``; None elsewhere.
+        labels: An array of shape ``batch_shape`` with the labels of the clouds passed to
+            ``from_clouds``, or None.
 
     Raises:
         ValueError: If an entry is not finite, a covariance is not symmetric or not positive
-            semi-definite, or shapes or dtypes do not fit.
+            semi-definite, or the shapes or dtypes are wrong.
+
+    Example:
+        >>> import torch
+        >>> from gp_distributions import Gaussians
+        >>> gaussians = Gaussians([[0.0, 1.0], [2.0, 3.0]], torch.eye(2).expand(2, 2, 2))
+        >>> gaussians
+        Gaussians(2 Gaussians, d=2, float64)
+        >>> gaussians[0].mean
+        tensor([0., 1.], dtype=torch.float64)
     """
 
     _noun: ClassVar[str] = "Gaussian"
@@ -51,94 +60,97 @@ class Gaussians(Container):
 
     def __init__(self, mean: Data, covariance: Data) -> None:
         self._fill(*read_gaussians(mean, covariance))
-        self._warn_if_single(stacklevel=3)
 
     @classmethod
     def from_clouds(cls, clouds: PointClouds) -> Gaussians:
-        """Take the Gaussians with the means and covariances of clouds.
+        """Make Gaussians with the means and covariances of clouds.
 
-        The covariance is that of the cloud as a measure, ``sum_i w_i (x_i - m)(x_i - m)'``.
+        The covariance is that of the cloud as a measure, ``sum_i w_i (x_i - m)(x_i - m)'``, without
+        the correction ``n / (n - 1)`` for samples.
 
         Args:
             clouds: The clouds.
 
         Returns:
             The Gaussians, with the labels of the clouds.
+
+        Example:
+            >>> from gp_distributions import Gaussians, PointClouds
+            >>> gaussians = Gaussians.from_clouds(PointClouds([[[0.0], [4.0]]]))
+            >>> gaussians.mean.item(), gaussians.covariance.item()
+            (2.0, 4.0)
         """
         mean, covariance = weighted_moments(clouds.points, clouds.weights)
         return cls._unchecked(mean, covariance, labels=clouds.labels)
 
     @classmethod
     def unpack(cls, rows: Data, dim: int) -> Gaussians:
-        """Read rows back: the inverse of ``pack``, but for the labels, which rows do not hold.
+        """Read Gaussians from rows: the inverse of ``pack``, except that rows do not hold labels.
 
         Args:
             rows: A ``batch_shape x (d+d*d)`` tensor or array.
-            dim: The dimension ``d``.
+            dim: Dimension ``d``.
 
         Returns:
             The Gaussians.
 
         Raises:
-            ValueError: As the class does, and if the rows have another width.
+            ValueError: As for the class, or if the rows have another width.
+
+        Example:
+            >>> from gp_distributions import Gaussians
+            >>> Gaussians.unpack([[5.0, 2.0]], dim=1).covariance
+            tensor([[[2.]]], dtype=torch.float64)
         """
         return cls._read(*read_gaussian_rows(rows, dim))
 
     def pack(self) -> Tensor:
-        """Lay the Gaussians out as rows: the mean, then the covariance row by row.
+        """Write the Gaussians as rows: the mean, then the covariance row by row.
 
         Returns:
             A ``batch_shape x (d+d*d)`` tensor.
+
+        Example:
+            >>> from gp_distributions import Gaussians
+            >>> Gaussians([[5.0, 6.0]], [[[2.0, 1.0], [1.0, 3.0]]]).pack()
+            tensor([[5., 6., 2., 1., 1., 3.]], dtype=torch.float64)
         """
         return join_gaussians(self.mean, self.covariance)
 
     def as_mixtures(self) -> GaussianMixtures:
-        """The same measures as mixtures of one component."""
-        mean = self.mean.unsqueeze(-2)
+        """Return the same measures as mixtures of one component.
+
+        Example:
+            >>> from gp_distributions import Gaussians
+            >>> Gaussians([[5.0]], [[[2.0]]]).as_mixtures()
+            GaussianMixtures(1 mixture, 1 component, d=1, float64)
+        """
+        mean, covariance = self.mean.unsqueeze(-2), self.covariance.unsqueeze(-3)
         weights = mean.new_ones(mean.shape[:-1])
-        return GaussianMixtures._unchecked(
-            mean, self.covariance.unsqueeze(-3), weights, labels=self.labels
-        )
+        return GaussianMixtures._unchecked(mean, covariance, weights, labels=self.labels)
 
     def sample(self, n: int, *, seed: int | torch.Generator = 0) -> PointClouds:
-        """Draw independent points from each Gaussian; they carry no gradient.
+        """Draw independent points from each Gaussian, without gradients.
 
         Args:
-            n: The number of draws.
-            seed: The seed of the draws, or a generator, on the device of the Gaussians, to draw from.
+            n: Number of draws.
+            seed: Random seed, or a generator on the device of the Gaussians.
 
         Returns:
             Clouds of ``n`` atoms of weight ``1 / n``, with the labels of the Gaussians.
 
         Raises:
-            ValueError: If ``n`` is no integer >= 1.
+            ValueError: If ``n`` is not an integer >= 1.
+
+        Example:
+            >>> from gp_distributions import Gaussians
+            >>> Gaussians([[5.0]], [[[2.0]]]).sample(100, seed=0)
+            PointClouds(1 cloud, 100 atoms, d=1, float64)
         """
         return self.as_mixtures().sample(n, seed=seed)
 
-    def normalize(self, like: Gaussians | None = None, *, scale: Data | None = None) -> Gaussians:
-        """Centre and scale each coordinate: the law of ``(x - centre) / scale``.
-
-        The centre is the mean over the Gaussians of their means; the default scale is the root of the
-        mean over the Gaussians of their second moments about it.
-
-        Args:
-            like: The Gaussians that give centre and scale: the training data, when test data are
-                normalised. Default: these Gaussians.
-            scale: A scale for all coordinates, or ``d`` scales, in their units, in place of the
-                default. The centre is subtracted all the same.
-
-        Returns:
-            The Gaussians, with the same labels.
-
-        Raises:
-            TypeError: If ``like`` is something else.
-            ValueError: If the dimensions differ, a scale is not positive, or a coordinate has one
-                value only and no scale is given.
-        """
-        return self._scaled(*self._source(like)._centre_and_scale(scale))
-
-    def _centre_and_scale(self, scale: Data | None) -> tuple[Tensor, Tensor]:
-        return self.as_mixtures()._centre_and_scale(scale)
+    def _components(self) -> tuple[Tensor, Tensor, Tensor]:
+        return self.as_mixtures()._components()
 
     def _scaled(self, centre: Tensor, scale: Tensor) -> Gaussians:
         normal = self.as_mixtures()._scaled(centre, scale)

@@ -1,4 +1,4 @@
-"""The containers of distributions, and what distances call their kinds."""
+"""The containers of distributions, and the names that distances give to their kinds."""
 
 from __future__ import annotations
 
@@ -16,37 +16,32 @@ KINDS = {PointClouds: "clouds", Gaussians: "gaussians", GaussianMixtures: "mixtu
 
 
 def as_rows(X: Distributions | Tensor) -> Tensor:
-    """Rows of distributions; rows as they are.
+    """Return distributions as rows, and rows unchanged.
 
     Raises:
-        TypeError: If it is something else.
+        TypeError: If ``X`` is of another type, or a tensor of integers.
     """
-    if isinstance(X, Distributions):
+    kind_of(X)
+    if not isinstance(X, Tensor):
         return X.pack()
-    if isinstance(X, Tensor):
-        if not X.is_floating_point():
-            raise TypeError(
-                f"Expected rows of floating-point numbers, got {X.dtype}. Give rows.double()."
-            )
-        return X
-    raise _neither(X)
+    if not X.is_floating_point():
+        raise TypeError(
+            f"Expected rows of floating-point numbers, got {X.dtype}. Pass rows.double()."
+        )
+    return X
 
 
 def kind_of(X: Distributions | Tensor) -> str | None:
-    """What distances call the kind of some distributions; None for rows.
+    """Return the kind of distributions, as distances name it, or None for rows.
 
     Raises:
-        TypeError: If it is something else.
+        TypeError: If ``X`` is of another type.
     """
-    if isinstance(X, Distributions):
-        return KINDS[type(X)]
     if isinstance(X, Tensor):
         return None
-    raise _neither(X)
-
-
-def _neither(X: object) -> TypeError:
-    return TypeError(
+    if isinstance(X, Distributions):
+        return KINDS[type(X)]
+    raise TypeError(
         f"Expected PointClouds, Gaussians, GaussianMixtures or a tensor of rows, got "
-        f"{type(X).__name__}. Make clouds of a list of arrays with PointClouds.from_list."
+        f"{type(X).__name__}. Convert a list of arrays with PointClouds.from_list."
     )

@@ -10,16 +10,17 @@ from gp_distributions.measures.arrays import Data, real_array, to_tensor
 def pooled_centre_and_scale(
     mean: Tensor, variance: Tensor, weights: Tensor, scale: Data | None
 ) -> tuple[Tensor, Tensor]:
-    """Centre and scale of mixtures, each of which counts once.
+    """Centre and scale of pooled mixtures, each of which counts once.
 
     Args:
         mean: A ``batch_shape x K x d`` tensor, the means of the components.
         variance: A ``batch_shape x K x d`` tensor, their variances in each coordinate.
         weights: A ``batch_shape x K`` tensor of weights that sum to one.
-        scale: One positive number, or ``d`` of them; None: the standard deviation of the pooled law.
+        scale: One positive number or ``d`` of them; None for the standard deviation of the pooled
+            distribution.
 
     Returns:
-        The mean of the pooled law, ``d``, and the scale, ``d`` or a single number.
+        The mean of the pooled distribution, of shape ``d``, and the scale, a scalar or of shape ``d``.
 
     Raises:
         ValueError: If a scale is not positive, or a coordinate is constant and no scale is given.
@@ -28,16 +29,28 @@ def pooled_centre_and_scale(
     centre = (weights.unsqueeze(-2) @ mean).reshape(-1, dim).mean(0)
     if scale is not None:
         return centre, given_scale(scale, centre)
-    _check_spread(mean, variance, weights)
+    present = weights > 0
+    low, high = mean[present].amin(0), mean[present].amax(0)
+    constant = (low == high) & (variance[present] <= 0).all(0)
+    if constant.any():
+        first = int(constant.nonzero()[0])
+        raise ValueError(
+            f"Coordinate {first}: expected several values, whose standard deviation is the scale, "
+            f"got {low[first]} everywhere; pass scale=."
+        )
     squares = weights.unsqueeze(-2) @ (variance + (mean - centre).square())
     return centre, squares.reshape(-1, dim).mean(0).sqrt()
 
 
 def given_scale(scale: Data, like: Tensor) -> Tensor:
-    """Take a scale for all coordinates, or one for each, as a tensor like the ``d`` given.
+    """Convert one scale, or one for each coordinate, to a tensor.
+
+    Args:
+        scale: One positive number or ``d`` of them.
+        like: A tensor of shape ``d`` whose dtype and device the scale takes.
 
     Raises:
-        ValueError: If it is not positive and finite, or of another length.
+        ValueError: If a scale is not positive and finite, or their number is not 1 or ``d``.
     """
     divisor = to_tensor(real_array(scale, "scale"), like.dtype, like.device)
     if divisor.shape not in {(), like.shape} or not ((divisor > 0) & divisor.isfinite()).all():
@@ -45,15 +58,3 @@ def given_scale(scale: Data, like: Tensor) -> Tensor:
             f"scale: expected one positive number or {len(like)} of them, got {divisor.tolist()}."
         )
     return divisor
-
-
-def _check_spread(mean: Tensor, variance: Tensor, weights: Tensor) -> None:
-    present = weights > 0
-    low, high = mean[present].amin(0), mean[present].amax(0)
-    constant = (low == high) & (variance[present] <= 0).all(0)
-    if constant.any():
-        first = int(constant.nonzero()[0])
-        raise ValueError(
-            f"Coordinate {first}: expected several values, to take their standard deviation as "
-            f"scale, got {low[first]} everywhere; pass scale=."
-        )

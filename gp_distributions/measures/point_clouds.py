@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gp_distributions.measures._container import Container, counted_sizes
+from gp_distributions.measures._container import WeightedContainer
 from gp_distributions.measures._curves import read_curves
 from gp_distributions.measures._dense import read_arrays, read_rows
 from gp_distributions.measures._frames import Frame, read_frame
@@ -20,18 +20,18 @@ from gp_distributions.measures._ragged import read_bags
 from gp_distributions.measures._sampling import draw_indices, seeded
 from gp_distributions.measures._validation import equal_weights
 from gp_distributions.measures.arrays import Array, Data, integer, point_array
-from gp_distributions.measures.normalization import pooled_centre_and_scale
 from gp_distributions.rows.clouds import join_rows, pad_rows
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
-class PointClouds(Container):
-    """Weighted point clouds: the probability measures ``sum_i w_i delta(x_i)``, one for each bag.
+class PointClouds(WeightedContainer):
+    """Weighted point clouds: one probability measure ``sum_i w_i delta(x_i)`` for each bag.
 
-    The data are checked once, here, and frozen. Arrays are copied, to the CPU; a tensor of the
-    right dtype is kept as it is, and gradients flow through points and weights. Single precision is
-    kept, with a warning; integers, booleans, half precision and mixtures become double. Bags lie
-    along the last batch axis: ``len(clouds)`` is its length, and ``clouds[index]`` selects from it.
+    The data are validated once, at construction, and cannot be changed afterwards. Arrays are copied
+    to the CPU. A tensor of double or single precision is kept without a copy, and gradients flow
+    through points and weights. Single precision is kept, with a warning; integers, booleans, half
+    precision and mixed precisions are converted to double. ``len(clouds)`` is the length of the last
+    batch axis, and ``clouds[index]`` indexes it.
 
     Args:
         points: A ``batch_shape x n x d`` tensor or array of atoms.
@@ -41,23 +41,34 @@ class PointClouds(Container):
     Attributes:
         points: A ``batch_shape x n x d`` tensor of atoms.
         weights: A ``batch_shape x n`` tensor of weights that sum to one over each bag. Atoms of
-            weight zero are padding, which changes no result and stays when clouds are selected.
-        labels: An array of shape ``batch_shape``, the names that ``from_frame`` read; None elsewhere.
+            weight zero are padding, which changes no result and remains when clouds are indexed.
+        labels: An array of shape ``batch_shape`` with the names of the bags, as read by
+            ``from_frame``, or None.
 
     Raises:
-        ValueError: If a coordinate is not finite, a weight is negative or not finite, the weights
-            of a bag are all zero, or shapes or dtypes do not fit.
+        ValueError: If a coordinate is not finite, a weight is negative or not finite, the weights of
+            a bag are all zero, the data are sparse, or the shapes or dtypes are wrong.
+
+    Example:
+        >>> import numpy as np
+        >>> from gp_distributions import PointClouds
+        >>> clouds = PointClouds(np.random.default_rng(0).normal(size=(10, 30, 2)))
+        >>> clouds
+        PointClouds(10 clouds, 30 atoms, d=2, float64)
+        >>> clouds[:3]
+        PointClouds(3 clouds, 30 atoms, d=2, float64)
+        >>> PointClouds([[0.0], [1.0]], weights=[1.0, 3.0]).weights
+        tensor([0.2500, 0.7500], dtype=torch.float64)
     """
 
     _noun: ClassVar[str] = "cloud"
+    _part: ClassVar[str] = "atom"
     _axes: ClassVar[dict[str, int]] = {"points": 2, "weights": 1}
 
     points: Tensor
-    weights: Tensor
 
     def __init__(self, points: Data, weights: Data | None = None) -> None:
         self._fill(*read_arrays(points, weights))
-        self._warn_if_single(stacklevel=3)
 
     @classmethod
     def from_list(
@@ -66,16 +77,25 @@ class PointClouds(Container):
         """Read bags of any sizes, padded to the largest with atoms of weight zero at the origin.
 
         Args:
-            bags: For each bag, an ``n_i x d`` tensor or array, or a single cloud such as ``clouds[0]``,
-                which keeps its weights, but not its label.
+            bags: For each bag, an ``n_i x d`` tensor or array, or a single cloud such as
+                ``clouds[0]``, which keeps its weights but loses its label.
             weights: For each bag, a tensor or array of ``n_i`` weights >= 0. Default: equal weights.
 
         Returns:
             The clouds, in order.
 
         Raises:
-            ValueError: As the class does, and if there is no bag, a bag is empty, or dimensions or
-                lengths differ; or if a bag is several clouds, or a cloud and weights are given.
+            ValueError: As for the class, or if there are no bags, a bag is empty, dimensions or
+                lengths differ, a bag holds several clouds, or weights are given along with a cloud.
+
+        Example:
+            >>> from gp_distributions import PointClouds
+            >>> clouds = PointClouds.from_list([[[0.0, 1.0]], [[2.0, 3.0], [4.0, 5.0]]])
+            >>> clouds
+            PointClouds(2 clouds, 1-2 atoms, d=2, float64)
+            >>> clouds.weights
+            tensor([[1.0000, 0.0000],
+                    [0.5000, 0.5000]], dtype=torch.float64)
         """
         bags = list(bags)
         arrays = [bag for bag in bags if not isinstance(bag, PointClouds)]
@@ -90,42 +110,60 @@ class PointClouds(Container):
         """Read a long table with one row for each atom.
 
         Args:
-            frame: A data frame, of pandas or like it: ``frame.columns`` and
-                ``frame[name].to_numpy()`` are used.
-            bag: The column that names the bag of each row, in values of any hashable type. The
-                names become ``labels``.
-            columns: The column or columns of coordinates.
-            weight: The column of weights >= 0. Default: equal weights.
+            frame: A data frame of pandas, or of another library if it has ``frame.columns`` and
+                ``frame[name].to_numpy()``.
+            bag: Name of the column that identifies the bag of each row, by values of any hashable
+                type. They become the ``labels``.
+            columns: Name or names of the columns of coordinates.
+            weight: Name of the column of weights >= 0. Default: equal weights.
 
         Returns:
-            The clouds, in order of first appearance; rows keep their order within each.
+            The clouds, in order of first appearance; rows keep their order within each cloud.
 
         Raises:
-            ValueError: As the class does, and if the frame is empty, a column is missing or not
-                numeric, or a row names no bag.
+            ValueError: As for the class, or if the frame is empty, a column is missing or not
+                numeric, or the bag of a row is missing.
+
+        Example:
+            >>> import pandas as pd
+            >>> from gp_distributions import PointClouds
+            >>> frame = pd.DataFrame({"patient": ["a", "a", "b"], "age": [1, 2, 3], "dose": [4, 5, 6]})
+            >>> clouds = PointClouds.from_frame(frame, bag="patient", columns=["age", "dose"])
+            >>> clouds
+            PointClouds(2 clouds, 1-2 atoms, d=2, float64)
+            >>> clouds.labels.tolist()
+            ['a', 'b']
         """
         points, weights, labels = read_frame(frame, bag, columns, weight)
         return cls._read(points, weights, labels=labels)
 
     @classmethod
     def from_images(cls, images: Data) -> PointClouds:
-        """Read images as intensities on the grid of their pixels, which all of them share.
+        """Read images as intensities on the grid of their pixels, which all images share.
 
-        The centres of the pixels fill the square [-1, 1]^2, corners included: the first coordinate
-        grows to the right, the second upward, so the first pixel of the first row is at (-1, 1).
-        An axis of one pixel is at 0.
+        The centres of the pixels fill the square [-1, 1]^2, including its corners. The first
+        coordinate increases to the right and the second upwards, so the first pixel of the first row
+        is at (-1, 1). An axis of one pixel is at 0.
 
         Args:
-            images: A ``batch_shape x H x W`` tensor or array of intensities >= 0, without an axis of
-                colours. Several batch axes before images higher than their width of 3 or 4 are taken
-                for such an axis.
+            images: A ``batch_shape x H x W`` tensor or array of intensities >= 0, without colour
+                channels. Images with several batch axes, a width of 3 or 4 and a larger height are
+                taken for images with colour channels and rejected.
 
         Returns:
-            Clouds of ``H*W`` atoms in two dimensions, row after row of pixels.
+            Clouds of ``H*W`` atoms in two dimensions, one for each pixel in row-major order.
 
         Raises:
             ValueError: If an intensity is negative or not finite, an image is all zero, or the last
-                axis looks like one of colours.
+                axis looks like colour channels.
+
+        Example:
+            >>> from gp_distributions import PointClouds
+            >>> clouds = PointClouds.from_images([[[1.0, 0.0], [0.0, 3.0]]])
+            >>> clouds
+            PointClouds(1 cloud, 2 atoms, d=2, float64)
+            >>> clouds.weights
+            tensor([[0.2500, 0.0000, 0.0000, 0.7500]], dtype=torch.float64)
         """
         return cls._read(*read_images(images))
 
@@ -133,24 +171,33 @@ class PointClouds(Container):
     def from_curves(
         cls, curves: Iterable[Data], closed: bool = True, atoms: int | None = None
     ) -> PointClouds:
-        """Read polygonal curves, with the arc length that each vertex stands for as its weight.
+        """Read polygonal curves, weighting each vertex by the arc length that it represents.
 
-        The weight of a vertex is half of the length of its two segments, so that uneven spacing of
-        the vertices does not distort the measure.
+        The weight of a vertex is half the length of its two segments, so that uneven spacing of the
+        vertices does not distort the measure.
 
         Args:
             curves: For each curve, an ``n_i x d`` tensor or array of vertices in order.
-            closed: Whether a segment leads from the last vertex to the first. The first vertex may,
-                but need not, be repeated at the end.
-            atoms: Take so many points at equal arc length instead, of equal weights, from the first
-                vertex on: at ``k L / atoms`` on a closed curve of length ``L``, at ``k L / (atoms - 1)``
-                on an open one, both ends included. Default: the vertices.
+            closed: Whether a segment connects the last vertex to the first. The first vertex may be
+                repeated at the end.
+            atoms: Number of points of equal weight at equal arc length, which replace the vertices.
+                They start at the first vertex and lie at ``k L / atoms`` on a closed curve of length
+                ``L``, and at ``k L / (atoms - 1)`` on an open one, which includes both ends.
+                Default: the vertices.
 
         Returns:
             The clouds, in order.
 
         Raises:
-            ValueError: As ``from_list``, and if a curve has fewer than two vertices or no length.
+            ValueError: As for ``from_list``, or if a curve has fewer than two vertices or no length.
+
+        Example:
+            >>> from gp_distributions import PointClouds
+            >>> path = [[0.0, 0.0], [1.0, 0.0], [4.0, 0.0]]
+            >>> PointClouds.from_curves([path], closed=False).weights
+            tensor([[0.1250, 0.5000, 0.3750]], dtype=torch.float64)
+            >>> PointClouds.from_curves([path], closed=False, atoms=5)
+            PointClouds(1 cloud, 5 atoms, d=2, float64)
         """
         return cls._read(*read_curves(curves, closed=closed, atoms=atoms))
 
@@ -161,60 +208,78 @@ class PointClouds(Container):
         atoms: int | None = None,
         seed: int | np.random.Generator = 0,
     ) -> PointClouds:
-        """Read triangle meshes, with the area that each vertex stands for as its weight.
+        """Read triangle meshes, weighting each vertex by the area that it represents.
 
-        The weight of a vertex is a third of the area of its triangles; a vertex of none has none.
+        The weight of a vertex is a third of the area of its triangles, or zero if it has none.
 
         Args:
-            meshes: For each mesh, an ``n_i x d`` tensor or array of vertices, ``d >= 2``, and an
-                ``f_i x 3`` one of integers: the vertices of each triangle, counted from 0.
-            atoms: Draw so many points uniformly from the area instead, of equal weights. Default:
-                the vertices.
-            seed: The seed of the draws, or a generator to draw from.
+            meshes: For each mesh, an ``n_i x d`` tensor or array of vertices, with ``d >= 2``, and an
+                ``f_i x 3`` tensor or array of integers: the vertices of each triangle, counted from 0.
+            atoms: Number of points of equal weight, drawn uniformly from the surface, which replace
+                the vertices. Default: the vertices.
+            seed: Random seed or generator for these draws.
 
         Returns:
             The clouds, in order.
 
         Raises:
-            ValueError: As ``from_list``, and if faces are no triangles, name a vertex that does not
-                exist, or have no area.
+            ValueError: As for ``from_list``, or if faces are not triangles, refer to a vertex that
+                does not exist, or have no area.
+
+        Example:
+            >>> from gp_distributions import PointClouds
+            >>> vertices = [[0.0, 0.0], [1.0, 0.0], [1.0, 1.0], [0.0, 1.0]]
+            >>> square = (vertices, [[0, 1, 2], [0, 2, 3]])
+            >>> PointClouds.from_meshes([square]).weights
+            tensor([[0.3333, 0.1667, 0.3333, 0.1667]], dtype=torch.float64)
+            >>> PointClouds.from_meshes([square], atoms=50)
+            PointClouds(1 cloud, 50 atoms, d=2, float64)
         """
         return cls._read(*read_meshes(meshes, atoms=atoms, seed=seed))
 
     @classmethod
     def unpack(cls, rows: Data, dim: int) -> PointClouds:
-        """Read rows back: the inverse of ``pack``, but for the labels, which rows do not hold.
+        """Read clouds from rows: the inverse of ``pack``, except that rows do not hold labels.
 
         Args:
             rows: A ``batch_shape x m*(d+1)`` tensor or array.
-            dim: The dimension ``d`` of the atoms.
+            dim: Dimension ``d`` of the atoms.
 
         Returns:
             The clouds.
 
         Raises:
-            ValueError: As the class does, and if the width of the rows is no multiple of ``d + 1``.
+            ValueError: As for the class, or if the width of the rows is not a multiple of ``d + 1``.
+
+        Example:
+            >>> from gp_distributions import PointClouds
+            >>> PointClouds.unpack([[5.0, 0.25, 6.0, 0.75]], dim=1)
+            PointClouds(1 cloud, 2 atoms, d=1, float64)
         """
         return cls._read(*read_rows(rows, dim))
 
     def pack(self, atoms: int | None = None) -> Tensor:
-        """Lay the clouds out as rows: atoms in turn, each its coordinates and then its weight.
+        """Write the clouds as rows: for each atom its coordinates, then its weight.
 
         Args:
-            atoms: The number ``m`` of atoms in a row, which gives several sets of clouds one width.
-                Default: the stored number. A smaller one cuts off padding, never an atom.
+            atoms: Number ``m`` of atoms in a row, to give several sets of clouds the same width.
+                Default: the stored number. A smaller number only removes padding.
 
         Returns:
             A ``batch_shape x m*(d+1)`` tensor.
 
         Raises:
             ValueError: If ``atoms`` is too small for the largest cloud.
+
+        Example:
+            >>> from gp_distributions import PointClouds
+            >>> clouds = PointClouds([[[5.0], [6.0]]], weights=[[1.0, 3.0]])
+            >>> clouds.pack()
+            tensor([[5.0000, 0.2500, 6.0000, 0.7500]], dtype=torch.float64)
+            >>> clouds.pack(atoms=5).shape
+            torch.Size([1, 10])
         """
-        count = self.points.shape[-2] if atoms is None else integer(atoms, "atoms")
-        beyond = (self.weights[..., count:] > 0).nonzero()[:, -1]
-        if len(beyond):
-            needed = count + 1 + int(beyond.max())
-            raise ValueError(f"Expected atoms >= {needed}, for the largest cloud, got {count}.")
+        count = self._row_size(atoms)
         rows = join_rows(self.points[..., :count, :], self.weights[..., :count])
         return pad_rows(rows, count * (self.dim + 1))
 
@@ -222,71 +287,45 @@ class PointClouds(Container):
         """Draw atoms of each cloud by weight, with replacement.
 
         Args:
-            n: The number of draws.
-            seed: The seed of the draws, or a generator, on the device of the clouds, to draw from.
+            n: Number of draws.
+            seed: Random seed, or a generator on the device of the clouds.
 
         Returns:
-            Clouds of ``n`` atoms of weight ``1 / n``.
+            Clouds of ``n`` atoms of weight ``1 / n``, with the same labels.
 
         Raises:
-            ValueError: If ``n`` is no integer >= 1.
+            ValueError: If ``n`` is not an integer >= 1.
+
+        Example:
+            >>> from gp_distributions import PointClouds
+            >>> clouds = PointClouds([[[5.0], [6.0]]], weights=[[1.0, 3.0]])
+            >>> clouds.resample(100, seed=0)
+            PointClouds(1 cloud, 100 atoms, d=1, float64)
         """
         count = integer(n, "n")
         drawn = draw_indices(self.weights, count, seeded(seed, self.device)).unsqueeze(-1)
         points = self.points.gather(-2, drawn.expand(*self.batch_shape, count, self.dim))
         return self._unchecked(points, equal_weights(points), labels=self.labels)
 
-    def normalize(self, like: PointClouds | None = None, scale: Data | None = None) -> PointClouds:
-        """Centre and scale each coordinate, alike in all atoms: ``(x - centre) / scale``.
-
-        The centre is the mean over the clouds of their means, ``sum_i w_i x_i``; the default scale is
-        the root of the mean over the clouds of ``sum_i w_i (x_i - centre)^2``. Each cloud counts
-        once, whatever its number of atoms.
-
-        Args:
-            like: The clouds that give centre and scale: the training data, when test data are
-                normalised. Default: these clouds.
-            scale: A scale for all coordinates, or ``d`` scales, in their units, in place of the
-                default. The centre is subtracted all the same.
-
-        Returns:
-            The clouds, with the same weights and labels.
-
-        Raises:
-            TypeError: If ``like`` is something else.
-            ValueError: If the dimensions differ, a scale is not positive, or a coordinate has one
-                value only and no scale is given.
-        """
-        return self._scaled(*self._source(like)._centre_and_scale(scale))
-
-    def _centre_and_scale(self, scale: Data | None) -> tuple[Tensor, Tensor]:
-        spread = torch.zeros_like(self.points)
-        return pooled_centre_and_scale(self.points, spread, self.weights, scale)
+    def _components(self) -> tuple[Tensor, Tensor, Tensor]:
+        return self.points, torch.zeros_like(self.points), self.weights
 
     def _scaled(self, centre: Tensor, scale: Tensor) -> PointClouds:
         return self._unchecked((self.points - centre) / scale, self.weights, labels=self.labels)
 
-    @property
-    def sizes(self) -> Tensor:
-        """The number of atoms of positive weight of each cloud: a ``batch_shape`` integer tensor."""
-        return (self.weights > 0).sum(-1)
-
-    def _details(self) -> list[str]:
-        return [counted_sizes(self.sizes, "atom")]
-
 
 def _opened(bags: Sequence[Any], weights: Any) -> tuple[list[Array], list[Array]]:
-    """Atoms and weights of bags, some of which are single clouds; equal weights for the others."""
+    """Atoms and weights of bags, some of which are single clouds; the others get equal weights."""
     atoms: list[Array] = []
     masses: list[Array] = []
     for i, bag in enumerate(bags):
         if not isinstance(bag, PointClouds):
             atoms.append(point_array(bag, f"Bag {i}", "(n, d)"))
-            masses.append(np.ones(len(atoms[-1]), dtype=np.float32))  # which decides on no dtype
+            masses.append(np.ones(len(atoms[-1]), dtype=np.float32))  # does not affect the dtype
         elif bag.batch_shape or weights is not None:
-            expected = "a single cloud" if bag.batch_shape else "no weights beside clouds"
+            expected = "a single cloud" if bag.batch_shape else "no weights along with clouds"
             raise ValueError(
-                f"Bag {i}: expected {expected}, got {bag}. Give the arrays of its atoms."
+                f"Bag {i}: expected {expected}, got {bag}; pass the arrays of its atoms."
             )
         else:
             atoms.append(bag.points)

@@ -2,41 +2,49 @@
 
 from __future__ import annotations
 
-import warnings
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 import torch
-from scipy.cluster.vq import kmeans2
+from scipy.cluster.vq import vq
+from scipy.spatial.distance import cdist
 from scipy.stats import qmc
 from torch import Tensor
 
-from gp_distributions.measures.arrays import Data
+from gp_distributions.measures.arrays import Data, integer
 from gp_distributions.measures.point_clouds import PointClouds
 from gp_distributions.numerics.directions import sphere_directions
 from gp_distributions.numerics.entropic_transport import conditional_plan, transport_potentials
-from gp_distributions.warnings import ReferenceWarning
+from gp_distributions.warnings import ReferenceWarning, warn
 
 Method = Literal["kmeans", "sample", "mean_shape", "ball", "sphere", "grid", "low_discrepancy"]
 
-# Atoms of the data on which an initialiser works.
-_MAX_POOLED = 10_000
+# Number of atoms drawn from the data, on which the methods work.
+_POOLED = 10_000
 
 
 class ReferenceMeasure(torch.nn.Module):
-    r"""A discrete measure :math:`\sum_j b_j \delta(u_j)` whose atoms and weights can be learned.
+    r"""A discrete measure :math:`\sum_j b_j \delta(u_j)` with learnable atoms and weights.
 
-    What is learned has no unit: the parameter ``raw_points`` holds the atoms in units of their
-    spread at construction, about their mean, and ``log_weights`` the weights through a softmax.
-    Neither requires a gradient until something is to be learned:
-    :func:`gp_distributions.fit_reference` does that, or ``reference.requires_grad_()``.
+    The parameters are dimensionless: ``raw_points`` holds the atoms relative to their mean at
+    construction, in units of their spread, and ``log_weights`` holds the weights up to a softmax. They
+    do not require gradients until they are to be learned, by :func:`gp_distributions.fit_reference` or
+    after ``reference.requires_grad_()``.
 
     Args:
-        points: An ``m x d`` tensor or array, the atoms :math:`u_j`.
+        points: An ``m x d`` tensor or array of the atoms :math:`u_j`.
         weights: ``m`` positive weights, which are divided by their sum. Default: equal weights.
 
     Raises:
-        ValueError: If a coordinate is not finite, a weight is not positive, or shapes do not fit.
+        ValueError: If a coordinate is not finite, a weight is not positive, or the shapes are wrong.
+
+    Example:
+        >>> from gp_distributions import ReferenceMeasure
+        >>> reference = ReferenceMeasure([[0.0, 0.0], [1.0, 2.0]], weights=[1.0, 3.0])
+        >>> reference
+        ReferenceMeasure(2 atoms, d=2)
+        >>> reference.weights
+        tensor([0.2500, 0.7500], dtype=torch.float64)
     """
 
     def __init__(self, points: Data, weights: Data | None = None) -> None:
@@ -49,7 +57,7 @@ class ReferenceMeasure(torch.nn.Module):
             )
         if not bool((clouds.weights > 0).all()):
             first = int((clouds.weights <= 0).nonzero()[0])
-            raise ValueError(f"Expected positive weights, got 0 for atom {first}: leave it out.")
+            raise ValueError(f"Expected positive weights, got 0 for atom {first}; leave it out.")
         points = clouds.points.detach()
         centre = points.mean(0)
         spread = (points - centre).square().mean().sqrt()
@@ -71,168 +79,171 @@ class ReferenceMeasure(torch.nn.Module):
         method: Method = "kmeans",
         seed: int = 0,
     ) -> ReferenceMeasure:
-        """Place a reference by the training clouds: never by the batch at hand.
+        """Make a reference from training clouds.
 
-        Methods, with equal weights but where said:
+        The methods are as follows. The weights are equal except for ``"kmeans"``.
 
-        - ``"kmeans"``: centres of the pooled atoms, weighted by the mass nearest to each.
+        - ``"kmeans"``: the centres of k-means on the pooled atoms, weighted by the mass nearest to
+          each.
         - ``"sample"``: pooled atoms drawn by weight.
-        - ``"mean_shape"``: some steps towards the barycentre of the clouds under linear transport,
-          from a cloud of ``size`` atoms; for outlines and shapes.
-        - ``"ball"``, ``"sphere"``: centred at the pooled mean, the radius one and a half times the
-          root mean square distance from it; evenly spread, the ball's by a low-discrepancy sequence.
-        - ``"grid"``, ``"low_discrepancy"``: in the box of the pooled atoms; a grid has the largest
-          number of points per axis that makes at most ``size``.
+        - ``"mean_shape"``: some steps from a cloud of ``size`` atoms towards the barycentre of the
+          clouds under linear transport; for outlines and shapes.
+        - ``"ball"``, ``"sphere"``: points spread evenly over a ball or sphere about the pooled mean,
+          whose radius is one and a half times the root mean square distance from it. Points in the
+          ball follow a low-discrepancy sequence.
+        - ``"grid"``, ``"low_discrepancy"``: points in the bounding box of the pooled atoms. A grid
+          has the largest number of points per axis that gives at most ``size`` points.
 
         Args:
-            X: The training clouds.
-            size: The number ``m`` of atoms.
-            method: One of those above.
-            seed: Of the random draws.
+            X: Training clouds.
+            size: Number ``m`` of atoms.
+            method: One of the methods above.
+            seed: Random seed.
 
         Returns:
             The reference.
 
         Raises:
-            ValueError: If ``size`` is less than one or the method unknown.
+            TypeError: If ``X`` is not ``PointClouds``.
+            ValueError: If ``size`` is not an integer >= 1 or the method is unknown.
 
         Warns:
-            ReferenceWarning: If ``"kmeans"`` finds fewer clusters, as among few distinct atoms.
+            ReferenceWarning: If ``"kmeans"`` finds fewer than ``size`` clusters, for instance because
+                there are few distinct atoms.
+
+        Example:
+            >>> import numpy as np
+            >>> from gp_distributions import PointClouds, ReferenceMeasure
+            >>> clouds = PointClouds(np.random.default_rng(0).normal(size=(10, 30, 2)))
+            >>> ReferenceMeasure.from_data(clouds, size=5)
+            ReferenceMeasure(5 atoms, d=2)
+            >>> ReferenceMeasure.from_data(clouds, size=10, method="grid")
+            ReferenceMeasure(9 atoms, d=2)
         """
-        if size < 1:
-            raise ValueError(f"Expected size >= 1, got {size}.")
-        if method not in _METHODS:
-            raise ValueError(f"There is no method {method!r}; choose from {', '.join(_METHODS)}.")
+        if not isinstance(X, PointClouds):
+            raise TypeError(f"Expected PointClouds, got {type(X).__name__}.")
+        count = integer(size, "size")
+        methods = get_args(Method)
+        if method not in methods:
+            raise ValueError(f"There is no method {method!r}; choose from {', '.join(methods)}.")
         rng = np.random.default_rng(seed)
-        points, weights = _METHODS[method](X, size, rng)
+        weights = None
+        if method == "mean_shape":
+            points = _mean_shape(X, count, rng)
+        else:
+            pooled = _pooled(X, max(count, _POOLED), rng)
+            if method == "kmeans":
+                points, weights = _kmeans(pooled.double(), count, rng)
+            elif method == "sample":
+                points = pooled[:count]
+            else:
+                points = _placed(pooled, count, method, rng)
         return cls(points.to(X.points), None if weights is None else weights.to(X.points))
 
     @property
     def points(self) -> Tensor:
-        """The atoms, ``m x d``."""
+        """Atoms, of shape ``m x d``."""
         return self.centre + self.scale * self.raw_points
 
     @property
     def weights(self) -> Tensor:
-        """The ``m`` weights, of sum one."""
+        """Weights of the ``m`` atoms, which sum to one."""
         return self.log_weights.softmax(-1)
 
     @property
     def size(self) -> int:
-        """The number ``m`` of atoms."""
+        """Number ``m`` of atoms."""
         return self.raw_points.shape[0]
 
     @property
     def dim(self) -> int:
-        """The dimension ``d`` of the atoms."""
+        """Dimension ``d`` of the atoms."""
         return self.raw_points.shape[1]
 
     def extra_repr(self) -> str:
-        """The size, for printing."""
+        """Return the size and the dimension, for printing."""
         return f"{self.size} atoms, d={self.dim}"
 
 
-def _pooled(X: PointClouds, rng: np.random.Generator, size: int = _MAX_POOLED) -> Tensor:
-    """Atoms of all clouds drawn by weight, each cloud counted once."""
+def _pooled(X: PointClouds, count: int, rng: np.random.Generator) -> Tensor:
+    """Atoms of all clouds drawn by weight; each cloud counts once."""
     weights = X.weights.detach().flatten().cpu().numpy()
     points = X.points.detach().flatten(0, -2).cpu()
-    return points[rng.choice(len(weights), size=size, p=weights / weights.sum())]
+    return points[rng.choice(len(weights), size=count, p=weights / weights.sum())]
 
 
-def _sample(X: PointClouds, size: int, rng: np.random.Generator) -> tuple[Tensor, None]:
-    return _pooled(X, rng, size), None
+def _kmeans(pooled: Tensor, size: int, rng: np.random.Generator) -> tuple[Tensor, Tensor]:
+    """Centres of k-means and the number of atoms nearest to each.
 
-
-def _kmeans(X: PointClouds, size: int, rng: np.random.Generator) -> tuple[Tensor, Tensor]:
-    pooled = _pooled(X, rng).double().numpy()
-    clusters = min(size, len(np.unique(pooled, axis=0)))
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "One of the clusters is empty")
-        centres, nearest = kmeans2(pooled, clusters, iter=30, minit="++", seed=rng, missing="warn")
-    mass = np.bincount(nearest, minlength=clusters)
-    used = mass > 0
-    if used.sum() < size:
-        warnings.warn(
-            f"Expected {size} clusters of atoms, found {used.sum()}, which the reference has: the "
-            "clouds have few distinct atoms. Give a smaller size, or another method.",
+    The steps are those of ``scipy.cluster.vq.kmeans2``, which would warn of empty clusters: here they
+    keep their centre and are removed in the end.
+    """
+    atoms = pooled.numpy()
+    centres = pooled[[int(rng.integers(len(pooled)))]]
+    squares = np.full(len(atoms), np.inf)
+    for _ in range(1, min(size, len(pooled.unique(dim=0)))):  # k-means++
+        squares = np.minimum(squares, cdist(atoms, centres[-1:], "sqeuclidean")[:, 0])
+        chosen = int(rng.choice(len(atoms), p=squares / squares.sum()))
+        centres = torch.cat([centres, pooled[[chosen]]])
+    for _ in range(30):
+        nearest = torch.from_numpy(vq(atoms, centres.numpy())[0]).long()
+        mass = nearest.bincount(minlength=len(centres)).unsqueeze(-1)
+        sums = torch.zeros_like(centres).index_add(0, nearest, pooled)
+        centres = torch.where(mass > 0, sums / mass, centres)
+    used = mass[:, 0] > 0
+    found = int(used.sum())
+    if found < size:
+        warn(
+            f"Expected {size} clusters of atoms, found {found}: the clouds have few distinct atoms. "
+            f"The reference has {found} atoms; use a smaller size or another method.",
             ReferenceWarning,
-            stacklevel=3,
         )
-    return torch.from_numpy(centres[used]), torch.from_numpy(mass[used].astype(float))
+    return centres[used], mass[used, 0]
 
 
-def _mean_shape(X: PointClouds, size: int, rng: np.random.Generator) -> tuple[Tensor, None]:
-    clouds = X.to(dtype=torch.float64)
-    points, weights = clouds.points.flatten(0, -3), clouds.weights.flatten(0, -2)
-    start = clouds[int(rng.integers(len(clouds)))].resample(size, seed=int(rng.integers(2**31)))
-    support = start.points.detach()
-    # Coincident draws would stay together for ever.
+def _mean_shape(X: PointClouds, size: int, rng: np.random.Generator) -> Tensor:
+    points = X.points.detach().double().reshape(-1, *X.points.shape[-2:])
+    weights = X.weights.detach().double().reshape(points.shape[:-1])
+    start = PointClouds._unchecked(points, weights)[int(rng.integers(len(points)))]
+    support = start.resample(size, seed=int(rng.integers(2**31))).points
+    # Coincident draws would never separate.
     spread = (support - support.mean(0)).square().sum(-1).mean()
-    support = support + 1e-3 * spread.sqrt() * torch.from_numpy(rng.normal(size=support.shape)).to(
-        support
-    )
-    masses = torch.full((size,), 1 / size, dtype=support.dtype, device=support.device)
+    noise = torch.from_numpy(rng.normal(size=support.shape)).to(support)
+    support = support + 1e-3 * spread.sqrt() * noise
+    masses = support.new_full((size,), 1 / size)
     for _ in range(10):
         epsilon = 0.01 * 2 * (support - support.mean(0)).square().sum(-1).mean()
+        if epsilon == 0:  # all atoms coincide, so the barycentre is the mean
+            return (weights.unsqueeze(-2) @ points).mean(0).expand(size, -1)
         potentials, _ = transport_potentials(
             points, weights, support, masses, epsilon, tolerance=1e-6
         )
         conditional = conditional_plan(points, support, masses, epsilon, potentials)
         plan = weights.unsqueeze(-1) * conditional
         support = ((plan.transpose(-1, -2) @ points) / masses.unsqueeze(-1)).mean(0)
-    return support, None
+    return support
 
 
-def _ball(X: PointClouds, size: int, rng: np.random.Generator) -> tuple[Tensor, None]:
-    pooled = _pooled(X, rng)
+def _placed(pooled: Tensor, size: int, method: Method, rng: np.random.Generator) -> Tensor:
+    """Points in a ball, on a sphere or in a box that atoms determine."""
     dim = pooled.shape[1]
-    uniform = torch.from_numpy(qmc.Sobol(dim + 1, rng=rng).random(_power_of_two(size))[:size])
-    normal = torch.special.ndtri(uniform[:, :dim].clamp(1e-9, 1 - 1e-9))
-    units = normal / normal.norm(dim=-1, keepdim=True)
-    return _placed(pooled, units * uniform[:, dim:] ** (1 / dim)), None
-
-
-def _sphere(X: PointClouds, size: int, rng: np.random.Generator) -> tuple[Tensor, None]:
-    pooled = _pooled(X, rng)
-    half = sphere_directions(pooled.shape[1], -(-size // 2), seed=int(rng.integers(2**31)))
-    return _placed(pooled, torch.cat([half, -half])[:size]), None
-
-
-def _placed(pooled: Tensor, units: Tensor) -> Tensor:
+    if method == "grid":
+        count = int(np.floor(size ** (1 / dim) + 1e-9))
+        axis = (torch.arange(count, dtype=torch.float64) + 0.5) / count
+        units = torch.cartesian_prod(*[axis] * dim).reshape(-1, dim)
+    elif method == "sphere":
+        half = sphere_directions(dim, -(-size // 2), seed=int(rng.integers(2**31)))
+        units = torch.cat([half, -half])[:size]
+    else:
+        sequence = qmc.Sobol(dim + (method == "ball"), rng=rng)
+        units = torch.from_numpy(sequence.random_base2((size - 1).bit_length())[:size])
+    if method == "ball":
+        normal = torch.special.ndtri(units[:, :dim].clamp(1e-9, 1 - 1e-9))
+        radii = units[:, dim:] ** (1 / dim)
+        units = normal / normal.norm(dim=-1, keepdim=True) * radii
+    if method in ("grid", "low_discrepancy"):
+        low, high = pooled.amin(0), pooled.amax(0)
+        return low + (high - low) * units.to(pooled)
     mean = pooled.mean(0)
     radius = 1.5 * (pooled - mean).square().sum(-1).mean().sqrt()
     return mean + radius * units.to(pooled)
-
-
-def _grid(X: PointClouds, size: int, rng: np.random.Generator) -> tuple[Tensor, None]:
-    pooled = _pooled(X, rng)
-    dim = pooled.shape[1]
-    count = int(np.floor(size ** (1 / dim) + 1e-9))
-    axis = (torch.arange(count, dtype=torch.float64) + 0.5) / count
-    return _in_box(pooled, torch.cartesian_prod(*[axis] * dim).reshape(-1, dim)), None
-
-
-def _low_discrepancy(X: PointClouds, size: int, rng: np.random.Generator) -> tuple[Tensor, None]:
-    pooled = _pooled(X, rng)
-    draws = qmc.Sobol(pooled.shape[1], rng=rng).random(_power_of_two(size))[:size]
-    return _in_box(pooled, torch.from_numpy(draws)), None
-
-
-def _in_box(pooled: Tensor, units: Tensor) -> Tensor:
-    low, high = pooled.amin(0), pooled.amax(0)
-    return low + (high - low) * units.to(pooled)
-
-
-def _power_of_two(size: int) -> int:
-    return 1 << (size - 1).bit_length()
-
-
-_METHODS = {
-    "kmeans": _kmeans,
-    "sample": _sample,
-    "mean_shape": _mean_shape,
-    "ball": _ball,
-    "sphere": _sphere,
-    "grid": _grid,
-    "low_discrepancy": _low_discrepancy,
-}

@@ -1,4 +1,4 @@
-"""Normalisation of clouds as a part of the model, which then takes clouds in their own units."""
+"""Normalisation of clouds within the model, which then takes clouds in their original units."""
 
 from __future__ import annotations
 
@@ -13,23 +13,31 @@ from gp_distributions.rows.clouds import join_rows, split_rows
 
 
 class NormalizeClouds(InputTransform, torch.nn.Module):
-    r"""Centre and scale each coordinate of clouds, alike in all atoms, within the model.
+    r"""Input transform that centres and scales each coordinate of clouds, equally for all atoms.
 
     .. math:: x \mapsto (x - c) / s
 
-    As the ``input_transform`` of a :class:`DistributionGP` it normalises training and new clouds alike,
-    so that a model, and the file that :func:`gp_distributions.save` writes, takes clouds in their own
-    units. BoTorch's ``Normalize`` would scale each slot of a row by itself.
+    As the ``input_transform`` of a :class:`DistributionGP`, it normalises training and new clouds in the
+    same way, so that the model takes clouds in their original units, also after
+    :func:`gp_distributions.save` and :func:`gp_distributions.load`. Do not use BoTorch's ``Normalize``
+    instead: it would scale each entry of a row separately.
 
     Args:
-        centre: :math:`c`, ``d`` numbers.
-        scale: :math:`s`, one positive number or ``d`` of them.
+        centre: Centre :math:`c`, a tensor of shape ``d``.
+        scale: Scale :math:`s`, one positive number or ``d`` of them.
 
     Raises:
-        ValueError: If a scale is not positive, or lengths differ.
+        ValueError: If a scale is not positive, or the number of scales is not 1 or ``d``.
+
+    Example:
+        >>> import torch
+        >>> from gp_distributions import NormalizeClouds, PointClouds
+        >>> transform = NormalizeClouds(torch.tensor([3.0, 0.0], dtype=torch.float64), scale=2.0)
+        >>> rows = transform(PointClouds([[[5.0, 8.0]]]).pack())
+        >>> PointClouds.unpack(rows, dim=2).points
+        tensor([[[1., 4.]]], dtype=torch.float64)
     """
 
-    is_one_to_many = False
     transform_on_train = True
     transform_on_eval = True
     transform_on_fantasize = True
@@ -43,19 +51,27 @@ class NormalizeClouds(InputTransform, torch.nn.Module):
 
     @classmethod
     def from_data(cls, X: PointClouds, scale: Data | None = None) -> NormalizeClouds:
-        """Take centre and scale of training clouds, as :meth:`PointClouds.normalize` does.
+        """Make a transform with the centre and scale of training clouds, as ``clouds.normalize()``.
 
         Args:
-            X: The training clouds.
-            scale: A scale in place of that of the clouds.
+            X: Training clouds.
+            scale: One positive scale or ``d`` of them, used in place of the standard deviation of the
+                clouds.
 
         Returns:
             The transform.
 
         Raises:
-            TypeError: If ``X`` are no clouds.
-            ValueError: If a scale is not positive, or a coordinate has one value only and no scale is
-                given.
+            TypeError: If ``X`` is not ``PointClouds``.
+            ValueError: If a scale is not positive, or a coordinate is constant and no scale is given.
+
+        Example:
+            >>> import numpy as np
+            >>> from gp_distributions import DistributionGP, NormalizeClouds, PointClouds
+            >>> clouds = PointClouds(np.random.default_rng(0).normal(5.0, 9.0, size=(10, 30, 2)))
+            >>> transform = NormalizeClouds.from_data(clouds)
+            >>> model = DistributionGP(clouds, np.arange(10.0), input_transform=transform)
+            >>> mean, std = model.predict(clouds)
         """
         if not isinstance(X, PointClouds):
             raise TypeError(f"Expected PointClouds, got {type(X).__name__}.")
@@ -63,24 +79,24 @@ class NormalizeClouds(InputTransform, torch.nn.Module):
             return cls(*X._centre_and_scale(scale))
 
     def transform(self, X: Tensor) -> Tensor:
-        """The rows of normalised clouds.
+        """Return the rows of the normalised clouds.
 
         Args:
             X: A ``batch_shape x m*(d+1)`` tensor of rows.
 
         Returns:
-            A tensor of that shape.
+            A ``batch_shape x m*(d+1)`` tensor of rows.
         """
         points, weights = split_rows(X, len(self.centre))
         return join_rows((points - self.centre) / self.scale, weights)
 
     def untransform(self, X: Tensor) -> Tensor:
-        """The rows of clouds in their own units: the inverse of :meth:`transform`."""
+        """Return the rows of the clouds in their original units: the inverse of :meth:`transform`."""
         points, weights = split_rows(X, len(self.centre))
         return join_rows(points * self.scale + self.centre, weights)
 
     def equals(self, other: InputTransform) -> bool:
-        """Whether another transform has the same centre and scale."""
+        """Whether another transform is of this class and has the same centre and scale."""
         return (
             isinstance(other, NormalizeClouds)
             and torch.equal(self.centre, other.centre)

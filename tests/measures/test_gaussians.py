@@ -108,7 +108,7 @@ def test_from_clouds_takes_weighted_moments():
         expected = np.cov(bag.T, aweights=w, ddof=0) if len(bag) > 1 else np.zeros((3, 3))
         np.testing.assert_allclose(one.mean, np.average(bag, axis=0, weights=w), rtol=1e-13)
         np.testing.assert_allclose(one.covariance, expected, rtol=1e-12, atol=1e-14)
-    # What is made is valid, too: symmetric, and definite within rounding.
+    # The results are valid Gaussians: symmetric, and semi-definite within rounding.
     assert Gaussians(made.mean, made.covariance) == made
 
 
@@ -163,7 +163,7 @@ def test_asymmetric_covariances_are_named():
 def test_indefinite_covariances_are_named():
     mean, covariance = parameters(4, 2)
     covariance[2] = [[1, 2], [2, 1]]
-    message = r"definite covariance, got the eigenvalue -1\.0\d*, the largest being 3\.0\d*\."
+    message = r"definite covariance, got one with eigenvalues from -1\.0\d* to 3\.0\d*\."
     with pytest.raises(ValueError, match=f"Gaussian 2: expected a positive semi-{message}"):
         Gaussians(mean, covariance)
     covariance[2] = [[-1e-9, 0], [0, -1e-9]]  # small, but nothing is larger
@@ -190,7 +190,7 @@ def test_bad_weights_name_the_mixture(value):
     with pytest.raises(ValueError, match=message):
         GaussianMixtures(*parameters(4, 5, 2), weights)
     weights[2] = 0
-    with pytest.raises(ValueError, match=r"Mixture 2: expected weights .* the sum 0\.0"):
+    with pytest.raises(ValueError, match=r"Mixture 2: expected weights .* sum, got 0\.0"):
         GaussianMixtures(*parameters(4, 5, 2), weights)
 
 
@@ -207,12 +207,12 @@ def test_bad_weights_name_the_mixture(value):
         (np.zeros((3, 2)), [["a"]], r"Covariance: expected real numbers"),
     ],
 )
-def test_shapes_that_do_not_fit_are_refused(mean, covariance, message):
+def test_mismatched_shapes_are_refused(mean, covariance, message):
     with pytest.raises(ValueError, match=message):
         Gaussians(mean, covariance)
 
 
-def test_shapes_of_mixtures_that_do_not_fit_are_refused():
+def test_mismatched_shapes_of_mixtures_are_refused():
     mean, covariance = parameters(4, 3, 2)
     with pytest.raises(ValueError, match=r"Mean: .* of shape \(\.\.\., K, d\), got \(2,\)"):
         GaussianMixtures(mean[0, 0], covariance[0, 0])
@@ -337,7 +337,7 @@ def test_repr():
 
 def test_every_tensor_is_made_on_the_device_of_the_data():
     clouds = PointClouds(np.random.default_rng(0).normal(size=(3, 4, 2)))
-    with torch.device("meta"):  # a tensor made without device= would end here and fail
+    with torch.device("meta"):  # a tensor made without device= would be on meta and fail
         made = Gaussians.from_clouds(clouds)[::-1][[0, 1]].normalize()
         assert Gaussians.unpack(made.pack(), 2) == made
         made.sample(3)
@@ -415,11 +415,11 @@ def test_the_layout_of_rows():
     assert made.as_mixtures().pack().tolist() == [[1, 2, 5, 3, 3, 4, 1]]
 
 
-def test_pack_cuts_off_padding_but_no_component():
+def test_pack_removes_padding_but_not_components():
     made = GaussianMixtures.from_list(ragged())
     assert made[:1].pack(components=1).shape == (1, 7)
     assert GaussianMixtures.unpack(made[:1].pack(components=1), 2).mean.shape == (1, 1, 2)
-    with pytest.raises(ValueError, match=r"components >= 3, for the largest mixture, got 2\."):
+    with pytest.raises(ValueError, match=r"components >= 3, as the largest mixture needs, got 2\."):
         made.pack(components=2)
     for components in (0, 2.5, True):
         with pytest.raises(ValueError, match="components: expected an integer >= 1"):
@@ -433,10 +433,15 @@ def test_pack_cuts_off_padding_but_no_component():
         (Gaussians, np.ones((2, 12)), 2, r"width dim \+ dim\^2 = 6 .* \(2, 12\)"),
         (Gaussians, np.ones((0, 6)), 2, r"at least one row, got shape \(0, 6\)"),
         (Gaussians, np.ones((2, 6)), 0, r"dim: expected an integer >= 1, got 0"),
-        (Gaussians, [[0, 0, 1, 2, 2, 1.0]], 2, r"Gaussian 0: .* the eigenvalue -1"),
+        (Gaussians, [[0, 0, 1, 2, 2, 1.0]], 2, r"Gaussian 0: .* eigenvalues from -1"),
         (GaussianMixtures, np.ones((2, 6)), 2, r"dim \+ dim\^2 \+ 1 = 7 .* \(2, 6\)"),
         (GaussianMixtures, np.ones((2, 0)), 2, r"dim \+ dim\^2 \+ 1 = 7 .* \(2, 0\)"),
-        (GaussianMixtures, [[0, 1, 1, 0, -1.0, 1]], 1, r"Mixture 0, component 1: .*eigenvalue -1"),
+        (
+            GaussianMixtures,
+            [[0, 1, 1, 0, -1.0, 1]],
+            1,
+            r"Mixture 0, component 1: .* eigenvalues from -1",
+        ),
         (GaussianMixtures, [[0, 1, 1, 0, 1, -1.0]], 1, r"Mixture 0: expected finite weights >= 0"),
     ],
 )
@@ -499,7 +504,7 @@ def test_samples_have_the_moments_of_the_gaussian():
     assert ((again.mean - made.mean).abs() <= 5 * (variance / count).sqrt() + 1e-12).all()
     error = (again.covariance - made.covariance).abs()
     assert (error <= 5 * (spread / count).sqrt() + 1e-12).all()
-    # The plane that a flat Gaussian lies in is not left but by rounding, whose root it is.
+    # Samples leave the plane of a flat Gaussian by no more than the root of rounding.
     low = torch.linalg.eigvalsh(again.covariance[1:])[:, 0]
     assert (low.abs() <= 1e-12).all()
 
@@ -509,7 +514,7 @@ def test_samples_take_components_by_weight():
     apart = GaussianMixtures(10.0 * np.arange(4)[:, None], np.full((4, 1, 1), 0.25), weights)
     count = 20_000
     points = apart.sample(count, seed=1).points[:, 0]
-    nearest = (points / 10).round().long()  # 5 is ten deviations away
+    nearest = (points / 10).round().long()  # the next is twenty standard deviations away
     share = torch.bincount(nearest, minlength=4) / count
     assert share[1] == 0
     assert (share - apart.weights).abs().max() <= 5 * 0.5 / count**0.5
@@ -578,14 +583,16 @@ def test_normalize_of_mixtures_pools_their_components():
     assert made[:1].normalize(made).pack().shape == (1, 21)
 
 
-def test_normalize_refuses_what_gives_no_scale():
+def test_normalize_refuses_invalid_scales_and_other_kinds():
     mean, covariance = parameters(3, 2)
     mean[:, 1], covariance[:, 1], covariance[:, :, 1] = 0.1, 0, 0
     made = Gaussians(mean, covariance)
     with pytest.raises(ValueError, match=r"Coordinate 1: .* got 0\.1 everywhere"):
         made.normalize()
     padded = GaussianMixtures(mean[None], covariance[None]).pack(components=4)
-    with pytest.raises(ValueError, match=r"Coordinate 1: .* got 0\.1"):  # padding is no spread
+    with pytest.raises(
+        ValueError, match=r"Coordinate 1: .* got 0\.1"
+    ):  # padding does not count as spread
         GaussianMixtures.unpack(padded, 2).normalize()
     covariance[0, 1, 1] = 1e-30
     Gaussians(mean, covariance).normalize()
@@ -596,7 +603,7 @@ def test_normalize_refuses_what_gives_no_scale():
         others = [kind for kind in kinds if kind is not container]
         for other in ([np.zeros((3, 2))], np.ones(2), *others):
             names = f"{type(container).__name__}, got {type(other).__name__}"
-            with pytest.raises(TypeError, match=f"Expected like to be {names}. Make"):
+            with pytest.raises(TypeError, match=f"Expected like to be {names}. Convert"):
                 container.normalize(other)
     for scale in (0, -1.0, np.nan, np.inf, [1, 2, 3], [1, 0]):
         with pytest.raises(ValueError, match="scale: expected one positive number or 2 of them"):

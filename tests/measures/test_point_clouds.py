@@ -6,12 +6,18 @@ import warnings
 
 import numpy as np
 import pytest
+import scipy.sparse
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from gp_distributions.measures import PointClouds
+from gp_distributions.measures import (
+    GaussianMixtures,
+    Gaussians,
+    PointClouds,
+    ReferenceMeasure,
+)
 from gp_distributions.warnings import DistributionWarning, PrecisionWarning
 
 few = settings(deadline=None, max_examples=30)
@@ -116,10 +122,10 @@ def test_bad_weights_name_the_bag(value):
         PointClouds.from_list(np.zeros((4, 5, 2)), weights)
 
 
-def test_a_bag_without_weight_is_named():
+def test_a_bag_of_weight_zero_is_named():
     weights = np.ones((4, 5))
     weights[2] = 0
-    with pytest.raises(ValueError, match=r"Bag 2: expected weights .* positive.* the sum 0\.0"):
+    with pytest.raises(ValueError, match=r"Bag 2: expected weights .* positive.* sum, got 0\.0"):
         PointClouds(np.zeros((4, 5, 2)), weights)
     with pytest.raises(ValueError, match=r"The bag: expected weights with a positive"):
         PointClouds(np.zeros((5, 2)), weights[2])
@@ -144,9 +150,71 @@ def test_a_bag_without_weight_is_named():
         ([torch.zeros(3, 2), torch.zeros(4, 2)], r"unequal lengths; .* PointClouds\.from_list"),
     ],
 )
-def test_what_is_no_array_of_points_is_refused(points, message):
+def test_values_that_are_not_arrays_of_points_are_refused(points, message):
     with pytest.raises(ValueError, match=message):
         PointClouds(points)
+
+
+@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support")
+@pytest.mark.parametrize(
+    ("sparse", "remedy"),
+    [
+        (
+            lambda: torch.eye(3).to_sparse(),
+            r"got layout torch\.sparse_coo; convert it with \.to_dense\(\)",
+        ),
+        (lambda: torch.eye(3).to_sparse_csr(), r"got layout torch\.sparse_csr; .* \.to_dense\(\)"),
+        (
+            lambda: [torch.eye(3).to_sparse()] * 2,
+            r"got layout torch\.sparse_coo; .* \.to_dense\(\)",
+        ),
+        (lambda: scipy.sparse.eye_array(3), r"SciPy sparse array; convert it with \.toarray\(\)"),
+        (lambda: scipy.sparse.csr_matrix(np.eye(3)), r"SciPy sparse array; .* \.toarray\(\)"),
+        (lambda: [scipy.sparse.eye_array(3)] * 2, r"SciPy sparse array; .* \.toarray\(\)"),
+    ],
+)
+@pytest.mark.parametrize(
+    ("make", "name"),
+    [
+        (PointClouds, "Points"),
+        (lambda x: PointClouds(np.zeros((3, 1)), x), "Weights"),
+        (lambda x: PointClouds.from_list([np.eye(3), x]), "Bag 1"),
+        (lambda x: PointClouds.from_list([np.eye(3)], [x]), "Weights of bag 0"),
+        (PointClouds.from_images, "Images"),
+        (lambda x: PointClouds.from_curves([np.eye(3), x]), "Curve 1"),
+        (lambda x: PointClouds.from_meshes([(x, [[0, 1, 2]])]), "Mesh 0"),
+        (lambda x: PointClouds.from_meshes([(np.eye(3), x)]), "Faces of mesh 0"),
+        (lambda x: PointClouds.unpack(x, 2), "Rows"),
+        (lambda x: PointClouds(np.eye(3)).normalize(scale=x), "scale"),
+        (lambda x: Gaussians(x, np.eye(3)), "Mean"),
+        (lambda x: Gaussians(np.zeros(3), x), "Covariance"),
+        (lambda x: Gaussians.unpack(x, 1), "Rows"),
+        (lambda x: GaussianMixtures(np.zeros((3, 1)), np.ones((3, 1, 1)), x), "Weights"),
+        (
+            lambda x: GaussianMixtures.from_list([(x, np.ones((3, 3, 3)), np.ones(3))]),
+            "Mixture 0: Mean",
+        ),
+        (lambda x: GaussianMixtures.unpack(x, 1), "Rows"),
+        (ReferenceMeasure, "Points"),
+    ],
+)
+def test_sparse_data_are_refused_with_a_remedy(make, name, sparse, remedy):
+    with pytest.raises(ValueError, match=f"{name}: expected a dense (array|tensor), .*{remedy}"):
+        make(sparse())
+
+
+def test_iterating_over_a_sparse_array_names_the_bag():
+    for sparse in (scipy.sparse.csr_array(np.eye(3)), torch.eye(3).to_sparse()):
+        with pytest.raises(ValueError, match="Bag 0: expected a dense"):
+            PointClouds.from_list(sparse)
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+@pytest.mark.parametrize("layout", [torch.strided, torch.jagged])
+def test_nested_tensors_are_refused(layout):
+    nested = torch.nested.nested_tensor([torch.zeros(2, 3), torch.zeros(4, 3)], layout=layout)
+    with pytest.raises(ValueError, match=r"unequal lengths; .* PointClouds\.from_list"):
+        PointClouds(nested)
 
 
 def test_weights_of_another_shape_are_refused():
@@ -278,7 +346,7 @@ def test_to():
 
 def test_every_tensor_is_made_on_the_device_of_the_data():
     bags, weights = ragged()
-    with torch.device("meta"):  # a tensor made without device= would end here and fail
+    with torch.device("meta"):  # a tensor made without device= would be on meta and fail
         made = PointClouds.from_list(bags, weights)
         made[::-1][[0, 1]].normalize().resample(4)
         made[made.sizes > 2].pack(atoms=9)
@@ -340,7 +408,7 @@ def test_the_layout_of_rows():
     assert PointClouds.unpack([[1, 2, 1, 3, 4, 3]], 2)[0] == made
 
 
-def test_pack_cuts_off_padding_but_no_atom():
+def test_pack_removes_padding_but_not_atoms():
     bags, weights = ragged()
     made = PointClouds.from_list(bags, weights)
     assert made[:1].points.shape[-2] == 7
@@ -348,9 +416,9 @@ def test_pack_cuts_off_padding_but_no_atom():
     short = PointClouds.unpack(made[0].pack(atoms=3), 2)
     assert torch.equal(short.points, made.points[0, :3])
     assert torch.equal(short.weights, made.weights[0, :3])
-    with pytest.raises(ValueError, match=r"atoms >= 3, for the largest cloud, got 2\."):
+    with pytest.raises(ValueError, match=r"atoms >= 3, as the largest cloud needs, got 2\."):
         made[:1].pack(atoms=2)
-    with pytest.raises(ValueError, match=r"atoms >= 7, for the largest cloud, got 6\."):
+    with pytest.raises(ValueError, match=r"atoms >= 7, as the largest cloud needs, got 6\."):
         made.pack(atoms=6)
     for atoms in (0, -1, 2.5, True):
         with pytest.raises(ValueError, match="atoms: expected an integer >= 1"):
@@ -422,15 +490,15 @@ def test_the_index_is_along_the_last_batch_axis():
 @pytest.mark.parametrize(
     ("index", "error", "message"),
     [
-        (6, IndexError, "Index 6 is out of range for 6 clouds"),
-        ([0, -7], IndexError, "out of range for 6 clouds"),
+        (6, IndexError, "Index 6 is out of range for length 6"),
+        ([0, -7], IndexError, "out of range for length 6"),
         ([True, False], IndexError, r"mask of length 6, got shape \(2,\)"),
         ((0, 1), TypeError, "one index"),
         ([0.5], TypeError, "integers or a mask"),
         ("a", TypeError, "numpy"),
     ],
 )
-def test_indices_that_fit_nothing(index, error, message):
+def test_invalid_indices_are_refused(index, error, message):
     made = PointClouds(np.zeros((6, 2, 1)))
     with pytest.raises(error, match=message):
         made[index]
@@ -496,7 +564,7 @@ def test_normalize_uses_pooled_weighted_moments_of_like():
 
 @few
 @given(seed=st.integers(0, 1000))
-def test_normalize_is_blind_to_order_padding_and_split_atoms(seed):
+def test_normalize_ignores_order_padding_and_split_atoms(seed):
     rng = np.random.default_rng(seed)
     bags, weights = ragged(seed=seed)
     made = PointClouds.from_list(bags, weights)
@@ -528,7 +596,7 @@ def test_normalize_with_a_given_scale():
 def test_normalize_refuses_a_coordinate_without_spread():
     points = np.random.default_rng(0).normal(size=(3, 4, 2))
     points[..., 1] = 0.1
-    made = PointClouds.from_list([*points, points[0, :2]])  # padding is no spread
+    made = PointClouds.from_list([*points, points[0, :2]])  # padding does not count as spread
     with pytest.raises(ValueError, match=r"Coordinate 1: .* got 0\.1 everywhere; pass scale="):
         made.normalize()
     with pytest.raises(ValueError, match="dimension 2, got 3"):

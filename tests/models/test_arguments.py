@@ -57,7 +57,7 @@ def test_one_cloud_needs_an_axis() -> None:
     for train_X, covar_module in [(CLOUDS[0], None), (TARGETS, indices)]:
         with pytest.raises(ValueError, match="an axis that counts them"):
             DistributionGP(train_X, TARGETS[:1], covar_module)
-    with pytest.raises(TypeError, match=r"torch\.int64\. Give rows\.double\(\)"):
+    with pytest.raises(TypeError, match=r"torch\.int64\. Pass rows\.double\(\)"):
         DistributionGP(torch.arange(8).unsqueeze(-1), TARGETS, indices)
 
 

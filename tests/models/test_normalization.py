@@ -1,4 +1,4 @@
-"""Normalisation within the model: that of the containers, kept, saved and searched through."""
+"""Normalisation within the model: agreement with the containers, saving and searching."""
 
 from pathlib import Path
 
@@ -23,7 +23,7 @@ SCALES = torch.tensor([1e-3, 1e3], dtype=torch.float64)
 
 
 def clouds(num: int, seed: int) -> PointClouds:
-    """Ragged clouds whose coordinates differ in unit, far from the origin."""
+    """Ragged clouds far from the origin whose coordinates have different units."""
     drawn = PointClouds.unpack(as_rows(random_clouds(num, seed=seed, sizes=(3, 9))), 2)
     return PointClouds((drawn.points + 2) * SCALES, drawn.weights)
 
@@ -41,7 +41,7 @@ def apart() -> DistributionGP:
 
 
 @pytest.mark.parametrize("scale", [None, 3.0, [1.0, 0.1]])
-def test_is_that_of_the_container(scale: float | list[float] | None) -> None:
+def test_agrees_with_the_container(scale: float | list[float] | None) -> None:
     transform = NormalizeClouds.from_data(TRAIN, scale)
     rows = transform(TEST.pack())
     torch.testing.assert_close(rows, TEST.normalize(TRAIN, scale).pack())
@@ -50,7 +50,7 @@ def test_is_that_of_the_container(scale: float | list[float] | None) -> None:
     assert not transform.equals(NormalizeClouds.from_data(TEST, scale))
 
 
-def test_model_takes_clouds_in_their_own_units() -> None:
+def test_model_takes_clouds_in_original_units() -> None:
     expected = fit(apart()).predict(TEST.normalize(like=TRAIN))
     inside = fit(model())
     for found in (inside.predict(TEST), inside.predict(TEST.pack(atoms=15))):
@@ -91,7 +91,7 @@ def test_is_saved_with_the_model(tmp_path: Path) -> None:
         assert torch.equal(actual, expected)
 
 
-def test_pools_are_searched_in_their_own_units() -> None:
+def test_pools_are_searched_in_original_units() -> None:
     gp = fit(model())
     mean, std = gp.predict(TEST, observation_noise=False)
     found, values = optimize_over_pool(UpperConfidenceBound(gp, beta=4.0), TEST)
