@@ -254,7 +254,7 @@ def test_beside_other_columns() -> None:
 def test_folds_cannot_share_a_noise_for_each_cloud() -> None:
     kernel = make_model(LINE).covar_module
     model = DistributionGP(CLOUDS[:30], TARGETS[:30], kernel, train_Yvar=torch.full((30,), 1e-4))
-    with pytest.raises(ValueError, match="Expected a noise that folds can share"):
+    with pytest.raises(ValueError, match="Expected a noise that all folds share"):
         fit_reference(model, steps=1, progress=False)
     fit_reference(model, steps=1, guard=None, progress=False)
 
@@ -274,7 +274,7 @@ def test_bad_arguments() -> None:
         fit_reference(
             DistributionGP(CLOUDS[:30], TARGETS[:30, None].expand(-1, 2), model.covar_module)
         )
-    with pytest.raises(ValueError, match="without input_transform"):
+    with pytest.raises(ValueError, match="without an input_transform"):
         fit_reference(
             DistributionGP(
                 *(torch.rand(30, 2, dtype=torch.float64), TARGETS[:30], model.covar_module),
