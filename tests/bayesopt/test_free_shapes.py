@@ -1,5 +1,6 @@
 """Free shapes: atoms move, weights do not, and bounds and penalty hold."""
 
+import warnings
 from typing import Any
 
 import pytest
@@ -116,7 +117,8 @@ def test_several_are_different(model: DistributionGP) -> None:
 def test_penalty_keeps_clouds_near_the_data(model: DistributionGP) -> None:
     penalty = DataPenalty(distance(), data())
     free, _ = optimize(model)
-    kept, value = optimize(model, penalty=penalty, penalty_weight=100.0)
+    with warnings.catch_warnings(record=True):  # line searches may end at the kinks of the penalty
+        kept, value = optimize(model, penalty=penalty, penalty_weight=100.0)
     far, near = (float(penalty(clouds.pack().unsqueeze(-2))) for clouds in (free, kept))
     assert near < 0.05 < far
     torch.testing.assert_close(
@@ -152,15 +154,15 @@ def test_errors(model: DistributionGP) -> None:
     with pytest.raises(ValueError, match="S >= 1 clouds"):
         optimize(model, starts=data()[0])
     for name in ("q", "maxiter"):
-        with pytest.raises(ValueError, match=f"{name} >= 1"):
+        with pytest.raises(ValueError, match=f"{name}: expected an integer >= 1, got 0"):
             optimize(model, **{name: 0})
-    with pytest.raises(UnsupportedError, match="one-shot"):
+    with pytest.raises(UnsupportedError, match="One-shot"):
         optimize_free_shapes(qKnowledgeGradient(model, num_fantasies=2), data(), BOUNDS)
     with pytest.raises(UnsupportedError, match="X_pending"):
         optimize_free_shapes(LogExpectedImprovement(model, 0.0), data(), BOUNDS, 2, maxiter=1)
-    with pytest.raises(ValueError, match="two clouds or more"):
+    with pytest.raises(ValueError, match="at least two clouds"):
         DataPenalty(distance(), data()[[0]])
-    with pytest.raises(ValueError, match="leave out copies"):
+    with pytest.raises(ValueError, match="leave out duplicates"):
         DataPenalty(distance(), data()[[0, 0, 0, 1]])
 
 
