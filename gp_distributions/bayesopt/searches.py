@@ -26,6 +26,10 @@ from gp_distributions.measures.kinds import Distributions
 _AROUND_BEST = {"sample_around_best": True, "sample_around_best_sigma": 0.1}
 
 
+# Candidates as plain data, see Search.
+Plain = Sequence[Any]
+
+
 class Search(ABC):
     """Base class of searches: what a candidate is, which come first, and how better ones are found.
 
@@ -57,17 +61,12 @@ class Search(ABC):
         """
 
     @abstractmethod
-    def inputs(self, candidates: Sequence[Any]) -> Tensor:
+    def inputs(self, candidates: Plain) -> Tensor:
         """Returns the model inputs of candidates, given as plain data, one row for each."""
 
     @abstractmethod
     def optimize(
-        self,
-        acquisition: AcquisitionFunction,
-        q: int,
-        taken: Sequence[Any],
-        best: Sequence[Any],
-        seed: int,
+        self, acquisition: AcquisitionFunction, q: int, taken: Plain, best: Plain, seed: int
     ) -> list[Any]:
         """Returns candidates, as plain data, that maximise an acquisition function.
 
@@ -125,17 +124,12 @@ class PoolSearch(Search):
         """Indices in random order."""
         return _shuffled(len(self.pool), seed)[:count].tolist()
 
-    def inputs(self, candidates: Sequence[int]) -> Tensor:
+    def inputs(self, candidates: Plain) -> Tensor:
         """The rows of the clouds."""
         return self.pool.rows[list(candidates)]
 
     def optimize(
-        self,
-        acquisition: AcquisitionFunction,
-        q: int,
-        taken: Sequence[int],
-        best: Sequence[int],
-        seed: int,
+        self, acquisition: AcquisitionFunction, q: int, taken: Plain, best: Plain, seed: int
     ) -> list[int]:
         """The result of :func:`optimize_over_pool`, without candidates that are taken."""
         indices, _ = optimize_over_pool(acquisition, self.pool, q, exclude=taken)
@@ -210,17 +204,12 @@ class DesignSearch(Search):
         """Points of a scrambled Sobol sequence."""
         return draw_sobol_samples(self.bounds, count, 1, seed=seed).squeeze(1).tolist()
 
-    def inputs(self, candidates: Sequence[list[float]]) -> Tensor:
+    def inputs(self, candidates: Plain) -> Tensor:
         """The designs."""
         return self.bounds.new_tensor(candidates)
 
     def optimize(
-        self,
-        acquisition: AcquisitionFunction,
-        q: int,
-        taken: Sequence[list[float]],
-        best: Sequence[list[float]],
-        seed: int,
+        self, acquisition: AcquisitionFunction, q: int, taken: Plain, best: Plain, seed: int
     ) -> list[list[float]]:
         """The result of ``optimize_acqf``."""
         designs, _ = optimize_acqf(
@@ -319,17 +308,12 @@ class FreeSearch(Search):
         """The starts in random order."""
         return self.starts[_shuffled(len(self.starts), seed)[:count]].tolist()
 
-    def inputs(self, candidates: Sequence[list[float]]) -> Tensor:
+    def inputs(self, candidates: Plain) -> Tensor:
         """The rows of the clouds."""
         return self.starts.new_tensor(candidates)
 
     def optimize(
-        self,
-        acquisition: AcquisitionFunction,
-        q: int,
-        taken: Sequence[list[float]],
-        best: Sequence[list[float]],
-        seed: int,
+        self, acquisition: AcquisitionFunction, q: int, taken: Plain, best: Plain, seed: int
     ) -> list[list[float]]:
         """The result of :func:`optimize_free_shapes`."""
         leading = best[: -(-self.num_restarts // 2)]

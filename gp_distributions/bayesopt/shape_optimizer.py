@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Callable, Collection, Sequence
+from itertools import compress
 from typing import Any
 
 import numpy as np
 import torch
 from botorch.utils.multi_objective.pareto import is_non_dominated
-from botorch.utils.sampling import manual_seed
 from gpytorch.kernels import ScaleKernel
 from linear_operator.utils.errors import NanError, NotPSDError
 from torch import Tensor
@@ -25,6 +24,7 @@ from gp_distributions.bayesopt.decoder import decodable
 from gp_distributions.bayesopt.priors import median_lengthscale_prior
 from gp_distributions.bayesopt.records import Checkpoint, Evaluation, candidate_key, read_outcomes
 from gp_distributions.bayesopt.searches import Search
+from gp_distributions.bayesopt.seeding import seeded
 from gp_distributions.fitting import fit
 from gp_distributions.fitting.starts import start_at_medians
 from gp_distributions.kernels.named import SlicedWassersteinKernel
@@ -33,9 +33,6 @@ from gp_distributions.models import DistributionGP
 from gp_distributions.warnings import ConvergenceWarning, warn
 
 MakeModel = Callable[[Tensor, Tensor], DistributionGP]
-
-# Held while the global generator of torch is seeded, so that searches in several threads do not mix.
-_SEEDING = threading.RLock()
 
 
 class ShapeOptimizer:
@@ -123,13 +120,8 @@ class ShapeOptimizer:
         self._evaluations: list[Evaluation] = []
         self._checkpoint: Checkpoint | None = None
         if path is not None:
-            settings = {
-                **search.describe(),
-                "objectives": self.objectives,
-                "constraints": self.constraints,
-                "initial": self.initial,
-                "seed": self.seed,
-            }
+            names = ("objectives", "constraints", "initial", "seed")
+            settings = search.describe() | {name: getattr(self, name) for name in names}
             outcomes = self.objectives + self.constraints
             self._checkpoint = Checkpoint(path, settings, outcomes=outcomes, read=search.read)
             self._evaluations = self._checkpoint.evaluations
@@ -231,12 +223,8 @@ class ShapeOptimizer:
             ValueError: As :meth:`ask` and :meth:`tell` do.
             CheckpointError: As :meth:`tell` does.
         """
-        with tqdm(
-            total=evaluations,
-            initial=len(self._evaluations),
-            desc="Evaluations",
-            disable=not progress,
-        ) as bar:
+        done = len(self._evaluations)
+        with tqdm(total=evaluations, initial=done, desc="Evaluations", disable=not progress) as bar:
             while len(self._evaluations) < evaluations:
                 asked = self.ask(min(q, evaluations - len(self._evaluations)))
                 try:
@@ -273,7 +261,7 @@ class ShapeOptimizer:
                 f"Expected one objective, got {self.objectives}, of which no candidate is the single "
                 "best: see pareto."
             )
-        best = max(self._feasible(), key=_first, default=None)
+        best = max(filter(self._is_feasible, self._evaluations), key=_first, default=None)
         if best is None:
             raise ValueError("No evaluation so far has succeeded and met all constraints.")
         return self.search.show(best.candidate), _first(best)
@@ -284,22 +272,17 @@ class ShapeOptimizer:
 
         A candidate dominates another if it is at least as good in all objectives and better in one.
         """
-        feasible = self._feasible()
+        feasible = list(filter(self._is_feasible, self._evaluations))
         if not feasible:
             return []
         values = torch.tensor([e.outcomes for e in feasible], dtype=torch.float64)
-        kept = is_non_dominated(values[:, : self.objectives], deduplicate=False).tolist()
-        return [
-            (self.search.show(e.candidate), e.outcomes or ())
-            for e, keep in zip(feasible, kept, strict=True)
-            if keep
-        ]
+        kept = compress(feasible, is_non_dominated(values[:, : self.objectives], deduplicate=False))
+        return [(self.search.show(e.candidate), e.outcomes or ()) for e in kept]
 
     @property
     def trace(self) -> list[float]:
         """The largest first objective of feasible candidates after each evaluation; NaN without any."""
-        feasible = {id(e) for e in self._feasible()}
-        values = [_first(e) if id(e) in feasible else np.nan for e in self._evaluations]
+        values = [_first(e) if self._is_feasible(e) else np.nan for e in self._evaluations]
         return np.fmax.accumulate(np.array(values)).tolist()
 
     def model(self) -> DistributionGP:
@@ -316,12 +299,8 @@ class ShapeOptimizer:
     def _succeeded(self) -> list[Evaluation]:
         return [e for e in self._evaluations if e.outcomes is not None]
 
-    def _feasible(self) -> list[Evaluation]:
-        return [
-            e
-            for e in self._succeeded()
-            if all(c <= 0 for c in (e.outcomes or ())[self.objectives :])
-        ]
+    def _is_feasible(self, e: Evaluation) -> bool:
+        return e.outcomes is not None and all(c <= 0 for c in e.outcomes[self.objectives :])
 
     def _record(self, evaluation: Evaluation) -> None:
         if self._checkpoint is not None:
@@ -346,16 +325,8 @@ class ShapeOptimizer:
         model = self._fitted(X, Y)
         # Designs that failed because they cannot be decoded have no shape to keep away from.
         waiting = decodable(model, self.search.inputs(pending)) if pending else X[:0]
-        data = Observations(
-            X=X,
-            Y=Y,
-            objectives=self.objectives,
-            X_pending=waiting if len(waiting) else None,
-            q=q,
-            seed=seed,
-        )
-        # BoTorch draws from the global generator of torch, whose state is restored afterwards.
-        with _SEEDING, manual_seed(seed):
+        data = Observations(X, Y, self.objectives, waiting if len(waiting) else None, q, seed)
+        with seeded(seed, X.device):
             acquisition = self._make_acquisition(model, data)
             return self.search.optimize(acquisition, q, taken, [e.candidate for e in best], seed)
 
@@ -383,18 +354,11 @@ class ShapeOptimizer:
 
     def _default_model(self, X: Tensor, Y: Tensor) -> DistributionGP:
         assert self.search.dim is not None
-        batch_shape = torch.Size([Y.shape[-1]] if Y.shape[-1] > 1 else [])
-        kernel = SlicedWassersteinKernel(
-            self.search.dim, profile="matern52", batch_shape=batch_shape
-        )
-        return median_lengthscale_prior(
-            DistributionGP(
-                X,
-                Y,
-                ScaleKernel(kernel, batch_shape=batch_shape),
-                input_transform=self.search.input_transform,
-            )
-        )
+        each: dict[str, Any] = {"batch_shape": torch.Size([Y.shape[-1]] if Y.shape[-1] > 1 else [])}
+        base = SlicedWassersteinKernel(self.search.dim, profile="matern52", **each)
+        kernel = ScaleKernel(base, **each)
+        model = DistributionGP(X, Y, kernel, input_transform=self.search.input_transform)
+        return median_lengthscale_prior(model)
 
 
 def _first(evaluation: Evaluation) -> float:

@@ -177,12 +177,8 @@ def fit_reference(
     candidates = [copy.deepcopy(reference.state_dict())]
     candidates += [drawn(model, seed + i) for i in range(1, starts)]
     folds = [] if guard is None else _folds(num_train, guard, seed)
-
-    bar = tqdm(
-        total=len(candidates) * (len(folds) + 1) * steps,
-        desc="Learning the reference",
-        disable=not progress,
-    )
+    total = len(candidates) * (len(folds) + 1) * steps
+    bar = tqdm(total=total, desc="Learning the reference", disable=not progress)
     ascend = partial(learn, learned=learned, seed=seed + starts, bar=bar)
     with bar, exact_computations(), jitter_explained():
         choice = _Choice(0, steps, 1.0, {})

@@ -75,7 +75,7 @@ def scatter(model: ExactGP, generator: torch.Generator) -> None:
 
     def scaled(value: Tensor) -> Tensor:
         powers = 2 * torch.rand(value.shape, generator=generator, dtype=torch.float64) - 1
-        return value.detach() * (powers * math.log(_SPREAD)).exp().to(value)
+        return value * (powers * math.log(_SPREAD)).exp().to(value)
 
     for kernel in model.covar_module.modules():
         if isinstance(kernel, DistributionKernel):

@@ -236,13 +236,16 @@ class TestAskAndTell:
         assert runs[0] == runs[1]
         assert runs[0] != keys(design_optimizer(seed=1).run(value, 6, progress=False))
 
-    def test_global_random_state_is_left_alone(self) -> None:
+    def test_global_random_state_is_left_alone(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        seeds: list[int] = []
+        monkeypatch.setattr(torch.cuda, "manual_seed_all", seeds.append)
         optimizer = design_optimizer().run(value, 6, progress=False)
         torch.manual_seed(0)
         expected = torch.rand(1)
         torch.manual_seed(0)
         optimizer.ask()
         assert torch.equal(torch.rand(1), expected)
+        assert not any(seeds)  # of the generators of CUDA, which the search does not use
 
     def test_searches_in_several_threads_draw_as_each_does_alone(
         self, monkeypatch: pytest.MonkeyPatch
