@@ -124,7 +124,7 @@ class ShapeOptimizer:
             settings = search.describe() | {name: getattr(self, name) for name in names}
             outcomes = self.objectives + self.constraints
             self._checkpoint = Checkpoint(path, settings, outcomes=outcomes, read=search.read)
-            self._evaluations = self._checkpoint.evaluations
+            self._evaluations = list(self._checkpoint.evaluations)
 
     def ask(self, q: int = 1) -> list[Any]:
         """Returns candidates to evaluate next; those without outcomes yet are taken into account.

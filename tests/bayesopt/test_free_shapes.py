@@ -1,4 +1,4 @@
-"""Free shapes: atoms move, weights do not, and bounds and penalty hold."""
+"""Free shapes: atoms move, weights stay fixed, and bounds and penalty are respected."""
 
 import warnings
 from typing import Any
@@ -28,7 +28,7 @@ BOUNDS = torch.tensor([[-2.0, -2.0], [2.0, 2.0]], dtype=torch.float64)
 
 
 def data(num: int = 12, seed: int = 0) -> PointClouds:
-    """Ragged weighted clouds, most of their padding not at the origin."""
+    """Ragged weighted clouds whose padding is mostly not at the origin."""
     generator = torch.Generator().manual_seed(seed)
     points = torch.rand(num, 6, 2, generator=generator, dtype=torch.float64) * 2 - 1
     weights = 0.1 + torch.rand(num, 6, generator=generator, dtype=torch.float64)
@@ -37,7 +37,7 @@ def data(num: int = 12, seed: int = 0) -> PointClouds:
 
 
 def spread(clouds: PointClouds) -> torch.Tensor:
-    """A target that grows with the extent along x."""
+    """A target that increases with the variance along x."""
     weights = clouds.weights.unsqueeze(-1)
     mean = (weights * clouds.points).sum(-2, keepdim=True)
     return (weights * (clouds.points - mean).square()).sum(-2)[..., 0]
@@ -80,7 +80,7 @@ def test_each_start_keeps_its_weights(model: DistributionGP) -> None:
     for index in range(4):
         found, value = optimize(model, starts=data()[[index]])
         torch.testing.assert_close(found.weights[0], data().weights[index], rtol=1e-14, atol=0)
-        # The best of several starts is the best of each alone.
+        # With several starts, the result is at least as good as with each alone.
         assert float(value) <= float(optimize(model)[1]) + 1e-3
 
 
@@ -100,7 +100,7 @@ def test_bounds(model: DistributionGP) -> None:
     assert bool(((narrow[0] <= points) & (points <= narrow[1])).all())
 
 
-# Starts may be the pending clouds.
+# A start may coincide with a pending cloud.
 @pytest.mark.filterwarnings("ignore:A not p.d., added jitter")
 def test_several_are_different(model: DistributionGP) -> None:
     objective = acquisition(model)

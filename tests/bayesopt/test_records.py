@@ -1,4 +1,4 @@
-"""Checkpoints: which lines are taken, and that nothing is lost in silence."""
+"""Checkpoints: which lines are accepted, and that nothing is lost silently."""
 
 import json
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Searches by asking and telling: what is found, what is kept on the disk, and what failures do."""
+"""Ask-and-tell searches: what they find, what they keep on the disk, and how they treat failures."""
 
 import json
 import logging
@@ -245,7 +245,7 @@ class TestAskAndTell:
         torch.manual_seed(0)
         optimizer.ask()
         assert torch.equal(torch.rand(1), expected)
-        assert not any(seeds)  # of the generators of CUDA, which the search does not use
+        assert not any(seeds)  # the search does not use the generators of CUDA
 
     def test_searches_in_several_threads_draw_as_each_does_alone(
         self, monkeypatch: pytest.MonkeyPatch
@@ -576,7 +576,7 @@ class TestCheckpoint:
         assert again.best[1] == 2 / 3
 
     def test_kill_loses_nothing(self, tmp_path: Path) -> None:
-        """SIGKILL inside the 6th evaluation; all that was told before is there."""
+        """After SIGKILL in the 6th evaluation, everything told before is in the file."""
         path, log = tmp_path / "search.jsonl", tmp_path / "log"
         script = textwrap.dedent(
             """
@@ -607,7 +607,7 @@ class TestCheckpoint:
             return of_index(index)
 
         resumed.run(evaluate, 7, progress=False)
-        # The 6th is evaluated anew; nothing else is.
+        # Only the 6th evaluation is repeated.
         assert len(again) == 2
         assert again[0] == evaluated[5]
         assert resumed.evaluations == pool_optimizer().run(of_index, 7, progress=False).evaluations
