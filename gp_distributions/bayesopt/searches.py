@@ -42,8 +42,8 @@ class Search(ABC):
     Example:
         >>> from gp_distributions import DesignSearch, FreeSearch, PoolSearch
         >>> from gp_distributions.bayesopt import Search
-        >>> [issubclass(kind, Search) for kind in (PoolSearch, DesignSearch, FreeSearch)]
-        [True, True, True]
+        >>> all(issubclass(kind, Search) for kind in (PoolSearch, DesignSearch, FreeSearch))
+        True
     """
 
     dim: int | None = None
