@@ -1,4 +1,4 @@
-"""Which of BoTorch's acquisition functions a search uses unless it is told."""
+"""The acquisition function that a search uses by default, chosen among those of BoTorch."""
 
 from __future__ import annotations
 
@@ -21,16 +21,24 @@ _SAMPLES = 128
 
 @dataclass(frozen=True, eq=False)
 class Observations:
-    """What an acquisition function is made from.
+    """The evaluations from which an acquisition function is made.
 
     Args:
-        X: The inputs of the model that were evaluated, a ``T x width`` tensor.
-        Y: Their outcomes, a ``T x outcomes`` tensor: objectives, to be maximised, and then constraints,
-            which hold where they are at most zero.
-        objectives: The number of objectives.
-        X_pending: Inputs that wait for their outcomes, or have failed; ``None`` if there are none.
-        q: The number of candidates that are asked for.
-        seed: Of what is random.
+        X: A ``T x width`` tensor, the evaluated inputs of the model.
+        Y: A ``T x outcomes`` tensor of their outcomes: first the objectives, which are maximised, then
+            the constraints, which are met where they are at most zero.
+        objectives: Number of objectives.
+        X_pending: Inputs that have no outcome yet or failed; ``None`` if there are none.
+        q: Number of candidates wanted.
+        seed: Random seed for the acquisition function.
+
+    Example:
+        >>> import torch
+        >>> from gp_distributions.bayesopt import Observations
+        >>> X, Y = torch.eye(2), torch.tensor([[3.0, -1.0], [5.0, 1.0]])
+        >>> data = Observations(X, Y, objectives=1, X_pending=None, q=1, seed=0)
+        >>> data.feasible  # the second column of Y is a constraint
+        tensor([ True, False])
     """
 
     X: Tensor
@@ -42,7 +50,7 @@ class Observations:
 
     @property
     def feasible(self) -> Tensor:
-        """Which of the ``T`` meet all constraints."""
+        """A boolean tensor of length ``T``: which inputs meet all constraints."""
         return (self.Y[:, self.objectives :] <= 0).all(-1)
 
 
@@ -50,13 +58,13 @@ MakeAcquisition = Callable[[Model, Observations], AcquisitionFunction]
 
 
 def default_acquisition(model: Model, data: Observations) -> AcquisitionFunction:
-    """Log expected improvement, of its kind that the problem needs.
+    """Make the variant of log expected improvement that the problem needs.
 
-    One objective without constraints, one candidate and nothing pending: ``LogExpectedImprovement``.
-    Otherwise ``qLogExpectedImprovement``, with constraints if there are any; for several objectives
-    ``qLogNoisyExpectedHypervolumeImprovement`` beyond the reference point that BoTorch infers from the
-    feasible outcomes. As long as the model holds no evaluated candidate for feasible, the probability of
-    feasibility takes its place, ``qLogProbabilityOfFeasibility``.
+    ``LogExpectedImprovement`` for one objective without constraints, one candidate and no pending
+    inputs. Otherwise ``qLogExpectedImprovement``, with the constraints if there are any, or
+    ``qLogNoisyExpectedHypervolumeImprovement`` for several objectives, with the reference point that
+    BoTorch infers from the feasible outcomes. While the model predicts that no evaluated input is
+    feasible, ``qLogProbabilityOfFeasibility`` is used instead.
 
     Args:
         model: A fitted model of all outcomes.
@@ -64,33 +72,37 @@ def default_acquisition(model: Model, data: Observations) -> AcquisitionFunction
 
     Returns:
         The acquisition function.
+
+    Example:
+        >>> import torch
+        >>> from gp_distributions import DistributionGP, PointClouds, SlicedWassersteinKernel
+        >>> from gp_distributions.bayesopt import Observations, default_acquisition
+        >>> X = PointClouds(torch.arange(10, dtype=torch.float64).reshape(5, 2, 1))
+        >>> Y = X.points.mean(-2)
+        >>> model = DistributionGP(X, Y, SlicedWassersteinKernel(1))
+        >>> data = Observations(X.pack(), Y, objectives=1, X_pending=None, q=1, seed=0)
+        >>> type(default_acquisition(model, data)).__name__
+        'LogExpectedImprovement'
     """
     outcomes = data.Y.shape[-1]
     if outcomes == 1 and data.q == 1 and data.X_pending is None:
         return LogExpectedImprovement(model, best_f=data.Y.max())
     constraints = [partial(_outcome, index=i) for i in range(data.objectives, outcomes)] or None
-    common = {"X_pending": data.X_pending, "constraints": constraints, "seed": data.seed}
+    options = {"X_pending": data.X_pending, "constraints": constraints, "seed": data.seed}
     if constraints is not None and not _believed_feasible(model, data):
-        return get_acquisition_function(
-            "qLogPF", model, None, data.X, mc_samples=_SAMPLES, **common
-        )
-    if data.objectives == 1:
-        objective = LinearMCObjective(data.Y.new_tensor([1.0] + [0.0] * (outcomes - 1)))
-        return get_acquisition_function(
-            "qLogEI", model, objective, data.X, mc_samples=_SAMPLES, **common
-        )
-    return get_acquisition_function(
-        "qLogNEHVI",
-        model,
-        IdentityMCMultiOutputObjective(outcomes=list(range(data.objectives))),
-        data.X,
-        ref_point=_reference_point(data),
-        mc_samples=_SAMPLES,
-        **common,
-    )
+        name, objective = "qLogPF", None
+    elif data.objectives == 1:
+        weights = data.Y.new_tensor([1.0] + [0.0] * (outcomes - 1))
+        name, objective = "qLogEI", LinearMCObjective(weights)
+    else:
+        indices = list(range(data.objectives))
+        name, objective = "qLogNEHVI", IdentityMCMultiOutputObjective(outcomes=indices)
+        options["ref_point"] = _reference_point(data)
+    return get_acquisition_function(name, model, objective, data.X, mc_samples=_SAMPLES, **options)
 
 
 def _believed_feasible(model: Model, data: Observations) -> bool:
+    """Whether the model predicts that some evaluated input is feasible."""
     with torch.no_grad():
         mean = model.posterior(data.X).mean
     return bool((mean[..., data.objectives :] <= 0).all(-1).any())

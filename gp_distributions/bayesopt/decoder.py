@@ -1,4 +1,4 @@
-"""Designs that stand for clouds: the input transform that decodes them."""
+"""The input transform that decodes design vectors to clouds."""
 
 from __future__ import annotations
 
@@ -18,20 +18,31 @@ Decode = Callable[[Tensor], Tensor | tuple[Tensor, Tensor] | PointClouds]
 class Decoder(InputTransform, torch.nn.Module):
     """Decode design vectors to rows, so that a model on designs sees their shapes.
 
-    As the ``input_transform`` of a :class:`DistributionGP` it makes designs the model's inputs:
-    acquisition functions, ``optimize_acqf`` and fantasies work on the bounded designs, with exact
-    gradients through the decoder, while covariances are those of the clouds. To scale designs first,
-    chain it behind BoTorch's ``Normalize`` by ``ChainedInputTransform``.
+    As the ``input_transform`` of a :class:`DistributionGP` it makes designs the inputs of the model:
+    acquisition functions, ``optimize_acqf`` and fantasies work on bounded designs, with exact gradients
+    through the decoder, while the kernel compares the decoded clouds. To rescale designs first, put a
+    ``Normalize`` of BoTorch before it in a ``ChainedInputTransform``.
 
     Args:
-        decode: A differentiable function of an ``N x k`` tensor of designs that returns the points of
-            their clouds, an ``N x m x d`` tensor; or points and weights ``N x m``; or
-            :class:`PointClouds`. ``torch.vmap`` makes one of a function of a single design. It is
-            fixed: if it is a module, its parameters are not fitted with the model.
+        decode: A differentiable function that maps an ``N x k`` tensor of designs to the points of
+            their clouds, an ``N x m x d`` tensor; or to points and ``N x m`` weights; or to
+            :class:`PointClouds`. ``torch.vmap`` makes such a function of one for a single design. If it
+            is a module, its parameters are not fitted with the model.
 
     Raises:
-        ValueError: On evaluation, if ``decode`` returns other shapes, or points or weights that are
-            not finite.
+        ValueError: When called, if ``decode`` returns tensors of other shapes, or points or weights
+            that are not finite.
+
+    Example:
+        >>> import torch
+        >>> from gp_distributions import Decoder
+        >>> corners = torch.tensor([[0, 0], [1, 0], [1, 1], [0, 1]], dtype=torch.float64)
+        >>> boxes = Decoder(lambda designs: designs.unsqueeze(-2) * corners)
+        >>> designs = torch.tensor([[2.0, 3.0]], dtype=torch.float64)  # a width and a height
+        >>> boxes.transform(designs).shape  # four corners with their weights
+        torch.Size([1, 12])
+        >>> boxes.clouds(designs).points[0, 2].tolist()
+        [2.0, 3.0]
     """
 
     is_one_to_many = False
@@ -41,24 +52,53 @@ class Decoder(InputTransform, torch.nn.Module):
 
     def __init__(self, decode: Decode) -> None:
         super().__init__()
-        # In a tuple a module is no child, whose parameters would be fitted.
+        # The tuple keeps a module from being registered, which would fit its parameters.
         self._decode = (decode,)
 
     @property
     def decode(self) -> Decode:
-        """The function that was given."""
+        """The function that decodes designs."""
         return self._decode[0]
 
     def transform(self, X: Tensor) -> Tensor:
-        """The rows of designs.
+        """Decode designs to rows.
 
         Args:
-            X: A ``batch_shape x q x k`` tensor.
+            X: A ``batch_shape x q x k`` tensor of designs.
 
         Returns:
-            A ``batch_shape x q x m*(d+1)`` tensor.
+            A ``batch_shape x q x m*(d+1)`` tensor of rows.
         """
         designs = X.reshape(-1, X.shape[-1])
+        rows = join_rows(*self._decoded(designs))
+        finite = rows.isfinite().all(-1)
+        if not bool(finite.all()):
+            first = int((~finite).nonzero()[0])
+            raise ValueError(
+                "Expected decode to return finite points and weights, got others for design "
+                f"{designs[first].tolist()}."
+            )
+        return rows.unflatten(0, X.shape[:-1])
+
+    def clouds(self, designs: Tensor) -> PointClouds:
+        """Decode designs to clouds.
+
+        Args:
+            designs: A ``batch_shape x k`` tensor of designs.
+
+        Returns:
+            The clouds, of batch shape ``batch_shape``.
+        """
+        shape = designs.shape[:-1]
+        points, weights = self._decoded(designs.reshape(-1, designs.shape[-1]))
+        return PointClouds(*(t.reshape(*shape, *t.shape[1:]) for t in (points, weights)))
+
+    def equals(self, other: InputTransform) -> bool:
+        """Whether another transform is a decoder with the same function."""
+        return isinstance(other, Decoder) and other.decode is self.decode
+
+    def _decoded(self, designs: Tensor) -> tuple[Tensor, Tensor]:
+        """Points and weights of ``N x k`` designs."""
         decoded = self.decode(designs)
         if isinstance(decoded, PointClouds):
             points, weights = decoded.points, decoded.weights
@@ -68,55 +108,24 @@ class Decoder(InputTransform, torch.nn.Module):
             points, weights = decoded
         if points.dim() != 3 or len(points) != len(designs) or weights.shape != points.shape[:-1]:
             raise ValueError(
-                f"Expected decode to make points of shape ({len(designs)}, m, d), and weights of shape "
-                f"({len(designs)}, m), of {len(designs)} designs, got {tuple(points.shape)} and "
+                f"Expected decode to return points of shape ({len(designs)}, m, d) and weights of shape "
+                f"({len(designs)}, m) for {len(designs)} designs, got {tuple(points.shape)} and "
                 f"{tuple(weights.shape)}."
             )
-        rows = join_rows(points, weights)
-        finite = rows.isfinite().all(-1)
-        if not bool(finite.all()):
-            first = int((~finite).nonzero()[0])
-            raise ValueError(
-                "Expected decode to make finite points and weights, but those of design "
-                f"{designs[first].tolist()} are not."
-            )
-        return rows.unflatten(0, X.shape[:-1])
-
-    def clouds(self, designs: Tensor) -> PointClouds:
-        """The clouds of designs.
-
-        Args:
-            designs: A ``batch_shape x k`` tensor.
-
-        Returns:
-            The clouds, of that batch shape.
-        """
-        decoded = self.decode(designs.reshape(-1, designs.shape[-1]))
-        if not isinstance(decoded, PointClouds):
-            pair = (decoded, None) if isinstance(decoded, Tensor) else decoded
-            decoded = PointClouds(*pair)
-        shape = designs.shape[:-1]
-        points, weights = (
-            t.reshape(*shape, *t.shape[1:]) for t in (decoded.points, decoded.weights)
-        )
-        return PointClouds(points, weights)
-
-    def equals(self, other: InputTransform) -> bool:
-        """Whether another transform decodes by the same function."""
-        return isinstance(other, Decoder) and other.decode is self.decode
+        return points, weights
 
 
 @torch.no_grad()
 def decodable(model: Model, X: Tensor) -> Tensor:
-    """Those of ``N x k`` inputs of a fitted model that its input transform makes clouds of.
+    """Returns those of the ``N x k`` inputs of a fitted model that its input transform can decode.
 
-    The others stand for no shape: their decoding fails, or what it makes is no cloud. Of a model without
-    an input transform they are all.
+    The others have no shape: the decoder raises an error for them, or does not return a valid cloud.
+    For a model without an input transform, all inputs are returned.
     """
     if not any(isinstance(module, InputTransform) for module in model.modules()):
         return X
     try:
         model.posterior(X)
-    except Exception:  # of whatever kind a decoder raises
+    except Exception:  # decoders may raise any kind of error
         return X[:0] if len(X) == 1 else torch.cat([decodable(model, x) for x in X.split(1)])
     return X

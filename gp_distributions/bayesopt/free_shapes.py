@@ -1,4 +1,4 @@
-"""Clouds whose atoms themselves are moved to where an acquisition function is largest."""
+"""Optimisation of an acquisition function over the atoms of clouds."""
 
 from __future__ import annotations
 
@@ -13,31 +13,41 @@ from torch import Tensor
 
 from gp_distributions.distances.base import Distance
 from gp_distributions.measures import PointClouds
+from gp_distributions.measures.arrays import integer
 from gp_distributions.rows.clouds import split_rows
 
 Penalty = Callable[[Tensor], Tensor]
 
 
 class DataPenalty(torch.nn.Module):
-    r"""How far clouds are from all clouds of the data, beyond what is usual among these.
+    r"""Penalise clouds that are farther from the data than the data are from each other.
 
-    With :math:`r` the median distance from a cloud of the data to the nearest other one,
+    With :math:`r` the median distance from a cloud of the data to its nearest neighbour, the penalty is
 
     .. math::
         \max(0, \min_i d^2(P, P_i) / r^2 - 1).
 
     Args:
-        distance: A distance; its parameters are taken as they are.
-        data: The clouds to stay near to, at least two.
+        distance: The distance :math:`d`; its parameters are not changed.
+        data: The clouds :math:`P_i` to stay close to, at least two.
 
     Raises:
-        ValueError: If there are fewer than two clouds, or most of them coincide.
+        ValueError: If there are fewer than two clouds, or most of them coincide with another.
+
+    Example:
+        >>> from gp_distributions import PointClouds, SlicedWasserstein
+        >>> from gp_distributions.bayesopt import DataPenalty
+        >>> data = PointClouds([[[0.0]], [[1.0]], [[2.0]]])  # three clouds of one atom
+        >>> penalty = DataPenalty(SlicedWasserstein(1), data)
+        >>> candidates = PointClouds([[[2.5]], [[4.0]]])  # at distances 0.5 and 2 from the nearest
+        >>> penalty(candidates.pack().unsqueeze(-2)).tolist()
+        [0.0, 3.0]
     """
 
     def __init__(self, distance: Distance, data: PointClouds) -> None:
         super().__init__()
         if not data.batch_shape or len(data) < 2:
-            raise ValueError(f"Expected two clouds or more as data, got {data}.")
+            raise ValueError(f"Expected at least two clouds as data, got {data}.")
         self.distance = distance
         self.rows: Tensor
         self.scale: Tensor
@@ -47,10 +57,12 @@ class DataPenalty(torch.nn.Module):
         nearest = squared.fill_diagonal_(torch.inf).amin(-1)
         self.register_buffer("scale", nearest.median())
         if not bool(self.scale > 0):
-            raise ValueError("Most clouds of the data coincide with another: leave out copies.")
+            raise ValueError(
+                "Expected data of which most clouds differ from all others: leave out duplicates."
+            )
 
     def forward(self, X: Tensor) -> Tensor:
-        """The largest penalty of the ``q`` clouds of each t-batch.
+        """Returns the largest penalty among the ``q`` clouds of each batch.
 
         Args:
             X: A ``batch_shape x q x m*(d+1)`` tensor of rows.
@@ -72,49 +84,66 @@ def optimize_free_shapes(
     penalty_weight: float = 1.0,
     maxiter: int = 100,
 ) -> tuple[PointClouds, Tensor]:
-    """Move the atoms of clouds to where an acquisition function is largest, their weights fixed.
+    """Maximise an acquisition function over the atoms of clouds, with their weights fixed.
 
-    L-BFGS-B from every start, in parallel, on ``acquisition - penalty_weight * penalty``. Several clouds
-    are found one after the other, each with those before it as pending points.
+    L-BFGS-B maximises ``acquisition - penalty_weight * penalty`` from all starts in parallel. Several
+    clouds are found one after the other, each with the previous ones as pending points.
 
     Args:
-        acquisition: A BoTorch acquisition function of a model on rows; for ``q > 1`` one that takes
-            pending points, as the Monte Carlo ones do.
-        starts: The ``S`` clouds to start from: real ones, such as the best and others at random.
+        acquisition: A BoTorch acquisition function of a model on rows; for ``q > 1`` one that supports
+            pending points, such as the Monte Carlo ones.
+        starts: The ``S`` clouds to start from: real ones, for example the best and some at random.
         bounds: A ``2 x d`` tensor, the smallest and the largest value of each coordinate. Starts are
-            moved into it.
-        q: The number of clouds wanted.
-        penalty: A differentiable function of ``batch_shape x 1 x m*(d+1)`` rows that returns
-            ``batch_shape`` values to be subtracted, for example a :class:`DataPenalty`. An acquisition
-            function grows with uncertainty, so that without one a shape can leave everything known.
-        penalty_weight: Its factor, in the units of the acquisition function.
-        maxiter: Iterations from each start.
+            clamped to them.
+        q: Number of clouds to find.
+        penalty: A differentiable function that maps ``batch_shape x 1 x m*(d+1)`` rows to
+            ``batch_shape`` values to subtract, for example a :class:`DataPenalty`. Without one, shapes
+            can move far away from the data, because acquisition functions reward uncertainty.
+        penalty_weight: Factor of the penalty, in the units of the acquisition function.
+        maxiter: Maximum number of iterations from each start.
 
     Returns:
-        The ``q`` clouds, and the values that the objective had for each.
+        The ``q`` clouds, and the value of the penalised acquisition function for each when it was found.
 
     Raises:
-        ValueError: If starts have batch axes other than one, ``bounds`` does not fit their dimension,
-            or a number is less than one.
-        UnsupportedError: If the acquisition function is a one-shot one, or takes no pending points.
+        ValueError: If starts do not have exactly one batch axis, ``bounds`` does not match their
+            dimension, or ``q`` or ``maxiter`` is less than one.
+        UnsupportedError: If the acquisition function is a one-shot one, or does not support pending
+            points.
+
+    Warns:
+        OptimizationWarning: If L-BFGS-B stops early from some start, as it may where a penalty has a
+            kink. What it reached from there still counts.
+
+    Example:
+        >>> import torch
+        >>> from botorch.acquisition import PosteriorMean
+        >>> from gp_distributions import DistributionGP, PointClouds, SlicedWassersteinKernel
+        >>> from gp_distributions import optimize_free_shapes
+        >>> generator = torch.Generator().manual_seed(0)
+        >>> X = PointClouds(torch.rand(8, 3, 2, generator=generator, dtype=torch.float64))
+        >>> model = DistributionGP(X, X.points.mean((-2, -1)), SlicedWassersteinKernel(2)).eval()
+        >>> bounds = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.float64)
+        >>> clouds, values = optimize_free_shapes(PosteriorMean(model), X[:2], bounds, maxiter=5)
+        >>> tuple(clouds.points.shape), bool(values > model.predict(X[:2])[0].max())
+        ((1, 3, 2), True)
     """
     if isinstance(acquisition, OneShotAcquisitionFunction):
         raise UnsupportedError(
-            "A one-shot acquisition function needs clouds for its fantasies too."
+            "One-shot acquisition functions are optimised jointly with their fantasies, which is not "
+            "supported for clouds. Use another one, such as qLogNoisyExpectedImprovement."
         )
     if len(starts.batch_shape) != 1 or not len(starts):
-        raise ValueError(f"Expected S >= 1 clouds to start from, got {starts}.")
+        raise ValueError(f"Expected starts as S >= 1 clouds, got {starts}.")
     dim = starts.dim
     lower, upper = check_bounds(bounds, dim).to(starts.points)
-    for name, number in (("q", q), ("maxiter", maxiter)):
-        if number < 1:
-            raise ValueError(f"Expected {name} >= 1, got {number}.")
+    q, maxiter = integer(q, "q"), integer(maxiter, "maxiter")
     objective = acquisition
     if penalty is not None:
         objective = PenalizedAcquisitionFunction(acquisition, penalty, penalty_weight)
     count = starts.weights.shape[-1]
     weights = starts.weights.detach()
-    # A coordinate and then a weight for each atom, as in rows; BoTorch keeps fixed columns apart.
+    # In a row, the weight of an atom follows its coordinates; BoTorch leaves fixed columns as they are.
     fixed = {j * (dim + 1) + dim: weights[:, j, None] for j in range(count)}
     inside = PointClouds(starts.points.detach().clamp(lower, upper), weights)
     lower, upper = (torch.nn.functional.pad(b, (0, 1)).repeat(count) for b in (lower, upper))
@@ -146,10 +175,10 @@ def optimize_free_shapes(
 
 
 def check_bounds(bounds: Tensor, dim: int) -> Tensor:
-    """Bounds as floating point, if they are ``2 x dim`` finite numbers with lower < upper.
+    """Returns bounds as a floating-point tensor.
 
     Raises:
-        ValueError: If not.
+        ValueError: If they are not ``2 x dim`` finite numbers, the lower ones below the upper ones.
     """
     if bounds.shape != (2, dim) or not bool(
         (bounds[0] < bounds[1]).all() & bounds.isfinite().all()

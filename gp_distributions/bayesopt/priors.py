@@ -1,4 +1,4 @@
-"""Priors for models of a few evaluations."""
+"""Priors for models with few evaluations."""
 
 from __future__ import annotations
 
@@ -14,29 +14,39 @@ from gp_distributions.models import DistributionGP
 def median_lengthscale_prior(
     model: DistributionGP, *, factor: float = 1.0, scale: float = 0.5
 ) -> DistributionGP:
-    r"""Give the lengthscales of a model log-normal priors about the median distance, in place.
+    r"""Give the lengthscales of a model log-normal priors around the median distance, in place.
 
-    With :math:`\bar d` the median distance of the training clouds,
+    With :math:`\bar d` the median distance between training clouds,
 
     .. math::
         \log \ell \sim N(\log(\text{factor} \cdot \bar d),\; \text{scale}^2).
 
-    Of a few evaluations the likelihood is often largest where every cloud is an island, and a search
-    then creeps around the best one. With many evaluations the prior does not matter.
+    With few evaluations, the likelihood is often largest for a lengthscale so short that the model
+    learns nothing from one cloud about another, and a search then stays close to the best cloud. With
+    many evaluations the prior hardly matters.
 
     Args:
-        model: The model. Kernels whose lengthscale has a prior or requires no gradient, or that meet
-            coinciding clouds only, are left as they are; the other lengthscales start at the median
-            distance. Where several outputs share a kernel, its prior counts once for each, as that on
-            the noise does.
-        factor: The median of the prior, in median distances.
-        scale: The standard deviation of the logarithm.
+        model: The model. Its lengthscales are set to the median distance. Those of kernels that already
+            have a prior, require no gradient, or whose training clouds all coincide are not changed. If
+            several outputs share a kernel, its prior counts once per output, as that of the noise does.
+        factor: Median of the prior, in units of the median distance.
+        scale: Standard deviation of the log lengthscale.
 
     Returns:
         The model, not fitted, in training mode.
 
     Raises:
         ValueError: If ``factor`` or ``scale`` is not positive.
+
+    Example:
+        >>> import torch
+        >>> from gp_distributions import DistributionGP, PointClouds, SlicedWassersteinKernel
+        >>> from gp_distributions.bayesopt import median_lengthscale_prior
+        >>> X = PointClouds(torch.arange(10, dtype=torch.float64).reshape(5, 2, 1))
+        >>> model = DistributionGP(X, X.points.mean(-2), SlicedWassersteinKernel(1))
+        >>> kernel = median_lengthscale_prior(model).covar_module
+        >>> round(kernel.lengthscale.item(), 3), round(kernel.lengthscale_prior.loc.exp().item(), 3)
+        (4.0, 4.0)
 
     Source: Hvarfner, Hellsten and Nardi 2024, for lengthscales of vectors.
     """
@@ -47,7 +57,7 @@ def median_lengthscale_prior(
         if hasattr(kernel, "lengthscale_prior") or not kernel.raw_lengthscale.requires_grad:
             continue
         location, deviation = torch.tensor([math.log(factor * median), scale], dtype=torch.float64)
-        # By the kernel's own methods, as its constructor does: functions could not be saved.
+        # Methods of the kernel, as in its constructor: local functions could not be pickled.
         kernel.register_prior(
             "lengthscale_prior",
             LogNormalPrior(location, deviation),

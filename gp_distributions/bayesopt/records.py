@@ -1,4 +1,4 @@
-"""Evaluations of a search, kept in a file that is whole at every moment."""
+"""The evaluations of a search, and the checkpoint file that keeps them."""
 
 from __future__ import annotations
 
@@ -16,21 +16,27 @@ from typing import Any
 
 _LOGGER = logging.getLogger(__name__)
 _FORMAT = 1
-_FIELDS = {"candidate", "outcomes", "failure"}
 
 
 class CheckpointError(ValueError):
-    """A checkpoint is damaged, gone or in use, or belongs to another search."""
+    """A checkpoint file is damaged, missing, in use, or belongs to another search."""
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """One evaluation: its candidate, and the outcomes or why there are none.
+    """A candidate with its outcomes, or with the reason why it has none.
 
     Args:
-        candidate: The candidate as plain data: an index, or nested lists of numbers.
-        outcomes: The finite outcomes, or ``None`` if it failed.
-        failure: What went wrong, or ``None``.
+        candidate: The candidate as plain data: an index or a list of numbers.
+        outcomes: The outcomes, which are finite, or ``None`` if the evaluation failed.
+        failure: The reason of the failure, or ``None``.
+
+    Example:
+        >>> from gp_distributions import PointClouds, PoolSearch, ShapeOptimizer
+        >>> optimizer = ShapeOptimizer(PoolSearch(PointClouds([[[0.0]], [[1.0]]])))
+        >>> optimizer.tell(1, 0.5)
+        >>> optimizer.evaluations
+        (Evaluation(candidate=1, outcomes=(0.5,), failure=None),)
     """
 
     candidate: Any
@@ -39,17 +45,17 @@ class Evaluation:
 
     @property
     def key(self) -> str:
-        """The candidate as text, by which candidates are told apart; floats are kept exactly."""
+        """The candidate as text, different for different candidates; floats are kept exactly."""
         return candidate_key(self.candidate)
 
 
 def candidate_key(candidate: Any) -> str:
-    """A candidate, as plain data, as text."""
+    """Returns a candidate, given as plain data, as text."""
     return json.dumps(candidate)
 
 
 def read_outcomes(value: Any, count: int) -> tuple[float, ...] | str:
-    """Outcomes as finite numbers, or what is wrong with them.
+    """Returns outcomes as finite numbers, or a message that says which is not finite.
 
     Raises:
         ValueError: If there are not ``count`` of them.
@@ -57,7 +63,10 @@ def read_outcomes(value: Any, count: int) -> tuple[float, ...] | str:
     flat = getattr(value, "tolist", lambda: value)()
     outcomes = tuple(float(v) for v in (flat if isinstance(flat, Sequence) else [flat]))
     if len(outcomes) != count:
-        raise ValueError(f"Expected {count} outcomes of an evaluation, got {len(outcomes)}.")
+        raise ValueError(
+            f"Expected the number of outcomes (objectives, then constraints) to be {count}, got "
+            f"{len(outcomes)}."
+        )
     for index, outcome in enumerate(outcomes):
         if not math.isfinite(outcome):
             return f"outcome {index} is {outcome}"
@@ -65,10 +74,10 @@ def read_outcomes(value: Any, count: int) -> tuple[float, ...] | str:
 
 
 def read_numbers(value: Any, count: int) -> list[float]:
-    """Numbers of a file, if they are a list of ``count`` finite ones.
+    """Returns a value read from a file as a list of floats.
 
     Raises:
-        ValueError: If they are something else.
+        ValueError: If it is not a list of ``count`` finite numbers.
     """
     if not isinstance(value, list) or len(value) != count or not all(map(_is_finite, value)):
         raise ValueError(f"Expected a list of {count} finite numbers, got {reprlib.repr(value)}.")
@@ -76,24 +85,27 @@ def read_numbers(value: Any, count: int) -> list[float]:
 
 
 class Checkpoint:
-    """A file of JSON lines: what the search is, then one line for every evaluation.
+    """A file of JSON lines: a header that describes the search, then one line per evaluation.
 
-    A line is on the disk before :meth:`add` returns. A process that is killed while it writes leaves at
-    most one line without an end, which is cut off when the file is opened again; a line that another
-    process is writing at that moment looks the same. Only one search at a time may use a file: nothing
-    is written to one whose size is not what this object left.
+    A line is on the disk before :meth:`add` returns. If the process is killed while it writes, an
+    unfinished line may be left, which is cut off when the file is next opened. A line that another
+    process is writing at that moment looks the same, so only one search at a time may use a file:
+    nothing is written if the size of the file is not the one that this object left.
 
     Args:
-        path: Of the file, which is made if there is none; its folder must exist. A relative one is
-            taken from the folder that is the working one now.
-        search: What the search is, as plain data. An existing file must be of the same one.
-        outcomes: The number of outcomes of an evaluation.
-        read: A function that gives a candidate of a line as plain data, or raises a ``ValueError`` if
-            it is none.
+        path: Path to the file, which is created if it does not exist; its folder must exist. A relative
+            path refers to the current working directory at construction.
+        search: Description of the search, as plain data. An existing file must have the same one.
+        outcomes: Number of outcomes per evaluation.
+        read: A function that returns the candidate of a line as plain data, or raises a ``ValueError``
+            if it is not valid.
+
+    Attributes:
+        path: Absolute path to the file.
+        evaluations: The evaluations that the file held when it was opened.
 
     Raises:
-        CheckpointError: If the file belongs to another search, a line of it is damaged, or it cannot be
-            made.
+        CheckpointError: If the file belongs to another search, has a damaged line, or cannot be created.
     """
 
     def __init__(
@@ -109,12 +121,12 @@ class Checkpoint:
         content = _content(self.path)
         end = content.rfind(b"\n") + 1
         if not end and not _line(header).startswith(content):
-            raise CheckpointError(f"{self.path} is no checkpoint.")
+            raise CheckpointError(f"Expected {self.path} to be a checkpoint, got another file.")
         entries = list(_parse(self.path, content[:end]))
         if entries and entries[0] != json.loads(json.dumps(header)):
             raise CheckpointError(
-                f"{self.path} belongs to another search: it says {entries[0]}, and this one is "
-                f"{header}. Give another path, or the same settings."
+                f"{self.path} belongs to another search: expected {header}, got {entries[0]}. Use "
+                "another path, or the same settings."
             )
         self.evaluations: list[Evaluation] = []
         for number, entry in enumerate(entries[1:], start=2):
@@ -122,12 +134,12 @@ class Checkpoint:
                 self.evaluations.append(_evaluation(entry, outcomes, read))
             except ValueError as error:
                 raise CheckpointError(
-                    f"Line {number} of {self.path} is no evaluation of this search: {error} Put the "
-                    "file back as it was, or delete the line to have its candidate evaluated anew."
+                    f"Line {number} of {self.path} is not an evaluation of this search: {error} Restore "
+                    "the file, or delete the line to evaluate its candidate again."
                 ) from error
         if end < len(content):
             _LOGGER.warning(
-                "%s: an unfinished line of %d bytes is cut off.", path, len(content) - end
+                "Cutting off an unfinished line of %d bytes in %s.", len(content) - end, path
             )
             with self.path.open("r+b") as file:
                 file.truncate(end)
@@ -140,20 +152,13 @@ class Checkpoint:
         """Write an evaluation to the disk.
 
         Raises:
-            CheckpointError: If the file is gone, or another process has written to it.
+            CheckpointError: If the file is missing, or another process has written to it.
         """
         try:
-            self._append(
-                {
-                    "candidate": evaluation.candidate,
-                    "outcomes": evaluation.outcomes,
-                    "failure": evaluation.failure,
-                }
-            )
+            self._append(vars(evaluation))
         except Exception as error:
-            error.add_note(f"Not recorded: {evaluation}.")
+            error.add_note(f"This evaluation was not recorded: {evaluation}.")
             raise
-        self.evaluations.append(evaluation)
 
     def _append(self, entry: dict[str, Any]) -> None:
         line = _line(entry)
@@ -162,18 +167,18 @@ class Checkpoint:
             if end != self._size:
                 raise CheckpointError(
                     f"Expected {self.path} to have the {self._size} bytes that this search left, got "
-                    f"{end}: another process writes to it. Let one search at a time use a file; made "
-                    "anew, a search goes on from all that the file holds."
+                    f"{end}: another process has written to it. Let only one search at a time use the "
+                    "file; a new ShapeOptimizer with this path continues from everything in it."
                 )
             try:
                 written = file.write(line)
                 if written != len(line):
                     raise OSError(
-                        f"Only {written} of {len(line)} bytes of {self.path} were written."
+                        f"Expected to write {len(line)} bytes to {self.path}, wrote {written}."
                     )
                 os.fsync(file.fileno())
             except BaseException:
-                file.truncate(end)  # a part of a line would damage those that follow
+                file.truncate(end)  # an unfinished line would damage the next one
                 raise
         self._size = end + len(line)
 
@@ -182,21 +187,21 @@ class Checkpoint:
             return open(self.path, "ab", buffering=0, opener=_open_existing)
         except (FileNotFoundError, NotADirectoryError) as error:
             raise CheckpointError(
-                f"{self.path} is gone since this search opened it. Put it back and tell the evaluation "
-                "again, or make a new search and tell it all evaluations of this one."
+                f"Expected {self.path} to exist, but it was removed after this search opened it. "
+                "Restore it and tell the evaluation again, or tell all to a new ShapeOptimizer."
             ) from error
 
 
 def _content(path: Path) -> bytes:
-    """What a file holds; if there is none, it is made."""
+    """Returns the content of a file, which is created if it does not exist."""
     try:
         if not path.exists():
             path.touch()
         return path.read_bytes()
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
         raise CheckpointError(
-            f"Expected the path of a file in a folder that exists, got {path}: {error.strerror}. Make "
-            "the folder, or give another path."
+            f"Expected the path to a file in an existing folder, got {path}: {error.strerror}. Create "
+            "the folder, or use another path."
         ) from error
 
 
@@ -214,23 +219,23 @@ def _parse(path: Path, content: bytes) -> Iterator[Any]:
             yield json.loads(line)
         except (ValueError, RecursionError) as error:
             raise CheckpointError(
-                f"Line {number} of {path} is damaged: expected JSON, got {reprlib.repr(line)}. Put the "
-                "file back as it was, or delete the line if it is not the first."
+                f"Line {number} of {path} is damaged: expected JSON, got {reprlib.repr(line)}. Restore "
+                "the file, or delete the line unless it is the first."
             ) from error
 
 
 def _evaluation(entry: Any, outcomes: int, read: Callable[[Any], Any]) -> Evaluation:
-    """The evaluation of a line.
+    """Returns a decoded line as an evaluation.
 
     Raises:
-        ValueError: If it is none.
+        ValueError: If it is not one.
     """
-    if not isinstance(entry, dict) or entry.keys() != _FIELDS:
+    if not isinstance(entry, dict) or entry.keys() != Evaluation.__annotations__.keys():
         raise ValueError(f"Expected candidate, outcomes and failure, got {reprlib.repr(entry)}.")
     found, failure = entry["outcomes"], entry["failure"]
     if (found is None) == (failure is None) or not isinstance(failure, str | None):
         raise ValueError(
-            "Expected either outcomes or the text of a failure, and null for the other, got "
+            "Expected either outcomes or a failure as text, and null for the other, got "
             f"{reprlib.repr(found)} and {reprlib.repr(failure)}."
         )
     numbers = None if found is None else tuple(read_numbers(found, outcomes))
@@ -238,12 +243,12 @@ def _evaluation(entry: Any, outcomes: int, read: Callable[[Any], Any]) -> Evalua
 
 
 def _is_finite(value: Any) -> bool:
-    """Whether a value of JSON is a number that a float can hold."""
+    """Whether a value read from JSON is a number within the range of floats."""
     return type(value) in (int, float) and abs(value) <= sys.float_info.max
 
 
 def _sync_folder(folder: Path) -> None:
-    """Put the name of a new file on the disk, where folders can be opened."""
+    """Write the name of a new file to the disk, on systems where folders can be opened."""
     try:
         descriptor = os.open(folder, os.O_RDONLY)
     except OSError:

@@ -1,4 +1,4 @@
-"""What a search is over: a pool, designs, or the atoms themselves."""
+"""The sets that can be searched: a pool of clouds, bounded designs, or the atoms of clouds."""
 
 from __future__ import annotations
 
@@ -22,19 +22,28 @@ from gp_distributions.measures import PointClouds
 from gp_distributions.measures.arrays import integer
 from gp_distributions.measures.kinds import Distributions
 
-# BoTorch's option, with perturbations of a tenth of the bounds: those of its default, a thousandth, do
-# not leave the nearest maximum.
+# Options of BoTorch. The default sigma, a thousandth of the bounds, does not leave the nearest maximum.
 _AROUND_BEST = {"sample_around_best": True, "sample_around_best_sigma": 0.1}
 
 
-class Search(ABC):
-    """What candidates of a search are, where they start, and how an acquisition function finds more.
+# Candidates as plain data, see Search.
+Plain = Sequence[Any]
 
-    A candidate has two forms: the one that is shown, and plain data that JSON keeps exactly.
+
+class Search(ABC):
+    """Base class of searches: what a candidate is, which come first, and how better ones are found.
+
+    A candidate has two forms: the one that users see, and plain data that JSON stores exactly.
 
     Attributes:
-        dim: The dimension of the atoms, or ``None`` where it is not known.
-        input_transform: That of the model, or ``None``.
+        dim: Dimension of the atoms, or ``None`` if it is not known.
+        input_transform: Input transform of the model, or ``None``.
+
+    Example:
+        >>> from gp_distributions import DesignSearch, FreeSearch, PoolSearch
+        >>> from gp_distributions.bayesopt import Search
+        >>> all(issubclass(kind, Search) for kind in (PoolSearch, DesignSearch, FreeSearch))
+        True
     """
 
     dim: int | None = None
@@ -42,64 +51,65 @@ class Search(ABC):
 
     @abstractmethod
     def describe(self) -> dict[str, Any]:
-        """What tells this search from others, as plain data."""
+        """Returns what distinguishes this search from others, as plain data."""
 
     @abstractmethod
     def initial(self, count: int, seed: int) -> list[Any]:
-        """The first candidates of a random sequence without repetition, as plain data.
+        """Returns the first candidates of a random sequence without repetition, as plain data.
 
-        Fewer than ``count`` only where there are no more.
+        Returns fewer than ``count`` only if there are no more.
         """
 
     @abstractmethod
-    def inputs(self, candidates: Sequence[Any]) -> Tensor:
-        """What a model is given, one row for each of the candidates, plain data."""
+    def inputs(self, candidates: Plain) -> Tensor:
+        """Returns the model inputs of candidates, given as plain data, one row for each."""
 
     @abstractmethod
     def optimize(
-        self,
-        acquisition: AcquisitionFunction,
-        q: int,
-        taken: Sequence[Any],
-        best: Sequence[Any],
-        seed: int,
+        self, acquisition: AcquisitionFunction, q: int, taken: Plain, best: Plain, seed: int
     ) -> list[Any]:
-        """The candidates, as plain data, with the largest values of an acquisition function.
+        """Returns candidates, as plain data, that maximise an acquisition function.
 
         Args:
             acquisition: The acquisition function.
-            q: The number of candidates.
-            taken: Candidates that are evaluated, failed or pending.
-            best: Candidates that are evaluated, the best first.
-            seed: Of random starts.
+            q: Number of candidates.
+            taken: Candidates that have been evaluated, have failed, or are pending.
+            best: Candidates that have been evaluated, the best first.
+            seed: Random seed for the starts.
         """
 
     @abstractmethod
     def show(self, candidate: Any) -> Any:
-        """Plain data as a candidate."""
+        """Converts plain data to a candidate as users see it."""
 
     @abstractmethod
     def plain(self, candidate: Any) -> Any:
-        """A candidate as plain data.
+        """Converts a candidate as users see it to plain data.
 
         Raises:
-            ValueError: If it is no candidate of this search.
+            ValueError: If it is not a candidate of this search.
         """
 
     @abstractmethod
     def read(self, data: Any) -> Any:
-        """What a file holds as a candidate, as plain data.
+        """Converts what a file holds to a candidate as plain data.
 
         Raises:
-            ValueError: If it is no candidate of this search.
+            ValueError: If it is not a candidate of this search.
         """
 
 
 class PoolSearch(Search):
-    """A search over a fixed set of clouds; a candidate is its index.
+    """Search over a fixed set of clouds; a candidate is the index of a cloud.
 
     Args:
-        pool: The candidates.
+        pool: The clouds: a :class:`Pool`, distributions, or a tensor of rows.
+
+    Example:
+        >>> from gp_distributions import PointClouds, PoolSearch, ShapeOptimizer
+        >>> search = PoolSearch(PointClouds([[[0.0]], [[1.0]], [[2.0]]]))
+        >>> sorted(ShapeOptimizer(search, initial=3).ask(3))
+        [0, 1, 2]
     """
 
     def __init__(self, pool: Pool | Distributions | Tensor) -> None:
@@ -107,27 +117,21 @@ class PoolSearch(Search):
         self.dim = self.pool.dim
 
     def describe(self) -> dict[str, Any]:
-        """The kind and a digest of all rows."""
-        return {"kind": "pool", "rows": digest(self.pool.rows)}
+        """The kind of search and a digest of all rows."""
+        return {"kind": "pool", "rows": _digest(self.pool.rows)}
 
     def initial(self, count: int, seed: int) -> list[int]:
         """Indices in random order."""
-        generator = torch.Generator().manual_seed(seed)
-        return torch.randperm(len(self.pool), generator=generator)[:count].tolist()
+        return _shuffled(len(self.pool), seed)[:count].tolist()
 
-    def inputs(self, candidates: Sequence[int]) -> Tensor:
-        """Rows of the pool."""
+    def inputs(self, candidates: Plain) -> Tensor:
+        """The rows of the clouds."""
         return self.pool.rows[list(candidates)]
 
     def optimize(
-        self,
-        acquisition: AcquisitionFunction,
-        q: int,
-        taken: Sequence[int],
-        best: Sequence[int],
-        seed: int,
+        self, acquisition: AcquisitionFunction, q: int, taken: Plain, best: Plain, seed: int
     ) -> list[int]:
-        """By :func:`optimize_over_pool`, without those taken."""
+        """The result of :func:`optimize_over_pool`, without candidates that are taken."""
         indices, _ = optimize_over_pool(acquisition, self.pool, q, exclude=taken)
         return indices.tolist()
 
@@ -141,7 +145,7 @@ class PoolSearch(Search):
         return self.read(index if index == candidate else candidate)
 
     def read(self, data: Any) -> int:
-        """The index, if it is one."""
+        """The index, if it is valid."""
         if type(data) is not int or not 0 <= data < len(self.pool):
             raise ValueError(
                 f"Expected an index from 0 to {len(self.pool) - 1}, got {reprlib.repr(data)}."
@@ -150,19 +154,31 @@ class PoolSearch(Search):
 
 
 class DesignSearch(Search):
-    """A search over bounded design vectors; a candidate is a tensor of ``k`` numbers.
+    """Search over bounded design vectors; a candidate is a tensor of ``k`` numbers.
 
-    The first candidates are a scrambled Sobol sequence; then ``botorch.optim.optimize_acqf`` works on
-    the bounds, one candidate after the other.
+    The first candidates are a scrambled Sobol sequence. Later ones are found one after the other by
+    ``botorch.optim.optimize_acqf``.
 
     Args:
-        decoder: The input transform that makes clouds of designs, for example a :class:`Decoder`, alone
-            or chained behind ``Normalize``; ``None`` for a model that sees designs themselves.
+        decoder: The input transform that decodes designs to clouds, for example a :class:`Decoder`,
+            alone or in a ``ChainedInputTransform``; ``None`` for a model on the designs themselves.
         bounds: A ``2 x k`` tensor of lower and upper bounds.
-        dim: The dimension of the atoms, for the default model.
-        num_restarts: Starts of each optimisation.
-        raw_samples: Designs of a Sobol sequence from which the starts are taken, beside as many
-            perturbations of the best so far; at least ``num_restarts``.
+        dim: Dimension of the atoms, required by the default model.
+        num_restarts: Number of starts of each optimisation.
+        raw_samples: Number of Sobol points that the starts are chosen from, along with as many
+            perturbations of the best designs so far; at least ``num_restarts``.
+
+    Raises:
+        ValueError: If ``bounds`` or a number is not valid.
+
+    Example:
+        >>> import torch
+        >>> from gp_distributions import Decoder, DesignSearch, ShapeOptimizer
+        >>> decoder = Decoder(lambda designs: designs.unsqueeze(-2))  # a cloud of one atom
+        >>> bounds = torch.tensor([[0.0, 0.0], [1.0, 2.0]], dtype=torch.float64)
+        >>> (design,) = ShapeOptimizer(DesignSearch(decoder, bounds, dim=2)).ask()
+        >>> bool(((bounds[0] <= design) & (design <= bounds[1])).all())
+        True
     """
 
     def __init__(
@@ -181,26 +197,21 @@ class DesignSearch(Search):
         self.raw_samples = integer(raw_samples, "raw_samples", least=self.num_restarts)
 
     def describe(self) -> dict[str, Any]:
-        """The kind and the bounds."""
+        """The kind of search and the bounds."""
         return {"kind": "designs", "bounds": self.bounds.tolist()}
 
     def initial(self, count: int, seed: int) -> list[list[float]]:
-        """Points of a Sobol sequence."""
+        """Points of a scrambled Sobol sequence."""
         return draw_sobol_samples(self.bounds, count, 1, seed=seed).squeeze(1).tolist()
 
-    def inputs(self, candidates: Sequence[list[float]]) -> Tensor:
+    def inputs(self, candidates: Plain) -> Tensor:
         """The designs."""
         return self.bounds.new_tensor(candidates)
 
     def optimize(
-        self,
-        acquisition: AcquisitionFunction,
-        q: int,
-        taken: Sequence[list[float]],
-        best: Sequence[list[float]],
-        seed: int,
+        self, acquisition: AcquisitionFunction, q: int, taken: Plain, best: Plain, seed: int
     ) -> list[list[float]]:
-        """By ``optimize_acqf``."""
+        """The result of ``optimize_acqf``."""
         designs, _ = optimize_acqf(
             acquisition,
             self.bounds,
@@ -208,7 +219,7 @@ class DesignSearch(Search):
             num_restarts=self.num_restarts,
             raw_samples=self.raw_samples,
             sequential=q > 1,
-            # Where improvements are those of rounding L-BFGS gives up, and would again.
+            # L-BFGS also fails where only rounding is left to improve, and would fail again.
             retry_on_optimization_warning=False,
             options={"seed": seed, "maxiter": 100, **_AROUND_BEST},
         )
@@ -220,32 +231,46 @@ class DesignSearch(Search):
 
     def plain(self, candidate: Tensor | Sequence[float]) -> list[float]:
         """The design as a list."""
-        design = torch.as_tensor(candidate, dtype=self.bounds.dtype)
         low, high = self.bounds.cpu()
-        if design.shape != low.shape or not bool(
-            ((low <= design.cpu()) & (design.cpu() <= high)).all()
-        ):
-            raise ValueError(f"Expected a design within {self.bounds.tolist()}, got {candidate}.")
+        design = torch.as_tensor(candidate, dtype=low.dtype, device=low.device)
+        if design.shape != low.shape or not bool(((low <= design) & (design <= high)).all()):
+            raise ValueError(
+                f"Expected a design within the bounds {self.bounds.tolist()}, got {candidate}."
+            )
         return design.tolist()
 
     def read(self, data: Any) -> list[float]:
-        """The design, if it is one within the bounds."""
+        """The design, if it is within the bounds."""
         return self.plain(read_numbers(data, self.bounds.shape[-1]))
 
 
 class FreeSearch(Search):
-    """A search over the atoms of clouds themselves; a candidate is a cloud.
+    """Search over the atoms of clouds; a candidate is a cloud.
 
-    The first candidates are given clouds in random order; then :func:`optimize_free_shapes` starts at
-    the best clouds so far and at given ones at random.
+    The first candidates are the clouds in ``starts``, in random order. Later ones are found by
+    :func:`optimize_free_shapes`, from the best clouds so far and random ones of ``starts``.
 
     Args:
-        starts: Real clouds, of which identical ones are one candidate.
+        starts: Real clouds. Identical ones count as one candidate.
         bounds: A ``2 x d`` tensor, the smallest and the largest value of each coordinate.
-        penalty: A function of rows that keeps clouds near the data, for example a :class:`DataPenalty`.
-        penalty_weight: Its factor.
-        num_restarts: Clouds from which each optimisation starts, half of them the best so far.
-        maxiter: Iterations from each.
+        penalty: A function of rows that keeps clouds close to the data, for example a
+            :class:`DataPenalty`.
+        penalty_weight: Factor of the penalty, in the units of the acquisition function.
+        num_restarts: Number of clouds from which each optimisation starts; half are the best so far.
+        maxiter: Maximum number of iterations from each start.
+
+    Raises:
+        ValueError: If ``bounds`` or a number is not valid.
+
+    Example:
+        >>> import torch
+        >>> from gp_distributions import FreeSearch, PointClouds, ShapeOptimizer
+        >>> generator = torch.Generator().manual_seed(0)
+        >>> clouds = PointClouds(torch.rand(6, 3, 2, generator=generator, dtype=torch.float64))
+        >>> bounds = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.float64)
+        >>> (cloud,) = ShapeOptimizer(FreeSearch(clouds, bounds)).ask()
+        >>> cloud.points.shape
+        torch.Size([3, 2])
     """
 
     dim: int
@@ -271,38 +296,31 @@ class FreeSearch(Search):
         self.maxiter = integer(maxiter, "maxiter")
 
     def describe(self) -> dict[str, Any]:
-        """The kind, a digest of the starts, and the bounds."""
+        """The kind of search, a digest of the starts, the bounds and the penalty weight."""
         return {
             "kind": "free shapes",
-            "starts": digest(self.starts),
+            "starts": _digest(self.starts),
             "bounds": self.bounds.tolist(),
             "penalty_weight": None if self.penalty is None else self.penalty_weight,
         }
 
     def initial(self, count: int, seed: int) -> list[list[float]]:
-        """Starts in random order."""
-        generator = torch.Generator().manual_seed(seed)
-        order = torch.randperm(len(self.starts), generator=generator)
-        return self.starts[order[:count]].tolist()
+        """The starts in random order."""
+        return self.starts[_shuffled(len(self.starts), seed)[:count]].tolist()
 
-    def inputs(self, candidates: Sequence[list[float]]) -> Tensor:
-        """Rows."""
+    def inputs(self, candidates: Plain) -> Tensor:
+        """The rows of the clouds."""
         return self.starts.new_tensor(candidates)
 
     def optimize(
-        self,
-        acquisition: AcquisitionFunction,
-        q: int,
-        taken: Sequence[list[float]],
-        best: Sequence[list[float]],
-        seed: int,
+        self, acquisition: AcquisitionFunction, q: int, taken: Plain, best: Plain, seed: int
     ) -> list[list[float]]:
-        """By :func:`optimize_free_shapes`."""
-        leading = self.inputs(best[: -(-self.num_restarts // 2)]).reshape(-1, self.starts.shape[-1])
-        others = self.inputs(self.initial(self.num_restarts - len(leading), seed))
+        """The result of :func:`optimize_free_shapes`."""
+        leading = best[: -(-self.num_restarts // 2)]
+        others = self.initial(self.num_restarts - len(leading), seed)
         clouds, _ = optimize_free_shapes(
             acquisition,
-            PointClouds.unpack(torch.cat([leading, others]), self.dim),
+            PointClouds.unpack(self.inputs([*leading, *others]), self.dim),
             self.bounds,
             q,
             penalty=self.penalty,
@@ -319,18 +337,25 @@ class FreeSearch(Search):
         """The row of the cloud."""
         row = candidate.pack()
         if row.shape != self.starts.shape[1:] or candidate.dim != self.dim:
-            raise ValueError(f"Expected one cloud like those to start from, got {candidate}.")
+            raise ValueError(
+                f"Expected one cloud of dimension {self.dim} and of width {self.starts.shape[-1]} when "
+                f"packed, as in starts, got {candidate}."
+            )
         return row.detach().tolist()
 
     def read(self, data: Any) -> list[float]:
-        """The row, if it is one of a cloud like those to start from."""
+        """The row, if it is the row of a cloud."""
         row = read_numbers(data, self.starts.shape[-1])
         PointClouds.unpack(torch.tensor(row, dtype=torch.float64), self.dim)
         return row
 
 
-def digest(tensor: Tensor) -> str:
-    """A digest of a tensor's numbers."""
+def _shuffled(size: int, seed: int) -> Tensor:
+    return torch.randperm(size, generator=torch.Generator().manual_seed(seed))
+
+
+def _digest(tensor: Tensor) -> str:
+    """Returns a digest of the shape, dtype and numbers of a tensor."""
     array = tensor.detach().cpu().contiguous().numpy()
     return hashlib.sha256(
         repr((array.shape, str(array.dtype))).encode() + array.tobytes()

@@ -1,16 +1,15 @@
-"""Bayesian optimisation over shapes, by asking and telling."""
+"""Bayesian optimisation over shapes through an ask-and-tell interface."""
 
 from __future__ import annotations
 
 import os
-import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from itertools import compress
 from typing import Any
 
 import numpy as np
 import torch
 from botorch.utils.multi_objective.pareto import is_non_dominated
-from botorch.utils.sampling import manual_seed
 from gpytorch.kernels import ScaleKernel
 from linear_operator.utils.errors import NanError, NotPSDError
 from torch import Tensor
@@ -25,53 +24,65 @@ from gp_distributions.bayesopt.decoder import decodable
 from gp_distributions.bayesopt.priors import median_lengthscale_prior
 from gp_distributions.bayesopt.records import Checkpoint, Evaluation, candidate_key, read_outcomes
 from gp_distributions.bayesopt.searches import Search
+from gp_distributions.bayesopt.seeding import seeded
 from gp_distributions.fitting import fit
 from gp_distributions.fitting.starts import start_at_medians
 from gp_distributions.kernels.named import SlicedWassersteinKernel
 from gp_distributions.measures.arrays import integer
 from gp_distributions.models import DistributionGP
-from gp_distributions.warnings import ConvergenceWarning
+from gp_distributions.warnings import ConvergenceWarning, warn
 
 MakeModel = Callable[[Tensor, Tensor], DistributionGP]
 
 
 class ShapeOptimizer:
-    """Bayesian optimisation by asking for candidates and telling their outcomes.
+    """Bayesian optimisation: ask for candidates, evaluate them, and tell their outcomes.
 
-    Outcomes are objectives, which are maximised, and then constraints, which hold where they are at most
-    zero. The first candidates are random; each later one maximises an acquisition function of a model
-    fitted to all evaluations so far.
+    Outcomes are first the objectives, which are maximised, then the constraints, which are met where
+    they are at most zero. The first candidates are random. Each later one maximises an acquisition
+    function of a model fitted to all evaluations so far.
 
-    With a ``path`` every evaluation is on the disk before :meth:`tell` returns. Made again with the same
-    path and settings, a search goes on where it was, however it ended; candidates whose outcomes had not
-    been told are then asked for anew. What a search asks for depends on its settings, its seed and what
-    it was told, and on nothing else.
+    With a ``path``, every evaluation is on the disk before :meth:`tell` returns. A new optimizer with
+    the same path and settings continues the search, however it ended; candidates without outcomes are
+    then asked for again. What a search asks for depends only on its settings, its seed and what it was
+    told.
 
     Args:
-        search: What the search is over: a :class:`PoolSearch`, :class:`DesignSearch` or
-            :class:`FreeSearch`.
-        objectives: The number of objectives.
-        constraints: The number of constraints.
-        initial: The number of random candidates at the start.
-        restarts: Further starts of each fit, see :func:`gp_distributions.fit`.
-        model: Makes a model, which is then fitted, of the inputs, a ``T x width`` tensor of rows (of
-            designs, for designs), and the outcomes, ``T x outcomes``. Default: a scaled
-            ``SlicedWassersteinKernel(dim, profile="matern52")`` for each outcome, with a
-            :func:`median_lengthscale_prior`.
-        acquisition: Makes an acquisition function of the fitted model and the :class:`Observations`.
-            Default: :func:`default_acquisition`.
-        path: The checkpoint, a file of JSON lines for one optimizer at a time. Default: none. What is
-            code is not compared with it: decoder, model, acquisition function and penalty may change on
-            the way.
-        seed: Of everything random, at least zero.
+        search: What to search: a :class:`PoolSearch`, :class:`DesignSearch` or :class:`FreeSearch`.
+        objectives: Number of objectives.
+        constraints: Number of constraints.
+        initial: Number of random candidates at the start, at least two.
+        restarts: Number of additional starts of each fit, see :func:`gp_distributions.fit`.
+        model: A function that makes a model, to be fitted, from a ``T x width`` tensor of inputs (rows,
+            or designs for a :class:`DesignSearch`) and a ``T x outcomes`` tensor. Its random numbers, if
+            any, must have a fixed seed. Default: a scaled ``SlicedWassersteinKernel(dim,
+            profile="matern52")`` for each outcome, with a :func:`median_lengthscale_prior`.
+        acquisition: A function that makes an acquisition function from the fitted model and the
+            :class:`Observations`.
+        path: Path to the checkpoint, a file of JSON lines for one optimizer at a time; ``None`` for no
+            checkpoint. Code is not compared with it: decoder, model, acquisition function and penalty
+            may change during a search.
+        seed: Random seed, not negative.
 
     Raises:
-        TypeError: If ``search`` is no search.
-        ValueError: If a number is no integer or too small, or ``model`` is needed and missing.
-        CheckpointError: If the file belongs to another search, is damaged, or cannot be made.
+        TypeError: If ``search`` is not a search.
+        ValueError: If a number is not an integer or too small, or ``model`` is missing although the
+            dimension of the atoms is not known.
+        CheckpointError: If the file belongs to another search, is damaged, or cannot be created.
 
     Warns:
-        ConvergenceWarning: While it asks, if a fit did not converge or failed.
+        ConvergenceWarning: In :meth:`ask`, if a fit fails or does not converge.
+
+    Example:
+        >>> import torch
+        >>> from gp_distributions import PointClouds, PoolSearch, ShapeOptimizer
+        >>> clouds = PointClouds(torch.arange(30, dtype=torch.float64).reshape(15, 2, 1) / 10)
+        >>> means = clouds.points.mean((-2, -1))
+        >>> optimizer = ShapeOptimizer(PoolSearch(clouds), initial=3, restarts=0)
+        >>> optimizer = optimizer.run(lambda index: -(means[index] - 1.5) ** 2, 7, progress=False)
+        >>> index, value = optimizer.best
+        >>> round(means[index].item(), 2)
+        1.45
     """
 
     def __init__(
@@ -89,13 +100,13 @@ class ShapeOptimizer:
     ) -> None:
         if not isinstance(search, Search):
             raise TypeError(
-                f"Expected a PoolSearch, DesignSearch or FreeSearch, got {type(search).__name__}. For a "
-                "fixed set of clouds give PoolSearch(clouds)."
+                "Expected search as a PoolSearch, DesignSearch or FreeSearch, got "
+                f"{type(search).__name__}. For a fixed set of clouds use PoolSearch(clouds)."
             )
         if model is None and search.dim is None:
             raise ValueError(
-                "model is needed where the dimension of the atoms is not known: for a pool of rows, and "
-                "for a DesignSearch without dim=."
+                "Expected a model, because the dimension of the atoms is not known, as for a pool of "
+                "rows. Pass model=, or give the search PointClouds or dim=."
             )
         self.search = search
         self.objectives = integer(objectives, "objectives")
@@ -109,57 +120,60 @@ class ShapeOptimizer:
         self._evaluations: list[Evaluation] = []
         self._checkpoint: Checkpoint | None = None
         if path is not None:
-            settings = {
-                **search.describe(),
-                "objectives": self.objectives,
-                "constraints": self.constraints,
-                "initial": self.initial,
-                "seed": self.seed,
-            }
+            names = ("objectives", "constraints", "initial", "seed")
+            settings = search.describe() | {name: getattr(self, name) for name in names}
             outcomes = self.objectives + self.constraints
             self._checkpoint = Checkpoint(path, settings, outcomes=outcomes, read=search.read)
             self._evaluations = list(self._checkpoint.evaluations)
 
     def ask(self, q: int = 1) -> list[Any]:
-        """Candidates to evaluate next; those asked for and not yet told are taken into account.
+        """Returns candidates to evaluate next; those without outcomes yet are taken into account.
 
         Args:
-            q: The number of candidates.
+            q: Number of candidates.
 
         Returns:
             ``q`` candidates: indices of a pool, designs as tensors, or clouds.
 
         Raises:
-            ValueError: If ``q < 1``, or fewer candidates are left.
+            ValueError: If ``q`` is less than one, or fewer than ``q`` candidates are left.
+
+        Example:
+            >>> from gp_distributions import PointClouds, PoolSearch, ShapeOptimizer
+            >>> optimizer = ShapeOptimizer(PoolSearch(PointClouds([[[0.0]], [[1.0]], [[2.0]]])))
+            >>> for index in optimizer.ask(3):
+            ...     optimizer.tell(index, -abs(index - 1))
+            >>> optimizer.best
+            (1, 0.0)
         """
-        if q < 1:
-            raise ValueError(f"Expected q >= 1, got {q}.")
+        q = integer(q, "q")
         taken = {e.key: e.candidate for e in self._evaluations} | self._pending
-        succeeded = [e for e in self._evaluations if e.outcomes is not None]
+        succeeded = self._succeeded()
         start = self.initial - len(taken) if len(succeeded) >= 2 else q
         found = self._initial(min(q, start), taken) if start > 0 else []
         if len(found) < q:
             if len(succeeded) < 2:
-                raise ValueError(f"Expected {q} candidates that are left, got {len(found)}.")
+                raise ValueError(
+                    f"Expected q <= {len(found)}, the number of candidates that are left, got {q}."
+                )
             found += self._optimized(q - len(found), succeeded, [*taken.values(), *found])
         shown = [self.search.show(candidate) for candidate in found]
-        for candidate in shown:
-            plain = self.search.plain(candidate)
-            self._pending[candidate_key(plain)] = plain
+        plain = map(self.search.plain, shown)
+        self._pending |= {candidate_key(candidate): candidate for candidate in plain}
         return shown
 
     def tell(self, candidate: Any, outcomes: float | Sequence[float] | Tensor) -> None:
-        """Record the outcomes of a candidate; whether it was asked for does not matter.
+        """Record the outcomes of a candidate, whether it was asked for or not.
 
-        An outcome that is not a finite number makes a failed evaluation.
+        If an outcome is not finite, the evaluation is recorded as failed.
 
         Args:
             candidate: The candidate.
-            outcomes: Objectives and then constraints.
+            outcomes: The objectives, then the constraints.
 
         Raises:
-            ValueError: If the number of outcomes is another, or it is no candidate.
-            CheckpointError: If the checkpoint is gone, or another process has written to it; nothing
+            ValueError: If the number of outcomes is wrong, or ``candidate`` is not valid.
+            CheckpointError: If the checkpoint is missing, or another process has written to it. Nothing
                 is recorded then.
         """
         read = read_outcomes(outcomes, self.objectives + self.constraints)
@@ -169,15 +183,18 @@ class ShapeOptimizer:
             self._record(Evaluation(self.search.plain(candidate), read))
 
     def tell_failure(self, candidate: Any, reason: object) -> None:
-        """Record that a candidate has no outcomes.
+        """Record that the evaluation of a candidate failed.
 
-        Acquisition functions that take pending points, as the default ones do, treat it as one if it
-        can be decoded, so that the search goes elsewhere; of a pool it is not asked for again in any
-        case.
+        Acquisition functions that support pending points, such as the default ones, treat it as pending
+        if it can be decoded, so that the search goes elsewhere. A pool search never asks for it again.
 
         Args:
             candidate: The candidate.
             reason: What went wrong, as text or an exception.
+
+        Raises:
+            ValueError: If ``candidate`` is not valid.
+            CheckpointError: As :meth:`tell` does.
         """
         self._record(Evaluation(self.search.plain(candidate), None, str(reason)))
 
@@ -189,25 +206,25 @@ class ShapeOptimizer:
         q: int = 1,
         progress: bool = True,
     ) -> ShapeOptimizer:
-        """Ask, evaluate and tell until there are so many evaluations.
+        """Ask, evaluate and tell until the given number of evaluations is reached.
 
-        An exception makes a failed evaluation, and the search goes on.
+        If ``evaluate`` raises an exception, the evaluation is recorded as failed and the search goes on.
 
         Args:
-            evaluate: A function of a candidate that returns its outcomes.
-            evaluations: The number of evaluations in the end, with failed ones and those of before.
-            q: The number of candidates to ask for at a time.
+            evaluate: A function that maps a candidate to its outcomes.
+            evaluations: Total number of evaluations, including failed and earlier ones.
+            q: Number of candidates to ask for at a time.
             progress: Whether to show a progress bar.
 
         Returns:
             The optimizer.
+
+        Raises:
+            ValueError: As :meth:`ask` and :meth:`tell` do.
+            CheckpointError: As :meth:`tell` does.
         """
-        with tqdm(
-            total=evaluations,
-            initial=len(self._evaluations),
-            desc="Evaluations",
-            disable=not progress,
-        ) as bar:
+        done = len(self._evaluations)
+        with tqdm(total=evaluations, initial=done, desc="Evaluations", disable=not progress) as bar:
             while len(self._evaluations) < evaluations:
                 asked = self.ask(min(q, evaluations - len(self._evaluations)))
                 try:
@@ -222,14 +239,14 @@ class ShapeOptimizer:
                         if self.objectives == 1 and np.isfinite(self.trace[-1]):
                             bar.set_postfix(best=f"{self.trace[-1]:.6g}")
                 finally:
-                    # Interrupted, nobody will tell the others: they may be asked for again.
+                    # After an interrupt, candidates without outcomes may be asked for again.
                     for candidate in asked:
                         self._pending.pop(candidate_key(self.search.plain(candidate)), None)
         return self
 
     @property
     def evaluations(self) -> tuple[Evaluation, ...]:
-        """All evaluations in the order in which they were told."""
+        """All evaluations, in the order in which they were told."""
         return tuple(self._evaluations)
 
     @property
@@ -240,55 +257,50 @@ class ShapeOptimizer:
             ValueError: If there are several objectives, or no candidate is feasible.
         """
         if self.objectives > 1:
-            raise ValueError("There is no single best candidate of several objectives: see pareto.")
-        feasible = self._feasible()
-        if not feasible:
+            raise ValueError(
+                f"Expected one objective, got {self.objectives}, of which no candidate is the single "
+                "best: see pareto."
+            )
+        best = max(filter(self._is_feasible, self._evaluations), key=_first, default=None)
+        if best is None:
             raise ValueError("No evaluation so far has succeeded and met all constraints.")
-        best = max(feasible, key=_first)
         return self.search.show(best.candidate), _first(best)
 
     @property
     def pareto(self) -> list[tuple[Any, tuple[float, ...]]]:
-        """The feasible candidates that none dominates, with their outcomes.
+        """The feasible candidates that no other one dominates, with their outcomes.
 
-        One dominates another if it is at least as good in all objectives and better in one.
+        A candidate dominates another if it is at least as good in all objectives and better in one.
         """
-        feasible = self._feasible()
+        feasible = list(filter(self._is_feasible, self._evaluations))
         if not feasible:
             return []
         values = torch.tensor([e.outcomes for e in feasible], dtype=torch.float64)
-        kept = is_non_dominated(values[:, : self.objectives], deduplicate=False).tolist()
-        return [
-            (self.search.show(e.candidate), e.outcomes or ())
-            for e, keep in zip(feasible, kept, strict=True)
-            if keep
-        ]
+        kept = compress(feasible, is_non_dominated(values[:, : self.objectives], deduplicate=False))
+        return [(self.search.show(e.candidate), e.outcomes or ()) for e in kept]
 
     @property
     def trace(self) -> list[float]:
-        """The largest first objective of feasible candidates after each evaluation; NaN before any."""
-        feasible = {id(e) for e in self._feasible()}
-        values = [_first(e) if id(e) in feasible else -np.inf for e in self._evaluations]
-        largest = np.maximum.accumulate(np.array(values, dtype=float))
-        return np.where(np.isneginf(largest), np.nan, largest).tolist()
+        """The largest first objective of feasible candidates after each evaluation; NaN without any."""
+        values = [_first(e) if self._is_feasible(e) else np.nan for e in self._evaluations]
+        return np.fmax.accumulate(np.array(values)).tolist()
 
     def model(self) -> DistributionGP:
-        """The model fitted to all evaluations so far.
+        """Returns a model fitted to all evaluations so far.
 
         Raises:
             ValueError: If fewer than two evaluations have succeeded.
         """
-        succeeded = [e for e in self._evaluations if e.outcomes is not None]
+        succeeded = self._succeeded()
         if len(succeeded) < 2:
-            raise ValueError(f"Expected two successful evaluations, got {len(succeeded)}.")
+            raise ValueError(f"Expected at least two successful evaluations, got {len(succeeded)}.")
         return self._fitted(*self._data(succeeded))
 
-    def _feasible(self) -> list[Evaluation]:
-        return [
-            e
-            for e in self._evaluations
-            if e.outcomes is not None and all(c <= 0 for c in e.outcomes[self.objectives :])
-        ]
+    def _succeeded(self) -> list[Evaluation]:
+        return [e for e in self._evaluations if e.outcomes is not None]
+
+    def _is_feasible(self, e: Evaluation) -> bool:
+        return e.outcomes is not None and all(c <= 0 for c in e.outcomes[self.objectives :])
 
     def _record(self, evaluation: Evaluation) -> None:
         if self._checkpoint is not None:
@@ -296,43 +308,32 @@ class ShapeOptimizer:
         self._evaluations.append(evaluation)
         self._pending.pop(evaluation.key, None)
 
-    def _initial(self, count: int, taken: Iterable[str]) -> list[Any]:
-        """The first candidates of the random sequence that are not taken."""
-        known = set(taken)
-        found: list[Any] = []
-        for candidate in self.search.initial(len(known) + count, self.seed):
-            plain = self.search.plain(self.search.show(candidate))
-            if candidate_key(plain) not in known:
-                found.append(plain)
-        return found[:count]
+    def _initial(self, count: int, taken: Collection[str]) -> list[Any]:
+        """Returns the first candidates of the random sequence that are not taken."""
+        sequence = map(self.search.show, self.search.initial(len(taken) + count, self.seed))
+        plain = map(self.search.plain, sequence)
+        return [candidate for candidate in plain if candidate_key(candidate) not in taken][:count]
 
     def _optimized(self, q: int, succeeded: list[Evaluation], taken: list[Any]) -> list[Any]:
-        """The candidates that maximise the acquisition function."""
+        """Returns candidates that maximise the acquisition function."""
         step = np.random.SeedSequence([self.seed, len(taken)]).generate_state(1)
         seed = int(step[0]) % 2**31
         X, Y = self._data(succeeded)
         done = {e.key for e in succeeded}
         pending = [candidate for candidate in taken if candidate_key(candidate) not in done]
         best = sorted(succeeded, key=_first, reverse=True)
-        with manual_seed(seed):
-            model = self._fitted(X, Y)
-            # A design that failed because it stands for no shape is near to none.
-            waiting = decodable(model, self.search.inputs(pending)) if pending else X[:0]
-            data = Observations(
-                X=X,
-                Y=Y,
-                objectives=self.objectives,
-                X_pending=waiting if len(waiting) else None,
-                q=q,
-                seed=seed,
-            )
+        model = self._fitted(X, Y)
+        # Designs that failed because they cannot be decoded have no shape to keep away from.
+        waiting = decodable(model, self.search.inputs(pending)) if pending else X[:0]
+        data = Observations(X, Y, self.objectives, waiting if len(waiting) else None, q, seed)
+        with seeded(seed, X.device):
             acquisition = self._make_acquisition(model, data)
             return self.search.optimize(acquisition, q, taken, [e.candidate for e in best], seed)
 
     def _data(self, succeeded: list[Evaluation]) -> tuple[Tensor, Tensor]:
         X = self.search.inputs([e.candidate for e in succeeded])
         if self.search.input_transform is not None:
-            # A decoder may compute in another precision than that of the bounds; outcomes must follow.
+            # The decoder may compute in another precision than the bounds have; outcomes follow it.
             with torch.no_grad():
                 X = X.to(self.search.input_transform.transform(X).dtype)
         return X, X.new_tensor([e.outcomes for e in succeeded])
@@ -341,12 +342,11 @@ class ShapeOptimizer:
         try:
             return fit(self._make_model(X, Y), restarts=self.restarts, seed=self.seed)
         except (NanError, NotPSDError) as error:
-            # A search must not end because a line search went too far.
-            warnings.warn(
-                f"The fit to {len(X)} evaluations failed ({error}); its hyperparameters are those that "
-                "it starts at.",
+            # A failed line search must not end the search.
+            warn(
+                f"The fit to {len(X)} evaluations failed ({error}). The search goes on with the initial "
+                "hyperparameters of the model.",
                 ConvergenceWarning,
-                stacklevel=2,
             )
         model = self._make_model(X, Y)
         start_at_medians(model)
@@ -354,18 +354,11 @@ class ShapeOptimizer:
 
     def _default_model(self, X: Tensor, Y: Tensor) -> DistributionGP:
         assert self.search.dim is not None
-        batch_shape = torch.Size([Y.shape[-1]] if Y.shape[-1] > 1 else [])
-        kernel = SlicedWassersteinKernel(
-            self.search.dim, profile="matern52", batch_shape=batch_shape
-        )
-        return median_lengthscale_prior(
-            DistributionGP(
-                X,
-                Y,
-                ScaleKernel(kernel, batch_shape=batch_shape),
-                input_transform=self.search.input_transform,
-            )
-        )
+        each: dict[str, Any] = {"batch_shape": torch.Size([Y.shape[-1]] if Y.shape[-1] > 1 else [])}
+        base = SlicedWassersteinKernel(self.search.dim, profile="matern52", **each)
+        kernel = ScaleKernel(base, **each)
+        model = DistributionGP(X, Y, kernel, input_transform=self.search.input_transform)
+        return median_lengthscale_prior(model)
 
 
 def _first(evaluation: Evaluation) -> float:

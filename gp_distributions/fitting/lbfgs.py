@@ -8,7 +8,7 @@ from typing import Any
 
 from botorch.optim.closures.core import NdarrayOptimizationClosure
 from botorch.optim.utils.numpy_utils import get_bounds_as_ndarray
-from scipy.optimize import minimize
+from scipy.optimize import OptimizeResult, minimize
 from torch import Tensor
 
 
@@ -26,7 +26,7 @@ def minimise(
     parameters: dict[str, Tensor],
     bounds: Mapping[str, tuple[float | None, float | None]] | None = None,
     *,
-    callback: Callable[[int, float], None] | None = None,
+    callback: Callable[[float], None] | None = None,
     options: dict[str, Any] | None = None,
 ) -> Minimum:
     """Minimise a loss in place.
@@ -37,20 +37,18 @@ def minimise(
         closure: Function that returns the loss and its gradients.
         parameters: Parameters by name.
         bounds: Bounds of parameters by name.
-        callback: Function of the number of the step and the loss there, called after each step.
+        callback: Function of the loss, called after each step with the parameters there.
         options: Options of ``scipy.optimize.minimize`` with L-BFGS-B.
 
     Returns:
         The minimum; the parameters are left there.
     """
     flat = NdarrayOptimizationClosure(closure, parameters)
-    steps = 0
 
-    def after_step(x: Any) -> None:
-        nonlocal steps
-        steps += 1
+    def after_step(intermediate_result: OptimizeResult) -> None:
+        flat.state = intermediate_result.x
         if callback is not None:
-            callback(steps, float(flat(x)[0]))
+            callback(float(intermediate_result.fun))
 
     found = minimize(
         flat,
@@ -58,7 +56,7 @@ def minimise(
         jac=True,
         method="L-BFGS-B",
         bounds=None if bounds is None else get_bounds_as_ndarray(parameters, dict(bounds)),
-        callback=None if callback is None else after_step,
+        callback=after_step,
         options=options,
     )
     flat.state = found.x

@@ -1,39 +1,41 @@
-"""Learning a reference from where it is: L-BFGS steps on the marginal likelihood."""
+"""L-BFGS on the marginal likelihood, over the hyperparameters and the reference measure jointly."""
 
 from __future__ import annotations
 
 import copy
-import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from botorch.exceptions.warnings import OptimizationWarning
-from botorch.optim.closures.model_closures import get_loss_closure_with_grads
-from botorch.optim.fit import fit_gpytorch_mll_scipy
+from botorch.optim.closures import get_loss_closure_with_grads
+from botorch.optim.utils import get_parameters_and_bounds
 from gpytorch.mlls import ExactMarginalLogLikelihood
-from linear_operator.utils.cholesky import psd_safe_cholesky
 from torch import Tensor
 
 from gp_distributions.distances.transport import TransportDistance
+from gp_distributions.fitting.lbfgs import minimise
 from gp_distributions.fitting.marginal_likelihood import fit
 from gp_distributions.fitting.starts import give_signal
 from gp_distributions.kernels.reading import distribution_kernels
 from gp_distributions.measures.point_clouds import PointClouds
 from gp_distributions.measures.reference import ReferenceMeasure
 from gp_distributions.models.distribution_gp import DistributionGP
+from gp_distributions.numerics.cholesky import cholesky
 
-# A model that explains less than this share of the variance of left-out targets sees nothing in the
-# clouds. Learning from there is tried again from so many references drawn from the training clouds.
+# A model that explains less than this share of the variance of left-out targets has found no signal.
+# Learning is then repeated from up to this many references drawn from the training clouds.
 _USELESS, _RETRIES = 0.5, 4
-# How far the logarithms of weights may go beyond where they start: a factor of 10^4.
+# Log weights may leave the range of their initial values by this much, a factor of 10^4.
 _WEIGHTLESS = 9.2
 
 
 @dataclass(frozen=True)
 class Run:
-    """Where learning led: log likelihoods and atoms on the way, and what was seen after steps."""
+    """A model after learning, with the log likelihood and the atoms at the start and after each step.
+
+    ``seen`` maps numbers of steps to what ``observe`` returned after them.
+    """
 
     model: DistributionGP
     trace: list[float]
@@ -50,7 +52,11 @@ def learn(
     bar: Any,
     observe: Callable[[DistributionGP], Tensor] | None = None,
 ) -> Run:
-    """Fit the hyperparameters, then them and the reference, from where that can lead to something."""
+    """Fit the hyperparameters, then fit them and the reference jointly.
+
+    If the first fit explains too little, the joint fit starts from hyperparameters with signal and is
+    repeated from other references until one run explains enough; the likeliest run is returned.
+    """
     fit(model)
     before = {} if observe is None else {0: observe(model)}
     if not steps or _explained(model) >= _USELESS:
@@ -70,11 +76,11 @@ def learn(
 
 
 def _explained(model: DistributionGP) -> float:
-    """The share of the variance of the targets that is predicted with each left out in turn."""
+    """Share of the variance of the targets that leave-one-out predictions explain."""
     model.train()
     with torch.no_grad():
         marginal = model.likelihood(model(*model.train_inputs))
-        inverse = torch.cholesky_inverse(psd_safe_cholesky(marginal.covariance_matrix))
+        inverse = torch.cholesky_inverse(cholesky(marginal.covariance_matrix))
         errors = inverse @ (model.train_targets - marginal.mean) / inverse.diagonal()
     return 1 - float(errors.square().mean() / model.train_targets.var(correction=0))
 
@@ -86,7 +92,7 @@ def _ascend(
     bar: Any,
     observe: Callable[[DistributionGP], Tensor] | None,
 ) -> Run:
-    """Some L-BFGS steps on hyperparameters and reference."""
+    """Take up to ``steps`` L-BFGS steps on the hyperparameters and the reference, in place."""
     reference = reference_of(model)
     mll = ExactMarginalLogLikelihood(model.likelihood, model)
     model.train()
@@ -94,79 +100,55 @@ def _ascend(
         trace = [mll(model(*model.train_inputs), model.train_targets).item()]
     path = [reference.points.detach().clone()]
     seen: dict[int, Tensor] = {}
-    checkpoints = set(checkpoints_of(steps))
-
-    def callback(parameters: dict[str, Tensor], result: Any) -> None:
-        bar.update()
-        trace.append(-float(result.fval))
-        path.append(reference.points.detach().clone())
-        if observe is not None and result.step in checkpoints:
-            seen[result.step] = observe(model)
-
     if steps:
         for name in learned:
             getattr(reference, name).requires_grad_()
+        parameters = {n: p for n, p in mll.named_parameters() if p.requires_grad}
+        bounds = get_parameters_and_bounds(mll)[1] | _bounds(mll, model, reference)
+
+        def callback(loss: float) -> None:
+            bar.update()
+            trace.append(-loss)
+            path.append(reference.points.detach().clone())
+            step = len(trace) - 1
+            if observe is not None and step in checkpoints_of(steps):
+                seen[step] = observe(model)
+
         try:
-            with warnings.catch_warnings():
-                # Running out of steps is what they are for.
-                warnings.simplefilter("ignore", OptimizationWarning)
-                fit_gpytorch_mll_scipy(
-                    mll,
-                    bounds=_bounds(mll, model, reference),
-                    closure=_remembering(mll),
-                    callback=callback,
-                    options={"maxiter": steps},
-                )
+            closure = get_loss_closure_with_grads(mll, parameters)
+            minimise(closure, parameters, bounds, callback=callback, options={"maxiter": steps})
         finally:
             reference.requires_grad_(False)
     bar.update(steps + 1 - len(trace))
     return Run(model, trace, path, seen)
 
 
-def _remembering(
-    mll: ExactMarginalLogLikelihood,
-) -> Callable[[], tuple[Tensor, Sequence[Tensor | None]]]:
-    """The loss and its gradient, not computed again where they were last: callbacks ask for that."""
-    parameters = {n: p for n, p in mll.named_parameters() if p.requires_grad}
-    compute = get_loss_closure_with_grads(mll, parameters)
-    known: list[Tensor] = []
-    last: tuple[Tensor, Sequence[Tensor | None]]
-
-    def closure() -> tuple[Tensor, Sequence[Tensor | None]]:
-        nonlocal known, last
-        here = [parameter.detach().clone() for parameter in parameters.values()]
-        if not known or not all(map(torch.equal, here, known)):
-            last, known = compute(), here
-        return last
-
-    return closure
-
-
 def _bounds(
     mll: ExactMarginalLogLikelihood, model: DistributionGP, reference: ReferenceMeasure
 ) -> dict[str, tuple[float, float]]:
-    """A box for the atoms, twice as wide as what data and reference fill, and one for the weights.
+    """A box for the atoms, twice as wide as the data and the reference, and one for the log weights.
 
-    Far away all clouds look alike but for their means, and entropic transport is ill-conditioned. An
-    atom that weighs nothing is not seen, and its logarithm falls without end.
+    Far from the data, entropic transport is ill-conditioned and sees only the means of clouds. Without
+    bounds, the log weight of an atom that only hurts would decrease for ever.
     """
     clouds = PointClouds.unpack(rows_seen(model), reference.dim)
     atoms = clouds.points[clouds.weights > 0].to(reference.raw_points)
     data = (atoms - reference.centre) / reference.scale
     limit = 2 * max(data.abs().max().item(), reference.raw_points.detach().abs().max().item())
-    weights = reference.log_weights.detach()
+    lowest, highest = (bound.item() for bound in reference.log_weights.detach().aminmax())
     boxes = {
         reference.raw_points: (-limit, limit),
-        reference.log_weights: (
-            weights.min().item() - _WEIGHTLESS,
-            weights.max().item() + _WEIGHTLESS,
-        ),
+        reference.log_weights: (lowest - _WEIGHTLESS, highest + _WEIGHTLESS),
     }
     return {name: boxes[p] for name, p in mll.named_parameters() if p in boxes}
 
 
 def reference_of(model: DistributionGP) -> ReferenceMeasure:
-    """The one reference of a model's kernel."""
+    """Returns the reference measure of a model's kernel.
+
+    Raises:
+        ValueError: If the kernel does not have exactly one.
+    """
     found = [m for m in model.covar_module.modules() if isinstance(m, ReferenceMeasure)]
     if len(found) != 1:
         raise ValueError(f"Expected a kernel with one reference measure, got {len(found)}.")
@@ -174,7 +156,7 @@ def reference_of(model: DistributionGP) -> ReferenceMeasure:
 
 
 def rows_seen(model: DistributionGP) -> Tensor:
-    """The training rows as the distance with the reference reads them."""
+    """Returns the columns of the training rows that the distance with the reference reads."""
     (rows,) = model.train_inputs
     columns = next(
         columns
@@ -185,7 +167,11 @@ def rows_seen(model: DistributionGP) -> Tensor:
 
 
 def drawn(model: DistributionGP, seed: int) -> dict[str, Tensor]:
-    """A reference of atoms drawn from the training clouds, with the weights of that of the model."""
+    """Draws the atoms of another reference from the training clouds, keeping the weights.
+
+    Returns:
+        The state of the reference.
+    """
     reference = reference_of(model)
     clouds = PointClouds.unpack(rows_seen(model), reference.dim)
     atoms = ReferenceMeasure.from_data(clouds, reference.size, method="sample", seed=seed)
@@ -194,18 +180,15 @@ def drawn(model: DistributionGP, seed: int) -> dict[str, Tensor]:
 
 
 def restarted(model: DistributionGP, candidate: dict[str, Tensor]) -> DistributionGP:
-    """A copy of a model with another reference."""
+    """Returns a copy of a model whose reference has the given state."""
     run = copy.deepcopy(model)
     reference_of(run).load_state_dict(candidate)
     return run
 
 
-def checkpoints_of(steps: int) -> Iterator[int]:
-    """The numbers of steps to choose from: all small ones, then each half as large again."""
-    yield 0
-    step = 1
-    while step < steps:
-        yield step
-        step = max(step + 1, int(step * 1.5))
-    if steps:
-        yield steps
+def checkpoints_of(steps: int) -> list[int]:
+    """Returns the numbers of steps to choose from: 0, 1, 2, 3, then each half as large again."""
+    found = [0]
+    while found[-1] < steps:
+        found.append(min(steps, max(found[-1] + 1, int(found[-1] * 1.5))))
+    return found

@@ -1,10 +1,9 @@
-"""Learning the reference measure by marginal likelihood, guarded by cross-validation."""
+"""Learning a reference measure by marginal likelihood, guarded by cross-validation."""
 
 from __future__ import annotations
 
 import copy
 import logging
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -27,32 +26,44 @@ from gp_distributions.fitting.reference_ascent import (
     rows_seen,
 )
 from gp_distributions.models.distribution_gp import DistributionGP
-from gp_distributions.warnings import ReferenceWarning
+from gp_distributions.warnings import ReferenceWarning, warn
 
 _log = logging.getLogger(__name__)
 
-# Widened variances stay below their bounds by this factor.
+# Widened variances stay below this share of their upper bounds.
 _WITHIN = 0.999
-# A reference that sees clouds in fewer directions than this sees little of them.
+# Below this effective rank, the features of the clouds lie almost on a line.
 _COLLINEAR = 1.1
 
 
 @dataclass(frozen=True)
 class ReferenceFit:
-    """What :func:`fit_reference` did.
+    """Result of :func:`fit_reference`.
 
     Attributes:
-        mll: The log marginal likelihood per cloud, priors included, where learning starts and after
-            each step; it never falls.
-        points: The ``m x d`` atoms of the chosen reference.
-        weights: Its ``m`` weights.
-        chosen: ``"start"``, ``"stopped"`` early or ``"final"``, by held-out log density; always
-            ``"final"`` without a guard.
-        path: The ``steps + 1 x m x d`` atoms along the way.
-        held_out: For each number of steps tried, the mean log density of held-out targets in
-            standardised units, with variances widened as described; empty without a guard.
-        widening: What variances were multiplied by after the last step; 1 without a guard.
-        effective_rank: Of the features of the training clouds on the chosen reference.
+        mll: Log marginal likelihood per cloud, priors included, at the start and after each step; it
+            never decreases.
+        points: An ``m x d`` tensor, the atoms of the chosen reference.
+        weights: A tensor of ``m`` weights of these atoms.
+        chosen: ``"start"``, ``"stopped"`` (early) or ``"final"``: the number of steps with the highest
+            held-out log density. Always ``"final"`` without a guard.
+        path: A ``steps + 1 x m x d`` tensor, the atoms at the start and after each step.
+        held_out: For each number of steps tried, the mean log density of the held-out targets in
+            standardised units, with widened variances; empty without a guard.
+        widening: Factor by which the variances were multiplied after the last step; 1 without a guard.
+        effective_rank: Effective rank (participation ratio) of the features of the training clouds.
+
+    Example:
+        >>> import torch
+        >>> from gp_distributions import DistributionGP, PointClouds, ReferenceMeasure
+        >>> from gp_distributions import SinkhornKernel, fit_reference
+        >>> generator = torch.Generator().manual_seed(0)
+        >>> X = PointClouds(torch.rand(12, 5, 2, generator=generator, dtype=torch.float64))
+        >>> kernel = SinkhornKernel(ReferenceMeasure.from_data(X, 3, method="ball"))
+        >>> model = DistributionGP(X, X.points.mean((-2, -1)), kernel)
+        >>> result = fit_reference(model, steps=2, guard=None, progress=False)
+        >>> result.chosen, len(result.mll), tuple(result.path.shape)
+        ('final', 3, (3, 3, 2))
     """
 
     mll: list[float]
@@ -76,50 +87,64 @@ def fit_reference(
     seed: int = 0,
     progress: bool = True,
 ) -> ReferenceFit:
-    r"""Learn the reference of a transport kernel, jointly with the hyperparameters, in place.
+    r"""Learn the reference measure of a transport kernel jointly with the hyperparameters, in place.
 
-    Maximises the log marginal likelihood by L-BFGS. Unguarded that overfits, the variances first:
-    the reference has seen every target. The guard therefore learns the reference in each of
-    ``guard`` folds without the fold. With errors :math:`e_i` and variances :math:`v_i` of held-out
-    targets after some number of steps, the variances are too small by about
+    Maximises the log marginal likelihood by L-BFGS. Without a guard this overfits, and the variances
+    suffer first, because the reference has seen every target. With a guard, the reference is also
+    learned once per fold without the targets of that fold. Let :math:`e_i` and :math:`v_i` be the
+    errors and variances of the ``T`` held-out predictions after some number of steps. The variances
+    are too small by a factor of about
 
     .. math::
         w = \max(1, \tfrac{1}{T} \sum_i e_i^2 / v_i),
 
-    the factor that gives these targets the highest log density. The number of steps with the highest
-    is then taken with all data, and outputscale and noise are multiplied by its ``w``, which leaves
-    predicted means as they are. Zero steps, the reference as it was, is one of the choices. Other
-    kernels than a ``ScaleKernel``, other likelihoods than Gaussian ones, and those whose outputscale or
-    noise requires no gradient keep ``w = 1``.
+    which maximises the log density of the held-out targets. The number of steps with the highest
+    held-out log density, which may be zero, is then taken with all data, and outputscale and noise are
+    multiplied by :math:`w`; predicted means do not change. :math:`w = 1` unless the kernel is a
+    ``ScaleKernel``, the likelihood is a ``GaussianLikelihood``, and both outputscale and noise require
+    a gradient.
 
-    Where the fit on the first reference does not explain the targets (leaving out each cloud in turn,
-    less than half of their variance), the likelihood is nearly flat in the reference. Learning then
-    starts from other hyperparameters, and as long as it does not end better, again from up to four
-    references drawn from the training clouds; the likeliest is kept.
+    If the model with the first reference explains less than half of the variance of the targets
+    (leaving out each cloud in turn), the likelihood is nearly flat in the reference. Learning then
+    starts from other hyperparameters, and from up to four references drawn from the training clouds
+    until one explains more; the result with the highest likelihood is kept.
 
     Args:
-        model: A :class:`DistributionGP` with one output whose kernel has one reference.
-        steps: The largest number of L-BFGS steps.
-        guard: The number of folds; ``None``: no guard, all steps are taken.
-        starts: How many references to start from; those after the first are drawn from the training
-            clouds. The best is chosen by held-out log density, or, without a guard, by marginal
-            likelihood.
-        learn_points: Whether the atoms move.
-        learn_weights: Whether the weights change.
-        seed: Of the folds and of further starts.
+        model: A :class:`DistributionGP` with one output whose kernel has one reference measure.
+        steps: Maximum number of L-BFGS steps.
+        guard: Number of folds; ``None`` takes all steps without cross-validation.
+        starts: Number of references to start from. The first is that of the model, the others are drawn
+            from the training clouds. The best is chosen by held-out log density, or by marginal
+            likelihood without a guard.
+        learn_points: Whether to learn the atoms.
+        learn_weights: Whether to learn the weights.
+        seed: Random seed for the folds and for drawing references.
         progress: Whether to show a progress bar.
 
     Returns:
-        The trace, the reference and how it was chosen. The model is left fitted, in evaluation mode;
-        its reference requires no gradient.
+        A :class:`ReferenceFit` with the trace, the reference and how it was chosen. The model is fitted
+        and in evaluation mode, and its reference does not require a gradient.
 
     Raises:
-        TypeError: If it is no :class:`DistributionGP`.
-        ValueError: If the model has no reference, several, several outputs or an input transform, with a
-            guard also a noise for each cloud, or if a number is out of range.
+        TypeError: If ``model`` is not a :class:`DistributionGP`.
+        ValueError: If the kernel does not have exactly one reference measure, the model has several
+            outputs, an input transform or, with a guard, a fixed noise for each cloud, or a number is
+            out of range.
 
     Warns:
         ReferenceWarning: If the chosen reference sees the clouds along one direction only.
+
+    Example:
+        >>> import torch
+        >>> from gp_distributions import DistributionGP, PointClouds, ReferenceMeasure
+        >>> from gp_distributions import SinkhornKernel, fit_reference
+        >>> generator = torch.Generator().manual_seed(0)
+        >>> X = PointClouds(torch.rand(12, 5, 2, generator=generator, dtype=torch.float64))
+        >>> kernel = SinkhornKernel(ReferenceMeasure.from_data(X, 3, method="ball"))
+        >>> model = DistributionGP(X, X.points.mean((-2, -1)), kernel)
+        >>> result = fit_reference(model, steps=2, guard=2, progress=False)
+        >>> sorted(result.held_out)
+        [0, 1, 2]
 
     Source: Bachoc 2013 (cross-validation for the scale of variances).
     """
@@ -133,69 +158,54 @@ def fit_reference(
         raise ValueError("Expected a model with one output.")
     if getattr(model, "input_transform", None) is not None:
         raise ValueError(
-            "Expected a model on rows, without input_transform. Learn the reference with a model of the "
-            "clouds that the transform makes, and give the kernel of that."
+            "Expected a model without an input_transform. Learn the reference with a model on the "
+            "transformed clouds, and pass the kernel of that model to this one."
         )
     if steps < 0 or starts < 1 or (guard is not None and not 2 <= guard <= num_train):
         raise ValueError(
-            f"Expected steps >= 0, starts >= 1 and 2 <= guard <= {num_train}, got {steps}, {starts} "
-            f"and {guard}."
+            f"Expected steps >= 0, starts >= 1 and 2 <= guard <= {num_train} (the number of clouds), "
+            f"got {steps}, {starts} and {guard}."
         )
     if guard is not None and isinstance(model.likelihood, FixedNoiseGaussianLikelihood):
         raise ValueError(
-            "Expected a noise that folds can share, got one for each cloud. Learn the reference with a "
-            "model of another likelihood and give its kernel, or give guard=None."
+            "Expected a noise that all folds share, got one for each cloud. Pass guard=None, or learn "
+            "the reference with a model without train_Yvar and pass its kernel to this one."
         )
-    learned = [
-        name
-        for name, wanted in (("raw_points", learn_points), ("log_weights", learn_weights))
-        if wanted
-    ]
+    wanted = {"raw_points": learn_points, "log_weights": learn_weights}
+    learned = [name for name in wanted if wanted[name]]
     candidates = [copy.deepcopy(reference.state_dict())]
     candidates += [drawn(model, seed + i) for i in range(1, starts)]
     folds = [] if guard is None else _folds(num_train, guard, seed)
-
-    bar = tqdm(
-        total=len(candidates) * (len(folds) + 1) * steps,
-        desc="Learning the reference",
-        disable=not progress,
-    )
+    total = len(candidates) * (len(folds) + 1) * steps
+    bar = tqdm(total=total, desc="Learning the reference", disable=not progress)
     ascend = partial(learn, learned=learned, seed=seed + starts, bar=bar)
     with bar, warm_starts():
-        choice, widening = None, 1.0
+        choice = _Choice(0, steps, 1.0, {})
         if folds:
             choice = _choose(model, candidates, folds, steps, ascend)
-            candidates, number = [candidates[choice.start]], choice.steps
-        else:
-            number = steps
-        runs = [ascend(restarted(model, candidate), steps=number) for candidate in candidates]
+            candidates = [candidates[choice.start]]
+        runs = [ascend(restarted(model, candidate), steps=choice.steps) for candidate in candidates]
         run = max(runs, key=lambda r: r.trace[-1])
         model.load_state_dict(run.model.state_dict())
-        if choice is not None:
-            widening = _widen(model, choice.widening)
+        widening = _widen(model, choice.widening)
     model.eval()
     rank = _effective_rank(model)
     if rank < _COLLINEAR and reference.size > 1 and reference.dim > 1:
-        warnings.warn(
-            f"On this reference the features of the training clouds lie almost on a line (effective "
-            f"rank {rank:.2f}): it sees the clouds along one direction only, so do not trust the "
-            "model beyond it. Start from another reference, with more atoms and spread over the "
-            'data: ReferenceMeasure.from_data(X, method="ball").',
+        warn(
+            "The features of the training clouds on this reference lie almost on a line (effective rank "
+            f"{rank:.2f}): the reference sees the clouds along one direction only, so do not trust the "
+            "model. Start from a reference with more atoms, spread over the data: "
+            'ReferenceMeasure.from_data(X, method="ball").',
             ReferenceWarning,
-            stacklevel=2,
         )
-    kind: Literal["start", "stopped", "final"] = "stopped"
-    if guard is None or number == steps:
-        kind = "final"
-    elif number == 0:
-        kind = "start"
+    chosen: Literal["start", "stopped", "final"] = "stopped" if choice.steps else "start"
     return ReferenceFit(
         mll=run.trace,
         points=reference.points.detach().clone(),
         weights=reference.weights.detach().clone(),
-        chosen=kind,
+        chosen="final" if choice.steps == steps else chosen,
         path=torch.stack(run.path),
-        held_out={} if choice is None else choice.held_out,
+        held_out=choice.held_out,
         widening=widening,
         effective_rank=rank,
     )
@@ -208,7 +218,7 @@ def _folds(num_train: int, folds: int, seed: int) -> list[Tensor]:
 
 @dataclass(frozen=True)
 class _Choice:
-    """The index of a start, a number of steps, and what held-out targets say of them."""
+    """The index of a start, a number of steps, the widening, and the densities by number of steps."""
 
     start: int
     steps: int
@@ -223,9 +233,9 @@ def _choose(
     steps: int,
     ascend: Callable[..., Run],
 ) -> _Choice:
-    """The start and the number of steps of the highest held-out log density."""
+    """Choose the start and the number of steps with the highest held-out log density."""
     (rows,), targets = model.train_inputs, model.train_targets
-    checkpoints = list(checkpoints_of(steps))
+    checkpoints = checkpoints_of(steps)
     choices = []
     for index, candidate in enumerate(candidates):
         held_out: dict[int, list[Tensor]] = {step: [] for step in checkpoints}
@@ -236,7 +246,7 @@ def _choose(
             run.set_train_data(rows[kept], targets[kept], strict=False)
             observe = partial(_errors, rows=rows[held], targets=targets[held])
             seen = ascend(run, steps=steps, observe=observe).seen
-            # A run that converged before a checkpoint stays where it is.
+            # A run that converged before a checkpoint has not moved since.
             for step in checkpoints:
                 held_out[step].append(seen[max(s for s in seen if s <= step)])
         widenings, densities = {}, {}
@@ -249,12 +259,12 @@ def _choose(
             densities[step] = log_densities.mean().item()
         best = max(checkpoints, key=densities.__getitem__)
         choices.append(_Choice(index, best, widenings[best], densities))
-        _log.info("start %d: held-out log density by number of steps %s", index, densities)
+        _log.info("Start %d: held-out log density by number of steps: %s", index, densities)
     return max(choices, key=lambda choice: choice.held_out[choice.steps])
 
 
 def _errors(model: DistributionGP, rows: Tensor, targets: Tensor) -> Tensor:
-    """Errors of predictions and their standard deviations in the model's units, ``2 x N``."""
+    """Prediction errors and standard deviations in the model's units, a ``2 x N`` tensor."""
     training = model.training
     model.eval()
     with torch.no_grad():
@@ -275,7 +285,7 @@ def _can_widen(model: DistributionGP) -> bool:
 
 
 def _widen(model: DistributionGP, factor: float) -> float:
-    """Multiply all predictive variances, as far as constraints allow; the means stay."""
+    """Multiply all predictive variances, as far as constraints allow, and return the factor used."""
     if factor <= 1:
         return 1.0
     scale, noise = model.covar_module, model.likelihood.noise_covar
@@ -290,7 +300,7 @@ def _widen(model: DistributionGP, factor: float) -> float:
 
 
 def _effective_rank(model: DistributionGP) -> float:
-    """The participation ratio of the principal variances of the training clouds' features."""
+    """Participation ratio of the principal variances of the training clouds' features."""
     distances = [m for m in model.covar_module.modules() if isinstance(m, TransportDistance)]
     with torch.no_grad():
         features = distances[0].embed(rows_seen(model))

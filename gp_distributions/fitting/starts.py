@@ -1,4 +1,4 @@
-"""Where fits start: at values that constraints allow, and of hyperparameters that are free only."""
+"""Initial values of hyperparameters: within their constraints, and only of those that are learned."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ from gp_distributions.distances.base import Distance
 from gp_distributions.kernels.covariances import covariance
 from gp_distributions.kernels.distribution_kernel import DistributionKernel
 
-# The smooth start multiplies lengthscales by this factor, where most profiles are nearly linear.
+# The smooth start multiplies lengthscales by this factor; most profiles are then nearly linear.
 _SMOOTH = 10.0
-# Random starts scale lengthscales and noise by up to this factor.
+# Random starts multiply or divide lengthscales and noise by up to this factor.
 _SPREAD = 5.0
-# How far within their bounds values start, as shares of an interval, or of its only bound.
+# Minimum distance of initial values from a bound, as a share of a finite interval, or of the only bound.
 _WITHIN, _BEYOND = 1e-3, 0.1
 
 
 def start_at_medians(model: ExactGP) -> dict[DistributionKernel, float]:
-    """Start the lengthscale of every distribution kernel at the median distance that it meets.
+    """Set the lengthscale of every distribution kernel to the median distance of its training clouds.
 
     Args:
         model: A model in training mode.
 
     Returns:
-        The medians of kernels that meet clouds apart.
+        The median distance for every kernel whose training clouds do not all coincide.
     """
     medians: dict[Distance, Tensor] = {}
 
     def record(distance: Distance, _: Any, squared: Tensor) -> None:
-        # Inner products also ask for distances to an origin, after those between clouds.
+        # Kernels of inner products also compute distances to an origin, after those between clouds.
         if distance not in medians and squared.shape[-1] == squared.shape[-2] > 1:
             upper = torch.ones_like(squared, dtype=torch.bool).triu(1)
             positive = squared[upper & (squared > 0)]
@@ -61,7 +61,7 @@ def start_at_medians(model: ExactGP) -> dict[DistributionKernel, float]:
 
 
 def make_smooth(model: ExactGP) -> None:
-    """Lengthscales and noise of a smooth function that varies as much between median clouds."""
+    """Start at a smooth function that varies as much between clouds at the median distance."""
     for kernel in model.covar_module.modules():
         if isinstance(kernel, DistributionKernel):
             start_at(kernel, "lengthscale", _SMOOTH * kernel.lengthscale)
@@ -72,11 +72,11 @@ def make_smooth(model: ExactGP) -> None:
 
 
 def scatter(model: ExactGP, generator: torch.Generator) -> None:
-    """Move lengthscales and noise by random factors."""
+    """Multiply lengthscales and noise by random factors."""
 
     def scaled(value: Tensor) -> Tensor:
         powers = 2 * torch.rand(value.shape, generator=generator, dtype=torch.float64) - 1
-        return value.detach() * (powers * math.log(_SPREAD)).exp().to(value)
+        return value * (powers * math.log(_SPREAD)).exp().to(value)
 
     for kernel in model.covar_module.modules():
         if isinstance(kernel, DistributionKernel):
@@ -86,7 +86,7 @@ def scatter(model: ExactGP, generator: torch.Generator) -> None:
 
 
 def give_signal(model: ExactGP) -> None:
-    """Hyperparameters of a function that varies between clouds, as the likelihood's do not."""
+    """Start at a function that varies between clouds, with a tenth of the variance as noise."""
     variance = model.train_targets.var()
     start_at_medians(model)
     if isinstance(model.likelihood, GaussianLikelihood):
@@ -97,7 +97,7 @@ def give_signal(model: ExactGP) -> None:
 
 
 def start_at(module: Any, name: str, value: Tensor) -> None:
-    """Set a hyperparameter of a GPyTorch module, if it is free, as near as its constraint allows."""
+    """Set a hyperparameter that is learned, as close to ``value`` as its constraint allows."""
     raw = f"raw_{name}"
     if not getattr(module, raw).requires_grad:
         return
@@ -106,7 +106,7 @@ def start_at(module: Any, name: str, value: Tensor) -> None:
     if constraint is not None:
         lower, upper = constraint.lower_bound.to(value), constraint.upper_bound.to(value)
         width = upper - lower
-        # On a bound itself the parameter behind a value is infinite.
+        # On a bound itself the raw parameter would be infinite.
         below = torch.where(width.isinf(), _BEYOND * upper.abs(), _WITHIN * width)
         above = torch.where(width.isinf(), _BEYOND * lower.abs(), _WITHIN * width)
         value = torch.where(upper.isinf(), value, torch.minimum(value, upper - below))

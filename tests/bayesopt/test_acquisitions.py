@@ -1,4 +1,4 @@
-"""BoTorch's acquisition functions on cloud inputs: agreement with features, and gradients."""
+"""Acquisition functions of BoTorch on clouds: values and gradients agree with those on features."""
 
 import copy
 import warnings
@@ -26,7 +26,7 @@ from torch import Tensor
 from gp_distributions import DistributionGP, DistributionKernel, SlicedWasserstein
 from gp_distributions.bayesopt import Observations, default_acquisition
 
-# Without padding, whose weights finite differences would make negative.
+# Without padding, because finite differences would make its weights negative.
 ROWS = as_rows(random_clouds(20, sizes=(8, 8)))
 TRAIN, NEW = ROWS[:12], ROWS[12:]
 POINTS = TRAIN.unflatten(-1, (8, 3))[..., :2]
@@ -142,7 +142,7 @@ def test_default(outputs: int, objectives: int, pending: Tensor | None, expected
 
 
 def test_default_counts_only_what_is_feasible() -> None:
-    """Where the constraint rules a candidate out, its improvement counts for nothing."""
+    """The improvement of a candidate that violates the constraint does not count."""
     model, _ = models(2)
     targets = TARGETS.clone()
     data = Observations(TRAIN, targets, 1, None, 1, 0)

@@ -1,4 +1,4 @@
-"""Designs through a decoder: the model sees clouds, everything else sees designs."""
+"""Decoders: the model sees clouds, everything else sees designs."""
 
 import copy
 
@@ -21,7 +21,7 @@ BOUNDS = torch.tensor([[0.1, 0.1], [1.0, 1.0]], dtype=torch.float64)
 
 
 def ellipses(designs: Tensor) -> Tensor:
-    """Half axes to points."""
+    """Points on ellipses with given half axes."""
     return designs.unsqueeze(-2) * CIRCLE
 
 
@@ -57,7 +57,7 @@ def make_model(X: Tensor, decoder: Decoder | ChainedInputTransform | None = None
 
 
 def ragged(designs: Tensor) -> PointClouds:
-    """As many points as the first half axis asks for."""
+    """Ellipses with more points the longer the first half axis."""
     points = ellipses(designs)
     return PointClouds.from_list(
         [p[: 4 + int(12 * x)] for p, x in zip(points, designs[:, 0], strict=True)]
@@ -69,7 +69,7 @@ def test_numbers_of_atoms_may_differ_between_calls() -> None:
     model = make_model(X, Decoder(ragged))
     expected = DistributionGP(ragged(X), target(X), kernel()).predict(ragged(new))
     order = new[:, 0].argsort()
-    for part in (order, order[:2], order[-2:]):  # wider rows than in training, and narrower ones
+    for part in (order, order[:2], order[-2:]):  # rows wider and narrower than in training
         for actual, values in zip(model.predict(new[part]), expected, strict=True):
             torch.testing.assert_close(actual, values[part])
     model.train()
@@ -102,7 +102,7 @@ def test_a_model_on_designs_is_the_model_on_their_clouds() -> None:
     torch.testing.assert_close(
         posterior.distribution.covariance_matrix, expected.distribution.covariance_matrix
     )
-    # The units of the targets, by the outcome transform.
+    # Predictions are in the units of the targets.
     torch.testing.assert_close(model.predict(X)[0], target(X), rtol=0, atol=0.05)
 
 
@@ -144,7 +144,7 @@ def test_conditioning_and_fantasies() -> None:
     assert bool((after < model.posterior(new.reshape(2, 2, 2)).variance).all())
 
 
-# Two designs may come to lie on each other.
+# Two designs may coincide.
 @pytest.mark.filterwarnings("ignore:A not p.d., added jitter")
 def test_optimisation_finds_the_best_design() -> None:
     X = designs(15)
@@ -163,7 +163,7 @@ def test_optimisation_finds_the_best_design() -> None:
 def test_chained_behind_normalize() -> None:
     unit = (designs(12) - BOUNDS[0]) / (BOUNDS[1] - BOUNDS[0])
     chain = ChainedInputTransform(
-        # Back from the unit square.
+        # From the unit square back to the bounds.
         scale=Normalize(2, bounds=torch.stack([-BOUNDS[0], 1 - BOUNDS[0]]) / 0.9),
         decode=Decoder(ellipses),
     )
@@ -198,7 +198,7 @@ def test_errors() -> None:
     ):
         with pytest.raises(ValueError, match=r"shape \(3, m, d\)"):
             Decoder(wrong).transform(X)
-    with pytest.raises(ValueError, match=r"those of design \[1\.0, 0\.0\] are not"):
+    with pytest.raises(ValueError, match=r"got others for design \[1\.0, 0\.0\]"):
         Decoder(lambda X: ellipses(X).log()).transform(torch.tensor([[1.0, 0.0]]).double())
 
 

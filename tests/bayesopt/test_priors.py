@@ -1,4 +1,4 @@
-"""Priors of lengthscales about the median distance."""
+"""Priors on lengthscales around the median distance."""
 
 import math
 import pickle
@@ -45,7 +45,7 @@ def test_is_log_normal_about_the_median(outputs: int) -> None:
 
 
 def test_decides_where_data_do_not() -> None:
-    """White noise: the likelihood alone would make every cloud an island."""
+    """On white noise, the likelihood alone would choose a very short lengthscale."""
     kernel = make_kernel()
     noise = torch.randn(20, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     model = median_lengthscale_prior(DistributionGP(ROWS, noise, ScaleKernel(kernel)), scale=0.01)

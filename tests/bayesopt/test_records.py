@@ -1,4 +1,4 @@
-"""Checkpoints: which lines are taken, and that nothing is lost in silence."""
+"""Checkpoints: which lines are accepted, and that nothing is lost silently."""
 
 import json
 from collections.abc import Callable
@@ -74,7 +74,7 @@ class TestLines:
         optimizer(path, search())
         good = path.read_bytes()
         path.write_bytes(good + line(candidate))
-        with pytest.raises(CheckpointError, match=f"Line 2 of .* no evaluation .*{expected}"):
+        with pytest.raises(CheckpointError, match=f"Line 2 of .* not an evaluation .*{expected}"):
             optimizer(path, search())
 
     @pytest.mark.parametrize(
@@ -84,15 +84,15 @@ class TestLines:
                 (wrong, None, "list of 2 finite numbers")
                 for wrong in ([1.0], [1.0, 2.0, 3.0], [1.0, float("inf")], [1.0, None], "12", 1.0)
             ],
-            ([1.0, 2.0], "x", "either outcomes or the text of a failure"),
-            (None, None, "either outcomes or the text of a failure"),
-            (None, 1, "either outcomes or the text of a failure"),
+            ([1.0, 2.0], "x", "either outcomes or a failure as text"),
+            (None, None, "either outcomes or a failure as text"),
+            (None, 1, "either outcomes or a failure as text"),
         ],
     )
     def test_outcomes(self, outcomes: Any, failure: Any, expected: str, path: Path) -> None:
         optimizer(path).tell(4, [1.0, 0.0])
         path.write_bytes(path.read_bytes() + line(3, outcomes, failure))
-        with pytest.raises(CheckpointError, match=f"Line 3 of .* no evaluation .*{expected}"):
+        with pytest.raises(CheckpointError, match=f"Line 3 of .* not an evaluation .*{expected}"):
             optimizer(path)
 
     @pytest.mark.parametrize("entry", [b"3", b"null", b"{}", b'{"candidate": 3, "outcomes": [1]}'])
@@ -146,7 +146,7 @@ class TestFiles:
     def test_folders(self, tmp_path: Path) -> None:
         (tmp_path / "file").touch()
         for wrong in (tmp_path, tmp_path / "no" / "search.jsonl", tmp_path / "file" / "search"):
-            with pytest.raises(CheckpointError, match="path of a file in a folder that exists"):
+            with pytest.raises(CheckpointError, match="path to a file in an existing folder"):
                 optimizer(wrong)
 
     def test_a_file_that_is_gone_is_not_made_without_its_beginning(self, tmp_path: Path) -> None:
@@ -157,7 +157,7 @@ class TestFiles:
         made.tell(0, [1.0, 2.0])
         for remove in (lambda: path.rename(kept), folder.rmdir):
             remove()
-            with pytest.raises(CheckpointError, match="is gone") as raised:
+            with pytest.raises(CheckpointError, match="was removed") as raised:
                 made.tell(1, [3.0, 4.0])
             assert "candidate=1, outcomes=(3.0, 4.0)" in raised.value.__notes__[0]
             assert not path.exists()
@@ -172,13 +172,13 @@ class TestFiles:
         first, second = optimizer(path), optimizer(path)
         first.tell(0, [1.0, 2.0])
         content = path.read_bytes()
-        with pytest.raises(CheckpointError, match="another process writes to it"):
+        with pytest.raises(CheckpointError, match="another process has written to it"):
             second.tell(1, [3.0, 4.0])
         assert path.read_bytes() == content
         assert not second.evaluations
         first.tell(2, [1.0, 2.0])
         path.write_bytes(content)
-        with pytest.raises(CheckpointError, match="another process writes to it"):
+        with pytest.raises(CheckpointError, match="another process has written to it"):
             first.tell(3, [1.0, 2.0])
         second = optimizer(path)
         second.tell(1, [3.0, 4.0])

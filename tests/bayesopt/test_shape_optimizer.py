@@ -1,4 +1,4 @@
-"""Searches by asking and telling: what is found, what is kept on the disk, and what failures do."""
+"""Ask-and-tell searches: what they find, what they keep on the disk, and how they treat failures."""
 
 import json
 import logging
@@ -7,6 +7,8 @@ import signal
 import subprocess
 import sys
 import textwrap
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -161,7 +163,7 @@ class TestSearches:
             optimizer = ShapeOptimizer(search, initial=3, model=small_model, seed=seed)
             asked = [optimizer.ask()[0], *optimizer.ask(2)]
             assert len({json.dumps(search.plain(cloud)) for cloud in asked}) == 3
-            with pytest.raises(ValueError, match="got 0"):
+            with pytest.raises(ValueError, match="Expected q <= 0"):
                 optimizer.ask()
 
     def test_several_at_a_time(self) -> None:
@@ -221,7 +223,7 @@ class TestAskAndTell:
         assert asked >= 6
         with pytest.raises(ValueError, match="index from 0 to 59"):
             optimizer.tell(60, 0.0)
-        with pytest.raises(ValueError, match="Expected 1 outcomes of an evaluation, got 2"):
+        with pytest.raises(ValueError, match=r"number of outcomes .* to be 1, got 2"):
             optimizer.tell(7, [1.0, 2.0])
         with pytest.raises(ValueError, match="within"):
             design_optimizer().tell(torch.tensor([0.0, 0.5]), 1.0)
@@ -234,19 +236,49 @@ class TestAskAndTell:
         assert runs[0] == runs[1]
         assert runs[0] != keys(design_optimizer(seed=1).run(value, 6, progress=False))
 
-    def test_global_random_state_is_left_alone(self) -> None:
+    def test_global_random_state_is_left_alone(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        seeds: list[int] = []
+        monkeypatch.setattr(torch.cuda, "manual_seed_all", seeds.append)
         optimizer = design_optimizer().run(value, 6, progress=False)
         torch.manual_seed(0)
         expected = torch.rand(1)
         torch.manual_seed(0)
         optimizer.ask()
         assert torch.equal(torch.rand(1), expected)
+        assert not any(seeds)  # the search does not use the generators of CUDA
+
+    def test_searches_in_several_threads_draw_as_each_does_alone(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(shape_optimizer, "fit", lambda model, **_: model.eval())
+
+        def draws(seed: int) -> list[float]:
+            drawn: list[float] = []
+
+            def acquisition(model: DistributionGP, data: Observations) -> AcquisitionFunction:
+                for _ in range(3):
+                    drawn.append(torch.rand(()).item())
+                    time.sleep(0.01)
+                raise InterruptedError
+
+            optimizer = pool_optimizer(acquisition=acquisition, seed=seed)
+            for index in range(6):
+                optimizer.tell(index, of_index(index))
+            with pytest.raises(InterruptedError):
+                optimizer.ask()
+            return drawn
+
+        state = torch.get_rng_state()
+        with ThreadPoolExecutor(3) as threads:
+            together = list(threads.map(draws, range(3)))
+        assert together == [draws(seed) for seed in range(3)]
+        assert torch.equal(torch.get_rng_state(), state)
 
     def test_pool_runs_out(self) -> None:
         optimizer = ShapeOptimizer(PoolSearch(CLOUDS[:6]), initial=3, restarts=0, model=small_model)
         optimizer.run(of_index, 6, progress=False)
         assert sorted(keys(optimizer)) == list("012345")
-        with pytest.raises(ValueError, match="candidates that are left"):
+        with pytest.raises(ValueError, match="candidates"):
             optimizer.ask()
 
     def test_errors(self) -> None:
@@ -270,14 +302,14 @@ class TestAskAndTell:
             ShapeOptimizer(CLOUDS)  # type: ignore[arg-type]
         with pytest.raises(TypeError, match=r"PointClouds\.from_list"):
             PoolSearch([CLOUDS.points[0]])  # type: ignore[arg-type]
-        with pytest.raises(ValueError, match="model is needed"):
+        with pytest.raises(ValueError, match="Expected a model"):
             ShapeOptimizer(PoolSearch(CLOUDS.pack()))
         assert ShapeOptimizer(PoolSearch(Pool(CLOUDS))).search.dim == CLOUDS.dim
-        with pytest.raises(ValueError, match="q >= 1"):
+        with pytest.raises(ValueError, match="q: expected an integer >= 1, got 0"):
             pool_optimizer().ask(0)
         with pytest.raises(ValueError, match="No evaluation"):
             _ = pool_optimizer().best
-        with pytest.raises(ValueError, match="two successful"):
+        with pytest.raises(ValueError, match="at least two successful"):
             pool_optimizer().model()
 
 
@@ -517,9 +549,9 @@ class TestCheckpoint:
             with pytest.raises(CheckpointError, match="belongs to another search"):
                 other()
         for wrong, message in (
-            (content.replace(b'"outcomes"', b'"outgoing"', 1), "no evaluation"),
+            (content.replace(b'"outcomes"', b'"outgoing"', 1), "not an evaluation"),
             (content.replace(b'{"candidate"', b'["candidate"', 1), "Line 2 .* is damaged"),
-            (b"a text without an end", "no checkpoint"),
+            (b"a text without an end", "to be a checkpoint"),
             (b"a text\n", "Line 1 .* is damaged"),
         ):
             path.write_bytes(wrong)
@@ -544,7 +576,7 @@ class TestCheckpoint:
         assert again.best[1] == 2 / 3
 
     def test_kill_loses_nothing(self, tmp_path: Path) -> None:
-        """SIGKILL inside the 6th evaluation; all that was told before is there."""
+        """After SIGKILL in the 6th evaluation, everything told before is in the file."""
         path, log = tmp_path / "search.jsonl", tmp_path / "log"
         script = textwrap.dedent(
             """
@@ -575,7 +607,7 @@ class TestCheckpoint:
             return of_index(index)
 
         resumed.run(evaluate, 7, progress=False)
-        # The 6th is evaluated anew; nothing else is.
+        # Only the 6th evaluation is repeated.
         assert len(again) == 2
         assert again[0] == evaluated[5]
         assert resumed.evaluations == pool_optimizer().run(of_index, 7, progress=False).evaluations
@@ -596,5 +628,5 @@ def test_candidates_survive_their_two_forms() -> None:
             plain = search.plain(search.show(candidate))
             assert json.loads(json.dumps(plain)) == plain
             torch.testing.assert_close(search.inputs([plain]), search.inputs([candidate]))
-    with pytest.raises(ValueError, match="one cloud like those"):
+    with pytest.raises(ValueError, match="Expected one cloud of dimension 2"):
         searches[2].plain(CLOUDS[:2])

@@ -1,4 +1,4 @@
-"""Learning the reference: monotone, guarded, in place, and honest about bad references."""
+"""Learning the reference: monotone, guarded, in place, and with a warning of bad references."""
 
 from itertools import pairwise
 from operator import attrgetter
@@ -35,7 +35,7 @@ def toy(num: int = 40) -> tuple[PointClouds, torch.Tensor]:
 
 CLOUDS, TARGETS = toy()
 
-# References on a line are what these tests start from.
+# These tests start from references on a line.
 pytestmark = pytest.mark.filterwarnings("ignore::gp_distributions.warnings.ReferenceWarning")
 
 
@@ -46,7 +46,7 @@ def make_model(points: list[list[float]], weights: list[float] | None = None) ->
     )
 
 
-# On this line the target changes little: mostly across it.
+# The target changes little along this line, and more across it.
 LINE = [[-0.3, -0.3], [0.0, 0.01], [0.3, 0.3]]
 
 
@@ -83,7 +83,7 @@ def test_guard_chooses_by_held_out_density() -> None:
 
 
 def make_noisy_model(num: int = 20, *, scaled: bool = True) -> DistributionGP:
-    """Few and noisy targets, which a reference overfits; standardised beforehand."""
+    """A model of few and noisy standardised targets, which a learned reference overfits."""
     noise = torch.randn(num, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     targets = TARGETS[:num] + 0.05 * noise
     targets = (targets - targets.mean()) / targets.std()
@@ -150,7 +150,7 @@ def test_what_requires_no_gradient_is_not_widened(name: str) -> None:
 
 
 def test_starts_again_where_the_reference_leads_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Across the line of these two atoms the target changes; along it, it does not."""
+    """The target changes across the line through these two atoms, but not along it."""
     line, weights = [[-0.3, -0.3], [0.3, 0.3]], [0.4, 0.6]
     models = [make_model(line, weights) for _ in range(3)]
     options = {"guard": None, "steps": 30, "learn_weights": False, "progress": False}
@@ -165,7 +165,7 @@ def test_starts_again_where_the_reference_leads_nowhere(monkeypatch: pytest.Monk
 
 
 def test_weights_stay_in_their_box(monkeypatch: pytest.MonkeyPatch) -> None:
-    # Without one, likelihoods that an atom hurts drive its weight to 1e-300, where nothing is finite.
+    # Without bounds, the weight of an atom that only hurts would decrease to 1e-300.
     model = make_model(LINE)
     start = reference_ascent.reference_of(model).log_weights.clone()
     monkeypatch.setattr(reference_ascent, "_WEIGHTLESS", 0.01)
@@ -183,7 +183,7 @@ def test_held_atoms_are_not_drawn_anew() -> None:
 
 
 def test_nothing_is_computed_twice_in_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
-    """BoTorch's callback evaluates the loss again after each step."""
+    """The callback after each step does not evaluate the loss again."""
     seen: list[Tensor] = []
     represent = TransportDistance.represent
 
@@ -238,7 +238,7 @@ def test_warns_of_a_reference_that_sees_one_direction() -> None:
 
 
 def test_beside_other_columns() -> None:
-    # Three more columns, which could be an atom far away.
+    # Three more columns, which could be read as an atom far away.
     rows = CLOUDS[:30].pack()
     wide = torch.cat([torch.full((30, 3), 1e3, dtype=torch.float64), rows], dim=-1)
     found = []
@@ -254,7 +254,7 @@ def test_beside_other_columns() -> None:
 def test_folds_cannot_share_a_noise_for_each_cloud() -> None:
     kernel = make_model(LINE).covar_module
     model = DistributionGP(CLOUDS[:30], TARGETS[:30], kernel, train_Yvar=torch.full((30,), 1e-4))
-    with pytest.raises(ValueError, match="Expected a noise that folds can share"):
+    with pytest.raises(ValueError, match="Expected a noise that all folds share"):
         fit_reference(model, steps=1, progress=False)
     fit_reference(model, steps=1, guard=None, progress=False)
 
@@ -274,7 +274,7 @@ def test_bad_arguments() -> None:
         fit_reference(
             DistributionGP(CLOUDS[:30], TARGETS[:30, None].expand(-1, 2), model.covar_module)
         )
-    with pytest.raises(ValueError, match="without input_transform"):
+    with pytest.raises(ValueError, match="without an input_transform"):
         fit_reference(
             DistributionGP(
                 *(torch.rand(30, 2, dtype=torch.float64), TARGETS[:30], model.covar_module),
