@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.harness import Row, cell
+from benchmarks.scripts import SCRIPTS
 from benchmarks.targets import BUDGETS, REACH, REASONS, Line
 
 # The name that a run of all scripts is recorded under.
@@ -161,8 +162,6 @@ def results(runs: Mapping[str, Run], scripts: Sequence[str]) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Write the results of given files."""
-    from benchmarks.everything import SCRIPTS
-
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -62,7 +62,16 @@ SCRIPTS = [
     image_embeddings,
     scaling,
 ]
-MODULES = {"__init__", "__main__", "everything", "harness", "image_protocol", "report", "targets"}
+MODULES = {
+    "__init__",
+    "__main__",
+    "everything",
+    "harness",
+    "image_protocol",
+    "report",
+    "scripts",
+    "targets",
+}
 
 
 @pytest.fixture(autouse=True)
