@@ -71,6 +71,22 @@ def mathml(tex: str, *, block: bool = False) -> str:
     return markup
 
 
+class _Examples(Preprocessor):
+    """Put fences around doctests, which Markdown would take for block quotes."""
+
+    def run(self, lines: list[str]) -> list[str]:
+        fenced, example = r"^ *```(?s:.*?)^ *```", r"^(?P<indent> *)>>> .*(?:\n(?P=indent).*\S.*)*"
+        text = "\n".join(lines)
+        return re.sub(f"{fenced}|{example}", self._fence, text, flags=re.MULTILINE).split("\n")
+
+    def _fence(self, match: re.Match[str]) -> str:
+        indent = match["indent"]
+        if indent is None:
+            return match[0]
+        code = re.sub(r" *# doctest:.*|<BLANKLINE>", "", match[0])
+        return f"\n{indent}```pycon\n{code}\n{indent}```\n"
+
+
 class _Blocks(Preprocessor):
     """Replace ``$$`` and ``.. math::`` blocks."""
 
@@ -123,6 +139,7 @@ class _Reading(Extension):
     def extendMarkdown(self, md: Markdown) -> None:  # noqa: N802
         names = documented()
         name = rf"(?P<name>(?:gp_distributions\.)?(?:{'|'.join(map(re.escape, names))})(?:\.\w+)?)"
+        md.preprocessors.register(_Examples(md), "examples", 28)  # before fences of code
         md.preprocessors.register(_Blocks(md), "math", 22)  # after fences of code
         md.inlinePatterns.register(_Inline(r"(?<!`` ):math:`([^`]+)`", md), "math role", 196)
         role = r":(?:class|func|meth|attr|mod|data):`(?P<name>[\w.]+)`"
