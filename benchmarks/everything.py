@@ -1,9 +1,9 @@
-"""Run all benchmarks, and write what they found to ``benchmarks/RESULTS.md``.
+"""Run all benchmarks and write ``benchmarks/RESULTS.md``.
 
-What is timed runs alone, one script after the other; then scripts of accuracy run side by side, one on
-each core. Rows are appended to ``benchmarks/results/rows.jsonl``, or to the file of ``--json``; results
-are written from that file, so that of a script that fails the figures of its last run stand. With
-``--quick`` no results are written.
+Timed scripts run alone, one after the other. Then scripts that measure accuracy run in parallel, one
+per core. Rows are appended to ``benchmarks/results/rows.jsonl`` or to the file given by ``--json``.
+Results are written from that file, so if a script fails, the figures of its last run remain. With
+``--quick``, no results are written.
 
     python -m benchmarks [--quick] [--json FILE] [--data-dir FOLDER]
 """
@@ -37,13 +37,13 @@ def execute(name: str, options: harness.Options) -> Rows:
 
 
 def one_thread() -> None:
-    """Processes side by side have one thread each."""
+    """Limit a worker process to one thread."""
     torch.set_num_threads(1)
     threadpool_limits(1)
 
 
 def main(arguments: Sequence[str] | None = None) -> dict[str, Rows]:
-    """Run every script with the same options; one that fails is told at the end."""
+    """Run all scripts with the same options, and report failures at the end."""
     options = harness.parse(__doc__, arguments)
     file = options.json or report.FOLDER / "results" / "rows.jsonl"
     options = dataclasses.replace(options, json=file)
