@@ -1,5 +1,6 @@
 """Every benchmark runs at small sizes, and the harness times, tabulates and records as it should."""
 
+import ast
 import dataclasses
 import json
 import math
@@ -7,6 +8,7 @@ import re
 import runpy
 from collections.abc import Iterator
 from functools import partial
+from graphlib import TopologicalSorter
 from pathlib import Path
 from types import ModuleType
 
@@ -89,6 +91,20 @@ def test_all_benchmarks_are_run_and_tested() -> None:
     scripts = files - MODULES
     assert set(everything.SCRIPTS) == scripts
     assert {script.__name__.rpartition(".")[2] for script in SCRIPTS} == scripts
+
+
+def test_modules_import_each_other_in_one_direction() -> None:
+    paths = {path.stem: path for path in Path(harness.__file__).parent.glob("*.py")}
+    imports: dict[str, set[str]] = {}
+    for name, path in paths.items():
+        found = [n for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.ImportFrom)]
+        imported = {f"{node.module}.{alias.name}" for node in found for alias in node.names}
+        parts = {
+            part for full in imported if full.startswith("benchmarks.") for part in full.split(".")
+        }
+        imports[name] = parts & paths.keys()
+    assert imports["report"] >= {"harness", "scripts", "targets"}
+    TopologicalSorter(imports).prepare()  # raises CycleError
 
 
 def test_readme_has_the_question_of_every_benchmark() -> None:
