@@ -1,1 +1,1 @@
-"""What is measured: accuracy and speed, each by a script that says what it asks."""
+"""Measurements of accuracy and speed; each script starts with the question it answers."""

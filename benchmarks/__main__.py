@@ -1,6 +1,6 @@
 """``python -m benchmarks``: see :mod:`benchmarks.everything`."""
 
-# Processes side by side import what they run by name, which this module has for none of them.
+# Worker processes import what they run by name, so it must not live in this module.
 from benchmarks.everything import main
 
 main()

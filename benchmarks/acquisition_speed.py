@@ -1,10 +1,12 @@
-"""What do acquisition functions of clouds cost, on t-batches and over a large pool?
+"""How much do acquisition functions of clouds cost, on t-batches and over a large pool?
 
-**t-batches**: value and gradient of log expected improvement on 256 t-batches of one new cloud, over the
-same GP on precomputed training features in a closed form; the embedding counts on both sides.
+**t-batches**: value and gradient of log expected improvement on 256 t-batches of one new cloud,
+relative to a closed form of the same GP on precomputed training features. Both sides include the
+embedding.
 
-**100 000 candidates**: seconds of ``optimize_over_pool`` for clouds of 64 atoms in the plane, 50 of them
-evaluated: the first call, which embeds them, and the next one, with one more evaluated.
+**100 000 candidates**: seconds of ``optimize_over_pool`` over clouds of 64 atoms in the plane with 50
+of them evaluated: the first call, which embeds all clouds, and the next call, with one more
+evaluation.
 
     python -m benchmarks.acquisition_speed [--quick] [--repeats 9]
 """
@@ -26,7 +28,7 @@ from gp_distributions.bayesopt import Pool, optimize_over_pool
 
 
 def t_batches(options: Options) -> list[Row]:
-    """Acquisition values and gradients of clouds, over those of a closed form on features."""
+    """Compare acquisition values and gradients of clouds with a closed form on features."""
     batches, training, atoms = (8, 5, 20) if options.quick else (256, 50, 100)
     train = t_batch_speed.clouds(training, atoms=atoms, seed=0)
     targets = train.points.square().mean((-2, -1), keepdim=True).squeeze(-1).log()
@@ -73,7 +75,7 @@ def t_batches(options: Options) -> list[Row]:
 
 
 def large_pool(options: Options) -> list[Row]:
-    """Seconds of a search over many candidates, for features that are kept and not."""
+    """Time a search over many candidates, with and without keeping their features."""
     size, training = (500, 10) if options.quick else (100_000, 50)
     generator = torch.Generator().manual_seed(0)
     points = torch.randn(size, 64, 2, generator=generator, dtype=torch.float64)
@@ -99,7 +101,7 @@ def large_pool(options: Options) -> list[Row]:
 
 
 def run(options: Options) -> list[Row]:
-    """t-batches, then the large pool."""
+    """Measure t-batches, then the large pool."""
     return t_batches(options) + large_pool(options)
 
 

@@ -1,23 +1,24 @@
-r"""How well is lift to drag predicted from outlines, and from outlines that are meshed otherwise?
+r"""How well is lift to drag predicted from outlines, and from outlines with other meshes?
 
-Lift-to-drag ratios of real airfoils: 200 to train on, all others to test, splits 0, 1, ... of
-``Airfoils.split``. Matern 5/2 where nothing else is said, hyperparameters by marginal likelihood; how
-all distances compare is what :mod:`benchmarks.distance_comparison` shows.
+The targets are the lift-to-drag ratios of real airfoils, with 200 airfoils for training and all
+others for testing, on the splits 0, 1, ... of ``Airfoils.split``. The profile is Matern 5/2 unless
+stated otherwise, and hyperparameters maximise the marginal likelihood.
+:mod:`benchmarks.distance_comparison` compares all distances.
 
-- ``outlines``: 128 points of equal arc length, without their order, by three distances;
-- ``68 ordinates``: 34 heights of either surface, which needs outlines in order: GPs with one
-  lengthscale and with one for each ordinate (``ard``), and a random forest of 500 trees;
-- ``re-meshed``: models of the SW2 distance meet test outlines of other meshes: 30 to 200 vertices, taken
-  from the outline at arc lengths whose density is proportional to
+- ``outlines``: 128 unordered points at equal arc length, with three distances.
+- ``68 ordinates``: 34 heights of each surface, which needs ordered outlines. The models are GPs with
+  one lengthscale and with one per ordinate (``ard``), and a random forest of 500 trees.
+- ``re-meshed``: models with the SW2 distance predict test outlines with other meshes, of 30 to 200
+  vertices. The vertices lie at arc lengths of density proportional to
   :math:`\exp(\alpha \sin(2 \pi s + \phi) + \beta \sin(4 \pi s + \psi))`, with random phases and
-  :math:`\alpha, \beta` normal of standard deviation 1/2. They are read with uniform weights, with the
-  arc length that each vertex stands for (``PointClouds.from_curves``), or at 128 points of equal arc
-  length (``PointClouds.from_curves(atoms=128)``). ``normalised``: by ``PointClouds.normalize``, with the
-  centre and scales of the training shapes, which brings out the vertical axis.
+  normal :math:`\alpha, \beta` of standard deviation 1/2. The clouds have uniform weights, weights by
+  the arc length that each vertex represents (``PointClouds.from_curves``), or 128 points at equal arc
+  length (``PointClouds.from_curves(atoms=128)``). ``normalised`` clouds are centred and scaled by the
+  training shapes (``PointClouds.normalize``), which emphasises the vertical axis.
 
-Columns: ``r2``, with the ``lowest`` over splits, and ``coverage`` of 95% intervals on test shapes, means
-over splits; ``expected`` and ``expected_coverage`` are what a straightforward implementation of the same
-gave, over 3 splits; ``seconds`` of one split, fit and prediction.
+Columns: ``r2`` and ``coverage`` of 95% intervals on test shapes are means over splits, and ``lowest``
+is the smallest ``r2``. ``expected`` and ``expected_coverage`` are results of a straightforward
+implementation over 3 splits. ``seconds`` is the time of fit and prediction on one split.
 
     python -m benchmarks.airfoil_regression [--quick] [--seeds 5]
 """
@@ -49,7 +50,7 @@ from gp_distributions.datasets import Airfoils, load_airfoils
 
 Outline = NDArray[np.float64]
 VERTICES = (30, 200)
-# The R^2 and the coverage that were to be expected.
+# Expected R^2 and coverage.
 EXPECTED: dict[str, tuple[str | None, str | None]] = {
     "outlines: SW2": (".876", ".92 to .93"),
     "outlines: MMD laplace": (".868", ".92 to .93"),
@@ -65,7 +66,7 @@ EXPECTED: dict[str, tuple[str | None, str | None]] = {
 
 @dataclass(frozen=True)
 class Score:
-    """One way on one split."""
+    """Results of one method on one split."""
 
     r2: float
     coverage: float | None
@@ -74,7 +75,7 @@ class Score:
 
 @dataclass(frozen=True)
 class Split:
-    """All shapes in three forms, with the numbers of those to train on and to test."""
+    """All shapes in three forms, with the indices of training and test shapes."""
 
     outlines: tuple[Outline, ...]
     clouds: PointClouds
@@ -84,7 +85,7 @@ class Split:
     test: Tensor
 
     def score(self, predict: Callable[[], tuple[Tensor, Tensor | None]]) -> Score:
-        """How well test shapes are predicted."""
+        """Accuracy and coverage on the test shapes."""
         begin = time.perf_counter()
         mean, std = predict()
         seconds = time.perf_counter() - begin
@@ -94,7 +95,7 @@ class Split:
 
 
 def remeshed(outline: Outline, rng: np.random.Generator) -> Outline:
-    """The outline with another number of vertices, of random density."""
+    """Resample an outline at a random number of vertices with random density."""
     grid = np.linspace(0, 1, 2001)
     slow, fast = (
         0.5 * rng.standard_normal() * np.sin(2 * np.pi * (k * grid + rng.uniform())) for k in (1, 2)
@@ -108,12 +109,12 @@ def remeshed(outline: Outline, rng: np.random.Generator) -> Outline:
 
 
 def fit_predict(model: DistributionGP, X: PointClouds | Tensor) -> tuple[Tensor, Tensor]:
-    """Means and standard deviations after a fit."""
+    """Fit a model, and return predicted means and standard deviations."""
     return fit(model).predict(X)
 
 
 def by_outlines(split: Split, seed: int) -> dict[str, Score]:
-    """Three distances, and what the first does on other meshes."""
+    """Compare three distances, and test the first one on other meshes."""
     train, test = split.train, split.test
     rng = np.random.default_rng(seed)
     outlines = [remeshed(split.outlines[i], rng) for i in test.tolist()]
@@ -144,7 +145,7 @@ def by_outlines(split: Split, seed: int) -> dict[str, Score]:
 
 
 def by_ordinates(split: Split, seed: int, trees: int) -> dict[str, Score]:
-    """Two GPs and a random forest on aligned heights."""
+    """Compare two GPs and a random forest on aligned heights."""
     known, new = split.heights[split.train], split.heights[split.test]
     targets = split.targets[split.train]
     found = {
@@ -161,7 +162,7 @@ def by_ordinates(split: Split, seed: int, trees: int) -> dict[str, Score]:
 
 
 def run(options: Options) -> list[Row]:
-    """One row for each way."""
+    """Return one row per method."""
     train, atoms, trees = (30, 32, 10) if options.quick else (200, 128, 500)
     foils = load_airfoils()
     if options.quick:
@@ -180,7 +181,7 @@ def run(options: Options) -> list[Row]:
 
 
 def row(name: str, scores: list[Score]) -> Row:
-    """Means over splits."""
+    """Average over splits."""
     expected, expected_coverage = EXPECTED.get(name, (None, None))
     covered = [one.coverage for one in scores if one.coverage is not None]
     return {

@@ -1,20 +1,21 @@
-"""Do support vector machines, principal components and k-means see more in clouds than in pixels?
+"""Do support vector machines, principal components and k-means work better on clouds than on pixels?
 
-Scikit-learn's 1797 digits of 8 x 8 pixels, on three sides:
+The data are scikit-learn's 1797 digits of 8 x 8 pixels. Three sides:
 
-- ``pixels``: the 64 intensities, divided by their sum as the clouds' are;
-- ``sw2``: the embedding of the sliced Wasserstein distance of order two, each pixel an atom whose
-  weight is its intensity, 50 slices and 50 quantiles;
-- ``sw2 centred``: the same on clouds whose means are brought to zero.
+- ``pixels``: the 64 intensities, divided by their sum as for the clouds;
+- ``sw2``: the embedding of the sliced Wasserstein distance of order two with 50 slices and 50
+  quantiles, where each pixel is an atom weighted by its intensity;
+- ``sw2 centred``: the same for clouds shifted to mean zero.
 
 Columns:
 
-- ``accuracy``: of a support vector machine with a Gaussian kernel of the distance, trained on 600
-  digits, tested on 600 others, averaged over seeds, with the lowest and the highest; the lengthscale,
-  1/4 to 1 of the median distance, and C, 1 to 100, are chosen by threefold cross-validation on the
-  training digits;
-- ``pca_k``: the share of the variance of all digits in the first k principal components;
-- ``v_measure``: of k-means with ten centres and the ten digits, averaged over seeds of the start.
+- ``accuracy``: mean over seeds for a support vector machine with a Gaussian kernel of the distance,
+  trained on 600 digits and tested on 600 others, with the lowest and highest. Threefold
+  cross-validation on the training digits selects the lengthscale, 1/4 to 1 of the median distance,
+  and C, 1 to 100.
+- ``pca_k``: the share of variance of all digits in the first k principal components.
+- ``v_measure``: agreement of ten k-means clusters with the ten digits, mean over seeds of the
+  initialisation.
 
     python -m benchmarks.digits_machines [--quick] [--seeds 5]
 """
@@ -46,7 +47,7 @@ Labels = NDArray[np.int64]
 
 
 def features(images: Array, *, quick: bool) -> dict[str, Array]:
-    """The features of each side, whose Euclidean distances are its distances."""
+    """Return the features of each side; their Euclidean distances are its distances."""
     clouds = PointClouds.from_images(images)
     size = 10 if quick else 50
     pixels = images.reshape(len(images), -1)
@@ -60,7 +61,7 @@ def features(images: Array, *, quick: bool) -> dict[str, Array]:
 
 
 def accuracy(squared: Array, labels: Labels, train: Labels, test: Labels) -> float:
-    """The accuracy of the machine that cross-validation on the training digits chooses."""
+    """Accuracy of the machine selected by cross-validation on the training digits."""
     within, across = squared[np.ix_(train, train)], squared[np.ix_(test, train)]
     median = np.median(within[np.triu_indices(len(train), 1)])
     best, chosen = -np.inf, 0.0
@@ -75,7 +76,7 @@ def accuracy(squared: Array, labels: Labels, train: Labels, test: Labels) -> flo
 
 
 def run(options: Options) -> list[Row]:
-    """One row for each side."""
+    """Return one row per side."""
     count, size = (300, 100) if options.quick else (1797, 600)
     digits = load_digits()
     images, labels = digits.images[:count], digits.target[:count]

@@ -1,14 +1,15 @@
 """Which distance predicts real shapes best, and at what cost?
 
-Lift-to-drag ratio of real airfoils from their outlines, 200 training shapes and all others as test
-shapes; every distance with the Matern 5/2 profile, a scaled kernel and a fitted noise, the same for
-all. Outlines are 128 points of equal arc length, unordered. Hellinger and total variation need one
-support: for them outlines are counted on a grid of 24 x 12 cells. Gaussians are the means and
-covariances of the outlines. Nothing is chosen on test shapes.
+The task is to predict the lift-to-drag ratio of real airfoils from their outlines, with 200 training
+shapes and all others as test shapes. All distances use the Matern 5/2 profile, a scaled kernel and a
+fitted noise. Outlines are 128 unordered points at equal arc length. Hellinger and total variation
+need a common support, so they count the points on a grid of 24 x 12 cells. Gaussians are the means
+and covariances of the outlines. Nothing is selected on test shapes.
 
-Columns: ``r2`` and ``coverage`` (of 95% intervals) are means over the seeds of ``--seeds``, on test
-shapes; ``gram_s`` is the Gram matrix of the training shapes, ``fit_s`` the fit and ``predict_s`` the
-prediction of all test shapes, medians; ``peak_mib`` is the most memory that fit and prediction take.
+Columns: ``r2`` and ``coverage`` (of 95% intervals) on test shapes are means over the seeds of
+``--seeds``. ``gram_s`` is the time of the Gram matrix of the training shapes, ``fit_s`` of the fit
+and ``predict_s`` of predicting all test shapes; all are medians. ``peak_mib`` is the peak memory of
+fit and prediction.
 
     python -m benchmarks.distance_comparison [--quick] [--seeds 5]
 """
@@ -55,7 +56,7 @@ def _reference(train: PointClouds, **options: Any) -> ReferenceMeasure:
     return ReferenceMeasure.from_data(train, 20, **options)
 
 
-# For each name, what the shapes are given as, and the distance, from the training shapes.
+# For each name, the form of the shapes, and the distance built from the training shapes.
 DISTANCES: dict[str, tuple[str, Make]] = {
     "SW2": ("clouds", lambda train: SlicedWasserstein(2)),
     "SW1": ("clouds", lambda train: SlicedWasserstein(2, p=1)),
@@ -78,7 +79,7 @@ DISTANCES: dict[str, tuple[str, Make]] = {
 
 @dataclass(frozen=True)
 class Score:
-    """One distance on one split."""
+    """Results of one distance on one split."""
 
     r2: float
     coverage: float
@@ -89,7 +90,7 @@ class Score:
 
 
 def histograms(clouds: PointClouds) -> PointClouds:
-    """Counts on a grid over all shapes, as weights on its cells."""
+    """Counts on the cells of a common grid, as weights."""
     low = clouds.points.amin((0, 1))
     scale = torch.tensor(GRID) / (clouds.points.amax((0, 1)) - low)
     cells = ((clouds.points - low) * scale).long()
@@ -104,7 +105,7 @@ def histograms(clouds: PointClouds) -> PointClouds:
 def score(
     make: Make, X: Tensor, y: Tensor, split: tuple[Tensor, Tensor], clouds: PointClouds
 ) -> Score:
-    """Fit on the training shapes, predict the others."""
+    """Fit on the training shapes and predict the others."""
     train, test = split
     distance = make(clouds[train])
     distance.adapt(X[train])
@@ -129,7 +130,7 @@ def score(
 
 
 def run(options: Options) -> list[Row]:
-    """One row for each distance."""
+    """Return one row per distance."""
     foils = load_airfoils()
     outlines = foils.outlines[:120] if options.quick else foils.outlines
     clouds = PointClouds.from_curves(outlines, atoms=32 if options.quick else 128)

@@ -1,27 +1,28 @@
 r"""How well is the entropy of a marginal learned from bags of a rotated normal distribution?
 
-The task of Szabo et al. 2015 (their experiments). In each experiment a matrix :math:`A` with entries
-uniform on [0, 1] is drawn, and 100 angles :math:`\beta` uniform on [0, pi]. A bag has ``n`` points of
-:math:`N(0, R_\beta A A^\top R_\beta^\top)`, with :math:`R_\beta` the rotation by :math:`\beta`. Its
-target, observed without noise, is the entropy :math:`\frac12 \log(2 \pi e \sigma^2)` of the first
-coordinate, :math:`\sigma^2` being its variance. 25 bags to train, 25 to validate, 50 to test. The paper
-has n = 500 and 25 experiments; here there are 5 for each seed. Where :math:`A` is nearly singular the
-entropy has a deep and narrow well, so that errors vary much between experiments.
+This is the task of Szabo et al. 2015. Each experiment draws a matrix :math:`A` with entries uniform
+on [0, 1], and 100 angles :math:`\beta` uniform on [0, pi]. A bag has ``n`` points from
+:math:`N(0, R_\beta A A^\top R_\beta^\top)`, where :math:`R_\beta` is the rotation by :math:`\beta`.
+Its target, observed without noise, is the entropy :math:`\frac12 \log(2 \pi e \sigma^2)` of the first
+coordinate, which has variance :math:`\sigma^2`. There are 25 bags for training, 25 for validation and
+50 for testing. The paper uses n = 500 and 25 experiments; here each seed has 5 experiments. If
+:math:`A` is nearly singular, the entropy has a deep and narrow minimum, so errors vary widely between
+experiments.
 
-Columns are root mean squared errors on test bags, medians over experiments, in nats:
+Columns are root mean squared errors on test bags in nats, medians over experiments:
 
-- ``constant``: the mean of the training bags; ``plug_in``: the entropy at the variance of a bag's first
-  coordinates, which knows the formula;
+- ``constant``: predicts the mean of the training targets; ``plug_in``: the entropy for the variance
+  of the first coordinates of a bag, which uses the formula;
 - ``linear`` to ``inverse_multiquadric``: kernel ridge regression on mean embeddings (Gaussian, 300
-  Fourier features) with the kernels ``K`` of Szabo et al. 2015, Table 1: the set kernel, and profiles of
-  the MMD (``student_t`` with t = 1). Chosen by the error on validation bags: the bandwidth, 1/4 to 4
-  median distances of points; the lengthscale, 1/2 to 16 median distances of bags; the ridge, out of 19
-  from 1e-12 to 1e-3;
-- ``gp_mmd``: a Gaussian process with a Matern profile of the MMD, at the median bandwidth; ``gp``: with
-  one of SW2; all else by marginal likelihood on the training bags alone; ``gp_all``: as ``gp``, on the
-  validation bags too;
-- ``coverage`` of the 95% intervals of ``gp``; ``worst``: its largest error over experiments, beside
-  ``worst_krr``, that of ridge regression with the ``gaussian`` profile.
+  Fourier features) with the kernels ``K`` of Szabo et al. 2015, Table 1: the set kernel, and profiles
+  of the MMD (``student_t`` with t = 1). The error on validation bags selects the bandwidth, 1/4 to 4
+  median distances between points; the lengthscale, 1/2 to 16 median distances between bags; and one
+  of 19 ridges from 1e-12 to 1e-3;
+- ``gp_mmd``: a Gaussian process with a Matern profile of the MMD at the median bandwidth; ``gp``: the
+  same with SW2. Their hyperparameters maximise the marginal likelihood of the training bags.
+  ``gp_all``: as ``gp``, trained on the validation bags too;
+- ``coverage``: of the 95% intervals of ``gp``; ``worst``: its largest error over experiments;
+  ``worst_krr``: that of ridge regression with the ``gaussian`` profile.
 
     python -m benchmarks.entropy_regression [--quick] [--seeds 5]
 """
@@ -85,12 +86,12 @@ def entropy(variance: Tensor) -> Tensor:
 
 
 def mean_embeddings() -> MMD:
-    """The distance of mean embeddings, at the median bandwidth of the first rows seen."""
+    """Distance between mean embeddings, with the median bandwidth of the first rows seen."""
     return MMD(2, num_features=FEATURES, features="quasi_random")
 
 
 def covariances(rows: Tensor) -> Iterator[tuple[str, Tensor]]:
-    """For each profile and lengthscale, its name and the covariances of all bags."""
+    """Yield the name of each profile and the covariances of all bags, for each lengthscale."""
     for factor in BANDWIDTHS:
         distance = mean_embeddings()
         distance.adapt(rows[:TRAIN])
@@ -108,7 +109,7 @@ def covariances(rows: Tensor) -> Iterator[tuple[str, Tensor]]:
 
 
 def ridge_errors(rows: Tensor, targets: Tensor) -> dict[str, float]:
-    """For each profile, the test error of ridge regression that is best on validation bags."""
+    """Test error of ridge regression for each profile, selected on validation bags."""
     mean = targets[:TRAIN].mean()
     best = dict.fromkeys(PROFILES, math.inf)
     error: dict[str, float] = {}
@@ -125,7 +126,7 @@ def ridge_errors(rows: Tensor, targets: Tensor) -> dict[str, float]:
 
 
 def gp_errors(distance: Distance, rows: Tensor, targets: Tensor, train: int) -> tuple[float, float]:
-    """The test error of a Gaussian process, and the coverage of its intervals."""
+    """Test error of a Gaussian process, and coverage of its intervals."""
     kernel = ScaleKernel(DistributionKernel(distance, "matern52"))
     model = fit(DistributionGP(rows[:train], targets[:train], kernel))
     mean, std = model.predict(rows[-TEST:])
@@ -156,7 +157,7 @@ def score(points: int, seed: int) -> dict[str, float]:
 
 
 def run(options: Options) -> list[Row]:
-    """One row for each size of bags."""
+    """Return one row per bag size."""
     sizes, experiments = (SIZES[:1], 1) if options.quick else (SIZES, EXPERIMENTS)
     total = experiments * options.seeds
     rows: list[Row] = []

@@ -1,9 +1,9 @@
-"""Run all benchmarks, and write what they found to ``benchmarks/RESULTS.md``.
+"""Run all benchmarks and write ``benchmarks/RESULTS.md``.
 
-What is timed runs alone, one script after the other; then scripts of accuracy run side by side, one on
-each core. Rows are appended to ``benchmarks/results/rows.jsonl``, or to the file of ``--json``; results
-are written from that file, so that of a script that fails the figures of its last run stand. With
-``--quick`` no results are written.
+Timed scripts run alone, one after the other. Then scripts that measure accuracy run in parallel, one
+per core. Rows are appended to ``benchmarks/results/rows.jsonl`` or to the file given by ``--json``.
+Results are written from that file, so if a script fails, the figures of its last run remain. With
+``--quick``, no results are written.
 
     python -m benchmarks [--quick] [--json FILE] [--data-dir FOLDER]
 """
@@ -25,43 +25,7 @@ import torch
 from threadpoolctl import threadpool_limits
 
 from benchmarks import harness, report
-
-SCRIPTS = (
-    "slice_accuracy",
-    "sliced_wasserstein_gram",
-    "fit_speed",
-    "t_batch_speed",
-    "acquisition_speed",
-    "sinkhorn_potentials",
-    "reference_speed",
-    "reference_learning",
-    "mmd_gram",
-    "distance_comparison",
-    "airfoil_regression",
-    "digits_machines",
-    "image_classification",
-    "sampling_noise",
-    "airfoil_search",
-    "mode_counting",
-    "entropy_regression",
-    "learning_curves",
-    "support_measure_machines",
-    "image_embeddings",
-    "scaling",
-)
-
-
-# Scripts of accuracy whose full runs are long, the longest first.
-SIDE_BY_SIDE = (
-    "airfoil_search",
-    "mode_counting",
-    "image_classification",
-    "reference_learning",
-    "sampling_noise",
-    "airfoil_regression",
-    "entropy_regression",
-    "image_embeddings",
-)
+from benchmarks.scripts import SCRIPTS, SIDE_BY_SIDE
 
 Rows = list[harness.Row]
 
@@ -73,13 +37,13 @@ def execute(name: str, options: harness.Options) -> Rows:
 
 
 def one_thread() -> None:
-    """Processes side by side have one thread each."""
+    """Limit a worker process to one thread."""
     torch.set_num_threads(1)
     threadpool_limits(1)
 
 
 def main(arguments: Sequence[str] | None = None) -> dict[str, Rows]:
-    """Run every script with the same options; one that fails is told at the end."""
+    """Run all scripts with the same options, and report failures at the end."""
     options = harness.parse(__doc__, arguments)
     file = options.json or report.FOLDER / "results" / "rows.jsonl"
     options = dataclasses.replace(options, json=file)

@@ -1,17 +1,17 @@
 """Does a marginal-likelihood fit cost more than one on a precomputed distance matrix?
 
 Ours: ``fit(model, init="current", restarts=0)`` of a ``DistributionGP`` with
-``ScaleKernel(SlicedWassersteinKernel(2))``, which embeds the clouds, compares them, and then maximises
-the marginal likelihood from one start; its cache is empty at the start.
+``ScaleKernel(SlicedWassersteinKernel(2))``. It embeds the clouds, compares them, and maximises the
+marginal likelihood from one start. The cache is empty at the beginning.
 
-The reference: BoTorch's ``SingleTaskGP`` on the numbers of the clouds as inputs, with a kernel that
-holds the matrix of squared distances, computed beforehand and untimed, and returns
-exp(-d^2 / (2 l^2)) of it. In training it takes the matrix as it stands, without copying or indexing.
-It is fitted by the same ``fit_gpytorch_mll_scipy``, under the same settings.
+The reference: BoTorch's ``SingleTaskGP`` whose inputs are the numbers of the clouds. Its kernel holds
+the matrix of squared distances, computed beforehand and not timed, and returns exp(-d^2 / (2 l^2)).
+In training it uses the matrix without copying or indexing. ``fit_gpytorch_mll_scipy`` fits it under
+the same settings as ours.
 
-Both have the same likelihood, mean, outcome transform and starting values, and 30 iterations of
-L-BFGS at most. The script fails unless both evaluate the likelihood equally often and end at the same
-hyperparameters.
+Both sides have the same likelihood, mean, outcome transform and starting values, and at most 30
+iterations of L-BFGS. The script fails unless both evaluate the likelihood equally often and reach the
+same hyperparameters.
 
     python -m benchmarks.fit_speed [--quick] [--repeats 9]
 """
@@ -42,7 +42,7 @@ ITERATIONS = {"maxiter": 30}
 
 
 class PrecomputedKernel(Kernel):
-    """exp(-d^2 / (2 l^2)) of squared distances between things that are given by their numbers."""
+    """exp(-d^2 / (2 l^2)) of precomputed squared distances between numbered objects."""
 
     has_lengthscale = True
 
@@ -53,7 +53,7 @@ class PrecomputedKernel(Kernel):
         self.squared = squared
 
     def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Tensor:
-        """The covariances of two columns of numbers."""
+        """Return the covariances between two columns of object numbers."""
         if diag:
             squared = self.squared[x1[..., 0].long(), x2[..., 0].long()]
             return torch.exp(-0.5 * (squared / self.lengthscale.square().squeeze(-1)))
@@ -95,14 +95,14 @@ def precomputed(squared: Tensor, targets: Tensor, likelihood: Any) -> SingleTask
 
 
 def fit_ours(model: DistributionGP) -> None:
-    """Fit by the package."""
+    """Fit with the package."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         fit(model, init="current", restarts=0, options=ITERATIONS)
 
 
 def fit_precomputed(model: SingleTaskGP) -> None:
-    """Fit as the package does, without it."""
+    """Fit in the same way without the package."""
     model.train()
     mll = ExactMarginalLogLikelihood(model.likelihood, model)
     with warnings.catch_warnings(), gpytorch.settings.fast_computations(False, False, False):
@@ -112,7 +112,7 @@ def fit_precomputed(model: SingleTaskGP) -> None:
 
 
 def evaluations(model: SingleTaskGP, fitting: Callable[[Any], None]) -> int:
-    """Fit, and count how often the marginal likelihood is evaluated."""
+    """Fit, and count the evaluations of the marginal likelihood."""
     with mock.patch.object(model, "forward", wraps=model.forward) as forward:
         fitting(model)
     return int(forward.call_count)
@@ -139,7 +139,7 @@ def check_equal_work(a: SingleTaskGP, b: SingleTaskGP) -> tuple[int, float]:
 
 
 def run(options: Options) -> list[Row]:
-    """One row for each number of clouds."""
+    """Return one row per number of clouds."""
     return [
         compare_fits(clouds, 20 if options.quick else 100, options.repeats)
         for clouds in ((30,) if options.quick else (500, 100, 1000))

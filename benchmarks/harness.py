@@ -1,9 +1,9 @@
-"""Timing, peak memory, tables and JSON lines, the same for all benchmarks.
+"""Timing, peak memory, tables and JSON lines for all benchmarks.
 
-A script has a function ``run(options) -> list[Row]`` and ends in ``main(__doc__, run)``. What it
-compares are *sides*: a side is a function that prepares its inputs, untimed, and returns the work that
-is timed. The sides of a comparison are timed in turn, round after round (a b c a b c ...), so that
-whatever else the machine does falls on all of them.
+A script has a function ``run(options) -> list[Row]`` and ends with ``main(__doc__, run)``. It compares
+*sides*: a side is a function that prepares its inputs without being timed, and returns the work to time.
+The sides of a comparison are timed in turn, round after round (a b c a b c ...), so that other load on
+the machine affects all of them alike.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ _CLEAR_PEAK = Path("/proc/self/clear_refs")
 
 @dataclass(frozen=True)
 class Options:
-    """What the command line says.
+    """Options of the command line.
 
     Attributes:
-        quick: Small sizes, to see that a script runs; budgets are for the full sizes.
-        repeats: How often every side is timed.
-        seeds: How many seeds a measure of accuracy is averaged over.
-        json: The file to which every row is appended as a line of JSON.
-        data_dir: The folder of image data sets; None: they are fetched from OpenML.
+        quick: Whether to run at small sizes, to check that a script works; budgets are for full sizes.
+        repeats: Number of times each side is timed.
+        seeds: Number of seeds over which accuracies are averaged.
+        json: File to which every row is appended as a line of JSON.
+        data_dir: Folder with the image data sets. Default: fetch them from OpenML.
     """
 
     quick: bool = False
@@ -62,30 +62,30 @@ class Options:
 
 @dataclass(frozen=True)
 class Timing:
-    """The seconds of every repeat of a side, and its peak memory where it can be measured."""
+    """Seconds of every repeat of a side, and its peak memory if it can be measured."""
 
     seconds: tuple[float, ...]
     peak_mib: float | None = None
 
     @property
     def median(self) -> float:
-        """The median over repeats, in seconds."""
+        """Median over repeats, in seconds."""
         return statistics.median(self.seconds)
 
 
 def interleave(
     sides: Mapping[str, Side], *, repeats: int, warmup: int = 1, label: str = ""
 ) -> dict[str, Timing]:
-    """Time sides in turn, round after round, then take the peak memory of each once.
+    """Time sides in turn, round after round, then measure the peak memory of each once.
 
     Args:
-        sides: For each name, a function that prepares and returns the work to be timed.
-        repeats: The number of timed rounds.
-        warmup: The number of rounds before them.
-        label: What the progress bar says.
+        sides: Functions that prepare and return the work to time, by name.
+        repeats: Number of timed rounds.
+        warmup: Number of untimed rounds before them.
+        label: Text of the progress bar.
 
     Returns:
-        For each name, its timing.
+        The timing of each side, by name.
     """
     seconds: dict[str, list[float]] = {name: [] for name in sides}
     peaks: dict[str, float | None] = {}
@@ -122,13 +122,13 @@ def _seconds(work: Work) -> float:
 
 
 def peak_memory(work: Work) -> float | None:
-    """The most memory that ``work`` takes at a time beyond what was taken before, in MiB.
+    """Return the peak memory of ``work`` beyond what was in use before, in MiB.
 
-    Measured on Linux, where the high-water mark of a process can be reset; elsewhere ``None``.
+    It is measured on Linux, where the high-water mark of a process can be reset; elsewhere ``None``.
     """
     gc.collect()
     try:
-        ctypes.CDLL("libc.so.6").malloc_trim(0)  # else freed blocks would count as taken before
+        ctypes.CDLL("libc.so.6").malloc_trim(0)  # otherwise freed blocks count as in use before
         _CLEAR_PEAK.write_text("5")
         before = _status_mib("VmRSS")
         work()
@@ -150,14 +150,14 @@ def compare(
     at_least: float | None = None,
     **more: Value,
 ) -> Row:
-    """One row of a comparison, with its budget where there is one.
+    """Return one row of a comparison, with its budget if there is one.
 
     Args:
-        name: The work, with its sizes.
+        name: Description of the work with its sizes.
         ours: Our seconds.
-        reference: The seconds of the reference.
-        at_most: The budget for ours over reference, which is then the ratio. Also without a budget.
-        at_least: The budget for reference over ours, which is then the ratio.
+        reference: Seconds of the reference.
+        at_most: Budget for ours over reference, which is the ratio by default.
+        at_least: Budget for reference over ours, which is then the ratio.
         **more: Further columns.
 
     Returns:
@@ -182,7 +182,7 @@ def compare(
 
 
 def machine() -> Row:
-    """The machine, the threads and the versions that figures belong to."""
+    """Return the machine, the threads and the versions."""
     return {
         "processor": _processor(),
         "cpus": os.cpu_count(),
@@ -211,7 +211,7 @@ def _processor() -> str:
 
 
 def table(rows: Sequence[Row]) -> str:
-    """Rows as aligned text; a column for every key, in order of appearance."""
+    """Format rows as aligned text, with a column for every key in order of appearance."""
     columns = list(dict.fromkeys(key for row in rows for key in row))
     cells = [columns, *([cell(row.get(column)) for column in columns] for row in rows)]
     widths = [max(len(line[i]) for line in cells) for i in range(len(columns))]
@@ -226,7 +226,7 @@ def table(rows: Sequence[Row]) -> str:
 
 
 def cell(value: Value) -> str:
-    """A value as text of few characters."""
+    """Format a value as short text."""
     if value is None:
         return "-"
     if isinstance(value, bool):
@@ -237,18 +237,18 @@ def cell(value: Value) -> str:
 
 
 def parse(doc: str | None, arguments: Sequence[str] | None = None) -> Options:
-    """The options that all scripts share, from the command line."""
+    """Parse the options that all scripts share from the command line."""
     parser = argparse.ArgumentParser(
         description=doc, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--quick", action="store_true", help="small sizes, to see that it runs")
+    parser.add_argument("--quick", action="store_true", help="run at small sizes, as a check")
     parser.add_argument("--repeats", type=int, help="timed rounds (default: 9; quick: 2)")
-    parser.add_argument("--seeds", type=int, help="seeds of accuracies (default: 5; quick: 2)")
-    parser.add_argument("--json", type=Path, help="append every row to this file, a line each")
+    parser.add_argument("--seeds", type=int, help="seeds for accuracies (default: 5; quick: 2)")
+    parser.add_argument("--json", type=Path, help="append rows to this file as lines of JSON")
     parser.add_argument(
         "--data-dir",
         type=Path,
-        help="the folder of mnist.npz and fashion_mnist.npz (default: fetch both from OpenML)",
+        help="folder with mnist.npz and fashion_mnist.npz (default: fetch both from OpenML)",
     )
     given = parser.parse_args(arguments)
     repeats = given.repeats or (2 if given.quick else _REPEATS)
@@ -257,15 +257,15 @@ def parse(doc: str | None, arguments: Sequence[str] | None = None) -> Options:
 
 
 def header(options: Options) -> str:
-    """What figures belong to, in words."""
+    """Describe the machine, the threads and the versions in one line."""
     lines = [", ".join(f"{key} {value}" for key, value in machine().items() if value is not None)]
     if options.quick:
-        lines.append("quick: small sizes; budgets, which are for the full ones, are not judged")
+        lines.append("quick: small sizes; budgets are for full sizes and not judged")
     return "\n".join(lines)
 
 
 def command(name: str, doc: str | None, options: Options) -> str:
-    """The command that makes the figures of a script, as far as they depend on it."""
+    """Return the command that reproduces the figures of a script."""
     words = [f"python -m benchmarks.{name}"]
     if options.quick:
         words.append("--quick")
@@ -274,12 +274,12 @@ def command(name: str, doc: str | None, options: Options) -> str:
     if options.seeds != _SEEDS:
         words.append(f"--seeds {options.seeds}")
     if options.data_dir is not None and "--data-dir" in (doc or ""):
-        words.append("--data-dir FOLDER")  # others than those of OpenML
+        words.append("--data-dir FOLDER")  # other data than those of OpenML
     return " ".join(words)
 
 
 def save_figure(figure: Any, name: str, options: Options) -> None:
-    """Save a matplotlib figure where ``RESULTS.md`` shows it; one of small sizes elsewhere."""
+    """Save a matplotlib figure for ``RESULTS.md``, or elsewhere if it is from a quick run."""
     folder = _FIGURES.parent / "results" if options.quick else _FIGURES
     folder.mkdir(parents=True, exist_ok=True)
     figure.savefig(folder / f"{name}.png", dpi=100)
@@ -288,11 +288,11 @@ def save_figure(figure: Any, name: str, options: Options) -> None:
 def execute(
     name: str, doc: str | None, run: Callable[[Options], list[Row]], options: Options
 ) -> list[Row]:
-    """Run a script, print its rows under its question, and append them to the file of options."""
+    """Run a script, print its rows below its question, and append them to ``options.json``."""
     start = time.perf_counter()
     rows = run(options)
     seconds = time.perf_counter() - start
-    if options.quick:  # what is small is no test of a budget
+    if options.quick:  # budgets are for full sizes
         rows = [row | {"met": None} if "met" in row else row for row in rows]
     question = (doc or "").strip().splitlines()[:1]
     print("\n" + "\n".join([f"== {name}: {' '.join(question)}", table(rows)]))
@@ -302,7 +302,7 @@ def execute(
 
 
 def record(name: str, made_by: str, rows: list[Row], seconds: float, options: Options) -> None:
-    """Append rows to the file of options, if there is one, with what made them in which time."""
+    """Append rows with their command and time to ``options.json``, if given."""
     if options.json is None:
         return
     about = {
@@ -315,7 +315,7 @@ def record(name: str, made_by: str, rows: list[Row], seconds: float, options: Op
     }
     options.json.parent.mkdir(parents=True, exist_ok=True)
     lines = "".join(json.dumps(about | {"row": row}) + "\n" for row in rows)
-    with options.json.open("ab", buffering=0) as file:  # at once, as others may append too
+    with options.json.open("ab", buffering=0) as file:  # one write: other processes may append too
         file.write(lines.encode())
 
 

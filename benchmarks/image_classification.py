@@ -1,19 +1,21 @@
 """How well do kernels between images as distributions classify MNIST and Fashion-MNIST?
 
-The protocol is that of :mod:`benchmarks.image_protocol`: 1000 / 300 / 500 images, as they are and moved.
-Every kernel has a Gaussian profile; lengthscale and ridge, and the distance where there are several, are
-chosen by the accuracy of kernel ridge regression on the validation images. Columns are accuracies on
-test images, means over runs: ``rbf`` on pixels, ``mmd`` (Gaussian, bandwidths .1 and .3, 200 features),
-``sw2``, ``sw1``, ``tv`` and ``hellinger`` are the published kernels; ``sw2_centred`` compares images
-about their means; ``edges`` is the centred SW2 of measures on places and directions of edges, of two
-scales. ``gp`` is the Gaussian process classifier with the distance chosen for ``edges`` and
-hyperparameters by marginal likelihood; ``nlpd`` and ``ece`` are its mean negative log probability of the
-labels and its expected calibration error. ``reach`` is what the better of ``edges`` and ``gp`` by
-``best_validation``, the mean of its best accuracies on validation images, is held against.
+The protocol is that of :mod:`benchmarks.image_protocol`: 1000 / 300 / 500 images, unchanged and
+moved. Every kernel has a Gaussian profile. Lengthscale, ridge and, where there are several, the
+distance are selected by the accuracy of kernel ridge regression on the validation images.
 
-Data are fetched from OpenML or read from a folder, where smaller files make runs overlap: five runs of
-9599 images of MNIST are disjoint but for some fives; those of 3583 images of Fashion-MNIST after the
-first are not.
+Columns are accuracies on test images, means over runs. ``rbf`` on pixels, ``mmd`` (Gaussian,
+bandwidths .1 and .3, 200 features), ``sw2``, ``sw1``, ``tv`` and ``hellinger`` are published kernels.
+``sw2_centred`` compares images shifted to mean zero. ``edges`` is the centred SW2 distance between
+measures on positions and directions of edges, on two scales. ``gp`` is the Gaussian process
+classifier with the distance selected for ``edges`` and hyperparameters by marginal likelihood;
+``nlpd`` and ``ece`` are its mean negative log probability of the labels and its expected calibration
+error. ``best`` is the better of ``edges`` and ``gp`` according to ``best_validation``, the mean of
+its best validation accuracies, and ``reach`` is its target.
+
+The data come from OpenML or from a folder. With smaller files, runs overlap: five runs on 9599 images
+of MNIST are disjoint except for some fives; runs on 3583 images of Fashion-MNIST overlap after the
+first.
 
     python -m benchmarks.image_classification [--quick] [--seeds 5] [--data-dir FOLDER]
 
@@ -54,7 +56,7 @@ from gp_distributions.distances.total_variation import TotalVariation
 from gp_distributions.models.classification import ClassificationGP
 from gp_distributions.warnings import ConvergenceWarning
 
-# Data set, degrees, accuracy to reach.
+# Data set, degrees, target accuracy.
 TASKS = (
     ("MNIST", 0, 0.95),
     ("MNIST", 15, 0.93),
@@ -77,12 +79,12 @@ def digits() -> Images:
 
 @functools.cache
 def sliced(dim: int, p: int, center: bool) -> SlicedWasserstein:
-    """A sliced Wasserstein distance, whose directions are sought once."""
+    """Sliced Wasserstein distance, cached because its directions are optimised at construction."""
     return SlicedWasserstein(dim, p=p, num_slices=50, num_quantiles=50, center=center)
 
 
 def distances(images: Tensor) -> dict[str, dict[str, Tensor]]:
-    """Squared distances of images to each other, by column and by what is chosen from in it."""
+    """Squared distances between images, by column and by the candidates of that column."""
     clouds = as_clouds(images).pack()
     pixels = images.flatten(-2)
     published: dict[str, Distance] = {
@@ -127,7 +129,7 @@ def classify(run: Run) -> dict[str, float]:
     kernel = ScaleKernel(DistributionKernel(PrecomputedDistance(edges), "matern52"))
     model = ClassificationGP(index[:train], run.train.labels, kernel, alpha_epsilon=ALPHA_EPSILON)
     with warnings.catch_warnings():
-        # The likelihood is flat at the end, and the last steps change no prediction.
+        # The likelihood is flat near the optimum, and the last steps do not change predictions.
         warnings.simplefilter("ignore", ConvergenceWarning)
         fit(model, restarts=0, options={"maxiter": 12})
     probabilities = model.predict_proba(index[train:])
@@ -144,7 +146,7 @@ def classify(run: Run) -> dict[str, float]:
 
 
 def run(options: Options) -> list[Row]:
-    """One row for each data set and angle."""
+    """Return one row per data set and angle."""
     if options.quick:
         quick = digits()
         runs = [split(quick, seed, counts=Counts(15, 5, 5)) for seed in range(options.seeds)]

@@ -1,27 +1,30 @@
-r"""Do components, clusters and support vector machines see more in MNIST's images as clouds?
+r"""Do components, clusters and support vector machines work better on MNIST's images as clouds?
 
-What Kolouri, Zou and Rohde 2016 do with kernels of the sliced Wasserstein distance, on 1000
-/ 300 / 500 images of MNIST to train, validate and test (:mod:`benchmarks.image_protocol`), as they are
-(``MNIST 0``) and turned by up to 15 degrees and put down anywhere (``MNIST 15``). The features of
-:mod:`benchmarks.digits_machines`, ``pixels``, ``sw2`` and ``sw2 centred``, each with three kernels of
-features ``x`` about the mean of the training images:
+The experiments follow Kolouri, Zou and Rohde 2016, with kernels of the sliced Wasserstein distance,
+on 1000 / 300 / 500 images of MNIST for training, validation and testing
+(:mod:`benchmarks.image_protocol`). The images are unchanged (``MNIST 0``) or rotated by up to 15
+degrees and placed at random (``MNIST 15``). The features are those of
+:mod:`benchmarks.digits_machines`: ``pixels``, ``sw2`` and ``sw2 centred``. Each has three kernels of
+the features ``x``, centred at the mean of the training images:
 
 - ``linear``, :math:`\langle x, y \rangle`;
-- ``gaussian``, :math:`\exp(-|x - y|^2 / 2 \ell^2)`, a lengthscale of 1/4, 1/2 or 1 median distance;
-- ``polynomial``, :math:`(1 + \langle x, y \rangle / s)^p`, with ``s`` the mean squared norm, p = 2 or 3.
+- ``gaussian``, :math:`\exp(-|x - y|^2 / 2 \ell^2)`, with a lengthscale of 1/4, 1/2 or 1 median
+  distance;
+- ``polynomial``, :math:`(1 + \langle x, y \rangle / s)^p`, with ``s`` the mean squared norm and p = 2
+  or 3.
 
-Columns, means over seeds (runs):
+Columns are means over seeds (runs):
 
-- ``pca_k``: the share of the variance of the training images in the first k principal components of the
+- ``pca_k``: the share of variance of the training images in the first k principal components of the
   kernel, at the median distance and p = 2;
-- ``v_measure``: of ten clusters of the training images, by k-means in the space of that kernel, and the
-  digits;
-- ``accuracy``: of a support vector machine on test images, with ``lowest`` and ``highest``; the
-  lengthscale or power, and the penalty out of 1, 10 and 100, are chosen on the validation images.
+- ``v_measure``: agreement of ten clusters of the training images with the digits, by k-means in the
+  feature space of that kernel;
+- ``accuracy``: of a support vector machine on test images, with ``lowest`` and ``highest``. The
+  validation images select the lengthscale or power, and a penalty of 1, 10 or 100.
 
-The data of the paper, textures of the University of Illinois and the LHI animal faces, cannot be had
-here; nor can the sets on which other papers show kernels on distributions: USPS digits and natural
-scenes (Muandet et al. 2012) and the aerosol data of MISR (Szabo et al. 2015).
+The data of the paper, textures of the University of Illinois and the LHI animal faces, are not
+available here. Nor are the data sets on which other papers test kernels on distributions: USPS digits
+and natural scenes (Muandet et al. 2012) and the aerosol data of MISR (Szabo et al. 2015).
 
     python -m benchmarks.image_embeddings [--quick] [--seeds 5] [--data-dir FOLDER]
 
@@ -57,7 +60,7 @@ Kernel = Callable[[Array, Array], Array]
 
 
 def kernels(train: Array) -> dict[str, list[Kernel]]:
-    """The kernels of each kind; the last of each serves components and clusters."""
+    """Kernels of each kind; the last one of each is used for components and clusters."""
     squared = euclidean_distances(train, squared=True)
     median = np.median(squared[np.triu_indices(len(train), 1)])
     scale = np.square(train).sum(1).mean()
@@ -88,7 +91,7 @@ def components(gram: Array) -> tuple[Array, Array]:
 def accuracy(
     choices: Sequence[Kernel], parts: Sequence[Array], labels: Sequence[NDArray[np.int64]]
 ) -> float:
-    """The accuracy on test images of the machine that is best on validation images."""
+    """Test accuracy of the machine that is best on the validation images."""
     train, validation, test = parts
     best, chosen = -1.0, 0.0
     for kernel in choices:
@@ -104,7 +107,7 @@ def accuracy(
 def results(
     one: Run, seed: int, *, quick: bool
 ) -> Iterator[tuple[tuple[str, str], dict[str, float]]]:
-    """For each side and kernel, the figures of a run."""
+    """Results of one run, for each side and kernel."""
     parts = (one.train, one.validation, one.test)
     labels = [part.labels.numpy() for part in parts]
     borders = np.cumsum([len(part) for part in parts])[:-1]
@@ -126,7 +129,7 @@ def results(
 
 
 def run(options: Options) -> list[Row]:
-    """One row for each set of images, side and kernel."""
+    """Return one row per set of images, side and kernel."""
     if options.quick:
         return _rows("digits", [split(digits(), 0, counts=Counts(10, 5, 5))], quick=True)
     try:

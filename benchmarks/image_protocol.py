@@ -1,16 +1,17 @@
-"""Images as weighted clouds: data, random motions, splits, and choices made on validation images.
+"""Images as weighted clouds: data, random motions, splits, and selection on validation images.
 
-The protocol of Meunier, Pontil and Ciliberto (2022, section 6) on MNIST and Fashion-MNIST: 1000
-images to train, 300 to choose hyperparameters, 500 to test, as many of each class. Either as they are,
-28 x 28 pixels, or moved: every image, to train or to test, is turned about its centre by an angle drawn
-uniformly up to the given one on either side (bilinear interpolation), cut to its bounding box, and put
-down anywhere in 34 x 34 pixels; an angle at which the box does not fit is drawn again.
+The protocol is that of Meunier, Pontil and Ciliberto (2022, section 6) on MNIST and Fashion-MNIST: 1000
+images for training, 300 to select hyperparameters and 500 for testing, with equally many per class. The
+images are unchanged, 28 x 28 pixels, or moved. Moved images, for training and testing alike, are rotated
+about the centre by an angle drawn uniformly up to the given one in either direction (bilinear
+interpolation), cropped to the bounding box, and placed at random in 34 x 34 pixels. If the box does not
+fit, another angle is drawn.
 
-The images of a class are shuffled once and parted 13 : 5 into those to train and validate and those to
-test, so that no image is a test image in one run and seen before the test in another. Runs 0, 1, ...
-take disjoint stretches while these last and then draw at random. The 70 000 images of OpenML give
-disjoint runs. Of smaller files, 9599 images of MNIST give five runs, disjoint but for the fives of the
-last; of 3583 images of Fashion-MNIST only the first is disjoint, the others are resamples that overlap.
+The images of each class are shuffled once and divided 13 : 5 into a part for training and validation
+and a part for testing, so that no test image of one run is seen before testing in another. Runs 0, 1,
+... take disjoint sections as long as these last, and then draw at random. The 70 000 images of OpenML
+give disjoint runs. With smaller files, 9599 images of MNIST give five runs that are disjoint except for
+the fives of the last; with 3583 images of Fashion-MNIST, all runs after the first overlap.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from torch.nn import functional
 from gp_distributions import PointClouds
 from gp_distributions.models.kernel_ridge import ridge_weights
 
-# For each data set its file, and its name on OpenML.
+# File and OpenML name of each data set.
 SOURCES = {
     "MNIST": ("mnist.npz", "mnist_784"),
     "Fashion": ("fashion_mnist.npz", "Fashion-MNIST"),
@@ -51,13 +52,13 @@ class Images:
         return Images(self.images[index], self.labels[index])
 
     def moved(self, degrees: float, *, seed: int) -> Images:
-        """All images turned by random angles and put down at random places."""
+        """Return all images rotated by random angles and placed at random."""
         return Images(move(self.images, degrees, seed=seed), self.labels)
 
 
 @dataclass(frozen=True)
 class Counts:
-    """Images of one class in a run."""
+    """Numbers of images per class in a run."""
 
     train: int = 100
     validation: int = 30
@@ -74,16 +75,16 @@ class Run:
 
 
 def load(name: str, data_dir: Path | None = None) -> Images:
-    """The images of a data set.
+    """Load the images of a data set.
 
     Args:
         name: ``"MNIST"`` or ``"Fashion"``.
-        data_dir: The folder of ``mnist.npz`` and ``fashion_mnist.npz``, each with arrays ``images``,
-            uint8 ``(N, 28, 28)``, and ``labels``, uint8 ``(N,)``; None: all 70 000 are fetched from
-            OpenML and kept in scikit-learn's data folder.
+        data_dir: Folder with ``mnist.npz`` and ``fashion_mnist.npz``, each with arrays ``images``, uint8
+            ``(N, 28, 28)``, and ``labels``, uint8 ``(N,)``. Default: fetch all 70 000 images from
+            OpenML and keep them in scikit-learn's data folder.
 
     Raises:
-        FileNotFoundError: If the file is not there.
+        FileNotFoundError: If the file does not exist.
         OSError: If OpenML cannot be reached.
     """
     file_name, public_name = SOURCES[name]
@@ -95,7 +96,7 @@ def load(name: str, data_dir: Path | None = None) -> Images:
         if not file.exists():
             raise FileNotFoundError(
                 f"Expected {file} with arrays images, uint8 (N, 28, 28), and labels, uint8 (N,). "
-                "Give its folder with --data-dir, or no folder, to fetch the images from OpenML."
+                "Pass its folder as --data-dir, or omit --data-dir to fetch the images from OpenML."
             )
         with np.load(file) as arrays:
             images, labels = arrays["images"], arrays["labels"]
@@ -103,14 +104,14 @@ def load(name: str, data_dir: Path | None = None) -> Images:
 
 
 def split(pool: Images, seed: int, *, degrees: float = 0, counts: Counts = Counts()) -> Run:
-    """The images of one run.
+    """Select the images of one run.
 
     Args:
         pool: All images.
-        seed: The number of the run.
-        degrees: The largest angle by which images are turned before they are put down at random
-            places; 0 for images as they are.
-        counts: Images of each class.
+        seed: Number of the run.
+        degrees: Largest angle by which images are rotated before they are placed at random; 0 leaves
+            images unchanged.
+        counts: Numbers of images per class.
 
     Raises:
         ValueError: If there are too few images of a class.
@@ -136,7 +137,7 @@ def _permutation(size: int, seed: list[int]) -> Tensor:
 
 
 def _stretch(members: Tensor, count: int, run: int, seed: list[int]) -> Tensor:
-    """The stretch of a run, or members drawn at random where it would go beyond the end."""
+    """Return the section of a run, or random members if it would exceed the end."""
     if count > len(members):
         raise ValueError(f"Expected at least {count} images of each class, got {len(members)}.")
     stretch = members[run * count : (run + 1) * count]
@@ -144,13 +145,13 @@ def _stretch(members: Tensor, count: int, run: int, seed: list[int]) -> Tensor:
 
 
 def move(images: Tensor, degrees: float, *, seed: int, size: int = SIZE) -> Tensor:
-    """Images turned by random angles, cut to their bounding boxes and put down at random places.
+    """Rotate images by random angles, crop them to their bounding boxes and place them at random.
 
     Args:
         images: A ``N x H x W`` tensor.
-        degrees: The largest angle, on either side.
-        seed: Of angles and places.
-        size: Pixels of the side of the square in which images are put down.
+        degrees: Largest angle in either direction.
+        seed: Random seed for angles and positions.
+        size: Side of the square in which images are placed, in pixels.
 
     Returns:
         A ``N x size x size`` tensor.
@@ -175,7 +176,7 @@ def move(images: Tensor, degrees: float, *, seed: int, size: int = SIZE) -> Tens
 
 
 def _turn(images: Tensor, angles: Tensor) -> Tensor:
-    """Square images turned about their centres."""
+    """Rotate square images about their centres."""
     cos, sin, zero = angles.cos(), angles.sin(), torch.zeros_like(angles)
     maps = torch.stack([cos, -sin, zero, sin, cos, zero], dim=-1).unflatten(-1, (2, 3))
     grid = functional.affine_grid(maps, [len(images), 1, *images.shape[1:]], align_corners=False)
@@ -183,29 +184,29 @@ def _turn(images: Tensor, angles: Tensor) -> Tensor:
 
 
 def _cut(image: Tensor) -> Tensor:
-    """An image within the bounding box of what is not zero."""
+    """Crop an image to the bounding box of its non-zero pixels."""
     rows, columns = (image.any(axis).nonzero().flatten() for axis in (1, 0))
     return image[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
 
 
 def as_clouds(images: Tensor) -> PointClouds:
-    """Pixels that are not zero, weighted by intensity."""
+    """Return the non-zero pixels as atoms, weighted by intensity."""
     return _weighted(images, images.unsqueeze(-1)[..., :0])
 
 
 def as_edges(images: Tensor, scale: float) -> PointClouds:
-    r"""Images as measures on places and directions of their edges.
+    r"""Return images as measures on positions and directions of their edges.
 
     A pixel with the gradient :math:`r (\cos \varphi, \sin \varphi)` (Sobel) is an atom
     :math:`(x, y, s \cos \varphi, s \sin \varphi)` of weight :math:`r`.
 
     Args:
         images: A ``N x H x W`` tensor.
-        scale: The length :math:`s` of directions.
+        scale: Length :math:`s` of directions.
     """
     smooth = torch.tensor([1.0, 2.0, 1.0]).to(images)
     slope = torch.tensor([-1.0, 0.0, 1.0]).to(images)  # to the right; rows count downwards
-    # With a margin, so that an image has the same edges wherever it lies.
+    # The margin makes the edges of an image independent of its position.
     padded = functional.pad(images, [2] * 4).unsqueeze(1)
     dx, dy = (
         functional.conv2d(padded, torch.outer(a, b)[None, None]).squeeze(1)
@@ -217,7 +218,7 @@ def as_edges(images: Tensor, scale: float) -> PointClouds:
 
 
 def _weighted(weights: Tensor, more: Tensor) -> PointClouds:
-    """Places of pixels, 28 pixels having the length 2 of [-1, 1], with further coordinates."""
+    """Return pixel positions, where 28 pixels have the length 2 of [-1, 1], with further coordinates."""
     y, x = (torch.arange(n).to(weights) / 13.5 - 1 for n in weights.shape[-2:])
     grid = torch.stack(torch.meshgrid(x, -y, indexing="xy"), dim=-1)
     masks = weights > 1e-6
@@ -229,14 +230,14 @@ def _weighted(weights: Tensor, more: Tensor) -> PointClouds:
 
 @dataclass(frozen=True)
 class Choice:
-    """What did best on the validation images: a distance, a lengthscale and a ridge.
+    """The distance, lengthscale and ridge with the best validation accuracy.
 
     Attributes:
-        name: Of the distance.
-        lengthscale: In units of the median distance of training images.
-        ridge: The regularisation, times the number of training images.
-        validation: The accuracy on validation images.
-        test: The accuracy on test images.
+        name: Name of the distance.
+        lengthscale: Lengthscale in units of the median distance between training images.
+        ridge: Regularisation times the number of training images.
+        validation: Accuracy on validation images.
+        test: Accuracy on test images.
     """
 
     name: str
@@ -254,20 +255,20 @@ def choose(
     lengthscales: Sequence[float] = (0.5, 1.0, 2.0),
     ridges: Sequence[float] = (1e-3, 1e-4, 1e-5, 1e-6, 1e-7),
 ) -> Choice:
-    """Kernel ridge regression on indicators with a Gaussian profile, chosen on validation images.
+    """Select kernel ridge regression on indicators, with a Gaussian profile, on validation images.
 
-    Of equals the first is taken: the earliest distance, the longest lengthscale, the largest ridge.
+    Ties go to the earliest distance, the longest lengthscale and the largest ridge.
 
     Args:
-        squared: For each name, squared distances of all images of a run to each other, those to train
-            first, then those to validate, then those to test.
-        labels: The labels of all images.
-        sizes: How many train and how many validate.
-        lengthscales: Those tried, in units of the median distance of training images.
-        ridges: The regularisations tried.
+        squared: Squared distances between all images of a run for each name: training images first,
+            then validation images, then test images.
+        labels: Labels of all images.
+        sizes: Numbers of training and validation images.
+        lengthscales: Candidates, in units of the median distance between training images.
+        ridges: Candidate regularisations.
 
     Returns:
-        The choice. Test images have no part in it.
+        The choice, which does not depend on test images.
     """
     train, known = sizes[0], sum(sizes)
     best: Choice | None = None
@@ -290,12 +291,12 @@ def choose(
 
 
 def calibration(probabilities: Tensor, labels: Tensor, *, bins: int = 10) -> tuple[float, float]:
-    """The mean negative log probability of the labels, and the expected calibration error.
+    """Return the mean negative log probability of labels and the expected calibration error.
 
     Args:
-        probabilities: A ``N x C`` tensor.
-        labels: ``N`` columns.
-        bins: Equal bins of the largest probability, over which its mean is held against accuracy.
+        probabilities: An ``N x C`` tensor.
+        labels: ``N`` column indices.
+        bins: Number of equal bins of the largest probability; each compares its mean with the accuracy.
     """
     at_label = probabilities.gather(-1, labels.unsqueeze(-1))
     confidence, guess = probabilities.max(-1)

@@ -1,34 +1,34 @@
 r"""How fast does the error of kernel ridge regression fall with more bags, and with larger bags?
 
-Normal distributions :math:`P_u = N((u, 0), I / 16)` with :math:`u` uniform on [0, 1], the target
-:math:`f(P_u) = |2u - 1| - 1/2`, observed with noise of standard deviation 0.1, and the kernel
-:math:`\exp(-d / \ell)` of the distance ``d``: ``sw2``, sliced Wasserstein of order two, or ``mmd`` with
-a Gaussian kernel of bandwidth 1/2; ``l`` is 1/2 of the distance of :math:`P_0` and :math:`P_1`. Errors
-are root mean squared errors about ``f`` at 500 new bags, means over seeds. Rates are those of the best
-ridge: of 33, it is the one with the smallest error about ``f`` at 500 further bags.
+The distributions are normal, :math:`P_u = N((u, 0), I / 16)` with :math:`u` uniform on [0, 1]. The
+target :math:`f(P_u) = |2u - 1| - 1/2` is observed with noise of standard deviation 0.1. The kernel is
+:math:`\exp(-d / \ell)`, where the distance ``d`` is ``sw2``, sliced Wasserstein of order two, or
+``mmd`` with a Gaussian kernel of bandwidth 1/2, and ``l`` is half the distance between :math:`P_0`
+and :math:`P_1`. Errors are root mean squared errors about ``f`` at 500 new bags, means over seeds.
+They are for the best of 33 ridges: the one with the smallest error about ``f`` at 500 further bags.
 
-- ``in T``, the number of training bags, when bags are so large that they are the distributions: here the
-  distributions themselves, normal;
-- ``in n``, the points of a bag, to train and to predict, at T = 1000.
+- ``in T``, the number of training bags, when bags are so large that they equal their distributions:
+  here the kernel compares the normal distributions themselves;
+- ``in n``, the number of points per bag, in training and prediction, at T = 1000.
 
-Columns: the ``sizes``, the errors ``e1``, ``e2``, ... at each, the least squares ``slope`` of log error
-in log size, and the slope that is ``proven``, an upper bound.
+Columns: the ``sizes``, the errors ``e1``, ``e2``, ... at each size, the least squares ``slope`` of
+log error against log size, and the ``proven`` slope, an upper bound.
 
-The smoothness is known. On these distributions SW2 is :math:`|u - u'| / \sqrt 2`, and MMD a smooth
-function of :math:`|u - u'|` with a slope at 0, so that the kernels have a kink at 0 as
-:math:`\exp(-|u - u'|)` has: their function space is the Sobolev space :math:`H^1(0, 1)`, their
-eigenvalues fall as :math:`k^{-b}` with b = 2, and ``f``, which has a kink, is in :math:`H^c` for all
-c < 3/2. For this class P(b, c) the excess risk, a squared error, falls at the minimax rate
-:math:`T^{-bc/(bc+1)} = T^{-3/4}` if bags are large enough (Caponnetto and De Vito 2007; with mean
-embeddings of bags Szabo et al. 2015, and 2016 for P(b, c)); the slope is -3/8. What bags of ``n`` points
-add, at a fixed ridge, is the squared distance of the kernel at a bag and at its distribution,
-:math:`2 (1 - e^{-d / \ell}) \le 2 d / \ell`: the kernel is Hoelder continuous with exponent h = 1/2.
-For MMD :math:`\mathrm E\, d^2 \le 1 / n`, so that it falls as :math:`n^{-h}` (Szabo et al. 2015), and so
-it does for SW2 up to a logarithm, as :math:`\mathrm E\, SW_2^2` between normal samples and their
-distribution falls as :math:`\log\log n / n`; the slope is -1/4.
+The proven rates rest on known smoothness. On these distributions, SW2 is :math:`|u - u'| / \sqrt 2`,
+and MMD is a smooth function of :math:`|u - u'|` with a positive slope at 0. So both kernels have the
+kink of :math:`\exp(-|u - u'|)` at 0: their function space is the Sobolev space :math:`H^1(0, 1)`, and
+their eigenvalues decay as :math:`k^{-b}` with b = 2. The target ``f`` has a kink, so it is in
+:math:`H^c` for all c < 3/2. For this class P(b, c), the excess risk, a squared error, decreases at
+the minimax rate :math:`T^{-bc/(bc+1)} = T^{-3/4}` if bags are large enough (Caponnetto and De Vito
+2007; with mean embeddings of bags Szabo et al. 2015, and 2016 for P(b, c)), so the slope is -3/8. At
+a fixed ridge, bags of ``n`` points add the squared distance in feature space between a bag and its
+distribution, :math:`2 (1 - e^{-d / \ell}) \le 2 d / \ell`: the kernel is Hoelder continuous with
+exponent h = 1/2. For MMD, :math:`\mathrm E\, d^2 \le 1 / n`, so this term decreases as :math:`n^{-h}`
+(Szabo et al. 2015). The same holds for SW2 up to a logarithm, because :math:`\mathrm E\, SW_2^2`
+between normal samples and their distribution decreases as :math:`\log\log n / n`. The slope is -1/4.
 
-The exponents of the bounds of Meunier, Pontil and Ciliberto 2022 for SW kernels are not printed: what
-stands beside ``sw2`` are the rates above, which hold for ridge regression in every Hilbert space.
+Meunier, Pontil and Ciliberto 2022 do not print the exponents of their bounds for SW kernels. The
+rates given for ``sw2`` are those above, which hold for ridge regression in every Hilbert space.
 
 ``figures/learning_curves.png`` shows the curves.
 
@@ -60,7 +60,7 @@ DISTANCES: dict[str, Callable[[str], Distance]] = {
 
 @dataclass(frozen=True)
 class Curve:
-    """Errors at sizes: in ``T``, where ``points`` is ``None``, or in ``n`` at ``T`` bags."""
+    """Errors for several sizes: of ``T`` if ``points`` is ``None``, else of ``n`` for ``T`` bags."""
 
     name: str
     proven: float
@@ -84,7 +84,7 @@ def target(u: Tensor) -> Tensor:
 
 
 def distributions(u: Tensor, points: int | None, generator: torch.Generator) -> Tensor:
-    """Rows of normal distributions with means ``(u, 0)``, or of samples of so many points."""
+    """Rows of normal distributions with means ``(u, 0)``, or of samples from them."""
     means = torch.stack([u, torch.zeros_like(u)], dim=-1)
     if points is None:
         covariance = SPREAD**2 * torch.eye(2, dtype=u.dtype)
@@ -94,7 +94,7 @@ def distributions(u: Tensor, points: int | None, generator: torch.Generator) -> 
 
 
 def errors(clouds: int, points: int | None, seed: int) -> dict[str, float]:
-    """The error of ridge regression with each distance."""
+    """Error of ridge regression with each distance."""
     generator = torch.Generator().manual_seed(seed)
     known = clouds + VALIDATION
     u = torch.rand(known + TEST, generator=generator, dtype=torch.float64)
@@ -119,14 +119,14 @@ def errors(clouds: int, points: int | None, seed: int) -> dict[str, float]:
 
 
 def slope(sizes: Sequence[int], values: Sequence[float]) -> float:
-    """The least squares slope of logarithms."""
+    """Least squares slope of the logarithms."""
     return float(np.polyfit(np.log(sizes), np.log(values), 1)[0])
 
 
 def save_curves(
     curves: Sequence[Curve], found: dict[tuple[str, str], list[float]], options: Options
 ) -> None:
-    """Draw the errors of every curve, and the slope that is proven."""
+    """Draw the errors of every curve with the proven slope."""
     import matplotlib as mpl
 
     mpl.use("Agg")
@@ -148,7 +148,7 @@ def save_curves(
 
 
 def run(options: Options) -> list[Row]:
-    """One row for each distance and curve."""
+    """Return one row per distance and curve."""
     curves = QUICK if options.quick else CURVES
     found: dict[tuple[str, str], list[float]] = {}
     total = options.seeds * sum(len(curve.sizes) for curve in curves)

@@ -1,20 +1,21 @@
-"""What does an exact MMD Gram matrix cost beside the exponentials that it is made of?
+"""How much does an exact MMD Gram matrix cost, compared with the exponentials it consists of?
 
 Ours: ``MMD(d).squared(rows)`` with an empty cache and a bandwidth of one, from rows of
 
 - ``uniform``, ``weighted``: T clouds of n atoms;
-- ``ragged``: clouds of n/5 to 9n/5 atoms, n on average, padded;
+- ``ragged``: padded clouds of n/5 to 9n/5 atoms, n on average;
 
-and for other kernels, for the gradient in rows or bandwidth, and by ``num_features`` features, where
-``error`` is the mean relative error of squared distances. The references, in the same run:
+and for other kernels, with gradients with respect to rows or bandwidth, and approximated with
+``num_features`` features, where ``error`` is the mean relative error of squared distances. The
+references, timed in the same run:
 
-- ``bare exp``: the exponential of as many numbers as there are ordered pairs of atoms, by NumPy or by
-  torch, whichever is faster, in blocks of 2^16 numbers in memory that is there already;
-- ``exact``: ours, without features, or without a gradient;
+- ``bare exp``: the exponential of as many numbers as there are ordered pairs of atoms, in blocks of
+  2^16 numbers in preallocated memory, by the faster of NumPy and torch;
+- ``exact``: ours without features, or without a gradient;
 - ``W K W^T``: for images on a grid, the products with the full kernel matrix of the grid, by NumPy.
 
-The budget is for T = 500, n = 50, d = 2. Peak memory is what a side takes beyond its inputs; that of the
-largest Gram matrix is to stay below 4 GiB.
+The budget is for T = 500, n = 50, d = 2. Peak memory is what a side uses beyond its inputs; for the
+largest Gram matrix it must stay below 4 GiB.
 
     python -m benchmarks.mmd_gram [--quick] [--repeats 9]
 """
@@ -74,7 +75,7 @@ class Case:
         return PointClouds(points, weights).pack()
 
     def ragged_rows(self) -> Tensor:
-        """As many atoms on average, but from a fifth of it to nine fifths in a cloud."""
+        """Clouds with the same mean number of atoms, from one fifth to nine fifths of it each."""
         rng = np.random.default_rng(2)
         fifth = max(1, self.atoms // 5)
         sizes = rng.integers(fifth, 9 * fifth, size=self.clouds, endpoint=True)
@@ -108,7 +109,7 @@ def gradient(distance: MMD, rows: Tensor, parameter: Tensor) -> Side:
 
 
 def exponentials(numbers: int) -> dict[str, Side]:
-    """The exponential of so many numbers, by both libraries."""
+    """Exponential of as many numbers, with both libraries."""
     exponents = np.random.default_rng(0).uniform(-10, 0, BLOCK)
     result = np.empty_like(exponents)
     exponents_t, result_t = torch.from_numpy(exponents), torch.from_numpy(result)
@@ -128,12 +129,12 @@ def exponentials(numbers: int) -> dict[str, Side]:
 
 
 def fastest(timings: dict[str, Timing]) -> float:
-    """The seconds of the faster library."""
+    """Seconds of the faster library."""
     return min(timings[f"{library}: exp"].median for library in ("NumPy", "torch"))
 
 
 def budgets(case: Case, repeats: int) -> list[Row]:
-    """The rows that have a budget, and the other kernels."""
+    """Rows with a budget, and the other kernels."""
     distance, rows = MMD(case.dim, bandwidth=1.0), case.rows()
     others = {
         kernel: ours(MMD(case.dim, kernel=kernel, bandwidth=_bandwidth(kernel)), rows)
@@ -171,7 +172,7 @@ def _bandwidth(kernel: str) -> float | None:
 
 
 def gradients(case: Case, repeats: int) -> list[Row]:
-    """Gradients, whose blocks are computed twice, beside the Gram matrix alone."""
+    """Compare gradients, which compute blocks twice, with the Gram matrix alone."""
     result = []
     for kernel in ("gaussian", "laplace"):
         distance, rows = MMD(case.dim, kernel=kernel, bandwidth=1.0), case.rows()
@@ -198,7 +199,7 @@ def gradients(case: Case, repeats: int) -> list[Row]:
 
 
 def approximations(case: Case, counts: tuple[int, ...], repeats: int) -> list[Row]:
-    """Features beside the exact distance: time and error."""
+    """Compare features with the exact distance: time and error."""
     rows, result = case.rows(), []
     for kernel in ("gaussian", "laplace"):
 
@@ -234,7 +235,7 @@ def approximations(case: Case, counts: tuple[int, ...], repeats: int) -> list[Ro
 
 
 def images(count: int, side: int, repeats: int) -> list[Row]:
-    """Images on one grid beside the products with the full kernel matrix."""
+    """Compare images on one grid with products with the full kernel matrix."""
     intensities = np.random.default_rng(0).uniform(size=(count, side, side))
     clouds = PointClouds.from_images(intensities)
     rows, weights, grid = clouds.pack(), clouds.weights.numpy(), clouds.points[0].numpy()
@@ -269,7 +270,7 @@ def images(count: int, side: int, repeats: int) -> list[Row]:
 
 
 def largest(case: Case) -> Row:
-    """One Gram matrix of many atoms, whose pairs would not fit into memory."""
+    """One Gram matrix of so many atoms that their pairs would not fit into memory."""
     rows, distance, seconds = case.rows(), MMD(case.dim, bandwidth=1.0), 0.0
 
     def work() -> None:
@@ -279,7 +280,7 @@ def largest(case: Case) -> Row:
         seconds = time.perf_counter() - start
 
     peak = peak_memory(work)
-    # A thousandth of the exponentials is enough to know the rest.
+    # A thousandth of the exponentials is enough to extrapolate.
     sample = case.pairs // 1000
     timings = interleave(exponentials(sample), repeats=3, label=f"exp for {case}")
     bare = fastest(timings) * case.pairs / (max(1, round(sample / BLOCK)) * BLOCK)
@@ -287,7 +288,7 @@ def largest(case: Case) -> Row:
 
 
 def run(options: Options) -> list[Row]:
-    """The budget, then gradients, features, images and the largest Gram matrix."""
+    """Measure the budget, gradients, features, images and the largest Gram matrix."""
     if options.quick:
         small = Case(clouds=30, atoms=10)
         return [

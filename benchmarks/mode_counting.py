@@ -1,34 +1,34 @@
 r"""Can the components of a Gaussian mixture be counted from a bag of its points?
 
-The twelve tasks of Meunier, Pontil and Ciliberto 2022, Table 1: ``T`` bags of ``n`` points to train, 50
-to choose hyperparameters, 100 to test, from mixtures of 1 to ``C`` Gaussians in ``r`` dimensions. As in
-their code (github.com/DimSum2k/DRSWK, ``src/synthetic_helpers.py``) the number of components is uniform
-on 1, ..., C and the components are equally likely; a mean is uniform on [-5, 5]^r, a covariance is
-:math:`a A A^\top + \operatorname{diag}(b)` with the entries of :math:`A` uniform on [-1, 1],
-:math:`a` on [1, 4] and those of :math:`b` on [0, 1]. Here every seed has mixtures of its own; their
-five repetitions draw other points of the same mixtures. Errors are root mean squared errors of the
-number of components on test bags, means over seeds.
+The twelve tasks are those of Meunier, Pontil and Ciliberto 2022, Table 1: ``T`` bags of ``n`` points
+for training, 50 to select hyperparameters and 100 for testing, from mixtures of 1 to ``C`` Gaussians
+in ``r`` dimensions. As in their code (github.com/DimSum2k/DRSWK, ``src/synthetic_helpers.py``), the
+number of components is uniform on 1, ..., C, and components are equally likely. Means are uniform on
+[-5, 5]^r. Covariances are :math:`a A A^\top + \operatorname{diag}(b)` with the entries of :math:`A`
+uniform on [-1, 1], :math:`a` uniform on [1, 4] and the entries of :math:`b` uniform on [0, 1]. Here
+every seed draws its own mixtures; their five repetitions draw new points from the same mixtures.
+Errors are root mean squared errors of the number of components on test bags, means over seeds.
 
 Columns:
 
 - ``paper_mmd``, ``paper_sw2``, ``paper_sw1``: as published;
-- ``mmd``, ``sw2``, ``sw1``: their protocol rerun. Kernel ridge regression on indicators of the number,
-  solved with :math:`K + \lambda T I`, of which the largest is taken; by the accuracy on validation bags,
-  the first of equals, out of 25 ridges from 1e-5 to 1e2 and kernels :math:`\exp(-\gamma\, SW_p^p)` with
-  14 :math:`\gamma` from 1e-5 to 1e4, or :math:`\exp(-\gamma\, MMD^2)` with 7 :math:`\gamma` from 1e-3 to
-  1e3 and embedding kernels :math:`\exp(-\gamma' |x - y|^2)` with 14 :math:`\gamma'` from 1e-6 to 1e3.
-  The sliced distances have 100 directions and 100 quantiles, where their code draws 100 pairs of a
-  direction and a quantile and takes p = 1 for "SW2", too; mean embeddings have 1000 quasi-random Fourier
-  features. With these the variation of MMD between bags is that of the exact one, which their code
-  takes, within 6% for :math:`\gamma'` up to 2 in two and up to 0.01 in ten dimensions; beyond, noise
-  prevails more and more;
-- ``constant``: the mean of the training bags;
-- ``gp``: regression by a Gaussian process whose covariance is the sum of one of SW1 and one of SW1
-  between bags about their means, each with a scale and a lengthscale by marginal likelihood, on the
-  training bags alone; ``rounded``: its mean, rounded and clipped to 1, ..., C; ``coverage``: of its 95%
-  intervals;
+- ``mmd``, ``sw2``, ``sw1``: their protocol rerun. Kernel ridge regression on class indicators solves
+  with :math:`K + \lambda T I` and predicts the class of the largest output. The accuracy on
+  validation bags selects the first best of 25 ridges from 1e-5 to 1e2 and of kernels
+  :math:`\exp(-\gamma\, SW_p^p)` with 14 :math:`\gamma` from 1e-5 to 1e4, or
+  :math:`\exp(-\gamma\, MMD^2)` with 7 :math:`\gamma` from 1e-3 to 1e3 and embedding kernels
+  :math:`\exp(-\gamma' |x - y|^2)` with 14 :math:`\gamma'` from 1e-6 to 1e3. The sliced distances use
+  100 directions and 100 quantiles, whereas their code draws 100 pairs of a direction and a quantile,
+  and uses p = 1 for "SW2" too. Mean embeddings have 1000 quasi-random Fourier features. With these,
+  MMD between bags varies like the exact MMD of their code, within 6% for :math:`\gamma'` up to 2 in
+  two dimensions and up to 0.01 in ten; for larger :math:`\gamma'`, noise increasingly dominates;
+- ``constant``: predicts the mean of the training targets;
+- ``gp``: Gaussian process regression trained on the training bags alone. Its covariance is the sum of
+  a kernel of SW1 and a kernel of SW1 between centred bags, each with a scale and a lengthscale chosen
+  by marginal likelihood. ``rounded``: its mean, rounded and clipped to 1, ..., C. ``coverage``: of
+  its 95% intervals;
 - ``standard_error``: of ``rounded``, over seeds;
-- ``reach``: what ``rounded`` is to reach; ``met``: whether it does; ``seconds``: of one seed.
+- ``reach``: the target for ``rounded``; ``met``: whether it is met; ``seconds``: per seed.
 
     python -m benchmarks.mode_counting [--quick] [--seeds 5]
 """
@@ -68,7 +68,7 @@ INNER_SCALES = torch.logspace(-6, 3, 14).double()
 
 @dataclass(frozen=True)
 class Task:
-    """A row of the published table, with what to reach."""
+    """A row of the published table, with our target."""
 
     clouds: int
     points: int
@@ -99,7 +99,7 @@ QUICK = (Task(30, 20, 2, 2, (0.64, 0.48, 0.47)),)
 
 
 def bags(task: Task, seed: int) -> tuple[Tensor, Tensor]:
-    """Rows of bags to train, validate and test, in this order, and their numbers of components."""
+    """Rows of training, validation and test bags, in this order, and their numbers of components."""
     generator = torch.Generator().manual_seed(seed)
     count, dim = task.clouds + VALIDATION + TEST, task.dim
 
@@ -121,12 +121,12 @@ def bags(task: Task, seed: int) -> tuple[Tensor, Tensor]:
 
 @functools.cache
 def sliced(dim: int, p: int, center: bool) -> SlicedWasserstein:
-    """A sliced Wasserstein distance, whose directions are sought once."""
+    """Sliced Wasserstein distance, cached because its directions are optimised at construction."""
     return SlicedWasserstein(dim, p=p, center=center)
 
 
 def sliced_squared(rows: Tensor, dim: int) -> dict[str, Tensor]:
-    """Squared Hilbert distances of all bags to each other."""
+    """Squared Hilbert distances between all bags."""
     found = {}
     for name, p, center in (("sw2", 2, False), ("sw1", 1, False), ("centred", 1, True)):
         distance = sliced(dim, p, center)
@@ -136,13 +136,13 @@ def sliced_squared(rows: Tensor, dim: int) -> dict[str, Tensor]:
 
 
 def sliced_covariances(squared: Tensor) -> Iterator[Tensor]:
-    """The covariances of all bags that are chosen from for a sliced distance."""
+    """Candidate covariances of all bags for a sliced distance."""
     for scale in SLICED_SCALES:
         yield torch.exp(-scale * squared)
 
 
 def mmd_covariances(rows: Tensor, dim: int) -> Iterator[Tensor]:
-    """The covariances of all bags that are chosen from for the maximum mean discrepancy."""
+    """Candidate covariances of all bags for the maximum mean discrepancy."""
     inner = []
     for scale in INNER_SCALES.tolist():
         distance = MMD(
@@ -155,7 +155,7 @@ def mmd_covariances(rows: Tensor, dim: int) -> Iterator[Tensor]:
 
 
 def ridge_error(covariances: Iterator[Tensor], numbers: Tensor, train: int) -> float:
-    """The test error of what is best on the validation bags, in the manner of the paper."""
+    """Test error of the best candidate on the validation bags, as in the paper."""
     indicators = one_hot(numbers - 1).double()[:train]
     parts = [VALIDATION, TEST]
     best, error = -1.0, 0.0
@@ -174,7 +174,7 @@ def ridge_error(covariances: Iterator[Tensor], numbers: Tensor, train: int) -> f
 
 
 def gp(squared: dict[str, Tensor], task: Task, numbers: Tensor) -> dict[str, float]:
-    """The errors of the Gaussian process on test bags, and the coverage of its intervals."""
+    """Errors of the Gaussian process on test bags, and coverage of its intervals."""
     index = torch.arange(len(numbers), dtype=torch.float64).unsqueeze(-1)
     kernels: list[Kernel] = [
         ScaleKernel(DistributionKernel(PrecomputedDistance(squared[name]), "gaussian"))
@@ -216,7 +216,7 @@ def score(task: Task, seed: int) -> dict[str, float]:
 
 
 def run(options: Options) -> list[Row]:
-    """One row for each task."""
+    """Return one row per task."""
     rows: list[Row] = []
     tasks = QUICK if options.quick else TASKS
     with tqdm(total=len(tasks) * options.seeds, leave=False, disable=None) as progress:

@@ -1,22 +1,24 @@
-"""What does learning the reference of a Sinkhorn kernel gain over keeping it fixed?
+"""How much does learning the reference of a Sinkhorn kernel gain over keeping it fixed?
 
-Two data sets; choices are fixed here, and the guard sees training data only.
+There are two data sets. All choices are fixed in advance, and the guard sees training data only.
 
-The Gaussian toy (Allain et al. 2024; Bachoc et al. 2023): 100 isotropic Gaussians with means in [-0.3,
-0.3]^d and standard deviations s in [0.01, 0.02], 30 points each, 50 to train and 50 to test; the target
-is the sum over consecutive pairs of coordinates of the mean, (m1 + 0.5 - (m2 + 0.5)^2) / (1 + s); in
-two dimensions it is that of the papers, which do not say what it is in more: sums over pairs are a
-choice of ours. Gaussian profile; references of 6, 6, 10, 20 atoms in 2, 4, 6, 8 dimensions from N(0,
-0.1 I), in two dimensions also a far uniform one on [1, 2]^2 and a narrow one from N((-0.2, -0.2), 1e-4
-I), all with epsilon 0.01 in two dimensions and 0.05 above; and two atoms on the horizontal and on the
-diagonal, epsilon 0.05.
+The Gaussian toy (Allain et al. 2024; Bachoc et al. 2023): 100 isotropic Gaussians with means in
+[-0.3, 0.3]^d and standard deviations s in [0.01, 0.02], 30 points each, 50 for training and 50 for
+testing. The target is the sum of (m1 + 0.5 - (m2 + 0.5)^2) / (1 + s) over consecutive pairs of
+coordinates of the mean. In two dimensions this is the target of the papers; they do not define one
+for more dimensions, so sums over pairs are our choice. The profile is Gaussian. References have 6, 6,
+10, 20 atoms in 2, 4, 6, 8 dimensions, drawn from N(0, 0.1 I). In two dimensions there are also a
+distant one, uniform on [1, 2]^2, and a narrow one from N((-0.2, -0.2), 1e-4 I). Epsilon is 0.01 in
+two dimensions and 0.05 otherwise. Two further references have two atoms on the horizontal or on the
+diagonal, with epsilon 0.05.
 
-Airfoils: 200 outlines of 128 points to train, the others to test; 20 atoms by k-means and Matern 5/2,
-default epsilon; beside it linear transport on a mean shape, and sliced Wasserstein.
+Airfoils: 200 outlines of 128 points for training and the others for testing; 20 atoms placed by
+k-means, Matern 5/2 and the default epsilon. Linear transport on a mean shape and sliced Wasserstein
+are shown for comparison.
 
-Columns: explained variance, root mean square error and coverage of 95% intervals on test data, means
-over seeds (splits) with the smallest explained variance; ``reach`` is what results are held against.
-``figures/reference_learning.png`` shows the atoms of the first learned reference move.
+Columns: explained variance, root mean squared error and coverage of 95% intervals on test data, means
+over seeds (splits), with the smallest explained variance. ``reach`` is the target.
+``figures/reference_learning.png`` shows how the atoms of the first learned reference move.
 
     python -m benchmarks.reference_learning [--quick] [--seeds 5]
 """
@@ -109,7 +111,7 @@ def compare_ways(
     reach: str,
     steps: int = 50,
 ) -> tuple[list[Row], Tensor]:
-    """Fixed, learned without and with guard, on the same data and from the same references."""
+    """Compare a fixed reference with one learned without and with guard, from the same start."""
     ways: dict[str, list[dict[str, float]]] = {"fixed": [], "learned, no guard": [], "learned": []}
     taken: dict[str, list[str]] = {way: [] for way in ways}
     path = torch.empty(0)
@@ -134,7 +136,7 @@ def compare_ways(
 
 
 def summary(name: str, results: list[dict[str, float]], seconds: float, reach: str) -> Row:
-    """One row: means over seeds, and the worst of them."""
+    """Return one row with means over seeds, and the worst seed."""
     mean = {key: float(np.mean([r[key] for r in results])) for key in results[0]}
     return {
         "name": name,
@@ -173,7 +175,7 @@ def save_path(path: Tensor, data: Data, options: Options) -> None:
 
 
 def run(options: Options) -> list[Row]:
-    """The toy by reference and dimension, then the airfoils."""
+    """Measure the toy by reference and dimension, then the airfoils."""
     seeds = range(options.seeds)
     cases = [
         ("normal", 2, 0.01, ".999"),
@@ -187,7 +189,7 @@ def run(options: Options) -> list[Row]:
     ]
     rows: list[Row] = []
     with warnings.catch_warnings():
-        # Two atoms see one direction, and a search may pass ill-conditioned references: known here.
+        # Two atoms see one direction, and learning may pass ill-conditioned references: expected here.
         warnings.simplefilter("ignore", DistributionWarning)
         for kind, dim, epsilon, reach in cases[-1:] if options.quick else cases:
             data = [toy(dim, seed) for seed in seeds]
@@ -209,7 +211,7 @@ def run(options: Options) -> list[Row]:
 
 
 def run_airfoils(data: list[Data]) -> list[Row]:
-    """Sinkhorn potentials, fixed and learned; linear transport; sliced Wasserstein."""
+    """Compare fixed and learned Sinkhorn potentials, linear transport and sliced Wasserstein."""
 
     def start(seed: int) -> SinkhornPotential:
         return SinkhornPotential(ReferenceMeasure.from_data(data[seed][0], 20, seed=seed))

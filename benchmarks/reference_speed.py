@@ -1,16 +1,17 @@
 """How long does learning a reference take, and does its memory depend on the iterations of the solver?
 
 **Time**: ``fit_reference(model, steps=50, guard=None)`` after ``fit``, for 200 isotropic Gaussians of
-100 points, means in [-0.3, 0.3]^2, standard deviations in [0.01, 0.02], the target of
-:mod:`benchmarks.reference_learning`, and a reference of 20 atoms from N(0, 0.1 I), at the default
-epsilon (0.05 times the mean squared distance of its atoms) and at smaller ones. ``seconds`` are medians
-over repeats; ``steps`` those of L-BFGS; ``mll_start``, ``mll_end`` log marginal likelihoods per cloud.
+100 points, with means in [-0.3, 0.3]^2, standard deviations in [0.01, 0.02] and the target of
+:mod:`benchmarks.reference_learning`. The reference has 20 atoms from N(0, 0.1 I). Epsilon is the
+default (0.05 times the mean squared distance between its atoms) or smaller. ``seconds`` are medians
+over repeats, ``steps`` are those of L-BFGS, and ``mll_start`` and ``mll_end`` are log marginal
+likelihoods per cloud.
 
-**Memory**: ``saved_mib`` is what the potentials of 2000 such clouds keep for their gradient in points,
-weights, reference and epsilon, after solves of few and of many iterations; ``peak_mib`` the most that
-both take beyond the inputs, the least of three measurements, and ``ratio`` that to the first. What is
-kept is to be the same. Peaks are for the eye, as allocators reuse memory as they like; a plan kept for
-each iteration would add 31 MiB each.
+**Memory**: ``saved_mib`` is what the potentials of 2000 such clouds keep for their gradient with
+respect to points, weights, reference and epsilon, after solves with few and with many iterations. It
+must be the same for all. ``peak_mib`` is the peak memory of solve and gradient beyond the inputs, the
+least of three measurements, and ``ratio`` is relative to the first row. Peaks are indicative only,
+because allocators reuse memory; keeping a plan for each iteration would add 31 MiB each.
 
     python -m benchmarks.reference_speed [--quick] [--repeats 9]
 """
@@ -46,7 +47,7 @@ SOLVES = ((0.05, 1e-10), (1e-3, 1e-2), (1e-3, 1e-10), (1e-6, 1e-10))
 
 
 def toy(clouds: int, atoms: int, size: int, seed: int = 0) -> tuple[PointClouds, Tensor, Tensor]:
-    """Clouds, targets and atoms of a reference."""
+    """Clouds, targets and reference atoms."""
     generator = torch.Generator().manual_seed(seed)
 
     def uniform(low: float, high: float, *shape: int) -> Tensor:
@@ -62,7 +63,7 @@ def toy(clouds: int, atoms: int, size: int, seed: int = 0) -> tuple[PointClouds,
 
 
 def times(options: Options) -> list[Row]:
-    """One row for each epsilon."""
+    """Return one row per epsilon."""
     sizes, steps = ((20, 20, 5), 5) if options.quick else ((200, 100, 20), 50)
     clouds, targets, atoms = toy(*sizes)
     rows: list[Row] = []
@@ -92,7 +93,7 @@ def times(options: Options) -> list[Row]:
 
 
 def memory(options: Options) -> list[Row]:
-    """One row for each solve, those of few iterations first."""
+    """Return one row per solve, those with few iterations first."""
     clouds, _, support = toy(*((50, 20, 5) if options.quick else (2000, 100, 20)))
     masses = torch.full((len(support),), 1 / len(support), dtype=torch.float64)
     rows: list[Row] = []
@@ -143,7 +144,7 @@ def memory(options: Options) -> list[Row]:
 
 
 def run(options: Options) -> list[Row]:
-    """Times, then memory."""
+    """Measure times, then memory."""
     return times(options) + memory(options)
 
 

@@ -1,7 +1,7 @@
-"""Write ``benchmarks/RESULTS.md``: all figures, with what they are to reach and what made them.
+"""Write ``benchmarks/RESULTS.md``: all figures with their targets and commands.
 
-A file of rows is what ``--json`` of any script, or of all of them, appends to. Of several runs of a
-script the latest counts; runs with ``--quick`` do not. What figures are to be is in ``targets.py``.
+The input files hold the rows that scripts append with ``--json``. The latest run of each script counts,
+and runs with ``--quick`` are ignored. Targets are in ``targets.py``.
 
     python -m benchmarks.report FILE.jsonl [FILE.jsonl ...] [--output benchmarks/RESULTS.md]
 """
@@ -18,9 +18,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.harness import Row, cell
+from benchmarks.scripts import SCRIPTS
 from benchmarks.targets import BUDGETS, REACH, REASONS, Line
 
-# The name that a run of all scripts is recorded under.
+# The name under which a run of all scripts is recorded.
 ALL = "everything"
 
 FOLDER = Path(__file__).parent
@@ -40,19 +41,19 @@ class Run:
 
 
 MISSING = """\
-## Data that cannot be had
+## Data that are not available
 
-- Aerosol optical depth of MISR (Szabo et al. 2015): the entropy of a rotated normal distribution, of the
-  same paper, is what [entropy_regression](entropy_regression.py) has.
-- USPS digits and natural scenes (Muandet et al. 2012): their two classes of Gaussians are what
-  [support_measure_machines](support_measure_machines.py) has.
-- Textures of the University of Illinois and the LHI animal faces (Kolouri et al. 2016): components,
-  clusters and machines on MNIST are what [image_embeddings](image_embeddings.py) has.
+- Aerosol optical depth of MISR (Szabo et al. 2015). [entropy_regression](entropy_regression.py) has the
+  other experiment of that paper, the entropy of a rotated normal distribution.
+- USPS digits and natural scenes (Muandet et al. 2012).
+  [support_measure_machines](support_measure_machines.py) has the two classes of Gaussians of that paper.
+- Textures of the University of Illinois and the LHI animal faces (Kolouri et al. 2016).
+  [image_embeddings](image_embeddings.py) has components, clusters and support vector machines on MNIST.
 """
 
 
 def read(files: Iterable[Path]) -> dict[str, Run]:
-    """The latest full run of each script."""
+    """Read the latest full run of each script."""
     runs: dict[str, Run] = {}
     for file in files:
         for line in file.read_text().splitlines():
@@ -69,7 +70,7 @@ def read(files: Iterable[Path]) -> dict[str, Run]:
 
 
 def markdown(rows: Sequence[Row]) -> str:
-    """Tables of rows, a new one wherever the columns change."""
+    """Format rows as tables, with a new table wherever the columns change."""
     tables = []
     for _, group in itertools.groupby(rows, key=tuple):
         some = list(group)
@@ -81,29 +82,29 @@ def markdown(rows: Sequence[Row]) -> str:
 
 
 def standing(line: Line, runs: Mapping[str, Run]) -> Row:
-    """A line with its figure."""
+    """Return a target with the figure measured for it."""
     run = runs.get(line.script)
     figure, met, reason = "not run", None, None
     if run is not None:
         try:
             figure, met = line.judge(run.rows)
         except LookupError:
-            reason = "The script ran without it: is a peer not installed?"
+            reason = "Not in the output of the script. Is a peer package missing?"
     if met is False:
-        reason = REASONS.get(line.text, "Not known.")
+        reason = REASONS.get(line.text, "Unknown.")
     command = f"python -m benchmarks.{line.script}" if run is None else run.command
     return {
         "what": line.text,
         "figure": figure,
-        "to reach": line.target.replace("<=", "≤").replace(">=", "≥"),
+        "target": line.target.replace("<=", "≤").replace(">=", "≥"),
         "met": met,
         "command": f"`{command}`",
-        "why not": reason,
+        "reason": reason,
     }
 
 
 def machines(runs: Iterable[Run]) -> str:
-    """What ran where and when: one paragraph for each machine."""
+    """Describe what ran where and when, one item per machine."""
     groups: dict[str, list[Run]] = {}
     for run in runs:
         parts = [f"{key} {value}" for key, value in run.machine.items() if value is not None]
@@ -118,14 +119,14 @@ def machines(runs: Iterable[Run]) -> str:
 
 
 def explained(doc: str) -> str:
-    """What the docstring of a script says before its command, in Markdown."""
+    """Return the docstring of a script up to its command, in Markdown."""
     text = re.split(r"\n +python -m ", doc)[0].strip()
     text = re.sub(r":math:`([^`]+)`", r"$\1$", text)
     return re.sub(r"(:\w+:)?`+([^`]+)`+", r"`\2`", text)
 
 
 def section(name: str, run: Run | None) -> str:
-    """A script with its question, command, time, tables and figures."""
+    """Return the section of a script: question, command, time, tables and figures."""
     doc = ast.get_docstring(ast.parse((FOLDER / f"{name}.py").read_text())) or ""
     parts = [f"## [{name}]({name}.py)", explained(doc)]
     if run is None:
@@ -136,22 +137,22 @@ def section(name: str, run: Run | None) -> str:
 
 
 def results(runs: Mapping[str, Run], scripts: Sequence[str]) -> str:
-    """The text of ``RESULTS.md``."""
+    """Return the text of ``RESULTS.md``."""
     budgets, reach = ([standing(line, runs) for line in lines] for lines in (BUDGETS, REACH))
     met = [row["met"] for row in budgets + reach]
     whole = runs.get(ALL)
     runs = {name: run for name, run in runs.items() if name != ALL}
     parts = [
         "# Results",
-        "Written by `make benchmarks`, or by `python -m benchmarks.report FILE.jsonl` from rows that "
-        "scripts recorded with `--json FILE.jsonl`. What is missed stands beside what is met.",
-        f"Of {len(met)} lines {met.count(True)} are met, {met.count(False)} are not, and "
+        "`make benchmarks` writes this page, as does `python -m benchmarks.report FILE.jsonl` from rows "
+        "that scripts recorded with `--json FILE.jsonl`. It lists missed targets as well as met ones.",
+        f"Of {len(met)} targets, {met.count(True)} are met, {met.count(False)} are missed and "
         f"{met.count(None)} were not run.",
         "" if whole is None else f"`{whole.command}` took {whole.wall_s / 60:.0f} minutes.",
         machines(runs.values()),
-        "## Budgets\n\nOf speed and memory; ratios of times are those of one run.",
+        "## Budgets\n\nSpeed and memory. Ratios compare times within one run.",
         markdown(budgets),
-        "## Figures to reach\n\nMeans over seeds, which the section of each script below says.",
+        "## Accuracy\n\nMeans over seeds; the section of each script below gives the details.",
         markdown(reach),
         MISSING.strip(),
         *(section(name, runs.get(name)) for name in scripts),
@@ -160,9 +161,7 @@ def results(runs: Mapping[str, Run], scripts: Sequence[str]) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Write the results of given files."""
-    from benchmarks.everything import SCRIPTS
-
+    """Write the results from the given files."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -1,22 +1,24 @@
-"""Do intervals cover what they claim at bags of other sizes than the model was trained on?
+"""Do intervals keep their coverage for bags of other sizes than the model was trained on?
 
-95% intervals of ``DistributionGP(..., sampling_noise=True)`` after ``fit``, beside those without, on
-100 training bags: of 5, 10, 30 and 100 points in equal parts, tested at each of these sizes; and all
-of 50 points, tested at that size and at smaller ones. 500 test bags at each size; means over seeds.
+The benchmark compares 95% intervals of ``DistributionGP(..., sampling_noise=True)`` after ``fit``
+with those of the same model without sampling noise. The 100 training bags have 5, 10, 30 and 100
+points in equal parts, tested at each of these sizes, or all have 50 points, tested at that size and
+at smaller ones. There are 500 test bags of each size; results are means over seeds.
 
-Toys: Gaussians N(m, s^2 I) with m uniform on [-1, 1]^2. A, with s uniform on [0.1, 0.5], has the target
-(m1 + 0.5 - (m2 + 0.5)^2) / (1 + s) of Bachoc et al. 2023, here with spreads at which sampling matters;
-B, with log s uniform on [-1, 1], has the target log s. Airfoils: lift-to-drag ratios from points drawn
-from the outline, uniform in arc length, coordinates standardised; the rest are candidates for tests.
+Toys: Gaussians N(m, s^2 I) with m uniform on [-1, 1]^2. Toy A has s uniform on [0.1, 0.5] and the
+target (m1 + 0.5 - (m2 + 0.5)^2) / (1 + s) of Bachoc et al. 2023, here with spreads for which sampling
+matters. Toy B has log s uniform on [-1, 1] and the target log s. Airfoils: lift-to-drag ratios from
+points drawn from the outline, uniform in arc length, with standardised coordinates; airfoils not used
+for training are candidates for testing.
 
-For bags of one size, the two ways that need no parameter of sampling noise: ``refit``, a model of the
-training bags subsampled to the test size, and ``excess``, to whose variance the excess variance of the
-bootstrap is added, (n / (n - 1) var + bias^2) (1 - n / 50) of the posterior mean over 20 resamples.
+For bags of one size, two alternatives need no parameter of sampling noise. ``refit`` fits a model to
+training bags subsampled to the test size. ``excess`` adds the excess variance of the bootstrap to the
+predicted variance, (n / (n - 1) var + bias^2) (1 - n / 50) of the posterior mean over 20 resamples.
 
-There are four seeds for each of ``--seeds``, 20 by default.
+Each of ``--seeds`` stands for four seeds, 20 in total by default.
 
-Columns: coverage with its standard error over seeds, and what it is to reach; the mean standard
-deviation over that of the model without sampling noise; log densities in nats.
+Columns: coverage with its standard error over seeds, and its target; the mean standard deviation
+relative to the model without sampling noise; log densities in nats.
 
     python -m benchmarks.sampling_noise [--quick] [--seeds 5]
 """
@@ -45,7 +47,7 @@ RESAMPLES = 20
 
 @dataclass(frozen=True)
 class Data:
-    """Training bags with targets, and for each size test bags with targets."""
+    """Training bags with targets, and test bags with targets for each size."""
 
     clouds: PointClouds
     targets: Tensor
@@ -53,7 +55,7 @@ class Data:
     profile: str = "matern52"
 
     def model(self, clouds: PointClouds | None = None, **options: bool) -> DistributionGP:
-        """A model of these training bags, or of others with the same targets."""
+        """Fit a model to these training bags, or to others with the same targets."""
         kernel = ScaleKernel(SlicedWassersteinKernel(2, profile=self.profile))
         inputs = self.clouds if clouds is None else clouds
         return fit(DistributionGP(inputs, self.targets, kernel, **options))
@@ -62,7 +64,7 @@ class Data:
 def toy(
     kind: str, seed: int, train: Sequence[int], test: Sequence[int], numbers: tuple[int, int]
 ) -> Data:
-    """Bags of Gaussians; training bags have the given sizes in turn."""
+    """Bags of points from Gaussians; training bags take the given sizes in turn."""
     generator = torch.Generator().manual_seed(seed)
 
     def uniform(low: float, high: float, *shape: int) -> Tensor:
@@ -117,7 +119,7 @@ def airfoils(
 
 @functools.cache
 def _outlines() -> tuple[Airfoils, Tensor]:
-    """The airfoils, and many points of each."""
+    """Load the airfoils, and many points of each."""
     foils = load_airfoils()
     return foils, PointClouds.from_curves(foils.outlines, atoms=1024).normalize().points
 
@@ -130,14 +132,14 @@ Prediction = tuple[Tensor, Tensor]
 
 
 def refit(data: Data, size: int, seed: int) -> Prediction:
-    """Predictions at bags of a size by a model of training bags subsampled to it."""
+    """Predict bags of one size with a model fitted to training bags subsampled to it."""
     generator = torch.Generator().manual_seed(seed)
     points = [p[torch.randperm(len(p), generator=generator)[:size]] for p in data.clouds.points]
     return data.model(PointClouds.from_list(points)).predict(data.tests[size][0])
 
 
 def excess(model: DistributionGP, data: Data, size: int, seed: int) -> Prediction:
-    """Predictions with the excess variance of the bootstrap."""
+    """Predict with the excess variance of the bootstrap."""
     clouds = data.tests[size][0]
     mean, std = model.predict(clouds)
     generator = torch.Generator().manual_seed(seed)
@@ -149,7 +151,7 @@ def excess(model: DistributionGP, data: Data, size: int, seed: int) -> Predictio
 
 
 def compare(name: str, make: Callable[..., Data], options: Options) -> list[Row]:
-    """Rows of one data set: mixed sizes, then one size."""
+    """Return the rows of one data set: mixed sizes, then one size."""
     rows: list[Row] = []
     numbers = (20, 20) if options.quick else (TRAIN, TEST)
     for train, test in ((MIXED, MIXED), ((ONE,), (5, 10, 25, ONE))):
@@ -177,7 +179,7 @@ def compare(name: str, make: Callable[..., Data], options: Options) -> list[Row]
 
 
 def scores(targets: Tensor, predicted: Prediction) -> dict[str, float]:
-    """Calibration on test bags of one size."""
+    """Measure the calibration on test bags of one size."""
     found = calibration(targets, *predicted)
     return {
         "coverage": float(found.coverage),
@@ -190,7 +192,7 @@ def scores(targets: Tensor, predicted: Prediction) -> dict[str, float]:
 def summary(
     label: str, size: int | str, way: str, results: Sequence[dict[str, float]], width: float
 ) -> Row:
-    """One row: means over seeds, and what they are to reach."""
+    """Return one row with means over seeds and their targets."""
     mean = _mean(results)
     reach, met = None, None
     if way == "sampling noise":
@@ -219,7 +221,7 @@ def _mean(results: Sequence[dict[str, float]]) -> dict[str, float]:
 
 
 def run(options: Options) -> list[Row]:
-    """Both toys, then airfoils."""
+    """Measure both toys, then airfoils."""
     rows = compare("toy A", functools.partial(toy, "A"), options)
     if not options.quick:
         rows += compare("toy B", functools.partial(toy, "B"), options)

@@ -1,23 +1,25 @@
 """How does the cost grow with the sizes of a problem, and where does the time of a model go?
 
-**Growth**: medians in milliseconds, with one size varied at a time and the others at 200 clouds of 50
-points in two dimensions, 100 slices and 100 quantiles, 20 atoms of the reference. ``slope`` is that of
-the least squares line through the logarithms. The works:
+**Growth**: medians in milliseconds. One size varies at a time; the others stay at 200 clouds of 50
+points in two dimensions, 100 slices, 100 quantiles and 20 reference atoms. ``slope`` is that of the
+least squares line through the logarithms. The computations:
 
 - ``SW2``, ``MMD``: Gram matrix of the sliced Wasserstein distance, and of the exact maximum mean
   discrepancy with a Gaussian kernel;
 - ``potentials``: Sinkhorn potentials of all clouds at epsilon 0.05;
-- ``SW2 by POT``: ``ot.sliced_wasserstein_distance`` in a loop over all pairs, from the time of 100;
-- ``RBF of coordinates``: scikit-learn's ``rbf_kernel`` of the clouds' coordinates as plain vectors,
-  which is what a Gram matrix of this size costs without distributions.
+- ``SW2 by POT``: ``ot.sliced_wasserstein_distance`` in a loop over all pairs, extrapolated from 100
+  pairs;
+- ``RBF of coordinates``: scikit-learn's ``rbf_kernel`` of the coordinates as plain vectors, which is
+  the cost of a Gram matrix of this size without distributions.
 
-``figures/scaling.png`` shows the lines. What costs are beside bare primitives, POT, OTT and GeomLoss, is
-in :mod:`benchmarks.sliced_wasserstein_gram`, :mod:`benchmarks.mmd_gram` and
-:mod:`benchmarks.sinkhorn_potentials`.
+``figures/scaling.png`` shows the lines. :mod:`benchmarks.sliced_wasserstein_gram`,
+:mod:`benchmarks.mmd_gram` and :mod:`benchmarks.sinkhorn_potentials` compare costs with bare
+primitives, POT, OTT and GeomLoss.
 
-**Profile**: ``fit`` of 300 clouds of 100 points, and ``predict`` of 900 others, by ``cProfile``: for
-each layer the seconds in its own functions and in the compiled functions that they call, its share of
-all, and the three functions that took longest; ``torch`` has the gradients of ``fit``.
+**Profile**: ``fit`` on 300 clouds of 100 points and ``predict`` on 900 others, by ``cProfile``. For
+each layer, the columns are the seconds in its own functions and in the compiled functions that they
+call, the share of the total, and the three slowest functions. ``torch`` includes the gradients of
+``fit``.
 
     python -m benchmarks.scaling [--quick] [--repeats 3]
 """
@@ -94,7 +96,7 @@ POT, PAIRS = "SW2 by POT", 100
 
 
 def uncached(distance: Distance, work: Work) -> Side:
-    """A side that computes anew in every round."""
+    """Return a side that computes everything again in each round."""
 
     def prepare() -> Work:
         distance.clear_cache()
@@ -104,7 +106,7 @@ def uncached(distance: Distance, work: Work) -> Side:
 
 
 def sides(sizes: Sizes, axis: str) -> dict[str, Side]:
-    """The works whose cost depends on a size."""
+    """Computations whose cost depends on a size."""
     points = sizes.points_of_clouds()
     rows = PointClouds(points).pack()
     vectors, arrays = points.flatten(1).numpy(), points.numpy()
@@ -133,7 +135,7 @@ def sides(sizes: Sizes, axis: str) -> dict[str, Side]:
 
 
 def growth(axis: str, values: Sequence[int], base: Sizes, repeats: int) -> dict[str, list[float]]:
-    """Milliseconds of each work along one size."""
+    """Milliseconds of each computation along one size."""
     found: dict[str, list[float]] = {}
     for value in values:
         sizes = replace(base, **{axis: value})
@@ -146,7 +148,7 @@ def growth(axis: str, values: Sequence[int], base: Sizes, repeats: int) -> dict[
 
 
 def save_growth(found: dict[str, dict[str, list[float]]], options: Options) -> None:
-    """Draw the times of every work along every size."""
+    """Draw the times of all computations along all sizes."""
     import matplotlib as mpl
 
     mpl.use("Agg")
@@ -172,7 +174,7 @@ Function = tuple[str, int, str]
 
 
 def layer(function: Function) -> str | None:
-    """Where a function lives; None for compiled ones, which count for who calls them."""
+    """Return the layer of a function, or None for compiled functions, which count for their callers."""
     path = Path(function[0])
     package = Path(gp_distributions.__file__).parent
     if path.is_relative_to(package):
@@ -184,10 +186,10 @@ def layer(function: Function) -> str | None:
 
 
 def profile(name: str, work: Callable[[], object]) -> list[Row]:
-    """One row for each layer, the slowest first."""
+    """Return one row per layer, the slowest first."""
     profiler = cProfile.Profile()
     profiler.runcall(work)
-    # For each function: calls, seconds in itself, seconds in all, and the same of each caller.
+    # For each function: calls, own seconds, total seconds, and the same for each caller.
     stats = pstats.Stats(profiler).stats  # type: ignore[attr-defined]
     spent: dict[str, dict[str, float]] = {}
     for function, (_, _, own, _, callers) in stats.items():
@@ -216,7 +218,7 @@ def profile(name: str, work: Callable[[], object]) -> list[Row]:
 
 
 def models(clouds: int, points: int) -> list[Row]:
-    """Profiles of two models."""
+    """Profile two models."""
     inputs = PointClouds(Sizes(clouds=4 * clouds, points=points).points_of_clouds())
     train, test = inputs[:clouds], inputs[clouds:]
     targets = train.points.mean(-2).norm(dim=-1)
@@ -236,7 +238,7 @@ def models(clouds: int, points: int) -> list[Row]:
 
 
 def run(options: Options) -> list[Row]:
-    """Growth by work and size, then the profiles."""
+    """Measure growth by computation and size, then the profiles."""
     base = Sizes(10, 5, 2, 5, 4) if options.quick else Sizes()
     sweeps = QUICK if options.quick else SWEEPS
     repeats = min(options.repeats, 3)

@@ -1,20 +1,21 @@
-"""How fast and how exact are entropic potentials, beside POT, OTT and GeomLoss?
+"""How fast and how accurate are entropic potentials, compared with POT, OTT and GeomLoss?
 
-The work: potentials on a reference of 20 atoms for 100 clouds of 30 points, the Gaussian toy of
-Bachoc et al. (means in [-0.3, 0.3]^2, standard deviations 0.01 to 0.02; reference N(0, 0.1 I)), over
-epsilon from 1e-1 to 1e-6; then references of 300 and 1000 atoms for 5 clouds of 100 points, where ours
-solves for the potentials on the clouds. Every side is stopped at a marginal error of 1e-9 where it can
-be:
+The work: potentials on a reference of 20 atoms for 100 clouds of 30 points, from the Gaussian toy of
+Bachoc et al. (means in [-0.3, 0.3]^2, standard deviations 0.01 to 0.02; reference N(0, 0.1 I)), for
+epsilon from 1e-1 to 1e-6. Then references of 300 and 1000 atoms for 5 clouds of 100 points, where
+ours solves for the potentials on the clouds. Every side stops at a marginal error of 1e-9 if it can:
 
 - ours: ``transport_potentials``, all clouds at once;
-- POT: ``ot.sinkhorn(method="sinkhorn_log")``, a loop over clouds, at most 20000 iterations each, on the
-  first clouds only where it needs long, and scaled up;
-- OTT: ``Sinkhorn`` under ``vmap`` and ``jit``, compiled beforehand, at most 20000 iterations;
-- GeomLoss: its epsilon-scaling loop, which stops by its schedule (``scaling=0.99``) and not by an error.
+- POT: ``ot.sinkhorn(method="sinkhorn_log")`` in a loop over clouds, with at most 20000 iterations
+  each; where it is slow, it runs on the first clouds only, and the time is scaled up;
+- OTT: ``Sinkhorn`` under ``vmap`` and ``jit``, compiled beforehand, with at most 20000 iterations;
+- GeomLoss: its epsilon-scaling loop, which stops by its schedule (``scaling=0.99``) and not by an
+  error.
 
-The columns ``error`` are L1 distances of the plan's marginal on the reference from its weights, the
-largest over clouds, computed alike for all from the potentials on the reference; ``agree`` is the
-largest difference of centred potentials from ours. Sides that are not installed are left out.
+The ``error`` columns are the L1 distance between the marginal of the plan on the reference and its
+weights, the largest over clouds, computed in the same way for all sides from the potentials on the
+reference. ``agree`` is the largest difference between their centred potentials and ours. Sides that
+are not installed are skipped.
 
     python -m benchmarks.sinkhorn_potentials [--quick] [--repeats 3]
 """
@@ -40,7 +41,7 @@ Problem = tuple[Tensor, Tensor, Tensor, Tensor]
 
 
 def toy(clouds: int, atoms: int, size: int) -> Problem:
-    """Points and weights of clouds, support and masses of a reference."""
+    """Points and weights of clouds, and support and masses of a reference."""
     generator = torch.Generator().manual_seed(0)
 
     def uniform(*shape: int) -> Tensor:
@@ -63,12 +64,12 @@ def ours(problem: Problem, epsilon: float) -> Tensor:
 
 
 def pot(problem: Problem, epsilon: float) -> Tensor:
-    """A loop over clouds."""
+    """POT in a loop over clouds."""
     points, weights, support, masses = (t.numpy() for t in problem)
     potentials = []
     for x, a in zip(points, weights, strict=True):
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # it says when it did not converge; so does the error
+            warnings.simplefilter("ignore")  # warns about convergence, which the error shows too
             _, log = ot.sinkhorn(
                 a,
                 masses,
@@ -126,7 +127,7 @@ def make_geomloss(problem: Problem, epsilon: float) -> Callable[[], Tensor]:
 
 
 def marginal_error(problem: Problem, potentials: Tensor, epsilon: float) -> float:
-    """The largest L1 error of the marginal on the reference."""
+    """Largest L1 error of the marginal on the reference."""
     points, weights, support, masses = problem
     count = len(potentials)
     scalar = torch.tensor(epsilon, dtype=torch.float64)
@@ -136,7 +137,7 @@ def marginal_error(problem: Problem, potentials: Tensor, epsilon: float) -> floa
 
 
 def run(options: Options) -> list[Row]:
-    """One row for each epsilon and peer."""
+    """Return one row per epsilon and peer."""
     clouds = 5 if options.quick else 100
     problem = toy(clouds, 30, 20)
     repeats = min(options.repeats, 3)
@@ -152,7 +153,7 @@ def run(options: Options) -> list[Row]:
 def beside_peers(problem: Problem, epsilon: float, repeats: int) -> list[Row]:
     """Time all sides at one epsilon, interleaved."""
     size = len(problem[2])
-    # POT needs minutes for all clouds where epsilon is small: take some of them.
+    # POT needs minutes for all clouds if epsilon is small, so it gets only some of them.
     counts = {"POT": len(problem[0]) if epsilon >= 1e-3 else min(3, len(problem[0]))}
     some: Problem = (problem[0][: counts["POT"]], problem[1][: counts["POT"]], *problem[2:])
     works: dict[str, Callable[[], Tensor]] = {

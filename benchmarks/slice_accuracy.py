@@ -1,24 +1,24 @@
-r"""How far is SW2^2 at 100 slices from the integral over all directions?
+"""How far is SW2^2 at 100 slices from the integral over all directions?
 
 The sides, each with 100 directions and exact quantiles:
 
-- ``iid``: independent directions, raw clouds, by POT, as it and the papers do;
-- ``orthogonal + exact mean``: random orthonormal bases on centred clouds, |difference of means|^2 / d
-  added exactly;
-- ``Fibonacci + exact mean``: the Fibonacci lattice on the half sphere, d = 3;
-- ``ours``: the directions of ``SlicedWasserstein``, equispaced for d = 2 and of least energy above,
-  with the exact mean.
+- ``iid``: independent directions and uncentred clouds, by POT, as in the papers;
+- ``orthogonal + exact mean``: random orthonormal bases on centred clouds, plus the exact term
+  |difference of means|^2 / d;
+- ``Fibonacci + exact mean``: the Fibonacci lattice on the half sphere, for d = 3;
+- ``ours``: the directions of ``SlicedWasserstein``, equispaced for d = 2 and of least energy
+  otherwise, with the exact mean.
 
-Clouds: for each seed ten clouds of 100 Gaussian atoms, ``z @ A + m`` with ``z`` standard normal,
-``m ~ N(0, I_d)`` and a (d + 2) x d matrix ``A`` of entries N(0, 1 / (d + 2)): covariances are Wishart
-with d + 2 degrees of freedom and mean I, hence of all orientations and rather anisotropic. The error
+For each seed there are ten clouds of 100 Gaussian atoms, ``z @ A + m`` with ``z`` standard normal,
+``m ~ N(0, I_d)`` and a (d + 2) x d matrix ``A`` with entries N(0, 1 / (d + 2)). Covariances are thus
+Wishart with d + 2 degrees of freedom and mean I: rather anisotropic, with all orientations. The error
 is |estimate / reference - 1|, averaged over the 45 pairs and over seeds.
 
-The reference is the mean over many random rotations of one set of 100 directions, on centred clouds,
-with the exact mean: unbiased whatever the set, because every rotated direction is uniform on the
-sphere. ``reference_error`` is its standard error, relative, averaged likewise.
+The reference is the mean over many random rotations of one set of 100 directions, on centred clouds
+with the exact mean. It is unbiased for any set, because every rotated direction is uniform on the
+sphere. ``reference_error`` is its relative standard error, averaged in the same way.
 
-``design`` is the figure that the design states, on clouds that it does not describe.
+``design`` is the figure stated in the design, for clouds that it does not describe.
 
     python -m benchmarks.slice_accuracy [--quick] [--seeds 5]
 """
@@ -58,7 +58,7 @@ DESIGN = {
 
 
 def clouds(dim: int, seed: int) -> Tensor:
-    """Ten clouds of the family above, ``10 x 100 x d``."""
+    """Ten clouds as described above, ``10 x 100 x d``."""
     rng = np.random.default_rng(seed)
     factors = rng.standard_normal((CLOUDS, dim + 2, dim)) / math.sqrt(dim + 2)
     atoms = rng.standard_normal((CLOUDS, ATOMS, dim + 2)) @ factors
@@ -67,7 +67,7 @@ def clouds(dim: int, seed: int) -> Tensor:
 
 
 def by_pot(points: Tensor, seed: int) -> Tensor:
-    """Squared distances of all pairs by POT, ``45``."""
+    """Squared distances of all 45 pairs by POT."""
     distances = [
         ot.sliced_wasserstein_distance(a, b, n_projections=SLICES, seed=seed)
         for i, a in enumerate(points.numpy())
@@ -77,7 +77,7 @@ def by_pot(points: Tensor, seed: int) -> Tensor:
 
 
 def with_directions(distance: SlicedWasserstein, directions: Tensor, rows: Tensor) -> Tensor:
-    """Squared distances of all pairs, sliced along ``directions`` with the exact mean, ``45``."""
+    """Squared distances of all 45 pairs, sliced along ``directions``, with the exact mean."""
     distance.directions = directions
     squared = distance.squared(rows)
     return squared[torch.ones_like(squared, dtype=torch.bool).triu(1)]
@@ -94,7 +94,7 @@ def rotations(dim: int, number: int, seed: int) -> Iterator[Tensor]:
 def reference(
     distance: SlicedWasserstein, rows: Tensor, number: int, seed: int
 ) -> tuple[Tensor, Tensor]:
-    """Mean and standard error over randomly rotated directions of squared distances, each ``45``."""
+    """Mean and standard error of the 45 squared distances over random rotations of directions."""
     base = sphere_directions(distance.dim, SLICES, seed=seed)
     estimates = torch.stack(
         [with_directions(distance, base @ q, rows) for q in rotations(distance.dim, number, seed)]
@@ -103,7 +103,7 @@ def reference(
 
 
 def orthogonal(dim: int, seed: int) -> Tensor:
-    """Random orthonormal bases one after the other, ``100 x d``."""
+    """Random orthonormal bases stacked, ``100 x d``."""
     bases = list(rotations(dim, -(-SLICES // dim), seed))
     return torch.cat(bases)[:SLICES]
 
@@ -118,12 +118,12 @@ def fibonacci() -> Tensor:
 
 
 def errors(dim: int, seed: int, number: int) -> dict[str, float]:
-    """The mean relative error of each side on the clouds of one seed, and of the reference."""
+    """Mean relative error of each side, and of the reference, on the clouds of one seed."""
     points = clouds(dim, seed)
     rows = PointClouds(points).pack()
     distance = SlicedWasserstein(dim, num_slices=SLICES, num_quantiles=ATOMS, seed=seed)
     own = distance.directions
-    # Seeds of their own, so that the reference shares no draw with what it judges.
+    # Separate seeds, so that the reference shares no random numbers with the sides.
     exact, spread = reference(distance, rows, number, seed=10_000 + seed)
     estimates = {
         "iid": by_pot(points, seed=1000 + seed),
@@ -137,7 +137,7 @@ def errors(dim: int, seed: int, number: int) -> dict[str, float]:
 
 
 def run(options: Options) -> list[Row]:
-    """One row for each dimension and side."""
+    """Return one row per dimension and side."""
     dims = (2, 3) if options.quick else (2, 3, 5, 8, 10)
     number = 20 if options.quick else 1000
     work = [(dim, seed) for dim in dims for seed in range(options.seeds)]

@@ -1,22 +1,22 @@
-"""What does a Gram matrix of SW2^2 cost beside its bare primitives, and beside POT's loop over pairs?
+"""How does a Gram matrix of SW2^2 compare with its bare primitives, and with POT's loop over pairs?
 
 Ours: ``SlicedWasserstein(d).squared(rows)`` with an empty cache, from rows of
 
-- ``uniform``: clouds of n atoms of equal weights;
-- ``weighted``: clouds of n atoms of random weights;
-- ``ragged``: clouds of n/5 to 9n/5 atoms of equal weights, n on average, padded.
+- ``uniform``: clouds of n atoms with equal weights;
+- ``weighted``: clouds of n atoms with random weights;
+- ``ragged``: padded clouds of n/5 to 9n/5 atoms with equal weights, n on average.
 
-The references, timed side by side in the same run:
+The references, timed in turn in the same run:
 
-- ``fastest primitives``: projection product (T x slices x n) into memory that is there already, sort
-  of the projections along n, one F F^T of the T x (slices * quantiles) features; each by NumPy or by
-  torch, whichever is faster;
-- ``NumPy's`` and ``torch's primitives``: the three chained, all by one library, memory included;
-- ``POT's loop``: ``ot.sliced_wasserstein_distance`` with as many projections on a sample of pairs, times
-  the number of pairs T (T - 1) / 2 over the size of the sample.
+- ``fastest primitives``: projection product (T x slices x n) into preallocated memory, sort of the
+  projections along n, and one F F^T of the T x (slices * quantiles) features; each by the faster of
+  NumPy and torch;
+- ``NumPy's`` and ``torch's primitives``: the three chained within one library, including allocation;
+- ``POT's loop``: ``ot.sliced_wasserstein_distance`` with as many projections on a sample of pairs,
+  scaled up to all T (T - 1) / 2 pairs.
 
-The budgets are for T = 1000, n = 100, d = 2 and 100 slices of 100 quantiles. Peak memory is what a side
-takes beyond its inputs.
+The budgets are for T = 1000, n = 100, d = 2 and 100 slices of 100 quantiles. Peak memory is what a
+side uses beyond its inputs.
 
     python -m benchmarks.sliced_wasserstein_gram [--quick] [--repeats 9]
 """
@@ -62,7 +62,7 @@ class Case:
         return scale * rng.standard_normal((self.clouds, self.atoms, self.dim)) + shift
 
     def distance(self) -> SlicedWasserstein:
-        """The distance of these sizes."""
+        """Return the distance with these sizes."""
         return SlicedWasserstein(self.dim, num_slices=self.slices, num_quantiles=self.quantiles)
 
 
@@ -83,7 +83,7 @@ def weighted(points: NDArray[np.float64]) -> PointClouds:
 
 
 def ragged(case: Case) -> PointClouds:
-    """As many atoms on average, but from a fifth of it to nine fifths in a cloud."""
+    """Clouds with the same mean number of atoms, from one fifth to nine fifths of it each."""
     rng = np.random.default_rng(2)
     fifth = case.atoms // 5
     sizes = rng.integers(fifth, 9 * fifth, size=case.clouds, endpoint=True)
@@ -93,18 +93,18 @@ def ragged(case: Case) -> PointClouds:
 def primitives(
     case: Case, points: NDArray[np.float64], directions: NDArray[np.float64]
 ) -> dict[str, Side]:
-    """The three primitives by both libraries, apart and chained."""
+    """The three primitives with both libraries, separate and chained."""
     transposed = points.transpose(0, 2, 1)
     projections: NDArray[np.float64] = directions @ transposed
     features = np.random.default_rng(3).standard_normal((case.clouds, case.slices * case.quantiles))
-    # Memory that is there already: to take it anew can cost more than the product itself.
+    # Preallocated, because allocation can cost more than the product itself.
     ready = np.empty_like(projections)
     transposed_t, directions_t, projections_t, ready_t, features_t = map(
         torch.from_numpy, (transposed, directions, projections, ready, features)
     )
 
     def numpy_sort() -> Work:
-        unsorted = projections.copy()  # sorted in place, as a step of a chain can be
+        unsorted = projections.copy()  # sorted in place, as in the chain
         return lambda: unsorted.sort(axis=-1)
 
     def numpy_chain() -> NDArray[np.float64]:
@@ -132,7 +132,7 @@ def primitives(
 
 
 def _features(ordered: Any, otherwise: Any) -> Any:
-    """The sorted projections as features, or others where the sizes differ."""
+    """The sorted projections as features, or random ones if sizes differ."""
     flat = ordered.reshape(len(ordered), -1)
     return flat if flat.shape == otherwise.shape else otherwise
 
@@ -150,7 +150,7 @@ def pot_loop(case: Case, points: NDArray[np.float64], pairs: int) -> Side:
 
 
 def fastest(timings: dict[str, Timing]) -> float:
-    """The seconds of the three primitives, each by the faster library."""
+    """Seconds of the three primitives, each with the faster library."""
     return sum(
         min(timings[f"{library}: {name}"].median for library in ("NumPy", "torch"))
         for name in PRIMITIVES
@@ -158,7 +158,7 @@ def fastest(timings: dict[str, Timing]) -> float:
 
 
 def budgets(case: Case, pairs: int, repeats: int) -> list[Row]:
-    """The rows that have budgets, and what they are made of."""
+    """Rows with budgets, and their components."""
     points, distance = case.points(), case.distance()
     timings = interleave(
         {
@@ -206,7 +206,7 @@ def budgets(case: Case, pairs: int, repeats: int) -> list[Row]:
 
 
 def scaling(case: Case, repeats: int) -> Row:
-    """Uniform clouds of other sizes, beside the fastest primitives of those sizes."""
+    """Compare uniform clouds of other sizes with the fastest primitives."""
     points, distance = case.points(), case.distance()
     timings = interleave(
         {
@@ -225,7 +225,7 @@ def scaling(case: Case, repeats: int) -> Row:
 
 
 def run(options: Options) -> list[Row]:
-    """The budgets, then how time grows with each size."""
+    """Measure the budgets, then the growth with each size."""
     if options.quick:
         return budgets(Case(clouds=40, atoms=20, slices=10, quantiles=20), 10, options.repeats)
     rows = budgets(Case(), 200, options.repeats)

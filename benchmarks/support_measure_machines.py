@@ -1,14 +1,15 @@
-"""Do support measure machines tell two classes of Gaussians apart as they should?
+"""Do support measure machines separate two classes of Gaussians as well as they should?
 
-Scikit-learn's support vector machine (C = 1) on Gram matrices of ``MMDKernel`` between Gaussians, in the
-manner of Muandet et al. 2012, Table 2: the level-2 ``kernel`` of mean embeddings by an ``embedding``
-kernel, both in closed form. Two classes of Gaussians in ten dimensions, 200 of each to train and 200 to
-test: means scatter about (1, ..., 1) and (2, ..., 2) with covariance I / 2, covariances are Wishart with
-ten degrees of freedom and scales 0.6 I / 10 and 1.2 I / 10. Bandwidth and lengthscale are medians.
+Scikit-learn's support vector machine (C = 1) is trained on Gram matrices of ``MMDKernel`` between
+Gaussians, as in Muandet et al. 2012, Table 2: the level-2 ``kernel`` of mean embeddings with an
+``embedding`` kernel, both in closed form. There are two classes of Gaussians in ten dimensions, with
+200 of each for training and 200 for testing. Their means scatter around (1, ..., 1) and (2, ..., 2)
+with covariance I / 2. Their covariances are Wishart with ten degrees of freedom and scales 0.6 I / 10
+and 1.2 I / 10. Bandwidth and lengthscale are median distances.
 
-The protocol as printed does not give the published figures: the means alone separate the classes at
-98.7%, the rate of Bayes (row ``means``, in closed form). So ``published`` stands beside for the record,
-and ``reach`` is what a correct kernel gives.
+The protocol as printed does not reproduce the published figures: the means alone separate the classes
+with an accuracy of 98.7%, the Bayes rate (row ``means``, in closed form). So ``published`` is shown
+for the record, and ``reach`` is what a correct kernel should reach.
 
 Columns: ``accuracy`` in % on test Gaussians, the mean over seeds, four for each of ``--seeds``, with
 ``lowest`` and ``highest``.
@@ -30,7 +31,7 @@ from benchmarks.harness import Options, Row, main
 from gp_distributions import Gaussians, MMDKernel
 
 DIM = 10
-# Embedding kernel, profile: published accuracy, accuracy to reach.
+# Embedding kernel, profile: published accuracy, target accuracy.
 KERNELS: dict[tuple[str, str], tuple[float | None, float | None]] = {
     ("linear", "linear"): (85.20, 97.0),
     ("polynomial2", "linear"): (None, None),
@@ -44,7 +45,7 @@ KERNELS: dict[tuple[str, str], tuple[float | None, float | None]] = {
 
 
 def classes(count: int, seed: int) -> tuple[Tensor, Tensor]:
-    """Rows of Gaussians and their classes, half of each."""
+    """Rows of Gaussians and their classes, half in each."""
     generator = torch.Generator().manual_seed(seed)
 
     def normal(*shape: int) -> Tensor:
@@ -58,7 +59,7 @@ def classes(count: int, seed: int) -> tuple[Tensor, Tensor]:
 
 
 def accuracy(embedding: str, profile: str, count: int, seed: int) -> float:
-    """The accuracy in % of one machine on one seed."""
+    """Accuracy of one machine on one seed, in %."""
     (train, labels), (test, truth) = classes(count, 2 * seed), classes(count, 2 * seed + 1)
     kernel = MMDKernel(DIM, kernel=embedding, inputs="gaussians", profile=profile).double()
     with torch.no_grad():
@@ -71,7 +72,7 @@ def accuracy(embedding: str, profile: str, count: int, seed: int) -> float:
 
 
 def run(options: Options) -> list[Row]:
-    """One row for each pair of kernels, and one for what the means alone allow."""
+    """Return one row per pair of kernels, and one for a classifier on the means alone."""
     count, seeds = (100, options.seeds) if options.quick else (400, 4 * options.seeds)
     bayes = 100 * NormalDist().cdf(DIM**0.5 / (2 * 0.5**0.5))
     rows: list[Row] = [{"embedding": "means", "kernel": "Bayes", "accuracy": bayes}]

@@ -1,21 +1,21 @@
 """Does a posterior on many t-batches of one new cloud cost more than the same GP on features?
 
 Ours: ``model.posterior(rows)`` of a ``DistributionGP`` with
-``ScaleKernel(SlicedWassersteinKernel(2))``, 50 training clouds of 100 points, 100 slices x 100
-quantiles, and 256 t-batches of one new cloud (rows ``256 x 1 x m*(d+1)``): mean and variance, without
-gradients, and with the gradient of their sum with respect to the rows. The model has predicted before,
-as it has in every step of an acquisition's optimiser but the first.
+``ScaleKernel(SlicedWassersteinKernel(2))``, trained on 50 clouds of 100 points with 100 slices x 100
+quantiles, for 256 t-batches of one new cloud (rows ``256 x 1 x m*(d+1)``). It computes mean and
+variance without gradients, and with the gradient of their sum with respect to the rows. The model has
+predicted before, as in every step of an acquisition optimiser but the first.
 
-The references are the same GP, hyperparameters and noise included, on precomputed features of the
-training clouds; the embedding of the new clouds counts on both sides:
+The references are the same GP, with the same hyperparameters and noise, on precomputed features of
+the training clouds. All sides include the embedding of the new clouds:
 
-- ``closed form``: squared distances of features, kernel, and the two products with the precomputed
-  Cholesky solve of the targets and inverse of the covariance, in plain torch without GPyTorch. The
-  budget is held against this one, the fastest;
-- ``SingleTaskGP``: BoTorch's, with ``ScaleKernel(RBFKernel())`` on the features. It repeats the
-  training features in every t-batch, 4 GB for 256 of them, so 32 t-batches are compared.
+- ``closed form``: squared distances between features, the kernel, and two products with the
+  precomputed solve of the targets and inverse of the covariance, in plain torch without GPyTorch. It
+  is the fastest, and the budget is relative to it;
+- ``SingleTaskGP``: BoTorch's model with ``ScaleKernel(RBFKernel())`` on the features. It repeats the
+  training features in every t-batch, 4 GB for 256 of them, so only 32 t-batches are compared.
 
-All three agree to 1e-8, or the script fails.
+The script fails unless all three agree to 1e-8.
 
     python -m benchmarks.t_batch_speed [--quick] [--repeats 9]
 """
@@ -50,19 +50,19 @@ def clouds(*batch_shape: int, atoms: int, seed: int) -> PointClouds:
 
 
 def set_hyperparameters(model: SingleTaskGP) -> None:
-    """Set the same values in every model."""
+    """Set the same hyperparameters in every model."""
     values = {
         "covar_module.base_kernel.lengthscale": 1.0,
         "covar_module.outputscale": 1.25,
         "likelihood.noise": 0.05,
     }
-    # As tensors in double precision: GPyTorch would round numbers to single precision.
+    # Double tensors, because GPyTorch would round Python numbers to single precision.
     model.initialize(**{k: torch.tensor(v, dtype=torch.float64) for k, v in values.items()})
     model.eval()
 
 
 def closed_form(model: SingleTaskGP, features: Tensor, targets: Tensor) -> Predict:
-    """Predictions of ``model`` from features, written out; what does not depend on them is ready."""
+    """Predict from features in closed form, with everything precomputed that does not depend on them."""
     outputscale = model.covar_module.outputscale.detach()
     noise = model.likelihood.noise.detach()
     precision = -0.5 / model.covar_module.base_kernel.lengthscale.detach().square()
@@ -86,7 +86,7 @@ def closed_form(model: SingleTaskGP, features: Tensor, targets: Tensor) -> Predi
 
 
 def by_model(model: SingleTaskGP) -> Predict:
-    """The posterior of a model on one point in each t-batch."""
+    """Posterior of a model on one point per t-batch."""
 
     def predict(new: Tensor) -> tuple[Tensor, Tensor]:
         with gpytorch.settings.fast_computations(False, False, False):
@@ -97,7 +97,7 @@ def by_model(model: SingleTaskGP) -> Predict:
 
 
 def predictors(training: int, atoms: int) -> dict[str, Predict]:
-    """The same GP in three ways, from rows."""
+    """The same GP in three forms, as functions of rows."""
     train = clouds(training, atoms=atoms, seed=0)
     targets = train.points.square().mean((-2, -1), keepdim=True).squeeze(-1).log()
     model = DistributionGP(train, targets, ScaleKernel(SlicedWassersteinKernel(train.dim)))
@@ -105,7 +105,7 @@ def predictors(training: int, atoms: int) -> dict[str, Predict]:
     distance = model.covar_module.base_kernel.distance
     features = distance.embed(train.pack())
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", InputDataWarning)  # features are not scaled to [0, 1]
+        warnings.simplefilter("ignore", InputDataWarning)  # BoTorch expects features in [0, 1]
         plain = SingleTaskGP(features, targets, covar_module=ScaleKernel(RBFKernel()))
     set_hyperparameters(plain)
     by_features, by_form = by_model(plain), closed_form(plain, features, targets)
@@ -117,10 +117,10 @@ def predictors(training: int, atoms: int) -> dict[str, Predict]:
 
 
 def check_agreement(predictors: dict[str, Predict], rows: Tensor) -> float:
-    """The largest difference between the means, and between the variances, of ours and the others.
+    """Return the largest difference of means or variances between ours and the others.
 
     Raises:
-        RuntimeError: If it is beyond 1e-8.
+        RuntimeError: If it exceeds 1e-8.
     """
     with torch.no_grad():
         found = {name: torch.cat(predict(rows)) for name, predict in predictors.items()}
@@ -131,7 +131,7 @@ def check_agreement(predictors: dict[str, Predict], rows: Tensor) -> float:
 
 
 def side(predict: Predict, batches: int, atoms: int, *, gradient: bool) -> Side:
-    """Mean and variance on new clouds, others in every round."""
+    """Mean and variance on new clouds, different in every round."""
     seeds = itertools.count(1)
 
     def prepare() -> Work:
@@ -150,7 +150,7 @@ def side(predict: Predict, batches: int, atoms: int, *, gradient: bool) -> Side:
 
 
 def run(options: Options) -> list[Row]:
-    """With and without gradients, against both references."""
+    """Compare with both references, with and without gradients."""
     batches, training, atoms = (8, 5, 20) if options.quick else (256, 50, 100)
     few = batches // 8
     found = predictors(training, atoms)

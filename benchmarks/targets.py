@@ -1,4 +1,4 @@
-"""What figures of speed and accuracy are to be: budgets, and figures to reach."""
+"""Targets for the figures of the benchmarks: budgets of speed and memory, and accuracies to reach."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from benchmarks.harness import Row, Value
 
 Rows = Sequence[Row]
-# The figure as text, and whether it is what it is to be. LookupError: the row was not run.
+# Returns the figure as text and whether it meets its target. LookupError: the row was not run.
 Judge = Callable[[Rows], tuple[str, bool]]
 
 
 @dataclass(frozen=True)
 class Line:
-    """Something that a figure of a script is to be."""
+    """A target for one figure of a script."""
 
     text: str
     script: str
@@ -23,7 +23,7 @@ class Line:
 
 
 def find(rows: Rows, where: Mapping[str, Value]) -> Row:
-    """The only row with given values."""
+    """Return the only row with the given values."""
     found = [row for row in rows if where.items() <= row.items()]
     if len(found) != 1:
         raise LookupError(f"{len(found)} rows with {where}")
@@ -31,7 +31,7 @@ def find(rows: Rows, where: Mapping[str, Value]) -> Row:
 
 
 def number(row: Row, column: str) -> float:
-    """A figure of a row."""
+    """Return a figure of a row."""
     value = row.get(column)
     if not isinstance(value, int | float):
         raise LookupError(f"no {column} in {row}")
@@ -41,7 +41,7 @@ def number(row: Row, column: str) -> float:
 def at_most(
     text: str, script: str, limit: float, column: str, unit: str = "", **where: Value
 ) -> Line:
-    """A line whose figure has an upper limit."""
+    """Return a target with an upper limit."""
 
     def judge(rows: Rows) -> tuple[str, bool]:
         value = number(find(rows, where), column)
@@ -51,7 +51,7 @@ def at_most(
 
 
 def at_least(text: str, script: str, limit: float, column: str, **where: Value) -> Line:
-    """A line whose figure has a lower limit."""
+    """Return a target with a lower limit."""
 
     def judge(rows: Rows) -> tuple[str, bool]:
         value = number(find(rows, where), column)
@@ -61,7 +61,7 @@ def at_least(text: str, script: str, limit: float, column: str, **where: Value) 
 
 
 def memory(rows: Rows) -> tuple[str, bool]:
-    """What is kept for a gradient after solves of few and of many iterations, with their peaks."""
+    """Compare the memory kept for a gradient after solves with few and with many iterations."""
     solves = [row for row in rows if "iterations" in row]
     if not solves:
         raise LookupError("no solves")
@@ -146,13 +146,13 @@ BUDGETS = (
 
 
 def best(rows: Rows, name: str) -> float:
-    """The accuracy of what validation images chose."""
+    """Return the accuracy of the classifier selected on validation images."""
     row = find(rows, {"name": name})
     return number(row, str(row.get("best")))
 
 
 def accuracy(name: str, limit: float) -> Line:
-    """A line of image classification."""
+    """Return a target of image classification."""
 
     def judge(rows: Rows) -> tuple[str, bool]:
         value = best(rows, name)
@@ -167,7 +167,7 @@ TWO_ATOMS = ("d=2 horizontal", "d=2 diagonal")
 
 
 def coverage(rows: Rows) -> tuple[str, bool]:
-    """The least coverage of 95% intervals of learned references."""
+    """Return the lowest coverage of 95% intervals with learned references."""
     covered = [
         number(find(rows, {"name": f"toy {toy}: learned"}), "coverage") for toy in TOYS + TWO_ATOMS
     ]
@@ -183,7 +183,7 @@ def beside_fixed(rows: Rows) -> tuple[str, bool]:
 
 
 def count_of(text: str, column: str) -> Line:
-    """A line on how many searches of the pool found something."""
+    """Return a target for the number of successful pool searches."""
     name = "pool, seeds 1000-1009: ours"
 
     def judge(rows: Rows) -> tuple[str, bool]:
@@ -197,7 +197,7 @@ def count_of(text: str, column: str) -> Line:
 
 
 def designs(peer: str) -> Judge:
-    """The design search beside a GP on designs."""
+    """Compare the design search with a GP on designs."""
 
     def judge(rows: Rows) -> tuple[str, bool]:
         ours, theirs = (
@@ -210,7 +210,7 @@ def designs(peer: str) -> Judge:
 
 
 def covered(data: str, kind: str, target: str) -> Line:
-    """A line on the rows of sampling noise that are to reach ``target``."""
+    """Return a target for the rows of sampling noise whose goal is ``target``."""
     train = {"5, 10, 30, 100": "mixed sizes", "50": "50 points"}[kind]
 
     def judge(rows: Rows) -> tuple[str, bool]:
@@ -296,10 +296,10 @@ REACH = (
     ),
 )
 
-# Why a line is not met, by its text; shown only where it is not.
+# Why a target is missed, by its text; shown only if it is missed.
 REASONS = {
     f"{_SLICED}, uniform, over the bare primitives": (
-        "At the limit: most of the bare time is one product, which two threads share best."
+        "At the limit: most of the bare time is one matrix product, which gains most from two threads."
     ),
     _COUNTED: (
         "Missed by less than the standard error over five seeds of 100 bags, which is in the table "

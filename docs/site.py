@@ -1,10 +1,11 @@
-"""What the site adds to Markdown: mathematics, references to the API, and links into the repository.
+"""Extensions of Markdown for the site: mathematics, examples, references to the API, and links.
 
-MkDocs loads this file as a hook. Mathematics is turned into MathML when the site is built, so that pages
-need no script and no network: ``$...$`` and ``$$...$$`` in pages, ``:math:`` roles and ``.. math::``
-blocks in docstrings. Code that is the name of a documented object links to it, as the roles of
-docstrings do. Links are those of the repository: a few of its files outside ``docs`` are pages of
-the site, the tutorials with their outputs among them, and links to others become text.
+MkDocs loads this file as a hook. Mathematics becomes MathML when the site is built, so pages need
+neither scripts nor a network: ``$...$`` and ``$$...$$`` in pages, ``:math:`` roles and ``.. math::``
+blocks in docstrings. Doctests in docstrings become highlighted code. The name of a documented object
+links to it, in pages as code and in docstrings as a role. Links are relative to the repository: some of
+its files outside ``docs``, such as the tutorials with their outputs, are pages of the site, and links to
+other files become text.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).parent.parent
-# Pages of the site, and pictures, that are files of the repository outside docs.
+# Pages and pictures of the site that are files of the repository outside docs.
 PAGES = (
     {
         f"figures/{path.name}": f"benchmarks/figures/{path.name}"
@@ -49,7 +50,7 @@ _LINK = re.compile(r"\[([^\]]*)\]\((?!\w+:|#)([^)#\s]+)(#[^)\s]*)?\)")
 
 
 def documented() -> dict[str, str]:
-    """The full names of all objects in the API reference, by their short names."""
+    """Return the full names of all objects in the API reference, by their short names."""
     directives = (
         line.removeprefix("::: ")
         for page in sorted((ROOT / "docs" / "api").glob("*.md"))
@@ -60,15 +61,31 @@ def documented() -> dict[str, str]:
 
 
 def mathml(tex: str, *, block: bool = False) -> str:
-    """Mathematics as MathML.
+    """Convert TeX to MathML.
 
     Raises:
-        ValueError: If there is a command that is not known.
+        ValueError: If the TeX has an unknown command.
     """
     markup = convert(" ".join(tex.split()), display="block" if block else "inline")
     if "\\" in markup:
-        raise ValueError(f"There is a command that cannot be shown in: {tex}")
+        raise ValueError(f"Expected TeX that MathML can show, got an unknown command in: {tex}")
     return markup
+
+
+class _Examples(Preprocessor):
+    """Put fences around doctests, which Markdown would take for block quotes."""
+
+    def run(self, lines: list[str]) -> list[str]:
+        fenced, example = r"^ *```(?s:.*?)^ *```", r"^(?P<indent> *)>>> .*(?:\n(?P=indent).*\S.*)*"
+        text = "\n".join(lines)
+        return re.sub(f"{fenced}|{example}", self._fence, text, flags=re.MULTILINE).split("\n")
+
+    def _fence(self, match: re.Match[str]) -> str:
+        indent = match["indent"]
+        if indent is None:
+            return match[0]
+        code = re.sub(r" *# doctest:.*|<BLANKLINE>", "", match[0])
+        return f"\n{indent}```pycon\n{code}\n{indent}```\n"
 
 
 class _Blocks(Preprocessor):
@@ -88,14 +105,14 @@ class _Blocks(Preprocessor):
 
 
 class _Inline(InlineProcessor):
-    """Replace mathematics in a line."""
+    """Replace mathematics within a line."""
 
     def handleMatch(self, m: re.Match[str], data: str) -> tuple[str, int, int]:  # noqa: N802
         return self.md.htmlStash.store(mathml(html.unescape(m[1]))), m.start(0), m.end(0)
 
 
 class _References(InlineProcessor):
-    """Link names to what is documented of them."""
+    """Link names of documented objects to their documentation."""
 
     def __init__(self, pattern: str, md: Markdown, names: dict[str, str]) -> None:
         super().__init__(pattern, md)
@@ -118,17 +135,18 @@ class _References(InlineProcessor):
 
 
 class _Reading(Extension):
-    """The extension of Markdown."""
+    """Register all of the above with Markdown."""
 
     def extendMarkdown(self, md: Markdown) -> None:  # noqa: N802
         names = documented()
         name = rf"(?P<name>(?:gp_distributions\.)?(?:{'|'.join(map(re.escape, names))})(?:\.\w+)?)"
+        md.preprocessors.register(_Examples(md), "examples", 28)  # before fences of code
         md.preprocessors.register(_Blocks(md), "math", 22)  # after fences of code
         md.inlinePatterns.register(_Inline(r"(?<!`` ):math:`([^`]+)`", md), "math role", 196)
         role = r":(?:class|func|meth|attr|mod|data):`(?P<name>[\w.]+)`"
         md.inlinePatterns.register(_References(role, md, names), "role", 195)
-        # A name that is a common word is linked only with that of the package before it, and a link has
-        # no link in it.
+        # Names that are common words are linked only if the package name precedes them. Links are not
+        # nested.
         common = (
             rf"(?!(?:{'|'.join(name for name in names if name.isalpha() and name.islower())})\b)"
         )
@@ -140,7 +158,7 @@ class _Reading(Extension):
 
 
 def read_notebook(path: Path) -> str:
-    """A notebook as Markdown: texts, code, and what it printed and drew."""
+    """Return a notebook as Markdown: texts, code and outputs."""
     parts = []
     for cell in json.loads(path.read_text())["cells"]:
         source = "".join(cell["source"])
@@ -158,13 +176,13 @@ def read_notebook(path: Path) -> str:
 
 @event_priority(100)
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Add the extension before mkdocstrings takes the list."""
+    """Add the extension before mkdocstrings copies the list of extensions."""
     config.markdown_extensions.append(_Reading())
     return config
 
 
 def on_files(files: Files, *, config: MkDocsConfig) -> Files:
-    """Add the pages that lie outside docs."""
+    """Add the pages from outside docs."""
     for uri, path in PAGES.items():
         if path.endswith(".ipynb"):
             files.append(File.generated(config, uri, content=read_notebook(ROOT / path)))
@@ -174,7 +192,7 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, *, page: Page, **_: Any) -> str:
-    """Make links of the repository those of the site."""
+    """Rewrite links within the repository as links within the site."""
     uri = page.file.src_uri
     folder = PurePosixPath(PAGES.get(uri, f"docs/{uri}")).parent
     pages = {path: uri for uri, path in PAGES.items()}

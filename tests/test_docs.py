@@ -1,4 +1,4 @@
-"""The texts hold: their code runs, their links lead somewhere, and the API reference is complete."""
+"""Code in the documentation runs, links exist, and the API reference is complete."""
 
 import importlib
 import inspect
@@ -69,6 +69,9 @@ def test_site_builds(tmp_path: Path) -> None:
     assert "<math" in reference
     for left in (":math:", ":class:", ":func:", ".. math::", "$"):
         assert left not in re.sub(r"<script.*?</script>", "", reference, flags=re.DOTALL)
+    assert '<span class="gp">&gt;&gt;&gt; </span>' in reference
+    for left in ("<blockquote", "&gt;&gt;&gt;"):  # examples that did not become code
+        assert left not in re.sub(r"<pre>.*?</pre>", "", everything, flags=re.DOTALL)
     fetched = re.findall(r'(?:src|<link [^>]*href)="((?:https?:)?//[^"]*)', everything)
     assert not fetched
 

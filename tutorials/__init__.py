@@ -1,1 +1,1 @@
-"""Notebooks that show the package at work; ``python -m tutorials`` runs them."""
+"""Tutorial notebooks; ``python -m tutorials`` runs them."""

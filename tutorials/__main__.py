@@ -1,9 +1,9 @@
-"""Run the notebooks, in place: ``python -m tutorials [names]``.
+"""Run the notebooks in place: ``python -m tutorials [names]``.
 
-A name is the beginning of that of a file, such as ``01``; without names all are run. What is written
-depends on the notebook alone: there are no times, no paths and no progress bars in it, cells are
-numbered, and a digest of the code tells whether outputs are those of the code (tests/test_tutorials.py).
-Warnings are shown here and not kept. A notebook that fails is left as it was.
+A name is the beginning of a file name, such as ``01``; without names, all notebooks run. The written
+file depends on the notebook alone: it contains no times, paths or progress bars, and cell ids are
+numbers. A digest of the code shows whether the outputs belong to it (tests/tutorials/test_tutorials.py).
+Warnings are shown but not stored. A notebook that fails stays unchanged.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from traitlets.config import Config
 
 FOLDER = Path(__file__).parent
 
-# With these a notebook would be run small, or would not keep its pictures.
+# With these, a notebook would run at small sizes or not keep its figures.
 _UNSET = ("SMOKE_TEST", "MPLBACKEND")
 
 
@@ -38,16 +38,16 @@ class TutorialError(RuntimeError):
 
 
 def notebooks(names: Sequence[str] = (), folder: Path = FOLDER) -> list[Path]:
-    """The notebooks of those names, all by default, in order.
+    """Return the notebooks whose names begin as given, in order; all by default.
 
     Raises:
-        ValueError: If there is no notebook of a name.
+        ValueError: If no notebook matches a name.
     """
     paths = sorted(folder.glob("[0-9]*.ipynb"))
     for name in names:
         if not any(path.name.startswith(name) for path in paths):
             raise ValueError(
-                f"There is no notebook {name!r}; there are {', '.join(p.stem for p in paths)}."
+                f"Expected the name of a notebook ({', '.join(p.stem for p in paths)}), got {name!r}."
             )
     return [path for path in paths if not names or path.name.startswith(tuple(names))]
 
@@ -56,7 +56,7 @@ def run(path: Path, *, progress: bool = True) -> None:
     """Run a notebook and write its outputs to the file.
 
     Raises:
-        TutorialError: If a cell fails; the file stays as it was.
+        TutorialError: If a cell fails. The file stays unchanged.
     """
     notebook = nbformat.read(path, as_version=4)
     code = [index for index, cell in enumerate(notebook.cells) if cell.cell_type == "code"]
@@ -83,8 +83,8 @@ def run(path: Path, *, progress: bool = True) -> None:
         except (CellExecutionError, DeadKernelError) as error:
             message = re.sub(r"\x1b\[[0-9;]*m", "", str(error)).strip()  # without colours
             raise TutorialError(
-                f"{path.name}, cell {current} ({cell_id(path, current)}) failed; the file is left as it "
-                f"was.\n\n{message}"
+                f"{path.name}, cell {current} ({cell_id(path, current)}) failed; the file is "
+                f"unchanged.\n\n{message}"
             ) from error
     for index, cell in enumerate(notebook.cells):
         for output in cell.get("outputs", []):
@@ -97,7 +97,7 @@ def run(path: Path, *, progress: bool = True) -> None:
 
 
 def normalize(notebook: NotebookNode, path: Path) -> None:
-    """Keep of an executed notebook what depends on its code alone."""
+    """Remove everything from an executed notebook that does not depend on its code alone."""
     for index, cell in enumerate(notebook.cells):
         cell.id = cell_id(path, index)
         cell.metadata = NotebookNode()
@@ -120,7 +120,7 @@ def normalize(notebook: NotebookNode, path: Path) -> None:
 
 
 def fewer_colours(png: str, colours: int = 256) -> str:
-    """A picture, in base 64, with so many colours at most, which makes it small."""
+    """Reduce a base64-encoded picture to at most ``colours`` colours, to make it small."""
     picture = Image.open(io.BytesIO(base64.b64decode(png))).convert("RGB")
     buffer = io.BytesIO()
     picture.quantize(colours).save(buffer, "png", optimize=True)
@@ -128,24 +128,24 @@ def fewer_colours(png: str, colours: int = 256) -> str:
 
 
 def cell_id(path: Path, index: int) -> str:
-    """The number of the notebook and that of the cell."""
+    """Return a cell id made of the numbers of the notebook and the cell."""
     return f"{path.name[:2]}-{index:02d}"
 
 
 def digest(notebook: NotebookNode) -> str:
-    """A digest of the code."""
+    """Return a digest of the code."""
     sources: list[Any] = [c.source for c in notebook.cells if c.cell_type == "code"]
     return hashlib.sha256("\n\n".join(sources).encode()).hexdigest()
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the notebooks that are named."""
+    """Run the named notebooks."""
     parser = argparse.ArgumentParser(
         prog="python -m tutorials",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("names", nargs="*", help="beginnings of names, such as 01; default: all")
+    parser.add_argument("names", nargs="*", help="beginnings of names, such as 01 (default: all)")
     names = parser.parse_args(arguments).names
     try:
         for path in notebooks(names):

@@ -1,7 +1,7 @@
 """Seven Gaussians and three decision boundaries, after figure 1 of Muandet et al. 2012.
 
-A support vector machine (SVM) sees the means only, an augmented one (ASVM) samples of each Gaussian, the
-support measure machine (SMM) the Gaussians themselves.
+The support vector machine (SVM) sees only the means, the augmented one (ASVM) sees samples from each
+Gaussian, and the support measure machine (SMM) sees the Gaussians themselves.
 
     python -m tutorials.seven_gaussians
 """
@@ -28,7 +28,7 @@ Array = NDArray[np.float64]
 
 
 def seven_gaussians() -> tuple[Gaussians, NDArray[np.int64]]:
-    """Seven Gaussians of very different covariances in the plane, in two classes."""
+    """Return seven Gaussians in the plane with very different covariances, and their two classes."""
     means = [[-3, 2], [0, 3], [3, 2], [-3, -1], [0, -2.5], [3, -1], [0, 0.5]]
     spreads = [(0.2, 1.0), (1.0, 0.2), (0.2, 0.2), (0.2, 0.2), (1.0, 0.2), (0.2, 1.0), (0.2, 0.5)]
     covariance = [np.diag(np.square(spread)) for spread in spreads]
@@ -37,7 +37,7 @@ def seven_gaussians() -> tuple[Gaussians, NDArray[np.int64]]:
 
 
 def machines(gaussians: Gaussians, labels: NDArray[np.int64]) -> dict[str, Any]:
-    """For each machine its decision function on ``n x 2`` points."""
+    """Return the decision function of each machine on ``n x 2`` points."""
     gamma = 1 / (2 * BANDWIDTH**2)
     vector = SVC(gamma=gamma, C=PENALTY).fit(gaussians.mean.numpy(), labels)
     samples = gaussians.sample(SAMPLES, seed=0).points.numpy().reshape(-1, 2)
@@ -53,12 +53,12 @@ def machines(gaussians: Gaussians, labels: NDArray[np.int64]) -> dict[str, Any]:
 
 
 def point_masses(points: Array) -> Gaussians:
-    """Gaussians without spread."""
+    """Return Gaussians without spread at the given points."""
     return Gaussians(points, np.zeros((len(points), 2, 2)))
 
 
 def draw(ax: Any) -> Any:
-    """Draw Gaussians, at one and two standard deviations, and boundaries."""
+    """Draw the Gaussians, at one and two standard deviations, and the decision boundaries."""
     from matplotlib.patches import Ellipse
 
     gaussians, labels = seven_gaussians()

@@ -1,4 +1,4 @@
-"""The protocol on images: moves keep what is moved, splits are disjoint, choices see no test."""
+"""The image protocol: moves preserve images, splits are disjoint, and choices ignore test images."""
 
 from pathlib import Path
 
@@ -55,7 +55,7 @@ class TestSplits:
             tested.append(set(run.test.images.flatten().tolist()))
         for sets in (seen, tested):
             assert sum(map(len, sets[:3])) == len(set.union(*sets[:3]))
-        # No image is known in one run and tested in another, not even where runs are drawn at random.
+        # No image is seen before testing in one run and tested in another, even if runs are random.
         assert not set.union(*seen) & set.union(*tested)
 
     def test_are_reproducible(self, pool: Images) -> None:
@@ -88,7 +88,7 @@ class TestMoves:
         assert len(places) > 15
 
     def test_turn_images_by_angles(self) -> None:
-        """A bar's direction is that of the angle."""
+        """The direction of a rotated bar is that of the angle."""
         bars = torch.zeros(200, 28, 28, dtype=torch.float64)
         bars[:, 4:24, 13:15] = 1
         clouds = as_clouds(move(bars, 30.0, seed=0))

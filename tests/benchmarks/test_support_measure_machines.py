@@ -7,5 +7,5 @@ from benchmarks.support_measure_machines import accuracy
 
 @pytest.mark.parametrize(("kernel", "reach"), [("linear", 97.0), ("gaussian", 99.0)])
 def test_accuracy_is_near_that_of_bayes(kernel: str, reach: float) -> None:
-    # Of 400 test Gaussians each, of which 1% are told wrong: a standard error of 0.16.
+    # In %: the standard error for 10 x 400 test Gaussians with 1% errors is 0.16.
     assert sum(accuracy(kernel, kernel, 400, seed) for seed in range(10)) / 10 >= reach

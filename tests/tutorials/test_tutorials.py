@@ -1,4 +1,4 @@
-"""The notebooks run, and what they show is what their code gives."""
+"""The notebooks run, and their stored outputs belong to their code."""
 
 import ast
 import re
@@ -24,7 +24,7 @@ from tutorials.__main__ import (
 
 NOTEBOOKS = notebooks()
 LARGEST = 300_000  # bytes
-# What tells where or when a notebook was run.
+# Traces of where or when a notebook ran.
 TRACES = re.compile(r"/(root|home|tmp|work|Users|usr)/|[A-Z]:\\|site-packages|\d\d:\d\d:\d\d")
 
 
@@ -45,7 +45,7 @@ def code_cells(path: Path) -> list[Any]:
 
 
 def write(path: Path, *sources: str) -> Path:
-    """A notebook that was not run."""
+    """Write a notebook that has not been run."""
     cells = [nbformat.v4.new_code_cell(source) for source in sources]
     nbformat.write(nbformat.v4.new_notebook(cells=cells), path)
     return path
@@ -146,9 +146,9 @@ def test_a_failing_notebook_stays_as_it_was(tmp_path: Path) -> None:
 
 def test_names_choose_notebooks() -> None:
     assert [path.stem for path in notebooks(["01"])] == ["01_quickstart"]
-    with pytest.raises(ValueError, match="no notebook '99'"):
+    with pytest.raises(ValueError, match="got '99'"):
         notebooks(["01", "99"])
-    with pytest.raises(SystemExit, match="no notebook '99'"):
+    with pytest.raises(SystemExit, match="got '99'"):
         main(["99"])
     assert all(path.parent == FOLDER for path in notebooks())
 
