@@ -50,7 +50,7 @@ class DistributionKernel(Kernel):
     has_lengthscale = True
 
     def __init__(
-        self, distance: Distance, profile: str | Profile = "gaussian", **kwargs: Any
+        self, distance: Distance, profile: str | Profile = "matern52", **kwargs: Any
     ) -> None:
         if not isinstance(distance, Distance):
             raise TypeError(f"Expected a Distance, got {type(distance).__name__}.")

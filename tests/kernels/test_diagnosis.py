@@ -193,7 +193,8 @@ class TestSentences:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             distance = PrecomputedDistance(SlicedWasserstein(2, p=1).squared(ROWS).square())
-        found = diagnose(DistributionKernel(distance), torch.arange(30.0).double()[:, None])
+        kernel = DistributionKernel(distance, "gaussian")
+        found = diagnose(kernel, torch.arange(30.0).double()[:, None])
         assert found.smallest_eigenvalue < -0.01
         assert found.condition == math.inf
         (sentence,) = found.findings
@@ -228,7 +229,7 @@ class TestKernels:
             assert one.median_distance == pytest.approx(MEDIAN)
             expected = diagnose(DistributionKernel(distance), X[:, 1 + width :]).distances[0]
             assert other.median_distance == pytest.approx(expected.median_distance)
-            assert (one.profile, other.profile) == ("Gaussian", "Cauchy")
+            assert (one.profile, other.profile) == ("Matern52", "Cauchy")
 
     def test_of_every_kind_of_distance(self) -> None:
         reference = ReferenceMeasure(torch.randn(5, 2).double())
