@@ -115,7 +115,7 @@ class Matern32(Profile):
 
     def forward(self, scaled: Tensor) -> Tensor:
         """The covariance of every entry of ``scaled``."""
-        return _matern32(scaled)
+        return _Matern32Function.apply(scaled)
 
 
 class Matern52(Profile):
@@ -123,7 +123,7 @@ class Matern52(Profile):
 
     def forward(self, scaled: Tensor) -> Tensor:
         """The covariance of every entry of ``scaled``."""
-        return _matern52(scaled)
+        return _Matern52Function.apply(scaled)
 
 
 class RationalQuadratic(_Parametric):
@@ -136,14 +136,9 @@ class RationalQuadratic(_Parametric):
     def __init__(self, alpha: float = 1.0) -> None:
         super().__init__("alpha", alpha)
 
-    @property
-    def alpha(self) -> Tensor:
-        """The shape parameter, ``batch_shape x 1 x 1``."""
-        return self._get()
-
-    @alpha.setter
-    def alpha(self, value: Tensor | float) -> None:
-        self._set(value)
+    alpha = property(
+        _Parametric._get, _Parametric._set, doc="Shape parameter, ``batch_shape x 1 x 1``."
+    )
 
     def forward(self, scaled: Tensor) -> Tensor:
         """The covariance of every entry of ``scaled``."""
@@ -216,14 +211,7 @@ class Polynomial(_Parametric):
             raise ValueError(f"Expected power to be a positive integer, got {power!r}.")
         self.power = int(power)
 
-    @property
-    def offset(self) -> Tensor:
-        """The constant, ``batch_shape x 1 x 1``."""
-        return self._get()
-
-    @offset.setter
-    def offset(self, value: Tensor | float) -> None:
-        self._set(value)
+    offset = property(_Parametric._get, _Parametric._set, doc="Constant, ``batch_shape x 1 x 1``.")
 
     def forward(self, scaled: Tensor) -> Tensor:
         """The covariance of every entry of ``scaled``."""
@@ -311,12 +299,4 @@ class _Matern52Function(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Tensor:
         (s,) = ctx.saved_tensors
-        return -5 / 6 * grad * _matern32(5 / 3 * s)
-
-
-def _matern32(s: Tensor) -> Tensor:
-    return _Matern32Function.apply(s)
-
-
-def _matern52(s: Tensor) -> Tensor:
-    return _Matern52Function.apply(s)
+        return -5 / 6 * grad * _Matern32Function.apply(5 / 3 * s)

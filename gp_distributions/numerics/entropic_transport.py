@@ -43,7 +43,7 @@ def transport_potentials(
     Source: Cuturi and Peyre 2018 (semi-dual); the implicit gradient is that of Eisenberger et al. 2022.
     """
     with torch.no_grad():
-        solution = solve_semi_dual(
+        solution, outcome = solve_semi_dual(
             points,
             weights,
             support,
@@ -55,18 +55,16 @@ def transport_potentials(
         )
     inputs = (points, weights, support, masses, epsilon)
     if not (torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs)):
-        return solution.potentials, solution.outcome
+        return solution, outcome
     # One sweep of the fixed point g = T(g) at the solution; the backward pass completes its gradient.
-    conditional = conditional_plan(points, support, masses, epsilon, solution.potentials)
+    conditional = conditional_plan(points, support, masses, epsilon, solution)
     marginal = (weights.unsqueeze(-2) @ conditional).squeeze(-2)
     present = marginal >= _least(marginal)
     ratio = torch.where(present, masses / torch.where(present, marginal, 1.0), 1.0)
-    swept = solution.potentials + epsilon * ratio.log()
-    potentials = _FixedPoint.apply(
-        swept, conditional.detach(), weights.detach(), solution.outcome.determined
-    )
-    potentials = potentials - (potentials @ masses).unsqueeze(-1)
-    return potentials, solution.outcome
+    swept = solution + epsilon * ratio.log()
+    fixed = (conditional.detach(), weights.detach(), outcome.determined)
+    potentials = _FixedPoint.apply(swept, *fixed)
+    return potentials - (potentials @ masses).unsqueeze(-1), outcome
 
 
 def conditional_plan(

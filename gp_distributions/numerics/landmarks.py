@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
-
+import numpy as np
 import torch
-from scipy.cluster.vq import kmeans2
+from numpy.typing import NDArray
+from scipy.cluster.vq import vq
+from scipy.spatial.distance import cdist
 from torch import Tensor
 
 from gp_distributions.numerics.embedding_kernels import EmbeddingKernel, EnergyKernel
@@ -31,10 +32,28 @@ def spread_landmarks(atoms: Tensor, count: int, *, seed: int = 0) -> Tensor:
     distinct = atoms.unique(dim=0)
     if len(distinct) <= count:
         return distinct[torch.arange(count) % len(distinct)]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # an empty cluster keeps its centre
-        centres, _ = kmeans2(atoms.numpy(), count, minit="++", rng=seed)
-    return torch.from_numpy(centres)
+    return torch.from_numpy(_cluster_centres(atoms.numpy(), count, np.random.default_rng(seed)))
+
+
+def _cluster_centres(
+    x: NDArray[np.float64], count: int, rng: np.random.Generator
+) -> NDArray[np.float64]:
+    """The centres of k-means after ten steps from k-means++; an empty cluster keeps its centre.
+
+    The same as SciPy's ``kmeans2``, which warns of empty clusters.
+    """
+    chosen, squared = [x[rng.integers(len(x))]], np.full(len(x), np.inf)
+    while len(chosen) < count:
+        squared = np.minimum(squared, cdist(chosen[-1:], x, "sqeuclidean")[0])
+        cumulative = (squared / squared.sum()).cumsum()
+        chosen.append(x[np.searchsorted(cumulative[:-1], rng.uniform())])
+    centres = np.stack(chosen)
+    for _ in range(10):
+        labels, _ = vq(x, centres)
+        sizes = np.bincount(labels, minlength=count)[:, None]
+        sums = np.stack([np.bincount(labels, column, count) for column in x.T], axis=-1)
+        centres = np.where(sizes > 0, sums / np.maximum(sizes, 1), centres)
+    return centres
 
 
 def landmark_features(

@@ -24,6 +24,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from gp_distributions.numerics.pairwise import symmetric
 from gp_distributions.numerics.single_thread import matmul
 
 # E|Z| of a standard normal Z.
@@ -95,7 +96,7 @@ def normal_wasserstein_all(x1: Tensor, x2: Tensor) -> Tensor:
     """
     if x2.dim() == 2:
         if x1 is x2:
-            return _symmetric(x1)
+            return symmetric(lambda a, b: _Wasserstein.apply(a, b[None]), x1)
         return _Wasserstein.apply(x1.flatten(0, -2), x2[None]).unflatten(0, x1.shape[:-1])
     if x1.dim() == 2:
         return normal_wasserstein_all(x2, x1).mT
@@ -103,16 +104,6 @@ def normal_wasserstein_all(x1: Tensor, x2: Tensor) -> Tensor:
     x1, x2 = (x.expand(*shape, -1, -1).flatten(0, -3) for x in (x1, x2))
     pairs = [_Wasserstein.apply(a, b[None]) for a, b in zip(x1, x2, strict=True)]
     return torch.stack(pairs).unflatten(0, shape)
-
-
-def _symmetric(x: Tensor, strip: int = 128) -> Tensor:
-    """One half is computed, the other mirrored."""
-    strips = [
-        torch.nn.functional.pad(_Wasserstein.apply(x[i : i + strip], x[None, i:]), (i, 0))
-        for i in range(0, len(x), strip)
-    ]
-    upper = torch.cat(strips).triu(1)
-    return upper + upper.T
 
 
 class _Wasserstein(torch.autograd.Function):

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import torch
 from scipy.linalg import get_blas_funcs
 from torch import Tensor
 
+from gp_distributions.numerics.single_thread import matmul
+
 # Elements of a strip of columns that is worked on at a time.
 _STRIP = 2**21
+# Rows of a strip of a symmetric matrix.
+_ROWS = 128
 
 
 def squared_euclidean(x1: Tensor, x2: Tensor) -> Tensor:
@@ -43,18 +49,18 @@ def manhattan(x1: Tensor, x2: Tensor) -> Tensor:
     The subgradient of the absolute value at zero is zero.
     """
     if x1 is x2 and x1.dim() == 2:
-        return _symmetric_manhattan(x1)
+        return symmetric(lambda a, b: torch.cdist(a, b, p=1.0), x1)
     if x2.dim() == 2:  # cdist would copy x2 for every batch of x1
         return torch.cdist(x1.flatten(0, -2), x2, p=1.0).unflatten(0, x1.shape[:-1])
     distances = torch.cdist(x1, x2, p=1.0)
     return zero_diagonal(distances) if x1 is x2 else distances
 
 
-def _symmetric_manhattan(x: Tensor, block: int = 128) -> Tensor:
-    """One half is computed, the other mirrored."""
+def symmetric(distances: Callable[[Tensor, Tensor], Tensor], x: Tensor) -> Tensor:
+    """Distances between all pairs of rows of ``x``, of which one half is computed, in strips."""
     strips = [
-        torch.nn.functional.pad(torch.cdist(x[i : i + block], x[i:], p=1.0), (i, 0))
-        for i in range(0, len(x), block)
+        torch.nn.functional.pad(distances(x[i : i + _ROWS], x[i:]), (i, 0))
+        for i in range(0, len(x), _ROWS)
     ]
     upper = torch.cat(strips).triu(1)
     return upper + upper.T
@@ -114,11 +120,9 @@ def _centred_gram(x: Tensor) -> Tensor:
 
 
 def _inner_products(x1: Tensor, x2: Tensor) -> Tensor:
-    if x1.device.type != "cpu" or _tracked(x1) or _tracked(x2) or x2.dim() != 2:
-        return x1 @ x2.transpose(-1, -2)
-    # NumPy's product is the faster one on some processors and not slower on others.
-    left, right = x1.detach().flatten(0, -2).numpy(), x2.detach().numpy()
-    return torch.from_numpy(left @ right.T).unflatten(0, x1.shape[:-1])
+    if x2.dim() != 2:
+        return x1 @ x2.mT
+    return matmul(x1.flatten(0, -2), x2.T).unflatten(0, x1.shape[:-1])
 
 
 def _tracked(x: Tensor) -> bool:

@@ -53,26 +53,24 @@ class TransportOutcome:
 
 
 @dataclass(frozen=True)
-class Solution:
-    """Potentials on the reference, ``C x m``, of mean zero, and how the solver fared."""
-
-    potentials: Tensor
-    outcome: TransportOutcome
-
-
-@dataclass(frozen=True)
-class _Iterate:
-    """The clouds still at work, their plan at the present potentials, and how far steps carried it.
-
-    Here the conditional plan is ``C x m x n``: over an axis that is not the last, a softmax is faster.
-    """
+class _Clouds:
+    """The clouds that are not solved yet, and the damping of their next step."""
 
     index: Tensor
     inner: Tensor
     weights: Tensor
+    damping: Tensor
+
+
+@dataclass(frozen=True)
+class _Iterate(_Clouds):
+    """Clouds, their plan at the current potentials, and how far steps have carried it.
+
+    Here the conditional plan is ``C x m x n``, as a softmax is faster over an axis that is not the last.
+    """
+
     potentials: Tensor
     epsilon: Tensor
-    damping: Tensor
     conditional: Tensor
     drift: Tensor
     residual: Tensor
@@ -104,28 +102,18 @@ class _SemiDual:
         self.absent = (masses == 0).to(masses)
         self.epsilon = epsilon.to(self.inner)
 
-    def of(self, state: _Iterate, values: Tensor) -> Tensor:
+    def of(self, state: _Clouds, values: Tensor) -> Tensor:
         """What belongs to the reference of each cloud still at work."""
         return values if len(values) == 1 else values[state.index]
 
     def start(self, potentials: Tensor, epsilon: Tensor) -> _Iterate:
         """All clouds at given potentials."""
-        blank = self.inner.new_empty(len(self.inner))
-        state = _Iterate(
-            index=torch.arange(len(self.inner), device=self.inner.device),
-            inner=self.inner,
-            weights=self.weights,
-            potentials=potentials,
-            epsilon=epsilon,
-            damping=torch.full_like(blank, _DAMPING),
-            conditional=blank,
-            drift=blank,
-            residual=blank,
-            error=blank,
-        )
-        return self.at(state, potentials, epsilon)
+        index = torch.arange(len(self.inner), device=self.inner.device)
+        damping = self.inner.new_full(index.shape, _DAMPING)
+        clouds = _Clouds(index, self.inner, self.weights, damping)
+        return self.at(clouds, potentials, epsilon)
 
-    def at(self, state: _Iterate, potentials: Tensor, epsilon: Tensor) -> _Iterate:
+    def at(self, state: _Clouds, potentials: Tensor, epsilon: Tensor) -> _Iterate:
         """The plan at other potentials and another epsilon."""
         shift = potentials / epsilon.unsqueeze(-1) + self.of(state, self.log_masses)
         logits = (state.inner * epsilon.reciprocal()[:, None, None]).add_(shift.unsqueeze(-1))
@@ -149,7 +137,7 @@ class _SemiDual:
 
     def _with_plan(
         self,
-        state: _Iterate,
+        state: _Clouds,
         potentials: Tensor,
         epsilon: Tensor,
         conditional: Tensor,
@@ -158,15 +146,9 @@ class _SemiDual:
         residual = self.of(state, self.masses) - (
             conditional @ state.weights.unsqueeze(-1)
         ).squeeze(-1)
-        return replace(
-            state,
-            potentials=potentials,
-            epsilon=epsilon,
-            conditional=conditional,
-            drift=drift,
-            residual=residual,
-            error=residual.abs().sum(-1),
-        )
+        clouds = (state.index, state.inner, state.weights, state.damping)
+        error = residual.abs().sum(-1)
+        return _Iterate(*clouds, potentials, epsilon, conditional, drift, residual, error)
 
     def newton_step(self, state: _Iterate) -> _Iterate:
         """One step, or more damping if it neither ascends to the end nor lowers the residual."""
@@ -236,7 +218,7 @@ def solve_semi_dual(
     tolerance: float,
     max_iterations: int,
     initial: Tensor | None = None,
-) -> Solution:
+) -> tuple[Tensor, TransportOutcome]:
     """Solve for the potentials on the reference, on the side that has fewer atoms.
 
     The time of a step is cubic in the number of unknowns. With fewer atoms in the clouds than in the
@@ -278,7 +260,7 @@ def solve_semi_dual(
         iterations=iterations,
         determined=determined,
     )
-    return Solution(potentials - potentials @ masses.mT, outcome)
+    return potentials - potentials @ masses.mT, outcome
 
 
 def _sweep(problem: _SemiDual, potentials: Tensor) -> Tensor:
