@@ -11,9 +11,9 @@ from torch import Tensor
 
 from gp_distributions.numerics.single_thread import matmul
 
-# Elements of a strip of columns that is worked on at a time.
+# Number of elements in a strip of columns, which is processed at a time.
 _STRIP = 2**21
-# Rows of a strip of a symmetric matrix.
+# Number of rows in a strip of a symmetric matrix.
 _ROWS = 128
 
 
@@ -22,17 +22,17 @@ def squared_euclidean(x1: Tensor, x2: Tensor) -> Tensor:
 
     Args:
         x1: A ``batch_shape x N x D`` tensor.
-        x2: A ``batch_shape x M x D`` tensor; ``x1`` itself gives a symmetric result with an exactly
+        x2: A ``batch_shape x M x D`` tensor. ``x1`` itself gives an exactly symmetric result with a
             zero diagonal at half the cost.
 
     Returns:
         A ``batch_shape x N x M`` tensor.
     """
-    # What all rows share cancels in the distance; taken off first, it costs no digits.
+    # The mean of all rows cancels in the distances; subtracting it first avoids loss of digits.
     if x1 is x2:
         inner = _centred_gram(x2)
         squares = inner.diagonal(dim1=-2, dim2=-1).clone()
-        # The sum of squares first, which rounds alike in both halves.
+        # Adding the squares first rounds both halves alike.
         sums = squares.unsqueeze(-1) + squares.unsqueeze(-2)
         return zero_diagonal(sums.sub_(inner, alpha=2).clamp_min_(0))
     centre = x2.detach().mean(dim=-2, keepdim=True)
@@ -44,7 +44,7 @@ def squared_euclidean(x1: Tensor, x2: Tensor) -> Tensor:
 
 
 def manhattan(x1: Tensor, x2: Tensor) -> Tensor:
-    """Sums of absolute differences between rows, shapes as in :func:`squared_euclidean`.
+    """Sums of absolute differences between rows, with shapes as in :func:`squared_euclidean`.
 
     The subgradient of the absolute value at zero is zero.
     """
@@ -57,7 +57,7 @@ def manhattan(x1: Tensor, x2: Tensor) -> Tensor:
 
 
 def symmetric(distances: Callable[[Tensor, Tensor], Tensor], x: Tensor) -> Tensor:
-    """Distances between all pairs of rows of ``x``, of which one half is computed, in strips."""
+    """Distances between all pairs of rows of ``x``; one half is computed, in strips."""
     strips = [
         torch.nn.functional.pad(distances(x[i : i + _ROWS], x[i:]), (i, 0))
         for i in range(0, len(x), _ROWS)
@@ -67,15 +67,19 @@ def symmetric(distances: Callable[[Tensor, Tensor], Tensor], x: Tensor) -> Tenso
 
 
 def without_rounding(distances: Tensor, x1: Tensor, x2: Tensor) -> Tensor:
-    """Sums of absolute differences, whose gradient is zero where all differences are rounding.
+    """Stop the gradient of sums of absolute differences that are only rounding errors.
 
-    That of rounding is a sum of signs, which a root of the distance would make huge.
+    The gradient of rounding errors is a sum of signs, which a square root of the distance would
+    magnify.
 
     Args:
-        distances: Those of ``x1`` from ``x2``. At most 64 roundings of the sums of absolute values is
-            taken for nothing.
-        x1: What is compared, a tensor of one more axis.
-        x2: What it is compared with, of the same number of axes.
+        distances: Sums of absolute differences between ``x1`` and ``x2``. Those of at most 64 rounding
+            errors of the sums of absolute values lose their gradient.
+        x1: A tensor with one axis more than ``distances``.
+        x2: A tensor with as many axes as ``x1``.
+
+    Returns:
+        The distances, with the same values.
     """
     if not _tracked(distances):
         return distances
@@ -85,12 +89,12 @@ def without_rounding(distances: Tensor, x1: Tensor, x2: Tensor) -> Tensor:
 
 
 def mirrored(matrix: Tensor) -> Tensor:
-    """A square matrix whose lower half is replaced by the upper one."""
+    """Replace the lower half of a square matrix by its upper half."""
     return matrix.triu() + matrix.triu(1).mT
 
 
 def zero_diagonal(matrix: Tensor) -> Tensor:
-    """A square matrix with its diagonal replaced by exact zeros."""
+    """Replace the diagonal of a square matrix by exact zeros."""
     size = matrix.shape[-1]
     return matrix.masked_fill(torch.eye(size, dtype=torch.bool, device=matrix.device), 0)
 
@@ -100,12 +104,12 @@ def _squared_norms(x: Tensor) -> Tensor:
 
 
 def _centred_gram(x: Tensor) -> Tensor:
-    """Inner products of rows about their mean, exactly symmetric."""
+    """Inner products of centred rows, exactly symmetric."""
     if x.device.type != "cpu" or _tracked(x) or x.dim() != 2:
         centred = x - x.detach().mean(dim=-2, keepdim=True)
         return mirrored(centred @ centred.mT)
-    # One triangle, by BLAS, in strips of columns that fit the processor's cache; without torch, whose
-    # threads would spin beside those of BLAS.
+    # BLAS computes one triangle, in strips of columns that fit the processor's cache. PyTorch is not
+    # used, as its idle threads would compete with those of BLAS.
     array = x.detach().numpy()
     size = max(64, _STRIP // len(x))
     syrk = get_blas_funcs("syrk", dtype=array.dtype)
