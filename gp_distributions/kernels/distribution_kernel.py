@@ -30,7 +30,8 @@ class DistributionKernel(Kernel):
     embeddings.
 
     This is an ordinary GPyTorch kernel on rows, ``batch_shape x N x m*(d+1)`` tensors. It can be wrapped
-    in a ``ScaleKernel``, added, multiplied, and given ``active_dims`` beside ordinary columns.
+    in a ``ScaleKernel``, added, multiplied, and given ``active_dims`` beside ordinary columns. BoTorch
+    draws sample paths of scaled radial profiles of distances with ``embed``.
 
     Args:
         distance: Distance between distributions.

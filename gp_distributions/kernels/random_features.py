@@ -73,7 +73,7 @@ def _rational_quadratic(profile: RationalQuadratic, like: Tensor) -> Tensor:
     return torch._standard_gamma(alpha.expand_as(like).contiguous()) / alpha
 
 
-# Draws of tau^2 for each profile. A subclass may be another function, and is not looked up here.
+# Draws of tau^2 by type of profile. A subclass may define another function, so it is not included.
 _SQUARED_SCALES: dict[type[Profile], Callable[..., Tensor]] = {
     Gaussian: lambda _, like: torch.ones_like(like),
     Exponential: lambda _, like: 0.5 / _gamma(0.5, like),
@@ -90,7 +90,7 @@ _SQUARED_SCALES: dict[type[Profile], Callable[..., Tensor]] = {
 
 
 class _Embedding(TensorTransform):
-    """The features of the distance, of the columns that the kernel reads."""
+    """Embedding of the columns that the kernel reads."""
 
     def __init__(self, kernel: DistributionKernel) -> None:
         super().__init__()
@@ -106,8 +106,8 @@ class FourierFeatureMap(FeatureMap):
     """Sines and cosines of random projections of embeddings.
 
     Args:
-        kernel: The kernel, whose lengthscale is read at every call.
-        num_outputs: The number of features, half of them sines.
+        kernel: Kernel, whose current lengthscale is used in each call.
+        num_outputs: Number of features, half of which are sines.
     """
 
     def __init__(self, kernel: DistributionKernel, num_outputs: int) -> None:
@@ -118,8 +118,9 @@ class FourierFeatureMap(FeatureMap):
         lengthscale = kernel.lengthscale.detach()
         like = lengthscale.new_empty(*kernel.batch_shape, 1, num_outputs // 2)
         squared_scales = _SQUARED_SCALES[type(kernel.profile)](kernel.profile, like)
-        self.register_buffer("scales", squared_scales.sqrt())
-        # Drawn at the first call, which tells the number of features of the embedding.
+        # Heavy tails may overflow; such scales are as good as infinite.
+        self.register_buffer("scales", squared_scales.clamp_max(1e30).sqrt())
+        # Drawn in the first call, when the dimension of the embedding is known.
         self.directions: Tensor | None
         self.register_buffer("directions", None)
         scale = lengthscale.new_tensor(math.sqrt(2 / num_outputs))
@@ -127,11 +128,11 @@ class FourierFeatureMap(FeatureMap):
 
     @property
     def batch_shape(self) -> torch.Size:
-        """The batch shape of the kernel."""
+        """Batch shape of the kernel."""
         return self.kernel.batch_shape
 
     def forward(self, x: Tensor) -> Tensor:
-        """Angles, ``batch_shape x N x num_outputs/2``, of embeddings ``batch_shape x N x D``."""
+        """Angles, ``batch_shape x N x num_outputs/2``, of ``batch_shape x N x D`` embeddings."""
         if self.directions is None:
             self.directions = torch.randn(
                 self.num_outputs // 2, x.shape[-1], dtype=x.dtype, device=x.device
@@ -151,19 +152,18 @@ def _gen_kernel_features(
     distance, profile = type(kernel.distance).__name__, type(kernel.profile)
     if not hasattr(kernel.distance, "embed"):
         raise UnsupportedError(
-            f"Sample paths need a distance with finitely many features (embed), and this {distance} "
-            "has none. Distances that have: SlicedWasserstein with p=2, MMD with num_features or a "
-            "polynomial kernel, LinearTransport, SinkhornPotential, Hellinger and Fourier."
+            f"Sample paths need a distance with finitely many features (embed), but this {distance} "
+            "has none. Use SlicedWasserstein with p=2, MMD with num_features or a polynomial kernel, "
+            "LinearTransport, SinkhornPotential, Hellinger or Fourier."
         )
     if profile not in _SQUARED_SCALES:
         supported = ", ".join(each.__name__ for each in _SQUARED_SCALES)
         raise UnsupportedError(
-            f"The {profile.__name__} profile has no random Fourier features. Profiles that have: "
-            f"{supported}."
+            f"The {profile.__name__} profile has no random Fourier features. Use one of {supported}."
         )
     if num_outputs % 2:
         raise UnsupportedError(
-            f"Expected an even number of features, as many sines as cosines, got {num_outputs}."
+            f"Expected an even number of features, half of them sines, got {num_outputs}."
         )
     return FourierFeatureMap(kernel, num_outputs)
 

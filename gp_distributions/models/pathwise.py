@@ -1,4 +1,4 @@
-"""Pathwise updates of BoTorch for noise that depends on the size of bags."""
+"""Pathwise updates for BoTorch with noise that depends on the size of bags."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _gaussian_update(
     noise_covariance: Any = None,
     **kwargs: Any,
 ) -> GeneralizedLinearPath:
-    """BoTorch's update, which would read the noise without the rows that it depends on."""
+    """BoTorch's update with the noise at the training rows, which BoTorch does not pass on."""
     if points is None:
         (points,) = get_train_inputs(model, transformed=True)
     if noise_covariance is None:

@@ -1,4 +1,4 @@
-"""Every sentence that a diagnosis can hold, and its figures against numpy's."""
+"""Every sentence of a diagnosis, and its figures against NumPy."""
 
 import dataclasses
 import math
@@ -149,7 +149,7 @@ class TestSentences:
         assert f"set kernel.lengthscale = {MEDIAN:.3g}" in sentence
 
     def test_sentences_name_what_to_set(self) -> None:
-        """The expression that is shown is one that repairs the kernel."""
+        """The expression in a finding is valid and repairs the kernel."""
         second = kernel_of(100.0 * MEDIAN, p=1)
         kernel = ScaleKernel(kernel_of(0.01 * MEDIAN)) + ScaleKernel(second) * RBFKernel()
         short, long = diagnose(kernel, ROWS).findings
@@ -185,7 +185,7 @@ class TestSentences:
             assert sentence.startswith("The covariance matrix is numerically singular.")
             noise = float(sentence.split("at least ")[1].split(";")[0])
             assert noise == pytest.approx(1.5e-8 * found.largest_eigenvalue, rel=0.5)
-            # With that noise there is a Cholesky factor.
+            # With this noise, the Cholesky factor exists.
             covariance = kernel(points).to_dense().detach()
             torch.linalg.cholesky(covariance + noise * torch.eye(30).double())
 

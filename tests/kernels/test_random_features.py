@@ -1,4 +1,4 @@
-"""Random features against the kernels, and the sample paths that BoTorch makes of them."""
+"""Random features against the kernels, and BoTorch's sample paths from them."""
 
 import math
 from typing import Any
@@ -30,7 +30,7 @@ from gp_distributions.kernels import (
 )
 from gp_distributions.kernels.profiles import PROFILES
 
-# Without padding, whose weights finite differences would make negative.
+# No padding, because finite differences would make its weights negative.
 ROWS = as_rows(random_clouds(20, sizes=(8, 8)))
 TRAIN, NEW = ROWS[:14], ROWS[14:]
 TARGETS = TRAIN.unflatten(-1, (8, 3))[..., :2].square().mean((-2, -1))
@@ -72,7 +72,7 @@ def gram(kernel: Kernel, count: int, rows: Tensor = ROWS) -> Tensor:
 @pytest.mark.parametrize("name", RADIAL)
 @pytest.mark.parametrize("count", [16, 512])
 def test_features_converge_to_the_kernel(name: str, count: int) -> None:
-    """Their inner products have the mean and the variance of averages of cosines."""
+    """Inner products have the mean and the variance of an average of random cosines."""
     torch.manual_seed(0)
     draws = 200
     kernel = make_kernel(RADIAL[name])
@@ -94,10 +94,10 @@ def test_every_distance_with_features_has_them(name: str) -> None:
     rows = case.inputs.rows(6)
     if hasattr(kernel.distance, "embed"):
         exact = kernel(rows).to_dense().detach()
-        # The standard deviation of an entry is 1 / sqrt(4096) at most.
+        # The standard deviation of an entry is at most 1 / sqrt(4096).
         assert float((gram(kernel, 8192, rows) - exact).abs().max()) < 5 / 64
     else:
-        with pytest.raises(UnsupportedError, match=r"features \(embed\).* this .* has none"):
+        with pytest.raises(UnsupportedError, match=r"features \(embed\), but this .* has none"):
             gram(kernel, 16, rows)
 
 
@@ -127,7 +127,7 @@ MODELS: dict[str, dict[str, Any]] = {
 
 
 def check_moments(model: DistributionGP, new: Tensor = NEW, draws: int = 60) -> None:
-    """Over draws of features, paths have exactly the mean and the covariance of the posterior."""
+    """Averaged over draws of features, paths have the mean and covariance of the posterior."""
     torch.manual_seed(0)
     several = model.num_outputs > 1
     paths = 32
@@ -171,7 +171,7 @@ def test_path_models(name: str, training: bool) -> None:
     model = make_model(**MODELS[name]).train(training)
     path = get_matheron_path_model(model)
     assert path(NEW).shape == (6, model.num_outputs)
-    # A path through 14 clouds with little noise; both in the units of the targets.
+    # The path is close to the targets, in their units.
     targets = MODELS[name].get("targets", TARGETS).reshape(14, -1)
     assert float((path(TRAIN) - targets).detach().abs().mean()) < float(targets.std())
 

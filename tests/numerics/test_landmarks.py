@@ -1,4 +1,4 @@
-"""Landmarks: exact where they are all atoms, never too far apart, best where atoms are."""
+"""Landmark features: exact with all atoms, distances never too large, best where atoms are dense."""
 
 import numpy as np
 import pytest
@@ -28,7 +28,7 @@ def exact(kernel: EmbeddingKernel, points: Tensor, weights: Tensor) -> Tensor:
 @pytest.mark.parametrize("name", EMBEDDING_KERNELS)
 class TestFeatures:
     def test_exact_with_all_atoms_as_landmarks(self, name: str) -> None:
-        """But for the jitter, 1e-10 of the mean of the diagonal."""
+        """Exact up to the jitter, 1e-10 of the mean diagonal."""
         kernel, (points, weights) = EMBEDDING_KERNELS[name], clouds(6, 4)
         landmarks = points.flatten(0, 1)
         features = landmark_features(kernel, landmarks, points, weights)
