@@ -70,10 +70,10 @@ def check_kind(X: Distributions | Tensor, covar_module: torch.nn.Module) -> None
 def align_rows(
     rows: Tensor, train_rows: Tensor, covar_module: torch.nn.Module
 ) -> tuple[Tensor, Tensor]:
-    """Pad the narrower of two sets of rows to the width of the other.
+    """Both at the width of the wider ones.
 
     Raises:
-        ValueError: If the widths differ and a row is not a single cloud.
+        ValueError: If the widths differ and some columns are not the atoms of one cloud.
     """
     width, train_width = rows.shape[-1], train_rows.shape[-1]
     if width == train_width:
@@ -88,7 +88,7 @@ def align_rows(
     if sliced or atom is None or width % atom or train_width % atom:
         raise ValueError(
             f"Expected rows of width {train_width}, as in training, got {width}. Rows of another "
-            "width can be padded only if each row is a single cloud."
+            "width can be padded only if all of their columns are the atoms of one cloud."
         )
     if width < train_width:
         return pad_rows(rows, train_width), train_rows

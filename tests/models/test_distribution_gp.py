@@ -136,7 +136,7 @@ class TestInputs:
         X = torch.cat([ROWS, TARGETS[:, None]], dim=-1)
         model = DistributionGP(X[:30], TARGETS[:30], kernel)
         assert model.predict(X[30:])[0].shape == (10,)
-        with pytest.raises(ValueError, match="only if each row is a single cloud"):
+        with pytest.raises(ValueError, match="only if all of their columns"):
             model.predict(torch.nn.functional.pad(X, (0, 3)))
 
 
