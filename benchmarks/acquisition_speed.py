@@ -32,7 +32,8 @@ def t_batches(options: Options) -> list[Row]:
     batches, training, atoms = (8, 5, 20) if options.quick else (256, 50, 100)
     train = t_batch_speed.clouds(training, atoms=atoms, seed=0)
     targets = train.points.square().mean((-2, -1), keepdim=True).squeeze(-1).log()
-    model = DistributionGP(train, targets, ScaleKernel(SlicedWassersteinKernel(train.dim)))
+    kernel = ScaleKernel(SlicedWassersteinKernel(train.dim, profile="gaussian"))
+    model = DistributionGP(train, targets, kernel)
     t_batch_speed.set_hyperparameters(model)
     distance = model.covar_module.base_kernel.distance
     posterior = t_batch_speed.closed_form(model, distance.embed(train.pack()), targets)

@@ -1,7 +1,7 @@
 """Does a marginal-likelihood fit cost more than one on a precomputed distance matrix?
 
 Ours: ``fit(model, init="current", restarts=0)`` of a ``DistributionGP`` with
-``ScaleKernel(SlicedWassersteinKernel(2))``. It embeds the clouds, compares them, and maximises the
+``ScaleKernel(SlicedWassersteinKernel(2, profile="gaussian"))``. It embeds the clouds, compares them, and maximises the
 marginal likelihood from one start. The cache is empty at the beginning.
 
 The reference: BoTorch's ``SingleTaskGP`` whose inputs are the numbers of the clouds. Its kernel holds
@@ -78,7 +78,9 @@ def data(clouds: int, atoms: int) -> tuple[Tensor, Tensor]:
 
 def ours(rows: Tensor, targets: Tensor) -> DistributionGP:
     """The model on clouds, at its starting values."""
-    return DistributionGP(rows, targets, ScaleKernel(SlicedWassersteinKernel(2)))
+    return DistributionGP(
+        rows, targets, ScaleKernel(SlicedWassersteinKernel(2, profile="gaussian"))
+    )
 
 
 def precomputed(squared: Tensor, targets: Tensor, likelihood: Any) -> SingleTaskGP:

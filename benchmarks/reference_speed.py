@@ -70,7 +70,7 @@ def times(options: Options) -> list[Row]:
     for epsilon in tqdm(EPSILONS, desc="fit_reference", leave=False, disable=None):
         seconds = []
         for _ in range(min(options.repeats, 3)):
-            kernel = SinkhornKernel(ReferenceMeasure(atoms), epsilon=epsilon)
+            kernel = SinkhornKernel(ReferenceMeasure(atoms), profile="gaussian", epsilon=epsilon)
             model = fit(DistributionGP(clouds, targets, kernel))
             start = time.perf_counter()
             result = fit_reference(model, steps=steps, guard=None, progress=False)

@@ -228,7 +228,9 @@ def models(clouds: int, points: int) -> list[Row]:
         ("sliced Wasserstein", SlicedWasserstein(2)),
         ("Sinkhorn potentials", SinkhornPotential(reference)),
     ):
-        model = DistributionGP(train, targets, ScaleKernel(DistributionKernel(distance)))
+        model = DistributionGP(
+            train, targets, ScaleKernel(DistributionKernel(distance, "gaussian"))
+        )
 
         def work(model: DistributionGP = model) -> None:
             fit(model).predict(test)

@@ -157,7 +157,7 @@ class GramTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Distrib
         distance: str | Distance = "sliced_wasserstein",
         *,
         options: Options = None,
-        profile: str | Profile = "gaussian",
+        profile: str | Profile = "matern52",
         lengthscale: float | str = "median",
     ) -> None:
         self.distance = distance

@@ -1,5 +1,6 @@
-"""GPyTorch kernels on distributions: a distance, and a profile of it."""
+"""GPyTorch kernels on distributions, each made of a distance and a profile."""
 
+import gp_distributions.kernels.random_features  # noqa: F401, registers with BoTorch
 from gp_distributions.kernels.diagnosis import Diagnosis, diagnose
 from gp_distributions.kernels.distribution_kernel import DistributionKernel
 from gp_distributions.kernels.named import (

@@ -1,4 +1,4 @@
-"""What a kernel makes of given distributions, in figures and in words to act on."""
+"""Diagnose a kernel on given distributions: figures, and advice in words."""
 
 from __future__ import annotations
 
@@ -16,27 +16,37 @@ from gp_distributions.kernels.distribution_kernel import DistributionKernel
 from gp_distributions.kernels.reading import check_kind
 from gp_distributions.measures.kinds import Distributions, as_rows
 
-# Squared distances below this many roundings of the largest one are those of equal clouds.
+# Clouds coincide if their squared distance is below this many rounding errors of the largest one.
 _COINCIDENT = 100
-# Correlations at the median distance at which clouds all look unlike, or all look alike.
+# All clouds look unlike if the correlation at the median distance is below the first value, and alike
+# if it is above the second.
 _UNLIKE, _ALIKE = 0.01, 0.99
-# Distances that all lie this close to their median tell nothing.
+# Distances are uninformative if nearly all lie this close to their median.
 _EQUAL = 0.05
 
 
 @dataclass(frozen=True)
 class DistanceDiagnosis:
-    """One :class:`DistributionKernel` of a kernel, and its distances between the clouds.
+    """Diagnosis of one :class:`DistributionKernel` within a kernel.
 
     Attributes:
-        name: Where it is in the kernel, as an expression.
-        distance: The class of the distance.
-        profile: The class of the profile.
-        median_distance: The median Hilbert distance of clouds that do not coincide; NaN if all do.
-        distance_range: The range of the middle nine tenths of these distances.
-        lengthscale: The present lengthscale, in units of the distance.
-        correlation: The profile at the median distance, as a correlation; NaN for profiles that are
-            no function of the distance.
+        name: Expression for it, such as ``kernel.base_kernel``.
+        distance: Name of the distance class.
+        profile: Name of the profile class.
+        median_distance: Median Hilbert distance between clouds that do not coincide. NaN if all clouds
+            coincide.
+        distance_range: 5% and 95% quantiles of these distances.
+        lengthscale: Current lengthscale, in units of the distance.
+        correlation: Correlation of clouds at the median distance. NaN for profiles that are not
+            functions of the distance.
+
+    Example:
+        >>> import torch
+        >>> from gp_distributions import PointClouds, SlicedWassersteinKernel, diagnose
+        >>> clouds = PointClouds(torch.tensor([0.0, 1.0, 3.0]).double().reshape(3, 1, 1))
+        >>> (found,) = diagnose(SlicedWassersteinKernel(dim=1), clouds).distances
+        >>> round(found.median_distance, 3)
+        2.0
     """
 
     name: str
@@ -49,65 +59,73 @@ class DistanceDiagnosis:
 
     @property
     def suggested_lengthscale(self) -> float:
-        """A lengthscale to start from: the median distance."""
+        """Suggested initial lengthscale: the median distance."""
         return self.median_distance
 
     def __str__(self) -> str:
         low, high = self.distance_range
         return (
             f"{self.name}, {self.profile} of {self.distance}: lengthscale {self.lengthscale:.3g}, "
-            f"median distance {self.median_distance:.3g} (nine in ten from {low:.3g} to {high:.3g})."
+            f"median distance {self.median_distance:.3g} (90% between {low:.3g} and {high:.3g})."
         )
 
     @property
     def findings(self) -> tuple[str, ...]:
-        """What is wrong with the distances or the lengthscale, in sentences."""
+        """Problems with the distances or the lengthscale, one sentence or more for each."""
         ratio = self.lengthscale / self.median_distance
         start = (
-            f"Let fit start at the median, or set {self.name}.lengthscale = "
+            f"Let fit start at the median distance, or set {self.name}.lengthscale = "
             f"{self.suggested_lengthscale:.3g}."
         )
         low, high = self.distance_range
         if math.isnan(self.median_distance):
-            return (
-                f"{self.name}: all clouds coincide for {self.distance}. Take another distance.",
-            )
+            return (f"{self.name}: all clouds coincide for {self.distance}. Use another distance.",)
         found = []
         if self.correlation < _UNLIKE:
             found.append(
-                f"{self.name}: the lengthscale is {ratio:.3g} of the median distance: every cloud looks "
-                f"unlike every other (correlation {self.correlation:.1g}), and predictions fall back "
-                f"to the mean. {start}"
+                f"{self.name}: the lengthscale is {ratio:.3g} of the median distance. Clouds are nearly "
+                f"uncorrelated (correlation {self.correlation:.1g}), so predictions revert to the mean. "
+                f"{start}"
             )
         if self.correlation > _ALIKE:
             found.append(
-                f"{self.name}: the lengthscale is {ratio:.3g} times the median distance: all clouds "
-                f"look alike (correlation {self.correlation:.4g}), which suits functions that hardly "
-                f"vary. {start}"
+                f"{self.name}: the lengthscale is {ratio:.3g} times the median distance. All clouds "
+                f"look alike (correlation {self.correlation:.4g}), which only suits functions that "
+                f"hardly vary. {start}"
             )
         if high - low < _EQUAL * self.median_distance:
             found.append(
-                f"{self.name}: nearly all distances lie between {low:.3g} and {high:.3g}: every cloud "
-                f"is about as far from every other, so that {self.distance} tells little about them. "
-                "Take coarser bins, a larger bandwidth, or another distance."
+                f"{self.name}: nearly all distances lie between {low:.3g} and {high:.3g}, so "
+                f"{self.distance} says little about which clouds are similar. Use coarser bins, a "
+                "larger bandwidth or another distance."
             )
         return tuple(found)
 
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """What :func:`diagnose` found; ``str`` puts it in words.
+    """Result of :func:`diagnose`, which ``print`` shows in words.
 
     Attributes:
-        size: The number ``T`` of clouds.
-        smallest_eigenvalue: Of the ``T x T`` covariance matrix.
-        largest_eigenvalue: Of the covariance matrix.
-        precision: The spacing of the numbers that the rows are in.
-        effective_rank: The exponential of the entropy of the eigenvalues: 1 if all clouds look alike,
-            ``T`` if every cloud looks unlike every other (Roy and Vetterli 2007).
-        duplicates: Pairs of clouds that no distance in the kernel tells apart: each cloud that
-            coincides with an earlier one, after the first such.
-        distances: One entry for each :class:`DistributionKernel`.
+        size: Number ``T`` of clouds.
+        smallest_eigenvalue: Smallest eigenvalue of the ``T x T`` covariance matrix.
+        largest_eigenvalue: Largest eigenvalue of the covariance matrix.
+        precision: Machine epsilon of the rows.
+        effective_rank: Exponential of the entropy of the eigenvalues (Roy and Vetterli 2007): 1 if all
+            clouds look alike, ``T`` if they are uncorrelated.
+        duplicates: Pairs of clouds that no distance in the kernel tells apart. Each cloud that
+            coincides with earlier ones is paired with the first of them.
+        distances: Diagnosis of each :class:`DistributionKernel`.
+
+    Example:
+        >>> import torch
+        >>> from gp_distributions import PointClouds, SlicedWassersteinKernel, diagnose
+        >>> clouds = PointClouds(torch.tensor([0.0, 1.0, 3.0, 1.0]).double().reshape(4, 1, 1))
+        >>> found = diagnose(SlicedWassersteinKernel(dim=1), clouds)
+        >>> found.duplicates
+        ((1, 3),)
+        >>> print(found.findings[1])
+        1 pair of clouds coincides: (1, 3). ...
     """
 
     size: int
@@ -120,35 +138,35 @@ class Diagnosis:
 
     @property
     def condition(self) -> float:
-        """The ratio of the largest eigenvalue to the smallest, infinite where that is not positive."""
+        """Ratio of the largest to the smallest eigenvalue; infinite if the latter is not positive."""
         positive = self.smallest_eigenvalue > 0
         return self.largest_eigenvalue / self.smallest_eigenvalue if positive else math.inf
 
     @property
     def findings(self) -> tuple[str, ...]:
-        """What is wrong and what to do about it, in sentences; empty if nothing is."""
+        """Problems, and what to do about them; empty if there are none."""
         found = []
-        # Up to this, rounding of small distances shows after a root, and noise hides it.
+        # Rounding of small squared distances, after a square root; noise of this size hides it.
         small = math.sqrt(self.precision) * self.largest_eigenvalue
         if self.smallest_eigenvalue < -small:
             found.append(
                 "The covariance matrix is not positive semi-definite: its smallest eigenvalue is "
                 f"{self.smallest_eigenvalue:.3g}, the largest {self.largest_eigenvalue:.3g}. A distance "
-                "in the kernel is not Hilbertian: take another."
+                "in the kernel is not Hilbertian: use another."
             )
         elif self.smallest_eigenvalue <= self.size * self.precision * self.largest_eigenvalue:
             found.append(
-                "The covariance matrix is singular to rounding. That does no harm with a noise variance "
-                f"of at least {small:.1g}; without noise, leave out clouds that are nearly equal, "
-                "shorten the lengthscale or take a rougher profile."
+                "The covariance matrix is numerically singular. This is harmless with a noise variance "
+                f"of at least {small:.1g}; without noise, remove clouds that are nearly equal, shorten "
+                "the lengthscale or use a rougher profile."
             )
         if self.duplicates:
             count = len(self.duplicates)
             shown = ", ".join(map(str, self.duplicates[:5])) + (", ..." if count > 5 else "")
             found.append(
                 f"{count} pair{'s' * (count > 1)} of clouds coincide{'s' * (count == 1)}: {shown}. No "
-                "distance in the kernel tells them apart. Leave out copies, keep repeated measurements "
-                "with noise, or take a distance that sees what they differ in."
+                "distance in the kernel tells them apart. Remove copies, keep repeated measurements "
+                "with noise, or use a distance that sees how they differ."
             )
         return (*found, *(text for distance in self.distances for text in distance.findings))
 
@@ -158,29 +176,39 @@ class Diagnosis:
             f"{self.smallest_eigenvalue:.2g} to {self.largest_eigenvalue:.2g}, condition "
             f"{self.condition:.1g}, effective rank {self.effective_rank:.1f}."
         )
-        findings = self.findings or ("Nothing stands out.",)
+        findings = self.findings or ("No problems found.",)
         return "\n".join([summary, *map(str, self.distances), *findings])
 
 
 def diagnose(kernel: Kernel, X: Distributions | Tensor) -> Diagnosis:
-    """Say what a kernel makes of clouds, before a model is fitted or when one disappoints.
+    """Check a kernel on clouds, before fitting a model or when a model predicts poorly.
 
-    ``print(diagnose(kernel, X))`` says whether clouds coincide, the lengthscale fits the distances,
-    and the covariance matrix is well conditioned. One covariance matrix is computed. What a distance
-    left open at construction is set from ``X``, as by any first rows.
+    ``print(diagnose(kernel, X))`` reports whether clouds coincide, whether the lengthscale fits the
+    distances, and whether the covariance matrix is well conditioned. It computes one covariance matrix.
+    A distance that sets its bandwidth from the first rows it sees sets it from ``X``.
 
     Args:
-        kernel: A kernel with a :class:`DistributionKernel` in it, or several: scaled, added,
-            multiplied, beside kernels on other columns. Of a batch of kernels, give one: ``kernel[0]``.
-        X: The ``T`` clouds as a container of them, or a ``T x width`` tensor of rows.
+        kernel: Kernel that contains at least one :class:`DistributionKernel`. It may be scaled, added,
+            multiplied, or combined with kernels on other columns. Of a batch of kernels, pass one:
+            ``kernel[0]``.
+        X: The ``T`` clouds, as a container or a ``T x width`` tensor of rows.
 
     Returns:
         The diagnosis.
 
     Raises:
-        TypeError: If there is no distribution kernel in ``kernel``.
+        TypeError: If ``kernel`` does not contain a distribution kernel.
         ValueError: If ``kernel`` or ``X`` has batch axes, there are fewer than two clouds, or the kernel
-            reads other distributions.
+            reads another kind of distributions.
+
+    Example:
+        >>> import torch
+        >>> from gp_distributions import PointClouds, SlicedWassersteinKernel, diagnose
+        >>> clouds = PointClouds(torch.tensor([0.0, 10.0, 30.0]).double().reshape(3, 1, 1))
+        >>> kernel = SlicedWassersteinKernel(dim=1)
+        >>> kernel.lengthscale = 0.1
+        >>> print(diagnose(kernel, clouds).findings[0])
+        kernel: the lengthscale is 0.005 of the median distance. ...
     """
     parts = {
         name: module
@@ -189,15 +217,15 @@ def diagnose(kernel: Kernel, X: Distributions | Tensor) -> Diagnosis:
     }
     if not parts:
         raise TypeError(
-            f"Expected a kernel with a DistributionKernel in it, got {type(kernel).__name__}."
+            f"Expected a kernel that contains a DistributionKernel, got {type(kernel).__name__}."
         )
     check_kind(X, kernel)
     rows = as_rows(X)
     if rows.dim() != 2 or len(rows) < 2:
-        raise ValueError(f"Expected two clouds or more, T x width, got shape {tuple(rows.shape)}.")
+        raise ValueError(f"Expected at least two clouds, T x width, got shape {tuple(rows.shape)}.")
     if kernel.batch_shape:
         raise ValueError(
-            f"Expected one kernel, got a batch of shape {tuple(kernel.batch_shape)}: give kernel[0]."
+            f"Expected one kernel, got a batch of shape {tuple(kernel.batch_shape)}: pass kernel[0]."
         )
     spreads: dict[Distance, list[Tensor]] = {}
     same = torch.ones(len(rows), len(rows), dtype=torch.bool, device=rows.device).triu(1)
@@ -237,7 +265,7 @@ def diagnose(kernel: Kernel, X: Distributions | Tensor) -> Diagnosis:
 def _diagnose_distance(
     path: str, part: DistributionKernel, spreads: list[Tensor]
 ) -> DistanceDiagnosis:
-    # A distance that several kernels share was asked by each in turn.
+    # A distance that several kernels share was called by each of them in turn.
     low, median, high = (spreads.pop(0) if len(spreads) > 1 else spreads[0]).tolist()
     lengthscale = part.lengthscale.item()
     correlation = math.nan

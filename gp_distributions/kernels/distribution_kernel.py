@@ -1,4 +1,4 @@
-"""The GPyTorch kernel of a distance and a profile."""
+"""GPyTorch kernel of a distance and a profile."""
 
 from __future__ import annotations
 
@@ -14,50 +14,61 @@ from gp_distributions.kernels.profiles import Profile, make_profile
 
 
 class DistributionKernel(Kernel):
-    r"""A profile of a Hilbertian distance between distributions.
+    r"""Profile of a Hilbertian distance between distributions.
 
-    For the radial profiles
-
-    .. math::
-        k(P, P') = \varphi(d^2(P, P') / \ell^2);
-
-    for ``"linear"`` and ``"polynomial"`` the argument is the inner product about the distance's
-    origin :math:`P_0` (all mass at zero, or the zero of a space of mean embeddings), over
-    :math:`\ell^2`:
+    The radial profiles are functions of the distance in lengthscales,
 
     .. math::
-        \langle P, P' \rangle = (d^2(P, P_0) + d^2(P', P_0) - d^2(P, P')) / 2.
+        k(P, P') = \varphi(d^2(P, P') / \ell^2).
 
-    It is an ordinary GPyTorch kernel on rows, a ``batch_shape x N x m*(d+1)`` tensor: wrap it in
-    ``ScaleKernel``, add and multiply it, give it ``active_dims`` beside ordinary columns.
+    ``"linear"`` and ``"polynomial"`` are functions of the inner product over :math:`\ell^2`,
+
+    .. math::
+        \langle P, P' \rangle = (d^2(P, P_0) + d^2(P', P_0) - d^2(P, P')) / 2,
+
+    about the origin :math:`P_0` of the distance: all mass at zero, or the zero of a space of mean
+    embeddings.
+
+    This is an ordinary GPyTorch kernel on rows, ``batch_shape x N x m*(d+1)`` tensors. It can be wrapped
+    in a ``ScaleKernel``, added, multiplied, and given ``active_dims`` beside ordinary columns. BoTorch
+    draws sample paths of scaled radial profiles of distances with ``embed``.
 
     Args:
-        distance: The squared Hilbert distance.
-        profile: A :class:`Profile`, or the name of one with default parameters: gaussian,
+        distance: Distance between distributions.
+        profile: :class:`Profile`, or the name of one with default parameters: gaussian,
             exponential, matern32, matern52, rational_quadratic, cauchy, student_t,
-            inverse_multiquadric, power_exponential, linear, polynomial.
-        **kwargs: Options of a GPyTorch kernel: ``batch_shape``, ``active_dims``,
-            ``lengthscale_prior``, ``lengthscale_constraint``. By default the parameter behind the
-            lengthscale is its logarithm, so that fits do not depend on the unit of the coordinates,
-            and the lengthscale is 1 until :func:`gp_distributions.fit` starts it at the median
-            distance.
+            inverse_multiquadric, power_exponential, linear, polynomial. Default: matern52.
+        **kwargs: GPyTorch options: ``batch_shape``, ``active_dims``, ``lengthscale_prior``,
+            ``lengthscale_constraint``. By default the raw parameter is the logarithm of the
+            lengthscale, so that fits do not depend on the unit of the coordinates. The lengthscale is 1
+            until :func:`gp_distributions.fit` sets it to the median distance.
 
     Raises:
-        TypeError: If ``distance`` is no :class:`Distance`.
+        TypeError: If ``distance`` is not a :class:`Distance`, or ``profile`` is neither a name nor a
+            :class:`Profile`.
         ValueError: If there is no profile of that name, or ``ard_num_dims`` is given.
+
+    Example:
+        >>> from gpytorch.kernels import ScaleKernel
+        >>> from gp_distributions import DistributionKernel, PointClouds, SlicedWasserstein
+        >>> kernel = ScaleKernel(DistributionKernel(SlicedWasserstein(dim=1), "matern52"))
+        >>> rows = PointClouds.from_list([[[0.0], [2.0]], [[1.0]], [[3.0]]]).pack()
+        >>> kernel(rows).to_dense().shape
+        torch.Size([3, 3])
     """
 
     has_lengthscale = True
 
     def __init__(
-        self, distance: Distance, profile: str | Profile = "gaussian", **kwargs: Any
+        self, distance: Distance, profile: str | Profile = "matern52", **kwargs: Any
     ) -> None:
         if not isinstance(distance, Distance):
             raise TypeError(f"Expected a Distance, got {type(distance).__name__}.")
         if kwargs.get("ard_num_dims") is not None:
             raise ValueError(
-                "A distance between distributions has one lengthscale, so that ard_num_dims must be "
-                "None. Scale coordinates with PointClouds.normalize(scale=...) instead."
+                f"Expected ard_num_dims=None, got {kwargs['ard_num_dims']}: a distance between "
+                "distributions has one lengthscale. To weight coordinates, scale them with "
+                "PointClouds.normalize(scale=...)."
             )
         if kwargs.get("lengthscale_constraint") is None:
             kwargs["lengthscale_constraint"] = Positive(
@@ -70,21 +81,21 @@ class DistributionKernel(Kernel):
             self.profile = self.profile.expand_batch(self.batch_shape)
 
     def _set_lengthscale(self, value: Any) -> None:
-        # GPyTorch reads a number in single precision.
+        # GPyTorch converts a plain number to single precision.
         raw = self.raw_lengthscale
         super()._set_lengthscale(torch.as_tensor(value, dtype=raw.dtype, device=raw.device))
 
     @property
     def is_stationary(self) -> bool:
-        """Whether the kernel is a function of the distance alone."""
+        """Whether the kernel depends on the distance only."""
         return self.profile.radial
 
     def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Tensor:
-        """The covariances of rows, ``batch_shape x N x M``, or ``batch_shape x N`` with ``diag``."""
+        """Covariances of rows, ``batch_shape x N x M``, or ``batch_shape x N`` with ``diag``."""
         squared = self.distance(x1, x2, diag=diag)
         if not self.profile.radial:
             squared = self._inner_products(x1, x2, squared, diag=diag)
-        # A diagonal as a matrix of one column has the shape that parameters are made for.
+        # Parameters broadcast with matrices, so the diagonal becomes a matrix of one column.
         argument = squared.unsqueeze(-1) if diag else squared
         covariance = self.profile(argument / self.lengthscale.square())
         return covariance.squeeze(-1) if diag else covariance
@@ -96,10 +107,10 @@ class DistributionKernel(Kernel):
             return (norms1 + norms2 - squared) / 2
         return (norms1.unsqueeze(-1) + norms2.unsqueeze(-2) - squared) / 2
 
-    # The distance has no batch axes, so that its cache can serve every part of a batch of kernels.
+    # The distance has no batch axes: all kernels of a batch share it and its cache.
 
     def __getitem__(self, index: Any) -> DistributionKernel:
-        """The kernel with its parameters indexed along their batch axes."""
+        """Index the batch of kernels; the distance is shared."""
         kernel = super().__getitem__(index)
         if kernel is not self:
             kernel.distance = self.distance
@@ -107,7 +118,7 @@ class DistributionKernel(Kernel):
         return kernel
 
     def expand_batch(self, *sizes: Any) -> DistributionKernel:
-        """The kernel with its parameters expanded to a batch shape."""
+        """Expand the parameters to a batch shape; the distance is shared."""
         kernel = super().expand_batch(*sizes)
         if kernel is not self:
             kernel.distance = self.distance

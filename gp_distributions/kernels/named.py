@@ -1,4 +1,4 @@
-"""The named kernels: each a distance with a profile."""
+"""The named kernels: each is a distance with a profile."""
 
 from __future__ import annotations
 
@@ -13,21 +13,23 @@ from gp_distributions.measures.reference import ReferenceMeasure
 
 
 class SlicedWassersteinKernel(DistributionKernel):
-    """The kernel of a :class:`SlicedWasserstein` distance.
+    """Kernel of a :class:`SlicedWasserstein` distance.
+
+    Arguments that are not listed here are those of :class:`SlicedWasserstein`.
 
     Args:
-        dim: The dimension ``d`` of the atoms.
-        inputs: ``"clouds"`` or ``"gaussians"``.
-        profile: A profile or its name, see :class:`DistributionKernel`.
-        p: The order, 1 or 2.
-        num_slices: The number of directions.
-        num_quantiles: The number of cells over which quantile functions are averaged, or ``None``.
-        center: Whether clouds are centred at their means first.
-        seed: Of the directions in three and more dimensions.
-        **kwargs: Options of a GPyTorch kernel.
+        profile: Profile or its name, see :class:`DistributionKernel`.
+        **kwargs: GPyTorch options, see :class:`DistributionKernel`.
 
     Raises:
-        ValueError: As :class:`SlicedWasserstein` and :class:`DistributionKernel` do.
+        ValueError: If the distance or the kernel rejects an argument.
+
+    Example:
+        >>> from gp_distributions import PointClouds, SlicedWassersteinKernel
+        >>> kernel = SlicedWassersteinKernel(dim=1, p=1, profile="exponential")
+        >>> rows = PointClouds.from_list([[[0.0], [2.0]], [[1.0]]]).pack()
+        >>> kernel(rows).to_dense().shape
+        torch.Size([2, 2])
 
     Source: Meunier, Pontil and Ciliberto 2022; Kolouri, Zou and Rohde 2016.
     """
@@ -37,7 +39,7 @@ class SlicedWassersteinKernel(DistributionKernel):
         dim: int,
         *,
         inputs: str = "clouds",
-        profile: str | Profile = "gaussian",
+        profile: str | Profile = "matern52",
         p: int = 2,
         num_slices: int = 100,
         num_quantiles: int | None = 100,
@@ -58,26 +60,27 @@ class SlicedWassersteinKernel(DistributionKernel):
 
 
 class MMDKernel(DistributionKernel):
-    """The kernel of an :class:`MMD` distance.
+    """Kernel of an :class:`MMD` distance.
 
-    With a kernel ``k`` on the atoms these are the level-2 kernels on mean embeddings: the set kernel
-    with ``profile="linear"``, and functions of the distance with the others.
+    Arguments that are not listed here are those of :class:`MMD`.
+
+    With ``profile="linear"`` it is the set kernel; other profiles give the level-2 kernels on mean
+    embeddings that are functions of their distance.
 
     Args:
-        dim: The dimension ``d`` of the atoms.
-        inputs: ``"clouds"``, ``"gaussians"`` or ``"mixtures"``.
-        profile: A profile or its name, see :class:`DistributionKernel`.
-        kernel: The name of the embedding kernel on the atoms, see :class:`MMD`.
-        bandwidth: Its bandwidth, in the units of the points. Default: the median distance of atoms of
-            the first rows seen, then stored.
-        num_features: The number of features of an approximation. Default: exact.
-        features: ``"orthogonal"`` or ``"quasi_random"`` Fourier features, or ``"landmarks"``.
-        normalize: Whether mean embeddings are brought to unit length.
-        seed: Of the features and of the atoms drawn.
-        **kwargs: Options of a GPyTorch kernel.
+        kernel: Name of the embedding kernel on the points, see :class:`MMD`.
+        profile: Profile of the distance or its name, see :class:`DistributionKernel`.
+        **kwargs: GPyTorch options, see :class:`DistributionKernel`.
 
     Raises:
-        ValueError: As :class:`MMD` and :class:`DistributionKernel` do.
+        ValueError: If the distance or the kernel rejects an argument.
+
+    Example:
+        >>> from gp_distributions import MMDKernel, PointClouds
+        >>> kernel = MMDKernel(dim=1, kernel="laplace", bandwidth=0.5)
+        >>> rows = PointClouds.from_list([[[0.0], [2.0]], [[1.0]]]).pack()
+        >>> kernel(rows).to_dense().shape
+        torch.Size([2, 2])
 
     Source: Szabo et al. 2015, table 1; Muandet et al. 2012.
     """
@@ -87,7 +90,7 @@ class MMDKernel(DistributionKernel):
         dim: int,
         *,
         inputs: str = "clouds",
-        profile: str | Profile = "gaussian",
+        profile: str | Profile = "matern52",
         kernel: str = "gaussian",
         bandwidth: float | None = None,
         num_features: int | None = None,
@@ -110,18 +113,26 @@ class MMDKernel(DistributionKernel):
 
 
 class SinkhornKernel(DistributionKernel):
-    """The kernel of a :class:`SinkhornPotential` distance.
+    """Kernel of a :class:`SinkhornPotential` distance.
+
+    Arguments that are not listed here are those of :class:`SinkhornPotential`.
 
     Args:
-        reference: The reference measure; learnable.
-        profile: A profile or its name, see :class:`DistributionKernel`.
-        epsilon: The regularisation, in squared units of the points. Default: 0.05 times the mean
-            squared distance between two atoms of the reference, fixed at construction.
-        **kwargs: Options of a GPyTorch kernel.
+        profile: Profile or its name, see :class:`DistributionKernel`.
+        **kwargs: GPyTorch options, see :class:`DistributionKernel`.
 
     Raises:
-        TypeError: As :class:`SinkhornPotential` does.
-        ValueError: As :class:`SinkhornPotential` and :class:`DistributionKernel` do.
+        TypeError: If ``reference`` is not a :class:`ReferenceMeasure`.
+        ValueError: If the distance or the kernel rejects an argument.
+
+    Example:
+        >>> import torch
+        >>> from gp_distributions import PointClouds, ReferenceMeasure, SinkhornKernel
+        >>> reference = ReferenceMeasure(torch.tensor([[0.0], [1.0], [2.0]]).double())
+        >>> kernel = SinkhornKernel(reference, epsilon=0.5)
+        >>> rows = PointClouds.from_list([[[0.0], [2.0]], [[1.0]]]).pack()
+        >>> kernel(rows).to_dense().shape
+        torch.Size([2, 2])
 
     Source: Bachoc et al. 2023; Allain et al. 2024.
     """
@@ -130,7 +141,7 @@ class SinkhornKernel(DistributionKernel):
         self,
         reference: ReferenceMeasure,
         *,
-        profile: str | Profile = "gaussian",
+        profile: str | Profile = "matern52",
         epsilon: float | None = None,
         **kwargs: Any,
     ) -> None:

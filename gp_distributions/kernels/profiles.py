@@ -2,8 +2,8 @@ r"""Profiles: functions of a Hilbert distance that are positive definite on ever
 
 A radial profile is a function of :math:`s = d^2 / \ell^2`, the squared distance in squared
 lengthscales. It is positive definite in every dimension if and only if it is completely monotone in
-:math:`s` (Schoenberg 1938), as all those here are. The profiles of an inner product are functions of
-the inner product about an origin instead.
+:math:`s` (Schoenberg 1938), as all radial profiles here are. The other profiles are functions of the
+inner product about an origin.
 """
 
 from __future__ import annotations
@@ -21,25 +21,35 @@ from torch import Tensor
 
 
 class Profile(gpytorch.Module, ABC):
-    r"""A function of scaled squared distances, or of scaled inner products.
+    r"""Base class of profiles: a function of scaled squared distances or scaled inner products.
+
+    A subclass implements :meth:`forward`. Its parameters have shape ``batch_shape x 1 x 1``.
 
     Attributes:
-        radial: ``True`` where the argument is :math:`d^2 / \ell^2`; ``False`` where it is the inner
-            product about an origin, over :math:`\ell^2`.
+        radial: Whether the argument is :math:`d^2 / \ell^2`. If ``False``, it is the inner product about
+            an origin, over :math:`\ell^2`.
+
+    Example:
+        >>> import torch
+        >>> from gp_distributions import DistributionKernel, Profile, SlicedWasserstein
+        >>> class Laplacian(Profile):
+        ...     def forward(self, scaled):
+        ...         return torch.exp(-scaled.sqrt())
+        >>> kernel = DistributionKernel(SlicedWasserstein(dim=2), Laplacian())
     """
 
     radial: ClassVar[bool] = True
 
     @abstractmethod
     def forward(self, scaled: Tensor) -> Tensor:
-        """The covariance of every entry of ``scaled``, of the same shape."""
+        """Covariance for each entry of ``scaled``, in the same shape."""
 
     def __getitem__(self, index: Any) -> Profile:
-        """The profile with its parameters indexed along their batch axes."""
+        """Index the batch axes of the parameters."""
         return self._with_parameters(lambda parameter: parameter[index])
 
     def expand_batch(self, batch_shape: torch.Size) -> Profile:
-        """The profile with its parameters expanded to ``batch_shape``."""
+        """Expand the parameters to ``batch_shape``."""
         return self._with_parameters(
             lambda parameter: parameter.expand(*batch_shape, *parameter.shape[-2:]).clone()
         )
@@ -52,7 +62,7 @@ class Profile(gpytorch.Module, ABC):
 
 
 class _Parametric(Profile):
-    """A profile with one positive parameter, ``batch_shape x 1 x 1``, that is learned."""
+    """A profile with one positive learned parameter of shape ``batch_shape x 1 x 1``."""
 
     def __init__(self, name: str, value: float) -> None:
         super().__init__()
@@ -74,29 +84,53 @@ class _Parametric(Profile):
 
 
 class Gaussian(Profile):
-    r""":math:`\exp(-s / 2)`."""
+    r"""Gaussian profile, :math:`\exp(-s / 2)`.
+
+    Example:
+        >>> import torch
+        >>> from gp_distributions.kernels import Gaussian
+        >>> round(Gaussian()(torch.tensor(1.0)).item(), 4)
+        0.6065
+    """
 
     def forward(self, scaled: Tensor) -> Tensor:
-        """The covariance of every entry of ``scaled``."""
+        """Covariance for each entry of ``scaled``."""
         return torch.exp(-0.5 * scaled)
 
 
 class Exponential(Profile):
-    r""":math:`\exp(-\sqrt s)`; the derivative, infinite at :math:`s = 0`, is set to 0 there."""
+    r"""Exponential profile, :math:`\exp(-\sqrt s)`.
+
+    Its derivative is infinite at :math:`s = 0` and is set to 0 there.
+
+    Example:
+        >>> import torch
+        >>> from gp_distributions.kernels import Exponential
+        >>> round(Exponential()(torch.tensor(1.0)).item(), 4)
+        0.3679
+    """
 
     def forward(self, scaled: Tensor) -> Tensor:
-        """The covariance of every entry of ``scaled``."""
+        """Covariance for each entry of ``scaled``."""
         return torch.exp(-_root(scaled))
 
 
 class PowerExponential(Profile):
-    r""":math:`\exp(-s^\beta)`, with the derivative at :math:`s = 0` set to 0 for :math:`\beta < 1`.
+    r"""Power exponential profile, :math:`\exp(-s^\beta)`.
+
+    For :math:`\beta < 1` its derivative is infinite at :math:`s = 0` and is set to 0 there.
 
     Args:
-        beta: In (0, 1]; 1/2 is the exponential profile. Fixed.
+        beta: Exponent in (0, 1], which is fixed. 1/2 gives the exponential profile.
 
     Raises:
         ValueError: If ``beta`` is not in (0, 1].
+
+    Example:
+        >>> import torch
+        >>> from gp_distributions.kernels import PowerExponential
+        >>> round(PowerExponential(beta=0.5)(torch.tensor(1.0)).item(), 4)
+        0.3679
 
     Source: Meunier et al. 2022, proposition 5.
     """
@@ -106,66 +140,100 @@ class PowerExponential(Profile):
         self.beta = _in_range("beta", beta, 1.0)
 
     def forward(self, scaled: Tensor) -> Tensor:
-        """The covariance of every entry of ``scaled``."""
+        """Covariance for each entry of ``scaled``."""
         return torch.exp(-_power(scaled, self.beta))
 
 
 class Matern32(Profile):
-    r""":math:`(1 + \sqrt{3 s}) \exp(-\sqrt{3 s})`."""
+    r"""Matern profile of smoothness 3/2, :math:`(1 + \sqrt{3 s}) \exp(-\sqrt{3 s})`.
+
+    Example:
+        >>> import torch
+        >>> from gp_distributions.kernels import Matern32
+        >>> round(Matern32()(torch.tensor(1.0)).item(), 4)
+        0.4834
+    """
 
     def forward(self, scaled: Tensor) -> Tensor:
-        """The covariance of every entry of ``scaled``."""
-        return _matern32(scaled)
+        """Covariance for each entry of ``scaled``."""
+        return _Matern32Function.apply(scaled)
 
 
 class Matern52(Profile):
-    r""":math:`(1 + \sqrt{5 s} + 5 s / 3) \exp(-\sqrt{5 s})`."""
+    r"""Matern profile of smoothness 5/2, :math:`(1 + \sqrt{5 s} + 5 s / 3) \exp(-\sqrt{5 s})`.
+
+    Example:
+        >>> import torch
+        >>> from gp_distributions.kernels import Matern52
+        >>> round(Matern52()(torch.tensor(1.0)).item(), 4)
+        0.524
+    """
 
     def forward(self, scaled: Tensor) -> Tensor:
-        """The covariance of every entry of ``scaled``."""
-        return _matern52(scaled)
+        """Covariance for each entry of ``scaled``."""
+        return _Matern52Function.apply(scaled)
 
 
 class RationalQuadratic(_Parametric):
-    r""":math:`(1 + s / (2 \alpha))^{-\alpha}`.
+    r"""Rational quadratic profile, :math:`(1 + s / (2 \alpha))^{-\alpha}`.
 
     Args:
-        alpha: Positive; learned from this start.
+        alpha: Initial value of the positive parameter :math:`\alpha`, which is learned.
+
+    Raises:
+        ValueError: If ``alpha`` is not positive.
+
+    Example:
+        >>> import torch
+        >>> from gp_distributions.kernels import RationalQuadratic
+        >>> round(RationalQuadratic(alpha=1.0)(torch.tensor(1.0)).item(), 4)
+        0.6667
     """
 
     def __init__(self, alpha: float = 1.0) -> None:
         super().__init__("alpha", alpha)
 
-    @property
-    def alpha(self) -> Tensor:
-        """The shape parameter, ``batch_shape x 1 x 1``."""
-        return self._get()
-
-    @alpha.setter
-    def alpha(self, value: Tensor | float) -> None:
-        self._set(value)
+    alpha = property(
+        _Parametric._get, _Parametric._set, doc="Shape parameter, ``batch_shape x 1 x 1``."
+    )
 
     def forward(self, scaled: Tensor) -> Tensor:
-        """The covariance of every entry of ``scaled``."""
+        """Covariance for each entry of ``scaled``."""
         return torch.exp(-self.alpha * torch.log1p(scaled / (2 * self.alpha)))
 
 
 class Cauchy(Profile):
-    r""":math:`1 / (1 + s)`."""
+    r"""Cauchy profile, :math:`1 / (1 + s)`.
+
+    Example:
+        >>> import torch
+        >>> from gp_distributions.kernels import Cauchy
+        >>> round(Cauchy()(torch.tensor(1.0)).item(), 4)
+        0.5
+    """
 
     def forward(self, scaled: Tensor) -> Tensor:
-        """The covariance of every entry of ``scaled``."""
+        """Covariance for each entry of ``scaled``."""
         return 1 / (1 + scaled)
 
 
 class StudentT(Profile):
-    r""":math:`1 / (1 + s^{t / 2})`, with the derivative at :math:`s = 0` set to 0 for :math:`t < 2`.
+    r"""Generalised t-Student profile, :math:`1 / (1 + s^{t / 2})`.
+
+    For :math:`t < 2` its derivative is infinite at :math:`s = 0` and is set to 0 there.
 
     Args:
-        t: In (0, 2]; 2 is the Cauchy profile. Larger values are not positive definite. Fixed.
+        t: Exponent in (0, 2], which is fixed. 2 gives the Cauchy profile; with larger values the
+            profile is not positive definite.
 
     Raises:
         ValueError: If ``t`` is not in (0, 2].
+
+    Example:
+        >>> import torch
+        >>> from gp_distributions.kernels import StudentT
+        >>> round(StudentT(t=1.0)(torch.tensor(1.0)).item(), 4)
+        0.5
 
     Source: Szabo et al. 2015, table 1.
     """
@@ -175,37 +243,57 @@ class StudentT(Profile):
         self.t = _in_range("t", t, 2.0)
 
     def forward(self, scaled: Tensor) -> Tensor:
-        """The covariance of every entry of ``scaled``."""
+        """Covariance for each entry of ``scaled``."""
         return 1 / (1 + _power(scaled, self.t / 2))
 
 
 class InverseMultiquadric(Profile):
-    r""":math:`(1 + s)^{-1/2}`."""
+    r"""Inverse multiquadric profile, :math:`(1 + s)^{-1/2}`.
+
+    Example:
+        >>> import torch
+        >>> from gp_distributions.kernels import InverseMultiquadric
+        >>> round(InverseMultiquadric()(torch.tensor(1.0)).item(), 4)
+        0.7071
+    """
 
     def forward(self, scaled: Tensor) -> Tensor:
-        """The covariance of every entry of ``scaled``."""
+        """Covariance for each entry of ``scaled``."""
         return torch.rsqrt(1 + scaled)
 
 
 class Linear(Profile):
-    r"""The inner product about an origin, over :math:`\ell^2`."""
+    r"""Linear profile: the inner product about an origin, over :math:`\ell^2`.
+
+    Example:
+        >>> import torch
+        >>> from gp_distributions.kernels import Linear
+        >>> round(Linear()(torch.tensor(1.0)).item(), 4)
+        1.0
+    """
 
     radial = False
 
     def forward(self, scaled: Tensor) -> Tensor:
-        """The covariance of every entry of ``scaled``."""
+        """Covariance for each entry of ``scaled``."""
         return scaled
 
 
 class Polynomial(_Parametric):
-    r""":math:`(c + u)^k` of the inner product :math:`u` about an origin, over :math:`\ell^2`.
+    r"""Polynomial profile, :math:`(c + u)^k` of the inner product :math:`u` over :math:`\ell^2`.
 
     Args:
-        power: The degree ``k``, at least 1. Fixed.
-        offset: The constant ``c``, positive; learned from this start.
+        power: Degree ``k``, at least 1, which is fixed.
+        offset: Initial value of the positive constant ``c``, which is learned.
 
     Raises:
-        ValueError: If ``power`` is not a positive integer.
+        ValueError: If ``power`` is not a positive integer, or ``offset`` is not positive.
+
+    Example:
+        >>> import torch
+        >>> from gp_distributions.kernels import Polynomial
+        >>> round(Polynomial(power=2)(torch.tensor(1.0)).item(), 4)
+        4.0
     """
 
     radial = False
@@ -216,17 +304,12 @@ class Polynomial(_Parametric):
             raise ValueError(f"Expected power to be a positive integer, got {power!r}.")
         self.power = int(power)
 
-    @property
-    def offset(self) -> Tensor:
-        """The constant, ``batch_shape x 1 x 1``."""
-        return self._get()
-
-    @offset.setter
-    def offset(self, value: Tensor | float) -> None:
-        self._set(value)
+    offset = property(
+        _Parametric._get, _Parametric._set, doc="Constant ``c``, ``batch_shape x 1 x 1``."
+    )
 
     def forward(self, scaled: Tensor) -> Tensor:
-        """The covariance of every entry of ``scaled``."""
+        """Covariance for each entry of ``scaled``."""
         return (self.offset + scaled) ** self.power
 
 
@@ -246,7 +329,7 @@ PROFILES: dict[str, type[Profile]] = {
 
 
 def make_profile(profile: str | Profile) -> Profile:
-    """A profile object from itself, or from its name with default parameters.
+    """Make a profile from its name, with default parameters; profiles are returned as they are.
 
     Raises:
         ValueError: If there is no profile of that name.
@@ -255,7 +338,7 @@ def make_profile(profile: str | Profile) -> Profile:
     if isinstance(profile, Profile):
         return profile
     if not isinstance(profile, str):
-        raise TypeError(f"Expected the name of a profile or a Profile, got {profile!r}.")
+        raise TypeError(f"Expected a Profile or the name of a profile, got {profile!r}.")
     if profile not in PROFILES:
         raise ValueError(f"There is no profile {profile!r}; choose from {', '.join(PROFILES)}.")
     return PROFILES[profile]()
@@ -264,13 +347,13 @@ def make_profile(profile: str | Profile) -> Profile:
 def _in_range(name: str, value: float, upper: float) -> float:
     if not 0 < value <= upper:
         raise ValueError(
-            f"Expected 0 < {name} <= {upper:g}, where the profile is positive definite, got {value}."
+            f"Expected 0 < {name} <= {upper:g}, for which the profile is positive definite, got {value}."
         )
     return float(value)
 
 
 def _power(s: Tensor, exponent: float) -> Tensor:
-    """``s ** exponent``, with derivative 0 at 0 where it is infinite."""
+    """``s ** exponent``, whose derivative at 0 is set to 0 where it is infinite."""
     if exponent == 1:
         return s
     positive = s > 0
@@ -281,10 +364,10 @@ def _root(s: Tensor) -> Tensor:
     return _power(s, 0.5)
 
 
-# Automatic differentiation of the Matern profiles passes through a root and gives 0 * inf at s = 0.
-# Their derivatives in s are Matern profiles of the next lower order.
+# Automatic differentiation of the Matern profiles passes through a square root and gives 0 * inf at
+# s = 0. Their derivatives in s are Matern profiles of the next lower order.
 
-# Where exp(-root) has long been zero; the product of that with an infinite root would be NaN.
+# exp(-root) underflows to zero far below this root. Without the limit, an infinite root gives NaN.
 _FAR = 1e3
 
 
@@ -311,12 +394,4 @@ class _Matern52Function(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Tensor:
         (s,) = ctx.saved_tensors
-        return -5 / 6 * grad * _matern32(5 / 3 * s)
-
-
-def _matern32(s: Tensor) -> Tensor:
-    return _Matern32Function.apply(s)
-
-
-def _matern52(s: Tensor) -> Tensor:
-    return _Matern52Function.apply(s)
+        return -5 / 6 * grad * _Matern32Function.apply(5 / 3 * s)

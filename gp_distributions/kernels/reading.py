@@ -1,4 +1,4 @@
-"""What kernels read of the rows that they are given."""
+"""Which columns of their rows kernels read, and whether rows fit the kernels."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from gp_distributions.measures.kinds import Distributions, kind_of
 
 
 def distribution_kernels(module: torch.nn.Module) -> list[tuple[DistributionKernel, Tensor | None]]:
-    """The distribution kernels of a module, each once, with the columns of a row that they read.
+    """Distribution kernels of a module, each once, with the columns of a row that they read.
 
-    Columns are those of ``active_dims``, of the kernel and of the kernels around it; ``None``: all.
+    The columns follow from ``active_dims`` of the kernel and of the kernels around it. ``None`` stands
+    for all columns.
     """
     found: dict[DistributionKernel, Tensor | None] = {}
     for kernel, columns in _walk(torch.nn.ModuleList([module]), None):
@@ -30,7 +31,7 @@ def _walk(
         yield module, columns
     for child in module.children():
         dims = child.active_dims if isinstance(child, Kernel) else None
-        # A ScaleKernel selects for its base kernel, others only among what is given to them.
+        # A ScaleKernel selects the columns of its base kernel. Other kernels select from their input.
         if dims is None or isinstance(module, ScaleKernel):
             yield from _walk(child, columns)
         else:
@@ -38,12 +39,12 @@ def _walk(
 
 
 def check_kind(X: Distributions | Tensor, covar_module: torch.nn.Module) -> None:
-    """Raise where kernels would read the rows of distributions as something else.
+    """Check that the kernels read the kind and dimension of distributions that ``X`` holds.
 
     Raises:
         TypeError: If ``X`` is neither distributions nor a tensor.
-        ValueError: If a kernel is of another dimension, or of other inputs, or if all are GPyTorch's,
-            of which none reads distributions.
+        ValueError: If a kernel expects another kind or dimension, or if there are only GPyTorch
+            kernels, which do not read distributions.
     """
     kind = kind_of(X)
     if isinstance(X, Tensor):
@@ -51,15 +52,15 @@ def check_kind(X: Distributions | Tensor, covar_module: torch.nn.Module) -> None
     modules = [module for module in covar_module.modules() if isinstance(module, Kernel)]
     if all(type(module).__module__.startswith("gpytorch.") for module in modules):
         raise ValueError(
-            f"Expected a kernel of distributions, got a {type(covar_module).__name__} that would "
-            "compare columns of rows, padding included. Take for example "
-            "SlicedWassersteinKernel(dim), or give rows, clouds.pack(), if that is meant."
+            f"Expected a kernel of distributions, got a {type(covar_module).__name__}, which would "
+            "compare the columns of rows, padding included. Use for example "
+            "SlicedWassersteinKernel(dim). If columns are to be compared, pass rows: clouds.pack()."
         )
     for kernel, columns in distribution_kernels(covar_module):
         distance = kernel.distance
         if columns is None and (distance.inputs, distance.dim) != (kind, X.dim):
             raise ValueError(
                 f"Expected {distance.inputs} of dimension {distance.dim}, which the kernel reads, "
-                f"got {type(X).__name__} of dimension {X.dim}. Their kernel is made with "
+                f"got {type(X).__name__} of dimension {X.dim}. Make the kernel with "
                 f'dim={X.dim} and inputs="{kind}".'
             )

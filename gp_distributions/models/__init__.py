@@ -1,5 +1,6 @@
 """Exact Gaussian processes on distributions."""
 
+import gp_distributions.models.pathwise  # noqa: F401, registers with BoTorch
 from gp_distributions.models.classification import ClassificationGP
 from gp_distributions.models.distribution_gp import DistributionGP
 from gp_distributions.models.kernel_ridge import KernelRidgeClassifier

@@ -1,1 +1,1 @@
-"""Functions of tensors: the bottom layer, which imports nothing else of the package."""
+"""Functions of tensors: the bottom layer, which imports only the layout of rows from the package."""

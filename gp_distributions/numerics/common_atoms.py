@@ -1,7 +1,8 @@
-r"""Inner products of mean embeddings of clouds that all have the same atoms, as images have.
+r"""Inner products of mean embeddings of clouds that share their atoms, as images on one grid do.
 
-With :math:`W` the weights and :math:`K` the kernel of the atoms they are :math:`W K W^\top`. For the
-Gaussian kernel on a grid :math:`K` is a Kronecker product of one matrix for each axis.
+With weights :math:`W` and the kernel matrix :math:`K` of the atoms, the inner products are
+:math:`W K W^\top`. For the Gaussian kernel on a grid, :math:`K` is a Kronecker product of one matrix per
+axis.
 """
 
 from __future__ import annotations
@@ -19,21 +20,21 @@ from gp_distributions.numerics.embedding_kernels import (
 )
 from gp_distributions.numerics.single_thread import matmul
 
-# Entries of the kernel matrix that are computed at a time.
+# Number of entries of the kernel matrix that are computed at a time.
 _STRIP = 2**22
 
 Operator = Callable[[Tensor], Tensor]
 
 
 def common_atoms(x1: Tensor, x2: Tensor) -> Tensor | None:
-    """The atoms that all clouds have in the same order, if they do.
+    """Return the atoms that all clouds share, in the same order.
 
     Args:
         x1: A ``batch_shape x N x n x d`` tensor of atoms.
         x2: A ``batch_shape x M x m x d`` tensor of atoms.
 
     Returns:
-        A ``n x d`` tensor without a gradient, or ``None``.
+        An ``n x d`` tensor without a gradient, or ``None`` if the clouds differ in their atoms.
     """
     first = x1.detach()[(0,) * (x1.dim() - 2)]
     last = x2.detach()[(-1,) * (x2.dim() - 2)]
@@ -47,15 +48,15 @@ def common_inner_products(
 ) -> Tensor:
     """Inner products of all pairs of mean embeddings of clouds on one support.
 
-    First derivatives are exact, also in the atoms of each cloud; of second derivatives those in
-    atoms are not.
+    First derivatives are exact, including those in the atoms of each cloud. Second derivatives in atoms
+    are not exact.
 
     Args:
-        kernel: The kernel on the atoms.
-        support: The ``n x d`` tensor of the atoms.
-        x1: A ``batch_shape x N x n x d`` tensor, the atoms again.
+        kernel: Kernel on the atoms.
+        support: An ``n x d`` tensor of the shared atoms.
+        x1: A ``batch_shape x N x n x d`` tensor of atoms, all equal to ``support``.
         w1: A ``batch_shape x N x n`` tensor of weights.
-        x2: A ``batch_shape x M x n x d`` tensor, the atoms again.
+        x2: A ``batch_shape x M x n x d`` tensor of atoms, all equal to ``support``.
         w2: A ``batch_shape x M x n`` tensor of weights.
 
     Returns:
@@ -72,7 +73,7 @@ def common_inner_products(
 
 
 def _first_order(slope: Operator, support: Tensor, x: Tensor, w: Tensor, v: Tensor) -> Tensor:
-    """What moving the atoms ``x`` off the support changes to first order: zero, with a gradient.
+    """First-order change when the atoms ``x`` leave the support: zero, with a gradient.
 
     The derivative of ``k(x_i, u_j)`` in ``x_i`` is ``S_ij (x_i - u_j)``.
     """
@@ -87,7 +88,7 @@ def _first_order(slope: Operator, support: Tensor, x: Tensor, w: Tensor, v: Tens
 
 
 def _operators(kernel: IsotropicKernel, support: Tensor) -> tuple[Operator, Operator]:
-    """Products of weights with the kernel matrix, and with twice its derivative in the square."""
+    """Products with the kernel matrix, and with twice its derivative in the squared distance."""
     if isinstance(kernel, GaussianKernel):
         grid = _grid(support)
         if grid is not None:
@@ -106,7 +107,7 @@ def _operators(kernel: IsotropicKernel, support: Tensor) -> tuple[Operator, Oper
 
 
 def _strips(function: Operator, support: Tensor, w: Tensor) -> Tensor:
-    """Weights times a function of squared distances, by strips of columns."""
+    """Weights times a function of squared distances, computed in strips of columns."""
 
     def strip(w: Tensor, columns: Tensor) -> Tensor:
         return matmul(w, function(squares_by_differences(support, columns)))
@@ -122,7 +123,7 @@ def _strips(function: Operator, support: Tensor, w: Tensor) -> Tensor:
 
 
 def _grid(support: Tensor) -> tuple[list[Tensor], Tensor] | None:
-    """The values of each coordinate and the order that makes the atoms their Cartesian product."""
+    """Values of each axis, and the order in which the atoms are their Cartesian product."""
     axes, order = [], support.new_zeros(len(support), dtype=torch.int64)
     for coordinates in support.unbind(-1):
         values, index = coordinates.unique(return_inverse=True)
@@ -136,7 +137,7 @@ def _grid(support: Tensor) -> tuple[list[Tensor], Tensor] | None:
 
 
 def _kronecker(w: Tensor, axes: list[Tensor], order: Tensor) -> Tensor:
-    """Weights times the Gaussian kernel of a grid, one axis after the other."""
+    """Weights times the Gaussian kernel of a grid, one axis after another."""
     grid = w[..., order].unflatten(-1, [len(values) for values in axes])
     for values in axes:
         factor = torch.exp(-0.5 * (values.unsqueeze(-1) - values).square())

@@ -11,24 +11,24 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 from torch import Tensor
 
-# Beyond this number of directions the energy, quadratic in it, costs seconds.
+# The cost of the energy is quadratic in the number of directions; above this it takes seconds.
 _MAX_OPTIMISED = 512
 
 
 def sphere_directions(dim: int, num_directions: int, *, seed: int = 0) -> Tensor:
     r"""Unit vectors spread over the projective sphere, where ``u`` and ``-u`` are one point.
 
-    - ``dim = 1``: the one direction there is, whatever ``num_directions``.
+    - ``dim = 1``: the only direction, for any ``num_directions``.
     - ``dim = 2``: equispaced angles, :math:`(k + 1/2) \pi / L`.
     - ``dim >= 3``, up to 512 directions: a minimum of the Riesz energy
-      :math:`\sum_{i<j} 1 / |u_i - u_j| + 1 / |u_i + u_j|`, found once by L-BFGS from a seeded start.
-    - ``dim >= 3``, more directions: random orthonormal bases one after the other, the last one cut
-      off where ``num_directions`` is no multiple of ``dim``.
+      :math:`\sum_{i<j} 1 / |u_i - u_j| + 1 / |u_i + u_j|`, found by L-BFGS from a seeded start.
+    - ``dim >= 3``, more directions: random orthonormal bases; the last one is truncated if
+      ``num_directions`` is not a multiple of ``dim``.
 
     Args:
-        dim: The dimension ``d`` of the space.
-        num_directions: The number ``L`` of directions.
-        seed: Of the random start or of the random bases.
+        dim: Dimension ``d`` of the space.
+        num_directions: Number ``L`` of directions.
+        seed: Random seed for the start or for the bases.
 
     Returns:
         A ``L x d`` tensor in double precision.
@@ -66,7 +66,7 @@ def _least_energy(dim: int, num_directions: int, seed: int) -> NDArray[np.float6
         units = free / norms
         cosines = units @ units.T
         np.fill_diagonal(cosines, 0.0)
-        # Floors keep a coincidence on the way finite; at a minimum no pair is near them.
+        # The floors keep coincident directions finite; at a minimum no pair is close to them.
         near = np.maximum(2.0 - 2.0 * cosines, 1e-12)
         far = np.maximum(2.0 + 2.0 * cosines, 1e-12)
         pairs = near**-0.5 + far**-0.5
@@ -78,9 +78,9 @@ def _least_energy(dim: int, num_directions: int, seed: int) -> NDArray[np.float6
         return 0.5 * float(pairs.sum()), (gradient / norms).ravel()
 
     start = _orthonormal_bases(dim, num_directions, seed)
-    # Bases repeat no direction, but their atoms may nearly coincide; a random start never does.
+    # Vectors of different bases may nearly coincide; the perturbation separates them.
     start = start + 0.1 * np.random.default_rng(seed + 1).standard_normal(start.shape)
-    # L-BFGS may leave the sphere: the energy does not depend on the norms.
+    # L-BFGS may leave the sphere, as the energy does not depend on the norms.
     found = minimize(energy, start.ravel(), jac=True, method="L-BFGS-B", options={"maxiter": 500})
     directions: NDArray[np.float64] = found.x.reshape(num_directions, dim)
     directions /= np.linalg.norm(directions, axis=1, keepdims=True)

@@ -1,8 +1,8 @@
 r"""Embedding kernels: kernels on the atoms, whose mean embeddings represent distributions.
 
-All are for points in units of the bandwidth. An isotropic kernel is a function of the squared distance
-:math:`s = |x - y|^2`; those with a Fourier transform are scale mixtures of the Gaussian kernel,
-:math:`k = \mathrm E \exp(-\tau^2 s / 2)`.
+Points are in units of the bandwidth. An isotropic kernel is a function of the squared distance
+:math:`s = |x - y|^2`. Isotropic kernels with a Fourier transform are scale mixtures of the Gaussian
+kernel, :math:`k = \mathrm E \exp(-\tau^2 s / 2)`.
 """
 
 from __future__ import annotations
@@ -19,39 +19,39 @@ from scipy.spatial.distance import cdist
 from scipy.special import gammaincinv
 from torch import Tensor
 
-# Of tensors, or of NumPy arrays, whose exponential is several times faster in one thread.
+# Takes tensors, or NumPy arrays, whose exponential is several times faster in one thread.
 PairFunction = Callable[[Any, Any], Any]
 
-# Rounding that squared distances by inner products may have.
+# Largest rounding error allowed in squared distances that come from inner products.
 _ROUNDING = 2e-13
-# Below this exponent the exponential underflows, which costs processors ten times as long.
+# Below this exponent the exponential underflows to denormal numbers, which are ten times slower.
 _UNDERFLOW = -700.0
 
 
 class EmbeddingKernel(ABC):
     """A symmetric kernel on points."""
 
-    # Numbers that one value of the kernel takes memory for.
+    # How many numbers must be stored to compute one value of the kernel.
     workspace: int = 1
-    # Whether pairs may be of arrays.
+    # Whether the kernel of pairs accepts NumPy arrays.
     on_arrays: ClassVar[bool] = True
 
     @abstractmethod
     def prepare(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, PairFunction]:
-        """Bring points into the coordinates in which the kernel of pairs is fastest.
+        """Transform points to coordinates in which the kernel of pairs is fastest.
 
         Args:
             x: A ``... x d`` tensor.
             y: A ``... x d`` tensor.
 
         Returns:
-            The coordinates of ``x`` and of ``y``, and the kernel of all pairs of parts of them: a
-            function of a ``batch_shape x N x D`` and a ``batch_shape x M x D`` tensor, differentiable,
-            or of two such arrays where ``on_arrays``, that returns a ``batch_shape x N x M`` one.
+            The coordinates of ``x`` and ``y``, and the kernel of pairs: a differentiable function of a
+            ``batch_shape x N x D`` and a ``batch_shape x M x D`` tensor of coordinates that returns a
+            ``batch_shape x N x M`` tensor. If ``on_arrays``, it also accepts and returns NumPy arrays.
         """
 
     def matrix(self, x: Tensor, y: Tensor) -> Tensor:
-        """The kernel of all pairs of ``x`` and ``y``, ``batch_shape x N x M``."""
+        """Kernel matrix of ``x`` and ``y``, ``batch_shape x N x M``."""
         left, right, pairs = self.prepare(x, y)
         values: Tensor = pairs(left, right)
         return values
@@ -61,23 +61,23 @@ class IsotropicKernel(EmbeddingKernel):
     """A function of the squared distance."""
 
     workspace = 2
-    # Whether it has a kink at zero distance, where rounding of the squared distance shows.
+    # Whether the kernel has a kink at zero distance, where rounding of the squared distance matters.
     _has_kink: ClassVar[bool] = False
 
     @abstractmethod
     def profile(self, squared: Any) -> Any:
-        """The kernel of a tensor or an array of squared distances; an array it may overwrite.
+        """Kernel of a tensor or an array of squared distances; an array may be overwritten.
 
-        Where the kernel has a kink at zero distance, its derivative there is 0.
+        If the kernel has a kink at zero distance, its derivative is set to 0 there.
         """
 
     def prepare(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, PairFunction]:
-        """Points from which squared distances are one matrix product, where that is exact enough."""
+        """Points whose squared distances are one matrix product, if that is accurate enough."""
         left, right, squares, _ = _factors(x, y, 1.0, exact=self._has_kink)
         return left, right, lambda a, b: self.profile(squares(a, b))
 
     def mixing(self, u: NDArray[np.float64]) -> NDArray[np.float64]:
-        r"""The quantile function of :math:`\tau`, the scale of the mixture.
+        r"""Quantile function of :math:`\tau`, the scale of the mixture.
 
         Raises:
             NotImplementedError: If the kernel has no Fourier transform.
@@ -91,28 +91,28 @@ class GaussianKernel(IsotropicKernel):
     workspace = 1
 
     def profile(self, squared: Any) -> Any:
-        """The kernel of squared distances."""
+        """Kernel of squared distances."""
         return _exp(-0.5 * squared)
 
     def prepare(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, PairFunction]:
-        """Points from which exponents are one matrix product, where that is exact enough."""
+        """Points whose exponents are one matrix product, if that is accurate enough."""
         left, right, exponents, bound = _factors(x, y, -0.5, exact=False)
         if bound < -_UNDERFLOW:
             return left, right, lambda a, b: _exp(exponents(a, b))
         return left, right, lambda a, b: _exp(exponents(a, b).clip(_UNDERFLOW))
 
     def mixing(self, u: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The quantile function of the scale of the mixture, which is one."""
+        """Quantile function of the scale of the mixture, which is always one."""
         return np.ones_like(u)
 
 
 class _MaternKernel(IsotropicKernel):
     workspace = 4
-    # Twice the degree of smoothness; frequencies have a t distribution of so many degrees of freedom.
+    # Twice the smoothness; also the degrees of freedom of the t distribution of frequencies.
     _degrees: ClassVar[int]
 
     def mixing(self, u: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The quantile function of the scale of the mixture."""
+        """Quantile function of the scale of the mixture."""
         half = self._degrees / 2
         scale: NDArray[np.float64] = np.sqrt(half / gammaincinv(half, u))
         return scale
@@ -124,7 +124,7 @@ class LaplaceKernel(_MaternKernel):
     workspace, _has_kink, _degrees = 2, True, 1
 
     def profile(self, squared: Any) -> Any:
-        """The kernel of squared distances."""
+        """Kernel of squared distances."""
         return _exp(-_root(squared))
 
 
@@ -134,7 +134,7 @@ class Matern32Kernel(_MaternKernel):
     _degrees = 3
 
     def profile(self, squared: Any) -> Any:
-        """The kernel of squared distances."""
+        """Kernel of squared distances."""
         root = math.sqrt(3) * _root(squared)
         return (1 + root) * _exp(-root)
 
@@ -145,7 +145,7 @@ class Matern52Kernel(_MaternKernel):
     _degrees = 5
 
     def profile(self, squared: Any) -> Any:
-        """The kernel of squared distances."""
+        """Kernel of squared distances."""
         root = math.sqrt(5) * _root(squared)
         return (1 + root + root * root / 3) * _exp(-root)
 
@@ -154,33 +154,33 @@ class InverseMultiquadricKernel(IsotropicKernel):
     r""":math:`(1 + s)^{-1/2}`."""
 
     def profile(self, squared: Any) -> Any:
-        """The kernel of squared distances."""
+        """Kernel of squared distances."""
         return 1 / _root(1 + squared)
 
     def mixing(self, u: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The quantile function of the scale of the mixture."""
+        """Quantile function of the scale of the mixture."""
         scale: NDArray[np.float64] = np.sqrt(2 * gammaincinv(0.5, u))
         return scale
 
 
 class EnergyKernel(IsotropicKernel):
-    r""":math:`-\sqrt s`, the kernel of the energy distance up to terms of one point each.
+    r""":math:`-\sqrt s`, the kernel of the energy distance up to terms in one point.
 
-    It is positive definite on differences of distributions, and there alone.
+    It is only positive definite on differences of distributions.
     """
 
     _has_kink = True
 
     def profile(self, squared: Any) -> Any:
-        """The kernel of squared distances."""
+        """Kernel of squared distances."""
         return -_root(squared)
 
 
 class PolynomialKernel(EmbeddingKernel):
-    r""":math:`(\langle x, y \rangle + c)^p`, with :math:`c = 1`, or :math:`c = 0` where :math:`p = 1`.
+    r""":math:`(\langle x, y \rangle + c)^p`, with :math:`c = 0` if :math:`p = 1` and else :math:`c = 1`.
 
     Args:
-        degree: The degree ``p``, 1, 2 or 3.
+        degree: Degree ``p``: 1, 2 or 3.
     """
 
     workspace = 2
@@ -189,7 +189,7 @@ class PolynomialKernel(EmbeddingKernel):
         self.degree = degree
 
     def prepare(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, PairFunction]:
-        """The points themselves."""
+        """Points, unchanged."""
         return x, y, self._pairs
 
     def _pairs(self, x: Any, y: Any) -> Any:
@@ -198,7 +198,7 @@ class PolynomialKernel(EmbeddingKernel):
             return products
         factor = products + 1
         square = factor * factor
-        return square if self.degree == 2 else square * factor  # NumPy's powers beyond 2 are slow
+        return square if self.degree == 2 else square * factor  # NumPy is slow at powers above 2
 
 
 EMBEDDING_KERNELS: dict[str, EmbeddingKernel] = {
@@ -217,10 +217,10 @@ EMBEDDING_KERNELS: dict[str, EmbeddingKernel] = {
 def _factors(
     x: Tensor, y: Tensor, factor: float, *, exact: bool
 ) -> tuple[Tensor, Tensor, PairFunction, float]:
-    """What gives ``factor`` times squared distances, and a bound on their absolute values.
+    """Factors whose product is ``factor`` times squared distances, and a bound on its absolute value.
 
-    One matrix product, or differences if they are to be exact near zero, or if the points lie so far
-    apart that the product would round too much.
+    Squared distances come from one matrix product. They come from differences if ``exact``, or if the
+    points are so far apart that rounding errors of the product would be too large.
     """
     centre = y.detach().flatten(0, -2).mean(0)
     x, y = x - centre, y - centre
@@ -238,7 +238,7 @@ def _factors(
 
 def _product(left: Any, right: Any) -> Any:
     transposed = right.swapaxes(-1, -2)
-    # BLAS multiplies thin matrices faster when neither is transposed.
+    # BLAS multiplies thin matrices faster if neither is transposed.
     return left @ (np.ascontiguousarray(transposed) if _is_array(right) else transposed)
 
 
@@ -253,16 +253,16 @@ def squares_by_differences(x: Any, y: Any) -> Any:
 
 
 def _root(squared: Any) -> Any:
-    """The root, with derivative 0 at 0; negative numbers are rounding."""
+    """Square root, with derivative 0 at 0; negative numbers are rounding errors and count as zero."""
     if _is_array(squared):
-        torch.from_numpy(squared).clamp_min_(0)  # several times faster than NumPy's
+        torch.from_numpy(squared).clamp_min_(0)  # several times faster than in NumPy
         return np.sqrt(squared, out=squared)
     positive = squared > 0
     return torch.where(positive, torch.where(positive, squared, 1.0).sqrt(), 0.0)
 
 
 def _exp(exponents: Any) -> Any:
-    """The exponential, in the memory of its argument."""
+    """Exponential, computed in place."""
     return np.exp(exponents, out=exponents) if _is_array(exponents) else exponents.exp_()
 
 

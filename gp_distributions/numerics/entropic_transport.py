@@ -24,26 +24,26 @@ def transport_potentials(
 ) -> tuple[Tensor, TransportOutcome]:
     """Potentials on the reference, with gradients through the solution.
 
-    Gradients in all tensors are those of the implicit function theorem: their memory does not depend
+    Gradients in all tensors follow from the implicit function theorem, so their memory does not depend
     on the number of iterations.
 
     Args:
         points: A ``C x n x d`` tensor of atoms.
         weights: A ``C x n`` tensor of weights that sum to one in each cloud; they may be zero.
         support: An ``m x d`` tensor, the atoms of the reference.
-        masses: The ``m`` positive weights of the reference, of sum one.
-        epsilon: The regularisation, a positive scalar, in squared units of the points.
-        tolerance: Of the L1 marginal error.
-        max_iterations: Of Newton's method, over all values of epsilon on the way down.
-        initial: ``C x m`` potentials of a similar problem to start from, where they are any good.
+        masses: The ``m`` positive weights of the reference, which sum to one.
+        epsilon: Regularisation, a positive scalar in squared units of the points.
+        tolerance: Largest L1 marginal error at which a cloud counts as solved.
+        max_iterations: Maximum number of Newton steps, over all values of epsilon on the way down.
+        initial: ``C x m`` potentials of a similar problem, which are used as a start if they fit.
 
     Returns:
-        Potentials, ``C x m``, of mean zero under ``masses``, and the outcome.
+        Potentials, ``C x m``, with mean zero under ``masses``, and the outcome of the solver.
 
-    Source: Cuturi and Peyre 2018 (semi-dual); the implicit gradient is that of Eisenberger et al. 2022.
+    Source: Cuturi and Peyre 2018 (semi-dual); Eisenberger et al. 2022 (implicit gradient).
     """
     with torch.no_grad():
-        solution = solve_semi_dual(
+        solution, outcome = solve_semi_dual(
             points,
             weights,
             support,
@@ -55,34 +55,35 @@ def transport_potentials(
         )
     inputs = (points, weights, support, masses, epsilon)
     if not (torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs)):
-        return solution.potentials, solution.outcome
-    # One sweep of the fixed point g = T(g) at the solution; the backward pass completes its gradient.
-    conditional = conditional_plan(points, support, masses, epsilon, solution.potentials)
+        return solution, outcome
+    # One sweep g = T(g) at the solution; the backward pass turns its gradient into that of the solution.
+    conditional = conditional_plan(points, support, masses, epsilon, solution)
     marginal = (weights.unsqueeze(-2) @ conditional).squeeze(-2)
     present = marginal >= _least(marginal)
     ratio = torch.where(present, masses / torch.where(present, marginal, 1.0), 1.0)
-    swept = solution.potentials + epsilon * ratio.log()
-    potentials = _FixedPoint.apply(
-        swept, conditional.detach(), weights.detach(), solution.outcome.determined
-    )
-    potentials = potentials - (potentials @ masses).unsqueeze(-1)
-    return potentials, solution.outcome
+    swept = solution + epsilon * ratio.log()
+    fixed = (conditional.detach(), weights.detach(), outcome.determined)
+    potentials = _FixedPoint.apply(swept, *fixed)
+    return potentials - (potentials @ masses).unsqueeze(-1), outcome
 
 
 def conditional_plan(
     points: Tensor, support: Tensor, masses: Tensor, epsilon: Tensor, potentials: Tensor
 ) -> Tensor:
-    """Where each atom of a cloud goes on the reference: ``C x n x m`` probabilities, the plan ``P / a``.
+    """Probabilities with which each atom is sent to those of the reference: the plan over the weights.
 
     Args:
         points: A ``C x n x d`` tensor of atoms.
         support: An ``m x d`` tensor, the atoms of the reference.
         masses: The ``m`` positive weights of the reference.
-        epsilon: The regularisation.
-        potentials: The ``C x m`` potentials.
+        epsilon: Regularisation.
+        potentials: A ``C x m`` tensor of potentials.
+
+    Returns:
+        A ``C x n x m`` tensor.
     """
-    # A common shift keeps digits; the squared norm of x would cancel in the softmax. It is not that of
-    # the points, among which padding is.
+    # Centring reduces rounding. The centre is that of the support, because the points contain padding.
+    # The squared norms of the points cancel in the softmax.
     centre = support.detach().mean(-2)
     u = support - centre
     cost = u.square().sum(-1).unsqueeze(-1) - 2 * u @ (points - centre).transpose(-1, -2)
@@ -91,17 +92,17 @@ def conditional_plan(
 
 
 def _least(marginal: Tensor) -> float:
-    """The least marginal whose parts keep their digits; an atom that receives less has no gradient."""
+    """Smallest marginal that is accurate; an atom that receives less mass has no gradient."""
     info = torch.finfo(marginal.dtype)
     return info.tiny / info.eps
 
 
 class _FixedPoint(torch.autograd.Function):
-    r"""The identity, whose gradient makes that of one sweep :math:`g = T(g)` that of its solution.
+    r"""Identity that turns the gradient of one sweep :math:`g = T(g)` into that of its solution.
 
     With :math:`J = \partial T / \partial g = \mathrm{diag}(1/s) P^\top R`, the gradient is multiplied
-    by :math:`(I - J)^{-\top}` on the complement of the constants. Where the Hessian does not determine
-    the potentials, by the pseudo-inverse.
+    by :math:`(I - J)^{-\top}` on the complement of the constants. If the Hessian does not determine the
+    potentials, the pseudo-inverse is used.
     """
 
     @staticmethod
@@ -112,7 +113,7 @@ class _FixedPoint(torch.autograd.Function):
         return swept.clone()
 
     @staticmethod
-    @once_differentiable  # what is kept has no graph
+    @once_differentiable  # saved tensors have no graph
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         conditional, weights, determined = ctx.saved_tensors
         marginal = (weights.unsqueeze(-2) @ conditional).squeeze(-2)

@@ -7,19 +7,20 @@ from torch import Tensor
 
 
 def expected_softmax(mean: Tensor, std: Tensor) -> Tensor:
-    r"""The expectation of the softmax of independent normal variables.
+    r"""Expectation of the softmax of independent normal variables.
 
-    With standard exponential :math:`E_c`, the smallest of :math:`E_c e^{-f_c}` is that of class ``c``
-    with probability softmax; with :math:`L_c(u) = \mathbb{E} \exp(-e^{f_c + u})`, therefore,
+    For standard exponential variables :math:`E_c`, the smallest of the :math:`E_c e^{-f_c}` is that of
+    class ``c`` with probability :math:`\mathrm{softmax}_c(f)`. Hence, with
+    :math:`L_c(u) = \mathbb{E} \exp(-e^{f_c + u})`,
 
     .. math::
         \mathbb{E} \, \mathrm{softmax}_c(f) = - \int L_c'(u) \prod_{j \ne c} L_j(u) \, du.
 
-    Both this integral and the normal expectation are taken by the trapezoidal rule, whose error falls
-    exponentially for such functions: below 1e-6 for standard deviations up to 4.
+    Both this integral and the normal expectation are computed by the trapezoidal rule, whose error
+    decays exponentially for such functions. It is below 1e-6 for standard deviations up to 4.
 
     Args:
-        mean: A ``... x C`` tensor.
+        mean: A ``... x C`` tensor of means.
         std: A ``... x C`` tensor of standard deviations.
 
     Returns:

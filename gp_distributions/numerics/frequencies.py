@@ -1,8 +1,8 @@
-r"""Random Fourier features: frequencies of isotropic kernels, and mean embeddings in them.
+r"""Random Fourier features: frequencies of isotropic kernels, and the mean embeddings they give.
 
-The kernels here are scale mixtures of the Gaussian one, :math:`k = \mathrm E \exp(-\tau^2 s / 2)`, so
-that :math:`k(x, y) = \mathrm E \cos \langle \omega, x - y \rangle` with :math:`\omega = \tau z`, ``z``
-standard normal.
+The kernels are scale mixtures of the Gaussian kernel, :math:`k = \mathrm E \exp(-\tau^2 s / 2)`. Hence
+:math:`k(x, y) = \mathrm E \cos \langle \omega, x - y \rangle` with :math:`\omega = \tau z` and standard
+normal :math:`z`.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from torch import Tensor
 
 from gp_distributions.numerics.embedding_kernels import IsotropicKernel
 
-# Quantile functions are infinite at 0 or 1.
+# Distance to 0 and 1, where quantile functions may be infinite.
 _MARGIN = 2.0**-40
 
 
 def orthogonal_frequencies(
     kernel: IsotropicKernel, dim: int, count: int, *, seed: int = 0
 ) -> Tensor:
-    """Frequencies in blocks of ``dim`` orthogonal ones, each with the norm of a random one.
+    """Frequencies in blocks of ``dim`` orthogonal vectors, with the norms of random frequencies.
 
     Norms are stratified: one falls into each of ``count`` intervals of equal probability.
 
     Args:
-        kernel: The kernel, of bandwidth one.
-        dim: The dimension ``d``.
-        count: The number ``K`` of frequencies.
-        seed: Of the random rotations and norms.
+        kernel: Kernel with bandwidth one.
+        dim: Dimension ``d``.
+        count: Number ``K`` of frequencies.
+        seed: Random seed for rotations and norms.
 
     Returns:
         A ``K x d`` tensor in double precision.
@@ -41,7 +41,7 @@ def orthogonal_frequencies(
     """
     rng = np.random.default_rng(seed)
     normal = rng.standard_normal((-(-count // dim), dim, dim))
-    # Columns: their signs, which are not random, do not matter to cosines and sines.
+    # The signs of the columns are not random, which does not matter for cosines and sines.
     directions = np.linalg.qr(normal)[0].swapaxes(-1, -2).reshape(-1, dim)[:count]
     norms = np.sqrt(2 * gammaincinv(dim / 2, _stratified(rng, count)))
     norms *= kernel.mixing(_stratified(rng, count))
@@ -54,10 +54,10 @@ def quasi_random_frequencies(
     """Frequencies at the points of a scrambled Sobol sequence.
 
     Args:
-        kernel: The kernel, of bandwidth one.
-        dim: The dimension ``d``.
-        count: The number ``K`` of frequencies.
-        seed: Of the scrambling.
+        kernel: Kernel with bandwidth one.
+        dim: Dimension ``d``.
+        count: Number ``K`` of frequencies.
+        seed: Random seed for the scrambling.
 
     Returns:
         A ``K x d`` tensor in double precision.
@@ -65,13 +65,13 @@ def quasi_random_frequencies(
     Source: Avron et al. 2016.
     """
     engine = torch.quasirandom.SobolEngine(dim + 1, scramble=True, seed=seed)
-    # Points are multiples of 2^-30, of which zero is one.
+    # Points are multiples of 2^-30 and may be zero.
     uniform = engine.draw(count, dtype=torch.float64).numpy() + 2.0**-31
     return torch.from_numpy(ndtri(uniform[:, 1:]) * kernel.mixing(uniform[:, 0])[:, None])
 
 
 def _stratified(rng: np.random.Generator, count: int) -> NDArray[np.float64]:
-    """One uniform number from each of ``count`` equal intervals, in random order; never 0 or 1."""
+    """Draw one number from each of ``count`` equal intervals of (0, 1), in random order."""
     uniform = (rng.permutation(count) + rng.random(count)) / count
     return np.clip(uniform, _MARGIN, 1 - _MARGIN)
 
@@ -79,7 +79,7 @@ def _stratified(rng: np.random.Generator, count: int) -> NDArray[np.float64]:
 def fourier_features(
     points: Tensor, weights: Tensor, frequencies: Tensor, covariance: Tensor | None = None
 ) -> Tensor:
-    r"""Mean embeddings in cosines and sines.
+    r"""Mean embeddings as cosines and sines.
 
     For a Gaussian :math:`\mathrm E e^{i \langle \omega, X \rangle} = e^{i \langle \omega, m \rangle -
     \omega^\top S \omega / 2}`.

@@ -1,6 +1,6 @@
 r"""Embedding kernels between Gaussians in closed form: :math:`\mathrm E\,k(X, Y)` of independent draws.
 
-Gaussians are points of ``d + d*d`` coordinates: the mean, then the symmetric covariance row by row.
+A Gaussian is a point with ``d + d*d`` coordinates: the mean, then the row-major covariance.
 
 Source: Muandet et al. 2012, table 1, whose term of degree 3 should read
 :math:`6 m_i^\top \Sigma_j \Sigma_i m_j`.
@@ -21,11 +21,11 @@ from gp_distributions.rows.gaussians import split_gaussians
 
 
 def gaussian_expectation(kernel: EmbeddingKernel, dim: int) -> EmbeddingKernel | None:
-    """The kernel between Gaussians that an embedding kernel gives, or ``None`` without closed form.
+    """Kernel between Gaussians for an embedding kernel, or ``None`` if there is no closed form.
 
     Args:
-        kernel: The kernel on the atoms.
-        dim: The dimension ``d``.
+        kernel: Kernel on the atoms.
+        dim: Dimension ``d``.
     """
     if isinstance(kernel, GaussianKernel):
         return _GaussianExpectation(dim)
@@ -41,7 +41,7 @@ class _Expectation(EmbeddingKernel):
         self.dim = dim
 
     def prepare(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, PairFunction]:
-        """The Gaussians themselves."""
+        """Gaussians, unchanged."""
         return x, y, self._pairs
 
     def _pairs(self, x: Tensor, y: Tensor) -> Tensor:
@@ -71,7 +71,7 @@ class _GaussianExpectation(_Expectation):
 class _PolynomialExpectation(_Expectation):
     r""":math:`t`, :math:`(t + 1)^2 + q` or :math:`(t + 1)^3 + 3 (t + 1) q + 6 m^\top S' S m'`.
 
-    With :math:`t = \langle m, m' \rangle` and
+    Here :math:`t = \langle m, m' \rangle` and
     :math:`q = m^\top S' m + m'^\top S m' + \mathrm{tr}\, S S'`.
     """
 
@@ -86,7 +86,7 @@ class _PolynomialExpectation(_Expectation):
         inner = mean1 @ mean2.mT
         if self.degree == 1:
             return inner
-        # The inner product of second moments m m' + S, less that of m m'.
+        # Inner product of the second moments m m' + S, minus that of m m'.
         second1, second2 = (
             (mean.unsqueeze(-1) * mean.unsqueeze(-2) + covariance).flatten(-2)
             for mean, covariance in ((mean1, covariance1), (mean2, covariance2))

@@ -1,52 +1,71 @@
-"""Nystrom features: mean embeddings projected on the span of the kernel at a few landmarks."""
+"""Nystrom features: mean embeddings projected onto the span of the kernel at a few landmarks."""
 
 from __future__ import annotations
 
-import warnings
-
+import numpy as np
 import torch
-from scipy.cluster.vq import kmeans2
+from numpy.typing import NDArray
+from scipy.cluster.vq import vq
+from scipy.spatial.distance import cdist
 from torch import Tensor
 
 from gp_distributions.numerics.embedding_kernels import EmbeddingKernel, EnergyKernel
 from gp_distributions.numerics.mean_embeddings import inner_products
 
-# Relative to the mean of the diagonal: inner products are off by so much at most, and the smallest
-# eigenvalues of a thousand landmarks still stand out of rounding.
+# Relative to the mean diagonal. It bounds the error of inner products, and keeps the smallest
+# eigenvalues of a thousand landmarks above rounding.
 _JITTER = 1e-10
 
 
 def spread_landmarks(atoms: Tensor, count: int, *, seed: int = 0) -> Tensor:
-    """Points that represent atoms: the centres of k-means, or all atoms where they are not more.
+    """Landmarks that represent atoms: the centres of k-means, or all atoms if there are few.
 
     Args:
-        atoms: A ``M x d`` tensor of atoms, repeated by weight.
-        count: The number ``D`` of points.
-        seed: Of the start of k-means.
+        atoms: An ``M x d`` tensor of atoms, which may be repeated.
+        count: Number ``D`` of landmarks.
+        seed: Random seed for the start of k-means.
 
     Returns:
-        A ``D x d`` tensor in double precision; points are repeated if there are fewer atoms.
+        A ``D x d`` tensor in double precision. Atoms are repeated if fewer than ``D`` are distinct.
     """
     atoms = atoms.to(device="cpu", dtype=torch.float64)
     distinct = atoms.unique(dim=0)
     if len(distinct) <= count:
         return distinct[torch.arange(count) % len(distinct)]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # an empty cluster keeps its centre
-        centres, _ = kmeans2(atoms.numpy(), count, minit="++", rng=seed)
-    return torch.from_numpy(centres)
+    return torch.from_numpy(_cluster_centres(atoms.numpy(), count, np.random.default_rng(seed)))
+
+
+def _cluster_centres(
+    x: NDArray[np.float64], count: int, rng: np.random.Generator
+) -> NDArray[np.float64]:
+    """Centres after ten steps of k-means from a k-means++ start; an empty cluster keeps its centre.
+
+    The result is that of SciPy's ``kmeans2``, without its warnings about empty clusters.
+    """
+    chosen, squared = [x[rng.integers(len(x))]], np.full(len(x), np.inf)
+    while len(chosen) < count:
+        squared = np.minimum(squared, cdist(chosen[-1:], x, "sqeuclidean")[0])
+        cumulative = (squared / squared.sum()).cumsum()
+        chosen.append(x[np.searchsorted(cumulative[:-1], rng.uniform())])
+    centres = np.stack(chosen)
+    for _ in range(10):
+        labels, _ = vq(x, centres)
+        sizes = np.bincount(labels, minlength=count)[:, None]
+        sums = np.stack([np.bincount(labels, column, count) for column in x.T], axis=-1)
+        centres = np.where(sizes > 0, sums / np.maximum(sizes, 1), centres)
+    return centres
 
 
 def landmark_features(
     kernel: EmbeddingKernel, landmarks: Tensor, points: Tensor, weights: Tensor
 ) -> Tensor:
-    r"""Features :math:`L^{-1} \sum_i w_i k(Z, x_i)`, with :math:`L L^\top = k(Z, Z)` and a jitter.
+    r"""Features :math:`L^{-1} \sum_i w_i k(Z, x_i)` with :math:`L L^\top = k(Z, Z)` plus a jitter.
 
-    Distances between them are never more than those between the mean embeddings, but for the jitter.
+    Up to the jitter, their distances never exceed those of the mean embeddings.
 
     Args:
-        kernel: The kernel on the atoms.
-        landmarks: A ``D x d`` tensor, the landmarks ``Z``.
+        kernel: Kernel on the atoms.
+        landmarks: A ``D x d`` tensor of landmarks ``Z``.
         points: A ``C x n x d`` tensor of atoms.
         weights: A ``C x n`` tensor of weights that sum to one.
 
@@ -61,7 +80,7 @@ def landmark_features(
     gram = kernel.matrix(landmarks, landmarks)
     products = inner_products(kernel, landmarks.unsqueeze(-2), single, points, weights)
     if isinstance(kernel, EnergyKernel):
-        # Positive definite about an origin x0: |x - x0| + |y - x0| - |x - y|.
+        # The kernel |x - x0| + |y - x0| - |x - y| about an origin x0 is positive definite.
         origin = landmarks.mean(0, keepdim=True)
         to_origin = kernel.matrix(landmarks, origin)
         gram = gram - to_origin - to_origin.T

@@ -1,4 +1,4 @@
-r"""Inner products of mean embeddings of weighted clouds, by blocks, so that memory is bounded.
+r"""Inner products of mean embeddings of weighted clouds, in blocks that bound memory.
 
 .. math::
     \langle \mu_P, \mu_Q \rangle = \sum_{ij} w_i v_j \, k(x_i, y_j).
@@ -23,11 +23,11 @@ from gp_distributions.numerics.embedding_kernels import (
 from gp_distributions.numerics.pairwise import mirrored
 from gp_distributions.rows.clouds import drop_padding
 
-# Atoms and weights of several clouds, tensors or arrays.
+# Atoms and weights of several clouds, as tensors or arrays.
 Cloud = tuple[Any, Any]
 
-# Numbers that a block takes: of arrays it should fit the processor's cache, and of tensors, with their
-# costlier operations, be larger.
+# How many numbers a block holds. A block of arrays should fit the processor's cache; a block of tensors
+# should be larger, as their operations have more overhead.
 _ARRAY_BLOCK = 2**17
 _TENSOR_BLOCK = 2**20
 
@@ -43,22 +43,22 @@ def inner_products(
 ) -> Tensor:
     """Inner products of all pairs of mean embeddings.
 
-    Gradients are those of blocks computed anew, so that no pair of atoms is stored.
+    The backward pass computes blocks again, so that no pair of atoms is stored.
 
     Args:
-        kernel: The kernel on the atoms.
+        kernel: Kernel on the atoms.
         x1: A ``batch_shape x N x n x d`` tensor of atoms.
         w1: A ``batch_shape x N x n`` tensor of weights.
         x2: A ``batch_shape x M x m x d`` tensor of atoms.
         w2: A ``batch_shape x M x m`` tensor of weights.
-        symmetric: Whether both sides are the same; then the result is exactly symmetric, and without
-            batch axes one half is computed.
+        symmetric: Whether both sides are the same. If so, the result is exactly symmetric, and without
+            batch axes only one half is computed.
 
     Returns:
         A ``batch_shape x N x M`` tensor.
     """
     batch_shape = torch.broadcast_shapes(x1.shape[:-3], x2.shape[:-3])
-    # For one pair or two, the matrix of the support is no gain.
+    # For one or two pairs, a kernel matrix on the shared support saves nothing.
     if isinstance(kernel, IsotropicKernel) and x1.shape[:-2].numel() * x2.shape[-3] > 2:
         support = common_atoms(x1, x2)
         if support is not None:
@@ -89,13 +89,13 @@ def inner_products(
 
 @dataclass(frozen=True)
 class _Blocks:
-    """How inner products are computed, a block at a time.
+    """Computation of inner products, one block at a time.
 
     Attributes:
-        pairs: The kernel of all pairs.
-        size: The number of pairs of atoms in a block.
-        tracked: Whether there is a gradient, for which blocks are computed once more.
-        arrays: Whether NumPy computes.
+        pairs: Kernel of all pairs.
+        size: Number of pairs of atoms in a block.
+        tracked: Whether gradients are needed, for which blocks are computed again.
+        arrays: Whether NumPy computes instead of PyTorch.
     """
 
     pairs: PairFunction
@@ -106,10 +106,10 @@ class _Blocks:
     def all_pairs(
         self, x1: Tensor, w1: Tensor, x2: Tensor, w2: Tensor, *, symmetric: bool
     ) -> Tensor:
-        """Strips of rows, of which the symmetric ones begin at the diagonal."""
+        """Inner products in strips of rows, which start at the diagonal if symmetric."""
         height = math.isqrt(self.size)
         chunks1, back1 = self.chunks(x1, w1, height)
-        # Where whole clouds do not fill the height, blocks are the wider.
+        # If whole clouds do not fill the height of a block, blocks are wider instead.
         width = self.size // max(len(w) * min(w.shape[-1], height) for _, w in chunks1)
         chunks2, back2 = self.chunks(x2, w2, width)
         strips, first, skipped, done = [], 0, 0, 0
@@ -127,9 +127,9 @@ class _Blocks:
         return products if back2 is None else products[:, back2]
 
     def chunks(self, x: Tensor, w: Tensor, atoms: int) -> tuple[list[Cloud], Tensor | None]:
-        """Clouds of like size together without their padding, and the index to restore the order.
+        """Group clouds of similar size without their padding; return the index that restores the order.
 
-        The weights of padding may have a gradient, too: then all stays as it is.
+        Padding is kept if weights require a gradient, since the weights of padding have one too.
         """
         sizes, order = (w > 0).sum(-1), None
         if w.requires_grad and torch.is_grad_enabled():
@@ -150,11 +150,11 @@ class _Blocks:
         return [(self.lend(x), self.lend(w)) for x, w in trimmed], order.argsort()
 
     def lend(self, x: Tensor) -> Any:
-        """A tensor to the library that computes."""
+        """Convert a tensor for the library that computes."""
         return x.numpy() if self.arrays else x
 
     def by_atoms(self, one: Cloud, other: Cloud, height: int, width: int) -> Tensor:
-        """One block, or the sum over parts of large clouds."""
+        """Compute one block, or a sum over parts of large clouds."""
         (x1, w1), (x2, w2) = one, other
         if w1.shape[-1] <= height and w2.shape[-1] <= width:
             return self.block(x1, w1, x2, w2)
@@ -177,6 +177,6 @@ class _Blocks:
     def _block(self, x1: Any, w1: Any, x2: Any, w2: Any) -> Any:
         batch_shape, (b, m) = w1.shape[:-2], w2.shape[-2:]
         values = self.pairs(*(x.reshape(*batch_shape, -1, x.shape[-1]) for x in (x1, x2)))
-        # The mean embeddings of the first clouds at the atoms of the second.
+        # Mean embeddings of the first clouds at the atoms of the second.
         embedded = w1[..., None, :] @ values.reshape(*w1.shape, b * m)
         return (embedded.reshape(*w1.shape[:-1], b, m) * w2[..., None, :, :]).sum(-1)

@@ -1,4 +1,4 @@
-"""The cloud whose features are nearest to given ones."""
+"""Find the cloud whose features are nearest to given features."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 from torch import Tensor
 
-# Iterations in which atoms settle with the first weights.
+# Iterations in which atoms move with fixed weights.
 _SETTLING = 100
-# Corrections that L-BFGS keeps: features have many more values than a cloud has coordinates.
+# Corrections that L-BFGS keeps; many, as features have more values than a cloud has coordinates.
 _CORRECTIONS = 30
 
 
@@ -27,28 +27,28 @@ def nearest_cloud(
     enough: float,
     max_iterations: int,
 ) -> tuple[Tensor, Tensor, float]:
-    r"""A local minimum of :math:`|\varphi(X, w) - z|^2` over atoms and weights, by L-BFGS.
+    r"""Find a local minimum of :math:`|\varphi(X, w) - z|^2` over atoms and weights by L-BFGS.
 
-    Weights are the softmax of what is optimised; they are learned after the atoms have settled with
-    the first weights, so that an early wrong match does not starve atoms. Coordinates are taken about
-    the mean of the start and in units of its root mean square distance from it.
+    Weights are the softmax of the variables that are optimised. They are learned after the atoms have
+    settled with fixed weights, so that a wrong early match does not take all weight from an atom.
+    Coordinates are centred at the mean of the start and scaled by its root mean square radius.
 
     Args:
-        embed: Maps ``1 x n x d`` points and ``1 x n`` weights to ``1 x D`` features; differentiable.
-        target: The ``D`` features :math:`z`.
-        points: Where the ``n x d`` atoms start.
-        weights: Where the ``n`` weights start; those of zero stay zero.
-        learn_weights: Whether weights move.
-        enough: The distance of features at which to stop.
-        max_iterations: The largest number of iterations; with 0 the start is what is returned.
+        embed: Differentiable map from ``1 x n x d`` points and ``1 x n`` weights to ``1 x D`` features.
+        target: The ``D`` target features :math:`z`.
+        points: Initial atoms, ``n x d``.
+        weights: Initial weights, ``n``; weights of zero stay zero.
+        learn_weights: Whether to optimise the weights too.
+        enough: Distance of the features at which to stop.
+        max_iterations: Maximum number of iterations; 0 returns the start.
 
     Returns:
-        Points, weights, and the distance of features that is reached.
+        Points, weights, and the distance of their features from the target.
     """
     size, dim = points.shape
     centre = weights @ points
     unit = (weights @ (points - centre).square().sum(-1)).sqrt()
-    unit = torch.where(unit > 0, unit, 1.0)  # where atoms coincide, there is nothing to scale
+    unit = torch.where(unit > 0, unit, 1.0)  # coincident atoms have no scale
     shape = (points - centre) / unit
     logits = weights.log()
 

@@ -1,15 +1,15 @@
-r"""Normal distributions on the line: the slices of Gaussians, and distances of order one between them.
+r"""Normal distributions on the line: slices of Gaussians, and Wasserstein distances between them.
 
 The quantile functions of :math:`N(a, s^2)` and :math:`N(b, t^2)` are :math:`a + s z` and
-:math:`b + t z` with the quantile function :math:`z` of the standard normal, so that with
-:math:`D = a - b`, :math:`E = s - t` and a standard normal :math:`Z`
+:math:`b + t z` with the quantile function :math:`z` of the standard normal. Hence, with
+:math:`D = a - b`, :math:`E = s - t` and standard normal :math:`Z`,
 
 .. math::
     W_2^2 = D^2 + E^2, \qquad
     W_1 = \mathbb{E} |D + E Z|
         = \sqrt{2 / \pi} \, |E| \, e^{-D^2 / (2 E^2)} + D \, \mathrm{erf}(D / (\sqrt 2 \, |E|)),
 
-the mean of a folded normal distribution. Its derivatives are
+the mean of a folded normal distribution. The derivatives of :math:`W_1` are
 :math:`\partial W_1 / \partial D = \mathrm{erf}(D / (\sqrt 2 \, |E|))` and
 :math:`\partial W_1 / \partial E = \mathrm{sign}(E) \sqrt{2 / \pi} \, e^{-D^2 / (2 E^2)}`.
 """
@@ -24,20 +24,21 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from gp_distributions.numerics.pairwise import symmetric
 from gp_distributions.numerics.single_thread import matmul
 
-# E|Z| of a standard normal Z.
+# E|Z| for standard normal Z.
 MEAN_ABSOLUTE = math.sqrt(2 / math.pi)
 
-# Elements of one intermediate result of a block of pairs.
+# Number of elements in one intermediate result of a block of pairs.
 _BLOCK_ELEMENTS = 2**16
 
 
 def projected_deviations(covariance: Tensor, directions: Tensor) -> Tensor:
-    r"""Standard deviations of Gaussians projected on lines, :math:`(\theta^\top S \theta)^{1/2}`.
+    r"""Standard deviations of Gaussians projected onto lines, :math:`(\theta^\top S \theta)^{1/2}`.
 
-    A variance below zero by rounding counts as zero. The derivative of the root at zero is defined
-    as zero.
+    Variances that are negative by rounding count as zero. The derivative of the root at zero is set
+    to zero.
 
     Args:
         covariance: A ``C x d x d`` tensor of positive semi-definite matrices.
@@ -47,7 +48,7 @@ def projected_deviations(covariance: Tensor, directions: Tensor) -> Tensor:
         A ``C x L`` tensor.
 
     Raises:
-        ValueError: If a variance is negative beyond rounding, or no number.
+        ValueError: If a variance is NaN, or more negative than rounding explains.
     """
     squares = (directions.unsqueeze(-1) * directions.unsqueeze(-2)).flatten(-2)
     variance = matmul(covariance.flatten(-2), squares.T)
@@ -63,20 +64,20 @@ def _check_variance(variance: Tensor, covariance: Tensor) -> None:
     if bool(bad.any()):
         which, line = bad.nonzero()[0].tolist()
         raise ValueError(
-            "Expected rows with positive semi-definite covariances, but one has the covariance "
+            "Expected rows with positive semi-definite covariances, but one covariance is "
             f"{covariance[which].tolist()}, whose variance along a line is {variance[which, line]}."
         )
 
 
 def normal_wasserstein(x1: Tensor, x2: Tensor) -> Tensor:
-    """Sums over slices of Wasserstein distances of order one, for corresponding rows.
+    """Sum of the Wasserstein distances of order one over slices, for corresponding rows.
 
     Args:
-        x1: A ``batch_shape x 2 L`` tensor of ``L`` means, then ``L`` standard deviations.
-        x2: A tensor likewise, whose batch axes broadcast to those of ``x1``.
+        x1: A ``batch_shape x 2 L`` tensor of ``L`` means followed by ``L`` standard deviations.
+        x2: A tensor of the same kind, whose batch axes broadcast with those of ``x1``.
 
     Returns:
-        A ``batch_shape`` tensor. Where two slices coincide, their gradient is zero.
+        A ``batch_shape`` tensor. Coincident slices have a gradient of zero.
     """
     x1, x2 = torch.broadcast_tensors(x1, x2)
     x1, x2, shape = x1.flatten(0, -2), x2.flatten(0, -2), x1.shape[:-1]
@@ -84,18 +85,18 @@ def normal_wasserstein(x1: Tensor, x2: Tensor) -> Tensor:
 
 
 def normal_wasserstein_all(x1: Tensor, x2: Tensor) -> Tensor:
-    """The distances of :func:`normal_wasserstein` for all pairs of rows, in bounded memory.
+    """Distances of :func:`normal_wasserstein` for all pairs of rows, in bounded memory.
 
     Args:
         x1: A ``batch_shape x N x 2 L`` tensor.
-        x2: A ``batch_shape x M x 2 L`` tensor; ``x1`` itself, without batch axes, takes half the time.
+        x2: A ``batch_shape x M x 2 L`` tensor. ``x1`` itself, if without batch axes, halves the time.
 
     Returns:
         A ``batch_shape x N x M`` tensor.
     """
     if x2.dim() == 2:
         if x1 is x2:
-            return _symmetric(x1)
+            return symmetric(lambda a, b: _Wasserstein.apply(a, b[None]), x1)
         return _Wasserstein.apply(x1.flatten(0, -2), x2[None]).unflatten(0, x1.shape[:-1])
     if x1.dim() == 2:
         return normal_wasserstein_all(x2, x1).mT
@@ -105,21 +106,11 @@ def normal_wasserstein_all(x1: Tensor, x2: Tensor) -> Tensor:
     return torch.stack(pairs).unflatten(0, shape)
 
 
-def _symmetric(x: Tensor, strip: int = 128) -> Tensor:
-    """One half is computed, the other mirrored."""
-    strips = [
-        torch.nn.functional.pad(_Wasserstein.apply(x[i : i + strip], x[None, i:]), (i, 0))
-        for i in range(0, len(x), strip)
-    ]
-    upper = torch.cat(strips).triu(1)
-    return upper + upper.T
-
-
 class _Wasserstein(torch.autograd.Function):
-    """Distances of ``N x 2 L`` rows to ``N x M x 2 L`` others, or to the same ``1 x M x 2 L`` for all.
+    """Distances of ``N x 2 L`` rows to ``N x M x 2 L`` others, or to ``1 x M x 2 L`` shared ones.
 
-    What is compared is saved, never the differences, of which there are more; blocks fit the
-    processor's cache.
+    Only the inputs are saved for the backward pass, as their differences take more memory. Blocks fit
+    the processor's cache.
     """
 
     @staticmethod
@@ -155,6 +146,6 @@ def _blocks(x1: Tensor, x2: Tensor) -> Iterator[tuple[slice, Tensor, Tensor]]:
 def _terms(x1: Tensor, x2: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """D, E, erf(D / (sqrt 2 |E|)) and sqrt(2 / pi) exp(-D^2 / (2 E^2))."""
     shift, stretch = (x1 - x2).chunk(2, dim=-1)
-    # At E = 0 the ratio is infinite, or zero where D is: both have finite terms.
+    # At E = 0 the ratio overflows, or is zero if D = 0; the terms are finite in both cases.
     ratio = shift / (math.sqrt(2) * stretch.abs().clamp_min(torch.finfo(x1.dtype).tiny))
     return shift, stretch, ratio.erf(), MEAN_ABSOLUTE * (-ratio.square()).exp()

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import torch
 from scipy.linalg import get_blas_funcs
 from torch import Tensor
 
-# Elements of a strip of columns that is worked on at a time.
+from gp_distributions.numerics.single_thread import matmul
+
+# Number of elements in a strip of columns, which is processed at a time.
 _STRIP = 2**21
+# Number of rows in a strip of a symmetric matrix.
+_ROWS = 128
 
 
 def squared_euclidean(x1: Tensor, x2: Tensor) -> Tensor:
@@ -16,17 +22,17 @@ def squared_euclidean(x1: Tensor, x2: Tensor) -> Tensor:
 
     Args:
         x1: A ``batch_shape x N x D`` tensor.
-        x2: A ``batch_shape x M x D`` tensor; ``x1`` itself gives a symmetric result with an exactly
+        x2: A ``batch_shape x M x D`` tensor. ``x1`` itself gives an exactly symmetric result with a
             zero diagonal at half the cost.
 
     Returns:
         A ``batch_shape x N x M`` tensor.
     """
-    # What all rows share cancels in the distance; taken off first, it costs no digits.
+    # The mean of all rows cancels in the distances; subtracting it first avoids loss of digits.
     if x1 is x2:
         inner = _centred_gram(x2)
         squares = inner.diagonal(dim1=-2, dim2=-1).clone()
-        # The sum of squares first, which rounds alike in both halves.
+        # Adding the squares first rounds both halves alike.
         sums = squares.unsqueeze(-1) + squares.unsqueeze(-2)
         return zero_diagonal(sums.sub_(inner, alpha=2).clamp_min_(0))
     centre = x2.detach().mean(dim=-2, keepdim=True)
@@ -38,38 +44,42 @@ def squared_euclidean(x1: Tensor, x2: Tensor) -> Tensor:
 
 
 def manhattan(x1: Tensor, x2: Tensor) -> Tensor:
-    """Sums of absolute differences between rows, shapes as in :func:`squared_euclidean`.
+    """Sums of absolute differences between rows, with shapes as in :func:`squared_euclidean`.
 
     The subgradient of the absolute value at zero is zero.
     """
     if x1 is x2 and x1.dim() == 2:
-        return _symmetric_manhattan(x1)
+        return symmetric(lambda a, b: torch.cdist(a, b, p=1.0), x1)
     if x2.dim() == 2:  # cdist would copy x2 for every batch of x1
         return torch.cdist(x1.flatten(0, -2), x2, p=1.0).unflatten(0, x1.shape[:-1])
     distances = torch.cdist(x1, x2, p=1.0)
     return zero_diagonal(distances) if x1 is x2 else distances
 
 
-def _symmetric_manhattan(x: Tensor, block: int = 128) -> Tensor:
-    """One half is computed, the other mirrored."""
+def symmetric(distances: Callable[[Tensor, Tensor], Tensor], x: Tensor) -> Tensor:
+    """Distances between all pairs of rows of ``x``; one half is computed, in strips."""
     strips = [
-        torch.nn.functional.pad(torch.cdist(x[i : i + block], x[i:], p=1.0), (i, 0))
-        for i in range(0, len(x), block)
+        torch.nn.functional.pad(distances(x[i : i + _ROWS], x[i:]), (i, 0))
+        for i in range(0, len(x), _ROWS)
     ]
     upper = torch.cat(strips).triu(1)
     return upper + upper.T
 
 
 def without_rounding(distances: Tensor, x1: Tensor, x2: Tensor) -> Tensor:
-    """Sums of absolute differences, whose gradient is zero where all differences are rounding.
+    """Stop the gradient of sums of absolute differences that are only rounding errors.
 
-    That of rounding is a sum of signs, which a root of the distance would make huge.
+    The gradient of rounding errors is a sum of signs, which a square root of the distance would
+    magnify.
 
     Args:
-        distances: Those of ``x1`` from ``x2``. At most 64 roundings of the sums of absolute values is
-            taken for nothing.
-        x1: What is compared, a tensor of one more axis.
-        x2: What it is compared with, of the same number of axes.
+        distances: Sums of absolute differences between ``x1`` and ``x2``. Those of at most 64 rounding
+            errors of the sums of absolute values lose their gradient.
+        x1: A tensor with one axis more than ``distances``.
+        x2: A tensor with as many axes as ``x1``.
+
+    Returns:
+        The distances, with the same values.
     """
     if not _tracked(distances):
         return distances
@@ -79,12 +89,12 @@ def without_rounding(distances: Tensor, x1: Tensor, x2: Tensor) -> Tensor:
 
 
 def mirrored(matrix: Tensor) -> Tensor:
-    """A square matrix whose lower half is replaced by the upper one."""
+    """Replace the lower half of a square matrix by its upper half."""
     return matrix.triu() + matrix.triu(1).mT
 
 
 def zero_diagonal(matrix: Tensor) -> Tensor:
-    """A square matrix with its diagonal replaced by exact zeros."""
+    """Replace the diagonal of a square matrix by exact zeros."""
     size = matrix.shape[-1]
     return matrix.masked_fill(torch.eye(size, dtype=torch.bool, device=matrix.device), 0)
 
@@ -94,12 +104,12 @@ def _squared_norms(x: Tensor) -> Tensor:
 
 
 def _centred_gram(x: Tensor) -> Tensor:
-    """Inner products of rows about their mean, exactly symmetric."""
+    """Inner products of centred rows, exactly symmetric."""
     if x.device.type != "cpu" or _tracked(x) or x.dim() != 2:
         centred = x - x.detach().mean(dim=-2, keepdim=True)
         return mirrored(centred @ centred.mT)
-    # One triangle, by BLAS, in strips of columns that fit the processor's cache; without torch, whose
-    # threads would spin beside those of BLAS.
+    # BLAS computes one triangle, in strips of columns that fit the processor's cache. PyTorch is not
+    # used, as its idle threads would compete with those of BLAS.
     array = x.detach().numpy()
     size = max(64, _STRIP // len(x))
     syrk = get_blas_funcs("syrk", dtype=array.dtype)
@@ -114,11 +124,9 @@ def _centred_gram(x: Tensor) -> Tensor:
 
 
 def _inner_products(x1: Tensor, x2: Tensor) -> Tensor:
-    if x1.device.type != "cpu" or _tracked(x1) or _tracked(x2) or x2.dim() != 2:
-        return x1 @ x2.transpose(-1, -2)
-    # NumPy's product is the faster one on some processors and not slower on others.
-    left, right = x1.detach().flatten(0, -2).numpy(), x2.detach().numpy()
-    return torch.from_numpy(left @ right.T).unflatten(0, x1.shape[:-1])
+    if x2.dim() != 2:
+        return x1 @ x2.mT
+    return matmul(x1.flatten(0, -2), x2.T).unflatten(0, x1.shape[:-1])
 
 
 def _tracked(x: Tensor) -> bool:

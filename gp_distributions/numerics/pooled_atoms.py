@@ -1,24 +1,24 @@
-"""Draws from the average of distributions, and their median distance."""
+"""Draw atoms from the average of distributions, and compute their median distance."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
 
-# Weights at a time, in which draws are made.
+# Number of weights that are drawn from at a time.
 _PART = 2**22
 
 
 def draw_atoms(
     points: Tensor, weights: Tensor, count: int, *, seed: int = 0, covariance: Tensor | None = None
 ) -> Tensor:
-    """Draw from the average of weighted clouds, with replacement.
+    """Draw atoms from the average of weighted clouds, with replacement.
 
     Args:
         points: A ``C x n x d`` tensor of atoms, or of the means of Gaussian components.
-        weights: A ``C x n`` tensor of weights; every cloud counts once.
-        count: The number of draws.
-        seed: Of the draws, which are the same on every device.
+        weights: A ``C x n`` tensor of weights; all clouds count equally.
+        count: Number of draws.
+        seed: Random seed for the draws, which are the same on every device.
         covariance: A ``C x n x d x d`` tensor, the covariances of Gaussian components.
 
     Returns:
@@ -26,7 +26,7 @@ def draw_atoms(
     """
     generator = torch.Generator().manual_seed(seed)
     clouds = torch.randint(len(points), (count,), generator=generator).to(points.device)
-    # Every draw has the weights of its cloud: by parts, which bounds memory.
+    # Each draw needs all weights of its cloud; parts bound the memory.
     size = max(1, _PART // weights.shape[-1])
     index = torch.cat(
         [
@@ -44,10 +44,10 @@ def draw_atoms(
 
 
 def median_distance(atoms: Tensor) -> float:
-    """The median distance between atoms that differ; zero where all coincide.
+    """Median distance between atoms that differ, or zero if all coincide.
 
     Args:
-        atoms: A ``M x d`` tensor of atoms.
+        atoms: An ``M x d`` tensor of atoms.
     """
     distances = torch.pdist(atoms)
     apart = distances[distances > 0]

@@ -1,14 +1,14 @@
 r"""Quantile functions of weighted samples on the line, averaged over equal cells.
 
-The quantile function :math:`Q` of atoms :math:`x_1 \le \dots \le x_n` with weights :math:`w_k` of
-sum one is :math:`x_k` on :math:`(c_{k-1}, c_k]`, where :math:`c` are the running sums of the
-weights. Its integral
+The quantile function :math:`Q` of atoms :math:`x_1 \le \dots \le x_n` with weights :math:`w_k` that
+sum to one is :math:`x_k` on :math:`(c_{k-1}, c_k]`, where :math:`c` are the cumulative weights. Its
+integral
 
 .. math::
     \Phi(t) = \int_0^t Q = I_{k-1} + x_k (t - c_{k-1}), \qquad I_k = \sum_{i \le k} w_i x_i,
 
 gives the average over the cell :math:`((j-1)/N, j/N]` as :math:`N (\Phi(j/N) - \Phi((j-1)/N))`.
-Averaging is a projection in :math:`L^2(0, 1)` and a contraction in :math:`L^1(0, 1)`: distances
+Averaging is a projection in :math:`L^2(0, 1)` and a contraction in :math:`L^1(0, 1)`, so distances
 between averages never exceed those between quantile functions.
 """
 
@@ -23,11 +23,11 @@ from gp_distributions.numerics.sorting import argsort, sort
 def uniform_cell_quantiles(values: Tensor, num_cells: int) -> Tensor:
     """Cell averages of the quantile function of equally weighted samples.
 
-    Exact where ``n`` divides ``num_cells``.
+    If ``n`` divides ``num_cells``, the averages are the quantile function itself.
 
     Args:
         values: A ``batch_shape x n`` tensor of samples, in any order.
-        num_cells: The number ``N`` of cells.
+        num_cells: Number ``N`` of cells.
 
     Returns:
         A ``batch_shape x N`` tensor.
@@ -44,8 +44,8 @@ def uniform_cell_quantiles(values: Tensor, num_cells: int) -> Tensor:
 
 
 def _overlaps(num_values: int, num_cells: int) -> Tensor:
-    """The share of each cell that each of ``num_values`` equal steps covers, ``n x N``."""
-    # In units of 1 / (n N) both grids are integers, so that the shares are exact.
+    """Share of each cell that each of ``num_values`` equal steps covers, ``n x N``."""
+    # In units of 1 / (n N) both grids are integers, so the shares are exact.
     steps = torch.arange(num_values + 1)[:, None] * num_cells
     cells = torch.arange(num_cells + 1)[None, :] * num_values
     upper = torch.minimum(steps[1:], cells[:, 1:])
@@ -56,13 +56,13 @@ def _overlaps(num_values: int, num_cells: int) -> Tensor:
 def weighted_cell_quantiles(values: Tensor, weights: Tensor, num_cells: int) -> Tensor:
     """Cell averages of the quantile function of weighted samples.
 
-    The gradient in the weights is that of the cell averages; where a knot sits on the edge of a cell
-    they have a kink, and it is the mean of the two one-sided gradients.
+    The cell averages have a kink in the weights where a knot lies on the edge of a cell. The gradient
+    there is the mean of the two one-sided gradients.
 
     Args:
         values: A ``batch_shape x n`` tensor of samples, in any order.
         weights: A tensor of non-negative weights that sum to one, broadcastable to ``values``.
-        num_cells: The number ``N`` of cells.
+        num_cells: Number ``N`` of cells.
 
     Returns:
         A ``batch_shape x N`` tensor.
@@ -91,6 +91,6 @@ def weighted_cell_quantiles(values: Tensor, weights: Tensor, num_cells: int) -> 
 
 
 def _step_at(knots: Tensor, edges: Tensor, *, right: bool) -> Tensor:
-    """The index of the step of the quantile function on which each edge lies."""
+    """Index of the step of the quantile function on which each edge lies."""
     found = torch.searchsorted(knots.detach(), edges.contiguous(), right=right)
     return found.clamp_max_(knots.shape[-1] - 1)

@@ -1,6 +1,6 @@
 r"""Newton's method on the semi-dual of entropic transport, for many clouds at once.
 
-With cost :math:`C_{ij} = |x_i - u_j|^2`, cloud weights :math:`a` and reference weights :math:`b`,
+For the cost :math:`C_{ij} = |x_i - u_j|^2`, cloud weights :math:`a` and reference weights :math:`b`,
 the potential :math:`g` on the reference maximises the concave semi-dual
 
 .. math::
@@ -8,8 +8,8 @@ the potential :math:`g` on the reference maximises the concave semi-dual
 
 With :math:`R_{ij} = \mathrm{softmax}_j((g_j - C_{ij}) / \varepsilon + \log b_j)` and
 :math:`s_j = \sum_i a_i R_{ij}`, its gradient is :math:`b - s` and its Hessian
-:math:`-(\mathrm{diag}(s) - R^\top \mathrm{diag}(a) R) / \varepsilon`, of the size of the reference
-only. At the optimum :math:`s = b`, and :math:`P_{ij} = a_i R_{ij}` is the plan.
+:math:`-(\mathrm{diag}(s) - R^\top \mathrm{diag}(a) R) / \varepsilon`, whose size is that of the
+reference. At the optimum :math:`s = b`, and :math:`P_{ij} = a_i R_{ij}` is the plan.
 """
 
 from __future__ import annotations
@@ -19,31 +19,31 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-# Epsilon is lowered by _FACTOR whenever the marginal error is at most _LOOSE.
+# Epsilon is divided by _FACTOR whenever the marginal error is at most _LOOSE.
 _FACTOR, _LOOSE = 1.5, 0.03
-# Damping of Newton's method in units of the marginal error: its start, what a refused step multiplies
-# and an accepted one divides it by, its least value, and the value at which a cloud is given up.
+# Damping of Newton's method in units of the marginal error: its initial value, its increase after a
+# rejected step, its decrease after an accepted step, its minimum, and the value at which a cloud is
+# given up.
 _DAMPING, _UP, _DOWN, _LEAST, _STALLED = 1e-2, 8.0, 3.0, 1e-5, 1e10
-# An initial guess with a larger marginal error than this is not used.
+# Initial potentials with a larger marginal error are not used.
 _USELESS = 0.5
-# Logarithm of the least part of a plan, and how far steps may carry a plan, as a power of e, before it
-# is evaluated anew.
+# Logarithm of the smallest entry of a plan; and the total change of logarithms by steps after which a
+# plan is evaluated anew.
 _LEAST_LOG, _FAR = -200.0, 30.0
-# An eigenvalue of the scaled Hessian, whose largest are near one, below this is rounding.
+# Eigenvalues of the scaled Hessian below this are rounding errors; the largest are close to one.
 SINGULAR = 1e-11
 
 
 @dataclass(frozen=True)
 class TransportOutcome:
-    """How the solver fared, for each of ``C`` clouds.
+    """Outcome of the solver for each of ``C`` clouds.
 
     Attributes:
         converged: Whether the marginal error is at most the tolerance.
-        marginal_error: The L1 distance of the plan's marginal on the reference from its weights.
-        iterations: The number of Newton steps tried.
-        determined: Whether the Hessian determines the potentials. Where it does not (partial sums
-            of the weights coincide and epsilon is tiny) the plan is right, but the potentials are
-            one choice of many.
+        marginal_error: L1 distance between the plan's marginal on the reference and its weights.
+        iterations: Number of Newton steps tried.
+        determined: Whether the Hessian determines the potentials. If not (partial sums of the weights
+            coincide and epsilon is tiny), the plan is correct, but the potentials are not unique.
     """
 
     converged: Tensor
@@ -53,26 +53,24 @@ class TransportOutcome:
 
 
 @dataclass(frozen=True)
-class Solution:
-    """Potentials on the reference, ``C x m``, of mean zero, and how the solver fared."""
-
-    potentials: Tensor
-    outcome: TransportOutcome
-
-
-@dataclass(frozen=True)
-class _Iterate:
-    """The clouds still at work, their plan at the present potentials, and how far steps carried it.
-
-    Here the conditional plan is ``C x m x n``: over an axis that is not the last, a softmax is faster.
-    """
+class _Clouds:
+    """The clouds that are not solved yet, and the damping of their next step."""
 
     index: Tensor
     inner: Tensor
     weights: Tensor
+    damping: Tensor
+
+
+@dataclass(frozen=True)
+class _Iterate(_Clouds):
+    """Clouds, their plan at the current potentials, and how far steps have carried it.
+
+    Here the conditional plan is ``C x m x n``, as a softmax is faster over an axis that is not the last.
+    """
+
     potentials: Tensor
     epsilon: Tensor
-    damping: Tensor
     conditional: Tensor
     drift: Tensor
     residual: Tensor
@@ -83,73 +81,63 @@ class _Iterate:
 
 
 class _SemiDual:
-    """The semi-dual of all clouds, up to shifts of the cost that leave its maximiser as it is.
+    """Semi-dual of all clouds, up to shifts of the cost that do not change the plan.
 
-    The reference, ``C x m x d`` with weights ``C x m``, may be one for all: then its first axis is one.
+    The reference is ``C x m x d`` with weights ``C x m``, or ``1 x m x d`` if all clouds share it.
     """
 
     def __init__(
         self, points: Tensor, weights: Tensor, support: Tensor, masses: Tensor, epsilon: Tensor
     ) -> None:
-        # Centred, the cost is -2 <x, u> up to terms of i alone, which the softmax drops, and of j
-        # alone, which the potentials take up.
+        # After centring, the cost is -2 <x, u> plus terms in i only, which cancel in the softmax, and
+        # terms in j only, which the potentials absorb.
         centre = weights.unsqueeze(-2) @ points
         self.offset = (support - centre).square().sum(-1)
         self.inner = 2 * (support - masses.unsqueeze(-2) @ support) @ (points - centre).mT
         self.weights = weights
         self.masses, self.log_masses = masses, masses.log()
-        # An atom without weight receives nothing; any scale will do for it.
+        # An atom without weight receives no mass, so its scale is arbitrary.
         self.constants = masses.sqrt()
         self.roots = torch.where(masses > 0, self.constants, 1.0)
         self.absent = (masses == 0).to(masses)
         self.epsilon = epsilon.to(self.inner)
 
-    def of(self, state: _Iterate, values: Tensor) -> Tensor:
-        """What belongs to the reference of each cloud still at work."""
+    def of(self, state: _Clouds, values: Tensor) -> Tensor:
+        """Values for the references of the unsolved clouds."""
         return values if len(values) == 1 else values[state.index]
 
     def start(self, potentials: Tensor, epsilon: Tensor) -> _Iterate:
-        """All clouds at given potentials."""
-        blank = self.inner.new_empty(len(self.inner))
-        state = _Iterate(
-            index=torch.arange(len(self.inner), device=self.inner.device),
-            inner=self.inner,
-            weights=self.weights,
-            potentials=potentials,
-            epsilon=epsilon,
-            damping=torch.full_like(blank, _DAMPING),
-            conditional=blank,
-            drift=blank,
-            residual=blank,
-            error=blank,
-        )
-        return self.at(state, potentials, epsilon)
+        """Plan of all clouds at given potentials."""
+        index = torch.arange(len(self.inner), device=self.inner.device)
+        damping = self.inner.new_full(index.shape, _DAMPING)
+        clouds = _Clouds(index, self.inner, self.weights, damping)
+        return self.at(clouds, potentials, epsilon)
 
-    def at(self, state: _Iterate, potentials: Tensor, epsilon: Tensor) -> _Iterate:
-        """The plan at other potentials and another epsilon."""
+    def at(self, state: _Clouds, potentials: Tensor, epsilon: Tensor) -> _Iterate:
+        """Plan at other potentials and another epsilon."""
         shift = potentials / epsilon.unsqueeze(-1) + self.of(state, self.log_masses)
         logits = (state.inner * epsilon.reciprocal()[:, None, None]).add_(shift.unsqueeze(-1))
         logits = logits.sub_(logits.amax(-2, keepdim=True))
-        # Smaller parts of a plan than the least are nothing, but arithmetic on denormals is slow.
+        # Entries below the smallest are negligible, but arithmetic on denormal numbers is slow.
         conditional = logits.clamp_min_(_LEAST_LOG).exp_()
         conditional = conditional.div_(conditional.sum(-2, keepdim=True))
         drift = torch.zeros_like(epsilon)
         return self._with_plan(state, potentials, epsilon, conditional, drift)
 
     def moved(self, state: _Iterate, scaled_step: Tensor) -> _Iterate:
-        """The plan at potentials moved by epsilon times ``scaled_step``."""
+        """Plan at potentials moved by epsilon times ``scaled_step``."""
         potentials = state.potentials + state.epsilon.unsqueeze(-1) * scaled_step
         drift = state.drift + scaled_step.abs().amax(-1)
         if bool((drift > _FAR).any()):
             return self.at(state, potentials, state.epsilon)
-        # A product with the ratios takes a third of the time of the exponentials.
+        # Multiplying by the ratios takes a third of the time of new exponentials.
         conditional = state.conditional * scaled_step.exp().unsqueeze(-1)
         conditional = conditional.div_(conditional.sum(-2, keepdim=True))
         return self._with_plan(state, potentials, state.epsilon, conditional, drift)
 
     def _with_plan(
         self,
-        state: _Iterate,
+        state: _Clouds,
         potentials: Tensor,
         epsilon: Tensor,
         conditional: Tensor,
@@ -158,18 +146,12 @@ class _SemiDual:
         residual = self.of(state, self.masses) - (
             conditional @ state.weights.unsqueeze(-1)
         ).squeeze(-1)
-        return replace(
-            state,
-            potentials=potentials,
-            epsilon=epsilon,
-            conditional=conditional,
-            drift=drift,
-            residual=residual,
-            error=residual.abs().sum(-1),
-        )
+        clouds = (state.index, state.inner, state.weights, state.damping)
+        error = residual.abs().sum(-1)
+        return _Iterate(*clouds, potentials, epsilon, conditional, drift, residual, error)
 
     def newton_step(self, state: _Iterate) -> _Iterate:
-        """One step, or more damping if it neither ascends to the end nor lowers the residual."""
+        """Take one step, or raise the damping if it neither ascends to its end nor lowers the error."""
         system = self.scaled_hessian(state)
         system.diagonal(dim1=-2, dim2=-1).add_((state.damping * state.error).unsqueeze(-1) + 1e-15)
         step, solved = self.solve(system, state)
@@ -182,17 +164,17 @@ class _SemiDual:
         return replace(_chosen(accept, trial, state), damping=damping)
 
     def polished(self, state: _Iterate) -> tuple[_Iterate, Tensor]:
-        """A step without damping, which takes the error to rounding; and which are determined."""
+        """Take an undamped step, which reduces the error to rounding; also return what is determined."""
         system = self.scaled_hessian(state)
         step, solved = self.solve(system, state)
         trial = self.at(state, state.potentials + state.epsilon.unsqueeze(-1) * step, state.epsilon)
-        # A shifted matrix has a Cholesky factor if and only if all eigenvalues exceed the shift.
+        # The shifted matrix has a Cholesky factor if and only if all eigenvalues exceed the shift.
         system.diagonal(dim1=-2, dim2=-1).sub_(SINGULAR)
         determined = torch.linalg.cholesky_ex(system).info == 0
         return _chosen((trial.error < state.error) & solved, trial, state), determined
 
     def scaled_hessian(self, state: _Iterate) -> Tensor:
-        """``diag(b)^-1/2 (diag(s) - R' diag(a) R) diag(b)^-1/2``, eigenvalue one for constants."""
+        """``diag(b)^-1/2 (diag(s) - R' diag(a) R) diag(b)^-1/2``, with eigenvalue one for constants."""
         plan = state.conditional
         hessian = (state.weights.unsqueeze(-2) * plan) @ plan.mT
         roots = self.of(state, self.roots)
@@ -206,7 +188,7 @@ class _SemiDual:
         return hessian
 
     def solve(self, system: Tensor, state: _Iterate) -> tuple[Tensor, Tensor]:
-        """Newton's step over epsilon, and whether there is one."""
+        """Newton step divided by epsilon, and whether it exists."""
         factor, failed = torch.linalg.cholesky_ex(system)
         roots = self.of(state, self.roots)
         scaled = torch.cholesky_solve((state.residual / roots).unsqueeze(-1), factor)
@@ -214,7 +196,7 @@ class _SemiDual:
 
 
 def _chosen(accept: Tensor, new: _Iterate, old: _Iterate) -> _Iterate:
-    """The new iterate of the clouds that accept it."""
+    """New iterate for the clouds that accept it, old iterate for the others."""
     if bool(accept.all()):
         return new
 
@@ -236,24 +218,24 @@ def solve_semi_dual(
     tolerance: float,
     max_iterations: int,
     initial: Tensor | None = None,
-) -> Solution:
+) -> tuple[Tensor, TransportOutcome]:
     """Solve for the potentials on the reference, on the side that has fewer atoms.
 
-    The time of a step is cubic in the number of unknowns. With fewer atoms in the clouds than in the
-    reference, these are the potentials on the clouds; those on the reference follow by one sweep.
+    The time per step is cubic in the number of unknowns. If the clouds have fewer atoms than the
+    reference, the potentials on the clouds are solved for, and one sweep gives those on the reference.
 
     Args:
         points: A ``C x n x d`` tensor of atoms.
         weights: A ``C x n`` tensor of weights that sum to one in each cloud; they may be zero.
         support: An ``m x d`` tensor, the atoms of the reference.
-        masses: The ``m`` positive weights of the reference, of sum one.
-        epsilon: The regularisation, a positive scalar.
-        tolerance: Of the L1 marginal error on the reference.
-        max_iterations: Of Newton's method, over all values of epsilon on the way down.
-        initial: ``C x m`` potentials of a similar problem to start from, where they are any good.
+        masses: The ``m`` positive weights of the reference, which sum to one.
+        epsilon: Regularisation, a positive scalar.
+        tolerance: Largest L1 marginal error on the reference at which a cloud counts as solved.
+        max_iterations: Maximum number of Newton steps, over all values of epsilon on the way down.
+        initial: ``C x m`` potentials of a similar problem, which are used as a start if they fit.
 
     Returns:
-        The potentials and the outcome.
+        The ``C x m`` potentials, with mean zero, and the outcome.
     """
     support, masses = support.unsqueeze(0), masses.unsqueeze(0)
     problem = _SemiDual(points, weights, support, masses, epsilon)
@@ -278,11 +260,11 @@ def solve_semi_dual(
         iterations=iterations,
         determined=determined,
     )
-    return Solution(potentials - potentials @ masses.mT, outcome)
+    return potentials - potentials @ masses.mT, outcome
 
 
 def _sweep(problem: _SemiDual, potentials: Tensor) -> Tensor:
-    """From potentials on one side those on the other, both less the offsets of their problems."""
+    """Potentials on one side from those on the other, both without the offsets of their problems."""
     eps = problem.epsilon
     logits = (problem.inner + potentials.unsqueeze(-1)) / eps + problem.log_masses.unsqueeze(-1)
     return -eps * torch.logsumexp(logits, dim=-2)
@@ -291,7 +273,7 @@ def _sweep(problem: _SemiDual, potentials: Tensor) -> Tensor:
 def _ascend(
     problem: _SemiDual, start: Tensor | None, tolerance: float, max_iterations: int
 ) -> tuple[Tensor, Tensor]:
-    """Potentials up to the tolerance, and the number of steps tried."""
+    """Potentials that reach the tolerance, and the number of steps tried."""
     target = problem.epsilon
     first = torch.maximum(problem.inner.abs().amax((-2, -1)), target)
     if start is None:

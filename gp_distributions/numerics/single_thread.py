@@ -1,7 +1,7 @@
-"""Operations in one thread on a CPU, for work in small chunks that has no gradient.
+"""Operations in a single thread on the CPU, for small chunks of work without gradients.
 
-Between its operations torch's threads spin, which on few cores takes more from what runs beside them
-than a second thread gives to a small operation. With a gradient, or on other devices, torch does all.
+PyTorch's threads spin between operations. On few cores, this costs other work more than a second thread
+saves in a small operation. With gradients, or on other devices, PyTorch is used.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from torch import Tensor
 
 
 def matmul(left: Tensor, right: Tensor) -> Tensor:
-    """The matrix product ``left @ right``."""
+    """Matrix product ``left @ right``."""
     if _by_torch(left, right):
         return left @ right
     return torch.from_numpy(np.matmul(left.detach().numpy(), right.detach().numpy()))
 
 
 def concatenate(left: Tensor, right: Tensor) -> Tensor:
-    """Join two tensors along their last axis."""
+    """Concatenate two tensors along their last axis."""
     if _by_torch(left, right):
         return torch.cat([left, right], dim=-1)
     joined = np.concatenate([left.detach().numpy(), right.detach().numpy()], axis=-1)
@@ -27,7 +27,7 @@ def concatenate(left: Tensor, right: Tensor) -> Tensor:
 
 
 def put_rows(out: Tensor, index: slice | Tensor, rows: Tensor) -> None:
-    """Write some rows of ``out``, which has no gradient."""
+    """Write rows into ``out``, which must not require a gradient."""
     if _by_torch(out, rows):
         out[index] = rows
     else:

@@ -1,7 +1,7 @@
-"""Sorting along the last axis, by the fastest means at hand.
+"""Fast sorting along the last axis.
 
-NumPy sorts with the processor's vector instructions and is several times faster than
-``torch.sort`` on a CPU; on other devices torch sorts.
+NumPy sorts with vector instructions and is several times faster than ``torch.sort`` on a CPU. On other
+devices, PyTorch sorts.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from torch import Tensor
 
 
 def argsort(values: Tensor) -> Tensor:
-    """The permutation that sorts ``values`` along the last axis, as an integer tensor."""
+    """Indices that sort ``values`` along the last axis, as an integer tensor."""
     if values.device.type == "cpu":
         return torch.from_numpy(values.detach().numpy().argsort(axis=-1))
     return values.detach().argsort(dim=-1)
 
 
 def sort(values: Tensor) -> Tensor:
-    """``values`` in ascending order along the last axis, differentiable."""
+    """Sort ``values`` in ascending order along the last axis; differentiable."""
     if values.requires_grad and torch.is_grad_enabled():
         return values.gather(-1, argsort(values))
     if values.device.type == "cpu":

@@ -1,4 +1,4 @@
-r"""Moments up to the third as features, whose inner products are those of polynomial kernels.
+r"""Moments up to order three as features, whose inner products are those of polynomial kernels.
 
 .. math::
     \mathrm E (\langle X, Y \rangle + 1)^p = \sum_{k=0}^p \binom p k
@@ -16,16 +16,16 @@ from torch import Tensor
 def moment_features(
     points: Tensor, weights: Tensor, degree: int, covariance: Tensor | None = None
 ) -> Tensor:
-    """The mean embeddings of a polynomial kernel as vectors.
+    """Mean embeddings of a polynomial kernel as vectors.
 
     Args:
         points: A ``C x n x d`` tensor of atoms, or of the means of Gaussian components.
         weights: A ``C x n`` tensor of weights that sum to one.
-        degree: 1 for the linear kernel, without a constant; 2 or 3 for ``(<x, y> + 1)^degree``.
+        degree: 1 for the linear kernel ``<x, y>``; 2 or 3 for ``(<x, y> + 1)^degree``.
         covariance: A ``C x n x d x d`` tensor, the covariances of Gaussian components.
 
     Returns:
-        A ``C x d`` tensor for degree 1, else ``C x (1 + d + ... + d^degree)``.
+        A ``C x d`` tensor for degree 1, otherwise a ``C x (1 + d + ... + d^degree)`` tensor.
     """
     weighted = weights.unsqueeze(-1) * points
     mean = weighted.sum(-2)

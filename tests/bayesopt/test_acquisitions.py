@@ -41,7 +41,7 @@ def sampler() -> SobolQMCNormalSampler:
 def models(outputs: int) -> tuple[DistributionGP, SingleTaskGP]:
     """The same GP on rows and on features of them."""
     batch_shape = torch.Size([outputs] if outputs > 1 else [])
-    kernel = DistributionKernel(DISTANCE, batch_shape=batch_shape)
+    kernel = DistributionKernel(DISTANCE, "gaussian", batch_shape=batch_shape)
     plain = RBFKernel(batch_shape=batch_shape)
     for each in (kernel, plain):
         each.lengthscale = 1.5

@@ -265,7 +265,7 @@ def test_finds_the_smooth_maximum_too() -> None:
     reference = ReferenceMeasure(0.1**0.5 * normal(10, 6))
     values = []
     for restarts in (0, 1):
-        kernel = ScaleKernel(SinkhornKernel(reference, epsilon=0.05))
+        kernel = ScaleKernel(SinkhornKernel(reference, profile="gaussian", epsilon=0.05))
         model = fit(DistributionGP(clouds, targets, kernel), restarts=restarts)
         values.append(float(objective(model).detach()))
     assert values[1] > values[0] + 1

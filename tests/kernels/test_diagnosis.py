@@ -1,4 +1,4 @@
-"""Every sentence that a diagnosis can hold, and its figures against numpy's."""
+"""Every sentence of a diagnosis, and its figures against NumPy."""
 
 import dataclasses
 import math
@@ -133,23 +133,23 @@ class TestSentences:
         assert first.startswith("30 clouds: eigenvalues of the covariance matrix from ")
         assert f"effective rank {found.effective_rank:.1f}" in first
         assert second.startswith(f"kernel, Matern52 of SlicedWasserstein: lengthscale {MEDIAN:.3g}")
-        assert f"median distance {MEDIAN:.3g} (nine in ten from " in second
-        assert third == "Nothing stands out."
+        assert f"median distance {MEDIAN:.3g} (90% between " in second
+        assert third == "No problems found."
 
     def test_short_lengthscale(self) -> None:
         (sentence,) = diagnose(kernel_of(0.01 * MEDIAN), ROWS).findings
         assert "the lengthscale is 0.01 of the median distance" in sentence
-        assert "every cloud looks unlike every other" in sentence
+        assert "Clouds are nearly uncorrelated" in sentence
         assert f"set kernel.lengthscale = {MEDIAN:.3g}" in sentence
 
     def test_long_lengthscale(self) -> None:
         (sentence,) = diagnose(kernel_of(500 * MEDIAN, "exponential"), ROWS).findings
-        assert "the lengthscale is 500 times the median distance: all clouds look alike" in sentence
+        assert "the lengthscale is 500 times the median distance. All clouds look alike" in sentence
         assert "(correlation 0.998)" in sentence
         assert f"set kernel.lengthscale = {MEDIAN:.3g}" in sentence
 
     def test_sentences_name_what_to_set(self) -> None:
-        """The expression that is shown is one that repairs the kernel."""
+        """The expression in a finding is valid and repairs the kernel."""
         second = kernel_of(100.0 * MEDIAN, p=1)
         kernel = ScaleKernel(kernel_of(0.01 * MEDIAN)) + ScaleKernel(second) * RBFKernel()
         short, long = diagnose(kernel, ROWS).findings
@@ -182,10 +182,10 @@ class TestSentences:
             found = diagnose(kernel, points)
             assert abs(found.smallest_eigenvalue) < 1e-14 * found.largest_eigenvalue
             sentence = found.findings[0]
-            assert sentence.startswith("The covariance matrix is singular to rounding.")
+            assert sentence.startswith("The covariance matrix is numerically singular.")
             noise = float(sentence.split("at least ")[1].split(";")[0])
             assert noise == pytest.approx(1.5e-8 * found.largest_eigenvalue, rel=0.5)
-            # With that noise there is a Cholesky factor.
+            # With this noise, the Cholesky factor exists.
             covariance = kernel(points).to_dense().detach()
             torch.linalg.cholesky(covariance + noise * torch.eye(30).double())
 
@@ -193,7 +193,8 @@ class TestSentences:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             distance = PrecomputedDistance(SlicedWasserstein(2, p=1).squared(ROWS).square())
-        found = diagnose(DistributionKernel(distance), torch.arange(30.0).double()[:, None])
+        kernel = DistributionKernel(distance, "gaussian")
+        found = diagnose(kernel, torch.arange(30.0).double()[:, None])
         assert found.smallest_eigenvalue < -0.01
         assert found.condition == math.inf
         (sentence,) = found.findings
@@ -205,7 +206,7 @@ class TestSentences:
         support = torch.cat([points for points, _ in CLOUDS])
         (sentence,) = diagnose(DistributionKernel(Hellinger(2, support=support)), ROWS).findings
         assert "nearly all distances lie between 1 and 1" in sentence
-        assert "Hellinger tells little about them" in sentence
+        assert "Hellinger says little about which clouds are similar" in sentence
 
     def test_all_clouds_coincide(self) -> None:
         found = diagnose(kernel_of(), ROWS[:1].repeat(3, 1))
@@ -228,7 +229,7 @@ class TestKernels:
             assert one.median_distance == pytest.approx(MEDIAN)
             expected = diagnose(DistributionKernel(distance), X[:, 1 + width :]).distances[0]
             assert other.median_distance == pytest.approx(expected.median_distance)
-            assert (one.profile, other.profile) == ("Gaussian", "Cauchy")
+            assert (one.profile, other.profile) == ("Matern52", "Cauchy")
 
     def test_of_every_kind_of_distance(self) -> None:
         reference = ReferenceMeasure(torch.randn(5, 2).double())
@@ -265,17 +266,17 @@ class TestKernels:
 
 class TestRefuses:
     def test_kernels_without_distributions(self) -> None:
-        with pytest.raises(TypeError, match="DistributionKernel in it, got RBFKernel"):
+        with pytest.raises(TypeError, match="contains a DistributionKernel, got RBFKernel"):
             diagnose(RBFKernel(), ROWS)
 
     def test_batches(self) -> None:
         kernel = DistributionKernel(SlicedWasserstein(2), batch_shape=torch.Size([2]))
-        with pytest.raises(ValueError, match=r"give kernel\[0\]"):
+        with pytest.raises(ValueError, match=r"pass kernel\[0\]"):
             diagnose(kernel, ROWS)
         assert diagnose(kernel[0], ROWS).size == 30
-        with pytest.raises(ValueError, match="two clouds or more"):
+        with pytest.raises(ValueError, match="at least two clouds"):
             diagnose(kernel_of(), ROWS.reshape(2, 15, -1))
 
     def test_one_cloud(self) -> None:
-        with pytest.raises(ValueError, match="two clouds or more"):
+        with pytest.raises(ValueError, match="at least two clouds"):
             diagnose(kernel_of(), ROWS[:1])

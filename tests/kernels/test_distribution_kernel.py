@@ -1,4 +1,4 @@
-"""The kernel as GPyTorch and BoTorch use it; their own test case is in test_host_conformance."""
+"""The kernel as GPyTorch and BoTorch use it; test_host_conformance has GPyTorch's own tests."""
 
 import copy
 import math
@@ -60,7 +60,7 @@ class TestFormula:
             (left @ right.T, dense(kernel, ROWS, OTHERS)),
             (left @ left.T, dense(kernel, ROWS)),
         ):
-            # A difference of squares, each known relative to the largest.
+            # The result is a difference of squares, whose errors are relative to the largest square.
             atol = 1e-12 * float(left.square().sum(-1).max())
             torch.testing.assert_close(actual, expected / 1.7**2, rtol=1e-6, atol=atol)
         assert not kernel.is_stationary
@@ -213,7 +213,7 @@ class TestBatches:
         assert kernel.expand_batch(torch.Size([])) is kernel
 
     def test_indexing_a_lazy_covariance(self, kernel: DistributionKernel) -> None:
-        """GPyTorch indexes the kernel along with the rows."""
+        """GPyTorch indexes the kernel together with the rows."""
         lazy, full = kernel(ROWS.expand(2, 3, -1, -1)), dense(kernel, ROWS)
         torch.testing.assert_close(lazy[1, :, :4, 2:].to_dense().detach(), full[1, :, :4, 2:])
 
@@ -234,7 +234,7 @@ class TestState:
         assert torch.equal(dense(kernel, ROWS), expected)
 
     def test_state_dict_restores_everything(self) -> None:
-        """Directions too: in three dimensions they depend on the seed."""
+        """Directions are restored too; in three dimensions they depend on the seed."""
         rows = as_rows(random_clouds(6, dim=3))
 
         def build(seed: int) -> SlicedWassersteinKernel:
@@ -308,7 +308,7 @@ class TestRefuses:
 
 
 class TestHosts:
-    """Without DistributionGP: any exact GP on rows of one width."""
+    """The kernel in exact GPs other than DistributionGP, on rows of one width."""
 
     CLOUDS = random_clouds(40, sizes=(5, 12))
     X = as_rows(CLOUDS)
@@ -347,7 +347,7 @@ class TestHosts:
             optimiser.step()
             losses.append(loss.item())
         assert all(map(math.isfinite, losses))
-        # GPyTorch's loss is that of one observation: ten nats in all.
+        # GPyTorch's loss is per observation: ten nats in total.
         assert losses[-1] < losses[0] - 1 / 3
 
         model.eval()

@@ -1,4 +1,4 @@
-"""Profiles: their formulas, their slopes, also at zero, and their parameters."""
+"""Profiles: formulas, slopes (also at zero) and parameters."""
 
 import copy
 import math
@@ -26,8 +26,8 @@ from gp_distributions.kernels import (
 )
 from gp_distributions.kernels.profiles import PROFILES, make_profile
 
-# The profile, its formula in r = d / lengthscale as the design has it, and its slope in s = r^2 at
-# s = 0, by convention 0 where it is infinite.
+# The profile, its formula in r = d / lengthscale, and its slope in s = r^2 at s = 0. Slopes that would
+# be infinite are 0 by convention.
 RADIAL: dict[str, tuple[Profile, Callable[[float], float], float]] = {
     "gaussian": (Gaussian(), lambda r: math.exp(-(r**2) / 2), -1 / 2),
     "exponential": (Exponential(), lambda r: math.exp(-r), 0),
@@ -101,7 +101,7 @@ class TestValues:
         s = torch.linspace(0, 9, 50).double()
         torch.testing.assert_close(PowerExponential(0.5)(s), Exponential()(s))
         torch.testing.assert_close(StudentT(2.0)(s), Cauchy()(s))
-        # log(1 + s / 2a) = s / 2a up to its square: the exponents differ by s^2 / 8a.
+        # log(1 + s / 2a) = s / 2a up to second order, so the exponents differ by s^2 / 8a.
         heavy = RationalQuadratic(1e6).double()(s).detach().flatten()
         torch.testing.assert_close(heavy, Gaussian()(s), rtol=1.01 * 81 / 8e6, atol=0)
 
@@ -121,7 +121,7 @@ class TestValues:
         largest = torch.finfo(dtype).max
         s = torch.tensor([[largest], [largest / 2], [math.inf]], dtype=dtype, requires_grad=True)
         values = copy.deepcopy(RADIAL[name][0]).to(dtype)(s)
-        # The slowest is the inverse multiquadric, the inverse of a root.
+        # The inverse multiquadric, an inverse square root, decays the slowest.
         assert float(values.detach().max()) <= 2 * largest**-0.5
         (slopes,) = torch.autograd.grad(values.sum(), s)
         assert bool(slopes.isfinite()[:2].all())
@@ -148,7 +148,7 @@ class TestSlopes:
         profile, _, slope = RADIAL[name]
         s = doubles(1e-16, 1e-12).requires_grad_()
         (first,) = torch.autograd.grad(profile(s).sum(), s)
-        # The first correction is relative, of the order of the root of s.
+        # The first relative correction is of the order of the square root of s.
         torch.testing.assert_close(first, torch.full_like(s, slope), rtol=3e-6, atol=0)
 
     def test_beside_zero_are_not_harmed_by_it(self) -> None:
@@ -217,7 +217,7 @@ class TestParameters:
                 make(value)
 
     def test_alpha_is_not_zero(self) -> None:
-        """At zero the profile would be NaN."""
+        """The profile would be NaN for zero."""
         with pytest.raises((ValueError, RuntimeError)):
             RationalQuadratic(0.0)
 
@@ -270,7 +270,7 @@ class TestBatches:
         values = 0.5 + torch.arange(6.0).reshape(2, 3, 1, 1)
         assert getattr(batch, name).shape == (2, 3, 1, 1)
         setattr(batch, name, values)
-        # What was expanded is its own.
+        # The expanded profile does not share parameters with the original.
         assert float(getattr(single, name).detach()) == pytest.approx(1.0)
         s = torch.rand(2, 3, 4, 4, generator=torch.Generator().manual_seed(0))
         together = batch(s)

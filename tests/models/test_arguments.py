@@ -47,7 +47,7 @@ def test_a_distance_is_no_kernel(model: Any, covar_module: Any) -> None:
 
 def test_kernels_of_columns_are_for_rows() -> None:
     kernel = ScaleKernel(RBFKernel())
-    with pytest.raises(ValueError, match="got a ScaleKernel that would compare columns"):
+    with pytest.raises(ValueError, match="got a ScaleKernel, which would compare the columns"):
         DistributionGP(CLOUDS, TARGETS, kernel)
     DistributionGP(CLOUDS.pack(), TARGETS, kernel)
 

@@ -1,4 +1,4 @@
-"""Clouds on one support: the same inner products and gradients as clouds anywhere."""
+"""Clouds on one support have the same inner products and gradients as computed in general."""
 
 import pytest
 import torch
@@ -26,7 +26,7 @@ def random(*shape: int, seed: int = 0) -> Tensor:
 
 
 def grid(*sizes: int) -> Tensor:
-    """Unevenly spaced values of each coordinate, far from the origin, in no order."""
+    """Unordered atoms on an uneven grid far from the origin."""
     axes = [torch.linspace(0, 1, size, dtype=torch.float64).square() + 5 for size in sizes]
     points = torch.cartesian_prod(*axes).reshape(-1, len(sizes))
     return points[torch.randperm(len(points), generator=torch.Generator().manual_seed(0))]
@@ -120,7 +120,7 @@ def test_batches(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_gradients_are_those_of_clouds_anywhere(
     place: str, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In the atoms too, each of which moves for itself."""
+    """Gradients in weights, and in atoms that move independently."""
     tensors = [*on(SUPPORTS[place], 4), *on(SUPPORTS[place], 3, seed=1)]
     tensors = [t.clone().requires_grad_() for t in tensors]
     factors = random(4, 3, seed=2)

@@ -1,4 +1,4 @@
-"""Directions on the sphere: where they must lie, and how well they integrate."""
+"""Directions on the sphere: positions and accuracy of integrals."""
 
 import math
 
@@ -9,12 +9,12 @@ from torch import Tensor
 
 from gp_distributions.numerics.directions import sphere_directions
 
-# (dim, number): one and two dimensions, least energy with fewer and with more than dim, bases.
+# (dim, number): one and two dimensions, least energy with fewer and more than dim, bases.
 CASES = [(1, 7), (2, 1), (2, 9), (3, 1), (3, 2), (3, 40), (5, 40), (10, 40), (3, 600), (7, 700)]
 
 
 def energy(directions: Tensor) -> float:
-    """The Riesz energy on the projective sphere, from the definition."""
+    """Riesz energy on the projective sphere by its definition."""
     total = 0.0
     for i in range(len(directions)):
         for sign in (1, -1):
@@ -63,7 +63,7 @@ def test_two_dimensions_integrate_trigonometric_polynomials() -> None:
 def test_seeds(dim: int, number: int) -> None:
     assert torch.equal(sphere_directions(dim, number), sphere_directions(dim, number, seed=0))
     one, other = (sphere_directions(dim, number, seed=seed) for seed in (1, 2))
-    # No direction of one is near one of the other by accident for all.
+    # Different seeds give different directions.
     assert float((one - other).abs().max()) > 0.1
 
 
@@ -81,7 +81,7 @@ def test_energy_is_less_than_that_of_bases_and_of_random_directions(dim: int, se
 
 @pytest.mark.parametrize("dim", [3, 5])
 def test_energy_is_a_local_minimum(dim: int) -> None:
-    """Small moves along the sphere raise it: by the square of their length, to first order not."""
+    """Small moves along the sphere raise the energy to second order, but not to first order."""
     directions = sphere_directions(dim, 30)
     found = energy(directions)
     generator = torch.Generator().manual_seed(0)
@@ -109,8 +109,8 @@ def test_many_directions_are_orthonormal_bases(dim: int, number: int) -> None:
 def test_polynomials_of_degree_two_are_integrated(dim: int) -> None:
     """The second moments are those of the sphere, I / d.
 
-    For L random directions the Frobenius norm of the error is sqrt((1 - 1/d) / L) in the mean
-    square. A tenth of it is needed to be of any use; a twentieth and less was measured.
+    For L random directions, the root mean square Frobenius norm of the error is sqrt((1 - 1/d) / L).
+    The test asks for a tenth of that; a twentieth or less was measured.
     """
     number = 100
     directions = sphere_directions(dim, number)
@@ -133,7 +133,7 @@ def test_too_few_are_refused(dim: int, number: int) -> None:
 
 @pytest.mark.parametrize("dim", [1, 2, 3])
 def test_what_is_returned_may_be_changed(dim: int) -> None:
-    """Also where the optimum is remembered."""
+    """The cached optimum must not change either."""
     expected = sphere_directions(dim, 20).clone()
     sphere_directions(dim, 20).zero_()
     assert torch.equal(sphere_directions(dim, 20), expected)

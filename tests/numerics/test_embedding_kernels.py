@@ -22,7 +22,7 @@ def matern52(r: float) -> float:
     return (1 + math.sqrt(5) * r + 5 * r * r / 3) * math.exp(-math.sqrt(5) * r)
 
 
-# Functions of the distance, then of the inner product.
+# Functions of the distance and of the inner product.
 RADIAL: dict[str, Callable[[float], float]] = {
     "gaussian": lambda r: math.exp(-r * r / 2),
     "laplace": lambda r: math.exp(-r),
@@ -126,7 +126,7 @@ class TestIsotropic:
 
     @pytest.mark.parametrize("tracked", [False, True])
     def test_coincident_points(self, name: str, kernel: EmbeddingKernel, tracked: bool) -> None:
-        """The root of what rounding leaves of a square, 1e-15, would be seen at a kink."""
+        """At a kink, the square root of a rounding error of 1e-15 would be visible."""
         x = random(20, 3).requires_grad_(tracked)
         diagonal = kernel.matrix(x, x.detach().clone()).detach().diagonal()
         expected = torch.full((20,), RADIAL[name](0.0), dtype=torch.float64)
@@ -134,7 +134,7 @@ class TestIsotropic:
 
     @pytest.mark.parametrize("tracked", [False, True])
     def test_groups_far_apart(self, name: str, kernel: EmbeddingKernel, tracked: bool) -> None:
-        """Within a group nothing is lost to squares that are 1e8 times as large."""
+        """Squares that are 1e8 times larger do not reduce the accuracy within a group."""
         x = torch.cat([random(4, 2), random(4, 2, seed=1) + 2.0**14])
         x = ((x * 2**10).round() / 2**10).requires_grad_(tracked)
         expected = by_formula(name, x, x)
@@ -170,7 +170,7 @@ class TestIsotropic:
 
 @pytest.mark.parametrize("offset", [0.0, 1e6])
 def test_distance_from_the_origin_costs_no_speed(offset: float) -> None:
-    """Two more coordinates make squared distances a product."""
+    """Two additional coordinates turn squared distances into a product."""
     x = random(5, 2) + offset
     left, right, _ = EMBEDDING_KERNELS["gaussian"].prepare(x, x)
     assert left.shape == right.shape == (5, 4)

@@ -1,4 +1,4 @@
-"""The solver against an independent one, and its gradient against finite differences."""
+"""The solver against independent ones, and its gradient against finite differences."""
 
 import ot
 import pytest
@@ -48,7 +48,7 @@ def test_agrees_with_pot(epsilon: float, size: int) -> None:
             numItermax=100_000,
             log=True,
         )
-        # POT keeps the reference's weights in the potential.
+        # POT includes the weights of the reference in the potential.
         expected = epsilon * (torch.from_numpy(log["log_v"]) - masses.log())
         expected = expected - masses @ expected
         torch.testing.assert_close(g, expected, rtol=0, atol=1e-8)
@@ -69,7 +69,7 @@ def test_agrees_with_ott() -> None:
         for x, a, g in zip(points, weights, potentials, strict=True):
             geometry = pointcloud.PointCloud(x.numpy(), support.numpy(), epsilon=epsilon)
             solution = solver(linear.LinearProblem(geometry, a=a.numpy(), b=masses.numpy()))
-            # OTT, too, keeps the reference's weights in the potential.
+            # OTT includes the weights of the reference in the potential too.
             expected = (
                 torch.tensor(solution.g.tolist(), dtype=torch.float64) - epsilon * masses.log()
             )
@@ -79,7 +79,7 @@ def test_agrees_with_ott() -> None:
 
 @pytest.mark.parametrize("epsilon", [1.0, 1e-2, 1e-4])
 def test_either_side_gives_the_same(epsilon: float) -> None:
-    """Few atoms are solved on the clouds' side; the same atoms padded beyond the reference's, on its."""
+    """Clouds with fewer atoms than the reference are solved on their side; padded ones on the other."""
     points, weights, support, masses = problem(atoms=7, size=12)
     weights = torch.where(torch.arange(7) < 3 + torch.arange(4).unsqueeze(-1), weights, 0.0)
     weights = weights / weights.sum(-1, keepdim=True)
@@ -96,7 +96,7 @@ def test_either_side_gives_the_same(epsilon: float) -> None:
 @pytest.mark.parametrize("epsilon", [1e-2, 1e-4, 1e-6])
 @pytest.mark.parametrize("kind", ["weights", "uniform", "far", "duplicates", "one", "single atoms"])
 def test_small_epsilon_and_degenerate_problems(kind: str, epsilon: float) -> None:
-    """Marginals hold and nothing is NaN; potentials that are not determined are flagged."""
+    """Marginals hold, nothing is NaN, and undetermined potentials are flagged."""
     points, weights, support, masses = problem(clouds=20, atoms=12)
     if kind == "uniform":  # partial sums coincide
         weights, masses = torch.full_like(weights, 1 / 12), torch.full_like(masses, 1 / 6)
@@ -125,7 +125,7 @@ def test_small_epsilon_and_degenerate_problems(kind: str, epsilon: float) -> Non
 
 
 def test_potentials_of_a_translate_are_known() -> None:
-    """Moving a cloud by t adds 2 <t, u> to the cost's linear part: -2 <t, u> to the potential."""
+    """Moving a cloud by t adds -2 <t, u> to the potential."""
     points, weights, support, masses = problem()
     shift = torch.tensor([3.0, -2.0], dtype=torch.float64)
     before, _ = solve(points, weights, support, masses, epsilon=0.1)
@@ -136,7 +136,7 @@ def test_potentials_of_a_translate_are_known() -> None:
 
 @pytest.mark.parametrize(("argument", "size"), [(0, 4), (1, 4), (2, 4), (3, 4), (4, 4), (4, 8)])
 def test_gradient(argument: int, size: int) -> None:
-    """In points, weights, support, masses and epsilon; through potentials and plans."""
+    """Gradients of potentials and plans in points, weights, support, masses and epsilon."""
     tensors = [*problem(clouds=2, atoms=5, size=size), torch.tensor(0.2, dtype=torch.float64)]
 
     def outputs(tensor: Tensor) -> tuple[Tensor, Tensor]:
@@ -188,7 +188,7 @@ def test_atoms_of_weight_zero_have_finite_gradients() -> None:
 
 @pytest.mark.parametrize("least", [1e-30, 1e-150, 1e-293])
 def test_gradients_where_a_weight_of_the_reference_vanishes(least: float) -> None:
-    """Its part of the features, root b times g, is of order root b; so is that of their gradient."""
+    """Its feature, sqrt(b) times g, is of order sqrt(b), and so is the gradient of the feature."""
     points, weights, support, masses = problem(clouds=3, size=4)
     masses = torch.cat([masses[:3] / masses[:3].sum(), masses.new_tensor([least])])
     support[-1] += 5  # far enough for its part of a plan to underflow at the least weight

@@ -1,4 +1,4 @@
-"""Random Fourier features: right on average, and better than independent frequencies."""
+"""Random Fourier features: correct on average, and better than independent frequencies."""
 
 import math
 
@@ -46,7 +46,7 @@ class TestFrequencies:
     def test_error_falls_like_the_inverse_root_or_faster(
         self, sample: object, name: str, dim: int
     ) -> None:
-        """Means of cosines of variance at most 1/2 at each pair; 16 times as many, a quarter."""
+        """Cosines have a variance of at most 1/2, so 16 times as many give a quarter of the error."""
         points, kernel = random(40, dim), KERNELS[name]
         errors = []
         for count in (64, 1024):
@@ -84,7 +84,7 @@ class TestFrequencies:
 @pytest.mark.parametrize(("name", "degrees"), [("laplace", 1), ("matern32", 3), ("matern52", 5)])
 @pytest.mark.parametrize("sample", METHODS.values(), ids=METHODS)
 def test_matern_frequencies_have_a_t_distribution(sample: object, name: str, degrees: int) -> None:
-    """In each coordinate; signs do not matter."""
+    """Each coordinate has a t distribution; signs do not matter."""
     absolute = sample(KERNELS[name], 3, 2000)[:, 1].abs().numpy()  # type: ignore[operator]
     folded = scipy.stats.t(degrees)
     assert scipy.stats.kstest(absolute, lambda x: 2 * folded.cdf(x) - 1).pvalue > 1e-3
@@ -98,7 +98,7 @@ def test_blocks_are_orthogonal() -> None:
 
 
 def test_features_of_gaussians() -> None:
-    """Against the average over the nodes of a quadrature of one mixture."""
+    """Features of a mixture against the average over the nodes of a quadrature."""
     generator = torch.Generator().manual_seed(0)
     mean, weights = random(1, 3, 2), torch.tensor([[0.2, 0.5, 0.3]], dtype=torch.float64)
     root = 0.5 * torch.randn(1, 3, 2, 2, generator=generator, dtype=torch.float64)

@@ -22,7 +22,7 @@ def gaussians(*shape: int, dim: int = 2, seed: int = 0) -> Tensor:
 
 
 def quadrature(name: str, one: Tensor, other: Tensor, dim: int, nodes: int) -> float:
-    """The kernel at all pairs of nodes of both Gaussians."""
+    """Average of the kernel over all pairs of nodes of both Gaussians."""
 
     def rule(gaussian: Tensor) -> tuple[Tensor, Tensor]:
         z, w = np.polynomial.hermite_e.hermegauss(nodes)
@@ -42,7 +42,7 @@ def test_quadrature(name: str, dim: int) -> None:
     x, y = gaussians(3, dim=dim), gaussians(2, dim=dim, seed=1)
     assert kernel is not None
     actual = kernel.matrix(x, y)
-    # Degree 3 in each point needs two nodes, the exponential many.
+    # Degree 3 needs two nodes in each point; the exponential needs many.
     nodes = 30 if name == "gaussian" else 3
     expected = [[quadrature(name, a, b, dim, nodes) for b in y] for a in x]
     rtol = 1e-8 if name == "gaussian" else 1e-12
@@ -74,7 +74,7 @@ def test_batches(name: str) -> None:
 @pytest.mark.parametrize("name", CLOSED)
 @pytest.mark.parametrize("spread", [0.0, 1.0])
 def test_gradient(name: str, spread: float) -> None:
-    """In means and covariances, also where these are zero."""
+    """Gradients in means and covariances, including covariances of zero."""
     kernel = gaussian_expectation(EMBEDDING_KERNELS[name], 2)
     assert kernel is not None
 

@@ -1,7 +1,9 @@
-"""Landmarks: exact where they are all atoms, never too far apart, best where atoms are."""
+"""Landmark features: exact with all atoms, distances never too large, best where atoms are dense."""
 
+import numpy as np
 import pytest
 import torch
+from scipy.cluster.vq import kmeans2
 from torch import Tensor
 
 from gp_distributions.numerics.embedding_kernels import EMBEDDING_KERNELS, EmbeddingKernel
@@ -26,7 +28,7 @@ def exact(kernel: EmbeddingKernel, points: Tensor, weights: Tensor) -> Tensor:
 @pytest.mark.parametrize("name", EMBEDDING_KERNELS)
 class TestFeatures:
     def test_exact_with_all_atoms_as_landmarks(self, name: str) -> None:
-        """But for the jitter, 1e-10 of the mean of the diagonal."""
+        """Exact up to the jitter, 1e-10 of the mean diagonal."""
         kernel, (points, weights) = EMBEDDING_KERNELS[name], clouds(6, 4)
         landmarks = points.flatten(0, 1)
         features = landmark_features(kernel, landmarks, points, weights)
@@ -109,3 +111,22 @@ class TestChoice:
                 errors.append(float((expected - squared_euclidean(features, features)).mean()))
             ratios.append(errors[0] / errors[1])
         assert sum(ratios) / len(ratios) < 0.8
+
+
+@pytest.mark.parametrize("dim", [1, 3])
+def test_landmarks_are_those_of_scipy(dim: int) -> None:
+    generator = torch.Generator().manual_seed(0)
+    normal = torch.randn(200, dim, generator=generator, dtype=torch.float64)
+    for atoms in (normal, normal[:20].repeat(9, 1)):
+        centres, _ = kmeans2(atoms.numpy(), 12, minit="++", rng=3)
+        assert torch.equal(spread_landmarks(atoms, 12, seed=3), torch.from_numpy(centres))
+
+
+def test_empty_clusters_keep_their_centres(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        "gp_distributions.numerics.landmarks.vq", lambda x, _: (np.zeros(len(x), dtype=int), None)
+    )
+    atoms = torch.randn(30, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    first, *others = spread_landmarks(atoms, 4)
+    torch.testing.assert_close(first, atoms.mean(0))
+    assert all(bool((atoms == other).all(-1).any()) for other in others)

@@ -1,4 +1,4 @@
-"""Inner products of mean embeddings against double loops, and the memory that they take."""
+"""Inner products of mean embeddings against double loops, and their memory."""
 
 import itertools
 import math
@@ -17,7 +17,7 @@ from gp_distributions.numerics.embedding_kernels import (
 )
 from gp_distributions.numerics.mean_embeddings import inner_products
 
-# Numbers in a block: one pair of atoms, parts of clouds, several clouds, everything.
+# Sizes of a block: one pair of atoms, parts of clouds, several clouds, everything.
 BLOCKS = [1, 20, 300, 2**18]
 
 
@@ -33,7 +33,7 @@ def block(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> in
 
 
 def clouds(*shape: int, seed: int = 0, dim: int = 2, ragged: bool = False) -> tuple[Tensor, Tensor]:
-    """Points and weights; ragged ones have weights of zero anywhere."""
+    """Points and weights; ragged clouds have weights of zero at random places."""
     generator = torch.Generator().manual_seed(seed)
     points = torch.randn(*shape, dim, generator=generator, dtype=torch.float64)
     weights = 0.1 + torch.rand(*shape, generator=generator, dtype=torch.float64)
@@ -44,7 +44,7 @@ def clouds(*shape: int, seed: int = 0, dim: int = 2, ragged: bool = False) -> tu
 
 
 def by_loops(kernel: Any, x1: Tensor, w1: Tensor, x2: Tensor, w2: Tensor) -> Tensor:
-    """Of two sets of clouds without batch axes."""
+    """Inner products of two sets of clouds without batch axes, by loops."""
     rows = [
         [w @ kernel.matrix(x, y) @ v for y, v in zip(x2, w2, strict=True)]
         for x, w in zip(x1, w1, strict=True)
@@ -115,7 +115,7 @@ def test_gradient_of_batches() -> None:
 
 
 def test_weights_of_padding_have_their_gradient() -> None:
-    """A weight that rises from zero adds the kernel at its atom."""
+    """The derivative in a weight of zero is the kernel at its atom."""
     x1, w1 = clouds(4, 5)
     w1[:, 3:] = 0
     x2, w2 = clouds(3, 6, seed=1)
@@ -128,7 +128,7 @@ def test_weights_of_padding_have_their_gradient() -> None:
 
 
 class _Recording(LaplaceKernel):
-    """Keeps the sizes of all blocks."""
+    """Record the sizes of all blocks."""
 
     def __init__(self) -> None:
         self.sizes: list[int] = []
@@ -146,7 +146,7 @@ class _Recording(LaplaceKernel):
 
 @pytest.mark.parametrize("shape", [(40, 25), (2, 500), (300, 3)])
 def test_memory_is_bounded(shape: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
-    """No block exceeds its size, and what is kept for the gradient grows with atoms, not pairs."""
+    """No block exceeds its size, and tensors saved for gradients grow with atoms, not with pairs."""
     set_block(monkeypatch, 20_000)  # at two numbers for a value
     kernel = _Recording()
     x, w = (t.requires_grad_() for t in clouds(*shape))
@@ -161,7 +161,7 @@ def test_memory_is_bounded(shape: tuple[int, int], monkeypatch: pytest.MonkeyPat
     assert max(kernel.sizes) <= 10_000
     pairs_of_clouds = shape[0] * (shape[0] + 1) / 2
     assert sum(kernel.sizes) <= 1.2 * pairs_of_clouds * shape[1] ** 2
-    # Inputs, what was made of them, and results.
+    # Inputs, tensors computed from them, and results.
     assert sum(saved.values()) <= 10 * math.prod(shape) + 3 * shape[0] ** 2
     kernel.sizes.clear()
     products.sum().backward()
@@ -169,7 +169,7 @@ def test_memory_is_bounded(shape: tuple[int, int], monkeypatch: pytest.MonkeyPat
 
 
 def test_ragged_clouds_cost_their_atoms(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One large cloud among small ones: padding is not computed, nor do blocks grow."""
+    """With one large cloud among small ones, padding is not computed and blocks do not grow."""
     set_block(monkeypatch, 5000)
     kernel = _Recording()
     x, w = clouds(60, 200)

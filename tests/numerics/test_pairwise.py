@@ -12,7 +12,7 @@ from gp_distributions.numerics.pairwise import manhattan, squared_euclidean, zer
 Metric = Callable[[Tensor, Tensor], Tensor]
 
 METRICS = [(squared_euclidean, "sqeuclidean"), (manhattan, "cityblock")]
-# About the block of the symmetric Manhattan distance, 128.
+# Around the 128 rows of a strip of the symmetric Manhattan distance.
 SIZES = [1, 2, 127, 128, 129, 256, 300]
 
 
@@ -25,7 +25,7 @@ def by_scipy(x1: Tensor, x2: Tensor, name: str) -> Tensor:
 
 
 def assert_same(actual: Tensor, expected: Tensor) -> None:
-    """Relative to the largest: rounding of inner products of a few dozen terms."""
+    """Tolerance relative to the largest, for rounding of inner products of a few dozen terms."""
     torch.testing.assert_close(
         actual.detach(), expected, rtol=0, atol=1e-13 * float(expected.max())
     )
@@ -75,9 +75,9 @@ class TestBoth:
                 assert_same(actual[i, j], by_scipy(x[i, j], x[i, j], name))
 
     def test_large_common_offset_costs_no_digits(self, distance: Metric, name: str) -> None:
-        """Offset and differences are exact in floating point, so the distances are known to it.
+        """Offset and differences are exact in floating point, so the distances must be accurate.
 
-        Without centring the squares would be 1e16, and nothing of the distances would be left.
+        Without centring, the squares would be 1e16, and rounding would swamp the distances.
         """
         x1, x2 = random(20, 5).add(1e8), random(30, 5, seed=1).add(1e8)
         for one, two in ((x1, x2), (x1, x1)):
@@ -90,7 +90,7 @@ class TestBoth:
         assert torch.autograd.gradcheck(lambda x: distance(x, x), x2)
 
     def test_gradient_across_blocks(self, distance: Metric, name: str) -> None:
-        """The mirrored half against both sides apart."""
+        """The gradient through the mirrored half against that of two separate arguments."""
         x, weights = random(130, 3).requires_grad_(), random(130, 130, seed=1)
         (actual,) = torch.autograd.grad((weights * distance(x, x)).sum(), x)
         left, right = (x.detach().clone().requires_grad_() for _ in range(2))
@@ -102,11 +102,11 @@ class TestBoth:
         x = random(1, 3).repeat(4, 1).requires_grad_()
         for other in (x, x.detach().clone()):
             (gradient,) = torch.autograd.grad(distance(x, other).sum(), x)
-            # Centring rounds coincident rows alike; nothing but that rounding is left.
+            # Centring rounds coincident rows alike, so only rounding errors remain.
             assert float(gradient.abs().max()) <= 1e-14
 
     def test_never_negative(self, distance: Metric, name: str) -> None:
-        """Two tight groups far apart: inner products are large where distances round to nothing."""
+        """In tight groups far apart, inner products are large and distances vanish in rounding."""
         x = 1e3 * random(2, 20).repeat(30, 1) + 1e-9 * random(60, 20, seed=1)
         assert float(distance(x, x.clone()).min()) >= 0
         assert float(distance(x, x).min()) >= 0
@@ -116,7 +116,7 @@ class TestBoth:
         actual = distance(x1.float(), x2.float())
         assert actual.dtype == torch.float32
         expected = by_scipy(x1, x2, name)
-        # A dozen roundings of single precision, 6e-8 each.
+        # About a dozen rounding errors of single precision, 6e-8 each.
         torch.testing.assert_close(
             actual.double(), expected, rtol=0, atol=1e-6 * float(expected.max())
         )

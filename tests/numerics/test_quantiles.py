@@ -15,12 +15,12 @@ from gp_distributions.numerics.quantiles import uniform_cell_quantiles, weighted
 
 EPS = torch.finfo(torch.float64).eps
 
-# Number of atoms and of cells: equal, either divides the other, coprime, a common factor, one.
+# Numbers of atoms and cells: equal, one divides the other, coprime, with a common factor, one.
 SIZES = [(6, 6), (4, 12), (12, 4), (7, 5), (5, 7), (6, 4), (1, 5), (5, 1), (1, 1), (30, 100)]
 
 
 def exact_cell_averages(values: list[float], weights: list[int], num_cells: int) -> Tensor:
-    """The integral of the quantile function over every cell, term by term, times their number."""
+    """Averages of the quantile function over each cell, in rational arithmetic."""
     total = sum(weights)
     averages = []
     for cell in range(num_cells):
@@ -37,9 +37,9 @@ def exact_cell_averages(values: list[float], weights: list[int], num_cells: int)
 
 
 def rounding(values: Tensor, num_cells: int) -> float:
-    """A running sum of n weighted values errs by n eps max|x|; a cell is N times a difference of two.
+    """Bound on rounding: n eps max|x| for a running sum, and N times that of two for a cell.
 
-    A factor of two leaves room for the weights' own rounding.
+    A factor of two leaves room for rounding of the weights.
     """
     return 4 * num_cells * (values.shape[-1] + 1) * EPS * max(float(values.abs().max()), 1.0)
 
@@ -57,7 +57,7 @@ def random_weights(*shape: int, seed: int = 1) -> Tensor:
 def exact_distance(
     x: Tensor, y: Tensor, p: int, a: Tensor | None = None, b: Tensor | None = None
 ) -> float:
-    """Of POT: W_p to the power p."""
+    """W_p to the power p, by POT."""
     a, b = (w if w is None else w.numpy() for w in (a, b))
     return float(ot.wasserstein_1d(x.numpy(), y.numpy(), a, b, p=p))
 
@@ -83,7 +83,7 @@ def test_weighted_is_the_integral(size: int, num_cells: int) -> None:
 @pytest.mark.parametrize("tracked", [False, True])
 @pytest.mark.parametrize(("size", "num_cells"), SIZES)
 def test_weighted_with_equal_weights_is_uniform(size: int, num_cells: int, tracked: bool) -> None:
-    """Also where knots sit on edges and both branches are averaged, to prepare the gradient."""
+    """Also for knots on edges, where both branches are averaged if a gradient is required."""
     values = random_values(3, size)
     weights = torch.full((size,), 1 / size, dtype=torch.float64, requires_grad=tracked)
     expected = uniform_cell_quantiles(values, num_cells)
@@ -118,7 +118,7 @@ def test_zero_weights_count_for_nothing_wherever_they_lie(num_cells: int) -> Non
         torch.cat([padding, values]), torch.cat([torch.zeros(4).double(), weights]), num_cells
     )
     expected = weighted_cell_quantiles(values, weights, num_cells)
-    # The far values enter the running sums with weight zero and cost no digits.
+    # The far values have weight zero in the running sums, so they do not reduce accuracy.
     torch.testing.assert_close(actual, expected, rtol=0, atol=rounding(values, num_cells))
 
 
@@ -130,7 +130,7 @@ def test_batches_agree_with_a_loop(shape: tuple[int, ...]) -> None:
     actual = weighted_cell_quantiles(values, weights, 7)
     torch.testing.assert_close(actual, expected.unflatten(0, shape), rtol=0, atol=0)
     expected = torch.stack([uniform_cell_quantiles(v, 7) for v, _ in flat])
-    # A matrix product may round differently by its shape.
+    # Rounding of a matrix product may depend on its shape.
     torch.testing.assert_close(
         uniform_cell_quantiles(values, 7),
         expected.unflatten(0, shape),
@@ -173,9 +173,9 @@ def test_single_precision_is_kept() -> None:
 
 
 class TestContraction:
-    """Distances of cell averages against the exact distances of quantile functions."""
+    """Distances of cell averages against exact distances of quantile functions."""
 
-    # Each divides the next: averages over finer cells are averaged to those over coarser ones.
+    # Each divides the next, so averages over coarse cells are averages of those over finer cells.
     CELLS = (1, 5, 10, 50, 100, 1000)
 
     @pytest.mark.parametrize("p", [1, 2])
@@ -246,13 +246,13 @@ class TestGradient:
         above = torch.stack([averages(weights + s) - there for s in shifts], dim=-1) / step
         below = torch.stack([there - averages(weights - s) for s in shifts], dim=-1) / step
         jacobian = torch.autograd.functional.jacobian(averages, weights)
-        # The averages are linear in the weights on either side: only rounding, over the step.
+        # The averages are linear in the weights on either side, so the error is rounding over the step.
         atol = rounding(values, num_cells) / step
         torch.testing.assert_close(jacobian, (above + below) / 2, rtol=0, atol=atol)
         assert float((above - below).abs().max()) > 0.1, "no kink: this test tests nothing"
 
     def test_in_values_at_kinks(self) -> None:
-        """Linear in the values whatever the weights."""
+        """The averages are linear in the values for all weights."""
         values = random_values(4).requires_grad_()
         weights = torch.full((4,), 0.25, dtype=torch.float64, requires_grad=True)
         assert torch.autograd.gradcheck(lambda v: weighted_cell_quantiles(v, weights, 4), values)
@@ -268,7 +268,7 @@ class TestGradient:
 
 
 def test_agrees_with_numpy_on_a_fine_grid() -> None:
-    """The quantile function itself: cells so fine that each but n - 1 lies within one step."""
+    """Cells are so fine that all but n - 1 lie within one step of the quantile function."""
     values, weights = random_values(6), random_weights(6)
     num_cells = 10_000
     midpoints = (np.arange(num_cells) + 0.5) / num_cells
@@ -276,5 +276,5 @@ def test_agrees_with_numpy_on_a_fine_grid() -> None:
     steps = np.searchsorted(weights[order].cumsum(0).numpy(), midpoints)
     expected = values[order].numpy()[steps]
     actual = weighted_cell_quantiles(values, weights, num_cells).numpy()
-    # Rounding is that of a running sum times the number of cells.
+    # Rounding errors are those of a running sum times the number of cells.
     assert (np.abs(actual - expected) > rounding(values, num_cells)).sum() <= 5

@@ -1,4 +1,4 @@
-"""With and without a gradient the same numbers come out."""
+"""Results are the same with and without a gradient."""
 
 import pytest
 import torch

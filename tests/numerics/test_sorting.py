@@ -1,4 +1,4 @@
-"""Sorting by NumPy is what torch would do."""
+"""Sorting by NumPy agrees with PyTorch."""
 
 import pytest
 import torch

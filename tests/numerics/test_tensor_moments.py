@@ -1,4 +1,4 @@
-"""Moments as features: their inner products are those of polynomial kernels."""
+"""Inner products of moment features are those of polynomial kernels."""
 
 import pytest
 import torch

@@ -1,0 +1,171 @@
+r"""Random Fourier features of distribution kernels, from which BoTorch draws sample paths.
+
+Every radial profile is a scale mixture of Gaussian profiles (Schoenberg 1938),
+
+.. math::
+    \varphi(s) = \mathrm E \exp(-\tau^2 s / 2).
+
+For a distance that is the Euclidean distance of embeddings :math:`\phi`, and standard normal :math:`z`,
+
+.. math::
+    k(P, P') = \mathrm E \cos(\tau \langle z, \phi(P) - \phi(P') \rangle / \ell).
+
+Importing this module registers the features with BoTorch, so that ``draw_matheron_paths``,
+``get_matheron_path_model`` and ``PathwiseThompsonSampling`` accept models with these kernels. As for
+BoTorch's own kernels, features give the prior draw, and the update on the data uses the exact kernel.
+
+Example:
+    >>> import torch
+    >>> from botorch.sampling.pathwise import draw_matheron_paths
+    >>> from gp_distributions import DistributionGP, PointClouds
+    >>> clouds = PointClouds(torch.linspace(0, 1, 8).double().reshape(4, 2, 1))
+    >>> model = DistributionGP(clouds, [0.0, 1.0, 4.0, 9.0]).eval()
+    >>> paths = draw_matheron_paths(model, torch.Size([5]))
+    >>> paths(clouds.pack()).shape
+    torch.Size([5, 4])
+
+Source: Rahimi and Recht 2007; Wilson et al. 2020.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import torch
+from botorch.exceptions.errors import UnsupportedError
+from botorch.sampling.pathwise.features.generators import GenKernelFeatures
+from botorch.sampling.pathwise.features.maps import FeatureMap
+from botorch.sampling.pathwise.utils import SineCosineTransform, TensorTransform
+from torch import Tensor
+
+from gp_distributions.kernels.distribution_kernel import DistributionKernel
+from gp_distributions.kernels.profiles import (
+    Cauchy,
+    Exponential,
+    Gaussian,
+    InverseMultiquadric,
+    Matern32,
+    Matern52,
+    PowerExponential,
+    Profile,
+    RationalQuadratic,
+    StudentT,
+)
+
+
+def _gamma(concentration: float, like: Tensor) -> Tensor:
+    """Draws from the gamma distribution of rate one, as many as ``like`` has entries."""
+    return torch._standard_gamma(torch.full_like(like, concentration))
+
+
+def _stable(power: float, like: Tensor) -> Tensor:
+    """Draws of a positive variable whose Laplace transform is ``exp(-s^power)`` (Kanter 1975)."""
+    if power == 1:
+        return torch.ones_like(like)
+    angle, waiting = math.pi * torch.rand_like(like), _gamma(1.0, like)
+    tail = (torch.sin((1 - power) * angle) / waiting) ** (1 / power - 1)
+    return torch.sin(power * angle) / torch.sin(angle) ** (1 / power) * tail
+
+
+def _rational_quadratic(profile: RationalQuadratic, like: Tensor) -> Tensor:
+    alpha = profile.alpha.detach()
+    return torch._standard_gamma(alpha.expand_as(like).contiguous()) / alpha
+
+
+# Draws of tau^2 by type of profile. A subclass may define another function, so it is not included.
+_SQUARED_SCALES: dict[type[Profile], Callable[..., Tensor]] = {
+    Gaussian: lambda _, like: torch.ones_like(like),
+    Exponential: lambda _, like: 0.5 / _gamma(0.5, like),
+    Matern32: lambda _, like: 1.5 / _gamma(1.5, like),
+    Matern52: lambda _, like: 2.5 / _gamma(2.5, like),
+    RationalQuadratic: _rational_quadratic,
+    Cauchy: lambda _, like: 2 * _gamma(1.0, like),
+    InverseMultiquadric: lambda _, like: 2 * _gamma(0.5, like),
+    PowerExponential: lambda profile, like: 2 * _stable(profile.beta, like),
+    StudentT: lambda profile, like: (
+        2 * _gamma(1.0, like) ** (2 / profile.t) * _stable(profile.t / 2, like)
+    ),
+}
+
+
+class _Embedding(TensorTransform):
+    """Embedding of the columns that the kernel reads."""
+
+    def __init__(self, kernel: DistributionKernel) -> None:
+        super().__init__()
+        self.kernel = kernel
+
+    def forward(self, values: Tensor) -> Tensor:
+        columns = self.kernel.active_dims
+        rows = values if columns is None else values.index_select(-1, columns)
+        return self.kernel.distance.embed(rows)
+
+
+class FourierFeatureMap(FeatureMap):
+    """Sines and cosines of random projections of embeddings.
+
+    Args:
+        kernel: Kernel, whose current lengthscale is used in each call.
+        num_outputs: Number of features, half of which are sines.
+    """
+
+    def __init__(self, kernel: DistributionKernel, num_outputs: int) -> None:
+        super().__init__()
+        self.kernel = kernel
+        self.num_outputs = num_outputs
+        self.input_transform = _Embedding(kernel)
+        lengthscale = kernel.lengthscale.detach()
+        like = lengthscale.new_empty(*kernel.batch_shape, 1, num_outputs // 2)
+        squared_scales = _SQUARED_SCALES[type(kernel.profile)](kernel.profile, like)
+        # Heavy tails may overflow; such scales are as good as infinite.
+        self.register_buffer("scales", squared_scales.clamp_max(1e30).sqrt())
+        # Drawn in the first call, when the dimension of the embedding is known.
+        self.directions: Tensor | None
+        self.register_buffer("directions", None)
+        scale = lengthscale.new_tensor(math.sqrt(2 / num_outputs))
+        self.output_transform = SineCosineTransform(scale)
+
+    @property
+    def batch_shape(self) -> torch.Size:
+        """Batch shape of the kernel."""
+        return self.kernel.batch_shape
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Angles, ``batch_shape x N x num_outputs/2``, of ``batch_shape x N x D`` embeddings."""
+        if self.directions is None:
+            self.directions = torch.randn(
+                self.num_outputs // 2, x.shape[-1], dtype=x.dtype, device=x.device
+            )
+        return x @ self.directions.mT * (self.scales / self.kernel.lengthscale)
+
+
+def _gen_kernel_features(
+    kernel: DistributionKernel, *, num_inputs: int, num_outputs: int
+) -> FourierFeatureMap:
+    """Fourier features of a distribution kernel, for BoTorch's ``gen_kernel_features``.
+
+    Raises:
+        UnsupportedError: If the distance has no ``embed``, the profile has no Fourier features, or
+            ``num_outputs`` is odd.
+    """
+    distance, profile = type(kernel.distance).__name__, type(kernel.profile)
+    if not hasattr(kernel.distance, "embed"):
+        raise UnsupportedError(
+            f"Sample paths need a distance with finitely many features (embed), but this {distance} "
+            "has none. Use SlicedWasserstein with p=2, MMD with num_features or a polynomial kernel, "
+            "LinearTransport, SinkhornPotential, Hellinger or Fourier."
+        )
+    if profile not in _SQUARED_SCALES:
+        supported = ", ".join(each.__name__ for each in _SQUARED_SCALES)
+        raise UnsupportedError(
+            f"The {profile.__name__} profile has no random Fourier features. Use one of {supported}."
+        )
+    if num_outputs % 2:
+        raise UnsupportedError(
+            f"Expected an even number of features, half of them sines, got {num_outputs}."
+        )
+    return FourierFeatureMap(kernel, num_outputs)
+
+
+GenKernelFeatures.add((DistributionKernel,), _gen_kernel_features)

@@ -1,0 +1,232 @@
+"""Random features against the kernels, and BoTorch's sample paths from them."""
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from botorch.acquisition.objective import LinearMCObjective
+from botorch.acquisition.thompson_sampling import PathwiseThompsonSampling
+from botorch.exceptions.errors import UnsupportedError
+from botorch.sampling.pathwise import draw_matheron_paths, gen_kernel_features
+from botorch.sampling.pathwise.posterior_samplers import get_matheron_path_model
+from cases import DISTANCES, as_rows, random_clouds
+from gpytorch.kernels import Kernel, ScaleKernel
+from torch import Tensor
+
+from gp_distributions import (
+    DistributionGP,
+    DistributionKernel,
+    NormalizeClouds,
+    PointClouds,
+    SlicedWasserstein,
+)
+from gp_distributions.kernels import (
+    Matern52,
+    PowerExponential,
+    Profile,
+    RationalQuadratic,
+    StudentT,
+)
+from gp_distributions.kernels.profiles import PROFILES
+
+# No padding, because finite differences would make its weights negative.
+ROWS = as_rows(random_clouds(20, sizes=(8, 8)))
+TRAIN, NEW = ROWS[:14], ROWS[14:]
+TARGETS = TRAIN.unflatten(-1, (8, 3))[..., :2].square().mean((-2, -1))
+TWO = torch.stack([TARGETS, TARGETS.sqrt()], dim=-1)
+
+RADIAL: dict[str, Profile | str] = {name: name for name in PROFILES if PROFILES[name].radial}
+RADIAL |= {
+    "power_exponential-0.3": PowerExponential(0.3),
+    "power_exponential-1": PowerExponential(1.0),
+    "rational_quadratic-0.4": RationalQuadratic(0.4),
+    "student_t-1.7": StudentT(1.7),
+    "student_t-2": StudentT(2.0),
+}
+
+
+def make_kernel(profile: Profile | str = "matern52", **options: Any) -> DistributionKernel:
+    distance = SlicedWasserstein(2, num_slices=5, num_quantiles=6)
+    kernel = DistributionKernel(distance, profile, **options).double()
+    kernel.lengthscale = 1.5
+    return kernel
+
+
+def make_model(targets: Tensor = TARGETS, **options: Any) -> DistributionGP:
+    batch_shape = torch.Size([2] if targets.dim() > 1 else [])
+    options.setdefault(
+        "covar_module", ScaleKernel(make_kernel(batch_shape=batch_shape), batch_shape=batch_shape)
+    )
+    model = DistributionGP(TRAIN, targets, **options).eval()
+    if options.get("train_Yvar") is None:
+        model.likelihood.noise = 0.05
+    return model
+
+
+def gram(kernel: Kernel, count: int, rows: Tensor = ROWS) -> Tensor:
+    features = gen_kernel_features(kernel, num_inputs=rows.shape[-1], num_outputs=count)(rows)
+    return (features @ features.mT).detach()
+
+
+@pytest.mark.parametrize("name", RADIAL)
+@pytest.mark.parametrize("count", [16, 512])
+def test_features_converge_to_the_kernel(name: str, count: int) -> None:
+    """Inner products have the mean and the variance of an average of random cosines."""
+    torch.manual_seed(0)
+    draws = 200
+    kernel = make_kernel(RADIAL[name])
+    squared = kernel.distance.squared(ROWS) / kernel.lengthscale.square()
+    exact = kernel.profile(squared).detach()
+    variance = (1 + kernel.profile(4 * squared).detach()) / 2 - exact.square()
+    errors = torch.stack([gram(kernel, count) for _ in range(draws)]) - exact
+    standard_error = (variance / (draws * count / 2)).sqrt()
+    assert bool((errors.mean(0).abs() <= 5 * standard_error + 1e-9).all())
+    ratio = errors.square().mean() / (variance.mean() / (count / 2))
+    assert float(ratio) == pytest.approx(1, abs=0.2)
+
+
+@pytest.mark.parametrize("name", DISTANCES)
+def test_every_distance_with_features_has_them(name: str) -> None:
+    torch.manual_seed(0)
+    case = DISTANCES[name]
+    kernel = DistributionKernel(case(), "gaussian").double()
+    rows = case.inputs.rows(6)
+    if hasattr(kernel.distance, "embed"):
+        exact = kernel(rows).to_dense().detach()
+        # The standard deviation of an entry is at most 1 / sqrt(4096).
+        assert float((gram(kernel, 8192, rows) - exact).abs().max()) < 5 / 64
+    else:
+        with pytest.raises(UnsupportedError, match=r"features \(embed\), but this .* has none"):
+            gram(kernel, 16, rows)
+
+
+def test_scales_batches_and_columns() -> None:
+    torch.manual_seed(0)
+    width = ROWS.shape[-1]
+    wide = torch.cat([torch.ones(20, 1).double(), ROWS], dim=-1)
+    batch_shape = torch.Size([3])
+    base = make_kernel(
+        "rational_quadratic", batch_shape=batch_shape, active_dims=range(1, 1 + width)
+    )
+    base.lengthscale = torch.tensor([1.0, 2.0, 4.0]).double().reshape(3, 1, 1)
+    base.profile.alpha = torch.tensor([0.5, 1.0, 4.0]).double().reshape(3, 1, 1)
+    kernel = ScaleKernel(base, batch_shape=batch_shape).double()
+    kernel.outputscale = torch.tensor([0.5, 1.0, 2.0]).double()
+    exact = kernel(wide).to_dense().detach()
+    errors = (gram(kernel, 8192, wide) - exact) / kernel.outputscale.detach().reshape(3, 1, 1)
+    assert float(errors.abs().max()) < 5 / 64
+
+
+MODELS: dict[str, dict[str, Any]] = {
+    "one output": {},
+    "two outputs": {"targets": TWO},
+    "known noise": {"train_Yvar": torch.linspace(0.01, 0.3, 14).double()},
+    "normalised": {"input_transform": NormalizeClouds(torch.ones(2).double(), 2.0)},
+}
+
+
+def check_moments(model: DistributionGP, new: Tensor = NEW, draws: int = 60) -> None:
+    """Averaged over draws of features, paths have the mean and covariance of the posterior."""
+    torch.manual_seed(0)
+    several = model.num_outputs > 1
+    paths = 32
+    means, covariances = [], []
+    with torch.no_grad():
+        posterior = model.posterior(new)
+        mean = posterior.mean.mT if several else posterior.mean.squeeze(-1)
+        for _ in range(draws):
+            path = draw_matheron_paths(model, torch.Size([paths]))
+            values = path(new.unsqueeze(-3) if several else new) - mean
+            means.append(values.mean(0))
+            covariances.append(torch.einsum("s...i,s...j->...ij", values, values) / paths)
+        covariance = posterior.distribution.covariance_matrix
+    if several:
+        size = len(new)
+        covariance = torch.stack([covariance[:size, :size], covariance[size:, size:]])
+    for estimates, expected in ((means, torch.zeros_like(mean)), (covariances, covariance)):
+        found = torch.stack(estimates)
+        standard_error = found.std(0) / math.sqrt(draws)
+        assert bool(((found.mean(0) - expected).abs() <= 5 * standard_error).all())
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_paths_have_the_moments_of_the_posterior(name: str) -> None:
+    check_moments(make_model(**MODELS[name]))
+
+
+def test_paths_know_the_noise_of_small_bags() -> None:
+    rows = as_rows(random_clouds(20, sizes=(2, 8)), atoms=8)
+    model = DistributionGP(
+        rows[:14], TARGETS, ScaleKernel(make_kernel()), sampling_noise=True
+    ).eval()
+    model.likelihood.noise, model.likelihood.sampling_noise = 0.02, 4.0
+    check_moments(model, rows[14:])
+
+
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("name", MODELS)
+def test_path_models(name: str, training: bool) -> None:
+    torch.manual_seed(0)
+    model = make_model(**MODELS[name]).train(training)
+    path = get_matheron_path_model(model)
+    assert path(NEW).shape == (6, model.num_outputs)
+    # The path is close to the targets, in their units.
+    targets = MODELS[name].get("targets", TARGETS).reshape(14, -1)
+    assert float((path(TRAIN) - targets).detach().abs().mean()) < float(targets.std())
+
+
+@pytest.mark.parametrize("outputs", [1, 2])
+def test_thompson_sampling(outputs: int) -> None:
+    torch.manual_seed(0)
+    model = make_model(TARGETS if outputs == 1 else TWO)
+    objective = None if outputs == 1 else LinearMCObjective(torch.ones(2).double())
+    acquisition = PathwiseThompsonSampling(model, objective=objective)
+    X = NEW.unflatten(0, (3, 2)).clone().requires_grad_()
+    values = acquisition(X)
+    assert values.shape == (3,)
+    (gradient,) = torch.autograd.grad(values.sum(), X)
+    step = 1e-6 * torch.randn_like(X)
+    with torch.no_grad():
+        slope = (acquisition(X + step) - acquisition(X - step)).sum() / 2
+    assert float(slope) == pytest.approx(float((gradient * step).sum()), rel=1e-5)
+    torch.testing.assert_close(acquisition(X), values)
+
+
+def test_paths_are_functions() -> None:
+    torch.manual_seed(0)
+    path = draw_matheron_paths(make_model(), torch.Size([3]))
+    together = path(NEW).detach()
+    torch.testing.assert_close(path(NEW.flip(0)).detach().flip(-1), together)
+    assert float((together[0] - together[1]).abs().min()) > 0
+
+
+def test_default_model_on_clouds() -> None:
+    torch.manual_seed(0)
+    clouds = PointClouds.from_list([points for points, _ in random_clouds(14, sizes=(8, 8))])
+    model = DistributionGP(
+        clouds, TARGETS, input_transform=NormalizeClouds.from_data(clouds)
+    ).eval()
+    check_moments(model, NEW, draws=12)
+
+
+@pytest.mark.parametrize("profile", ["linear", "polynomial"])
+def test_refuses_other_profiles(profile: str) -> None:
+    with pytest.raises(UnsupportedError, match=r"no random Fourier features. .*Matern52"):
+        draw_matheron_paths(
+            make_model(covar_module=ScaleKernel(make_kernel(profile))), torch.Size([1])
+        )
+
+
+def test_refuses_functions_that_it_does_not_know() -> None:
+    class Tall(Matern52):
+        def forward(self, scaled: Tensor) -> Tensor:
+            return 7.0 * super().forward(scaled)
+
+    with pytest.raises(UnsupportedError, match="The Tall profile"):
+        gram(make_kernel(Tall()), 16)
+
+
+def test_refuses_odd_numbers() -> None:
+    with pytest.raises(UnsupportedError, match=r"even number of features.* got 15"):
+        gram(make_kernel(), 15)
