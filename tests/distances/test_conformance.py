@@ -17,7 +17,7 @@ class _Conformance(DistanceTestCase):
         return self.case.inputs.draw(num, **options)
 
 
-# unittest knows no parameters: one class for each distance.
+# unittest has no parametrisation, so each distance gets a class.
 for _name, _case in DISTANCES.items():
     _class = f"Test{_name.title().replace('-', '')}"
     globals()[_class] = type(
