@@ -1,8 +1,8 @@
 """Does a marginal-likelihood fit cost more than one on a precomputed distance matrix?
 
 Ours: ``fit(model, init="current", restarts=0)`` of a ``DistributionGP`` with
-``ScaleKernel(SlicedWassersteinKernel(2, profile="gaussian"))``. It embeds the clouds, compares them, and maximises the
-marginal likelihood from one start. The cache is empty at the beginning.
+``ScaleKernel(SlicedWassersteinKernel(2, profile="gaussian"))``. It embeds the clouds,
+compares them, and maximises the marginal likelihood from one start. Its memory is empty at first.
 
 The reference: BoTorch's ``SingleTaskGP`` whose inputs are the numbers of the clouds. Its kernel holds
 the matrix of squared distances, computed beforehand and not timed, and returns exp(-d^2 / (2 l^2)).

@@ -1,8 +1,8 @@
 """Does a posterior on many t-batches of one new cloud cost more than the same GP on features?
 
 Ours: ``model.posterior(rows)`` of a ``DistributionGP`` with
-``ScaleKernel(SlicedWassersteinKernel(2, profile="gaussian"))``, trained on 50 clouds of 100 points with 100 slices x 100
-quantiles, for 256 t-batches of one new cloud (rows ``256 x 1 x m*(d+1)``). It computes mean and
+``ScaleKernel(SlicedWassersteinKernel(2, profile="gaussian"))``, trained on 50 clouds of 100
+points with 100 slices x 100 quantiles, for 256 t-batches of one new cloud (rows ``256 x 1 x m*(d+1)``). It computes mean and
 variance without gradients, and with the gradient of their sum with respect to the rows. The model has
 predicted before, as in every step of an acquisition optimiser but the first.
 

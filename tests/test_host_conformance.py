@@ -1,4 +1,4 @@
-"""GPyTorch's own test case for kernels, on packed clouds, for every kernel."""
+"""GPyTorch's own test case for kernels, run for every kernel on packed clouds."""
 
 import torch
 from cases import KERNELS, Case
@@ -9,7 +9,7 @@ from gp_distributions import DistributionKernel
 
 
 class _Conformance(BaseKernelTestCase):
-    """Rows of which a test selects any six columns, which then are two weighted points, or the like."""
+    """Runs on rows of which any six columns are valid rows, such as two weighted points."""
 
     case: Case[DistributionKernel]
 
@@ -33,7 +33,7 @@ class _Conformance(BaseKernelTestCase):
         self.assertAllClose(kernel(x).to_dense(), expected, rtol=1e-5, atol=1e-6)
 
 
-# unittest knows no parameters: one class for each kernel.
+# unittest has no parametrisation, so each kernel gets a class.
 for _name, _case in KERNELS.items():
     if _case.inputs.columns is not None:
         _class = f"Test{_name.title().replace('-', '').replace('_', '')}"

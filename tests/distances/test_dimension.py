@@ -1,4 +1,4 @@
-"""The dimension that distances are made with."""
+"""The dimension argument of distances."""
 
 from collections.abc import Callable
 

@@ -34,7 +34,7 @@ def gaussian_rows(gaussians: list[tuple[NDArray[Any], NDArray[Any]]]) -> Tensor:
 def characteristic(
     frequency: NDArray[Any], gaussians: list[tuple[NDArray[Any], NDArray[Any]]], weights: Any
 ) -> complex:
-    """Of a mixture of Gaussians, or of a cloud if the covariances are zero."""
+    """Characteristic function of a mixture of Gaussians, or of a cloud if covariances are zero."""
     value = 0j
     for (mean, covariance), weight in zip(gaussians, weights, strict=True):
         exponent = 1j * frequency @ mean - frequency @ covariance @ frequency / 2
@@ -135,7 +135,7 @@ class TestValues:
 
 
 class TestIntegral:
-    """To five standard errors of independent draws, which spread draws do not exceed."""
+    """Within five standard errors of independent draws, which also bound those of spread-out ones."""
 
     COUNT = 2**14
     DENSITIES: dict[str, Any] = {  # noqa: RUF012
@@ -187,7 +187,7 @@ class TestIntegral:
         ],
     )
     def test_is_mmd(self, measure: str, kernel: Callable[[Any], Any], sampling: str) -> None:
-        """In three dimensions; of single atoms, at a bandwidth of two."""
+        """Single atoms in three dimensions, at a bandwidth of two."""
         length = 1.7
         rows = torch.tensor([[0.0, 0, 0, 1], [1.0, 2, 2, 1]]).double() * torch.tensor(
             [length / 3] * 3 + [1.0]
@@ -209,7 +209,7 @@ class TestFrequencies:
         norms = distance.frequencies.norm(dim=-1) / 3.0
         assert float(norms.max()) <= 1.0
         assert stats.kstest(norms.numpy() ** dim, "uniform").pvalue > 1e-3
-        # Signs do not matter to the distance: second moments, which are those of the unit matrix.
+        # Signs do not affect the distance, so compare second moments with the identity matrix.
         products = distance.frequencies.unsqueeze(-1) * distance.frequencies.unsqueeze(-2) / 9.0
         error = products.std(0) / math.sqrt(2000)
         expected = torch.eye(dim).double() / (dim + 2)
@@ -225,7 +225,7 @@ class TestFrequencies:
             torch.testing.assert_close(block @ block.T, torch.eye(4).double(), rtol=0, atol=1e-12)
 
     def test_of_heavy_tails_see_what_a_band_does_not(self) -> None:
-        """A normal density with and without ripples, which stand at frequencies about 30."""
+        """A normal density with and without ripples at frequencies near 30."""
         points = torch.linspace(-8, 8, 1601).double()
         normal = torch.exp(-0.5 * points.square())
         smooth, rippled = normal, normal * (1 + torch.cos(30 * points))

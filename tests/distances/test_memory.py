@@ -1,4 +1,4 @@
-"""What a distance remembers: never a wrong value, no gradient, and no cloud represented twice."""
+"""The memory of distances: values are correct, have no gradient, and are computed only once."""
 
 import copy
 import pickle
@@ -31,14 +31,14 @@ class Counting(SlicedWasserstein):
         return super().represent(points, weights)
 
     def during(self, call: Callable[[], Any]) -> int:
-        """The number of clouds represented during a call."""
+        """Return the number of clouds represented during a call."""
         before = self.tally.clouds
         call()
         return self.tally.clouds - before
 
 
 class Stretched(Counting):
-    """A distance with a parameter to learn."""
+    """A distance with a learnable parameter."""
 
     def __init__(self, p: int = 2) -> None:
         super().__init__(p)
@@ -63,7 +63,7 @@ def raise_after(call: Callable[[], object]) -> None:
 
 
 def afresh(distance: Counting, *args: Tensor) -> Tensor:
-    """What a distance that remembers nothing says."""
+    """The result of a distance that remembers nothing."""
     return copy.deepcopy(distance).squared(*args)
 
 
@@ -102,12 +102,12 @@ class TestHits:
             torch.testing.assert_close(call(), expected)
 
     def test_training_clouds_repeated_in_every_batch(self, distance: Counting) -> None:
-        """BoTorch sets training rows before the test rows of every t-batch."""
+        """BoTorch puts the training rows before the test rows of every t-batch."""
         train, test = rows(6), rows(8, seed=1).unflatten(0, (4, 2))
         distance.squared(train)
         joint = torch.cat([train.expand(4, 6, -1), test], dim=-2)
         expected = afresh(distance, test, joint)
-        # The new rows stand on both sides and are represented once.
+        # The new rows are on both sides, but are represented once.
         assert distance.during(lambda: distance.squared(test, joint)) == 8
         torch.testing.assert_close(distance.squared(test, joint), expected)
         other = rows(4, seed=2).unflatten(0, (4, 1))
@@ -122,7 +122,7 @@ class TestHits:
         torch.testing.assert_close(distance.squared(test, joint), afresh(distance, test, joint))
 
     def test_almost_the_training_clouds(self, distance: Counting) -> None:
-        """A prefix that differs in one batch, in one number, is no prefix."""
+        """A prefix that differs in one number of one batch does not count."""
         train, test = rows(6), rows(8, seed=1).unflatten(0, (4, 2))
         distance.squared(train)
         joint = torch.cat([train.expand(4, 6, -1), test], dim=-2)
@@ -227,7 +227,7 @@ class TestMutation:
         joint = torch.cat([train, test])
         distance.squared(train)
         change(distance)
-        # No cached side may be mixed with one under the new state.
+        # Representations from before and after the change must not be mixed.
         torch.testing.assert_close(distance.squared(test, joint), afresh(distance, test, joint))
         torch.testing.assert_close(distance.squared(test, train), afresh(distance, test, train))
         assert distance.during(lambda: distance.squared(train)) == 6
@@ -381,7 +381,7 @@ class TestCopies:
         other = copied(distance)
         assert other.during(lambda: other.squared(train)) == 6
         assert torch.equal(other.squared(train), expected)
-        # The original keeps its own.
+        # The original still remembers its clouds.
         assert distance.during(lambda: distance.squared(train)) == 0
 
     def test_state_dict_carries_no_clouds(self, distance: Counting) -> None:

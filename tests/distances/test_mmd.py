@@ -1,4 +1,4 @@
-"""MMD in every form against double loops, closed forms, and what the approximations promise."""
+"""MMD in every form against double loops, closed forms and the error bounds of approximations."""
 
 import copy
 import math
@@ -22,7 +22,7 @@ from gp_distributions.rows.gaussians import join_gaussians, join_mixtures
 Cloud = tuple[Tensor, Tensor]
 BANDWIDTH = 1.3
 
-# Of two points, with the bandwidth written out.
+# Kernels of two points, with explicit bandwidth.
 FORMULAS: dict[str, Callable[[np.ndarray, np.ndarray], float]] = {
     "gaussian": lambda x, y: math.exp(-((x - y) @ (x - y)) / (2 * BANDWIDTH**2)),
     "laplace": lambda x, y: math.exp(-np.linalg.norm(x - y) / BANDWIDTH),
@@ -125,7 +125,7 @@ class TestExact:
 @pytest.mark.parametrize("kernel", ["polynomial2", "polynomial3"])
 @pytest.mark.parametrize("inputs", ["clouds", "gaussians"])
 def test_polynomials_in_many_dimensions(kernel: str, inputs: str) -> None:
-    """Beyond 10,000 moments pairs are compared, to the same distances."""
+    """Beyond 10,000 moments, pairs of atoms are compared instead, with the same result."""
     dim = 101 if kernel == "polynomial2" else 22
     generator = torch.Generator().manual_seed(0)
     points = 0.1 * torch.randn(4, 3, dim, generator=generator, dtype=torch.float64)
@@ -155,7 +155,7 @@ def test_energy_distance_is_that_of_scipy() -> None:
 
 @pytest.mark.parametrize("kernel", ["gaussian", "laplace", "energy"])
 def test_images(kernel: str) -> None:
-    """Clouds on one grid, against the same clouds with one more atom of no weight."""
+    """Clouds on one grid, and the same clouds with one more atom of weight zero."""
     generator = torch.Generator().manual_seed(0)
     grid = torch.cartesian_prod(*[torch.linspace(-1, 1, 5, dtype=torch.float64)] * 2)
     weights = torch.rand(8, 25, generator=generator, dtype=torch.float64)
@@ -189,7 +189,7 @@ class TestBandwidth:
             drawn.append(points[i, rng.choice(len(w), p=w / w.sum())])
         expected = torch.pdist(torch.stack(drawn)).median()
         assert distance.bandwidth is not None
-        # The median of a thousand draws; pairs are dependent.
+        # The median of a thousand draws, whose pairs are dependent.
         assert abs(float(distance.bandwidth / expected) - 1) < 0.1
 
     def test_is_that_of_the_first_rows(self) -> None:
@@ -303,7 +303,7 @@ class TestFourier:
     @pytest.mark.parametrize("kernel", ISOTROPIC)
     @pytest.mark.parametrize("features", ["orthogonal", "quasi_random"])
     def test_error_falls(self, kernel: str, features: str) -> None:
-        """Like the inverse root of the number at least: 16 times as many, a quarter of the error."""
+        """At least as fast as the inverse square root: 16 times as many give a quarter of the error."""
         rows = as_rows(random_clouds(12))
         exact = make(kernel).squared(rows)
         errors = []
@@ -344,7 +344,7 @@ class TestLandmarks:
         return make("gaussian", num_features=count, features="landmarks", **options)
 
     def test_exact_with_as_many_as_atoms(self) -> None:
-        """But for the jitter of 1e-10."""
+        """Up to the jitter of 1e-10."""
         rows = as_rows(random_clouds(5, sizes=(1, 5)))
         actual = self.make(30).squared(rows)
         torch.testing.assert_close(actual, make("gaussian").squared(rows), rtol=0, atol=2.5e-10)
@@ -398,7 +398,7 @@ def random_mixtures(dim: int, num: int = 5, size: int = 3) -> tuple[Tensor, Tens
     return mean, root @ root.mT, weights / weights.sum(-1, keepdim=True)
 
 
-# Every form for Gaussians: kernel and options.
+# Kernel and options of every form for Gaussians.
 FORMS: list[tuple[str, dict[str, Any]]] = [
     *[(kernel, {}) for kernel in CLOSED],
     *[(kernel, {"num_features": 16}) for kernel in ISOTROPIC],
@@ -430,7 +430,7 @@ class TestGaussians:
 
     @pytest.mark.parametrize(("kernel", "options"), FORMS)
     def test_sampled_clouds_tend_to_them(self, kernel: str, options: dict[str, Any]) -> None:
-        """At the rate of the inverse root of n: the error of n = 1600 is that of 100 over four."""
+        """At the rate n^(-1/2): the error at n = 1600 is a quarter of that at n = 100."""
         mean, covariance, _ = random_mixtures(2)
         gaussians = Gaussians(mean[:, 0], covariance[:, 0])
         expected = make(kernel, inputs="gaussians", **options).squared(gaussians.pack())
@@ -478,7 +478,7 @@ class TestGaussians:
             assert bool(gradient.isfinite().all())
 
     def test_bandwidth_is_the_median_distance_of_draws(self) -> None:
-        """Of one Gaussian of variance two, the median of |N(0, 4)|."""
+        """For one Gaussian of variance two, it is the median of |N(0, 4)|."""
         rows = Gaussians(torch.zeros(1, 1).double(), torch.full((1, 1, 1), 2.0).double()).pack()
         distance = MMD(1, inputs="gaussians")
         distance.adapt(rows)

@@ -1,4 +1,4 @@
-"""Distances looked up in a matrix: their validation, how far they are Hilbertian, models on indices."""
+"""Precomputed distances: validation, tests of being Hilbertian, and models on indices."""
 
 import copy
 import math
@@ -24,7 +24,7 @@ SQUARED = SlicedWasserstein(2).squared(ROWS)
 SQUARED = (SQUARED + SQUARED.T) / 2
 FEATURES = torch.randn(12, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
 GRAM = FEATURES @ FEATURES.T
-# In the path metric of a circle of four, opposite points are 2 apart: squares are not Hilbertian.
+# In the path metric of a cycle of four points, opposite ones are 2 apart, which is not Hilbertian.
 CIRCLE = torch.tensor([[0, 1, 2, 1], [1, 0, 1, 2], [2, 1, 0, 1], [1, 2, 1, 0]]).double()
 
 
@@ -108,7 +108,7 @@ class TestHilbertian:
                 assert abs(distance.smallest_eigenvalue) < 30 * rounding * float(matrix.max())
 
     def test_circle_is_not(self) -> None:
-        # Of -J D J / 2, whose eigenvectors are waves: 0 and -(1 / 2)(sum_k D_0k cos(k t)).
+        # Eigenvalues of -J D J / 2, whose eigenvectors are waves: 0 and -(1 / 2)(sum_k D_0k cos(k t)).
         matrix = CIRCLE.square()
         expected = [
             -0.5 * sum(matrix[0, k] * math.cos(k * t) for k in range(4))
@@ -147,7 +147,7 @@ class TestHilbertian:
         assert min(gaussian) < -1e-3
 
     def test_no_gram_matrix(self) -> None:
-        # The centred matrix is that of two points, but inner products about the origin are not.
+        # The centred matrix is positive semi-definite, but that about the origin is not.
         gram = torch.tensor([[0.5, -1.0], [-1.0, 0.5]]).double()
         with pytest.warns(NotHilbertianWarning, match=r"smallest is -0\.5"):
             distance = PrecomputedDistance.from_gram(gram)
@@ -257,7 +257,7 @@ class TestState:
 
 
 class TestModels:
-    """A model on indices is the model on the clouds that the distances are of."""
+    """A model on indices equals the model on the clouds that they stand for."""
 
     TARGETS = torch.sin(SQUARED[0])
     TRAIN, TEST = indices(*range(20)), indices(*range(20, 30))

@@ -1,4 +1,4 @@
-"""Distances between weights on one support: their values, and how clouds meet the support."""
+"""Distances between weights on a shared support: their values, and how atoms are found in it."""
 
 import copy
 import math
@@ -21,7 +21,7 @@ both = pytest.mark.parametrize("kind", [Hellinger, TotalVariation])
 
 
 def masses(cloud: tuple[Tensor, Tensor]) -> dict[tuple[float, ...], float]:
-    """The weight of every place, in plain numbers."""
+    """The weight of every place, as plain numbers."""
     total: dict[tuple[float, ...], float] = defaultdict(float)
     for point, weight in zip(cloud[0].tolist(), cloud[1].tolist(), strict=True):
         total[tuple(point)] += weight
@@ -37,7 +37,7 @@ def by_hand(kind: type, one: tuple[Tensor, Tensor], other: tuple[Tensor, Tensor]
 
 
 def row(*atoms: tuple[float, ...]) -> Tensor:
-    """A cloud on the line, of places and weights."""
+    """A cloud on the line from places and weights."""
     return torch.tensor(atoms, dtype=torch.float64).flatten()
 
 
@@ -97,7 +97,7 @@ class TestValues:
         rows = torch.stack([points, weights], dim=-1).flatten(-2)
         squared = Hellinger(1).squared(rows, rows[1:].detach())[0]
         (gradient,) = torch.autograd.grad(squared, weights)
-        # Each term (sqrt(p) - sqrt(q))^2 / 2 has the slope (1 - sqrt(q / p)) / 2, at p = 0 none.
+        # Each term (sqrt(p) - sqrt(q))^2 / 2 has the slope (1 - sqrt(q / p)) / 2, set to 0 at p = 0.
         slopes = torch.tensor([0.0, (1 - math.sqrt(1 / 2)) / 2, 0.0]).double()
         p, total = torch.tensor([0.0, 1 / 2, 1 / 2]).double(), 2.0
         expected = (slopes - slopes @ p) / total
@@ -106,7 +106,7 @@ class TestValues:
 
     @both
     def test_gradient_in_the_weight_of_padding_is_that_of_the_total(self, kind: type) -> None:
-        """Padding that is not in the support moves nothing but the total weight."""
+        """The weight of padding outside the support only changes the total weight."""
         p, q = torch.tensor([0.75, 0.25]).double(), torch.tensor([0.25, 0.75]).double()
         weights = torch.tensor([0.75, 0.25, 0.0]).double().requires_grad_()
         rows = torch.stack([torch.tensor([0.0, 1.0, 9.0]).double(), weights], -1).flatten()
@@ -123,7 +123,7 @@ class TestLearnedSupport:
     def test_is_the_union_of_the_atoms(self, kind: type) -> None:
         clouds = lattice_clouds(12)
         known = kind(2, support=GRID).squared(as_rows(clouds))
-        # Padding is no atom.
+        # Padding does not count as an atom.
         rows = as_rows([(torch.cat([p, p + 0.5]), torch.cat([w, 0 * w])) for p, w in clouds])
         distance = kind(2)
         torch.testing.assert_close(distance.squared(rows), known, rtol=0, atol=1e-14)
@@ -230,7 +230,7 @@ class TestRefuses:
                 assert part in str(error.value)
         with pytest.raises(ValueError, match="share no atom"):
             distance.embed(rows) if kind is Hellinger else distance.adapt(rows)
-        # Nothing was taken from them.
+        # The support was not taken from them.
         assert len(distance.support) == 0
         distance.squared(as_rows(lattice_clouds(9)))
 
@@ -270,7 +270,7 @@ class TestRefuses:
 class TestPrecision:
     @both
     def test_of_rows_may_be_lower_than_that_of_the_support(self, kind: type) -> None:
-        # Pixels stand at thirds, which are no numbers of either precision.
+        # Pixels are at thirds, which neither precision represents exactly.
         rows = PointClouds.from_images(torch.rand(5, 4, 4).double()).pack()
         distance = kind(2)
         expected = distance.squared(rows)

@@ -19,7 +19,7 @@ from gp_distributions.rows.clouds import join_rows
 
 Cloud = tuple[Tensor, Tensor]
 
-# Rounding of squares, of their sums and of the difference taken by inner products.
+# Rounding error of squares, their sums, and differences computed from inner products.
 EXACT = 1e-10
 
 
@@ -68,7 +68,7 @@ class TestAgainstPOT:
         distance = SlicedWasserstein(dim, p=p, center=center, num_slices=20)
         one, other = cloud(sizes[0], dim, 0), cloud(sizes[1], dim, 1)
         expected = exact_slices(distance, one, other)
-        # The absolute part is for centred Diracs, which coincide.
+        # The absolute tolerance is for centred point masses, which coincide.
         assert between(distance, one, other) == pytest.approx(expected, rel=EXACT, abs=1e-14)
 
     @pytest.mark.parametrize("dim", [1, 2, 3])
@@ -111,7 +111,7 @@ class TestAgainstPOT:
 
 @pytest.mark.parametrize(("p", "room"), [(1, 0.01), (2, 0.03)])
 def test_close_at_the_default_number_of_quantiles(p: int, room: float) -> None:
-    """The design's figures for Gaussian clouds are 0.3% and 1%; here, with some room."""
+    """The design states 0.3% and 1% for Gaussian clouds; the bounds leave some room."""
     distance = SlicedWasserstein(2, p=p)
     clouds = [cloud(size, 2, seed) for seed, size in enumerate((37, 64, 90, 130, 150))]
     for one, other in combinations(clouds, 2):
@@ -127,7 +127,7 @@ def test_close_to_sliced_distance_of_pot_on_the_same_directions(p: int, dim: int
     expected = ot.sliced_wasserstein_distance(
         x.numpy(), y.numpy(), a.numpy(), b.numpy(), projections=distance.directions.T.numpy(), p=p
     )
-    # POT slices the means, too. Equispaced directions average (theta . t)^2 to |t|^2 / 2 exactly;
+    # POT also slices the means. Equispaced directions average (theta . t)^2 to |t|^2 / 2 exactly;
     # in three dimensions 100 directions of least energy have second moments exact to some 1e-3.
     rel = 2e-3 if (p, dim) == (2, 3) else EXACT
     assert between(distance, one, other) == pytest.approx(expected**p, rel=rel)
@@ -175,7 +175,7 @@ class TestTranslation:
         (x, a), (y, b) = cloud(13, 3, 0), cloud(17, 3, 1)
         squared = between(distance, (x, a), (y, b))
         moved = between(distance, (x + self.SHIFT, a), (y - 2 * self.SHIFT, b))
-        # The mean of coordinates of order 30 is known to 1e-15 of them.
+        # The mean of coordinates of order 30 has a relative error of 1e-15.
         assert moved == pytest.approx(squared, rel=1e-12)
 
     def test_and_shape_add_up(self) -> None:
@@ -254,7 +254,7 @@ class TestEmbedding:
 
 
 class TestSameDistributionAnotherRow:
-    """For p = 1 a gradient is a sum of signs, which must not be those of rounding."""
+    """For p = 1 the gradient is a sum of signs, which must not come from rounding errors."""
 
     @staticmethod
     def rows(weighted: bool) -> tuple[Tensor, dict[str, Tensor]]:
@@ -336,7 +336,7 @@ class TestState:
         for module in (distance, distance.float()):
             actual = module.squared(rows.float())
             assert actual.dtype == torch.float32
-            # A Gram matrix in single precision.
+            # Rounding error of a Gram matrix in single precision.
             atol = 2e-6 * float(expected.max())
             torch.testing.assert_close(actual.double(), expected, rtol=0, atol=atol)
 
@@ -366,7 +366,7 @@ class TestWithoutQuantiles:
     def test_gradients_are_those_with_a_quantile_for_each_atom(
         self, distance: SlicedWasserstein
     ) -> None:
-        """In the weights, too: both are exact at these weights, and a fit may move them."""
+        """Also in weights: both are exact at these weights, which a fit may then change."""
         rows = as_rows([cloud(5, 2, seed) for seed in range(4)]).requires_grad_()
         same = SlicedWasserstein(2, p=distance.p, num_slices=10, num_quantiles=5)
         factors = torch.randn(4, 4, generator=torch.Generator().manual_seed(0)).double()

@@ -16,7 +16,7 @@ from gp_distributions.measures.gaussian_mixtures import GaussianMixtures
 from gp_distributions.measures.gaussians import Gaussians
 from gp_distributions.numerics import normals
 
-# Relative to the largest squared distance: rounding of a Gram matrix.
+# Rounding error of a Gram matrix, relative to the largest squared distance.
 TOLERANCE = 1e-12
 
 
@@ -26,7 +26,7 @@ def make(dim: int = 3, *, p: int = 2, center: bool = False, **options: Any) -> S
 
 
 def gaussians(*batch_shape: int, dim: int = 3, seed: int = 0) -> Gaussians:
-    """In general position, of any orientation."""
+    """Gaussians in general position, with any orientation."""
     generator = torch.Generator().manual_seed(seed)
     mean = torch.randn(*batch_shape, dim, generator=generator, dtype=torch.float64)
     factor = torch.randn(*batch_shape, dim, dim, generator=generator, dtype=torch.float64)
@@ -34,7 +34,7 @@ def gaussians(*batch_shape: int, dim: int = 3, seed: int = 0) -> Gaussians:
 
 
 def special(num: int = 12, *, dim: int = 3) -> Gaussians:
-    """Some of which coincide, are flat, are point masses, or share a mean or a covariance."""
+    """Gaussians that coincide, are degenerate or point masses, or share a mean or covariance."""
     made = gaussians(num, dim=dim)
     mean, covariance = made.mean.clone(), made.covariance.clone()
     covariance[0] = covariance[1] = 0
@@ -117,7 +117,7 @@ def test_in_one_dimension_is_the_wasserstein_distance() -> None:
 
 @pytest.mark.parametrize("num_slices", [1, 7, 100])
 def test_isotropic_gaussians_are_known_for_any_number_of_slices(num_slices: int) -> None:
-    """Every slice has the variance r^2."""
+    """Every slice has variance r^2."""
     mean = gaussians(5).mean
     radius = torch.tensor([0.0, 0.5, 1.0, 1.0, 3.0], dtype=torch.float64)
     covariance = radius.square()[:, None, None] * torch.eye(3, dtype=torch.float64)
@@ -281,13 +281,13 @@ def test_a_variance_below_zero_by_rounding_counts_as_zero(p: int, center: bool) 
         squared = distance.squared(rows, others)
         (gradient,) = torch.autograd.grad(squared.sum(), rows)
         assert bool(squared.isfinite().all() and gradient.isfinite().all())
-    # Of a root that is off by the root of 3e-16, on the few lines across the flat Gaussian.
+    # The root is off by sqrt(3e-16) on the few lines across the degenerate Gaussian.
     torch.testing.assert_close(
         distance.squared(rounded, others), distance.squared(flat, others), rtol=0, atol=1e-6
     )
 
 
-# What must not change a distance
+# Invariances
 
 
 def test_distance_to_itself_is_exactly_zero(distance: SlicedWasserstein) -> None:
@@ -362,7 +362,7 @@ def test_chunks_and_blocks_change_nothing_and_bound_memory(
     distance.clear_cache()
     for actual, wanted in zip(results(), expected, strict=True):
         assert_same(actual, wanted)
-    # A block is one row with all others at least: as large as their representation.
+    # A block compares at least one row with all others, so it is as large as their representation.
     assert max(sizes, default=0) <= 300 * 20
 
 
@@ -383,7 +383,7 @@ def test_single_precision_is_kept(distance: SlicedWasserstein) -> None:
     expected = distance.squared(rows)
     actual = distance.squared(rows.float())
     assert actual.dtype == torch.float32
-    # A Gram matrix in single precision.
+    # Rounding error of a Gram matrix in single precision.
     torch.testing.assert_close(actual.double(), expected, rtol=0, atol=2e-6 * float(expected.max()))
 
 
@@ -401,7 +401,7 @@ def test_the_number_of_quantiles_is_not_used() -> None:
             assert torch.equal(make(p=p, num_quantiles=num_quantiles).squared(rows), expected)
 
 
-# What is refused
+# Invalid input
 
 
 def test_other_inputs_are_refused() -> None:

@@ -22,7 +22,7 @@ def test_default_epsilon_is_a_share_of_the_mean_squared_distance() -> None:
     points = torch.tensor([[0.0, 0.0], [3.0, 4.0]], dtype=torch.float64)
     distance = SinkhornPotential(ReferenceMeasure(points))
     assert float(distance.epsilon) == pytest.approx(0.05 * 25)
-    # Fixed at construction.
+    # It is fixed at construction.
     with torch.no_grad():
         distance.reference.raw_points.mul_(2)
     assert float(distance.epsilon) == pytest.approx(0.05 * 25)
@@ -39,7 +39,7 @@ def test_arguments_are_checked(kind: type) -> None:
 
 
 def test_large_epsilon_leaves_the_mean() -> None:
-    """Linear transport sends every atom to the mean; potentials are -2 <mean, u> but for constants."""
+    """Linear transport maps every atom to the mean; potentials are -2 <mean, u> up to constants."""
     measure = reference()
     clouds = random_clouds(10)
     means = torch.stack([weights @ points for points, weights in clouds])
@@ -91,7 +91,7 @@ def test_is_computed_anew_when_the_reference_moves() -> None:
 @pytest.mark.parametrize("kind", [SinkhornPotential, LinearTransport])
 @pytest.mark.parametrize("tracked", [False, True])
 def test_far_from_the_origin(kind: type, tracked: bool) -> None:
-    """There coordinates have 9 digits after the point, and padding at the origin changes nothing."""
+    """Coordinates there have 9 decimals left, and padding at the origin changes nothing."""
     far = 2.0**24
     clouds = [(points, weights) for points, weights in random_clouds(6, sizes=(3, 8))]
     moved = [(points + far, weights) for points, weights in clouds]

@@ -1,0 +1,87 @@
+"""Random clouds, Gaussians and mixtures as atoms and weights, and rows of them."""
+
+from __future__ import annotations
+
+import itertools
+
+import torch
+from torch import Tensor
+
+from gp_distributions.rows.clouds import join_rows
+
+Clouds = list[tuple[Tensor, Tensor]]
+
+
+def random_clouds(
+    num: int, *, dim: int = 2, seed: int = 0, sizes: tuple[int, int] = (1, 40)
+) -> Clouds:
+    """Ragged weighted clouds in general position, as points and weights."""
+    generator = torch.Generator().manual_seed(seed)
+    clouds = []
+    for _ in range(num):
+        size = int(torch.randint(sizes[0], sizes[1] + 1, (), generator=generator))
+        shape = torch.randn(dim, dim, generator=generator, dtype=torch.float64)
+        shift = torch.randn(dim, generator=generator, dtype=torch.float64)
+        points = torch.randn(size, dim, generator=generator, dtype=torch.float64) @ shape + shift
+        weights = 0.1 + torch.rand(size, generator=generator, dtype=torch.float64)
+        clouds.append((points, weights / weights.sum()))
+    return clouds
+
+
+def random_gaussians(
+    num: int, *, dim: int = 2, seed: int = 0, sizes: tuple[int, int] | None = None
+) -> Clouds:
+    """Gaussians, each one atom of weight one: its mean and its row-major covariance."""
+    atoms = []
+    for points, _ in random_clouds(num, dim=dim, seed=seed, sizes=(dim + 3, dim + 3)):
+        centred = points - points.mean(0)
+        covariance = centred.T @ centred / len(points)
+        atoms.append(torch.cat([points.mean(0), covariance.flatten()]))
+    return [(atom[None], atom.new_ones(1)) for atom in atoms]
+
+
+def random_mixtures(
+    num: int, *, dim: int = 1, seed: int = 0, sizes: tuple[int, int] = (1, 40)
+) -> Clouds:
+    """Ragged mixtures of Gaussians: atoms are means and row-major covariances."""
+    mixtures = []
+    for atoms, weights in random_clouds(num, dim=2 * dim, seed=seed, sizes=sizes):
+        mean, axis = atoms.split(dim, dim=-1)
+        covariance = axis.unsqueeze(-1) * (axis / axis.norm(dim=-1, keepdim=True)).unsqueeze(-2)
+        covariance = covariance + 0.1 * torch.eye(dim, dtype=axis.dtype)
+        mixtures.append((torch.cat([mean, covariance.flatten(-2)], dim=-1), weights))
+    return mixtures
+
+
+def related_clouds(first: tuple[Tensor, Tensor], second: tuple[Tensor, Tensor]) -> Clouds:
+    """Clouds that differ in some atoms only, on which distances that are not Hilbertian show it.
+
+    Args:
+        first: A cloud of ``m`` atoms.
+        second: Another.
+
+    Returns:
+        All ``2**m`` clouds whose atom ``i`` is that of one of the two, and the ``2**m - 1`` parts of
+        the first, all with equal weights.
+    """
+    clouds = []
+    for chosen in itertools.product([False, True], repeat=len(first[0])):
+        mask = torch.tensor(chosen)
+        clouds.append(torch.where(mask.unsqueeze(-1), first[0], second[0]))
+        if any(chosen):
+            clouds.append(first[0][mask])
+    return [(points, points.new_ones(len(points)) / len(points)) for points in clouds]
+
+
+def pack_clouds(clouds: Clouds, *, atoms: int | None = None) -> Tensor:
+    """Lay clouds out as rows of one width, padded to ``atoms`` atoms of which extra ones weigh zero."""
+    width = max(len(weights) for _, weights in clouds) if atoms is None else atoms
+    return torch.stack(
+        [
+            torch.nn.functional.pad(
+                join_rows(points, weights),
+                (0, (width - len(weights)) * (points.shape[-1] + 1)),
+            )
+            for points, weights in clouds
+        ]
+    )

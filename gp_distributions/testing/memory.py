@@ -1,0 +1,169 @@
+"""Tests that what a distance remembers is never wrong, and that copies are equal."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import sys
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from gp_distributions.distances.base import Distance
+from gp_distributions.testing.base_test_case import BaseTestCase
+
+
+class MemoryTests(BaseTestCase):
+    """Properties of distances that are asked for again, after changes, or of a copy."""
+
+    def test_remembered_sets(self) -> None:
+        """Results with a remembered set have the same bits as those without."""
+        train, test = self._train_and_test()
+        joint = torch.cat([train, test])
+        self.distance.adapt(train)
+        results: dict[str, Callable[[Distance], Tensor]] = {
+            "squared(train)": lambda d: d.squared(train),
+            "squared(test, train)": lambda d: d.squared(test, train),
+            "squared(train, test)": lambda d: d.squared(train, test),
+            "squared(test, train) of expanded batches": lambda d: d.squared(
+                test.expand(3, *test.shape), train.expand(3, *train.shape)
+            ),
+            "squared(train, diag=True)": lambda d: d.squared(train, train.flip(0), diag=True),
+            "squared_norms(train)": lambda d: d.squared_norms(train),
+        }
+        if hasattr(self.distance, "embed"):
+            results["embed(train)"] = lambda d: d.embed(train)
+        expected = {name: call(self._fresh(train)) for name, call in results.items()}
+        across = self._fresh(train).squared(test, joint)
+        self.distance.squared(train)
+        for _ in range(2):
+            for name, call in results.items():
+                actual = call(self.distance)
+                self.check_equal(actual, expected[name], f"{name} after squared(train)")
+                actual.zero_()  # a result that is changed by its owner
+            # Matrix products of other sizes may be rounded in another way.
+            actual = self.distance.squared(test, joint)
+            self.check_same(actual, across, "squared(test, [train, test]) after squared(train)")
+
+    def test_changed_rows(self) -> None:
+        """Rows that are changed in place are new rows."""
+        train, test = self._train_and_test()
+        others = [self._fresh(train) for _ in range(2)]
+        self.distance.squared(train)
+        self.distance.squared(test, train)
+        train.copy_(train.roll(1, 0))
+        self.check_equal(
+            self.distance.squared(test, train),
+            others[0].squared(test, train),
+            "squared(test, train) after a change of train in place",
+        )
+        self.check_equal(
+            self.distance.squared(train),
+            others[1].squared(train),
+            "squared(train) after a change of train in place",
+        )
+
+    def test_changed_settings(self) -> None:
+        """A distance whose setting is changed equals one that is created with it."""
+        if not self.settings:
+            self.skipTest("No settings are listed.")
+        train, test = self._train_and_test()
+        for name, value in self.settings.items():
+            distance = self.create_distance()
+            before = distance.squared(train)
+            current, new = getattr(distance, name), value
+            if isinstance(current, Tensor):
+                new = torch.as_tensor(value, dtype=current.dtype, device=current.device)
+            if isinstance(current, torch.nn.Parameter):
+                new = torch.nn.Parameter(new, requires_grad=current.requires_grad)
+            setattr(distance, name, new)
+            fresh = self.create_distance(**{name: value})
+            if torch.equal(before, fresh.squared(train)):
+                self.fail(
+                    f"create_distance({name}={value!r}) gives the same distances as create_distance(): "
+                    "pass its options on, and list another value."
+                )
+            self._check_alike(distance, fresh, train, test, f"after a change of {name}")
+
+    def test_changed_state(self) -> None:
+        """A distance whose parameters or buffers are changed in place forgets what it remembers."""
+        train, test = self._train_and_test()
+        self.distance.adapt(train)
+        for name, tensor in self.distance.state_dict().items():
+            if not tensor.is_floating_point():
+                continue
+            distance, fresh = self.create_distance(), self.create_distance()
+            state = {**self.distance.state_dict(), name: 1.25 * tensor}
+            fresh.load_state_dict(state)
+            try:
+                expected = fresh.squared(train)
+            except ValueError:
+                continue  # such a change makes no distance
+            if not bool(expected.isfinite().all()):
+                continue
+            distance.load_state_dict(self.distance.state_dict())
+            distance.squared(train)
+            distance.squared(test, train)
+            with torch.no_grad():
+                distance.state_dict()[name].mul_(1.25)
+            self._check_alike(distance, fresh, train, test, f"after a change of {name} in place")
+            distance.load_state_dict(self.distance.state_dict())
+            distance.squared(train)
+            distance.load_state_dict(state)
+            self._check_alike(distance, fresh, train, test, f"after {name} is loaded")
+
+    def test_deepcopy(self) -> None:
+        """A deep copy gives the same bits."""
+        self._check_copy(copy.deepcopy)
+
+    def test_pickle(self) -> None:
+        """A distance that is pickled and unpickled gives the same bits."""
+        kind = type(self.distance)
+        found: object = sys.modules.get(kind.__module__)
+        for part in kind.__qualname__.split("."):
+            found = getattr(found, part, None)
+        if found is not kind:
+            self.skipTest(f"{kind.__qualname__} cannot be imported from {kind.__module__}.")
+        self._check_copy(lambda distance: pickle.loads(pickle.dumps(distance)))
+
+    def test_state_dict(self) -> None:
+        """A new distance with the state of another gives the same bits."""
+
+        def loaded(distance: Distance) -> Distance:
+            fresh = self.create_distance()
+            fresh.load_state_dict(distance.state_dict())
+            return fresh
+
+        self._check_copy(loaded)
+
+    def _train_and_test(self) -> tuple[Tensor, Tensor]:
+        """Two sets of rows of one width."""
+        rows = self.rows(10, sizes=(3, 8))
+        return rows[:6].clone(), rows[6:].clone()
+
+    def _fresh(self, train: Tensor) -> Distance:
+        """A distance that remembers nothing, and has taken from the training rows what is open."""
+        fresh = self.create_distance()
+        fresh.adapt(train)
+        return fresh
+
+    def _check_copy(self, copied: Callable[[Distance], Distance]) -> None:
+        train, test = self._train_and_test()
+        self.distance.squared(train)  # which may set what is open
+        other = copied(self.distance)
+        # The test rows first: a copy that sets what is open once more takes them.
+        self.check_equal(
+            other.squared(test, train), self.distance.squared(test, train), "A copy's squared"
+        )
+        self._check_alike(other, self.distance, train, test, "of a copy")
+
+    def _check_alike(
+        self, distance: Distance, expected: Distance, train: Tensor, test: Tensor, when: str
+    ) -> None:
+        for name, args in (
+            ("squared(train)", (train,)),
+            ("squared(test, train)", (test, train)),
+            ("squared(test)", (test,)),
+        ):
+            self.check_equal(distance.squared(*args), expected.squared(*args), f"{name} {when}")

@@ -1,0 +1,733 @@
+"""The test case for distances: right ones pass, and each that is wrong fails where it should."""
+
+import itertools
+import os
+import subprocess
+import sys
+import unittest
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from gp_distributions import Distance
+from gp_distributions.testing import DistanceTestCase
+from gp_distributions.testing.clouds import random_clouds
+
+
+class Moments(Distance):
+    """Means and scaled covariances: a Euclidean distance."""
+
+    supported_inputs = _supported_inputs = ("clouds", "gaussians", "mixtures")
+
+    def __init__(self, dim: int = 2, *, scale: float = 1.0, inputs: str = "clouds") -> None:
+        super().__init__(dim, inputs=inputs)
+        self.register_buffer("scale", torch.tensor(scale, dtype=torch.float64))
+
+    def represent(self, points: Tensor, weights: Tensor) -> Tensor:
+        mean = (weights.unsqueeze(-1) * points[..., : self.dim]).sum(-2)
+        centred = points[..., : self.dim] - mean.unsqueeze(-2)
+        covariance = (centred.mT @ (weights.unsqueeze(-1) * centred)).flatten(-2)
+        if self.inputs != "clouds":
+            covariance = covariance + (weights.unsqueeze(-1) * points[..., self.dim :]).sum(-2)
+        return torch.cat([mean, covariance / self.scale.to(points)], dim=-1)
+
+
+class Learned(Moments):
+    """A scale that is a parameter."""
+
+    def __init__(self, dim: int = 2, *, scale: float = 1.0, learned: bool = False) -> None:
+        super().__init__(dim)
+        del self.scale
+        self.scale = torch.nn.Parameter(torch.tensor(scale).double(), requires_grad=learned)
+
+
+class Adapted(Moments):
+    """A scale that is that of the first atoms seen."""
+
+    def __init__(self) -> None:
+        super().__init__(scale=float("nan"))
+
+    def adapt(self, rows: Tensor) -> None:
+        if self.scale.isnan():
+            atoms = rows.reshape(-1, self.dim + 1)
+            self.scale = atoms[atoms[:, -1] > 0, 0].std()
+
+
+class Pairwise(Moments):
+    """A distance without an embedding: the sum of absolute differences of features."""
+
+    @property
+    def euclidean(self) -> bool:
+        return False
+
+    def compare_all(self, r1: Tensor, r2: Tensor) -> Tensor:
+        return self.compare(r1.unsqueeze(-2), r2.unsqueeze(-3))
+
+    def compare_paired(self, r1: Tensor, r2: Tensor) -> Tensor:
+        return self.compare(r1, r2)
+
+    def compare(self, r1: Tensor, r2: Tensor) -> Tensor:
+        return (r1 - r2).abs().sum(-1)
+
+
+class Rounded(Distance):
+    """Weights of the cells that atoms are in, whose coordinates have no gradient."""
+
+    def represent(self, points: Tensor, weights: Tensor) -> Tensor:
+        cells = points.detach().floor().clamp(-2, 1).long() + 2
+        index = cells[..., 0] * 4 + cells[..., 1]
+        return weights.new_zeros(len(points), 16).scatter_add(-1, index, weights)
+
+
+class Parity(Distance):
+    """Numbers, compared modulo five."""
+
+    supported_inputs = _supported_inputs = ("numbers",)
+    atom_dim = 1
+    atom_columns = None
+
+    def __init__(self) -> None:
+        super().__init__(1, inputs="numbers")
+
+    def represent(self, points: Tensor, weights: Tensor) -> Tensor:
+        return (points.detach() % 5).flatten(-2)
+
+    def _split(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        if rows.dim() == 0 or rows.shape[-1] != 1:
+            raise ValueError("Expected rows of width 1.")
+        return rows.unsqueeze(-2), rows.new_ones(*rows.shape[:-1], 1)
+
+
+def numbers(case: DistanceTestCase, num: int, *, seed: int = 0, **options: Any) -> Any:
+    generator = torch.Generator().manual_seed(seed)
+    drawn = torch.randint(20, (num, 1, 1), generator=generator).double()
+    return [(number, number.new_ones(1)) for number in drawn]
+
+
+def outcome(make: Callable[..., Distance], **attributes: Any) -> unittest.TestResult:
+    """The result of all tests of a distance."""
+    members = {"create_distance": lambda case, **options: make(**options), **attributes}
+    case = type("TestIt", (DistanceTestCase,), members)
+    result = unittest.TestResult()
+    unittest.defaultTestLoader.loadTestsFromTestCase(case).run(result)
+    return result
+
+
+def failures(result: unittest.TestResult) -> dict[str, str]:
+    """Names of the tests that failed, with their messages."""
+    return {
+        test.id().rpartition(".")[2].removeprefix("test_"): trace.strip()
+        for test, trace in [*result.failures, *result.errors]
+    }
+
+
+RIGHT: dict[str, tuple[Callable[..., Distance], dict[str, Any], int]] = {
+    "euclidean": (Moments, {"settings": {"scale": 2.0}}, 2),
+    "three dimensions": (lambda **o: Moments(3, **o), {}, 3),
+    "gaussians": (lambda **o: Moments(inputs="gaussians", **o), {}, 17),
+    "mixtures": (lambda **o: Moments(inputs="mixtures", **o), {}, 3),
+    "learnable": (Learned, {"settings": {"scale": 2.0}}, 1),
+    "learned": (lambda **o: Learned(learned=True, **o), {"settings": {"scale": 2.0}}, 1),
+    "adapted": (Adapted, {}, 3),
+    "pairwise": (Pairwise, {}, 4),
+    "labels": (lambda: Rounded(2), {"moves_points": False}, 3),
+    "numbers": (Parity, {"moves_points": False, "create_clouds": numbers}, 27),
+}
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_right_distances_pass(name: str) -> None:
+    make, attributes, skipped = RIGHT[name]
+    result = outcome(make, **attributes)
+    assert failures(result) == {}
+    assert len(result.skipped) == skipped, result.skipped
+
+
+class NotZero(Moments):
+    def squared(self, x1: Tensor, x2: Tensor | None = None, *, diag: bool = False) -> Tensor:
+        squared = super().squared(x1, x2, diag=diag)
+        return squared if diag or x2 is not None else squared + 1e-14 * torch.eye(x1.shape[-2])
+
+
+class NotSymmetric(Pairwise):
+    """The way from north to south is longer than back."""
+
+    def squared(self, x1: Tensor, x2: Tensor | None = None, *, diag: bool = False) -> Tensor:
+        squared = super().squared(x1, x2, diag=diag)
+        if x2 is None or 0 in squared.shape:
+            return squared
+        north1, north2 = (Moments().embed(x)[..., 1] for x in (x1, x2))
+        higher = north1 - north2 if diag else north1.unsqueeze(-1) - north2.unsqueeze(-2)
+        return squared * (1 + 0.01 * higher.tanh())
+
+    def squared_norms(self, rows: Tensor) -> Tensor:
+        return Moments().embed(rows).abs().sum(-1)
+
+
+class NotQuiteSymmetric(Pairwise):
+    def compare_all(self, r1: Tensor, r2: Tensor) -> Tensor:
+        squared = super().compare_all(r1, r2)
+        return squared + 1e-15 * squared.triu() if r1 is r2 else squared
+
+
+class Negative(Pairwise):
+    """By inner products, whose rounding is larger than small distances."""
+
+    def compare_all(self, r1: Tensor, r2: Tensor) -> Tensor:
+        squares = r1.square().sum(-1, keepdim=True) + r2.square().sum(-1, keepdim=True).mT
+        squared = squares - 2 * r1 @ r2.mT
+        if r1 is not r2:
+            return squared
+        squared = squared.tril(-1)
+        return squared + squared.mT
+
+    def compare(self, r1: Tensor, r2: Tensor) -> Tensor:
+        return (r1 - r2).square().sum(-1)
+
+
+class WrongDiagonal(Pairwise):
+    def compare_paired(self, r1: Tensor, r2: Tensor) -> Tensor:
+        return 1.001 * super().compare_paired(r1, r2)
+
+
+class Slices(Pairwise):
+    """Averages of quantiles of projections; the sliced Wasserstein distance of order one."""
+
+    def represent(self, points: Tensor, weights: Tensor) -> Tensor:
+        angles = torch.arange(8, dtype=points.dtype) * torch.pi / 8
+        projected = points @ torch.stack([angles.cos(), angles.sin()])
+        order = projected.argsort(dim=-2)
+        weights = weights.unsqueeze(-1).expand_as(projected).gather(-2, order)
+        totals = weights.cumsum(-2)
+        edges = torch.linspace(0, 1, 61, dtype=points.dtype)
+        shares = [
+            (totals.clamp(a, b) - (totals - weights).clamp(a, b)) * 60
+            for a, b in itertools.pairwise(edges)
+        ]
+        cells = torch.stack(shares, dim=-1) * projected.gather(-2, order).unsqueeze(-1)
+        return cells.sum(-3).flatten(-2) / 60 / 8
+
+
+class SquaredSlices(Slices):
+    """exp(-SW_1^2) is not positive definite."""
+
+    def compare(self, r1: Tensor, r2: Tensor) -> Tensor:
+        return super().compare(r1, r2).square()
+
+
+class WrongOrigin(Moments):
+    def squared_norms(self, rows: Tensor) -> Tensor:
+        return 0.1 * super().squared_norms(rows)
+
+
+class WrongEmbedding(Moments):
+    @property
+    def embed(self) -> Callable[[Tensor], Tensor]:
+        return lambda rows: 2 * super(WrongEmbedding, self).embed(rows)
+
+
+class SeesPadding(Moments):
+    """Counts atoms of weight zero at the origin."""
+
+    def represent(self, points: Tensor, weights: Tensor) -> Tensor:
+        padding = ((weights == 0) & (points == 0).all(-1)).to(points).sum(-1, keepdim=True)
+        return torch.cat([super().represent(points, weights), padding], dim=-1)
+
+
+class SeesContentOfPadding(Moments):
+    def represent(self, points: Tensor, weights: Tensor) -> Tensor:
+        inner = (points.abs() < 500).to(points).prod(-1).prod(-1, keepdim=True)
+        return torch.cat([super().represent(points, weights), inner], dim=-1)
+
+
+class SeesOrder(Moments):
+    """Adds the first atom."""
+
+    def represent(self, points: Tensor, weights: Tensor) -> Tensor:
+        first = (weights > 0).to(torch.uint8).argmax(-1)
+        atom = points[torch.arange(len(points)), first]
+        return torch.cat([super().represent(points, weights), atom], dim=-1)
+
+
+class SeesCopies(Moments):
+    """Adds the mean of the weights themselves."""
+
+    def represent(self, points: Tensor, weights: Tensor) -> Tensor:
+        power = weights.square().sum(-1, keepdim=True)
+        return torch.cat([super().represent(points, weights), power], dim=-1)
+
+
+class SeesTotalWeight(Moments):
+    """Scales points by a total that a normalisation has lost for others."""
+
+    def squared(self, x1: Tensor, x2: Tensor | None = None, *, diag: bool = False) -> Tensor:
+        squared = super().squared(x1, x2, diag=diag)
+        totals = x1.detach()[..., 2::3].sum(-1)
+        return squared * (1 + 0.01 * ((totals - 1).abs() > 1e-3).any())
+
+
+class RefusesWidths(Moments):
+    def squared(self, x1: Tensor, x2: Tensor | None = None, *, diag: bool = False) -> Tensor:
+        if x2 is not None and 210 in (x1.shape[-1], x2.shape[-1]):
+            raise ValueError("Expected rows of one width.")
+        return super().squared(x1, x2, diag=diag)
+
+
+class WrongBatches(Pairwise):
+    """Compares all batches with the first."""
+
+    def compare_all(self, r1: Tensor, r2: Tensor) -> Tensor:
+        return super().compare_all(r1, r2 if r2.dim() < 3 or r1 is r2 else r2[:1].expand_as(r2))
+
+
+class WrongBroadcasting(Pairwise):
+    def squared(self, x1: Tensor, x2: Tensor | None = None, *, diag: bool = False) -> Tensor:
+        if x2 is not None and x1.dim() > x2.dim() == 3 and not diag:
+            x2 = x2[:1].expand_as(x2)
+        return super().squared(x1, x2, diag=diag)
+
+
+class SeesChunks(Moments):
+    """Centres the clouds of a chunk."""
+
+    def represent(self, points: Tensor, weights: Tensor) -> Tensor:
+        features = super().represent(points, weights)
+        return features * (1 + 1e-6 * (len(points) == 1 and self.chunk_elements == 1))
+
+    chunk_elements = 2**18
+
+    def chunk_size(self, num_atoms: int) -> int:
+        return 1 if self.chunk_elements == 1 else super().chunk_size(num_atoms)
+
+
+class Doubles(Moments):
+    def represent(self, points: Tensor, weights: Tensor) -> Tensor:
+        return super().represent(points.double(), weights.double())
+
+
+class Coarse(Moments):
+    def represent(self, points: Tensor, weights: Tensor) -> Tensor:
+        features = super().represent(points, weights)
+        return features.half().to(features) if points.dtype == torch.float32 else features
+
+
+class Tolerant(Moments):
+    """Changes rows that should be refused."""
+
+    def squared(self, x1: Tensor, x2: Tensor | None = None, *, diag: bool = False) -> Tensor:
+        x2 = None if x2 is None or x2 is x1 else self.repaired(x2)
+        return super().squared(self.repaired(x1), x2, diag=diag)
+
+    def repaired(self, rows: Tensor) -> Tensor:
+        raise NotImplementedError
+
+
+class TakesNegativeWeights(Tolerant):
+    def repaired(self, rows: Tensor) -> Tensor:
+        weights = torch.arange(rows.shape[-1]) % 3 == 2
+        return torch.where(weights & (rows < 0), -rows, rows)
+
+
+class TakesNoWeight(Tolerant):
+    def repaired(self, rows: Tensor) -> Tensor:
+        weights = torch.arange(rows.shape[-1]) % 3 == 2
+        empty = (rows[..., weights] == 0).all(-1, keepdim=True)
+        return torch.where(weights & empty, 1.0, rows)
+
+
+class TakesInfiniteWeights(Tolerant):
+    def repaired(self, rows: Tensor) -> Tensor:
+        return rows.nan_to_num(1.0, 1.0)
+
+
+class TakesWidths(Tolerant):
+    """Cuts off what does not fit."""
+
+    def repaired(self, rows: Tensor) -> Tensor:
+        return rows[..., : rows.shape[-1] // 3 * 3]
+
+
+class RefusesEmptySets(Moments):
+    def squared(self, x1: Tensor, x2: Tensor | None = None, *, diag: bool = False) -> Tensor:
+        if not (x1 if x2 is None else x2).numel():
+            raise ValueError("Expected rows.")
+        return super().squared(x1, x2, diag=diag)
+
+
+class NoGradientInPoints(Moments):
+    """Forgets that the mean moves with the points."""
+
+    def represent(self, points: Tensor, weights: Tensor) -> Tensor:
+        return super().represent(points.detach(), weights)
+
+
+class NoGradientInWeights(Moments):
+    def represent(self, points: Tensor, weights: Tensor) -> Tensor:
+        return super().represent(points, weights.detach())
+
+
+def steeper(values: Tensor, factor: float) -> Tensor:
+    """The same values with a gradient that is ``factor`` times as large."""
+    return values.detach() + factor * (values - values.detach())
+
+
+class WrongGradientWithinASet(Pairwise):
+    def compare_all(self, r1: Tensor, r2: Tensor) -> Tensor:
+        return steeper(super().compare_all(r1, r2), 2.0 if r1 is r2 else 1.0)
+
+
+class WrongGradientOfTheDiagonal(Pairwise):
+    def compare_paired(self, r1: Tensor, r2: Tensor) -> Tensor:
+        return steeper(super().compare_paired(r1, r2), 2.0)
+
+
+class WrongGradient(Moments):
+    """A small error that finite differences do not see."""
+
+    def squared(self, x1: Tensor, x2: Tensor | None = None, *, diag: bool = False) -> Tensor:
+        squared = super().squared(x1, x2, diag=diag)
+        if not squared.requires_grad or 0 in squared.shape:
+            return squared
+        return self.wrong(squared, x1, x1 if x2 is None else x2, diag)
+
+    def wrong(self, squared: Tensor, x1: Tensor, x2: Tensor, diag: bool) -> Tensor:
+        raise NotImplementedError
+
+
+class GradientInTotalWeight(WrongGradient):
+    def wrong(self, squared: Tensor, x1: Tensor, x2: Tensor, diag: bool) -> Tensor:
+        total = x1[..., 2::3].sum(-1)
+        total = total if diag else total.unsqueeze(-1)
+        return squared + 1e-9 * (total - total.detach()).masked_fill(squared == 0, 0)
+
+
+class WrongGradientWithAFixedSide(WrongGradient):
+    def wrong(self, squared: Tensor, x1: Tensor, x2: Tensor, diag: bool) -> Tensor:
+        return squared if x2.requires_grad or x1.shape == x2.shape else steeper(squared, 1 + 1e-7)
+
+
+class WrongGradientOfEqualSides(WrongGradient):
+    def wrong(self, squared: Tensor, x1: Tensor, x2: Tensor, diag: bool) -> Tensor:
+        return squared if x2.requires_grad or x1.shape != x2.shape else steeper(squared, 1 + 1e-7)
+
+
+class GradientWhereCloudsMeet(WrongGradient):
+    def wrong(self, squared: Tensor, x1: Tensor, x2: Tensor, diag: bool) -> Tensor:
+        if x1.shape == x2.shape or diag:
+            return squared
+        total = x1.square().sum(-1, keepdim=True) + x2.square().sum(-1).unsqueeze(-2)
+        return squared + 1e-9 * (total - total.detach()).masked_fill(squared > 0, 0)
+
+
+class NoGradientOfZeros(WrongGradient):
+    def wrong(self, squared: Tensor, x1: Tensor, x2: Tensor, diag: bool) -> Tensor:
+        return squared if squared.any() or x1.shape[-2] > 1 else squared.detach()
+
+
+class OneGradientForCopies(Moments):
+    """Computes equal rows once."""
+
+    def squared(self, x1: Tensor, x2: Tensor | None = None, *, diag: bool = False) -> Tensor:
+        if x1.requires_grad and x1.dim() == 2 and x2 is not None and not x2.requires_grad:
+            first = (x1.unsqueeze(0) == x1.unsqueeze(1)).all(-1).to(torch.uint8).argmax(-1)
+            x1 = x1[first]
+        return super().squared(x1, x2, diag=diag)
+
+
+class NotANumberAtZero(Pairwise):
+    """The root of zero has no derivative."""
+
+    def compare(self, r1: Tensor, r2: Tensor) -> Tensor:
+        return (r1 - r2).square().sum(-1).sqrt()
+
+
+class NotANumberWhereAllCoincide(WrongGradient):
+    def wrong(self, squared: Tensor, x1: Tensor, x2: Tensor, diag: bool) -> Tensor:
+        return squared if diag or len(x1) < 4 else squared + 0 * squared.sum().sqrt()
+
+
+class NotANumberAtSingleAtoms(Moments):
+    """A term that is zero, but has no derivative where a covariance is zero."""
+
+    def represent(self, points: Tensor, weights: Tensor) -> Tensor:
+        features = super().represent(points, weights)
+        return features + 0 * features[:, [2, 5]].sum(-1, keepdim=True).abs().sqrt()
+
+
+class NotANumberAtPadding(Moments):
+    """A term that is zero, but has no derivative where a weight is zero."""
+
+    def represent(self, points: Tensor, weights: Tensor) -> Tensor:
+        return super().represent(points, weights) + 0 * weights.sqrt().sum(-1, keepdim=True)
+
+
+class NotANumberAtCopies(Moments):
+    """A term that is zero, but has no derivative where two atoms are equal."""
+
+    def represent(self, points: Tensor, weights: Tensor) -> Tensor:
+        gaps = points[..., :1] - points[..., :1].mT
+        apart = (gaps + torch.eye(points.shape[-2], dtype=points.dtype)).abs().clamp_max(1e-30)
+        return super().represent(points, weights) + 0 * apart.sqrt().sum((-2, -1)).unsqueeze(-1)
+
+
+class LearnedInPart(Learned):
+    def represent(self, points: Tensor, weights: Tensor) -> Tensor:
+        return super().represent(points, weights) * self.scale.detach().to(points)
+
+
+class Stale(Moments):
+    """Remembers features by the shape of rows."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self._known: dict[Any, Tensor] = {}
+
+    def represent(self, points: Tensor, weights: Tensor) -> Tensor:
+        features = super().represent(points, weights)
+        if points.requires_grad or weights.requires_grad:
+            return features
+        key = self.key(points)
+        return self._known.setdefault(key, features.clone()).clone()
+
+    def key(self, points: Tensor) -> Any:
+        raise NotImplementedError
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "_known": {}}
+
+
+class StaleInRows(Stale):
+    """Tells rows apart by where they are."""
+
+    def key(self, points: Tensor) -> Any:
+        self.__dict__.setdefault("_kept", []).append(points)  # no address is used twice
+        return points.data_ptr(), points.shape, float(self.scale)
+
+
+class StaleInState(Stale):
+    """Tells rows apart by content, and forgets that settings change."""
+
+    def key(self, points: Tensor) -> Any:
+        return points.numpy().tobytes(), points.shape, points.dtype
+
+
+class GivesMemoryAway(Moments):
+    def squared_norms(self, rows: Tensor) -> Tensor:
+        known = self.__dict__.setdefault("_norms", {})
+        key = rows.detach().numpy().tobytes()
+        return known.setdefault(key, super().squared_norms(rows))
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "_norms": {}}
+
+
+class IgnoresSettings(Moments):
+    """Copies a setting when it is made."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self._factor = float(self.scale)
+
+    def represent(self, points: Tensor, weights: Tensor) -> Tensor:
+        return super().represent(points, weights) / self._factor
+
+
+class ForgetsInCopies(Adapted):
+    """Takes another scale in every copy."""
+
+    def __deepcopy__(self, memo: Any) -> Distance:
+        return type(self)()
+
+
+class ForgetsInPickles(Adapted):
+    def __reduce__(self) -> Any:
+        return type(self), ()
+
+    def __deepcopy__(self, memo: Any) -> Distance:
+        other = type(self)()
+        other.load_state_dict(self.state_dict())
+        return other
+
+
+class ForgetsInState(Adapted):
+    """Keeps its scale where the state does not have it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        del self.scale
+        self.scale = torch.tensor(float("nan"))
+
+
+def absolute(rows: Tensor) -> Tensor:
+    atoms = rows.unflatten(-1, (-1, 3)) if rows.shape[-1] % 3 == 0 else rows
+    weights = atoms[..., 2:]
+    return torch.cat([atoms[..., :2], torch.where(weights < 0, -weights, weights)], -1).flatten(-2)
+
+
+def filled(rows: Tensor) -> Tensor:
+    atoms = rows.unflatten(-1, (-1, 3))
+    empty = (atoms[..., 2:] == 0).all(-2, keepdim=True)
+    return torch.cat([atoms[..., :2], torch.where(empty, 1.0, atoms[..., 2:])], -1).flatten(-2)
+
+
+WRONG: dict[type[Distance], set[str]] = {
+    NotZero: {"zero_to_itself"},
+    NotSymmetric: {"symmetry"},
+    NotQuiteSymmetric: {"symmetry_within_a_set"},
+    Negative: {"not_negative"},
+    WrongDiagonal: {"diagonal"},
+    # Both are negative definiteness of the squared distance.
+    SquaredSlices: {"positive_definite", "inner_products"},
+    WrongOrigin: {"inner_products"},
+    WrongEmbedding: {"embedding"},
+    # Rows are compared with wider ones by padding.
+    SeesPadding: {"padding", "widths"},
+    SeesContentOfPadding: {"padding_of_any_content"},
+    SeesOrder: {"order_of_atoms"},
+    SeesCopies: {"split_atoms"},
+    SeesTotalWeight: {"total_weight"},
+    RefusesWidths: {"widths"},
+    WrongBatches: {"batches", "broadcasting", "diagonal"},
+    WrongBroadcasting: {"broadcasting"},
+    SeesChunks: {"chunks"},
+    Doubles: {"single_precision"},
+    Coarse: {"single_precision"},
+    RefusesEmptySets: {"empty_sets"},
+    TakesNegativeWeights: {"negative_weights"},
+    TakesNoWeight: {"zero_total_weight"},
+    TakesInfiniteWeights: {"infinite_weights"},
+    TakesWidths: {"wrong_width"},
+    # Three ways in which rows move.
+    NoGradientInPoints: {
+        "gradient_in_points",
+        "gradient_within_a_set",
+        "gradient_of_the_diagonal",
+    },
+    NoGradientInWeights: {
+        "gradient_in_weights",
+        "gradient_within_a_set",
+        "gradient_of_the_diagonal",
+    },
+    WrongGradientWithinASet: {"gradient_within_a_set"},
+    WrongGradientOfTheDiagonal: {"gradient_of_the_diagonal"},
+    GradientInTotalWeight: {"gradient_in_total_weight"},
+    LearnedInPart: {"gradient_in_parameters"},
+    WrongGradientWithAFixedSide: {"gradient_with_a_fixed_side"},
+    WrongGradientOfEqualSides: {"gradient_of_equal_sides"},
+    GradientWhereCloudsMeet: {"gradient_where_clouds_meet"},
+    NoGradientOfZeros: {"gradient_of_zeros"},
+    OneGradientForCopies: {"gradient_of_copies"},
+    # Everywhere that a cloud meets itself.
+    NotANumberAtZero: {
+        "gradient_within_a_set",
+        "gradient_of_equal_sides",
+        "gradient_where_clouds_meet",
+        "gradient_of_zeros",
+        "gradient_of_coincident_clouds",
+        "gradient_of_single_atoms",
+        "gradient_of_ties",
+        "gradient_of_split_atoms",
+        "gradient_of_padding",
+    },
+    NotANumberWhereAllCoincide: {"gradient_of_coincident_clouds"},
+    NotANumberAtSingleAtoms: {"gradient_of_single_atoms"},
+    # Atoms that tie may be copies.
+    NotANumberAtCopies: {"gradient_of_split_atoms", "gradient_of_ties"},
+    # Rows of several sizes are padded.
+    NotANumberAtPadding: {"gradient_of_padding", "gradient_of_equal_sides"},
+    GivesMemoryAway: {"remembered_sets"},
+    StaleInRows: {"changed_rows"},
+    StaleInState: {"changed_state"},
+    IgnoresSettings: {"changed_settings"},
+    ForgetsInCopies: {"deepcopy"},
+    ForgetsInPickles: {"pickle"},
+    ForgetsInState: {"state_dict"},
+}
+ATTRIBUTES: dict[type[Distance], dict[str, Any]] = {
+    IgnoresSettings: {"settings": {"scale": 2.0}},
+}
+
+
+@pytest.mark.parametrize("kind", WRONG, ids=lambda kind: kind.__name__)
+def test_wrong_distances_fail(kind: type[Distance]) -> None:
+    found = failures(outcome(kind, **ATTRIBUTES.get(kind, {})))
+    assert set(found) == WRONG[kind], "\n\n".join(found.values())
+
+
+def test_every_test_has_a_distance_that_fails_it() -> None:
+    names = unittest.defaultTestLoader.getTestCaseNames(DistanceTestCase)
+    # A device is not everywhere.
+    assert {f"test_{name}" for found in WRONG.values() for name in found} == {*names} - {
+        "test_device"
+    }
+
+
+def test_messages_say_what_is_wrong() -> None:
+    found = failures(outcome(SeesPadding))
+    assert "Padding must not change a cloud, but it is at a distance of" in found["padding"]
+    found = failures(outcome(SquaredSlices))
+    assert "so the distance is not Hilbertian" in found["positive_definite"]
+    found = failures(outcome(Stale))
+    assert "NotImplementedError" in found["padding"]
+
+
+def test_clouds_of_unknown_inputs_are_asked_for() -> None:
+    found = failures(outcome(Parity, moves_points=False))
+    assert "there is no default for inputs='numbers'" in found["symmetry"]
+
+
+def test_settings_that_change_nothing_are_named() -> None:
+    found = failures(outcome(lambda scale=1.0: Moments(), settings={"scale": 2.0}))
+    assert "create_distance(scale=2.0) gives the same distances" in found["changed_settings"]
+
+
+USER_TESTS = """
+import sys
+
+sys.modules.setdefault("pytest", None)  # unittest must do without it
+
+from gp_distributions import Fourier
+from gp_distributions.testing import DistanceTestCase
+
+
+class TestFourier(DistanceTestCase):
+    def create_distance(self, **kwargs):
+        return Fourier(2, num_frequencies=10, **kwargs)
+
+    test_gradient_in_points = None
+"""
+
+
+@pytest.mark.parametrize("runner", ["unittest", "pytest"])
+def test_both_runners_find_subclasses_only(runner: str, tmp_path: Path) -> None:
+    (tmp_path / "test_fourier.py").write_text(USER_TESTS)
+    command = [sys.executable, "-m", runner]
+    command += ["discover", "-v"] if runner == "unittest" else ["-v", "-p", "no:cacheprovider"]
+    root = str(Path(__file__).parents[2])
+    ran = subprocess.run(
+        command,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": root},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    output = ran.stdout + ran.stderr
+    assert not ran.returncode, output
+    assert "TestFourier" in output
+    assert "test_symmetry" in output
+    assert "test_gradient_in_points" not in output
+    assert "DistanceTestCase.test" not in output
+    assert "DistanceTestCase::test" not in output
+
+
+def test_default_clouds_are_those_of_the_inputs() -> None:
+    case = type("TestIt", (DistanceTestCase,), {"create_distance": lambda _: Moments(3)})()
+    case.setUp()
+    clouds = case.create_clouds(4, seed=5)
+    for cloud, expected in zip(clouds, random_clouds(4, dim=3, seed=5), strict=True):
+        assert all(map(torch.equal, cloud, expected))
