@@ -9,7 +9,7 @@ from gp_distributions.testing.metric import MetricTests
 
 
 class DistanceTestCase(MetricTests, InvarianceTests, GradientTests, MemoryTests):
-    r"""Conformance tests that every :class:`~gp_distributions.Distance` should pass.
+    r"""Conformance tests that every :class:`Distance` should pass.
 
     Subclass it, define :meth:`create_distance`, and run the subclass with unittest or pytest. Each
     property is a test of its own:
