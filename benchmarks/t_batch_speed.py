@@ -2,9 +2,10 @@
 
 Ours: ``model.posterior(rows)`` of a ``DistributionGP`` with
 ``ScaleKernel(SlicedWassersteinKernel(2, profile="gaussian"))``, trained on 50 clouds of 100
-points with 100 slices x 100 quantiles, for 256 t-batches of one new cloud (rows ``256 x 1 x m*(d+1)``). It computes mean and
-variance without gradients, and with the gradient of their sum with respect to the rows. The model has
-predicted before, as in every step of an acquisition optimiser but the first.
+points with 100 slices x 100 quantiles, for 256 t-batches of one new cloud (rows
+``256 x 1 x m*(d+1)``). It computes mean and variance without gradients, and with the gradient of their
+sum with respect to the rows. The model has predicted before, as in every step of an acquisition
+optimiser but the first.
 
 The references are the same GP, with the same hyperparameters and noise, on precomputed features of
 the training clouds. All sides include the embedding of the new clouds:

@@ -338,7 +338,7 @@ class MMD(Distance):
         evaluation.adapt(self, rows)
         representation = evaluation.representations(self, rows)
         norms = representation.square().sum(-1) if self.euclidean else representation[..., -1]
-        return norms.expand(rows.shape[:-1])
+        return norms.expand(rows.shape[:-1]).clone()
 
     def extra_repr(self) -> str:
         """The settings, for printing."""

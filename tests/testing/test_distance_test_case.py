@@ -21,7 +21,7 @@ from gp_distributions.testing.clouds import random_clouds
 class Moments(Distance):
     """Means and scaled covariances: a Euclidean distance."""
 
-    supported_inputs = _supported_inputs = ("clouds", "gaussians", "mixtures")
+    supported_inputs = ("clouds", "gaussians", "mixtures")
 
     def __init__(self, dim: int = 2, *, scale: float = 1.0, inputs: str = "clouds") -> None:
         super().__init__(dim, inputs=inputs)
@@ -86,20 +86,13 @@ class Rounded(Distance):
 class Parity(Distance):
     """Numbers, compared modulo five."""
 
-    supported_inputs = _supported_inputs = ("numbers",)
-    atom_dim = 1
-    atom_columns = None
+    supported_inputs = ("indices",)
 
     def __init__(self) -> None:
-        super().__init__(1, inputs="numbers")
+        super().__init__(1, inputs="indices")
 
     def represent(self, points: Tensor, weights: Tensor) -> Tensor:
         return (points.detach() % 5).flatten(-2)
-
-    def _split(self, rows: Tensor) -> tuple[Tensor, Tensor]:
-        if rows.dim() == 0 or rows.shape[-1] != 1:
-            raise ValueError("Expected rows of width 1.")
-        return rows.unsqueeze(-2), rows.new_ones(*rows.shape[:-1], 1)
 
 
 def numbers(case: DistanceTestCase, num: int, *, seed: int = 0, **options: Any) -> Any:
@@ -677,7 +670,7 @@ def test_messages_say_what_is_wrong() -> None:
 
 def test_clouds_of_unknown_inputs_are_asked_for() -> None:
     found = failures(outcome(Parity, moves_points=False))
-    assert "there is no default for inputs='numbers'" in found["symmetry"]
+    assert "there is no default for inputs='indices'" in found["symmetry"]
 
 
 def test_settings_that_change_nothing_are_named() -> None:
