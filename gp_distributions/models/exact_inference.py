@@ -6,8 +6,6 @@ predict at once would leave them changed. Nothing here does.
 
 from __future__ import annotations
 
-import math
-
 import torch
 from botorch.posteriors import Posterior
 from gpytorch.distributions import MultitaskMultivariateNormal, MultivariateNormal
@@ -18,7 +16,7 @@ from linear_operator.operators import RootLinearOperator, TriangularLinearOperat
 from linear_operator.utils.memoize import add_to_cache, get_from_cache
 from torch import Tensor
 
-from gp_distributions.numerics.cholesky import cholesky, log_density
+from gp_distributions.numerics.cholesky import cholesky, log_densities
 
 _ONE_SAMPLE = torch.Size()
 
@@ -29,8 +27,13 @@ class ExactMultivariateNormal(MultivariateNormal):
     def log_prob(self, value: Tensor) -> Tensor:
         """The log density of ``value``."""
         covariance = self.lazy_covariance_matrix.to_dense()
-        constant = value.shape[-1] * math.log(2 * math.pi)
-        return log_density(value - self.loc, covariance) - 0.5 * constant
+        difference = value - self.loc
+        batch_shape = torch.broadcast_shapes(difference.shape[:-1], covariance.shape[:-2])
+        difference = difference.expand(*batch_shape, -1)
+        samples = len(batch_shape) - (covariance.dim() - 2)
+        columns = difference.flatten(0, samples - 1) if samples else difference.unsqueeze(0)
+        covariance = covariance.expand(*batch_shape[samples:], -1, -1)
+        return log_densities(columns.movedim(0, -1), covariance).movedim(-1, 0).reshape(batch_shape)
 
     def rsample(
         self, sample_shape: torch.Size = _ONE_SAMPLE, base_samples: Tensor | None = None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -23,7 +22,7 @@ from gp_distributions.measures.kinds import Distributions
 from gp_distributions.models.arguments import check_modules, counted_rows, default_kernel
 from gp_distributions.models.distribution_gp import DistributionGP
 from gp_distributions.models.exact_inference import ExactMultivariateNormal
-from gp_distributions.numerics.cholesky import cholesky
+from gp_distributions.numerics.cholesky import log_densities
 
 
 class SharedKernelGP(DistributionGP):
@@ -149,9 +148,5 @@ class SharedCovarianceNormal(ExactMultivariateNormal):
         """The log density of each output's values, ``batch_shape x outputs``."""
         if self.lazy_covariance_matrix.shape[-3] > 1:
             return super().log_prob(value)
-        factor = cholesky(self.lazy_covariance_matrix.to_dense().squeeze(-3))
-        difference = (value - self.mean).transpose(-1, -2)
-        solved = torch.linalg.solve_triangular(factor, difference, upper=False)
-        logdet = 2 * factor.diagonal(dim1=-2, dim2=-1).log().sum(-1, keepdim=True)
-        constant = difference.shape[-2] * math.log(2 * math.pi)
-        return -0.5 * (solved.square().sum(-2) + logdet + constant)
+        covariance = self.lazy_covariance_matrix.to_dense().squeeze(-3)
+        return log_densities((value - self.mean).mT, covariance)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Iterator
 from contextvars import ContextVar
+from typing import Any
 
 import torch
 from linear_operator.utils.errors import NanError, NotPSDError
@@ -58,20 +60,46 @@ def cholesky(matrix: Tensor) -> Tensor:
     )
 
 
-def log_density(difference: Tensor, covariance: Tensor) -> Tensor:
-    """Log densities of centred normal distributions, without ``log(2 pi)``.
+def log_densities(differences: Tensor, covariance: Tensor) -> Tensor:
+    r"""Log densities of centred normal distributions that share a covariance matrix.
+
+    The gradient in the covariance matrix :math:`K` is in closed form, from its Cholesky factor: with
+    :math:`\alpha = K^{-1} x` it is :math:`(\alpha \alpha^\top - K^{-1}) / 2`.
 
     Args:
-        difference: A ``sample_shape x batch_shape x N`` tensor.
+        differences: A ``batch_shape x N x R`` tensor, one vector :math:`x` in each column.
         covariance: A ``batch_shape x N x N`` tensor.
 
     Returns:
-        A ``sample_shape x batch_shape`` tensor.
+        A ``batch_shape x R`` tensor.
+
+    Source: Rasmussen and Williams 2006, eq. 5.9.
     """
-    factor = cholesky(covariance)
-    solved = torch.linalg.solve_triangular(factor, difference.unsqueeze(-1), upper=False)
-    logdet = factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
-    return -0.5 * solved.square().sum((-2, -1)) - logdet
+    densities: Tensor = _LogDensities.apply(differences, covariance)
+    return densities
+
+
+class _LogDensities(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, differences: Tensor, covariance: Tensor) -> Tensor:
+        factor = cholesky(covariance)
+        solved = torch.cholesky_solve(differences, factor)
+        ctx.save_for_backward(differences, covariance, factor, solved)
+        logdet = 2 * factor.diagonal(dim1=-2, dim2=-1).log().sum(-1, keepdim=True)
+        constant = differences.shape[-2] * math.log(2 * math.pi)
+        return -0.5 * ((differences * solved).sum(-2) + logdet + constant)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor]:
+        differences, covariance, factor, solved = ctx.saved_tensors
+        if torch.is_grad_enabled():  # second derivatives need the steps of the first
+            factor = torch.linalg.cholesky(covariance)
+            solved = torch.cholesky_solve(differences, factor)
+        gradient = gradients[0].unsqueeze(-2)
+        weighted = gradient * solved
+        total = gradient.sum(-1, keepdim=True)
+        in_covariance = 0.5 * (weighted @ solved.mT - total * torch.cholesky_inverse(factor))
+        return -weighted, in_covariance
 
 
 @contextlib.contextmanager

@@ -1,0 +1,56 @@
+"""Densities and samples by Cholesky factors: PyTorch's numbers, whatever GPyTorch's settings are."""
+
+import gpytorch
+import pytest
+import torch
+from linear_operator import to_linear_operator
+from torch import Tensor
+
+from gp_distributions.models.exact_inference import ExactMultivariateNormal
+from gp_distributions.numerics.cholesky import log_densities
+
+
+def covariances(*shape: int) -> Tensor:
+    generator = torch.Generator().manual_seed(0)
+    roots = torch.randn(*shape, generator=generator, dtype=torch.float64)
+    return roots @ roots.mT + torch.eye(shape[-1], dtype=torch.float64)
+
+
+def numbers(*shape: int) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+
+
+def test_derivatives_of_densities_of_first_and_second_order() -> None:
+    def densities(differences: Tensor, matrix: Tensor) -> Tensor:
+        return log_densities(differences, (matrix + matrix.mT) / 2)
+
+    arguments = numbers(2, 4, 3).requires_grad_(), covariances(2, 4, 4).requires_grad_()
+    assert torch.autograd.gradcheck(densities, arguments)
+    assert torch.autograd.gradgradcheck(densities, arguments)
+
+
+@pytest.mark.parametrize("shape", [(4,), (2, 4), (5, 2, 4), (3, 5, 2, 4)])
+def test_densities_are_those_of_pytorch(shape: tuple[int, ...]) -> None:
+    mean, covariance = numbers(2, 4), covariances(2, 4, 4)
+    found = ExactMultivariateNormal(mean, to_linear_operator(covariance))
+    expected = torch.distributions.MultivariateNormal(mean, covariance)
+    torch.testing.assert_close(found.log_prob(numbers(*shape)), expected.log_prob(numbers(*shape)))
+
+
+def test_samples_are_exact_at_any_size_under_any_settings() -> None:
+    covariance = covariances(6, 6)
+    found = ExactMultivariateNormal(numbers(6), to_linear_operator(covariance))
+    base = numbers(50, 6)
+    expected = numbers(6) + base @ torch.linalg.cholesky(covariance).T
+    with (
+        gpytorch.settings.max_cholesky_size(1),
+        gpytorch.settings.fast_computations(True, True, True),
+    ):
+        samples = found.rsample(torch.Size([50]), base_samples=base)
+    torch.testing.assert_close(samples, expected)
+
+
+def test_a_variance_that_rounding_made_negative_is_zero() -> None:
+    covariance = torch.full((1, 1), -1e-17, dtype=torch.float64)
+    found = ExactMultivariateNormal(numbers(1), to_linear_operator(covariance))
+    assert torch.equal(found.rsample(), numbers(1))
