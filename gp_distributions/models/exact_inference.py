@@ -45,6 +45,8 @@ class ExactMultivariateNormal(MultivariateNormal):
             # A single variance that rounding made negative needs no jitter.
             factor = dense.clamp_min(0).sqrt() if dense.shape[-1] == 1 else cholesky(dense)
             add_to_cache(covariance, "root_decomposition", _root(factor))
+        if base_samples is None:
+            base_samples = self.get_base_samples(sample_shape)
         return super().rsample(sample_shape, base_samples)
 
 
