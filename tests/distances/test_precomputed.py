@@ -121,7 +121,13 @@ class TestHilbertian:
         assert distance.smallest_eigenvalue == pytest.approx(-1.0)
         assert distance.negative_part == pytest.approx(1 / 5)
         (warning,) = caught
-        for part in ("1 of the 4", "0.2 of all", "smallest is -1", "largest 2", "squared ** beta"):
+        for part in (
+            "1 of the 4",
+            "fraction 0.2 of",
+            "smallest is -1",
+            "largest 2",
+            "squared ** beta",
+        ):
             assert part in str(warning.message)
         assert issubclass(NotHilbertianWarning, DistributionWarning)
 
