@@ -1,4 +1,4 @@
-"""Hilbertian distances between distributions, one a file."""
+"""Hilbertian distances between distributions, one per file."""
 
 from gp_distributions.distances.base import Distance
 from gp_distributions.distances.fourier import Fourier
