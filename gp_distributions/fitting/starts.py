@@ -15,6 +15,7 @@ from torch import Tensor
 from gp_distributions.distances.base import Distance
 from gp_distributions.kernels.covariances import covariance
 from gp_distributions.kernels.distribution_kernel import DistributionKernel
+from gp_distributions.numerics.medians import median_apart
 
 # The smooth start multiplies lengthscales by this factor; most profiles are then nearly linear.
 _SMOOTH = 10.0
@@ -38,10 +39,9 @@ def start_at_medians(model: ExactGP) -> dict[DistributionKernel, float]:
     def record(distance: Distance, _: Any, squared: Tensor) -> None:
         # Kernels of inner products also compute distances to an origin, after those between clouds.
         if distance not in medians and squared.shape[-1] == squared.shape[-2] > 1:
-            upper = torch.ones_like(squared, dtype=torch.bool).triu(1)
-            positive = squared[upper & (squared > 0)]
-            if positive.numel():
-                medians[distance] = positive.sqrt().median()
+            median = median_apart(squared).sqrt()
+            if not bool(median.isnan()):
+                medians[distance] = median
 
     kernels = [k for k in model.covar_module.modules() if isinstance(k, DistributionKernel)]
     hooks = [kernel.distance.register_forward_hook(record) for kernel in kernels]

@@ -10,11 +10,9 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from gp_distributions.measures._ragged import occupied, pad
+from gp_distributions.measures._bags import pad
 from gp_distributions.measures._validation import Naming, validated
 from gp_distributions.measures.arrays import common_dtype, is_missing, real_array, to_tensor
-
-_WORDS = "OUST"  # NumPy kinds of arrays that hold text or objects
 
 
 class Column(Protocol):
@@ -62,15 +60,13 @@ def read_frame(
     ids = _column(frame, bag)
     if not len(ids):
         raise ValueError("Expected a frame with at least one row, got an empty frame.")
-    weighted = [] if weight is None else [weight]
-    values = [_numbers(frame, name) for name in names + weighted]
+    values = [_numbers(frame, name) for name in names]
+    values.append(np.ones_like(values[0]) if weight is None else _numbers(frame, weight))
     order, counts, labels = _group(ids, bag)
     table = to_tensor(np.stack(values, axis=-1)[order], common_dtype(values), torch.device("cpu"))
     sizes = torch.from_numpy(counts)
-    points = pad(table[:, : len(names)], sizes)
-    equal = occupied(sizes, points.shape[1]).to(points)
-    given = pad(table[:, -1], sizes) if weighted else equal
-    return *validated(points, given, Naming(labels=labels)), labels
+    points, weights = pad(table[:, :-1], sizes), pad(table[:, -1], sizes)
+    return *validated(points, weights, Naming(labels=labels)), labels
 
 
 def _column(frame: Frame, name: str) -> npt.NDArray[Any]:
@@ -83,7 +79,7 @@ def _column(frame: Frame, name: str) -> npt.NDArray[Any]:
 
 def _numbers(frame: Frame, name: str) -> npt.NDArray[Any]:
     values = _column(frame, name)
-    if values.dtype.kind not in _WORDS:
+    if values.dtype.kind not in "OUST":  # NumPy's kinds of arrays that hold text or objects
         return np.asarray(real_array(values, f"Column {name!r}"))
     # The first entry that is not a number is what made this a column of text.
     row = next((row for row, value in enumerate(values) if not _is_number(value)), None)

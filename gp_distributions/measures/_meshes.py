@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gp_distributions.measures._ragged import pad_arrays, point_arrays
+from gp_distributions.measures._bags import pad_arrays, point_arrays
 from gp_distributions.measures._validation import Naming, equal_weights, validated
 from gp_distributions.measures.arrays import Array, Data, dtype_and_device, integer, real_array
 
@@ -55,12 +55,11 @@ def mesh_arrays(meshes: Iterable[tuple[Data, Data]]) -> tuple[list[Array], list[
     Raises:
         ValueError: If a mesh is not such a pair, or a face refers to a vertex that does not exist.
     """
-    pairs = []
-    for i, mesh in enumerate(meshes):
+    pairs = list(meshes)
+    for i, mesh in enumerate(pairs):
         if not isinstance(mesh, Sequence) or len(mesh) != 2:
             got = f"{len(mesh)} items" if isinstance(mesh, Sequence) else type(mesh).__name__
             raise ValueError(f"Mesh {i}: expected a pair (vertices, faces), got {got}.")
-        pairs.append(mesh)
     vertices = point_arrays((pair[0] for pair in pairs), "Mesh")
     faces = [real_array(pair[1], f"Faces of mesh {i}") for i, pair in enumerate(pairs)]
     for i, (vertex, face) in enumerate(zip(vertices, faces, strict=True)):
@@ -76,7 +75,7 @@ def _check_mesh(vertices: Array, faces: Array, name: str) -> None:
         raise ValueError(
             f"{name}: expected triangles, faces of shape (f, 3), got shape {tuple(faces.shape)}."
         )
-    if not _is_integer(faces):
+    if "int" not in str(faces.dtype):
         raise ValueError(f"{name}: expected integer faces, got dtype {faces.dtype}.")
     least, most = int(faces.min()), int(faces.max())
     if least < 0 or most >= count:
@@ -84,12 +83,6 @@ def _check_mesh(vertices: Array, faces: Array, name: str) -> None:
             f"{name}: expected faces that index its {count} vertices from 0 to {count - 1}, got "
             f"indices from {least} to {most}."
         )
-
-
-def _is_integer(array: Array) -> bool:
-    if isinstance(array, Tensor):
-        return not array.is_floating_point() and array.dtype != torch.bool
-    return array.dtype.kind in "iu"
 
 
 def triangle_areas(corners: Tensor) -> Tensor:

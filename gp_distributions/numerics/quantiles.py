@@ -77,9 +77,8 @@ def weighted_cell_quantiles(values: Tensor, weights: Tensor, num_cells: int) -> 
     edges = edges.expand(*values.shape[:-1], num_cells - 1)
 
     def integral_at_edges(step: Tensor) -> Tensor:
-        return integral.gather(-1, step) - ordered.gather(-1, step) * (
-            knots.gather(-1, step) - edges
-        )
+        beyond_edges = knots.gather(-1, step) - edges
+        return integral.gather(-1, step) - ordered.gather(-1, step) * beyond_edges
 
     snap = 1e-12 if values.dtype == torch.float64 else 1e-6
     at_edges = integral_at_edges(_step_at(knots, edges - snap, right=False))
