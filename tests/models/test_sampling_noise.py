@@ -6,6 +6,7 @@ import pickle
 from collections import Counter
 from typing import Any
 
+import gpytorch
 import pytest
 import torch
 from botorch.cross_validation import efficient_loo_cv
@@ -20,7 +21,7 @@ from scipy.optimize import minimize
 from torch import Tensor
 from torch.distributions import MultivariateNormal, Normal
 
-from gp_distributions import DistributionGP, PointClouds, SlicedWassersteinKernel
+from gp_distributions import DistributionGP, PointClouds, SlicedWassersteinKernel, fit
 from gp_distributions.fitting.sampling_noise import _LeaveOneOut, _subsets, learn_sampling_noise
 from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood, effective_sizes
 from gp_distributions.warnings import TiesWarning
@@ -276,6 +277,26 @@ class TestLikelihood:
         with pytest.raises(ValueError, match=r"likelihood\(distribution, rows\)"):
             likelihood(torch.zeros(29))
 
+    def test_nothing_is_left_of_earlier_calls(self) -> None:
+        """Without clouds it is an error, whatever clouds the likelihood saw before."""
+        model = make_model()
+        distribution = gpytorch.distributions.MultivariateNormal(torch.zeros(30), torch.eye(30))
+        samples = torch.zeros(30)
+        calls = (
+            lambda: model.likelihood(distribution, ROWS[:30]),
+            lambda: model.predict(ROWS[30:]),
+            lambda: model.posterior(ROWS[:30], observation_noise=True),
+            lambda: fit(model, restarts=0),
+            lambda: model.likelihood(samples, ROWS[:30]),
+        )
+        for call in calls:
+            call()
+            for function in (distribution, samples):
+                with pytest.raises(ValueError, match=r"Call likelihood\(distribution, rows\)"):
+                    model.likelihood(function)
+                with pytest.raises(ValueError, match=r"Call likelihood\(distribution, rows\)"):
+                    model.train().likelihood(function)
+
     def test_what_it_cannot_be_combined_with(self) -> None:
         with pytest.raises(ValueError, match="got both"):
             make_model(likelihood=GaussianLikelihood())
@@ -511,6 +532,27 @@ class TestLearning:
         model = make_model(rows=tiny.pack(), num=9)
         learn_sampling_noise(model)
         assert model.likelihood.sampling_noise.item() == pytest.approx(0.4)
+
+    @pytest.mark.parametrize("outputs", [1, 2])
+    @pytest.mark.parametrize("num", [1, 2])
+    def test_very_few_clouds(self, num: int, outputs: int) -> None:
+        """A single target has no variance with which noise could be compared."""
+        targets = torch.stack([TARGETS, TARGETS.sqrt()], dim=-1)[:num, :outputs]
+        kernel = make_kernel(batch_shape=torch.Size([outputs][: outputs - 1]))
+        model = DistributionGP(ROWS[:num], targets, kernel, sampling_noise=True)
+        for values in (*model.predict(ROWS[30:]), *fit(model).predict(ROWS[30:])):
+            assert bool(values.isfinite().all())
+        before = model.likelihood.sampling_noise.clone()
+        assert bool((before > 0).all())
+        learn_sampling_noise(model)
+        assert num > 1 or torch.equal(model.likelihood.sampling_noise, before)
+
+    def test_equal_targets(self) -> None:
+        targets = torch.full((30,), 0.1, dtype=torch.float64)
+        model = DistributionGP(ROWS[:30], targets, make_kernel(), sampling_noise=True)
+        std = fit(model, restarts=0).predict(ROWS[30:])[1]
+        assert bool((std > 0).all())
+        assert model.likelihood.sampling_noise.item() > 0
 
     def test_other_likelihoods_are_refused(self) -> None:
         with pytest.raises(TypeError, match="got GaussianLikelihood"):
