@@ -5,9 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 import torch
-from botorch.models.model import Model as BoTorchModel
 from botorch.optim.closures import ForwardBackwardClosure
-from botorch.optim.closures.model_closures import get_loss_closure_with_grads
 from botorch.optim.core import OptimizationStatus
 from botorch.optim.fit import fit_gpytorch_mll_scipy
 from botorch.optim.utils.model_utils import get_parameters_and_bounds
@@ -121,7 +119,7 @@ def _best(
         median_distances(model)  # which checks the distances, and remembers them
     start = _values(model)
     generator = torch.Generator().manual_seed(seed)
-    best, best_values, failure = None, start, None
+    best: tuple[Minimum, list[Tensor]] | None = None
     for restart in range(restarts + 1):
         _set_values(model, start)
         if restart == 1:
@@ -133,13 +131,12 @@ def _best(
         except (NanError, NotPSDError) as error:  # a line search went too far
             failure = error
             continue
-        if best is None or result.loss < best.loss:
-            best, best_values = result, _values(model)
+        if best is None or result.loss < best[0].loss:
+            best = result, _values(model)
     if best is None:
-        assert failure is not None
         _set_values(model, start)
         raise failure
-    return best, best_values
+    return best
 
 
 def _check_shapes(model: ExactGP) -> None:
@@ -161,12 +158,9 @@ def _maximise(mll: ExactMarginalLogLikelihood, options: dict[str, Any] | None) -
         converged = result.status == OptimizationStatus.SUCCESS
         return Minimum(float(result.fval), converged, result.message or result.status.name)
     parameters, bounds = get_parameters_and_bounds(mll, requires_grad=True)
-    if isinstance(model, BoTorchModel):
-        closure = get_loss_closure_with_grads(mll, parameters)
-    else:
-        closure = ForwardBackwardClosure(
-            lambda: -mll(model(*model.train_inputs), model.train_targets), parameters
-        )
+    closure = ForwardBackwardClosure(
+        lambda: -mll(model(*model.train_inputs), model.train_targets), parameters
+    )
     return minimise(closure, parameters, bounds, options=options)
 
 

@@ -6,12 +6,12 @@ import math
 
 import numpy as np
 import torch
-from botorch.models.model import Model as BoTorchModel
 from gpytorch.models import ExactGP
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 from torch import Tensor
 
+from gp_distributions.fitting.starts import training_rows
 from gp_distributions.kernels.covariances import covariance
 from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood
 from gp_distributions.numerics.cholesky import cholesky
@@ -70,11 +70,8 @@ def learn_sampling_noise(model: ExactGP, *, seed: int = 0) -> None:
         return
     training = model.training
     model.train()
-    (rows,) = model.train_inputs
-    if isinstance(model, BoTorchModel):
-        rows = model.transform_inputs(rows)
     with torch.no_grad():
-        density = _LeaveOneOut(model, rows.detach(), seed)
+        density = _LeaveOneOut(model, training_rows(model).detach(), seed)
         if bool(density.excess.any()) and len(density.targets.unique()) > 1:
             likelihood.sampling_noise, bias = _maximise(density, likelihood.sampling_noise)
             likelihood.sampling_bias.copy_(bias)

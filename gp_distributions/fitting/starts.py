@@ -25,6 +25,12 @@ _SPREAD = 5.0
 _WITHIN, _BEYOND = 1e-3, 0.1
 
 
+def training_rows(model: ExactGP) -> Tensor:
+    """Training inputs of a model in training mode, after its input transform."""
+    (rows,) = model.train_inputs
+    return model.transform_inputs(rows) if isinstance(model, BoTorchModel) else rows
+
+
 def median_distances(model: ExactGP) -> dict[DistributionKernel, Tensor]:
     """Median distances between the training clouds of a model, for each distribution kernel.
 
@@ -50,11 +56,8 @@ def median_distances(model: ExactGP) -> dict[DistributionKernel, Tensor]:
     kernels = [k for k in model.covar_module.modules() if isinstance(k, DistributionKernel)]
     hooks = [kernel.distance.register_forward_hook(record) for kernel in kernels]
     try:
-        (rows,) = model.train_inputs
-        if isinstance(model, BoTorchModel):
-            rows = model.transform_inputs(rows)
         with torch.no_grad():
-            covariance(model.covar_module, rows)
+            covariance(model.covar_module, training_rows(model))
     finally:
         for hook in hooks:
             hook.remove()
