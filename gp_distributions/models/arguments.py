@@ -67,23 +67,13 @@ def default_kernel(
     Raises:
         ValueError: If there is no default for such inputs.
     """
-    if isinstance(train_X, GaussianMixtures):
+    if isinstance(train_X, GaussianMixtures | Tensor):
         raise ValueError(
-            "covar_module is needed if train_X are mixtures. Pass for example "
-            'MMDKernel(dim, inputs="mixtures").'
+            "covar_module is needed unless train_X are PointClouds or Gaussians. Pass for example "
+            'SlicedWassersteinKernel(dim) for rows of clouds, or MMDKernel(dim, inputs="mixtures").'
         )
-    if isinstance(train_X, Tensor):
-        raise ValueError(
-            "covar_module is needed if train_X is a tensor, whose columns do not determine the "
-            "dimension of the atoms. Pass for example SlicedWassersteinKernel(dim), or pass "
-            "train_X as PointClouds."
-        )
-    kernel = SlicedWassersteinKernel(
-        train_X.dim,
-        inputs="gaussians" if isinstance(train_X, Gaussians) else "clouds",
-        profile="matern52",
-        batch_shape=batch_shape,
-    )
+    inputs = "gaussians" if isinstance(train_X, Gaussians) else "clouds"
+    kernel = SlicedWassersteinKernel(train_X.dim, inputs=inputs, batch_shape=batch_shape)
     return ScaleKernel(kernel, batch_shape=batch_shape)
 
 
@@ -106,14 +96,11 @@ def sampled_columns(covar_module: torch.nn.Module) -> dict[str, Any]:
     """Dimension and columns of the one cloud that a kernel reads in each row."""
     kernels = distribution_kernels(covar_module)
     found = {
-        (
-            kernel.distance.dim if kernel.distance.inputs == "clouds" else None,
-            None if columns is None else tuple(columns.tolist()),
-        )
-        for kernel, columns in kernels
+        (kernel.distance.inputs, kernel.distance.dim, None if c is None else tuple(c.tolist()))
+        for kernel, c in kernels
     }
-    dim, active_dims = found.pop() if len(found) == 1 else (None, None)
-    if dim is None:
+    inputs, dim, active_dims = found.pop() if len(found) == 1 else (None, None, None)
+    if inputs != "clouds":
         raise ValueError(
             "sampling_noise=True needs a kernel that reads each row as one cloud of samples, got "
             f"{len(kernels)} distribution kernels on other inputs or on different columns."

@@ -156,17 +156,13 @@ class DistributionGP(SingleTaskGP):
         check_modules(covar_module, likelihood, rows.shape[-2])
         if _keeps_clouds(input_transform):
             check_kind(train_X, covar_module)
-        if variances is not None and (likelihood is not None or sampling_noise):
+        if (likelihood is not None) + (variances is not None) + bool(sampling_noise) > 1:
             raise ValueError(
-                "Expected only one of train_Yvar, a likelihood and sampling_noise, got two of them."
+                "Expected at most one of likelihood, train_Yvar and sampling_noise, got two of them. To "
+                "choose the options of sampling noise, pass a SamplingNoiseLikelihood as likelihood."
             )
         noise = gaussian_noise(noise_floor(rows.dtype), batch_shape)
         if sampling_noise:
-            if likelihood is not None:
-                raise ValueError(
-                    "Expected either sampling_noise or a likelihood, got both. To choose the options "
-                    "of a SamplingNoiseLikelihood, pass one as likelihood."
-                )
             likelihood = SamplingNoiseLikelihood(
                 **sampled_columns(covar_module), **noise, merge=sampling_noise != "ties"
             )

@@ -175,18 +175,15 @@ class SamplingNoiseLikelihood(GaussianLikelihood):
 
     def excess(self, rows: Tensor) -> Tensor:
         """Excess ``e`` of each bag in a ``batch_shape x N x m*(d+1)`` tensor of rows."""
-        rows, largest = drop_copies(rows), self.largest
-        if torch.is_grad_enabled() and rows.requires_grad:
-            return self._excess(rows, largest)
-        settings = (self.dim, self.active_dims, self.merge, largest)
-        known: Tensor | None = self._memory.recall(settings, rows)
-        if known is None:
-            known = self._excess(rows, largest).detach()
-            self._memory.remember(settings, rows, known)
-        return known
-
-    def _excess(self, rows: Tensor, largest: float) -> Tensor:
-        return (1 / self._sizes(rows) - 1 / largest).clamp_min(0)
+        rows = drop_copies(rows)
+        tracked = torch.is_grad_enabled() and rows.requires_grad
+        settings = (self.dim, self.active_dims, self.merge)
+        sizes: Tensor | None = None if tracked else self._memory.recall(settings, rows)
+        if sizes is None:
+            sizes = self._sizes(rows)
+            if not tracked:
+                self._memory.remember(settings, rows, sizes)
+        return (1 / sizes - 1 / self.largest).clamp_min(0)
 
     def _sizes(self, rows: Tensor, *, merge: bool | None = None) -> Tensor:
         clouds = rows if self.active_dims is None else rows[..., list(self.active_dims)]

@@ -298,7 +298,7 @@ class TestLikelihood:
                     model.train().likelihood(function)
 
     def test_what_it_cannot_be_combined_with(self) -> None:
-        with pytest.raises(ValueError, match="got both"):
+        with pytest.raises(ValueError, match="got two of them"):
             make_model(likelihood=GaussianLikelihood())
         X = torch.cat([ROWS, ROWS], dim=-1)
         width = ROWS.shape[-1]
