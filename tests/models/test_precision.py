@@ -1,4 +1,4 @@
-"""What models take at prediction: any precision; and at training: data, not graphs."""
+"""Dtypes, gradients and layouts of the tensors that models accept."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Sampling noise: effective sizes, the likelihood in what GPyTorch and BoTorch do, learning it."""
+"""Sampling noise: effective sizes, the likelihood within GPyTorch and BoTorch, and learning."""
 
 import copy
 import math
@@ -156,7 +156,7 @@ class TestLikelihood:
 
     @pytest.mark.parametrize("given", [True, False])
     def test_marginal_likelihood_is_that_of_the_formula(self, given: bool) -> None:
-        """Whether the clouds are passed on, as BoTorch does, or not, as GPyTorch's examples."""
+        """With the clouds as argument, as in BoTorch, and without, as in the examples of GPyTorch."""
         model = make_model()
         mll = ExactMarginalLogLikelihood(model.likelihood, model)
         inputs = model.train_inputs
@@ -388,7 +388,7 @@ class TestBoTorch:
 
 class TestLearning:
     def test_subsets(self) -> None:
-        """Each bag, and of it 5, 10, ... of its atoms at their relative weights."""
+        """Each bag, and 5, 10, ... of its atoms with their relative weights."""
         likelihood = make_model().likelihood
         bags, subsets = _subsets(likelihood, ROWS, seed=0)
         count: Counter[tuple[int, int]] = Counter()
@@ -458,7 +458,7 @@ class TestLearning:
         assert -learned.item() == pytest.approx(min(r.fun for r in results), abs=1e-5)
 
     def test_one_size(self) -> None:
-        """It cannot be learned from marginal likelihood, and changes nothing at that size."""
+        """The marginal likelihood does not determine it, and predictions at that size do not change."""
         X, y = samples(60, 40, seed=0)
         model = DistributionGP(X, y, make_kernel(), sampling_noise=True)
         mll = ExactMarginalLogLikelihood(model.likelihood, model)
@@ -489,7 +489,7 @@ class TestLearning:
         assert coverage(smaller_y, after[1]) > 0.88
 
     def test_recovers_known_noise(self) -> None:
-        """Targets of noise c / n about a function of the clouds: what the model says."""
+        """Targets with noise of variance c / n about a function of the clouds, as in the model."""
         generator = torch.Generator().manual_seed(0)
         sizes = torch.tensor([5, 10, 20, 80]).repeat(25)
         bags = [torch.rand(int(n), 2, generator=generator, dtype=torch.float64) for n in sizes]
@@ -584,7 +584,7 @@ def samples(num: int, size: int, seed: int) -> tuple[PointClouds, Tensor]:
 
 
 class Lookup(InputTransform, torch.nn.Module):
-    """Numbers of clouds to their rows."""
+    """Map indices of clouds to their rows."""
 
     is_one_to_many = False
     transform_on_train = True

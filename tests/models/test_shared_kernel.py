@@ -1,4 +1,4 @@
-"""Several outputs with one kernel are independent GPs with tied hyperparameters, at the price of one."""
+"""Several outputs with one kernel: independent GPs with shared hyperparameters, at the cost of one."""
 
 import copy
 from collections.abc import Iterator
