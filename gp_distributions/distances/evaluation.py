@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable, Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import torch
@@ -19,14 +19,31 @@ from torch import Tensor
 
 from gp_distributions.numerics.single_thread import put_rows
 from gp_distributions.rows.clouds import drop_copies, equal_rows
-from gp_distributions.rows.layout import check_weights, chunks, normalized
-from gp_distributions.rows.memory import fingerprint, same_tensor
-
-if TYPE_CHECKING:
-    from gp_distributions.distances.base import Distance
+from gp_distributions.rows.layout import Block, check_weights, chunks, normalized
+from gp_distributions.rows.memory import Memory, fingerprint, same_tensor
 
 T = TypeVar("T")
-LookUp = Callable[["Distance", Tensor, Tensor, bool], Tensor | None]
+
+
+class Distance(Protocol):
+    """What evaluation needs of a distance."""
+
+    block_rows: int
+    trims_padding: bool
+    memory: Memory
+
+    @property
+    def block(self) -> Block: ...
+    def parameters(self) -> Iterator[torch.nn.Parameter]: ...
+    def adapt(self, rows: Tensor) -> None: ...
+    def chunk_size(self, num_atoms: int) -> int: ...
+    def represent(self, points: Tensor, weights: Tensor) -> Tensor: ...
+    def represent_rows(self, rows: Tensor) -> Tensor: ...
+    def compare_all(self, r1: Tensor, r2: Tensor) -> Tensor: ...
+    def compare_paired(self, r1: Tensor, r2: Tensor) -> Tensor: ...
+
+
+LookUp = Callable[[Distance, Tensor, Tensor, bool], Tensor | None]
 
 _shared: ContextVar[dict[tuple[int, int, bool], tuple[Distance, Tensor, Tensor]]]
 _shared = ContextVar("shared")

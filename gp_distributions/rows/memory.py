@@ -86,7 +86,7 @@ class Memory:
         return Memory, (self._capacity,)
 
 
-def fingerprint(module: torch.nn.Module) -> Hashable:
+def fingerprint(module: Any) -> Hashable:
     """Identify a module by its class, settings, parameters and buffers, including those of submodules.
 
     Modules with equal fingerprints compute the same results. Settings are compared by value if they

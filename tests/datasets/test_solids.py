@@ -1,4 +1,4 @@
-"""Random solids: of known kinds, centred, turned by rotations, with targets that pose does not change."""
+"""Random solids: their kinds, centres and rotations, and targets that pose does not change."""
 
 import numpy as np
 
