@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Literal, Self
 
 import numpy as np
-from gpytorch.kernels import Kernel
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_array, check_consistent_length
 
-from gp_distributions.distances import Distance
-from gp_distributions.estimators._kernels import Options, ProcessEstimator
+from gp_distributions.estimators._kernels import ProcessEstimator
 from gp_distributions.estimators._samples import Samples, read_targets
 from gp_distributions.fitting import fit
-from gp_distributions.kernels import Profile
 from gp_distributions.models import DistributionGP
 
 Array = NDArray[np.float64]
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class DistributionGPRegressor(RegressorMixin, ProcessEstimator):
     """Gaussian process regression on distributions, fitted by marginal likelihood.
 
@@ -57,24 +56,8 @@ class DistributionGPRegressor(RegressorMixin, ProcessEstimator):
         True
     """
 
-    def __init__(
-        self,
-        distance: str | Distance = "sliced_wasserstein",
-        *,
-        options: Options = None,
-        profile: str | Profile = "matern52",
-        kernel: Kernel | None = None,
-        sampling_noise: bool | Literal["ties"] = False,
-        restarts: int = 1,
-        seed: int = 0,
-    ) -> None:
-        self.distance = distance
-        self.options = options
-        self.profile = profile
-        self.kernel = kernel
-        self.sampling_noise = sampling_noise
-        self.restarts = restarts
-        self.seed = seed
+    sampling_noise: bool | Literal["ties"] = False
+    restarts: int = 1
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
