@@ -198,12 +198,12 @@ def fit_reference(
             'ReferenceMeasure.from_data(X, method="ball").',
             ReferenceWarning,
         )
-    chosen: Literal["start", "stopped", "final"] = "stopped" if choice.steps else "start"
+    names: dict[int, Literal["start", "final"]] = {0: "start", steps: "final"}
     return ReferenceFit(
         mll=run.trace,
         points=reference.points.detach().clone(),
         weights=reference.weights.detach().clone(),
-        chosen="final" if choice.steps == steps else chosen,
+        chosen=names.get(choice.steps, "stopped"),
         path=torch.stack(run.path),
         held_out=choice.held_out,
         widening=widening,
@@ -238,19 +238,18 @@ def _choose(
     checkpoints = checkpoints_of(steps)
     choices = []
     for index, candidate in enumerate(candidates):
-        held_out: dict[int, list[Tensor]] = {step: [] for step in checkpoints}
+        seen = []
         for held in folds:
             run = restarted(model, candidate)
             kept = torch.ones(len(targets), dtype=torch.bool)
             kept[held] = False
             run.set_train_data(rows[kept], targets[kept], strict=False)
             observe = partial(_errors, rows=rows[held], targets=targets[held])
-            seen = ascend(run, steps=steps, observe=observe).seen
-            # A run that converged before a checkpoint has not moved since.
-            for step in checkpoints:
-                held_out[step].append(seen[max(s for s in seen if s <= step)])
+            seen.append(ascend(run, steps=steps, observe=observe).seen)
         widenings, densities = {}, {}
-        for step, parts in held_out.items():
+        for step in checkpoints:
+            # A run that converged before a checkpoint has not moved since.
+            parts = [fold[max(s for s in fold if s <= step)] for fold in seen]
             errors, stds = torch.cat(parts, dim=-1)
             squares = (errors / stds).square()
             widenings[step] = max(1.0, squares.mean().item()) if _can_widen(model) else 1.0

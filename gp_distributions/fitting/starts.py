@@ -105,10 +105,8 @@ def start_at(module: Any, name: str, value: Tensor) -> None:
     constraint = module.constraint_for_parameter_name(raw)
     if constraint is not None:
         lower, upper = constraint.lower_bound.to(value), constraint.upper_bound.to(value)
-        width = upper - lower
+        width, finite = upper - lower, torch.minimum(lower.abs(), upper.abs())
         # On a bound itself the raw parameter would be infinite.
-        below = torch.where(width.isinf(), _BEYOND * upper.abs(), _WITHIN * width)
-        above = torch.where(width.isinf(), _BEYOND * lower.abs(), _WITHIN * width)
-        value = torch.where(upper.isinf(), value, torch.minimum(value, upper - below))
-        value = torch.where(lower.isinf(), value, torch.maximum(value, lower + above))
+        margin = torch.where(width.isinf(), _BEYOND * finite, _WITHIN * width)
+        value = value.clamp(lower + margin, upper - margin)
     setattr(module, name, value)

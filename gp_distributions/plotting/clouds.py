@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gp_distributions.measures import PointClouds
-from gp_distributions.plotting.drawing import Values, as_array, given_or_new
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+from gp_distributions.plotting.drawing import Axes, Values, as_array, given_or_new
 
 _LARGEST = 60.0  # area of the largest marker, in square points
 

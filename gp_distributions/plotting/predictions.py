@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from gp_distributions.plotting.drawing import Values, as_array, given_or_new
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+from gp_distributions.plotting.drawing import Axes, Values, as_array, given_or_new
 
 
 def plot_predictions(

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from gp_distributions.plotting.drawing import as_array, given_or_new
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-    from gp_distributions.sensitivities import Sensitivity
+from gp_distributions.plotting.drawing import Axes, as_array, given_or_new
+from gp_distributions.sensitivities import Sensitivity
 
 
 def plot_sensitivity(

@@ -284,8 +284,7 @@ def _check_restored(
 
 def _covariances(model: DistributionGP, rows: Tensor) -> NDArray[Any]:
     with torch.no_grad(), silenced():
-        covariances: NDArray[Any] = model.covar_module(rows).to_dense().cpu().numpy()
-    return covariances
+        return model.covar_module(rows).to_dense().cpu().numpy()
 
 
 def _anatomy(model: DistributionGP) -> dict[str, Any]:
