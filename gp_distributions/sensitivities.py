@@ -9,6 +9,7 @@ from torch import Tensor
 
 from gp_distributions.kernels.reading import check_kind
 from gp_distributions.measures import PointClouds
+from gp_distributions.measures.arrays import integer
 from gp_distributions.models import DistributionGP
 from gp_distributions.models.exact_inference import variances
 from gp_distributions.rows.clouds import split_rows
@@ -87,10 +88,8 @@ def sensitivity(model: DistributionGP, X: PointClouds, *, batch_size: int = 64) 
     check_kind(X, model.covar_module)
     if len(X.batch_shape) != 1:
         raise ValueError(f"Expected clouds along one axis, got shape {tuple(X.batch_shape)}.")
-    if batch_size < 1:
-        raise ValueError(f"Expected batch_size >= 1, got {batch_size}.")
-    parts = [_gradients(model, rows) for rows in X.pack().detach().split(batch_size)]
-    gradients = torch.cat(parts, dim=-2)
+    batches = X.pack().detach().split(integer(batch_size, "batch_size"))
+    gradients = torch.cat([_gradients(model, rows) for rows in batches], dim=-2)
     if model._squeeze_output:
         gradients = gradients.squeeze(1)
     points, weights = split_rows(gradients, X.dim)

@@ -16,8 +16,6 @@ from botorch.utils.multi_objective.hypervolume import infer_reference_point
 from botorch.utils.multi_objective.pareto import is_non_dominated
 from torch import Tensor
 
-_SAMPLES = 128
-
 
 @dataclass(frozen=True, eq=False)
 class Observations:
@@ -99,7 +97,7 @@ def default_acquisition(model: Model, data: Observations) -> AcquisitionFunction
         indices = list(range(data.objectives))
         name, objective = "qLogNEHVI", IdentityMCMultiOutputObjective(outcomes=indices)
         options["ref_point"] = _reference_point(data)
-    return get_acquisition_function(name, model, objective, data.X, mc_samples=_SAMPLES, **options)
+    return get_acquisition_function(name, model, objective, data.X, mc_samples=128, **options)
 
 
 def _believed_feasible(model: Model, data: Observations) -> bool:

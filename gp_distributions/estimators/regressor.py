@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import RegressorMixin
+from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.utils.validation import check_array, check_consistent_length
 
 from gp_distributions.estimators._kernels import ProcessEstimator
@@ -19,7 +19,7 @@ Array = NDArray[np.float64]
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class DistributionGPRegressor(RegressorMixin, ProcessEstimator):
+class DistributionGPRegressor(MultiOutputMixin, RegressorMixin, ProcessEstimator):
     """Gaussian process regression on distributions, fitted by marginal likelihood.
 
     Wraps :class:`DistributionGP` and :func:`gp_distributions.fit` as a scikit-learn estimator.
@@ -58,11 +58,6 @@ class DistributionGPRegressor(RegressorMixin, ProcessEstimator):
 
     sampling_noise: bool | Literal["ties"] = False
     restarts: int = 1
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.multi_output = True
-        return tags
 
     def fit(self, X: Samples, y: ArrayLike) -> Self:
         """Fit the hyperparameters.

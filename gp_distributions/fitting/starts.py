@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import ExitStack
 from typing import Any
 
 import torch
@@ -44,16 +45,13 @@ def start_at_medians(model: ExactGP) -> dict[DistributionKernel, float]:
                 medians[distance] = positive.sqrt().median()
 
     kernels = [k for k in model.covar_module.modules() if isinstance(k, DistributionKernel)]
-    hooks = [kernel.distance.register_forward_hook(record) for kernel in kernels]
-    try:
-        (rows,) = model.train_inputs
-        if isinstance(model, BoTorchModel):
-            rows = model.transform_inputs(rows)
-        with torch.no_grad():
-            covariance(model.covar_module, rows)
-    finally:
-        for hook in hooks:
-            hook.remove()
+    (rows,) = model.train_inputs
+    if isinstance(model, BoTorchModel):
+        rows = model.transform_inputs(rows)
+    with ExitStack() as hooks, torch.no_grad():
+        for kernel in kernels:
+            hooks.enter_context(kernel.distance.register_forward_hook(record))
+        covariance(model.covar_module, rows)
     met = {kernel: medians[kernel.distance] for kernel in kernels if kernel.distance in medians}
     for kernel, median in met.items():
         start_at(kernel, "lengthscale", median)
@@ -105,7 +103,8 @@ def start_at(module: Any, name: str, value: Tensor) -> None:
     constraint = module.constraint_for_parameter_name(raw)
     if constraint is not None:
         lower, upper = constraint.lower_bound.to(value), constraint.upper_bound.to(value)
-        width, finite = upper - lower, torch.minimum(lower.abs(), upper.abs())
+        width = upper - lower
+        finite = torch.minimum(lower.abs(), upper.abs())  # if only one bound is
         # On a bound itself the raw parameter would be infinite.
         margin = torch.where(width.isinf(), _BEYOND * finite, _WITHIN * width)
         value = value.clamp(lower + margin, upper - margin)

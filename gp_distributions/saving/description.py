@@ -48,11 +48,8 @@ _NAMED: dict[str, type[Any]] = {
 _NAMES = {cls: name for name, cls in _NAMED.items()}
 
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
-    "exp": torch.exp,
-    "log": torch.log,
-    "sigmoid": torch.sigmoid,
-    "inv_sigmoid": inv_sigmoid,
-    "inv_softplus": inv_softplus,
+    function.__name__: function
+    for function in (torch.exp, torch.log, torch.sigmoid, inv_sigmoid, inv_softplus)
 }
 
 _MISSING: Any = object()
