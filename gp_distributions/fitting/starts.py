@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import ExitStack
 from typing import Any
 
 import torch
@@ -54,13 +55,10 @@ def median_distances(model: ExactGP) -> dict[DistributionKernel, Tensor]:
                 medians[distance] = median
 
     kernels = [k for k in model.covar_module.modules() if isinstance(k, DistributionKernel)]
-    hooks = [kernel.distance.register_forward_hook(record) for kernel in kernels]
-    try:
-        with torch.no_grad():
-            covariance(model.covar_module, training_rows(model))
-    finally:
-        for hook in hooks:
-            hook.remove()
+    with ExitStack() as hooks, torch.no_grad():
+        for kernel in kernels:
+            hooks.enter_context(kernel.distance.register_forward_hook(record))
+        covariance(model.covar_module, training_rows(model))
     return {kernel: medians[kernel.distance] for kernel in kernels if kernel.distance in medians}
 
 
@@ -125,9 +123,8 @@ def start_at(module: Any, name: str, value: Tensor) -> None:
     if constraint is not None:
         lower, upper = constraint.lower_bound.to(value), constraint.upper_bound.to(value)
         width = upper - lower
+        finite = torch.minimum(lower.abs(), upper.abs())  # if only one bound is
         # On a bound itself the raw parameter would be infinite.
-        below = torch.where(width.isinf(), _BEYOND * upper.abs(), _WITHIN * width)
-        above = torch.where(width.isinf(), _BEYOND * lower.abs(), _WITHIN * width)
-        value = torch.where(upper.isinf(), value, torch.minimum(value, upper - below))
-        value = torch.where(lower.isinf(), value, torch.maximum(value, lower + above))
+        margin = torch.where(width.isinf(), _BEYOND * finite, _WITHIN * width)
+        value = value.clamp(lower + margin, upper - margin)
     setattr(module, name, value)
