@@ -38,7 +38,7 @@ class RigidSlicedWasserstein(Distance):
     :math:`|H_l| = (H_l^* H_l)^{1/2}` does not see:
 
     .. math::
-        d^2(P, P') = \sum_l \big\| |H_l| - |H'_l| \big\|_F^2 \le 2 \min_g SW_2^2(g P, P').
+        d^2(P, P') = \sum_l \| |H_l| - |H'_l| \|_F^2 \le 2 \min_g SW_2^2(g P, P').
 
     It is the Euclidean distance of finitely many features, so that every profile of it is positive
     definite, and zero between rotated and translated copies. There is no lower bound: the phases between

@@ -86,8 +86,10 @@ def log_densities(differences: Tensor, covariance: Tensor) -> Tensor:
 
     Source: Rasmussen and Williams 2006, eq. 5.9.
     """
-    densities: Tensor = _LogDensities.apply(differences, covariance)
-    return densities
+    # In single precision the two terms of the gradient would cancel to rounding.
+    double = differences.double(), covariance.double()
+    densities: Tensor = _LogDensities.apply(*double)
+    return densities.to(differences)
 
 
 class _LogDensities(torch.autograd.Function):
