@@ -1,15 +1,17 @@
-# Every target sets itself up: .venv is made once, and again when the pinned versions change.
+# Every target sets itself up: .venv is made once, and again when the pinned versions change. .venv-oldest
+# has the oldest versions that the package accepts.
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
+OLDEST := .venv-oldest
 # Threads that spin while they wait are slow by factors where other processes run.
 PATIENT := OMP_WAIT_POLICY=passive
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types format benchmarks tutorials docs clean
+.PHONY: help demo test test-oldest lint types format benchmarks tutorials docs release-check clean
 
 help:  ## List the targets
-	@grep -E '^[a-z]+:.*##' Makefile | sed -E 's/^([a-z]+):.*## /\1\t/'
+	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/^([a-z-]+):.*## /\1\t/'
 
 demo: $(READY)  ## Real airfoils: lift-to-drag ratios with intervals, the search for the best, four figures
 	$(PATIENT) $(BIN)/python -m gp_distributions.demo
@@ -17,6 +19,9 @@ demo: $(READY)  ## Real airfoils: lift-to-drag ratios with intervals, the search
 # One thread for each process: more would wait for each other.
 test: $(READY)  ## Run the tests
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q --numprocesses auto
+
+test-oldest: $(OLDEST)/.ready  ## Run the tests on the oldest versions that the package accepts
+	OMP_NUM_THREADS=1 $(OLDEST)/bin/python -m pytest -q --numprocesses auto
 
 lint: $(READY)  ## Check style
 	$(BIN)/ruff check .
@@ -38,11 +43,24 @@ tutorials: $(READY)  ## Run all notebooks, in place
 docs: $(READY)  ## Build the documentation in site/; broken links fail
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
-clean:  ## Remove the environment and caches
-	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis figures site
+release-check:  ## Build the wheel and the sdist in dist/, install each on its own, run README's example
+	PYTHON=$(PYTHON) .ci/release-check
+
+clean:  ## Remove the environments, builds and caches
+	rm -rf .venv $(OLDEST) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis figures site
 
 $(READY): pyproject.toml constraints.txt
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or later is needed, found %d.%d: make PYTHON=/path/to/python3.11" % sys.version_info[:2])'
-	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
-	@touch $@
+	$(call make-environment,.venv,constraints.txt)
+
+# constraints-oldest.txt takes precedence; all else is as in constraints.txt.
+$(OLDEST)/.ready: pyproject.toml constraints.txt constraints-oldest.txt
+	mkdir -p build
+	awk -F== '!($$1 in seen) {seen[$$1]; print}' constraints-oldest.txt constraints.txt > build/oldest.txt
+	$(call make-environment,$(OLDEST),build/oldest.txt)
+
+define make-environment
+@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or later is needed, found %d.%d: make PYTHON=/path/to/python3.11" % sys.version_info[:2])'
+$(PYTHON) -m venv $(1)
+$(1)/bin/python -m pip install --quiet --disable-pip-version-check -c $(2) -e ".[dev]"
+@touch $@
+endef
