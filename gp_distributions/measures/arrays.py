@@ -84,7 +84,7 @@ def point_array(value: Data, name: str, shape: str) -> Array:
             f"of shape {tuple(array.shape)}."
         )
     if array.ndim < 2 or (array.ndim > 2 and not shape.startswith("(...")):
-        hint = "; did you mean array[:, None]?" if array.ndim == 1 else "."
+        hint = "; write n numbers as an array of shape (n, 1)." if array.ndim == 1 else "."
         raise ValueError(
             f"{name}: expected an array of shape {shape}, got a {array.ndim}-D array of shape "
             f"{tuple(array.shape)}{hint}"
