@@ -52,6 +52,9 @@ def _loaded(path: str, name: str) -> Any:
             f"{name}: reading the file {path!r} needs trimesh. Run: pip install trimesh"
         ) from error
     try:
-        return trimesh.load_mesh(path)
+        mesh = trimesh.load_mesh(path)
+        if not len(mesh.faces):
+            raise ValueError("it has no faces")
+        return mesh
     except Exception as error:  # each format raises its own
         raise ValueError(f"{name}: cannot read {path!r} as a mesh: {error}") from error

@@ -35,6 +35,7 @@ def opened(frame: Any, needed: Sequence[str]) -> Frame:
 
     Raises:
         TypeError: If the object is not a data frame.
+        ValueError: If a lazy frame lacks a column.
     """
     advice = ""
     try:
@@ -42,13 +43,15 @@ def opened(frame: Any, needed: Sequence[str]) -> Frame:
     except ImportError:
         advice = " Collect lazy frames, and install narwhals to read frames of other libraries."
     else:
+        frame = narwhals.to_native(frame, pass_through=True)
         # Narwhals would refuse a frame of pandas because of columns that are not needed.
         pandas = narwhals.dependencies.is_pandas_dataframe(frame)
         read = None if pandas else narwhals.from_native(frame, pass_through=True)
         if isinstance(read, narwhals.LazyFrame):
             existing = read.collect_schema().names()
-            # A missing column is reported later, with the names of those that exist.
-            return read.select([n for n in existing if n in needed] or existing).collect()
+            for name in needed:
+                _check_name(name, existing)
+            return read.select(dict.fromkeys(needed)).collect().to_native()
     lazy = hasattr(type(frame), "collect")
     if lazy or not (
         hasattr(frame, "__getitem__") and (_is_arrow(frame) or hasattr(frame, "columns"))
@@ -67,10 +70,7 @@ def column(frame: Any, name: str) -> npt.NDArray[Any]:
         ValueError: If there is no such column, or more than one.
         TypeError: If it cannot be read as an array.
     """
-    existing = list(frame.column_names if _is_arrow(frame) else frame.columns)
-    if existing.count(name) != 1:
-        problem = "more than one" if name in existing else "none"
-        raise ValueError(f"Expected one column {name!r}, got {problem}; columns: {existing}.")
+    _check_name(name, list(frame.column_names if _is_arrow(frame) else frame.columns))
     values = frame[name]
     if _is_arrow(frame):
         return np.asarray(values)  # to_numpy would refuse to copy
@@ -81,6 +81,12 @@ def column(frame: Any, name: str) -> npt.NDArray[Any]:
             "convert it to pandas."
         )
     return values.to_numpy()
+
+
+def _check_name(name: str, existing: list[Any]) -> None:
+    if existing.count(name) != 1:
+        problem = "more than one" if name in existing else "none"
+        raise ValueError(f"Expected one column {name!r}, got {problem}; columns: {existing}.")
 
 
 def _is_arrow(frame: Any) -> bool:

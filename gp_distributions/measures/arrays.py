@@ -62,7 +62,8 @@ def real_array(value: Data, name: str) -> Array:
     except (TypeError, ValueError) as error:
         raise ValueError(f"{name}: {_RAGGED}") from error
     if array.dtype.kind not in "biuf":
-        raise ValueError(f"{name}: expected real numbers, got an array of dtype {array.dtype}.")
+        got = f"an array of dtype {array.dtype}" if array.ndim else repr(value)
+        raise ValueError(f"{name}: expected real numbers, got {got}.")
     return array
 
 
