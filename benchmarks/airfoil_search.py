@@ -60,7 +60,7 @@ from gp_distributions.bayesopt import (
     median_lengthscale_prior,
 )
 from gp_distributions.datasets import load_airfoils
-from gp_distributions.demo.search import scaled, search
+from gp_distributions.demo.searching import scaled, search
 
 FROZEN_SEEDS = 1000
 

@@ -192,8 +192,7 @@ def calibration(
         [0.96, 0.98, 1.0]
     """
     z, std = _standardised(y, mean, std)
-    members = {} if groups is None else _members(groups, len(z))
-    members["all"] = list(range(len(z)))
+    members = ({} if groups is None else _members(groups, len(z))) | {"all": range(len(z))}
 
     def by_group(scores: Tensor) -> Tensor:
         return torch.stack([scores[index].mean() for index in members.values()])
@@ -240,7 +239,7 @@ def _within(z: Tensor, levels: Sequence[float]) -> Tensor:
     if not all(0 < level < 1 for level in levels):
         raise ValueError(f"Expected levels between 0 and 1, got {levels}.")
     half_widths = torch.special.ndtri((1 + torch.as_tensor(levels).to(z)) / 2)
-    return z.abs() <= half_widths.unsqueeze(-1)
+    return (z.abs() <= half_widths.unsqueeze(-1)).double()
 
 
 def _nlpd(z: Tensor, std: Tensor) -> Tensor:
@@ -255,7 +254,6 @@ def _crps(z: Tensor, std: Tensor) -> Tensor:
 
 def _grouped(scores: Tensor, groups: Groups | None) -> Tensor | dict[Hashable, Tensor]:
     """Average ``... x N`` scores over all targets, or over those of each group."""
-    scores = scores.double() if scores.dtype == torch.bool else scores
     if groups is None:
         return scores.mean(-1)
     members = _members(groups, scores.shape[-1])

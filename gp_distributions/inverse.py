@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -123,10 +124,8 @@ def invert_embedding(
         )
     _check_embeddings(distance, embeddings)
     embeddings = embeddings.detach()
-    fixed = start is not None or (
-        isinstance(distance, SlicedWasserstein) and distance.num_quantiles is None
-    )
-    if atoms is not None and fixed:
+    exact = isinstance(distance, SlicedWasserstein) and distance.num_quantiles is None
+    if atoms is not None and (start is not None or exact):
         given = "start" if start is not None else "num_quantiles=None"
         raise ValueError(
             f"Expected atoms=None, as {given} determines the number of atoms, got atoms={atoms}."
@@ -143,6 +142,12 @@ def invert_embedding(
     # The size of a point mass is zero up to rounding.
     rounding = torch.finfo(embeddings.dtype).eps ** 0.5 * embeddings.norm(dim=-1)
     sizes = torch.maximum(_atom_distances(start).to(embeddings), rounding)
+    search = partial(
+        nearest_cloud,
+        distance.represent,
+        learn_weights=learn_weights,
+        max_iterations=max_iterations,
+    )
     found = []
     for target, points, weights, size in zip(
         tqdm(embeddings, desc="Inverting", disable=not progress),
@@ -152,21 +157,10 @@ def invert_embedding(
         strict=True,
     ):
         kept = weights > 0
-        found.append(
-            nearest_cloud(
-                distance.represent,
-                target,
-                points[kept],
-                weights[kept],
-                learn_weights=learn_weights,
-                enough=_ENOUGH * size,
-                max_iterations=max_iterations,
-            )
-        )
-    clouds = PointClouds.from_list(
-        [x.double() for x, _, _ in found], [w.double() for _, w, _ in found]
-    )
-    distances = sizes.new_tensor([reached for _, _, reached in found])
+        found.append(search(target, points[kept], weights[kept], enough=_ENOUGH * size))
+    moved, masses, reached = zip(*found, strict=True)
+    clouds = PointClouds.from_list([x.double() for x in moved], [w.double() for w in masses])
+    distances = sizes.new_tensor(reached)
     excess = distances - tolerance * sizes
     worst = int(excess.argmax())
     if excess[worst] > 0:

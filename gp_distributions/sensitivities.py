@@ -9,6 +9,7 @@ from torch import Tensor
 
 from gp_distributions.kernels.reading import check_kind
 from gp_distributions.measures import PointClouds
+from gp_distributions.measures.arrays import integer
 from gp_distributions.models import DistributionGP
 from gp_distributions.models.exact_inference import variances
 from gp_distributions.rows.clouds import split_rows
@@ -87,34 +88,25 @@ def sensitivity(model: DistributionGP, X: PointClouds, *, batch_size: int = 64) 
     check_kind(X, model.covar_module)
     if len(X.batch_shape) != 1:
         raise ValueError(f"Expected clouds along one axis, got shape {tuple(X.batch_shape)}.")
-    if batch_size < 1:
-        raise ValueError(f"Expected batch_size >= 1, got {batch_size}.")
-    parts = [_gradients(model, rows) for rows in X.pack().detach().split(batch_size)]
-    means, spreads = (torch.cat(part, dim=1) for part in zip(*parts, strict=True))
+    batches = X.pack().detach().split(integer(batch_size, "batch_size"))
+    gradients = torch.cat([_gradients(model, rows) for rows in batches], dim=-2)
     if model._squeeze_output:
-        means, spreads = means.squeeze(0), spreads.squeeze(0)
+        gradients = gradients.squeeze(1)
+    points, weights = split_rows(gradients, X.dim)
     occupied = X.weights.detach() > 0
-    mean_points, mean_weights = split_rows(means, X.dim)
-    variance_points, variance_weights = split_rows(spreads, X.dim)
-    return Sensitivity(
-        clouds=X,
-        mean_points=mean_points * occupied.unsqueeze(-1),
-        mean_weights=mean_weights * occupied,
-        variance_points=variance_points * occupied.unsqueeze(-1),
-        variance_weights=variance_weights * occupied,
-    )
+    mean_points, variance_points = points * occupied.unsqueeze(-1)
+    mean_weights, variance_weights = weights * occupied
+    return Sensitivity(X, mean_points, mean_weights, variance_points, variance_weights)
 
 
-def _gradients(model: DistributionGP, rows: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the gradients of means and variances in rows, each ``outputs x N x width``."""
+def _gradients(model: DistributionGP, rows: Tensor) -> Tensor:
+    """Return the gradients of means and variances in rows, a ``2 x outputs x N x width`` tensor."""
     model.eval()
     rows = rows.clone().requires_grad_()
     axes = [1] * len(model.batch_shape)
     # Each cloud is its own batch, so a sum over clouds has the gradients of all of them.
     posterior = model.posterior(rows.unflatten(0, (-1, *axes, 1)), observation_noise=False)
-    gradients = []
-    for values in (posterior.mean, variances(posterior, model.smallest_variance)):
-        outputs = values.flatten(0, -2).sum(0)
-        found = [torch.autograd.grad(output, rows, retain_graph=True)[0] for output in outputs]
-        gradients.append(torch.stack(found))
-    return gradients[0], gradients[1]
+    outputs = (posterior.mean, variances(posterior, model.smallest_variance))
+    totals = [total for values in outputs for total in values.flatten(0, -2).sum(0)]
+    found = [torch.autograd.grad(total, rows, retain_graph=True)[0] for total in totals]
+    return torch.stack(found).unflatten(0, (len(outputs), -1))

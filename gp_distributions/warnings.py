@@ -1,4 +1,4 @@
-"""Warning categories of this package, each of which can be filtered alone, and how they are raised."""
+"""Warnings of this package: a category for each, so that they can be filtered separately."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextvars import ContextVar
 from types import FrameType
 
-# Code that lies between this package and the line that a user wrote.
+# Packages whose frames are skipped to find the user's line.
 _INNER = {
     "botorch",
     "contextlib",
@@ -19,6 +19,17 @@ _INNER = {
     "sklearn",
     "torch",
 }
+
+__all__ = [
+    "ConvergenceWarning",
+    "DistributionWarning",
+    "JitterWarning",
+    "NotHilbertianWarning",
+    "PrecisionWarning",
+    "ReferenceWarning",
+    "TiesWarning",
+    "silenced",
+]
 
 _silent: ContextVar[bool] = ContextVar("silent", default=False)
 
@@ -34,34 +45,34 @@ class DistributionWarning(UserWarning):
 
 
 class PrecisionWarning(DistributionWarning):
-    """Data are in single precision where double precision is advised."""
+    """The data are in single precision although double precision is recommended."""
 
 
 class ConvergenceWarning(DistributionWarning):
-    """An optimiser stopped before it converged."""
+    """An optimiser or solver stopped before it converged."""
 
 
 class JitterWarning(DistributionWarning):
-    """A covariance matrix is not positive definite in floating point, and its diagonal was raised."""
+    """A covariance matrix was not numerically positive definite, so jitter was added to its diagonal."""
 
 
 class ReferenceWarning(DistributionWarning):
-    """A reference measure sees too little of the data to be trusted."""
+    """A reference measure covers too little of the data for reliable results."""
 
 
 class TiesWarning(DistributionWarning):
-    """Equal atoms of a bag are merged as copies of one, although they may be equal measurements."""
+    """Equal atoms of a bag were merged as duplicates, but may be separate measurements."""
 
 
 class NotHilbertianWarning(DistributionWarning):
-    """A distance is not Hilbertian, so that its kernels need not be positive semi-definite."""
+    """A distance is not Hilbertian, so its kernels may not be positive semi-definite."""
 
 
 def warn(message: str, category: type[DistributionWarning]) -> None:
-    """Warn at the line of the user's code that led here, unless :func:`silenced`.
+    """Issue a warning that points at the user's line, unless warnings are :func:`silenced`.
 
     Args:
-        message: What is wrong and what to do about it.
+        message: The problem and what to do about it.
         category: Category of the warning.
     """
     if _silent.get():
@@ -75,7 +86,16 @@ def warn(message: str, category: type[DistributionWarning]) -> None:
 
 @contextlib.contextmanager
 def silenced() -> Iterator[None]:
-    """Raise no warnings of this package within, in the current thread only."""
+    """Silence the warnings of this package within a ``with`` block, in the current thread only.
+
+    Example:
+        >>> from gp_distributions import PrecomputedDistance
+        >>> from gp_distributions.warnings import silenced
+        >>> with silenced():  # these squared distances are not Hilbertian
+        ...     distance = PrecomputedDistance([[0.0, 1.0, 9.0], [1.0, 0.0, 1.0], [9.0, 1.0, 0.0]])
+        >>> distance.negative_part > 0
+        True
+    """
     token = _silent.set(True)
     try:
         yield

@@ -17,6 +17,7 @@ from gp_distributions import (
     LinearTransport,
     PrecomputedDistance,
     ReferenceMeasure,
+    RigidSlicedWasserstein,
     SinkhornPotential,
     SlicedWasserstein,
     TotalVariation,
@@ -126,10 +127,15 @@ def _on_reference(kind: type[Distance], *, epsilon: float = 0.5) -> Distance:
 
 _SLICED = partial(SlicedWasserstein, 2, num_slices=20, num_quantiles=30)
 
+_RIGID = partial(RigidSlicedWasserstein, 2, num_slices=20, max_degree=5, num_quantiles=8)
+
 # Distances of rows in two dimensions, of mixtures in one.
 DISTANCES: dict[str, Case[Distance]] = {
     "sw2": Case(_SLICED, settings={"num_quantiles": 7, "center": True}),
     "sw2-centred": Case(partial(_SLICED, center=True), settings={"num_quantiles": 7}),
+    "rigid": Case(_RIGID, settings={"num_quantiles": 5, "center": False, "scale": True}),
+    "rigid-reflections": Case(partial(_RIGID, reflections=True, num_quantiles=7)),
+    "rigid-gaussians": Case(partial(_RIGID, inputs="gaussians"), GAUSSIANS),
     "sinkhorn": Case(partial(_on_reference, SinkhornPotential), settings={"epsilon": 1.0}),
     "linear-transport": Case(partial(_on_reference, LinearTransport), settings={"epsilon": 1.0}),
     "sw1": Case(partial(_SLICED, p=1), settings={"num_quantiles": 7}),

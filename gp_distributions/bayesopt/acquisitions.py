@@ -16,8 +16,6 @@ from botorch.utils.multi_objective.hypervolume import infer_reference_point
 from botorch.utils.multi_objective.pareto import is_non_dominated
 from torch import Tensor
 
-_SAMPLES = 128
-
 
 @dataclass(frozen=True, eq=False)
 class Observations:
@@ -87,7 +85,8 @@ def default_acquisition(model: Model, data: Observations) -> AcquisitionFunction
     outcomes = data.Y.shape[-1]
     if outcomes == 1 and data.q == 1 and data.X_pending is None:
         return LogExpectedImprovement(model, best_f=data.Y.max())
-    constraints = [partial(_outcome, index=i) for i in range(data.objectives, outcomes)] or None
+    last = range(data.objectives, outcomes)
+    constraints = [partial(torch.select, dim=-1, index=index) for index in last] or None
     options = {"X_pending": data.X_pending, "constraints": constraints, "seed": data.seed}
     if constraints is not None and not _believed_feasible(model, data):
         name, objective = "qLogPF", None
@@ -98,7 +97,7 @@ def default_acquisition(model: Model, data: Observations) -> AcquisitionFunction
         indices = list(range(data.objectives))
         name, objective = "qLogNEHVI", IdentityMCMultiOutputObjective(outcomes=indices)
         options["ref_point"] = _reference_point(data)
-    return get_acquisition_function(name, model, objective, data.X, mc_samples=_SAMPLES, **options)
+    return get_acquisition_function(name, model, objective, data.X, mc_samples=128, **options)
 
 
 def _believed_feasible(model: Model, data: Observations) -> bool:
@@ -112,7 +111,3 @@ def _reference_point(data: Observations) -> Tensor:
     objectives = data.Y[:, : data.objectives]
     feasible = objectives[data.feasible] if bool(data.feasible.any()) else objectives
     return infer_reference_point(feasible[is_non_dominated(feasible)])
-
-
-def _outcome(samples: Tensor, index: int) -> Tensor:
-    return torch.select(samples, -1, index)

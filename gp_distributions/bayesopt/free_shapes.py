@@ -14,7 +14,6 @@ from torch import Tensor
 from gp_distributions.distances.base import Distance
 from gp_distributions.measures import PointClouds
 from gp_distributions.measures.arrays import integer
-from gp_distributions.rows.clouds import split_rows
 
 Penalty = Callable[[Tensor], Tensor]
 
@@ -170,8 +169,7 @@ def optimize_free_shapes(
     finally:
         if q > 1:
             acquisition.set_X_pending(before)
-    points, masses = split_rows(torch.cat(found), dim)
-    return PointClouds(points, masses), torch.stack(values)
+    return PointClouds.unpack(torch.cat(found), dim), torch.stack(values)
 
 
 def check_bounds(bounds: Tensor, dim: int) -> Tensor:
@@ -180,9 +178,8 @@ def check_bounds(bounds: Tensor, dim: int) -> Tensor:
     Raises:
         ValueError: If they are not ``2 x dim`` finite numbers, the lower ones below the upper ones.
     """
-    if bounds.shape != (2, dim) or not bool(
-        (bounds[0] < bounds[1]).all() & bounds.isfinite().all()
-    ):
+    valid = bounds.shape == (2, dim) and (bounds.isfinite() & (bounds[0] < bounds[1])).all()
+    if not valid:
         raise ValueError(
             f"Expected bounds as a 2 x {dim} tensor of finite numbers, the lower ones below the upper "
             f"ones, got {bounds.tolist()}."

@@ -1,10 +1,10 @@
-"""Acquisition functions optimised over a fixed set of clouds."""
+"""Optimisation of acquisition functions over a fixed set of clouds."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 
 import torch
 from botorch.acquisition import AcquisitionFunction, OneShotAcquisitionFunction
@@ -22,67 +22,71 @@ from gp_distributions.rows.memory import fingerprint
 
 
 class Pool:
-    """A fixed set of clouds that are candidates, and what is remembered of their distances.
+    """A fixed set of candidate clouds that remembers their distances.
 
-    Between the calls of :func:`optimize_over_pool` a pool keeps the squared distances of all
-    candidates to the clouds that were asked for, which are those a model was trained on: ``N`` numbers
-    for each. With them it keeps the features of the candidates where there is room, so that every
-    candidate is embedded once; where there is not, candidates are embedded again for every new
-    training cloud, by blocks. A model of the next step may have a new kernel, as long as its distance
-    has the same settings and parameters.
+    Between calls of :func:`optimize_over_pool`, a pool keeps the squared distances of all candidates to
+    the clouds that a model was trained on: ``N`` numbers for each training cloud. It also keeps the
+    features of the candidates if there is enough memory, so that every candidate is embedded only
+    once. Otherwise, candidates are embedded again, in blocks, whenever there are new training clouds.
+    Each model may have a new kernel, as long as its distance has the same settings and parameters.
 
     Args:
         candidates: The ``N`` clouds, as :class:`PointClouds`, :class:`Gaussians`,
             :class:`GaussianMixtures` or an ``N x m*(d+1)`` tensor of rows.
-        memory: Bytes that the features of the candidates may take for each distance. Default: half of
-            the memory that is free, or 2 GiB where the system does not tell.
+        memory: Number of bytes for the features of the candidates, for each distance. Default: half of
+            the free memory, or 2 GiB if that is unknown.
 
     Attributes:
         rows: The candidates, ``N x width``.
-        dim: The dimension of the atoms of :class:`PointClouds`, else ``None``.
+        dim: Dimension of the atoms of :class:`PointClouds`, else ``None``.
 
     Raises:
-        TypeError: If candidates are something else, such as a list.
-        ValueError: If there is no candidate, or rows have batch axes.
+        TypeError: If ``candidates`` has another type, such as a list.
+        ValueError: If there are no candidates, or rows have batch axes.
+
+    Example:
+        >>> import numpy as np
+        >>> from gp_distributions import PointClouds
+        >>> from gp_distributions.bayesopt import Pool
+        >>> clouds = PointClouds(np.random.default_rng(0).normal(size=(10, 5, 2)))
+        >>> pool = Pool(clouds)  # for optimize_over_pool
+        >>> len(pool), pool.rows.shape
+        (10, torch.Size([10, 15]))
     """
 
     def __init__(self, candidates: Distributions | Tensor, *, memory: float | None = None) -> None:
         rows = as_rows(candidates)
         if rows.dim() != 2 or not len(rows):
             raise ValueError(
-                f"Expected candidates as N >= 1 clouds or a tensor of N rows, got {tuple(rows.shape)}."
+                f"Expected N >= 1 clouds or an N x width tensor of rows, got shape {tuple(rows.shape)}."
             )
         self.rows = rows.detach()
         self.dim = candidates.dim if isinstance(candidates, PointClouds) else None
         self.memory = _half_of_free_memory(self.rows.device) if memory is None else memory
-        self._tables: list[Table] = []
+        self._tables: dict[Hashable, Table] = {}
 
     def __len__(self) -> int:
         return len(self.rows)
 
     def clear(self) -> None:
-        """Forget all distances and features."""
+        """Forget all distances and features of the candidates."""
         self._tables.clear()
 
-    def _table(self, distance: Distance, columns: Tensor | None) -> Table:
-        """What is known of a distance on some columns."""
-        found = fingerprint(distance)
-        for table in self._tables:
-            if table.fingerprint == found and _same_columns(table.columns, columns):
-                return table
-        rows = self.rows if columns is None else self.rows.index_select(-1, columns)
-        self._tables.append(Table(distance, rows, columns=columns, memory=self.memory))
-        return self._tables[-1]
+    def _table(self, distance: Distance, columns: Tensor | None) -> tuple[Hashable, Table]:
+        """Return the distances of the candidates on some columns, and the key of this table."""
+        key = fingerprint(distance), None if columns is None else tuple(columns.tolist())
+        if key not in self._tables:
+            rows = self.rows if columns is None else self.rows.index_select(-1, columns)
+            self._tables[key] = Table(distance, rows, memory=self.memory)
+        return key, self._tables[key]
 
     @contextlib.contextmanager
     def _serving(self, module: torch.nn.Module) -> Iterator[PoolLookUp]:
-        """Let the distances of a module look up what the pool knows, in this thread."""
-        tables = [
-            self._table(kernel.distance, columns)
-            for kernel, columns in distribution_kernels(module)
-        ]
-        self._tables = list(dict.fromkeys(tables))  # others belong to distances of the past
-        look_up = PoolLookUp(self._tables)
+        """Let the distances of a module look up the distances of the candidates, in this thread."""
+        used = distribution_kernels(module)
+        # Tables that are not used belong to previous distances.
+        self._tables = dict(self._table(kernel.distance, columns) for kernel, columns in used)
+        look_up = PoolLookUp(list(self._tables.values()))
         with looking_up(look_up):
             yield look_up
 
@@ -97,31 +101,45 @@ def optimize_over_pool(
 ) -> tuple[Tensor, Tensor]:
     """Find the candidates of a pool with the largest values of an acquisition function.
 
-    Several candidates are found one after the other, each with those before it as pending points, by
-    ``botorch.optim.optimize_acqf_discrete``. Values are those of the acquisition function on rows; only
-    distances are looked up.
+    ``botorch.optim.optimize_acqf_discrete`` selects the candidates one by one, with the previous ones as
+    pending points. Values are those of the acquisition function on rows; only distances are looked up.
 
     Args:
-        acquisition: A BoTorch acquisition function of a model on rows; for ``q > 1`` one that takes
-            pending points, as the Monte Carlo ones do.
-        pool: The candidates. Give a :class:`Pool`, which remembers, where there are several calls.
-        q: The number of candidates wanted.
-        exclude: Indices of candidates that must not be chosen: those evaluated.
-        batch_size: Candidates whose values are computed at a time, which bounds memory.
+        acquisition: BoTorch acquisition function of a model on rows. For ``q > 1`` it must support
+            pending points, as Monte Carlo acquisition functions do.
+        pool: The candidates. For several calls, use a :class:`Pool`, which remembers distances.
+        q: Number of candidates to select.
+        exclude: Indices of candidates that must not be selected, such as those already evaluated.
+        batch_size: Number of candidates to evaluate at a time, which bounds memory.
 
     Returns:
-        The indices of the candidates, a tensor of ``q`` integers without repetition, and the ``q``
-        values that the acquisition function had for each when it was chosen.
+        The indices of the selected candidates, a tensor of ``q`` distinct integers, and the value of the
+        acquisition function for each when it was selected.
 
     Raises:
-        ValueError: If fewer than ``q`` candidates are left, an index is none of the pool, a number is
-            less than one, or a value is not a number.
-        UnsupportedError: If the acquisition function is a one-shot one, or takes no pending points.
+        ValueError: If fewer than ``q`` candidates are left, an index is not in the pool, a number is
+            less than one, or a value is NaN.
+        UnsupportedError: If the acquisition function is one-shot, or ``q > 1`` and it does not support
+            pending points.
+
+    Example:
+        >>> import numpy as np
+        >>> from botorch.acquisition import LogExpectedImprovement
+        >>> from gp_distributions import DistributionGP, PointClouds
+        >>> from gp_distributions.bayesopt import optimize_over_pool
+        >>> clouds = PointClouds(np.random.default_rng(0).normal(size=(30, 5, 2)))
+        >>> y = clouds.points.mean((1, 2))
+        >>> model = DistributionGP(clouds[:10], y[:10])
+        >>> acquisition = LogExpectedImprovement(model, best_f=y[:10].max())
+        >>> indices, values = optimize_over_pool(acquisition, clouds, exclude=range(10))
+        >>> len(indices), bool(indices >= 10)
+        (1, True)
     """
     if isinstance(acquisition, OneShotAcquisitionFunction):
         raise UnsupportedError(
-            "A one-shot acquisition function is optimised jointly with its fantasies, which a pool "
-            "does not allow. Take another, such as qLogNoisyExpectedImprovement."
+            "Expected an acquisition function that is not one-shot, since a pool cannot optimise "
+            f"fantasies, got {type(acquisition).__name__}. Use, for example, "
+            "qLogNoisyExpectedImprovement."
         )
     if batch_size < 1:
         raise ValueError(f"Expected batch_size >= 1, got {batch_size}.")
@@ -129,7 +147,7 @@ def optimize_over_pool(
     choices = _remaining(len(pool), exclude, pool.rows.device)
     if not 1 <= q <= len(choices):
         raise ValueError(
-            f"Expected 1 <= q <= {len(choices)}, the number of candidates that are left, got {q}."
+            f"Expected 1 <= q <= {len(choices)}, the number of remaining candidates, got {q}."
         )
     with pool._serving(acquisition) as look_up:
         indexed = _Indexed(acquisition, pool.rows, look_up)
@@ -138,12 +156,14 @@ def optimize_over_pool(
         )
     values = values.reshape(q)
     if bool(values.isnan().any()):
-        raise ValueError(f"Expected numbers as values of {acquisition}, got {values.tolist()}.")
+        raise ValueError(
+            f"Expected values of {acquisition} that are not NaN, got {values.tolist()}."
+        )
     return found.reshape(q).long(), values
 
 
 class _Indexed(AcquisitionFunction):
-    """An acquisition function of indices, so that candidates are never told apart by their floats."""
+    """An acquisition function of indices, so that equal candidates are distinguished."""
 
     def __init__(self, acquisition: AcquisitionFunction, rows: Tensor, look_up: PoolLookUp) -> None:
         super().__init__(acquisition.model)
@@ -154,7 +174,7 @@ class _Indexed(AcquisitionFunction):
         self.X_pending: Tensor | None = None
 
     def set_X_pending(self, X_pending: Tensor | None = None) -> None:  # noqa: N802
-        """Add the rows of indices to the points that were pending before."""
+        """Add the rows of indices to the pending points of the acquisition function."""
         pending = self._base_pending
         if X_pending is not None:
             rows = self.rows[X_pending.squeeze(-1).long()]
@@ -163,19 +183,18 @@ class _Indexed(AcquisitionFunction):
         self.X_pending = X_pending
 
     def forward(self, X: Tensor) -> Tensor:
-        """Values of a ``b x 1 x 1`` tensor of indices."""
+        """Evaluate a ``b x 1 x 1`` tensor of indices."""
         indices = X[:, 0, 0].long()
         self.look_up.batch = indices
         return self.acquisition(self.rows[indices].unsqueeze(-2))
 
 
 def _remaining(size: int, exclude: Iterable[int] | Tensor, device: torch.device) -> Tensor:
-    given = (
-        exclude if isinstance(exclude, Tensor) else torch.tensor(list(exclude), dtype=torch.long)
-    )
-    indices = given.to(device).flatten()
+    """Return the indices of candidates that are not excluded."""
+    given = exclude if isinstance(exclude, Tensor) else list(exclude)
+    indices = torch.as_tensor(given, device=device).flatten()
     if indices.numel() and (indices.is_floating_point() or indices.dtype == torch.bool):
-        raise ValueError(f"Expected exclude as indices, got a tensor of dtype {indices.dtype}.")
+        raise ValueError(f"Expected integer indices in exclude, got dtype {indices.dtype}.")
     wrong = (indices < 0) | (indices >= size)
     if bool(wrong.any()):
         raise ValueError(
@@ -193,7 +212,3 @@ def _half_of_free_memory(device: torch.device) -> float:
         return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2
     except (AttributeError, OSError, ValueError):
         return 2.0**31
-
-
-def _same_columns(a: Tensor | None, b: Tensor | None) -> bool:
-    return a is b or (a is not None and b is not None and torch.equal(a, b))

@@ -1,4 +1,4 @@
-"""Distances of a pool's candidates to other clouds, computed once and looked up."""
+"""Distances of the candidates of a pool to other clouds, computed once and looked up."""
 
 from __future__ import annotations
 
@@ -14,29 +14,26 @@ from gp_distributions.distances.evaluation import looking_up, sharing
 from gp_distributions.rows.clouds import drop_copies, pad_rows
 from gp_distributions.rows.memory import fingerprint
 
-# Candidates that are embedded or compared at a time.
+# Number of candidates that are embedded or compared at a time.
 _BLOCK = 1024
-# Candidates whose features stay in the processor's cache while they meet all new clouds.
+# Number of candidates whose features fit into the processor's cache.
 _STRIP = 32
 
 
 class Table:
-    """Squared distances of ``N`` candidates to the clouds met so far.
+    """Squared distances of ``N`` candidates to the clouds seen so far.
 
     Args:
-        distance: Whose distances they are; its settings are copied.
-        rows: The ``N`` candidates as the distance sees them.
-        columns: The columns of the pool's rows that these are; ``None``: all.
-        memory: Bytes that features may take.
+        distance: The distance, which is copied.
+        rows: The ``N`` candidates, with only the columns that the distance reads.
+        memory: Number of bytes for features.
     """
 
-    def __init__(
-        self, distance: Distance, rows: Tensor, *, columns: Tensor | None, memory: float
-    ) -> None:
+    def __init__(self, distance: Distance, rows: Tensor, *, memory: float) -> None:
         self.fingerprint = fingerprint(distance)
-        self.distance = snapshot(distance)
+        # A copy, which later changes of the parameters do not affect.
+        self.distance = copy.deepcopy(distance).requires_grad_(False)
         self.rows = rows
-        self.columns = columns
         self._memory = memory
         self._centre: Tensor | None = None
         self._features: tuple[Tensor, ...] = ()
@@ -46,9 +43,9 @@ class Table:
         self._squared = rows.new_empty(len(rows), 0)
 
     def places(self, rows: Tensor) -> Tensor:
-        """The places of other clouds, ``M`` rows, in the table; new ones are added.
+        """Return the places of other clouds, ``M`` rows, in the table, and add new clouds.
 
-        Clouds are told apart by their bytes, at the width that they come in.
+        Clouds are compared by their bytes, after padding to the largest width.
         """
         width = max(rows.shape[-1], self._known.shape[-1])
         keys = [row.tobytes() for row in pad_rows(rows, width).cpu().numpy()]
@@ -58,17 +55,16 @@ class Table:
             self._places = {row.tobytes(): place for place, row in stored}
         new = {key: i for i, key in reversed(list(enumerate(keys))) if key not in self._places}
         if new:
-            first = sorted(new.values())
-            self._add(pad_rows(rows, width)[first])
+            self._add(pad_rows(rows, width)[sorted(new.values())])
         found = [self._places[key] for key in keys]
         return torch.tensor(found, dtype=torch.long, device=rows.device)
 
     def to_known(self, candidates: Tensor, places: Tensor) -> Tensor:
-        """Squared distances of candidates, by their indices, to known clouds: ``b x M``."""
+        """Return the squared distances of candidates, given by index, to known clouds: ``b x M``."""
         return self._squared[candidates][:, places]
 
     def between_known(self, places1: Tensor, places2: Tensor) -> Tensor:
-        """Squared distances of known clouds to each other, ``M x M'``."""
+        """Return the squared distances of known clouds to each other, ``M x M'``."""
         if len(self._between) < len(self._known):
             with looking_up(None):
                 self._between = self.distance.squared(self._known)
@@ -84,11 +80,10 @@ class Table:
         self._squared = torch.cat([self._squared, new], dim=-1)
 
     def _to_candidates(self, rows: Tensor) -> Tensor:
-        """Squared distances of all candidates to clouds, to each as if it were the only one.
+        """Compute squared distances of all candidates to clouds, one cloud at a time.
 
-        Products with several columns round otherwise than those with one, and rounding is all that
-        tells identical candidates apart: a search that is made anew meets at once what it met one
-        by one.
+        Products with several columns are rounded differently from those with one. A resumed search
+        sees all clouds at once that it first saw one by one, and must choose the same candidates.
         """
         apart = rows.split(1)
         if not self.distance.euclidean:
@@ -104,9 +99,9 @@ class Table:
             return torch.cat([self.distance.squared(candidates, row) for row in apart], dim=-1)
 
     def _keep_features(self) -> Tensor:
-        """Embed the candidates if there is room for their features, and give their centre."""
+        """Keep the features of the candidates if they fit into memory, and return their centre."""
         first = self.distance.embed(self.rows[:_BLOCK])
-        # Near to all of them: what features share costs no digits once it is taken off.
+        # Subtracting a point close to all features preserves digits.
         centre = first.mean(0)
         size = len(self.rows)
         if size * first[0].nbytes > self._memory:
@@ -120,7 +115,7 @@ class Table:
         return centre
 
     def _blocks(self, centre: Tensor) -> Iterator[tuple[Tensor, ...]]:
-        """Centred features of the candidates and their squared norms, as kept or embedded anew."""
+        """Yield blocks of centred features of the candidates and their squared norms."""
         if self._features:
             yield from zip(*(kept.split(_BLOCK) for kept in self._features), strict=True)
             return
@@ -130,15 +125,14 @@ class Table:
 
 
 class PoolLookUp:
-    """Looks up the squared distances of the candidates at hand, while a pool is searched.
+    """Looks up the squared distances of the candidates that are being evaluated.
 
-    A kernel asks for the distances of rows in which BoTorch has joined every candidate of a batch with
-    the same pending points and baseline, and of training rows. Each place along the second to last axis
-    therefore holds either the candidates, one in each batch, or one cloud throughout; anything else is
-    not looked up.
+    BoTorch joins every candidate of a batch with the same pending points and baseline, and with training
+    rows. Each position along the second to last axis therefore holds either the candidates, one per
+    batch, or the same cloud in all batches. Other rows are not looked up.
 
     Args:
-        tables: Tables of the distances that the kernels of a model have.
+        tables: Tables of the distances of a model's kernels.
     """
 
     def __init__(self, tables: Sequence[Table]) -> None:
@@ -148,7 +142,7 @@ class PoolLookUp:
         """Indices of the candidates that are being evaluated."""
 
     def __call__(self, distance: Any, x1: Tensor, x2: Tensor, diag: bool) -> Tensor | None:
-        """Squared distances, or ``None`` where no candidates are among the rows."""
+        """Return squared distances, or ``None`` if the rows do not contain the candidates."""
         if diag or self.batch is None:
             return None
         for table in self._tables_of(distance):
@@ -160,7 +154,8 @@ class PoolLookUp:
         return None
 
     def _tables_of(self, distance: Any) -> list[Table]:
-        # What is kept keeps its id; copies of a model have other distances with the same fingerprint.
+        # Distances are kept, so that ids are not reused. Copies of a model have other distances with the
+        # same fingerprint.
         if id(distance) not in self._known:
             found = fingerprint(distance)
             tables = [table for table in self._tables if table.fingerprint == found]
@@ -179,7 +174,7 @@ class PoolLookUp:
         (moving1, places1), (moving2, places2) = left, right
         fixed1, fixed2 = ~moving1, ~moving2
         squared = table.rows.new_zeros(len(candidates), len(moving1), len(moving2))
-        # A candidate meets itself at a distance of zero.
+        # The distance of a candidate to itself stays zero.
         between = table.between_known(places1, places2)
         squared[:, fixed1.nonzero(), fixed2.nonzero().T] = between.expand(len(candidates), -1, -1)
         if bool(moving1.any()):
@@ -193,7 +188,7 @@ class PoolLookUp:
         return squared.expand(*batch_shape, -1, -1)
 
     def _resolve(self, table: Table, rows: Tensor) -> tuple[Tensor, Tensor] | None:
-        """Which places of rows hold the candidates, and where in the table the others are."""
+        """Find which positions of rows hold the candidates, and the places of the others."""
         assert self.batch is not None
         if rows.requires_grad or rows.shape[-1] < table.rows.shape[-1]:
             return None
@@ -217,24 +212,12 @@ class PoolLookUp:
 
 
 def _squared(features: Tensor, norms: Tensor, points: Sequence[Tensor]) -> Tensor:
-    """Squared distances of features to points, one column for each."""
-    inner = torch.cat(
-        [
-            torch.stack([strip @ point for point in points], dim=-1)
-            for strip in features.split(_STRIP)
-        ]
-    )
+    """Compute squared distances of features to points, one column for each point."""
+    strips = features.split(_STRIP)
+    inner = torch.cat([torch.stack([strip @ p for p in points], dim=-1) for strip in strips])
     squares = torch.stack([point.square().sum() for point in points])
     return inner.mul_(-2).add_(squares).add_(norms.unsqueeze(-1)).clamp_min_(0)
 
 
 def _squared_norms(features: Tensor) -> Tensor:
     return torch.einsum("nd,nd->n", features, features)
-
-
-def snapshot(distance: Distance) -> Distance:
-    """A copy that later changes of the parameters do not reach."""
-    copied = copy.deepcopy(distance)
-    for parameter in copied.parameters():
-        parameter.requires_grad_(False)
-    return copied

@@ -137,10 +137,9 @@ class Checkpoint:
                     f"Line {number} of {self.path} is not an evaluation of this search: {error} Restore "
                     "the file, or delete the line to evaluate its candidate again."
                 ) from error
-        if end < len(content):
-            _LOGGER.warning(
-                "Cutting off an unfinished line of %d bytes in %s.", len(content) - end, path
-            )
+        unfinished = len(content) - end
+        if unfinished:
+            _LOGGER.warning("Cutting off an unfinished line of %d bytes in %s.", unfinished, path)
             with self.path.open("r+b") as file:
                 file.truncate(end)
         self._size = end

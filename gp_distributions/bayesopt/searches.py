@@ -356,7 +356,6 @@ def _shuffled(size: int, seed: int) -> Tensor:
 
 def _digest(tensor: Tensor) -> str:
     """Returns a digest of the shape, dtype and numbers of a tensor."""
-    array = tensor.detach().cpu().contiguous().numpy()
-    return hashlib.sha256(
-        repr((array.shape, str(array.dtype))).encode() + array.tobytes()
-    ).hexdigest()
+    array = tensor.numpy(force=True)
+    described = repr((array.shape, str(array.dtype)))
+    return hashlib.sha256(described.encode() + array.tobytes()).hexdigest()

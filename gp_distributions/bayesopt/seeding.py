@@ -19,15 +19,9 @@ def seeded(seed: int, device: torch.device) -> Iterator[None]:
     searches in several threads do not share random numbers. Other devices are left alone, unlike by
     ``torch.manual_seed``.
     """
-    generators = [torch.default_generator]
-    if device.type == "cuda":
-        generators.append(torch.cuda.default_generators[device.index])
-    with _LOCK:
-        states = [generator.get_state() for generator in generators]
-        try:
-            for generator in generators:
-                generator.manual_seed(seed)
-            yield
-        finally:
-            for generator, state in zip(generators, states, strict=True):
-                generator.set_state(state)
+    on_gpu = device.type == "cuda"
+    with _LOCK, torch.random.fork_rng([device] if on_gpu else []):
+        torch.default_generator.manual_seed(seed)
+        if on_gpu:
+            torch.cuda.default_generators[device.index].manual_seed(seed)
+        yield

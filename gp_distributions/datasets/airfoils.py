@@ -11,14 +11,6 @@ from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 from tqdm import tqdm
 
-_ANGLE_OF_ATTACK = 4.0  # degrees
-_REYNOLDS_NUMBER = 1e6
-_MODEL_SIZE = "xlarge"  # of NeuralFoil, its default
-
-_MIN_CONFIDENCE = 0.9
-_MIN_DRAG, _MAX_DRAG = 0.004, 0.03
-_MAX_FIT_ERROR = 0.002  # chords
-_MAX_THICKNESS = 0.3  # chords
 _MIN_SEPARATION = 0.01  # root mean square over the 18 Kulfan parameters
 
 
@@ -129,18 +121,18 @@ def load_airfoils(*, progress: bool = False) -> Airfoils:
         for key in ("upper_weights", "lower_weights", "leading_edge_weight", "TE_thickness")
     }
     flow = neuralfoil.get_aero_from_kulfan_parameters(
-        parameters, alpha=_ANGLE_OF_ATTACK, Re=_REYNOLDS_NUMBER, model_size=_MODEL_SIZE
+        parameters, alpha=4.0, Re=1e6, model_size="xlarge"
     )
 
     lift, drag = np.asarray(flow["CL"]), np.asarray(flow["CD"])
     fit_error = np.array([_fit_error(*pair) for pair in zip(airfoils, fits, strict=True)])
     thickness = np.array([airfoil.max_thickness() for airfoil in airfoils])
     sound = (
-        (np.asarray(flow["analysis_confidence"]) >= _MIN_CONFIDENCE)
-        & (drag >= _MIN_DRAG)
-        & (drag <= _MAX_DRAG)
-        & (fit_error <= _MAX_FIT_ERROR)
-        & (thickness <= _MAX_THICKNESS)
+        (np.asarray(flow["analysis_confidence"]) >= 0.9)
+        & (drag >= 0.004)
+        & (drag <= 0.03)
+        & (fit_error <= 0.002)  # chords
+        & (thickness <= 0.3)  # chords
     )
     candidates = np.flatnonzero(sound)
     kept = candidates[_distinct(np.vstack(list(parameters.values())).T[candidates])]

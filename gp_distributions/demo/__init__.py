@@ -18,7 +18,7 @@ from tqdm import tqdm
 from gp_distributions import PointClouds, Pool
 from gp_distributions.datasets import load_airfoils
 from gp_distributions.demo.predictions import Split, run_split, save_figures
-from gp_distributions.demo.search import EVALUATIONS, save_search_figures, scaled, search
+from gp_distributions.demo.searching import EVALUATIONS, save_search_figures, scaled, search
 
 ATOMS = 128
 

@@ -1,10 +1,11 @@
-"""Hilbertian distances between distributions, one a file."""
+"""Hilbertian distances between distributions, one per file."""
 
 from gp_distributions.distances.base import Distance
 from gp_distributions.distances.fourier import Fourier
 from gp_distributions.distances.hellinger import Hellinger
 from gp_distributions.distances.mmd import MMD
 from gp_distributions.distances.precomputed import PrecomputedDistance
+from gp_distributions.distances.rigid_sliced_wasserstein import RigidSlicedWasserstein
 from gp_distributions.distances.sliced_wasserstein import SlicedWasserstein
 from gp_distributions.distances.total_variation import TotalVariation
 from gp_distributions.distances.transport import LinearTransport, SinkhornPotential
@@ -16,6 +17,7 @@ __all__ = [
     "Hellinger",
     "LinearTransport",
     "PrecomputedDistance",
+    "RigidSlicedWasserstein",
     "SinkhornPotential",
     "SlicedWasserstein",
     "TotalVariation",

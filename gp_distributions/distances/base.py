@@ -1,4 +1,4 @@
-"""The contract of a distance: how clouds are represented, and how representations are compared."""
+"""The base class of distances: clouds are represented, and representations are compared."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from gp_distributions.rows.memory import Memory
 class Distance(torch.nn.Module, ABC):
     r"""Base class of Hilbertian distances between distributions.
 
-    A subclass implements :meth:`represent`, which is computed once for each cloud. Where the distance is
+    A subclass implements :meth:`represent`, which is computed once for each cloud. If the distance is
     not the Euclidean distance of representations, the subclass also overrides :meth:`compare_all`,
-    :meth:`compare_paired` and :attr:`euclidean`. It keeps the arguments of its constructor under their
-    names, and tensors as parameters or buffers.
+    :meth:`compare_paired` and :attr:`euclidean`. It stores constructor arguments as attributes of the
+    same name, and tensors as parameters or buffers.
 
     Distances between fixed clouds are computed once: the distance remembers the most recent sets of
-    clouds by the content of their rows, for as long as its settings, parameters and buffers do not
-    change, and never where the rows or its parameters require a gradient.
+    clouds by the content of their rows, as long as its settings, parameters and buffers do not change.
+    It remembers nothing when the rows or its parameters require a gradient.
 
     Args:
         dim: Dimension ``d`` of the atoms.
@@ -36,15 +36,15 @@ class Distance(torch.nn.Module, ABC):
             and a weight.
 
     Attributes:
-        supported_inputs: Values of ``inputs`` that the distance accepts.
-        trims_padding: Whether :meth:`represent` drops padding, so that it is worth representing clouds
-            of similar size together.
-        chunk_elements: Number of floats that the intermediate results of a chunk of clouds may take. A
-            chunk should fit the processor's cache.
+        supported_inputs: Accepted values of ``inputs``.
+        trims_padding: Whether :meth:`represent` drops padding, so that it is faster on clouds of
+            similar size.
+        chunk_elements: Number of floats that the intermediate results of a chunk of clouds may take, so
+            that a chunk fits into the processor's cache.
         block_rows: Number of rows of a large set that are compared at a time.
 
     Raises:
-        ValueError: If ``dim`` is not an integer >= 1, or the distance does not accept such inputs.
+        ValueError: If ``dim`` is not an integer >= 1, or the distance does not accept ``inputs``.
 
     Example:
         >>> import torch
@@ -76,10 +76,10 @@ class Distance(torch.nn.Module, ABC):
 
     @abstractmethod
     def represent(self, points: Tensor, weights: Tensor) -> Tensor:
-        """Represents each cloud by one vector.
+        """Represent each cloud by one vector.
 
         Args:
-            points: A ``C x n x atom_dim`` tensor of atoms; a Gaussian is a single one.
+            points: A ``C x n x atom_dim`` tensor of atoms. A Gaussian is a single atom.
             weights: A ``C x n`` tensor of weights that sum to one in each cloud.
 
         Returns:
@@ -87,7 +87,7 @@ class Distance(torch.nn.Module, ABC):
         """
 
     def adapt(self, rows: Tensor) -> None:
-        """Determines settings that were left open at construction. By default there are none.
+        """Choose settings that depend on the data. By default there are none.
 
         Args:
             rows: A ``batch_shape x N x width`` tensor, the first rows that the distance sees. These are
@@ -101,11 +101,11 @@ class Distance(torch.nn.Module, ABC):
 
     @property
     def euclidean(self) -> bool:
-        """Whether the distance is the Euclidean distance of representations."""
+        """Whether the distance equals the Euclidean distance of representations."""
         return True
 
     def compare_all(self, r1: Tensor, r2: Tensor) -> Tensor:
-        """Squared distances of all pairs of representations.
+        """Compute the squared distances of all pairs of representations.
 
         Args:
             r1: A ``batch_shape x N x D`` tensor.
@@ -117,15 +117,15 @@ class Distance(torch.nn.Module, ABC):
         return squared_euclidean(r1, r2)
 
     def compare_paired(self, r1: Tensor, r2: Tensor) -> Tensor:
-        """Squared distances of corresponding representations, ``batch_shape x N``."""
+        """Compute the squared distances of corresponding representations, ``batch_shape x N``."""
         return (r1 - r2).square().sum(-1)
 
     def chunk_size(self, num_atoms: int) -> int:
-        """Number of clouds of ``num_atoms`` atoms to represent at a time."""
+        """Return the number of clouds of ``num_atoms`` atoms to represent at a time."""
         return max(1, self.chunk_elements // (num_atoms * (self.block.atom_dim + 1)))
 
     def represent_rows(self, rows: Tensor) -> Tensor:
-        """Represents all rows, in chunks.
+        """Represent all rows, in chunks.
 
         Args:
             rows: A ``batch_shape x N x width`` tensor.
@@ -136,46 +136,45 @@ class Distance(torch.nn.Module, ABC):
         return evaluation.represent_rows(self, rows)
 
     def forward(self, x1: Tensor, x2: Tensor | None = None, *, diag: bool = False) -> Tensor:
-        """Returns :meth:`squared`."""
+        """Return :meth:`squared`."""
         return self.squared(x1, x2, diag=diag)
 
     def squared(self, x1: Tensor, x2: Tensor | None = None, *, diag: bool = False) -> Tensor:
-        """Computes squared Hilbert distances between clouds.
+        """Compute squared Hilbert distances between clouds.
 
         Args:
             x1: A ``batch_shape x N x m*(d+1)`` tensor of rows.
             x2: A ``batch_shape x M x m'*(d+1)`` tensor of rows. Default: ``x1``.
-            diag: Whether to compute only the distances of corresponding clouds; then ``M = N``.
+            diag: Whether to compute only the distances of corresponding clouds, with ``M = N``.
 
         Returns:
-            A ``batch_shape x N x M`` tensor, or ``batch_shape x N`` with ``diag``. It is never
-            negative, and exactly zero where a cloud meets itself.
+            A ``batch_shape x N x M`` tensor, or ``batch_shape x N`` with ``diag``. Values
+            are non-negative, and exactly zero between a cloud and itself.
 
         Raises:
-            ValueError: If the width of the rows does not fit ``dim``, a weight is negative or not
+            ValueError: If the width of the rows does not match ``dim``, a weight is negative or not
                 finite, or all weights of a row are zero.
         """
         return evaluation.squared_distances(self, x1, x1 if x2 is None else x2, diag=diag)
 
     @property
     def embed(self) -> Callable[[Tensor], Tensor]:
-        """Features of clouds whose Euclidean distance is the distance.
+        """Compute features of clouds whose Euclidean distances are the distances.
 
         A function of a ``batch_shape x N x m*(d+1)`` tensor of rows that returns a
-        ``batch_shape x N x D`` tensor. Distances that are not :attr:`euclidean` do not have it, so that
+        ``batch_shape x N x D`` tensor. If the distance is not :attr:`euclidean`, then
         ``hasattr(distance, "embed")`` is ``False``.
         """
         if not self.euclidean:
-            raise AttributeError(f"{self!r} has no finite number of features: use squared.")
+            raise AttributeError(f"{self!r} has no finite number of features: use squared().")
         return self._embed
 
     def _embed(self, rows: Tensor) -> Tensor:
-        evaluation.adapt(self, rows)
         representation = evaluation.representations(self, rows)
         return representation.expand(*rows.shape[:-1], -1).clone()
 
     def squared_norms(self, rows: Tensor) -> Tensor:
-        """Squared distances to the origin of inner products: a cloud with all of its mass at zero.
+        """Compute squared distances to the origin of inner products, a point mass at zero.
 
         Args:
             rows: A ``batch_shape x N x m*(d+1)`` tensor.
@@ -190,5 +189,5 @@ class Distance(torch.nn.Module, ABC):
         return self.squared(rows, join_rows(torch.zeros_like(points), weights)).squeeze(-1)
 
     def clear_cache(self) -> None:
-        """Forgets all clouds."""
+        """Forget all clouds."""
         self.memory.clear()

@@ -1,7 +1,7 @@
-"""How distances are evaluated: in chunks and blocks, with gradients, and from memory.
+"""Evaluation of distances: in chunks and blocks, with gradients, and from memory.
 
-Each cloud is represented once, and representations are compared. What is represented without a gradient
-is remembered by content (:mod:`gp_distributions.rows.memory`).
+Each cloud is represented once, and representations are compared. Representations without a gradient are
+remembered by the content of their rows (:mod:`gp_distributions.rows.memory`).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable, Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
+from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import torch
@@ -22,9 +22,11 @@ from gp_distributions.rows.clouds import drop_copies, equal_rows
 from gp_distributions.rows.layout import Block, check_weights, chunks, normalized
 from gp_distributions.rows.memory import Memory, fingerprint, same_tensor
 
+T = TypeVar("T")
 
-class Comparison(Protocol):
-    """What the evaluation of a distance needs of it."""
+
+class Distance(Protocol):
+    """What evaluation needs of a distance."""
 
     block_rows: int
     trims_padding: bool
@@ -41,73 +43,74 @@ class Comparison(Protocol):
     def compare_paired(self, r1: Tensor, r2: Tensor) -> Tensor: ...
 
 
-LookUp = Callable[[Comparison, Tensor, Tensor, bool], Tensor | None]
+LookUp = Callable[[Distance, Tensor, Tensor, bool], Tensor | None]
 
-_shared: ContextVar[dict[tuple[int, int, bool], tuple[object, Tensor, Tensor]] | None] = ContextVar(
-    "shared", default=None
-)
+_shared: ContextVar[dict[tuple[int, int, bool], tuple[Distance, Tensor, Tensor]]]
+_shared = ContextVar("shared")
 _look_up: ContextVar[LookUp | None] = ContextVar("look_up", default=None)
 
 
 @contextlib.contextmanager
-def sharing() -> Iterator[None]:
-    """Represent each tensor of rows once within this context, its gradient included.
-
-    For a computation that compares the same tensor object several times and is differentiated as a
-    whole, such as the covariances of one posterior. Contexts may be nested; other threads do not see
-    them.
-    """
-    if _shared.get() is not None:
-        yield
-        return
-    token = _shared.set({})
+def setting(variable: ContextVar[T], value: T) -> Iterator[None]:
+    """Set a context variable within a ``with`` block, in the current thread only."""
+    token = variable.set(value)
     try:
         yield
     finally:
-        _shared.reset(token)
+        variable.reset(token)
+
+
+@contextlib.contextmanager
+def sharing() -> Iterator[None]:
+    """Represent each tensor object of rows once, with its gradient, in the current thread.
+
+    For a computation that compares the same tensors several times and is differentiated as a whole,
+    such as the covariances of one posterior. Nested blocks share the representations of the outermost.
+    """
+    with setting(_shared, _shared.get({})):
+        yield
 
 
 @contextlib.contextmanager
 def looking_up(look_up: LookUp | None) -> Iterator[None]:
-    """Ask a function for squared distances first, within this context and thread.
+    """Look up squared distances before computing them, in the current thread.
 
     Args:
-        look_up: Function of a distance, two sets of rows and whether only the diagonal is wanted. It
-            returns squared distances that are known, or ``None``.
+        look_up: Function of a distance, two sets of rows, and whether to compute only the diagonal. It
+            returns the squared distances if they are known, else ``None``. ``None`` turns the look-up
+            of an outer block off.
     """
-    token = _look_up.set(look_up)
-    try:
+    with setting(_look_up, look_up):
         yield
-    finally:
-        _look_up.reset(token)
 
 
-def squared_distances(distance: Comparison, x1: Tensor, x2: Tensor, *, diag: bool) -> Tensor:
-    """Squared distances of rows, as :meth:`Distance.squared` describes them."""
+def squared_distances(distance: Distance, x1: Tensor, x2: Tensor, *, diag: bool) -> Tensor:
+    """Compute squared distances of rows, as documented at :meth:`Distance.squared`."""
     look_up = _look_up.get()
     known = None if look_up is None else look_up(distance, x1, x2, diag)
     return _Evaluation(distance).squared(x1, x2, diag=diag) if known is None else known
 
 
-def representations(distance: Comparison, rows: Tensor) -> Tensor:
-    """Representations of rows; batch axes along which rows were only expanded have size one."""
+def representations(distance: Distance, rows: Tensor) -> Tensor:
+    """Adapt a distance to rows and represent them; expanded batch axes of fixed rows are dropped."""
+    adapt(distance, rows)
     return _Evaluation(distance).representation(rows)
 
 
-def adapt(distance: Comparison, rows: Tensor) -> None:
-    """Show rows to a distance, whose open settings the first rows determine."""
+def adapt(distance: Distance, rows: Tensor) -> None:
+    """Let a distance choose settings that depend on the first rows."""
     with torch.no_grad():
         distance.adapt(drop_copies(rows.detach()))
 
 
-def represent_rows(distance: Comparison, rows: Tensor) -> Tensor:
+def represent_rows(distance: Distance, rows: Tensor) -> Tensor:
     """Represent rows in chunks that fit the processor's cache."""
     points, weights = distance.block.split(rows)
     batch_shape, num_atoms = weights.shape[:-1], weights.shape[-1]
     points = points.reshape(-1, num_atoms, points.shape[-1])
     weights = normalized(weights).reshape(-1, num_atoms)
     size = distance.chunk_size(num_atoms)
-    if len(points) <= size or _tracks_gradient(distance, rows):
+    if len(points) <= size or _tracks(distance, rows):
         parts = map(distance.represent, points.split(size), weights.split(size))
         return torch.cat(list(parts)).unflatten(0, batch_shape)
     out: Tensor | None = None
@@ -119,9 +122,8 @@ def represent_rows(distance: Comparison, rows: Tensor) -> Tensor:
     return out.unflatten(0, batch_shape)
 
 
-@dataclass(frozen=True)
-class _Clouds:
-    """Clouds that were compared with each other."""
+class _Clouds(NamedTuple):
+    """Representations of a set of clouds and the squared distances between them."""
 
     representation: Tensor
     squared: Tensor
@@ -131,12 +133,11 @@ class _Clouds:
 class _Evaluation:
     """One evaluation of a distance."""
 
-    distance: Comparison
+    distance: Distance
 
     @cached_property
     def fingerprint(self) -> Hashable:
-        """What identifies the distance, as it is now."""
-        assert isinstance(self.distance, torch.nn.Module)
+        """The fingerprint of the distance in its present state."""
         return fingerprint(self.distance)
 
     def squared(self, x1: Tensor, x2: Tensor, *, diag: bool) -> Tensor:
@@ -155,7 +156,7 @@ class _Evaluation:
             return self.zeros(x1, x2).expand(shape).clone()
         adapt(distance, x1)
         equal = x1 is x2 or same_tensor(x1.detach(), x2.detach())
-        tracked = self.tracks(x1) or self.tracks(x2)
+        tracked = any(_tracks(distance, rows) for rows in (x1, x2))
         if equal and (diag or num1 == 1):
             check_weights(distance.block.split(drop_copies(x1))[1])
             return self.zeros(x1, x2).expand(shape).clone()
@@ -171,44 +172,39 @@ class _Evaluation:
             squared = self.between(x1, x2)
         return squared.expand(shape)
 
-    def tracks(self, rows: Tensor) -> bool:
-        return _tracks_gradient(self.distance, rows)
-
     def zeros(self, *sets: Tensor) -> Tensor:
-        """Zero, with a gradient of zero in all that distances between sets of rows depend on."""
+        """Return zero, with a gradient of zero in the rows and the parameters."""
         tensors = (*sets, *self.distance.parameters())
         tied = sum(tensor.unsqueeze(-1)[..., :0].sum() for tensor in tensors)
         return sets[0].new_zeros(1) + tied
 
     def differentiable(self, x1: Tensor, x2: Tensor) -> Tensor:
-        """Squared distances with gradients, which are zero where a cloud meets itself."""
+        """Compute squared distances with gradients, which are zero between a cloud and itself."""
         r1 = self.representation(x1)
         if x1 is x2:
             return self.distance.compare_all(r1, r1)
-        if not self.tracks(x2):
+        if not _tracks(self.distance, x2):
             squared = self.to_known(x1, r1, x2)
         else:
             squared = self.distance.compare_all(r1, self.representation(x2))
-        # A representation may be rounded in another way where it has a gradient.
+        # Representations with and without a gradient may be rounded differently.
         return squared.masked_fill(equal_rows(x1, x2), 0)
 
     def within(self, rows: Tensor) -> Tensor:
-        """Squared distances of fixed clouds to each other."""
+        """Compute squared distances of fixed clouds to each other."""
         rows = drop_copies(rows)
         if rows.dim() > 2:
             return self.distance.compare_all(*[self.representation(rows)] * 2)
         known = self.distance.memory.recall(self.fingerprint, rows)
         if known is None:
             representation = self.representation(rows)
-            known = _Clouds(
-                representation, self.distance.compare_all(representation, representation)
-            )
+            between = self.distance.compare_all(representation, representation)
+            known = _Clouds(representation, between)
             self.distance.memory.remember(self.fingerprint, rows, known)
-        squared: Tensor = known.squared
-        return squared.clone()
+        return known.squared.clone()
 
     def between(self, x1: Tensor, x2: Tensor) -> Tensor:
-        """Squared distances of fixed clouds to others, by blocks so that memory is bounded."""
+        """Compute squared distances of fixed clouds to others, in blocks to bound memory."""
         if drop_copies(x2).dim() > 2 or x1.shape[:-1].numel() <= self.distance.block_rows:
             return self.to_known(x1, self.representation(x1), x2)
         blocks = x1.flatten(0, -2).split(self.distance.block_rows)
@@ -216,54 +212,49 @@ class _Evaluation:
         return squared.unflatten(0, x1.shape[:-1])
 
     def to_known(self, x1: Tensor, r1: Tensor, x2: Tensor) -> Tensor:
-        """Squared distances to fixed clouds, the first of which may be remembered."""
+        """Compute squared distances to fixed clouds, the first of which may be remembered."""
         x2 = drop_copies(x2)
         known = self.distance.memory.recall_prefix(self.fingerprint, x2)
         if known is None:
             if x1.shape == x2.shape and torch.equal(x1.detach(), x2.detach()):
-                # The same clouds, but x2 is fixed: a gradient goes through one side only.
+                # The clouds are equal, but x2 is fixed: only x1 has a gradient.
                 return self.distance.compare_all(r1, r1.detach() if r1.requires_grad else r1)
             return self.distance.compare_all(r1, self.representation(x2))
         to_prefix = self.distance.compare_all(r1, known.value.representation)
         to_rest = self.to_known(x1, r1, x2[..., known.rows.shape[0] :, :])
-        batch_shape = torch.broadcast_shapes(to_prefix.shape[:-1], to_rest.shape[:-1])
-        return torch.cat(
-            [to_prefix.expand(*batch_shape, -1), to_rest.expand(*batch_shape, -1)], dim=-1
-        )
+        shape = torch.broadcast_shapes(to_prefix.shape[:-1], to_rest.shape[:-1])
+        return torch.cat([to_prefix.expand(*shape, -1), to_rest.expand(*shape, -1)], dim=-1)
 
     def representation(self, rows: Tensor) -> Tensor:
-        tracked = self.tracks(rows)
+        """Represent rows, once within :func:`sharing`."""
+        tracked, shared = _tracks(self.distance, rows), _shared.get({})
         key = (id(self.distance), id(rows), tracked)
-        shared = _shared.get()
-        if shared is not None and key in shared:
-            return shared[key][-1]
-        represent = self.distance.represent_rows if tracked else self.fixed
-        representation = represent(rows)
-        if shared is not None:  # what is kept keeps its id
-            shared[key] = (self.distance, rows, representation)
-        return representation
+        if key not in shared:
+            represent = self.distance.represent_rows if tracked else self.fixed
+            shared[key] = self.distance, rows, represent(rows)  # kept, so that ids are not reused
+        return shared[key][-1]
 
     def fixed(self, rows: Tensor) -> Tensor:
-        rows, known = drop_copies(rows), None
-        if rows.dim() == 2:
-            known = self.distance.memory.recall(self.fingerprint, rows)
+        """Represent rows without a gradient, or recall their representation."""
+        rows = drop_copies(rows)
+        known = self.distance.memory.recall(self.fingerprint, rows) if rows.dim() == 2 else None
         if known is not None:
-            representation: Tensor = known.representation
-            return representation
+            return known.representation
         with torch.no_grad():
             return self.distance.represent_rows(rows)
 
 
-def _tracks_gradient(distance: Comparison, rows: Tensor) -> bool:
+def _tracks(distance: Distance, rows: Tensor) -> bool:
+    """Return whether the representations of rows need a gradient."""
     return torch.is_grad_enabled() and (
         rows.requires_grad or any(parameter.requires_grad for parameter in distance.parameters())
     )
 
 
 def _empty(rows: int, like: Tensor) -> Tensor:
-    """Memory for many rows like those given."""
+    """Allocate memory for a number of rows with the width, dtype and device of ``like``."""
     shape = (rows, like.shape[-1])
     if like.device.type != "cpu":
         return like.new_empty(shape)
-    # NumPy asks for huge pages, without which the first touch of the memory costs as much as a sort.
+    # NumPy asks for huge pages. Without them, the first access costs as much as a sort.
     return torch.from_numpy(np.empty(shape, dtype=like.numpy().dtype))

@@ -9,39 +9,45 @@ from gp_distributions.distances.shared_support import SharedSupportDistance
 
 
 class Hellinger(SharedSupportDistance):
-    r"""The Hellinger distance between weights on one support.
+    r"""The Hellinger distance between weights on a shared support.
 
     .. math::
         d^2(P, P') = \frac{1}{2} \sum_s \left(\sqrt{w_s} - \sqrt{w'_s}\right)^2
         = 1 - \sum_s \sqrt{w_s w'_s},
 
     one minus the Bhattacharyya coefficient, between 0 and 1. The coordinates of the atoms are labels:
-    how far two atoms lie apart does not matter, and gradients in them are zero. The gradient in a
-    weight, infinite at weight 0, is set to 0 there. The origin of inner products is the measure
-    zero, at squared distance 1/2 from all others: the ``"linear"`` profile is half the
-    Bhattacharyya coefficient.
+    the distance between two atoms does not matter, and gradients with respect to coordinates are zero.
+    The gradient with respect to a weight of zero is infinite, and is set to zero. The origin of inner
+    products is the zero measure, at squared distance 1/2 from every distribution, so that the
+    ``"linear"`` profile is half the Bhattacharyya coefficient.
 
     Args:
-        dim: The dimension ``d`` of the atoms.
-        support: The ``S x d`` points that atoms can have, as a tensor or array; kept in
-            lexicographic order, each once. Default: the atoms of the first clouds seen, which are the
-            training clouds of a :class:`DistributionGP`; where all of them list the same atoms, as
-            images do, also those without weight.
+        dim: Dimension ``d`` of the atoms.
+        support: The ``S x d`` points that atoms can have, as a tensor or array. They are sorted, and
+            duplicates are removed. Default: the atoms of positive weight in the first clouds, which
+            are the training clouds of a :class:`DistributionGP`; or all atoms, if the clouds all list
+            the same ones, as images do.
 
     Raises:
-        ValueError: If ``support`` has another shape or is not finite; on evaluation, if an atom of
-            positive weight is not in the support, or if the support is taken from clouds of which
-            one shares no atom with any other.
+        ValueError: If ``support`` has the wrong shape or is not finite; on evaluation, if an atom of
+            positive weight is not in the support, or if the support is taken from clouds one of which
+            shares no atom with any other.
+
+    Example:
+        >>> import torch
+        >>> from gp_distributions import Hellinger, PointClouds
+        >>> pixels = torch.tensor([[0.0], [1.0], [2.0]], dtype=torch.float64)
+        >>> weights = torch.tensor([[0.5, 0.5, 0.0], [0.0, 0.5, 0.5]], dtype=torch.float64)
+        >>> clouds = PointClouds(pixels.expand(2, 3, 1), weights)
+        >>> Hellinger(1, support=pixels).squared(clouds.pack())
+        tensor([[0.0000, 0.5000],
+                [0.5000, 0.0000]], dtype=torch.float64)
 
     Source: Hein and Bousquet 2005.
     """
 
     def represent(self, points: Tensor, weights: Tensor) -> Tensor:
-        """Roots of half the weights on the support."""
+        """Return the square roots of half the weights on the support."""
         halves = self.masses(points, weights) / 2
         positive = halves > 0
         return torch.where(positive, torch.where(positive, halves, 1.0).sqrt(), 0.0)
-
-    def squared_norms(self, rows: Tensor) -> Tensor:
-        """Squared distances to the measure zero, 1/2: ``batch_shape x N``."""
-        return rows.new_full(rows.shape[:-1], 0.5)

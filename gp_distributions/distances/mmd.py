@@ -1,8 +1,9 @@
-"""The maximum mean discrepancy: the distance of mean embeddings."""
+"""The maximum mean discrepancy: the distance between mean embeddings."""
 
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any, ClassVar
 
 import torch
@@ -30,23 +31,24 @@ from gp_distributions.numerics.tensor_moments import moment_features
 from gp_distributions.rows.gaussians import join_gaussians, split_gaussians
 from gp_distributions.rows.layout import check_weights
 
-_FREQUENCIES = {"orthogonal": orthogonal_frequencies, "quasi_random": quasi_random_frequencies}
-_FEATURES = (*_FREQUENCIES, "landmarks")
-# Atoms whose distances the median is taken of.
+SAMPLINGS = {"orthogonal": orthogonal_frequencies, "quasi_random": quasi_random_frequencies}
+_FEATURES = (*SAMPLINGS, "landmarks")
+# Number of atoms for the median distance.
 _MEDIAN_ATOMS = 1000
 
 
 class MMD(Distance):
-    r"""Maximum mean discrepancy, the distance of mean embeddings :math:`\mu_P = \mathrm E\,k(X, \cdot)`.
+    r"""Maximum mean discrepancy: the distance between mean embeddings.
 
-    With weights ``w``, ``v`` and atoms ``x``, ``y`` of the clouds, as a V-statistic,
+    With mean embeddings :math:`\mu_P = \mathrm E\,k(X, \cdot)`, and weights ``w``, ``v`` and atoms
+    ``x``, ``y`` of two clouds, it is the V-statistic
 
     .. math::
         d^2(P, Q) = |\mu_P - \mu_Q|^2
         = \sum_{ij} w_i w_j k(x_i, x_j) + \sum_{ij} v_i v_j k(y_i, y_j)
         - 2 \sum_{ij} w_i v_j k(x_i, y_j).
 
-    The kernels ``k`` of points at distance ``r``, with bandwidth ``l``:
+    The embedding kernels ``k`` are, for points at distance ``r`` and with bandwidth ``l``:
 
     - ``"gaussian"``: :math:`\exp(-r^2 / 2 l^2)`; ``"laplace"``: :math:`\exp(-r / l)`;
     - ``"matern32"``: :math:`(1 + a) e^{-a}` with :math:`a = \sqrt 3 r / l`; ``"matern52"``:
@@ -54,40 +56,52 @@ class MMD(Distance):
     - ``"inverse_multiquadric"``: :math:`(1 + r^2 / l^2)^{-1/2}`;
     - ``"energy"``: :math:`-r`, the energy distance
       :math:`2 \mathrm E|X - Y| - \mathrm E|X - X'| - \mathrm E|Y - Y'|`;
-    - ``"linear"``: :math:`\langle x, y \rangle`, the distance of the means; ``"polynomial2"`` and
-      ``"polynomial3"``: :math:`(\langle x, y \rangle + 1)^p`, that of the moments up to order ``p``.
+    - ``"linear"``: :math:`\langle x, y \rangle`, the distance between means; ``"polynomial2"`` and
+      ``"polynomial3"``: :math:`(\langle x, y \rangle + 1)^p`, the distance between moments up to
+      order ``p``.
 
-    Without ``num_features`` it is exact. The inner product of mean embeddings is what ``"linear"`` and
-    ``"polynomial"`` profiles use; for ``"energy"`` the origin is all mass at zero.
+    The distance is exact unless ``num_features`` is given. The ``"linear"`` and ``"polynomial"``
+    profiles use the inner products of mean embeddings; for ``"energy"``, the origin is a point mass at
+    zero.
 
     Args:
-        dim: The dimension ``d`` of the atoms.
-        kernel: The name of the embedding kernel.
-        bandwidth: The bandwidth ``l``, in the units of the points. Default: the median distance of
-            1000 atoms drawn from the first rows seen, then stored. The logarithm is the parameter
-            ``raw_bandwidth``, which is fixed until ``raw_bandwidth.requires_grad_()``.
-        num_features: The number ``D`` of features for an approximation. Default: exact.
-        features: ``"orthogonal"`` or ``"quasi_random"`` Fourier features; or ``"landmarks"``, D points
-            chosen by k-means from the first rows seen, then stored.
-        normalize: Whether mean embeddings are brought to unit length,
+        dim: Dimension ``d`` of the atoms.
+        kernel: Name of the embedding kernel.
+        bandwidth: Bandwidth ``l``, in the units of the points. Default: the median distance between
+            1000 atoms drawn from the first rows. Its logarithm is the parameter ``raw_bandwidth``, which
+            is fixed unless ``raw_bandwidth.requires_grad_()`` is called.
+        num_features: Number ``D`` of features of an approximation. Default: no approximation.
+        features: Kind of features: ``"orthogonal"`` or ``"quasi_random"`` Fourier features; or
+            ``"landmarks"``, which are ``D`` points chosen by k-means from the first rows.
+        normalize: Whether to scale mean embeddings to unit length, so that
             :math:`d^2 = 2 - 2 \langle \mu_P, \mu_Q \rangle / |\mu_P| |\mu_Q|`.
-        seed: Of the features and of the atoms drawn.
+        seed: Random seed for the features and for drawing atoms.
         inputs: What the rows hold: ``"clouds"``, ``"gaussians"`` or ``"mixtures"`` of Gaussians. The
-            latter have closed forms for the Gaussian, linear and polynomial kernels, and for all
+            last two have closed forms for the Gaussian, linear and polynomial kernels, and for all
             Fourier features.
 
     Raises:
-        ValueError: If there is no kernel or kind of features of that name, a bandwidth is given to a
-            kernel that has none or is not positive, ``num_features`` does not fit ``features``, or the
-            kernel does not have the features, the closed form or the unit length that is asked for; on
-            evaluation, if all atoms coincide while a bandwidth is sought.
+        ValueError: If ``kernel`` or ``features`` is unknown, the bandwidth is not positive or the kernel
+            has none, ``num_features`` does not match ``features``, or the kernel does not support the
+            features, the inputs or ``normalize``; on evaluation, if all atoms coincide, so that their
+            median distance is not a bandwidth.
+
+    Example:
+        >>> from gp_distributions import MMD, PointClouds
+        >>> clouds = PointClouds.from_list([[[0.0], [2.0]], [[1.0]], [[5.0]]])
+        >>> MMD(1, kernel="energy").squared(clouds.pack())
+        tensor([[0., 1., 7.],
+                [1., 0., 8.],
+                [7., 8., 0.]], dtype=torch.float64)
+        >>> MMD(1, bandwidth=1.0, num_features=20).embed(clouds.pack()).shape
+        torch.Size([3, 20])
 
     Sources: Gretton et al. 2012; Muandet et al. 2012, table 1; Szekely and Rizzo 2013; Rahimi and Recht
     2007; Yu et al. 2016.
     """
 
     supported_inputs: ClassVar[tuple[str, ...]] = ("clouds", "gaussians", "mixtures")
-    # Polynomial kernels have as many features at most; beyond, pairs of atoms are compared.
+    # Largest number of moments as features of polynomial kernels; otherwise pairs of atoms are compared.
     _max_moments = 10_000
 
     def __init__(
@@ -106,63 +120,53 @@ class MMD(Distance):
         if kernel not in EMBEDDING_KERNELS:
             names = ", ".join(EMBEDDING_KERNELS)
             raise ValueError(f"There is no embedding kernel {kernel!r}; choose from {names}.")
+        if normalize and kernel == "energy":
+            raise ValueError("The energy kernel cannot be normalised: use normalize=False.")
         self.kernel = kernel
         self.num_features = num_features
         self.features = features
         self.normalize = normalize
         self.seed = seed
-        if normalize and kernel == "energy":
-            raise ValueError("The energy kernel has no unit length: use normalize=False.")
-        self._set_up_bandwidth(bandwidth)
-        self._set_up_features()
-
-    def _set_up_bandwidth(self, bandwidth: float | None) -> None:
-        # Not a number until it is known.
+        # NaN until it is known.
         raw = torch.nn.Parameter(torch.tensor(math.nan).double(), requires_grad=False)
         self.raw_bandwidth: torch.nn.Parameter | None
         self.register_parameter("raw_bandwidth", raw if self._has_bandwidth else None)
         if bandwidth is not None:
             self.bandwidth = bandwidth
+        self._set_up_features()
 
     def _set_up_features(self) -> None:
-        kernel = EMBEDDING_KERNELS[self.kernel]
-        count = self.num_features
+        self.frequencies: Tensor
+        self.landmarks: Tensor
+        kernel, count = EMBEDDING_KERNELS[self.kernel], self.num_features
         if self.features not in _FEATURES:
-            raise ValueError(f"Expected features of {_FEATURES}, got {self.features!r}.")
+            raise ValueError(f"Expected features from {_FEATURES}, got {self.features!r}.")
         if count is None and self.features == "landmarks":
             raise ValueError('Expected num_features, the number of landmarks, with "landmarks".')
-        if count is not None and self.features in _FREQUENCIES:
-            if not self._has_bandwidth:
+        if count is not None and self.features in SAMPLINGS:
+            if not (self._has_bandwidth and isinstance(kernel, IsotropicKernel)):
                 raise ValueError(
                     f"The {self.kernel} kernel has no Fourier features: leave num_features out, or "
-                    'give features="landmarks".'
+                    'use features="landmarks".'
                 )
             if count < 2 or count % 2:
-                raise ValueError(
-                    f"Expected num_features even, for cosines and sines, and >= 2, got {count}."
-                )
-            assert isinstance(kernel, IsotropicKernel)
-            sample = _FREQUENCIES[self.features]
-            self.frequencies: Tensor
-            self.register_buffer(
-                "frequencies", sample(kernel, self.dim, count // 2, seed=self.seed)
-            )
-            return
-        if self.inputs != "clouds" and gaussian_expectation(kernel, self.dim) is None:
+                raise ValueError(f"Expected an even number num_features >= 2, got {count}.")
+            frequencies = SAMPLINGS[self.features](kernel, self.dim, count // 2, seed=self.seed)
+            self.register_buffer("frequencies", frequencies)
+        elif self._kernel is None:
             raise ValueError(
-                f"The {self.kernel} kernel has no closed form between Gaussians; the gaussian, linear, "
-                "polynomial2 and polynomial3 kernels have one. The laplace, matern32, matern52 and "
-                "inverse_multiquadric kernels have one with Fourier features: give num_features."
+                f"The {self.kernel} kernel has no closed form for Gaussians; the gaussian, linear, "
+                "polynomial2 and polynomial3 kernels have one. For the laplace, matern32, matern52 and "
+                "inverse_multiquadric kernels, use Fourier features: set num_features."
             )
-        if count is not None:
+        elif count is not None:
             if count < 1:
                 raise ValueError(f"Expected num_features >= 1, got {count}.")
-            self.landmarks: Tensor
             self.register_buffer("landmarks", torch.full((count, self.dim), math.nan).double())
 
     @property
     def _kernel(self) -> Any:
-        """The kernel of points, or its expectation under Gaussians."""
+        """The kernel of points, or its expectation under Gaussians (``None`` without a closed form)."""
         kernel = EMBEDDING_KERNELS[self.kernel]
         return kernel if self.inputs == "clouds" else gaussian_expectation(kernel, self.dim)
 
@@ -173,7 +177,7 @@ class MMD(Distance):
 
     @property
     def _degree(self) -> int | None:
-        """The order of the moments that are the features, where these are."""
+        """Order of the moments used as features, or ``None`` if moments are not used."""
         kernel = EMBEDDING_KERNELS[self.kernel]
         if not isinstance(kernel, PolynomialKernel) or self.num_features is not None:
             return None
@@ -182,15 +186,16 @@ class MMD(Distance):
 
     @property
     def euclidean(self) -> bool:
-        """Whether distances are the Euclidean ones of the representations."""
+        """Whether the distance equals the Euclidean distance of representations."""
         return self.num_features is not None or self._degree is not None
 
     @property
     def bandwidth(self) -> Tensor | None:
-        """The bandwidth, in the units of the points; ``None`` where there is none or none yet.
+        """The bandwidth, in the units of the points; ``None`` if there is none or it is not known yet.
 
         Raises:
-            ValueError: When set, if it is not positive and finite, or the kernel has none.
+            ValueError: On assignment, if the value is not positive and finite, or the kernel has no
+                bandwidth.
         """
         if self.raw_bandwidth is None or bool(self.raw_bandwidth.isnan()):
             return None
@@ -208,7 +213,7 @@ class MMD(Distance):
             raw.copy_(number.reshape(()).log())
 
     def adapt(self, rows: Tensor) -> None:
-        """Set bandwidth and landmarks from the first rows seen, if they are open."""
+        """Choose the bandwidth and the landmarks from these rows, if they are not known yet."""
         seeks_bandwidth = self._has_bandwidth and self.bandwidth is None
         seeks_landmarks = "landmarks" in self._buffers and bool(self.landmarks.isnan().any())
         if not (seeks_bandwidth or seeks_landmarks) or not rows.numel():
@@ -217,42 +222,38 @@ class MMD(Distance):
         check_weights(weights)
         weights = weights.flatten(0, -2)
         points, covariance = self._moments(atoms.flatten(0, -3))
+        draw = partial(draw_atoms, points, weights, seed=self.seed, covariance=covariance)
         if seeks_bandwidth:
-            drawn = draw_atoms(
-                points, weights, _MEDIAN_ATOMS, seed=self.seed, covariance=covariance
-            )
-            median = median_distance(drawn)
+            median = median_distance(draw(_MEDIAN_ATOMS))
             if median == 0:
                 raise ValueError(
-                    "Expected atoms that differ, to take the median of their distances as the "
-                    "bandwidth, but all coincide: give bandwidth=."
+                    "Expected distinct atoms to choose the bandwidth as their median distance, but "
+                    "all atoms coincide: give bandwidth=."
                 )
             self.bandwidth = median
         if seeks_landmarks:
             count = len(self.landmarks)
             pool = max(_MEDIAN_ATOMS, 20 * count)
-            if covariance is None and int((weights > 0).sum()) <= pool:
-                drawn = points[weights > 0]
-            else:
-                drawn = draw_atoms(points, weights, pool, seed=self.seed, covariance=covariance)
+            few = covariance is None and int((weights > 0).sum()) <= pool
+            drawn = points[weights > 0] if few else draw(pool)
             self.landmarks.copy_(spread_landmarks(drawn, count, seed=self.seed))
 
     def _moments(self, atoms: Tensor) -> tuple[Tensor, Tensor | None]:
-        """Points, and the covariances about them where atoms are Gaussians."""
+        """Return the points or means of atoms, and the covariances of Gaussians."""
         if self.inputs == "clouds":
             return atoms, None
         return split_gaussians(atoms, self.dim)
 
     def chunk_size(self, num_atoms: int) -> int:
-        """How many clouds of ``num_atoms`` atoms are represented at a time."""
+        """Return the number of clouds of ``num_atoms`` atoms to represent at a time."""
         if "frequencies" in self._buffers:
             return max(1, self.chunk_elements // (num_atoms * len(self.frequencies)))
         if self._degree is not None:
             return max(1, self.chunk_elements // (num_atoms * self.dim**self._degree))
-        return 2**62  # blocks within bound the memory
+        return 2**62  # inner_products bounds memory by blocks
 
     def represent(self, points: Tensor, weights: Tensor) -> Tensor:
-        """Features; for the exact distance the cloud in bandwidths, and its squared norm."""
+        """Return features; or, for the exact distance, scaled atoms, weights and the squared norm."""
         atoms = self._in_bandwidths(points, weights)
         if self.euclidean:
             features = self._features(atoms, weights)
@@ -266,16 +267,17 @@ class MMD(Distance):
 
     @property
     def _scale(self) -> Tensor:
-        """What the points are divided by."""
+        """The scale by which points are divided."""
         if self.raw_bandwidth is None:
             return torch.ones(())
         if self.bandwidth is None:
-            raise ValueError("Expected a bandwidth: set it, or give rows to adapt first.")
+            raise ValueError("Expected a bandwidth: set it, or call adapt() with rows first.")
         return self.bandwidth
 
     def _in_bandwidths(self, points: Tensor, weights: Tensor) -> Tensor:
+        """Divide atoms by the bandwidth."""
         if not (weights.requires_grad and torch.is_grad_enabled()):
-            # What padding holds is moved where it does no harm to rounding.
+            # Padding is moved to the mean, so that its values do not add rounding errors.
             middle = weights.unsqueeze(-2) @ points
             points = torch.where((weights > 0).unsqueeze(-1), points, middle)
         scale = self._scale.to(points)
@@ -287,7 +289,7 @@ class MMD(Distance):
     def _features(self, atoms: Tensor, weights: Tensor) -> Tensor:
         if "landmarks" in self._buffers:
             landmarks = self.landmarks / self._scale.to(self.landmarks)
-            if self.inputs != "clouds":  # Gaussians of no spread
+            if self.inputs != "clouds":  # Gaussians with covariance zero
                 landmarks = torch.nn.functional.pad(landmarks, (0, self.dim**2))
             return landmark_features(self._kernel, landmarks, atoms, weights)
         points, covariance = self._moments(atoms)
@@ -298,18 +300,18 @@ class MMD(Distance):
     def _unit(self, vectors: Tensor, squared_norms: Tensor) -> Tensor:
         if bool((squared_norms <= 0).any()):
             raise ValueError(
-                f"Expected mean embeddings of positive length under the {self.kernel} kernel, which "
-                "normalize=True divides by, but a cloud has the length zero."
+                f"Expected mean embeddings of positive length under the {self.kernel} kernel, for "
+                "normalize=True, but that of a cloud has length zero."
             )
         return vectors / squared_norms.sqrt().unsqueeze(-1)
 
     def compare_all(self, r1: Tensor, r2: Tensor) -> Tensor:
-        """Squared distances of all pairs of representations."""
+        """Compute the squared distances of all pairs of representations."""
         if self.euclidean:
             return super().compare_all(r1, r2)
         batch_shape = torch.broadcast_shapes(r1.shape[:-2], r2.shape[:-2])
         symmetric = r1 is r2
-        if r1.dim() > r2.dim() == 2:  # all batches are one set of clouds
+        if r1.dim() > r2.dim() == 2:  # compare all batches as one set of clouds
             r1 = r1.flatten(0, -2)
         (x1, w1, s1), (x2, w2, s2) = self._read(r1), self._read(r2)
         products = inner_products(self._kernel, x1, w1, x2, w2, symmetric=symmetric)
@@ -318,38 +320,31 @@ class MMD(Distance):
         return squared.reshape(*batch_shape, -1, squared.shape[-1])
 
     def compare_paired(self, r1: Tensor, r2: Tensor) -> Tensor:
-        """Squared distances of corresponding representations."""
+        """Compute the squared distances of corresponding representations."""
         if self.euclidean:
             return super().compare_paired(r1, r2)
-        pairs = self.compare_all(r1.unsqueeze(-2), r2.unsqueeze(-2))
-        return pairs.flatten(-3)
+        return self.compare_all(r1.unsqueeze(-2), r2.unsqueeze(-2)).flatten(-3)
 
     def _read(self, representation: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Atoms, weights and squared norms."""
-        count = (representation.shape[-1] - 1) // (self.block.atom_dim + 1)
-        sizes = [count * self.block.atom_dim, count, 1]
-        atoms, weights, squared_norms = representation.split(sizes, dim=-1)
-        return atoms.unflatten(-1, (count, self.block.atom_dim)), weights, squared_norms.squeeze(-1)
+        """Return the atoms, weights and squared norms of representations."""
+        dim = self.block.atom_dim
+        count = (representation.shape[-1] - 1) // (dim + 1)
+        atoms, weights, norms = representation.split([count * dim, count, 1], dim=-1)
+        return atoms.unflatten(-1, (count, dim)), weights, norms.squeeze(-1)
 
     def squared_norms(self, rows: Tensor) -> Tensor:
-        """Squared norms of mean embeddings; for the energy kernel, distances to all mass at zero."""
+        """Compute squared norms of mean embeddings, or energy distances to a point mass at zero."""
         if self.kernel == "energy":
             return super().squared_norms(rows)
-        evaluation.adapt(self, rows)
         representation = evaluation.representations(self, rows)
         norms = representation.square().sum(-1) if self.euclidean else representation[..., -1]
         return norms.expand(rows.shape[:-1]).clone()
 
     def extra_repr(self) -> str:
-        """The settings, for printing."""
-        bandwidth = None if self.bandwidth is None else f"{self.bandwidth.item():.3g}"
-        settings: dict[str, Any] = {
-            "dim": self.dim,
-            "kernel": self.kernel,
-            "bandwidth": bandwidth,
-            "num_features": self.num_features,
-            "features": self.features if self.num_features else None,
-            "normalize": self.normalize or None,
-            "inputs": self.inputs,
-        }
-        return ", ".join(f"{k}={v}" for k, v in settings.items() if v is not None)
+        """Return the settings, for printing."""
+        shown = f"dim={self.dim}, kernel={self.kernel}"
+        if self.bandwidth is not None:
+            shown += f", bandwidth={self.bandwidth.item():.3g}"
+        if self.num_features is not None:
+            shown += f", num_features={self.num_features}, features={self.features}"
+        return f"{shown}{', normalize=True' if self.normalize else ''}, inputs={self.inputs}"

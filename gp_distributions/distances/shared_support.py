@@ -1,4 +1,4 @@
-"""What distances between weights on one support have in common: the support, and finding atoms in it."""
+"""Base class of distances between weights on a shared support: it finds atoms in the support."""
 
 from __future__ import annotations
 
@@ -8,32 +8,33 @@ import torch
 from torch import Tensor
 
 from gp_distributions.distances.base import Distance
-from gp_distributions.measures.arrays import Data, common_device, point_array, to_tensor
+from gp_distributions.measures.arrays import Data, point_array, to_tensors
 from gp_distributions.rows.clouds import drop_copies
 
 _ADVICE = (
-    "Bin the data to a common grid, give the whole support as support=, or use SlicedWasserstein or "
-    "MMD, which compare clouds across supports."
+    "Bin the data to a common grid, pass the whole support as support=, or use SlicedWasserstein or "
+    "MMD, which do not need a shared support."
 )
 
 
 class SharedSupportDistance(Distance):
-    """A distance between weights on the points of one set, as on the pixels of images.
+    """Base class of distances between weights on the same points, such as the pixels of images.
 
-    A subclass makes its representation of :meth:`masses`. The coordinates of atoms are labels: they
-    equal those of the support exactly, and have a gradient of zero.
+    A subclass computes its representation from :meth:`masses`. The coordinates of atoms are labels:
+    they must equal those of the support exactly, and their gradient is zero. The origin of inner
+    products is the zero measure, at squared distance 1/2 from every distribution.
     """
 
     def __init__(self, dim: int, *, support: Data | None = None) -> None:
         super().__init__(dim)
-        atoms = torch.empty(0, self.dim, dtype=torch.float64)  # until it is known
+        atoms = torch.empty(0, self.dim, dtype=torch.float64)  # until it is learned
         if support is not None:
             array = point_array(support, "support", f"(S, {self.dim})")
-            if tuple(array.shape[1:]) != (self.dim,):
+            if array.shape[1] != self.dim:
                 raise ValueError(
                     f"Expected support of shape (S, {self.dim}), got {tuple(array.shape)}."
                 )
-            atoms = to_tensor(array, torch.float64, common_device([array])).detach()
+            atoms = to_tensors([array])[0].detach().double()
             if not bool(atoms.isfinite().all()):
                 raise ValueError("Expected support with finite coordinates.")
             atoms, _ = distinct(atoms)
@@ -41,16 +42,17 @@ class SharedSupportDistance(Distance):
         self.register_buffer("support", atoms)
 
     def adapt(self, rows: Tensor) -> None:
-        """Take the support from the first rows seen, if it was not given."""
+        """Take the support from these rows, if it is not known yet."""
         if not len(self.support) and rows.numel():
             self.support = self._learn([rows])
 
     def squared(self, x1: Tensor, x2: Tensor | None = None, *, diag: bool = False) -> Tensor:
-        """Squared Hilbert distances between clouds, shapes as in :meth:`Distance.squared`.
+        """Compute squared Hilbert distances between clouds, with shapes as in :meth:`Distance.squared`.
 
         Raises:
-            ValueError: As the base does; if an atom of positive weight is not in the support; or,
-                where the support is taken from these clouds, if one shares no atom with another.
+            ValueError: As :meth:`Distance.squared`; if an atom of positive weight is not in the
+                support; or if the support is taken from these clouds and one of them shares no atom
+                with any other.
         """
         if not (len(self.support) or x2 is None or 0 in (x1.numel(), x2.numel())):
             same = x1.shape == x2.shape and torch.equal(x1, x2)
@@ -58,8 +60,8 @@ class SharedSupportDistance(Distance):
         return super().squared(x1, x2, diag=diag)
 
     def masses(self, points: Tensor, weights: Tensor) -> Tensor:
-        """The weights of ``C`` clouds on the atoms of the support, ``C x S``."""
-        # Images list the same atoms, which are then looked up once.
+        """Compute the weights of ``C`` clouds on the atoms of the support, ``C x S``."""
+        # Clouds that list the same atoms, such as images, need one look-up.
         listed_alike = bool((points == points[:1]).all())
         index, found = self._find(points[:1] if listed_alike else points)
         if not bool((found | (weights == 0)).all()):
@@ -71,8 +73,8 @@ class SharedSupportDistance(Distance):
         return masses.scatter_add(1, index, weights)
 
     def _find(self, points: Tensor) -> tuple[Tensor, Tensor]:
-        """Where atoms are in the support (anywhere for those that are not), and whether they are."""
-        # Numbers of two precisions are equal if they are so in the lower one.
+        """Find atoms in the support: their indices (arbitrary if missing), and which ones are in it."""
+        # Numbers of two precisions are equal if they are equal in the lower one.
         dtype = min(points.dtype, self.support.dtype, key=lambda dtype: torch.finfo(dtype).bits)
         support, flat = self.support.to(points.device, dtype), points.detach().flatten(0, -2)
         atoms, place = distinct(torch.cat([support, flat.to(dtype)]))
@@ -80,14 +82,14 @@ class SharedSupportDistance(Distance):
         index[place[: len(support)]] = torch.arange(len(support), device=place.device)
         if int((index >= 0).sum()) < len(support):
             raise ValueError(
-                f"Some of the {len(support)} atoms of the support coincide in {dtype}; use double "
-                "precision, or coordinates such as the numbers of cells."
+                f"Expected distinct atoms, but some of the {len(support)} atoms of the support coincide "
+                f"in {dtype}. Use double precision, or cell numbers as coordinates."
             )
         index = index[place[len(support) :]].view(points.shape[:-1])
         return index.clamp_min(0), index >= 0
 
     def represent_rows(self, rows: Tensor) -> Tensor:
-        """Represents all rows, and names the first atom that is not in the support."""
+        """Represent all rows; the error names the first atom that is not in the support."""
         try:
             return super().represent_rows(rows)
         except _UnknownAtomError:
@@ -95,15 +97,15 @@ class SharedSupportDistance(Distance):
             missing = ~self._find(points)[1] & (weights > 0)
             *row, atom = missing.nonzero()[0].tolist()
             raise ValueError(
-                f"{type(self).__name__} compares weights on one support, but row "
+                f"{type(self).__name__} compares weights on a shared support, but row "
                 f"{row[0] if len(row) == 1 else tuple(row)} has weight at its atom {atom}, "
-                f"{points[(*row, atom)].tolist()}, which is none of the {len(self.support)} atoms of "
-                f"the support. {_ADVICE}"
+                f"{points[(*row, atom)].tolist()}, which is not one of the {len(self.support)} atoms "
+                f"of the support. {_ADVICE}"
             ) from None
 
     @torch.no_grad()
     def _learn(self, sets: list[Tensor]) -> Tensor:
-        """The union of the atoms of clouds; with those of weight zero if all clouds list the same."""
+        """Return the atoms of positive weight, or all atoms if all clouds list the same ones."""
         split = [self.block.split(drop_copies(rows)) for rows in sets]
         points = [p.flatten(0, -3) for p, _ in split]
         for part in points:
@@ -120,32 +122,32 @@ class SharedSupportDistance(Distance):
         sizes = torch.cat([p.sum(-1) for p in present])
         owners = torch.arange(len(sizes), device=sizes.device).repeat_interleave(sizes)
         support, place = distinct(torch.cat([p[w] for p, w in zip(points, present, strict=True)]))
-        holdings = (owners * len(support) + place).unique()  # each cloud and atom once
+        holdings = (owners * len(support) + place).unique()  # each pair of a cloud and an atom once
         common = (holdings % len(support)).bincount(minlength=len(support)) > 1
         met = torch.zeros_like(sizes).index_add(0, owners, common[place].to(sizes)) > 0
         alone = (sizes > 0) & ~met
         if bool(alone.any()):
             raise ValueError(
-                f"{type(self).__name__} compares weights on one support, but of the first "
-                f"{len(sizes)} clouds seen {int(alone.sum())} share no atom with any other (the first "
-                f"is cloud {int(alone.nonzero()[0])}), as samples from continuous distributions do. "
-                + _ADVICE
+                f"{type(self).__name__} compares weights on a shared support, but {int(alone.sum())} of "
+                f"the first {len(sizes)} clouds share no atom with any other (the first is cloud "
+                f"{int(alone.nonzero()[0])}), as is typical of continuous data. {_ADVICE}"
             )
         return support
 
+    def squared_norms(self, rows: Tensor) -> Tensor:
+        """Return the squared distances to the zero measure, 1/2: ``batch_shape x N``."""
+        return rows.new_full(rows.shape[:-1], 0.5)
+
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
-        # The size of the support is that of the saved one.
-        saved = state_dict.get(f"{prefix}support")
-        if saved is not None:
+        # The saved support may have another size.
+        if (saved := state_dict.get(f"{prefix}support")) is not None:
             self.support = self.support.new_empty(len(saved), self.dim)
         super()._load_from_state_dict(state_dict, prefix, *args)
 
     def extra_repr(self) -> str:
-        """The settings, for printing."""
-        size = (
-            f"{len(self.support)} atoms" if len(self.support) else "that of the first clouds seen"
-        )
-        return f"dim={self.dim}, support: {size}"
+        """Return the settings, for printing."""
+        count = len(self.support)
+        return f"dim={self.dim}, support: {f'{count} atoms' if count else 'not known yet'}"
 
 
 class _UnknownAtomError(Exception):
@@ -153,16 +155,16 @@ class _UnknownAtomError(Exception):
 
 
 def distinct(points: Tensor) -> tuple[Tensor, Tensor]:
-    """The distinct points of a set in lexicographic order, and where each point is among them.
+    """Find the distinct points of a set, in lexicographic order.
 
-    Like ``points.unique(dim=0, return_inverse=True)``, coordinate by coordinate, which is many times
-    as fast.
+    Equal to ``points.unique(dim=0, return_inverse=True)``, but many times faster, since it sorts one
+    coordinate at a time.
 
     Args:
         points: An ``n x d`` tensor.
 
     Returns:
-        A ``k x d`` tensor, and a tensor of ``n`` indices of its rows.
+        A ``k x d`` tensor of distinct points, and a tensor of ``n`` indices into it.
     """
     place = torch.zeros(len(points), dtype=torch.int64, device=points.device)
     for coordinate in points.unbind(-1):

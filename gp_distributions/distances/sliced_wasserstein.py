@@ -1,9 +1,9 @@
-"""The sliced Wasserstein distance of order one and two."""
+"""Sliced Wasserstein distances of orders one and two."""
 
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -23,54 +23,64 @@ from gp_distributions.rows.clouds import drop_padding
 from gp_distributions.rows.gaussians import split_gaussians
 
 _ONLY_ONE_SIZE = (
-    "num_quantiles=None is exact for clouds of one size with equal weights, but these clouds differ "
-    "in size or have weights. Give a number of quantiles, for example num_quantiles=100."
+    "num_quantiles=None needs clouds of one size with equal weights, but these clouds differ in size "
+    "or have unequal weights. Set a number of quantiles, for example num_quantiles=100."
 )
 
 
 class SlicedWasserstein(Distance):
-    r"""Sliced Wasserstein distance, as a Hilbert distance.
+    r"""Sliced Wasserstein distance of order one or two, as a Hilbert distance.
 
-    With :math:`Q_\theta` the quantile function of a cloud projected on the direction
-    :math:`\theta` of the unit sphere,
+    With :math:`Q_\theta` the quantile function of a cloud projected onto the direction
+    :math:`\theta` on the unit sphere,
 
     .. math::
         SW_p^p(P, P') = \int_{S^{d-1}} \int_0^1 |Q_\theta(t) - Q'_\theta(t)|^p \, dt \, d\theta.
 
     :math:`SW_2` is a Hilbert distance, and so is :math:`SW_1^{1/2}`: the *squared* Hilbert distance
-    is :math:`SW_2^2` for ``p = 2`` and :math:`SW_1` itself for ``p = 1``. Both stay so when the
-    sphere is sampled and the quantile functions are averaged over cells; averaging never
-    overestimates.
+    is :math:`SW_2^2` for ``p = 2`` and :math:`SW_1` itself for ``p = 1``. Both remain Hilbert
+    distances when the integral is approximated by a finite number of directions and the quantile
+    functions by averages over cells; averaging never increases the distance.
 
-    For ``p = 2`` the means are taken exactly, :math:`|m - m'|^2 / d`, and only the centred clouds
+    For ``p = 2`` the term of the means is exact, :math:`|m - m'|^2 / d`, and only the centred clouds
     are sliced. The directions are spread evenly over the projective sphere, fixed at construction
     and saved with the state.
 
-    Gaussians need no quantile functions: a slice of :math:`N(m, S)` is the normal distribution of mean
-    :math:`a = \theta^\top m` and variance :math:`s^2 = \theta^\top S \theta`. Between two such, each
-    slice contributes :math:`(s - s')^2` for ``p = 2``, next to the exact term of the means, and
+    For Gaussians no quantile functions are needed: the projection of :math:`N(m, S)` is normal with mean
+    :math:`a = \theta^\top m` and variance :math:`s^2 = \theta^\top S \theta`. Each direction
+    contributes :math:`(s - s')^2` for ``p = 2``, in addition to the exact term of the means, and
     :math:`\mathbb{E} |a - a' + (s - s') Z|` with a standard normal :math:`Z` for ``p = 1``.
 
-    Means are rounded like the coordinates: of clouds of spread ``s`` at a distance ``R`` from the
-    origin, squared distances hold to about ``1e-15 R / s`` of the largest in double precision.
-    :meth:`PointClouds.normalize` moves clouds to the origin.
+    For clouds of spread ``s`` at a distance ``R`` from the origin, squared distances are accurate to
+    about ``1e-15 R / s`` times the largest in double precision, since means are rounded like
+    coordinates. :meth:`PointClouds.normalize` moves clouds to the origin.
 
     Args:
-        dim: The dimension ``d`` of the atoms.
-        inputs: ``"clouds"`` or ``"gaussians"``.
-        p: The order, 1 or 2.
-        num_slices: The number ``L`` of directions; in one dimension there is one.
-        num_quantiles: The number ``N`` of equal cells over which quantile functions are averaged.
-            Exact for clouds of equal weights whose size divides it. ``None``: no averaging, exact
-            for clouds of one size and equal weights, and for no others. Not used for Gaussians.
-        center: Whether distributions are centred at their means first, which makes the distance blind to
-            translations.
-        seed: Of the directions in three and more dimensions.
+        dim: Dimension ``d`` of the atoms.
+        inputs: What the rows hold: ``"clouds"`` or ``"gaussians"``.
+        p: Order of the distance, 1 or 2.
+        num_slices: Number ``L`` of directions. In one dimension there is only one.
+        num_quantiles: Number ``N`` of equal cells over which quantile functions are averaged. The
+            average is exact for equally weighted clouds whose size divides ``N``. With ``None`` there is
+            no averaging, and all clouds must have the same size and equal weights. Not used for
+            Gaussians.
+        center: Whether to centre distributions at their means first, which makes the distance invariant
+            to translations.
+        seed: Random seed for the directions in three and more dimensions.
 
     Raises:
-        ValueError: If ``p`` is neither 1 nor 2, a number is less than one, or the inputs are others;
-            on evaluation with ``num_quantiles=None``, if sizes differ or weights are not equal, and
-            with Gaussians, if a covariance is not positive semi-definite.
+        ValueError: If ``p`` is not 1 or 2, a number is less than one, or the inputs are not supported;
+            on evaluation, if ``num_quantiles=None`` and sizes differ or weights are not equal, or if a
+            covariance is not positive semi-definite.
+
+    Example:
+        >>> from gp_distributions import PointClouds, SlicedWasserstein
+        >>> clouds = PointClouds.from_list([[[0.0, 0.0], [2.0, 0.0]], [[1.0, 3.0], [3.0, 3.0]]])
+        >>> SlicedWasserstein(2).squared(clouds.pack()).round(decimals=6)  # shifted by (1, 3)
+        tensor([[0., 5.],
+                [5., 0.]], dtype=torch.float64)
+        >>> SlicedWasserstein(2, num_slices=10, num_quantiles=20).embed(clouds.pack()).shape
+        torch.Size([2, 202])
 
     Sources: Kolouri, Zou and Rohde 2016, eq. 14 and theorem 5; Meunier, Pontil and Ciliberto 2022,
     section 3 and proposition 5.
@@ -92,7 +102,7 @@ class SlicedWasserstein(Distance):
     ) -> None:
         super().__init__(dim, inputs=inputs)
         if p not in (1, 2):
-            raise ValueError(f"Expected p = 1 or p = 2, the orders with a kernel, got p={p!r}.")
+            raise ValueError(f"Expected p = 1 or p = 2, the Hilbertian orders, got p={p!r}.")
         if num_quantiles is not None and num_quantiles < 1:
             raise ValueError(f"Expected num_quantiles >= 1 or None, got {num_quantiles}.")
         self.p = p
@@ -103,19 +113,19 @@ class SlicedWasserstein(Distance):
 
     @property
     def num_slices(self) -> int:
-        """The number ``L`` of directions."""
+        """Number ``L`` of directions."""
         return len(self.directions)
 
     @property
     def euclidean(self) -> bool:
-        """Whether distances are the Euclidean ones of the representations: for ``p = 2``."""
+        """Whether the distance equals the Euclidean distance of representations: if ``p = 2``."""
         return self.p == 2
 
     def represent(self, points: Tensor, weights: Tensor) -> Tensor:
-        """Scaled quantiles of all slices in turn; for ``p = 2`` then the scaled mean.
+        """Return scaled quantiles, slice by slice; for ``p = 2`` followed by the scaled mean.
 
-        Of Gaussians, for ``p = 2`` scaled deviations of all slices, then the scaled mean; for ``p = 1``
-        scaled means of all slices, then scaled deviations.
+        For Gaussians, return the scaled standard deviations of all slices, followed by the scaled mean
+        for ``p = 2``, and preceded by the scaled means of all slices for ``p = 1``.
         """
         if self.inputs == "gaussians":
             return self._represent_gaussians(points.squeeze(-2))
@@ -123,7 +133,7 @@ class SlicedWasserstein(Distance):
         if self.num_quantiles is None or not tracked:
             points, weights = drop_padding(points, weights)
         mean = (weights.unsqueeze(-2) @ points).squeeze(-2)
-        # Scaled directions give scaled quantiles: sums over them are then means.
+        # Scaled directions give scaled quantiles, so that sums over them are averages.
         count = self.num_slices * (self.num_quantiles or points.shape[-2])
         directions = self.directions.to(points) * count ** (-1 / self.p)
         projected = matmul(directions, (points - mean.unsqueeze(-2)).transpose(-1, -2))
@@ -140,14 +150,14 @@ class SlicedWasserstein(Distance):
         scale = self.num_slices ** (-1 / self.p)
         deviations = scale * projected_deviations(covariance, directions)
         if self.center:
-            # Between centred normal distributions the distance of order one is E|Z| |s - s'|.
+            # Between centred normal distributions, the distance of order one is E|Z| |s - s'|.
             return deviations if self.p == 2 else MEAN_ABSOLUTE * deviations
         if self.p == 2:
             return concatenate(deviations, mean / math.sqrt(self.dim))
         return concatenate(scale * (mean @ directions.T), deviations)
 
     def compare_all(self, r1: Tensor, r2: Tensor) -> Tensor:
-        """Squared Hilbert distances of all pairs of representations."""
+        """Compute the squared Hilbert distances of all pairs of representations."""
         self._check_sizes(r1, r2)
         if self.p == 2:
             return super().compare_all(r1, r2)
@@ -155,7 +165,7 @@ class SlicedWasserstein(Distance):
         return without_rounding(compare(r1, r2), r1.unsqueeze(-2), r2.unsqueeze(-3))
 
     def compare_paired(self, r1: Tensor, r2: Tensor) -> Tensor:
-        """Squared Hilbert distances of corresponding representations."""
+        """Compute the squared Hilbert distances of corresponding representations."""
         self._check_sizes(r1, r2)
         if self.p == 2:
             return super().compare_paired(r1, r2)
@@ -163,10 +173,10 @@ class SlicedWasserstein(Distance):
         return without_rounding(squared, r1, r2)
 
     def chunk_size(self, num_atoms: int) -> int:
-        """How many clouds of ``num_atoms`` atoms are represented at a time."""
-        if self.inputs == "gaussians":
-            return max(1, self.chunk_elements // max(self.num_slices, self.block.atom_dim))
+        """Return the number of clouds of ``num_atoms`` atoms to represent at a time."""
         per_cloud = self.num_slices * max(num_atoms, self.num_quantiles or 1)
+        if self.inputs == "gaussians":
+            per_cloud = max(self.num_slices, self.block.atom_dim)
         return max(1, self.chunk_elements // per_cloud)
 
     @property
@@ -174,7 +184,7 @@ class SlicedWasserstein(Distance):
         return self.inputs == "gaussians" and self.p == 1 and not self.center
 
     def _quantiles(self, projected: Tensor, weights: Tensor) -> Tensor:
-        """Cell averages of all slices, ``C x L x N``."""
+        """Compute the cell averages of all slices, ``C x L x N``."""
         uniform = bool((weights == weights[:1, :1]).all())
         if self.num_quantiles is None and not uniform:
             raise ValueError(_ONLY_ONE_SIZE)
@@ -188,15 +198,8 @@ class SlicedWasserstein(Distance):
             raise ValueError(_ONLY_ONE_SIZE)
 
     def extra_repr(self) -> str:
-        """The settings, for printing."""
-        settings: dict[str, Any] = {
-            "dim": self.dim,
-            "p": self.p,
-            "num_slices": self.num_slices,
-            "num_quantiles": self.num_quantiles,
-            "center": self.center,
-        }
+        """Return the settings, for printing."""
+        shown = f"dim={self.dim}, p={self.p}, num_slices={self.num_slices}"
         if self.inputs == "gaussians":
-            del settings["num_quantiles"]
-            settings["inputs"] = self.inputs
-        return ", ".join(f"{name}={value}" for name, value in settings.items())
+            return f"{shown}, center={self.center}, inputs={self.inputs}"
+        return f"{shown}, num_quantiles={self.num_quantiles}, center={self.center}"

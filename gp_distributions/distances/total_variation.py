@@ -9,50 +9,57 @@ from gp_distributions.numerics.pairwise import manhattan
 
 
 class TotalVariation(SharedSupportDistance):
-    r"""The root of the total variation between weights on one support.
+    r"""The square root of the total variation between weights on a shared support.
 
     The *squared* Hilbert distance is the total variation itself,
 
     .. math::
         d^2(P, P') = TV(P, P') = \frac{1}{2} \sum_s |w_s - w'_s| = 1 - \sum_s \min(w_s, w'_s),
 
-    between 0 and 1. The coordinates of the atoms are labels: how far two atoms lie apart does not
-    matter, and gradients in them are zero. The gradient in a weight where two are equal is 0. The
-    origin of inner products is the measure zero, at squared distance 1/2 from all others: the
-    ``"linear"`` profile is half the intersection kernel, :math:`\sum_s \min(w_s, w'_s) / 2`.
+    between 0 and 1. The coordinates of the atoms are labels: the distance between two atoms does not
+    matter, and gradients with respect to coordinates are zero. The gradient with respect to equal
+    weights is zero. The origin of inner products is the zero measure, at squared distance 1/2 from
+    every distribution, so that the ``"linear"`` profile is half the intersection kernel,
+    :math:`\sum_s \min(w_s, w'_s) / 2`.
 
     Args:
-        dim: The dimension ``d`` of the atoms.
-        support: The ``S x d`` points that atoms can have, as a tensor or array; kept in
-            lexicographic order, each once. Default: the atoms of the first clouds seen, which are the
-            training clouds of a :class:`DistributionGP`; where all of them list the same atoms, as
-            images do, also those without weight.
+        dim: Dimension ``d`` of the atoms.
+        support: The ``S x d`` points that atoms can have, as a tensor or array. They are sorted, and
+            duplicates are removed. Default: the atoms of positive weight in the first clouds, which
+            are the training clouds of a :class:`DistributionGP`; or all atoms, if the clouds all list
+            the same ones, as images do.
 
     Raises:
-        ValueError: If ``support`` has another shape or is not finite; on evaluation, if an atom of
-            positive weight is not in the support, or if the support is taken from clouds of which
-            one shares no atom with any other.
+        ValueError: If ``support`` has the wrong shape or is not finite; on evaluation, if an atom of
+            positive weight is not in the support, or if the support is taken from clouds one of which
+            shares no atom with any other.
+
+    Example:
+        >>> import torch
+        >>> from gp_distributions import PointClouds, TotalVariation
+        >>> pixels = torch.tensor([[0.0], [1.0], [2.0]], dtype=torch.float64)
+        >>> weights = torch.tensor([[0.5, 0.5, 0.0], [0.0, 0.5, 0.5]], dtype=torch.float64)
+        >>> clouds = PointClouds(pixels.expand(2, 3, 1), weights)
+        >>> TotalVariation(1, support=pixels).squared(clouds.pack())
+        tensor([[0.0000, 0.5000],
+                [0.5000, 0.0000]], dtype=torch.float64)
 
     Source: Hein and Bousquet 2005.
     """
 
     def represent(self, points: Tensor, weights: Tensor) -> Tensor:
-        """Half the weights on the support."""
+        """Return half the weights on the support."""
         return self.masses(points, weights) / 2
 
     @property
     def euclidean(self) -> bool:
-        """Whether distances are the Euclidean ones of the representations: they are not."""
+        """Whether the distance equals the Euclidean distance of representations: ``False``."""
         return False
 
     def compare_all(self, r1: Tensor, r2: Tensor) -> Tensor:
-        """Total variations of all pairs of representations."""
+        """Compute the total variations of all pairs of representations."""
         return manhattan(r1, r2)
 
     def compare_paired(self, r1: Tensor, r2: Tensor) -> Tensor:
-        """Total variations of corresponding representations."""
+        """Compute the total variations of corresponding representations."""
         return (r1 - r2).abs().sum(-1)
-
-    def squared_norms(self, rows: Tensor) -> Tensor:
-        """Squared distances to the measure zero, 1/2: ``batch_shape x N``."""
-        return rows.new_full(rows.shape[:-1], 0.5)

@@ -1,41 +1,41 @@
-"""Distances of what entropic transport to a reference gives: potentials, and transported means."""
+"""Distances from entropic transport to a reference: between potentials, and between transport maps."""
 
 from __future__ import annotations
 
-import contextlib
 from abc import abstractmethod
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 
 import torch
 from torch import Tensor
 
 from gp_distributions.distances.base import Distance
+from gp_distributions.distances.evaluation import setting
 from gp_distributions.measures.reference import ReferenceMeasure
 from gp_distributions.numerics.entropic_transport import conditional_plan, transport_potentials
 from gp_distributions.numerics.semi_dual import TransportOutcome
 from gp_distributions.warnings import ConvergenceWarning, warn
 
-# Outcomes of the chunks of one set of rows.
+_NOT_DETERMINED = (
+    "epsilon is too small to determine the potentials in floating point, so that equal clouds may "
+    "have different features"
+)
+# Outcomes for the chunks of one set of rows.
 _outcomes: ContextVar[list[TransportOutcome] | None] = ContextVar("outcomes", default=None)
 _warm_starts: ContextVar[dict[Hashable, Tensor] | None] = ContextVar("warm_starts", default=None)
 
 
-@contextlib.contextmanager
-def warm_starts() -> Iterator[None]:
-    """Start the potentials of a learnable reference from those of the evaluation before.
+def warm_starts() -> AbstractContextManager[None]:
+    """Start the potentials of a learnable reference from those of the previous evaluation.
 
-    For an optimiser that moves the reference by small steps, within this context and thread.
+    For an optimiser that moves the reference in small steps, within a ``with`` block and thread.
     """
-    token = _warm_starts.set({})
-    try:
-        yield
-    finally:
-        _warm_starts.reset(token)
+    return setting(_warm_starts, {})
 
 
 class TransportDistance(Distance):
-    """What both share: the reference, epsilon, the solver and its warnings."""
+    """Base class of transport distances: the reference, epsilon, the solver and its warnings."""
 
     def __init__(self, reference: ReferenceMeasure, *, epsilon: float | None = None) -> None:
         if not isinstance(reference, ReferenceMeasure):
@@ -50,15 +50,15 @@ class TransportDistance(Distance):
 
     @abstractmethod
     def _features(self, points: Tensor, weights: Tensor, potentials: Tensor) -> Tensor:
-        """The features of ``C`` clouds, ``C x D``."""
+        """Compute the features of ``C`` clouds, ``C x D``."""
 
     def represent(self, points: Tensor, weights: Tensor) -> Tensor:
-        """The features of clouds, in double precision inside."""
+        """Compute the features of clouds, internally in double precision."""
         x, a = points.to(torch.float64), weights.to(torch.float64)
-        a = a / a.sum(-1, keepdim=True)  # a sum of one in single precision is none in double
+        a = a / a.sum(-1, keepdim=True)  # sums in single precision are not exact
         target = self._target()
         learning = torch.is_grad_enabled() and any(t.requires_grad for t in target)
-        # A last undamped step squares the error: steps on the way to a reference need no more.
+        # A final undamped step squares the error, which is accurate enough to learn a reference.
         tolerance = 1e-6 if learning else 1e-10
         started = _warm_starts.get() if learning else None
         key = (len(x), self.reference.size, x.device)
@@ -73,39 +73,28 @@ class TransportDistance(Distance):
         return self._features(x, a, potentials).to(points.dtype)
 
     def _target(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Atoms and weights of the reference, and epsilon, in double precision."""
+        """Return the atoms and weights of the reference, and epsilon, in double precision."""
         reference = self.reference
-        log_weights = reference.log_weights.to(torch.float64)
-        return (
-            reference.points.to(torch.float64),
-            log_weights.softmax(-1),
-            self.epsilon.to(torch.float64),
-        )
+        weights = reference.log_weights.double().softmax(-1)
+        return reference.points.double(), weights, self.epsilon.double()
 
     def chunk_size(self, num_atoms: int) -> int:
-        """How many clouds of ``num_atoms`` atoms are represented at a time."""
+        """Return the number of clouds of ``num_atoms`` atoms to represent at a time."""
         size = self.reference.size
         return max(1, 8 * self.chunk_elements // (size * max(num_atoms, size)))
 
     def represent_rows(self, rows: Tensor) -> Tensor:
-        """Represents all rows, and warns of all clouds together whose potentials are inexact."""
+        """Represent all rows, with one warning for all clouds with inexact potentials."""
         outcomes: list[TransportOutcome] = []
-        token = _outcomes.set(outcomes)
-        try:
+        with setting(_outcomes, outcomes):
             representation = super().represent_rows(rows)
-        finally:
-            _outcomes.reset(token)
         self._warn(outcomes)
         return representation
 
     def _warn(self, outcomes: list[TransportOutcome]) -> None:
         for name, message in (
-            ("converged", "the solver missed its tolerance, so that their features are inexact"),
-            (
-                "determined",
-                "epsilon is so small that the potentials are not determined in floating point, so "
-                "that equal clouds may have different features",
-            ),
+            ("converged", "the solver missed its tolerance, so that features are inexact"),
+            ("determined", _NOT_DETERMINED),
         ):
             missed = ~torch.cat([getattr(outcome, name) for outcome in outcomes])
             if bool(missed.any()):
@@ -113,41 +102,53 @@ class TransportDistance(Distance):
                 clouds = missed.nonzero().flatten().tolist()
                 shown = ", ".join(map(str, clouds[:5])) + (", ..." if len(clouds) > 5 else "")
                 warn(
-                    f"Entropic transport with epsilon {self.epsilon.item():.3g}: for {len(clouds)} of "
+                    f"Entropic transport with epsilon={self.epsilon.item():.3g}: for {len(clouds)} of "
                     f"{len(missed)} clouds ({shown}) {message} (largest marginal error "
                     f"{errors[missed].max().item():.1e}). Use a larger epsilon.",
                     ConvergenceWarning,
                 )
 
     def extra_repr(self) -> str:
-        """The settings, for printing."""
+        """Return the settings, for printing."""
         return f"epsilon={self.epsilon.item():.3g}"
 
 
 class SinkhornPotential(TransportDistance):
-    r"""The distance of entropic potentials on a reference, in :math:`L^2` of the reference.
+    r"""The :math:`L^2` distance between entropic potentials on a reference measure.
 
-    With :math:`g_P` the potential on the reference :math:`U = \sum_j b_j \delta(u_j)` of the entropic
-    transport of :math:`P` to :math:`U` with cost :math:`|x - u|^2`, centred to mean zero,
+    With :math:`g_P` the potential of entropic transport from :math:`P` to the reference
+    :math:`U = \sum_j b_j \delta(u_j)` with cost :math:`|x - u|^2`, on the atoms of :math:`U` and
+    centred to mean zero,
 
     .. math::
         d^2(P, P') = \sum_j b_j (g_P(u_j) - g_{P'}(u_j))^2.
 
-    The rounding of marginals is multiplied by epsilon: where that is far larger than the squared
-    diameter ``D^2`` of clouds and reference, potentials hold to about ``1e-16 epsilon / D^2`` of the
-    largest.
+    If epsilon is far larger than the squared diameter ``D^2`` of the clouds and the reference,
+    potentials are accurate to about ``1e-16 epsilon / D^2`` times the largest, since epsilon multiplies
+    the rounding errors of marginals.
 
     Args:
-        reference: The reference measure; learnable.
-        epsilon: The regularisation, in squared units of the points. Default: 0.05 times the mean
-            squared distance between two atoms of the reference, fixed at construction.
+        reference: Reference measure, which can be learned.
+        epsilon: Entropic regularisation, in squared units of the points. Default: 0.05 times the mean
+            squared distance between two atoms of the reference at construction.
 
     Raises:
-        TypeError: If ``reference`` is no :class:`ReferenceMeasure`.
+        TypeError: If ``reference`` is not a :class:`ReferenceMeasure`.
         ValueError: If ``epsilon`` is not positive and finite.
 
     Warns:
-        ConvergenceWarning: Where the tolerance is missed or the potentials are not determined.
+        ConvergenceWarning: If the solver misses its tolerance or the potentials are not determined.
+
+    Example:
+        >>> import torch
+        >>> from gp_distributions import PointClouds, ReferenceMeasure, SinkhornPotential
+        >>> reference = ReferenceMeasure(torch.tensor([[0.0], [1.0]], dtype=torch.float64))
+        >>> distance = SinkhornPotential(reference, epsilon=0.1)
+        >>> clouds = PointClouds.from_list([[[0.0], [1.0]], [[0.0], [2.0]], [[1.0], [2.0]]])
+        >>> distance.squared(clouds.pack())
+        tensor([[0.0000, 0.2500, 1.0000],
+                [0.2500, 0.0000, 0.2500],
+                [1.0000, 0.2500, 0.0000]], dtype=torch.float64)
 
     Source: Bachoc et al. 2023, section 3; Allain et al. 2024.
     """
@@ -158,33 +159,44 @@ class SinkhornPotential(TransportDistance):
 
 
 class LinearTransport(TransportDistance):
-    r"""The distance of barycentric transport maps from a reference, in :math:`L^2` of the reference.
+    r"""The :math:`L^2` distance between barycentric transport maps from a reference measure.
 
     With :math:`P_{ij}` the entropic plan between a cloud and the reference, the map sends
-    :math:`u_j` to the mean of the atoms that it is transported to,
+    :math:`u_j` to the mean of the atoms to which its mass is transported,
 
     .. math::
         t_P(u_j) = \frac{1}{b_j} \sum_i P_{ij} x_i, \qquad
         d^2(P, P') = \sum_j b_j |t_P(u_j) - t_{P'}(u_j)|^2.
 
-    For small epsilon and a dense reference it approximates linearised :math:`W_2`; for epsilon to
-    infinity only the mean is left.
+    For small epsilon and a dense reference, it approximates linearised :math:`W_2`. As epsilon goes to
+    infinity, it becomes the distance between means.
 
-    The means of atoms are rounded like the coordinates: of clouds of spread ``s`` at a distance ``R``
-    from the origin, squared distances hold to about ``1e-15 R / s`` of the largest.
+    For clouds of spread ``s`` at a distance ``R`` from the origin, squared distances are accurate to
+    about ``1e-15 R / s`` times the largest, since means are rounded like coordinates.
     :meth:`PointClouds.normalize` moves clouds to the origin.
 
     Args:
-        reference: The reference measure; learnable.
-        epsilon: The regularisation, in squared units of the points. Default: 0.05 times the mean
-            squared distance between two atoms of the reference, fixed at construction.
+        reference: Reference measure, which can be learned.
+        epsilon: Entropic regularisation, in squared units of the points. Default: 0.05 times the mean
+            squared distance between two atoms of the reference at construction.
 
     Raises:
-        TypeError: If ``reference`` is no :class:`ReferenceMeasure`.
+        TypeError: If ``reference`` is not a :class:`ReferenceMeasure`.
         ValueError: If ``epsilon`` is not positive and finite.
 
     Warns:
-        ConvergenceWarning: Where the tolerance is missed.
+        ConvergenceWarning: If the solver misses its tolerance or the potentials are not determined.
+
+    Example:
+        >>> import torch
+        >>> from gp_distributions import LinearTransport, PointClouds, ReferenceMeasure
+        >>> reference = ReferenceMeasure(torch.tensor([[0.0], [1.0]], dtype=torch.float64))
+        >>> distance = LinearTransport(reference, epsilon=0.1)
+        >>> clouds = PointClouds.from_list([[[0.0], [1.0]], [[0.0], [2.0]], [[1.0], [2.0]]])
+        >>> distance.squared(clouds.pack())
+        tensor([[0.0000, 0.5000, 1.0000],
+                [0.5000, 0.0000, 0.5000],
+                [1.0000, 0.5000, 0.0000]], dtype=torch.float64)
 
     Source: Wang et al. 2013 (linear optimal transport), with an entropic plan.
     """
@@ -198,8 +210,10 @@ class LinearTransport(TransportDistance):
 
 def _default_epsilon(reference: ReferenceMeasure) -> float:
     if reference.size == 1:
-        return 1.0  # the potential of one atom is zero at every epsilon
+        return 1.0  # the potential of a single atom is zero for every epsilon
     mean_square = torch.pdist(reference.points.detach()).square().mean().item()
     if mean_square == 0:
-        raise ValueError("All atoms of the reference coincide: give epsilon, or other atoms.")
+        raise ValueError(
+            "All atoms of the reference coincide: give epsilon, or use distinct atoms."
+        )
     return 0.05 * mean_square

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-_LARGEST_DIM = 10
 # Largest error of weights that were normalised in single precision.
 _ROUNDING = 32 * float(np.finfo(np.float32).eps)
 
@@ -21,7 +20,7 @@ def refuse_packed_rows(array: NDArray[np.float64]) -> None:
     Raises:
         ValueError: If they do.
     """
-    for dim in range(1, _LARGEST_DIM + 1):
+    for dim in range(1, 11):
         sums_to_one = _sums_to_one(array[:, dim :: dim + 1].cumsum(1))
         if not sums_to_one.any():
             continue

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
-from gpytorch.kernels import Kernel
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassifierMixin
 from sklearn.utils import assert_all_finite
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
-from gp_distributions.distances import Distance
-from gp_distributions.estimators._kernels import Options, ProcessEstimator
+from gp_distributions.estimators._kernels import ProcessEstimator
 from gp_distributions.estimators._samples import Samples, read_targets
 from gp_distributions.fitting import fit_classification
-from gp_distributions.kernels import Profile
 from gp_distributions.models.classification import ClassificationGP
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class DistributionGPClassifier(ClassifierMixin, ProcessEstimator):
     """Gaussian process classifier of distributions, fitted by marginal likelihood.
 
@@ -59,24 +58,8 @@ class DistributionGPClassifier(ClassifierMixin, ProcessEstimator):
         ['wide']
     """
 
-    def __init__(
-        self,
-        distance: str | Distance = "sliced_wasserstein",
-        *,
-        options: Options = None,
-        profile: str | Profile = "matern52",
-        kernel: Kernel | None = None,
-        alpha_epsilon: float | None = None,
-        restarts: int = 0,
-        seed: int = 0,
-    ) -> None:
-        self.distance = distance
-        self.options = options
-        self.profile = profile
-        self.kernel = kernel
-        self.alpha_epsilon = alpha_epsilon
-        self.restarts = restarts
-        self.seed = seed
+    alpha_epsilon: float | None = None
+    restarts: int = 0
 
     def fit(self, X: Samples, y: ArrayLike) -> Self:
         """Fit the hyperparameters.

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, Self
+from dataclasses import dataclass
+from typing import Literal, Self
 
 import numpy as np
-from gpytorch.kernels import Kernel
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import RegressorMixin
+from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.utils.validation import check_array, check_consistent_length
 
-from gp_distributions.distances import Distance
-from gp_distributions.estimators._kernels import Options, ProcessEstimator
+from gp_distributions.estimators._kernels import ProcessEstimator
 from gp_distributions.estimators._samples import Samples, read_targets
 from gp_distributions.fitting import fit
-from gp_distributions.kernels import Profile
 from gp_distributions.models import DistributionGP
 
 Array = NDArray[np.float64]
 
 
-class DistributionGPRegressor(RegressorMixin, ProcessEstimator):
+@dataclass(eq=False, repr=False, kw_only=True)
+class DistributionGPRegressor(MultiOutputMixin, RegressorMixin, ProcessEstimator):
     """Gaussian process regression on distributions, fitted by marginal likelihood.
 
     Wraps :class:`DistributionGP` and :func:`gp_distributions.fit` as a scikit-learn estimator.
@@ -57,29 +56,8 @@ class DistributionGPRegressor(RegressorMixin, ProcessEstimator):
         True
     """
 
-    def __init__(
-        self,
-        distance: str | Distance = "sliced_wasserstein",
-        *,
-        options: Options = None,
-        profile: str | Profile = "matern52",
-        kernel: Kernel | None = None,
-        sampling_noise: bool | Literal["ties"] = False,
-        restarts: int = 1,
-        seed: int = 0,
-    ) -> None:
-        self.distance = distance
-        self.options = options
-        self.profile = profile
-        self.kernel = kernel
-        self.sampling_noise = sampling_noise
-        self.restarts = restarts
-        self.seed = seed
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.multi_output = True
-        return tags
+    sampling_noise: bool | Literal["ties"] = False
+    restarts: int = 1
 
     def fit(self, X: Samples, y: ArrayLike) -> Self:
         """Fit the hyperparameters.

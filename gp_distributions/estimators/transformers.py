@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -10,18 +12,15 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted
 
-from gp_distributions.distances import Distance
-from gp_distributions.estimators._kernels import Options, make_distance, make_kernel
-from gp_distributions.estimators._samples import DistributionEstimator, Samples, as_array
+from gp_distributions.estimators._kernels import DistanceEstimator
+from gp_distributions.estimators._samples import Samples, as_array
 from gp_distributions.inverse import invert_embedding
-from gp_distributions.kernels import Profile
+from gp_distributions.kernels import DistributionKernel, Profile
 from gp_distributions.measures import PointClouds
 from gp_distributions.rows.clouds import pad_rows
 
 
-class EmbeddingTransformer(
-    ClassNamePrefixFeaturesOutMixin, TransformerMixin, DistributionEstimator
-):
+class EmbeddingTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DistanceEstimator):
     """Features of distributions whose Euclidean distance is a distance between distributions.
 
     A linear method on these features (principal components, k-means, a linear support vector machine or
@@ -54,12 +53,6 @@ class EmbeddingTransformer(
         (8, 2)
     """
 
-    def __init__(
-        self, distance: str | Distance = "sliced_wasserstein", *, options: Options = None
-    ) -> None:
-        self.distance = distance
-        self.options = options
-
     def fit(self, X: Samples, y: Any = None) -> Self:
         """Set references, bandwidths and landmarks by the training distributions."""
         self.fit_transform(X)
@@ -68,7 +61,7 @@ class EmbeddingTransformer(
     def fit_transform(self, X: Samples, y: Any = None, **params: Any) -> NDArray[np.float64]:
         """Fit, and return the features of the training distributions."""
         training = self._read_training(X)
-        distance = make_distance(self.distance, self.options, training, self.inputs_)
+        distance = self._make_distance(training)
         if not distance.euclidean:
             raise ValueError(
                 f"{distance!r} has no finite number of features; use GramTransformer, or for MMD give "
@@ -117,7 +110,8 @@ class EmbeddingTransformer(
             return self.distance_.embed(rows).numpy()
 
 
-class GramTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DistributionEstimator):
+@dataclass(eq=False, repr=False, kw_only=True)
+class GramTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DistanceEstimator):
     """Gram matrices of distributions for estimators with ``kernel="precomputed"``.
 
     As a pipeline step before ``SVC``, ``KernelRidge`` or ``KernelPCA``, it can be cross-validated
@@ -152,25 +146,24 @@ class GramTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Distrib
         [1, 3, 1, 3]
     """
 
-    def __init__(
-        self,
-        distance: str | Distance = "sliced_wasserstein",
-        *,
-        options: Options = None,
-        profile: str | Profile = "matern52",
-        lengthscale: float | str = "median",
-    ) -> None:
-        self.distance = distance
-        self.options = options
-        self.profile = profile
-        self.lengthscale = lengthscale
+    profile: str | Profile = "matern52"
+    lengthscale: float | str = "median"
 
     def fit(self, X: Samples, y: Any = None) -> Self:
         """Make the kernel, and store the training distributions."""
         training = self._read_training(X)
-        distance = make_distance(self.distance, self.options, training, self.inputs_)
-        self.kernel_ = make_kernel(distance, self.profile, self.lengthscale, training)
-        self._rows = training.pack()
+        distance, rows = self._make_distance(training), training.pack()
+        kernel = DistributionKernel(distance, copy.deepcopy(self.profile)).double()
+        if self.lengthscale == "median":
+            with torch.no_grad():
+                squared = distance.squared(rows)
+            positive = squared[torch.ones_like(squared).triu(1).bool() & (squared > 0)]
+            kernel.lengthscale = positive.median().sqrt() if positive.numel() else 1.0
+        elif isinstance(self.lengthscale, str) or not self.lengthscale > 0:
+            raise ValueError(f'Expected lengthscale > 0 or "median", got {self.lengthscale!r}.')
+        else:
+            kernel.lengthscale = float(self.lengthscale)
+        self.kernel_, self._rows = kernel, rows
         return self
 
     def fit_transform(self, X: Samples, y: Any = None, **params: Any) -> NDArray[np.float64]:

@@ -1,4 +1,4 @@
-"""How models learn: hyperparameters, references, sampling noise and concentrations."""
+"""Fitting of hyperparameters, references, sampling noise and concentrations."""
 
 from gp_distributions.fitting.classification import fit_classification
 from gp_distributions.fitting.marginal_likelihood import fit

@@ -1,4 +1,4 @@
-"""L-BFGS-B on the parameters of a module, without the settings that BoTorch's wrapper switches."""
+"""L-BFGS-B on the parameters of a module, without changing settings of the whole process."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Minimum:
-    """Where an optimiser stopped: the loss there, whether it converged, and what it says."""
+    """Loss where an optimiser stopped, whether it converged, and its message."""
 
     loss: float
     converged: bool
@@ -29,19 +29,20 @@ def minimise(
     callback: Callable[[float], None] | None = None,
     options: dict[str, Any] | None = None,
 ) -> Minimum:
-    """Minimise a loss in place.
+    """Minimise a loss over parameters, in place.
 
-    BoTorch's ``scipy_minimize`` does the same in a context of :mod:`warnings`, which all threads share.
+    BoTorch's ``scipy_minimize`` does the same, but changes the warning filters, which all threads share.
 
     Args:
         closure: Function that returns the loss and its gradients.
         parameters: Parameters by name.
         bounds: Bounds of parameters by name.
-        callback: Function of the loss, called after each step with the parameters there.
+        callback: Function of the loss, called after each step, when the parameters have the values of
+            that step.
         options: Options of ``scipy.optimize.minimize`` with L-BFGS-B.
 
     Returns:
-        The minimum; the parameters are left there.
+        The minimum. The parameters keep the values found.
     """
     flat = NdarrayOptimizationClosure(closure, parameters)
 

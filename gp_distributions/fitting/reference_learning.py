@@ -30,11 +30,6 @@ from gp_distributions.warnings import ReferenceWarning, warn
 
 _log = logging.getLogger(__name__)
 
-# Widened variances stay below this share of their upper bounds.
-_WITHIN = 0.999
-# Below this effective rank, the features of the clouds lie almost on a line.
-_COLLINEAR = 1.1
-
 
 @dataclass(frozen=True)
 class ReferenceFit:
@@ -175,7 +170,8 @@ def fit_reference(
     learned = [name for name in wanted if wanted[name]]
     candidates = [copy.deepcopy(reference.state_dict())]
     candidates += [drawn(model, seed + i) for i in range(1, starts)]
-    folds = [] if guard is None else _folds(num_train, guard, seed)
+    order = torch.randperm(num_train, generator=torch.Generator().manual_seed(seed))
+    folds = [] if guard is None else order.tensor_split(guard)
     total = len(candidates) * (len(folds) + 1) * steps
     bar = tqdm(total=total, desc="Learning the reference", disable=not progress)
     ascend = partial(learn, learned=learned, seed=seed + starts, bar=bar)
@@ -190,7 +186,7 @@ def fit_reference(
         widening = _widen(model, choice.widening)
     model.eval()
     rank = _effective_rank(model)
-    if rank < _COLLINEAR and reference.size > 1 and reference.dim > 1:
+    if rank < 1.1 and reference.size > 1 and reference.dim > 1:
         warn(
             "The features of the training clouds on this reference lie almost on a line (effective rank "
             f"{rank:.2f}): the reference sees the clouds along one direction only, so do not trust the "
@@ -198,22 +194,17 @@ def fit_reference(
             'ReferenceMeasure.from_data(X, method="ball").',
             ReferenceWarning,
         )
-    chosen: Literal["start", "stopped", "final"] = "stopped" if choice.steps else "start"
+    names: dict[int, Literal["start", "final"]] = {0: "start", steps: "final"}
     return ReferenceFit(
         mll=run.trace,
         points=reference.points.detach().clone(),
         weights=reference.weights.detach().clone(),
-        chosen="final" if choice.steps == steps else chosen,
+        chosen=names.get(choice.steps, "stopped"),
         path=torch.stack(run.path),
         held_out=choice.held_out,
         widening=widening,
         effective_rank=rank,
     )
-
-
-def _folds(num_train: int, folds: int, seed: int) -> list[Tensor]:
-    generator = torch.Generator().manual_seed(seed)
-    return list(torch.randperm(num_train, generator=generator).tensor_split(folds))
 
 
 @dataclass(frozen=True)
@@ -238,19 +229,18 @@ def _choose(
     checkpoints = checkpoints_of(steps)
     choices = []
     for index, candidate in enumerate(candidates):
-        held_out: dict[int, list[Tensor]] = {step: [] for step in checkpoints}
+        seen = []
         for held in folds:
             run = restarted(model, candidate)
             kept = torch.ones(len(targets), dtype=torch.bool)
             kept[held] = False
             run.set_train_data(rows[kept], targets[kept], strict=False)
             observe = partial(_errors, rows=rows[held], targets=targets[held])
-            seen = ascend(run, steps=steps, observe=observe).seen
-            # A run that converged before a checkpoint has not moved since.
-            for step in checkpoints:
-                held_out[step].append(seen[max(s for s in seen if s <= step)])
+            seen.append(ascend(run, steps=steps, observe=observe).seen)
         widenings, densities = {}, {}
-        for step, parts in held_out.items():
+        for step in checkpoints:
+            # A run that converged before a checkpoint has not moved since.
+            parts = [fold[max(s for s in fold if s <= step)] for fold in seen]
             errors, stds = torch.cat(parts, dim=-1)
             squares = (errors / stds).square()
             widenings[step] = max(1.0, squares.mean().item()) if _can_widen(model) else 1.0
@@ -293,7 +283,7 @@ def _widen(model: DistributionGP, factor: float) -> float:
         (scale.raw_outputscale_constraint.upper_bound / scale.outputscale).min().item(),
         (noise.raw_noise_constraint.upper_bound / noise.noise).min().item(),
     )
-    factor = max(1.0, min(factor, _WITHIN * min(room)))
+    factor = max(1.0, min(factor, 0.999 * min(room)))  # strictly below the bounds
     scale.outputscale = factor * scale.outputscale.detach()
     noise.noise = factor * noise.noise.detach()
     return factor

@@ -1,4 +1,4 @@
-"""Sampling noise learned from subsamples of the training bags."""
+"""Learning of sampling noise from subsamples of the training bags."""
 
 from __future__ import annotations
 
@@ -6,62 +6,73 @@ import math
 
 import numpy as np
 import torch
-from botorch.models.model import Model as BoTorchModel
 from gpytorch.models import ExactGP
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 from torch import Tensor
 
+from gp_distributions.fitting.starts import training_rows
 from gp_distributions.kernels.covariances import covariance
 from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood
 from gp_distributions.numerics.cholesky import cholesky
 from gp_distributions.rows.clouds import drop_copies, join_rows, split_rows
 
-# Subsamples have so many atoms, twice as many, and so on, up to the size of their bag.
+# Subsamples have this number of atoms, twice as many, and so on, up to the size of their bag.
 _SMALLEST_SUBSAMPLE = 5
-# Bags that are subsampled, at most: enough for a single number.
+# Maximum number of bags to subsample, which is enough to learn two numbers.
 _MAX_BAGS = 256
-# What either term of the largest excess noise can be, as a share of the variance of the targets.
+# Bounds of either term of the largest excess noise, as a share of the variance of the targets.
 _SHARES = (1e-6, 1e2)
 
 
 def learn_sampling_noise(model: ExactGP, *, seed: int = 0) -> None:
-    r"""Set the sampling noise of a fitted model, in place, by subsamples of its training bags.
+    r"""Learn the sampling noise of a fitted model in place, from subsamples of its training bags.
 
-    A random subset of a bag's atoms is what a smaller bag of the same distribution would have been.
-    With :math:`S` the training bags and subsets of 5, 10, 20, ... atoms of them, :math:`m_{-i}` and
-    :math:`v_{-i}` the posterior without bag :math:`i`, and :math:`e` as in
-    :class:`SamplingNoiseLikelihood`,
+    A random subset of the atoms of a bag is distributed like a smaller bag of the same distribution.
+    Let :math:`S` be the training bags and subsets of 5, 10, 20, ... of their atoms, :math:`m_{-i}` and
+    :math:`v_{-i}` the posterior mean and variance without bag :math:`i`, and :math:`e` the excess of
+    :class:`SamplingNoiseLikelihood`. Then
 
     .. math:: c, b = \arg\max_{c, b \ge 0} \sum_{(i, P) \in S}
         \log N\big(y_i;\; m_{-i}(P),\; v_{-i}(P) + \sigma^2 + c\, e(P) + b\, e(P)^2\big).
 
-    This determines both also where all training bags are of one size, on which the marginal
-    likelihood then does not depend, and leaves predictions for such bags as they are. All else stays
-    as it is. Without subsets, as where all bags are smaller than 6 atoms and of one size, both stay
-    too; and where :math:`c` requires no gradient.
+    This determines :math:`c` and :math:`b` even if all training bags have one size, where the marginal
+    likelihood does not depend on them, and does not change predictions for bags of that size. No other
+    parameter changes. Both stay as they are if :math:`c` does not require a gradient, if all targets are
+    equal, or if there are no subsets because all bags have one size of at most 5 atoms.
 
     Args:
         model: A model with a :class:`SamplingNoiseLikelihood`. At most 256 of its bags, drawn at
             random, are subsampled.
-        seed: Of the subsets.
+        seed: Random seed for the subsets.
 
     Raises:
-        TypeError: If the likelihood is another.
+        TypeError: If the likelihood is not a :class:`SamplingNoiseLikelihood`.
+
+    Example:
+        >>> import torch
+        >>> from gp_distributions import DistributionGP, PointClouds
+        >>> from gp_distributions.fitting.sampling_noise import learn_sampling_noise
+        >>> points = torch.randn(12, 20, 2, generator=torch.Generator().manual_seed(0)).double()
+        >>> model = DistributionGP(PointClouds(points), points.mean((-2, -1)), sampling_noise=True)
+        >>> before = model.likelihood.sampling_noise.item()
+        >>> learn_sampling_noise(model)
+        >>> model.likelihood.sampling_noise.item() != before
+        True
     """
     likelihood = model.likelihood
     if not isinstance(likelihood, SamplingNoiseLikelihood):
-        raise TypeError(f"Expected a SamplingNoiseLikelihood, got {type(likelihood).__name__}.")
+        raise TypeError(
+            f"Expected a SamplingNoiseLikelihood, got {type(likelihood).__name__}. Make the model with "
+            "sampling_noise=True."
+        )
     if not likelihood.raw_sampling_noise.requires_grad:
         return
     training = model.training
     model.train()
-    (rows,) = model.train_inputs
-    if isinstance(model, BoTorchModel):
-        rows = model.transform_inputs(rows)
     with torch.no_grad():
-        density = _LeaveOneOut(model, rows.detach(), seed)
-        if bool(density.excess.any()):
+        density = _LeaveOneOut(model, training_rows(model).detach(), seed)
+        if bool(density.excess.any()) and len(density.targets.unique()) > 1:
             likelihood.sampling_noise, bias = _maximise(density, likelihood.sampling_noise)
             likelihood.sampling_bias.copy_(bias)
     model.prediction_strategy = None
@@ -69,7 +80,7 @@ def learn_sampling_noise(model: ExactGP, *, seed: int = 0) -> None:
 
 
 class _LeaveOneOut:
-    """The mean log density of targets at subsets of their bags, without these bags."""
+    """Mean log density of targets, given subsets of their bags and all other bags."""
 
     def __init__(self, model: ExactGP, rows: Tensor, seed: int) -> None:
         self.bag, subsets = _subsets(model.likelihood, rows, seed)
@@ -81,11 +92,11 @@ class _LeaveOneOut:
         self.train_train = covariance(model.covar_module, rows)
         self.subset_train = covariance(model.covar_module, subsets, rows)
         self.variance = covariance(model.covar_module, subsets, diag=True)
-        # Where all bags are of one size, posteriors do not depend on c.
+        # If all bags have one size, the posteriors do not depend on c.
         self.fixed = None if bool(self.train_excess.any()) else self._posterior(self.noise)
 
     def __call__(self, c: Tensor, b: Tensor) -> Tensor:
-        """The density for each batch of ``c`` and ``b``, both ``batch_shape x 1``."""
+        """Mean log density for each batch of ``c`` and ``b``, both ``batch_shape x 1``."""
         mean, variance = self.fixed or self._posterior(
             self.noise + (c + b * self.train_excess) * self.train_excess
         )
@@ -94,11 +105,11 @@ class _LeaveOneOut:
         return -0.5 * (variance.log() + error.square() / variance).mean(-1, keepdim=True)
 
     def _posterior(self, noise: Tensor) -> tuple[Tensor, Tensor]:
-        """Means and variances at subsets by all other bags, given the noise of bags."""
+        """Posterior means and variances at subsets, given all other bags and their noise."""
         noisy = self.train_train + torch.diag_embed(noise.expand(self.targets.shape))
         inverse = torch.cholesky_inverse(cholesky(noisy))
         alpha = (inverse @ (self.targets - self.mean).unsqueeze(-1)).squeeze(-1)
-        # Without bag i, the inverse is less by its column i times itself over the diagonal.
+        # Leaving out bag i subtracts the outer product of column i of the inverse over its diagonal.
         column = (self.subset_train * inverse[..., self.bag, :]).sum(-1)
         diagonal = inverse.diagonal(dim1=-2, dim2=-1)[..., self.bag]
         mean = (self.subset_train @ alpha.unsqueeze(-1)).squeeze(-1)
@@ -109,7 +120,7 @@ class _LeaveOneOut:
 
 
 def _subsets(likelihood: SamplingNoiseLikelihood, rows: Tensor, seed: int) -> tuple[Tensor, Tensor]:
-    """The bags that rows are of, and the rows: bags and random subsets of their atoms."""
+    """Rows of bags and of random subsets of their atoms, after the index of the bag of each row."""
     generator = torch.Generator().manual_seed(seed)
     rows = drop_copies(rows)
     bags = torch.randperm(rows.shape[-2], generator=generator)[:_MAX_BAGS].to(rows.device)
@@ -122,7 +133,7 @@ def _subsets(likelihood: SamplingNoiseLikelihood, rows: Tensor, seed: int) -> tu
     while bool((sizes[bags] > size).any()):
         bags = bags[sizes[bags] > size]
         keys = torch.rand(weights[..., bags, :].shape, generator=generator).to(weights.device)
-        keys[weights[..., bags, :] == 0] = 1  # padding comes last
+        keys[weights[..., bags, :] == 0] = 1  # so that padding comes last
         chosen = keys.argsort(dim=-1)[..., :size]
         kept = torch.zeros_like(keys, dtype=torch.bool).scatter(-1, chosen, True)
         part = rows[..., bags, :]
@@ -134,7 +145,7 @@ def _subsets(likelihood: SamplingNoiseLikelihood, rows: Tensor, seed: int) -> tu
 
 
 def _maximise(density: _LeaveOneOut, like: Tensor) -> tuple[Tensor, Tensor]:
-    """The ``c`` and ``b`` of the highest density, by L-BFGS on their logarithms."""
+    """Maximise the density over ``c`` and ``b``, by L-BFGS on their logarithms."""
     most = density.excess.max()
     scale = (density.targets.var() / torch.stack([most, most.square()])).log()
     low, high = ((scale + math.log(share)).repeat(like.numel(), 1) for share in _SHARES)

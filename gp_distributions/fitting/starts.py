@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import ExitStack
 from typing import Any
 
 import torch
@@ -15,6 +16,8 @@ from torch import Tensor
 from gp_distributions.distances.base import Distance
 from gp_distributions.kernels.covariances import covariance
 from gp_distributions.kernels.distribution_kernel import DistributionKernel
+from gp_distributions.models.scales import check_distances
+from gp_distributions.numerics.medians import median_apart
 
 # The smooth start multiplies lengthscales by this factor; most profiles are then nearly linear.
 _SMOOTH = 10.0
@@ -24,40 +27,54 @@ _SPREAD = 5.0
 _WITHIN, _BEYOND = 1e-3, 0.1
 
 
-def start_at_medians(model: ExactGP) -> dict[DistributionKernel, float]:
-    """Set the lengthscale of every distribution kernel to the median distance of its training clouds.
+def training_rows(model: ExactGP) -> Tensor:
+    """Training inputs of a model in training mode, after its input transform."""
+    (rows,) = model.train_inputs
+    return model.transform_inputs(rows) if isinstance(model, BoTorchModel) else rows
+
+
+def median_distances(model: ExactGP) -> dict[DistributionKernel, Tensor]:
+    """Median distances between the training clouds of a model, for each distribution kernel.
 
     Args:
         model: A model in training mode.
 
     Returns:
-        The median distance for every kernel whose training clouds do not all coincide.
+        The median positive distance for every kernel whose training clouds do not all coincide.
+
+    Raises:
+        ValueError: If squared distances overflow or underflow.
     """
     medians: dict[Distance, Tensor] = {}
 
-    def record(distance: Distance, _: Any, squared: Tensor) -> None:
-        # Kernels of inner products also compute distances to an origin, after those between clouds.
+    def record(distance: Distance, rows: tuple[Tensor, ...], squared: Tensor) -> None:
         if distance not in medians and squared.shape[-1] == squared.shape[-2] > 1:
-            upper = torch.ones_like(squared, dtype=torch.bool).triu(1)
-            positive = squared[upper & (squared > 0)]
-            if positive.numel():
-                medians[distance] = positive.sqrt().median()
+            check_distances(distance, rows[0], squared)
+            median = median_apart(squared).sqrt()
+            if not bool(median.isnan()):
+                medians[distance] = median
 
     kernels = [k for k in model.covar_module.modules() if isinstance(k, DistributionKernel)]
-    hooks = [kernel.distance.register_forward_hook(record) for kernel in kernels]
-    try:
-        (rows,) = model.train_inputs
-        if isinstance(model, BoTorchModel):
-            rows = model.transform_inputs(rows)
-        with torch.no_grad():
-            covariance(model.covar_module, rows)
-    finally:
-        for hook in hooks:
-            hook.remove()
-    met = {kernel: medians[kernel.distance] for kernel in kernels if kernel.distance in medians}
-    for kernel, median in met.items():
+    with ExitStack() as hooks, torch.no_grad():
+        for kernel in kernels:
+            hooks.enter_context(kernel.distance.register_forward_hook(record))
+        covariance(model.covar_module, training_rows(model))
+    return {kernel: medians[kernel.distance] for kernel in kernels if kernel.distance in medians}
+
+
+def start_at_medians(model: ExactGP) -> dict[DistributionKernel, float]:
+    """Set the lengthscale of every distribution kernel to its median distance.
+
+    Args:
+        model: A model in training mode.
+
+    Returns:
+        The median distances, as :func:`median_distances` returns them.
+    """
+    medians = median_distances(model)
+    for kernel, median in medians.items():
         start_at(kernel, "lengthscale", median)
-    return {kernel: median.item() for kernel, median in met.items()}
+    return {kernel: median.item() for kernel, median in medians.items()}
 
 
 def make_smooth(model: ExactGP) -> None:
@@ -106,9 +123,8 @@ def start_at(module: Any, name: str, value: Tensor) -> None:
     if constraint is not None:
         lower, upper = constraint.lower_bound.to(value), constraint.upper_bound.to(value)
         width = upper - lower
+        finite = torch.minimum(lower.abs(), upper.abs())  # if only one bound is
         # On a bound itself the raw parameter would be infinite.
-        below = torch.where(width.isinf(), _BEYOND * upper.abs(), _WITHIN * width)
-        above = torch.where(width.isinf(), _BEYOND * lower.abs(), _WITHIN * width)
-        value = torch.where(upper.isinf(), value, torch.minimum(value, upper - below))
-        value = torch.where(lower.isinf(), value, torch.maximum(value, lower + above))
+        margin = torch.where(width.isinf(), _BEYOND * finite, _WITHIN * width)
+        value = value.clamp(lower + margin, upper - margin)
     setattr(module, name, value)

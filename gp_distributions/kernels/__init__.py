@@ -3,11 +3,7 @@
 import gp_distributions.kernels.random_features  # noqa: F401, registers with BoTorch
 from gp_distributions.kernels.diagnosis import Diagnosis, diagnose
 from gp_distributions.kernels.distribution_kernel import DistributionKernel
-from gp_distributions.kernels.named import (
-    MMDKernel,
-    SinkhornKernel,
-    SlicedWassersteinKernel,
-)
+from gp_distributions.kernels.named import MMDKernel, SinkhornKernel, SlicedWassersteinKernel
 from gp_distributions.kernels.profiles import (
     Cauchy,
     Exponential,

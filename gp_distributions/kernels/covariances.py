@@ -1,4 +1,4 @@
-"""Covariances evaluated at once, also between rows of different width."""
+"""Evaluate covariances at once, even between rows of different widths."""
 
 from __future__ import annotations
 
@@ -16,32 +16,32 @@ from gp_distributions.rows.clouds import pad_rows
 def covariance(
     kernel: Kernel, x1: Tensor, x2: Tensor | None = None, *, diag: bool = False
 ) -> Tensor:
-    """Evaluates a kernel, without the lazy tensors of GPyTorch.
+    """Evaluate a kernel without the lazy tensors of GPyTorch.
 
-    These switch settings of the whole process and attributes of the kernel while they are evaluated,
-    which threads cannot share. They also need rows of one width, so that one wide cloud would widen
-    all.
+    Lazy tensors change process-wide settings and attributes of the kernel while they are evaluated,
+    which is not safe in threads. They also require rows of equal width, so that a single large cloud
+    would widen all rows.
 
     Args:
         kernel: A kernel on rows.
         x1: A ``batch_shape x N x width`` tensor of rows.
-        x2: A ``batch_shape x M x width'`` tensor of rows. Default: ``x1``. The widths may differ where
+        x2: A ``batch_shape x M x width'`` tensor of rows. Default: ``x1``. The widths may differ if
             each row is one cloud.
-        diag: Whether to compute only the covariances of corresponding rows.
+        diag: Whether to compute only the covariances of corresponding rows; then ``M = N``.
 
     Returns:
         A ``batch_shape x N x M`` tensor, or ``batch_shape x N`` with ``diag``.
 
     Raises:
-        ValueError: If widths differ and the kernel reads some of the columns only.
+        ValueError: If the widths differ and the kernel reads only some of the columns.
     """
     x2 = x1 if x2 is None else x2
     if kernel.active_dims is None:
         return _evaluate(kernel, x1, x2, diag=diag)
     if x1.shape[-1] != x2.shape[-1]:
         raise ValueError(
-            f"Expected rows of one width, got {x1.shape[-1]} and {x2.shape[-1]}, with a kernel that "
-            "reads some columns only (active_dims). Pack clouds to the same number of atoms: "
+            f"Expected rows of one width, got {x1.shape[-1]} and {x2.shape[-1]}: the kernel reads only "
+            "some of the columns (active_dims). Pack all clouds with the same number of atoms: "
             "clouds.pack(atoms=...)."
         )
     same = x1 is x2
@@ -51,7 +51,7 @@ def covariance(
 
 
 def _evaluate(kernel: Kernel, x1: Tensor, x2: Tensor, *, diag: bool) -> Tensor:
-    """The covariances of rows of which the columns have been selected."""
+    """Covariances of rows whose columns have already been selected."""
     if type(kernel) is ScaleKernel:  # it selects the columns of its base kernel
         scale = kernel.outputscale.unsqueeze(-1)
         base = _evaluate(kernel.base_kernel, x1, x2, diag=diag)
@@ -66,5 +66,5 @@ def _evaluate(kernel: Kernel, x1: Tensor, x2: Tensor, *, diag: bool) -> Tensor:
         x1, x2 = pad_rows(x1, width), pad_rows(x2, width)
     covariances = to_dense(kernel.forward(x1, x2, diag=diag))
     if diag and covariances.dim() == x1.dim() and covariances.shape[-2:] == 2 * x1.shape[-2:-1]:
-        return covariances.diagonal(dim1=-1, dim2=-2)  # of a kernel that does not know diag
+        return covariances.diagonal(dim1=-1, dim2=-2)  # the kernel ignores diag
     return covariances

@@ -12,12 +12,12 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from gp_distributions.distances.base import Distance
+from gp_distributions.kernels.covariances import covariance
 from gp_distributions.kernels.distribution_kernel import DistributionKernel
 from gp_distributions.kernels.reading import check_kind
 from gp_distributions.measures.kinds import Distributions, as_rows
+from gp_distributions.numerics.medians import apart, median_apart
 
-# Clouds coincide if their squared distance is below this many rounding errors of the largest one.
-_COINCIDENT = 100
 # All clouds look unlike if the correlation at the median distance is below the first value, and alike
 # if it is above the second.
 _UNLIKE, _ALIKE = 0.01, 0.99
@@ -227,21 +227,22 @@ def diagnose(kernel: Kernel, X: Distributions | Tensor) -> Diagnosis:
         raise ValueError(
             f"Expected one kernel, got a batch of shape {tuple(kernel.batch_shape)}: pass kernel[0]."
         )
-    spreads: dict[Distance, list[Tensor]] = {}
+    spreads: dict[Distance, list[tuple[float, float, float]]] = {}
     same = torch.ones(len(rows), len(rows), dtype=torch.bool, device=rows.device).triu(1)
 
     def look(distance: Distance, _: Any, squared: Tensor) -> None:
-        rounding = _COINCIDENT * torch.finfo(squared.dtype).eps * squared.max()
-        same.logical_and_(squared <= rounding)
-        apart = squared[(squared > rounding).triu(1)].sort().values.sqrt()
-        ranks = torch.tensor([0.05, 0.5, 0.95], device=squared.device) * (len(apart) - 1)
-        spread = apart[ranks.round().long()] if len(apart) else squared.new_full((3,), math.nan)
-        spreads.setdefault(distance, []).append(spread)
+        different = apart(squared)
+        same.logical_and_(~different)
+        pairs = squared[different.triu(1)].sort().values.sqrt()
+        ranks = [round(share * (len(pairs) - 1)) for share in (0.05, 0.95)]
+        low, high = pairs[ranks].tolist() if len(pairs) else (math.nan, math.nan)
+        median = median_apart(squared).sqrt().item()
+        spreads.setdefault(distance, []).append((low, median, high))
 
     hooks = [d.register_forward_hook(look) for d in {part.distance for part in parts.values()}]
     try:
         with torch.no_grad():
-            eigenvalues = torch.linalg.eigvalsh(kernel(rows).to_dense())
+            eigenvalues = torch.linalg.eigvalsh(covariance(kernel, rows))
     finally:
         for hook in hooks:
             hook.remove()
@@ -263,10 +264,10 @@ def diagnose(kernel: Kernel, X: Distributions | Tensor) -> Diagnosis:
 
 
 def _diagnose_distance(
-    path: str, part: DistributionKernel, spreads: list[Tensor]
+    path: str, part: DistributionKernel, spreads: list[tuple[float, float, float]]
 ) -> DistanceDiagnosis:
     # A distance that several kernels share was called by each of them in turn.
-    low, median, high = (spreads.pop(0) if len(spreads) > 1 else spreads[0]).tolist()
+    low, median, high = spreads.pop(0) if len(spreads) > 1 else spreads[0]
     lengthscale = part.lengthscale.item()
     correlation = math.nan
     if part.profile.radial:

@@ -71,9 +71,7 @@ class DistributionKernel(Kernel):
                 "PointClouds.normalize(scale=...)."
             )
         if kwargs.get("lengthscale_constraint") is None:
-            kwargs["lengthscale_constraint"] = Positive(
-                transform=torch.exp, inv_transform=torch.log
-            )
+            kwargs["lengthscale_constraint"] = Positive(torch.exp, torch.log)
         super().__init__(**kwargs)
         self.distance = distance
         self.profile = make_profile(profile)
@@ -103,9 +101,8 @@ class DistributionKernel(Kernel):
     def _inner_products(self, x1: Tensor, x2: Tensor, squared: Tensor, *, diag: bool) -> Tensor:
         norms1 = self.distance.squared_norms(x1)
         norms2 = norms1 if x2 is x1 else self.distance.squared_norms(x2)
-        if diag:
-            return (norms1 + norms2 - squared) / 2
-        return (norms1.unsqueeze(-1) + norms2.unsqueeze(-2) - squared) / 2
+        sums = norms1 + norms2 if diag else norms1.unsqueeze(-1) + norms2.unsqueeze(-2)
+        return (sums - squared) / 2
 
     # The distance has no batch axes: all kernels of a batch share it and its cache.
 

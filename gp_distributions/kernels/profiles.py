@@ -69,12 +69,15 @@ class _Parametric(Profile):
         self._raw = f"raw_{name}"
         self.register_parameter(self._raw, torch.nn.Parameter(torch.zeros(1, 1)))
         self.register_constraint(self._raw, Positive())
-        self._set(value)
+        self._value = value
 
-    def _get(self) -> Tensor:
+    @property
+    def _value(self) -> Tensor:
+        """Positive parameter, ``batch_shape x 1 x 1``."""
         return self.constraint_for_parameter_name(self._raw).transform(getattr(self, self._raw))
 
-    def _set(self, value: Tensor | float) -> None:
+    @_value.setter
+    def _value(self, value: Tensor | float) -> None:
         raw = getattr(self, self._raw)
         value = torch.as_tensor(value, dtype=raw.dtype, device=raw.device)
         if not bool((value > 0).all()):
@@ -112,7 +115,7 @@ class Exponential(Profile):
 
     def forward(self, scaled: Tensor) -> Tensor:
         """Covariance for each entry of ``scaled``."""
-        return torch.exp(-_root(scaled))
+        return torch.exp(-_power(scaled, 0.5))
 
 
 class PowerExponential(Profile):
@@ -156,7 +159,7 @@ class Matern32(Profile):
 
     def forward(self, scaled: Tensor) -> Tensor:
         """Covariance for each entry of ``scaled``."""
-        return _Matern32Function.apply(scaled)
+        return _Matern.apply(scaled, 3)
 
 
 class Matern52(Profile):
@@ -171,7 +174,7 @@ class Matern52(Profile):
 
     def forward(self, scaled: Tensor) -> Tensor:
         """Covariance for each entry of ``scaled``."""
-        return _Matern52Function.apply(scaled)
+        return _Matern.apply(scaled, 5)
 
 
 class RationalQuadratic(_Parametric):
@@ -193,9 +196,7 @@ class RationalQuadratic(_Parametric):
     def __init__(self, alpha: float = 1.0) -> None:
         super().__init__("alpha", alpha)
 
-    alpha = property(
-        _Parametric._get, _Parametric._set, doc="Shape parameter, ``batch_shape x 1 x 1``."
-    )
+    alpha = _Parametric._value
 
     def forward(self, scaled: Tensor) -> Tensor:
         """Covariance for each entry of ``scaled``."""
@@ -304,9 +305,7 @@ class Polynomial(_Parametric):
             raise ValueError(f"Expected power to be a positive integer, got {power!r}.")
         self.power = int(power)
 
-    offset = property(
-        _Parametric._get, _Parametric._set, doc="Constant ``c``, ``batch_shape x 1 x 1``."
-    )
+    offset = _Parametric._value
 
     def forward(self, scaled: Tensor) -> Tensor:
         """Covariance for each entry of ``scaled``."""
@@ -360,10 +359,6 @@ def _power(s: Tensor, exponent: float) -> Tensor:
     return torch.where(positive, torch.where(positive, s, 1.0) ** exponent, 0.0)
 
 
-def _root(s: Tensor) -> Tensor:
-    return _power(s, 0.5)
-
-
 # Automatic differentiation of the Matern profiles passes through a square root and gives 0 * inf at
 # s = 0. Their derivatives in s are Matern profiles of the next lower order.
 
@@ -371,27 +366,20 @@ def _root(s: Tensor) -> Tensor:
 _FAR = 1e3
 
 
-class _Matern32Function(torch.autograd.Function):
+class _Matern(torch.autograd.Function):
+    """Matern profile of smoothness 3/2 or 5/2, of which ``s`` and twice the smoothness are given."""
+
     @staticmethod
-    def forward(ctx: Any, s: Tensor) -> Tensor:
+    def forward(ctx: Any, s: Tensor, twice: int) -> Tensor:
         ctx.save_for_backward(s)
-        root = (3 * s).sqrt().clamp_max(_FAR)
-        return (1 + root) * torch.exp(-root)
+        ctx.twice = twice
+        root = (twice * s).sqrt().clamp_max(_FAR)
+        polynomial = 1 + root if twice == 3 else 1 + root + root.square() / 3
+        return polynomial * torch.exp(-root)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> Tensor:
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
         (s,) = ctx.saved_tensors
-        return -1.5 * grad * torch.exp(-math.sqrt(3) * _root(s))
-
-
-class _Matern52Function(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, s: Tensor) -> Tensor:
-        ctx.save_for_backward(s)
-        root = (5 * s).sqrt().clamp_max(_FAR)
-        return (1 + root + root.square() / 3) * torch.exp(-root)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> Tensor:
-        (s,) = ctx.saved_tensors
-        return -5 / 6 * grad * _Matern32Function.apply(5 / 3 * s)
+        if ctx.twice == 3:
+            return -1.5 * grad * torch.exp(-math.sqrt(3) * _power(s, 0.5)), None
+        return -5 / 6 * grad * _Matern.apply(5 / 3 * s, 3), None

@@ -36,27 +36,16 @@ import torch
 from botorch.exceptions.errors import UnsupportedError
 from botorch.sampling.pathwise.features.generators import GenKernelFeatures
 from botorch.sampling.pathwise.features.maps import FeatureMap
-from botorch.sampling.pathwise.utils import SineCosineTransform, TensorTransform
+from botorch.sampling.pathwise.utils import FeatureSelector, SineCosineTransform
 from torch import Tensor
 
+from gp_distributions.kernels import profiles
 from gp_distributions.kernels.distribution_kernel import DistributionKernel
-from gp_distributions.kernels.profiles import (
-    Cauchy,
-    Exponential,
-    Gaussian,
-    InverseMultiquadric,
-    Matern32,
-    Matern52,
-    PowerExponential,
-    Profile,
-    RationalQuadratic,
-    StudentT,
-)
 
 
-def _gamma(concentration: float, like: Tensor) -> Tensor:
+def _gamma(concentration: Tensor | float, like: Tensor) -> Tensor:
     """Draws from the gamma distribution of rate one, as many as ``like`` has entries."""
-    return torch._standard_gamma(torch.full_like(like, concentration))
+    return torch._standard_gamma(torch.zeros_like(like) + concentration)
 
 
 def _stable(power: float, like: Tensor) -> Tensor:
@@ -68,38 +57,22 @@ def _stable(power: float, like: Tensor) -> Tensor:
     return torch.sin(power * angle) / torch.sin(angle) ** (1 / power) * tail
 
 
-def _rational_quadratic(profile: RationalQuadratic, like: Tensor) -> Tensor:
-    alpha = profile.alpha.detach()
-    return torch._standard_gamma(alpha.expand_as(like).contiguous()) / alpha
-
-
 # Draws of tau^2 by type of profile. A subclass may define another function, so it is not included.
-_SQUARED_SCALES: dict[type[Profile], Callable[..., Tensor]] = {
-    Gaussian: lambda _, like: torch.ones_like(like),
-    Exponential: lambda _, like: 0.5 / _gamma(0.5, like),
-    Matern32: lambda _, like: 1.5 / _gamma(1.5, like),
-    Matern52: lambda _, like: 2.5 / _gamma(2.5, like),
-    RationalQuadratic: _rational_quadratic,
-    Cauchy: lambda _, like: 2 * _gamma(1.0, like),
-    InverseMultiquadric: lambda _, like: 2 * _gamma(0.5, like),
-    PowerExponential: lambda profile, like: 2 * _stable(profile.beta, like),
-    StudentT: lambda profile, like: (
+_SQUARED_SCALES: dict[type[profiles.Profile], Callable[..., Tensor]] = {
+    profiles.Gaussian: lambda _, like: torch.ones_like(like),
+    profiles.Exponential: lambda _, like: 0.5 / _gamma(0.5, like),
+    profiles.Matern32: lambda _, like: 1.5 / _gamma(1.5, like),
+    profiles.Matern52: lambda _, like: 2.5 / _gamma(2.5, like),
+    profiles.RationalQuadratic: lambda profile, like: (
+        _gamma(profile.alpha.detach(), like) / profile.alpha.detach()
+    ),
+    profiles.Cauchy: lambda _, like: 2 * _gamma(1.0, like),
+    profiles.InverseMultiquadric: lambda _, like: 2 * _gamma(0.5, like),
+    profiles.PowerExponential: lambda profile, like: 2 * _stable(profile.beta, like),
+    profiles.StudentT: lambda profile, like: (
         2 * _gamma(1.0, like) ** (2 / profile.t) * _stable(profile.t / 2, like)
     ),
 }
-
-
-class _Embedding(TensorTransform):
-    """Embedding of the columns that the kernel reads."""
-
-    def __init__(self, kernel: DistributionKernel) -> None:
-        super().__init__()
-        self.kernel = kernel
-
-    def forward(self, values: Tensor) -> Tensor:
-        columns = self.kernel.active_dims
-        rows = values if columns is None else values.index_select(-1, columns)
-        return self.kernel.distance.embed(rows)
 
 
 class FourierFeatureMap(FeatureMap):
@@ -114,7 +87,9 @@ class FourierFeatureMap(FeatureMap):
         super().__init__()
         self.kernel = kernel
         self.num_outputs = num_outputs
-        self.input_transform = _Embedding(kernel)
+        # BoTorch chains it with that of a ScaleKernel, so it is not None.
+        columns = kernel.active_dims
+        self.input_transform = torch.nn.Identity() if columns is None else FeatureSelector(columns)
         lengthscale = kernel.lengthscale.detach()
         like = lengthscale.new_empty(*kernel.batch_shape, 1, num_outputs // 2)
         squared_scales = _SQUARED_SCALES[type(kernel.profile)](kernel.profile, like)
@@ -132,12 +107,12 @@ class FourierFeatureMap(FeatureMap):
         return self.kernel.batch_shape
 
     def forward(self, x: Tensor) -> Tensor:
-        """Angles, ``batch_shape x N x num_outputs/2``, of ``batch_shape x N x D`` embeddings."""
+        """Angles, ``batch_shape x N x num_outputs/2``, of the embeddings of rows."""
+        embedded = self.kernel.distance.embed(x)
         if self.directions is None:
-            self.directions = torch.randn(
-                self.num_outputs // 2, x.shape[-1], dtype=x.dtype, device=x.device
-            )
-        return x @ self.directions.mT * (self.scales / self.kernel.lengthscale)
+            shape = (self.num_outputs // 2, embedded.shape[-1])
+            self.directions = torch.randn(shape, dtype=x.dtype, device=x.device)
+        return embedded @ self.directions.mT * (self.scales / self.kernel.lengthscale)
 
 
 def _gen_kernel_features(

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from gp_distributions.measures._indexing import Index, resolve
 from gp_distributions.measures.arrays import Data, integer
-from gp_distributions.measures.normalization import pooled_centre_and_scale
+from gp_distributions.measures.normalization import given_scale
 from gp_distributions.warnings import PrecisionWarning, silenced, warn
 
 
@@ -143,8 +143,32 @@ class Container(ABC):
         return self._scaled(*like._centre_and_scale(scale))
 
     def _centre_and_scale(self, scale: Data | None) -> tuple[Tensor, Tensor]:
-        """Centre and scale of each coordinate, pooled; a given scale is only validated."""
-        return pooled_centre_and_scale(*self._components(), scale)
+        """Centre and scale of each coordinate, of the average of the distributions.
+
+        Args:
+            scale: One positive number or ``d`` of them; None for the standard deviation of the average.
+
+        Returns:
+            The mean of the average, of shape ``d``, and the scale, a scalar or of shape ``d``.
+
+        Raises:
+            ValueError: If a scale is not positive, or a coordinate is constant and no scale is given.
+        """
+        mean, variance, weights = self._components()
+        centre = (weights.unsqueeze(-2) @ mean).reshape(-1, self.dim).mean(0)
+        if scale is not None:
+            return centre, given_scale(scale, centre)
+        present = weights > 0
+        low, high = mean[present].amin(0), mean[present].amax(0)
+        constant = (low == high) & (variance[present] <= 0).all(0)
+        if constant.any():
+            first = int(constant.nonzero()[0])
+            raise ValueError(
+                f"Coordinate {first}: expected several values, whose standard deviation is the scale, "
+                f"got {low[first]} everywhere; pass scale=."
+            )
+        squares = weights.unsqueeze(-2) @ (variance + (mean - centre).square())
+        return centre, squares.reshape(-1, self.dim).mean(0).sqrt()
 
     @abstractmethod
     def _components(self) -> tuple[Tensor, Tensor, Tensor]:

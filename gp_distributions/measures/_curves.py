@@ -11,8 +11,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from gp_distributions.measures._bags import occupied, pad_arrays, point_arrays
 from gp_distributions.measures._geometries import is_geometry, lines
-from gp_distributions.measures._ragged import occupied, pad_arrays, point_arrays
 from gp_distributions.measures._validation import Naming, equal_weights, validated
 from gp_distributions.measures.arrays import Data, dtype_and_device, integer, point_array
 

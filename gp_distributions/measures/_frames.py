@@ -11,12 +11,10 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from gp_distributions.measures._ragged import occupied, pad
+from gp_distributions.measures._bags import pad
 from gp_distributions.measures._tables import Frame, column, opened
 from gp_distributions.measures._validation import Naming, validated
 from gp_distributions.measures.arrays import common_dtype, is_missing, real_array, to_tensor
-
-_WORDS = "OUST"  # NumPy kinds of arrays that hold text or objects
 
 
 def read_frame(
@@ -41,25 +39,24 @@ def read_frame(
     names = [columns] if isinstance(columns, str) else list(columns)
     if not names:
         raise ValueError("Expected at least one column of coordinates, got none.")
-    weighted = [] if weight is None else [weight]
-    frame = opened(frame, [bag, *names, *weighted])
+    frame = opened(frame, [bag, *names, *([] if weight is None else [weight])])
     ids = column(frame, bag)
     if not len(ids):
         raise ValueError("Expected a frame with at least one row, got an empty frame.")
-    values = [_numbers(frame, name) for name in names + weighted]
+    values = [_numbers(frame, name) for name in names]
+    values.append(np.ones_like(values[0]) if weight is None else _numbers(frame, weight))
     table = to_tensor(np.stack(values, axis=-1), common_dtype(values), torch.device("cpu"))
-    given = table[:, -1] if weighted else None
-    return split_rows_by_bag(table[:, : len(names)], given, ids, bag)
+    return split_rows_by_bag(table[:, :-1], table[:, -1], ids, bag)
 
 
 def split_rows_by_bag(
-    table: Tensor, weights: Tensor | None, ids: npt.NDArray[Any], bag: str, noun: str = "Bag"
+    points: Tensor, weights: Tensor, ids: npt.NDArray[Any], bag: str, noun: str = "Bag"
 ) -> tuple[Tensor, Tensor, npt.NDArray[Any]]:
     """Group atoms by bag, keeping their order within each bag.
 
     Args:
-        table: An ``N x d`` tensor of the atoms of all bags.
-        weights: Their ``N`` weights; None for equal weights.
+        points: An ``N x d`` tensor of the atoms of all bags.
+        weights: Their ``N`` weights.
         ids: The bag of each atom.
         bag: Name of the column that holds ``ids``, for error messages.
         noun: What a bag is called in error messages.
@@ -69,17 +66,15 @@ def split_rows_by_bag(
     """
     order, counts, labels = _group(ids, bag)
     sizes = torch.from_numpy(counts)
-    points = pad(table[order], sizes)
-    equal = occupied(sizes, points.shape[1]).to(points)
-    given = equal if weights is None else pad(weights[order], sizes)
-    return *validated(points, given, Naming(noun, labels=labels)), labels
+    points, weights = pad(points[order], sizes), pad(weights[order], sizes)
+    return *validated(points, weights, Naming(noun, labels=labels)), labels
 
 
 def _numbers(frame: Frame, name: str) -> npt.NDArray[Any]:
     values = column(frame, name)
     if values.dtype == object and all(isinstance(v, Decimal | float | int) for v in values):
         values = values.astype(np.float64)  # databases hand out decimals
-    if values.dtype.kind not in _WORDS:
+    if values.dtype.kind not in "OUST":  # NumPy's kinds of arrays that hold text or objects
         return np.asarray(real_array(values, f"Column {name!r}"))
     # The first entry that is not a number is what made this a column of text.
     row = next((row for row, value in enumerate(values) if not _is_number(value)), None)

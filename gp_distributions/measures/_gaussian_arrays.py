@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 
 from torch import Tensor
 
+from gp_distributions.measures._bags import pad_arrays
 from gp_distributions.measures._covariances import validated_covariance
-from gp_distributions.measures._ragged import pad_arrays
 from gp_distributions.measures._validation import (
     Name,
     Naming,
@@ -26,7 +26,6 @@ from gp_distributions.measures.arrays import (
 from gp_distributions.rows.gaussians import split_gaussians, split_mixtures
 
 _GAUSSIAN = Naming("Gaussian")
-_MIXTURE = Naming("Mixture")
 
 
 def read_gaussians(mean: Data, covariance: Data) -> tuple[Tensor, Tensor]:
@@ -132,9 +131,11 @@ def _validated_gaussians(
 def _validated_mixtures(
     mean: Tensor, covariance: Tensor, weights: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
+    name = Naming("Mixture")
+
     def component(index: tuple[int, ...]) -> str:
-        return f"{_MIXTURE(index[:-1])}, component {index[-1]}"
+        return f"{name(index[:-1])}, component {index[-1]}"
 
     _, covariance = _validated_gaussians(mean, covariance, component)
-    mean, weights = validated(mean, weights, _MIXTURE)
+    mean, weights = validated(mean, weights, name)
     return mean, covariance, weights

@@ -8,8 +8,6 @@ from torch import Tensor
 from gp_distributions.measures._validation import Naming, validated
 from gp_distributions.measures.arrays import Data, real_array, to_tensors
 
-_CHANNELS = (3, 4)  # colours, without and with opacity
-
 
 def read_images(images: Data) -> tuple[Tensor, Tensor]:
     """Read intensities as weights on the grid of pixels.
@@ -31,7 +29,8 @@ def read_images(images: Data) -> tuple[Tensor, Tensor]:
             f"Images: expected a non-empty array of shape (..., H, W), got shape "
             f"{tuple(array.shape)}."
         )
-    if array.ndim > 3 and array.shape[-1] in _CHANNELS and array.shape[-2] > array.shape[-1]:
+    # Three or four channels are colours, without and with opacity.
+    if array.ndim > 3 and array.shape[-1] in (3, 4) and array.shape[-2] > array.shape[-1]:
         raise ValueError(
             "Images: expected one channel, an array of shape (..., H, W), got shape "
             f"{tuple(array.shape)}, whose last axis looks like colour channels. Select one channel or "

@@ -10,8 +10,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from gp_distributions.measures._bags import pad_arrays, point_arrays
 from gp_distributions.measures._mesh_objects import vertices_and_faces
-from gp_distributions.measures._ragged import pad_arrays, point_arrays
 from gp_distributions.measures._validation import Naming, equal_weights, validated
 from gp_distributions.measures.arrays import Array, dtype_and_device, integer, real_array
 
@@ -81,7 +81,7 @@ def _check_mesh(vertices: Array, faces: Array, name: str) -> None:
         raise ValueError(
             f"{name}: expected triangles, faces of shape (f, 3), got shape {tuple(faces.shape)}."
         )
-    if not _is_integer(faces):
+    if "int" not in str(faces.dtype):
         raise ValueError(f"{name}: expected integer faces, got dtype {faces.dtype}.")
     least, most = int(faces.min()), int(faces.max())
     if least < 0 or most >= count:
@@ -89,12 +89,6 @@ def _check_mesh(vertices: Array, faces: Array, name: str) -> None:
             f"{name}: expected faces that index its {count} vertices from 0 to {count - 1}, got "
             f"indices from {least} to {most}."
         )
-
-
-def _is_integer(array: Array) -> bool:
-    if isinstance(array, Tensor):
-        return not array.is_floating_point() and array.dtype != torch.bool
-    return array.dtype.kind in "iu"
 
 
 def triangle_areas(corners: Tensor) -> Tensor:

@@ -51,7 +51,7 @@ def read_cells(
     matrix, columns = _selected(adata, rep, layer)
     name = f"rep {rep!r}" if isinstance(rep, str) else "The matrix of genes"
     table = torch.from_numpy(_dense(matrix, columns, name))
-    return split_rows_by_bag(table, None, ids, sample, "Sample")
+    return split_rows_by_bag(table, table.new_ones(len(table)), ids, sample, "Sample")
 
 
 def _selected(

@@ -143,9 +143,7 @@ class GaussianMixtures(WeightedContainer):
             torch.Size([1, 15])
         """
         count = self._row_size(components)
-        rows = join_mixtures(
-            self.mean[..., :count, :], self.covariance[..., :count, :, :], self.weights[..., :count]
-        )
+        rows = join_mixtures(self.mean, self.covariance, self.weights)
         return pad_rows(rows, count * (self.dim + self.dim**2 + 1))
 
     def sample(self, n: int, *, seed: int | torch.Generator = 0) -> PointClouds:

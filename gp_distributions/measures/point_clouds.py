@@ -10,13 +10,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from gp_distributions.measures._bags import read_arrays, read_bags, read_rows
 from gp_distributions.measures._container import WeightedContainer
 from gp_distributions.measures._curves import read_curves
-from gp_distributions.measures._dense import read_arrays, read_rows
 from gp_distributions.measures._frames import read_frame
 from gp_distributions.measures._images import read_images
 from gp_distributions.measures._meshes import read_meshes
-from gp_distributions.measures._ragged import read_bags
 from gp_distributions.measures._sampling import draw_indices, seeded
 from gp_distributions.measures._single_cell import read_cells
 from gp_distributions.measures._tables import Frame
@@ -357,8 +356,7 @@ class PointClouds(WeightedContainer):
             torch.Size([1, 10])
         """
         count = self._row_size(atoms)
-        rows = join_rows(self.points[..., :count, :], self.weights[..., :count])
-        return pad_rows(rows, count * (self.dim + 1))
+        return pad_rows(join_rows(self.points, self.weights), count * (self.dim + 1))
 
     def resample(self, n: int, seed: int | torch.Generator = 0) -> PointClouds:
         """Draw atoms of each cloud by weight, with replacement.

@@ -6,8 +6,6 @@ from typing import Literal, get_args
 
 import numpy as np
 import torch
-from scipy.cluster.vq import vq
-from scipy.spatial.distance import cdist
 from scipy.stats import qmc
 from torch import Tensor
 
@@ -15,6 +13,7 @@ from gp_distributions.measures.arrays import Data, integer
 from gp_distributions.measures.point_clouds import PointClouds
 from gp_distributions.numerics.directions import sphere_directions
 from gp_distributions.numerics.entropic_transport import conditional_plan, transport_potentials
+from gp_distributions.numerics.kmeans import kmeans
 from gp_distributions.warnings import ReferenceWarning, warn
 
 Method = Literal["kmeans", "sample", "mean_shape", "ball", "sphere", "grid", "low_discrepancy"]
@@ -67,17 +66,11 @@ class ReferenceMeasure(torch.nn.Module):
         self.register_buffer("centre", centre)
         self.register_buffer("scale", scale)
         self.raw_points = torch.nn.Parameter((points - centre) / scale, requires_grad=False)
-        self.log_weights = torch.nn.Parameter(
-            clouds.weights.detach().log().clone(), requires_grad=False
-        )
+        self.log_weights = torch.nn.Parameter(clouds.weights.detach().log(), requires_grad=False)
 
     @classmethod
     def from_data(
-        cls,
-        X: PointClouds,
-        size: int = 20,
-        method: Method = "kmeans",
-        seed: int = 0,
+        cls, X: PointClouds, size: int = 20, method: Method = "kmeans", seed: int = 0
     ) -> ReferenceMeasure:
         """Make a reference from training clouds.
 
@@ -173,24 +166,9 @@ def _pooled(X: PointClouds, count: int, rng: np.random.Generator) -> Tensor:
 
 
 def _kmeans(pooled: Tensor, size: int, rng: np.random.Generator) -> tuple[Tensor, Tensor]:
-    """Centres of k-means and the number of atoms nearest to each.
-
-    The steps are those of ``scipy.cluster.vq.kmeans2``, which would warn of empty clusters: here they
-    keep their centre and are removed in the end.
-    """
-    atoms = pooled.numpy()
-    centres = pooled[[int(rng.integers(len(pooled)))]]
-    squares = np.full(len(atoms), np.inf)
-    for _ in range(1, min(size, len(pooled.unique(dim=0)))):  # k-means++
-        squares = np.minimum(squares, cdist(atoms, centres[-1:], "sqeuclidean")[:, 0])
-        chosen = int(rng.choice(len(atoms), p=squares / squares.sum()))
-        centres = torch.cat([centres, pooled[[chosen]]])
-    for _ in range(30):
-        nearest = torch.from_numpy(vq(atoms, centres.numpy())[0]).long()
-        mass = nearest.bincount(minlength=len(centres)).unsqueeze(-1)
-        sums = torch.zeros_like(centres).index_add(0, nearest, pooled)
-        centres = torch.where(mass > 0, sums / mass, centres)
-    used = mass[:, 0] > 0
+    """Centres of the clusters that are not empty, and their numbers of atoms."""
+    centres, sizes = kmeans(pooled.numpy(), size, rng, steps=30)
+    used = sizes > 0
     found = int(used.sum())
     if found < size:
         warn(
@@ -198,7 +176,7 @@ def _kmeans(pooled: Tensor, size: int, rng: np.random.Generator) -> tuple[Tensor
             f"The reference has {found} atoms; use a smaller size or another method.",
             ReferenceWarning,
         )
-    return centres[used], mass[used, 0]
+    return torch.from_numpy(centres[used]), torch.from_numpy(sizes[used])
 
 
 def _mean_shape(X: PointClouds, size: int, rng: np.random.Generator) -> Tensor:

@@ -1,4 +1,4 @@
-"""What models are given: checks of it, and what they take where it is left out."""
+"""Checks of the arguments of models, and defaults for those that are not given."""
 
 from __future__ import annotations
 
@@ -16,76 +16,75 @@ from gp_distributions.kernels.reading import distribution_kernels
 from gp_distributions.measures import GaussianMixtures, Gaussians
 from gp_distributions.measures.kinds import Distributions, as_rows
 
+_NO_BATCH = torch.Size()
+
 
 def counted_rows(X: Distributions | Tensor) -> Tensor:
-    """Rows along at least one axis.
+    """Rows with at least one axis that counts them.
 
     Raises:
-        TypeError: If ``X`` is neither distributions nor rows.
-        ValueError: If it is a single one.
+        TypeError: If ``X`` is neither distributions nor a dense tensor of rows.
+        ValueError: If ``X`` is a single distribution.
     """
     rows = as_rows(X)
+    if rows.layout != torch.strided or rows.is_nested:
+        raise TypeError(
+            f"Expected rows as a dense tensor, got layout {rows.layout}. Pass rows.to_dense()."
+        )
     if rows.dim() < 2:
         raise ValueError(
             "Expected clouds, or rows with an axis that counts them, got a single one, of shape "
-            f"{tuple(rows.shape)}. Give clouds[:1] instead of clouds[0], and indices as a column."
+            f"{tuple(rows.shape)}. Pass clouds[:1] instead of clouds[0], and indices as a column."
         )
     return rows
 
 
 def check_modules(covar_module: Kernel, likelihood: Likelihood | None, num_train: int) -> None:
-    """Raise where the modules of a model cannot be those.
+    """Check the type of the kernel and the length of a fixed noise.
 
     Raises:
-        TypeError: If ``covar_module`` is no kernel.
-        ValueError: If a fixed noise is that of another number of clouds.
+        TypeError: If ``covar_module`` is not a kernel.
+        ValueError: If a fixed noise has another length than the training data.
     """
     if not isinstance(covar_module, Kernel):
         raise TypeError(
             f"Expected a GPyTorch kernel as covar_module, got {type(covar_module).__name__}. "
-            "DistributionKernel(distance) is the kernel of a distance."
+            "Make a kernel from a distance with DistributionKernel(distance)."
         )
     if isinstance(likelihood, FixedNoiseGaussianLikelihood):
         length = likelihood.noise.shape[-1]
         if length != num_train:
             raise ValueError(
-                f"Expected a fixed noise for each of {num_train} clouds, got {length} of them."
+                f"Expected a fixed noise for each of {num_train} clouds, got {length}."
             )
 
 
 def default_kernel(
-    train_X: Distributions | Tensor, batch_shape: torch.Size | None = None
+    train_X: Distributions | Tensor, batch_shape: torch.Size = _NO_BATCH
 ) -> ScaleKernel:
-    """The kernel of models that are given none, with one for each of a batch of models.
+    """Default kernel of a model, with one set of parameters for each element of ``batch_shape``.
 
     Raises:
-        ValueError: If there is none for such inputs.
+        ValueError: If there is no default for such inputs.
     """
-    if isinstance(train_X, GaussianMixtures):
+    if isinstance(train_X, GaussianMixtures | Tensor):
         raise ValueError(
-            "covar_module is needed where train_X are mixtures. Give for example "
-            'MMDKernel(dim, inputs="mixtures").'
+            "covar_module is needed unless train_X are PointClouds or Gaussians. Pass for example "
+            'SlicedWassersteinKernel(dim) for rows of clouds, or MMDKernel(dim, inputs="mixtures").'
         )
-    if isinstance(train_X, Tensor):
-        raise ValueError(
-            "covar_module is needed where train_X is a tensor: its columns do not tell the "
-            "dimension of the atoms. Give for example SlicedWassersteinKernel(dim), or give "
-            "train_X as PointClouds."
-        )
-    batch_shape = torch.Size() if batch_shape is None else batch_shape
-    kernel = SlicedWassersteinKernel(
-        train_X.dim,
-        inputs="gaussians" if isinstance(train_X, Gaussians) else "clouds",
-        profile="matern52",
-        batch_shape=batch_shape,
-    )
+    inputs = "gaussians" if isinstance(train_X, Gaussians) else "clouds"
+    kernel = SlicedWassersteinKernel(train_X.dim, inputs=inputs, batch_shape=batch_shape)
     return ScaleKernel(kernel, batch_shape=batch_shape)
 
 
-def gaussian_noise(batch_shape: torch.Size, dtype: torch.dtype) -> dict[str, Any]:
-    """What Gaussian likelihoods are made of by default."""
+def noise_floor(dtype: torch.dtype) -> float:
+    """Smallest noise variance of default likelihoods, for standardised targets."""
+    return 1e-8 if dtype == torch.float64 else 1e-4
+
+
+def gaussian_noise(floor: float, batch_shape: torch.Size = _NO_BATCH) -> dict[str, Any]:
+    """Arguments of default Gaussian likelihoods."""
     prior = LogNormalPrior(loc=-4.0, scale=1.0)
-    floor = 1e-8 if dtype == torch.float64 else 1e-4
     return {
         "noise_prior": prior,
         "noise_constraint": GreaterThan(floor, initial_value=prior.mode),
@@ -94,17 +93,14 @@ def gaussian_noise(batch_shape: torch.Size, dtype: torch.dtype) -> dict[str, Any
 
 
 def sampled_columns(covar_module: torch.nn.Module) -> dict[str, Any]:
-    """Where in a row the one cloud is that a kernel reads, and its dimension."""
+    """Dimension and columns of the one cloud that a kernel reads in each row."""
     kernels = distribution_kernels(covar_module)
     found = {
-        (
-            kernel.distance.dim if kernel.distance.inputs == "clouds" else None,
-            None if columns is None else tuple(columns.tolist()),
-        )
-        for kernel, columns in kernels
+        (kernel.distance.inputs, kernel.distance.dim, None if c is None else tuple(c.tolist()))
+        for kernel, c in kernels
     }
-    dim, active_dims = found.pop() if len(found) == 1 else (None, None)
-    if dim is None:
+    inputs, dim, active_dims = found.pop() if len(found) == 1 else (None, None, None)
+    if inputs != "clouds":
         raise ValueError(
             "sampling_noise=True needs a kernel that reads each row as one cloud of samples, got "
             f"{len(kernels)} distribution kernels on other inputs or on different columns."

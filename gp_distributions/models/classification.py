@@ -266,32 +266,22 @@ class DirichletNoise(FixedNoiseGaussianLikelihood):
             return ExactMultivariateNormal(noisy.mean, noisy.lazy_covariance_matrix)
         # Evaluate the kernel before adding: a lazy kernel would copy its rows for each class.
         prior = function_dist.lazy_covariance_matrix.evaluate_kernel()
-        return _DirichletMarginal(
-            function_dist.mean,
-            prior + self._shaped_noise_covar(function_dist.mean.shape),
-            prior,
-            self,
-        )
+        noise = self._shaped_noise_covar(function_dist.mean.shape)
+        noisy = _DirichletMarginal(function_dist.mean, prior + noise)
+        noisy.prior, noisy.likelihood = prior, self
+        return noisy
 
 
 class _DirichletMarginal(ExactMultivariateNormal):
     """The distribution of the targets of all classes at the training clouds."""
 
-    def __init__(
-        self,
-        mean: Tensor,
-        covariance_matrix: LinearOperator,
-        prior: LinearOperator,
-        likelihood: DirichletNoise,
-    ) -> None:
-        super().__init__(mean, covariance_matrix)
-        self._prior = prior
-        self._likelihood = likelihood
+    prior: LinearOperator
+    likelihood: DirichletNoise
 
     def log_prob(self, value: Tensor) -> Tensor:
         """The log density of the targets of each class, ``C``."""
-        prior = self._prior.to_dense().squeeze(-3)
-        factors = DirichletFactors(prior, self._likelihood.labels, self._likelihood.noise)
+        prior = self.prior.to_dense().squeeze(-3)
+        factors = DirichletFactors(prior, self.likelihood.labels, self.likelihood.noise)
         difference = value - self.mean
         inv_quad = (difference * factors.solve(difference)).sum(-1)
         return -0.5 * (inv_quad + factors.logdet() + value.shape[-1] * math.log(2 * math.pi))

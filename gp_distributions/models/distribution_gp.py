@@ -1,4 +1,4 @@
-"""An exact Gaussian process whose inputs are distributions, as a BoTorch model."""
+"""Exact Gaussian process regression on distributions, as a BoTorch model."""
 
 from __future__ import annotations
 
@@ -35,6 +35,7 @@ from gp_distributions.models.arguments import (
     counted_rows,
     default_kernel,
     gaussian_noise,
+    noise_floor,
     sampled_columns,
 )
 from gp_distributions.models.exact_inference import (
@@ -44,71 +45,87 @@ from gp_distributions.models.exact_inference import (
 )
 from gp_distributions.models.normalization import NormalizeClouds
 from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood
+from gp_distributions.models.scales import check_coordinates
 from gp_distributions.models.targets import as_targets, as_variances, check_order, standardize
 from gp_distributions.rows.clouds import pad_rows
 
-# Clouds of which the joint posterior is taken where only its diagonal is wanted.
+# Number of clouds whose joint posterior is computed although only its diagonal is needed.
 _JOINT_CLOUDS = 64
 
 
 class DistributionGP(SingleTaskGP):
     r"""Exact Gaussian process regression on distributions.
 
-    With targets :math:`y`, covariances :math:`K`, constant mean :math:`\mu` and noise
-    :math:`\sigma^2`,
+    With targets :math:`y`, covariances :math:`K`, constant mean :math:`\mu` and noise variance
+    :math:`\sigma^2`, the posterior has the mean and the variance
 
     .. math::
         m(P) = \mu + k(P)^\top (K + \sigma^2 I)^{-1} (y - \mu), \qquad
         v(P) = k(P, P) - k(P)^\top (K + \sigma^2 I)^{-1} k(P).
 
-    With a zero mean and no outcome transform :math:`m` is kernel ridge regression with
-    :math:`\lambda T = \sigma^2 /` outputscale. Everything is computed by Cholesky factors, whatever
-    the size and whatever GPyTorch's settings are.
+    With a zero mean and without an outcome transform, :math:`m` is kernel ridge regression with
+    :math:`\lambda T = \sigma^2 /` outputscale. All computations use Cholesky factors, for any number of
+    clouds and any GPyTorch settings.
 
-    It is a BoTorch model: ``posterior``, acquisition functions, ``condition_on_observations``,
+    The model is a BoTorch model: ``posterior``, acquisition functions, ``condition_on_observations``,
     ``fantasize`` and ``subset_output`` work as for ``SingleTaskGP``. Several outputs are modelled
     independently on the same clouds.
 
     Args:
-        train_X: The ``T`` clouds, as :class:`PointClouds`, :class:`Gaussians`,
+        train_X: The ``T`` training clouds, as :class:`PointClouds`, :class:`Gaussians`,
             :class:`GaussianMixtures` or a ``batch_shape x T x m*(d+1)`` tensor of rows; or a tensor
-            of designs with an ``input_transform`` that makes rows.
+            of designs with an ``input_transform`` that maps them to rows. Training data are detached
+            from the graph. Their dtype is that of the model.
         train_Y: The targets, ``T`` or ``T x outputs``, as a tensor or an array.
-        covar_module: A kernel on rows. Default, for :class:`PointClouds` and :class:`Gaussians`: a
+        covar_module: A kernel on rows. The default for :class:`PointClouds` and :class:`Gaussians` is a
             scaled ``SlicedWassersteinKernel(dim, profile="matern52")`` for each output.
-        likelihood: Default: Gaussian noise with BoTorch's log-normal prior, and a floor of 1e-8 of
-            the standardised targets instead of 1e-4. A likelihood that is given has its noise in
-            units of the targets that it sees, standardised by default.
-        mean_module: Default: a constant.
-        outcome_transform: Default: BoTorch's ``Standardize``, whatever the unit of ``train_Y``.
-            ``None`` for none.
-        train_Yvar: The known variances of the noise of the targets, in their squared units and of their
-            shape, in place of a likelihood. Noise at new clouds is then the mean of these, as in
+        likelihood: The likelihood, whose noise is in units of the transformed targets, by default
+            standardised ones. The default is Gaussian noise with BoTorch's log-normal prior and a lower
+            bound of 1e-8 instead of 1e-4.
+        mean_module: The mean. The default is a constant.
+        outcome_transform: The transform of the targets. The default is BoTorch's ``Standardize``, for
+            targets in any unit; ``None`` for none.
+        train_Yvar: Known noise variances of the targets, in squared units of ``train_Y`` and of the same
+            shape, used in place of a likelihood. The noise at new clouds is then their mean, as in
             BoTorch.
-        input_transform: Maps what the model is given to rows: :class:`NormalizeClouds`, a
-            :class:`Decoder`, or another of BoTorch's kind.
-        sampling_noise: Whether the noise is larger at smaller bags:
-            :class:`SamplingNoiseLikelihood`, with the noise of the default likelihood for the largest
-            training bags. :func:`fit` learns how much larger, also where all training bags are of one
-            size. Only for bags of independent samples, of any weights: not for images, curves and
-            meshes, whose weights are no samples. With ``True`` equal atoms of a bag are copies of one,
-            and with ``"ties"`` measurements that agree: rounded values, counts, answers on a scale.
+        input_transform: A transform from the model's inputs to rows: :class:`NormalizeClouds`,
+            :class:`Decoder`, or another BoTorch transform.
+        sampling_noise: Whether smaller bags have more noise: ``True`` uses a
+            :class:`SamplingNoiseLikelihood` with the default noise for the largest training bags, and
+            :func:`fit` learns how much larger the noise of smaller bags is, even if all training bags
+            have one size. Use it only for bags of independent samples, weighted or not, rather than
+            for images, curves and meshes, whose weights are not samples. With ``True``, equal atoms of a
+            bag count as copies of one sample; with ``"ties"``, as separate measurements that agree:
+            rounded values, counts, answers on a scale.
 
     Raises:
-        TypeError: If ``train_X`` is neither clouds nor a tensor, or ``covar_module`` no kernel.
-        ValueError: If numbers of clouds and targets differ, a target is not finite, a variance not
-            positive, targets have the names of the clouds in another order, ``covar_module`` is needed
-            and missing or reads no distributions, a fixed noise has another length, or
-            ``sampling_noise`` is something else, comes with a likelihood, or with a kernel that does
-            not read one cloud in each row.
+        TypeError: If ``train_X`` is neither distributions nor a dense tensor, or ``covar_module`` is
+            not a kernel.
+        ValueError: If the numbers of clouds and targets differ; a target is not finite; a variance is
+            not positive; squares of coordinates or targets overflow or underflow; targets have the names
+            of the clouds in another order; ``covar_module`` is needed but not given, or does not read
+            such distributions; a fixed noise has another length; or ``sampling_noise`` is not one of
+            the three values, or is combined with a likelihood or with a kernel that does not read one
+            cloud in each row.
 
     Warns:
-        TiesWarning: If ``sampling_noise=True`` halves the size of a bag by merging equal atoms.
+        TiesWarning: If ``sampling_noise=True`` merges equal atoms, which leaves less than half of the
+            size of a bag.
+
+    Example:
+        >>> import torch
+        >>> from gp_distributions import DistributionGP, PointClouds, fit
+        >>> points = torch.randn(12, 20, 2, generator=torch.Generator().manual_seed(0)).double()
+        >>> clouds, targets = PointClouds(points), points.mean((-2, -1))
+        >>> model = fit(DistributionGP(clouds[:10], targets[:10]), restarts=0)
+        >>> mean, std = model.predict(clouds[10:])
+        >>> bool(((mean - targets[10:]).abs() < 3 * std).all())
+        True
     """
 
     train_inputs: tuple[Tensor, ...]
     prediction_strategy: ExactPredictionStrategy | None
-    # The distribution of priors.
+    # Class of the prior distribution.
     _normal: ClassVar[type[ExactMultivariateNormal]] = ExactMultivariateNormal
     _original_train_inputs: Tensor
 
@@ -129,7 +146,7 @@ class DistributionGP(SingleTaskGP):
             raise ValueError(
                 f'Expected sampling_noise to be False, True or "ties", got {sampling_noise!r}.'
             )
-        rows = counted_rows(train_X)
+        rows = counted_rows(train_X).detach()
         check_order(train_X, train_Y)
         targets, squeeze = as_targets(train_Y, rows)
         variances = None if train_Yvar is None else as_variances(train_Yvar, rows, targets)
@@ -139,23 +156,18 @@ class DistributionGP(SingleTaskGP):
         check_modules(covar_module, likelihood, rows.shape[-2])
         if _keeps_clouds(input_transform):
             check_kind(train_X, covar_module)
-        if variances is not None and (likelihood is not None or sampling_noise):
+        if (likelihood is not None) + (variances is not None) + bool(sampling_noise) > 1:
             raise ValueError(
-                "Expected train_Yvar, a likelihood or sampling_noise, got two of them."
+                "Expected at most one of likelihood, train_Yvar and sampling_noise, got two of them. To "
+                "choose the options of sampling noise, pass a SamplingNoiseLikelihood as likelihood."
             )
+        noise = gaussian_noise(noise_floor(rows.dtype), batch_shape)
         if sampling_noise:
-            if likelihood is not None:
-                raise ValueError(
-                    "Expected sampling_noise=True or a likelihood, got both. Give a "
-                    "SamplingNoiseLikelihood as likelihood to choose its options."
-                )
             likelihood = SamplingNoiseLikelihood(
-                **sampled_columns(covar_module),
-                **gaussian_noise(batch_shape, rows.dtype),
-                merge=sampling_noise != "ties",
+                **sampled_columns(covar_module), **noise, merge=sampling_noise != "ties"
             )
         elif likelihood is None and variances is None:
-            likelihood = GaussianLikelihood(**gaussian_noise(batch_shape, rows.dtype))
+            likelihood = GaussianLikelihood(**noise)
         if isinstance(outcome_transform, _DefaultType):
             outcome_transform = standardize(targets)
         super().__init__(
@@ -181,7 +193,7 @@ class DistributionGP(SingleTaskGP):
         if self.training:
             x = self.transform_inputs(x)
             return self._prior_at(x, covariance(self.covar_module, self._compared(x)))
-        # Of fantasies and training clouds GPyTorch needs a part only.
+        # GPyTorch needs only a part of the covariances of training clouds and fantasies.
         return self._prior_at(x, self.covar_module(self._compared(x)))
 
     def _prior_at(
@@ -192,13 +204,13 @@ class DistributionGP(SingleTaskGP):
         return prior
 
     def _compared(self, rows: Tensor) -> Tensor:
-        """The rows that the kernel is given: those of all outputs."""
+        """Rows to evaluate the kernel on: those of all outputs."""
         return rows
 
     def __call__(self, *args: Tensor, **kwargs: Any) -> MultivariateNormal:
         """The prior in training mode, the posterior in evaluation mode, as in GPyTorch."""
         if self.training and args[0] is self.train_inputs[0]:
-            return self.forward(*args)  # GPyTorch compares all rows first
+            return self.forward(*args)  # GPyTorch would compare all rows first
         if self.training or gpytorch.settings.prior_mode.on() or self.train_inputs is None:
             return super().__call__(*args, **kwargs)
         (rows,) = args
@@ -224,8 +236,8 @@ class DistributionGP(SingleTaskGP):
     def _posterior_at(
         self, rows: Tensor, strategy: ExactPredictionStrategy
     ) -> ExactMultivariateNormal:
-        # GPyTorch joins training and test rows in one tensor, which has the gradient of the test rows
-        # and is embedded anew in every t-batch. Apart, training rows come from memory.
+        # GPyTorch joins training and test rows in one tensor, which requires the gradient of the test
+        # rows and would be represented anew for every t-batch. Separate training rows are remembered.
         compared = self._compared(rows)
         with sharing():
             to_train = covariance(self.covar_module, compared, self._compared(self.train_inputs[0]))
@@ -243,11 +255,12 @@ class DistributionGP(SingleTaskGP):
         observation_noise: bool | Tensor = False,
         posterior_transform: PosteriorTransform | None = None,
     ) -> Posterior:
-        """The posterior at clouds, as :meth:`botorch.models.SingleTaskGP.posterior`.
+        """Posterior at clouds, with gradients, as ``botorch.models.SingleTaskGP.posterior``.
 
         Args:
-            X: Clouds, or a ``batch_shape x q x m*(d+1)`` tensor of rows, of any width.
-            output_indices: Indices of the outputs to predict. Default: all.
+            X: Clouds, or a ``batch_shape x q x m*(d+1)`` tensor of rows, of any width. They are
+                converted to the dtype of the model.
+            output_indices: Indices of the outputs to predict. The default is all outputs.
             observation_noise: Whether to add the noise of observations, or a
                 ``batch_shape x q x outputs`` tensor of noise variances.
             posterior_transform: BoTorch transform of the posterior.
@@ -257,7 +270,17 @@ class DistributionGP(SingleTaskGP):
             units of ``train_Y``.
 
         Raises:
+            TypeError: If ``X`` is neither distributions nor a dense tensor.
             ValueError: If the width of the rows does not fit the kernel.
+
+        Example:
+            >>> import torch
+            >>> from gp_distributions import DistributionGP, PointClouds
+            >>> points = torch.randn(6, 20, 2, generator=torch.Generator().manual_seed(0)).double()
+            >>> model = DistributionGP(PointClouds(points), points.mean((-2, -1)))
+            >>> posterior = model.posterior(PointClouds(points[:3]))
+            >>> posterior.mean.shape, posterior.rsample(torch.Size([5])).shape
+            (torch.Size([3, 1]), torch.Size([5, 3, 1]))
         """
         self.eval()
         rows = self.transform_inputs(self._rows_of(X))
@@ -284,29 +307,38 @@ class DistributionGP(SingleTaskGP):
         observation_noise: bool = True,
         batch_size: int = 1024,
     ) -> tuple[Tensor, Tensor]:
-        """Means and standard deviations at clouds, one by one and detached.
+        """Predict means and standard deviations at clouds, without gradients.
 
         Args:
-            X: The ``N`` clouds, or a ``... x N x m*(d+1)`` tensor of rows; for a batch of models the
-                clouds of each, or the same for all.
-            observation_noise: Whether the standard deviation is that of an observation rather than
-                of the function.
-            batch_size: Clouds at a time, which bounds memory.
+            X: The ``N`` clouds, or a ``... x N x m*(d+1)`` tensor of rows, of any width. They are
+                converted to the dtype of the model, which is that of ``train_X``. A batch of models
+                takes the clouds of each model, or the same clouds for all.
+            observation_noise: Whether to return the standard deviation of an observation rather than
+                that of the function.
+            batch_size: Number of clouds to process at a time, which bounds memory.
 
         Returns:
             Mean and standard deviation in the units of ``train_Y``, each of shape ``... x N``, with a
-            last axis of outputs if ``train_Y`` had one.
+            last axis of outputs if ``train_Y`` has one.
 
         Raises:
+            TypeError: If ``X`` is neither distributions nor a dense tensor.
             ValueError: If the width of the rows does not fit the kernel, or ``batch_size < 1``.
+
+        Example:
+            >>> from gp_distributions import DistributionGP, PointClouds
+            >>> clouds = PointClouds([[[0.0], [0.2]], [[1.0], [1.2]], [[2.0], [2.2]]])
+            >>> mean, std = DistributionGP(clouds, [0.0, 1.0, 2.0]).predict(clouds[:2])
+            >>> mean.shape, bool(mean[0] < mean[1])
+            (torch.Size([2]), True)
         """
         if batch_size < 1:
             raise ValueError(f"Expected batch_size >= 1, got {batch_size}.")
         rows = self._rows_of(X)
-        # Each t-batch would have copies of the Cholesky factors of a batch of models.
+        # Each t-batch would copy the Cholesky factors of a batch of models.
         jointly = self.train_inputs[0].dim() > 2
         size = min(batch_size, _JOINT_CLOUDS) if jointly else batch_size
-        # Models of a batch are given the clouds of their own places in it.
+        # A batch of models takes a batch of clouds.
         paired = len(self._input_batch_shape) > 0
         moments: tuple[list[Tensor], list[Tensor]] = ([], [])
         with torch.no_grad():
@@ -326,9 +358,25 @@ class DistributionGP(SingleTaskGP):
     def condition_on_observations(
         self, X: Distributions | Tensor, Y: Tensor | ArrayLike, **kwargs: Any
     ) -> DistributionGP:
-        """The model with further observations, as in BoTorch; rows may have another width.
+        """Return the model with further observations, as in BoTorch.
 
-        ``Y`` has an axis of outputs if ``train_Y`` had one.
+        Args:
+            X: The ``N`` new clouds, or a ``batch_shape x N x m*(d+1)`` tensor of rows, of any width.
+                They are converted to the dtype of the model.
+            Y: Their targets, ``batch_shape x N x outputs``, or ``N`` if ``train_Y`` has no axis of
+                outputs.
+            **kwargs: Options of BoTorch, such as ``noise``.
+
+        Returns:
+            A new model with the same hyperparameters.
+
+        Example:
+            >>> from gp_distributions import DistributionGP, PointClouds
+            >>> clouds = PointClouds([[[0.0], [0.2]], [[1.0], [1.2]], [[2.0], [2.2]]])
+            >>> model = DistributionGP(clouds[:2], [0.0, 1.0])
+            >>> more = model.condition_on_observations(clouds[2:], [2.0])
+            >>> bool(more.predict(clouds[2:])[1] < model.predict(clouds[2:])[1])
+            True
         """
         rows = self._rows_of(X)
         Y = torch.as_tensor(Y).to(self.train_targets)
@@ -337,21 +385,21 @@ class DistributionGP(SingleTaskGP):
             if kwargs.get("noise") is not None:
                 kwargs["noise"] = kwargs["noise"].unsqueeze(-1)
         self.eval()
-        model = copy.copy(self)  # GPyTorch takes its data away for a moment
+        model = copy.copy(self)  # GPyTorch removes its data for a moment
         rows = model._widen_training(rows)
         if model.prediction_strategy is None:  # GPyTorch updates caches that must exist
             model.prediction_strategy = model._new_strategy()
         return super(DistributionGP, model).condition_on_observations(rows, Y, **kwargs)
 
     def transform_inputs(self, X: Tensor, input_transform: Module | None = None) -> Tensor:
-        """Transforms inputs to rows, once where all outputs share them."""
+        """Transform inputs to rows, only once if all outputs share them."""
         shared = X.dim() > 2 and X.stride(-3) == 0
         rows = super().transform_inputs(X.narrow(-3, 0, 1) if shared else X, input_transform)
         return rows.expand(*X.shape[:-2], *rows.shape[-2:])
 
     @property
     def smallest_variance(self) -> float:
-        """Smallest predicted variance, GPyTorch's in the units that the targets are fitted in."""
+        """Smallest predicted variance: that of GPyTorch, for the transformed targets."""
         transform = getattr(self, "outcome_transform", None)
         unit = transform.stdvs.min().item() if isinstance(transform, Standardize) else 1.0
         smallest: float = gpytorch.settings.min_variance.value(self.train_targets.dtype)
@@ -360,10 +408,10 @@ class DistributionGP(SingleTaskGP):
     def _rows_of(self, X: Distributions | Tensor) -> Tensor:
         if _keeps_clouds(getattr(self, "input_transform", None)):
             check_kind(X, self.covar_module)
-        return counted_rows(X)
+        return counted_rows(X).to(self.train_targets.dtype)
 
     def _widen_training(self, rows: Tensor) -> Tensor:
-        """Brings training rows and new ones to one width, in place, and returns the new ones."""
+        """Pad the training rows, in place, or the new rows to a common width; return the new rows."""
         if not _keeps_clouds(getattr(self, "input_transform", None)):
             return rows
         (train,) = self.train_inputs
@@ -377,20 +425,22 @@ class DistributionGP(SingleTaskGP):
 
 
 def _keeps_clouds(input_transform: InputTransform | None) -> bool:
-    """Whether the kernel reads distributions of the kind and dimension that the model is given."""
+    """Whether the kernel reads the kind and dimension of distributions that the model takes."""
     return input_transform is None or isinstance(input_transform, NormalizeClouds)
 
 
 def _adapt(covar_module: torch.nn.Module, rows: Tensor) -> None:
-    """Show distances the training rows before any others."""
+    """Show the training rows to the distances before any others."""
     for kernel, columns in distribution_kernels(covar_module):
-        kernel.distance.adapt(rows if columns is None else rows.index_select(-1, columns))
+        read = rows if columns is None else rows.index_select(-1, columns)
+        check_coordinates(kernel.distance, read)
+        kernel.distance.adapt(read)
 
 
 def _output_axes(model: torch.nn.Module, batch_shape: torch.Size) -> dict[str, int]:
-    """For BoTorch's ``subset_output``: which axis of each parameter counts outputs."""
+    """Axis of outputs of each parameter, for BoTorch's ``subset_output``."""
     size = len(batch_shape)
-    # Distances have none, whatever the shapes of their parameters are.
+    # Distances do not have one, whatever the shapes of their parameters.
     distances = (module for module in model.modules() if isinstance(module, Distance))
     shared = {parameter for distance in distances for parameter in distance.parameters()}
     return {

@@ -1,7 +1,7 @@
-"""Exact inference by Cholesky factors, at every size and whatever GPyTorch's settings are.
+"""Exact inference by Cholesky factors, for any number of clouds and any GPyTorch settings.
 
-GPyTorch and BoTorch switch settings of the whole process while they predict, so that threads which
-predict at once would leave them changed. Nothing here does.
+GPyTorch and BoTorch switch settings of the whole process while they predict, which threads that predict
+at the same time could leave changed. This module does not.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ class ExactMultivariateNormal(MultivariateNormal):
 
 
 class ExactPredictionStrategy(DefaultPredictionStrategy):
-    """What predictions need of the training data, computed at once and then only read.
+    """Quantities that predictions need from the training data, computed once and then only read.
 
-    GPyTorch makes strategies of fantasies from it, with caches that it updates.
+    GPyTorch makes the strategies of fantasies from it, with caches that it updates.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class ExactPredictionStrategy(DefaultPredictionStrategy):
         inv_root: LinearOperator | None = None,
     ) -> None:
         super().__init__(train_inputs, train_prior_dist, train_labels, likelihood, root, inv_root)
-        if root is not None:  # of fantasies, whose caches GPyTorch adds
+        if root is not None:  # for fantasies, GPyTorch adds the caches
             return
         noisy = self.lik_train_train_covar
         factor = cholesky(noisy.to_dense())
@@ -80,18 +80,13 @@ class ExactPredictionStrategy(DefaultPredictionStrategy):
 
     @property
     def mean_cache(self) -> Tensor:
-        """Weights of the training targets in predicted means, ``batch_shape x T``."""
+        """Weights of the training clouds in predicted means, ``batch_shape x T``."""
         return get_from_cache(self, "mean_cache")
-
-    @property
-    def covar_cache(self) -> Tensor:
-        """A root of the inverse covariance matrix of targets, ``batch_shape x T x T``."""
-        return get_from_cache(self, "covar_cache")
 
     def exact_prediction(
         self, test_mean: Tensor, test_test_covar: Tensor, test_train_covar: Tensor
     ) -> tuple[Tensor, LinearOperator]:
-        """Mean and covariance of the posterior, given those of the prior."""
+        """Mean and covariance of the posterior, from those of the prior."""
         mean = test_mean + (test_train_covar @ self.mean_cache.unsqueeze(-1)).squeeze(-1)
         root = test_train_covar @ self.covar_cache
         return mean, to_linear_operator(test_test_covar - root @ root.mT)
@@ -100,11 +95,11 @@ class ExactPredictionStrategy(DefaultPredictionStrategy):
 def variances(posterior: Posterior, smallest: float) -> Tensor:
     """Marginal variances of a posterior, ``batch_shape x q x outputs``.
 
-    GPyTorch has one smallest variance for targets of any unit.
+    GPyTorch would bound them below by one number, whatever the unit of the targets.
 
     Args:
         posterior: Posterior of a model.
-        smallest: Lower bound of variances, where the posterior is normal.
+        smallest: Lower bound of the variances of a normal posterior.
     """
     distribution = getattr(posterior, "distribution", None)
     if not isinstance(distribution, MultivariateNormal):

@@ -1,4 +1,4 @@
-"""Noise of bags that are samples: the smaller a bag, the less it tells of its distribution."""
+"""Noise that depends on the size of bags: smaller samples say less about their distribution."""
 
 from __future__ import annotations
 
@@ -24,19 +24,27 @@ _NO_BATCH = torch.Size()
 def effective_sizes(points: Tensor, weights: Tensor, *, merge: bool = True) -> Tensor:
     r"""Effective sample sizes of weighted clouds.
 
-    With the weights :math:`w_i` of atoms, by default those of equal atoms added up,
+    With the weights :math:`w_i` of the atoms, by default after merging equal atoms,
 
     .. math:: n_\mathrm{eff} = \frac{(\sum_i w_i)^2}{\sum_i w_i^2},
 
-    which is the number of atoms where weights are equal.
+    which is the number of atoms if all weights are equal.
 
     Args:
         points: A ``batch_shape x n x d`` tensor of atoms.
         weights: A ``batch_shape x n`` tensor of weights.
-        merge: Whether equal atoms are copies of one, rather than measurements that came out alike.
+        merge: Whether equal atoms count as copies of one sample, rather than as separate measurements
+            that agree.
 
     Returns:
         A ``batch_shape`` tensor.
+
+    Example:
+        >>> import torch
+        >>> from gp_distributions.models.sampling_noise import effective_sizes
+        >>> points, weights = torch.tensor([[0.0], [1.0], [1.0]]), torch.ones(3)
+        >>> effective_sizes(points, weights), effective_sizes(points, weights, merge=False)
+        (tensor(1.8000), tensor(3.0000))
 
     Source: Kish 1965, Survey Sampling.
     """
@@ -44,7 +52,7 @@ def effective_sizes(points: Tensor, weights: Tensor, *, merge: bool = True) -> T
     if not merge:
         return 1 / weights.square().sum(-1)
     order = torch.arange(weights.shape[-1], device=weights.device).expand(weights.shape)
-    for axis in reversed(range(points.shape[-1])):  # equal atoms come to lie side by side
+    for axis in reversed(range(points.shape[-1])):  # sorts equal atoms side by side
         keys = points[..., axis].detach().gather(-1, order)
         order = order.gather(-1, keys.argsort(dim=-1, stable=True))
     points = points.gather(-2, order.unsqueeze(-1).expand(points.shape))
@@ -55,36 +63,41 @@ def effective_sizes(points: Tensor, weights: Tensor, *, merge: bool = True) -> T
 
 
 class SamplingNoiseLikelihood(GaussianLikelihood):
-    r"""Gaussian noise that is larger at smaller bags.
+    r"""Gaussian noise that is larger for smaller bags.
 
-    For a bag whose effective sample size is :math:`n_\mathrm{eff}`, see :func:`effective_sizes`, the
-    variance of an observation about the function is
+    For a bag of effective sample size :math:`n_\mathrm{eff}` (the squared sum of weights over the sum of
+    squared weights), the variance of an observation about the function is
 
     .. math::
         \sigma^2 + c\, e + b\, e^2, \qquad
         e = \left(\frac{1}{n_\mathrm{eff}} - \frac{1}{n_\mathrm{max}}\right)_+ .
 
-    With :math:`b = 0` that is a constant plus :math:`c / n_\mathrm{eff}` up to bags of
-    :math:`n_\mathrm{max}`, whose noise is :math:`\sigma^2`, and no less noise beyond. Errors of
-    estimates from samples have a variance of the order :math:`1 / n`, the first term, and a squared bias
-    of the order :math:`1 / n^2`, the second. Only for bags of independent samples: the weights of pixels
-    and of pieces of a curve are no samples.
+    The noise of bags of at least :math:`n_\mathrm{max}` samples is :math:`\sigma^2`. Errors of estimates
+    from :math:`n` samples have a variance of order :math:`1 / n`, the first term, and a squared bias of
+    order :math:`1 / n^2`, the second. Use this likelihood only for bags of independent samples: the
+    weights of pixels and of pieces of a curve are not samples.
 
-    It is called with the clouds, as GPyTorch's other likelihoods may be:
-    ``likelihood(distribution, rows)``. A distribution that a :class:`DistributionGP` returns knows
-    its clouds.
+    Call it with the clouds, ``likelihood(distribution, rows)``. The distributions that a
+    :class:`DistributionGP` returns carry their clouds.
 
     Args:
-        dim: The dimension ``d`` of the atoms.
-        largest: :math:`n_\mathrm{max}`, the effective size of the largest training bag.
-        active_dims: The columns of a row that hold the cloud. Default: all.
-        merge: Whether equal atoms are copies of one, see :func:`effective_sizes`.
-        noise_prior: Of :math:`\sigma^2`.
-        noise_constraint: Of :math:`\sigma^2`; GPyTorch's default is at least 1e-4.
-        batch_shape: Of the parameters ``noise``, :math:`\sigma^2`, ``sampling_noise``, :math:`c`, and
-            ``sampling_bias``, :math:`b`, all in squared units of the targets that the model sees,
-            standardised by default. :math:`b` is 0 and requires no gradient;
-            :func:`learn_sampling_noise` sets it.
+        dim: Dimension ``d`` of the atoms.
+        largest: Effective size :math:`n_\mathrm{max}` of the largest training bag.
+        active_dims: Columns of a row that hold the cloud. The default is all columns.
+        merge: Whether equal atoms count as copies of one sample, rather than as separate measurements
+            that agree.
+        noise_prior: Prior of :math:`\sigma^2`.
+        noise_constraint: Constraint of :math:`\sigma^2`. GPyTorch's default is a lower bound of 1e-4.
+        batch_shape: Batch shape of the parameters ``noise``, :math:`\sigma^2`, ``sampling_noise``,
+            :math:`c`, and ``sampling_bias``, :math:`b`, all in squared units of the transformed targets.
+            :math:`b` is 0 and does not require a gradient until :func:`fit` learns both.
+
+    Example:
+        >>> from gp_distributions import PointClouds, SamplingNoiseLikelihood
+        >>> likelihood = SamplingNoiseLikelihood(dim=1, largest=4.0)
+        >>> clouds = PointClouds.from_list([[[0.0], [1.0]], [[0.0], [1.0], [2.0], [3.0]]])
+        >>> likelihood.excess(clouds.pack())
+        tensor([0.2500, 0.0000], dtype=torch.float64)
     """
 
     def __init__(
@@ -109,7 +122,7 @@ class SamplingNoiseLikelihood(GaussianLikelihood):
         self.register_parameter(
             "raw_sampling_noise", torch.nn.Parameter(torch.zeros(*batch_shape, 1))
         )
-        # On a logarithmic scale, as c may be of any size.
+        # The logarithm, since c may have any size.
         self.register_constraint(
             "raw_sampling_noise", Positive(transform=torch.exp, inv_transform=torch.log)
         )
@@ -118,7 +131,7 @@ class SamplingNoiseLikelihood(GaussianLikelihood):
 
     @property
     def largest(self) -> float:
-        """The effective size of the largest training bag."""
+        """Effective size of the largest training bag."""
         return self._largest.item()
 
     @largest.setter
@@ -127,7 +140,7 @@ class SamplingNoiseLikelihood(GaussianLikelihood):
 
     @property
     def sampling_noise(self) -> Tensor:
-        """The noise ``c`` of a bag of one atom, ``batch_shape x 1``."""
+        """The coefficient ``c`` of the excess, ``batch_shape x 1``."""
         return self.raw_sampling_noise_constraint.transform(self.raw_sampling_noise)
 
     @sampling_noise.setter
@@ -138,10 +151,10 @@ class SamplingNoiseLikelihood(GaussianLikelihood):
         )
 
     def adapt(self, rows: Tensor) -> None:
-        """Set the largest size to that of training rows, ``c`` to what would be all of its noise.
+        """Set ``largest`` to the size of the largest training bag, and ``c`` to ``noise * largest``.
 
         Warns:
-            TiesWarning: If equal atoms, taken for copies, leave a bag less than half of its size.
+            TiesWarning: If merging equal atoms leaves less than half of the size of a bag.
         """
         with torch.no_grad():
             rows = rows.detach()
@@ -154,26 +167,23 @@ class SamplingNoiseLikelihood(GaussianLikelihood):
     def marginal(
         self, function_dist: MultivariateNormal, *params: Any, **kwargs: Any
     ) -> MultivariateNormal:
-        """The distribution of observations, given that of the function."""
+        """Distribution of observations, given that of the function."""
         rows = getattr(function_dist, "rows", None)
         if rows is not None:
             params = (rows,)
         return super().marginal(function_dist, *params, **kwargs)
 
     def excess(self, rows: Tensor) -> Tensor:
-        """The excess ``e`` of one over the size, for each of ``batch_shape x N x m*(d+1)`` rows."""
-        rows, largest = drop_copies(rows), self.largest
-        if torch.is_grad_enabled() and rows.requires_grad:
-            return self._excess(rows, largest)
-        settings = (self.dim, self.active_dims, self.merge, largest)
-        known: Tensor | None = self._memory.recall(settings, rows)
-        if known is None:
-            known = self._excess(rows, largest).detach()
-            self._memory.remember(settings, rows, known)
-        return known
-
-    def _excess(self, rows: Tensor, largest: float) -> Tensor:
-        return (1 / self._sizes(rows) - 1 / largest).clamp_min(0)
+        """Excess ``e`` of each bag in a ``batch_shape x N x m*(d+1)`` tensor of rows."""
+        rows = drop_copies(rows)
+        tracked = torch.is_grad_enabled() and rows.requires_grad
+        settings = (self.dim, self.active_dims, self.merge)
+        sizes: Tensor | None = None if tracked else self._memory.recall(settings, rows)
+        if sizes is None:
+            sizes = self._sizes(rows)
+            if not tracked:
+                self._memory.remember(settings, rows, sizes)
+        return (1 / sizes - 1 / self.largest).clamp_min(0)
 
     def _sizes(self, rows: Tensor, *, merge: bool | None = None) -> Tensor:
         clouds = rows if self.active_dims is None else rows[..., list(self.active_dims)]
@@ -187,7 +197,7 @@ class SamplingNoiseLikelihood(GaussianLikelihood):
             return super()._shaped_noise_covar(base_shape, *params, **kwargs)
         if not params:
             raise ValueError(
-                "Expected the clouds, on whose sizes the noise depends: call the likelihood as "
+                "Expected the clouds as well, since the noise depends on their sizes. Call "
                 "likelihood(distribution, rows)."
             )
         rows = params[0] if isinstance(params[0], Tensor) else params[0][0]
@@ -197,15 +207,15 @@ class SamplingNoiseLikelihood(GaussianLikelihood):
 
 
 def _warn_of_ties(sizes: Tensor, counted: Tensor) -> None:
-    """Warn where sizes after merging equal atoms are much smaller than those that were counted."""
+    """Warn if merging equal atoms leaves less than half of the size of a bag."""
     tied = 2 * sizes < counted
     if bool(tied.any()):
         first = tuple(tied.nonzero()[0].tolist())
         warn(
-            f"Equal atoms are taken for copies of one, which leaves {int(tied.sum())} of "
+            f"Equal atoms count as copies of one sample, which leaves {int(tied.sum())} of "
             f"{tied.numel()} bags less than half of their size: bag {first[-1]} counts as "
             f"{sizes[first].item():.1f} measurements instead of {counted[first].item():.1f}. If each "
-            "atom is a measurement of its own (rounded values, counts, answers on a scale), give "
+            "atom is a separate measurement (rounded values, counts, answers on a scale), pass "
             'sampling_noise="ties".',
             TiesWarning,
         )

@@ -1,4 +1,4 @@
-"""Several outputs with one kernel, whose covariance matrix is factorised once for all."""
+"""Models of several outputs with one kernel, whose covariance matrix is factorised once."""
 
 from __future__ import annotations
 
@@ -9,17 +9,20 @@ import torch
 from botorch.models.transforms.input import InputTransform
 from botorch.models.transforms.outcome import OutcomeTransform
 from botorch.utils.types import DEFAULT, _DefaultType
-from gpytorch.constraints import GreaterThan
 from gpytorch.distributions import MultivariateNormal
 from gpytorch.kernels import Kernel
 from gpytorch.likelihoods import GaussianLikelihood, Likelihood
 from gpytorch.means import ConstantMean, Mean
-from gpytorch.priors import LogNormalPrior
 from numpy.typing import ArrayLike
 from torch import Tensor
 
 from gp_distributions.measures.kinds import Distributions
-from gp_distributions.models.arguments import check_modules, counted_rows, default_kernel
+from gp_distributions.models.arguments import (
+    counted_rows,
+    default_kernel,
+    gaussian_noise,
+    noise_floor,
+)
 from gp_distributions.models.distribution_gp import DistributionGP
 from gp_distributions.models.exact_inference import ExactMultivariateNormal
 from gp_distributions.numerics.cholesky import log_densities
@@ -28,35 +31,46 @@ from gp_distributions.numerics.cholesky import log_densities
 class SharedKernelGP(DistributionGP):
     r"""Exact Gaussian process regression of several outputs with one kernel and one noise.
 
-    Given the hyperparameters the outputs are independent; they have the covariances :math:`K` and the
-    noise :math:`\sigma^2` in common, and each its own mean :math:`\mu_o`. The marginal likelihood
+    Given the hyperparameters, the outputs are independent. They share the covariance matrix :math:`K`
+    and the noise :math:`\sigma^2`, and each has its own mean :math:`\mu_o`. The marginal likelihood
 
     .. math::
         \sum_o \log p(y_o) = -\tfrac12 \sum_o (y_o - \mu_o)^\top (K + \sigma^2 I)^{-1} (y_o - \mu_o)
         - \tfrac{O}{2} \log |2 \pi (K + \sigma^2 I)|,
 
-    its gradient and the posterior take one Cholesky factor of :math:`K + \sigma^2 I`, where
-    :class:`DistributionGP` takes :math:`O`, one for each kernel. For many outputs on the same clouds
-    whose smoothness is alike, such as the principal components of a curve or the scores of classes.
+    its gradient and the posterior need one Cholesky factor of :math:`K + \sigma^2 I`, while
+    :class:`DistributionGP` needs one for each of the :math:`O` outputs. Use this model for many outputs
+    of similar smoothness on the same clouds, such as the principal components of a curve.
 
-    Everything else is as in :class:`DistributionGP`; with one output, it is one. The prior on the noise
-    counts once for each output. BoTorch's cross-validation takes models with a covariance matrix for
-    each output: give it ``model.subset_output([i])``.
+    With one output it is a :class:`DistributionGP`. The prior of the noise counts once for each output.
+    BoTorch's cross-validation needs a covariance matrix for each output: pass
+    ``model.subset_output([i])``.
 
     Args:
-        train_X: The ``T`` clouds, rows or designs, as for :class:`DistributionGP`.
-        train_Y: The targets, ``T x outputs``.
-        covar_module: A kernel on rows, without an axis of outputs. Default, for :class:`PointClouds` and
-            :class:`Gaussians`: a scaled ``SlicedWassersteinKernel(dim, profile="matern52")``.
-        likelihood: Default: :class:`SharedNoise`. Any other with analytic marginals will do, but takes
-            a factorisation for each output.
-        mean_module: Default: a constant for each output.
-        outcome_transform: Default: BoTorch's ``Standardize``, by output. ``None`` for none.
-        input_transform: Maps what the model is given to rows.
+        train_X: The ``T`` training clouds, rows or designs, as for :class:`DistributionGP`.
+        train_Y: The targets, ``T x outputs``, or ``T`` for one output.
+        covar_module: A kernel on rows, without a batch axis. The default for :class:`PointClouds` and
+            :class:`Gaussians` is a scaled ``SlicedWassersteinKernel(dim, profile="matern52")``.
+        likelihood: The likelihood. The default is Gaussian noise of one variance for all outputs. Any
+            other with analytic marginals works, but takes a factorisation for each output.
+        mean_module: The mean. The default is a constant for each output.
+        outcome_transform: The transform of the targets. The default is BoTorch's ``Standardize``, which
+            treats each output separately; ``None`` for none.
+        input_transform: A transform from the model's inputs to rows.
 
     Raises:
-        TypeError: As :class:`DistributionGP` does.
-        ValueError: As :class:`DistributionGP` does, or if ``covar_module`` has an axis of outputs.
+        TypeError: As for :class:`DistributionGP`.
+        ValueError: As for :class:`DistributionGP`, or if ``covar_module`` has a batch axis.
+
+    Example:
+        >>> import torch
+        >>> from gp_distributions import PointClouds, SharedKernelGP, fit
+        >>> points = torch.randn(12, 20, 2, generator=torch.Generator().manual_seed(0)).double()
+        >>> clouds, targets = PointClouds(points), points.mean(-2)
+        >>> model = fit(SharedKernelGP(clouds[:10], targets[:10]), restarts=0)
+        >>> mean, std = model.predict(clouds[10:])
+        >>> mean.shape
+        torch.Size([2, 2])
     """
 
     def __init__(
@@ -71,19 +85,17 @@ class SharedKernelGP(DistributionGP):
         input_transform: InputTransform | None = None,
     ) -> None:
         rows = counted_rows(train_X)
-        if covar_module is None:
-            covar_module = default_kernel(train_X)
-        check_modules(covar_module, likelihood, rows.shape[-2])
-        if covar_module.batch_shape:
+        covar_module = default_kernel(train_X) if covar_module is None else covar_module
+        if getattr(covar_module, "batch_shape", None):
             raise ValueError(
                 "Expected one kernel for all outputs, got a batch of shape "
-                f"{tuple(covar_module.batch_shape)}. DistributionGP has a kernel for each output."
+                f"{tuple(covar_module.batch_shape)}. Use DistributionGP for a kernel for each output."
             )
         shape = torch.Size(np.shape(train_Y))
         if mean_module is None and len(shape) > 1 and shape[-1] > 1:
             mean_module = ConstantMean(batch_shape=shape[:-2] + shape[-1:])
         if likelihood is None:
-            likelihood = SharedNoise(1e-8 if rows.dtype == torch.float64 else 1e-4)
+            likelihood = SharedNoise(noise_floor(rows.dtype))
         super().__init__(
             train_X,
             train_Y,
@@ -96,7 +108,7 @@ class SharedKernelGP(DistributionGP):
 
     @property
     def _aug_batch_shape(self) -> torch.Size:
-        # BoTorch's optimiser takes the parts of a batch for separate models; these share parameters.
+        # BoTorch's optimiser treats the models of a batch separately; these share parameters.
         return torch.Size([1]) if self.num_outputs > 1 else self._input_batch_shape
 
     @_aug_batch_shape.setter
@@ -104,7 +116,7 @@ class SharedKernelGP(DistributionGP):
         pass
 
     def _compared(self, rows: Tensor) -> Tensor:
-        """The rows that the kernel is given: those of one of the outputs, as all have the same."""
+        """Rows to evaluate the kernel on: those of one output, since all outputs have the same."""
         return rows.narrow(-3, 0, 1) if self.num_outputs > 1 else rows
 
     @property
@@ -113,16 +125,14 @@ class SharedKernelGP(DistributionGP):
 
 
 class SharedNoise(GaussianLikelihood):
-    """Gaussian noise of one variance, which keeps covariances that are the same for all outputs so.
+    """Gaussian noise of one variance for all outputs, which keep one covariance matrix.
 
     Args:
-        floor: The smallest variance.
+        floor: Lower bound of the variance.
     """
 
     def __init__(self, floor: float) -> None:
-        prior = LogNormalPrior(loc=-4.0, scale=1.0)
-        constraint = GreaterThan(floor, initial_value=prior.mode)
-        super().__init__(noise_prior=prior, noise_constraint=constraint)
+        super().__init__(**gaussian_noise(floor))
         self.floor = floor
 
     def marginal(
@@ -137,7 +147,7 @@ class SharedNoise(GaussianLikelihood):
 
 
 class SharedCovarianceNormal(ExactMultivariateNormal):
-    """Multivariate normals with one covariance matrix.
+    """Multivariate normals of several outputs with one covariance matrix.
 
     Args:
         mean: A ``batch_shape x outputs x N`` tensor.

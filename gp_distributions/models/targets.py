@@ -1,4 +1,4 @@
-"""Targets as a model is given them, as tensors."""
+"""Conversion of targets to tensors, and checks of them."""
 
 from __future__ import annotations
 
@@ -11,16 +11,18 @@ from botorch.models.transforms.outcome import Standardize
 from numpy.typing import ArrayLike
 from torch import Tensor
 
+from gp_distributions.models.scales import check_targets
+
 
 def check_order(train_X: Any, train_Y: Any) -> None:
-    """Raise where targets have the names of the clouds, in another order.
+    """Check that targets with the names of the clouds are in the order of the clouds.
 
     Args:
-        train_X: What may have ``labels``, as clouds that ``from_frame`` read do.
-        train_Y: What may have an ``index``, as a series and a data frame do.
+        train_X: Clouds, which have ``labels`` if ``from_frame`` made them.
+        train_Y: Targets, which have an ``index`` if they are a series or a data frame.
 
     Raises:
-        ValueError: If index and labels hold the same names at other places.
+        ValueError: If the index and the labels hold the same names in different orders.
     """
     labels, index = getattr(train_X, "labels", None), getattr(train_Y, "index", None)
     if labels is None or index is None or callable(index) or len(index) != len(labels):
@@ -30,16 +32,16 @@ def check_order(train_X: Any, train_Y: Any) -> None:
         first = next(i for i, name in enumerate(names) if name != labels[i])
         raise ValueError(
             f"Expected targets in the order of the clouds, but target {first} is named "
-            f"{names[first]!r} and cloud {first} {labels.tolist()[first]!r}. Give "
+            f"{names[first]!r} and cloud {first} {labels.tolist()[first]!r}. Pass "
             "targets.loc[clouds.labels]."
         )
 
 
 def as_variances(train_Yvar: Tensor | ArrayLike, rows: Tensor, targets: Tensor) -> Tensor:
-    """Variances of the noise of targets, of the shape of these.
+    """Noise variances of targets, as a tensor of the shape of the targets.
 
     Raises:
-        ValueError: If the shape is another, or one is not positive and finite.
+        ValueError: If the shapes differ, or a variance is not positive and finite.
     """
     variances, _ = _columns(train_Yvar, rows)
     if variances.shape != targets.shape:
@@ -47,20 +49,20 @@ def as_variances(train_Yvar: Tensor | ArrayLike, rows: Tensor, targets: Tensor) 
             f"Expected a variance for each target, {tuple(targets.shape)}, got train_Yvar of shape "
             f"{tuple(variances.shape)}."
         )
-    positive = ((variances > 0) & variances.isfinite()).all(-1)
-    if not bool(positive.all()):
-        first = (~positive).nonzero()[0].tolist()
+    variances = variances.to(rows)
+    bad = _first(~((variances > 0) & variances.isfinite()))
+    if bad:
         raise ValueError(
-            f"Expected positive variances, but that of cloud {first[-1]} is "
-            f"{variances[tuple(first)].tolist()}."
+            f"Expected positive variances, but that of cloud {bad[-1]} is {variances[bad].tolist()}."
         )
     return variances
 
 
 def standardize(targets: Tensor) -> Standardize:
-    """The transform to unit variance of ``batch_shape x T x outputs`` targets in any unit.
+    """Transform to unit variance of ``batch_shape x T x outputs`` targets in any unit.
 
-    BoTorch leaves standard deviations below 1e-8 as they are; here, those that are rounding errors.
+    BoTorch does not scale targets whose standard deviation is below 1e-8; this transform does not scale
+    those whose standard deviation is a rounding error.
     """
     largest = targets.abs().amax(-2)
     limits = torch.finfo(targets.dtype)
@@ -76,7 +78,8 @@ def as_targets(train_Y: Tensor | ArrayLike, rows: Tensor) -> tuple[Tensor, bool]
     """Targets as ``batch_shape x T x outputs``, and whether that added the last axis.
 
     Raises:
-        ValueError: If their number is another than that of rows, or one is no finite number.
+        ValueError: If the numbers of targets and rows differ, a target is not finite, or the squares of
+            centred targets overflow or underflow.
     """
     targets, squeeze = _columns(train_Y, rows)
     if targets.shape[:-1] != rows.shape[:-1]:
@@ -84,31 +87,36 @@ def as_targets(train_Y: Tensor | ArrayLike, rows: Tensor) -> tuple[Tensor, bool]
             f"Expected one target for each of {tuple(rows.shape[:-1])} clouds, or one row of targets "
             f"for each, got train_Y of shape {tuple(np.shape(train_Y))}."
         )
-    finite = targets.isfinite().all(-1)
-    if not bool(finite.all()):
-        first = (~finite).nonzero()[0].tolist()
+    bad = _first(~targets.isfinite())
+    if bad:
         remedy = "Leave out clouds without a target."
-        if bool(targets[tuple(first)].isfinite().any()):
+        if bool(targets[bad].isfinite().any()):
             remedy = (
-                "Where clouds have some of the outputs, fit a model for each output, of the clouds that "
-                "have it, and join them: botorch.models.ModelListGP(*models)."
+                "If only some of the outputs are known for a cloud, fit one model for each output to "
+                "the clouds for which it is known, and join them: botorch.models.ModelListGP(*models)."
             )
         raise ValueError(
-            f"Expected finite targets, but that of cloud {first[-1]} is "
-            f"{targets[tuple(first)].tolist()}. {remedy}"
+            f"Expected finite targets, but that of cloud {bad[-1]} is {targets[bad].tolist()}. {remedy}"
         )
-    return targets, squeeze
+    check_targets(targets, rows.dtype)
+    return targets.to(rows), squeeze
+
+
+def _first(bad: Tensor) -> tuple[int, ...]:
+    """Index of the first cloud with a bad value among its outputs; empty if there is none."""
+    where = bad.any(-1).nonzero()
+    return tuple(where[0].tolist()) if len(where) else ()
 
 
 def _columns(given: Tensor | ArrayLike, rows: Tensor) -> tuple[Tensor, bool]:
-    """Numbers as columns beside rows, and whether that added the axis of columns."""
+    """Numbers in double precision as columns beside rows, and whether that added the last axis."""
     if not isinstance(given, Tensor):
         given = np.array(given)  # a copy: columns of data frames are read-only
         if given.dtype.kind not in "biuf":
             raise ValueError(
-                f"Expected numbers as targets, got an array of {given.dtype}. ClassificationGP takes "
-                "labels."
+                f"Expected numbers as targets, got an array of {given.dtype}. Use ClassificationGP "
+                "for labels."
             )
-    values = torch.as_tensor(given, dtype=rows.dtype, device=rows.device)
+    values = torch.as_tensor(given, dtype=torch.float64, device=rows.device).detach()
     squeeze = values.dim() == rows.dim() - 1
     return (values.unsqueeze(-1) if squeeze else values), squeeze

@@ -1,4 +1,4 @@
-"""Cholesky factors of covariance matrices, whatever the settings of linear_operator are."""
+"""Cholesky factors of covariance matrices, independent of the settings of linear_operator."""
 
 from __future__ import annotations
 
@@ -14,15 +14,14 @@ from torch import Tensor
 
 from gp_distributions.warnings import JitterWarning, warn
 
-# The first jitter, relative to one, and how often it is multiplied by ten.
+# Initial jitter, which is multiplied by ten until it suffices.
 _JITTER = {torch.float64: 1e-8, torch.float32: 1e-6}
-_TRIES = 6
 
 _noted: ContextVar[list[float] | None] = ContextVar("noted", default=None)
 
 
 def cholesky(matrix: Tensor) -> Tensor:
-    """Lower Cholesky factors, with jitter on the diagonal where a matrix needs it.
+    """Compute lower Cholesky factors, adding jitter to the diagonal of matrices that need it.
 
     Args:
         matrix: A ``batch_shape x N x N`` tensor.
@@ -32,32 +31,44 @@ def cholesky(matrix: Tensor) -> Tensor:
 
     Raises:
         NanError: If the matrix is not finite.
-        NotPSDError: If the matrix is not positive definite with the largest jitter, 1e-3 in double
-            precision.
+        NotPSDError: If the matrix is not positive definite even with the largest jitter, which is 1e-3
+            in double precision and 0.1 in single precision.
 
     Warns:
-        JitterWarning: If jitter was added, unless :func:`jitter_noted`.
+        JitterWarning: If jitter was added outside :func:`jitter_noted`.
     """
     factor, info = torch.linalg.cholesky_ex(matrix)
     if not bool(info.any()):
         return factor
     if not bool(matrix.isfinite().all()):
         raise NanError(
-            f"Expected a finite covariance matrix, got {int((~matrix.isfinite()).sum())} entries of "
-            f"{matrix.numel()} that are not."
+            f"Expected a finite covariance matrix, got {int((~matrix.isfinite()).sum())} of "
+            f"{matrix.numel()} entries that are NaN or infinite."
         )
     jitter = torch.zeros(matrix.shape[:-1], dtype=matrix.dtype, device=matrix.device)
     smallest = _JITTER[matrix.dtype]
-    for power in range(_TRIES):
+    for power in range(6):
         size = smallest * 10**power
         jitter = jitter.masked_fill((info > 0).unsqueeze(-1), size)
         factor, info = torch.linalg.cholesky_ex(matrix + torch.diag_embed(jitter))
         if not bool(info.any()):
-            _note(size)
-            return factor
-    raise NotPSDError(
-        f"The covariance matrix is not positive definite with a jitter of {size:.0e} on its diagonal."
-    )
+            break
+    else:
+        raise NotPSDError(
+            "Expected a positive definite covariance matrix, got one that is not, even with a jitter of "
+            f"{size:.0e} on its diagonal."
+        )
+    noted = _noted.get()
+    if noted is not None:
+        noted.append(size)
+    else:
+        warn(
+            "A covariance matrix is not positive definite in floating point, so a jitter of "
+            f"{size:.0e} was added to its diagonal. Intervals are those of a model with that much more "
+            "noise. Look for duplicate clouds, use double precision, or raise the noise.",
+            JitterWarning,
+        )
+    return factor
 
 
 def log_densities(differences: Tensor, covariance: Tensor) -> Tensor:
@@ -104,23 +115,10 @@ class _LogDensities(torch.autograd.Function):
 
 @contextlib.contextmanager
 def jitter_noted() -> Iterator[list[float]]:
-    """Collect the jitter of all factors within, in this thread, instead of warning of it."""
+    """Collect the jitter added within this context and thread, instead of warning about it."""
     jitter: list[float] = []
     token = _noted.set(jitter)
     try:
         yield jitter
     finally:
         _noted.reset(token)
-
-
-def _note(jitter: float) -> None:
-    noted = _noted.get()
-    if noted is not None:
-        noted.append(jitter)
-        return
-    warn(
-        "A covariance matrix is not positive definite in floating point, so that a jitter of "
-        f"{jitter:.0e} was added to its diagonal. Intervals are those of a model with that much more "
-        "noise. Look for duplicate clouds, use double precision, or raise the noise.",
-        JitterWarning,
-    )

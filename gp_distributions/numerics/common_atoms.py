@@ -8,6 +8,7 @@ axis.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -16,6 +17,7 @@ from torch.utils.checkpoint import checkpoint
 from gp_distributions.numerics.embedding_kernels import (
     GaussianKernel,
     IsotropicKernel,
+    PairFunction,
     squares_by_differences,
 )
 from gp_distributions.numerics.single_thread import matmul
@@ -94,23 +96,21 @@ def _operators(kernel: IsotropicKernel, support: Tensor) -> tuple[Operator, Oper
         if grid is not None:
             return lambda w: _kronecker(w, *grid), lambda w: -_kronecker(w, *grid)
 
-    def slope(squared: Tensor) -> Tensor:
+    def slope(x: Tensor, y: Tensor) -> Tensor:
+        squared = squares_by_differences(x, y)
         with torch.enable_grad():
             squared.requires_grad_()
             (gradient,) = torch.autograd.grad(kernel.profile(squared).sum(), squared)
         return 2 * gradient
 
-    return (
-        lambda w: _strips(kernel.profile, support, w),
-        lambda w: _strips(slope, support, w),
-    )
+    return partial(_strips, kernel.pairs, support), partial(_strips, slope, support)
 
 
-def _strips(function: Operator, support: Tensor, w: Tensor) -> Tensor:
-    """Weights times a function of squared distances, computed in strips of columns."""
+def _strips(pairs: PairFunction, support: Tensor, w: Tensor) -> Tensor:
+    """Weights times a function of all pairs of atoms, computed in strips of columns."""
 
     def strip(w: Tensor, columns: Tensor) -> Tensor:
-        return matmul(w, function(squares_by_differences(support, columns)))
+        return matmul(w, pairs(support, columns))
 
     flat = w.flatten(0, -2)
     parts = [

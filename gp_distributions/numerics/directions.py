@@ -43,9 +43,8 @@ def sphere_directions(dim: int, num_directions: int, *, seed: int = 0) -> Tensor
     if dim == 1:
         return torch.ones(1, 1, dtype=torch.float64)
     if dim == 2:
-        angles = (torch.arange(num_directions, dtype=torch.float64) + 0.5) * (
-            math.pi / num_directions
-        )
+        steps = torch.arange(num_directions, dtype=torch.float64) + 0.5
+        angles = steps * (math.pi / num_directions)
         return torch.stack([angles.cos(), angles.sin()], dim=-1)
     construct = _least_energy if num_directions <= _MAX_OPTIMISED else _orthonormal_bases
     return torch.from_numpy(construct(dim, num_directions, seed).copy())

@@ -37,6 +37,9 @@ class EmbeddingKernel(ABC):
     on_arrays: ClassVar[bool] = True
 
     @abstractmethod
+    def pairs(self, x: Any, y: Any) -> Any:
+        """Kernel of all pairs of points."""
+
     def prepare(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, PairFunction]:
         """Transform points to coordinates in which the kernel of pairs is fastest.
 
@@ -48,7 +51,9 @@ class EmbeddingKernel(ABC):
             The coordinates of ``x`` and ``y``, and the kernel of pairs: a differentiable function of a
             ``batch_shape x N x D`` and a ``batch_shape x M x D`` tensor of coordinates that returns a
             ``batch_shape x N x M`` tensor. If ``on_arrays``, it also accepts and returns NumPy arrays.
+            By default the points are unchanged.
         """
+        return x, y, self.pairs
 
     def matrix(self, x: Tensor, y: Tensor) -> Tensor:
         """Kernel matrix of ``x`` and ``y``, ``batch_shape x N x M``."""
@@ -70,6 +75,10 @@ class IsotropicKernel(EmbeddingKernel):
 
         If the kernel has a kink at zero distance, its derivative is set to 0 there.
         """
+
+    def pairs(self, x: Any, y: Any) -> Any:
+        """Kernel of all pairs of points, exact near zero distance."""
+        return self.profile(squares_by_differences(x, y))
 
     def prepare(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, PairFunction]:
         """Points whose squared distances are one matrix product, if that is accurate enough."""
@@ -188,11 +197,8 @@ class PolynomialKernel(EmbeddingKernel):
     def __init__(self, degree: int) -> None:
         self.degree = degree
 
-    def prepare(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, PairFunction]:
-        """Points, unchanged."""
-        return x, y, self._pairs
-
-    def _pairs(self, x: Any, y: Any) -> Any:
+    def pairs(self, x: Any, y: Any) -> Any:
+        """Kernel of all pairs of points."""
         products = _product(x, y)
         if self.degree == 1:
             return products

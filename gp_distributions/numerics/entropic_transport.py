@@ -42,18 +42,11 @@ def transport_potentials(
 
     Source: Cuturi and Peyre 2018 (semi-dual); Eisenberger et al. 2022 (implicit gradient).
     """
+    inputs = (points, weights, support, masses, epsilon)
     with torch.no_grad():
         solution, outcome = solve_semi_dual(
-            points,
-            weights,
-            support,
-            masses,
-            epsilon,
-            tolerance=tolerance,
-            max_iterations=max_iterations,
-            initial=initial,
+            *inputs, tolerance=tolerance, max_iterations=max_iterations, initial=initial
         )
-    inputs = (points, weights, support, masses, epsilon)
     if not (torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs)):
         return solution, outcome
     # One sweep g = T(g) at the solution; the backward pass turns its gradient into that of the solution.
@@ -62,8 +55,7 @@ def transport_potentials(
     present = marginal >= _least(marginal)
     ratio = torch.where(present, masses / torch.where(present, marginal, 1.0), 1.0)
     swept = solution + epsilon * ratio.log()
-    fixed = (conditional.detach(), weights.detach(), outcome.determined)
-    potentials = _FixedPoint.apply(swept, *fixed)
+    potentials = _FixedPoint.apply(swept, conditional, weights, outcome.determined)
     return potentials - (potentials @ masses).unsqueeze(-1), outcome
 
 

@@ -17,9 +17,6 @@ from torch import Tensor
 
 from gp_distributions.numerics.embedding_kernels import IsotropicKernel
 
-# Distance to 0 and 1, where quantile functions may be infinite.
-_MARGIN = 2.0**-40
-
 
 def orthogonal_frequencies(
     kernel: IsotropicKernel, dim: int, count: int, *, seed: int = 0
@@ -73,7 +70,7 @@ def quasi_random_frequencies(
 def _stratified(rng: np.random.Generator, count: int) -> NDArray[np.float64]:
     """Draw one number from each of ``count`` equal intervals of (0, 1), in random order."""
     uniform = (rng.permutation(count) + rng.random(count)) / count
-    return np.clip(uniform, _MARGIN, 1 - _MARGIN)
+    return np.clip(uniform, 2.0**-40, 1 - 2.0**-40)  # quantile functions may be infinite at 0 and 1
 
 
 def fourier_features(

@@ -8,13 +8,15 @@ Source: Muandet et al. 2012, table 1, whose term of degree 3 should read
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 import torch
 from torch import Tensor
 
 from gp_distributions.numerics.embedding_kernels import (
     EmbeddingKernel,
     GaussianKernel,
-    PairFunction,
     PolynomialKernel,
 )
 from gp_distributions.rows.gaussians import split_gaussians
@@ -28,73 +30,58 @@ def gaussian_expectation(kernel: EmbeddingKernel, dim: int) -> EmbeddingKernel |
         dim: Dimension ``d``.
     """
     if isinstance(kernel, GaussianKernel):
-        return _GaussianExpectation(dim)
+        return _Expectation(dim, _gaussian, 2 * dim * (dim + 1))
     if isinstance(kernel, PolynomialKernel):
-        return _PolynomialExpectation(dim, kernel.degree)
+        polynomial = partial(_polynomial, kernel.degree)
+        return _Expectation(dim, polynomial, 2 * dim if kernel.degree == 3 else 1)
     return None
 
 
 class _Expectation(EmbeddingKernel):
+    """Kernel between Gaussians by a function of their means and covariances."""
+
     on_arrays = False
 
-    def __init__(self, dim: int) -> None:
+    def __init__(self, dim: int, function: Callable[..., Tensor], workspace: int) -> None:
         self.dim = dim
+        self.function = function
+        self.workspace = workspace
 
-    def prepare(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, PairFunction]:
-        """Gaussians, unchanged."""
-        return x, y, self._pairs
-
-    def _pairs(self, x: Tensor, y: Tensor) -> Tensor:
-        raise NotImplementedError
+    def pairs(self, x: Tensor, y: Tensor) -> Tensor:
+        """Kernel of all pairs of Gaussians."""
+        return self.function(*split_gaussians(x, self.dim), *split_gaussians(y, self.dim))
 
 
-class _GaussianExpectation(_Expectation):
+def _gaussian(mean1: Tensor, covariance1: Tensor, mean2: Tensor, covariance2: Tensor) -> Tensor:
     r""":math:`|C|^{-1/2} \exp(-\delta^\top C^{-1} \delta / 2)`, with :math:`C = S + S' + I`."""
-
-    def __init__(self, dim: int) -> None:
-        super().__init__(dim)
-        self.workspace = 2 * dim * (dim + 1)
-
-    def _pairs(self, x: Tensor, y: Tensor) -> Tensor:
-        mean1, covariance1 = split_gaussians(x, self.dim)
-        mean2, covariance2 = split_gaussians(y, self.dim)
-        identity = torch.eye(self.dim, dtype=x.dtype, device=x.device)
-        factor = torch.linalg.cholesky(
-            covariance1.unsqueeze(-3) + covariance2.unsqueeze(-4) + identity
-        )
-        difference = (mean1.unsqueeze(-2) - mean2.unsqueeze(-3)).unsqueeze(-1)
-        whitened = torch.linalg.solve_triangular(factor, difference, upper=False).squeeze(-1)
-        log_root = factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
-        return torch.exp(-0.5 * whitened.square().sum(-1) - log_root)
+    identity = torch.eye(mean1.shape[-1], dtype=mean1.dtype, device=mean1.device)
+    factor = torch.linalg.cholesky(covariance1.unsqueeze(-3) + covariance2.unsqueeze(-4) + identity)
+    difference = (mean1.unsqueeze(-2) - mean2.unsqueeze(-3)).unsqueeze(-1)
+    whitened = torch.linalg.solve_triangular(factor, difference, upper=False).squeeze(-1)
+    log_root = factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+    return torch.exp(-0.5 * whitened.square().sum(-1) - log_root)
 
 
-class _PolynomialExpectation(_Expectation):
+def _polynomial(
+    degree: int, mean1: Tensor, covariance1: Tensor, mean2: Tensor, covariance2: Tensor
+) -> Tensor:
     r""":math:`t`, :math:`(t + 1)^2 + q` or :math:`(t + 1)^3 + 3 (t + 1) q + 6 m^\top S' S m'`.
 
     Here :math:`t = \langle m, m' \rangle` and
     :math:`q = m^\top S' m + m'^\top S m' + \mathrm{tr}\, S S'`.
     """
-
-    def __init__(self, dim: int, degree: int) -> None:
-        super().__init__(dim)
-        self.degree = degree
-        self.workspace = 2 * dim if degree == 3 else 1
-
-    def _pairs(self, x: Tensor, y: Tensor) -> Tensor:
-        mean1, covariance1 = split_gaussians(x, self.dim)
-        mean2, covariance2 = split_gaussians(y, self.dim)
-        inner = mean1 @ mean2.mT
-        if self.degree == 1:
-            return inner
-        # Inner product of the second moments m m' + S, minus that of m m'.
-        second1, second2 = (
-            (mean.unsqueeze(-1) * mean.unsqueeze(-2) + covariance).flatten(-2)
-            for mean, covariance in ((mean1, covariance1), (mean2, covariance2))
-        )
-        mixed = second1 @ second2.mT - inner.square()
-        if self.degree == 2:
-            return (inner + 1).square() + mixed
-        crossed1 = torch.einsum("...jab,...ib->...ija", covariance2, mean1)  # S' m
-        crossed2 = torch.einsum("...iab,...jb->...ija", covariance1, mean2)  # S m'
-        cubic = (crossed1 * crossed2).sum(-1)
-        return (inner + 1) ** 3 + 3 * (inner + 1) * mixed + 6 * cubic
+    inner = mean1 @ mean2.mT
+    if degree == 1:
+        return inner
+    # Inner product of the second moments m m' + S, minus that of m m'.
+    second1, second2 = (
+        (mean.unsqueeze(-1) * mean.unsqueeze(-2) + covariance).flatten(-2)
+        for mean, covariance in ((mean1, covariance1), (mean2, covariance2))
+    )
+    mixed = second1 @ second2.mT - inner.square()
+    if degree == 2:
+        return (inner + 1).square() + mixed
+    crossed1 = torch.einsum("...jab,...ib->...ija", covariance2, mean1)  # S' m
+    crossed2 = torch.einsum("...iab,...jb->...ija", covariance1, mean2)  # S m'
+    cubic = (crossed1 * crossed2).sum(-1)
+    return (inner + 1) ** 3 + 3 * (inner + 1) * mixed + 6 * cubic

@@ -4,17 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
-from scipy.cluster.vq import vq
-from scipy.spatial.distance import cdist
 from torch import Tensor
 
 from gp_distributions.numerics.embedding_kernels import EmbeddingKernel, EnergyKernel
+from gp_distributions.numerics.kmeans import kmeans
 from gp_distributions.numerics.mean_embeddings import inner_products
-
-# Relative to the mean diagonal. It bounds the error of inner products, and keeps the smallest
-# eigenvalues of a thousand landmarks above rounding.
-_JITTER = 1e-10
 
 
 def spread_landmarks(atoms: Tensor, count: int, *, seed: int = 0) -> Tensor:
@@ -32,28 +26,8 @@ def spread_landmarks(atoms: Tensor, count: int, *, seed: int = 0) -> Tensor:
     distinct = atoms.unique(dim=0)
     if len(distinct) <= count:
         return distinct[torch.arange(count) % len(distinct)]
-    return torch.from_numpy(_cluster_centres(atoms.numpy(), count, np.random.default_rng(seed)))
-
-
-def _cluster_centres(
-    x: NDArray[np.float64], count: int, rng: np.random.Generator
-) -> NDArray[np.float64]:
-    """Centres after ten steps of k-means from a k-means++ start; an empty cluster keeps its centre.
-
-    The result is that of SciPy's ``kmeans2``, without its warnings about empty clusters.
-    """
-    chosen, squared = [x[rng.integers(len(x))]], np.full(len(x), np.inf)
-    while len(chosen) < count:
-        squared = np.minimum(squared, cdist(chosen[-1:], x, "sqeuclidean")[0])
-        cumulative = (squared / squared.sum()).cumsum()
-        chosen.append(x[np.searchsorted(cumulative[:-1], rng.uniform())])
-    centres = np.stack(chosen)
-    for _ in range(10):
-        labels, _ = vq(x, centres)
-        sizes = np.bincount(labels, minlength=count)[:, None]
-        sums = np.stack([np.bincount(labels, column, count) for column in x.T], axis=-1)
-        centres = np.where(sizes > 0, sums / np.maximum(sizes, 1), centres)
-    return centres
+    centres, _ = kmeans(atoms.numpy(), count, np.random.default_rng(seed), steps=10)
+    return torch.from_numpy(centres)
 
 
 def landmark_features(
@@ -86,6 +60,8 @@ def landmark_features(
         gram = gram - to_origin - to_origin.T
         at_origin = inner_products(kernel, origin.unsqueeze(-2), single[:1], points, weights)
         products = products - to_origin - at_origin
-    jitter = _JITTER * gram.detach().diagonal().mean()
+    # It bounds the error of inner products, and keeps the smallest eigenvalues of a thousand landmarks
+    # above rounding.
+    jitter = 1e-10 * gram.detach().diagonal().mean()
     factor = torch.linalg.cholesky(gram + jitter * torch.eye(len(gram)).to(gram))
     return torch.linalg.solve_triangular(factor, products, upper=False).T.to(dtype)

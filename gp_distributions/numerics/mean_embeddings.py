@@ -143,11 +143,10 @@ class _Blocks:
                 lengths[-1] += 1
             else:
                 lengths.append(1)
-        parts = zip(x.split(lengths), w.split(lengths), strict=True)
-        if order is None:
-            return [(self.lend(x), self.lend(w)) for x, w in parts], None
-        trimmed = [drop_padding(x, w) for x, w in parts]
-        return [(self.lend(x), self.lend(w)) for x, w in trimmed], order.argsort()
+        parts = list(zip(x.split(lengths), w.split(lengths), strict=True))
+        if order is not None:
+            parts, order = [drop_padding(*part) for part in parts], order.argsort()
+        return [(self.lend(x), self.lend(w)) for x, w in parts], order
 
     def lend(self, x: Tensor) -> Any:
         """Convert a tensor for the library that computes."""

@@ -13,8 +13,6 @@ from torch import Tensor
 
 # Iterations in which atoms move with fixed weights.
 _SETTLING = 100
-# Corrections that L-BFGS keeps; many, as features have more values than a cloud has coordinates.
-_CORRECTIONS = 30
 
 
 def nearest_cloud(
@@ -72,14 +70,11 @@ def nearest_cloud(
             raise StopIteration
 
     def descend(start: NDArray[np.float64], iterations: int) -> Any:
-        options = {"maxiter": iterations, "maxfun": 5 * iterations, "maxcor": _CORRECTIONS}
+        limits = {"maxiter": iterations, "maxfun": 5 * iterations}
+        # Many corrections are kept, as features have more values than a cloud has coordinates.
+        options = {**limits, "maxcor": 30, "ftol": 1e-12, "gtol": 1e-12}
         return minimize(
-            residual,
-            start,
-            jac=True,
-            method="L-BFGS-B",
-            callback=stop,
-            options={**options, "ftol": 1e-12, "gtol": 1e-12},
+            residual, start, jac=True, method="L-BFGS-B", callback=stop, options=options
         )
 
     values = shape.flatten().double().cpu().numpy()

@@ -52,21 +52,17 @@ def projected_deviations(covariance: Tensor, directions: Tensor) -> Tensor:
     """
     squares = (directions.unsqueeze(-1) * directions.unsqueeze(-2)).flatten(-2)
     variance = matmul(covariance.flatten(-2), squares.T)
-    _check_variance(variance.detach(), covariance.detach())
-    positive = variance > 0
-    return torch.where(positive, torch.where(positive, variance, 1.0).sqrt(), 0.0)
-
-
-def _check_variance(variance: Tensor, covariance: Tensor) -> None:
-    dim = covariance.shape[-1]
-    rounding = 1000 * dim**2 * torch.finfo(variance.dtype).eps
-    bad = ~(variance >= -rounding * covariance.abs().amax((-2, -1)).unsqueeze(-1))  # NaN is bad
+    rounding = 1000 * covariance.shape[-1] ** 2 * torch.finfo(variance.dtype).eps
+    largest = covariance.detach().abs().amax((-2, -1)).unsqueeze(-1)
+    bad = ~(variance.detach() >= -rounding * largest)  # NaN is bad
     if bool(bad.any()):
         which, line = bad.nonzero()[0].tolist()
         raise ValueError(
             "Expected rows with positive semi-definite covariances, but one covariance is "
             f"{covariance[which].tolist()}, whose variance along a line is {variance[which, line]}."
         )
+    positive = variance > 0
+    return torch.where(positive, torch.where(positive, variance, 1.0).sqrt(), 0.0)
 
 
 def normal_wasserstein(x1: Tensor, x2: Tensor) -> Tensor:

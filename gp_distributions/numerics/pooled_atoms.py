@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from gp_distributions.numerics.medians import median_apart
+
 # Number of weights that are drawn from at a time.
 _PART = 2**22
 
@@ -47,8 +49,6 @@ def median_distance(atoms: Tensor) -> float:
     """Median distance between atoms that differ, or zero if all coincide.
 
     Args:
-        atoms: An ``M x d`` tensor of atoms.
+        atoms: An ``M x d`` tensor of at least two atoms.
     """
-    distances = torch.pdist(atoms)
-    apart = distances[distances > 0]
-    return apart.median().item() if len(apart) else 0.0
+    return median_apart(torch.pdist(atoms)).nan_to_num(0.0).item()

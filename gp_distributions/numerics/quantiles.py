@@ -17,6 +17,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from gp_distributions.numerics.single_thread import matmul
 from gp_distributions.numerics.sorting import argsort, sort
 
 
@@ -40,7 +41,7 @@ def uniform_cell_quantiles(values: Tensor, num_cells: int) -> Tensor:
         return ordered.repeat_interleave(num_cells // num_values, dim=-1)
     if num_values % num_cells == 0:
         return ordered.unflatten(-1, (num_cells, -1)).mean(-1)
-    return ordered @ _overlaps(num_values, num_cells).to(ordered)
+    return matmul(ordered, _overlaps(num_values, num_cells).to(ordered))
 
 
 def _overlaps(num_values: int, num_cells: int) -> Tensor:
@@ -76,9 +77,8 @@ def weighted_cell_quantiles(values: Tensor, weights: Tensor, num_cells: int) -> 
     edges = edges.expand(*values.shape[:-1], num_cells - 1)
 
     def integral_at_edges(step: Tensor) -> Tensor:
-        return integral.gather(-1, step) - ordered.gather(-1, step) * (
-            knots.gather(-1, step) - edges
-        )
+        beyond_edges = knots.gather(-1, step) - edges
+        return integral.gather(-1, step) - ordered.gather(-1, step) * beyond_edges
 
     snap = 1e-12 if values.dtype == torch.float64 else 1e-6
     at_edges = integral_at_edges(_step_at(knots, edges - snap, right=False))

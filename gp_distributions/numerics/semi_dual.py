@@ -121,8 +121,7 @@ class _SemiDual:
         # Entries below the smallest are negligible, but arithmetic on denormal numbers is slow.
         conditional = logits.clamp_min_(_LEAST_LOG).exp_()
         conditional = conditional.div_(conditional.sum(-2, keepdim=True))
-        drift = torch.zeros_like(epsilon)
-        return self._with_plan(state, potentials, epsilon, conditional, drift)
+        return self._with_plan(state, potentials, epsilon, conditional)
 
     def moved(self, state: _Iterate, scaled_step: Tensor) -> _Iterate:
         """Plan at potentials moved by epsilon times ``scaled_step``."""
@@ -133,21 +132,16 @@ class _SemiDual:
         # Multiplying by the ratios takes a third of the time of new exponentials.
         conditional = state.conditional * scaled_step.exp().unsqueeze(-1)
         conditional = conditional.div_(conditional.sum(-2, keepdim=True))
-        return self._with_plan(state, potentials, state.epsilon, conditional, drift)
+        return replace(self._with_plan(state, potentials, state.epsilon, conditional), drift=drift)
 
     def _with_plan(
-        self,
-        state: _Clouds,
-        potentials: Tensor,
-        epsilon: Tensor,
-        conditional: Tensor,
-        drift: Tensor,
+        self, state: _Clouds, potentials: Tensor, epsilon: Tensor, conditional: Tensor
     ) -> _Iterate:
-        residual = self.of(state, self.masses) - (
-            conditional @ state.weights.unsqueeze(-1)
-        ).squeeze(-1)
+        """Iterate at a plan that no steps have carried along."""
+        marginal = (conditional @ state.weights.unsqueeze(-1)).squeeze(-1)
+        residual = self.of(state, self.masses) - marginal
         clouds = (state.index, state.inner, state.weights, state.damping)
-        error = residual.abs().sum(-1)
+        drift, error = torch.zeros_like(epsilon), residual.abs().sum(-1)
         return _Iterate(*clouds, potentials, epsilon, conditional, drift, residual, error)
 
     def newton_step(self, state: _Iterate) -> _Iterate:
@@ -158,9 +152,8 @@ class _SemiDual:
         trial = self.moved(state, step)
         ascends = (trial.residual * step).sum(-1) >= 0
         accept = ((trial.error < state.error) | ascends) & solved
-        damping = torch.where(
-            accept, (state.damping / _DOWN).clamp_min(_LEAST), state.damping * _UP
-        )
+        eased = (state.damping / _DOWN).clamp_min(_LEAST)
+        damping = torch.where(accept, eased, state.damping * _UP)
         return replace(_chosen(accept, trial, state), damping=damping)
 
     def polished(self, state: _Iterate) -> tuple[_Iterate, Tensor]:
@@ -241,18 +234,15 @@ def solve_semi_dual(
     problem = _SemiDual(points, weights, support, masses, epsilon)
     target = problem.epsilon.expand(len(points))
     start = None if initial is None else initial - problem.offset
-    if support.shape[-2] <= points.shape[-2]:
-        found, iterations = _ascend(problem, start, tolerance, max_iterations)
-        final, determined = problem.polished(problem.start(found, target))
-    else:
-        count = len(points)
-        other = _SemiDual(
-            support.expand(count, -1, -1), masses.expand(count, -1), points, weights, epsilon
-        )
+    smaller, swapped = problem, points.shape[-2] < support.shape[-2]
+    if swapped:
+        shares = masses.expand(len(points), -1)
+        smaller = _SemiDual(support, shares, points, weights, epsilon)
         start = None if start is None else _sweep(problem, start)
-        found, iterations = _ascend(other, start, tolerance, max_iterations)
-        polished, determined = other.polished(other.start(found, target))
-        final = problem.start(_sweep(other, polished.potentials), target)
+    found, iterations = _ascend(smaller, start, tolerance, max_iterations)
+    final, determined = smaller.polished(smaller.start(found, target))
+    if swapped:
+        final = problem.start(_sweep(smaller, final.potentials), target)
     potentials = final.potentials + problem.offset
     outcome = TransportOutcome(
         converged=final.error <= tolerance,

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from gp_distributions.calibration import Groups, reliability
-from gp_distributions.plotting.drawing import Values, as_array, given_or_new, line_style
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+from gp_distributions.plotting.drawing import Axes, Values, as_array, given_or_new, line_style
 
 _LEVELS = tuple(level / 20 for level in range(1, 20))
 
@@ -54,15 +50,12 @@ def plot_calibration(
     """
     predictions = (as_array(values).ravel() for values in (truth, mean, std))
     shares = reliability(*predictions, levels=levels, groups=groups)
-    curves = (
-        {f"{label} {group}".strip(): share for group, share in shares.items()}
-        if isinstance(shares, dict)
-        else {label: shares}
-    )
+    curves = shares if isinstance(shares, dict) else {"": shares}
     ax = given_or_new(ax)
     if all(line.get_label() != "calibrated" for line in ax.lines):
         ax.plot([0, 1], [0, 1], color="0.5", linewidth=1, label="calibrated")
-    for number, (name, share) in enumerate(curves.items(), start=len(ax.lines) - 1):
+    for number, (group, share) in enumerate(curves.items(), start=len(ax.lines) - 1):
+        name = f"{label} {group}".strip()
         ax.plot(levels, as_array(share), **line_style(number), markersize=4, label=name or None)
     ax.set(xlim=(0, 1), ylim=(0, 1), aspect="equal")
     ax.set(xlabel="nominal coverage of intervals", ylabel="observed coverage")

@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gp_distributions.measures import PointClouds
-from gp_distributions.plotting.drawing import Values, as_array, given_or_new
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-_LARGEST = 60.0  # area of the largest marker, in square points
+from gp_distributions.plotting.drawing import Axes, Values, as_array, given_or_new
 
 
 def plot_cloud(
@@ -70,7 +64,7 @@ def plot_cloud(
             atoms[chosen, 0],
             atoms[chosen, 1],
             c=shown[chosen],
-            s=3 + _LARGEST * np.abs(shown[chosen]) / (largest or 1.0),
+            s=3 + 60 * np.abs(shown[chosen]) / (largest or 1.0),
             marker=marker,
             cmap="PuOr" if signed else "cividis_r",
             vmin=-largest if signed else 0.0,
@@ -158,9 +152,8 @@ def _grid(count: int, columns: int) -> list[Axes]:
     import matplotlib.pyplot as plt
 
     rows = -(-count // columns)
-    size = (2.6 * columns, 1.1 * rows)
-    options: dict[str, Any] = {"sharex": True, "sharey": True, "layout": "constrained"}
-    axes = list(plt.subplots(rows, columns, figsize=size, squeeze=False, **options)[1].flat)
+    figure = plt.figure(figsize=(2.6 * columns, 1.1 * rows), layout="constrained")
+    axes = list(figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False).flat)
     for spare in axes[count:]:
         spare.set_axis_off()
     return axes

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+    import matplotlib.axes
 
-Values = Tensor | ArrayLike
+Values: TypeAlias = Tensor | ArrayLike
+Axes: TypeAlias = "matplotlib.axes.Axes"  # imported only when something is drawn
 
 # Styles differ in dashes and markers; the lightness of the colours differs too.
 _STYLES: tuple[dict[str, Any], ...] = (

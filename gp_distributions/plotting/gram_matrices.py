@@ -2,17 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 from linear_operator import LinearOperator
 
-from gp_distributions.plotting.drawing import Values, as_array, given_or_new
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-_TICKS = 5
+from gp_distributions.plotting.drawing import Axes, Values, as_array, given_or_new
 
 
 def plot_gram(
@@ -52,7 +45,7 @@ def plot_gram(
     if values.ndim != 2 or values.shape[0] != values.shape[1]:
         raise ValueError(f"Expected a square matrix, got shape {values.shape}.")
     ax = given_or_new(ax)
-    ax.set_xlabel("cloud")
+    ax.set_xlabel("cloud" if targets is None else f"cloud, by {label}")
     if targets is not None:
         known = as_array(targets)
         if known.shape != values.shape[:1]:
@@ -61,11 +54,10 @@ def plot_gram(
             )
         order = np.argsort(known, kind="stable")
         values = values[np.ix_(order, order)]
-        ticks = np.unique(np.linspace(0, len(order) - 1, _TICKS).round().astype(int))
+        ticks = np.unique(np.linspace(0, len(order) - 1, num=5).round().astype(int))
         names = [f"{value:.3g}" for value in known[order][ticks]]
         ax.set_xticks(ticks, names)
         ax.set_yticks(ticks, names)
-        ax.set_xlabel(f"cloud, by {label}")
     image = ax.imshow(values, cmap="Greys", interpolation="nearest")
     ax.figure.colorbar(image, ax=ax, label="covariance", shrink=0.8)
     return ax

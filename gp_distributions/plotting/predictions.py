@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from gp_distributions.plotting.drawing import Values, as_array, given_or_new
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+from gp_distributions.plotting.drawing import Axes, Values, as_array, given_or_new
 
 
 def plot_predictions(
@@ -65,11 +62,10 @@ def plot_predictions(
     ax = given_or_new(ax)
     limits = [min(y.min(), m.min()), max(y.max(), m.max())]
     ax.plot(limits, limits, color="0.4", linewidth=1, linestyle="--", zorder=3)
-    for outside, color, name in (
-        (False, "#9ecae1", f"{level:.0%} interval"),
-        (True, "#b2182b", f"misses the truth ({missed.mean():.1%})"),
+    for chosen, color, name in (
+        (~missed, "#9ecae1", f"{level:.0%} interval"),
+        (missed, "#b2182b", f"misses the truth ({missed.mean():.1%})"),
     ):
-        chosen = missed == outside
         style: dict[str, Any] = {"fmt": "none", "ecolor": color, "elinewidth": 0.8}
         ax.errorbar(y[chosen], m[chosen], yerr=half[chosen], alpha=0.6, label=name, **style)
     ax.scatter(y, m, s=6, color="black", linewidths=0, zorder=4, label="predictive mean")

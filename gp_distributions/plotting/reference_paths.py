@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 from gp_distributions.measures import PointClouds
-from gp_distributions.plotting.drawing import Values, as_array, given_or_new
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+from gp_distributions.plotting.drawing import Axes, Values, as_array, given_or_new
 
 
 def plot_reference_path(
@@ -35,12 +30,11 @@ def plot_reference_path(
     steps = as_array(path)
     ax = given_or_new(ax)
     if clouds is not None:
-        atoms = as_array(clouds.points[clouds.weights > 0])
-        ax.scatter(atoms[:, 0], atoms[:, 1], s=2, color="0.8", linewidths=0, label="data")
+        x, y = as_array(clouds.points[clouds.weights > 0]).T
+        ax.scatter(x, y, s=2, color="0.8", linewidths=0, label="data")
     ax.plot(steps[:, :, 0], steps[:, :, 1], color="black", linewidth=0.8)
-    for atoms, face, name in ((steps[0], "white", "start"), (steps[-1], "black", "learned")):
-        style: dict[str, Any] = {"s": 30, "facecolor": face, "edgecolor": "black", "zorder": 3}
-        ax.scatter(atoms[:, 0], atoms[:, 1], label=name, **style)
+    for (x, y), face, name in ((steps[0].T, "white", "start"), (steps[-1].T, "black", "learned")):
+        ax.scatter(x, y, s=30, facecolor=face, edgecolor="black", zorder=3, label=name)
     ax.set_aspect("equal", adjustable="datalim")
     ax.legend(frameon=False)
     return ax

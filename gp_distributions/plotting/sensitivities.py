@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from gp_distributions.plotting.drawing import as_array, given_or_new
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-    from gp_distributions.sensitivities import Sensitivity
+from gp_distributions.plotting.drawing import Axes, as_array, given_or_new
+from gp_distributions.sensitivities import Sensitivity
 
 
 def plot_sensitivity(
@@ -64,10 +60,9 @@ def plot_sensitivity(
     strength = np.abs(gradient) if by == "weights" else np.linalg.norm(gradient, axis=-1)
     largest = strength.max()
     shares = strength / largest if largest > 0 else strength
-    raises = gradient > 0 if by == "weights" else np.ones(len(atoms), dtype=bool)
     ax = given_or_new(ax)
     x, y = atoms.T
-    colors = np.where(raises, "0.35", "white")
+    colors = np.where(gradient > 0, "0.35", "white") if by == "weights" else "0.35"
     ax.scatter(x, y, s=4 + 60 * shares, facecolors=colors, edgecolors="black", linewidths=0.5)
     if by == "points" and largest > 0:
         reach = 0.2 * np.ptp(atoms, axis=0).max() or 1.0

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gp_distributions.plotting.drawing import Values, as_array, given_or_new, line_style
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+from gp_distributions.plotting.drawing import Axes, Values, as_array, given_or_new, line_style
 
 
 def plot_traces(

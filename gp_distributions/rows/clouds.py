@@ -1,7 +1,7 @@
 """The layout of a row: a weighted cloud of ``m`` atoms in ``d`` dimensions as one flat vector.
 
-A row holds the atoms in turn, each as its ``d`` coordinates followed by its weight; atoms of weight
-zero are padding. Rows are all that GPyTorch and BoTorch ever see of a cloud.
+A row lists the atoms one after the other, each as its ``d`` coordinates followed by its weight. Atoms
+of weight zero are padding. GPyTorch and BoTorch see clouds only as rows.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from torch import Tensor
 
 
 def join_rows(points: Tensor, weights: Tensor) -> Tensor:
-    """Lay clouds out as rows.
+    """Convert clouds to rows.
 
     Args:
         points: A ``batch_shape x m x d`` tensor of atoms.
@@ -24,22 +24,22 @@ def join_rows(points: Tensor, weights: Tensor) -> Tensor:
 
 
 def split_rows(rows: Tensor, dim: int) -> tuple[Tensor, Tensor]:
-    """Read rows back as views of their atoms and weights: the inverse of :func:`join_rows`.
+    """Return the atoms and weights of rows as views: the inverse of :func:`join_rows`.
 
     Args:
         rows: A ``batch_shape x m*(d+1)`` tensor.
-        dim: The dimension ``d`` of the atoms.
+        dim: Dimension ``d`` of the atoms.
 
     Returns:
         Points, ``batch_shape x m x d``, and weights, ``batch_shape x m``.
 
     Raises:
-        ValueError: If the width of the rows is no positive multiple of ``d + 1``.
+        ValueError: If the width of the rows is not a positive multiple of ``d + 1``.
     """
     width = rows.shape[-1] if rows.dim() else 0
     if width == 0 or width % (dim + 1):
         raise ValueError(
-            f"Expected rows whose width is a positive multiple of dim + 1 = {dim + 1} (each atom is "
+            f"Expected rows whose width is a positive multiple of dim + 1 = {dim + 1} (each atom has "
             f"{dim} coordinates and a weight), got a tensor of shape {tuple(rows.shape)}."
         )
     atoms = rows.unflatten(-1, (width // (dim + 1), dim + 1))
@@ -47,19 +47,19 @@ def split_rows(rows: Tensor, dim: int) -> tuple[Tensor, Tensor]:
 
 
 def pad_rows(rows: Tensor, width: int) -> Tensor:
-    """Widen rows to ``width`` columns with atoms of weight zero, which change no distance."""
+    """Pad rows to ``width`` columns with atoms of weight zero, which do not change distances."""
     padded = torch.nn.functional.pad(drop_copies(rows), (0, width - rows.shape[-1]))
     return padded.expand(*rows.shape[:-1], width)
 
 
 def drop_copies(rows: Tensor) -> Tensor:
-    """Shrink batch axes along which rows were only expanded, and drop leading ones of size one.
+    """Shrink expanded batch axes to size one, and remove leading axes of size one.
 
     Args:
         rows: A ``batch_shape x N x m*(d+1)`` tensor.
 
     Returns:
-        A view that broadcasts to ``rows``, its last two axes unchanged.
+        A view that broadcasts to ``rows``, with the same last two axes.
     """
     for axis in range(rows.dim() - 2):
         if rows.stride(axis) == 0:
@@ -70,20 +70,20 @@ def drop_copies(rows: Tensor) -> Tensor:
 
 
 def equal_rows(x1: Tensor, x2: Tensor) -> Tensor:
-    """Which rows of one set are those of another, without a look at what padding or order change.
+    """Compare all pairs of rows, number by number: padding and the order of atoms matter.
 
     Args:
         x1: A ``batch_shape x N x width`` tensor.
-        x2: A ``batch_shape x M x width'`` tensor, whose batch axes broadcast to those of ``x1``.
+        x2: A ``batch_shape x M x width'`` tensor.
 
     Returns:
-        A tensor of booleans that broadcasts to ``batch_shape x N x M``.
+        A boolean tensor that broadcasts to ``batch_shape x N x M``.
     """
     x1, x2 = drop_copies(x1.detach()), drop_copies(x2.detach())
     if x1.shape[-1] != x2.shape[-1] or x1.dtype != x2.dtype:
         return torch.zeros(1, 1, dtype=torch.bool, device=x1.device)
     alike = x1[..., :1] == x2[..., :1].mT
-    if not bool(alike.any()):  # settles nearly all cases
+    if not bool(alike.any()):  # decides nearly all cases
         return alike
     both = torch.cat([x1.flatten(0, -2), x2.flatten(0, -2)])
     numbers = both.unique(dim=0, return_inverse=True)[1]
@@ -92,15 +92,15 @@ def equal_rows(x1: Tensor, x2: Tensor) -> Tensor:
 
 
 def drop_padding(points: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
-    """Narrow clouds to the size of the largest, atoms of positive weight first.
+    """Shrink clouds to the size of the largest, with atoms of positive weight first.
 
     Args:
         points: A ``batch_shape x m x d`` tensor of atoms.
         weights: A ``batch_shape x m`` tensor of weights.
 
     Returns:
-        Points, ``batch_shape x n x d``, and weights, ``batch_shape x n``, with ``n <= m`` the largest
-        number of atoms of positive weight in a cloud.
+        Points, ``batch_shape x n x d``, and weights, ``batch_shape x n``, where ``n <= m`` is the
+        largest number of atoms of positive weight in a cloud.
     """
     padding = weights == 0
     size = int((~padding).sum(-1).max())

@@ -1,13 +1,13 @@
-"""The layout of rows: the distributions that lie in a row, and the columns that hold each.
+"""The layout of rows: which distribution a row holds, and in which columns.
 
-A row is one flat vector, all that GPyTorch and BoTorch see of its distributions. A block of columns
-holds one distribution:
+A row is one flat vector: GPyTorch and BoTorch see distributions only as rows. A block of columns holds
+one distribution:
 
 =============  ============================================================================
-``clouds``     atoms in turn, each ``d`` coordinates and a weight; weight zero is padding
-``gaussians``  a mean of ``d`` coordinates, then the covariance row by row
-``mixtures``   components in turn, each a mean, a covariance and a weight; zero is padding
-``indices``    one whole number
+``clouds``     atoms, each ``d`` coordinates and a weight; weight zero is padding
+``gaussians``  a mean of ``d`` coordinates and a row-major covariance
+``mixtures``   components, each a mean, a covariance and a weight; weight zero is padding
+``indices``    one integer, as a float
 =============  ============================================================================
 """
 
@@ -20,7 +20,8 @@ from torch import Tensor
 
 from gp_distributions.rows.clouds import split_rows
 
-_WEIGHTED = {"clouds": True, "gaussians": False, "mixtures": True, "indices": False}
+# What a row holds that is a single atom without a weight.
+_SINGLE = {"gaussians": "a mean and a row-major covariance", "indices": "an index"}
 
 
 @dataclass(frozen=True)
@@ -45,14 +46,14 @@ class Block:
     @property
     def atom_columns(self) -> int | None:
         """Number of columns of an atom with its weight, or ``None`` where a row is one atom."""
-        return self.atom_dim + 1 if _WEIGHTED[self.kind] else None
+        return None if self.kind in _SINGLE else self.atom_dim + 1
 
     def select(self, rows: Tensor) -> Tensor:
-        """The columns of a ``batch_shape x N x width`` tensor that hold the distribution."""
+        """Select the columns of a ``batch_shape x N x width`` tensor that hold the distribution."""
         return rows if self.columns is None else rows[..., list(self.columns)]
 
     def split(self, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """Reads the atoms and weights of rows that hold nothing else.
+        """Return the atoms and weights of rows that hold only this distribution.
 
         Args:
             rows: A ``batch_shape x N x width`` tensor.
@@ -61,31 +62,29 @@ class Block:
             Atoms, ``batch_shape x N x m x atom_dim``, and weights, ``batch_shape x N x m``.
 
         Raises:
-            ValueError: If the width does not fit.
+            ValueError: If the rows have the wrong width.
         """
-        if _WEIGHTED[self.kind]:
+        if self.kind not in _SINGLE:
             return split_rows(rows, self.atom_dim)
         if rows.dim() == 0 or rows.shape[-1] != self.atom_dim:
-            expected = "1 (an index)"
-            if self.kind == "gaussians":
-                expected = f"d + d*d = {self.atom_dim} (a mean and a row-major covariance)"
             raise ValueError(
-                f"Expected rows of width {expected}, got a tensor of shape {tuple(rows.shape)}."
+                f"Expected rows of width {self.atom_dim} ({_SINGLE[self.kind]} each), got a tensor of "
+                f"shape {tuple(rows.shape)}."
             )
         return rows.unsqueeze(-2), rows.new_ones(*rows.shape[:-1], 1)
 
 
 def chunks(weights: Tensor, size: int, *, by_atoms: bool) -> Iterator[slice | Tensor]:
-    """Indices of the clouds to process together, so that memory is bounded.
+    """Split clouds into chunks to process one at a time, which bounds memory.
 
     Args:
         weights: A ``C x m`` tensor of weights, where zero is padding.
         size: Number of clouds in a chunk.
-        by_atoms: Whether clouds with similar numbers of atoms share a chunk, which then needs less
-            padding than all clouds together.
+        by_atoms: Whether to put clouds with similar numbers of atoms into the same chunk, so that a
+            chunk needs less padding than all clouds together.
 
     Yields:
-        A slice or a tensor of indices.
+        The clouds of each chunk, as a slice or a tensor of indices.
     """
     sizes = (weights > 0).sum(-1)
     if by_atoms and bool((sizes != sizes[0]).any()):
@@ -95,19 +94,19 @@ def chunks(weights: Tensor, size: int, *, by_atoms: bool) -> Iterator[slice | Te
 
 
 def check_weights(weights: Tensor) -> None:
-    """Raises a ``ValueError`` that names the first row whose weights are not valid."""
+    """Raise a ``ValueError`` that names the first row with invalid weights."""
     bad = ~((weights >= 0).all(-1) & (weights.sum(-1) > 0) & weights.isfinite().all(-1))
     if bool(bad.any()):
         where = bad.nonzero()[0].tolist()
         raise ValueError(
             "Expected rows with finite, non-negative weights that are not all zero, but row "
             f"{where[0] if len(where) == 1 else tuple(where)} has the weights "
-            f"{weights[bad][0].tolist()}. Make rows with PointClouds.pack(), and scale coordinates "
-            "with PointClouds.normalize, not the columns of rows."
+            f"{weights[bad][0].tolist()}. Create rows with PointClouds.pack(), and scale coordinates "
+            "with PointClouds.normalize rather than the columns of the rows."
         )
 
 
 def normalized(weights: Tensor) -> Tensor:
-    """Weights that sum to one in each cloud."""
+    """Scale weights to sum to one in each cloud."""
     check_weights(weights)
     return weights / weights.sum(-1, keepdim=True)

@@ -1,4 +1,4 @@
-"""What was computed of rows, remembered by content: never by identity, and never with a gradient."""
+"""A memory of values computed from rows, found by the content of the rows and kept without gradients."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _OF_MODULES = set(vars(torch.nn.Module()))
 
 @dataclass(frozen=True, eq=False)
 class Entry:
-    """One value, the rows that it was computed of, and the fingerprint of what computed it."""
+    """A value, the rows it was computed from, and the fingerprint of the module that computed it."""
 
     fingerprint: Hashable
     rows: Tensor
@@ -24,7 +24,7 @@ class Entry:
 
 
 class Memory:
-    """The most recent values computed of rows, found again by the content of the rows.
+    """The most recent values computed from rows, found by the content of the rows.
 
     All methods are safe to call from several threads. Copies and pickles of a memory are empty.
 
@@ -38,7 +38,7 @@ class Memory:
         self._lock = threading.Lock()
 
     def recall(self, fingerprint: Hashable, rows: Tensor) -> Any | None:
-        """Returns the value of exactly these rows, or ``None``."""
+        """Return the value of exactly these rows, or ``None``."""
         for entry in self._entries:
             if entry.fingerprint == fingerprint and same_tensor(rows, entry.rows):
                 self._add(entry)
@@ -46,9 +46,9 @@ class Memory:
         return None
 
     def recall_prefix(self, fingerprint: Hashable, rows: Tensor) -> Entry | None:
-        """Returns the entry of the first rows of every batch, or ``None``.
+        """Return the entry whose rows are the first rows of every batch, or ``None``.
 
-        GPyTorch sets training rows before test rows, and BoTorch repeats them in every t-batch.
+        GPyTorch puts training rows before test rows, and BoTorch repeats them in every t-batch.
         """
         for entry in self._entries:
             size, width = entry.rows.shape
@@ -62,20 +62,20 @@ class Memory:
         return None
 
     def remember(self, fingerprint: Hashable, rows: Tensor, value: Any) -> None:
-        """Adds a value, and forgets the one not used for longest if there is no room.
+        """Add a value, in place of the least recently used one if the memory is full.
 
-        Tensors made in inference mode are not remembered, since autograd cannot use them later.
+        Nothing is remembered in inference mode, since autograd cannot use such tensors later.
         """
         if not torch.is_inference_mode_enabled():
             self._add(Entry(fingerprint, rows.detach().clone(), value))
 
     def clear(self) -> None:
-        """Forgets everything."""
+        """Forget all values."""
         with self._lock:
             self._entries = ()
 
     def _add(self, entry: Entry) -> None:
-        with self._lock:  # readers hold the tuple that they began with
+        with self._lock:  # readers keep the tuple they started with
             others = tuple(other for other in self._entries if other is not entry)
             self._entries = (*others, entry)[-self._capacity :]
 
@@ -86,38 +86,36 @@ class Memory:
         return Memory, (self._capacity,)
 
 
-def fingerprint(module: torch.nn.Module) -> Hashable:
-    """Identifies a module by its class, settings, parameters and buffers, those of parts included.
+def fingerprint(module: Any) -> Hashable:
+    """Identify a module by its class, settings, parameters and buffers, including those of submodules.
 
-    Two modules with equal fingerprints compute the same. Settings are compared by value where they are
-    plain data, and otherwise by identity.
+    Modules with equal fingerprints compute the same results. Settings are compared by value if they
+    are plain data (numbers, strings, arrays, tensors, and lists, tuples, sets and mappings of them),
+    and by ``==`` or by identity otherwise.
     """
-    settings = [
-        (name, _key(value)) for name, value in vars(module).items() if name not in _OF_MODULES
-    ]
-    tensors = [
-        (name, None if value is None else _key(value))
-        for values in (module._parameters, module._buffers)
-        for name, value in values.items()
-    ]
-    parts = [
-        (name, None if part is None else fingerprint(part))
-        for name, part in module._modules.items()
-    ]
-    return type(module), *sorted(settings), *tensors, *parts
+    settings = sorted(name for name in vars(module) if name not in _OF_MODULES)
+    own = [(name, _key(vars(module)[name])) for name in settings]
+    parts = module._parameters, module._buffers, module._modules
+    return (
+        type(module),
+        *own,
+        *((name, _key(value)) for part in parts for name, value in part.items()),
+    )
 
 
 def same_tensor(a: Tensor, b: Tensor) -> bool:
-    """Whether two tensors agree in content, shape, dtype and device."""
+    """Return whether two tensors agree in content, shape, dtype and device."""
     return a.shape == b.shape and same_kind(a, b) and torch.equal(a, b)
 
 
 def same_kind(a: Tensor, b: Tensor) -> bool:
-    """Whether two tensors agree in dtype and device."""
+    """Return whether two tensors agree in dtype and device."""
     return a.dtype == b.dtype and a.device == b.device
 
 
 def _key(value: Any) -> Hashable:
+    if isinstance(value, torch.nn.Module):
+        return fingerprint(value)
     if isinstance(value, Tensor):
         content = value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
         return value.dtype, value.device, tuple(value.shape), content
@@ -125,6 +123,8 @@ def _key(value: Any) -> Hashable:
         return value.dtype.str, value.shape, value.tobytes()
     if isinstance(value, list | tuple):
         return type(value), *map(_key, value)
+    if isinstance(value, set | frozenset):
+        return type(value), frozenset(map(_key, value))
     if isinstance(value, Mapping):
         return type(value), *((_key(name), _key(item)) for name, item in value.items())
     if isinstance(value, Memory):
@@ -138,7 +138,7 @@ def _key(value: Any) -> Hashable:
 
 @dataclass(frozen=True)
 class _ById:
-    """A value that cannot be compared, kept so that no other takes its place in memory."""
+    """A value compared by identity, and kept so that its id is not reused."""
 
     value: Any
 

@@ -48,11 +48,8 @@ _NAMED: dict[str, type[Any]] = {
 _NAMES = {cls: name for name, cls in _NAMED.items()}
 
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
-    "exp": torch.exp,
-    "log": torch.log,
-    "sigmoid": torch.sigmoid,
-    "inv_sigmoid": inv_sigmoid,
-    "inv_softplus": inv_softplus,
+    function.__name__: function
+    for function in (torch.exp, torch.log, torch.sigmoid, inv_sigmoid, inv_softplus)
 }
 
 _MISSING: Any = object()
@@ -86,8 +83,8 @@ class Description:
     def __init__(self) -> None:
         self.objects: list[dict[str, Any]] = []
         self.tensors: list[Tensor] = []
-        self._numbers: dict[int, int] = {}
-        self._kept: list[Any] = []  # an id is unique only while its object lives
+        # By the id of each object, which is unique only while the object lives.
+        self._numbered: dict[int, tuple[int, Any]] = {}
 
     def of(self, value: Any) -> Any:
         """Describe a module, a tensor or a plain value.
@@ -124,10 +121,9 @@ class Description:
         )
 
     def _number(self, value: Any, add: Callable[[Any], int]) -> int:
-        if id(value) not in self._numbers:
-            self._numbers[id(value)] = add(value)
-            self._kept.append(value)
-        return self._numbers[id(value)]
+        if id(value) not in self._numbered:
+            self._numbered[id(value)] = add(value), value
+        return self._numbered[id(value)][0]
 
     def _add_tensor(self, tensor: Tensor) -> int:
         # An expanded axis is stored once and expanded again, so that computations remain shared.

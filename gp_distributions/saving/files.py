@@ -36,10 +36,6 @@ _MODELS: dict[type[DistributionGP], tuple[str, ...]] = {
     ClassificationGP: ("covar_module", "input_transform"),
 }
 _NAMED = {model.__name__: model for model in _MODELS}
-# Kinds of NumPy labels that JSON represents: booleans, integers, floats and strings.
-_LABELS = "biufU"
-# Number of training inputs on which the restored kernel is compared with the saved one.
-_CHECKED_ROWS = 5
 
 
 def save(model: DistributionGP, path: str | os.PathLike[str]) -> None:
@@ -173,7 +169,7 @@ def _labels(model: DistributionGP, description: Description) -> dict[str, Any] |
     if not isinstance(model, ClassificationGP):
         return None
     classes = model.classes_
-    if classes.dtype.kind not in _LABELS:
+    if classes.dtype.kind not in "biufU":  # what JSON represents
         raise TypeError(
             "Expected labels that are strings, numbers or booleans, got an array of "
             f"{classes.dtype}. {ADVICE}"
@@ -274,7 +270,7 @@ def _check_restored(
                 f"restored. {ADVICE}"
             )
     restored.to(model.train_targets.device).eval()
-    some = restored.train_inputs[0][..., :_CHECKED_ROWS, :]
+    some = restored.train_inputs[0][..., :5, :]
     if not np.array_equal(_covariances(restored, some), _covariances(model, some), equal_nan=True):
         raise TypeError(
             "The model cannot be saved because the restored kernel differs from its kernel. Check "
@@ -284,8 +280,7 @@ def _check_restored(
 
 def _covariances(model: DistributionGP, rows: Tensor) -> NDArray[Any]:
     with torch.no_grad(), silenced():
-        covariances: NDArray[Any] = model.covar_module(rows).to_dense().cpu().numpy()
-    return covariances
+        return model.covar_module(rows).to_dense().cpu().numpy()
 
 
 def _anatomy(model: DistributionGP) -> dict[str, Any]:

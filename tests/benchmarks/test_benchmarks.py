@@ -42,6 +42,7 @@ from benchmarks import (
     support_measure_machines,
     t_batch_speed,
     targets,
+    unknown_pose,
 )
 
 TIMED = [sliced_wasserstein_gram, fit_speed, t_batch_speed, sinkhorn_potentials]
@@ -54,6 +55,7 @@ SCRIPTS = [
     mmd_gram,
     distance_comparison,
     airfoil_regression,
+    unknown_pose,
     digits_machines,
     image_classification,
     sampling_noise,

@@ -218,7 +218,7 @@ class TestBandwidth:
         with pytest.raises(ValueError, match="give bandwidth="):
             MMD(2).squared(self.rows()[:1, :3].repeat(2, 1), self.rows()[:1, :3])
         distance = MMD(2)
-        with pytest.raises(ValueError, match="all coincide"):
+        with pytest.raises(ValueError, match="all atoms coincide"):
             distance.adapt(torch.ones(3, 6).double())
         assert distance.bandwidth is None
 
@@ -504,8 +504,8 @@ class TestRefuses:
             ({"kernel": "energy", "num_features": 8}, "no Fourier features"),
             ({"kernel": "linear", "num_features": 8}, "no Fourier features"),
             ({"kernel": "polynomial2", "num_features": 8}, "no Fourier features"),
-            ({"kernel": "energy", "normalize": True}, "unit length"),
-            ({"kernel": "laplace", "inputs": "gaussians"}, "give num_features"),
+            ({"kernel": "energy", "normalize": True}, "cannot be normalised"),
+            ({"kernel": "laplace", "inputs": "gaussians"}, "set num_features"),
             ({"kernel": "energy", "inputs": "mixtures"}, "no closed form"),
             (
                 {

@@ -419,9 +419,9 @@ def test_rows_of_another_width_are_refused(p: int) -> None:
         gaussians(3).sample(4).pack(),
     ]
     for other in others:
-        with pytest.raises(ValueError, match=r"Expected rows of width .* = 12 "):
+        with pytest.raises(ValueError, match=r"Expected rows of width 12 "):
             distance.squared(other)
-        with pytest.raises(ValueError, match=r"Expected rows of width .* = 12 "):
+        with pytest.raises(ValueError, match=r"Expected rows of width 12 "):
             distance.squared(rows, other)
 
 

@@ -1,4 +1,4 @@
-"""What models refuse, in words that say what to do."""
+"""Errors for arguments that models do not accept, and the advice they give."""
 
 from typing import Any
 

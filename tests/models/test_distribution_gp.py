@@ -1,4 +1,4 @@
-"""The model: inputs, shapes, units, exactness, and what BoTorch asks of it."""
+"""DistributionGP: inputs, shapes, units, exactness, and the BoTorch interface."""
 
 import copy
 import pickle
@@ -81,11 +81,11 @@ class TestInputs:
         broken[7] = torch.nan
         with pytest.raises(ValueError, match="cloud 7 is"):
             DistributionGP(ROWS, broken, make_kernel())
-        with pytest.raises(ValueError, match=r"array of <U1\. ClassificationGP"):
+        with pytest.raises(ValueError, match=r"array of <U1\. Use ClassificationGP"):
             DistributionGP(ROWS, ["a", "b"] * 20, make_kernel())
 
     def test_columns_of_data_frames_are_targets(self, model: DistributionGP) -> None:
-        """Their arrays are read-only, of which torch would warn."""
+        """Their arrays are read-only, for which torch would issue a warning."""
         column = pd.Series(TARGETS[:30].numpy(), index=range(30, 0, -1))
         for given in (column, column.to_numpy()):
             other = DistributionGP(ROWS[:30], given, make_kernel())
@@ -466,7 +466,7 @@ class TestBoTorch:
 
 
 class Ellipses(InputTransform, torch.nn.Module):
-    """Half axes to rows of an ellipse."""
+    """Map half axes to the row of an ellipse."""
 
     is_one_to_many = False
     transform_on_train = True

@@ -1,4 +1,4 @@
-"""Sampling noise: effective sizes, the likelihood in what GPyTorch and BoTorch do, learning it."""
+"""Sampling noise: effective sizes, the likelihood within GPyTorch and BoTorch, and learning."""
 
 import copy
 import math
@@ -6,6 +6,7 @@ import pickle
 from collections import Counter
 from typing import Any
 
+import gpytorch
 import pytest
 import torch
 from botorch.cross_validation import efficient_loo_cv
@@ -20,7 +21,7 @@ from scipy.optimize import minimize
 from torch import Tensor
 from torch.distributions import MultivariateNormal, Normal
 
-from gp_distributions import DistributionGP, PointClouds, SlicedWassersteinKernel
+from gp_distributions import DistributionGP, PointClouds, SlicedWassersteinKernel, fit
 from gp_distributions.fitting.sampling_noise import _LeaveOneOut, _subsets, learn_sampling_noise
 from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood, effective_sizes
 from gp_distributions.warnings import TiesWarning
@@ -155,7 +156,7 @@ class TestLikelihood:
 
     @pytest.mark.parametrize("given", [True, False])
     def test_marginal_likelihood_is_that_of_the_formula(self, given: bool) -> None:
-        """Whether the clouds are passed on, as BoTorch does, or not, as GPyTorch's examples."""
+        """With the clouds as argument, as in BoTorch, and without, as in the examples of GPyTorch."""
         model = make_model()
         mll = ExactMarginalLogLikelihood(model.likelihood, model)
         inputs = model.train_inputs
@@ -276,8 +277,28 @@ class TestLikelihood:
         with pytest.raises(ValueError, match=r"likelihood\(distribution, rows\)"):
             likelihood(torch.zeros(29))
 
+    def test_nothing_is_left_of_earlier_calls(self) -> None:
+        """Without clouds it is an error, whatever clouds the likelihood saw before."""
+        model = make_model()
+        distribution = gpytorch.distributions.MultivariateNormal(torch.zeros(30), torch.eye(30))
+        samples = torch.zeros(30)
+        calls = (
+            lambda: model.likelihood(distribution, ROWS[:30]),
+            lambda: model.predict(ROWS[30:]),
+            lambda: model.posterior(ROWS[:30], observation_noise=True),
+            lambda: fit(model, restarts=0),
+            lambda: model.likelihood(samples, ROWS[:30]),
+        )
+        for call in calls:
+            call()
+            for function in (distribution, samples):
+                with pytest.raises(ValueError, match=r"Call likelihood\(distribution, rows\)"):
+                    model.likelihood(function)
+                with pytest.raises(ValueError, match=r"Call likelihood\(distribution, rows\)"):
+                    model.train().likelihood(function)
+
     def test_what_it_cannot_be_combined_with(self) -> None:
-        with pytest.raises(ValueError, match="got both"):
+        with pytest.raises(ValueError, match="got two of them"):
             make_model(likelihood=GaussianLikelihood())
         X = torch.cat([ROWS, ROWS], dim=-1)
         width = ROWS.shape[-1]
@@ -367,7 +388,7 @@ class TestBoTorch:
 
 class TestLearning:
     def test_subsets(self) -> None:
-        """Each bag, and of it 5, 10, ... of its atoms at their relative weights."""
+        """Each bag, and 5, 10, ... of its atoms with their relative weights."""
         likelihood = make_model().likelihood
         bags, subsets = _subsets(likelihood, ROWS, seed=0)
         count: Counter[tuple[int, int]] = Counter()
@@ -437,7 +458,7 @@ class TestLearning:
         assert -learned.item() == pytest.approx(min(r.fun for r in results), abs=1e-5)
 
     def test_one_size(self) -> None:
-        """It cannot be learned from marginal likelihood, and changes nothing at that size."""
+        """The marginal likelihood does not determine it, and predictions at that size do not change."""
         X, y = samples(60, 40, seed=0)
         model = DistributionGP(X, y, make_kernel(), sampling_noise=True)
         mll = ExactMarginalLogLikelihood(model.likelihood, model)
@@ -468,7 +489,7 @@ class TestLearning:
         assert coverage(smaller_y, after[1]) > 0.88
 
     def test_recovers_known_noise(self) -> None:
-        """Targets of noise c / n about a function of the clouds: what the model says."""
+        """Targets with noise of variance c / n about a function of the clouds, as in the model."""
         generator = torch.Generator().manual_seed(0)
         sizes = torch.tensor([5, 10, 20, 80]).repeat(25)
         bags = [torch.rand(int(n), 2, generator=generator, dtype=torch.float64) for n in sizes]
@@ -512,6 +533,27 @@ class TestLearning:
         learn_sampling_noise(model)
         assert model.likelihood.sampling_noise.item() == pytest.approx(0.4)
 
+    @pytest.mark.parametrize("outputs", [1, 2])
+    @pytest.mark.parametrize("num", [1, 2])
+    def test_very_few_clouds(self, num: int, outputs: int) -> None:
+        """A single target has no variance with which noise could be compared."""
+        targets = torch.stack([TARGETS, TARGETS.sqrt()], dim=-1)[:num, :outputs]
+        kernel = make_kernel(batch_shape=torch.Size([outputs][: outputs - 1]))
+        model = DistributionGP(ROWS[:num], targets, kernel, sampling_noise=True)
+        for values in (*model.predict(ROWS[30:]), *fit(model).predict(ROWS[30:])):
+            assert bool(values.isfinite().all())
+        before = model.likelihood.sampling_noise.clone()
+        assert bool((before > 0).all())
+        learn_sampling_noise(model)
+        assert num > 1 or torch.equal(model.likelihood.sampling_noise, before)
+
+    def test_equal_targets(self) -> None:
+        targets = torch.full((30,), 0.1, dtype=torch.float64)
+        model = DistributionGP(ROWS[:30], targets, make_kernel(), sampling_noise=True)
+        std = fit(model, restarts=0).predict(ROWS[30:])[1]
+        assert bool((std > 0).all())
+        assert model.likelihood.sampling_noise.item() > 0
+
     def test_other_likelihoods_are_refused(self) -> None:
         with pytest.raises(TypeError, match="got GaussianLikelihood"):
             learn_sampling_noise(make_model(sampling_noise=False))
@@ -542,7 +584,7 @@ def samples(num: int, size: int, seed: int) -> tuple[PointClouds, Tensor]:
 
 
 class Lookup(InputTransform, torch.nn.Module):
-    """Numbers of clouds to their rows."""
+    """Map indices of clouds to their rows."""
 
     is_one_to_many = False
     transform_on_train = True

@@ -1,4 +1,4 @@
-"""Several outputs with one kernel are independent GPs with tied hyperparameters, at the price of one."""
+"""Several outputs with one kernel: independent GPs with shared hyperparameters, at the cost of one."""
 
 import copy
 from collections.abc import Iterator
@@ -6,6 +6,11 @@ from unittest import mock
 
 import pytest
 import torch
+from botorch.acquisition import (
+    qKnowledgeGradient,
+    qLogNoisyExpectedImprovement,
+    qNegIntegratedPosteriorVariance,
+)
 from botorch.cross_validation import efficient_loo_cv, loo_cv
 from botorch.sampling import SobolQMCNormalSampler
 from cases import random_rows
@@ -15,9 +20,11 @@ from gpytorch.mlls import ExactMarginalLogLikelihood
 from torch import Tensor
 
 from gp_distributions import (
+    Decoder,
     DistributionGP,
     PointClouds,
     ReferenceMeasure,
+    SamplingNoiseLikelihood,
     SinkhornKernel,
     SlicedWassersteinKernel,
     fit,
@@ -186,6 +193,62 @@ def test_one_output_is_a_distribution_gp(shape: tuple[int, ...]) -> None:
     for a, b in zip(*(fit(model).predict(ROWS[30:]) for model in models), strict=True):
         assert a.shape == (10, *shape)
         torch.testing.assert_close(a, b, **EXACT)
+
+
+@pytest.mark.parametrize("shape", [(), (1,)])
+def test_one_output_has_the_shapes_of_a_distribution_gp(shape: tuple[int, ...]) -> None:
+    targets = TARGETS[:, 0].reshape(-1, *shape)
+    pairs = ROWS[30:36].unflatten(0, (3, 2))
+    sampler = SobolQMCNormalSampler(torch.Size([4]), seed=0)
+    found = []
+    for cls in (SharedKernelGP, DistributionGP):
+        model = cls(ROWS[:30], targets[:30], make_kernel())
+        acquisitions = (
+            qLogNoisyExpectedImprovement(model, ROWS[:30], sampler=sampler),
+            qKnowledgeGradient(model, num_fantasies=4, sampler=sampler),
+            qNegIntegratedPosteriorVariance(model, ROWS[:5]),
+        )
+        found.append(
+            [
+                model.posterior(ROWS[30:]).mean,
+                model.posterior(pairs, observation_noise=True).variance,
+                model.condition_on_observations(ROWS[30:], targets[30:]).posterior(ROWS).mean,
+                model.fantasize(ROWS[30:32], sampler).posterior(ROWS).variance,
+                model.fantasize(pairs, sampler).posterior(ROWS).mean,
+                acquisitions[0](pairs),
+                acquisitions[1](torch.cat([pairs, ROWS[:4].expand(3, 4, -1)], dim=-2)),
+                acquisitions[2](pairs),
+            ]
+        )
+    for actual, expected in zip(*found, strict=True):
+        torch.testing.assert_close(actual, expected, **EXACT)
+
+
+@pytest.mark.parametrize("outputs", [1, 3])
+def test_sampling_noise_with_a_decoder(outputs: int) -> None:
+    """In training mode the inputs of the likelihood are designs, and only the prior knows the clouds."""
+    generator = torch.Generator().manual_seed(0)
+    designs, shape = (torch.rand(n, 2, generator=generator).double() for n in (20, 12))
+    targets = torch.stack([designs.sum(-1), designs.prod(-1), designs[:, 0]], -1)[:, :outputs]
+    decoder = Decoder(lambda X: X.unsqueeze(-2) * shape)
+    models = [
+        SharedKernelGP(
+            *(X, targets, make_kernel()),
+            likelihood=SamplingNoiseLikelihood(2, largest=12.0).double(),
+            input_transform=transform,
+        )
+        for X, transform in ((designs, decoder), (decoder.transform(designs), None))
+    ]
+    values = [likelihood_and_gradient(model)[0] for model in models]
+    torch.testing.assert_close(values[0], values[1], **EXACT)
+    for model in models:
+        fit(model, restarts=0)
+    expected = models[1].predict(decoder.transform(designs[:3]))
+    for a, b in zip(models[0].predict(designs[:3]), expected, strict=True):
+        assert a.shape == (3, outputs)
+        torch.testing.assert_close(a, b, rtol=1e-6, atol=1e-6)
+    posterior = models[0].posterior(designs[:4], observation_noise=True)
+    torch.testing.assert_close(posterior.mean[:3], expected[0], rtol=1e-6, atol=1e-6)
 
 
 def test_other_likelihoods() -> None:

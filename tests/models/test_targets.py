@@ -1,4 +1,4 @@
-"""Targets that are missing: which cloud has none, and the way around where others are known."""
+"""Missing targets: the error names the cloud, and how to use its other outputs."""
 
 import pytest
 import torch

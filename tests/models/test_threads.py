@@ -1,4 +1,4 @@
-"""Predictions of several threads: the same bits as of one, and nothing changed for anyone."""
+"""Predictions in several threads: equal to those of one thread, without side effects."""
 
 import copy
 import warnings

@@ -124,7 +124,7 @@ def test_landmarks_are_those_of_scipy(dim: int) -> None:
 
 def test_empty_clusters_keep_their_centres(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "gp_distributions.numerics.landmarks.vq", lambda x, _: (np.zeros(len(x), dtype=int), None)
+        "gp_distributions.numerics.kmeans.vq", lambda x, _: (np.zeros(len(x), dtype=int), None)
     )
     atoms = torch.randn(30, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     first, *others = spread_landmarks(atoms, 4)

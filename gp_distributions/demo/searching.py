@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-from gpytorch.kernels import AdditiveKernel, ScaleKernel
+from gpytorch.kernels import ScaleKernel
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -22,26 +22,21 @@ from gp_distributions.datasets import Airfoils
 from gp_distributions.demo.predictions import save
 from gp_distributions.plotting import plot_clouds, plot_traces
 
-VERTICAL_SCALE = 2.0
 INITIAL, EVALUATIONS = 10, 50
 
 
-def kernel() -> AdditiveKernel:
-    """Make a kernel of the shape about its mean, plus one that is linear in the mean."""
+def model_of_rows(X: Tensor, Y: Tensor) -> DistributionGP:
+    """Model airfoils by a kernel of the shape about its mean, plus one that is linear in the mean."""
     shape = SlicedWassersteinKernel(
         2, profile="matern52", center=True, num_slices=50, num_quantiles=64
     )
-    return ScaleKernel(shape) + MMDKernel(2, kernel="linear", profile="linear")
-
-
-def model_of_rows(X: Tensor, Y: Tensor) -> DistributionGP:
-    """Model the evaluated airfoils."""
-    return DistributionGP(X, Y, kernel())
+    mean = MMDKernel(2, kernel="linear", profile="linear")
+    return DistributionGP(X, Y, ScaleKernel(shape) + mean)
 
 
 def scaled(clouds: PointClouds) -> PointClouds:
     """Normalise clouds, with the vertical axis stretched because airfoils are thin."""
-    return clouds.normalize(scale=[1.0, 1.0 / VERTICAL_SCALE])
+    return clouds.normalize(scale=[1.0, 0.5])
 
 
 def search(

@@ -1,0 +1,308 @@
+"""The sliced Wasserstein distance that is blind to rigid motions."""
+
+from __future__ import annotations
+
+import math
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from gp_distributions.distances.base import Distance
+from gp_distributions.measures.arrays import integer
+from gp_distributions.numerics.absolute_value import absolute_value
+from gp_distributions.numerics.directions import sphere_directions
+from gp_distributions.numerics.harmonics import circle_harmonics, sphere_harmonics
+from gp_distributions.numerics.normals import projected_deviations
+from gp_distributions.numerics.quantiles import uniform_cell_quantiles, weighted_cell_quantiles
+from gp_distributions.numerics.single_thread import matmul
+from gp_distributions.rows.clouds import drop_padding
+from gp_distributions.rows.gaussians import split_gaussians
+
+# Defaults by the number of rotating coordinates.
+_SLICES = {2: 200, 3: 625}
+_DEGREES = {2: 24, 3: 8}
+# Angles between rotating coordinates and marks, and directions for each mark beyond the first.
+_ANGLES, _MARK_DIRECTIONS = 4, 4
+# Clouds whose absolute values are computed at a time.
+_BLOCK = 1024
+
+
+class RigidSlicedWasserstein(Distance):
+    r"""A sliced Wasserstein distance between shapes in unknown pose.
+
+    Let :math:`F(\theta, t)` be the quantile function of the centred cloud along the direction
+    :math:`\theta`, averaged over ``N`` cells, and :math:`H_l` the matrix of its coefficients of degree
+    :math:`l` in Fourier series (two dimensions) or spherical harmonics (three dimensions). A rotation of
+    the cloud multiplies :math:`H_l` from the left by a unitary matrix, which the absolute value
+    :math:`|H_l| = (H_l^* H_l)^{1/2}` does not see:
+
+    .. math::
+        d^2(P, P') = \sum_l \big\| |H_l| - |H'_l| \big\|_F^2 \le 2 \min_g SW_2^2(g P, P').
+
+    It is the Euclidean distance of finitely many features, so that every profile of it is positive
+    definite, and zero between rotated and translated copies. There is no lower bound: the phases between
+    degrees are lost, so that some shapes that differ are at distance zero or close to it, such as nearly
+    round blobs whose modes are out of phase. In three dimensions it never sees the difference between a
+    shape and its mirror image.
+
+    Features of rotated copies differ by the error of the quadrature, as the quantile function has kinks
+    in the direction: by about 3e-5 in two and 7e-4 in three dimensions by default (relative, median over
+    clouds), and less with more slices.
+
+    Args:
+        dim: Dimension of the atoms: 2 or 3, plus ``marks``.
+        inputs: ``"clouds"``, or ``"gaussians"`` without marks.
+        num_quantiles: Number ``N`` of equal cells over which quantile functions are averaged.
+        max_degree: Highest degree :math:`l`. Default: 24 in two dimensions, 8 in three.
+        num_slices: Number of directions on half of the circle or sphere. Default: 200 in two dimensions,
+            625 in three, where it is rounded up to a square.
+        center: Whether to centre clouds at their means, so that the distance is blind to translations.
+            Otherwise rotations are about the origin.
+        reflections: Whether the distance is blind to mirror images in two dimensions too.
+        scale: Whether to divide clouds by their root mean square radius, so that the distance is blind
+            to size.
+        marks: Number of coordinates, the last of each atom, that do not rotate with the others: a
+            charge, a colour, a temperature. They are neither centred nor scaled.
+
+    Raises:
+        ValueError: If other than 2 or 3 coordinates rotate, a number is out of range, or marks are asked
+            for with Gaussians.
+
+    Example:
+        >>> import torch
+        >>> from gp_distributions import PointClouds, RigidSlicedWasserstein
+        >>> triangle = torch.tensor([[0.0, 0.0], [4.0, 0.0], [0.0, 1.0]], dtype=torch.float64)
+        >>> turned = triangle @ torch.tensor([[0.0, 1.0], [-1.0, 0.0]], dtype=torch.float64) + 5
+        >>> rows = PointClouds(torch.stack([triangle, turned, 2 * triangle])).pack()
+        >>> RigidSlicedWasserstein(2).squared(rows).sqrt().round(decimals=3)
+        tensor([[0.0000, 0.0000, 1.3360],
+                [0.0000, 0.0000, 1.3360],
+                [1.3360, 1.3360, 0.0000]], dtype=torch.float64)
+
+    Source: The bound is that of Araki and Yamagami 1981 for absolute values.
+    """
+
+    supported_inputs: ClassVar[tuple[str, ...]] = ("clouds", "gaussians")
+    trims_padding = True
+
+    def __init__(
+        self,
+        dim: int,
+        *,
+        inputs: str = "clouds",
+        num_quantiles: int = 16,
+        max_degree: int | None = None,
+        num_slices: int | None = None,
+        center: bool = True,
+        reflections: bool = False,
+        scale: bool = False,
+        marks: int = 0,
+    ) -> None:
+        super().__init__(dim, inputs=inputs)
+        self.marks = integer(marks, "marks", least=0)
+        space = self.dim - self.marks
+        if space not in (2, 3):
+            raise ValueError(
+                f"Expected 2 or 3 coordinates that rotate, got dim={dim} with marks={marks}. In other "
+                "dimensions, align the clouds first, for example by their principal axes."
+            )
+        if self.marks and inputs == "gaussians":
+            raise ValueError('Expected inputs="clouds" with marks, got inputs="gaussians".')
+        self.num_quantiles = integer(num_quantiles, "num_quantiles")
+        self.max_degree = (
+            _DEGREES[space] if max_degree is None else integer(max_degree, "max_degree", least=0)
+        )
+        count = _SLICES[space] if num_slices is None else integer(num_slices, "num_slices")
+        self.center = center
+        self.reflections = reflections
+        self.scale = scale
+        harmonics = circle_harmonics if space == 2 else sphere_harmonics
+        directions, series = harmonics(count, self.max_degree)
+        self.directions: Tensor
+        self.series: Tensor
+        self.slices: Tensor
+        self.register_buffer("directions", directions)
+        self.register_buffer("series", series)
+        self.register_buffer("slices", _mark_slices(space, self.marks))
+
+    @property
+    def num_slices(self) -> int:
+        """Number of directions on half of the circle or sphere."""
+        return len(self.directions)
+
+    def represent_rows(self, rows: Tensor) -> Tensor:
+        """Represents all rows by the absolute values of their coefficients."""
+        coefficients = super().represent_rows(rows)
+        blocks = coefficients.flatten(0, -2).split(_BLOCK)
+        return torch.cat([self._features(block) for block in blocks]).unflatten(0, rows.shape[:-1])
+
+    def represent(self, points: Tensor, weights: Tensor) -> Tensor:
+        """The coefficients of all degrees, even ones first, ``C x D``."""
+        if self.inputs == "gaussians":
+            forth = self._gaussian_quantiles(points.squeeze(-2))
+            return self._coefficients(forth, -forth.flip(-1))
+        if not (weights.requires_grad and torch.is_grad_enabled()):
+            points, weights = drop_padding(points, weights)
+        moving, fixed = points.split([self.directions.shape[-1], self.marks], dim=-1)
+        if self.center:
+            moving = moving - weights.unsqueeze(-2) @ moving
+        if self.scale:
+            moving = _unit_radius(moving, weights)
+        projected = matmul(self.directions.to(points), moving.mT)
+        if not self.marks:
+            forth = self._quantiles(projected, weights)
+            return self._coefficients(forth, -forth.flip(-1))
+        parts = []
+        for cosine, share, *mark in self.slices.to(points).unbind(0):
+            shift = (fixed @ torch.stack(mark)).unsqueeze(-2)
+            forth, back = (
+                share * self._quantiles(sign * cosine * projected + shift, weights)
+                for sign in (1, -1)
+            )
+            parts.append(self._coefficients(forth, back))
+        return torch.cat(parts, dim=-1)
+
+    def _gaussian_quantiles(self, rows: Tensor) -> Tensor:
+        """Cell averages of all slices of Gaussians, ``C x L x N``."""
+        mean, covariance = split_gaussians(rows, self.dim)
+        directions = self.directions.to(rows)
+        if self.scale:
+            variance = covariance.diagonal(dim1=-2, dim2=-1).sum(-1)
+            radius = variance if self.center else variance + mean.square().sum(-1)
+            radius = torch.where(radius > 0, torch.where(radius > 0, radius, 1.0).sqrt(), 1.0)
+            mean, covariance = mean / radius[:, None], covariance / radius[:, None, None].square()
+        edges = torch.linspace(0, 1, self.num_quantiles + 1, dtype=rows.dtype, device=rows.device)
+        densities = torch.exp(-torch.special.ndtri(edges).square() / 2) / math.sqrt(2 * math.pi)
+        cells = -densities.diff() * math.sqrt(self.num_quantiles)  # over the width and root N
+        slices = projected_deviations(covariance, directions).unsqueeze(-1) * cells
+        if self.center:
+            return slices
+        return slices + (mean @ directions.T).unsqueeze(-1) / math.sqrt(self.num_quantiles)
+
+    def _quantiles(self, projected: Tensor, weights: Tensor) -> Tensor:
+        """Cell averages of all slices, ``C x L x N``, whose sum of squares is a mean over cells."""
+        uniform = bool((weights == weights[:1, :1]).all())
+        if uniform and not (weights.requires_grad and torch.is_grad_enabled()):
+            cells = uniform_cell_quantiles(projected, self.num_quantiles)
+        else:
+            cells = weighted_cell_quantiles(projected, weights.unsqueeze(-2), self.num_quantiles)
+        return cells / math.sqrt(self.num_quantiles)
+
+    def _coefficients(self, forth: Tensor, back: Tensor) -> Tensor:
+        """Coefficients of quantiles along the directions and along the opposite ones, ``C x L x N``."""
+        # Harmonics of even degree agree at opposite directions, those of odd degree have other signs.
+        series = self.series.to(forth)
+        even, odd = (self._fold(forth + sign * back, sign) for sign in (1, -1))
+        halves = (
+            matmul(series[self._parity == parity], part) / 2
+            for parity, part in ((0, even), (1, odd))
+        )
+        return torch.cat([half.flatten(-2) for half in halves], dim=-1)
+
+    def _fold(self, cells: Tensor, sign: int) -> Tensor:
+        """Half of the cells, where the other half repeats them up to the sign."""
+        if self.marks:
+            return cells
+        half = self.num_quantiles // 2
+        folded = math.sqrt(2) * cells[..., :half]
+        middle = cells[..., half : self.num_quantiles - half]
+        return folded if sign > 0 else torch.cat([folded, middle], dim=-1)
+
+    @property
+    def _planar(self) -> bool:
+        return self.directions.shape[-1] == 2
+
+    @property
+    def _parity(self) -> Tensor:
+        """Whether the degree of each row of the series is odd."""
+        degrees = torch.arange(self.max_degree + 1, device=self.series.device)
+        return degrees.repeat_interleave(2 if self._planar else 2 * degrees + 1) % 2
+
+    def _features(self, coefficients: Tensor) -> Tensor:
+        """Absolute values of coefficients, ``C x D``, as vectors of the same inner products."""
+        half = self.num_quantiles // 2
+        cells = (self.num_quantiles,) * 2 if self.marks else (half, self.num_quantiles - half)
+        rows = [int((self._parity == parity).sum()) for parity in (0, 1)]
+        sizes = [row * cell for row, cell in zip(rows, cells, strict=True)]
+        features = []
+        for part in coefficients.split(sum(sizes), dim=-1):  # of each slice of the marks
+            halves = zip((0, 1), part.split(sizes, dim=-1), cells, strict=True)
+            for parity, flat, count in halves:
+                if flat.shape[-1]:
+                    features += self._absolute_values(parity, flat.unflatten(-1, (-1, count)))
+        return torch.cat(features, dim=-1)
+
+    def _absolute_values(self, parity: int, coefficients: Tensor) -> list[Tensor]:
+        """Features of the degrees of one parity, from a ``C x rows x cells`` tensor."""
+        degrees = range(parity, self.max_degree + 1, 2)
+        if not self._planar:
+            blocks = coefficients.split([2 * degree + 1 for degree in degrees], dim=-2)
+            return [_upper(absolute_value(block)) for block in blocks]
+        matrices = coefficients.unflatten(-2, (-1, 2))
+        # Degrees above zero stand for their negatives, too.
+        counts = [1.0 if degree == 0 else math.sqrt(2) for degree in degrees]
+        matrices = matrices * matrices.new_tensor(counts)[:, None, None]
+        if self.reflections:
+            return [_upper(absolute_value(matrices)).flatten(1)]
+        return [part.flatten(1) for part in _complex_absolute_value(*matrices.unbind(-2))]
+
+    def chunk_size(self, num_atoms: int) -> int:
+        """Number of clouds of ``num_atoms`` atoms to represent at a time."""
+        per_cloud = self.num_slices * max(num_atoms, self.num_quantiles)
+        return max(1, self.chunk_elements // per_cloud)
+
+    def extra_repr(self) -> str:
+        """The settings, for printing."""
+        names = ("dim", "num_quantiles", "max_degree", "num_slices", "center", "reflections")
+        return ", ".join(f"{name}={getattr(self, name)}" for name in (*names, "scale", "marks"))
+
+
+def _complex_absolute_value(real: Tensor, imaginary: Tensor) -> list[Tensor]:
+    r"""The absolute value :math:`h^* h / |h|` of complex rows, as real features."""
+    squares = (real.square() + imaginary.square()).sum(-1)
+    positive = squares > 0
+    norm = torch.where(positive, torch.where(positive, squares, 1.0).sqrt(), 1.0)[..., None, None]
+    outer = _outer(real, real) + _outer(imaginary, imaginary)
+    twist = _outer(real, imaginary) - _outer(imaginary, real)
+    return [_upper(outer / norm), _upper(twist / norm, diagonal=False)]
+
+
+def _outer(left: Tensor, right: Tensor) -> Tensor:
+    return left.unsqueeze(-1) * right.unsqueeze(-2)
+
+
+def _upper(matrices: Tensor, *, diagonal: bool = True) -> Tensor:
+    """Entries above the diagonal times the root of two, which count for both, and the diagonal."""
+    size = matrices.shape[-1]
+    row, column = torch.triu_indices(size, size, offset=1, device=matrices.device)
+    above = math.sqrt(2) * matrices[..., row, column]
+    if not diagonal:
+        return above
+    return torch.cat([matrices.diagonal(dim1=-2, dim2=-1), above], dim=-1)
+
+
+def _unit_radius(points: Tensor, weights: Tensor) -> Tensor:
+    squares = (weights * points.square().sum(-1)).sum(-1)[:, None, None]
+    positive = squares > 0
+    return points / torch.where(positive, torch.where(positive, squares, 1.0).sqrt(), 1.0)
+
+
+def _mark_slices(space: int, marks: int) -> Tensor:
+    r"""Slices :math:`\cos(\phi) \theta + \sin(\phi) v`: cosine, root of weight, :math:`\sin(\phi) v`.
+
+    The weight of an angle is proportional to :math:`\cos^{d-1}(\phi) \sin^{k-1}(\phi)`, that of uniform
+    directions in all coordinates.
+    """
+    if not marks:
+        return torch.zeros(0, 2, dtype=torch.float64)
+    angles = (torch.arange(_ANGLES, dtype=torch.float64) + 0.5) * (math.pi / 2 / _ANGLES)
+    weights = angles.cos() ** (space - 1) * angles.sin() ** (marks - 1)
+    ways = sphere_directions(marks, _MARK_DIRECTIONS * marks)
+    shares = (weights / weights.sum() / len(ways)).sqrt()
+    return torch.cat(
+        [
+            torch.cat([angles.cos()[:, None], shares[:, None], angles.sin()[:, None] * way], dim=-1)
+            for way in ways
+        ]
+    )

@@ -1,0 +1,109 @@
+"""Checks that the squares of coordinates, distances and targets neither overflow nor underflow."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from gp_distributions.distances.base import Distance
+from gp_distributions.distances.precomputed import PrecomputedDistance
+from gp_distributions.distances.shared_support import SharedSupportDistance
+from gp_distributions.rows.clouds import drop_copies, join_rows
+
+# Rounding errors of squared distances between clouds in the unit cube, in units of the precision.
+_ROUNDING = 1024
+
+
+def safe_range(dtype: torch.dtype) -> tuple[float, float]:
+    """Smallest and largest number whose squares keep all digits, with room for sums of squares.
+
+    About 1e-146 and 6e145 in double precision, 3e-16 and 6e15 in single precision.
+    """
+    limits = torch.finfo(dtype)
+    return math.sqrt(limits.tiny / limits.eps), math.sqrt(limits.max * limits.eps)
+
+
+def check_coordinates(distance: Distance, rows: Tensor) -> float:
+    """Check the coordinates of training clouds. Identical clouds may have any scale.
+
+    Args:
+        distance: Distance that reads the rows.
+        rows: A ``batch_shape x N x width`` tensor of the columns that the distance reads.
+
+    Returns:
+        The largest absolute coordinate or standard deviation; 0 if atoms are labels or indices.
+
+    Raises:
+        ValueError: If the squares of the coordinates overflow or underflow.
+    """
+    if isinstance(distance, PrecomputedDistance | SharedSupportDistance):
+        return 0.0
+    atoms, weights = distance.block.split(drop_copies(rows.detach()))
+    sizes = torch.where(weights.unsqueeze(-1) > 0, atoms, 0).abs()
+    sizes[..., distance.dim :].sqrt_()  # covariances
+    largest = sizes.max().item()
+    low, high = safe_range(rows.dtype)
+    if largest and not low <= largest <= high and bool((rows != rows[..., :1, :]).any()):
+        _raise("underflow" if largest < low else "overflow", largest, rows.dtype)
+    return largest
+
+
+def check_distances(distance: Distance, rows: Tensor, squared: Tensor) -> None:
+    """Check the squared distances between training clouds. Clouds that coincide are valid.
+
+    Args:
+        distance: Distance that reads the rows.
+        rows: A ``batch_shape x N x width`` tensor of the columns that the distance reads.
+        squared: The ``batch_shape x N x N`` squared distances between the rows.
+
+    Raises:
+        ValueError: If squares of coordinates or squared distances overflow or underflow.
+    """
+    largest = check_coordinates(distance, rows)
+    if not largest:
+        return
+    if not bool((squared <= safe_range(rows.dtype)[1] ** 2).all()):  # or NaN
+        _raise("overflow", largest, rows.dtype)
+    if not bool(squared.any()):
+        # A power of two, which rounds nothing: clouds that coincide still do.
+        atoms, weights = distance.block.split(rows.detach())
+        factors = torch.full_like(atoms[..., :1, :], 2.0 ** -math.frexp(largest)[1])
+        factors[..., distance.dim :].square_()
+        atoms = atoms * factors
+        weighted = distance.block.atom_columns is not None
+        rescaled = join_rows(atoms, weights) if weighted else atoms.flatten(-2)
+        rounding = _ROUNDING * torch.finfo(rows.dtype).eps
+        if bool((distance.squared(rescaled) > rounding).any()):
+            _raise("underflow", largest, rows.dtype)
+
+
+def check_targets(targets: Tensor, dtype: torch.dtype) -> None:
+    """Check the scale of targets. Equal targets may be arbitrarily small.
+
+    Args:
+        targets: A ``batch_shape x T x outputs`` tensor.
+        dtype: Dtype of the model.
+
+    Raises:
+        ValueError: If the squares of the targets, or those of their deviations, overflow or underflow.
+    """
+    low, high = safe_range(dtype)
+    largest, spread = targets.abs().amax(-2), targets.amax(-2) - targets.amin(-2)
+    for verb, bad in (("overflow", largest > high), ("underflow", (spread > 0) & (spread < low))):
+        if bool(bad.any()):
+            value = largest[bad][0].item()
+            raise ValueError(
+                f"The squares of the centred targets {verb} in {dtype} (largest target {value:.3g}). "
+                f"Change the unit of the targets, for example to train_Y / {value:.0e}."
+            )
+
+
+def _raise(verb: str, largest: float, dtype: torch.dtype) -> None:
+    scale = f"{largest:.0e}" if math.isfinite(largest) else "..."
+    raise ValueError(
+        f"The squared distances between the training clouds {verb} in {dtype} (largest coordinate "
+        f"{largest:.3g}). Scale the clouds, for example with X.normalize(scale={scale}) or with "
+        f"input_transform=NormalizeClouds.from_data(X, scale={scale})."
+    )

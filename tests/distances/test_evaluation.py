@@ -1,0 +1,169 @@
+"""The contexts in which distances are evaluated: shared representations and look-ups."""
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import ContextVar
+
+import pytest
+import torch
+from cases import random_rows
+from torch import Tensor
+
+from gp_distributions import Distance
+from gp_distributions.distances.evaluation import looking_up, setting, sharing
+
+
+class Means(Distance):
+    """Counts the clouds that it represents."""
+
+    def __init__(self) -> None:
+        super().__init__(2)
+        self.counted = [0]
+
+    def represent(self, points: Tensor, weights: Tensor) -> Tensor:
+        self.counted[0] += len(points)
+        return (weights.unsqueeze(-2) @ points).squeeze(-2)
+
+    def during(self, call: Callable[[], object]) -> int:
+        """Return the number of clouds represented during a call."""
+        before = self.counted[0]
+        call()
+        return self.counted[0] - before
+
+
+def fail(*args: object) -> None:
+    raise RuntimeError("stop", *args)
+
+
+class TestSharing:
+    def test_nested_blocks_are_one(self) -> None:
+        distance, rows = Means(), random_rows(3).requires_grad_()
+        with sharing():
+            assert distance.during(lambda: distance.squared(rows)) == 3
+            with sharing():
+                assert distance.during(lambda: distance.squared(rows)) == 0
+                other = random_rows(2, seed=1).requires_grad_()
+                assert distance.during(lambda: distance.squared(other)) == 2
+            # The end of the inner block ends nothing, and what it represented is kept.
+            assert distance.during(lambda: distance.squared(rows)) == 0
+            assert distance.during(lambda: distance.squared(other)) == 0
+        assert distance.during(lambda: distance.squared(rows)) == 3
+
+    def test_blocks_one_after_the_other_are_apart(self) -> None:
+        distance, rows = Means(), random_rows(3).requires_grad_()
+        for _ in range(2):
+            with sharing():
+                assert distance.during(lambda: distance.squared(rows)) == 3
+
+    def test_changes_in_place_are_seen_by_the_next_block(self) -> None:
+        distance, rows = Means(), random_rows(3)
+        with sharing():
+            distance.squared(rows)
+        rows[0, 0] += 1
+        with sharing():
+            assert torch.equal(distance.squared(rows), Means().squared(rows))
+
+    def test_an_error_in_an_inner_block_ends_only_that_block(self) -> None:
+        distance, rows = Means(), random_rows(3).requires_grad_()
+        with sharing():
+            distance.squared(rows)
+            with pytest.raises(RuntimeError, match="stop"), sharing():
+                fail()
+            assert distance.during(lambda: distance.squared(rows)) == 0
+        with pytest.raises(RuntimeError, match="stop"), sharing():
+            fail(distance.squared(rows))
+        assert distance.during(lambda: distance.squared(rows)) == 3
+
+    def test_each_thread_has_its_own(self) -> None:
+        """Two threads share a distance and rows at once, but not their representations."""
+        rows, both = random_rows(3).requires_grad_(), threading.Barrier(2, timeout=30)
+
+        def work(_: int) -> tuple[int, int, int]:
+            distance = distances[_]
+            before = distance.during(lambda: distance.squared(rows))
+            with sharing():
+                both.wait()
+                inside = distance.during(lambda: [distance.squared(rows) for _ in range(5)])
+                both.wait()
+            return before, inside, distance.during(lambda: distance.squared(rows))
+
+        distances = [Means(), Means()]
+        with sharing():  # the outer block is not theirs either
+            for distance in distances:
+                distance.squared(rows)
+            with ThreadPoolExecutor(2) as pool:
+                assert list(pool.map(work, range(2))) == [(3, 3, 3)] * 2
+
+    def test_a_block_in_one_thread_does_not_reach_another(self) -> None:
+        distance, rows = Means(), random_rows(3).requires_grad_()
+        with sharing():
+            distance.squared(rows)
+            with ThreadPoolExecutor(1) as pool:
+                assert pool.submit(distance.during, lambda: distance.squared(rows)).result() == 3
+            assert distance.during(lambda: distance.squared(rows)) == 0
+
+    def test_is_of_one_distance(self) -> None:
+        one, other, rows = Means(), Means(), random_rows(3).requires_grad_()
+        with sharing():
+            one.squared(rows)
+            assert other.during(lambda: other.squared(rows)) == 3
+
+
+class TestLookingUp:
+    def test_is_asked_first(self) -> None:
+        distance, x1, x2 = Means(), random_rows(3), random_rows(2, seed=1)
+        asked: list[tuple[object, ...]] = []
+
+        def look_up(*args: object) -> Tensor:
+            asked.append(args)
+            return torch.full((1,), 7.0)
+
+        with looking_up(look_up):
+            assert float(distance.squared(x1, x2)) == 7
+            assert float(distance.squared(x1)) == 7
+            assert float(distance.squared(x1, x1, diag=True)) == 7
+        expected = [(x1, x2), (x1, x1), (x1, x1)]
+        for (_, first, second, _), pair in zip(asked, expected, strict=True):
+            assert first is pair[0]
+            assert second is pair[1]
+        assert [args[0] is distance for args in asked] == [True] * 3
+        assert [args[3] for args in asked] == [False, False, True]
+        assert distance.counted == [0]
+
+    def test_computes_what_is_not_known(self) -> None:
+        distance, rows = Means(), random_rows(3)
+        with looking_up(lambda *args: None):
+            actual = distance.squared(rows)
+        assert torch.equal(actual, Means().squared(rows))
+
+    def test_the_innermost_is_asked(self) -> None:
+        distance, rows = Means(), random_rows(3)
+        with looking_up(lambda *args: torch.ones(1)):
+            with looking_up(lambda *args: torch.zeros(1)):
+                assert float(distance.squared(rows)) == 0
+            with looking_up(None):  # switched off
+                assert distance.squared(rows).shape == (3, 3)
+            with pytest.raises(RuntimeError, match="stop"), looking_up(None):
+                fail()
+            assert float(distance.squared(rows)) == 1
+        assert distance.squared(rows).shape == (3, 3)
+
+    def test_is_of_one_thread(self) -> None:
+        distance, rows = Means(), random_rows(3)
+        with looking_up(lambda *args: torch.ones(1)), ThreadPoolExecutor(1) as pool:
+            assert pool.submit(distance.squared, rows).result().shape == (3, 3)
+
+    def test_features_are_not_looked_up(self) -> None:
+        distance, rows = Means(), random_rows(3)
+        with looking_up(lambda *args: fail()):
+            assert distance.embed(rows).shape == (3, 2)
+
+
+def test_settings_are_restored() -> None:
+    variable = ContextVar("variable", default=0)
+    with setting(variable, 1):
+        with pytest.raises(RuntimeError, match=r"stop.* 2"), setting(variable, 2):
+            fail(variable.get())
+        assert variable.get() == 1
+    assert variable.get() == 0

@@ -1,0 +1,255 @@
+"""The distance that is blind to pose: the theorem, its options, and what it cannot tell apart."""
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from gp_distributions import (
+    DistributionGP,
+    DistributionKernel,
+    Gaussians,
+    PointClouds,
+    RigidSlicedWasserstein,
+    SlicedWasserstein,
+    fit,
+)
+from gp_distributions.distances import Distance
+from gp_distributions.numerics.absolute_value import absolute_value
+from gp_distributions.testing import DistanceTestCase
+
+
+def random(*shape: int, seed: int = 0) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def rotation(angle: float) -> Tensor:
+    cosine, sine = math.cos(angle), math.sin(angle)
+    return torch.tensor([[cosine, -sine], [sine, cosine]], dtype=torch.float64)
+
+
+def rotations(num: int, dim: int, seed: int = 1) -> Tensor:
+    orthogonal, upper = torch.linalg.qr(random(num, dim, dim, seed=seed))
+    orthogonal = orthogonal * upper.diagonal(dim1=-2, dim2=-1).sign().unsqueeze(-2)
+    orthogonal[:, :, 0] *= torch.linalg.det(orthogonal).unsqueeze(-1)
+    return orthogonal
+
+
+def shapes(num: int, size: int, dim: int, seed: int = 0) -> Tensor:
+    """Clouds without symmetry."""
+    normal = random(num, size, dim, seed=seed)
+    return normal * torch.linspace(0.5, 2, dim).double() + 0.4 * normal.square().flip(-1)
+
+
+def rows(points: Tensor) -> Tensor:
+    return PointClouds(points).pack()
+
+
+def difference(distance: Distance, first: Tensor, second: Tensor) -> float:
+    """Median over clouds of the relative difference of features."""
+    one, other = distance.embed(rows(first)), distance.embed(rows(second))
+    return float(((one - other).norm(dim=-1) / one.norm(dim=-1)).median())
+
+
+class TestPose:
+    @pytest.mark.parametrize(("dim", "size", "tolerance"), [(2, 100, 1e-4), (3, 300, 1e-3)])
+    def test_rotated_copies(self, dim: int, size: int, tolerance: float) -> None:
+        clouds = shapes(12, size, dim)
+        turned = clouds @ rotations(12, dim).mT + 3
+        assert difference(RigidSlicedWasserstein(dim), clouds, turned) < tolerance
+        assert difference(SlicedWasserstein(dim, center=True), clouds, turned) > 0.1
+
+    @pytest.mark.parametrize(("dim", "counts"), [(2, (50, 200, 800)), (3, (81, 289, 1089))])
+    def test_more_slices_are_more_exact(self, dim: int, counts: tuple[int, ...]) -> None:
+        clouds = shapes(8, 60, dim)
+        turned = clouds @ rotations(8, dim).mT
+        errors = [
+            difference(RigidSlicedWasserstein(dim, num_slices=count), clouds, turned)
+            for count in counts
+        ]
+        assert errors[1] < 0.6 * errors[0]
+        assert errors[2] < 0.6 * errors[1]
+
+    @pytest.mark.parametrize("dim", [2, 3])
+    def test_translation_changes_nothing(self, dim: int) -> None:
+        clouds = shapes(6, 30, dim)
+        distance = RigidSlicedWasserstein(dim, num_slices=30)
+        assert difference(distance, clouds, clouds + 7) < 1e-13
+        about_origin = RigidSlicedWasserstein(dim, num_slices=30, center=False)
+        assert difference(about_origin, clouds, clouds + 7) > 0.1
+
+    def test_mirror_images(self) -> None:
+        clouds = shapes(6, 30, 2)
+        mirrored = clouds * torch.tensor([-1.0, 1.0], dtype=torch.float64)
+        assert difference(RigidSlicedWasserstein(2), clouds, mirrored) > 0.01
+        assert difference(RigidSlicedWasserstein(2, reflections=True), clouds, mirrored) < 1e-12
+        solids = shapes(6, 30, 3)
+        mirrored = solids * torch.tensor([-1.0, 1.0, 1.0], dtype=torch.float64)
+        assert difference(RigidSlicedWasserstein(3), solids, mirrored) < 1e-12
+
+    @pytest.mark.parametrize("inputs", ["clouds", "gaussians"])
+    def test_size(self, inputs: str) -> None:
+        if inputs == "clouds":
+            small, large = (rows(factor * shapes(6, 30, 2)) for factor in (1, 5))
+        else:
+            roots, mean = random(6, 2, 2), random(6, 2)
+            small, large = (
+                Gaussians(f * mean, f * f * roots @ roots.mT).pack() for f in (1.0, 5.0)
+            )
+        for options in ({}, {"center": False}):
+            blind = RigidSlicedWasserstein(2, scale=True, inputs=inputs, **options)
+            torch.testing.assert_close(blind.embed(small), blind.embed(large))
+        seeing = RigidSlicedWasserstein(2, inputs=inputs)
+        torch.testing.assert_close(5 * seeing.embed(small), seeing.embed(large))
+
+
+class TestTheorem:
+    """At most the root of two times the distance in the best pose; no bound from below."""
+
+    def test_bound_in_the_plane(self) -> None:
+        distance = RigidSlicedWasserstein(2, num_slices=60, max_degree=10)
+        points, weights = shapes(40, 20, 2), torch.full((40, 20), 0.05, dtype=torch.float64)
+        coefficients = distance.represent(points, weights)
+        squared = distance.squared(rows(points))
+        # A rotation by an angle multiplies the coefficients of degree l by exp(-i l angle).
+        cells = (8, 8)
+        even, odd = coefficients.split([6 * 2 * cells[0], 5 * 2 * cells[1]], dim=-1)
+        best = torch.full_like(squared, math.inf)
+        for angle in torch.linspace(0, 2 * math.pi, 721, dtype=torch.float64):
+            total = torch.zeros_like(squared)
+            for parity, part in enumerate((even, odd)):
+                values = part.unflatten(-1, (-1, 2, 8))
+                series = torch.complex(values[..., 0, :], values[..., 1, :])
+                degrees = torch.arange(parity, 11, 2)
+                turned = series * torch.exp(-1j * degrees * angle).unsqueeze(-1)
+                counts = torch.where(degrees > 0, 2.0, 1.0).double()
+                apart = (turned.unsqueeze(1) - series).abs().square().sum(-1)
+                total += (apart * counts).sum(-1)
+            best = torch.minimum(best, total)
+        off = ~torch.eye(40, dtype=torch.bool)
+        ratios = (squared / best)[off]
+        assert float(ratios.max()) <= 2 + 1e-9
+        assert 0.8 < float(ratios.median()) < 1.6
+
+    def test_bound_in_space(self) -> None:
+        distance = RigidSlicedWasserstein(3, num_slices=169)
+        first, second = shapes(30, 25, 3), shapes(30, 25, 3, seed=5)
+        uniform = torch.full((30, 25), 0.04, dtype=torch.float64)
+        for seed in range(5):
+            turned = first @ rotations(30, 3, seed=seed).mT
+            apart = distance.represent(turned, uniform) - distance.represent(second, uniform)
+            squared = distance.squared(rows(turned), rows(second), diag=True)
+            assert bool((squared <= 2 * apart.square().sum(-1) + 1e-12).all())
+
+    def test_norms_are_those_of_sliced_wasserstein(self) -> None:
+        for dim in (2, 3):
+            clouds = rows(shapes(6, 200, dim))
+            rigid = RigidSlicedWasserstein(dim, num_quantiles=50, max_degree=20).embed(clouds)
+            sliced = SlicedWasserstein(dim, num_quantiles=50, center=True).embed(clouds)
+            torch.testing.assert_close(rigid.norm(dim=-1), sliced.norm(dim=-1), rtol=2e-3, atol=0)
+
+    def test_phases_between_degrees_are_lost(self) -> None:
+        """Nearly round blobs whose modes two and three are turned against each other."""
+        angles = torch.linspace(0, 2 * math.pi, 721, dtype=torch.float64)[:-1]
+
+        def blob(phase: float) -> Tensor:
+            radius = 1 + 0.05 * (2 * angles).cos() + 0.05 * (3 * angles + phase).cos()
+            return radius.unsqueeze(-1) * torch.stack([angles.cos(), angles.sin()], dim=-1)
+
+        clouds = rows(torch.stack([blob(0.0), blob(1.5)]))
+        squared = RigidSlicedWasserstein(2).squared(clouds)[0, 1]
+        best = min(
+            float(SlicedWasserstein(2).squared(rows((blob(0.0) @ rotation(a))[None]), clouds[1:]))
+            for a in torch.linspace(0, 2 * math.pi, 181).tolist()
+        )
+        assert float(squared) < 0.1 * best
+
+
+class TestMarks:
+    def test_do_not_rotate(self) -> None:
+        clouds, charges = shapes(8, 40, 2), random(8, 40, 1, seed=3)
+        turned = clouds @ rotations(8, 2).mT + 2
+        distance = RigidSlicedWasserstein(3, marks=1)
+        both = (torch.cat([points, charges], dim=-1) for points in (clouds, turned))
+        assert difference(distance, *both) < 2e-4
+
+    def test_are_seen(self) -> None:
+        clouds, charges = shapes(8, 40, 3), random(8, 40, 2, seed=3)
+        distance = RigidSlicedWasserstein(5, marks=2, num_slices=49)
+        one, other, shifted = (
+            torch.cat([clouds, marks], dim=-1) for marks in (charges, charges.flip(1), charges + 1)
+        )
+        assert difference(distance, one, other) > 0.01
+        assert difference(distance, one, shifted) > 0.1
+
+
+def test_gaussians_are_the_limit_of_their_samples() -> None:
+    roots = random(4, 2, 2)
+    samples = random(4, 20_000, 2, seed=2) @ roots.mT + 3
+    gaussians = Gaussians(torch.full((4, 2), 3.0).double(), roots @ roots.mT)
+    for center in (True, False):
+        closed = RigidSlicedWasserstein(2, inputs="gaussians", center=center)
+        sampled = RigidSlicedWasserstein(2, center=center)
+        found, expected = closed.embed(gaussians.pack()), sampled.embed(rows(samples))
+        error = (found - expected).norm(dim=-1) / expected.norm(dim=-1)
+        assert float(error.max()) < 4 / math.sqrt(20_000) * 3
+
+
+@pytest.mark.parametrize("shape", [(1, 4), (3, 4), (4, 4), (7, 4)])
+def test_absolute_values(shape: tuple[int, int]) -> None:
+    matrices = random(5, *shape)
+    values, vectors = torch.linalg.eigh(matrices.mT @ matrices)
+    root = (vectors * values.clamp_min(0).sqrt().unsqueeze(-2)) @ vectors.mT
+    torch.testing.assert_close(absolute_value(matrices), root, rtol=1e-6, atol=1e-7)
+    symmetric = random(4, 4, seed=1)
+    assert torch.autograd.gradcheck(
+        lambda h: (absolute_value(h) * (symmetric + symmetric.T)).sum((-2, -1)),
+        matrices.requires_grad_(),
+    )
+    zero = torch.zeros(shape, dtype=torch.float64, requires_grad=True)
+    (gradient,) = torch.autograd.grad(absolute_value(zero).sum(), zero)
+    assert torch.equal(gradient, torch.zeros_like(zero))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"dim": 1}, "2 or 3 coordinates that rotate, got dim=1"),
+        ({"dim": 4}, "align the clouds first"),
+        ({"dim": 3, "marks": 2}, "got dim=3 with marks=2"),
+        ({"dim": 3, "marks": -1}, "marks: expected an integer >= 0"),
+        ({"dim": 3, "marks": 1, "inputs": "gaussians"}, 'inputs="clouds" with marks'),
+        ({"dim": 2, "num_quantiles": 0}, "num_quantiles: expected an integer >= 1"),
+        ({"dim": 2, "max_degree": -1}, "max_degree: expected an integer >= 0"),
+    ],
+)
+def test_arguments_are_checked(options: dict[str, Any], message: str) -> None:
+    dim = options.pop("dim")
+    with pytest.raises(ValueError, match=message):
+        RigidSlicedWasserstein(dim, **options)
+
+
+def test_predictions_do_not_depend_on_pose() -> None:
+    clouds = shapes(40, 60, 2)
+    targets = clouds.var(1).amax(-1)
+    turned = clouds @ rotations(40, 2).mT + 5
+    kernel = DistributionKernel(RigidSlicedWasserstein(2))
+    model = fit(DistributionGP(rows(turned[:30]), targets[:30], kernel), restarts=0)
+    mean, std = model.predict(rows(clouds[30:]))
+    other = model.predict(rows(turned[30:]))[0]
+    assert float(((mean - other).abs() / std).median()) < 0.02
+    assert float((mean - targets[30:]).square().mean() / targets.var()) < 0.2
+
+
+class TestInSpace(DistanceTestCase):
+    def create_distance(self, **kwargs: Any) -> Distance:
+        return RigidSlicedWasserstein(3, num_slices=16, max_degree=3, num_quantiles=6, **kwargs)
+
+
+class TestWithMarks(DistanceTestCase):
+    def create_distance(self, **kwargs: Any) -> Distance:
+        return RigidSlicedWasserstein(
+            3, num_slices=12, max_degree=3, num_quantiles=6, marks=1, **kwargs
+        )

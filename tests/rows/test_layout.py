@@ -1,0 +1,130 @@
+"""Blocks of columns that hold a distribution, chunks of clouds, and checks of weights."""
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from gp_distributions import GaussianMixtures, Gaussians, PointClouds
+from gp_distributions.rows.layout import Block, check_weights, chunks, normalized
+
+
+def uniform(*shape: int) -> Tensor:
+    generator = torch.Generator().manual_seed(0)
+    return torch.rand(shape, generator=generator, dtype=torch.float64)
+
+
+class TestBlock:
+    @pytest.mark.parametrize(
+        ("kind", "atom_dim", "atom_columns"),
+        [("clouds", 3, 4), ("gaussians", 12, None), ("mixtures", 12, 13), ("indices", 3, None)],
+    )
+    def test_columns_of_an_atom(self, kind: str, atom_dim: int, atom_columns: int | None) -> None:
+        block = Block(kind, 3)
+        assert block.atom_dim == atom_dim
+        assert block.atom_columns == atom_columns
+
+    def test_selects_columns(self) -> None:
+        rows = uniform(2, 4, 6)
+        assert Block("clouds", 1).select(rows) is rows
+        selected = Block("clouds", 1, (5, 0)).select(rows)
+        assert torch.equal(selected, rows[..., [5, 0]])
+
+    def test_splits_clouds(self) -> None:
+        clouds = PointClouds(uniform(2, 4, 5, 3), uniform(2, 4, 5))
+        points, weights = Block("clouds", 3).split(clouds.pack())
+        assert torch.equal(points, clouds.points)
+        assert torch.equal(weights, clouds.weights)
+
+    def test_splits_gaussians(self) -> None:
+        gaussians = Gaussians(uniform(4, 2), torch.eye(2).expand(4, 2, 2).double())
+        atoms, weights = Block("gaussians", 2).split(gaussians.pack())
+        assert torch.equal(atoms[:, 0, :2], gaussians.mean)
+        assert torch.equal(atoms[:, 0, 2:].unflatten(-1, (2, 2)), gaussians.covariance)
+        assert torch.equal(weights, torch.ones(4, 1).double())
+
+    def test_splits_mixtures(self) -> None:
+        covariance = torch.eye(2).expand(4, 3, 2, 2).double()
+        mixtures = GaussianMixtures(uniform(4, 3, 2), covariance, uniform(4, 3))
+        atoms, weights = Block("mixtures", 2).split(mixtures.pack())
+        assert atoms.shape == (4, 3, 6)
+        assert torch.equal(atoms[..., :2], mixtures.mean)
+        assert torch.equal(weights, mixtures.weights)
+
+    def test_splits_indices(self) -> None:
+        rows = torch.tensor([[3.0], [1.0]])
+        atoms, weights = Block("indices", 1).split(rows)
+        assert atoms.tolist() == [[[3.0]], [[1.0]]]
+        assert weights.tolist() == [[1.0], [1.0]]
+
+    def test_atoms_are_views(self) -> None:
+        for kind, width in (("clouds", 6), ("gaussians", 6), ("mixtures", 14), ("indices", 2)):
+            rows = uniform(4, width)
+            assert Block(kind, 2).split(rows)[0].data_ptr() == rows.data_ptr()
+
+    @pytest.mark.parametrize(
+        ("kind", "width", "message"),
+        [
+            ("clouds", 7, r"multiple of dim \+ 1 = 3"),
+            ("mixtures", 8, "multiple of dim"),
+            ("gaussians", 7, r"width 6 \(a mean and a row-major covariance each\).*\(4, 7\)"),
+            ("gaussians", 12, "width 6"),
+            ("indices", 1, r"width 2 \(an index each\).*\(4, 1\)"),
+        ],
+    )
+    def test_refuses_other_widths(self, kind: str, width: int, message: str) -> None:
+        with pytest.raises(ValueError, match=message):
+            Block(kind, 2).split(uniform(4, width))
+        with pytest.raises(ValueError, match=r"shape \(\)"):
+            Block(kind, 2).split(torch.tensor(1.0))
+
+    def test_are_compared_by_value(self) -> None:
+        assert Block("clouds", 2, (0, 1, 2)) == Block("clouds", 2, (0, 1, 2))
+        assert len({Block("clouds", 2), Block("clouds", 2), Block("clouds", 3)}) == 2
+
+
+def ragged(*sizes: int) -> Tensor:
+    """Weights of clouds of the given sizes, padded with zeros."""
+    weights = torch.zeros(len(sizes), max(sizes))
+    for weight, size in zip(weights, sizes, strict=True):
+        weight[:size] = 1 / size
+    return weights
+
+
+class TestChunks:
+    @pytest.mark.parametrize("by_atoms", [False, True])
+    @pytest.mark.parametrize("size", [1, 2, 3, 5, 100])
+    @pytest.mark.parametrize("sizes", [(5, 1, 4, 1, 3), (2, 2, 2, 2), (3,)])
+    def test_hold_every_cloud_once(self, sizes: tuple[int, ...], size: int, by_atoms: bool) -> None:
+        weights = ragged(*sizes)
+        parts = [torch.arange(len(sizes))[i] for i in chunks(weights, size, by_atoms=by_atoms)]
+        assert torch.cat(parts).sort().values.tolist() == list(range(len(sizes)))
+        assert len(parts) == math.ceil(len(sizes) / size)
+        assert max(map(len, parts)) <= size
+
+    def test_of_similar_sizes_need_less_padding(self) -> None:
+        weights = ragged(9, 1, 8, 2)
+        pairs = [sorted(i.tolist()) for i in chunks(weights, 2, by_atoms=True)]
+        assert pairs == [[1, 3], [0, 2]]
+
+    @pytest.mark.parametrize(("sizes", "by_atoms"), [((3, 3, 3), True), ((3, 1, 2), False)])
+    def test_are_slices_in_order_otherwise(self, sizes: tuple[int, ...], by_atoms: bool) -> None:
+        found = list(chunks(ragged(*sizes), 2, by_atoms=by_atoms))
+        assert found == [slice(0, 2), slice(2, 4)]
+
+
+class TestWeights:
+    def test_sum_to_one(self) -> None:
+        weights = uniform(2, 3, 4)
+        torch.testing.assert_close(normalized(weights).sum(-1), torch.ones(2, 3).double())
+
+    @pytest.mark.parametrize("bad", [[-1.0, 2.0], [0.0, 0.0], [math.nan, 1.0], [math.inf, 1.0]])
+    def test_names_the_first_row_with_invalid_ones(self, bad: list[float]) -> None:
+        weights = torch.ones(2, 3, 2)
+        weights[1, 2] = torch.tensor(bad)
+        for check in (check_weights, normalized):
+            with pytest.raises(ValueError, match=r"row \(1, 2\) has the weights"):
+                check(weights)
+            with pytest.raises(ValueError, match="row 2 has the weights"):
+                check(weights[1])
