@@ -2,12 +2,11 @@
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
-INTEROP := .venv/interop
 # Threads that spin while they wait are slow by factors where other processes run.
 PATIENT := OMP_WAIT_POLICY=passive
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-interop lint types format benchmarks tutorials docs clean
+.PHONY: help demo test lint types format benchmarks tutorials docs clean
 
 help:  ## List the targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/^([a-z-]+):.*## /\1\t/'
@@ -19,14 +18,6 @@ demo: $(READY)  ## Real airfoils: lift-to-drag ratios with intervals, the search
 test: $(READY)  ## Run the tests
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q --numprocesses auto
 
-# In an environment on top of .venv: anndata needs a pandas older than the one pinned.
-test-interop: $(READY)  ## Test with Polars, PyArrow, anndata, trimesh and shapely, which it installs
-	$(PYTHON) -m venv $(INTEROP)
-	$(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' > $$(echo $(INTEROP)/lib/python*/site-packages)/base.pth
-	grep -v '^pandas==' constraints.txt > $(INTEROP)/constraints.txt
-	$(INTEROP)/bin/python -m pip install --quiet --disable-pip-version-check -c $(INTEROP)/constraints.txt "anndata>=0.12.19" pandas polars pyarrow shapely trimesh
-	OMP_NUM_THREADS=1 $(INTEROP)/bin/python -m pytest -q tests/interop
-
 lint: $(READY)  ## Check style
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -37,6 +28,16 @@ types: $(READY)  ## Check types
 format: $(READY)  ## Format the code
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+INTEROP := .venv/interop
+.PHONY: test-interop
+# In an environment on top of .venv: anndata needs a pandas older than the one pinned.
+test-interop: $(READY)  ## Test with Polars, PyArrow, anndata, trimesh and shapely, which it installs
+	$(PYTHON) -m venv $(INTEROP)
+	$(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' > $$(echo $(INTEROP)/lib/python*/site-packages)/base.pth
+	grep -v '^pandas==' constraints.txt > $(INTEROP)/constraints.txt
+	$(INTEROP)/bin/python -m pip install --quiet --disable-pip-version-check -c $(INTEROP)/constraints.txt "anndata>=0.12.19" pandas polars pyarrow shapely trimesh
+	OMP_NUM_THREADS=1 $(INTEROP)/bin/python -m pytest -q tests/interop
 
 benchmarks: $(READY)  ## Measure accuracy and speed; ARGS="--data-dir FOLDER" for image data of your own
 	$(BIN)/python -m benchmarks $(ARGS)
