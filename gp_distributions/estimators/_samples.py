@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -15,6 +16,7 @@ from torch import Tensor
 from gp_distributions.estimators._packed import refuse_packed_rows
 from gp_distributions.measures import PointClouds
 from gp_distributions.measures.arrays import real_array
+from gp_distributions.measures.columns import entries, object_array
 from gp_distributions.measures.kinds import KINDS, Distributions
 from gp_distributions.models.targets import check_order
 
@@ -59,7 +61,10 @@ class DistributionEstimator(BaseEstimator):
         return read
 
     def _read(self, X: Samples, *, reset: bool) -> Distributions:
-        read = read_distributions(X)
+        # Estimators fitted in one dimension cannot take lists of numbers for rows of a matrix.
+        read = read_distributions(
+            X, numbers=not reset and getattr(self, "n_features_in_", None) == 1
+        )
         if read is None:
             array = validate_data(self, X, reset=reset, dtype=np.float64)
             # A kernel may select the atoms among the columns by its active_dims.
@@ -83,54 +88,87 @@ class DistributionEstimator(BaseEstimator):
         return read
 
 
-def read_distributions(X: Samples) -> Distributions | None:
+def read_distributions(X: Samples, *, numbers: bool = False) -> Distributions | None:
     """Read distributions, or return ``None`` for anything else, which should then be a 2-D array.
 
     Args:
         X: Distributions in one container or in a list of single ones, as cross-validation makes it by
-            indexing; a list of ``n_i x d`` arrays; or a ``T x n x d`` array. A column of a data frame
-            is read as a list.
+            indexing; a list of ``n_i x d`` arrays, or of bags of ``n_i`` numbers; or a ``T x n x d``
+            array. A column of a data frame that holds a bag in each entry is read as a list.
+        numbers: Whether lists of ``n`` numbers each are bags, and not the rows of a matrix. Lists of
+            unequal lengths and columns of lists always are.
 
     Returns:
         The distributions on the CPU, in double precision and without gradients.
 
     Raises:
-        TypeError: If bags are sparse.
-        ValueError: If a list mixes distributions with other things or holds one-dimensional arrays, if
+        TypeError: If bags are sparse, or ``X`` is a dictionary.
+        ValueError: If a list mixes distributions with other things or could be a matrix as well, if
             ``X`` is a masked array or a tensor of any shape but ``T x n x d``, or if a container
             refuses the data.
     """
     if isinstance(X, Distributions):
         return type(X).unpack(_rows(X), X.dim)
+    if isinstance(X, Mapping) and not issparse(X):
+        raise TypeError(
+            "Expected distributions in a container or list, got a dictionary. Pass "
+            "PointClouds.from_list(X), whose labels are its keys."
+        )
     if isinstance(X, Tensor) and X.dim() != 3:
         raise ValueError(
             f"Expected a tensor of shape T x n x d, got {tuple(X.shape)}. Read packed rows with "
             "PointClouds.unpack(rows, dim), and points of one atom each with X[:, None]."
         )
-    if hasattr(X, "to_numpy") and getattr(X, "ndim", None) == 1:
-        X = X.to_numpy()
     if isinstance(X, np.ma.MaskedArray):
         real_array(X, "X")  # raises
     if isinstance(X, Tensor) or (isinstance(X, np.ndarray) and X.ndim == 3):
         return PointClouds(_double(X, "X"))
-    if isinstance(X, np.ndarray) and X.dtype == object and X.ndim == 1:
-        X = list(X)
-    if not isinstance(X, list | tuple) or not X:
+    items = _bag_column(X)
+    column = items is not None
+    if items is None and isinstance(X, list | tuple):
+        items = list(X)
+    if not items:
         return None
-    if any(isinstance(item, Distributions) for item in X):
-        return _joined(list(X))
-    if all(isinstance(item, np.ndarray | Tensor) and item.ndim == 1 for item in X):
-        raise ValueError(
-            f"Expected bags as n_i x d arrays, but bag 0 has shape {tuple(X[0].shape)}. Write bags of "
-            "numbers as array[:, None], and clouds of one atom each as a single T x d array."
-        )
-    try:
-        axes = np.ndim(X[0])
-    except ValueError:  # nested lists of unequal lengths
-        axes = 0
-    if axes != 2:
+    if any(isinstance(item, Distributions) for item in items):
+        return _joined(items)
+    axes = {_axes(item) for item in items}
+    if axes == {1} and not numbers and not column and len({len(item) for item in items}) == 1:
+        if all(isinstance(item, np.ndarray | Tensor) for item in items):
+            raise ValueError(
+                f"Expected bags as n_i x d arrays, but all have the shape {tuple(items[0].shape)}. "
+                "Pass PointClouds.from_list(X) if each is a bag of numbers, and np.stack(X) if each "
+                "is a cloud of one atom."
+            )
+        return None  # the rows of a matrix
+    if axes == {0}:
         return None
-    return PointClouds.from_list([_double(bag, f"Bag {i}") for i, bag in enumerate(X)])
+    return PointClouds.from_list([_double(bag, f"Bag {i}") for i, bag in enumerate(items)])
+
+
+def _bag_column(X: Any) -> list[Any] | None:
+    """Return the entries of a column of bags, such as a series of lists, or None for anything else.
+
+    Raises:
+        ValueError: If there are several columns of bags.
+    """
+    if isinstance(X, np.ndarray):
+        values = X if X.dtype == object else None
+    elif getattr(X, "ndim", 2) == 2 and hasattr(X, "columns"):
+        values = np.asarray(X) if len(X) else None
+    else:
+        values = entries(X)
+        values = None if values is X else object_array(values)
+    if values is None or not values.size:
+        return None
+    if values.ndim == 2 and _axes(values.flat[0]):
+        if values.shape[1] > 1:
+            names = list(getattr(X, "columns", range(values.shape[1])))
+            raise ValueError(
+                f"Expected one column of bags, got the columns {names}. Select one of them, or pass "
+                "a list with an n_i x d array for each bag."
+            )
+        values = values[:, 0]
+    return list(values) if values.ndim == 1 else None
 
 
 def read_targets(estimator: BaseEstimator, X: Samples, y: ArrayLike | Tensor | None) -> ArrayLike:
@@ -150,6 +188,13 @@ def read_targets(estimator: BaseEstimator, X: Samples, y: ArrayLike | Tensor | N
 def as_array(values: ArrayLike | Tensor) -> ArrayLike:
     """Convert a tensor to an array; anything else stays as it is."""
     return values.numpy(force=True) if isinstance(values, Tensor) else values
+
+
+def _axes(item: Any) -> int:
+    """Number of axes of a bag; of nested lists, as their first entries show it."""
+    if isinstance(item, list | tuple):
+        return 1 + (_axes(item[0]) if item else 0)
+    return int(np.ndim(item)) if hasattr(item, "__array__") or hasattr(item, "ndim") else 0
 
 
 def _joined(items: list[Any]) -> Distributions:

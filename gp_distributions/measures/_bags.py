@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -50,17 +52,21 @@ def read_rows(rows: Data, dim: int) -> tuple[Tensor, Tensor]:
     return validated(*split_rows(row_tensor(rows), integer(dim, "dim")), Naming())
 
 
-def read_bags(bags: Iterable[Data], weights: Iterable[Data] | None) -> tuple[Tensor, Tensor]:
+def read_bags(
+    bags: Sequence[Data], weights: Iterable[Data] | None, labels: npt.NDArray[Any] | None
+) -> tuple[Tensor, Tensor]:
     """Pad bags to the size of the largest, with atoms of weight zero at the origin.
 
     Args:
-        bags: For each bag, an ``n_i x d`` array.
+        bags: For each bag, an ``n_i x d`` array; or ``n_i`` numbers for all bags, with ``d = 1``.
         weights: For each bag, ``n_i`` weights; None for equal weights.
+        labels: Labels of the bags in error messages.
 
     Returns:
         A ``B x n x d`` tensor of points and a ``B x n`` tensor of normalised weights.
     """
-    arrays = point_arrays(bags, "Bag")
+    naming = Naming(labels=labels)
+    arrays = point_arrays(_columns_of_numbers(bags, naming), naming)
     given = [] if weights is None else _weight_arrays(weights, arrays)
     dtype, device = dtype_and_device(arrays + given)
     points, sizes = pad_arrays(arrays, dtype, device)
@@ -68,27 +74,36 @@ def read_bags(bags: Iterable[Data], weights: Iterable[Data] | None) -> tuple[Ten
         padded, _ = pad_arrays(given, dtype, device)
     else:
         padded = occupied(sizes, points.shape[1]).to(dtype)
-    return validated(points, padded, Naming())
+    return validated(points, padded, naming)
 
 
-def point_arrays(bags: Iterable[Data], noun: str) -> list[Array]:
+def _columns_of_numbers(bags: Sequence[Data], naming: Naming) -> list[Array]:
+    """Return the arrays of bags: where all bags are one-dimensional, as columns of numbers."""
+    arrays = [real_array(bag, naming((i,))) for i, bag in enumerate(bags)]
+    if all(array.ndim == 1 for array in arrays):
+        return [array[:, None] for array in arrays]
+    return arrays
+
+
+def point_arrays(bags: Iterable[Data], naming: Naming) -> list[Array]:
     """Return the arrays of coordinates of all bags, not yet converted to tensors.
 
     Args:
         bags: For each bag, an ``n_i x d`` array.
-        noun: What a bag is called in error messages.
+        naming: What a bag is called in error messages.
 
     Raises:
         ValueError: If there are no bags, or a bag is empty or differs in its number of axes or
             columns.
     """
-    arrays = [point_array(bag, f"{noun} {i}", "(n, d)") for i, bag in enumerate(bags)]
+    noun = naming.noun.lower()
+    arrays = [point_array(bag, naming((i,)), "(n, d)") for i, bag in enumerate(bags)]
     if not arrays:
-        raise ValueError(f"Expected at least one {noun.lower()}, got an empty list.")
+        raise ValueError(f"Expected at least one {noun}, got an empty list.")
     for i, array in enumerate(arrays):
         if array.shape[1] != arrays[0].shape[1]:
             raise ValueError(
-                f"{noun} {i}: expected {arrays[0].shape[1]} columns as in {noun.lower()} 0, got "
+                f"{naming((i,))}: expected {arrays[0].shape[1]} columns as in {noun} 0, got "
                 f"{array.shape[1]}."
             )
     return arrays

@@ -3,24 +3,49 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from gp_distributions.measures._bags import occupied, pad_arrays, point_arrays
+from gp_distributions.measures._geometries import is_geometry, lines
 from gp_distributions.measures._validation import Naming, equal_weights, validated
-from gp_distributions.measures.arrays import Data, dtype_and_device, integer
+from gp_distributions.measures.arrays import Data, dtype_and_device, integer, point_array
+
+
+@dataclass(frozen=True)
+class _Lines:
+    """Polygonal lines that make up one curve.
+
+    Attributes:
+        vertices: An ``n x d`` array of the vertices of all lines.
+        following: For each vertex the index of the next one; its own at the end of an open line.
+        closed: Whether all lines are closed.
+    """
+
+    vertices: Data
+    following: npt.NDArray[np.int64]
+    closed: bool
 
 
 def read_curves(
-    curves: Iterable[Data], *, closed: bool, atoms: int | None
+    curves: Iterable[Any],
+    *,
+    closed: bool,
+    atoms: int | None,
+    labels: npt.NDArray[Any] | None,
 ) -> tuple[Tensor, Tensor]:
     """Read vertices weighted by arc length, or points at equal arc length.
 
     Args:
-        curves: For each curve, an ``n_i x d`` array of vertices in order.
-        closed: Whether a segment connects the last vertex to the first.
+        curves: For each curve, an ``n_i x d`` array of vertices in order, or a geometry.
+        closed: Whether a segment connects the last vertex of an array to the first.
         atoms: Number of points at equal arc length; None for the vertices.
+        labels: Labels of the curves in error messages.
 
     Returns:
         A ``B x n x d`` tensor of points and a ``B x n`` tensor of normalised weights.
@@ -28,71 +53,86 @@ def read_curves(
     Raises:
         ValueError: If a curve has fewer than two vertices or no length.
     """
-    arrays = point_arrays(curves, "Curve")
+    naming = Naming("Curve", "arc lengths", labels)
+    read = [_lines(curve, naming((i,)), closed=closed) for i, curve in enumerate(curves)]
+    arrays = point_arrays((curve.vertices for curve in read), naming)
     for i, array in enumerate(arrays):
         if len(array) < 2:
-            raise ValueError(f"Curve {i}: expected at least 2 vertices, got 1.")
+            raise ValueError(f"{naming((i,))}: expected at least 2 vertices, got 1.")
     points, sizes = pad_arrays(arrays, *dtype_and_device(arrays))
-    lengths = arc_length_weights(points, sizes, closed=closed)
-    points, weights = validated(points, lengths, Naming("Curve", "arc lengths"))
+    following, _ = pad_arrays([curve.following for curve in read], torch.int64, points.device)
+    segments, ends = _segments(points, sizes, following)
+    points, weights = validated(points, arc_length_weights(segments, following), naming)
     if atoms is None:
         return points, weights
-    count = integer(atoms, "atoms", 1 if closed else 2)
-    points = equally_spaced(points, sizes, count, closed=closed)
+    shut = torch.tensor([curve.closed for curve in read], device=points.device)
+    count = integer(atoms, "atoms", 1 if bool(shut.all()) else 2)
+    points = equally_spaced(points, segments, ends, count, closed=shut)
     return points, equal_weights(points)
 
 
-def arc_length_weights(points: Tensor, sizes: Tensor, *, closed: bool) -> Tensor:
+def _lines(curve: Any, name: str, *, closed: bool) -> _Lines:
+    if is_geometry(curve):
+        arrays, loops = zip(*lines(curve, name), strict=True)
+        curve = np.concatenate(arrays)
+    else:
+        curve = point_array(curve, name, "(n, d)")
+        arrays, loops = (curve,), (closed,)
+    sizes = np.array([len(array) for array in arrays])
+    last = sizes.cumsum() - 1
+    following = np.arange(1, len(curve) + 1)
+    following[last] = np.where(loops, last + 1 - sizes, last)
+    return _Lines(curve, following, all(loops))
+
+
+def arc_length_weights(segments: Tensor, following: Tensor) -> Tensor:
     """Arc length that each vertex represents: half of each adjacent segment.
 
     Args:
-        points: A ``B x n x d`` tensor of vertices, padded beyond the ``sizes``.
-        sizes: Numbers of vertices of the ``B`` curves.
-        closed: Whether a segment connects the last vertex to the first.
+        segments: A ``B x n`` tensor of the lengths of the segments that start at the vertices.
+        following: A ``B x n`` tensor of the indices of the vertices where they end.
 
     Returns:
-        A ``B x n`` tensor of lengths, which are zero in the padding.
+        A ``B x n`` tensor of lengths.
     """
-    segments, _ = _segments(points, sizes, closed=closed)
-    last = (sizes - 1).unsqueeze(-1)
-    before = torch.cat([segments.gather(-1, last), segments[:, :-1]], dim=-1)
-    return (segments + before * occupied(sizes, points.shape[1])) / 2
+    return (segments + torch.zeros_like(segments).scatter_add(-1, following, segments)) / 2
 
 
-def equally_spaced(points: Tensor, sizes: Tensor, atoms: int, *, closed: bool) -> Tensor:
+def equally_spaced(
+    points: Tensor, segments: Tensor, ends: Tensor, atoms: int, *, closed: Tensor
+) -> Tensor:
     """Points at equal arc length along each curve, starting at its first vertex.
 
     Point k lies at arc length ``k L / atoms`` on a closed curve of length ``L``, and at
     ``k L / (atoms - 1)`` on an open one, which includes both ends.
 
     Args:
-        points: A ``B x n x d`` tensor of vertices, padded beyond the ``sizes``.
-        sizes: Numbers of vertices of the ``B`` curves.
+        points: A ``B x n x d`` tensor of vertices.
+        segments: A ``B x n`` tensor of the lengths of the segments that start at the vertices.
+        ends: A ``B x n x d`` tensor of the points where they end.
         atoms: Number of points on each curve; at least 2 on an open curve.
-        closed: Whether a segment connects the last vertex to the first.
+        closed: Which of the ``B`` curves are closed.
 
     Returns:
         A ``B x atoms x d`` tensor of points.
     """
-    segments, following = _segments(points, sizes, closed=closed)
-    ends = segments.cumsum(-1)
-    fractions = torch.linspace(
-        0, 1, atoms + 1 if closed else atoms, dtype=points.dtype, device=points.device
-    )[:atoms]
-    targets = ends[:, -1:] * fractions
+    around, along = (
+        torch.linspace(0, 1, count, dtype=points.dtype, device=points.device)[:atoms]
+        for count in (atoms + 1, atoms)
+    )
+    lengths = segments.cumsum(-1)
+    targets = lengths[:, -1:] * torch.where(closed.unsqueeze(-1), around, along)
     # The first segment that ends at or beyond the target; its length is 0 only for target 0.
-    index = torch.searchsorted(ends.detach(), targets.detach())
+    index = torch.searchsorted(lengths.detach(), targets.detach())
     length = segments.gather(-1, index)
-    part = (targets - ends.gather(-1, index) + length) / torch.where(length > 0, length, 1.0)
+    part = (targets - lengths.gather(-1, index) + length) / torch.where(length > 0, length, 1.0)
     index = index.unsqueeze(-1).expand(-1, -1, points.shape[-1])
     part = part.clamp(0, 1).unsqueeze(-1)
-    return torch.lerp(points.gather(1, index), following.gather(1, index), part)
+    return torch.lerp(points.gather(1, index), ends.gather(1, index), part)
 
 
-def _segments(points: Tensor, sizes: Tensor, *, closed: bool) -> tuple[Tensor, Tensor]:
+def _segments(points: Tensor, sizes: Tensor, following: Tensor) -> tuple[Tensor, Tensor]:
     """Length of the segment that starts at each vertex (0 if there is none), and its end point."""
-    width = points.shape[1]
-    inner = occupied(sizes - 1, width)
-    following = torch.where(inner.unsqueeze(-1), points.roll(-1, dims=1), points[:, :1])
-    lengths = torch.linalg.vector_norm(following - points, dim=-1)
-    return lengths * (occupied(sizes, width) if closed else inner), following
+    ends = points.gather(1, following.unsqueeze(-1).expand_as(points))
+    lengths = torch.linalg.vector_norm(ends - points, dim=-1)
+    return lengths * occupied(sizes, points.shape[1]), ends

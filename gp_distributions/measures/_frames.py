@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any, Protocol
+from collections.abc import Sequence
+from decimal import Decimal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -11,28 +12,9 @@ import torch
 from torch import Tensor
 
 from gp_distributions.measures._bags import pad
+from gp_distributions.measures._tables import Frame, column, opened
 from gp_distributions.measures._validation import Naming, validated
 from gp_distributions.measures.arrays import common_dtype, is_missing, real_array, to_tensor
-
-
-class Column(Protocol):
-    """A column of a data frame."""
-
-    def to_numpy(self) -> npt.NDArray[Any]:
-        """Return the values as an array."""
-
-
-class Frame(Protocol):
-    """The part of a data frame that is used: ``frame.columns`` and ``frame[name].to_numpy()``.
-
-    Error messages name rows by ``frame.index``, if it exists.
-    """
-
-    @property
-    def columns(self) -> Iterable[Any]:
-        """Names of the columns."""
-
-    def __getitem__(self, name: str, /) -> Column: ...
 
 
 def read_frame(
@@ -57,35 +39,50 @@ def read_frame(
     names = [columns] if isinstance(columns, str) else list(columns)
     if not names:
         raise ValueError("Expected at least one column of coordinates, got none.")
-    ids = _column(frame, bag)
+    frame = opened(frame, [bag, *names, *([] if weight is None else [weight])])
+    ids = column(frame, bag)
     if not len(ids):
         raise ValueError("Expected a frame with at least one row, got an empty frame.")
     values = [_numbers(frame, name) for name in names]
     values.append(np.ones_like(values[0]) if weight is None else _numbers(frame, weight))
+    table = to_tensor(np.stack(values, axis=-1), common_dtype(values), torch.device("cpu"))
+    return split_rows_by_bag(table[:, :-1], table[:, -1], ids, bag)
+
+
+def split_rows_by_bag(
+    points: Tensor, weights: Tensor, ids: npt.NDArray[Any], bag: str, noun: str = "Bag"
+) -> tuple[Tensor, Tensor, npt.NDArray[Any]]:
+    """Group atoms by bag, keeping their order within each bag.
+
+    Args:
+        points: An ``N x d`` tensor of the atoms of all bags.
+        weights: Their ``N`` weights.
+        ids: The bag of each atom.
+        bag: Name of the column that holds ``ids``, for error messages.
+        noun: What a bag is called in error messages.
+
+    Returns:
+        What :func:`read_frame` returns.
+    """
     order, counts, labels = _group(ids, bag)
-    table = to_tensor(np.stack(values, axis=-1)[order], common_dtype(values), torch.device("cpu"))
     sizes = torch.from_numpy(counts)
-    points, weights = pad(table[:, :-1], sizes), pad(table[:, -1], sizes)
-    return *validated(points, weights, Naming(labels=labels)), labels
-
-
-def _column(frame: Frame, name: str) -> npt.NDArray[Any]:
-    existing = list(frame.columns)
-    if existing.count(name) != 1:
-        problem = "more than one" if name in existing else "none"
-        raise ValueError(f"Expected one column {name!r}, got {problem}; columns: {existing}.")
-    return frame[name].to_numpy()
+    points, weights = pad(points[order], sizes), pad(weights[order], sizes)
+    return *validated(points, weights, Naming(noun, labels=labels)), labels
 
 
 def _numbers(frame: Frame, name: str) -> npt.NDArray[Any]:
-    values = _column(frame, name)
+    values = column(frame, name)
+    if values.dtype == object and all(isinstance(v, Decimal | float | int) for v in values):
+        values = values.astype(np.float64)  # databases hand out decimals
     if values.dtype.kind not in "OUST":  # NumPy's kinds of arrays that hold text or objects
         return np.asarray(real_array(values, f"Column {name!r}"))
     # The first entry that is not a number is what made this a column of text.
     row = next((row for row, value in enumerate(values) if not _is_number(value)), None)
     remedy = "Replace it with a number or drop the row."
     if row is None:
-        row, remedy = 0, f"Convert the column with frame[{name!r}].astype(float)."
+        row, remedy = 0, "Convert the column to floating-point numbers."
+        if hasattr(frame[name], "astype"):
+            remedy = f"Convert the column with frame[{name!r}].astype(float)."
     label = getattr(frame, "index", range(len(values)))[row]
     raise ValueError(
         f"Column {name!r}: expected real numbers, got {values[row]!r} in row {label!r}. {remedy}"
@@ -105,7 +102,13 @@ def _group(
 ) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp], npt.NDArray[Any]]:
     # A dictionary keeps the order of first appearance and, unlike sorting, allows mixed types.
     keys = ids.tolist()
-    codes = {key: code for code, key in enumerate(dict.fromkeys(keys))}
+    try:
+        codes = {key: code for code, key in enumerate(dict.fromkeys(keys))}
+    except TypeError as error:
+        raise ValueError(
+            f"Column {bag!r}: expected values that name bags, such as strings or numbers, got an "
+            f"{error}."
+        ) from error
     code = np.fromiter(map(codes.__getitem__, keys), dtype=np.intp, count=len(keys))
     order = np.argsort(code, kind="stable")
     sizes = np.bincount(code)

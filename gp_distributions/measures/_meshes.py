@@ -2,26 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from gp_distributions.measures._bags import pad_arrays, point_arrays
+from gp_distributions.measures._mesh_objects import vertices_and_faces
 from gp_distributions.measures._validation import Naming, equal_weights, validated
-from gp_distributions.measures.arrays import Array, Data, dtype_and_device, integer, real_array
+from gp_distributions.measures.arrays import Array, dtype_and_device, integer, real_array
 
 
 def read_meshes(
-    meshes: Iterable[tuple[Data, Data]], *, atoms: int | None, seed: int | np.random.Generator
+    meshes: Iterable[Any],
+    *,
+    atoms: int | None,
+    seed: int | np.random.Generator,
+    labels: npt.NDArray[Any] | None,
 ) -> tuple[Tensor, Tensor]:
     """Read vertices weighted by area, or points drawn uniformly from the area.
 
     Args:
-        meshes: For each mesh, its ``n_i x d`` vertices and the ``f_i x 3`` indices of its triangles.
+        meshes: The meshes, as ``vertices_and_faces`` reads them.
         atoms: Number of points drawn from each mesh; None for the vertices.
         seed: Random seed or generator.
+        labels: Labels of the meshes in error messages.
 
     Returns:
         A ``B x n x d`` tensor of points and a ``B x n`` tensor of normalised weights.
@@ -29,41 +37,39 @@ def read_meshes(
     Raises:
         ValueError: If faces are not triangles, refer to a vertex that does not exist, or have no area.
     """
-    vertices, triples = mesh_arrays(meshes)
+    naming = Naming("Mesh", "areas", labels)
+    vertices, triples = mesh_arrays(meshes, naming)
     points, _ = pad_arrays(vertices, *dtype_and_device(vertices))
     faces, _ = pad_arrays(triples, torch.int64, points.device)
     mesh = torch.arange(len(points), device=points.device)[:, None, None]
     corners = points[mesh, faces]
     areas = triangle_areas(corners)
     shares = area_weights(areas, faces, points.shape[1])
-    points, weights = validated(points, shares, Naming("Mesh", "areas"))
+    points, weights = validated(points, shares, naming)
     if atoms is None:
         return points, weights
     points = sample_triangles(corners, areas, integer(atoms, "atoms"), seed)
     return points, equal_weights(points)
 
 
-def mesh_arrays(meshes: Iterable[tuple[Data, Data]]) -> tuple[list[Array], list[Array]]:
+def mesh_arrays(meshes: Iterable[Any], naming: Naming) -> tuple[list[Array], list[Array]]:
     """Return the arrays of vertices and faces of all meshes, not yet converted to tensors.
 
     Args:
-        meshes: For each mesh, its ``n_i x d`` vertices and the ``f_i x 3`` indices of its triangles.
+        meshes: The meshes, as ``vertices_and_faces`` reads them.
+        naming: What a mesh is called in error messages.
 
     Returns:
         The arrays of vertices and those of faces, in order.
 
     Raises:
-        ValueError: If a mesh is not such a pair, or a face refers to a vertex that does not exist.
+        ValueError: If a mesh cannot be read, or a face refers to a vertex that does not exist.
     """
-    pairs = list(meshes)
-    for i, mesh in enumerate(pairs):
-        if not isinstance(mesh, Sequence) or len(mesh) != 2:
-            got = f"{len(mesh)} items" if isinstance(mesh, Sequence) else type(mesh).__name__
-            raise ValueError(f"Mesh {i}: expected a pair (vertices, faces), got {got}.")
-    vertices = point_arrays((pair[0] for pair in pairs), "Mesh")
+    pairs = [vertices_and_faces(mesh, naming((i,))) for i, mesh in enumerate(meshes)]
+    vertices = point_arrays((pair[0] for pair in pairs), naming)
     faces = [real_array(pair[1], f"Faces of mesh {i}") for i, pair in enumerate(pairs)]
     for i, (vertex, face) in enumerate(zip(vertices, faces, strict=True)):
-        _check_mesh(vertex, face, f"Mesh {i}")
+        _check_mesh(vertex, face, naming((i,)))
     return vertices, faces
 
 

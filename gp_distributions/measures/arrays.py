@@ -62,7 +62,8 @@ def real_array(value: Data, name: str) -> Array:
     except (TypeError, ValueError) as error:
         raise ValueError(f"{name}: {_RAGGED}") from error
     if array.dtype.kind not in "biuf":
-        raise ValueError(f"{name}: expected real numbers, got an array of dtype {array.dtype}.")
+        got = f"an array of dtype {array.dtype}" if array.ndim else repr(value)
+        raise ValueError(f"{name}: expected real numbers, got {got}.")
     return array
 
 
@@ -84,7 +85,7 @@ def point_array(value: Data, name: str, shape: str) -> Array:
             f"of shape {tuple(array.shape)}."
         )
     if array.ndim < 2 or (array.ndim > 2 and not shape.startswith("(...")):
-        hint = "; did you mean array[:, None]?" if array.ndim == 1 else "."
+        hint = "; write n numbers as an array of shape (n, 1)." if array.ndim == 1 else "."
         raise ValueError(
             f"{name}: expected an array of shape {shape}, got a {array.ndim}-D array of shape "
             f"{tuple(array.shape)}{hint}"

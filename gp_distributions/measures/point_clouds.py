@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -13,12 +13,15 @@ from torch import Tensor
 from gp_distributions.measures._bags import read_arrays, read_bags, read_rows
 from gp_distributions.measures._container import WeightedContainer
 from gp_distributions.measures._curves import read_curves
-from gp_distributions.measures._frames import Frame, read_frame
+from gp_distributions.measures._frames import read_frame
 from gp_distributions.measures._images import read_images
 from gp_distributions.measures._meshes import read_meshes
 from gp_distributions.measures._sampling import draw_indices, seeded
+from gp_distributions.measures._single_cell import read_cells
+from gp_distributions.measures._tables import Frame
 from gp_distributions.measures._validation import equal_weights
 from gp_distributions.measures.arrays import Array, Data, integer, point_array
+from gp_distributions.measures.columns import listed, matched
 from gp_distributions.rows.clouds import join_rows, pad_rows
 
 
@@ -41,8 +44,8 @@ class PointClouds(WeightedContainer):
         points: A ``batch_shape x n x d`` tensor of atoms.
         weights: A ``batch_shape x n`` tensor of weights that sum to one over each bag. Atoms of
             weight zero are padding, which changes no result and remains when clouds are indexed.
-        labels: An array of shape ``batch_shape`` with the names of the bags, as read by
-            ``from_frame``, or None.
+        labels: An array of shape ``batch_shape`` with the names of the bags, as read from a table or
+            from the keys of a dictionary, or None.
 
     Raises:
         ValueError: If a coordinate is not finite, a weight is negative or not finite, the weights of
@@ -71,21 +74,29 @@ class PointClouds(WeightedContainer):
 
     @classmethod
     def from_list(
-        cls, bags: Iterable[Data | PointClouds], weights: Iterable[Data] | None = None
+        cls,
+        bags: Iterable[Data | PointClouds] | Mapping[Any, Data | PointClouds],
+        weights: Iterable[Data] | Mapping[Any, Data] | None = None,
     ) -> PointClouds:
         """Read bags of any sizes, padded to the largest with atoms of weight zero at the origin.
 
         Args:
-            bags: For each bag, an ``n_i x d`` tensor or array, or a single cloud such as
-                ``clouds[0]``, which keeps its weights but loses its label.
-            weights: For each bag, a tensor or array of ``n_i`` weights >= 0. Default: equal weights.
+            bags: A list with a tensor or array of shape ``n_i x d`` for each bag, or a single cloud
+                such as ``clouds[0]``, which keeps its weights but loses its label. If all bags are
+                one-dimensional, they are bags of numbers, with ``d = 1``. A column of a data frame
+                that holds a bag in each entry is read as a list. The keys of a dictionary become the
+                ``labels``: pass ``dict(series)`` for a series of pandas whose index names the bags.
+            weights: For each bag, a tensor or array of ``n_i`` weights >= 0, in a list, or in a
+                dictionary if the bags are in one. Default: equal weights.
 
         Returns:
             The clouds, in order.
 
         Raises:
+            TypeError: If the bags are not in a list or dictionary.
             ValueError: As for the class, or if there are no bags, a bag is empty, dimensions or
-                lengths differ, a bag holds several clouds, or weights are given along with a cloud.
+                lengths differ, a bag holds several clouds, weights are given along with a cloud, or
+                dictionaries of bags and weights have different keys.
 
         Example:
             >>> from gp_distributions import PointClouds
@@ -95,12 +106,14 @@ class PointClouds(WeightedContainer):
             >>> clouds.weights
             tensor([[1.0000, 0.0000],
                     [0.5000, 0.5000]], dtype=torch.float64)
+            >>> PointClouds.from_list({"ann": [1.2, 3.4], "bob": [0.5]}).labels.tolist()
+            ['ann', 'bob']
         """
-        bags = list(bags)
-        arrays = [bag for bag in bags if not isinstance(bag, PointClouds)]
-        if len(arrays) == len(bags):
-            return cls._read(*read_bags(arrays, weights))
-        return cls._read(*read_bags(*_opened(bags, weights)))
+        items, labels = listed(bags, "bag")
+        masses = matched(weights, labels)
+        if any(isinstance(item, PointClouds) for item in items):
+            items, masses = _opened(items, masses)
+        return cls._read(*read_bags(items, masses, labels), labels=labels)
 
     @classmethod
     def from_frame(
@@ -109,8 +122,9 @@ class PointClouds(WeightedContainer):
         """Read a long table with one row for each atom.
 
         Args:
-            frame: A data frame of pandas, or of another library if it has ``frame.columns`` and
-                ``frame[name].to_numpy()``.
+            frame: A data frame of pandas, Polars or PyArrow, or of any library with ``frame.columns``
+                and ``frame[name].to_numpy()``. If narwhals is installed, also lazy frames and tables
+                that it reads, such as those of DuckDB; only the columns needed are collected.
             bag: Name of the column that identifies the bag of each row, by values of any hashable
                 type. They become the ``labels``.
             columns: Name or names of the columns of coordinates.
@@ -120,6 +134,7 @@ class PointClouds(WeightedContainer):
             The clouds, in order of first appearance; rows keep their order within each cloud.
 
         Raises:
+            TypeError: If ``frame`` is not a data frame.
             ValueError: As for the class, or if the frame is empty, a column is missing or not
                 numeric, or the bag of a row is missing.
 
@@ -134,6 +149,47 @@ class PointClouds(WeightedContainer):
             ['a', 'b']
         """
         points, weights, labels = read_frame(frame, bag, columns, weight)
+        return cls._read(points, weights, labels=labels)
+
+    @classmethod
+    def from_anndata(
+        cls,
+        adata: Any,
+        *,
+        sample: str,
+        rep: str | Sequence[str] = "X_pca",
+        layer: str | None = None,
+    ) -> PointClouds:
+        """Read single-cell data: one cloud for each sample, such as a donor, and one atom per cell.
+
+        Args:
+            adata: An ``anndata.AnnData``, or an object with the same attributes ``obs``, ``obsm``,
+                ``var_names``, ``X`` and ``layers``. Matrices may be sparse. Those in a file (backed
+                mode) are read in pieces, and only the chosen columns are kept in memory.
+            sample: Name of the column of ``adata.obs`` that identifies the sample of each cell. Its
+                values become the ``labels``.
+            rep: The coordinates of a cell: a key of ``adata.obsm``; names of genes in
+                ``adata.var_names``, in a list; or ``"X"`` for all genes.
+            layer: Key of ``adata.layers`` from which genes are read. Default: ``adata.X``.
+
+        Returns:
+            The clouds, in order of first appearance, in double precision; cells keep their order
+            within each cloud.
+
+        Raises:
+            TypeError: If ``adata`` lacks these attributes.
+            ValueError: As for the class, or if there are no cells, a column, key or gene does not
+                exist, or the sample of a cell is missing.
+
+        Example:
+            >>> import anndata  # doctest: +SKIP
+            >>> from gp_distributions import PointClouds
+            >>> adata = anndata.read_h5ad("cells.h5ad", backed="r")  # doctest: +SKIP
+            >>> clouds = PointClouds.from_anndata(adata, sample="donor")  # doctest: +SKIP
+            >>> genes = ["CD4", "CD8A"]
+            >>> clouds = PointClouds.from_anndata(adata, sample="donor", rep=genes)  # doctest: +SKIP
+        """
+        points, weights, labels = read_cells(adata, sample, rep, layer)
         return cls._read(points, weights, labels=labels)
 
     @classmethod
@@ -168,26 +224,37 @@ class PointClouds(WeightedContainer):
 
     @classmethod
     def from_curves(
-        cls, curves: Iterable[Data], closed: bool = True, atoms: int | None = None
+        cls,
+        curves: Iterable[Any] | Mapping[Any, Any],
+        closed: bool = True,
+        atoms: int | None = None,
     ) -> PointClouds:
         """Read polygonal curves, weighting each vertex by the arc length that it represents.
 
         The weight of a vertex is half the length of its two segments, so that uneven spacing of the
         vertices does not distort the measure.
 
+        A polygon is read as its boundary: the outline and the outlines of its holes, each weighted by
+        its length. Several polygons in one geometry are read as one cloud. For the area of polygons,
+        from which holes are subtracted, use ``from_meshes``.
+
         Args:
-            curves: For each curve, an ``n_i x d`` tensor or array of vertices in order.
-            closed: Whether a segment connects the last vertex to the first. The first vertex may be
-                repeated at the end.
+            curves: A list with an ``n_i x d`` tensor or array of vertices in order for each curve, or
+                a polygon or line of shapely, or of any library whose objects have
+                ``__geo_interface__``. The keys of a dictionary become the ``labels``.
+            closed: Whether a segment connects the last vertex of an array to the first. The first
+                vertex may be repeated at the end. Polygons are always closed, and lines of shapely
+                are open.
             atoms: Number of points of equal weight at equal arc length, which replace the vertices.
                 They start at the first vertex and lie at ``k L / atoms`` on a closed curve of length
                 ``L``, and at ``k L / (atoms - 1)`` on an open one, which includes both ends.
-                Default: the vertices.
+                Outlines of holes follow the outline. Default: the vertices.
 
         Returns:
             The clouds, in order.
 
         Raises:
+            TypeError: As for ``from_list``.
             ValueError: As for ``from_list``, or if a curve has fewer than two vertices or no length.
 
         Example:
@@ -198,12 +265,14 @@ class PointClouds(WeightedContainer):
             >>> PointClouds.from_curves([path], closed=False, atoms=5)
             PointClouds(1 cloud, 5 atoms, d=2, float64)
         """
-        return cls._read(*read_curves(curves, closed=closed, atoms=atoms))
+        items, labels = listed(curves, "curve")
+        read = read_curves(items, closed=closed, atoms=atoms, labels=labels)
+        return cls._read(*read, labels=labels)
 
     @classmethod
     def from_meshes(
         cls,
-        meshes: Iterable[tuple[Data, Data]],
+        meshes: Iterable[Any] | Mapping[Any, Any],
         atoms: int | None = None,
         seed: int | np.random.Generator = 0,
     ) -> PointClouds:
@@ -212,8 +281,12 @@ class PointClouds(WeightedContainer):
         The weight of a vertex is a third of the area of its triangles, or zero if it has none.
 
         Args:
-            meshes: For each mesh, an ``n_i x d`` tensor or array of vertices, with ``d >= 2``, and an
-                ``f_i x 3`` tensor or array of integers: the vertices of each triangle, counted from 0.
+            meshes: A list with a pair ``(vertices, faces)`` for each mesh: an ``n_i x d`` tensor or
+                array of vertices, with ``d >= 2``, and an ``f_i x 3`` tensor or array of integers, the
+                vertices of each triangle, counted from 0. In place of the pair: an object with these
+                attributes, such as a ``trimesh.Trimesh``; the path of a file that trimesh reads, such
+                as STL, PLY or OBJ; or a polygon of shapely, which is divided into triangles, without
+                its holes. The keys of a dictionary become the ``labels``.
             atoms: Number of points of equal weight, drawn uniformly from the surface, which replace
                 the vertices. Default: the vertices.
             seed: Random seed or generator for these draws.
@@ -222,8 +295,10 @@ class PointClouds(WeightedContainer):
             The clouds, in order.
 
         Raises:
+            ImportError: If trimesh or shapely is needed and not installed.
+            TypeError: As for ``from_list``.
             ValueError: As for ``from_list``, or if faces are not triangles, refer to a vertex that
-                does not exist, or have no area.
+                does not exist, or have no area, or a file cannot be read.
 
         Example:
             >>> from gp_distributions import PointClouds
@@ -234,7 +309,9 @@ class PointClouds(WeightedContainer):
             >>> PointClouds.from_meshes([square], atoms=50)
             PointClouds(1 cloud, 50 atoms, d=2, float64)
         """
-        return cls._read(*read_meshes(meshes, atoms=atoms, seed=seed))
+        items, labels = listed(meshes, "mesh")
+        read = read_meshes(items, atoms=atoms, seed=seed, labels=labels)
+        return cls._read(*read, labels=labels)
 
     @classmethod
     def unpack(cls, rows: Data, dim: int) -> PointClouds:

@@ -284,8 +284,10 @@ def test_wrong_inputs() -> None:
         gram.fit([PointClouds(X[0]), X[1]])
     with pytest.raises(ValueError, match="one axis"):
         gram.fit(PointClouds(X[0]))
-    with pytest.raises(ValueError, match=r"bag 0 has shape \(5,\)"):
-        gram.fit([np.zeros(5), np.zeros(4)])
+    with pytest.raises(
+        ValueError, match=r"all have the shape \(5,\)\. Pass PointClouds\.from_list"
+    ):
+        gram.fit([np.zeros(5), np.zeros(5)])
     with pytest.raises(ValueError, match=r"T x n x d, got \(6, "):
         gram.fit(PointClouds.from_list(X).pack())
     for words in (np.full((6, 4, 2), "a"), np.full((6, 4, 2), "1", dtype=object)):

@@ -106,3 +106,81 @@ def test_targets_in_the_order_of_labelled_clouds(kind: type) -> None:
     kind(options=SMALL, restarts=0).fit(clouds, targets)
     with pytest.raises(ValueError, match="target 0 is named 'h' and cloud 0 'a'"):
         kind().fit(clouds, targets[::-1])
+
+
+NUMBERS = [RNG.normal(size=int(n)) for n in (3, 5, 2, 4, 5, 3, 2, 4)]
+
+
+def numbers_of(kind: str) -> object:
+    lists = [bag.tolist() for bag in NUMBERS]
+    if kind == "frame":
+        return pd.DataFrame({"spectrum": lists})
+    return {
+        "lists": lists,
+        "arrays": NUMBERS,
+        "tensors": [torch.from_numpy(bag) for bag in NUMBERS],
+        "column of lists": pd.Series(lists),
+        "column of arrays": pd.Series(NUMBERS),
+        "objects": np.array(NUMBERS, dtype=object),
+    }[kind]
+
+
+@pytest.mark.parametrize(
+    "kind",
+    ["lists", "arrays", "tensors", "column of lists", "column of arrays", "objects", "frame"],
+)
+def test_bags_of_numbers(kind: str) -> None:
+    expected = EmbeddingTransformer(options=SMALL).fit(PointClouds.from_list(NUMBERS))
+    given = numbers_of(kind)
+    found = EmbeddingTransformer(options=SMALL).fit(given)
+    assert found.n_features_in_ == 1
+    np.testing.assert_array_equal(found.transform(given), expected.transform(NUMBERS))
+    # Bags of equal lengths, such as those of a small test set, are bags of numbers, too.
+    chosen = [1, 4]
+    part = given.iloc[chosen] if hasattr(given, "iloc") else [given[i] for i in chosen]
+    np.testing.assert_allclose(found.transform(part), expected.transform(NUMBERS)[chosen])
+
+
+def test_columns_of_bags_of_equal_lengths_and_in_the_plane() -> None:
+    equal = pd.Series([[1.0, 2.0], [3.0, 4.0]])
+    assert CloudScaler().fit(equal).n_features_in_ == 1
+    assert CloudScaler().fit(equal.tolist()).n_features_in_ == 2  # rows of a matrix
+    plane = pd.Series([bag.tolist() for bag in X])
+    for given in (plane, plane.to_frame()):
+        np.testing.assert_array_equal(
+            EmbeddingTransformer(options=SMALL).fit_transform(given),
+            EmbeddingTransformer(options=SMALL).fit_transform(X),
+        )
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "message"),
+    [
+        (
+            dict(enumerate(NUMBERS)),
+            TypeError,
+            r"got a dictionary\. Pass PointClouds\.from_list\(X\)",
+        ),
+        ([[1.0, 2.0], None], ValueError, r"Bag 1: expected real numbers, got None\."),
+        (pd.Series([[1.0], ["x"]]), ValueError, r"Bag 1: expected real numbers, got an array of"),
+        (pd.Series([[1.0], []]), ValueError, r"Bag 1: expected at least one atom"),
+        (
+            [[1.0, 2.0], [[3.0, 4.0]]],
+            ValueError,
+            r"Bag 0: expected an array of shape \(n, d\), got a",
+        ),
+        (
+            [[[1.0, 2.0], [3.0]]],
+            ValueError,
+            r"Bag 0: expected an array, got nested sequences of uneq",
+        ),
+        (
+            pd.DataFrame({"x": [[1.0], [2.0]], "y": [[3.0], [4.0]]}),
+            ValueError,
+            r"one column of bags, got the columns \['x', 'y'\]",
+        ),
+    ],
+)
+def test_bad_bags_are_refused_in_words(given: object, error: type, message: str) -> None:
+    with pytest.raises(error, match=message):
+        CloudScaler().fit(given)

@@ -134,7 +134,7 @@ def test_a_bag_of_weight_zero_is_named():
 @pytest.mark.parametrize(
     ("points", "message"),
     [
-        (np.zeros(3), r"1-D array of shape \(3,\); did you mean array\[:, None\]\?"),
+        (np.zeros(3), r"1-D array of shape \(3,\); write n numbers as an array of shape \(n, 1\)"),
         (1.0, r"Points: expected an array of shape \(\.\.\., n, d\), got a 0-D array"),
         (np.zeros((0, 2, 2)), r"empty array of shape \(0, 2, 2\)"),
         (np.zeros((3, 2), object), r"Points: expected real numbers, .* dtype object"),

@@ -1,0 +1,100 @@
+"""Geometries with ``__geo_interface__``, such as those of shapely: their lines and their areas."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+_LINES = {"LineString": False, "LinearRing": True}  # whether they are closed
+_AREAS = ("Polygon", "MultiPolygon")
+
+
+def is_geometry(value: object) -> bool:
+    """Whether a value describes itself as GeoJSON does."""
+    return hasattr(value, "__geo_interface__")
+
+
+def lines(geometry: Any, name: str) -> list[tuple[npt.NDArray[np.float64], bool]]:
+    """Return the vertices of each line of a geometry, and whether it is closed.
+
+    The lines of a polygon are its outline and the outlines of its holes. The first vertex of a closed
+    line is not repeated at the end.
+
+    Args:
+        geometry: An object with ``__geo_interface__``.
+        name: Name of the geometry in error messages.
+
+    Raises:
+        ValueError: If the geometry has no lines.
+    """
+    described = _description(geometry)
+    found = [
+        (
+            array[:-1] if closed and len(array) > 1 and (array[0] == array[-1]).all() else array,
+            closed,
+        )
+        for coordinates, closed in _lines(described)
+        if len(array := np.asarray(coordinates, dtype=np.float64))
+    ]
+    if not found:
+        raise ValueError(
+            f"{name}: expected a geometry made of polygons or lines, got {_kind(described)}."
+        )
+    return found
+
+
+def _lines(described: Any) -> Iterator[tuple[Any, bool]]:
+    kind = described["type"]
+    if kind in _LINES:
+        yield described["coordinates"], _LINES[kind]
+    elif kind == "Polygon":
+        yield from ((ring, True) for ring in described["coordinates"])
+    elif kind == "MultiPolygon":
+        yield from ((ring, True) for rings in described["coordinates"] for ring in rings)
+    elif kind == "MultiLineString":
+        yield from ((line, False) for line in described["coordinates"])
+
+
+def triangles(geometry: Any, name: str) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.intp]]:
+    """Return vertices and faces of triangles that cover the area of a polygon without its holes.
+
+    Args:
+        geometry: An object with ``__geo_interface__``.
+        name: Name of the geometry in error messages.
+
+    Raises:
+        ImportError: If there is no shapely 2.1 or later.
+        ValueError: If the geometry has no area.
+    """
+    try:
+        from shapely import constrained_delaunay_triangles, get_coordinates
+        from shapely.geometry import shape
+    except ImportError as error:
+        raise ImportError(
+            f"{name}: dividing polygons into triangles needs shapely 2.1 or later. Run: "
+            'pip install "shapely>=2.1"'
+        ) from error
+
+    described = _description(geometry)
+    if described["type"] not in _AREAS or not described["coordinates"]:
+        raise ValueError(f"{name}: expected a geometry made of polygons, got {_kind(described)}.")
+    # Each triangle is a polygon whose first corner is repeated at the end.
+    corners = get_coordinates(constrained_delaunay_triangles(shape(described)))
+    corners = corners.reshape(-1, 4, 2)[:, :3].reshape(-1, 2)
+    vertices, faces = np.unique(corners, axis=0, return_inverse=True)
+    return vertices, faces.reshape(-1, 3)
+
+
+def _description(geometry: Any) -> Any:
+    described = geometry.__geo_interface__
+    if described["type"] == "Feature":
+        return described["geometry"] or described
+    return described
+
+
+def _kind(described: Any) -> str:
+    empty = "" if described.get("coordinates", True) else "an empty "
+    return f"{empty}{described['type']}"

@@ -1,0 +1,94 @@
+"""Data frames of any library: pandas, Polars, PyArrow, and what narwhals reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+
+class Column(Protocol):
+    """A column of a data frame."""
+
+    def to_numpy(self) -> npt.NDArray[Any]:
+        """Return the values as an array."""
+
+
+class Frame(Protocol):
+    """The part of a data frame that is used: ``frame.columns`` and ``frame[name].to_numpy()``.
+
+    Tables of PyArrow have ``frame.column_names`` instead. Lazy frames are collected by narwhals.
+    Error messages name rows by ``frame.index``, if it exists.
+    """
+
+    @property
+    def columns(self) -> Iterable[Any]:
+        """Names of the columns."""
+
+    def __getitem__(self, name: str, /) -> Column: ...
+
+
+def opened(frame: Any, needed: Sequence[str]) -> Frame:
+    """Return a frame whose columns are in memory: collect the needed columns of a lazy one.
+
+    Raises:
+        TypeError: If the object is not a data frame.
+        ValueError: If a lazy frame lacks a column.
+    """
+    advice = ""
+    try:
+        import narwhals
+    except ImportError:
+        advice = " Collect lazy frames, and install narwhals to read frames of other libraries."
+    else:
+        frame = narwhals.to_native(frame, pass_through=True)
+        # Narwhals would refuse a frame of pandas because of columns that are not needed.
+        pandas = narwhals.dependencies.is_pandas_dataframe(frame)
+        read = None if pandas else narwhals.from_native(frame, pass_through=True)
+        if isinstance(read, narwhals.LazyFrame):
+            existing = read.collect_schema().names()
+            for name in needed:
+                _check_name(name, existing)
+            return read.select(dict.fromkeys(needed)).collect().to_native()
+    lazy = hasattr(type(frame), "collect")
+    if lazy or not (
+        hasattr(frame, "__getitem__") and (_is_arrow(frame) or hasattr(frame, "columns"))
+    ):
+        raise TypeError(
+            "Expected a data frame, such as one of pandas, Polars or PyArrow, got "
+            f"{type(frame).__name__}.{advice}"
+        )
+    return frame
+
+
+def column(frame: Any, name: str) -> npt.NDArray[Any]:
+    """Return the values of a column.
+
+    Raises:
+        ValueError: If there is no such column, or more than one.
+        TypeError: If it cannot be read as an array.
+    """
+    _check_name(name, list(frame.column_names if _is_arrow(frame) else frame.columns))
+    values = frame[name]
+    if _is_arrow(frame):
+        return np.asarray(values)  # to_numpy would refuse to copy
+    if not hasattr(values, "to_numpy"):
+        raise TypeError(
+            f"Column {name!r}: expected a column with a method to_numpy, got "
+            f"{type(values).__name__} from {type(frame).__name__}. Collect the frame first, or "
+            "convert it to pandas."
+        )
+    return values.to_numpy()
+
+
+def _check_name(name: str, existing: list[Any]) -> None:
+    if existing.count(name) != 1:
+        problem = "more than one" if name in existing else "none"
+        raise ValueError(f"Expected one column {name!r}, got {problem}; columns: {existing}.")
+
+
+def _is_arrow(frame: Any) -> bool:
+    # An attribute of the class: a column of pandas may have this name.
+    return hasattr(type(frame), "column_names")

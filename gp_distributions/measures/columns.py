@@ -1,0 +1,66 @@
+"""Lists, dictionaries and columns of data frames that hold one bag in each entry."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+
+def entries(column: Any) -> Any:
+    """Return the entries of a column of pandas, Polars or PyArrow as a list; anything else as it is."""
+    for method in ("to_pylist", "to_list"):
+        if callable(getattr(type(column), method, None)):
+            return getattr(column, method)()
+    return column
+
+
+def listed(items: Any, noun: str) -> tuple[list[Any], npt.NDArray[Any] | None]:
+    """Return items as a list, and the keys of a dictionary as their labels.
+
+    Args:
+        items: An iterable of items, or a dictionary whose keys are their labels.
+        noun: What an item is called in error messages.
+
+    Raises:
+        TypeError: If the items cannot be iterated over, or are the path of one file.
+    """
+    if isinstance(items, Mapping):
+        return list(items.values()), object_array(list(items))
+    items = entries(items)
+    try:
+        if isinstance(items, str):
+            raise TypeError("A path is not a list.")
+        return list(items), None
+    except TypeError as error:
+        raise TypeError(
+            f"Expected a list or dictionary with an entry for each {noun}, got "
+            f"{type(items).__name__}. Pass a single {noun} in a list, [{noun}]."
+        ) from error
+
+
+def matched(weights: Any, labels: npt.NDArray[Any] | None) -> Any:
+    """Return weights in the order of the labels if they are a dictionary; anything else as it is.
+
+    Raises:
+        ValueError: If a dictionary of weights does not have the labels as its keys.
+    """
+    if not isinstance(weights, Mapping):
+        return weights
+    keys = [] if labels is None else labels.tolist()
+    if set(keys) != set(weights):
+        raise ValueError(
+            "Expected weights with the same keys as the bags, got weights with keys "
+            f"{list(weights)[:5]} and "
+            + ("bags without keys." if labels is None else f"bags with keys {keys[:5]}.")
+        )
+    return [weights[key] for key in keys]
+
+
+def object_array(values: list[Any]) -> npt.NDArray[Any]:
+    """Return a one-dimensional array of objects, which may be sequences themselves."""
+    array = np.empty(len(values), dtype=object)
+    array[:] = values
+    return array

@@ -1,0 +1,139 @@
+"""Data frames of Polars, PyArrow and narwhals, and their columns of lists."""
+
+import datetime
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from gp_distributions import CloudScaler, PointClouds
+
+pl = pytest.importorskip("polars")
+pa = pytest.importorskip("pyarrow")
+nw = pytest.importorskip("narwhals")
+
+COUNT = 60
+RNG = np.random.default_rng(0)
+BAGS = RNG.integers(0, 7, COUNT)
+COLUMNS = {
+    "bag": [f"bag {i}" for i in BAGS],
+    "x": RNG.normal(size=COUNT),
+    "y": RNG.integers(0, 9, COUNT),
+    "w": RNG.random(COUNT) + 0.1,
+    "unused": ["text"] * COUNT,
+}
+PANDAS = pd.DataFrame(COLUMNS)
+KINDS = {
+    "polars": lambda: pl.DataFrame(COLUMNS),
+    "lazy": lambda: pl.DataFrame(COLUMNS).lazy(),
+    "narwhals": lambda: nw.from_native(pl.DataFrame(COLUMNS)),
+    "narwhals lazy": lambda: nw.from_native(pl.LazyFrame(COLUMNS)),
+    "arrow": lambda: pa.table(COLUMNS),
+    "record batch": lambda: pa.RecordBatch.from_pydict(COLUMNS),
+    "several chunks": lambda: pa.concat_tables([pa.table(PANDAS[:9]), pa.table(PANDAS[9:])]),
+    "pandas of arrow": lambda: pa.table(COLUMNS).to_pandas(types_mapper=pd.ArrowDtype),
+}
+READ = {"bag": "bag", "columns": ["x", "y"], "weight": "w"}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_frames_agree_with_pandas(kind):
+    frame = KINDS[kind]()
+    made = PointClouds.from_frame(frame, **READ)
+    assert made == PointClouds.from_frame(PANDAS, **READ)
+    with pytest.raises(ValueError, match=r"Expected one column 'z', got none; columns: \['bag', "):
+        PointClouds.from_frame(frame, bag="bag", columns="z")
+    with pytest.raises(
+        ValueError, match=r"'unused': expected real numbers, got 'text' in row 0\. Re"
+    ):
+        PointClouds.from_frame(frame, bag="bag", columns="unused")
+    with pytest.raises(ValueError, match="at least one row"):
+        PointClouds.from_frame(frame.head(0) if "lazy" in kind else frame[:0], **READ)
+
+
+IDS = {
+    "integers": BAGS.tolist(),
+    "floats": (BAGS / 2).tolist(),
+    "booleans": (BAGS > 3).tolist(),
+    "dates": [datetime.date(2020, 1, 1 + i) for i in BAGS],
+    "times": [datetime.datetime(2020, 1, 1, i) for i in BAGS],
+}
+
+
+@pytest.mark.parametrize("ids", IDS.values(), ids=IDS)
+@pytest.mark.parametrize("kind", [pl.DataFrame, pa.table])
+def test_labels_of_all_types(kind, ids):
+    made = PointClouds.from_frame(kind({"bag": ids, "x": COLUMNS["x"]}), bag="bag", columns="x")
+    expected = PointClouds.from_list(
+        [
+            group["x"]
+            for _, group in pd.DataFrame({"bag": ids, "x": COLUMNS["x"]}).groupby("bag", sort=False)
+        ]
+    )
+    assert made.points.equal(expected.points)
+    assert [str(label) for label in made.labels] == [
+        str(np.array(value)[()] if "time" not in str(type(value)) else np.datetime64(value))
+        for value in dict.fromkeys(ids)
+    ]
+
+
+def test_categories_and_decimals():
+    frame = pl.DataFrame({"bag": ["b", "a", "b"], "x": [1, 2, 3]}).with_columns(
+        pl.col("bag").cast(pl.Categorical), pl.col("x").cast(pl.Decimal(10, 2))
+    )
+    for given in (frame, frame.to_arrow()):
+        made = PointClouds.from_frame(given, bag="bag", columns="x")
+        assert made.labels.tolist() == ["b", "a"]
+        assert made.points.flatten().tolist() == [1, 3, 2, 0]
+
+
+@pytest.mark.parametrize("kind", [pl.DataFrame, pa.table])
+def test_missing_values_are_named(kind):
+    frame = kind(
+        {"bag": ["a", "b", None], "x": [1.0, None, 2.0], "n": [1, None, 2], "k": [1, 1, 1]}
+    )
+    with pytest.raises(ValueError, match=r"Column 'bag': .* missing value in row 2"):
+        PointClouds.from_frame(frame, bag="bag", columns="k")
+    for column in ("x", "n"):
+        with pytest.raises(
+            ValueError, match=r"Bag 1 \(label b\): expected finite .* got nan in atom 0"
+        ):
+            PointClouds.from_frame(frame[:2], bag="bag", columns=column)
+    with pytest.raises(ValueError, match=r"Column 'n': expected a bag for each row, .* in row 1"):
+        PointClouds.from_frame(frame, bag="n", columns="k")
+    text = kind({"bag": ["a"], "x": ["1.5"]})
+    with pytest.raises(
+        ValueError, match=r"got '1\.5' in row 0\. Convert the column to floating-point"
+    ):
+        PointClouds.from_frame(text, bag="bag", columns="x")
+    for ids in ([["a"]], [{"a": 1}]):
+        with pytest.raises(ValueError, match=r"Column 'bag': expected values that name bags"):
+            PointClouds.from_frame(kind({"bag": ids, "x": [1.0]}), bag="bag", columns="x")
+
+
+def test_lazy_frames_without_narwhals(monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "narwhals", None)
+    with pytest.raises(TypeError, match=r"got LazyFrame\. Collect lazy frames"):
+        PointClouds.from_frame(pl.LazyFrame(COLUMNS), **READ)
+    for kind in ("polars", "arrow", "record batch"):
+        assert PointClouds.from_frame(KINDS[kind](), **READ).labels[0] == COLUMNS["bag"][0]
+
+
+NUMBERS = [[1.0, 2.0], [3.0], [4.0, 5.0, 6.0]]
+PLANE = [[[1.0, 2.0], [3.0, 4.0]], [[5.0, 6.0]]]
+
+
+@pytest.mark.parametrize("kind", [pl.DataFrame, pa.table, pd.DataFrame])
+def test_columns_of_bags(kind):
+    for bags in (NUMBERS, PLANE):
+        frame = kind({"bags": bags})
+        expected = PointClouds.from_list(bags)
+        assert PointClouds.from_list(frame["bags"]) == expected
+        for given in (frame["bags"], frame):
+            scaler = CloudScaler().fit(given)
+            assert scaler.n_features_in_ == expected.dim
+            assert scaler.transform(given) == CloudScaler().fit_transform(expected)
+    equal = kind({"bags": [[1.0, 2.0], [3.0, 4.0]]})["bags"]
+    assert CloudScaler().fit(equal).n_features_in_ == 1
+    with pytest.raises(ValueError, match=r"Bag 1: expected real numbers, got None"):
+        CloudScaler().fit(kind({"bags": [[1.0], None]})["bags"])
