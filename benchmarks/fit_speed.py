@@ -121,7 +121,7 @@ def evaluations(model: SingleTaskGP, fitting: Callable[[Any], None]) -> int:
 
 
 def check_equal_work(a: SingleTaskGP, b: SingleTaskGP) -> tuple[int, float]:
-    """Fit both, compare evaluations and hyperparameters.
+    """Fit both models, and compare their evaluations and hyperparameters.
 
     Returns:
         The number of evaluations and the largest difference of a raw hyperparameter.

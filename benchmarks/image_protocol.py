@@ -218,7 +218,7 @@ def as_edges(images: Tensor, scale: float) -> PointClouds:
 
 
 def _weighted(weights: Tensor, more: Tensor) -> PointClouds:
-    """Return pixel positions, where 28 pixels have the length 2 of [-1, 1], with further coordinates."""
+    """Return pixel positions, scaled so that 28 pixels span [-1, 1], with further coordinates."""
     y, x = (torch.arange(n).to(weights) / 13.5 - 1 for n in weights.shape[-2:])
     grid = torch.stack(torch.meshgrid(x, -y, indexing="xy"), dim=-1)
     masks = weights > 1e-6

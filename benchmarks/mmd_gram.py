@@ -75,7 +75,7 @@ class Case:
         return PointClouds(points, weights).pack()
 
     def ragged_rows(self) -> Tensor:
-        """Clouds with the same mean number of atoms, from one fifth to nine fifths of it each."""
+        """Clouds with one fifth to nine fifths of the mean number of atoms, which stays the same."""
         rng = np.random.default_rng(2)
         fifth = max(1, self.atoms // 5)
         sizes = rng.integers(fifth, 9 * fifth, size=self.clouds, endpoint=True)
@@ -93,7 +93,7 @@ def ours(distance: MMD, rows: Tensor) -> Side:
 
 
 def gradient(distance: MMD, rows: Tensor, parameter: Tensor) -> Side:
-    """The Gram matrix and the gradient of its sum in the rows or the bandwidth."""
+    """The Gram matrix and the gradient of its sum with respect to the rows or the bandwidth."""
 
     def prepare() -> Work:
         def work() -> tuple[Tensor, ...]:
@@ -109,7 +109,7 @@ def gradient(distance: MMD, rows: Tensor, parameter: Tensor) -> Side:
 
 
 def exponentials(numbers: int) -> dict[str, Side]:
-    """Exponential of as many numbers, with both libraries."""
+    """Compute the exponentials of ``numbers`` numbers with each library."""
     exponents = np.random.default_rng(0).uniform(-10, 0, BLOCK)
     result = np.empty_like(exponents)
     exponents_t, result_t = torch.from_numpy(exponents), torch.from_numpy(result)
@@ -134,7 +134,7 @@ def fastest(timings: dict[str, Timing]) -> float:
 
 
 def budgets(case: Case, repeats: int) -> list[Row]:
-    """Rows with a budget, and the other kernels."""
+    """Time the Gram matrices that have a budget, and the other kernels."""
     distance, rows = MMD(case.dim, bandwidth=1.0), case.rows()
     others = {
         kernel: ours(MMD(case.dim, kernel=kernel, bandwidth=_bandwidth(kernel)), rows)
@@ -235,7 +235,7 @@ def approximations(case: Case, counts: tuple[int, ...], repeats: int) -> list[Ro
 
 
 def images(count: int, side: int, repeats: int) -> list[Row]:
-    """Compare images on one grid with products with the full kernel matrix."""
+    """Time ``MMD`` on images that share a grid against products with the full kernel matrix."""
     intensities = np.random.default_rng(0).uniform(size=(count, side, side))
     clouds = PointClouds.from_images(intensities)
     rows, weights, grid = clouds.pack(), clouds.weights.numpy(), clouds.points[0].numpy()
@@ -270,7 +270,7 @@ def images(count: int, side: int, repeats: int) -> list[Row]:
 
 
 def largest(case: Case) -> Row:
-    """One Gram matrix of so many atoms that their pairs would not fit into memory."""
+    """Time a Gram matrix of clouds with more pairs of atoms than fit into memory."""
     rows, distance, seconds = case.rows(), MMD(case.dim, bandwidth=1.0), 0.0
 
     def work() -> None:

@@ -55,7 +55,7 @@ class Data:
     profile: str = "matern52"
 
     def model(self, clouds: PointClouds | None = None, **options: bool) -> DistributionGP:
-        """Fit a model to these training bags, or to others with the same targets."""
+        """Fit a model to the training bags, or to ``clouds`` in their place."""
         kernel = ScaleKernel(SlicedWassersteinKernel(2, profile=self.profile))
         inputs = self.clouds if clouds is None else clouds
         return fit(DistributionGP(inputs, self.targets, kernel, **options))

@@ -77,7 +77,7 @@ def by_pot(points: Tensor, seed: int) -> Tensor:
 
 
 def with_directions(distance: SlicedWasserstein, directions: Tensor, rows: Tensor) -> Tensor:
-    """Squared distances of all 45 pairs, sliced along ``directions``, with the exact mean."""
+    """Squared distances of all 45 pairs along ``directions``; the part due to the means is exact."""
     distance.directions = directions
     squared = distance.squared(rows)
     return squared[torch.ones_like(squared, dtype=torch.bool).triu(1)]

@@ -83,7 +83,7 @@ def weighted(points: NDArray[np.float64]) -> PointClouds:
 
 
 def ragged(case: Case) -> PointClouds:
-    """Clouds with the same mean number of atoms, from one fifth to nine fifths of it each."""
+    """Clouds with one fifth to nine fifths of the mean number of atoms, which stays the same."""
     rng = np.random.default_rng(2)
     fifth = case.atoms // 5
     sizes = rng.integers(fifth, 9 * fifth, size=case.clouds, endpoint=True)
@@ -158,7 +158,7 @@ def fastest(timings: dict[str, Timing]) -> float:
 
 
 def budgets(case: Case, pairs: int, repeats: int) -> list[Row]:
-    """Rows with budgets, and their components."""
+    """Time the Gram matrices that have a budget, and their primitives."""
     points, distance = case.points(), case.distance()
     timings = interleave(
         {

@@ -63,7 +63,7 @@ def set_hyperparameters(model: SingleTaskGP) -> None:
 
 
 def closed_form(model: SingleTaskGP, features: Tensor, targets: Tensor) -> Predict:
-    """Predict from features in closed form, with everything precomputed that does not depend on them."""
+    """Predict from features in closed form; all that does not depend on them is precomputed."""
     outputscale = model.covar_module.outputscale.detach()
     noise = model.likelihood.noise.detach()
     precision = -0.5 / model.covar_module.base_kernel.lengthscale.detach().square()

@@ -175,7 +175,7 @@ def coverage(rows: Rows) -> tuple[str, bool]:
 
 
 def beside_fixed(rows: Rows) -> tuple[str, bool]:
-    """The airfoils' learned and fixed references."""
+    """Compare learned with fixed references on the airfoils."""
     learned, fixed = (
         number(find(rows, {"name": f"airfoils: {way}"}), "r2") for way in ("learned", "fixed")
     )

@@ -94,7 +94,7 @@ def solids(options: Options) -> Iterator[Task]:
 
 
 def methods(dim: int, quick: bool) -> dict[str, tuple[Callable[[Tensor], Tensor] | None, Distance]]:
-    """What is done to turned shapes, ``None`` for shapes in known pose, and the distance."""
+    """How each method aligns turned shapes (``None`` if the pose is known), and its distance."""
     sliced, rigid = (partial(kind, dim) for kind in (SlicedWasserstein, RigidSlicedWasserstein))
     if quick:
         sliced, rigid = partial(sliced, num_slices=20), partial(rigid, num_slices=30)

@@ -126,7 +126,7 @@ class Calibration:
     """Scores of normal predictions by group, printed as a table; the last group holds all targets.
 
     Attributes:
-        groups: The ``G`` group labels, of which the last is ``"all"``.
+        groups: The ``G`` group labels; the last is ``"all"``.
         count: Number of targets in each group.
         coverage: Fraction of targets inside the central intervals of ``level``.
         nlpd: Mean negative log predictive density, in nats.

@@ -100,7 +100,7 @@ def sensitivity(model: DistributionGP, X: PointClouds, *, batch_size: int = 64) 
 
 
 def _gradients(model: DistributionGP, rows: Tensor) -> Tensor:
-    """Return the gradients of means and variances in rows, a ``2 x outputs x N x width`` tensor."""
+    """Return the gradients of means and variances at rows, a ``2 x outputs x N x width`` tensor."""
     model.eval()
     rows = rows.clone().requires_grad_()
     axes = [1] * len(model.batch_shape)

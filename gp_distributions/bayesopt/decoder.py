@@ -26,8 +26,8 @@ class Decoder(InputTransform, torch.nn.Module):
     Args:
         decode: A differentiable function that maps an ``N x k`` tensor of designs to the points of
             their clouds, an ``N x m x d`` tensor; or to points and ``N x m`` weights; or to
-            :class:`PointClouds`. ``torch.vmap`` makes such a function of one for a single design. If it
-            is a module, its parameters are not fitted with the model.
+            :class:`PointClouds`. Pass ``torch.vmap(function)`` if a function decodes a single
+            design. If ``decode`` is a module, its parameters are not fitted with the model.
 
     Raises:
         ValueError: When called, if ``decode`` returns tensors of other shapes, or points or weights
@@ -75,7 +75,7 @@ class Decoder(InputTransform, torch.nn.Module):
         if not bool(finite.all()):
             first = int((~finite).nonzero()[0])
             raise ValueError(
-                "Expected decode to return finite points and weights, got others for design "
+                "Expected decode to return finite points and weights, got NaN or infinity for design "
                 f"{designs[first].tolist()}."
             )
         return rows.unflatten(0, X.shape[:-1])
@@ -117,7 +117,7 @@ class Decoder(InputTransform, torch.nn.Module):
 
 @torch.no_grad()
 def decodable(model: Model, X: Tensor) -> Tensor:
-    """Returns those of the ``N x k`` inputs of a fitted model that its input transform can decode.
+    """Return the inputs of a fitted model, ``N x k``, that its input transform can decode.
 
     The others have no shape: the decoder raises an error for them, or does not return a valid cloud.
     For a model without an input transform, all inputs are returned.

@@ -57,7 +57,7 @@ class DataPenalty(torch.nn.Module):
         self.register_buffer("scale", nearest.median())
         if not bool(self.scale > 0):
             raise ValueError(
-                "Expected data of which most clouds differ from all others: leave out duplicates."
+                "Expected training clouds most of which differ from all others. Remove duplicates."
             )
 
     def forward(self, X: Tensor) -> Tensor:

@@ -187,7 +187,7 @@ class Checkpoint:
         except (FileNotFoundError, NotADirectoryError) as error:
             raise CheckpointError(
                 f"Expected {self.path} to exist, but it was removed after this search opened it. "
-                "Restore it and tell the evaluation again, or tell all to a new ShapeOptimizer."
+                "Restore it and tell the evaluation again, or tell all evaluations to a new one."
             ) from error
 
 

@@ -117,7 +117,7 @@ class PoolSearch(Search):
         self.dim = self.pool.dim
 
     def describe(self) -> dict[str, Any]:
-        """The kind of search and a digest of all rows."""
+        """Return the kind of search and a digest of all rows."""
         return {"kind": "pool", "rows": _digest(self.pool.rows)}
 
     def initial(self, count: int, seed: int) -> list[int]:
@@ -197,7 +197,7 @@ class DesignSearch(Search):
         self.raw_samples = integer(raw_samples, "raw_samples", least=self.num_restarts)
 
     def describe(self) -> dict[str, Any]:
-        """The kind of search and the bounds."""
+        """Return the kind of search and its bounds."""
         return {"kind": "designs", "bounds": self.bounds.tolist()}
 
     def initial(self, count: int, seed: int) -> list[list[float]]:
@@ -296,7 +296,7 @@ class FreeSearch(Search):
         self.maxiter = integer(maxiter, "maxiter")
 
     def describe(self) -> dict[str, Any]:
-        """The kind of search, a digest of the starts, the bounds and the penalty weight."""
+        """Return the kind of search, a digest of the starts, the bounds and the penalty weight."""
         return {
             "kind": "free shapes",
             "starts": _digest(self.starts),

@@ -258,8 +258,8 @@ class ShapeOptimizer:
         """
         if self.objectives > 1:
             raise ValueError(
-                f"Expected one objective, got {self.objectives}, of which no candidate is the single "
-                "best: see pareto."
+                f"Expected one objective, got {self.objectives}. Use pareto, as several objectives have "
+                "no single best candidate."
             )
         best = max(filter(self._is_feasible, self._evaluations), key=_first, default=None)
         if best is None:

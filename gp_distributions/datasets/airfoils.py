@@ -74,10 +74,10 @@ def load_airfoils(*, progress: bool = False) -> Airfoils:
     edge to the origin and the middle of the trailing edge to (1, 0). The angle of attack refers to
     the normalised outline. Outlines keep the points of their file, between 27 and 496.
 
-    Of the 2174 files, those with an analysis confidence below 0.9, CD outside [0.004, 0.03], a root
-    mean square error of the Kulfan (CST) fit over the points of the file above 0.002 chords, or a
-    thickness above 0.3 chords are dropped, which leaves 2027. Among these, taken in the order of their
-    names, an airfoil is dropped as a near-duplicate if the 18 Kulfan parameters that NeuralFoil uses
+    The database has 2174 files. An airfoil is dropped if its analysis confidence is below 0.9, its CD is
+    outside [0.004, 0.03], the root mean square error of its Kulfan (CST) fit over the points of the file
+    exceeds 0.002 chords, or its thickness exceeds 0.3 chords; 2027 remain. In alphabetical order, an
+    airfoil is then dropped as a near-duplicate if the 18 Kulfan parameters that NeuralFoil uses
     differ from those of an airfoil already kept by less than 0.01 in root mean square, which leaves
     1874. The best ratio is 192.3, and the 19 airfoils in the top percent have at least 165.5. These
     numbers were obtained with AeroSandbox 4.2.10 and NeuralFoil 0.3.3.

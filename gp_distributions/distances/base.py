@@ -159,7 +159,7 @@ class Distance(torch.nn.Module, ABC):
 
     @property
     def embed(self) -> Callable[[Tensor], Tensor]:
-        """Compute features of clouds whose Euclidean distances are the distances.
+        """Compute features whose Euclidean distances are the distances between clouds.
 
         A function of a ``batch_shape x N x m*(d+1)`` tensor of rows that returns a
         ``batch_shape x N x D`` tensor. If the distance is not :attr:`euclidean`, then

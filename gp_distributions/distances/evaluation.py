@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 class Distance(Protocol):
-    """What evaluation needs of a distance."""
+    """The part of a distance that its evaluation uses."""
 
     block_rows: int
     trims_padding: bool
@@ -173,7 +173,7 @@ class _Evaluation:
         return squared.expand(shape)
 
     def zeros(self, *sets: Tensor) -> Tensor:
-        """Return zero, with a gradient of zero in the rows and the parameters."""
+        """Return zeros, with zero gradients for the rows and the parameters."""
         tensors = (*sets, *self.distance.parameters())
         tied = sum(tensor.unsqueeze(-1)[..., :0].sum() for tensor in tensors)
         return sets[0].new_zeros(1) + tied

@@ -163,7 +163,7 @@ class PrecomputedDistance(Distance):
         return self.matrix[first.unsqueeze(-1), second.unsqueeze(-2)].to(x1.dtype)
 
     def squared_norms(self, rows: Tensor) -> Tensor:
-        """Look up squared distances to the origin of inner products, ``batch_shape x N``."""
+        """Look up the squared norms of the objects, ``batch_shape x N``."""
         return self.norms[self._indices(rows)].to(rows.dtype)
 
     def _indices(self, rows: Tensor) -> Tensor:

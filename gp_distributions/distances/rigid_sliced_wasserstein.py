@@ -66,8 +66,8 @@ class RigidSlicedWasserstein(Distance):
             charge, a colour, a temperature. They are neither centred nor scaled.
 
     Raises:
-        ValueError: If other than 2 or 3 coordinates rotate, a number is out of range, or marks are asked
-            for with Gaussians.
+        ValueError: If the number of coordinates that rotate is not 2 or 3, a number is out of range, or
+            Gaussians have marks.
 
     Example:
         >>> import torch
@@ -273,7 +273,7 @@ def _outer(left: Tensor, right: Tensor) -> Tensor:
 
 
 def _upper(matrices: Tensor, *, diagonal: bool = True) -> Tensor:
-    """Entries above the diagonal times the root of two, which count for both, and the diagonal."""
+    """The diagonal, and the entries above it times the root of two because each counts twice."""
     size = matrices.shape[-1]
     row, column = torch.triu_indices(size, size, offset=1, device=matrices.device)
     above = math.sqrt(2) * matrices[..., row, column]

@@ -31,8 +31,8 @@ class TotalVariation(SharedSupportDistance):
 
     Raises:
         ValueError: If ``support`` has the wrong shape or is not finite; on evaluation, if an atom of
-            positive weight is not in the support, or if the support is taken from clouds one of which
-            shares no atom with any other.
+            positive weight is not in the support, or if the support is taken from clouds and one of
+            them shares no atom with any other.
 
     Example:
         >>> import torch

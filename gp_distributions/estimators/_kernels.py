@@ -62,7 +62,9 @@ class DistanceEstimator(DistributionEstimator):
         if isinstance(distance, Distance):
             refuse_indices(distance)
             if given:
-                raise ValueError("Expected options only with the name of a distance, got both.")
+                raise ValueError(
+                    "Expected options only with the name of a distance, got a Distance."
+                )
             if (distance.dim, distance.inputs) != (training.dim, self.inputs_):
                 raise ValueError(
                     f"Expected a distance between {self.inputs_} in {training.dim} dimensions, got one "

@@ -103,7 +103,7 @@ def read_distributions(X: Samples, *, numbers: bool = False) -> Distributions | 
 
     Raises:
         TypeError: If bags are sparse, or ``X`` is a dictionary.
-        ValueError: If a list mixes distributions with other things or could be a matrix as well, if
+        ValueError: If a list mixes distributions with other objects or could be a matrix as well, if
             ``X`` is a masked array or a tensor of any shape but ``T x n x d``, or if a container
             refuses the data.
     """
@@ -191,7 +191,7 @@ def as_array(values: ArrayLike | Tensor) -> ArrayLike:
 
 
 def _axes(item: Any) -> int:
-    """Number of axes of a bag; of nested lists, as their first entries show it."""
+    """Number of axes of a bag; for nested lists, that of their first entries."""
     if isinstance(item, list | tuple):
         return 1 + (_axes(item[0]) if item else 0)
     return int(np.ndim(item)) if hasattr(item, "__array__") or hasattr(item, "ndim") else 0

@@ -15,10 +15,10 @@ from gp_distributions.measures.kinds import Distributions
 
 
 class CloudScaler(OneToOneFeatureMixin, TransformerMixin, DistributionEstimator):
-    """Centre and scale each coordinate of distributions by the training distributions.
+    """Standardise coordinates with the mean and deviation of the training distributions.
 
-    Wraps :meth:`PointClouds.normalize` as a scikit-learn transformer. As the first step of a pipeline it
-    keeps cross-validation folds apart. On a ``T x d`` array it does what ``StandardScaler`` does.
+    Wraps :meth:`PointClouds.normalize` as a scikit-learn transformer. As the first step of a pipeline,
+    it is fitted on the training folds only. On a ``T x d`` array it does what ``StandardScaler`` does.
 
     Attributes:
         centre_: Mean of each of the ``d`` coordinates.
@@ -56,7 +56,7 @@ class CloudScaler(OneToOneFeatureMixin, TransformerMixin, DistributionEstimator)
             X: ``N`` distributions.
 
         Returns:
-            The distributions in their container, or for a ``T x d`` array such an array.
+            The scaled distributions in the same container, or a ``T x d`` array if ``X`` is one.
         """
         read = read_distributions(X)
         scaled = self._read_fitted(X if read is None else read)._scaled(

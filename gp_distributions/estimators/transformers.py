@@ -21,7 +21,7 @@ from gp_distributions.rows.clouds import pad_rows
 
 
 class EmbeddingTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DistanceEstimator):
-    """Features of distributions whose Euclidean distance is a distance between distributions.
+    """Map distributions to features whose Euclidean distances are distances between distributions.
 
     A linear method on these features (principal components, k-means, a linear support vector machine or
     discriminant) is the kernel method of the distance with a linear profile. :meth:`inverse_transform`
@@ -54,7 +54,7 @@ class EmbeddingTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Di
     """
 
     def fit(self, X: Samples, y: Any = None) -> Self:
-        """Set references, bandwidths and landmarks by the training distributions."""
+        """Choose references, bandwidths and landmarks from the training distributions."""
         self.fit_transform(X)
         return self
 
@@ -84,7 +84,7 @@ class EmbeddingTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Di
         return self._features(self._read_fitted(X).pack())
 
     def inverse_transform(self, X: ArrayLike | torch.Tensor, **options: Any) -> PointClouds:
-        """Find clouds whose features are close to given ones, see :func:`invert_embedding`.
+        """Find clouds whose features are close to given ones; see :func:`invert_embedding`.
 
         Args:
             X: An ``N x D`` array of features.

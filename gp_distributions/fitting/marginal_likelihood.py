@@ -42,8 +42,8 @@ def fit(
         model: A :class:`DistributionGP`, or any GPyTorch ``ExactGP`` with a ``covar_module`` and a
             ``likelihood``.
         init: ``"median"``: every :class:`DistributionKernel` starts at the median distance of its
-            training clouds, whatever their units. ``"current"``: the fit starts at the current values.
-        restarts: Number of further starts, of which the best is kept. The likelihood often has one
+            training clouds, so units do not matter. ``"current"``: the fit starts at the current values.
+        restarts: Number of further starts; the best result is kept. The likelihood often has one
             maximum where all clouds are unrelated and another where the function is smooth. The first
             further start is smooth: lengthscales are multiplied by 10, outputscales by 100 and the noise
             by 10. The others multiply lengthscales and noise by random factors between 1/5 and 5.

@@ -40,8 +40,8 @@ class ReferenceFit:
             never decreases.
         points: An ``m x d`` tensor, the atoms of the chosen reference.
         weights: A tensor of ``m`` weights of these atoms.
-        chosen: ``"start"``, ``"stopped"`` (early) or ``"final"``: the number of steps with the highest
-            held-out log density. Always ``"final"`` without a guard.
+        chosen: Which reference was kept: ``"start"`` (no steps), ``"stopped"`` (before the last step) or
+            ``"final"``, by held-out log density. Always ``"final"`` without a guard.
         path: A ``steps + 1 x m x d`` tensor, the atoms at the start and after each step.
         held_out: For each number of steps tried, the mean log density of the held-out targets in
             standardised units, with widened variances; empty without a guard.
@@ -108,7 +108,7 @@ def fit_reference(
         model: A :class:`DistributionGP` with one output whose kernel has one reference measure.
         steps: Maximum number of L-BFGS steps.
         guard: Number of folds; ``None`` takes all steps without cross-validation.
-        starts: Number of references to start from. The first is that of the model, the others are drawn
+        starts: Number of references to start from. The first is that of the model; the others are drawn
             from the training clouds. The best is chosen by held-out log density, or by marginal
             likelihood without a guard.
         learn_points: Whether to learn the atoms.

@@ -189,8 +189,8 @@ def diagnose(kernel: Kernel, X: Distributions | Tensor) -> Diagnosis:
 
     Args:
         kernel: Kernel that contains at least one :class:`DistributionKernel`. It may be scaled, added,
-            multiplied, or combined with kernels on other columns. Of a batch of kernels, pass one:
-            ``kernel[0]``.
+            multiplied, or combined with kernels on other columns. If it is a batch, pass one of its
+            kernels, such as ``kernel[0]``.
         X: The ``T`` clouds, as a container or a ``T x width`` tensor of rows.
 
     Returns:

@@ -367,7 +367,7 @@ _FAR = 1e3
 
 
 class _Matern(torch.autograd.Function):
-    """Matern profile of smoothness 3/2 or 5/2, of which ``s`` and twice the smoothness are given."""
+    """Matern profile of smoothness 3/2 or 5/2, from ``s`` and twice the smoothness."""
 
     @staticmethod
     def forward(ctx: Any, s: Tensor, twice: int) -> Tensor:

@@ -105,7 +105,7 @@ class Container(ABC):
         """Centre and scale each coordinate: return the distributions of ``(x - centre) / scale``.
 
         The default centre and scale are the mean and the standard deviation of the average of the
-        distributions, in which each counts once, whatever its number of atoms or components. They
+        distributions, in which each counts once, regardless of its number of atoms or components. They
         are the same for all distributions.
 
         Args:
@@ -250,7 +250,7 @@ class WeightedContainer(Container):
         if len(beyond):
             needed = count + 1 + int(beyond.max())
             raise ValueError(
-                f"Expected {name} >= {needed}, as the largest {self._noun} needs, got {count}."
+                f"Expected {name} >= {needed} to hold the largest {self._noun}, got {count}."
             )
         return count
 

@@ -43,7 +43,7 @@ def read_gaussians(mean: Data, covariance: Data) -> tuple[Tensor, Tensor]:
 
 
 def read_gaussian_rows(rows: Data, dim: int) -> tuple[Tensor, Tensor]:
-    """Read Gaussians from ``batch_shape x (d+d*d)`` rows; returns as :func:`read_gaussians` does."""
+    """Read Gaussians from ``batch_shape x (d+d*d)`` rows; see :func:`read_gaussians`."""
     return _validated_gaussians(*split_gaussians(row_tensor(rows), integer(dim, "dim")))
 
 

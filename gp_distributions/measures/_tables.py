@@ -1,4 +1,4 @@
-"""Data frames of any library: pandas, Polars, PyArrow, and what narwhals reads."""
+"""Data frames from pandas, Polars, PyArrow and other libraries that narwhals supports."""
 
 from __future__ import annotations
 

@@ -101,7 +101,7 @@ class ClassificationGP(SharedKernelGP):
 
     @property
     def alpha_epsilon(self) -> float:
-        """The concentration of the classes other than the label; sets targets and noise too."""
+        """The concentration of all classes but the label. Setting it updates targets and noise."""
         return self._alpha_epsilon
 
     @alpha_epsilon.setter

@@ -54,7 +54,7 @@ class DirichletFactors:
         return solved + self._gap * torch.stack(more)
 
     def inv_quad(self, right: Tensor) -> Tensor:
-        """Quadratic forms of the inverses at the rows of an ``N x T`` tensor, ``C x N``."""
+        """Return ``r' S^-1 r`` for the matrix ``S`` of each class and each row ``r``, ``C x N``."""
         solved = right @ self._inverse
         more = []
         for members, factor in zip(self._classes, self._inner, strict=True):

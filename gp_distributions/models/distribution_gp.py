@@ -440,7 +440,7 @@ def _adapt(covar_module: torch.nn.Module, rows: Tensor) -> None:
 def _output_axes(model: torch.nn.Module, batch_shape: torch.Size) -> dict[str, int]:
     """Axis of outputs of each parameter, for BoTorch's ``subset_output``."""
     size = len(batch_shape)
-    # Distances do not have one, whatever the shapes of their parameters.
+    # Distances do not have one, regardless of the shapes of their parameters.
     distances = (module for module in model.modules() if isinstance(module, Distance))
     shared = {parameter for distance in distances for parameter in distance.parameters()}
     return {

@@ -95,7 +95,7 @@ class ExactPredictionStrategy(DefaultPredictionStrategy):
 def variances(posterior: Posterior, smallest: float) -> Tensor:
     """Marginal variances of a posterior, ``batch_shape x q x outputs``.
 
-    GPyTorch would bound them below by one number, whatever the unit of the targets.
+    GPyTorch would bound them below by one number, regardless of the unit of the targets.
 
     Args:
         posterior: Posterior of a model.

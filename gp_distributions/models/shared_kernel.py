@@ -125,7 +125,7 @@ class SharedKernelGP(DistributionGP):
 
 
 class SharedNoise(GaussianLikelihood):
-    """Gaussian noise of one variance for all outputs, which keep one covariance matrix.
+    """Gaussian noise with one variance for all outputs, so that they share a covariance matrix.
 
     Args:
         floor: Lower bound of the variance.

@@ -32,7 +32,7 @@ def check_order(train_X: Any, train_Y: Any) -> None:
         first = next(i for i, name in enumerate(names) if name != labels[i])
         raise ValueError(
             f"Expected targets in the order of the clouds, but target {first} is named "
-            f"{names[first]!r} and cloud {first} {labels.tolist()[first]!r}. Pass "
+            f"{names[first]!r} and cloud {first} is named {labels.tolist()[first]!r}. Pass "
             "targets.loc[clouds.labels]."
         )
 
@@ -59,7 +59,7 @@ def as_variances(train_Yvar: Tensor | ArrayLike, rows: Tensor, targets: Tensor) 
 
 
 def standardize(targets: Tensor) -> Standardize:
-    """Transform to unit variance of ``batch_shape x T x outputs`` targets in any unit.
+    """Outcome transform that standardises ``batch_shape x T x outputs`` targets in any unit.
 
     BoTorch does not scale targets whose standard deviation is below 1e-8; this transform does not scale
     those whose standard deviation is a rounding error.

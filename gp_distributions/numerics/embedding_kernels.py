@@ -95,7 +95,7 @@ class IsotropicKernel(EmbeddingKernel):
 
 
 class GaussianKernel(IsotropicKernel):
-    r""":math:`\exp(-s / 2)`."""
+    r"""Gaussian kernel, :math:`\exp(-s / 2)`, where :math:`s` is the squared distance."""
 
     workspace = 1
 
@@ -128,7 +128,7 @@ class _MaternKernel(IsotropicKernel):
 
 
 class LaplaceKernel(_MaternKernel):
-    r""":math:`\exp(-\sqrt s)`, of the Euclidean distance."""
+    r"""Laplace kernel, :math:`\exp(-\sqrt s)`."""
 
     workspace, _has_kink, _degrees = 2, True, 1
 

@@ -62,7 +62,7 @@ def transport_potentials(
 def conditional_plan(
     points: Tensor, support: Tensor, masses: Tensor, epsilon: Tensor, potentials: Tensor
 ) -> Tensor:
-    """Probabilities with which each atom is sent to those of the reference: the plan over the weights.
+    """Probability that each atom is sent to each reference atom: the plan divided by the weights.
 
     Args:
         points: A ``C x n x d`` tensor of atoms.

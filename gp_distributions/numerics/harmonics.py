@@ -1,4 +1,4 @@
-"""Quadratures on circle and sphere for functions of a direction, by half of the directions."""
+"""Quadratures on the circle and the sphere that use half of the directions."""
 
 from __future__ import annotations
 

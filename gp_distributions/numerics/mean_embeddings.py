@@ -89,13 +89,13 @@ def inner_products(
 
 @dataclass(frozen=True)
 class _Blocks:
-    """Computation of inner products, one block at a time.
+    """Compute inner products, one block at a time.
 
     Attributes:
-        pairs: Kernel of all pairs.
+        pairs: Function that returns the kernel of all pairs of points.
         size: Number of pairs of atoms in a block.
-        tracked: Whether gradients are needed, for which blocks are computed again.
-        arrays: Whether NumPy computes instead of PyTorch.
+        tracked: Whether gradients are needed. The backward pass then computes each block again.
+        arrays: Whether NumPy computes the blocks instead of PyTorch.
     """
 
     pairs: PairFunction

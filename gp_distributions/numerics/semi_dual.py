@@ -64,7 +64,7 @@ class _Clouds:
 
 @dataclass(frozen=True)
 class _Iterate(_Clouds):
-    """Clouds, their plan at the current potentials, and how far steps have carried it.
+    """Clouds with their potentials, plan and marginal error.
 
     Here the conditional plan is ``C x m x n``, as a softmax is faster over an axis that is not the last.
     """
@@ -157,7 +157,10 @@ class _SemiDual:
         return replace(_chosen(accept, trial, state), damping=damping)
 
     def polished(self, state: _Iterate) -> tuple[_Iterate, Tensor]:
-        """Take an undamped step, which reduces the error to rounding; also return what is determined."""
+        """Take a final undamped Newton step; also return which solutions are unique.
+
+        The step reduces the error to rounding.
+        """
         system = self.scaled_hessian(state)
         step, solved = self.solve(system, state)
         trial = self.at(state, state.potentials + state.epsilon.unsqueeze(-1) * step, state.epsilon)

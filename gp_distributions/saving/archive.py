@@ -66,7 +66,7 @@ def write_archive(
     The content goes to ``.NAME.unfinished`` beside the target ``NAME``, which it then replaces in one
     step. The next write reuses what a killed process left under that name. An advisory lock on the
     unfinished file makes a second writer wait for the first; the system releases the lock of a killed
-    process. Of two processes that write to the same path, the last to finish wins. Systems without
+    process. If two processes write to the same path, the last to finish wins. Systems without
     such locks (Windows, some network drives) do not protect two simultaneous writers from each other,
     but the digest reveals a mixture of their content.
 

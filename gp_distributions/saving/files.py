@@ -189,7 +189,7 @@ def _restore(header: dict[str, Any], tensors: Sequence[Tensor]) -> DistributionG
         value_of = restore(header["objects"], tensors)
         parts = {name: value_of(described["parts"][name]) for name in _MODELS[cls]}
         present = {name: part for name, part in parts.items() if part is not None}
-        # Modules do not learn from the data what is already set.
+        # Modules do not set from the data what is already set.
         owned = {n: v for n, v in described["state"].items() if n.partition(".")[0] in present}
         _set_state(ModuleDict(present), owned, value_of)
         # The file has the data of the model: transformed targets, and inputs once for each output.
@@ -225,7 +225,7 @@ def _state(model: Module) -> Iterator[tuple[str, Module, str, Tensor | None]]:
 
 
 def _set_state(model: Module, state: dict[str, Any], value_of: Callable[[Any], Any]) -> None:
-    """Set the parameters and buffers of the modules, whatever their shape; keep shared ones shared."""
+    """Set parameters and buffers of the modules to any shape; keep shared ones shared."""
     places = list(_state(model))
     differing = {name for name, *_ in places} ^ set(state)
     if differing:
@@ -273,7 +273,7 @@ def _check_restored(
     some = restored.train_inputs[0][..., :5, :]
     if not np.array_equal(_covariances(restored, some), _covariances(model, some), equal_nan=True):
         raise TypeError(
-            "The model cannot be saved because the restored kernel differs from its kernel. Check "
+            "The model cannot be saved because its kernel would change when it is restored. Check "
             f"that each class keeps the arguments of its constructor as attributes. {ADVICE}"
         )
 

@@ -97,7 +97,7 @@ class BaseTestCase(unittest.TestCase):
         return draw(num, dim=self.distance.dim, seed=seed, sizes=sizes)
 
     def project(self, rows: Tensor) -> Tensor:
-        """Make rows valid again after each entry has moved freely, as finite differences move it.
+        """Make rows valid again after finite differences have moved their entries.
 
         By default the covariances of Gaussians and mixtures are made symmetric.
 

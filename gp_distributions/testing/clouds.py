@@ -54,7 +54,7 @@ def random_mixtures(
 
 
 def related_clouds(first: tuple[Tensor, Tensor], second: tuple[Tensor, Tensor]) -> Clouds:
-    """Clouds that differ in some atoms only, on which distances that are not Hilbertian show it.
+    """Clouds that differ in some atoms only, which reveal distances that are not Hilbertian.
 
     Args:
         first: A cloud of ``m`` atoms.
@@ -74,7 +74,7 @@ def related_clouds(first: tuple[Tensor, Tensor], second: tuple[Tensor, Tensor]) 
 
 
 def pack_clouds(clouds: Clouds, *, atoms: int | None = None) -> Tensor:
-    """Lay clouds out as rows of one width, padded to ``atoms`` atoms of which extra ones weigh zero."""
+    """Lay clouds out as rows of one width, padded to ``atoms`` atoms with atoms of weight zero."""
     width = max(len(weights) for _, weights in clouds) if atoms is None else atoms
     return torch.stack(
         [

@@ -33,9 +33,9 @@ class DistanceTestCase(MetricTests, InvarianceTests, GradientTests, MemoryTests)
             ``create_distance(name=value)``. Default: none.
         weighted: Whether a row is a set of weighted atoms rather than a single atom without a weight.
             Default: ``None``, which means ``True`` for ``inputs="clouds"`` and ``"mixtures"``.
-        moves_points: Whether distances have a gradient in points. If ``False``, points are labels, and
-            their gradient must be zero. Default: ``True``.
-        differentiable_in_weights: Whether distances have a gradient in weights. Default: ``True``.
+        moves_points: Whether distances are differentiable in the points. If ``False``, points are
+            labels, and their gradient must be zero. Default: ``True``.
+        differentiable_in_weights: Whether they are differentiable in the weights. Default: ``True``.
         tolerance: Largest error of squared distances, relative to the largest. Default: 1e-12.
         coincidence_tolerance: Largest distance between two representations of one cloud, relative to
             the largest distance. Default: 1e-7.

@@ -1,4 +1,4 @@
-"""Tests of gradients: those of finite differences, and zero, never NaN, where clouds coincide."""
+"""Tests of gradients: they agree with finite differences, and are zero where clouds coincide."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from gp_distributions.testing.base_test_case import BaseTestCase
 
 
 class GradientTests(BaseTestCase):
-    """Properties of derivatives in points, weights and parameters."""
+    """Tests of derivatives with respect to points, weights and parameters."""
 
     def test_gradient_in_points(self) -> None:
-        """The gradient in points is that of finite differences, or zero if points do not move."""
+        """The gradient of points agrees with finite differences, or is zero if points do not move."""
         if not (self.moves_points or self.has_weights):
             self.skipTest("Rows have no gradient.")
         points, weights = self._stacked(3, 0)
@@ -29,10 +29,10 @@ class GradientTests(BaseTestCase):
             self._check_gradient(squared, points, what="points")
         else:
             (gradient,) = torch.autograd.grad(squared(points).sum(), points)
-            self.check_zero(gradient, "The gradient in points that do not move")
+            self.check_zero(gradient, "The gradient of points that do not move")
 
     def test_gradient_in_weights(self) -> None:
-        """The gradient in weights is that of finite differences."""
+        """The gradient of weights agrees with finite differences."""
         self._need_moving_weights()
         points, weights = self._stacked(3, 0)
         others = self._fixed_rows(2, 1)
@@ -43,7 +43,7 @@ class GradientTests(BaseTestCase):
         )
 
     def test_gradient_in_total_weight(self) -> None:
-        """The gradient in weights is orthogonal to them, since their total does not matter."""
+        """The gradient of weights is orthogonal to them, since only their ratios matter."""
         self._need_moving_weights()
         points, weights = self._stacked(3, 0)
         weights.requires_grad_()
@@ -57,14 +57,14 @@ class GradientTests(BaseTestCase):
             )
 
     def test_gradient_within_a_set(self) -> None:
-        """The gradient of the distances within one set is that of finite differences."""
+        """The gradient of the distances within one set agrees with finite differences."""
         moving, as_rows = self._moving(3)
         self._check_gradient(
             lambda x: self.distance.squared(as_rows(x)), moving, what="rows that meet each other"
         )
 
     def test_gradient_of_the_diagonal(self) -> None:
-        """The gradient of diag=True is that of finite differences."""
+        """The gradient of diag=True agrees with finite differences."""
         moving, as_rows = self._moving(3)
         others = self._fixed_rows(3, 1)
         self._check_gradient(
@@ -74,7 +74,7 @@ class GradientTests(BaseTestCase):
         )
 
     def test_gradient_in_parameters(self) -> None:
-        """The gradient in parameters that are learned is that of finite differences."""
+        """The gradient of learned parameters agrees with finite differences."""
         parameters = {k: p for k, p in self.distance.named_parameters() if p.is_floating_point()}
         if not parameters:
             self.skipTest("The distance has no parameters.")
@@ -122,7 +122,7 @@ class GradientTests(BaseTestCase):
             self._check_close(swapped, mirrored, "The gradient in x2 of equal x1 and x2")
 
     def test_gradient_where_clouds_meet(self) -> None:
-        """Where a cloud meets itself the gradient is zero, also after a root."""
+        """The gradient between a cloud and itself is zero, even after a square root."""
         root = DistributionKernel(self.distance, "exponential").double()
         moving, as_rows = self._moving(4)
         rows = as_rows(moving)
@@ -189,7 +189,7 @@ class GradientTests(BaseTestCase):
         self._check_finite(points[:, :1], weights[:, :1])
 
     def test_gradient_of_ties(self) -> None:
-        """Gradients are finite where atoms, also of two clouds, have coordinates in common."""
+        """Gradients are finite where atoms of one or two clouds share coordinates."""
         self.need_weights()
         points, weights = self._stacked(4, 0)
         if self.distance.inputs == "clouds":
@@ -230,7 +230,7 @@ class GradientTests(BaseTestCase):
         return self.join(*self._stacked(num, seed))
 
     def _moving(self, num: int) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
-        """What can move in some rows, and how it makes the rows."""
+        """Return a tensor that requires a gradient, and a function that makes rows of it."""
         self._need_moving()
         points, weights = self._stacked(num, 0)
         if not self.moves_points:
@@ -246,7 +246,7 @@ class GradientTests(BaseTestCase):
                 function, tensors, rtol=self.gradient_tolerance, atol=self.gradient_tolerance / 100
             )
         except RuntimeError as error:  # which GradcheckError is
-            self.fail(f"The gradient in {what} is not that of finite differences. {error}")
+            self.fail(f"The gradient of {what} differs from finite differences. {error}")
 
     def _check_close(self, actual: Tensor, expected: Tensor, what: str) -> None:
         difference = (actual - expected).abs()

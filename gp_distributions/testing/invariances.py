@@ -14,7 +14,7 @@ from gp_distributions.testing.clouds import Clouds
 
 
 class InvarianceTests(BaseTestCase):
-    """Properties of what a row means, and of how many rows are compared at once."""
+    """Tests of the meaning of a row, and of how many rows are compared at once."""
 
     def test_padding(self) -> None:
         """Atoms of weight zero at the end of a row change nothing."""
@@ -180,7 +180,7 @@ class InvarianceTests(BaseTestCase):
             )
 
     def _check_unchanged(self, changed: Tensor, rows: Tensor, what: str) -> None:
-        """Compare distances of rows with those of other rows of the same clouds."""
+        """Compare distances between rows with distances between other rows of the same clouds."""
         expected = self.distance.squared(rows).detach()
         self.check_same(
             self.distance.squared(changed), expected, f"{what} must not change squared distances"

@@ -15,7 +15,7 @@ from gp_distributions.testing.base_test_case import BaseTestCase
 
 
 class MemoryTests(BaseTestCase):
-    """Properties of distances that are asked for again, after changes, or of a copy."""
+    """Tests of distances that are computed again, after a change, or by a copy."""
 
     def test_remembered_sets(self) -> None:
         """Results with a remembered set have the same bits as those without."""
@@ -143,16 +143,16 @@ class MemoryTests(BaseTestCase):
         return rows[:6].clone(), rows[6:].clone()
 
     def _fresh(self, train: Tensor) -> Distance:
-        """A distance that remembers nothing, and has taken from the training rows what is open."""
+        """A distance that remembers nothing and has its open settings set from the training rows."""
         fresh = self.create_distance()
         fresh.adapt(train)
         return fresh
 
     def _check_copy(self, copied: Callable[[Distance], Distance]) -> None:
         train, test = self._train_and_test()
-        self.distance.squared(train)  # which may set what is open
+        self.distance.squared(train)  # which may set open settings
         other = copied(self.distance)
-        # The test rows first: a copy that sets what is open once more takes them.
+        # The test rows come first: a copy that sets its open settings again would set them from these.
         self.check_equal(
             other.squared(test, train), self.distance.squared(test, train), "A copy's squared"
         )

@@ -1,4 +1,4 @@
-"""Tests that a distance is a Hilbertian one: zero to itself, symmetric, positive definite."""
+"""Tests that a distance is Hilbertian: zero from a cloud to itself, symmetric, positive definite."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gp_distributions.testing.clouds import related_clouds
 
 
 class MetricTests(BaseTestCase):
-    """Properties of the matrix of squared distances."""
+    """Tests of the matrix of squared distances."""
 
     def test_zero_to_itself(self) -> None:
         """A cloud is at distance exactly zero from itself."""
@@ -42,7 +42,7 @@ class MetricTests(BaseTestCase):
                 self.check_equal(squared, squared.mT, "squared(x) against its transpose")
 
     def test_not_negative(self) -> None:
-        """Squared distances are finite and not negative, of nearly equal clouds too."""
+        """Squared distances are finite and not negative, even between nearly equal clouds."""
         clouds = self.create_clouds(40)
         rows, others = self.pack(clouds), self.rows(9, seed=1)
         sets = [(rows, None), (rows, others), (others, rows)]
@@ -87,7 +87,7 @@ class MetricTests(BaseTestCase):
                 )
 
     def test_inner_products(self) -> None:
-        """Inner products about the origin, of squared_norms, have no negative eigenvalue."""
+        """The inner products that squared_norms implies have no negative eigenvalue."""
         for rows in self._many_rows():
             squared, norms = self.distance.squared(rows), self.distance.squared_norms(rows)
             if norms.shape != rows.shape[:-1]:

@@ -199,7 +199,7 @@ def test_errors() -> None:
     ):
         with pytest.raises(ValueError, match=r"shape \(3, m, d\)"):
             Decoder(wrong).transform(X)
-    with pytest.raises(ValueError, match=r"got others for design \[1\.0, 0\.0\]"):
+    with pytest.raises(ValueError, match=r"got NaN or infinity for design \[1\.0, 0\.0\]"):
         Decoder(lambda X: ellipses(X).log()).transform(torch.tensor([[1.0, 0.0]]).double())
 
 

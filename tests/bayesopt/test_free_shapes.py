@@ -162,7 +162,7 @@ def test_errors(model: DistributionGP) -> None:
         optimize_free_shapes(LogExpectedImprovement(model, 0.0), data(), BOUNDS, 2, maxiter=1)
     with pytest.raises(ValueError, match="at least two clouds"):
         DataPenalty(distance(), data()[[0]])
-    with pytest.raises(ValueError, match="leave out duplicates"):
+    with pytest.raises(ValueError, match="Remove duplicates"):
         DataPenalty(distance(), data()[[0, 0, 0, 1]])
 
 

@@ -447,7 +447,7 @@ class TestOutcomes:
         }
         assert {i for i, _ in optimizer.pareto} == pareto
         assert all(told[i] == outcomes for i, outcomes in optimizer.pareto)
-        with pytest.raises(ValueError, match="see pareto"):
+        with pytest.raises(ValueError, match="Use pareto"):
             _ = optimizer.best
 
     def test_candidates_that_are_equally_good(self) -> None:

@@ -419,7 +419,7 @@ def test_pack_removes_padding_but_not_components():
     made = GaussianMixtures.from_list(ragged())
     assert made[:1].pack(components=1).shape == (1, 7)
     assert GaussianMixtures.unpack(made[:1].pack(components=1), 2).mean.shape == (1, 1, 2)
-    with pytest.raises(ValueError, match=r"components >= 3, as the largest mixture needs, got 2\."):
+    with pytest.raises(ValueError, match=r"components >= 3 to hold the largest mixture, got 2\."):
         made.pack(components=2)
     for components in (0, 2.5, True):
         with pytest.raises(ValueError, match="components: expected an integer >= 1"):

@@ -416,9 +416,9 @@ def test_pack_removes_padding_but_not_atoms():
     short = PointClouds.unpack(made[0].pack(atoms=3), 2)
     assert torch.equal(short.points, made.points[0, :3])
     assert torch.equal(short.weights, made.weights[0, :3])
-    with pytest.raises(ValueError, match=r"atoms >= 3, as the largest cloud needs, got 2\."):
+    with pytest.raises(ValueError, match=r"atoms >= 3 to hold the largest cloud, got 2\."):
         made[:1].pack(atoms=2)
-    with pytest.raises(ValueError, match=r"atoms >= 7, as the largest cloud needs, got 6\."):
+    with pytest.raises(ValueError, match=r"atoms >= 7 to hold the largest cloud, got 6\."):
         made.pack(atoms=6)
     for atoms in (0, -1, 2.5, True):
         with pytest.raises(ValueError, match="atoms: expected an integer >= 1"):
