@@ -142,7 +142,9 @@ class MMD(Distance):
         if self.features not in _FEATURES:
             raise ValueError(f"Expected features from {_FEATURES}, got {self.features!r}.")
         if count is None and self.features == "landmarks":
-            raise ValueError('Expected num_features with features="landmarks".')
+            raise ValueError(
+                'Expected num_features, the number of landmarks, with features="landmarks".'
+            )
         if count is not None and self.features in SAMPLINGS:
             if not (self._has_bandwidth and isinstance(kernel, IsotropicKernel)):
                 raise ValueError(
