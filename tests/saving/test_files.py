@@ -895,7 +895,7 @@ class TestRefusals:
     @pytest.mark.parametrize(
         ("distance", "message"),
         [
-            (Forgetful, "the restored kernel differs"),
+            (Forgetful, "its kernel would change when it is restored"),
             (Needy, "does not keep the argument 'power'"),
             (Doubling, "arguments of .*Doubling"),
         ],
