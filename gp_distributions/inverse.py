@@ -166,9 +166,10 @@ def invert_embedding(
     if excess[worst] > 0:
         warn(
             f"No cloud was found within the tolerance {tolerance:g} for {int((excess > 0).sum())} of "
-            f"{len(distances)} embeddings. Embedding {worst} is worst: the closest cloud is at distance "
-            f"{distances[worst].item():.2g}, with atoms {sizes[worst].item():.2g} apart. It may not be "
-            "the embedding of any cloud, or may need more atoms or iterations.",
+            f"{len(distances)} embeddings. The worst is embedding {worst}: the closest cloud found is "
+            f"at distance {distances[worst].item():.2g}, while the root mean square distance between "
+            f"atoms of the start is {sizes[worst].item():.2g}. The embedding may not be that of any "
+            "cloud, or may need more atoms or iterations.",
             ConvergenceWarning,
         )
     return Inversion(clouds.to(embeddings), distances)

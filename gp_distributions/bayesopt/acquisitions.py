@@ -19,14 +19,14 @@ from torch import Tensor
 
 @dataclass(frozen=True, eq=False)
 class Observations:
-    """The evaluations from which an acquisition function is made.
+    """The evaluations from which an acquisition function is built.
 
     Args:
-        X: A ``T x width`` tensor, the evaluated inputs of the model.
+        X: A ``T x width`` tensor of the evaluated inputs of the model.
         Y: A ``T x outcomes`` tensor of their outcomes: first the objectives, which are maximised, then
             the constraints, which are met where they are at most zero.
         objectives: Number of objectives.
-        X_pending: Inputs that have no outcome yet or failed; ``None`` if there are none.
+        X_pending: Inputs whose evaluation is pending or has failed; ``None`` if there are none.
         q: Number of candidates wanted.
         seed: Random seed for the acquisition function.
 

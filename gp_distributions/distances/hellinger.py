@@ -47,7 +47,7 @@ class Hellinger(SharedSupportDistance):
     """
 
     def represent(self, points: Tensor, weights: Tensor) -> Tensor:
-        """Return the square roots of half the weights on the support."""
+        r"""Return :math:`\sqrt{w / 2}` for the weights :math:`w` on the support."""
         halves = self.masses(points, weights) / 2
         positive = halves > 0
         return torch.where(positive, torch.where(positive, halves, 1.0).sqrt(), 0.0)

@@ -167,10 +167,12 @@ def rows_seen(model: DistributionGP) -> Tensor:
 
 
 def drawn(model: DistributionGP, seed: int) -> dict[str, Tensor]:
-    """Draws the atoms of another reference from the training clouds, keeping the weights.
+    """Draws new atoms for the reference from the training clouds and keeps its weights.
+
+    The model itself is not changed.
 
     Returns:
-        The state of the reference.
+        The state dict of the new reference.
     """
     reference = reference_of(model)
     clouds = PointClouds.unpack(rows_seen(model), reference.dim)

@@ -399,7 +399,10 @@ class DistributionGP(SingleTaskGP):
 
     @property
     def smallest_variance(self) -> float:
-        """Smallest predicted variance: that of GPyTorch, for the transformed targets."""
+        """Lower bound of predicted variances, in the units of the original targets.
+
+        It is ``gpytorch.settings.min_variance``, rescaled if an outcome transform standardises targets.
+        """
         transform = getattr(self, "outcome_transform", None)
         unit = transform.stdvs.min().item() if isinstance(transform, Standardize) else 1.0
         smallest: float = gpytorch.settings.min_variance.value(self.train_targets.dtype)

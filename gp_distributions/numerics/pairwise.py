@@ -57,7 +57,7 @@ def manhattan(x1: Tensor, x2: Tensor) -> Tensor:
 
 
 def symmetric(distances: Callable[[Tensor, Tensor], Tensor], x: Tensor) -> Tensor:
-    """Distances between all pairs of rows of ``x``; one half is computed, in strips."""
+    """Distances between all pairs of rows of ``x``, computed in strips of the upper triangle."""
     strips = [
         torch.nn.functional.pad(distances(x[i : i + _ROWS], x[i:]), (i, 0))
         for i in range(0, len(x), _ROWS)

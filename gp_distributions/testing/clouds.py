@@ -54,15 +54,15 @@ def random_mixtures(
 
 
 def related_clouds(first: tuple[Tensor, Tensor], second: tuple[Tensor, Tensor]) -> Clouds:
-    """Clouds that differ in some atoms only, which reveal distances that are not Hilbertian.
+    """Clouds that share some of their atoms. They reveal distances that are not Hilbertian.
 
     Args:
         first: A cloud of ``m`` atoms.
-        second: Another.
+        second: Another cloud of ``m`` atoms.
 
     Returns:
-        All ``2**m`` clouds whose atom ``i`` is that of one of the two, and the ``2**m - 1`` parts of
-        the first, all with equal weights.
+        The ``2**m`` clouds that take each atom ``i`` from either ``first`` or ``second``, and the
+        ``2**m - 1`` non-empty subsets of ``first``. The atoms of each cloud have equal weights.
     """
     clouds = []
     for chosen in itertools.product([False, True], repeat=len(first[0])):
