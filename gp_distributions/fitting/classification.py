@@ -9,6 +9,7 @@ from typing import Any
 
 from gp_distributions.fitting.marginal_likelihood import fit
 from gp_distributions.models.classification import ClassificationGP
+from gp_distributions.rows.memory import unchanging_rows
 
 
 def fit_classification(
@@ -23,7 +24,8 @@ def fit_classification(
     For each concentration, :func:`gp_distributions.fit` maximises the marginal likelihood. The
     concentration with the largest mean leave-one-out log probability of the labels is kept. Noisy
     labels need a large concentration, well-separated classes a small one; the wrong one gives poorly
-    calibrated probabilities.
+    calibrated probabilities. Concentrations after the first start from the hyperparameters of the one
+    before.
 
     Args:
         model: The classifier.
@@ -53,11 +55,13 @@ def fit_classification(
     if not alpha_epsilons:
         raise ValueError("Expected at least one concentration in alpha_epsilons.")
     found = []
-    for alpha_epsilon in alpha_epsilons:
-        model.alpha_epsilon = alpha_epsilon
-        fit(model, **options)
-        state = copy.deepcopy(model.state_dict())
-        found.append((float(model.leave_one_out().mean()), alpha_epsilon, state))
+    with unchanging_rows():
+        for alpha_epsilon in alpha_epsilons:
+            model.alpha_epsilon = alpha_epsilon
+            fit(model, **options)
+            options |= {"init": "current", "restarts": 0}
+            state = copy.deepcopy(model.state_dict())
+            found.append((float(model.leave_one_out().mean()), alpha_epsilon, state))
     _, model.alpha_epsilon, best = max(found, key=itemgetter(0))
     model.load_state_dict(best)
     return model

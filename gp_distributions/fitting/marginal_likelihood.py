@@ -19,6 +19,7 @@ from gp_distributions.fitting.sampling_noise import learn_sampling_noise
 from gp_distributions.fitting.starts import make_smooth, median_distances, scatter, start_at_medians
 from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood
 from gp_distributions.numerics.cholesky import jitter_noted
+from gp_distributions.rows.memory import unchanging_rows
 from gp_distributions.warnings import ConvergenceWarning, warn
 
 
@@ -87,7 +88,7 @@ def fit(
     _check_shapes(model)
     model.train()
     mll = ExactMarginalLogLikelihood(model.likelihood, model)
-    with jitter_noted() as jitter:
+    with unchanging_rows(), jitter_noted() as jitter:
         best, best_values = _best(model, mll, init, restarts, seed, options)
     _set_values(model, best_values)
     if jitter:  # warn only if the final hyperparameters need it, not those of line searches

@@ -61,10 +61,13 @@ def check_distances(distance: Distance, rows: Tensor, squared: Tensor) -> None:
     Raises:
         ValueError: If squares of coordinates or squared distances overflow or underflow.
     """
+    low, high = safe_range(rows.dtype)
+    if low**2 <= squared.max().item() <= high**2:
+        return
     largest = check_coordinates(distance, rows)
     if not largest:
         return
-    if not bool((squared <= safe_range(rows.dtype)[1] ** 2).all()):  # or NaN
+    if not bool((squared <= high**2).all()):  # or NaN
         _raise("overflow", largest, rows.dtype)
     if not bool(squared.any()):
         # A power of two, which rounds nothing: clouds that coincide still do.

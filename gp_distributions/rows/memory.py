@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterator, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +14,10 @@ import torch
 from torch import Tensor
 
 _OF_MODULES = set(vars(torch.nn.Module()))
+# Tensors whose content was compared lately, with the entry that holds it.
+_compared: ContextVar[dict[Hashable, tuple[Tensor, Entry]] | None]
+_compared = ContextVar("compared", default=None)
+_MOST_COMPARED = 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,6 +27,39 @@ class Entry:
     fingerprint: Hashable
     rows: Tensor
     value: Any
+
+
+@contextlib.contextmanager
+def unchanging_rows() -> Iterator[None]:
+    """Compare the content of each tensor of rows once, in this context and thread.
+
+    For a computation that evaluates the same rows many times and changes none of them, such as a fit: to
+    compare large bags takes longer than all else. Changes that PyTorch counts are noticed all the same.
+    """
+    if _compared.get() is not None:
+        yield
+        return
+    token = _compared.set({})
+    try:
+        yield
+    finally:
+        _compared.reset(token)
+
+
+def _holds(entry: Entry, rows: Tensor) -> bool:
+    """Whether the rows of an entry have the content of these."""
+    compared = _compared.get()
+    if compared is None or rows.is_inference():
+        return same_tensor(rows, entry.rows)
+    key = rows.data_ptr(), rows._version, rows.dtype, rows.device, rows.shape, rows.stride()
+    if key in compared and compared[key][1] is entry:
+        return True
+    if not same_tensor(rows, entry.rows):
+        return False
+    compared[key] = rows, entry  # a tensor that is kept keeps its address
+    while len(compared) > _MOST_COMPARED:
+        del compared[next(iter(compared))]
+    return True
 
 
 class Memory:
@@ -40,7 +79,7 @@ class Memory:
     def recall(self, fingerprint: Hashable, rows: Tensor) -> Any | None:
         """Return the value of exactly these rows, or ``None``."""
         for entry in self._entries:
-            if entry.fingerprint == fingerprint and same_tensor(rows, entry.rows):
+            if entry.fingerprint == fingerprint and _holds(entry, rows):
                 self._add(entry)
                 return entry.value
         return None

@@ -12,7 +12,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from gp_distributions.rows.memory import Memory, fingerprint, same_tensor
+from gp_distributions.rows import memory as module
+from gp_distributions.rows.memory import Memory, fingerprint, same_tensor, unchanging_rows
 
 
 def rows(seed: int = 0, num: int = 4) -> Tensor:
@@ -286,3 +287,28 @@ def test_same_tensors() -> None:
     assert same_tensor(rows(), rows())
     for other in (rows(1), rows()[:3], rows().float(), rows()[None]):
         assert not same_tensor(rows(), other)
+
+
+def test_rows_that_do_not_change_are_compared_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Within a fit, which evaluates the same rows many times."""
+    memory, clouds = Memory(), rows()
+    memory.remember("distance", clouds, "value")
+    compared = []
+    same = module.same_tensor
+    monkeypatch.setattr(module, "same_tensor", lambda a, b: compared.append(None) or same(a, b))
+    with unchanging_rows():
+        for _ in range(3):
+            assert memory.recall("distance", clouds) == "value"
+            with unchanging_rows():
+                assert memory.recall("distance", clouds.view(4, 6)) == "value"
+        assert len(compared) == 1
+        before = clouds.clone()
+        clouds[0, 0] += 1  # which PyTorch counts
+        assert memory.recall("distance", clouds) is None
+        clouds.copy_(before)
+        for _ in range(10):  # tensors that come and go at one address
+            other = clouds.clone()
+            other[1] = rows(1)[1]
+            assert memory.recall("distance", other) is None
+    assert memory.recall("distance", clouds.clone()) == "value"
+    assert len(compared) > 10
