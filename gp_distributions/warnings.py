@@ -1,4 +1,4 @@
-"""Warnings of this package: a category for each, so that they can be filtered separately."""
+"""Warning categories of this package, one for each problem, so that each can be filtered separately."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextvars import ContextVar
 from types import FrameType
 
-# Packages whose frames are skipped to find the user's line.
+# Packages whose stack frames are skipped to find the line of the user's code.
 _INNER = {
     "botorch",
     "contextlib",
@@ -69,7 +69,7 @@ class NotHilbertianWarning(DistributionWarning):
 
 
 def warn(message: str, category: type[DistributionWarning]) -> None:
-    """Issue a warning that points at the user's line, unless warnings are :func:`silenced`.
+    """Issue a warning that points at the line of the user's code, unless it is :func:`silenced`.
 
     Args:
         message: The problem and what to do about it.

@@ -1,4 +1,4 @@
-"""The base class of distances: clouds are represented, and representations are compared."""
+"""The base class of distances, which represent each cloud by a vector and compare these vectors."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from gp_distributions.rows.memory import Memory
 class Distance(torch.nn.Module, ABC):
     r"""Base class of Hilbertian distances between distributions.
 
-    A subclass implements :meth:`represent`, which is computed once for each cloud. If the distance is
-    not the Euclidean distance of representations, the subclass also overrides :meth:`compare_all`,
-    :meth:`compare_paired` and :attr:`euclidean`. It stores constructor arguments as attributes of the
-    same name, and tensors as parameters or buffers.
+    A subclass implements :meth:`represent`, which is called once for each cloud. If the distance is
+    not the Euclidean distance between representations, the subclass also overrides
+    :meth:`compare_all`, :meth:`compare_paired` and :attr:`euclidean`. The subclass stores constructor
+    arguments as attributes of the same name, and tensors as parameters or buffers.
 
     Distances between fixed clouds are computed once: the distance remembers the most recent sets of
     clouds by the content of their rows, as long as its settings, parameters and buffers do not change.
@@ -37,14 +37,14 @@ class Distance(torch.nn.Module, ABC):
 
     Attributes:
         supported_inputs: Accepted values of ``inputs``.
-        trims_padding: Whether :meth:`represent` drops padding, so that it is faster on clouds of
-            similar size.
-        chunk_elements: Number of floats that the intermediate results of a chunk of clouds may take, so
-            that a chunk fits into the processor's cache.
-        block_rows: Number of rows of a large set that are compared at a time.
+        trims_padding: Whether :meth:`represent` drops padding. If so, clouds of similar size are
+            represented together, which is faster.
+        chunk_elements: Largest number of floats in the intermediate results for a chunk of clouds,
+            which is chosen so that a chunk fits into the processor's cache.
+        block_rows: Number of rows that are compared at a time if a set of rows is large.
 
     Raises:
-        ValueError: If ``dim`` is not an integer >= 1, or the distance does not accept ``inputs``.
+        ValueError: If ``dim`` is not an integer >= 1, or if the distance does not accept ``inputs``.
 
     Example:
         >>> import torch
@@ -87,11 +87,11 @@ class Distance(torch.nn.Module, ABC):
         """
 
     def adapt(self, rows: Tensor) -> None:
-        """Choose settings that depend on the data. By default there are none.
+        """Choose the settings that depend on the data. The base class has no such settings.
 
         Args:
-            rows: A ``batch_shape x N x width`` tensor, the first rows that the distance sees. These are
-                the training rows where a :class:`DistributionGP` is built.
+            rows: A ``batch_shape x N x width`` tensor: the first rows that the distance sees. In a
+                :class:`DistributionGP`, these are the training rows.
         """
 
     @property
@@ -101,11 +101,11 @@ class Distance(torch.nn.Module, ABC):
 
     @property
     def euclidean(self) -> bool:
-        """Whether the distance equals the Euclidean distance of representations."""
+        """Whether the distance is the Euclidean distance between representations."""
         return True
 
     def compare_all(self, r1: Tensor, r2: Tensor) -> Tensor:
-        """Compute the squared distances of all pairs of representations.
+        """Compute the squared distances between all pairs of representations.
 
         Args:
             r1: A ``batch_shape x N x D`` tensor.
@@ -117,7 +117,7 @@ class Distance(torch.nn.Module, ABC):
         return squared_euclidean(r1, r2)
 
     def compare_paired(self, r1: Tensor, r2: Tensor) -> Tensor:
-        """Compute the squared distances of corresponding representations, ``batch_shape x N``."""
+        """Compute the squared distances between corresponding representations, ``batch_shape x N``."""
         return (r1 - r2).square().sum(-1)
 
     def chunk_size(self, num_atoms: int) -> int:
@@ -125,7 +125,7 @@ class Distance(torch.nn.Module, ABC):
         return max(1, self.chunk_elements // (num_atoms * (self.block.atom_dim + 1)))
 
     def represent_rows(self, rows: Tensor) -> Tensor:
-        """Represent all rows, in chunks.
+        """Represent all rows, one chunk of clouds at a time.
 
         Args:
             rows: A ``batch_shape x N x width`` tensor.
@@ -159,10 +159,10 @@ class Distance(torch.nn.Module, ABC):
 
     @property
     def embed(self) -> Callable[[Tensor], Tensor]:
-        """Compute features whose Euclidean distances are the distances between clouds.
+        """A function that computes features whose Euclidean distances are the distances between clouds.
 
-        A function of a ``batch_shape x N x m*(d+1)`` tensor of rows that returns a
-        ``batch_shape x N x D`` tensor. If the distance is not :attr:`euclidean`, then
+        The function maps a ``batch_shape x N x m*(d+1)`` tensor of rows to a ``batch_shape x N x D``
+        tensor of features. If the distance is not :attr:`euclidean`, then
         ``hasattr(distance, "embed")`` is ``False``.
         """
         if not self.euclidean:
@@ -174,7 +174,7 @@ class Distance(torch.nn.Module, ABC):
         return representation.expand(*rows.shape[:-1], -1).clone()
 
     def squared_norms(self, rows: Tensor) -> Tensor:
-        """Compute squared distances to the origin of inner products, a point mass at zero.
+        """Compute squared distances to the origin of inner products, which is a point mass at zero.
 
         Args:
             rows: A ``batch_shape x N x m*(d+1)`` tensor.
@@ -189,5 +189,5 @@ class Distance(torch.nn.Module, ABC):
         return self.squared(rows, join_rows(torch.zeros_like(points), weights)).squeeze(-1)
 
     def clear_cache(self) -> None:
-        """Forget all clouds."""
+        """Forget all clouds that the distance remembers."""
         self.memory.clear()

@@ -1,7 +1,7 @@
-"""Evaluation of distances: in chunks and blocks, with gradients, and from memory.
+"""Evaluate distances in chunks and blocks, with gradients, and reuse remembered results.
 
 Each cloud is represented once, and representations are compared. Representations without a gradient are
-remembered by the content of their rows (:mod:`gp_distributions.rows.memory`).
+remembered and looked up by the content of their rows (:mod:`gp_distributions.rows.memory`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 class Distance(Protocol):
-    """The part of a distance that its evaluation uses."""
+    """The attributes and methods of a distance that this module uses."""
 
     block_rows: int
     trims_padding: bool
@@ -62,9 +62,10 @@ def setting(variable: ContextVar[T], value: T) -> Iterator[None]:
 
 @contextlib.contextmanager
 def sharing() -> Iterator[None]:
-    """Represent each tensor object of rows once, with its gradient, in the current thread.
+    """Represent each tensor of rows once within a ``with`` block, in the current thread only.
 
-    For a computation that compares the same tensors several times and is differentiated as a whole,
+    Representations keep their gradients, and tensors are told apart by identity. Use this for a
+    computation that compares the same tensors several times and is differentiated as a whole,
     such as the covariances of one posterior. Nested blocks share the representations of the outermost.
     """
     with setting(_shared, _shared.get({})):
@@ -73,38 +74,41 @@ def sharing() -> Iterator[None]:
 
 @contextlib.contextmanager
 def looking_up(look_up: LookUp | None) -> Iterator[None]:
-    """Look up squared distances before computing them, in the current thread.
+    """Look up squared distances before computing them, within a ``with`` block and the current thread.
 
     Args:
         look_up: Function of a distance, two sets of rows, and whether to compute only the diagonal. It
-            returns the squared distances if they are known, else ``None``. ``None`` turns the look-up
-            of an outer block off.
+            returns the squared distances if they are known, else ``None``. Pass ``None`` instead of a
+            function to turn off the look-up of an outer block.
     """
     with setting(_look_up, look_up):
         yield
 
 
 def squared_distances(distance: Distance, x1: Tensor, x2: Tensor, *, diag: bool) -> Tensor:
-    """Compute squared distances of rows, as documented at :meth:`Distance.squared`."""
+    """Look up or compute the squared distances between rows; see :meth:`Distance.squared`."""
     look_up = _look_up.get()
     known = None if look_up is None else look_up(distance, x1, x2, diag)
     return _Evaluation(distance).squared(x1, x2, diag=diag) if known is None else known
 
 
 def representations(distance: Distance, rows: Tensor) -> Tensor:
-    """Adapt a distance to rows and represent them; expanded batch axes of fixed rows are dropped."""
+    """Adapt a distance to rows and represent them.
+
+    The result lacks the expanded batch axes of rows that have no gradient, but broadcasts with them.
+    """
     adapt(distance, rows)
     return _Evaluation(distance).representation(rows)
 
 
 def adapt(distance: Distance, rows: Tensor) -> None:
-    """Let a distance choose settings that depend on the first rows."""
+    """Let a distance choose the settings that depend on the first rows it sees."""
     with torch.no_grad():
         distance.adapt(drop_copies(rows.detach()))
 
 
 def represent_rows(distance: Distance, rows: Tensor) -> Tensor:
-    """Represent rows in chunks that fit the processor's cache."""
+    """Represent rows in chunks that fit into the processor's cache."""
     points, weights = distance.block.split(rows)
     batch_shape, num_atoms = weights.shape[:-1], weights.shape[-1]
     points = points.reshape(-1, num_atoms, points.shape[-1])
@@ -131,13 +135,13 @@ class _Clouds(NamedTuple):
 
 @dataclass
 class _Evaluation:
-    """One evaluation of a distance."""
+    """A single evaluation of a distance, during which its settings and parameters do not change."""
 
     distance: Distance
 
     @cached_property
     def fingerprint(self) -> Hashable:
-        """The fingerprint of the distance in its present state."""
+        """Fingerprint of the distance with its current settings, parameters and buffers."""
         return fingerprint(self.distance)
 
     def squared(self, x1: Tensor, x2: Tensor, *, diag: bool) -> Tensor:
@@ -173,13 +177,13 @@ class _Evaluation:
         return squared.expand(shape)
 
     def zeros(self, *sets: Tensor) -> Tensor:
-        """Return zeros, with zero gradients for the rows and the parameters."""
+        """Return a zero whose gradients with respect to the rows and the parameters are zero."""
         tensors = (*sets, *self.distance.parameters())
         tied = sum(tensor.unsqueeze(-1)[..., :0].sum() for tensor in tensors)
         return sets[0].new_zeros(1) + tied
 
     def differentiable(self, x1: Tensor, x2: Tensor) -> Tensor:
-        """Compute squared distances with gradients, which are zero between a cloud and itself."""
+        """Compute squared distances with gradients; between a cloud and itself, both are zero."""
         r1 = self.representation(x1)
         if x1 is x2:
             return self.distance.compare_all(r1, r1)
@@ -191,7 +195,7 @@ class _Evaluation:
         return squared.masked_fill(equal_rows(x1, x2), 0)
 
     def within(self, rows: Tensor) -> Tensor:
-        """Compute squared distances of fixed clouds to each other."""
+        """Compute squared distances between all clouds of one set without gradients."""
         rows = drop_copies(rows)
         if rows.dim() > 2:
             return self.distance.compare_all(*[self.representation(rows)] * 2)
@@ -204,7 +208,7 @@ class _Evaluation:
         return known.squared.clone()
 
     def between(self, x1: Tensor, x2: Tensor) -> Tensor:
-        """Compute squared distances of fixed clouds to others, in blocks to bound memory."""
+        """Compute squared distances between two sets without gradients, in blocks to bound memory."""
         if drop_copies(x2).dim() > 2 or x1.shape[:-1].numel() <= self.distance.block_rows:
             return self.to_known(x1, self.representation(x1), x2)
         blocks = x1.flatten(0, -2).split(self.distance.block_rows)
@@ -212,7 +216,11 @@ class _Evaluation:
         return squared.unflatten(0, x1.shape[:-1])
 
     def to_known(self, x1: Tensor, r1: Tensor, x2: Tensor) -> Tensor:
-        """Compute squared distances to fixed clouds, the first of which may be remembered."""
+        """Compute squared distances between the clouds ``x1`` and clouds ``x2`` without gradients.
+
+        ``r1`` are the representations of ``x1``. If the first rows of ``x2`` are remembered, only the
+        other rows are represented.
+        """
         x2 = drop_copies(x2)
         known = self.distance.memory.recall_prefix(self.fingerprint, x2)
         if known is None:
@@ -226,16 +234,16 @@ class _Evaluation:
         return torch.cat([to_prefix.expand(*shape, -1), to_rest.expand(*shape, -1)], dim=-1)
 
     def representation(self, rows: Tensor) -> Tensor:
-        """Represent rows, once within :func:`sharing`."""
+        """Represent rows; within :func:`sharing`, represent each tensor only once."""
         tracked, shared = _tracks(self.distance, rows), _shared.get({})
         key = (id(self.distance), id(rows), tracked)
         if key not in shared:
             represent = self.distance.represent_rows if tracked else self.fixed
-            shared[key] = self.distance, rows, represent(rows)  # kept, so that ids are not reused
+            shared[key] = self.distance, rows, represent(rows)  # keeps the ids from being reused
         return shared[key][-1]
 
     def fixed(self, rows: Tensor) -> Tensor:
-        """Represent rows without a gradient, or recall their representation."""
+        """Recall the representation of rows without gradients, or compute it."""
         rows = drop_copies(rows)
         known = self.distance.memory.recall(self.fingerprint, rows) if rows.dim() == 2 else None
         if known is not None:
@@ -252,9 +260,9 @@ def _tracks(distance: Distance, rows: Tensor) -> bool:
 
 
 def _empty(rows: int, like: Tensor) -> Tensor:
-    """Allocate memory for a number of rows with the width, dtype and device of ``like``."""
+    """Allocate an uninitialised tensor of ``rows`` rows with the width, dtype and device of ``like``."""
     shape = (rows, like.shape[-1])
     if like.device.type != "cpu":
         return like.new_empty(shape)
-    # NumPy asks for huge pages. Without them, the first access costs as much as a sort.
+    # NumPy requests huge pages; without them, the first access to the memory takes as long as a sort.
     return torch.from_numpy(np.empty(shape, dtype=like.numpy().dtype))

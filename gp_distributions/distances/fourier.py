@@ -15,7 +15,7 @@ from gp_distributions.numerics.frequencies import fourier_features
 from gp_distributions.rows.clouds import drop_padding
 from gp_distributions.rows.gaussians import split_gaussians
 
-# Measures of frequencies, and the kernels whose spectral measures they are.
+# Each measure of frequencies, with the kernel that has it as its spectral measure.
 _KERNELS = {
     "gaussian": "gaussian",
     "cauchy": "laplace",
@@ -38,9 +38,10 @@ class Fourier(Distance):
     This is the :class:`MMD` of the kernel with spectral measure :math:`\Lambda`, and any
     :math:`\Lambda` can be chosen. Heavy-tailed measures resolve fine structure at every scale; a ball
     or a given list of frequencies resolves nothing outside its band. The distance is Hilbertian for
-    all frequencies. It is positive if the characteristic functions differ at one of them. For Gaussians
-    and mixtures, :math:`\phi(\omega) = \sum_j w_j e^{i \langle \omega, m_j \rangle -
-    \omega^\top S_j \omega / 2}`. Inner products are those of the characteristic functions.
+    any choice of frequencies. It is positive if the characteristic functions differ at one of them. For
+    Gaussians and mixtures, :math:`\phi(\omega) = \sum_j w_j e^{i \langle \omega, m_j \rangle -
+    \omega^\top S_j \omega / 2}`. Inner products of distributions are those of their characteristic
+    functions.
 
     Args:
         dim: Dimension ``d`` of the atoms.
@@ -48,8 +49,8 @@ class Fourier(Distance):
             distribution (for the Gaussian kernel); ``"cauchy"`` (for the Laplace kernel),
             ``"student_t3"`` and ``"student_t5"`` (for the Matern kernels), t distributions with 1, 3
             and 5 degrees of freedom; or ``"ball"``, the uniform distribution on the unit ball.
-        scale: Factor of the frequencies, in radians per unit of the coordinates: the inverse of the
-            kernel's bandwidth, or the radius of the ball.
+        scale: Factor by which frequencies are multiplied, in radians per unit of the coordinates: the
+            inverse of the kernel's bandwidth, or the radius of the ball.
         num_frequencies: Number ``F`` of frequencies.
         frequencies: An ``F x d`` tensor or array of frequencies to use instead of random ones, in
             radians per unit of the coordinates.
@@ -111,7 +112,7 @@ class Fourier(Distance):
         self.register_buffer("frequencies", drawn)
 
     def represent(self, points: Tensor, weights: Tensor) -> Tensor:
-        """Return real and imaginary parts of characteristic functions, divided by the root of ``F``."""
+        """Return the real and imaginary parts of characteristic functions, divided by ``sqrt(F)``."""
         if not (weights.requires_grad and torch.is_grad_enabled()):
             points, weights = drop_padding(points, weights)
         frequencies = self.frequencies.to(points)
@@ -154,7 +155,8 @@ def _draw(measure: str, dim: int, count: int, sampling: str, seed: int) -> Tenso
     frequencies = SAMPLINGS[sampling](kernel, dim, count, seed=seed)
     if measure != "ball":
         return frequencies
-    # Both the normal probability within the radius and the volume fraction in the ball are uniform.
+    # Normal frequencies become uniform on the ball if each radius is changed so that the fraction of the
+    # ball's volume within it equals the normal probability of a smaller radius.
     radius = frequencies.norm(dim=-1, keepdim=True)
     share = torch.from_numpy(gammainc(dim / 2, radius.square().numpy() / 2))
     return frequencies / radius * share ** (1 / dim)

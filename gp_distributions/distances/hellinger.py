@@ -15,11 +15,11 @@ class Hellinger(SharedSupportDistance):
         d^2(P, P') = \frac{1}{2} \sum_s \left(\sqrt{w_s} - \sqrt{w'_s}\right)^2
         = 1 - \sum_s \sqrt{w_s w'_s},
 
-    one minus the Bhattacharyya coefficient, between 0 and 1. The coordinates of the atoms are labels:
-    the distance between two atoms does not matter, and gradients with respect to coordinates are zero.
-    The gradient with respect to a weight of zero is infinite, and is set to zero. The origin of inner
-    products is the zero measure, at squared distance 1/2 from every distribution, so that the
-    ``"linear"`` profile is half the Bhattacharyya coefficient.
+    which is one minus the Bhattacharyya coefficient, and lies between 0 and 1. The coordinates of the
+    atoms are labels: the distance between two atoms does not matter, and gradients with respect to
+    coordinates are zero. The gradient with respect to a weight of zero would be infinite, and is set to
+    zero. The origin of inner products is the zero measure, at squared distance 1/2 from every
+    distribution, so that the ``"linear"`` profile is half the Bhattacharyya coefficient.
 
     Args:
         dim: Dimension ``d`` of the atoms.

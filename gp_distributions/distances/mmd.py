@@ -33,22 +33,22 @@ from gp_distributions.rows.layout import check_weights
 
 SAMPLINGS = {"orthogonal": orthogonal_frequencies, "quasi_random": quasi_random_frequencies}
 _FEATURES = (*SAMPLINGS, "landmarks")
-# Number of atoms for the median distance.
+# Number of atoms drawn to estimate the median distance.
 _MEDIAN_ATOMS = 1000
 
 
 class MMD(Distance):
     r"""Maximum mean discrepancy: the distance between mean embeddings.
 
-    With mean embeddings :math:`\mu_P = \mathrm E\,k(X, \cdot)`, and weights ``w``, ``v`` and atoms
-    ``x``, ``y`` of two clouds, it is the V-statistic
+    For two clouds with atoms ``x``, ``y``, weights ``w``, ``v`` and mean embeddings
+    :math:`\mu_P = \mathrm E\,k(X, \cdot)`, the squared distance is the V-statistic
 
     .. math::
         d^2(P, Q) = |\mu_P - \mu_Q|^2
         = \sum_{ij} w_i w_j k(x_i, x_j) + \sum_{ij} v_i v_j k(y_i, y_j)
         - 2 \sum_{ij} w_i v_j k(x_i, y_j).
 
-    The embedding kernels ``k`` are, for points at distance ``r`` and with bandwidth ``l``:
+    The embedding kernels ``k``, for points at distance ``r`` and with bandwidth ``l``, are:
 
     - ``"gaussian"``: :math:`\exp(-r^2 / 2 l^2)`; ``"laplace"``: :math:`\exp(-r / l)`;
     - ``"matern32"``: :math:`(1 + a) e^{-a}` with :math:`a = \sqrt 3 r / l`; ``"matern52"``:
@@ -68,23 +68,23 @@ class MMD(Distance):
         dim: Dimension ``d`` of the atoms.
         kernel: Name of the embedding kernel.
         bandwidth: Bandwidth ``l``, in the units of the points. Default: the median distance between
-            1000 atoms drawn from the first rows. Its logarithm is the parameter ``raw_bandwidth``, which
-            is fixed unless ``raw_bandwidth.requires_grad_()`` is called.
-        num_features: Number ``D`` of features of an approximation. Default: no approximation.
+            1000 atoms drawn from the first rows. Its logarithm is the parameter ``raw_bandwidth``,
+            which is fixed unless ``raw_bandwidth.requires_grad_()`` is called.
+        num_features: Number ``D`` of features that approximate the kernel. Default: no approximation.
         features: Kind of features: ``"orthogonal"`` or ``"quasi_random"`` Fourier features; or
             ``"landmarks"``, which are ``D`` points chosen by k-means from the first rows.
         normalize: Whether to scale mean embeddings to unit length, so that
             :math:`d^2 = 2 - 2 \langle \mu_P, \mu_Q \rangle / |\mu_P| |\mu_Q|`.
-        seed: Random seed for the features and for drawing atoms.
+        seed: Random seed for the features, and for the atoms drawn to choose the bandwidth.
         inputs: What the rows hold: ``"clouds"``, ``"gaussians"`` or ``"mixtures"`` of Gaussians. The
             last two have closed forms for the Gaussian, linear and polynomial kernels, and for all
             Fourier features.
 
     Raises:
-        ValueError: If ``kernel`` or ``features`` is unknown, the bandwidth is not positive or the kernel
-            has none, ``num_features`` does not match ``features``, or the kernel does not support the
-            features, the inputs or ``normalize``; on evaluation, if all atoms coincide, so that their
-            median distance is not a bandwidth.
+        ValueError: If ``kernel`` or ``features`` is unknown, the bandwidth is not positive or the
+            kernel has none, ``num_features`` does not match ``features``, or the kernel does not
+            support the kind of features, the inputs or ``normalize``; on evaluation, if all atoms
+            coincide, so that their median distance is not a bandwidth.
 
     Example:
         >>> from gp_distributions import MMD, PointClouds
@@ -101,7 +101,7 @@ class MMD(Distance):
     """
 
     supported_inputs: ClassVar[tuple[str, ...]] = ("clouds", "gaussians", "mixtures")
-    # Largest number of moments as features of polynomial kernels; otherwise pairs of atoms are compared.
+    # Largest number of moments to use as features of polynomial kernels, instead of pairs of atoms.
     _max_moments = 10_000
 
     def __init__(
@@ -127,7 +127,7 @@ class MMD(Distance):
         self.features = features
         self.normalize = normalize
         self.seed = seed
-        # NaN until it is known.
+        # NaN until the bandwidth is known.
         raw = torch.nn.Parameter(torch.tensor(math.nan).double(), requires_grad=False)
         self.raw_bandwidth: torch.nn.Parameter | None
         self.register_parameter("raw_bandwidth", raw if self._has_bandwidth else None)
@@ -168,7 +168,7 @@ class MMD(Distance):
 
     @property
     def _kernel(self) -> Any:
-        """The kernel of points, or its expectation under Gaussians (``None`` without a closed form)."""
+        """The kernel between points, or its expectation under Gaussians (``None`` if unknown)."""
         kernel = EMBEDDING_KERNELS[self.kernel]
         return kernel if self.inputs == "clouds" else gaussian_expectation(kernel, self.dim)
 
@@ -188,12 +188,12 @@ class MMD(Distance):
 
     @property
     def euclidean(self) -> bool:
-        """Whether the distance equals the Euclidean distance of representations."""
+        """Whether the distance is the Euclidean distance between representations."""
         return self.num_features is not None or self._degree is not None
 
     @property
     def bandwidth(self) -> Tensor | None:
-        """The bandwidth, in the units of the points; ``None`` if there is none or it is not known yet.
+        """Bandwidth, in the units of the points; ``None`` if there is none or it is not chosen yet.
 
         Raises:
             ValueError: On assignment, if the value is not positive and finite, or the kernel has no
@@ -241,7 +241,7 @@ class MMD(Distance):
             self.landmarks.copy_(spread_landmarks(drawn, count, seed=self.seed))
 
     def _moments(self, atoms: Tensor) -> tuple[Tensor, Tensor | None]:
-        """Return the points or means of atoms, and the covariances of Gaussians."""
+        """Return the points of clouds and ``None``, or the means and covariances of Gaussians."""
         if self.inputs == "clouds":
             return atoms, None
         return split_gaussians(atoms, self.dim)
@@ -252,10 +252,10 @@ class MMD(Distance):
             return max(1, self.chunk_elements // (num_atoms * len(self.frequencies)))
         if self._degree is not None:
             return max(1, self.chunk_elements // (num_atoms * self.dim**self._degree))
-        return 2**62  # inner_products bounds memory by blocks
+        return 2**62  # no limit is needed: inner_products works in blocks
 
     def represent(self, points: Tensor, weights: Tensor) -> Tensor:
-        """Return features; or, for the exact distance, scaled atoms, weights and the squared norm."""
+        """Return features, or scaled atoms, weights and squared norms if the distance is exact."""
         atoms = self._in_bandwidths(points, weights)
         if self.euclidean:
             features = self._features(atoms, weights)
@@ -269,7 +269,7 @@ class MMD(Distance):
 
     @property
     def _scale(self) -> Tensor:
-        """The scale by which points are divided."""
+        """The number by which points are divided: the bandwidth, or one if the kernel has none."""
         if self.raw_bandwidth is None:
             return torch.ones(())
         if self.bandwidth is None:
@@ -277,7 +277,7 @@ class MMD(Distance):
         return self.bandwidth
 
     def _in_bandwidths(self, points: Tensor, weights: Tensor) -> Tensor:
-        """Divide atoms by the bandwidth."""
+        """Divide atoms by the bandwidth; the covariances of Gaussians are divided by its square."""
         if not (weights.requires_grad and torch.is_grad_enabled()):
             # Padding is moved to the mean, so that its values do not add rounding errors.
             middle = weights.unsqueeze(-2) @ points
@@ -291,7 +291,7 @@ class MMD(Distance):
     def _features(self, atoms: Tensor, weights: Tensor) -> Tensor:
         if "landmarks" in self._buffers:
             landmarks = self.landmarks / self._scale.to(self.landmarks)
-            if self.inputs != "clouds":  # Gaussians with covariance zero
+            if self.inputs != "clouds":  # landmarks are Gaussians of covariance zero
                 landmarks = torch.nn.functional.pad(landmarks, (0, self.dim**2))
             return landmark_features(self._kernel, landmarks, atoms, weights)
         points, covariance = self._moments(atoms)
@@ -308,7 +308,7 @@ class MMD(Distance):
         return vectors / squared_norms.sqrt().unsqueeze(-1)
 
     def compare_all(self, r1: Tensor, r2: Tensor) -> Tensor:
-        """Compute the squared distances of all pairs of representations."""
+        """Compute the squared distances between all pairs of representations."""
         if self.euclidean:
             return super().compare_all(r1, r2)
         batch_shape = torch.broadcast_shapes(r1.shape[:-2], r2.shape[:-2])
@@ -322,13 +322,13 @@ class MMD(Distance):
         return squared.reshape(*batch_shape, -1, squared.shape[-1])
 
     def compare_paired(self, r1: Tensor, r2: Tensor) -> Tensor:
-        """Compute the squared distances of corresponding representations."""
+        """Compute the squared distances between corresponding representations."""
         if self.euclidean:
             return super().compare_paired(r1, r2)
         return self.compare_all(r1.unsqueeze(-2), r2.unsqueeze(-2)).flatten(-3)
 
     def _read(self, representation: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the atoms, weights and squared norms of representations."""
+        """Return the atoms, weights and squared norms that representations hold."""
         dim = self.block.atom_dim
         count = (representation.shape[-1] - 1) // (dim + 1)
         atoms, weights, norms = representation.split([count * dim, count, 1], dim=-1)

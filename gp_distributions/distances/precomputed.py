@@ -16,21 +16,22 @@ from gp_distributions.warnings import NotHilbertianWarning, warn
 class PrecomputedDistance(Distance):
     r"""Squared Hilbert distances from a matrix, for rows that are indices into it.
 
-    For objects of any kind whose pairwise distances are known: ``squared[i, j]`` is the squared
-    distance between the objects ``i`` and ``j``. The rows of a model are the indices of objects, a
-    ``batch_shape x N x 1`` tensor of integers from 0 to ``T - 1``, as floats. They have no gradient.
+    Use this class for objects of any kind whose pairwise distances are known: ``squared[i, j]`` is the
+    squared distance between the objects ``i`` and ``j``. The rows of a model are the indices of
+    objects: a ``batch_shape x N x 1`` tensor of integers from 0 to ``T - 1``, stored as floats. Rows
+    have no gradient.
 
     Kernels are positive semi-definite at every lengthscale if and only if the distance is Hilbertian,
     that is, if the centred Gram matrix :math:`-\tfrac12 J D J` with :math:`J = I - 1 1^\top / T` has no
-    negative eigenvalue. This is checked at construction.
+    negative eigenvalue. The constructor checks this condition.
 
     Args:
         squared: The ``T x T`` matrix :math:`D` of squared distances, a tensor or array.
         norms: The ``T`` squared distances to the origin of inner products, which the ``"linear"`` and
             ``"polynomial"`` profiles use. Default: the squared distances to the mean of the objects.
-        tolerance: Tolerance for rounding: for errors of the matrix relative to its largest entry, which
-            are corrected, and for :attr:`negative_part`. Default: the square root of the machine
-            precision, 1.5e-8 in double precision.
+        tolerance: Tolerance for rounding errors. It applies to the entries of the matrix, relative to
+            the largest one, whose errors are corrected, and to :attr:`negative_part`. Default: the
+            square root of the machine precision, 1.5e-8 in double precision.
 
     Raises:
         ValueError: If the matrix is not square, finite, symmetric and non-negative with a zero
@@ -91,13 +92,14 @@ class PrecomputedDistance(Distance):
 
     @classmethod
     def from_gram(cls, gram: Data, *, tolerance: float | None = None) -> PrecomputedDistance:
-        r"""Create the distance of a Gram matrix, :math:`G_{ii} + G_{jj} - 2 G_{ij}`, and its norms.
+        r"""Create the distance that a Gram matrix :math:`G` of inner products induces.
 
+        Squared distances are :math:`G_{ii} + G_{jj} - 2 G_{ij}`, and squared norms are :math:`G_{ii}`.
         The kernel with the ``"linear"`` profile and a lengthscale of 1 is the Gram matrix.
 
         Args:
             gram: A symmetric, positive semi-definite ``T x T`` tensor or array.
-            tolerance: Tolerance for rounding, as for the class.
+            tolerance: Tolerance for rounding errors, as in the constructor.
 
         Returns:
             The distance.
@@ -129,10 +131,10 @@ class PrecomputedDistance(Distance):
 
     @property
     def negative_part(self) -> float:
-        """How far the distance is from being Hilbertian, from 0 (Hilbertian) to 1.
+        """Degree to which the distance fails to be Hilbertian, from 0 (Hilbertian) to 1.
 
         This is the sum of the absolute values of the negative eigenvalues of the Gram matrix about the
-        origin, divided by that of all eigenvalues.
+        origin, divided by the sum of the absolute values of all its eigenvalues.
         """
         return _negative_part(self._eigenvalues())
 
@@ -147,11 +149,11 @@ class PrecomputedDistance(Distance):
 
     @property
     def euclidean(self) -> bool:
-        """Whether the distance equals the Euclidean distance of representations: ``False``."""
+        """Whether the distance is the Euclidean distance between representations: always ``False``."""
         return False
 
     def represent(self, points: Tensor, weights: Tensor) -> Tensor:
-        """Return the indices, ``C x 1``."""
+        """Return the indices of the objects, ``C x 1``."""
         return points.squeeze(-2)
 
     def squared(self, x1: Tensor, x2: Tensor | None = None, *, diag: bool = False) -> Tensor:
@@ -167,7 +169,7 @@ class PrecomputedDistance(Distance):
         return self.norms[self._indices(rows)].to(rows.dtype)
 
     def _indices(self, rows: Tensor) -> Tensor:
-        """Return valid indices, ``batch_shape x N``."""
+        """Check rows, and return the indices of their objects, ``batch_shape x N``."""
         size = len(self.matrix)
         if rows.dim() < 2 or rows.shape[-1] != 1:
             raise ValueError(
@@ -185,7 +187,7 @@ class PrecomputedDistance(Distance):
         return index.long()
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
-        # The saved matrix may have another number of objects.
+        # The saved matrix may have a different number of objects.
         for name in ("matrix", "norms"):
             if (saved := state_dict.get(prefix + name)) is not None:
                 setattr(self, name, getattr(self, name).new_empty(saved.shape))
@@ -202,7 +204,7 @@ def _negative_part(eigenvalues: Tensor) -> float:
 
 
 def _symmetric(value: Data, name: str, tolerance: float | None) -> tuple[Tensor, float]:
-    """Return a matrix made exactly symmetric, and the tolerance for rounding."""
+    """Check a matrix, and return it made exactly symmetric, with the tolerance for rounding errors."""
     array = real_array(value, name)
     if array.ndim != 2 or array.shape[0] != array.shape[1] or 0 in array.shape:
         raise ValueError(f"{name}: expected a T x T matrix, got shape {tuple(array.shape)}.")

@@ -1,4 +1,4 @@
-"""The sliced Wasserstein distance that is blind to rigid motions."""
+"""A sliced Wasserstein distance that is invariant to rigid motions."""
 
 from __future__ import annotations
 
@@ -19,12 +19,13 @@ from gp_distributions.numerics.single_thread import matmul
 from gp_distributions.rows.clouds import drop_padding
 from gp_distributions.rows.gaussians import split_gaussians
 
-# Defaults by the number of rotating coordinates.
+# Default number of slices and highest degree, by the number of rotating coordinates.
 _SLICES = {2: 200, 3: 625}
 _DEGREES = {2: 24, 3: 8}
-# Angles between rotating coordinates and marks, and directions for each mark beyond the first.
+# Number of angles between rotating coordinates and marks, and number of directions of the marks for
+# each mark. A single mark has one direction.
 _ANGLES, _MARK_DIRECTIONS = 4, 4
-# Clouds whose absolute values are computed at a time.
+# Number of clouds whose absolute values are computed at a time.
 _BLOCK = 1024
 
 
@@ -33,37 +34,37 @@ class RigidSlicedWasserstein(Distance):
 
     Let :math:`F(\theta, t)` be the quantile function of the centred cloud along the direction
     :math:`\theta`, averaged over ``N`` cells, and :math:`H_l` the matrix of its coefficients of degree
-    :math:`l` in Fourier series (two dimensions) or spherical harmonics (three dimensions). A rotation of
-    the cloud multiplies :math:`H_l` from the left by a unitary matrix, which the absolute value
-    :math:`|H_l| = (H_l^* H_l)^{1/2}` does not see:
+    :math:`l` in Fourier series (two dimensions) or spherical harmonics (three dimensions). A rotation
+    of the cloud multiplies :math:`H_l` from the left by a unitary matrix, which leaves the absolute
+    value :math:`|H_l| = (H_l^* H_l)^{1/2}` unchanged:
 
     .. math::
         d^2(P, P') = \sum_l \| |H_l| - |H'_l| \|_F^2 \le 2 \min_g SW_2^2(g P, P').
 
-    It is the Euclidean distance of finitely many features, so that every profile of it is positive
-    definite, and zero between rotated and translated copies. There is no lower bound: the phases between
-    degrees are lost, so that some shapes that differ are at distance zero or close to it, such as nearly
-    round blobs whose modes are out of phase. In three dimensions it never sees the difference between a
-    shape and its mirror image.
+    The distance is the Euclidean distance between finitely many features, so that every profile of it
+    is positive definite. It is zero between rotated and translated copies. There is no lower bound: the
+    phases between degrees are lost, so that some shapes that differ, such as nearly round blobs whose
+    modes are out of phase, are at distance zero or close to it. In three dimensions, the distance
+    cannot tell a shape from its mirror image.
 
-    Features of rotated copies differ by the error of the quadrature, as the quantile function has kinks
-    in the direction: by about 3e-5 in two and 7e-4 in three dimensions by default (relative, median over
-    clouds), and less with more slices.
+    The features of rotated copies differ by the error of the quadrature, since the quantile function
+    has kinks as a function of the direction. With the default settings, the median relative error over
+    clouds is about 3e-5 in two dimensions and 7e-4 in three; it decreases with more slices.
 
     Args:
         dim: Dimension of the atoms: 2 or 3, plus ``marks``.
         inputs: ``"clouds"``, or ``"gaussians"`` without marks.
         num_quantiles: Number ``N`` of equal cells over which quantile functions are averaged.
         max_degree: Highest degree :math:`l`. Default: 24 in two dimensions, 8 in three.
-        num_slices: Number of directions on half of the circle or sphere. Default: 200 in two dimensions,
-            625 in three, where it is rounded up to a square.
-        center: Whether to centre clouds at their means, so that the distance is blind to translations.
-            Otherwise rotations are about the origin.
-        reflections: Whether the distance is blind to mirror images in two dimensions too.
-        scale: Whether to divide clouds by their root mean square radius, so that the distance is blind
-            to size.
-        marks: Number of coordinates, the last of each atom, that do not rotate with the others: a
-            charge, a colour, a temperature. They are neither centred nor scaled.
+        num_slices: Number of directions on half of the circle or sphere. Default: 200 in two
+            dimensions, 625 in three, where it is rounded up to a square.
+        center: Whether to centre clouds at their means, so that the distance is invariant to
+            translations. Otherwise, rotations are about the origin.
+        reflections: Whether the distance is invariant to reflections in two dimensions too.
+        scale: Whether to divide clouds by their root mean square radius, so that the distance is
+            invariant to size.
+        marks: Number of marks: coordinates at the end of each atom that do not rotate with the others,
+            such as a charge, a colour or a temperature. Marks are neither centred nor scaled.
 
     Raises:
         ValueError: If the number of coordinates that rotate is not 2 or 3, a number is out of range, or
@@ -80,7 +81,7 @@ class RigidSlicedWasserstein(Distance):
                 [0.0000, 0.0000, 1.3360],
                 [1.3360, 1.3360, 0.0000]], dtype=torch.float64)
 
-    Source: The bound is that of Araki and Yamagami 1981 for absolute values.
+    Source: Araki and Yamagami 1981 (an inequality for absolute values, which gives the upper bound).
     """
 
     supported_inputs: ClassVar[tuple[str, ...]] = ("clouds", "gaussians")
@@ -132,13 +133,13 @@ class RigidSlicedWasserstein(Distance):
         return len(self.directions)
 
     def represent_rows(self, rows: Tensor) -> Tensor:
-        """Represents all rows by the absolute values of their coefficients."""
+        """Represent all rows by the absolute values of their coefficients."""
         coefficients = super().represent_rows(rows)
         blocks = coefficients.flatten(0, -2).split(_BLOCK)
         return torch.cat([self._features(block) for block in blocks]).unflatten(0, rows.shape[:-1])
 
     def represent(self, points: Tensor, weights: Tensor) -> Tensor:
-        """The coefficients of all degrees, even ones first, ``C x D``."""
+        """Return the coefficients of all degrees, even degrees first, ``C x D``."""
         if self.inputs == "gaussians":
             forth = self._gaussian_quantiles(points.squeeze(-2))
             return self._coefficients(forth, -forth.flip(-1))
@@ -164,7 +165,7 @@ class RigidSlicedWasserstein(Distance):
         return torch.cat(parts, dim=-1)
 
     def _gaussian_quantiles(self, rows: Tensor) -> Tensor:
-        """Cell averages of all slices of Gaussians, ``C x L x N``."""
+        """Compute the scaled cell averages of the quantile functions of Gaussians, ``C x L x N``."""
         mean, covariance = split_gaussians(rows, self.dim)
         directions = self.directions.to(rows)
         if self.scale:
@@ -174,14 +175,14 @@ class RigidSlicedWasserstein(Distance):
             mean, covariance = mean / radius[:, None], covariance / radius[:, None, None].square()
         edges = torch.linspace(0, 1, self.num_quantiles + 1, dtype=rows.dtype, device=rows.device)
         densities = torch.exp(-torch.special.ndtri(edges).square() / 2) / math.sqrt(2 * math.pi)
-        cells = -densities.diff() * math.sqrt(self.num_quantiles)  # over the width and root N
+        cells = -densities.diff() * math.sqrt(self.num_quantiles)  # cell averages / sqrt(N)
         slices = projected_deviations(covariance, directions).unsqueeze(-1) * cells
         if self.center:
             return slices
         return slices + (mean @ directions.T).unsqueeze(-1) / math.sqrt(self.num_quantiles)
 
     def _quantiles(self, projected: Tensor, weights: Tensor) -> Tensor:
-        """Cell averages of all slices, ``C x L x N``, whose sum of squares is a mean over cells."""
+        """Compute the cell averages of all slices, ``C x L x N``, divided by ``sqrt(N)``."""
         uniform = bool((weights == weights[:1, :1]).all())
         if uniform and not (weights.requires_grad and torch.is_grad_enabled()):
             cells = uniform_cell_quantiles(projected, self.num_quantiles)
@@ -190,8 +191,8 @@ class RigidSlicedWasserstein(Distance):
         return cells / math.sqrt(self.num_quantiles)
 
     def _coefficients(self, forth: Tensor, back: Tensor) -> Tensor:
-        """Coefficients of quantiles along the directions and along the opposite ones, ``C x L x N``."""
-        # Harmonics of even degree agree at opposite directions, those of odd degree have other signs.
+        """Compute coefficients from ``C x L x N`` quantiles along directions and their opposites."""
+        # Harmonics of even degree agree at opposite directions; those of odd degree change sign.
         series = self.series.to(forth)
         even, odd = (self._fold(forth + sign * back, sign) for sign in (1, -1))
         halves = (
@@ -201,7 +202,7 @@ class RigidSlicedWasserstein(Distance):
         return torch.cat([half.flatten(-2) for half in halves], dim=-1)
 
     def _fold(self, cells: Tensor, sign: int) -> Tensor:
-        """Half of the cells, where the other half repeats them up to the sign."""
+        """Return half of the cells if, without marks, the other half repeats them up to the sign."""
         if self.marks:
             return cells
         half = self.num_quantiles // 2
@@ -215,18 +216,18 @@ class RigidSlicedWasserstein(Distance):
 
     @property
     def _parity(self) -> Tensor:
-        """Whether the degree of each row of the series is odd."""
+        """Parity of the degree of each row of the series: 0 for even degrees, 1 for odd ones."""
         degrees = torch.arange(self.max_degree + 1, device=self.series.device)
         return degrees.repeat_interleave(2 if self._planar else 2 * degrees + 1) % 2
 
     def _features(self, coefficients: Tensor) -> Tensor:
-        """Absolute values of coefficients, ``C x D``, as vectors of the same inner products."""
+        """Compute absolute values of coefficients as ``C x D`` features with the same inner products."""
         half = self.num_quantiles // 2
         cells = (self.num_quantiles,) * 2 if self.marks else (half, self.num_quantiles - half)
         rows = [int((self._parity == parity).sum()) for parity in (0, 1)]
         sizes = [row * cell for row, cell in zip(rows, cells, strict=True)]
         features = []
-        for part in coefficients.split(sum(sizes), dim=-1):  # of each slice of the marks
+        for part in coefficients.split(sum(sizes), dim=-1):  # a part per slice of the marks
             halves = zip((0, 1), part.split(sizes, dim=-1), cells, strict=True)
             for parity, flat, count in halves:
                 if flat.shape[-1]:
@@ -234,13 +235,13 @@ class RigidSlicedWasserstein(Distance):
         return torch.cat(features, dim=-1)
 
     def _absolute_values(self, parity: int, coefficients: Tensor) -> list[Tensor]:
-        """Features of the degrees of one parity, from a ``C x rows x cells`` tensor."""
+        """Compute the features of all degrees of one parity from a ``C x rows x cells`` tensor."""
         degrees = range(parity, self.max_degree + 1, 2)
         if not self._planar:
             blocks = coefficients.split([2 * degree + 1 for degree in degrees], dim=-2)
             return [_upper(absolute_value(block)) for block in blocks]
         matrices = coefficients.unflatten(-2, (-1, 2))
-        # Degrees above zero stand for their negatives, too.
+        # Each degree above zero also stands for its negative, so it counts twice.
         counts = [1.0 if degree == 0 else math.sqrt(2) for degree in degrees]
         matrices = matrices * matrices.new_tensor(counts)[:, None, None]
         if self.reflections:
@@ -248,18 +249,18 @@ class RigidSlicedWasserstein(Distance):
         return [part.flatten(1) for part in _complex_absolute_value(*matrices.unbind(-2))]
 
     def chunk_size(self, num_atoms: int) -> int:
-        """Number of clouds of ``num_atoms`` atoms to represent at a time."""
+        """Return the number of clouds of ``num_atoms`` atoms to represent at a time."""
         per_cloud = self.num_slices * max(num_atoms, self.num_quantiles)
         return max(1, self.chunk_elements // per_cloud)
 
     def extra_repr(self) -> str:
-        """The settings, for printing."""
+        """Return the settings, for printing."""
         names = ("dim", "num_quantiles", "max_degree", "num_slices", "center", "reflections")
         return ", ".join(f"{name}={getattr(self, name)}" for name in (*names, "scale", "marks"))
 
 
 def _complex_absolute_value(real: Tensor, imaginary: Tensor) -> list[Tensor]:
-    r"""The absolute value :math:`h^* h / |h|` of complex rows, as real features."""
+    r"""Compute the absolute value :math:`h^* h / |h|` of complex rows :math:`h`, as real features."""
     squares = (real.square() + imaginary.square()).sum(-1)
     positive = squares > 0
     norm = torch.where(positive, torch.where(positive, squares, 1.0).sqrt(), 1.0)[..., None, None]
@@ -273,7 +274,10 @@ def _outer(left: Tensor, right: Tensor) -> Tensor:
 
 
 def _upper(matrices: Tensor, *, diagonal: bool = True) -> Tensor:
-    """The diagonal, and the entries above it times the root of two because each counts twice."""
+    """Return the diagonal, if requested, and the entries above it.
+
+    The entries above it are multiplied by the square root of two, because each of them counts twice.
+    """
     size = matrices.shape[-1]
     row, column = torch.triu_indices(size, size, offset=1, device=matrices.device)
     above = math.sqrt(2) * matrices[..., row, column]
@@ -289,10 +293,12 @@ def _unit_radius(points: Tensor, weights: Tensor) -> Tensor:
 
 
 def _mark_slices(space: int, marks: int) -> Tensor:
-    r"""Slices :math:`\cos(\phi) \theta + \sin(\phi) v`: cosine, root of weight, :math:`\sin(\phi) v`.
+    r"""Return the slices :math:`\cos(\phi) \theta + \sin(\phi) v` of all coordinates, one per row.
 
-    The weight of an angle is proportional to :math:`\cos^{d-1}(\phi) \sin^{k-1}(\phi)`, that of uniform
-    directions in all coordinates.
+    A row holds :math:`\cos(\phi)`, the square root of the weight, and :math:`\sin(\phi) v`, where
+    :math:`v` is a direction of the marks. The weight of an angle is proportional to
+    :math:`\cos^{d-1}(\phi) \sin^{k-1}(\phi)`, as for uniform directions in all coordinates, of which
+    :math:`d` rotate and :math:`k` are marks.
     """
     if not marks:
         return torch.zeros(0, 2, dtype=torch.float64)

@@ -1,4 +1,4 @@
-"""Base class of distances between weights on a shared support: it finds atoms in the support."""
+"""Base class of distances between weights on a shared support, which looks up atoms in the support."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class SharedSupportDistance(Distance):
 
     def __init__(self, dim: int, *, support: Data | None = None) -> None:
         super().__init__(dim)
-        atoms = torch.empty(0, self.dim, dtype=torch.float64)  # until it is learned
+        atoms = torch.empty(0, self.dim, dtype=torch.float64)  # empty until it is learned
         if support is not None:
             array = point_array(support, "support", f"(S, {self.dim})")
             if array.shape[1] != self.dim:
@@ -42,7 +42,7 @@ class SharedSupportDistance(Distance):
         self.register_buffer("support", atoms)
 
     def adapt(self, rows: Tensor) -> None:
-        """Take the support from these rows, if it is not known yet."""
+        """Take the support from these rows, unless it is already known."""
         if not len(self.support) and rows.numel():
             self.support = self._learn([rows])
 
@@ -50,9 +50,9 @@ class SharedSupportDistance(Distance):
         """Compute squared Hilbert distances between clouds, with shapes as in :meth:`Distance.squared`.
 
         Raises:
-            ValueError: As :meth:`Distance.squared`; if an atom of positive weight is not in the
-                support; or if the support is taken from these clouds and one of them shares no atom
-                with any other.
+            ValueError: For the reasons listed at :meth:`Distance.squared`; if an atom of positive
+                weight is not in the support; or if the support is taken from these clouds and one of
+                them shares no atom with any other.
         """
         if not (len(self.support) or x2 is None or 0 in (x1.numel(), x2.numel())):
             same = x1.shape == x2.shape and torch.equal(x1, x2)
@@ -60,8 +60,8 @@ class SharedSupportDistance(Distance):
         return super().squared(x1, x2, diag=diag)
 
     def masses(self, points: Tensor, weights: Tensor) -> Tensor:
-        """Compute the weights of ``C`` clouds on the atoms of the support, ``C x S``."""
-        # Clouds that list the same atoms, such as images, need one look-up.
+        """Compute the ``C x S`` matrix of weights that ``C`` clouds have on the atoms of the support."""
+        # If all clouds list the same atoms, as images do, one look-up is enough.
         listed_alike = bool((points == points[:1]).all())
         index, found = self._find(points[:1] if listed_alike else points)
         if not bool((found | (weights == 0)).all()):
@@ -73,8 +73,8 @@ class SharedSupportDistance(Distance):
         return masses.scatter_add(1, index, weights)
 
     def _find(self, points: Tensor) -> tuple[Tensor, Tensor]:
-        """Find atoms in the support: their indices (arbitrary if missing), and which ones are in it."""
-        # Numbers of two precisions are equal if they are equal in the lower one.
+        """Return each atom's index in the support (zero if missing), and whether it is there."""
+        # Coordinates of different precision are compared in the lower precision.
         dtype = min(points.dtype, self.support.dtype, key=lambda dtype: torch.finfo(dtype).bits)
         support, flat = self.support.to(points.device, dtype), points.detach().flatten(0, -2)
         atoms, place = distinct(torch.cat([support, flat.to(dtype)]))
@@ -89,7 +89,7 @@ class SharedSupportDistance(Distance):
         return index.clamp_min(0), index >= 0
 
     def represent_rows(self, rows: Tensor) -> Tensor:
-        """Represent all rows; the error names the first atom that is not in the support."""
+        """Represent all rows, or raise an error that names the first atom outside the support."""
         try:
             return super().represent_rows(rows)
         except _UnknownAtomError:
@@ -122,7 +122,9 @@ class SharedSupportDistance(Distance):
         sizes = torch.cat([p.sum(-1) for p in present])
         owners = torch.arange(len(sizes), device=sizes.device).repeat_interleave(sizes)
         support, place = distinct(torch.cat([p[w] for p, w in zip(points, present, strict=True)]))
-        holdings = (owners * len(support) + place).unique()  # each pair of a cloud and an atom once
+        holdings = (
+            owners * len(support) + place
+        ).unique()  # lists each pair of a cloud and an atom once
         common = (holdings % len(support)).bincount(minlength=len(support)) > 1
         met = torch.zeros_like(sizes).index_add(0, owners, common[place].to(sizes)) > 0
         alone = (sizes > 0) & ~met
@@ -139,7 +141,7 @@ class SharedSupportDistance(Distance):
         return rows.new_full(rows.shape[:-1], 0.5)
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
-        # The saved support may have another size.
+        # The saved support may differ in size from the current one.
         if (saved := state_dict.get(f"{prefix}support")) is not None:
             self.support = self.support.new_empty(len(saved), self.dim)
         super()._load_from_state_dict(state_dict, prefix, *args)
@@ -151,20 +153,21 @@ class SharedSupportDistance(Distance):
 
 
 class _UnknownAtomError(Exception):
-    """An atom of positive weight is not in the support."""
+    """Raised if an atom of positive weight is not in the support."""
 
 
 def distinct(points: Tensor) -> tuple[Tensor, Tensor]:
     """Find the distinct points of a set, in lexicographic order.
 
-    Equal to ``points.unique(dim=0, return_inverse=True)``, but many times faster, since it sorts one
-    coordinate at a time.
+    The result is that of ``points.unique(dim=0, return_inverse=True)``. This function is many times
+    faster, since it sorts one coordinate at a time.
 
     Args:
         points: An ``n x d`` tensor.
 
     Returns:
-        A ``k x d`` tensor of distinct points, and a tensor of ``n`` indices into it.
+        A ``k x d`` tensor of the distinct points, and a tensor of ``n`` indices, which map each point
+        to its row in that tensor.
     """
     place = torch.zeros(len(points), dtype=torch.int64, device=points.device)
     for coordinate in points.unbind(-1):

@@ -42,17 +42,17 @@ class SlicedWasserstein(Distance):
     distances when the integral is approximated by a finite number of directions and the quantile
     functions by averages over cells; averaging never increases the distance.
 
-    For ``p = 2`` the term of the means is exact, :math:`|m - m'|^2 / d`, and only the centred clouds
-    are sliced. The directions are spread evenly over the projective sphere, fixed at construction
-    and saved with the state.
+    For ``p = 2``, the contribution of the means is computed exactly, as :math:`|m - m'|^2 / d`, and
+    only the centred clouds are sliced. The directions are spread evenly over the projective sphere,
+    fixed at construction and saved with the state.
 
-    For Gaussians no quantile functions are needed: the projection of :math:`N(m, S)` is normal with mean
-    :math:`a = \theta^\top m` and variance :math:`s^2 = \theta^\top S \theta`. Each direction
-    contributes :math:`(s - s')^2` for ``p = 2``, in addition to the exact term of the means, and
-    :math:`\mathbb{E} |a - a' + (s - s') Z|` with a standard normal :math:`Z` for ``p = 1``.
+    For Gaussians no quantile functions are needed: the projection of :math:`N(m, S)` is normal with
+    mean :math:`a = \theta^\top m` and variance :math:`s^2 = \theta^\top S \theta`. Each direction
+    contributes :math:`(s - s')^2` for ``p = 2``, in addition to the exact contribution of the means,
+    and :math:`\mathbb{E} |a - a' + (s - s') Z|` with a standard normal :math:`Z` for ``p = 1``.
 
-    For clouds of spread ``s`` at a distance ``R`` from the origin, squared distances are accurate to
-    about ``1e-15 R / s`` times the largest in double precision, since means are rounded like
+    In double precision, squared distances between clouds of spread ``s`` at a distance ``R`` from the
+    origin are accurate to about ``1e-15 R / s`` times the largest one, since means are rounded like
     coordinates. :meth:`PointClouds.normalize` moves clouds to the origin.
 
     Args:
@@ -61,7 +61,7 @@ class SlicedWasserstein(Distance):
         p: Order of the distance, 1 or 2.
         num_slices: Number ``L`` of directions. In one dimension there is only one.
         num_quantiles: Number ``N`` of equal cells over which quantile functions are averaged. The
-            average is exact for equally weighted clouds whose size divides ``N``. With ``None`` there is
+            average is exact for equally weighted clouds whose size divides ``N``. If ``None``, there is
             no averaging, and all clouds must have the same size and equal weights. Not used for
             Gaussians.
         center: Whether to centre distributions at their means first, which makes the distance invariant
@@ -118,14 +118,15 @@ class SlicedWasserstein(Distance):
 
     @property
     def euclidean(self) -> bool:
-        """Whether the distance equals the Euclidean distance of representations: if ``p = 2``."""
+        """Whether the distance is the Euclidean distance between representations: true for ``p = 2``."""
         return self.p == 2
 
     def represent(self, points: Tensor, weights: Tensor) -> Tensor:
-        """Return scaled quantiles, slice by slice; for ``p = 2`` followed by the scaled mean.
+        """Return the scaled quantiles of all slices, followed by the scaled mean for ``p = 2``.
 
-        For Gaussians, return the scaled standard deviations of all slices, followed by the scaled mean
-        for ``p = 2``, and preceded by the scaled means of all slices for ``p = 1``.
+        For Gaussians, return the scaled standard deviations of all slices instead. The scaled mean
+        follows them for ``p = 2``, and the scaled means of all slices precede them for ``p = 1``. If
+        ``center`` is set, means are left out.
         """
         if self.inputs == "gaussians":
             return self._represent_gaussians(points.squeeze(-2))
@@ -133,7 +134,7 @@ class SlicedWasserstein(Distance):
         if self.num_quantiles is None or not tracked:
             points, weights = drop_padding(points, weights)
         mean = (weights.unsqueeze(-2) @ points).squeeze(-2)
-        # Scaled directions give scaled quantiles, so that sums over them are averages.
+        # Scaled directions give scaled quantiles, so that a sum over scaled quantiles is an average.
         count = self.num_slices * (self.num_quantiles or points.shape[-2])
         directions = self.directions.to(points) * count ** (-1 / self.p)
         projected = matmul(directions, (points - mean.unsqueeze(-2)).transpose(-1, -2))
@@ -157,7 +158,7 @@ class SlicedWasserstein(Distance):
         return concatenate(scale * (mean @ directions.T), deviations)
 
     def compare_all(self, r1: Tensor, r2: Tensor) -> Tensor:
-        """Compute the squared Hilbert distances of all pairs of representations."""
+        """Compute the squared Hilbert distances between all pairs of representations."""
         self._check_sizes(r1, r2)
         if self.p == 2:
             return super().compare_all(r1, r2)
@@ -165,7 +166,7 @@ class SlicedWasserstein(Distance):
         return without_rounding(compare(r1, r2), r1.unsqueeze(-2), r2.unsqueeze(-3))
 
     def compare_paired(self, r1: Tensor, r2: Tensor) -> Tensor:
-        """Compute the squared Hilbert distances of corresponding representations."""
+        """Compute the squared Hilbert distances between corresponding representations."""
         self._check_sizes(r1, r2)
         if self.p == 2:
             return super().compare_paired(r1, r2)
@@ -184,7 +185,7 @@ class SlicedWasserstein(Distance):
         return self.inputs == "gaussians" and self.p == 1 and not self.center
 
     def _quantiles(self, projected: Tensor, weights: Tensor) -> Tensor:
-        """Compute the cell averages of all slices, ``C x L x N``."""
+        """Compute the cell averages of the quantile functions of all slices, ``C x L x N``."""
         uniform = bool((weights == weights[:1, :1]).all())
         if self.num_quantiles is None and not uniform:
             raise ValueError(_ONLY_ONE_SIZE)

@@ -17,9 +17,9 @@ class TotalVariation(SharedSupportDistance):
         d^2(P, P') = TV(P, P') = \frac{1}{2} \sum_s |w_s - w'_s| = 1 - \sum_s \min(w_s, w'_s),
 
     between 0 and 1. The coordinates of the atoms are labels: the distance between two atoms does not
-    matter, and gradients with respect to coordinates are zero. The gradient with respect to equal
-    weights is zero. The origin of inner products is the zero measure, at squared distance 1/2 from
-    every distribution, so that the ``"linear"`` profile is half the intersection kernel,
+    matter, and gradients with respect to coordinates are zero. Where two weights are equal,
+    their gradient is zero. The origin of inner products is the zero measure, at squared distance 1/2
+    from every distribution, so that the ``"linear"`` profile is half the intersection kernel,
     :math:`\sum_s \min(w_s, w'_s) / 2`.
 
     Args:
@@ -48,18 +48,18 @@ class TotalVariation(SharedSupportDistance):
     """
 
     def represent(self, points: Tensor, weights: Tensor) -> Tensor:
-        """Return half the weights on the support."""
+        """Return half the weights that each cloud has on the atoms of the support."""
         return self.masses(points, weights) / 2
 
     @property
     def euclidean(self) -> bool:
-        """Whether the distance equals the Euclidean distance of representations: ``False``."""
+        """Whether the distance is the Euclidean distance between representations: always ``False``."""
         return False
 
     def compare_all(self, r1: Tensor, r2: Tensor) -> Tensor:
-        """Compute the total variations of all pairs of representations."""
+        """Compute the total variation between all pairs of representations."""
         return manhattan(r1, r2)
 
     def compare_paired(self, r1: Tensor, r2: Tensor) -> Tensor:
-        """Compute the total variations of corresponding representations."""
+        """Compute the total variation between corresponding representations."""
         return (r1 - r2).abs().sum(-1)

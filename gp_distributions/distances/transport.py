@@ -1,4 +1,4 @@
-"""Distances from entropic transport to a reference: between potentials, and between transport maps."""
+"""Distances that compare the potentials or the maps of entropic transport to a reference measure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NOT_DETERMINED = (
     "epsilon is too small to determine the potentials in floating point, so that equal clouds may "
     "have different features"
 )
-# Outcomes for the chunks of one set of rows.
+# Outcomes of the solver, one for each chunk of the rows that are being represented.
 _outcomes: ContextVar[list[TransportOutcome] | None] = ContextVar("outcomes", default=None)
 _warm_starts: ContextVar[dict[Hashable, Tensor] | None] = ContextVar("warm_starts", default=None)
 
@@ -29,13 +29,14 @@ _warm_starts: ContextVar[dict[Hashable, Tensor] | None] = ContextVar("warm_start
 def warm_starts() -> AbstractContextManager[None]:
     """Start the potentials of a learnable reference from those of the previous evaluation.
 
-    For an optimiser that moves the reference in small steps, within a ``with`` block and thread.
+    Wrap an optimiser that moves the reference in small steps in a ``with`` block of this function. The
+    block affects the current thread only.
     """
     return setting(_warm_starts, {})
 
 
 class TransportDistance(Distance):
-    """Base class of transport distances: the reference, epsilon, the solver and its warnings."""
+    """Base class of transport distances, which holds the reference and epsilon and runs the solver."""
 
     def __init__(self, reference: ReferenceMeasure, *, epsilon: float | None = None) -> None:
         if not isinstance(reference, ReferenceMeasure):
@@ -50,15 +51,15 @@ class TransportDistance(Distance):
 
     @abstractmethod
     def _features(self, points: Tensor, weights: Tensor, potentials: Tensor) -> Tensor:
-        """Compute the features of ``C`` clouds, ``C x D``."""
+        """Compute the features of ``C`` clouds from their potentials, a ``C x D`` tensor."""
 
     def represent(self, points: Tensor, weights: Tensor) -> Tensor:
         """Compute the features of clouds, internally in double precision."""
         x, a = points.to(torch.float64), weights.to(torch.float64)
-        a = a / a.sum(-1, keepdim=True)  # sums in single precision are not exact
+        a = a / a.sum(-1, keepdim=True)  # weights in single precision sum to one only approximately
         target = self._target()
         learning = torch.is_grad_enabled() and any(t.requires_grad for t in target)
-        # A final undamped step squares the error, which is accurate enough to learn a reference.
+        # A final undamped step squares the error, so a larger tolerance suffices to learn a reference.
         tolerance = 1e-6 if learning else 1e-10
         started = _warm_starts.get() if learning else None
         key = (len(x), self.reference.size, x.device)
@@ -84,7 +85,7 @@ class TransportDistance(Distance):
         return max(1, 8 * self.chunk_elements // (size * max(num_atoms, size)))
 
     def represent_rows(self, rows: Tensor) -> Tensor:
-        """Represent all rows, with one warning for all clouds with inexact potentials."""
+        """Represent all rows, and issue one warning for all clouds whose potentials are inexact."""
         outcomes: list[TransportOutcome] = []
         with setting(_outcomes, outcomes):
             representation = super().represent_rows(rows)
@@ -116,16 +117,16 @@ class TransportDistance(Distance):
 class SinkhornPotential(TransportDistance):
     r"""The :math:`L^2` distance between entropic potentials on a reference measure.
 
-    With :math:`g_P` the potential of entropic transport from :math:`P` to the reference
-    :math:`U = \sum_j b_j \delta(u_j)` with cost :math:`|x - u|^2`, on the atoms of :math:`U` and
-    centred to mean zero,
+    Let :math:`g_P` be the potential of entropic transport from :math:`P` to the reference
+    :math:`U = \sum_j b_j \delta(u_j)` with cost :math:`|x - u|^2`, evaluated at the atoms of :math:`U`
+    and centred to mean zero. Then
 
     .. math::
         d^2(P, P') = \sum_j b_j (g_P(u_j) - g_{P'}(u_j))^2.
 
     If epsilon is far larger than the squared diameter ``D^2`` of the clouds and the reference,
-    potentials are accurate to about ``1e-16 epsilon / D^2`` times the largest, since epsilon multiplies
-    the rounding errors of marginals.
+    potentials are accurate to about ``1e-16 epsilon / D^2`` times the largest one, since epsilon
+    multiplies the rounding errors of marginals.
 
     Args:
         reference: Reference measure, which can be learned.
@@ -161,18 +162,19 @@ class SinkhornPotential(TransportDistance):
 class LinearTransport(TransportDistance):
     r"""The :math:`L^2` distance between barycentric transport maps from a reference measure.
 
-    With :math:`P_{ij}` the entropic plan between a cloud and the reference, the map sends
-    :math:`u_j` to the mean of the atoms to which its mass is transported,
+    Let :math:`P_{ij}` be the entropic plan between a cloud with atoms :math:`x_i` and the reference
+    with atoms :math:`u_j` and weights :math:`b_j`. The map sends :math:`u_j` to the mean of the atoms
+    to which its mass is transported,
 
     .. math::
         t_P(u_j) = \frac{1}{b_j} \sum_i P_{ij} x_i, \qquad
         d^2(P, P') = \sum_j b_j |t_P(u_j) - t_{P'}(u_j)|^2.
 
-    For small epsilon and a dense reference, it approximates linearised :math:`W_2`. As epsilon goes to
-    infinity, it becomes the distance between means.
+    For small epsilon and a dense reference, the distance approximates linearised :math:`W_2`. As
+    epsilon goes to infinity, it becomes the distance between means.
 
-    For clouds of spread ``s`` at a distance ``R`` from the origin, squared distances are accurate to
-    about ``1e-15 R / s`` times the largest, since means are rounded like coordinates.
+    Squared distances between clouds of spread ``s`` at a distance ``R`` from the origin are accurate to
+    about ``1e-15 R / s`` times the largest one, since means are rounded like coordinates.
     :meth:`PointClouds.normalize` moves clouds to the origin.
 
     Args:

@@ -1,4 +1,4 @@
-"""Evaluate covariances at once, even between rows of different widths."""
+"""Evaluate kernels without lazy tensors, even between rows of different widths."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def covariance(
         x1: A ``batch_shape x N x width`` tensor of rows.
         x2: A ``batch_shape x M x width'`` tensor of rows. Default: ``x1``. The widths may differ if
             each row is one cloud.
-        diag: Whether to compute only the covariances of corresponding rows; then ``M = N``.
+        diag: Whether to compute only the covariances of corresponding rows, with ``M = N``.
 
     Returns:
         A ``batch_shape x N x M`` tensor, or ``batch_shape x N`` with ``diag``.
@@ -51,8 +51,8 @@ def covariance(
 
 
 def _evaluate(kernel: Kernel, x1: Tensor, x2: Tensor, *, diag: bool) -> Tensor:
-    """Covariances of rows whose columns have already been selected."""
-    if type(kernel) is ScaleKernel:  # it selects the columns of its base kernel
+    """Evaluate a kernel on rows whose columns have already been selected."""
+    if type(kernel) is ScaleKernel:  # it has already selected the columns of its base kernel
         scale = kernel.outputscale.unsqueeze(-1)
         base = _evaluate(kernel.base_kernel, x1, x2, diag=diag)
         return base * (scale if diag else scale.unsqueeze(-1))

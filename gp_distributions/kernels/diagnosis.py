@@ -1,4 +1,4 @@
-"""Diagnose a kernel on given distributions: figures, and advice in words."""
+"""Diagnose a kernel on given distributions, in figures and in words."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ class DistanceDiagnosis:
     """Diagnosis of one :class:`DistributionKernel` within a kernel.
 
     Attributes:
-        name: Expression for it, such as ``kernel.base_kernel``.
+        name: Expression that gives this kernel, such as ``kernel.base_kernel``.
         distance: Name of the distance class.
         profile: Name of the profile class.
         median_distance: Median Hilbert distance between clouds that do not coincide. NaN if all clouds
             coincide.
-        distance_range: 5% and 95% quantiles of these distances.
+        distance_range: 5% and 95% quantiles of the distances between clouds that do not coincide.
         lengthscale: Current lengthscale, in units of the distance.
-        correlation: Correlation of clouds at the median distance. NaN for profiles that are not
-            functions of the distance.
+        correlation: Correlation between two clouds at the median distance. NaN for profiles that are
+            not functions of the distance.
 
     Example:
         >>> import torch
@@ -71,7 +71,7 @@ class DistanceDiagnosis:
 
     @property
     def findings(self) -> tuple[str, ...]:
-        """Problems with the distances or the lengthscale, one sentence or more for each."""
+        """Problems with the distances or the lengthscale, each with advice; empty if there are none."""
         ratio = self.lengthscale / self.median_distance
         start = (
             f"Let fit start at the median distance, or set {self.name}.lengthscale = "
@@ -104,13 +104,13 @@ class DistanceDiagnosis:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """Result of :func:`diagnose`, which ``print`` shows in words.
+    """Result of :func:`diagnose`. Print it to see the figures and findings in words.
 
     Attributes:
         size: Number ``T`` of clouds.
         smallest_eigenvalue: Smallest eigenvalue of the ``T x T`` covariance matrix.
         largest_eigenvalue: Largest eigenvalue of the covariance matrix.
-        precision: Machine epsilon of the rows.
+        precision: Machine epsilon of the dtype of the rows.
         effective_rank: Exponential of the entropy of the eigenvalues (Roy and Vetterli 2007): 1 if all
             clouds look alike, ``T`` if they are uncorrelated.
         duplicates: Pairs of clouds that no distance in the kernel tells apart. Each cloud that
@@ -144,9 +144,10 @@ class Diagnosis:
 
     @property
     def findings(self) -> tuple[str, ...]:
-        """Problems, and what to do about them; empty if there are none."""
+        """Problems with the kernel, each with advice; empty if there are none."""
         found = []
-        # Rounding of small squared distances, after a square root; noise of this size hides it.
+        # Rounding errors of small squared distances grow to this size under a square root. Noise of this
+        # variance hides them.
         small = math.sqrt(self.precision) * self.largest_eigenvalue
         if self.smallest_eigenvalue < -small:
             found.append(
@@ -188,9 +189,9 @@ def diagnose(kernel: Kernel, X: Distributions | Tensor) -> Diagnosis:
     A distance that sets its bandwidth from the first rows it sees sets it from ``X``.
 
     Args:
-        kernel: Kernel that contains at least one :class:`DistributionKernel`. It may be scaled, added,
-            multiplied, or combined with kernels on other columns. If it is a batch, pass one of its
-            kernels, such as ``kernel[0]``.
+        kernel: Kernel that contains at least one :class:`DistributionKernel`, which may be scaled,
+            added, multiplied, or combined with kernels on other columns. If it is a batch, pass one of
+            its kernels, such as ``kernel[0]``.
         X: The ``T`` clouds, as a container or a ``T x width`` tensor of rows.
 
     Returns:
@@ -198,8 +199,8 @@ def diagnose(kernel: Kernel, X: Distributions | Tensor) -> Diagnosis:
 
     Raises:
         TypeError: If ``kernel`` does not contain a distribution kernel.
-        ValueError: If ``kernel`` or ``X`` has batch axes, there are fewer than two clouds, or the kernel
-            reads another kind of distributions.
+        ValueError: If ``kernel`` or ``X`` has batch axes, there are fewer than two clouds, or the
+            kernel reads another kind of distributions.
 
     Example:
         >>> import torch
@@ -266,7 +267,7 @@ def diagnose(kernel: Kernel, X: Distributions | Tensor) -> Diagnosis:
 def _diagnose_distance(
     path: str, part: DistributionKernel, spreads: list[tuple[float, float, float]]
 ) -> DistanceDiagnosis:
-    # A distance that several kernels share was called by each of them in turn.
+    # If several kernels share a distance, each of them called it in turn, so there is a spread for each.
     low, median, high = spreads.pop(0) if len(spreads) > 1 else spreads[0]
     lengthscale = part.lengthscale.item()
     correlation = math.nan

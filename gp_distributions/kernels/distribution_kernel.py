@@ -1,4 +1,4 @@
-"""GPyTorch kernel of a distance and a profile."""
+"""The GPyTorch kernel that applies a profile to a distance between distributions."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ from gp_distributions.kernels.profiles import Profile, make_profile
 
 
 class DistributionKernel(Kernel):
-    r"""Profile of a Hilbertian distance between distributions.
+    r"""Kernel that applies a profile to a Hilbertian distance between distributions.
 
-    The radial profiles are functions of the distance in lengthscales,
+    The radial profiles are functions of the squared distance in squared lengthscales,
 
     .. math::
         k(P, P') = \varphi(d^2(P, P') / \ell^2).
 
-    ``"linear"`` and ``"polynomial"`` are functions of the inner product over :math:`\ell^2`,
+    The profiles ``"linear"`` and ``"polynomial"`` are functions of the inner product, divided by
+    :math:`\ell^2`,
 
     .. math::
         \langle P, P' \rangle = (d^2(P, P_0) + d^2(P', P_0) - d^2(P, P')) / 2,
@@ -29,9 +30,9 @@ class DistributionKernel(Kernel):
     about the origin :math:`P_0` of the distance: all mass at zero, or the zero of a space of mean
     embeddings.
 
-    This is an ordinary GPyTorch kernel on rows, ``batch_shape x N x m*(d+1)`` tensors. It can be wrapped
-    in a ``ScaleKernel``, added, multiplied, and given ``active_dims`` beside ordinary columns. BoTorch
-    draws sample paths of scaled radial profiles of distances with ``embed``.
+    This is an ordinary GPyTorch kernel on rows, ``batch_shape x N x m*(d+1)`` tensors. It can be
+    wrapped in a ``ScaleKernel``, added, multiplied, and given ``active_dims`` beside ordinary columns.
+    BoTorch can draw sample paths if the profile is radial and the distance has ``embed``.
 
     Args:
         distance: Distance between distributions.
@@ -85,15 +86,15 @@ class DistributionKernel(Kernel):
 
     @property
     def is_stationary(self) -> bool:
-        """Whether the kernel depends on the distance only."""
+        """Whether the kernel depends on the distance only: true for radial profiles."""
         return self.profile.radial
 
     def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Tensor:
-        """Covariances of rows, ``batch_shape x N x M``, or ``batch_shape x N`` with ``diag``."""
+        """Compute covariances of rows: ``batch_shape x N x M``, or ``batch_shape x N`` with ``diag``."""
         squared = self.distance(x1, x2, diag=diag)
         if not self.profile.radial:
             squared = self._inner_products(x1, x2, squared, diag=diag)
-        # Parameters broadcast with matrices, so the diagonal becomes a matrix of one column.
+        # Parameters broadcast with matrices, so the diagonal is passed as a matrix with one column.
         argument = squared.unsqueeze(-1) if diag else squared
         covariance = self.profile(argument / self.lengthscale.square())
         return covariance.squeeze(-1) if diag else covariance
@@ -104,10 +105,10 @@ class DistributionKernel(Kernel):
         sums = norms1 + norms2 if diag else norms1.unsqueeze(-1) + norms2.unsqueeze(-2)
         return (sums - squared) / 2
 
-    # The distance has no batch axes: all kernels of a batch share it and its cache.
+    # The distance has no batch axes: all kernels of a batch share the distance and its cache.
 
     def __getitem__(self, index: Any) -> DistributionKernel:
-        """Index the batch of kernels; the distance is shared."""
+        """Index a batch of kernels; the result shares the distance with this kernel."""
         kernel = super().__getitem__(index)
         if kernel is not self:
             kernel.distance = self.distance
@@ -115,7 +116,7 @@ class DistributionKernel(Kernel):
         return kernel
 
     def expand_batch(self, *sizes: Any) -> DistributionKernel:
-        """Expand the parameters to a batch shape; the distance is shared."""
+        """Expand the parameters to a batch shape; the result shares the distance with this kernel."""
         kernel = super().expand_batch(*sizes)
         if kernel is not self:
             kernel.distance = self.distance

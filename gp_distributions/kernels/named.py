@@ -1,4 +1,4 @@
-"""The named kernels: each is a distance with a profile."""
+"""Kernels named after their distance, each of which combines that distance with a profile."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from gp_distributions.measures.reference import ReferenceMeasure
 class SlicedWassersteinKernel(DistributionKernel):
     """Kernel of a :class:`SlicedWasserstein` distance.
 
-    Arguments that are not listed here are those of :class:`SlicedWasserstein`.
+    Arguments that are not described below are passed on to :class:`SlicedWasserstein`.
 
     Args:
-        profile: Profile or its name, see :class:`DistributionKernel`.
-        **kwargs: GPyTorch options, see :class:`DistributionKernel`.
+        profile: Profile, or the name of one; see :class:`DistributionKernel`.
+        **kwargs: GPyTorch options; see :class:`DistributionKernel`.
 
     Raises:
         ValueError: If the distance or the kernel rejects an argument.
@@ -62,15 +62,15 @@ class SlicedWassersteinKernel(DistributionKernel):
 class MMDKernel(DistributionKernel):
     """Kernel of an :class:`MMD` distance.
 
-    Arguments that are not listed here are those of :class:`MMD`.
+    Arguments that are not described below are passed on to :class:`MMD`.
 
-    With ``profile="linear"`` it is the set kernel; other profiles give the level-2 kernels on mean
-    embeddings that are functions of their distance.
+    With ``profile="linear"``, this is the set kernel. The radial profiles give the level-2 kernels that
+    are functions of the distance between mean embeddings.
 
     Args:
-        kernel: Name of the embedding kernel on the points, see :class:`MMD`.
-        profile: Profile of the distance or its name, see :class:`DistributionKernel`.
-        **kwargs: GPyTorch options, see :class:`DistributionKernel`.
+        kernel: Name of the embedding kernel on the points; see :class:`MMD`.
+        profile: Profile of the distance, or the name of one; see :class:`DistributionKernel`.
+        **kwargs: GPyTorch options; see :class:`DistributionKernel`.
 
     Raises:
         ValueError: If the distance or the kernel rejects an argument.
@@ -115,11 +115,11 @@ class MMDKernel(DistributionKernel):
 class SinkhornKernel(DistributionKernel):
     """Kernel of a :class:`SinkhornPotential` distance.
 
-    Arguments that are not listed here are those of :class:`SinkhornPotential`.
+    Arguments that are not described below are passed on to :class:`SinkhornPotential`.
 
     Args:
-        profile: Profile or its name, see :class:`DistributionKernel`.
-        **kwargs: GPyTorch options, see :class:`DistributionKernel`.
+        profile: Profile, or the name of one; see :class:`DistributionKernel`.
+        **kwargs: GPyTorch options; see :class:`DistributionKernel`.
 
     Raises:
         TypeError: If ``reference`` is not a :class:`ReferenceMeasure`.

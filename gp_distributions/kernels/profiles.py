@@ -1,9 +1,9 @@
-r"""Profiles: functions of a Hilbert distance that are positive definite on every Hilbert space.
+r"""Profiles: functions of a distance or inner product that are positive definite on Hilbert spaces.
 
 A radial profile is a function of :math:`s = d^2 / \ell^2`, the squared distance in squared
 lengthscales. It is positive definite in every dimension if and only if it is completely monotone in
-:math:`s` (Schoenberg 1938), as all radial profiles here are. The other profiles are functions of the
-inner product about an origin.
+:math:`s` (Schoenberg 1938). All radial profiles in this module are completely monotone. The other
+profiles are functions of the inner product about an origin, divided by :math:`\ell^2`.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from torch import Tensor
 
 
 class Profile(gpytorch.Module, ABC):
-    r"""Base class of profiles: a function of scaled squared distances or scaled inner products.
+    r"""Base class of profiles, which are functions of scaled squared distances or inner products.
 
     A subclass implements :meth:`forward`. Its parameters have shape ``batch_shape x 1 x 1``.
 
     Attributes:
-        radial: Whether the argument is :math:`d^2 / \ell^2`. If ``False``, it is the inner product about
-            an origin, over :math:`\ell^2`.
+        radial: Whether the argument is :math:`d^2 / \ell^2`. If ``False``, it is the inner product
+            about an origin, divided by :math:`\ell^2`.
 
     Example:
         >>> import torch
@@ -42,7 +42,7 @@ class Profile(gpytorch.Module, ABC):
 
     @abstractmethod
     def forward(self, scaled: Tensor) -> Tensor:
-        """Covariance for each entry of ``scaled``, in the same shape."""
+        """Compute the covariance for each entry of ``scaled``, in the same shape."""
 
     def __getitem__(self, index: Any) -> Profile:
         """Index the batch axes of the parameters."""
@@ -73,7 +73,7 @@ class _Parametric(Profile):
 
     @property
     def _value(self) -> Tensor:
-        """Positive parameter, ``batch_shape x 1 x 1``."""
+        """Value of the positive parameter, ``batch_shape x 1 x 1``."""
         return self.constraint_for_parameter_name(self._raw).transform(getattr(self, self._raw))
 
     @_value.setter
@@ -97,7 +97,7 @@ class Gaussian(Profile):
     """
 
     def forward(self, scaled: Tensor) -> Tensor:
-        """Covariance for each entry of ``scaled``."""
+        """Compute the covariance for each entry of ``scaled``."""
         return torch.exp(-0.5 * scaled)
 
 
@@ -114,7 +114,7 @@ class Exponential(Profile):
     """
 
     def forward(self, scaled: Tensor) -> Tensor:
-        """Covariance for each entry of ``scaled``."""
+        """Compute the covariance for each entry of ``scaled``."""
         return torch.exp(-_power(scaled, 0.5))
 
 
@@ -124,7 +124,7 @@ class PowerExponential(Profile):
     For :math:`\beta < 1` its derivative is infinite at :math:`s = 0` and is set to 0 there.
 
     Args:
-        beta: Exponent in (0, 1], which is fixed. 1/2 gives the exponential profile.
+        beta: Exponent in (0, 1], which is fixed. The value 1/2 gives the exponential profile.
 
     Raises:
         ValueError: If ``beta`` is not in (0, 1].
@@ -143,7 +143,7 @@ class PowerExponential(Profile):
         self.beta = _in_range("beta", beta, 1.0)
 
     def forward(self, scaled: Tensor) -> Tensor:
-        """Covariance for each entry of ``scaled``."""
+        """Compute the covariance for each entry of ``scaled``."""
         return torch.exp(-_power(scaled, self.beta))
 
 
@@ -158,7 +158,7 @@ class Matern32(Profile):
     """
 
     def forward(self, scaled: Tensor) -> Tensor:
-        """Covariance for each entry of ``scaled``."""
+        """Compute the covariance for each entry of ``scaled``."""
         return _Matern.apply(scaled, 3)
 
 
@@ -173,7 +173,7 @@ class Matern52(Profile):
     """
 
     def forward(self, scaled: Tensor) -> Tensor:
-        """Covariance for each entry of ``scaled``."""
+        """Compute the covariance for each entry of ``scaled``."""
         return _Matern.apply(scaled, 5)
 
 
@@ -199,7 +199,7 @@ class RationalQuadratic(_Parametric):
     alpha = _Parametric._value
 
     def forward(self, scaled: Tensor) -> Tensor:
-        """Covariance for each entry of ``scaled``."""
+        """Compute the covariance for each entry of ``scaled``."""
         return torch.exp(-self.alpha * torch.log1p(scaled / (2 * self.alpha)))
 
 
@@ -214,7 +214,7 @@ class Cauchy(Profile):
     """
 
     def forward(self, scaled: Tensor) -> Tensor:
-        """Covariance for each entry of ``scaled``."""
+        """Compute the covariance for each entry of ``scaled``."""
         return 1 / (1 + scaled)
 
 
@@ -224,8 +224,8 @@ class StudentT(Profile):
     For :math:`t < 2` its derivative is infinite at :math:`s = 0` and is set to 0 there.
 
     Args:
-        t: Exponent in (0, 2], which is fixed. 2 gives the Cauchy profile; with larger values the
-            profile is not positive definite.
+        t: Exponent in (0, 2], which is fixed. The value 2 gives the Cauchy profile; for larger values,
+            the profile would not be positive definite.
 
     Raises:
         ValueError: If ``t`` is not in (0, 2].
@@ -244,7 +244,7 @@ class StudentT(Profile):
         self.t = _in_range("t", t, 2.0)
 
     def forward(self, scaled: Tensor) -> Tensor:
-        """Covariance for each entry of ``scaled``."""
+        """Compute the covariance for each entry of ``scaled``."""
         return 1 / (1 + _power(scaled, self.t / 2))
 
 
@@ -259,12 +259,12 @@ class InverseMultiquadric(Profile):
     """
 
     def forward(self, scaled: Tensor) -> Tensor:
-        """Covariance for each entry of ``scaled``."""
+        """Compute the covariance for each entry of ``scaled``."""
         return torch.rsqrt(1 + scaled)
 
 
 class Linear(Profile):
-    r"""Linear profile: the inner product about an origin, over :math:`\ell^2`.
+    r"""Linear profile: the inner product about an origin, divided by :math:`\ell^2`.
 
     Example:
         >>> import torch
@@ -276,12 +276,12 @@ class Linear(Profile):
     radial = False
 
     def forward(self, scaled: Tensor) -> Tensor:
-        """Covariance for each entry of ``scaled``."""
+        """Compute the covariance for each entry of ``scaled``."""
         return scaled
 
 
 class Polynomial(_Parametric):
-    r"""Polynomial profile, :math:`(c + u)^k` of the inner product :math:`u` over :math:`\ell^2`.
+    r"""Polynomial profile, :math:`(c + u)^k`, where :math:`u` is the inner product over :math:`\ell^2`.
 
     Args:
         power: Degree ``k``, at least 1, which is fixed.
@@ -308,7 +308,7 @@ class Polynomial(_Parametric):
     offset = _Parametric._value
 
     def forward(self, scaled: Tensor) -> Tensor:
-        """Covariance for each entry of ``scaled``."""
+        """Compute the covariance for each entry of ``scaled``."""
         return (self.offset + scaled) ** self.power
 
 
@@ -328,7 +328,7 @@ PROFILES: dict[str, type[Profile]] = {
 
 
 def make_profile(profile: str | Profile) -> Profile:
-    """Make a profile from its name, with default parameters; profiles are returned as they are.
+    """Create a profile with default parameters from its name; return a profile unchanged.
 
     Raises:
         ValueError: If there is no profile of that name.
@@ -352,7 +352,7 @@ def _in_range(name: str, value: float, upper: float) -> float:
 
 
 def _power(s: Tensor, exponent: float) -> Tensor:
-    """``s ** exponent``, whose derivative at 0 is set to 0 where it is infinite."""
+    """Compute ``s ** exponent``, with the derivative at ``s = 0`` set to 0 where it is infinite."""
     if exponent == 1:
         return s
     positive = s > 0
@@ -362,12 +362,12 @@ def _power(s: Tensor, exponent: float) -> Tensor:
 # Automatic differentiation of the Matern profiles passes through a square root and gives 0 * inf at
 # s = 0. Their derivatives in s are Matern profiles of the next lower order.
 
-# exp(-root) underflows to zero far below this root. Without the limit, an infinite root gives NaN.
+# Limit on the root. exp(-root) is already zero at this limit; an infinite root would give NaN.
 _FAR = 1e3
 
 
 class _Matern(torch.autograd.Function):
-    """Matern profile of smoothness 3/2 or 5/2, from ``s`` and twice the smoothness."""
+    """Matern profile as a function of ``s`` and of twice its smoothness, which is 3 or 5."""
 
     @staticmethod
     def forward(ctx: Any, s: Tensor, twice: int) -> Tensor:

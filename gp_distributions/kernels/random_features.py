@@ -5,14 +5,16 @@ Every radial profile is a scale mixture of Gaussian profiles (Schoenberg 1938),
 .. math::
     \varphi(s) = \mathrm E \exp(-\tau^2 s / 2).
 
-For a distance that is the Euclidean distance of embeddings :math:`\phi`, and standard normal :math:`z`,
+If the distance is the Euclidean distance between embeddings :math:`\phi`, and :math:`z` is standard
+normal, then
 
 .. math::
     k(P, P') = \mathrm E \cos(\tau \langle z, \phi(P) - \phi(P') \rangle / \ell).
 
 Importing this module registers the features with BoTorch, so that ``draw_matheron_paths``,
-``get_matheron_path_model`` and ``PathwiseThompsonSampling`` accept models with these kernels. As for
-BoTorch's own kernels, features give the prior draw, and the update on the data uses the exact kernel.
+``get_matheron_path_model`` and ``PathwiseThompsonSampling`` accept models with these kernels. As with
+BoTorch's own kernels, the features give a draw from the prior, and the update on the data uses the
+exact kernel.
 
 Example:
     >>> import torch
@@ -44,12 +46,15 @@ from gp_distributions.kernels.distribution_kernel import DistributionKernel
 
 
 def _gamma(concentration: Tensor | float, like: Tensor) -> Tensor:
-    """Draws from the gamma distribution of rate one, as many as ``like`` has entries."""
+    """Draw from the gamma distribution of rate one, once for each entry of ``like``."""
     return torch._standard_gamma(torch.zeros_like(like) + concentration)
 
 
 def _stable(power: float, like: Tensor) -> Tensor:
-    """Draws of a positive variable whose Laplace transform is ``exp(-s^power)`` (Kanter 1975)."""
+    """Draw positive numbers whose distribution has the Laplace transform ``exp(-s^power)``.
+
+    Source: Kanter 1975.
+    """
     if power == 1:
         return torch.ones_like(like)
     angle, waiting = math.pi * torch.rand_like(like), _gamma(1.0, like)
@@ -57,7 +62,7 @@ def _stable(power: float, like: Tensor) -> Tensor:
     return torch.sin(power * angle) / torch.sin(angle) ** (1 / power) * tail
 
 
-# Draws of tau^2 by type of profile. A subclass may define another function, so it is not included.
+# Functions that draw tau^2, by profile class. Subclasses are left out: they may change the profile.
 _SQUARED_SCALES: dict[type[profiles.Profile], Callable[..., Tensor]] = {
     profiles.Gaussian: lambda _, like: torch.ones_like(like),
     profiles.Exponential: lambda _, like: 0.5 / _gamma(0.5, like),
@@ -79,7 +84,7 @@ class FourierFeatureMap(FeatureMap):
     """Sines and cosines of random projections of embeddings.
 
     Args:
-        kernel: Kernel, whose current lengthscale is used in each call.
+        kernel: The kernel. Each call uses its current lengthscale.
         num_outputs: Number of features, half of which are sines.
     """
 
@@ -87,15 +92,15 @@ class FourierFeatureMap(FeatureMap):
         super().__init__()
         self.kernel = kernel
         self.num_outputs = num_outputs
-        # BoTorch chains it with that of a ScaleKernel, so it is not None.
+        # BoTorch chains this transform with that of a ScaleKernel, so it must not be None.
         columns = kernel.active_dims
         self.input_transform = torch.nn.Identity() if columns is None else FeatureSelector(columns)
         lengthscale = kernel.lengthscale.detach()
         like = lengthscale.new_empty(*kernel.batch_shape, 1, num_outputs // 2)
         squared_scales = _SQUARED_SCALES[type(kernel.profile)](kernel.profile, like)
-        # Heavy tails may overflow; such scales are as good as infinite.
+        # Draws from heavy tails may overflow. The limit acts like an infinite scale.
         self.register_buffer("scales", squared_scales.clamp_max(1e30).sqrt())
-        # Drawn in the first call, when the dimension of the embedding is known.
+        # Directions are drawn in the first call, when the dimension of the embedding is known.
         self.directions: Tensor | None
         self.register_buffer("directions", None)
         scale = lengthscale.new_tensor(math.sqrt(2 / num_outputs))
@@ -107,7 +112,7 @@ class FourierFeatureMap(FeatureMap):
         return self.kernel.batch_shape
 
     def forward(self, x: Tensor) -> Tensor:
-        """Angles, ``batch_shape x N x num_outputs/2``, of the embeddings of rows."""
+        """Compute the angles of rows, ``batch_shape x N x num_outputs/2``."""
         embedded = self.kernel.distance.embed(x)
         if self.directions is None:
             shape = (self.num_outputs // 2, embedded.shape[-1])
@@ -118,7 +123,7 @@ class FourierFeatureMap(FeatureMap):
 def _gen_kernel_features(
     kernel: DistributionKernel, *, num_inputs: int, num_outputs: int
 ) -> FourierFeatureMap:
-    """Fourier features of a distribution kernel, for BoTorch's ``gen_kernel_features``.
+    """Create the Fourier features of a distribution kernel for BoTorch's ``gen_kernel_features``.
 
     Raises:
         UnsupportedError: If the distance has no ``embed``, the profile has no Fourier features, or

@@ -1,4 +1,4 @@
-"""Which columns of their rows kernels read, and whether rows fit the kernels."""
+"""Find the columns of rows that kernels read, and check that distributions fit the kernels."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from gp_distributions.measures.kinds import Distributions, kind_of
 
 
 def distribution_kernels(module: torch.nn.Module) -> list[tuple[DistributionKernel, Tensor | None]]:
-    """Distribution kernels of a module, each once, with the columns of a row that they read.
+    """Return each distribution kernel of a module, with the columns of a row that it reads.
 
-    The columns follow from ``active_dims`` of the kernel and of the kernels around it. ``None`` stands
-    for all columns.
+    The columns follow from the ``active_dims`` of the kernel and of the kernels that contain it.
+    ``None`` stands for all columns.
     """
     found: dict[DistributionKernel, Tensor | None] = {}
     for kernel, columns in _walk(torch.nn.ModuleList([module]), None):
@@ -39,12 +39,12 @@ def _walk(
 
 
 def check_kind(X: Distributions | Tensor, covar_module: torch.nn.Module) -> None:
-    """Check that the kernels read the kind and dimension of distributions that ``X`` holds.
+    """Check that kernels expect the kind and dimension of the distributions in ``X``.
 
     Raises:
         TypeError: If ``X`` is neither distributions nor a tensor.
-        ValueError: If a kernel expects another kind or dimension, or if there are only GPyTorch
-            kernels, which do not read distributions.
+        ValueError: If a kernel expects another kind or dimension, or if all kernels are
+            GPyTorch's own, which do not read distributions.
     """
     kind = kind_of(X)
     if isinstance(X, Tensor):

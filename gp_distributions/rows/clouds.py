@@ -1,7 +1,7 @@
 """The layout of a row: a weighted cloud of ``m`` atoms in ``d`` dimensions as one flat vector.
 
-A row lists the atoms one after the other, each as its ``d`` coordinates followed by its weight. Atoms
-of weight zero are padding. GPyTorch and BoTorch see clouds only as rows.
+A row lists the atoms one after the other; each atom takes ``d`` columns for its coordinates and one for
+its weight. Atoms of weight zero are padding. GPyTorch and BoTorch see clouds only as rows.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ def join_rows(points: Tensor, weights: Tensor) -> Tensor:
 
 
 def split_rows(rows: Tensor, dim: int) -> tuple[Tensor, Tensor]:
-    """Return the atoms and weights of rows as views: the inverse of :func:`join_rows`.
+    """Return views of the atoms and weights that rows hold; this is the inverse of :func:`join_rows`.
 
     Args:
         rows: A ``batch_shape x m*(d+1)`` tensor.
         dim: Dimension ``d`` of the atoms.
 
     Returns:
-        Points, ``batch_shape x m x d``, and weights, ``batch_shape x m``.
+        The atoms, ``batch_shape x m x d``, and weights, ``batch_shape x m``.
 
     Raises:
         ValueError: If the width of the rows is not a positive multiple of ``d + 1``.
@@ -53,13 +53,13 @@ def pad_rows(rows: Tensor, width: int) -> Tensor:
 
 
 def drop_copies(rows: Tensor) -> Tensor:
-    """Shrink expanded batch axes to size one, and remove leading axes of size one.
+    """Shrink expanded batch axes to size one, and remove leading batch axes of size one.
 
     Args:
         rows: A ``batch_shape x N x m*(d+1)`` tensor.
 
     Returns:
-        A view that broadcasts to ``rows``, with the same last two axes.
+        A view that broadcasts to ``rows`` and has the same last two axes.
     """
     for axis in range(rows.dim() - 2):
         if rows.stride(axis) == 0:
@@ -70,20 +70,21 @@ def drop_copies(rows: Tensor) -> Tensor:
 
 
 def equal_rows(x1: Tensor, x2: Tensor) -> Tensor:
-    """Compare all pairs of rows, number by number: padding and the order of atoms matter.
+    """Find equal pairs of rows. Rows are compared entry by entry: padding and the order of atoms matter.
 
     Args:
         x1: A ``batch_shape x N x width`` tensor.
         x2: A ``batch_shape x M x width'`` tensor.
 
     Returns:
-        A boolean tensor that broadcasts to ``batch_shape x N x M``.
+        A boolean tensor that broadcasts to ``batch_shape x N x M`` and is ``True`` where rows are
+        equal.
     """
     x1, x2 = drop_copies(x1.detach()), drop_copies(x2.detach())
     if x1.shape[-1] != x2.shape[-1] or x1.dtype != x2.dtype:
         return torch.zeros(1, 1, dtype=torch.bool, device=x1.device)
     alike = x1[..., :1] == x2[..., :1].mT
-    if not bool(alike.any()):  # decides nearly all cases
+    if not bool(alike.any()):  # this decides nearly all cases
         return alike
     both = torch.cat([x1.flatten(0, -2), x2.flatten(0, -2)])
     numbers = both.unique(dim=0, return_inverse=True)[1]
@@ -92,15 +93,15 @@ def equal_rows(x1: Tensor, x2: Tensor) -> Tensor:
 
 
 def drop_padding(points: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
-    """Shrink clouds to the size of the largest, with atoms of positive weight first.
+    """Cut all clouds to the size of the largest, without loss of atoms of positive weight.
 
     Args:
         points: A ``batch_shape x m x d`` tensor of atoms.
         weights: A ``batch_shape x m`` tensor of weights.
 
     Returns:
-        Points, ``batch_shape x n x d``, and weights, ``batch_shape x n``, where ``n <= m`` is the
-        largest number of atoms of positive weight in a cloud.
+        The atoms, ``batch_shape x n x d``, and weights, ``batch_shape x n``, where ``n <= m`` is the
+        number of atoms of positive weight in the largest cloud.
     """
     padding = weights == 0
     size = int((~padding).sum(-1).max())

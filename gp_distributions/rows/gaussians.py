@@ -1,8 +1,8 @@
 """The layout of rows that hold Gaussians, or mixtures of Gaussians, in ``d`` dimensions.
 
-A Gaussian is its mean followed by its row-major covariance, without a weight or padding. A mixture is a
-cloud of Gaussians: its components one after the other, each followed by its weight. Components of weight
-zero are padding.
+The row of a Gaussian is its mean followed by its row-major covariance, without a weight or padding. The
+row of a mixture lists its components one after the other; each component is a Gaussian followed by its
+weight. Components of weight zero are padding.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ def join_gaussians(mean: Tensor, covariance: Tensor) -> Tensor:
     """Convert Gaussians to rows.
 
     Args:
-        mean: A ``batch_shape x d`` tensor.
-        covariance: A ``batch_shape x d x d`` tensor.
+        mean: A ``batch_shape x d`` tensor of means.
+        covariance: A ``batch_shape x d x d`` tensor of covariances.
 
     Returns:
         A ``batch_shape x (d+d*d)`` tensor.
@@ -27,14 +27,14 @@ def join_gaussians(mean: Tensor, covariance: Tensor) -> Tensor:
 
 
 def split_gaussians(rows: Tensor, dim: int) -> tuple[Tensor, Tensor]:
-    """Return the Gaussians of rows as views: the inverse of :func:`join_gaussians`.
+    """Return views of the means and covariances in rows: the inverse of :func:`join_gaussians`.
 
     Args:
         rows: A ``batch_shape x (d+d*d)`` tensor.
-        dim: Dimension ``d``.
+        dim: Dimension ``d`` of the space.
 
     Returns:
-        Means, ``batch_shape x d``, and covariances, ``batch_shape x d x d``.
+        The means, ``batch_shape x d``, and covariances, ``batch_shape x d x d``.
 
     Raises:
         ValueError: If the width of the rows is not ``d + d*d``.
@@ -52,9 +52,9 @@ def join_mixtures(mean: Tensor, covariance: Tensor, weights: Tensor) -> Tensor:
     """Convert mixtures to rows.
 
     Args:
-        mean: A ``batch_shape x K x d`` tensor.
-        covariance: A ``batch_shape x K x d x d`` tensor.
-        weights: A ``batch_shape x K`` tensor.
+        mean: A ``batch_shape x K x d`` tensor of the components' means.
+        covariance: A ``batch_shape x K x d x d`` tensor of the components' covariances.
+        weights: A ``batch_shape x K`` tensor of the components' weights.
 
     Returns:
         A ``batch_shape x K*(d+d*d+1)`` tensor.
@@ -63,14 +63,14 @@ def join_mixtures(mean: Tensor, covariance: Tensor, weights: Tensor) -> Tensor:
 
 
 def split_mixtures(rows: Tensor, dim: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the mixtures of rows as views: the inverse of :func:`join_mixtures`.
+    """Return views of the components and weights in rows: the inverse of :func:`join_mixtures`.
 
     Args:
         rows: A ``batch_shape x K*(d+d*d+1)`` tensor.
-        dim: Dimension ``d``.
+        dim: Dimension ``d`` of the space.
 
     Returns:
-        Means, ``batch_shape x K x d``, covariances, ``batch_shape x K x d x d``, and weights,
+        The means, ``batch_shape x K x d``, covariances, ``batch_shape x K x d x d``, and weights,
         ``batch_shape x K``.
 
     Raises:

@@ -1,7 +1,7 @@
-"""The layout of rows: which distribution a row holds, and in which columns.
+"""The layout of rows: what kind of distribution a row holds, and in which columns.
 
 A row is one flat vector: GPyTorch and BoTorch see distributions only as rows. A block of columns holds
-one distribution:
+one distribution, of one of these kinds:
 
 =============  ============================================================================
 ``clouds``     atoms, each ``d`` coordinates and a weight; weight zero is padding
@@ -20,7 +20,7 @@ from torch import Tensor
 
 from gp_distributions.rows.clouds import split_rows
 
-# What a row holds that is a single atom without a weight.
+# Kinds of rows that consist of a single atom without a weight, and what that atom is.
 _SINGLE = {"gaussians": "a mean and a row-major covariance", "indices": "an index"}
 
 
@@ -29,9 +29,9 @@ class Block:
     """The columns of a row that hold one distribution.
 
     Attributes:
-        kind: ``"clouds"``, ``"gaussians"``, ``"mixtures"`` or ``"indices"``.
-        dim: Dimension ``d``.
-        columns: Columns of the row, or ``None`` for all of them.
+        kind: Kind of distribution: ``"clouds"``, ``"gaussians"``, ``"mixtures"`` or ``"indices"``.
+        dim: Dimension ``d`` of the space.
+        columns: Numbers of the columns, or ``None`` if the distribution takes the whole row.
     """
 
     kind: str
@@ -40,12 +40,12 @@ class Block:
 
     @property
     def atom_dim(self) -> int:
-        """Number of columns of an atom without its weight."""
+        """Number of columns that an atom takes, without its weight."""
         return self.dim if self.kind in ("clouds", "indices") else self.dim + self.dim**2
 
     @property
     def atom_columns(self) -> int | None:
-        """Number of columns of an atom with its weight, or ``None`` where a row is one atom."""
+        """Number of columns that an atom and its weight take; ``None`` if a row is a single atom."""
         return None if self.kind in _SINGLE else self.atom_dim + 1
 
     def select(self, rows: Tensor) -> Tensor:
@@ -75,16 +75,16 @@ class Block:
 
 
 def chunks(weights: Tensor, size: int, *, by_atoms: bool) -> Iterator[slice | Tensor]:
-    """Split clouds into chunks to process one at a time, which bounds memory.
+    """Split clouds into chunks that are processed one at a time, to bound memory.
 
     Args:
-        weights: A ``C x m`` tensor of weights, where zero is padding.
+        weights: A ``C x m`` tensor of weights. Atoms of weight zero are padding.
         size: Number of clouds in a chunk.
         by_atoms: Whether to put clouds with similar numbers of atoms into the same chunk, so that a
             chunk needs less padding than all clouds together.
 
     Yields:
-        The clouds of each chunk, as a slice or a tensor of indices.
+        A slice or a tensor of indices that selects the clouds of the next chunk.
     """
     sizes = (weights > 0).sum(-1)
     if by_atoms and bool((sizes != sizes[0]).any()):
@@ -107,6 +107,6 @@ def check_weights(weights: Tensor) -> None:
 
 
 def normalized(weights: Tensor) -> Tensor:
-    """Scale weights to sum to one in each cloud."""
+    """Check weights, and scale them to sum to one in each cloud."""
     check_weights(weights)
     return weights / weights.sum(-1, keepdim=True)

@@ -1,4 +1,4 @@
-"""A memory of values computed from rows, found by the content of the rows and kept without gradients."""
+"""A cache of values computed from rows. It looks values up by the content of the rows."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MOST_COMPARED = 4
 
 @dataclass(frozen=True, eq=False)
 class Entry:
-    """A value, the rows it was computed from, and the fingerprint of the module that computed it."""
+    """A value, the rows from which it was computed, and the fingerprint of the module that did so."""
 
     fingerprint: Hashable
     rows: Tensor
@@ -63,7 +63,9 @@ def _holds(entry: Entry, rows: Tensor) -> bool:
 
 
 class Memory:
-    """The most recent values computed from rows, found by the content of the rows.
+    """A cache of the most recently used values computed from rows.
+
+    Values are looked up by the content of the rows.
 
     All methods are safe to call from several threads. Copies and pickles of a memory are empty.
 
@@ -77,7 +79,7 @@ class Memory:
         self._lock = threading.Lock()
 
     def recall(self, fingerprint: Hashable, rows: Tensor) -> Any | None:
-        """Return the value of exactly these rows, or ``None``."""
+        """Return the value computed from exactly these rows, or ``None`` if it is not remembered."""
         for entry in self._entries:
             if entry.fingerprint == fingerprint and _holds(entry, rows):
                 self._add(entry)
@@ -85,9 +87,10 @@ class Memory:
         return None
 
     def recall_prefix(self, fingerprint: Hashable, rows: Tensor) -> Entry | None:
-        """Return the entry whose rows are the first rows of every batch, or ``None``.
+        """Return an entry whose rows are the first of ``rows`` in every batch, or ``None``.
 
-        GPyTorch puts training rows before test rows, and BoTorch repeats them in every t-batch.
+        GPyTorch puts the training rows before the test rows, and BoTorch repeats the training rows in
+        every t-batch.
         """
         for entry in self._entries:
             size, width = entry.rows.shape
@@ -103,7 +106,7 @@ class Memory:
     def remember(self, fingerprint: Hashable, rows: Tensor, value: Any) -> None:
         """Add a value, in place of the least recently used one if the memory is full.
 
-        Nothing is remembered in inference mode, since autograd cannot use such tensors later.
+        Nothing is remembered in inference mode, since autograd cannot use tensors created in that mode.
         """
         if not torch.is_inference_mode_enabled():
             self._add(Entry(fingerprint, rows.detach().clone(), value))
@@ -114,7 +117,7 @@ class Memory:
             self._entries = ()
 
     def _add(self, entry: Entry) -> None:
-        with self._lock:  # readers keep the tuple they started with
+        with self._lock:  # threads that are reading keep the old tuple
             others = tuple(other for other in self._entries if other is not entry)
             self._entries = (*others, entry)[-self._capacity :]
 
@@ -126,11 +129,11 @@ class Memory:
 
 
 def fingerprint(module: Any) -> Hashable:
-    """Identify a module by its class, settings, parameters and buffers, including those of submodules.
+    """Return a key made of a module's class, settings, parameters, buffers and submodules.
 
-    Modules with equal fingerprints compute the same results. Settings are compared by value if they
-    are plain data (numbers, strings, arrays, tensors, and lists, tuples, sets and mappings of them),
-    and by ``==`` or by identity otherwise.
+    Modules with equal fingerprints compute the same results. Settings that are plain data (numbers,
+    strings, arrays, tensors, and lists, tuples, sets and mappings of them) are compared by value. Other
+    settings are compared by ``==`` if they can be hashed, and by identity if not.
     """
     settings = sorted(name for name in vars(module) if name not in _OF_MODULES)
     own = [(name, _key(vars(module)[name])) for name in settings]
@@ -143,12 +146,12 @@ def fingerprint(module: Any) -> Hashable:
 
 
 def same_tensor(a: Tensor, b: Tensor) -> bool:
-    """Return whether two tensors agree in content, shape, dtype and device."""
+    """Return whether two tensors have the same content, shape, dtype and device."""
     return a.shape == b.shape and same_kind(a, b) and torch.equal(a, b)
 
 
 def same_kind(a: Tensor, b: Tensor) -> bool:
-    """Return whether two tensors agree in dtype and device."""
+    """Return whether two tensors have the same dtype and device."""
     return a.dtype == b.dtype and a.device == b.device
 
 
@@ -177,7 +180,7 @@ def _key(value: Any) -> Hashable:
 
 @dataclass(frozen=True)
 class _ById:
-    """A value compared by identity, and kept so that its id is not reused."""
+    """A wrapper that compares a value by identity, and keeps it alive so that its id is not reused."""
 
     value: Any
 
