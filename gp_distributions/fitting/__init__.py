@@ -1,4 +1,4 @@
-"""Fitting of hyperparameters, references, sampling noise and concentrations."""
+"""Functions that fit models: hyperparameters, reference measures, sampling noise, concentrations."""
 
 from gp_distributions.fitting.classification import fit_classification
 from gp_distributions.fitting.marginal_likelihood import fit

@@ -1,4 +1,4 @@
-"""Fitting of classifiers, including their concentration."""
+"""Fitting of classifiers and selection of their Dirichlet concentration."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ def fit_classification(
     alpha_epsilons: Sequence[float] = (0.1, 0.01, 0.001),
     **options: Any,
 ) -> ClassificationGP:
-    """Fit a classifier in place and select its concentration.
+    """Fit a classifier in place and select its concentration ``alpha_epsilon``.
 
     Marginal likelihoods at different concentrations cannot be compared, because the targets differ.
-    For each concentration, :func:`gp_distributions.fit` maximises the marginal likelihood. The
-    concentration with the largest mean leave-one-out log probability of the labels is kept. Noisy
-    labels need a large concentration, well-separated classes a small one; the wrong one gives poorly
-    calibrated probabilities. Concentrations after the first start from the hyperparameters of the one
-    before.
+    This function therefore calls :func:`gp_distributions.fit` once for each concentration, and keeps
+    the one with the largest mean leave-one-out log probability of the labels. Noisy labels need a large
+    concentration and well-separated classes need a small one; an unsuitable concentration gives poorly
+    calibrated probabilities. Each concentration after the first starts from the hyperparameters of the
+    one before.
 
     Args:
         model: The classifier.
@@ -37,8 +37,8 @@ def fit_classification(
 
     Raises:
         TypeError: If ``model`` is not a :class:`ClassificationGP`.
-        ValueError: If ``alpha_epsilons`` is empty or contains a value that is not positive, or as for
-            ``fit``.
+        ValueError: If ``alpha_epsilons`` is empty or contains a value that is not positive, or if
+            :func:`gp_distributions.fit` raises it.
 
     Example:
         >>> from gp_distributions import ClassificationGP, PointClouds, fit_classification

@@ -1,4 +1,4 @@
-"""L-BFGS-B on the parameters of a module, without changing settings of the whole process."""
+"""Minimisation of a loss by L-BFGS-B, without changing settings of the whole process."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Minimum:
-    """Loss where an optimiser stopped, whether it converged, and its message."""
+    """Result of a minimisation: the final loss, whether the optimiser converged, and its message."""
 
     loss: float
     converged: bool
@@ -34,15 +34,15 @@ def minimise(
     BoTorch's ``scipy_minimize`` does the same, but changes the warning filters, which all threads share.
 
     Args:
-        closure: Function that returns the loss and its gradients.
+        closure: Function without arguments that returns the loss and its gradients.
         parameters: Parameters by name.
-        bounds: Bounds of parameters by name.
-        callback: Function of the loss, called after each step, when the parameters have the values of
-            that step.
+        bounds: Lower and upper bounds of parameters, by parameter name.
+        callback: Function that is called with the loss after each step, when the parameters have the
+            values of that step.
         options: Options of ``scipy.optimize.minimize`` with L-BFGS-B.
 
     Returns:
-        The minimum. The parameters keep the values found.
+        The result of the minimisation. The parameters keep the values at which it stopped.
     """
     flat = NdarrayOptimizationClosure(closure, parameters)
 

@@ -1,4 +1,4 @@
-"""Fitting of hyperparameters by marginal likelihood, from initial values that suit the data."""
+"""Fitting of hyperparameters by maximum marginal likelihood, from starts that suit the data."""
 
 from __future__ import annotations
 
@@ -33,17 +33,18 @@ def fit(
 ) -> ExactGP:
     """Fit the hyperparameters of a model in place by maximising its marginal likelihood.
 
-    The objective is the log marginal likelihood with priors, computed by Cholesky factors at every size
-    and maximised by L-BFGS. Distances whose parameters do not require a gradient are computed only once.
-    If the likelihood is a :class:`SamplingNoiseLikelihood`, :func:`learn_sampling_noise` follows.
-    Hyperparameters that do not require a gradient stay as they are, and all starts satisfy the
-    constraints.
+    The objective is the log marginal likelihood plus the log densities of the priors. It is computed by
+    Cholesky factors for any number of clouds and maximised by L-BFGS. Distances whose parameters do not
+    require a gradient are computed only once. If the likelihood is a :class:`SamplingNoiseLikelihood`,
+    ``fit`` then calls :func:`learn_sampling_noise`. Hyperparameters that do not require a gradient stay
+    as they are, and all starts satisfy the constraints.
 
     Args:
         model: A :class:`DistributionGP`, or any GPyTorch ``ExactGP`` with a ``covar_module`` and a
             ``likelihood``.
-        init: ``"median"``: every :class:`DistributionKernel` starts at the median distance of its
-            training clouds, so units do not matter. ``"current"``: the fit starts at the current values.
+        init: With ``"median"``, the lengthscale of every :class:`DistributionKernel` starts at the
+            median distance between the training clouds, so that units do not matter. With
+            ``"current"``, all hyperparameters start at their current values.
         restarts: Number of further starts; the best result is kept. The likelihood often has one
             maximum where all clouds are unrelated and another where the function is smooth. The first
             further start is smooth: lengthscales are multiplied by 10, outputscales by 100 and the noise
@@ -57,13 +58,13 @@ def fit(
 
     Raises:
         TypeError: If ``model`` is not an ``ExactGP``.
-        ValueError: If ``init`` is not one of the two, ``restarts`` is negative, squared distances
-            overflow or underflow, or several outputs share a parameter, which only
+        ValueError: If ``init`` is neither ``"median"`` nor ``"current"``, ``restarts`` is negative,
+            squared distances overflow or underflow, or several outputs share a parameter, which only
             :class:`SharedKernelGP` allows.
-        NotPSDError: If a covariance matrix cannot be factorised, from any start.
+        NotPSDError: If every start leads to a covariance matrix that cannot be factorised.
 
     Warns:
-        ConvergenceWarning: If the best start did not converge.
+        ConvergenceWarning: If the optimisation from the best start did not converge.
         JitterWarning: If the covariance matrix at the fitted hyperparameters is not positive definite.
 
     Example:
@@ -91,7 +92,7 @@ def fit(
     with unchanging_rows(), jitter_noted() as jitter:
         best, best_values = _best(model, mll, init, restarts, seed, options)
     _set_values(model, best_values)
-    if jitter:  # warn only if the final hyperparameters need it, not those of line searches
+    if jitter:  # warn of jitter only at the final hyperparameters, not in line searches
         with torch.no_grad():
             mll(model(*model.train_inputs), model.train_targets)
     if isinstance(model.likelihood, SamplingNoiseLikelihood):
@@ -113,11 +114,11 @@ def _best(
     seed: int,
     options: dict[str, Any] | None,
 ) -> tuple[Minimum, list[Tensor]]:
-    """Maximise from all starts; return the best result and its parameters."""
+    """Maximise the marginal likelihood from all starts; return the best result and its parameters."""
     if init == "median":
         start_at_medians(model)
     else:
-        median_distances(model)  # which checks the distances, and remembers them
+        median_distances(model)  # checks the distances and fills their caches
     start = _values(model)
     generator = torch.Generator().manual_seed(seed)
     best: tuple[Minimum, list[Tensor]] | None = None
@@ -141,7 +142,7 @@ def _best(
 
 
 def _check_shapes(model: ExactGP) -> None:
-    """Check that the models of a batch share no parameter, since BoTorch fits them separately."""
+    """Check that the models of a batch share no parameter, since BoTorch fits each one separately."""
     shape = getattr(model, "_aug_batch_shape", torch.Size())
     for name, parameter in model.named_parameters():
         if parameter.requires_grad and shape.numel() > 1 and parameter.shape[: len(shape)] != shape:

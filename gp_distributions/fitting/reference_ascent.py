@@ -1,4 +1,4 @@
-"""L-BFGS on the marginal likelihood, over the hyperparameters and the reference measure jointly."""
+"""Joint maximisation of the marginal likelihood over hyperparameters and reference measure."""
 
 from __future__ import annotations
 
@@ -23,18 +23,22 @@ from gp_distributions.measures.reference import ReferenceMeasure
 from gp_distributions.models.distribution_gp import DistributionGP
 from gp_distributions.numerics.cholesky import cholesky
 
-# A model that explains less than this share of the variance of left-out targets has found no signal.
-# Learning is then repeated from up to this many references drawn from the training clouds.
+# A model that explains less than the share _USELESS of the variance of left-out targets has found no
+# signal. Learning is then repeated from up to _RETRIES references drawn from the training clouds.
 _USELESS, _RETRIES = 0.5, 4
-# Log weights may leave the range of their initial values by this much, a factor of 10^4.
+# Log weights may leave the range of their initial values by this much: a factor of 10^4 in weight.
 _WEIGHTLESS = 9.2
 
 
 @dataclass(frozen=True)
 class Run:
-    """A model after learning, with the log likelihood and the atoms at the start and after each step.
+    """Result of :func:`learn`.
 
-    ``seen`` maps numbers of steps to what ``observe`` returned after them.
+    Attributes:
+        model: The model after learning.
+        trace: The log marginal likelihood per cloud at the start and after each step.
+        path: The atoms of the reference at the start and after each step.
+        seen: What ``observe`` returned, by the number of steps after which it was called.
     """
 
     model: DistributionGP
@@ -54,8 +58,20 @@ def learn(
 ) -> Run:
     """Fit the hyperparameters, then fit them and the reference jointly.
 
-    If the first fit explains too little, the joint fit starts from hyperparameters with signal and is
-    repeated from other references until one run explains enough; the likeliest run is returned.
+    If the fitted hyperparameters explain too little of the variance of the targets, the joint fit starts
+    from hyperparameters that explain most of it as signal. It is then repeated from other references
+    until one run explains enough.
+
+    Args:
+        model: The model, which is fitted in place. Runs from other starts use copies.
+        learned: Names of the parameters of the reference to learn.
+        steps: Maximum number of L-BFGS steps.
+        seed: Random seed for drawing references.
+        bar: Progress bar.
+        observe: Function to call with the model before the joint fit and after some of the steps.
+
+    Returns:
+        The run with the highest likelihood.
     """
     fit(model)
     before = {} if observe is None else {0: observe(model)}
@@ -76,7 +92,7 @@ def learn(
 
 
 def _explained(model: DistributionGP) -> float:
-    """Share of the variance of the targets that leave-one-out predictions explain."""
+    """Compute the share of the variance of the targets that leave-one-out predictions explain."""
     model.train()
     with torch.no_grad():
         marginal = model.likelihood(model(*model.train_inputs))
@@ -126,10 +142,10 @@ def _ascend(
 def _bounds(
     mll: ExactMarginalLogLikelihood, model: DistributionGP, reference: ReferenceMeasure
 ) -> dict[str, tuple[float, float]]:
-    """A box for the atoms, twice as wide as the data and the reference, and one for the log weights.
+    """Return bounds of the atoms, twice as wide as the data and the reference, and of the log weights.
 
     Far from the data, entropic transport is ill-conditioned and sees only the means of clouds. Without
-    bounds, the log weight of an atom that only hurts would decrease for ever.
+    bounds, the log weight of an atom that lowers the likelihood would decrease for ever.
     """
     clouds = PointClouds.unpack(rows_seen(model), reference.dim)
     atoms = clouds.points[clouds.weights > 0].to(reference.raw_points)
@@ -147,7 +163,7 @@ def reference_of(model: DistributionGP) -> ReferenceMeasure:
     """Returns the reference measure of a model's kernel.
 
     Raises:
-        ValueError: If the kernel does not have exactly one.
+        ValueError: If the kernel does not have exactly one reference measure.
     """
     found = [m for m in model.covar_module.modules() if isinstance(m, ReferenceMeasure)]
     if len(found) != 1:
@@ -156,7 +172,7 @@ def reference_of(model: DistributionGP) -> ReferenceMeasure:
 
 
 def rows_seen(model: DistributionGP) -> Tensor:
-    """Returns the columns of the training rows that the distance with the reference reads."""
+    """Returns those columns of the training rows that the distance to the reference measure reads."""
     (rows,) = model.train_inputs
     columns = next(
         columns
@@ -172,7 +188,7 @@ def drawn(model: DistributionGP, seed: int) -> dict[str, Tensor]:
     The model itself is not changed.
 
     Returns:
-        The state dict of the new reference.
+        The state dict of the new reference measure.
     """
     reference = reference_of(model)
     clouds = PointClouds.unpack(rows_seen(model), reference.dim)
@@ -182,14 +198,14 @@ def drawn(model: DistributionGP, seed: int) -> dict[str, Tensor]:
 
 
 def restarted(model: DistributionGP, candidate: dict[str, Tensor]) -> DistributionGP:
-    """Returns a copy of a model whose reference has the given state."""
+    """Returns a copy of a model with the reference measure of the state dict ``candidate``."""
     run = copy.deepcopy(model)
     reference_of(run).load_state_dict(candidate)
     return run
 
 
 def checkpoints_of(steps: int) -> list[int]:
-    """Returns the numbers of steps to choose from: 0, 1, 2, 3, then each half as large again."""
+    """Returns the numbers of steps to choose from: 0, 1, 2, 3, then 1.5 times the previous one."""
     found = [0]
     while found[-1] < steps:
         found.append(min(steps, max(found[-1] + 1, int(found[-1] * 1.5))))

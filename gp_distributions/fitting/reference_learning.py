@@ -1,4 +1,4 @@
-"""Learning a reference measure by marginal likelihood, guarded by cross-validation."""
+"""Learning of a reference measure by marginal likelihood, guarded by cross-validation."""
 
 from __future__ import annotations
 
@@ -36,15 +36,16 @@ class ReferenceFit:
     """Result of :func:`fit_reference`.
 
     Attributes:
-        mll: Log marginal likelihood per cloud, priors included, at the start and after each step; it
-            never decreases.
+        mll: Log marginal likelihood per cloud, including priors, at the start and after each step. The
+            values never decrease.
         points: An ``m x d`` tensor, the atoms of the chosen reference.
         weights: A tensor of ``m`` weights of these atoms.
-        chosen: Which reference was kept: ``"start"`` (no steps), ``"stopped"`` (before the last step) or
-            ``"final"``, by held-out log density. Always ``"final"`` without a guard.
+        chosen: Which reference had the highest held-out log density and was kept: ``"start"`` (after no
+            steps), ``"stopped"`` (before the last step) or ``"final"`` (after all steps). It is always
+            ``"final"`` without a guard.
         path: A ``steps + 1 x m x d`` tensor, the atoms at the start and after each step.
-        held_out: For each number of steps tried, the mean log density of the held-out targets in
-            standardised units, with widened variances; empty without a guard.
+        held_out: The mean log density of the held-out targets, in standardised units and with widened
+            variances, by the number of steps; empty without a guard.
         widening: Factor by which the variances were multiplied after the last step; 1 without a guard.
         effective_rank: Effective rank (participation ratio) of the features of the training clouds.
 
@@ -84,20 +85,20 @@ def fit_reference(
 ) -> ReferenceFit:
     r"""Learn the reference measure of a transport kernel jointly with the hyperparameters, in place.
 
-    Maximises the log marginal likelihood by L-BFGS. Without a guard this overfits, and the variances
-    suffer first, because the reference has seen every target. With a guard, the reference is also
-    learned once per fold without the targets of that fold. Let :math:`e_i` and :math:`v_i` be the
-    errors and variances of the ``T`` held-out predictions after some number of steps. The variances
-    are too small by a factor of about
+    The function maximises the log marginal likelihood by L-BFGS. Without a guard this overfits: the
+    reference has seen every target, so predictive variances become too small. With a guard, the
+    reference is also learned once per fold without the targets of that fold. Let :math:`e_i` and
+    :math:`v_i` be the errors and variances of the ``T`` held-out predictions after some number of
+    steps. The variances are too small by a factor of about
 
     .. math::
         w = \max(1, \tfrac{1}{T} \sum_i e_i^2 / v_i),
 
-    which maximises the log density of the held-out targets. The number of steps with the highest
-    held-out log density, which may be zero, is then taken with all data, and outputscale and noise are
-    multiplied by :math:`w`; predicted means do not change. :math:`w = 1` unless the kernel is a
-    ``ScaleKernel``, the likelihood is a ``GaussianLikelihood``, and both outputscale and noise require
-    a gradient.
+    the factor that maximises the log density of the held-out targets. The function chooses the number
+    of steps, possibly zero, with the highest held-out log density. It takes that many steps with all
+    data and multiplies outputscale and noise by :math:`w`; predicted means do not change. The factor
+    :math:`w` is 1 unless the kernel is a ``ScaleKernel``, the likelihood is a ``GaussianLikelihood``,
+    and both outputscale and noise require a gradient.
 
     If the model with the first reference explains less than half of the variance of the targets
     (leaving out each cloud in turn), the likelihood is nearly flat in the reference. Learning then
@@ -117,14 +118,14 @@ def fit_reference(
         progress: Whether to show a progress bar.
 
     Returns:
-        A :class:`ReferenceFit` with the trace, the reference and how it was chosen. The model is fitted
-        and in evaluation mode, and its reference does not require a gradient.
+        A :class:`ReferenceFit`, which describes the chosen reference and the steps to it. The model is
+        left fitted and in evaluation mode, and its reference does not require a gradient.
 
     Raises:
         TypeError: If ``model`` is not a :class:`DistributionGP`.
-        ValueError: If the kernel does not have exactly one reference measure, the model has several
-            outputs, an input transform or, with a guard, a fixed noise for each cloud, or a number is
-            out of range.
+        ValueError: If the kernel does not have exactly one reference measure; the model has several
+            outputs, an input transform or, with a guard, a fixed noise for each cloud; or ``steps``,
+            ``guard`` or ``starts`` is out of range.
 
     Warns:
         ReferenceWarning: If the chosen reference sees the clouds along one direction only.
@@ -209,7 +210,14 @@ def fit_reference(
 
 @dataclass(frozen=True)
 class _Choice:
-    """The index of a start, a number of steps, the widening, and the densities by number of steps."""
+    """Result of the cross-validation.
+
+    Attributes:
+        start: Index of the chosen starting reference.
+        steps: Chosen number of steps.
+        widening: Factor by which to multiply the variances.
+        held_out: Held-out log densities of the chosen start, by the number of steps.
+    """
 
     start: int
     steps: int
@@ -224,7 +232,7 @@ def _choose(
     steps: int,
     ascend: Callable[..., Run],
 ) -> _Choice:
-    """Choose the start and the number of steps with the highest held-out log density."""
+    """Choose the starting reference and the number of steps with the highest held-out log density."""
     (rows,), targets = model.train_inputs, model.train_targets
     checkpoints = checkpoints_of(steps)
     choices = []
@@ -239,7 +247,7 @@ def _choose(
             seen.append(ascend(run, steps=steps, observe=observe).seen)
         widenings, densities = {}, {}
         for step in checkpoints:
-            # A run that converged before a checkpoint has not moved since.
+            # A run that converged before a checkpoint is represented by its last observation.
             parts = [fold[max(s for s in fold if s <= step)] for fold in seen]
             errors, stds = torch.cat(parts, dim=-1)
             squares = (errors / stds).square()
@@ -254,7 +262,7 @@ def _choose(
 
 
 def _errors(model: DistributionGP, rows: Tensor, targets: Tensor) -> Tensor:
-    """Prediction errors and standard deviations in the model's units, a ``2 x N`` tensor."""
+    """Return prediction errors and standard deviations in the model's units, a ``2 x N`` tensor."""
     training = model.training
     model.eval()
     with torch.no_grad():
@@ -275,7 +283,7 @@ def _can_widen(model: DistributionGP) -> bool:
 
 
 def _widen(model: DistributionGP, factor: float) -> float:
-    """Multiply all predictive variances, as far as constraints allow, and return the factor used."""
+    """Multiply predictive variances by the largest valid factor up to ``factor``, and return it."""
     if factor <= 1:
         return 1.0
     scale, noise = model.covar_module, model.likelihood.noise_covar
@@ -290,7 +298,7 @@ def _widen(model: DistributionGP, factor: float) -> float:
 
 
 def _effective_rank(model: DistributionGP) -> float:
-    """Participation ratio of the principal variances of the training clouds' features."""
+    """Compute the participation ratio of the principal variances of the training clouds' features."""
     distances = [m for m in model.covar_module.modules() if isinstance(m, TransportDistance)]
     with torch.no_grad():
         features = distances[0].embed(rows_seen(model))

@@ -17,11 +17,11 @@ from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood
 from gp_distributions.numerics.cholesky import cholesky
 from gp_distributions.rows.clouds import drop_copies, join_rows, split_rows
 
-# Subsamples have this number of atoms, twice as many, and so on, up to the size of their bag.
+# The smallest subsamples have this many atoms, the next twice as many, and so on, up to the bag size.
 _SMALLEST_SUBSAMPLE = 5
 # Maximum number of bags to subsample, which is enough to learn two numbers.
 _MAX_BAGS = 256
-# Bounds of either term of the largest excess noise, as a share of the variance of the targets.
+# Bounds of the terms c e and b e^2 at the largest excess e, as shares of the variance of the targets.
 _SHARES = (1e-6, 1e2)
 
 
@@ -36,10 +36,11 @@ def learn_sampling_noise(model: ExactGP, *, seed: int = 0) -> None:
     .. math:: c, b = \arg\max_{c, b \ge 0} \sum_{(i, P) \in S}
         \log N\big(y_i;\; m_{-i}(P),\; v_{-i}(P) + \sigma^2 + c\, e(P) + b\, e(P)^2\big).
 
-    This determines :math:`c` and :math:`b` even if all training bags have one size, where the marginal
-    likelihood does not depend on them, and does not change predictions for bags of that size. No other
-    parameter changes. Both stay as they are if :math:`c` does not require a gradient, if all targets are
-    equal, or if there are no subsets because all bags have one size of at most 5 atoms.
+    This criterion determines :math:`c` and :math:`b` even if all training bags have the same size and
+    the marginal likelihood does not depend on them. In that case, predictions for bags of that size do
+    not change. No other parameter changes. The function leaves :math:`c` and :math:`b` as they are if
+    :math:`c` does not require a gradient, if all targets are equal, or if there are no subsets because
+    all bags have the same size of at most 5 atoms.
 
     Args:
         model: A model with a :class:`SamplingNoiseLikelihood`. At most 256 of its bags, drawn at
@@ -80,7 +81,10 @@ def learn_sampling_noise(model: ExactGP, *, seed: int = 0) -> None:
 
 
 class _LeaveOneOut:
-    """Mean log density of targets, given subsets of their bags and all other bags."""
+    """Leave-one-out log density of targets as a function of ``c`` and ``b``.
+
+    Each target is predicted from a subset of the atoms of its bag, by a posterior without that bag.
+    """
 
     def __init__(self, model: ExactGP, rows: Tensor, seed: int) -> None:
         self.bag, subsets = _subsets(model.likelihood, rows, seed)
@@ -92,11 +96,11 @@ class _LeaveOneOut:
         self.train_train = covariance(model.covar_module, rows)
         self.subset_train = covariance(model.covar_module, subsets, rows)
         self.variance = covariance(model.covar_module, subsets, diag=True)
-        # If all bags have one size, the posteriors do not depend on c.
+        # If all bags have the same size, the posteriors depend neither on c nor on b.
         self.fixed = None if bool(self.train_excess.any()) else self._posterior(self.noise)
 
     def __call__(self, c: Tensor, b: Tensor) -> Tensor:
-        """Mean log density for each batch of ``c`` and ``b``, both ``batch_shape x 1``."""
+        """Return the mean log density, ``batch_shape x 1``, for ``c`` and ``b`` of the same shape."""
         mean, variance = self.fixed or self._posterior(
             self.noise + (c + b * self.train_excess) * self.train_excess
         )
@@ -105,7 +109,7 @@ class _LeaveOneOut:
         return -0.5 * (variance.log() + error.square() / variance).mean(-1, keepdim=True)
 
     def _posterior(self, noise: Tensor) -> tuple[Tensor, Tensor]:
-        """Posterior means and variances at subsets, given all other bags and their noise."""
+        """Return posterior means and variances at all subsets, each given all bags but its own."""
         noisy = self.train_train + torch.diag_embed(noise.expand(self.targets.shape))
         inverse = torch.cholesky_inverse(cholesky(noisy))
         alpha = (inverse @ (self.targets - self.mean).unsqueeze(-1)).squeeze(-1)
@@ -120,7 +124,11 @@ class _LeaveOneOut:
 
 
 def _subsets(likelihood: SamplingNoiseLikelihood, rows: Tensor, seed: int) -> tuple[Tensor, Tensor]:
-    """Rows of bags and of random subsets of their atoms, after the index of the bag of each row."""
+    """Draw random subsets of the atoms of bags.
+
+    Returns:
+        The index of the bag of each row, and the rows of the bags and of their subsets.
+    """
     generator = torch.Generator().manual_seed(seed)
     rows = drop_copies(rows)
     bags = torch.randperm(rows.shape[-2], generator=generator)[:_MAX_BAGS].to(rows.device)

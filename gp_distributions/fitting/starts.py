@@ -1,4 +1,4 @@
-"""Initial values of hyperparameters: within their constraints, and only of those that are learned."""
+"""Initial values of the hyperparameters that a fit learns; they satisfy the constraints."""
 
 from __future__ import annotations
 
@@ -23,24 +23,25 @@ from gp_distributions.numerics.medians import median_apart
 _SMOOTH = 10.0
 # Random starts multiply or divide lengthscales and noise by up to this factor.
 _SPREAD = 5.0
-# Minimum distance of initial values from a bound, as a share of a finite interval, or of the only bound.
+# Minimum distance of initial values from a bound: a share of the interval between two finite bounds
+# (_WITHIN), or of a single finite bound (_BEYOND).
 _WITHIN, _BEYOND = 1e-3, 0.1
 
 
 def training_rows(model: ExactGP) -> Tensor:
-    """Training inputs of a model in training mode, after its input transform."""
+    """Return the training inputs of a model in training mode, after its input transform."""
     (rows,) = model.train_inputs
     return model.transform_inputs(rows) if isinstance(model, BoTorchModel) else rows
 
 
 def median_distances(model: ExactGP) -> dict[DistributionKernel, Tensor]:
-    """Median distances between the training clouds of a model, for each distribution kernel.
+    """Compute the median distance between the training clouds for each distribution kernel.
 
     Args:
         model: A model in training mode.
 
     Returns:
-        The median positive distance for every kernel whose training clouds do not all coincide.
+        The median of the positive distances, for each kernel under which not all clouds coincide.
 
     Raises:
         ValueError: If squared distances overflow or underflow.
@@ -69,7 +70,7 @@ def start_at_medians(model: ExactGP) -> dict[DistributionKernel, float]:
         model: A model in training mode.
 
     Returns:
-        The median distances, as :func:`median_distances` returns them.
+        The median distance for each kernel, as a number.
     """
     medians = median_distances(model)
     for kernel, median in medians.items():
@@ -78,7 +79,10 @@ def start_at_medians(model: ExactGP) -> dict[DistributionKernel, float]:
 
 
 def make_smooth(model: ExactGP) -> None:
-    """Start at a smooth function that varies as much between clouds at the median distance."""
+    """Multiply lengthscales, outputscales and noise so that the prior has smoother functions.
+
+    The functions still vary about as much between clouds at the median distance.
+    """
     for kernel in model.covar_module.modules():
         if isinstance(kernel, DistributionKernel):
             start_at(kernel, "lengthscale", _SMOOTH * kernel.lengthscale)
@@ -89,7 +93,7 @@ def make_smooth(model: ExactGP) -> None:
 
 
 def scatter(model: ExactGP, generator: torch.Generator) -> None:
-    """Multiply lengthscales and noise by random factors."""
+    """Multiply lengthscales and noise by random factors between 1/5 and 5."""
 
     def scaled(value: Tensor) -> Tensor:
         powers = 2 * torch.rand(value.shape, generator=generator, dtype=torch.float64) - 1
@@ -103,7 +107,7 @@ def scatter(model: ExactGP, generator: torch.Generator) -> None:
 
 
 def give_signal(model: ExactGP) -> None:
-    """Start at a function that varies between clouds, with a tenth of the variance as noise."""
+    """Set the outputscale to the variance of the targets, and the noise to a tenth of it."""
     variance = model.train_targets.var()
     start_at_medians(model)
     if isinstance(model.likelihood, GaussianLikelihood):
@@ -114,7 +118,7 @@ def give_signal(model: ExactGP) -> None:
 
 
 def start_at(module: Any, name: str, value: Tensor) -> None:
-    """Set a hyperparameter that is learned, as close to ``value`` as its constraint allows."""
+    """Set a hyperparameter to ``value``, or as close as its constraint allows, if it is learned."""
     raw = f"raw_{name}"
     if not getattr(module, raw).requires_grad:
         return
@@ -123,8 +127,8 @@ def start_at(module: Any, name: str, value: Tensor) -> None:
     if constraint is not None:
         lower, upper = constraint.lower_bound.to(value), constraint.upper_bound.to(value)
         width = upper - lower
-        finite = torch.minimum(lower.abs(), upper.abs())  # if only one bound is
-        # On a bound itself the raw parameter would be infinite.
+        finite = torch.minimum(lower.abs(), upper.abs())  # the finite bound, if there is only one
+        # The raw parameter of a value on a bound would be infinite.
         margin = torch.where(width.isinf(), _BEYOND * finite, _WITHIN * width)
         value = value.clamp(lower + margin, upper - margin)
     setattr(module, name, value)

@@ -1,4 +1,4 @@
-"""Checks of the arguments of models, and defaults for those that are not given."""
+"""Checks and default values of the constructor arguments of models."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NO_BATCH = torch.Size()
 
 
 def counted_rows(X: Distributions | Tensor) -> Tensor:
-    """Rows with at least one axis that counts them.
+    """Return the inputs of a model as ``batch_shape x N x width`` rows.
 
     Raises:
         TypeError: If ``X`` is neither distributions nor a dense tensor of rows.
@@ -40,11 +40,11 @@ def counted_rows(X: Distributions | Tensor) -> Tensor:
 
 
 def check_modules(covar_module: Kernel, likelihood: Likelihood | None, num_train: int) -> None:
-    """Check the type of the kernel and the length of a fixed noise.
+    """Check that the kernel is one, and that a fixed noise has one value for each training cloud.
 
     Raises:
         TypeError: If ``covar_module`` is not a kernel.
-        ValueError: If a fixed noise has another length than the training data.
+        ValueError: If the length of a fixed noise differs from ``num_train``.
     """
     if not isinstance(covar_module, Kernel):
         raise TypeError(
@@ -62,10 +62,10 @@ def check_modules(covar_module: Kernel, likelihood: Likelihood | None, num_train
 def default_kernel(
     train_X: Distributions | Tensor, batch_shape: torch.Size = _NO_BATCH
 ) -> ScaleKernel:
-    """Default kernel of a model, with one set of parameters for each element of ``batch_shape``.
+    """Return the default kernel, with one set of parameters for each element of ``batch_shape``.
 
     Raises:
-        ValueError: If there is no default for such inputs.
+        ValueError: If ``train_X`` are mixtures or a tensor, which have no default kernel.
     """
     if isinstance(train_X, GaussianMixtures | Tensor):
         raise ValueError(
@@ -78,12 +78,12 @@ def default_kernel(
 
 
 def noise_floor(dtype: torch.dtype) -> float:
-    """Smallest noise variance of default likelihoods, for standardised targets."""
+    """Return the lower bound of the noise variance of default likelihoods, for standardised targets."""
     return 1e-8 if dtype == torch.float64 else 1e-4
 
 
 def gaussian_noise(floor: float, batch_shape: torch.Size = _NO_BATCH) -> dict[str, Any]:
-    """Arguments of default Gaussian likelihoods."""
+    """Return the keyword arguments of a default Gaussian likelihood: prior, constraint, batch shape."""
     prior = LogNormalPrior(loc=-4.0, scale=1.0)
     return {
         "noise_prior": prior,
@@ -93,7 +93,14 @@ def gaussian_noise(floor: float, batch_shape: torch.Size = _NO_BATCH) -> dict[st
 
 
 def sampled_columns(covar_module: torch.nn.Module) -> dict[str, Any]:
-    """Dimension and columns of the one cloud that a kernel reads in each row."""
+    """Return where the kernel finds the bag of samples in a row, as arguments of the likelihood.
+
+    Returns:
+        The arguments ``dim`` and ``active_dims`` of :class:`SamplingNoiseLikelihood`.
+
+    Raises:
+        ValueError: If the kernel does not read each row as one cloud.
+    """
     kernels = distribution_kernels(covar_module)
     found = {
         (kernel.distance.inputs, kernel.distance.dim, None if c is None else tuple(c.tolist()))

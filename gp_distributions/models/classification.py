@@ -35,17 +35,18 @@ class ClassificationGP(SharedKernelGP):
     .. math::
         \tilde y_c = \log \alpha_c - \sigma_c^2 / 2, \qquad \sigma_c^2 = \log(1 / \alpha_c + 1).
 
-    :func:`gp_distributions.fit` maximises the marginal likelihood of all classes. The noise of a class
-    has one value at its members and another elsewhere. The model therefore needs one Cholesky factor
-    of a ``T x T`` matrix for all classes, and a factor of the size of each class (Woodbury's identity).
+    :func:`gp_distributions.fit` maximises the marginal likelihood of all classes. The noise variance of
+    a class has one value at its members and another at all other clouds. By Woodbury's identity, the
+    model therefore needs only one Cholesky factor of a ``T x T`` matrix, which all classes share, and
+    for each class one of a matrix with as many rows as the class has members.
 
     Args:
         train_X: The ``T`` training clouds, rows or designs, as for :class:`DistributionGP`.
         train_Y: The ``T`` labels: strings, integers or other values that NumPy can sort.
         covar_module: A kernel on rows. The default for :class:`PointClouds` and :class:`Gaussians` is a
             scaled ``SlicedWassersteinKernel(dim, profile="matern52")``.
-        alpha_epsilon: The concentration :math:`\alpha_\epsilon` of the classes other than the label.
-            Smaller values give more confident probabilities. :func:`fit_classification` selects it.
+        alpha_epsilon: The concentration :math:`\alpha_\epsilon` of the classes that are not the label.
+            Smaller values give more confident probabilities. :func:`fit_classification` selects a value.
         input_transform: A transform from the model's inputs to rows.
 
     Attributes:
@@ -101,7 +102,7 @@ class ClassificationGP(SharedKernelGP):
 
     @property
     def alpha_epsilon(self) -> float:
-        """The concentration of all classes but the label. Setting it updates targets and noise."""
+        """Concentration of the classes that are not the label. Setting it updates targets and noise."""
         return self._alpha_epsilon
 
     @alpha_epsilon.setter
@@ -115,10 +116,10 @@ class ClassificationGP(SharedKernelGP):
         self._alpha_epsilon = value
 
     def leave_one_out(self) -> Tensor:
-        r"""Leave-one-out log probabilities of the labels, at the current hyperparameters.
+        r"""Compute leave-one-out log probabilities of the labels, at the current hyperparameters.
 
-        With the covariance matrix :math:`M_c` of the targets of a class, the latent value at cloud
-        ``i`` given all other targets has the mean
+        Let :math:`M_c` be the covariance matrix of the targets of class ``c``. Given the targets of all
+        other clouds, the latent value at cloud ``i`` has the mean
         :math:`\tilde y_i - [M_c^{-1} (\tilde y - \mu)]_i / [M_c^{-1}]_{ii}` and the variance
         :math:`1 / [M_c^{-1}]_{ii} - \sigma_i^2`.
 
@@ -146,7 +147,7 @@ class ClassificationGP(SharedKernelGP):
         return probabilities.gather(-1, self.likelihood.labels.unsqueeze(-1)).squeeze(-1).log()
 
     def predict_proba(self, X: Distributions | Tensor, *, batch_size: int = 1024) -> Tensor:
-        """Class probabilities of clouds.
+        """Predict class probabilities of clouds.
 
         Args:
             X: The ``N`` clouds, or a ``... x N x m*(d+1)`` tensor of rows.
@@ -182,7 +183,7 @@ class ClassificationGP(SharedKernelGP):
     def predict(  # type: ignore[override]
         self, X: Distributions | Tensor, *, batch_size: int = 1024
     ) -> Labels:
-        """Predict the most probable labels of clouds; see :meth:`predict_proba`.
+        """Predict the labels of clouds: the classes with the largest :meth:`predict_proba`.
 
         Args:
             X: The ``N`` clouds, or a ``... x N x m*(d+1)`` tensor of rows.
@@ -201,7 +202,7 @@ class ClassificationGP(SharedKernelGP):
         return self.classes_[self.predict_proba(X, batch_size=batch_size).argmax(-1).cpu().numpy()]
 
     def _prior(self) -> tuple[Tensor, Tensor]:
-        """Prior means of the classes, ``C x T``, and covariances, ``T x T``, at the training clouds."""
+        """Return the prior means, ``C x T``, and covariances, ``T x T``, at the training clouds."""
         rows = self.train_inputs[0]
         prior = covariance(self.covar_module, self._compared(rows)).squeeze(-3)
         return self.mean_module(rows), prior
@@ -215,11 +216,11 @@ class ClassificationGP(SharedKernelGP):
 
 
 def dirichlet_targets(members: Tensor, alpha_epsilon: float) -> tuple[Tensor, Tensor]:
-    """Regression targets and noise variances of :class:`ClassificationGP`.
+    """Compute the regression targets and noise variances of :class:`ClassificationGP`.
 
     Args:
         members: A ``T x C`` tensor of class indicators.
-        alpha_epsilon: The concentration of the classes other than the label.
+        alpha_epsilon: The concentration of the classes that are not the label.
 
     Returns:
         The targets and the noise variances, two ``T x C`` tensors.
@@ -235,32 +236,32 @@ def dirichlet_targets(members: Tensor, alpha_epsilon: float) -> tuple[Tensor, Te
 
 
 def _take_concentration(model: ClassificationGP, _: Any) -> None:
-    """Update targets and noise after a state has been loaded."""
+    """Set the targets and noise to those of the concentration in a state dict that was loaded."""
     model.alpha_epsilon = model.likelihood.alpha_epsilon.item()
 
 
 class DirichletNoise(FixedNoiseGaussianLikelihood):
-    """The known noise of :class:`ClassificationGP`.
+    """Likelihood of :class:`ClassificationGP`, whose noise variances are known.
 
     Args:
         labels: The ``T`` class indices.
-        noise: A ``C x T`` tensor of variances with two distinct values: one at the members of a class,
-            one elsewhere.
-        alpha_epsilon: The concentration that gives these variances.
+        noise: A ``C x T`` tensor of variances with two distinct values: one at the members of a class
+            and one at all other clouds.
+        alpha_epsilon: The concentration from which ``noise`` was computed.
     """
 
     def __init__(self, labels: Tensor, noise: Tensor, alpha_epsilon: float) -> None:
         super().__init__(noise)
         self.labels: Tensor
         self.alpha_epsilon: Tensor
-        # Labels are data, which the state does not contain.
+        # Labels are data, which a state dict does not contain.
         self.register_buffer("labels", labels, persistent=False)
         self.register_buffer("alpha_epsilon", noise.new_tensor(alpha_epsilon))
 
     def marginal(
         self, function_dist: MultivariateNormal, *params: Any, **kwargs: Any
     ) -> MultivariateNormal:
-        """The distribution of the targets."""
+        """Return the distribution of the targets, given that of the latent functions."""
         if not (self.training and isinstance(function_dist, SharedCovarianceNormal)):
             noisy = super().marginal(function_dist, *params, **kwargs)
             return ExactMultivariateNormal(noisy.mean, noisy.lazy_covariance_matrix)
@@ -279,7 +280,7 @@ class _DirichletMarginal(ExactMultivariateNormal):
     likelihood: DirichletNoise
 
     def log_prob(self, value: Tensor) -> Tensor:
-        """The log density of the targets of each class, ``C``."""
+        """Return the log density of the targets of each class, a tensor of length ``C``."""
         prior = self.prior.to_dense().squeeze(-3)
         factors = DirichletFactors(prior, self.likelihood.labels, self.likelihood.noise)
         difference = value - self.mean

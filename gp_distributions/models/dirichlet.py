@@ -8,20 +8,20 @@ from torch import Tensor
 
 
 class DirichletFactors:
-    r"""Factors of the covariance matrices of the targets of all classes.
+    r"""Cholesky factors for the covariance matrices of the targets of all classes.
 
-    Let :math:`a` be the noise at the members of a class, :math:`b` the noise elsewhere,
-    :math:`\delta = b - a`, :math:`A = K + b I`, and :math:`E` the columns of the identity at the
-    members. The covariance matrix of the class and its inverse are
+    Let :math:`a` be the noise variance at the members of a class and :math:`b` that at all other
+    clouds. Let :math:`\delta = b - a` and :math:`A = K + b I`, and let :math:`E` contain the columns of
+    the identity matrix at the members. The covariance matrix of the class and its inverse are
 
     .. math::
         A - \delta E E^\top, \qquad (A - \delta E E^\top)^{-1}
         = A^{-1} + \delta A^{-1} E (I - \delta E^\top A^{-1} E)^{-1} E^\top A^{-1}.
 
     Args:
-        prior: The ``T x T`` matrix :math:`K`.
+        prior: The ``T x T`` prior covariance matrix :math:`K` of the clouds.
         labels: The ``T`` class indices.
-        noise: The ``C x T`` noise variances.
+        noise: The ``C x T`` noise variances, which take the two values :math:`a` and :math:`b`.
     """
 
     def __init__(self, prior: Tensor, labels: Tensor, noise: Tensor) -> None:
@@ -30,7 +30,7 @@ class DirichletFactors:
         self._factor = psd_safe_cholesky(prior + noise.max() * torch.eye(len(prior)).to(prior))
         self._inverse = torch.cholesky_inverse(self._factor)
         self._classes = [(labels == c).nonzero().flatten() for c in range(len(noise))]
-        # A single look-up, whose gradient is one matrix rather than one per class.
+        # A single look-up has one T x T gradient; one look-up per class would have C of them.
         pairs = torch.cat([torch.cartesian_prod(members, members) for members in self._classes])
         sizes = [len(members) for members in self._classes]
         blocks = self._inverse[pairs[:, 0], pairs[:, 1]].split([size**2 for size in sizes])
@@ -40,12 +40,12 @@ class DirichletFactors:
         ]
 
     def logdet(self) -> Tensor:
-        """The log determinants, ``C``."""
+        """Return the log determinant of the matrix of each class, a tensor of length ``C``."""
         inner = torch.stack([factor.diagonal().log().sum() for factor in self._inner])
         return 2 * (self._factor.diagonal().log().sum() + inner)
 
     def solve(self, right: Tensor) -> Tensor:
-        """Solve the system of each class for its own right-hand side, ``C x T``."""
+        """Solve the linear system of each class for its row of ``right``, a ``C x T`` tensor."""
         solved = right @ self._inverse
         more = []
         for s, members, factor in zip(solved, self._classes, self._inner, strict=True):
@@ -54,7 +54,7 @@ class DirichletFactors:
         return solved + self._gap * torch.stack(more)
 
     def inv_quad(self, right: Tensor) -> Tensor:
-        """Return ``r' S^-1 r`` for the matrix ``S`` of each class and each row ``r``, ``C x N``."""
+        """Return ``r' S^-1 r`` for the matrix ``S`` of each class and each row ``r``, as ``C x N``."""
         solved = right @ self._inverse
         more = []
         for members, factor in zip(self._classes, self._inner, strict=True):

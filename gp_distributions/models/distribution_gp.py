@@ -49,7 +49,8 @@ from gp_distributions.models.scales import check_coordinates
 from gp_distributions.models.targets import as_targets, as_variances, check_order, standardize
 from gp_distributions.rows.clouds import pad_rows
 
-# Number of clouds whose joint posterior is computed although only its diagonal is needed.
+# A batch of models predicts at most this many clouds at a time, because it computes their joint
+# posterior although only the variances are needed.
 _JOINT_CLOUDS = 64
 
 
@@ -75,42 +76,43 @@ class DistributionGP(SingleTaskGP):
         train_X: The ``T`` training clouds, as :class:`PointClouds`, :class:`Gaussians`,
             :class:`GaussianMixtures` or a ``batch_shape x T x m*(d+1)`` tensor of rows; or a tensor
             of designs with an ``input_transform`` that maps them to rows. Training data are detached
-            from the graph. Their dtype is that of the model.
+            from the graph, and their dtype becomes the dtype of the model.
         train_Y: The targets, ``T`` or ``T x outputs``, as a tensor or an array.
         covar_module: A kernel on rows. The default for :class:`PointClouds` and :class:`Gaussians` is a
             scaled ``SlicedWassersteinKernel(dim, profile="matern52")`` for each output.
-        likelihood: The likelihood, whose noise is in units of the transformed targets, by default
-            standardised ones. The default is Gaussian noise with BoTorch's log-normal prior and a lower
-            bound of 1e-8 instead of 1e-4.
+        likelihood: The likelihood. Its noise is in units of the transformed targets, which are
+            standardised by default. The default is Gaussian noise with BoTorch's log-normal prior and,
+            in double precision, a lower bound of 1e-8 instead of 1e-4.
         mean_module: The mean. The default is a constant.
-        outcome_transform: The transform of the targets. The default is BoTorch's ``Standardize``, for
-            targets in any unit; ``None`` for none.
-        train_Yvar: Known noise variances of the targets, in squared units of ``train_Y`` and of the same
-            shape, used in place of a likelihood. The noise at new clouds is then their mean, as in
-            BoTorch.
+        outcome_transform: The transform of the targets. The default is BoTorch's ``Standardize``,
+            adapted to targets in any unit; ``None`` leaves the targets as they are.
+        train_Yvar: Known noise variances of the targets, used in place of a likelihood. They have the
+            shape of ``train_Y`` and its squared units. The noise variance at new clouds is then the mean
+            of ``train_Yvar``, as in BoTorch.
         input_transform: A transform from the model's inputs to rows: :class:`NormalizeClouds`,
             :class:`Decoder`, or another BoTorch transform.
         sampling_noise: Whether smaller bags have more noise: ``True`` uses a
             :class:`SamplingNoiseLikelihood` with the default noise for the largest training bags, and
             :func:`fit` learns how much larger the noise of smaller bags is, even if all training bags
             have one size. Use it only for bags of independent samples, weighted or not, rather than
-            for images, curves and meshes, whose weights are not samples. With ``True``, equal atoms of a
-            bag count as copies of one sample; with ``"ties"``, as separate measurements that agree:
-            rounded values, counts, answers on a scale.
+            for images, curves and meshes, whose atoms are not samples. With ``True``, equal atoms of a
+            bag count as copies of one sample. With ``"ties"``, they count as separate measurements that
+            agree, as is common for rounded values, counts and answers on a scale.
 
     Raises:
         TypeError: If ``train_X`` is neither distributions nor a dense tensor, or ``covar_module`` is
             not a kernel.
         ValueError: If the numbers of clouds and targets differ; a target is not finite; a variance is
-            not positive; squares of coordinates or targets overflow or underflow; targets have the names
-            of the clouds in another order; ``covar_module`` is needed but not given, or does not read
-            such distributions; a fixed noise has another length; or ``sampling_noise`` is not one of
-            the three values, or is combined with a likelihood or with a kernel that does not read one
-            cloud in each row.
+            not positive; squares of coordinates or targets overflow or underflow; the index of
+            ``train_Y`` names the clouds in another order; ``covar_module`` is needed but not given, or
+            does not read the distributions in ``train_X``; the length of a fixed noise is not ``T``;
+            more than one of ``likelihood``, ``train_Yvar`` and ``sampling_noise`` is given;
+            ``sampling_noise`` is not one of its three values; or it is combined with a kernel that does
+            not read each row as one cloud.
 
     Warns:
-        TiesWarning: If ``sampling_noise=True`` merges equal atoms, which leaves less than half of the
-            size of a bag.
+        TiesWarning: If ``sampling_noise=True`` merges equal atoms and thereby reduces the effective size
+            of a bag to less than half.
 
     Example:
         >>> import torch
@@ -125,7 +127,7 @@ class DistributionGP(SingleTaskGP):
 
     train_inputs: tuple[Tensor, ...]
     prediction_strategy: ExactPredictionStrategy | None
-    # Class of the prior distribution.
+    # The class that represents the prior distribution.
     _normal: ClassVar[type[ExactMultivariateNormal]] = ExactMultivariateNormal
     _original_train_inputs: Tensor
 
@@ -189,11 +191,12 @@ class DistributionGP(SingleTaskGP):
         self._subset_batch_dict = _output_axes(self, batch_shape) if targets.shape[-1] > 1 else {}
 
     def forward(self, x: Tensor) -> MultivariateNormal:
-        """The prior at rows ``x``, ``batch_shape x N x m*(d+1)``."""
+        """Return the prior at the rows ``x``, a ``batch_shape x N x m*(d+1)`` tensor."""
         if self.training:
             x = self.transform_inputs(x)
             return self._prior_at(x, covariance(self.covar_module, self._compared(x)))
-        # GPyTorch needs only a part of the covariances of training clouds and fantasies.
+        # The kernel stays lazy: GPyTorch needs only a part of the covariances of training clouds
+        # and fantasies.
         return self._prior_at(x, self.covar_module(self._compared(x)))
 
     def _prior_at(
@@ -204,20 +207,20 @@ class DistributionGP(SingleTaskGP):
         return prior
 
     def _compared(self, rows: Tensor) -> Tensor:
-        """Rows to evaluate the kernel on: those of all outputs."""
+        """Return the rows on which the kernel is evaluated: here, the rows of all outputs."""
         return rows
 
     def __call__(self, *args: Tensor, **kwargs: Any) -> MultivariateNormal:
-        """The prior in training mode, the posterior in evaluation mode, as in GPyTorch."""
+        """Return the prior in training mode and the posterior in evaluation mode, as in GPyTorch."""
         if self.training and args[0] is self.train_inputs[0]:
-            return self.forward(*args)  # GPyTorch would compare all rows first
+            return self.forward(*args)  # avoids GPyTorch's comparison of all rows
         if self.training or gpytorch.settings.prior_mode.on() or self.train_inputs is None:
             return super().__call__(*args, **kwargs)
         (rows,) = args
         strategy = self.prediction_strategy
         if strategy is None:
             strategy = self._new_strategy()
-            # A strategy with a gradient serves one backward pass.
+            # A strategy that tracks gradients serves one backward pass, so it is not kept.
             if not strategy.mean_cache.requires_grad:
                 self.prediction_strategy = strategy
         posterior = self._posterior_at(rows, strategy)
@@ -236,8 +239,9 @@ class DistributionGP(SingleTaskGP):
     def _posterior_at(
         self, rows: Tensor, strategy: ExactPredictionStrategy
     ) -> ExactMultivariateNormal:
-        # GPyTorch joins training and test rows in one tensor, which requires the gradient of the test
-        # rows and would be represented anew for every t-batch. Separate training rows are remembered.
+        # GPyTorch joins training and test rows in one tensor. If the test rows require a gradient, so
+        # does that tensor, and distances would embed the training rows anew for every t-batch. If the
+        # training rows stay separate, distances remember their embedding.
         compared = self._compared(rows)
         with sharing():
             to_train = covariance(self.covar_module, compared, self._compared(self.train_inputs[0]))
@@ -255,14 +259,14 @@ class DistributionGP(SingleTaskGP):
         observation_noise: bool | Tensor = False,
         posterior_transform: PosteriorTransform | None = None,
     ) -> Posterior:
-        """Posterior at clouds, with gradients, as ``botorch.models.SingleTaskGP.posterior``.
+        """Compute the joint posterior at clouds, with gradients, as BoTorch's ``SingleTaskGP`` does.
 
         Args:
             X: Clouds, or a ``batch_shape x q x m*(d+1)`` tensor of rows, of any width. They are
                 converted to the dtype of the model.
             output_indices: Indices of the outputs to predict. The default is all outputs.
-            observation_noise: Whether to add the noise of observations, or a
-                ``batch_shape x q x outputs`` tensor of noise variances.
+            observation_noise: Whether to add the noise of the likelihood, or a
+                ``batch_shape x q x outputs`` tensor of noise variances to add instead.
             posterior_transform: BoTorch transform of the posterior.
 
         Returns:
@@ -313,13 +317,13 @@ class DistributionGP(SingleTaskGP):
             X: The ``N`` clouds, or a ``... x N x m*(d+1)`` tensor of rows, of any width. They are
                 converted to the dtype of the model, which is that of ``train_X``. A batch of models
                 takes the clouds of each model, or the same clouds for all.
-            observation_noise: Whether to return the standard deviation of an observation rather than
-                that of the function.
+            observation_noise: Whether to return the standard deviation of a noisy observation rather
+                than that of the function.
             batch_size: Number of clouds to process at a time, which bounds memory.
 
         Returns:
-            Mean and standard deviation in the units of ``train_Y``, each of shape ``... x N``, with a
-            last axis of outputs if ``train_Y`` has one.
+            The means and the standard deviations in the units of ``train_Y``, two tensors of shape
+            ``... x N``, or ``... x N x outputs`` if ``train_Y`` has an axis of outputs.
 
         Raises:
             TypeError: If ``X`` is neither distributions nor a dense tensor.
@@ -335,10 +339,11 @@ class DistributionGP(SingleTaskGP):
         if batch_size < 1:
             raise ValueError(f"Expected batch_size >= 1, got {batch_size}.")
         rows = self._rows_of(X)
-        # Each t-batch would copy the Cholesky factors of a batch of models.
+        # A batch of models predicts clouds jointly: t-batches of single clouds would each copy its
+        # Cholesky factors.
         jointly = self.train_inputs[0].dim() > 2
         size = min(batch_size, _JOINT_CLOUDS) if jointly else batch_size
-        # A batch of models takes a batch of clouds.
+        # If train_X has a batch axis, X may have one as well, with the clouds of each model.
         paired = len(self._input_batch_shape) > 0
         moments: tuple[list[Tensor], list[Tensor]] = ([], [])
         with torch.no_grad():
@@ -358,13 +363,13 @@ class DistributionGP(SingleTaskGP):
     def condition_on_observations(
         self, X: Distributions | Tensor, Y: Tensor | ArrayLike, **kwargs: Any
     ) -> DistributionGP:
-        """Return the model with further observations, as in BoTorch.
+        """Return a copy of the model with further training clouds and targets, as in BoTorch.
 
         Args:
             X: The ``N`` new clouds, or a ``batch_shape x N x m*(d+1)`` tensor of rows, of any width.
                 They are converted to the dtype of the model.
-            Y: Their targets, ``batch_shape x N x outputs``, or ``N`` if ``train_Y`` has no axis of
-                outputs.
+            Y: The targets of the new clouds, ``batch_shape x N x outputs``, or ``N`` if ``train_Y`` has
+                no axis of outputs.
             **kwargs: Options of BoTorch, such as ``noise``.
 
         Returns:
@@ -385,14 +390,14 @@ class DistributionGP(SingleTaskGP):
             if kwargs.get("noise") is not None:
                 kwargs["noise"] = kwargs["noise"].unsqueeze(-1)
         self.eval()
-        model = copy.copy(self)  # GPyTorch removes its data for a moment
+        model = copy.copy(self)  # GPyTorch removes the data of self for a moment
         rows = model._widen_training(rows)
-        if model.prediction_strategy is None:  # GPyTorch updates caches that must exist
+        if model.prediction_strategy is None:  # GPyTorch updates its caches
             model.prediction_strategy = model._new_strategy()
         return super(DistributionGP, model).condition_on_observations(rows, Y, **kwargs)
 
     def transform_inputs(self, X: Tensor, input_transform: Module | None = None) -> Tensor:
-        """Transform inputs to rows, only once if all outputs share them."""
+        """Transform inputs to rows; if all outputs share the inputs, transform them only once."""
         shared = X.dim() > 2 and X.stride(-3) == 0
         rows = super().transform_inputs(X.narrow(-3, 0, 1) if shared else X, input_transform)
         return rows.expand(*X.shape[:-2], *rows.shape[-2:])
@@ -401,7 +406,7 @@ class DistributionGP(SingleTaskGP):
     def smallest_variance(self) -> float:
         """Lower bound of predicted variances, in the units of the original targets.
 
-        It is ``gpytorch.settings.min_variance``, rescaled if an outcome transform standardises targets.
+        The bound is ``gpytorch.settings.min_variance``, converted from standardised units if necessary.
         """
         transform = getattr(self, "outcome_transform", None)
         unit = transform.stdvs.min().item() if isinstance(transform, Standardize) else 1.0
@@ -414,7 +419,7 @@ class DistributionGP(SingleTaskGP):
         return counted_rows(X).to(self.train_targets.dtype)
 
     def _widen_training(self, rows: Tensor) -> Tensor:
-        """Pad the training rows, in place, or the new rows to a common width; return the new rows."""
+        """Pad training rows (in place) and new rows to a common width, and return the new rows."""
         if not _keeps_clouds(getattr(self, "input_transform", None)):
             return rows
         (train,) = self.train_inputs
@@ -428,12 +433,12 @@ class DistributionGP(SingleTaskGP):
 
 
 def _keeps_clouds(input_transform: InputTransform | None) -> bool:
-    """Whether the kernel reads the kind and dimension of distributions that the model takes."""
+    """Whether the kernel reads distributions of the kind and dimension that the model takes."""
     return input_transform is None or isinstance(input_transform, NormalizeClouds)
 
 
 def _adapt(covar_module: torch.nn.Module, rows: Tensor) -> None:
-    """Show the training rows to the distances before any others."""
+    """Check the training rows and adapt each distance of the kernel to them."""
     for kernel, columns in distribution_kernels(covar_module):
         read = rows if columns is None else rows.index_select(-1, columns)
         check_coordinates(kernel.distance, read)
@@ -441,9 +446,9 @@ def _adapt(covar_module: torch.nn.Module, rows: Tensor) -> None:
 
 
 def _output_axes(model: torch.nn.Module, batch_shape: torch.Size) -> dict[str, int]:
-    """Axis of outputs of each parameter, for BoTorch's ``subset_output``."""
+    """Map the name of each parameter to its axis of outputs, for BoTorch's ``subset_output``."""
     size = len(batch_shape)
-    # Distances do not have one, regardless of the shapes of their parameters.
+    # Parameters of distances have no axis of outputs, even if their shapes look as if they had.
     distances = (module for module in model.modules() if isinstance(module, Distance))
     shared = {parameter for distance in distances for parameter in distance.parameters()}
     return {

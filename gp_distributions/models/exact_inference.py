@@ -1,7 +1,7 @@
 """Exact inference by Cholesky factors, for any number of clouds and any GPyTorch settings.
 
-GPyTorch and BoTorch switch settings of the whole process while they predict, which threads that predict
-at the same time could leave changed. This module does not.
+While GPyTorch and BoTorch predict, they change settings of the whole process. If several threads predict
+at the same time, the settings could stay changed. This module does not change any settings.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ _ONE_SAMPLE = torch.Size()
 
 
 class ExactMultivariateNormal(MultivariateNormal):
-    """A multivariate normal distribution whose density and samples come from Cholesky factors."""
+    """Multivariate normal distribution that computes densities and samples from Cholesky factors."""
 
     def log_prob(self, value: Tensor) -> Tensor:
-        """The log density of ``value``."""
+        """Return the log density of ``value``."""
         covariance = self.lazy_covariance_matrix.to_dense()
         difference = value - self.loc
         batch_shape = torch.broadcast_shapes(difference.shape[:-1], covariance.shape[:-2])
@@ -38,11 +38,11 @@ class ExactMultivariateNormal(MultivariateNormal):
     def rsample(
         self, sample_shape: torch.Size = _ONE_SAMPLE, base_samples: Tensor | None = None
     ) -> Tensor:
-        """Reparametrised samples, ``sample_shape x batch_shape x N``."""
+        """Draw reparametrised samples, a ``sample_shape x batch_shape x N`` tensor."""
         covariance = self.lazy_covariance_matrix
         if not hasattr(covariance, "_memoize_cache"):
             dense = covariance.to_dense()
-            # A single variance that rounding made negative needs no jitter.
+            # A single variance that rounding made negative becomes 0 and needs no jitter.
             factor = dense.clamp_min(0).sqrt() if dense.shape[-1] == 1 else cholesky(dense)
             add_to_cache(covariance, "root_decomposition", _root(factor))
         if base_samples is None:
@@ -51,9 +51,9 @@ class ExactMultivariateNormal(MultivariateNormal):
 
 
 class ExactPredictionStrategy(DefaultPredictionStrategy):
-    """Quantities that predictions need from the training data, computed once and then only read.
+    """Caches of the training data that predictions need, computed once and never changed.
 
-    GPyTorch makes the strategies of fantasies from it, with caches that it updates.
+    For fantasies, GPyTorch makes new strategies from this one and updates copies of its caches.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class ExactPredictionStrategy(DefaultPredictionStrategy):
         inv_root: LinearOperator | None = None,
     ) -> None:
         super().__init__(train_inputs, train_prior_dist, train_labels, likelihood, root, inv_root)
-        if root is not None:  # for fantasies, GPyTorch adds the caches
+        if root is not None:  # a fantasy, whose caches GPyTorch adds
             return
         noisy = self.lik_train_train_covar
         factor = cholesky(noisy.to_dense())
@@ -80,26 +80,30 @@ class ExactPredictionStrategy(DefaultPredictionStrategy):
 
     @property
     def mean_cache(self) -> Tensor:
-        """Weights of the training clouds in predicted means, ``batch_shape x T``."""
+        """The weights of the training clouds in predicted means, a ``batch_shape x T`` tensor."""
         return get_from_cache(self, "mean_cache")
 
     def exact_prediction(
         self, test_mean: Tensor, test_test_covar: Tensor, test_train_covar: Tensor
     ) -> tuple[Tensor, LinearOperator]:
-        """Mean and covariance of the posterior, from those of the prior."""
+        """Compute the mean and covariance of the posterior from those of the prior."""
         mean = test_mean + (test_train_covar @ self.mean_cache.unsqueeze(-1)).squeeze(-1)
         root = test_train_covar @ self.covar_cache
         return mean, to_linear_operator(test_test_covar - root @ root.mT)
 
 
 def variances(posterior: Posterior, smallest: float) -> Tensor:
-    """Marginal variances of a posterior, ``batch_shape x q x outputs``.
+    """Return the marginal variances of a posterior.
 
-    GPyTorch would bound them below by one number, regardless of the unit of the targets.
+    ``posterior.variance`` of GPyTorch has the same lower bound for targets in any unit. This function
+    takes the bound as an argument.
 
     Args:
-        posterior: Posterior of a model.
-        smallest: Lower bound of the variances of a normal posterior.
+        posterior: The posterior of a model.
+        smallest: Lower bound of the variances. It applies only to multivariate normal posteriors.
+
+    Returns:
+        A ``batch_shape x q x outputs`` tensor.
     """
     distribution = getattr(posterior, "distribution", None)
     if not isinstance(distribution, MultivariateNormal):

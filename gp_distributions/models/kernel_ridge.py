@@ -74,7 +74,7 @@ class KernelRidgeClassifier:
         self._weights, self._frequencies = ridge_weights(prior, labels, ridge)
 
     def scores(self, X: Distributions | Tensor) -> Tensor:
-        """Scores of all classes.
+        """Compute the scores of all classes for each cloud.
 
         Args:
             X: The ``N`` clouds, or an ``N x m*(d+1)`` tensor of rows.
@@ -106,15 +106,15 @@ class KernelRidgeClassifier:
 
 
 def ridge_weights(covariance: Tensor, labels: Tensor, ridge: float) -> tuple[Tensor, Tensor]:
-    """Cloud weights and class frequencies of :class:`KernelRidgeClassifier`.
+    """Compute the regression weights and class frequencies of :class:`KernelRidgeClassifier`.
 
     Args:
         covariance: The ``T x T`` covariance matrix of the training clouds.
         labels: The ``T`` class indices.
-        ridge: The regularisation, which is multiplied by ``T``.
+        ridge: The regularisation; ``ridge * T`` is added to the diagonal of ``covariance``.
 
     Returns:
-        The ``T x C`` weights and the ``C`` frequencies.
+        The ``T x C`` weights and a tensor of ``C`` class frequencies.
 
     Raises:
         ValueError: If ``ridge`` is not positive.
@@ -130,14 +130,14 @@ def ridge_weights(covariance: Tensor, labels: Tensor, ridge: float) -> tuple[Ten
 
 
 def read_labels(labels: Tensor | ArrayLike, count: int) -> tuple[Labels, Tensor]:
-    """The distinct labels in sorted order, and the class index of each label.
+    """Find the distinct labels in sorted order, and the class index of each label.
 
     Args:
         labels: The ``T`` labels.
         count: The expected number of labels.
 
     Returns:
-        An array of the ``C`` distinct labels, and a tensor of ``T`` integers.
+        An array of the ``C`` distinct labels, and a tensor of ``T`` class indices.
 
     Raises:
         ValueError: If the number of labels is not ``count``, a label is missing (None, NaN), the labels
@@ -156,7 +156,9 @@ def read_labels(labels: Tensor | ArrayLike, count: int) -> tuple[Labels, Tensor]
                 "clouds without a label."
             )
     if all(isinstance(value, str) for value in given):
-        values = np.array(given, dtype=str)  # data frames give objects, which cannot be saved
+        values = np.array(
+            given, dtype=str
+        )  # arrays of objects, as from data frames, cannot be saved
     try:
         classes, index = np.unique(values, return_inverse=True)
     except TypeError as error:

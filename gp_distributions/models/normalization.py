@@ -1,4 +1,4 @@
-"""Normalisation of clouds within the model, which then takes clouds in their original units."""
+"""Normalisation of clouds as part of a model, so that users pass clouds in their original units."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class NormalizeClouds(InputTransform, torch.nn.Module):
     .. math:: x \mapsto (x - c) / s
 
     As the ``input_transform`` of a :class:`DistributionGP`, it normalises training and new clouds in the
-    same way, so that the model takes clouds in their original units, also after
-    :func:`gp_distributions.save` and :func:`gp_distributions.load`. Do not use BoTorch's ``Normalize``
+    same way, so that the model takes clouds in their original units.
+    :func:`gp_distributions.save` stores the transform with the model. Do not use BoTorch's ``Normalize``
     instead: it would scale each entry of a row separately.
 
     Args:
@@ -51,7 +51,7 @@ class NormalizeClouds(InputTransform, torch.nn.Module):
 
     @classmethod
     def from_data(cls, X: PointClouds, scale: Data | None = None) -> NormalizeClouds:
-        """Make a transform with the centre and scale of training clouds, as ``clouds.normalize()``.
+        """Make a transform that normalises the training clouds as ``X.normalize(scale=scale)`` does.
 
         Args:
             X: Training clouds.

@@ -1,4 +1,4 @@
-"""Pathwise updates for BoTorch with noise that depends on the size of bags."""
+"""BoTorch's pathwise sampling for models whose noise depends on the size of bags."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _gaussian_update(
     noise_covariance: Any = None,
     **kwargs: Any,
 ) -> GeneralizedLinearPath:
-    """BoTorch's update with the noise at the training rows, which BoTorch does not pass on."""
+    """Call BoTorch's update with the noise at the training rows, which BoTorch itself omits."""
     if points is None:
         (points,) = get_train_inputs(model, transformed=True)
     if noise_covariance is None:

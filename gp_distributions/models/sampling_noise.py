@@ -1,4 +1,4 @@
-"""Noise that depends on the size of bags: smaller samples say less about their distribution."""
+"""Noise that is larger for smaller bags, whose samples say less about their distribution."""
 
 from __future__ import annotations
 
@@ -22,13 +22,14 @@ _NO_BATCH = torch.Size()
 
 
 def effective_sizes(points: Tensor, weights: Tensor, *, merge: bool = True) -> Tensor:
-    r"""Effective sample sizes of weighted clouds.
+    r"""Compute the effective sample sizes of weighted clouds.
 
-    With the weights :math:`w_i` of the atoms, by default after merging equal atoms,
+    Let :math:`w_i` be the weights of the atoms, by default after equal atoms have been merged. The
+    effective sample size
 
-    .. math:: n_\mathrm{eff} = \frac{(\sum_i w_i)^2}{\sum_i w_i^2},
+    .. math:: n_\mathrm{eff} = \frac{(\sum_i w_i)^2}{\sum_i w_i^2}
 
-    which is the number of atoms if all weights are equal.
+    is the number of atoms if all weights are equal.
 
     Args:
         points: A ``batch_shape x n x d`` tensor of atoms.
@@ -37,7 +38,7 @@ def effective_sizes(points: Tensor, weights: Tensor, *, merge: bool = True) -> T
             that agree.
 
     Returns:
-        A ``batch_shape`` tensor.
+        A tensor of sizes, of shape ``batch_shape``.
 
     Example:
         >>> import torch
@@ -52,7 +53,8 @@ def effective_sizes(points: Tensor, weights: Tensor, *, merge: bool = True) -> T
     if not merge:
         return 1 / weights.square().sum(-1)
     order = torch.arange(weights.shape[-1], device=weights.device).expand(weights.shape)
-    for axis in reversed(range(points.shape[-1])):  # sorts equal atoms side by side
+    # Sort the atoms, so that equal atoms are adjacent.
+    for axis in reversed(range(points.shape[-1])):
         keys = points[..., axis].detach().gather(-1, order)
         order = order.gather(-1, keys.argsort(dim=-1, stable=True))
     points = points.gather(-2, order.unsqueeze(-1).expand(points.shape))
@@ -65,20 +67,20 @@ def effective_sizes(points: Tensor, weights: Tensor, *, merge: bool = True) -> T
 class SamplingNoiseLikelihood(GaussianLikelihood):
     r"""Gaussian noise that is larger for smaller bags.
 
-    For a bag of effective sample size :math:`n_\mathrm{eff}` (the squared sum of weights over the sum of
-    squared weights), the variance of an observation about the function is
+    For a bag of effective sample size :math:`n_\mathrm{eff}` (the squared sum of weights divided by the
+    sum of squared weights), the noise variance of an observation is
 
     .. math::
         \sigma^2 + c\, e + b\, e^2, \qquad
         e = \left(\frac{1}{n_\mathrm{eff}} - \frac{1}{n_\mathrm{max}}\right)_+ .
 
-    The noise of bags of at least :math:`n_\mathrm{max}` samples is :math:`\sigma^2`. Errors of estimates
-    from :math:`n` samples have a variance of order :math:`1 / n`, the first term, and a squared bias of
-    order :math:`1 / n^2`, the second. Use this likelihood only for bags of independent samples: the
-    weights of pixels and of pieces of a curve are not samples.
+    Bags of at least :math:`n_\mathrm{max}` samples have the noise variance :math:`\sigma^2`. An estimate
+    from :math:`n` samples has a variance of order :math:`1 / n`, which the term :math:`c\, e` models,
+    and a squared bias of order :math:`1 / n^2`, which :math:`b\, e^2` models. Use this likelihood only
+    for bags of independent samples: pixels and pieces of a curve are not samples.
 
-    Call it with the clouds, ``likelihood(distribution, rows)``. The distributions that a
-    :class:`DistributionGP` returns carry their clouds.
+    Call the likelihood with the rows of the clouds, ``likelihood(distribution, rows)``. The rows may be
+    omitted for distributions that a :class:`DistributionGP` returns, because these carry their rows.
 
     Args:
         dim: Dimension ``d`` of the atoms.
@@ -88,9 +90,10 @@ class SamplingNoiseLikelihood(GaussianLikelihood):
             that agree.
         noise_prior: Prior of :math:`\sigma^2`.
         noise_constraint: Constraint of :math:`\sigma^2`. GPyTorch's default is a lower bound of 1e-4.
-        batch_shape: Batch shape of the parameters ``noise``, :math:`\sigma^2`, ``sampling_noise``,
-            :math:`c`, and ``sampling_bias``, :math:`b`, all in squared units of the transformed targets.
-            :math:`b` is 0 and does not require a gradient until :func:`fit` learns both.
+        batch_shape: Batch shape of the parameters ``noise`` (:math:`\sigma^2`), ``sampling_noise``
+            (:math:`c`) and ``sampling_bias`` (:math:`b`), all in squared units of the transformed
+            targets. :math:`b` does not require a gradient and is 0 until :func:`fit` learns :math:`c`
+            and :math:`b`.
 
     Example:
         >>> from gp_distributions import PointClouds, SamplingNoiseLikelihood
@@ -122,7 +125,7 @@ class SamplingNoiseLikelihood(GaussianLikelihood):
         self.register_parameter(
             "raw_sampling_noise", torch.nn.Parameter(torch.zeros(*batch_shape, 1))
         )
-        # The logarithm, since c may have any size.
+        # The raw parameter is the logarithm of c, since c may have any order of magnitude.
         self.register_constraint(
             "raw_sampling_noise", Positive(transform=torch.exp, inv_transform=torch.log)
         )
@@ -140,7 +143,7 @@ class SamplingNoiseLikelihood(GaussianLikelihood):
 
     @property
     def sampling_noise(self) -> Tensor:
-        """The coefficient ``c`` of the excess, ``batch_shape x 1``."""
+        """The coefficient ``c`` of the excess, a ``batch_shape x 1`` tensor."""
         return self.raw_sampling_noise_constraint.transform(self.raw_sampling_noise)
 
     @sampling_noise.setter
@@ -151,10 +154,10 @@ class SamplingNoiseLikelihood(GaussianLikelihood):
         )
 
     def adapt(self, rows: Tensor) -> None:
-        """Set ``largest`` to the size of the largest training bag, and ``c`` to ``noise * largest``.
+        """Set ``largest`` from the training rows, and ``sampling_noise`` to ``noise * largest``.
 
         Warns:
-            TiesWarning: If merging equal atoms leaves less than half of the size of a bag.
+            TiesWarning: If merging equal atoms reduces the effective size of a bag to less than half.
         """
         with torch.no_grad():
             rows = rows.detach()
@@ -167,14 +170,14 @@ class SamplingNoiseLikelihood(GaussianLikelihood):
     def marginal(
         self, function_dist: MultivariateNormal, *params: Any, **kwargs: Any
     ) -> MultivariateNormal:
-        """Distribution of observations, given that of the function."""
+        """Return the distribution of noisy observations, given that of the function."""
         rows = getattr(function_dist, "rows", None)
         if rows is not None:
             params = (rows,)
         return super().marginal(function_dist, *params, **kwargs)
 
     def excess(self, rows: Tensor) -> Tensor:
-        """Excess ``e`` of each bag in a ``batch_shape x N x m*(d+1)`` tensor of rows."""
+        """Compute the excess ``e`` of each bag in a ``batch_shape x N x m*(d+1)`` tensor of rows."""
         rows = drop_copies(rows)
         tracked = torch.is_grad_enabled() and rows.requires_grad
         settings = (self.dim, self.active_dims, self.merge)
@@ -207,7 +210,7 @@ class SamplingNoiseLikelihood(GaussianLikelihood):
 
 
 def _warn_of_ties(sizes: Tensor, counted: Tensor) -> None:
-    """Warn if merging equal atoms leaves less than half of the size of a bag."""
+    """Warn if merging equal atoms reduces the effective size of a bag to less than half."""
     tied = 2 * sizes < counted
     if bool(tied.any()):
         first = tuple(tied.nonzero()[0].tolist())

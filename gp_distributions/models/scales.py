@@ -12,21 +12,23 @@ from gp_distributions.distances.precomputed import PrecomputedDistance
 from gp_distributions.distances.shared_support import SharedSupportDistance
 from gp_distributions.rows.clouds import drop_copies, join_rows
 
-# Rounding errors of squared distances between clouds in the unit cube, in units of the precision.
+# Upper bound of the rounding errors of squared distances in the unit cube, in machine epsilons.
 _ROUNDING = 1024
 
 
 def safe_range(dtype: torch.dtype) -> tuple[float, float]:
-    """Smallest and largest number whose squares keep all digits, with room for sums of squares.
+    """Return the smallest and the largest number whose squares, and sums of them, keep all digits.
 
-    About 1e-146 and 6e145 in double precision, 3e-16 and 6e15 in single precision.
+    They are about 1e-146 and 6e145 in double precision, and 3e-16 and 6e15 in single precision.
     """
     limits = torch.finfo(dtype)
     return math.sqrt(limits.tiny / limits.eps), math.sqrt(limits.max * limits.eps)
 
 
 def check_coordinates(distance: Distance, rows: Tensor) -> float:
-    """Check the coordinates of training clouds. Identical clouds may have any scale.
+    """Check that the squared coordinates of training clouds neither overflow nor underflow.
+
+    Clouds that are all identical may have any scale.
 
     Args:
         distance: Distance that reads the rows.
@@ -42,7 +44,7 @@ def check_coordinates(distance: Distance, rows: Tensor) -> float:
         return 0.0
     atoms, weights = distance.block.split(drop_copies(rows.detach()))
     sizes = torch.where(weights.unsqueeze(-1) > 0, atoms, 0).abs()
-    sizes[..., distance.dim :].sqrt_()  # covariances
+    sizes[..., distance.dim :].sqrt_()  # entries of covariance matrices
     largest = sizes.max().item()
     low, high = safe_range(rows.dtype)
     if largest and not low <= largest <= high and bool((rows != rows[..., :1, :]).any()):
@@ -51,7 +53,9 @@ def check_coordinates(distance: Distance, rows: Tensor) -> float:
 
 
 def check_distances(distance: Distance, rows: Tensor, squared: Tensor) -> None:
-    """Check the squared distances between training clouds. Clouds that coincide are valid.
+    """Check that squared distances between training clouds neither overflow nor underflow.
+
+    Distances of 0 are valid if the clouds coincide.
 
     Args:
         distance: Distance that reads the rows.
@@ -70,7 +74,7 @@ def check_distances(distance: Distance, rows: Tensor, squared: Tensor) -> None:
     if not bool((squared <= high**2).all()):  # or NaN
         _raise("overflow", largest, rows.dtype)
     if not bool(squared.any()):
-        # A power of two, which rounds nothing: clouds that coincide still do.
+        # Scaling by a power of two is exact, so that clouds that coincide still do.
         atoms, weights = distance.block.split(rows.detach())
         factors = torch.full_like(atoms[..., :1, :], 2.0 ** -math.frexp(largest)[1])
         factors[..., distance.dim :].square_()
@@ -83,14 +87,16 @@ def check_distances(distance: Distance, rows: Tensor, squared: Tensor) -> None:
 
 
 def check_targets(targets: Tensor, dtype: torch.dtype) -> None:
-    """Check the scale of targets. Equal targets may be arbitrarily small.
+    """Check that the squares of targets neither overflow nor underflow.
+
+    Targets that are all equal may be arbitrarily small.
 
     Args:
         targets: A ``batch_shape x T x outputs`` tensor.
         dtype: Dtype of the model.
 
     Raises:
-        ValueError: If the squares of the targets, or those of their deviations, overflow or underflow.
+        ValueError: If the squares of the targets overflow, or those of the centred targets underflow.
     """
     low, high = safe_range(dtype)
     largest, spread = targets.abs().amax(-2), targets.amax(-2) - targets.amin(-2)

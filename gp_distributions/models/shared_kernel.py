@@ -1,4 +1,4 @@
-"""Models of several outputs with one kernel, whose covariance matrix is factorised once."""
+"""Models of several outputs that share one kernel and one factorisation of its covariance matrix."""
 
 from __future__ import annotations
 
@@ -42,20 +42,20 @@ class SharedKernelGP(DistributionGP):
     :class:`DistributionGP` needs one for each of the :math:`O` outputs. Use this model for many outputs
     of similar smoothness on the same clouds, such as the principal components of a curve.
 
-    With one output it is a :class:`DistributionGP`. The prior of the noise counts once for each output.
-    BoTorch's cross-validation needs a covariance matrix for each output: pass
-    ``model.subset_output([i])``.
+    With one output, the model equals a :class:`DistributionGP`. In the objective of :func:`fit`, the
+    prior of the noise counts once for each output. BoTorch's cross-validation needs a covariance matrix
+    for each output: pass it ``model.subset_output([i])`` for each output ``i``.
 
     Args:
         train_X: The ``T`` training clouds, rows or designs, as for :class:`DistributionGP`.
         train_Y: The targets, ``T x outputs``, or ``T`` for one output.
         covar_module: A kernel on rows, without a batch axis. The default for :class:`PointClouds` and
             :class:`Gaussians` is a scaled ``SlicedWassersteinKernel(dim, profile="matern52")``.
-        likelihood: The likelihood. The default is Gaussian noise of one variance for all outputs. Any
-            other with analytic marginals works, but takes a factorisation for each output.
+        likelihood: The likelihood. The default is Gaussian noise with one variance for all outputs. Any
+            other likelihood with analytic marginals needs one factorisation for each output.
         mean_module: The mean. The default is a constant for each output.
         outcome_transform: The transform of the targets. The default is BoTorch's ``Standardize``, which
-            treats each output separately; ``None`` for none.
+            treats each output separately; ``None`` leaves the targets as they are.
         input_transform: A transform from the model's inputs to rows.
 
     Raises:
@@ -108,7 +108,8 @@ class SharedKernelGP(DistributionGP):
 
     @property
     def _aug_batch_shape(self) -> torch.Size:
-        # BoTorch's optimiser treats the models of a batch separately; these share parameters.
+        # BoTorch would fit each output separately if this were the number of outputs; but the outputs
+        # share parameters.
         return torch.Size([1]) if self.num_outputs > 1 else self._input_batch_shape
 
     @_aug_batch_shape.setter
@@ -116,7 +117,7 @@ class SharedKernelGP(DistributionGP):
         pass
 
     def _compared(self, rows: Tensor) -> Tensor:
-        """Rows to evaluate the kernel on: those of one output, since all outputs have the same."""
+        """Return the rows of the first output for the kernel, since all outputs have the same rows."""
         return rows.narrow(-3, 0, 1) if self.num_outputs > 1 else rows
 
     @property
@@ -125,10 +126,10 @@ class SharedKernelGP(DistributionGP):
 
 
 class SharedNoise(GaussianLikelihood):
-    """Gaussian noise with one variance for all outputs, so that they share a covariance matrix.
+    """Gaussian noise with one variance for all outputs, which therefore share a covariance matrix.
 
     Args:
-        floor: Lower bound of the variance.
+        floor: Lower bound of the noise variance.
     """
 
     def __init__(self, floor: float) -> None:
@@ -138,7 +139,7 @@ class SharedNoise(GaussianLikelihood):
     def marginal(
         self, function_dist: MultivariateNormal, *params: Any, **kwargs: Any
     ) -> MultivariateNormal:
-        """The distribution of noisy values."""
+        """Return the distribution of noisy observations, given that of the function."""
         if not isinstance(function_dist, SharedCovarianceNormal):
             return super().marginal(function_dist, *params, **kwargs)
         covariance = function_dist.lazy_covariance_matrix
@@ -147,15 +148,15 @@ class SharedNoise(GaussianLikelihood):
 
 
 class SharedCovarianceNormal(ExactMultivariateNormal):
-    """Multivariate normals of several outputs with one covariance matrix.
+    """Multivariate normal distributions of several outputs that share one covariance matrix.
 
     Args:
-        mean: A ``batch_shape x outputs x N`` tensor.
-        covariance_matrix: A ``batch_shape x 1 x N x N`` operator.
+        mean: The means of the outputs, a ``batch_shape x outputs x N`` tensor.
+        covariance_matrix: The shared covariance matrix, a ``batch_shape x 1 x N x N`` linear operator.
     """
 
     def log_prob(self, value: Tensor) -> Tensor:
-        """The log density of each output's values, ``batch_shape x outputs``."""
+        """Return the log density of the values of each output, a ``batch_shape x outputs`` tensor."""
         if self.lazy_covariance_matrix.shape[-3] > 1:
             return super().log_prob(value)
         covariance = self.lazy_covariance_matrix.to_dense().squeeze(-3)

@@ -1,4 +1,4 @@
-"""Conversion of targets to tensors, and checks of them."""
+"""Checks of targets and their conversion to tensors."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from gp_distributions.models.scales import check_targets
 
 
 def check_order(train_X: Any, train_Y: Any) -> None:
-    """Check that targets with the names of the clouds are in the order of the clouds.
+    """Check that targets whose index names the clouds are in the order of the clouds.
 
     Args:
-        train_X: Clouds, which have ``labels`` if ``from_frame`` made them.
-        train_Y: Targets, which have an ``index`` if they are a series or a data frame.
+        train_X: Training clouds. Clouds that ``from_frame`` made have an attribute ``labels``.
+        train_Y: Targets. A pandas series or data frame has an attribute ``index``.
 
     Raises:
         ValueError: If the index and the labels hold the same names in different orders.
@@ -38,7 +38,7 @@ def check_order(train_X: Any, train_Y: Any) -> None:
 
 
 def as_variances(train_Yvar: Tensor | ArrayLike, rows: Tensor, targets: Tensor) -> Tensor:
-    """Noise variances of targets, as a tensor of the shape of the targets.
+    """Convert noise variances to a tensor of the same shape as ``targets``.
 
     Raises:
         ValueError: If the shapes differ, or a variance is not positive and finite.
@@ -59,10 +59,10 @@ def as_variances(train_Yvar: Tensor | ArrayLike, rows: Tensor, targets: Tensor) 
 
 
 def standardize(targets: Tensor) -> Standardize:
-    """Outcome transform that standardises ``batch_shape x T x outputs`` targets in any unit.
+    """Make the transform that standardises ``batch_shape x T x outputs`` targets in any unit.
 
-    BoTorch does not scale targets whose standard deviation is below 1e-8; this transform does not scale
-    those whose standard deviation is a rounding error.
+    By default, BoTorch leaves targets with a standard deviation below 1e-8 unscaled. The transform that
+    this function returns leaves only those unscaled whose standard deviation is a rounding error.
     """
     largest = targets.abs().amax(-2)
     limits = torch.finfo(targets.dtype)
@@ -75,7 +75,10 @@ def standardize(targets: Tensor) -> Standardize:
 
 
 def as_targets(train_Y: Tensor | ArrayLike, rows: Tensor) -> tuple[Tensor, bool]:
-    """Targets as ``batch_shape x T x outputs``, and whether that added the last axis.
+    """Convert targets to a tensor with an axis of outputs.
+
+    Returns:
+        A ``batch_shape x T x outputs`` tensor, and whether ``train_Y`` had no axis of outputs.
 
     Raises:
         ValueError: If the numbers of targets and rows differ, a target is not finite, or the squares of
@@ -103,13 +106,17 @@ def as_targets(train_Y: Tensor | ArrayLike, rows: Tensor) -> tuple[Tensor, bool]
 
 
 def _first(bad: Tensor) -> tuple[int, ...]:
-    """Index of the first cloud with a bad value among its outputs; empty if there is none."""
+    """Return the index of the first cloud with a bad value, or an empty tuple if there is none."""
     where = bad.any(-1).nonzero()
     return tuple(where[0].tolist()) if len(where) else ()
 
 
 def _columns(given: Tensor | ArrayLike, rows: Tensor) -> tuple[Tensor, bool]:
-    """Numbers in double precision as columns beside rows, and whether that added the last axis."""
+    """Convert targets or variances to double precision, and add an axis of outputs if they have none.
+
+    Returns:
+        The converted tensor, and whether the axis of outputs was added.
+    """
     if not isinstance(given, Tensor):
         given = np.array(given)  # a copy: columns of data frames are read-only
         if given.dtype.kind not in "biuf":

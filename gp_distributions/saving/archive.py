@@ -1,6 +1,6 @@
-r"""One file of a header and tensors, sealed by a digest.
+r"""Files that contain a header and tensors, sealed by a digest.
 
-The layout, with numbers in little-endian order:
+A file has the following layout, with numbers in little-endian order:
 
 ====================  ==============================================================
 8 bytes               the signature :data:`SIGNATURE`
@@ -14,8 +14,8 @@ the tensors           the elements of each tensor in turn
 32 bytes              the SHA-256 digest of all bytes before it
 ====================  ==============================================================
 
-The reader checks the digest before it interprets the header. Every later format keeps the signature,
-version, lengths and digest, and ``versions`` at the start of the header.
+The reader checks the digest before it interprets the header. Every later version of the format will keep
+the signature, the version, the lengths, the digest, and ``versions`` at the start of the header.
 """
 
 from __future__ import annotations
@@ -64,15 +64,15 @@ def write_archive(
     """Write a file completely or not at all.
 
     The content goes to ``.NAME.unfinished`` beside the target ``NAME``, which it then replaces in one
-    step. The next write reuses what a killed process left under that name. An advisory lock on the
-    unfinished file makes a second writer wait for the first; the system releases the lock of a killed
-    process. If two processes write to the same path, the last to finish wins. Systems without
-    such locks (Windows, some network drives) do not protect two simultaneous writers from each other,
-    but the digest reveals a mixture of their content.
+    step. If a process is killed, the next write to the same path reuses its unfinished file. An
+    advisory lock on that file makes a second writer wait for the first; the operating system releases
+    the lock of a killed process. If two processes write to the same path, the last to finish wins.
+    Systems without such locks (Windows, some network drives) do not protect two simultaneous writers
+    from each other, but the digest reveals a mixture of their content.
 
     Args:
         path: Path to the file. A symbolic link is followed.
-        header: Content of the header, without ``tensors``.
+        header: Content of the header, to which this function adds ``tensors``.
         tensors: Tensors on the CPU.
 
     Raises:
@@ -111,7 +111,7 @@ def write_archive(
 
 
 def _open_alone(path: Path) -> BinaryIO:
-    """Open an empty file that no other process is writing, where the system has advisory locks."""
+    """Open an empty file for writing; where the system has advisory locks, lock out other writers."""
     while _POSIX:
         file = os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o666), "wb")
         with suppress(OSError):
@@ -120,7 +120,7 @@ def _open_alone(path: Path) -> BinaryIO:
             if os.path.samestat(os.fstat(file.fileno()), path.stat()):
                 file.truncate()
                 return file
-        file.close()  # another process has finished or removed it in the meantime
+        file.close()  # another process has renamed or removed the file in the meantime
     return path.open("wb")
 
 
@@ -184,7 +184,7 @@ def _tensors(described: list[dict[str, Any]], data: memoryview) -> list[Tensor]:
             raise ValueError(f"shape {shape}")
         stop = start + math.prod(shape) * dtype.itemsize
         array = np.ndarray(shape, dtype, buffer=data[start:stop])
-        # Copied to memory that torch allocates: the last bits of results can depend on alignment.
+        # Copy to memory that torch allocates, since the last bits of results can depend on alignment.
         tensors.append(torch.tensor(array.astype(dtype.newbyteorder("="), copy=False)))
         start = stop
     if start != len(data):

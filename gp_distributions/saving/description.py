@@ -1,6 +1,6 @@
-"""Modules as plain data: the names of their classes and the arguments of their constructors.
+"""Conversion of modules to plain data and back: class names and arguments of constructors.
 
-Only classes of a fixed list are supported. A name in a file is looked up in that list, never imported.
+Only classes in a fixed list are supported. A name in a file is looked up in that list, never imported.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ ADVICE = (
     "from the same data."
 )
 
-# Arguments that their modules keep under another name, or in another form.
+# How to read constructor arguments that modules keep under another name or in another form.
 _KEPT_ELSEWHERE: dict[str, Callable[[Any], Any]] = {
     "bounds": lambda normalize: None if normalize.learn_bounds else normalize.bounds,
     "constant_prior": lambda mean: getattr(mean, "mean_prior", None),
@@ -73,17 +73,18 @@ _KEPT_ELSEWHERE: dict[str, Callable[[Any], Any]] = {
 
 
 class Description:
-    """Modules as plain data, which refer to tensors and other modules by number.
+    """Description of modules as plain data that refers to tensors and other modules by number.
 
     Attributes:
-        objects: The class and the arguments of each module, after those of the modules it contains.
-        tensors: The tensors, each once.
+        objects: The class and the constructor arguments of each module. A module comes after the modules
+            that it contains.
+        tensors: All tensors of the modules. Each tensor occurs once, even if modules share it.
     """
 
     def __init__(self) -> None:
         self.objects: list[dict[str, Any]] = []
         self.tensors: list[Tensor] = []
-        # By the id of each object, which is unique only while the object lives.
+        # Maps the id of an object to its number and to the object, which keeps the id unique.
         self._numbered: dict[int, tuple[int, Any]] = {}
 
     def of(self, value: Any) -> Any:
@@ -126,7 +127,7 @@ class Description:
         return self._numbered[id(value)][0]
 
     def _add_tensor(self, tensor: Tensor) -> int:
-        # An expanded axis is stored once and expanded again, so that computations remain shared.
+        # Store one element of an expanded axis; restore() expands it, so computations stay shared.
         once = [slice(1) if stride == 0 else slice(None) for stride in tensor.stride()]
         self.tensors.append(tensor.detach()[tuple(once)])
         return len(self.tensors) - 1
@@ -149,7 +150,7 @@ class Description:
 
 
 def restore(objects: Sequence[dict[str, Any]], tensors: Sequence[Tensor]) -> Callable[[Any], Any]:
-    """Build all described objects; return a function from descriptions to their values."""
+    """Build all described modules, and return a function that converts a description to its value."""
     made: list[Module] = []
 
     def value_of(description: Any) -> Any:
@@ -181,7 +182,7 @@ def restore(objects: Sequence[dict[str, Any]], tensors: Sequence[Tensor]) -> Cal
 
 
 def _parameters(cls: type[Any]) -> Iterator[inspect.Parameter]:
-    """The parameters of a constructor, including those that a kernel passes on to ``Kernel``."""
+    """Yield the parameters of a constructor, including those that a kernel passes on to ``Kernel``."""
     for parameter in inspect.signature(cls).parameters.values():
         if parameter.kind is not parameter.VAR_KEYWORD:
             yield parameter
@@ -190,7 +191,7 @@ def _parameters(cls: type[Any]) -> Iterator[inspect.Parameter]:
 
 
 def _argument(module: Any, parameter: inspect.Parameter) -> Any:
-    """The argument to give to the constructor, or ``_MISSING`` if it does not need one."""
+    """Read a constructor argument from a module; ``_MISSING`` if the constructor does not need it."""
     name, default = parameter.name, parameter.default
     if name in _KEPT_ELSEWHERE:
         return _KEPT_ELSEWHERE[name](module)
@@ -200,7 +201,7 @@ def _argument(module: Any, parameter: inspect.Parameter) -> Any:
         value = getattr(keeper, kept, _MISSING)
         if value is _MISSING or inspect.ismethod(value):
             continue
-        # The state restores numbers that may have changed; the others decide about its shape.
+        # Floating-point tensors are restored with the state, unless the constructor requires them.
         in_state = isinstance(value, Tensor) and value.is_floating_point()
         if default is not parameter.empty and (in_state or value is None is default):
             return _MISSING
@@ -210,4 +211,4 @@ def _argument(module: Any, parameter: inspect.Parameter) -> Any:
             f"A model with a {type(module).__qualname__} cannot be saved: it does not keep the "
             f"argument {name!r} of its constructor. {ADVICE}"
         )
-    return _MISSING  # such as a seed, whose effects are in the state
+    return _MISSING  # for example a seed, whose effects the state contains

@@ -29,7 +29,7 @@ __all__ = ["SavedModelError", "load", "save"]
 
 _LIBRARIES = ("gp_distributions", "torch", "gpytorch", "botorch", "linear_operator", "numpy")
 _PARTS = ("covar_module", "likelihood", "mean_module", "outcome_transform", "input_transform")
-# Models that can be saved, and the modules that their constructors take.
+# The models that can be saved, and the modules that each constructor takes as arguments.
 _MODELS: dict[type[DistributionGP], tuple[str, ...]] = {
     DistributionGP: _PARTS,
     SharedKernelGP: _PARTS,
@@ -44,14 +44,14 @@ def save(model: DistributionGP, path: str | os.PathLike[str]) -> None:
     The file contains the training data, the kernel with its parameters, directions and reference, the
     likelihood, the mean, the transforms and the versions of the software, but not the labels of
     clouds. With the same versions, processor and number of threads, the loaded model makes the same
-    predictions to the last bit. To ensure this, ``save`` clears the caches of the model: results that
-    were updated rather than computed from scratch, as by ``condition_on_observations``, would differ
-    by rounding errors.
+    predictions to the last bit. To ensure this, ``save`` clears the caches of the model. Cached results
+    that were updated rather than computed from scratch, for example by ``condition_on_observations``,
+    would differ by rounding errors.
 
-    An existing file is replaced in one step after the new one has been written completely. The new one
-    is written as ``.NAME.unfinished`` in the same folder. If the process is killed, the next save to
-    the same path reuses that file. Two processes may save to the same path at the same time: one waits
-    for the other, and the last to finish wins.
+    An existing file is replaced in one step after the new one has been written completely. Until then,
+    the new file is named ``.NAME.unfinished``, in the same folder. If the process is killed, the next
+    save to the same path reuses the unfinished file. Two processes may save to the same path at the
+    same time: one waits for the other, and the last to finish wins.
 
     Args:
         model: A :class:`DistributionGP`, :class:`SharedKernelGP` or :class:`ClassificationGP`. Its
@@ -97,10 +97,10 @@ def save(model: DistributionGP, path: str | os.PathLike[str]) -> None:
 
 
 def load(path: str | os.PathLike[str]) -> DistributionGP:
-    """Load a model that :func:`save` wrote, to the CPU.
+    """Load a model from a file that :func:`save` wrote. Its tensors are on the CPU.
 
-    Nothing in the file is executed. It names classes of a fixed list and their arguments, so a forged
-    file can give wrong predictions or waste time and memory, but cannot run code.
+    Nothing in the file is executed. The file only names classes from a fixed list and their arguments,
+    so a forged file can give wrong predictions or waste time and memory, but cannot run code.
 
     Args:
         path: Path to the file.
@@ -135,7 +135,7 @@ def load(path: str | os.PathLike[str]) -> DistributionGP:
 
 
 def _describe(model: DistributionGP, description: Description) -> dict[str, Any]:
-    """The model as plain data: the data that its constructor takes, its modules and their state."""
+    """Describe a model as plain data: training data, arguments of its constructor, and state."""
     inputs, targets = model.train_inputs[0], model.train_targets
     if model._has_transformed_inputs:
         inputs = model._original_train_inputs
@@ -165,11 +165,11 @@ def _describe(model: DistributionGP, description: Description) -> dict[str, Any]
 
 
 def _labels(model: DistributionGP, description: Description) -> dict[str, Any] | None:
-    """The labels of a classifier, from which its targets are computed."""
+    """Describe the labels of a classifier, from which its constructor computes the targets."""
     if not isinstance(model, ClassificationGP):
         return None
     classes = model.classes_
-    if classes.dtype.kind not in "biufU":  # what JSON represents
+    if classes.dtype.kind not in "biufU":  # kinds that JSON can represent
         raise TypeError(
             "Expected labels that are strings, numbers or booleans, got an array of "
             f"{classes.dtype}. {ADVICE}"
@@ -189,15 +189,15 @@ def _restore(header: dict[str, Any], tensors: Sequence[Tensor]) -> DistributionG
         value_of = restore(header["objects"], tensors)
         parts = {name: value_of(described["parts"][name]) for name in _MODELS[cls]}
         present = {name: part for name, part in parts.items() if part is not None}
-        # Modules do not set from the data what is already set.
+        # If the modules have their state, the constructor does not set it from the data again.
         owned = {n: v for n, v in described["state"].items() if n.partition(".")[0] in present}
         _set_state(ModuleDict(present), owned, value_of)
-        # The file has the data of the model: transformed targets, and inputs once for each output.
+        # The file contains transformed targets, and the inputs repeated for each output.
         outcome_transform = parts.pop("outcome_transform", None)
         inputs, targets = value_of(described["inputs"]), value_of(described["targets"])
         rows = inputs.select(-3, 0) if described["outputs"] > 1 else inputs
         model = cls.__new__(cls)
-        # BoTorch would warn again of single precision.
+        # BoTorch would warn of single precision again.
         model.__dict__["_validate_tensor_args"] = lambda *args, **kwargs: None
         if issubclass(cls, ClassificationGP):
             labels = described["labels"]
@@ -212,12 +212,13 @@ def _restore(header: dict[str, Any], tensors: Sequence[Tensor]) -> DistributionG
         model.outcome_transform = outcome_transform
     model.train_inputs = (inputs,)
     model._subset_batch_dict = described["output_axes"]
-    _set_state(model, described["state"], value_of)  # the constructor converted all to one dtype
+    # The constructor has converted all tensors to one dtype.
+    _set_state(model, described["state"], value_of)
     return model.train(described["training"])
 
 
 def _state(model: Module) -> Iterator[tuple[str, Module, str, Tensor | None]]:
-    """All parameters and buffers: full name, module, name within the module, and value."""
+    """Yield each parameter and buffer: full name, module, name within the module, and value."""
     for prefix, module in model.named_modules(remove_duplicate=False):
         for values in (module._parameters, module._buffers):
             for name, value in values.items():
@@ -225,7 +226,7 @@ def _state(model: Module) -> Iterator[tuple[str, Module, str, Tensor | None]]:
 
 
 def _set_state(model: Module, state: dict[str, Any], value_of: Callable[[Any], Any]) -> None:
-    """Set parameters and buffers of the modules to any shape; keep shared ones shared."""
+    """Set parameters and buffers, whose shapes may change; parameters that were shared stay shared."""
     places = list(_state(model))
     differing = {name for name, *_ in places} ^ set(state)
     if differing:
@@ -245,7 +246,7 @@ def _set_state(model: Module, state: dict[str, Any], value_of: Callable[[Any], A
 def _check_restored(
     model: DistributionGP, header: dict[str, Any], tensors: Sequence[Tensor]
 ) -> None:
-    """Raise if the model could not be restored as it is."""
+    """Raise an error if a model restored from ``header`` and ``tensors`` would differ from ``model``."""
     try:
         restored = _restore(header, tensors)
     except Exception as error:
@@ -284,7 +285,7 @@ def _covariances(model: DistributionGP, rows: Tensor) -> NDArray[Any]:
 
 
 def _anatomy(model: DistributionGP) -> dict[str, Any]:
-    """The classes of all modules, and the functions that priors apply to, by name."""
+    """Return the classes of all modules and the functions to which priors apply, by name."""
     modules = model.named_modules(remove_duplicate=False)
     return {name: type(module) for name, module in modules} | {
         f"the function under {name}": getattr(closure, "__qualname__", closure)
