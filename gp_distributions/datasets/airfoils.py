@@ -46,7 +46,7 @@ class Airfoils:
             seed: Random seed.
 
         Returns:
-            The indices of the ``num_train`` training airfoils, and those of all others.
+            The indices of the ``num_train`` training airfoils, and the indices of all other airfoils.
 
         Raises:
             ValueError: If ``num_train`` is not between 1 and ``N - 1``.
@@ -72,7 +72,7 @@ def load_airfoils(*, progress: bool = False) -> Airfoils:
     The target is CL/CD at an angle of attack of 4 degrees and a Reynolds number of 1e6, computed by
     NeuralFoil's model ``"xlarge"``. AeroSandbox first normalises every outline: it moves the leading
     edge to the origin and the middle of the trailing edge to (1, 0). The angle of attack refers to
-    the normalised outline. Outlines keep the points of their file, between 27 and 496.
+    the normalised outline. Each outline keeps all points of its file, between 27 and 496.
 
     The database has 2174 files. An airfoil is dropped if its analysis confidence is below 0.9, its CD is
     outside [0.004, 0.03], the root mean square error of its Kulfan (CST) fit over the points of the file
@@ -144,7 +144,7 @@ def load_airfoils(*, progress: bool = False) -> Airfoils:
 
 
 def _fit_error(airfoil: Any, fit: Any) -> float:
-    """Root mean square distance between an outline and its fit, along y and in chords."""
+    """Compute the root mean square distance between an outline and its fit, along y and in chords."""
     upper, lower = airfoil.upper_coordinates(), airfoil.lower_coordinates()[1:]
     fitted = np.concatenate(
         [
@@ -158,7 +158,7 @@ def _fit_error(airfoil: Any, fit: Any) -> float:
 
 
 def _distinct(parameters: NDArray[np.float64]) -> list[int]:
-    """Indices of the rows that are not near-duplicates of an earlier row in the result."""
+    """Return the indices of the rows kept: those that are not near-duplicates of a row kept before."""
     separation = cdist(parameters, parameters) / np.sqrt(parameters.shape[1])
     kept: list[int] = []
     for row in range(len(parameters)):

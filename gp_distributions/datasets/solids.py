@@ -12,13 +12,14 @@ _KINDS = ("ellipsoid", "box", "torus", "dumb-bell")
 
 @dataclass(frozen=True)
 class Solids:
-    r"""Solids as points on or in them, and a number that does not depend on their pose.
+    r"""Solids given as points on or in them, with a target that does not depend on their pose.
 
     Attributes:
-        kinds: ``"ellipsoid"``, ``"box"``, ``"torus"`` or ``"dumb-bell"`` of each of the ``N`` solids.
+        kinds: Kind of each of the ``N`` solids: ``"ellipsoid"``, ``"box"``, ``"torus"`` or
+            ``"dumb-bell"``.
         points: An ``N x n x 3`` array, each solid with its long axes along the coordinate axes.
         turned: The same points, each solid turned at random about its centre.
-        targets: ``N`` numbers: elongation plus flatness plus kurtosis, that is
+        targets: The ``N`` sums of elongation, flatness and kurtosis, that is,
             :math:`\log(s_1 / s_2) + \log(s_2 / s_3) / 2 + E|x|^4 / (E|x|^2)^2` with the standard
             deviations :math:`s` along the principal axes.
     """
@@ -34,7 +35,7 @@ def random_solids(num: int, *, num_points: int = 400, seed: int = 0) -> Solids:
 
     Args:
         num: Number ``N`` of solids.
-        num_points: Number ``n`` of points of each.
+        num_points: Number ``n`` of points of each solid.
         seed: Random seed.
 
     Returns:

@@ -1,4 +1,4 @@
-"""Reading clouds from arrays, from rows, and from bags of unequal sizes, which are padded."""
+"""Read clouds from arrays, from rows, and from bags of unequal sizes, which are padded."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from gp_distributions.rows.clouds import split_rows
 
 
 def read_arrays(points: Data, weights: Data | None) -> tuple[Tensor, Tensor]:
-    """Read clouds from an array of atoms and one of weights.
+    """Read clouds from an array of atoms and an array of weights.
 
     Args:
         points: A ``batch_shape x n x d`` array.
@@ -48,7 +48,7 @@ def read_arrays(points: Data, weights: Data | None) -> tuple[Tensor, Tensor]:
 
 
 def read_rows(rows: Data, dim: int) -> tuple[Tensor, Tensor]:
-    """Read clouds from ``batch_shape x m*(d+1)`` rows; returns what :func:`read_arrays` returns."""
+    """Read clouds from ``batch_shape x m*(d+1)`` rows; return tensors like :func:`read_arrays`."""
     return validated(*split_rows(row_tensor(rows), integer(dim, "dim")), Naming())
 
 
@@ -58,7 +58,7 @@ def read_bags(
     """Pad bags to the size of the largest, with atoms of weight zero at the origin.
 
     Args:
-        bags: For each bag, an ``n_i x d`` array; or ``n_i`` numbers for all bags, with ``d = 1``.
+        bags: For each bag, an ``n_i x d`` array; or, if ``d = 1``, ``n_i`` numbers for every bag.
         weights: For each bag, ``n_i`` weights; None for equal weights.
         labels: Labels of the bags in error messages.
 
@@ -78,7 +78,7 @@ def read_bags(
 
 
 def _columns_of_numbers(bags: Sequence[Data], naming: Naming) -> list[Array]:
-    """Return the arrays of bags: where all bags are one-dimensional, as columns of numbers."""
+    """Return the bags as arrays; if all bags are one-dimensional, make them ``n_i x 1`` arrays."""
     arrays = [real_array(bag, naming((i,))) for i, bag in enumerate(bags)]
     if all(array.ndim == 1 for array in arrays):
         return [array[:, None] for array in arrays]
@@ -117,8 +117,8 @@ def _weight_arrays(weights: Iterable[Data], bags: Sequence[Array]) -> list[Array
         bags: For each bag, its ``n_i x d`` array.
 
     Raises:
-        ValueError: If the number of arrays differs from that of bags, or the number of weights from
-            that of atoms.
+        ValueError: If the number of arrays differs from the number of bags, or the number of weights of
+            a bag differs from its number of atoms.
     """
     arrays = [real_array(array, f"Weights of bag {i}") for i, array in enumerate(weights)]
     if len(arrays) != len(bags):
@@ -137,17 +137,17 @@ def _weight_arrays(weights: Iterable[Data], bags: Sequence[Array]) -> list[Array
 def pad_arrays(
     arrays: list[Array], dtype: torch.dtype, device: torch.device
 ) -> tuple[Tensor, Tensor]:
-    """Pad ``B`` arrays, ``n_i x ...``, to a ``B x n x ...`` tensor; also return the ``B`` sizes."""
+    """Pad ``B`` arrays of shape ``n_i x ...`` to a ``B x n x ...`` tensor; also return the sizes."""
     sizes = torch.tensor([len(array) for array in arrays], device=device)
     return pad(concatenate(arrays, dtype, device), sizes), sizes
 
 
 def pad(flat: Tensor, sizes: Tensor) -> Tensor:
-    """Pad concatenated bags to one size with zeros.
+    """Pad concatenated bags with zeros to the size of the largest.
 
     Args:
-        flat: A ``sum(sizes) x ...`` tensor: the entries of the first bag, then those of the second.
-        sizes: The ``B`` sizes, on the same device.
+        flat: A ``sum(sizes) x ...`` tensor of the entries of all bags, one bag after another.
+        sizes: A tensor of the ``B`` sizes of the bags, on the device of ``flat``.
 
     Returns:
         A ``B x max(sizes) x ...`` tensor.

@@ -26,9 +26,9 @@ class Container(ABC):
         labels: Names of the distributions, an array of shape ``batch_shape``, or None.
     """
 
-    # Name of one distribution.
+    # What one distribution is called in messages.
     _noun: ClassVar[str]
-    # Names of the tensors, and how many axes each has after the batch axes.
+    # Names of the tensors, and the number of axes that each has after the batch axes.
     _axes: ClassVar[dict[str, int]]
 
     labels: npt.NDArray[Any] | None
@@ -83,7 +83,7 @@ class Container(ABC):
         return self._tensors[0].device
 
     def to(self, *args: Any, **kwargs: Any) -> Self:
-        """Convert the tensors; takes the arguments of ``torch.Tensor.to``.
+        """Convert the dtype or device of the tensors, with the arguments of ``torch.Tensor.to``.
 
         Raises:
             ValueError: If the dtype is neither ``torch.float64`` nor ``torch.float32``.
@@ -110,9 +110,9 @@ class Container(ABC):
 
         Args:
             like: Distributions that define the centre and the scale, such as the training data when
-                test data are normalised. Default: these distributions.
+                test data are normalised. Default: the distributions themselves.
             scale: One scale for all coordinates or ``d`` scales, in the units of the coordinates,
-                used in place of the standard deviation. The centre is subtracted all the same.
+                which replace the standard deviation. The centre is subtracted in any case.
 
         Returns:
             The normalised distributions, with the same weights and labels.
@@ -143,7 +143,7 @@ class Container(ABC):
         return self._scaled(*like._centre_and_scale(scale))
 
     def _centre_and_scale(self, scale: Data | None) -> tuple[Tensor, Tensor]:
-        """Centre and scale of each coordinate, of the average of the distributions.
+        """Compute the centre and the scale of each coordinate from the average of the distributions.
 
         Args:
             scale: One positive number or ``d`` of them; None for the standard deviation of the average.
@@ -172,11 +172,11 @@ class Container(ABC):
 
     @abstractmethod
     def _components(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Means and variances of the components or atoms, and their weights."""
+        """Return the means and variances of the components or atoms, and their weights."""
 
     @abstractmethod
     def _scaled(self, centre: Tensor, scale: Tensor) -> Self:
-        """The distributions of ``(x - centre) / scale``."""
+        """Return the distributions of ``(x - centre) / scale``."""
 
     def __len__(self) -> int:
         if not self.batch_shape:
@@ -206,7 +206,7 @@ class Container(ABC):
         )
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        # A tensor inside a graph cannot be copied: like a pickle, the copy leaves the graph.
+        # A tensor inside a graph cannot be deep-copied, so the copy leaves the graph, as a pickle does.
         tensors = [
             copy.deepcopy(tensor.detach(), memo).requires_grad_(tensor.requires_grad)
             for tensor in self._tensors
@@ -224,7 +224,7 @@ class Container(ABC):
         return f"{type(self).__name__}({', '.join(parts)})"
 
     def _details(self) -> list[str]:
-        """What to print besides the number, dimension and dtype of the distributions."""
+        """Return what to print besides the number, dimension and dtype of the distributions."""
         return []
 
 
@@ -232,7 +232,7 @@ class Container(ABC):
 class WeightedContainer(Container):
     """Distributions that are weighted sums of parts, which are atoms or components."""
 
-    # Name of one part.
+    # What one part is called in messages.
     _part: ClassVar[str]
 
     weights: Tensor
@@ -243,7 +243,7 @@ class WeightedContainer(Container):
         return (self.weights > 0).sum(-1)
 
     def _row_size(self, size: int | None) -> int:
-        """The number of parts in a row, which must hold all parts of positive weight."""
+        """Return the number of parts in a packed row, which must hold all parts of positive weight."""
         name = f"{self._part}s"
         count = self.weights.shape[-1] if size is None else integer(size, name)
         beyond = (self.weights[..., count:] > 0).nonzero()[:, -1]

@@ -1,4 +1,4 @@
-"""Covariance matrices: their validation, their roots, and the covariances of weighted atoms."""
+"""Validation and square roots of covariance matrices, and the covariances of weighted atoms."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from gp_distributions.measures._validation import Name, check_entries, first_tru
 
 
 def validated_covariance(covariance: Tensor, name: Name) -> Tensor:
-    """Check that matrices are finite, symmetric and positive semi-definite, up to rounding.
+    """Check that covariance matrices are finite, symmetric and positive semi-definite, up to rounding.
 
     The tolerance is ``1000 d`` times the machine epsilon, relative to the largest entry for symmetry
     and to the largest eigenvalue for definiteness.
@@ -19,10 +19,10 @@ def validated_covariance(covariance: Tensor, name: Name) -> Tensor:
         name: Names of the distributions in error messages.
 
     Returns:
-        The symmetric parts, differentiable in ``covariance``.
+        The symmetric parts of the matrices, differentiable in ``covariance``.
 
     Raises:
-        ValueError: If a matrix is not valid.
+        ValueError: If a matrix is not finite, symmetric and positive semi-definite.
     """
     finite = covariance.isfinite()
     check_entries(finite, covariance, name, "a finite covariance", " in entry ({}, {})")
@@ -50,23 +50,23 @@ def validated_covariance(covariance: Tensor, name: Name) -> Tensor:
 
 
 def symmetric_root(covariance: Tensor) -> Tensor:
-    """Return the symmetric positive semi-definite root of each matrix, without a gradient.
+    """Return the symmetric positive semi-definite square root of each matrix, without a gradient.
 
-    It is unique, whereas a factor made of eigenvectors is not.
+    This root is unique, whereas a factor made of eigenvectors is not.
     """
     eigenvalues, vectors = torch.linalg.eigh(covariance.detach())
     return (vectors * eigenvalues.clamp_min(0).sqrt().unsqueeze(-2)) @ vectors.mT
 
 
 def weighted_moments(points: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
-    """Mean and covariance of weighted atoms, ``sum_i w_i (x_i - m)(x_i - m)'``.
+    """Compute the mean ``m`` and the covariance ``sum_i w_i (x_i - m)(x_i - m)'`` of weighted atoms.
 
     Args:
         points: A ``batch_shape x n x d`` tensor of atoms.
         weights: A ``batch_shape x n`` tensor of weights that sum to one.
 
     Returns:
-        Means, ``batch_shape x d``, and covariances, ``batch_shape x d x d``.
+        The ``batch_shape x d`` means and the ``batch_shape x d x d`` covariances.
     """
     mean = (weights.unsqueeze(-2) @ points).squeeze(-2)
     centred = points - mean.unsqueeze(-2)

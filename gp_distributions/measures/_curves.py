@@ -23,7 +23,8 @@ class _Lines:
 
     Attributes:
         vertices: An ``n x d`` array of the vertices of all lines.
-        following: For each vertex the index of the next one; its own at the end of an open line.
+        following: For each vertex, the index of the next vertex; at the end of an open line, the index
+            of the vertex itself.
         closed: Whether all lines are closed.
     """
 
@@ -39,12 +40,12 @@ def read_curves(
     atoms: int | None,
     labels: npt.NDArray[Any] | None,
 ) -> tuple[Tensor, Tensor]:
-    """Read vertices weighted by arc length, or points at equal arc length.
+    """Read curves as vertices weighted by arc length, or as points at equal distances along the curve.
 
     Args:
         curves: For each curve, an ``n_i x d`` array of vertices in order, or a geometry.
         closed: Whether a segment connects the last vertex of an array to the first.
-        atoms: Number of points at equal arc length; None for the vertices.
+        atoms: Number of points at equal distances along each curve; None for the vertices.
         labels: Labels of the curves in error messages.
 
     Returns:
@@ -86,11 +87,11 @@ def _lines(curve: Any, name: str, *, closed: bool) -> _Lines:
 
 
 def arc_length_weights(segments: Tensor, following: Tensor) -> Tensor:
-    """Arc length that each vertex represents: half of each adjacent segment.
+    """Compute the arc length that each vertex represents: half of each adjacent segment.
 
     Args:
         segments: A ``B x n`` tensor of the lengths of the segments that start at the vertices.
-        following: A ``B x n`` tensor of the indices of the vertices where they end.
+        following: A ``B x n`` tensor of the indices of the vertices where these segments end.
 
     Returns:
         A ``B x n`` tensor of lengths.
@@ -101,7 +102,7 @@ def arc_length_weights(segments: Tensor, following: Tensor) -> Tensor:
 def equally_spaced(
     points: Tensor, segments: Tensor, ends: Tensor, atoms: int, *, closed: Tensor
 ) -> Tensor:
-    """Points at equal arc length along each curve, starting at its first vertex.
+    """Place points at equal distances along each curve, starting at its first vertex.
 
     Point k lies at arc length ``k L / atoms`` on a closed curve of length ``L``, and at
     ``k L / (atoms - 1)`` on an open one, which includes both ends.
@@ -109,9 +110,9 @@ def equally_spaced(
     Args:
         points: A ``B x n x d`` tensor of vertices.
         segments: A ``B x n`` tensor of the lengths of the segments that start at the vertices.
-        ends: A ``B x n x d`` tensor of the points where they end.
+        ends: A ``B x n x d`` tensor of the points where these segments end.
         atoms: Number of points on each curve; at least 2 on an open curve.
-        closed: Which of the ``B`` curves are closed.
+        closed: A tensor of ``B`` booleans, true for closed curves.
 
     Returns:
         A ``B x atoms x d`` tensor of points.
@@ -122,7 +123,7 @@ def equally_spaced(
     )
     lengths = segments.cumsum(-1)
     targets = lengths[:, -1:] * torch.where(closed.unsqueeze(-1), around, along)
-    # The first segment that ends at or beyond the target; its length is 0 only for target 0.
+    # The first segment that ends at or beyond the target; it has length 0 only if the target is 0.
     index = torch.searchsorted(lengths.detach(), targets.detach())
     length = segments.gather(-1, index)
     part = (targets - lengths.gather(-1, index) + length) / torch.where(length > 0, length, 1.0)
@@ -132,7 +133,7 @@ def equally_spaced(
 
 
 def _segments(points: Tensor, sizes: Tensor, following: Tensor) -> tuple[Tensor, Tensor]:
-    """Length of the segment that starts at each vertex (0 if there is none), and its end point."""
+    """Return the length of the segment that starts at each vertex, or 0, and the segment's end point."""
     ends = points.gather(1, following.unsqueeze(-1).expand_as(points))
     lengths = torch.linalg.vector_norm(ends - points, dim=-1)
     return lengths * occupied(sizes, points.shape[1]), ends

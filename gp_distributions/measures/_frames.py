@@ -1,4 +1,4 @@
-"""Long tables: one row for each atom, and a column that names its bag."""
+"""Long tables, with one row for each atom and a column that names the bag of the atom."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def read_frame(
     """Group the rows of a frame by bag, keeping their order within each bag.
 
     Args:
-        frame: The frame.
+        frame: A data frame with one row for each atom.
         bag: Name of the column that identifies the bag of each row.
         columns: Name or names of the columns of coordinates.
         weight: Name of the column of weights; None for equal weights.
@@ -56,13 +56,13 @@ def split_rows_by_bag(
 
     Args:
         points: An ``N x d`` tensor of the atoms of all bags.
-        weights: Their ``N`` weights.
-        ids: The bag of each atom.
+        weights: The ``N`` weights of these atoms.
+        ids: An array of the ``N`` bags that the atoms belong to.
         bag: Name of the column that holds ``ids``, for error messages.
         noun: What a bag is called in error messages.
 
     Returns:
-        What :func:`read_frame` returns.
+        Points, weights and bags, as :func:`read_frame` returns them.
     """
     order, counts, labels = _group(ids, bag)
     sizes = torch.from_numpy(counts)
@@ -73,10 +73,10 @@ def split_rows_by_bag(
 def _numbers(frame: Frame, name: str) -> npt.NDArray[Any]:
     values = column(frame, name)
     if values.dtype == object and all(isinstance(v, Decimal | float | int) for v in values):
-        values = values.astype(np.float64)  # databases hand out decimals
+        values = values.astype(np.float64)  # databases return ``Decimal`` objects
     if values.dtype.kind not in "OUST":  # NumPy's kinds of arrays that hold text or objects
         return np.asarray(real_array(values, f"Column {name!r}"))
-    # The first entry that is not a number is what made this a column of text.
+    # The error names the first entry that is not a number.
     row = next((row for row, value in enumerate(values) if not _is_number(value)), None)
     remedy = "Replace it with a number or drop the row."
     if row is None:

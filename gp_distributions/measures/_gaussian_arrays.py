@@ -1,4 +1,4 @@
-"""Reading Gaussians and mixtures of Gaussians from arrays, lists and rows."""
+"""Read Gaussians and mixtures of Gaussians from arrays, lists and rows."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ def read_gaussians(mean: Data, covariance: Data) -> tuple[Tensor, Tensor]:
         covariance: A ``batch_shape x d x d`` array.
 
     Returns:
-        Means, ``batch_shape x d``, and covariances, ``batch_shape x d x d``.
+        The ``batch_shape x d`` means and the ``batch_shape x d x d`` covariances.
     """
     means, covariances = _read_arrays([mean, covariance], "d")
     return _validated_gaussians(means, covariances)
 
 
 def read_gaussian_rows(rows: Data, dim: int) -> tuple[Tensor, Tensor]:
-    """Read Gaussians from ``batch_shape x (d+d*d)`` rows; see :func:`read_gaussians`."""
+    """Read Gaussians from ``batch_shape x (d+d*d)`` rows, as tensors like :func:`read_gaussians`."""
     return _validated_gaussians(*split_gaussians(row_tensor(rows), integer(dim, "dim")))
 
 
@@ -58,8 +58,8 @@ def read_mixtures(
         weights: A ``batch_shape x K`` array; None for equal weights.
 
     Returns:
-        Means, ``batch_shape x K x d``, covariances, ``batch_shape x K x d x d``, and normalised
-        weights, ``batch_shape x K``.
+        The ``batch_shape x K x d`` means, the ``batch_shape x K x d x d`` covariances and the
+        ``batch_shape x K`` normalised weights.
     """
     given = [mean, covariance] if weights is None else [mean, covariance, weights]
     means, covariances, *rest = _read_arrays(given, "K, d")
@@ -67,21 +67,21 @@ def read_mixtures(
 
 
 def read_mixture_rows(rows: Data, dim: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Read ``batch_shape x K*(d+d*d+1)`` rows; returns what :func:`read_mixtures` returns."""
+    """Read mixtures from ``batch_shape x K*(d+d*d+1)`` rows, as tensors like :func:`read_mixtures`."""
     return _validated_mixtures(*split_mixtures(row_tensor(rows), integer(dim, "dim")))
 
 
 def read_mixture_list(
     mixtures: Iterable[tuple[Data, Data, Data]],
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Pad mixtures to the largest number of components, with components of zeros.
+    """Pad mixtures to the largest number of components, with components whose entries are all zero.
 
     Args:
         mixtures: For each mixture, a ``K_i x d`` array of means, a ``K_i x d x d`` array of
             covariances and ``K_i`` weights.
 
     Returns:
-        Tensors as :func:`read_mixtures` returns them.
+        The means, covariances and weights, as :func:`read_mixtures` returns them.
 
     Raises:
         ValueError: If there are no mixtures, or the shapes or dimensions are wrong.

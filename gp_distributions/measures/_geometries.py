@@ -1,4 +1,4 @@
-"""Geometries with ``__geo_interface__``, such as those of shapely: their lines and their areas."""
+"""Lines and areas of geometries with ``__geo_interface__``, such as those of shapely."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-_LINES = {"LineString": False, "LinearRing": True}  # whether they are closed
+_LINES = {"LineString": False, "LinearRing": True}  # whether each type is closed
 _AREAS = ("Polygon", "MultiPolygon")
 
 
 def is_geometry(value: object) -> bool:
-    """Whether a value describes itself as GeoJSON does."""
+    """Return whether a value has a ``__geo_interface__``, which describes it in the form of GeoJSON."""
     return hasattr(value, "__geo_interface__")
 
 
 def lines(geometry: Any, name: str) -> list[tuple[npt.NDArray[np.float64], bool]]:
-    """Return the vertices of each line of a geometry, and whether it is closed.
+    """Return the vertices of each line of a geometry, and whether the line is closed.
 
     The lines of a polygon are its outline and the outlines of its holes. The first vertex of a closed
     line is not repeated at the end.
@@ -59,14 +59,14 @@ def _lines(described: Any) -> Iterator[tuple[Any, bool]]:
 
 
 def triangles(geometry: Any, name: str) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.intp]]:
-    """Return vertices and faces of triangles that cover the area of a polygon without its holes.
+    """Divide a polygon, excluding its holes, into triangles; return their vertices and faces.
 
     Args:
         geometry: An object with ``__geo_interface__``.
         name: Name of the geometry in error messages.
 
     Raises:
-        ImportError: If there is no shapely 2.1 or later.
+        ImportError: If shapely 2.1 or later is not installed.
         ValueError: If the geometry has no area.
     """
     try:

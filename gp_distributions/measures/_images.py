@@ -10,14 +10,14 @@ from gp_distributions.measures.arrays import Data, real_array, to_tensors
 
 
 def read_images(images: Data) -> tuple[Tensor, Tensor]:
-    """Read intensities as weights on the grid of pixels.
+    """Read the intensities of images as weights on the grid of their pixels.
 
     Args:
         images: A ``batch_shape x H x W`` array.
 
     Returns:
-        A ``batch_shape x H*W x 2`` tensor of points, which takes the memory of one image, and a
-        ``batch_shape x H*W`` tensor of normalised weights.
+        A ``batch_shape x H*W x 2`` tensor of points, which takes the memory of one grid because all
+        images share it, and a ``batch_shape x H*W`` tensor of normalised weights.
 
     Raises:
         ValueError: If an intensity is negative or not finite, an image is all zero, or the last axis
@@ -29,7 +29,7 @@ def read_images(images: Data) -> tuple[Tensor, Tensor]:
             f"Images: expected a non-empty array of shape (..., H, W), got shape "
             f"{tuple(array.shape)}."
         )
-    # Three or four channels are colours, without and with opacity.
+    # Colour images have three channels, or four with opacity.
     if array.ndim > 3 and array.shape[-1] in (3, 4) and array.shape[-2] > array.shape[-1]:
         raise ValueError(
             "Images: expected one channel, an array of shape (..., H, W), got shape "
@@ -45,7 +45,7 @@ def read_images(images: Data) -> tuple[Tensor, Tensor]:
 
 
 def _pixel_grid(images: Tensor) -> Tensor:
-    """Centres of the pixels in row-major order: an ``H*W x 2`` tensor on [-1, 1]^2."""
+    """Return the centres of the pixels in row-major order, an ``H*W x 2`` tensor on [-1, 1]^2."""
     height, width = (
         torch.linspace(-1, 1, count, dtype=images.dtype, device=images.device)
         if count > 1

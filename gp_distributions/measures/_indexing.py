@@ -21,11 +21,11 @@ def resolve(index: Index, length: int) -> slice | Tensor:
         length: Length of the axis.
 
     Returns:
-        The index.
+        The equivalent slice or tensor of integers.
 
     Raises:
         IndexError: If the index is out of range, or is a mask of another length.
-        TypeError: If the index is of another type.
+        TypeError: If the index is of a type not listed above.
     """
     if isinstance(index, slice):
         backward = index.step is not None and index.step < 0

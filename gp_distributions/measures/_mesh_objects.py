@@ -21,8 +21,8 @@ def vertices_and_faces(mesh: Any, name: str) -> tuple[Data, Data]:
         name: Name of the mesh in error messages.
 
     Raises:
-        ImportError: If the package that is needed to read it is not installed.
-        ValueError: If the mesh is something else, or its file cannot be read.
+        ImportError: If the package that reads this kind of mesh is not installed.
+        ValueError: If the mesh is of none of these kinds, or its file cannot be read.
     """
     if isinstance(mesh, str | PathLike):
         mesh = _loaded(fspath(mesh), name)
@@ -40,7 +40,7 @@ def vertices_and_faces(mesh: Any, name: str) -> tuple[Data, Data]:
 
 
 def _array(values: Any) -> Array:
-    # Subclasses of arrays and types of other libraries become plain arrays; tensors stay.
+    # Subclasses of arrays and types of other libraries become plain arrays; tensors are unchanged.
     return values if type(values).__module__.startswith("torch") else np.asarray(values)
 
 
@@ -56,5 +56,5 @@ def _loaded(path: str, name: str) -> Any:
         if not len(mesh.faces):
             raise ValueError("it has no faces")
         return mesh
-    except Exception as error:  # each format raises its own
+    except Exception as error:  # each format raises errors of its own types
         raise ValueError(f"{name}: cannot read {path!r} as a mesh: {error}") from error

@@ -1,4 +1,4 @@
-"""Area of triangle meshes, which are padded to the same numbers of vertices and faces."""
+"""Areas of triangle meshes, which are padded to the same numbers of vertices and faces."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ def read_meshes(
     seed: int | np.random.Generator,
     labels: npt.NDArray[Any] | None,
 ) -> tuple[Tensor, Tensor]:
-    """Read vertices weighted by area, or points drawn uniformly from the area.
+    """Read meshes as vertices weighted by area, or as points drawn uniformly from the surface.
 
     Args:
-        meshes: The meshes, as ``vertices_and_faces`` reads them.
+        meshes: The meshes, in any form that ``vertices_and_faces`` reads.
         atoms: Number of points drawn from each mesh; None for the vertices.
         seed: Random seed or generator.
         labels: Labels of the meshes in error messages.
@@ -56,11 +56,11 @@ def mesh_arrays(meshes: Iterable[Any], naming: Naming) -> tuple[list[Array], lis
     """Return the arrays of vertices and faces of all meshes, not yet converted to tensors.
 
     Args:
-        meshes: The meshes, as ``vertices_and_faces`` reads them.
+        meshes: The meshes, in any form that ``vertices_and_faces`` reads.
         naming: What a mesh is called in error messages.
 
     Returns:
-        The arrays of vertices and those of faces, in order.
+        A list with the array of vertices of each mesh, and a list with its array of faces.
 
     Raises:
         ValueError: If a mesh cannot be read, or a face refers to a vertex that does not exist.
@@ -92,13 +92,13 @@ def _check_mesh(vertices: Array, faces: Array, name: str) -> None:
 
 
 def triangle_areas(corners: Tensor) -> Tensor:
-    """Area of triangles in any dimension: half of base times height.
+    """Compute the areas of triangles in any dimension as half of base times height.
 
     The height is computed by projection, because the Gram determinant would lose half of the digits
     on thin triangles. Areas within rounding of zero are set to zero.
 
     Args:
-        corners: A ``batch_shape x 3 x d`` tensor.
+        corners: A ``batch_shape x 3 x d`` tensor of the corners of the triangles.
 
     Returns:
         A ``batch_shape`` tensor of areas.
@@ -114,11 +114,11 @@ def triangle_areas(corners: Tensor) -> Tensor:
 
 
 def area_weights(areas: Tensor, faces: Tensor, vertices: int) -> Tensor:
-    """Area that each vertex represents: a third of each adjacent triangle.
+    """Compute the area that each vertex represents: a third of each adjacent triangle.
 
     Args:
-        areas: A ``B x f`` tensor of areas.
-        faces: A ``B x f x 3`` tensor of indices.
+        areas: A ``B x f`` tensor of the areas of the triangles.
+        faces: A ``B x f x 3`` tensor of the indices of their vertices.
         vertices: Number ``n`` of vertices, including padding.
 
     Returns:
@@ -136,8 +136,8 @@ def sample_triangles(
     """Draw points uniformly from the surface of each mesh.
 
     Args:
-        corners: A ``B x f x 3 x d`` tensor of triangles.
-        areas: A ``B x f`` tensor of their areas.
+        corners: A ``B x f x 3 x d`` tensor of the corners of the triangles.
+        areas: A ``B x f`` tensor of the areas of the triangles.
         atoms: Number of points drawn from each mesh.
         seed: Random seed or generator.
 

@@ -1,4 +1,4 @@
-"""Drawing indices by weight."""
+"""Draw indices with probabilities given by weights."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from torch import Tensor
 
 
 def seeded(seed: int | torch.Generator, device: torch.device) -> torch.Generator:
-    """Return a generator on the device, made from a seed unless it is already a generator."""
+    """Return a generator on the device with the given seed; return a given generator unchanged."""
     if isinstance(seed, torch.Generator):
         return seed
     return torch.Generator(device).manual_seed(seed)
 
 
 def draw_indices(weights: Tensor, count: int, generator: torch.Generator) -> Tensor:
-    """Draw indices by weight, with replacement.
+    """Draw indices with replacement, with probabilities proportional to their weights.
 
     Args:
         weights: A ``batch_shape x n`` tensor of weights.
-        count: Number of draws.
+        count: Number of draws from each row of weights.
         generator: Random number generator.
 
     Returns:

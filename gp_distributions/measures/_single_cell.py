@@ -15,7 +15,7 @@ from gp_distributions.measures._frames import split_rows_by_bag
 from gp_distributions.measures._tables import column
 from gp_distributions.measures.arrays import real_array
 
-# Entries of a matrix that are read at once.
+# Largest number of entries of a matrix that are read at once.
 _PIECE = 10_000_000
 
 
@@ -25,11 +25,11 @@ def read_cells(
     """Group the cells of an annotated matrix by sample.
 
     Args:
-        adata: An object with the attributes of ``anndata.AnnData`` that are used: ``obs``, ``obsm``,
+        adata: An ``anndata.AnnData``, or an object with the same attributes ``obs``, ``obsm``,
             ``var_names``, ``X`` and ``layers``.
         sample: Name of the column of ``adata.obs`` that identifies the sample of each cell.
-        rep: Key of ``adata.obsm``, ``"X"`` for all genes, or names of genes.
-        layer: Key of ``adata.layers``, from which genes are read; None for ``adata.X``.
+        rep: Coordinates of a cell: a key of ``adata.obsm``, ``"X"`` for all genes, or names of genes.
+        layer: Key of ``adata.layers`` from which genes are read; None for ``adata.X``.
 
     Returns:
         A ``B x n x d`` tensor of points, a ``B x n`` tensor of equal weights, and the ``B`` samples
@@ -37,8 +37,8 @@ def read_cells(
 
     Raises:
         TypeError: If the object lacks these attributes.
-        ValueError: If there are no cells, something of these names does not exist, or the sample of
-            a cell is missing.
+        ValueError: If there are no cells, a column, key or gene does not exist, or the sample of a cell
+            is missing.
     """
     missing = [name for name in ("obs", "obsm", "var_names", "X") if not hasattr(adata, name)]
     if missing:
@@ -57,7 +57,7 @@ def read_cells(
 def _selected(
     adata: Any, rep: str | Sequence[str], layer: str | None
 ) -> tuple[Any, npt.NDArray[np.intp] | None]:
-    """Return a matrix with a row for each cell, and which of its columns to read; None for all."""
+    """Return a matrix with a row for each cell, and the columns of it to read, or None for all."""
     if isinstance(rep, str) and rep in adata.obsm:
         if layer is not None:
             raise ValueError(f"Expected no layer along with {rep!r} of adata.obsm, got {layer!r}.")
@@ -92,16 +92,16 @@ def _selected(
 
 
 def _dense(matrix: Any, columns: npt.NDArray[np.intp] | None, name: str) -> npt.NDArray[np.float64]:
-    """Read columns of a matrix, which may be sparse or in a file, in pieces."""
+    """Read columns of a matrix in pieces into a dense array; the matrix may be sparse or in a file."""
     if len(matrix.shape) != 2:
         raise ValueError(f"{name}: expected a matrix, got shape {tuple(matrix.shape)}.")
     rows, width = matrix.shape
     read = np.empty((rows, width if columns is None else len(columns)))
-    if getattr(matrix, "format", None) == "csc":  # in which columns are read fast, and rows slowly
+    if getattr(matrix, "format", None) == "csc":  # fast for columns, slow for rows
         chosen = np.arange(width) if columns is None else columns
         step = max(1, _PIECE // rows)
         for start in range(0, len(chosen), step):
-            # In order, as files demand.
+            # HDF5 files require indices that are unique and in increasing order.
             part, inverse = np.unique(chosen[start : start + step], return_inverse=True)
             read[:, start : start + step] = _array(matrix[:, part], name)[:, inverse]
         return read
@@ -118,6 +118,6 @@ def _dense(matrix: Any, columns: npt.NDArray[np.intp] | None, name: str) -> npt.
 
 
 def _array(piece: Any, name: str) -> npt.NDArray[Any]:
-    if hasattr(piece, "compute"):  # of dask
+    if hasattr(piece, "compute"):  # dask arrays
         piece = piece.compute()
     return np.asarray(real_array(piece.toarray() if issparse(piece) else np.asarray(piece), name))

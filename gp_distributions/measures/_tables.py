@@ -17,10 +17,10 @@ class Column(Protocol):
 
 
 class Frame(Protocol):
-    """The part of a data frame that is used: ``frame.columns`` and ``frame[name].to_numpy()``.
+    """The interface required of a data frame: ``frame.columns`` and ``frame[name].to_numpy()``.
 
-    Tables of PyArrow have ``frame.column_names`` instead. Lazy frames are collected by narwhals.
-    Error messages name rows by ``frame.index``, if it exists.
+    PyArrow tables have ``frame.column_names`` instead of ``frame.columns``. Narwhals collects lazy
+    frames. Error messages name rows by ``frame.index``, if it exists.
     """
 
     @property
@@ -31,7 +31,7 @@ class Frame(Protocol):
 
 
 def opened(frame: Any, needed: Sequence[str]) -> Frame:
-    """Return a frame whose columns are in memory: collect the needed columns of a lazy one.
+    """Return a data frame whose columns are in memory; collect the needed columns of a lazy frame.
 
     Raises:
         TypeError: If the object is not a data frame.
@@ -44,7 +44,7 @@ def opened(frame: Any, needed: Sequence[str]) -> Frame:
         advice = " Collect lazy frames, and install narwhals to read frames of other libraries."
     else:
         frame = narwhals.to_native(frame, pass_through=True)
-        # Narwhals would refuse a frame of pandas because of columns that are not needed.
+        # Narwhals may reject a pandas frame because of columns that are not needed here.
         pandas = narwhals.dependencies.is_pandas_dataframe(frame)
         read = None if pandas else narwhals.from_native(frame, pass_through=True)
         if isinstance(read, narwhals.LazyFrame):
@@ -68,12 +68,12 @@ def column(frame: Any, name: str) -> npt.NDArray[Any]:
 
     Raises:
         ValueError: If there is no such column, or more than one.
-        TypeError: If it cannot be read as an array.
+        TypeError: If the column cannot be read as an array.
     """
     _check_name(name, list(frame.column_names if _is_arrow(frame) else frame.columns))
     values = frame[name]
     if _is_arrow(frame):
-        return np.asarray(values)  # to_numpy would refuse to copy
+        return np.asarray(values)  # its to_numpy refuses to copy by default
     if not hasattr(values, "to_numpy"):
         raise TypeError(
             f"Column {name!r}: expected a column with a method to_numpy, got "
@@ -90,5 +90,5 @@ def _check_name(name: str, existing: list[Any]) -> None:
 
 
 def _is_arrow(frame: Any) -> bool:
-    # An attribute of the class: a column of pandas may have this name.
+    # The class is tested, because a pandas frame has an attribute for each of its columns.
     return hasattr(type(frame), "column_names")

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-# Gives the name, in error messages, of the distribution at an index into the batch axes.
+# A function that maps an index into the batch axes to the distribution's name in error messages.
 Name: TypeAlias = Callable[[tuple[int, ...]], str]
 
 
@@ -19,8 +19,8 @@ class Naming:
     """Names of clouds and their weights in error messages.
 
     Attributes:
-        noun: What the caller passed: a bag, an image, a curve or a mesh.
-        weights: What the weights are: weights, intensities, arc lengths or areas.
+        noun: The word for what the caller passed: a bag, an image, a curve or a mesh.
+        weights: The word for the weights: weights, intensities, arc lengths or areas.
         labels: Labels of the clouds, of shape ``batch_shape``, or None.
     """
 
@@ -29,7 +29,7 @@ class Naming:
     labels: npt.NDArray[Any] | None = None
 
     def __call__(self, index: tuple[int, ...]) -> str:
-        """Return the name of the cloud at an index into the batch axes."""
+        """Return the name of the cloud at the given index into the batch axes."""
         if not index:
             return f"The {self.noun.lower()}"
         label = "" if self.labels is None else f" (label {self.labels[index]})"
@@ -55,7 +55,7 @@ def validated(points: Tensor, weights: Tensor, naming: Naming) -> tuple[Tensor, 
     check_entries(points.isfinite(), points, naming, "finite coordinates", where)
     valid = weights.isfinite() & (weights >= 0)
     check_entries(valid, weights, naming, f"finite {naming.weights} >= 0", " in atom {}")
-    # The order of summation depends on the strides: contiguous, equal weights stay equal.
+    # The order of summation depends on the strides; contiguous rows make equal weights stay equal.
     total = weights.contiguous().sum(-1, keepdim=True)
     valid = total.isfinite() & (total > 0)
     expected = f"{naming.weights} with a positive, finite sum"
@@ -73,8 +73,9 @@ def check_entries(valid: Tensor, values: Tensor, name: Name, expected: str, wher
         valid: A tensor of booleans in the shape of ``values``.
         values: A tensor whose first axes are the batch axes.
         name: Names of the distributions in error messages.
-        expected: What was expected.
-        where: Where the entry is, with one ``{}`` for each axis of ``values`` after the batch axes.
+        expected: What the error message says was expected of each entry.
+        where: Description of an entry's place, with one ``{}`` for each axis of ``values`` after the
+            batch axes.
 
     Raises:
         ValueError: If an entry is not valid.
@@ -89,10 +90,10 @@ def check_entries(valid: Tensor, values: Tensor, name: Name, expected: str, wher
 
 
 def first_true(mask: Tensor) -> list[int]:
-    """Return the index of the first true entry."""
+    """Return the index of the first true entry of a mask."""
     return mask.nonzero()[0].tolist()
 
 
 def equal_weights(points: Tensor) -> Tensor:
-    """Return weights ``1 / n`` for a ``batch_shape x n x d`` tensor of atoms."""
+    """Return ``batch_shape x n`` weights of ``1 / n`` for a ``batch_shape x n x d`` tensor of atoms."""
     return points.new_full(points.shape[:-1], 1 / points.shape[-2])

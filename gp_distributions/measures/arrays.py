@@ -1,4 +1,4 @@
-"""Arrays and tensors given by the caller: which are accepted, and how they become tensors."""
+"""Check the arrays and tensors that the caller passes, and convert them to tensors."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _RAGGED = (
 
 
 def real_array(value: Data, name: str) -> Array:
-    """Return a dense array or tensor of real numbers unchanged, and convert anything else to one.
+    """Return a dense array or tensor of real numbers unchanged; convert other values to an array.
 
     Args:
         value: An array, a tensor, or nested sequences of numbers.
@@ -76,7 +76,7 @@ def point_array(value: Data, name: str, shape: str) -> Array:
         shape: Expected shape: two axes, or ``"(..., n, d)"``, which also allows batch axes.
 
     Raises:
-        ValueError: As :func:`real_array`, or if the array is empty or of another shape.
+        ValueError: As for :func:`real_array`, or if the array is empty or of another shape.
     """
     array = real_array(value, name)
     if 0 in array.shape:
@@ -94,10 +94,10 @@ def point_array(value: Data, name: str, shape: str) -> Array:
 
 
 def common_dtype(arrays: Iterable[Array]) -> torch.dtype:
-    """Return single precision if all arrays are in single precision, and double otherwise.
+    """Return single precision if all arrays are in single precision, and double precision otherwise.
 
-    Integers, booleans and half precision become double: the conversion is exact, and sums of squares
-    in half precision would not be.
+    Integers, booleans and half precision become double precision: the conversion is exact, whereas
+    sums of squares in half precision would be inexact.
     """
     return torch.float32 if {str(a.dtype) for a in arrays} <= _SINGLE else torch.float64
 
@@ -116,7 +116,7 @@ def common_device(arrays: Iterable[Array]) -> torch.device:
 
 
 def dtype_and_device(arrays: Sequence[Array]) -> tuple[torch.dtype, torch.device]:
-    """Return the common dtype and the common device of arrays."""
+    """Return the dtype and the device to which all arrays are converted."""
     return common_dtype(arrays), common_device(arrays)
 
 
@@ -137,7 +137,7 @@ def row_tensor(rows: Data) -> Tensor:
     """Convert rows to a tensor.
 
     Raises:
-        ValueError: As :func:`real_array`, or if there are no rows.
+        ValueError: As for :func:`real_array`, or if there are no rows.
     """
     array = real_array(rows, "Rows")
     if 0 in array.shape[:-1]:
@@ -146,7 +146,7 @@ def row_tensor(rows: Data) -> Tensor:
 
 
 def concatenate(arrays: list[Array], dtype: torch.dtype, device: torch.device) -> Tensor:
-    """Concatenate arrays along their first axis to a new tensor."""
+    """Concatenate arrays along their first axis into a new tensor."""
     if any(isinstance(a, Tensor) for a in arrays):
         return torch.cat([to_tensor(a, dtype, device) for a in arrays])
     joined = np.concatenate(arrays, dtype=_NUMPY_DTYPES[dtype], casting="unsafe")
@@ -154,10 +154,10 @@ def concatenate(arrays: list[Array], dtype: torch.dtype, device: torch.device) -
 
 
 def integer(value: int, name: str, least: int = 1) -> int:
-    """Return a count as an ``int``.
+    """Return a count as an ``int``, after checking it.
 
     Raises:
-        ValueError: If it is not an integer or is below ``least``.
+        ValueError: If the count is not an integer or is less than ``least``.
     """
     try:
         count = operator.index(value)
@@ -169,7 +169,7 @@ def integer(value: int, name: str, least: int = 1) -> int:
 
 
 def is_missing(value: object) -> bool:
-    """Whether a value is missing: None, NaN, NaT or ``pandas.NA``."""
+    """Return whether a value is missing: None, NaN, NaT or ``pandas.NA``."""
     if value is None:  # tolist() also turns NaT into None
         return True
     unequal = value != value  # true for NaN and NaT; not a bool for pandas.NA

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 
 def entries(column: Any) -> Any:
-    """Return the entries of a column of pandas, Polars or PyArrow as a list; anything else as it is."""
+    """Return the entries of a pandas, Polars or PyArrow column as a list; return others unchanged."""
     for method in ("to_pylist", "to_list"):
         if callable(getattr(type(column), method, None)):
             return getattr(column, method)()
@@ -18,7 +18,7 @@ def entries(column: Any) -> Any:
 
 
 def listed(items: Any, noun: str) -> tuple[list[Any], npt.NDArray[Any] | None]:
-    """Return items as a list, and the keys of a dictionary as their labels.
+    """Return items as a list, and their labels: the keys of a dictionary, or None.
 
     Args:
         items: An iterable of items, or a dictionary whose keys are their labels.
@@ -42,7 +42,7 @@ def listed(items: Any, noun: str) -> tuple[list[Any], npt.NDArray[Any] | None]:
 
 
 def matched(weights: Any, labels: npt.NDArray[Any] | None) -> Any:
-    """Return weights in the order of the labels if they are a dictionary; anything else as it is.
+    """Return a dictionary of weights as a list in the order of the labels, and other weights unchanged.
 
     Raises:
         ValueError: If a dictionary of weights does not have the labels as its keys.
@@ -60,7 +60,7 @@ def matched(weights: Any, labels: npt.NDArray[Any] | None) -> Any:
 
 
 def object_array(values: list[Any]) -> npt.NDArray[Any]:
-    """Return a one-dimensional array of objects, which may be sequences themselves."""
+    """Return a one-dimensional array of objects, even if the objects are sequences themselves."""
     array = np.empty(len(values), dtype=object)
     array[:] = values
     return array

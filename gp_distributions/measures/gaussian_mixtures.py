@@ -35,8 +35,9 @@ class GaussianMixtures(WeightedContainer):
 
     Args:
         mean: A ``batch_shape x K x d`` tensor or array, the means of the components.
-        covariance: A ``batch_shape x K x d x d`` tensor or array, their covariances. Asymmetry within
-            rounding is accepted, and the symmetric part is kept. Variances of zero are allowed.
+        covariance: A ``batch_shape x K x d x d`` tensor or array, the covariances of the components.
+            Asymmetry within rounding is accepted, and the symmetric part is kept. Variances of zero are
+            allowed.
         weights: A ``batch_shape x K`` tensor or array of weights >= 0, which are divided by their sum
             over each mixture. Default: equal weights.
 
@@ -150,7 +151,7 @@ class GaussianMixtures(WeightedContainer):
         """Draw independent points from each mixture, without gradients.
 
         Args:
-            n: Number of draws.
+            n: Number of points drawn from each mixture.
             seed: Random seed, or a generator on the device of the mixtures.
 
         Returns:
@@ -168,7 +169,7 @@ class GaussianMixtures(WeightedContainer):
         chosen = draw_indices(self.weights, count, generator)
         shape = (*self.batch_shape, count, self.dim)
         normal = torch.randn(shape, generator=generator, dtype=self.dtype, device=self.device)
-        # Every component transforms every draw, and each draw keeps the chosen one.
+        # Every component transforms every draw; each draw keeps the result of its own component.
         moved = normal.unsqueeze(-3) @ symmetric_root(self.covariance)
         moved = moved + self.mean.detach().unsqueeze(-2)
         index = chosen[..., None, :, None].expand(*self.batch_shape, 1, count, self.dim)

@@ -133,7 +133,7 @@ class Gaussians(Container):
         """Draw independent points from each Gaussian, without gradients.
 
         Args:
-            n: Number of draws.
+            n: Number of points drawn from each Gaussian.
             seed: Random seed, or a generator on the device of the Gaussians.
 
         Returns:

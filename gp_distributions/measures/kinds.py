@@ -16,7 +16,7 @@ KINDS = {PointClouds: "clouds", Gaussians: "gaussians", GaussianMixtures: "mixtu
 
 
 def as_rows(X: Distributions | Tensor) -> Tensor:
-    """Return distributions as rows, and rows unchanged.
+    """Convert distributions to rows; return rows unchanged.
 
     Raises:
         TypeError: If ``X`` is of another type, or a tensor of integers.
@@ -32,7 +32,7 @@ def as_rows(X: Distributions | Tensor) -> Tensor:
 
 
 def kind_of(X: Distributions | Tensor) -> str | None:
-    """Return the kind of distributions, as distances name it, or None for rows.
+    """Return the name that distances give to the kind of distributions, or None for rows.
 
     Raises:
         TypeError: If ``X`` is of another type.

@@ -1,4 +1,4 @@
-"""The scale that a caller gives for coordinates."""
+"""Validation of the scale that a caller passes for the coordinates."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ def given_scale(scale: Data, like: Tensor) -> Tensor:
 
     Args:
         scale: One positive number or ``d`` of them.
-        like: A tensor of shape ``d`` whose dtype and device the scale takes.
+        like: A tensor of shape ``d`` that determines the dtype and device of the scale.
 
     Raises:
-        ValueError: If a scale is not positive and finite, or their number is not 1 or ``d``.
+        ValueError: If a scale is not positive and finite, or the number of scales is not 1 or ``d``.
     """
     divisor = to_tensor(real_array(scale, "scale"), like.dtype, like.device)
     if divisor.shape not in {(), like.shape} or not ((divisor > 0) & divisor.isfinite()).all():

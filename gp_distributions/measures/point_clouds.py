@@ -123,8 +123,9 @@ class PointClouds(WeightedContainer):
 
         Args:
             frame: A data frame of pandas, Polars or PyArrow, or of any library with ``frame.columns``
-                and ``frame[name].to_numpy()``. If narwhals is installed, also lazy frames and tables
-                that it reads, such as those of DuckDB; only the columns needed are collected.
+                and ``frame[name].to_numpy()``. If narwhals is installed, the lazy frames and tables
+                that it reads, such as those of DuckDB, are accepted too; only the columns needed are
+                collected.
             bag: Name of the column that identifies the bag of each row, by values of any hashable
                 type. They become the ``labels``.
             columns: Name or names of the columns of coordinates.
@@ -362,7 +363,7 @@ class PointClouds(WeightedContainer):
         """Draw atoms of each cloud by weight, with replacement.
 
         Args:
-            n: Number of draws.
+            n: Number of atoms drawn from each cloud.
             seed: Random seed, or a generator on the device of the clouds.
 
         Returns:
@@ -390,7 +391,7 @@ class PointClouds(WeightedContainer):
 
 
 def _opened(bags: Sequence[Any], weights: Any) -> tuple[list[Array], list[Array]]:
-    """Atoms and weights of bags, some of which are single clouds; the others get equal weights."""
+    """Return the atoms and weights of bags; single clouds keep theirs, others get equal weights."""
     atoms: list[Array] = []
     masses: list[Array] = []
     for i, bag in enumerate(bags):

@@ -18,7 +18,7 @@ from gp_distributions.warnings import ReferenceWarning, warn
 
 Method = Literal["kmeans", "sample", "mean_shape", "ball", "sphere", "grid", "low_discrepancy"]
 
-# Number of atoms drawn from the data, on which the methods work.
+# Number of atoms that are drawn from the data and passed to the methods.
 _POOLED = 10_000
 
 
@@ -74,10 +74,10 @@ class ReferenceMeasure(torch.nn.Module):
     ) -> ReferenceMeasure:
         """Make a reference from training clouds.
 
-        The methods are as follows. The weights are equal except for ``"kmeans"``.
+        All methods except ``"kmeans"`` give the atoms equal weights:
 
-        - ``"kmeans"``: the centres of k-means on the pooled atoms, weighted by the mass nearest to
-          each.
+        - ``"kmeans"``: the centres of k-means on the pooled atoms, each weighted by the mass of the
+          atoms that are nearest to it.
         - ``"sample"``: pooled atoms drawn by weight.
         - ``"mean_shape"``: some steps from a cloud of ``size`` atoms towards the barycentre of the
           clouds under linear transport; for outlines and shapes.
@@ -159,14 +159,14 @@ class ReferenceMeasure(torch.nn.Module):
 
 
 def _pooled(X: PointClouds, count: int, rng: np.random.Generator) -> Tensor:
-    """Atoms of all clouds drawn by weight; each cloud counts once."""
+    """Draw atoms by weight from the average of all clouds, in which each cloud counts once."""
     weights = X.weights.detach().flatten().cpu().numpy()
     points = X.points.detach().flatten(0, -2).cpu()
     return points[rng.choice(len(weights), size=count, p=weights / weights.sum())]
 
 
 def _kmeans(pooled: Tensor, size: int, rng: np.random.Generator) -> tuple[Tensor, Tensor]:
-    """Centres of the clusters that are not empty, and their numbers of atoms."""
+    """Return the centres of the non-empty clusters, and the number of atoms in each."""
     centres, sizes = kmeans(pooled.numpy(), size, rng, steps=30)
     used = sizes > 0
     found = int(used.sum())
@@ -184,7 +184,7 @@ def _mean_shape(X: PointClouds, size: int, rng: np.random.Generator) -> Tensor:
     weights = X.weights.detach().double().reshape(points.shape[:-1])
     start = PointClouds._unchecked(points, weights)[int(rng.integers(len(points)))]
     support = start.resample(size, seed=int(rng.integers(2**31))).points
-    # Coincident draws would never separate.
+    # Atoms that coincide at the start would never separate.
     spread = (support - support.mean(0)).square().sum(-1).mean()
     noise = torch.from_numpy(rng.normal(size=support.shape)).to(support)
     support = support + 1e-3 * spread.sqrt() * noise
@@ -203,7 +203,7 @@ def _mean_shape(X: PointClouds, size: int, rng: np.random.Generator) -> Tensor:
 
 
 def _placed(pooled: Tensor, size: int, method: Method, rng: np.random.Generator) -> Tensor:
-    """Points in a ball, on a sphere or in a box that atoms determine."""
+    """Place points in a ball, on a sphere or in a box whose position and size the atoms determine."""
     dim = pooled.shape[1]
     if method == "grid":
         count = int(np.floor(size ** (1 / dim) + 1e-9))

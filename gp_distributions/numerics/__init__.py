@@ -1,1 +1,1 @@
-"""Functions of tensors: the bottom layer, which imports only the layout of rows from the package."""
+"""Functions of tensors: the bottom layer, which imports nothing from the package but the row layout."""

@@ -12,9 +12,9 @@ from torch.autograd.function import once_differentiable
 def absolute_value(matrices: Tensor) -> Tensor:
     r"""Absolute values of real matrices, from their singular values.
 
-    With :math:`H = U s V^\top` it is :math:`V s V^\top`; a root of :math:`H^\top H` would lose half of
-    the digits. The gradient of a symmetric :math:`G` is
-    :math:`2 H V [(V^\top G V)_{ij} / (s_i + s_j)] V^\top` with :math:`0 / 0 = 0`.
+    With :math:`H = U s V^\top`, the absolute value is :math:`V s V^\top`. A square root of
+    :math:`H^\top H` would lose half of the digits. The backward pass maps a symmetric gradient
+    :math:`G` to :math:`2 H V [(V^\top G V)_{ij} / (s_i + s_j)] V^\top` with :math:`0 / 0 = 0`.
 
     Args:
         matrices: A ``batch_shape x M x N`` tensor.

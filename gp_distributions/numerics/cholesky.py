@@ -14,20 +14,20 @@ from torch import Tensor
 
 from gp_distributions.warnings import JitterWarning, warn
 
-# Initial jitter, which is multiplied by ten until it suffices.
+# Initial jitter, which is multiplied by ten until the matrix has a Cholesky factor.
 _JITTER = {torch.float64: 1e-8, torch.float32: 1e-6}
 
 _noted: ContextVar[list[float] | None] = ContextVar("noted", default=None)
 
 
 def cholesky(matrix: Tensor) -> Tensor:
-    """Compute lower Cholesky factors, adding jitter to the diagonal of matrices that need it.
+    """Compute lower Cholesky factors; add jitter to the diagonals of matrices that need it.
 
     Args:
         matrix: A ``batch_shape x N x N`` tensor.
 
     Returns:
-        A ``batch_shape x N x N`` tensor.
+        The lower triangular factors, a ``batch_shape x N x N`` tensor.
 
     Raises:
         NanError: If the matrix is not finite.
@@ -74,8 +74,8 @@ def cholesky(matrix: Tensor) -> Tensor:
 def log_densities(differences: Tensor, covariance: Tensor) -> Tensor:
     r"""Log densities of centred normal distributions that share a covariance matrix.
 
-    The gradient in the covariance matrix :math:`K` is in closed form, from its Cholesky factor: with
-    :math:`\alpha = K^{-1} x` it is :math:`(\alpha \alpha^\top - K^{-1}) / 2`.
+    The gradient with respect to the covariance matrix :math:`K` is computed in closed form from the
+    Cholesky factor: with :math:`\alpha = K^{-1} x` it is :math:`(\alpha \alpha^\top - K^{-1}) / 2`.
 
     Args:
         differences: A ``batch_shape x N x R`` tensor, one vector :math:`x` in each column.
@@ -86,7 +86,7 @@ def log_densities(differences: Tensor, covariance: Tensor) -> Tensor:
 
     Source: Rasmussen and Williams 2006, eq. 5.9.
     """
-    # In single precision the two terms of the gradient would cancel to rounding.
+    # In single precision, the two terms of the gradient could cancel and leave only rounding errors.
     double = differences.double(), covariance.double()
     densities: Tensor = _LogDensities.apply(*double)
     return densities.to(differences)
@@ -105,7 +105,7 @@ class _LogDensities(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor]:
         differences, covariance, factor, solved = ctx.saved_tensors
-        if torch.is_grad_enabled():  # second derivatives need the steps of the first
+        if torch.is_grad_enabled():  # second derivatives need a graph
             factor = torch.linalg.cholesky(covariance)
             solved = torch.cholesky_solve(differences, factor)
         gradient = gradients[0].unsqueeze(-2)
@@ -117,7 +117,7 @@ class _LogDensities(torch.autograd.Function):
 
 @contextlib.contextmanager
 def jitter_noted() -> Iterator[list[float]]:
-    """Collect the jitter added within this context and thread, instead of warning about it."""
+    """Collect the jitter added within this context and thread in a list, instead of warning about it."""
     jitter: list[float] = []
     token = _noted.set(jitter)
     try:

@@ -29,7 +29,7 @@ Operator = Callable[[Tensor], Tensor]
 
 
 def common_atoms(x1: Tensor, x2: Tensor) -> Tensor | None:
-    """Return the atoms that all clouds share, in the same order.
+    """Return the atoms that all clouds share, if the clouds have the same atoms in the same order.
 
     Args:
         x1: A ``batch_shape x N x n x d`` tensor of atoms.
@@ -40,7 +40,7 @@ def common_atoms(x1: Tensor, x2: Tensor) -> Tensor | None:
     """
     first = x1.detach()[(0,) * (x1.dim() - 2)]
     last = x2.detach()[(-1,) * (x2.dim() - 2)]
-    if not torch.equal(first, last):  # settles nearly all other cases
+    if not torch.equal(first, last):  # cheap test that rejects nearly all other clouds
         return None
     return first if bool((x1 == first).all() & (x2 == first).all()) else None
 
@@ -50,12 +50,12 @@ def common_inner_products(
 ) -> Tensor:
     """Inner products of all pairs of mean embeddings of clouds on one support.
 
-    First derivatives are exact, including those in the atoms of each cloud. Second derivatives in atoms
-    are not exact.
+    First derivatives are exact, including those with respect to the atoms of each cloud. Second
+    derivatives with respect to the atoms are not exact.
 
     Args:
         kernel: Kernel on the atoms.
-        support: An ``n x d`` tensor of the shared atoms.
+        support: An ``n x d`` tensor, the atoms that all clouds share.
         x1: A ``batch_shape x N x n x d`` tensor of atoms, all equal to ``support``.
         w1: A ``batch_shape x N x n`` tensor of weights.
         x2: A ``batch_shape x M x n x d`` tensor of atoms, all equal to ``support``.
@@ -75,9 +75,10 @@ def common_inner_products(
 
 
 def _first_order(slope: Operator, support: Tensor, x: Tensor, w: Tensor, v: Tensor) -> Tensor:
-    """First-order change when the atoms ``x`` leave the support: zero, with a gradient.
+    """Return the first-order change of the inner products as the atoms ``x`` leave the support.
 
-    The derivative of ``k(x_i, u_j)`` in ``x_i`` is ``S_ij (x_i - u_j)``.
+    Its value is zero, but its gradient is not: the derivative of ``k(x_i, u_j)`` with respect to
+    ``x_i`` is ``S_ij (x_i - u_j)``, where ``slope`` multiplies by the matrix ``S``.
     """
     moves = (w.unsqueeze(-1) * (x - x.detach())).movedim(-1, 0)
     coordinates = support.T
@@ -90,7 +91,10 @@ def _first_order(slope: Operator, support: Tensor, x: Tensor, w: Tensor, v: Tens
 
 
 def _operators(kernel: IsotropicKernel, support: Tensor) -> tuple[Operator, Operator]:
-    """Products with the kernel matrix, and with twice its derivative in the squared distance."""
+    """Return functions that multiply by the kernel matrix and by its slope.
+
+    The slope is twice the derivative of the kernel with respect to the squared distance.
+    """
     if isinstance(kernel, GaussianKernel):
         grid = _grid(support)
         if grid is not None:
@@ -107,7 +111,7 @@ def _operators(kernel: IsotropicKernel, support: Tensor) -> tuple[Operator, Oper
 
 
 def _strips(pairs: PairFunction, support: Tensor, w: Tensor) -> Tensor:
-    """Weights times a function of all pairs of atoms, computed in strips of columns."""
+    """Multiply weights by the matrix of a function of all pairs of atoms, in strips of columns."""
 
     def strip(w: Tensor, columns: Tensor) -> Tensor:
         return matmul(w, pairs(support, columns))
@@ -123,7 +127,10 @@ def _strips(pairs: PairFunction, support: Tensor, w: Tensor) -> Tensor:
 
 
 def _grid(support: Tensor) -> tuple[list[Tensor], Tensor] | None:
-    """Values of each axis, and the order in which the atoms are their Cartesian product."""
+    """Return the values on each axis of a grid, and the order that sorts the atoms in row-major order.
+
+    Returns ``None`` if the atoms are not a grid, that is, a Cartesian product of values.
+    """
     axes, order = [], support.new_zeros(len(support), dtype=torch.int64)
     for coordinates in support.unbind(-1):
         values, index = coordinates.unique(return_inverse=True)
@@ -137,9 +144,9 @@ def _grid(support: Tensor) -> tuple[list[Tensor], Tensor] | None:
 
 
 def _kronecker(w: Tensor, axes: list[Tensor], order: Tensor) -> Tensor:
-    """Weights times the Gaussian kernel of a grid, one axis after another."""
+    """Multiply weights by the Gaussian kernel matrix of a grid, one axis after another."""
     grid = w[..., order].unflatten(-1, [len(values) for values in axes])
     for values in axes:
         factor = torch.exp(-0.5 * (values.unsqueeze(-1) - values).square())
-        grid = torch.tensordot(grid, factor, dims=([-len(axes)], [0]))  # its axis comes last
+        grid = torch.tensordot(grid, factor, dims=([-len(axes)], [0]))  # moves the axis to the end
     return grid.flatten(-len(axes))[..., order.argsort()]

@@ -11,14 +11,14 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 from torch import Tensor
 
-# The cost of the energy is quadratic in the number of directions; above this it takes seconds.
+# The cost of the energy is quadratic in the number of directions; with more, it would take seconds.
 _MAX_OPTIMISED = 512
 
 
 def sphere_directions(dim: int, num_directions: int, *, seed: int = 0) -> Tensor:
     r"""Unit vectors spread over the projective sphere, where ``u`` and ``-u`` are one point.
 
-    - ``dim = 1``: the only direction, for any ``num_directions``.
+    - ``dim = 1``: one direction, whatever ``num_directions`` is, since there is no other.
     - ``dim = 2``: equispaced angles, :math:`(k + 1/2) \pi / L`.
     - ``dim >= 3``, up to 512 directions: a minimum of the Riesz energy
       :math:`\sum_{i<j} 1 / |u_i - u_j| + 1 / |u_i + u_j|`, found by L-BFGS from a seeded start.
@@ -31,7 +31,7 @@ def sphere_directions(dim: int, num_directions: int, *, seed: int = 0) -> Tensor
         seed: Random seed for the start or for the bases.
 
     Returns:
-        A ``L x d`` tensor in double precision.
+        An ``L x d`` tensor in double precision.
 
     Raises:
         ValueError: If ``dim`` or ``num_directions`` is less than one.

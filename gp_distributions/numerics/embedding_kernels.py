@@ -1,4 +1,4 @@
-r"""Embedding kernels: kernels on the atoms, whose mean embeddings represent distributions.
+r"""Embedding kernels: kernels on atoms, which define the mean embeddings of distributions.
 
 Points are in units of the bandwidth. An isotropic kernel is a function of the squared distance
 :math:`s = |x - y|^2`. Isotropic kernels with a Fourier transform are scale mixtures of the Gaussian
@@ -19,7 +19,7 @@ from scipy.spatial.distance import cdist
 from scipy.special import gammaincinv
 from torch import Tensor
 
-# Takes tensors, or NumPy arrays, whose exponential is several times faster in one thread.
+# A function of tensors or NumPy arrays. NumPy's exponential is several times faster in one thread.
 PairFunction = Callable[[Any, Any], Any]
 
 # Largest rounding error allowed in squared distances that come from inner products.
@@ -33,30 +33,30 @@ class EmbeddingKernel(ABC):
 
     # How many numbers must be stored to compute one value of the kernel.
     workspace: int = 1
-    # Whether the kernel of pairs accepts NumPy arrays.
+    # Whether the method ``pairs`` accepts NumPy arrays.
     on_arrays: ClassVar[bool] = True
 
     @abstractmethod
     def pairs(self, x: Any, y: Any) -> Any:
-        """Kernel of all pairs of points."""
+        """Evaluate the kernel at all pairs of points."""
 
     def prepare(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, PairFunction]:
-        """Transform points to coordinates in which the kernel of pairs is fastest.
+        """Transform points to the coordinates in which the kernel is fastest to evaluate.
 
         Args:
             x: A ``... x d`` tensor.
             y: A ``... x d`` tensor.
 
         Returns:
-            The coordinates of ``x`` and ``y``, and the kernel of pairs: a differentiable function of a
-            ``batch_shape x N x D`` and a ``batch_shape x M x D`` tensor of coordinates that returns a
-            ``batch_shape x N x M`` tensor. If ``on_arrays``, it also accepts and returns NumPy arrays.
-            By default the points are unchanged.
+            The coordinates of ``x``, the coordinates of ``y``, and a differentiable function that
+            evaluates the kernel: it maps a ``batch_shape x N x D`` and a ``batch_shape x M x D`` tensor
+            of coordinates to a ``batch_shape x N x M`` tensor. If ``on_arrays`` is true, it also accepts
+            and returns NumPy arrays. By default, the coordinates are the points themselves.
         """
         return x, y, self.pairs
 
     def matrix(self, x: Tensor, y: Tensor) -> Tensor:
-        """Kernel matrix of ``x`` and ``y``, ``batch_shape x N x M``."""
+        """Return the ``batch_shape x N x M`` kernel matrix of ``x`` and ``y``."""
         left, right, pairs = self.prepare(x, y)
         values: Tensor = pairs(left, right)
         return values
@@ -66,27 +66,27 @@ class IsotropicKernel(EmbeddingKernel):
     """A function of the squared distance."""
 
     workspace = 2
-    # Whether the kernel has a kink at zero distance, where rounding of the squared distance matters.
+    # Whether the kernel has a kink at zero distance, so that rounding of small distances matters.
     _has_kink: ClassVar[bool] = False
 
     @abstractmethod
     def profile(self, squared: Any) -> Any:
-        """Kernel of a tensor or an array of squared distances; an array may be overwritten.
+        """Evaluate the kernel at a tensor or array of squared distances; an array may be overwritten.
 
         If the kernel has a kink at zero distance, its derivative is set to 0 there.
         """
 
     def pairs(self, x: Any, y: Any) -> Any:
-        """Kernel of all pairs of points, exact near zero distance."""
+        """Evaluate the kernel at all pairs of points, accurately even near zero distance."""
         return self.profile(squares_by_differences(x, y))
 
     def prepare(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, PairFunction]:
-        """Points whose squared distances are one matrix product, if that is accurate enough."""
+        """Transform points so that one matrix product gives squared distances, if it is accurate."""
         left, right, squares, _ = _factors(x, y, 1.0, exact=self._has_kink)
         return left, right, lambda a, b: self.profile(squares(a, b))
 
     def mixing(self, u: NDArray[np.float64]) -> NDArray[np.float64]:
-        r"""Quantile function of :math:`\tau`, the scale of the mixture.
+        r"""Evaluate the quantile function of :math:`\tau`, the scale of the Gaussian mixture.
 
         Raises:
             NotImplementedError: If the kernel has no Fourier transform.
@@ -100,18 +100,18 @@ class GaussianKernel(IsotropicKernel):
     workspace = 1
 
     def profile(self, squared: Any) -> Any:
-        """Kernel of squared distances."""
+        """Evaluate the kernel at squared distances."""
         return _exp(-0.5 * squared)
 
     def prepare(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, PairFunction]:
-        """Points whose exponents are one matrix product, if that is accurate enough."""
+        """Transform points so that one matrix product gives the exponents, if it is accurate."""
         left, right, exponents, bound = _factors(x, y, -0.5, exact=False)
         if bound < -_UNDERFLOW:
             return left, right, lambda a, b: _exp(exponents(a, b))
         return left, right, lambda a, b: _exp(exponents(a, b).clip(_UNDERFLOW))
 
     def mixing(self, u: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Quantile function of the scale of the mixture, which is always one."""
+        """Evaluate the quantile function of the scale of the mixture, which is always one."""
         return np.ones_like(u)
 
 
@@ -121,7 +121,7 @@ class _MaternKernel(IsotropicKernel):
     _degrees: ClassVar[int]
 
     def mixing(self, u: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Quantile function of the scale of the mixture."""
+        """Evaluate the quantile function of the scale of the Gaussian mixture."""
         half = self._degrees / 2
         scale: NDArray[np.float64] = np.sqrt(half / gammaincinv(half, u))
         return scale
@@ -133,60 +133,62 @@ class LaplaceKernel(_MaternKernel):
     workspace, _has_kink, _degrees = 2, True, 1
 
     def profile(self, squared: Any) -> Any:
-        """Kernel of squared distances."""
+        """Evaluate the kernel at squared distances."""
         return _exp(-_root(squared))
 
 
 class Matern32Kernel(_MaternKernel):
-    r""":math:`(1 + \sqrt{3 s}) \exp(-\sqrt{3 s})`."""
+    r"""Matern kernel of smoothness 3/2, :math:`(1 + \sqrt{3 s}) \exp(-\sqrt{3 s})`."""
 
     _degrees = 3
 
     def profile(self, squared: Any) -> Any:
-        """Kernel of squared distances."""
+        """Evaluate the kernel at squared distances."""
         root = math.sqrt(3) * _root(squared)
         return (1 + root) * _exp(-root)
 
 
 class Matern52Kernel(_MaternKernel):
-    r""":math:`(1 + \sqrt{5 s} + 5 s / 3) \exp(-\sqrt{5 s})`."""
+    r"""Matern kernel of smoothness 5/2, :math:`(1 + \sqrt{5 s} + 5 s / 3) \exp(-\sqrt{5 s})`."""
 
     _degrees = 5
 
     def profile(self, squared: Any) -> Any:
-        """Kernel of squared distances."""
+        """Evaluate the kernel at squared distances."""
         root = math.sqrt(5) * _root(squared)
         return (1 + root + root * root / 3) * _exp(-root)
 
 
 class InverseMultiquadricKernel(IsotropicKernel):
-    r""":math:`(1 + s)^{-1/2}`."""
+    r"""Inverse multiquadric kernel, :math:`(1 + s)^{-1/2}`."""
 
     def profile(self, squared: Any) -> Any:
-        """Kernel of squared distances."""
+        """Evaluate the kernel at squared distances."""
         return 1 / _root(1 + squared)
 
     def mixing(self, u: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Quantile function of the scale of the mixture."""
+        """Evaluate the quantile function of the scale of the Gaussian mixture."""
         scale: NDArray[np.float64] = np.sqrt(2 * gammaincinv(0.5, u))
         return scale
 
 
 class EnergyKernel(IsotropicKernel):
-    r""":math:`-\sqrt s`, the kernel of the energy distance up to terms in one point.
+    r"""Kernel of the energy distance, :math:`-\sqrt s`, up to terms that depend on one point only.
 
-    It is only positive definite on differences of distributions.
+    This kernel is only conditionally positive definite, that is, on differences of distributions.
     """
 
     _has_kink = True
 
     def profile(self, squared: Any) -> Any:
-        """Kernel of squared distances."""
+        """Evaluate the kernel at squared distances."""
         return -_root(squared)
 
 
 class PolynomialKernel(EmbeddingKernel):
-    r""":math:`(\langle x, y \rangle + c)^p`, with :math:`c = 0` if :math:`p = 1` and else :math:`c = 1`.
+    r"""Polynomial kernel, :math:`(\langle x, y \rangle + c)^p`.
+
+    The offset :math:`c` is 0 if :math:`p = 1`, and 1 otherwise.
 
     Args:
         degree: Degree ``p``: 1, 2 or 3.
@@ -198,7 +200,7 @@ class PolynomialKernel(EmbeddingKernel):
         self.degree = degree
 
     def pairs(self, x: Any, y: Any) -> Any:
-        """Kernel of all pairs of points."""
+        """Evaluate the kernel at all pairs of points."""
         products = _product(x, y)
         if self.degree == 1:
             return products
@@ -223,10 +225,13 @@ EMBEDDING_KERNELS: dict[str, EmbeddingKernel] = {
 def _factors(
     x: Tensor, y: Tensor, factor: float, *, exact: bool
 ) -> tuple[Tensor, Tensor, PairFunction, float]:
-    """Factors whose product is ``factor`` times squared distances, and a bound on its absolute value.
+    """Prepare points for a function that returns ``factor`` times their squared distances.
 
-    Squared distances come from one matrix product. They come from differences if ``exact``, or if the
-    points are so far apart that rounding errors of the product would be too large.
+    The function computes one matrix product. It computes differences instead if ``exact`` is true, or
+    if the points are so far apart that rounding errors of the product would be too large.
+
+    Returns:
+        The transformed ``x`` and ``y``, the function, and an upper bound on its absolute values.
     """
     centre = y.detach().flatten(0, -2).mean(0)
     x, y = x - centre, y - centre
@@ -249,7 +254,7 @@ def _product(left: Any, right: Any) -> Any:
 
 
 def squares_by_differences(x: Any, y: Any) -> Any:
-    """Squared distances of all pairs of tensors or arrays, exact near zero."""
+    """Compute squared distances of all pairs of points from differences, accurate even near zero."""
     if _is_array(x) and x.ndim == 2:
         return cdist(x, y, "sqeuclidean").astype(x.dtype, copy=False)
     distances = torch.cdist(
@@ -259,7 +264,7 @@ def squares_by_differences(x: Any, y: Any) -> Any:
 
 
 def _root(squared: Any) -> Any:
-    """Square root, with derivative 0 at 0; negative numbers are rounding errors and count as zero."""
+    """Square root with derivative 0 at 0; negative arguments are rounding errors and count as zero."""
     if _is_array(squared):
         torch.from_numpy(squared).clamp_min_(0)  # several times faster than in NumPy
         return np.sqrt(squared, out=squared)

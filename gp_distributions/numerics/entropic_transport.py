@@ -22,10 +22,10 @@ def transport_potentials(
     max_iterations: int = 1000,
     initial: Tensor | None = None,
 ) -> tuple[Tensor, TransportOutcome]:
-    """Potentials on the reference, with gradients through the solution.
+    """Compute the potentials on the reference, differentiably.
 
-    Gradients in all tensors follow from the implicit function theorem, so their memory does not depend
-    on the number of iterations.
+    Gradients with respect to all tensors follow from the implicit function theorem, so the memory that
+    they need does not depend on the number of iterations.
 
     Args:
         points: A ``C x n x d`` tensor of atoms.
@@ -34,11 +34,12 @@ def transport_potentials(
         masses: The ``m`` positive weights of the reference, which sum to one.
         epsilon: Regularisation, a positive scalar in squared units of the points.
         tolerance: Largest L1 marginal error at which a cloud counts as solved.
-        max_iterations: Maximum number of Newton steps, over all values of epsilon on the way down.
-        initial: ``C x m`` potentials of a similar problem, which are used as a start if they fit.
+        max_iterations: Maximum number of Newton steps in total, over the decreasing values of epsilon.
+        initial: ``C x m`` potentials of a similar problem. Those of each cloud are used as its start if
+            their marginal error is small enough.
 
     Returns:
-        Potentials, ``C x m``, with mean zero under ``masses``, and the outcome of the solver.
+        The ``C x m`` potentials, with mean zero under ``masses``, and the outcome of the solver.
 
     Source: Cuturi and Peyre 2018 (semi-dual); Eisenberger et al. 2022 (implicit gradient).
     """
@@ -49,7 +50,8 @@ def transport_potentials(
         )
     if not (torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs)):
         return solution, outcome
-    # One sweep g = T(g) at the solution; the backward pass turns its gradient into that of the solution.
+    # One sweep g = T(g) at the solution; the backward pass converts the gradient of the sweep into the
+    # gradient of the solution.
     conditional = conditional_plan(points, support, masses, epsilon, solution)
     marginal = (weights.unsqueeze(-2) @ conditional).squeeze(-2)
     present = marginal >= _least(marginal)
@@ -62,19 +64,21 @@ def transport_potentials(
 def conditional_plan(
     points: Tensor, support: Tensor, masses: Tensor, epsilon: Tensor, potentials: Tensor
 ) -> Tensor:
-    """Probability that each atom is sent to each reference atom: the plan divided by the weights.
+    """Compute the probability that each atom is sent to each reference atom.
+
+    These probabilities are the transport plan divided by the weights of the clouds.
 
     Args:
         points: A ``C x n x d`` tensor of atoms.
         support: An ``m x d`` tensor, the atoms of the reference.
         masses: The ``m`` positive weights of the reference.
-        epsilon: Regularisation.
-        potentials: A ``C x m`` tensor of potentials.
+        epsilon: Regularisation, a positive scalar in squared units of the points.
+        potentials: A ``C x m`` tensor of potentials on the reference.
 
     Returns:
         A ``C x n x m`` tensor.
     """
-    # Centring reduces rounding. The centre is that of the support, because the points contain padding.
+    # Centring reduces rounding. The centre is the mean of the support, as the points contain padding.
     # The squared norms of the points cancel in the softmax.
     centre = support.detach().mean(-2)
     u = support - centre
@@ -84,13 +88,15 @@ def conditional_plan(
 
 
 def _least(marginal: Tensor) -> float:
-    """Smallest marginal that is accurate; an atom that receives less mass has no gradient."""
+    """Return the smallest accurate marginal; an atom that receives less mass has no gradient."""
     info = torch.finfo(marginal.dtype)
     return info.tiny / info.eps
 
 
 class _FixedPoint(torch.autograd.Function):
-    r"""Identity that turns the gradient of one sweep :math:`g = T(g)` into that of its solution.
+    r"""Identity whose backward pass converts the gradient of a sweep into that of the fixed point.
+
+    The sweep is :math:`g = T(g)`, and the potentials are its fixed point.
 
     With :math:`J = \partial T / \partial g = \mathrm{diag}(1/s) P^\top R`, the gradient is multiplied
     by :math:`(I - J)^{-\top}` on the complement of the constants. If the Hessian does not determine the
@@ -105,7 +111,7 @@ class _FixedPoint(torch.autograd.Function):
         return swept.clone()
 
     @staticmethod
-    @once_differentiable  # saved tensors have no graph
+    @once_differentiable  # the saved tensors have no graph
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         conditional, weights, determined = ctx.saved_tensors
         marginal = (weights.unsqueeze(-2) @ conditional).squeeze(-2)

@@ -9,15 +9,15 @@ from torch import Tensor
 def expected_softmax(mean: Tensor, std: Tensor) -> Tensor:
     r"""Expectation of the softmax of independent normal variables.
 
-    For standard exponential variables :math:`E_c`, the smallest of the :math:`E_c e^{-f_c}` is that of
-    class ``c`` with probability :math:`\mathrm{softmax}_c(f)`. Hence, with
+    For independent standard exponential variables :math:`E_c`, the probability that
+    :math:`E_c e^{-f_c}` is the smallest over all classes is :math:`\mathrm{softmax}_c(f)`. Hence, with
     :math:`L_c(u) = \mathbb{E} \exp(-e^{f_c + u})`,
 
     .. math::
         \mathbb{E} \, \mathrm{softmax}_c(f) = - \int L_c'(u) \prod_{j \ne c} L_j(u) \, du.
 
     Both this integral and the normal expectation are computed by the trapezoidal rule, whose error
-    decays exponentially for such functions. It is below 1e-6 for standard deviations up to 4.
+    decays exponentially for such functions. The error is below 1e-6 for standard deviations up to 4.
 
     Args:
         mean: A ``... x C`` tensor of means.

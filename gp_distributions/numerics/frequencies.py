@@ -1,4 +1,4 @@
-r"""Random Fourier features: frequencies of isotropic kernels, and the mean embeddings they give.
+r"""Random Fourier features: frequencies of isotropic kernels, and features of mean embeddings.
 
 The kernels are scale mixtures of the Gaussian kernel, :math:`k = \mathrm E \exp(-\tau^2 s / 2)`. Hence
 :math:`k(x, y) = \mathrm E \cos \langle \omega, x - y \rangle` with :math:`\omega = \tau z` and standard
@@ -21,12 +21,13 @@ from gp_distributions.numerics.embedding_kernels import IsotropicKernel
 def orthogonal_frequencies(
     kernel: IsotropicKernel, dim: int, count: int, *, seed: int = 0
 ) -> Tensor:
-    """Frequencies in blocks of ``dim`` orthogonal vectors, with the norms of random frequencies.
+    """Draw frequencies in blocks of ``dim`` orthogonal vectors.
 
-    Norms are stratified: one falls into each of ``count`` intervals of equal probability.
+    The norms have the distribution of those of independent frequencies. They are stratified: one norm
+    falls into each of ``count`` intervals of equal probability.
 
     Args:
-        kernel: Kernel with bandwidth one.
+        kernel: Isotropic kernel, in units of its bandwidth.
         dim: Dimension ``d``.
         count: Number ``K`` of frequencies.
         seed: Random seed for rotations and norms.
@@ -38,7 +39,7 @@ def orthogonal_frequencies(
     """
     rng = np.random.default_rng(seed)
     normal = rng.standard_normal((-(-count // dim), dim, dim))
-    # The signs of the columns are not random, which does not matter for cosines and sines.
+    # The signs of the columns are not random, but the kernel does not depend on them.
     directions = np.linalg.qr(normal)[0].swapaxes(-1, -2).reshape(-1, dim)[:count]
     norms = np.sqrt(2 * gammaincinv(dim / 2, _stratified(rng, count)))
     norms *= kernel.mixing(_stratified(rng, count))
@@ -48,10 +49,10 @@ def orthogonal_frequencies(
 def quasi_random_frequencies(
     kernel: IsotropicKernel, dim: int, count: int, *, seed: int = 0
 ) -> Tensor:
-    """Frequencies at the points of a scrambled Sobol sequence.
+    """Compute frequencies from the points of a scrambled Sobol sequence.
 
     Args:
-        kernel: Kernel with bandwidth one.
+        kernel: Isotropic kernel, in units of its bandwidth.
         dim: Dimension ``d``.
         count: Number ``K`` of frequencies.
         seed: Random seed for the scrambling.
@@ -62,7 +63,7 @@ def quasi_random_frequencies(
     Source: Avron et al. 2016.
     """
     engine = torch.quasirandom.SobolEngine(dim + 1, scramble=True, seed=seed)
-    # Points are multiples of 2^-30 and may be zero.
+    # The points are multiples of 2^-30 and may be zero, so they are moved by half a step.
     uniform = engine.draw(count, dtype=torch.float64).numpy() + 2.0**-31
     return torch.from_numpy(ndtri(uniform[:, 1:]) * kernel.mixing(uniform[:, 0])[:, None])
 
@@ -76,9 +77,9 @@ def _stratified(rng: np.random.Generator, count: int) -> NDArray[np.float64]:
 def fourier_features(
     points: Tensor, weights: Tensor, frequencies: Tensor, covariance: Tensor | None = None
 ) -> Tensor:
-    r"""Mean embeddings as cosines and sines.
+    r"""Approximate mean embeddings by the means of cosines and sines.
 
-    For a Gaussian :math:`\mathrm E e^{i \langle \omega, X \rangle} = e^{i \langle \omega, m \rangle -
+    For a Gaussian, :math:`\mathrm E e^{i \langle \omega, X \rangle} = e^{i \langle \omega, m \rangle -
     \omega^\top S \omega / 2}`.
 
     Args:
@@ -88,7 +89,7 @@ def fourier_features(
         covariance: A ``C x n x d x d`` tensor, the covariances of Gaussian components.
 
     Returns:
-        A ``C x 2K`` tensor.
+        A ``C x 2K`` tensor of features.
     """
     angles = points @ frequencies.T
     amplitudes = weights.unsqueeze(-1) / math.sqrt(len(frequencies))

@@ -23,11 +23,11 @@ from gp_distributions.rows.gaussians import split_gaussians
 
 
 def gaussian_expectation(kernel: EmbeddingKernel, dim: int) -> EmbeddingKernel | None:
-    """Kernel between Gaussians for an embedding kernel, or ``None`` if there is no closed form.
+    """Return the kernel between Gaussians, or ``None`` if there is no closed form.
 
     Args:
-        kernel: Kernel on the atoms.
-        dim: Dimension ``d``.
+        kernel: Embedding kernel, whose expectation over two Gaussians is the kernel between them.
+        dim: Dimension ``d`` of the Gaussians.
     """
     if isinstance(kernel, GaussianKernel):
         return _Expectation(dim, _gaussian, 2 * dim * (dim + 1))
@@ -38,7 +38,7 @@ def gaussian_expectation(kernel: EmbeddingKernel, dim: int) -> EmbeddingKernel |
 
 
 class _Expectation(EmbeddingKernel):
-    """Kernel between Gaussians by a function of their means and covariances."""
+    """Kernel between Gaussians that is given as a function of their means and covariances."""
 
     on_arrays = False
 
@@ -48,12 +48,15 @@ class _Expectation(EmbeddingKernel):
         self.workspace = workspace
 
     def pairs(self, x: Tensor, y: Tensor) -> Tensor:
-        """Kernel of all pairs of Gaussians."""
+        """Evaluate the kernel at all pairs of Gaussians."""
         return self.function(*split_gaussians(x, self.dim), *split_gaussians(y, self.dim))
 
 
 def _gaussian(mean1: Tensor, covariance1: Tensor, mean2: Tensor, covariance2: Tensor) -> Tensor:
-    r""":math:`|C|^{-1/2} \exp(-\delta^\top C^{-1} \delta / 2)`, with :math:`C = S + S' + I`."""
+    r"""Expectation of the Gaussian kernel, :math:`|C|^{-1/2} \exp(-\delta^\top C^{-1} \delta / 2)`.
+
+    Here :math:`\delta = m - m'` and :math:`C = S + S' + I`.
+    """
     identity = torch.eye(mean1.shape[-1], dtype=mean1.dtype, device=mean1.device)
     factor = torch.linalg.cholesky(covariance1.unsqueeze(-3) + covariance2.unsqueeze(-4) + identity)
     difference = (mean1.unsqueeze(-2) - mean2.unsqueeze(-3)).unsqueeze(-1)
@@ -65,15 +68,16 @@ def _gaussian(mean1: Tensor, covariance1: Tensor, mean2: Tensor, covariance2: Te
 def _polynomial(
     degree: int, mean1: Tensor, covariance1: Tensor, mean2: Tensor, covariance2: Tensor
 ) -> Tensor:
-    r""":math:`t`, :math:`(t + 1)^2 + q` or :math:`(t + 1)^3 + 3 (t + 1) q + 6 m^\top S' S m'`.
+    r"""Expectation of the polynomial kernel of degree 1, 2 or 3.
 
-    Here :math:`t = \langle m, m' \rangle` and
+    The expectations are :math:`t`, :math:`(t + 1)^2 + q` and
+    :math:`(t + 1)^3 + 3 (t + 1) q + 6 m^\top S' S m'`, where :math:`t = \langle m, m' \rangle` and
     :math:`q = m^\top S' m + m'^\top S m' + \mathrm{tr}\, S S'`.
     """
     inner = mean1 @ mean2.mT
     if degree == 1:
         return inner
-    # Inner product of the second moments m m' + S, minus that of m m'.
+    # Inner product of the second moments m m' + S, minus the inner product of the m m'.
     second1, second2 = (
         (mean.unsqueeze(-1) * mean.unsqueeze(-2) + covariance).flatten(-2)
         for mean, covariance in ((mean1, covariance1), (mean2, covariance2))

@@ -18,8 +18,9 @@ def circle_harmonics(num_directions: int, max_degree: int) -> tuple[Tensor, Tens
         max_degree: Highest degree.
 
     Returns:
-        Directions, ``L x 2``, and a ``2 (max_degree + 1) x L`` tensor: for each degree the cosine and
-        the negative sine, over ``L``. Products with it are means over the half circle.
+        An ``L x 2`` tensor of directions, and a ``2 (max_degree + 1) x L`` tensor with two rows for
+        each degree: the cosine and the negative sine at the directions, divided by ``L``. A product
+        with this tensor is a mean over the half circle.
     """
     angles = torch.arange(num_directions, dtype=torch.float64) * (math.pi / num_directions)
     directions = torch.stack([angles.cos(), angles.sin()], dim=-1)
@@ -32,14 +33,14 @@ def sphere_harmonics(num_directions: int, max_degree: int) -> tuple[Tensor, Tens
     """Directions on half of the sphere, with real spherical harmonics of each degree.
 
     Args:
-        num_directions: Number ``L`` of directions, rounded up to a square: a Gauss-Legendre rule in the
-            polar angle times equal angles on half of the circle.
+        num_directions: Number ``L`` of directions, rounded up to a square. The directions are the
+            product of a Gauss-Legendre rule in the polar angle and equal angles on half of the circle.
         max_degree: Highest degree.
 
     Returns:
-        Directions, ``L x 3``, and a ``(max_degree + 1)^2 x L`` tensor: for each degree ``l`` its
-        ``2 l + 1`` harmonics times the weights of the rule. The harmonics are orthonormal with respect
-        to the uniform probability measure on the sphere.
+        An ``L x 3`` tensor of directions, and a ``(max_degree + 1)^2 x L`` tensor with ``2 l + 1``
+        rows for each degree ``l``: the harmonics times the weights of the rule. The harmonics
+        are orthonormal with respect to the uniform probability measure on the sphere.
     """
     size = math.isqrt(num_directions - 1) + 1
     heights, shares = np.polynomial.legendre.leggauss(size)

@@ -1,4 +1,4 @@
-"""Clusters of atoms."""
+"""k-means clustering of atoms."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from scipy.spatial.distance import cdist
 def kmeans(
     atoms: NDArray[np.float64], count: int, rng: np.random.Generator, *, steps: int
 ) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
-    """Centres of k-means from a k-means++ start, and the number of atoms nearest to each.
+    """Cluster atoms by k-means from a k-means++ start.
 
-    The result is that of ``scipy.cluster.vq.kmeans2``, which would warn of empty clusters: here they
-    keep their centre.
+    The result equals that of ``scipy.cluster.vq.kmeans2``, but without its warning about empty
+    clusters, which keep their centres.
 
     Args:
         atoms: An ``M x d`` array.
-        count: Number of clusters; there are fewer if fewer atoms are distinct.
+        count: Number of clusters. There are fewer if fewer atoms are distinct.
         rng: Random number generator for the start.
         steps: Number of steps of k-means, at least one.
 
     Returns:
-        The ``K x d`` centres and the ``K`` sizes, which may be zero.
+        The ``K x d`` centres, and for each centre the number of atoms nearest to it, which may be zero.
     """
     chosen = [int(rng.integers(len(atoms)))]
     squares = cdist(atoms[chosen], atoms, "sqeuclidean")[0]

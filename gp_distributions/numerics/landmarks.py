@@ -12,7 +12,7 @@ from gp_distributions.numerics.mean_embeddings import inner_products
 
 
 def spread_landmarks(atoms: Tensor, count: int, *, seed: int = 0) -> Tensor:
-    """Landmarks that represent atoms: the centres of k-means, or all atoms if there are few.
+    """Choose landmarks that represent atoms: the centres of k-means, or all atoms if there are few.
 
     Args:
         atoms: An ``M x d`` tensor of atoms, which may be repeated.
@@ -33,9 +33,10 @@ def spread_landmarks(atoms: Tensor, count: int, *, seed: int = 0) -> Tensor:
 def landmark_features(
     kernel: EmbeddingKernel, landmarks: Tensor, points: Tensor, weights: Tensor
 ) -> Tensor:
-    r"""Features :math:`L^{-1} \sum_i w_i k(Z, x_i)` with :math:`L L^\top = k(Z, Z)` plus a jitter.
+    r"""Compute the features :math:`L^{-1} \sum_i w_i k(Z, x_i)`.
 
-    Up to the jitter, their distances never exceed those of the mean embeddings.
+    Here :math:`L L^\top` is :math:`k(Z, Z)` plus a jitter. Up to the jitter, distances between features
+    never exceed distances between the mean embeddings.
 
     Args:
         kernel: Kernel on the atoms.
@@ -44,7 +45,7 @@ def landmark_features(
         weights: A ``C x n`` tensor of weights that sum to one.
 
     Returns:
-        A ``C x D`` tensor.
+        A ``C x D`` tensor of features.
 
     Source: Williams and Seeger 2001.
     """
@@ -60,8 +61,8 @@ def landmark_features(
         gram = gram - to_origin - to_origin.T
         at_origin = inner_products(kernel, origin.unsqueeze(-2), single[:1], points, weights)
         products = products - to_origin - at_origin
-    # It bounds the error of inner products, and keeps the smallest eigenvalues of a thousand landmarks
-    # above rounding.
+    # The jitter bounds the error of inner products, and keeps the smallest eigenvalues of the Gram
+    # matrix of a thousand landmarks above rounding.
     jitter = 1e-10 * gram.detach().diagonal().mean()
     factor = torch.linalg.cholesky(gram + jitter * torch.eye(len(gram)).to(gram))
     return torch.linalg.solve_triangular(factor, products, upper=False).T.to(dtype)

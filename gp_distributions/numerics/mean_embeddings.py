@@ -43,7 +43,7 @@ def inner_products(
 ) -> Tensor:
     """Inner products of all pairs of mean embeddings.
 
-    The backward pass computes blocks again, so that no pair of atoms is stored.
+    The backward pass computes each block again, so that no values for pairs of atoms are stored.
 
     Args:
         kernel: Kernel on the atoms.
@@ -51,8 +51,8 @@ def inner_products(
         w1: A ``batch_shape x N x n`` tensor of weights.
         x2: A ``batch_shape x M x m x d`` tensor of atoms.
         w2: A ``batch_shape x M x m`` tensor of weights.
-        symmetric: Whether both sides are the same. If so, the result is exactly symmetric, and without
-            batch axes only one half is computed.
+        symmetric: Whether the clouds on both sides are the same. If so, the result is exactly symmetric,
+            and only one half of it is computed if there are no batch axes.
 
     Returns:
         A ``batch_shape x N x M`` tensor.
@@ -92,7 +92,7 @@ class _Blocks:
     """Compute inner products, one block at a time.
 
     Attributes:
-        pairs: Function that returns the kernel of all pairs of points.
+        pairs: Function that evaluates the kernel at all pairs of points.
         size: Number of pairs of atoms in a block.
         tracked: Whether gradients are needed. The backward pass then computes each block again.
         arrays: Whether NumPy computes the blocks instead of PyTorch.
@@ -106,10 +106,10 @@ class _Blocks:
     def all_pairs(
         self, x1: Tensor, w1: Tensor, x2: Tensor, w2: Tensor, *, symmetric: bool
     ) -> Tensor:
-        """Inner products in strips of rows, which start at the diagonal if symmetric."""
+        """Compute inner products in strips of rows, which start at the diagonal if ``symmetric``."""
         height = math.isqrt(self.size)
         chunks1, back1 = self.chunks(x1, w1, height)
-        # If whole clouds do not fill the height of a block, blocks are wider instead.
+        # If the clouds do not fill the height of a block, the blocks are made wider instead.
         width = self.size // max(len(w) * min(w.shape[-1], height) for _, w in chunks1)
         chunks2, back2 = self.chunks(x2, w2, width)
         strips, first, skipped, done = [], 0, 0, 0
@@ -127,9 +127,13 @@ class _Blocks:
         return products if back2 is None else products[:, back2]
 
     def chunks(self, x: Tensor, w: Tensor, atoms: int) -> tuple[list[Cloud], Tensor | None]:
-        """Group clouds of similar size without their padding; return the index that restores the order.
+        """Group clouds of similar size, and remove their padding.
 
-        Padding is kept if weights require a gradient, since the weights of padding have one too.
+        Padding is kept if the weights require a gradient, since the weights of padding have one too.
+
+        Returns:
+            The groups, and the index that restores the order of the clouds, or ``None`` if the order is
+            unchanged.
         """
         sizes, order = (w > 0).sum(-1), None
         if w.requires_grad and torch.is_grad_enabled():
@@ -149,11 +153,11 @@ class _Blocks:
         return [(self.lend(x), self.lend(w)) for x, w in parts], order
 
     def lend(self, x: Tensor) -> Any:
-        """Convert a tensor for the library that computes."""
+        """Return a tensor as an array if NumPy computes the blocks, and unchanged otherwise."""
         return x.numpy() if self.arrays else x
 
     def by_atoms(self, one: Cloud, other: Cloud, height: int, width: int) -> Tensor:
-        """Compute one block, or a sum over parts of large clouds."""
+        """Compute the inner products of two groups in one block, or as a sum over parts of clouds."""
         (x1, w1), (x2, w2) = one, other
         if w1.shape[-1] <= height and w2.shape[-1] <= width:
             return self.block(x1, w1, x2, w2)
@@ -165,7 +169,7 @@ class _Blocks:
         return total
 
     def block(self, x1: Any, w1: Any, x2: Any, w2: Any) -> Tensor:
-        """Inner products, ``batch_shape x a x b``."""
+        """Compute one block: the ``batch_shape x a x b`` inner products of two groups of clouds."""
         if self.tracked:
             products: Tensor = checkpoint(
                 self._block, x1, w1, x2, w2, use_reentrant=False, preserve_rng_state=False
@@ -176,6 +180,6 @@ class _Blocks:
     def _block(self, x1: Any, w1: Any, x2: Any, w2: Any) -> Any:
         batch_shape, (b, m) = w1.shape[:-2], w2.shape[-2:]
         values = self.pairs(*(x.reshape(*batch_shape, -1, x.shape[-1]) for x in (x1, x2)))
-        # Mean embeddings of the first clouds at the atoms of the second.
+        # Evaluate the mean embeddings of the first clouds at the atoms of the second clouds.
         embedded = w1[..., None, :] @ values.reshape(*w1.shape, b * m)
         return (embedded.reshape(*w1.shape[:-1], b, m) * w2[..., None, :, :]).sum(-1)

@@ -11,7 +11,7 @@ _COINCIDENT = 100
 
 
 def apart(distances: Tensor) -> Tensor:
-    """Whether each distance, or squared distance, exceeds the rounding error of the largest one."""
+    """Return a mask of the distances, or squared distances, that exceed rounding of the largest one."""
     return distances > _COINCIDENT * torch.finfo(distances.dtype).eps * distances.max()
 
 
@@ -22,7 +22,7 @@ def median_apart(distances: Tensor) -> Tensor:
         distances: A non-empty tensor, which may hold each pair twice, as a symmetric matrix does.
 
     Returns:
-        A scalar: the median, the lower of the two middle values if their number is even, or NaN if all
-        points or clouds coincide.
+        The median as a scalar tensor: the lower of the two middle values if the number of distances is
+        even, and NaN if all points or clouds coincide.
     """
     return distances[apart(distances)].median()

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 from torch import Tensor
 
-# Iterations in which atoms move with fixed weights.
+# Number of initial iterations, in which atoms move while weights are fixed.
 _SETTLING = 100
 
 
@@ -27,9 +27,10 @@ def nearest_cloud(
 ) -> tuple[Tensor, Tensor, float]:
     r"""Find a local minimum of :math:`|\varphi(X, w) - z|^2` over atoms and weights by L-BFGS.
 
-    Weights are the softmax of the variables that are optimised. They are learned after the atoms have
-    settled with fixed weights, so that a wrong early match does not take all weight from an atom.
-    Coordinates are centred at the mean of the start and scaled by its root mean square radius.
+    The weights are the softmax of unconstrained variables. They are learned only after the atoms have
+    settled with fixed weights, so that a wrong early match does not take all weight from an atom. The
+    optimiser works on coordinates that are centred at the mean of the initial atoms and divided by
+    their root mean square radius.
 
     Args:
         embed: Differentiable map from ``1 x n x d`` points and ``1 x n`` weights to ``1 x D`` features.
@@ -37,11 +38,11 @@ def nearest_cloud(
         points: Initial atoms, ``n x d``.
         weights: Initial weights, ``n``; weights of zero stay zero.
         learn_weights: Whether to optimise the weights too.
-        enough: Distance of the features at which to stop.
-        max_iterations: Maximum number of iterations; 0 returns the start.
+        enough: Distance between features and target at which the optimisation stops.
+        max_iterations: Maximum number of iterations; with 0, the initial cloud is returned.
 
     Returns:
-        Points, weights, and the distance of their features from the target.
+        The points, the weights, and the distance of their features from the target.
     """
     size, dim = points.shape
     centre = weights @ points
@@ -71,7 +72,7 @@ def nearest_cloud(
 
     def descend(start: NDArray[np.float64], iterations: int) -> Any:
         limits = {"maxiter": iterations, "maxfun": 5 * iterations}
-        # Many corrections are kept, as features have more values than a cloud has coordinates.
+        # L-BFGS keeps many corrections, as features have more values than a cloud has coordinates.
         options = {**limits, "maxcor": 30, "ftol": 1e-12, "gtol": 1e-12}
         return minimize(
             residual, start, jac=True, method="L-BFGS-B", callback=stop, options=options

@@ -70,10 +70,10 @@ def normal_wasserstein(x1: Tensor, x2: Tensor) -> Tensor:
 
     Args:
         x1: A ``batch_shape x 2 L`` tensor of ``L`` means followed by ``L`` standard deviations.
-        x2: A tensor of the same kind, whose batch axes broadcast with those of ``x1``.
+        x2: A tensor with the layout of ``x1``, whose batch axes broadcast with those of ``x1``.
 
     Returns:
-        A ``batch_shape`` tensor. Coincident slices have a gradient of zero.
+        A ``batch_shape`` tensor of distances. Coincident slices have a gradient of zero.
     """
     x1, x2 = torch.broadcast_tensors(x1, x2)
     x1, x2, shape = x1.flatten(0, -2), x2.flatten(0, -2), x1.shape[:-1]
@@ -81,11 +81,12 @@ def normal_wasserstein(x1: Tensor, x2: Tensor) -> Tensor:
 
 
 def normal_wasserstein_all(x1: Tensor, x2: Tensor) -> Tensor:
-    """Distances of :func:`normal_wasserstein` for all pairs of rows, in bounded memory.
+    """Compute :func:`normal_wasserstein` for all pairs of rows, in bounded memory.
 
     Args:
-        x1: A ``batch_shape x N x 2 L`` tensor.
-        x2: A ``batch_shape x M x 2 L`` tensor. ``x1`` itself, if without batch axes, halves the time.
+        x1: A ``batch_shape x N x 2 L`` tensor of ``L`` means followed by ``L`` standard deviations.
+        x2: A ``batch_shape x M x 2 L`` tensor with the same layout. Passing ``x1`` itself halves the
+            time if there are no batch axes.
 
     Returns:
         A ``batch_shape x N x M`` tensor.
@@ -103,10 +104,11 @@ def normal_wasserstein_all(x1: Tensor, x2: Tensor) -> Tensor:
 
 
 class _Wasserstein(torch.autograd.Function):
-    """Distances of ``N x 2 L`` rows to ``N x M x 2 L`` others, or to ``1 x M x 2 L`` shared ones.
+    """Distances from each of ``N x 2 L`` rows to ``M`` rows of its own, or to ``M`` shared rows.
 
-    Only the inputs are saved for the backward pass, as their differences take more memory. Blocks fit
-    the processor's cache.
+    The other rows are an ``N x M x 2 L`` tensor, or ``1 x M x 2 L`` if they are shared. Only the inputs
+    are saved for the backward pass, as their differences take more memory. Each block fits the
+    processor's cache.
     """
 
     @staticmethod
@@ -140,7 +142,7 @@ def _blocks(x1: Tensor, x2: Tensor) -> Iterator[tuple[slice, Tensor, Tensor]]:
 
 
 def _terms(x1: Tensor, x2: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """D, E, erf(D / (sqrt 2 |E|)) and sqrt(2 / pi) exp(-D^2 / (2 E^2))."""
+    """Return D, E, erf(D / (sqrt 2 |E|)) and sqrt(2 / pi) exp(-D^2 / (2 E^2))."""
     shift, stretch = (x1 - x2).chunk(2, dim=-1)
     # At E = 0 the ratio overflows, or is zero if D = 0; the terms are finite in both cases.
     ratio = shift / (math.sqrt(2) * stretch.abs().clamp_min(torch.finfo(x1.dtype).tiny))

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from gp_distributions.numerics.single_thread import matmul
 
-# Number of elements in a strip of columns, which is processed at a time.
+# Number of elements in a strip of columns; strips are processed one at a time.
 _STRIP = 2**21
 # Number of rows in a strip of a symmetric matrix.
 _ROWS = 128
@@ -22,8 +22,8 @@ def squared_euclidean(x1: Tensor, x2: Tensor) -> Tensor:
 
     Args:
         x1: A ``batch_shape x N x D`` tensor.
-        x2: A ``batch_shape x M x D`` tensor. ``x1`` itself gives an exactly symmetric result with a
-            zero diagonal at half the cost.
+        x2: A ``batch_shape x M x D`` tensor. Passing ``x1`` itself gives an exactly symmetric result
+            with a zero diagonal at half the cost.
 
     Returns:
         A ``batch_shape x N x M`` tensor.
@@ -32,7 +32,7 @@ def squared_euclidean(x1: Tensor, x2: Tensor) -> Tensor:
     if x1 is x2:
         inner = _centred_gram(x2)
         squares = inner.diagonal(dim1=-2, dim2=-1).clone()
-        # Adding the squares first rounds both halves alike.
+        # Adding the squares first gives both halves of the matrix the same rounding errors.
         sums = squares.unsqueeze(-1) + squares.unsqueeze(-2)
         return zero_diagonal(sums.sub_(inner, alpha=2).clamp_min_(0))
     centre = x2.detach().mean(dim=-2, keepdim=True)
@@ -57,7 +57,7 @@ def manhattan(x1: Tensor, x2: Tensor) -> Tensor:
 
 
 def symmetric(distances: Callable[[Tensor, Tensor], Tensor], x: Tensor) -> Tensor:
-    """Distances between all pairs of rows of ``x``, computed in strips of the upper triangle."""
+    """Compute distances between all pairs of rows of ``x``, in strips of the upper triangle."""
     strips = [
         torch.nn.functional.pad(distances(x[i : i + _ROWS], x[i:]), (i, 0))
         for i in range(0, len(x), _ROWS)
@@ -67,16 +67,16 @@ def symmetric(distances: Callable[[Tensor, Tensor], Tensor], x: Tensor) -> Tenso
 
 
 def without_rounding(distances: Tensor, x1: Tensor, x2: Tensor) -> Tensor:
-    """Stop the gradient of sums of absolute differences that are only rounding errors.
+    """Stop the gradients of distances that consist only of rounding errors.
 
-    The gradient of rounding errors is a sum of signs, which a square root of the distance would
+    The gradient of such a distance is a sum of random signs, which a square root of the distance would
     magnify.
 
     Args:
-        distances: Sums of absolute differences between ``x1`` and ``x2``. Those of at most 64 rounding
-            errors of the sums of absolute values lose their gradient.
-        x1: A tensor with one axis more than ``distances``.
-        x2: A tensor with as many axes as ``x1``.
+        distances: Sums of absolute differences between ``x1`` and ``x2``. A distance loses its gradient
+            if it is at most 64 rounding errors of the corresponding sums of absolute values.
+        x1: A tensor of features, with one axis more than ``distances``.
+        x2: A tensor of features, with as many axes as ``x1``.
 
     Returns:
         The distances, with the same values.
@@ -104,12 +104,12 @@ def _squared_norms(x: Tensor) -> Tensor:
 
 
 def _centred_gram(x: Tensor) -> Tensor:
-    """Inner products of centred rows, exactly symmetric."""
+    """Compute the exactly symmetric matrix of inner products of centred rows."""
     if x.device.type != "cpu" or _tracked(x) or x.dim() != 2:
         centred = x - x.detach().mean(dim=-2, keepdim=True)
         return mirrored(centred @ centred.mT)
-    # BLAS computes one triangle, in strips of columns that fit the processor's cache. PyTorch is not
-    # used, as its idle threads would compete with those of BLAS.
+    # BLAS computes one triangle, in strips of columns that fit the processor's cache. NumPy calls BLAS
+    # here instead of PyTorch, whose idle threads would compete with those of BLAS.
     array = x.detach().numpy()
     size = max(64, _STRIP // len(x))
     syrk = get_blas_funcs("syrk", dtype=array.dtype)

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from gp_distributions.numerics.medians import median_apart
 
-# Number of weights that are drawn from at a time.
+# Largest number of weights that are processed at a time.
 _PART = 2**22
 
 
@@ -20,7 +20,7 @@ def draw_atoms(
         points: A ``C x n x d`` tensor of atoms, or of the means of Gaussian components.
         weights: A ``C x n`` tensor of weights; all clouds count equally.
         count: Number of draws.
-        seed: Random seed for the draws, which are the same on every device.
+        seed: Random seed. The draws are the same on every device.
         covariance: A ``C x n x d x d`` tensor, the covariances of Gaussian components.
 
     Returns:
@@ -46,7 +46,7 @@ def draw_atoms(
 
 
 def median_distance(atoms: Tensor) -> float:
-    """Median distance between atoms that differ, or zero if all coincide.
+    """Return the median distance between atoms that do not coincide, or zero if all coincide.
 
     Args:
         atoms: An ``M x d`` tensor of at least two atoms.

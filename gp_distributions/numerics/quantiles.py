@@ -22,9 +22,10 @@ from gp_distributions.numerics.sorting import argsort, sort
 
 
 def uniform_cell_quantiles(values: Tensor, num_cells: int) -> Tensor:
-    """Cell averages of the quantile function of equally weighted samples.
+    """Average the quantile function of equally weighted samples over equal cells.
 
-    If ``n`` divides ``num_cells``, the averages are the quantile function itself.
+    If ``n`` divides ``num_cells``, the quantile function is constant on each cell and the averages are
+    exactly its values.
 
     Args:
         values: A ``batch_shape x n`` tensor of samples, in any order.
@@ -45,7 +46,7 @@ def uniform_cell_quantiles(values: Tensor, num_cells: int) -> Tensor:
 
 
 def _overlaps(num_values: int, num_cells: int) -> Tensor:
-    """Share of each cell that each of ``num_values`` equal steps covers, ``n x N``."""
+    """Return the ``n x N`` shares of each cell that each of ``num_values`` equal steps covers."""
     # In units of 1 / (n N) both grids are integers, so the shares are exact.
     steps = torch.arange(num_values + 1)[:, None] * num_cells
     cells = torch.arange(num_cells + 1)[None, :] * num_values
@@ -55,10 +56,10 @@ def _overlaps(num_values: int, num_cells: int) -> Tensor:
 
 
 def weighted_cell_quantiles(values: Tensor, weights: Tensor, num_cells: int) -> Tensor:
-    """Cell averages of the quantile function of weighted samples.
+    """Average the quantile function of weighted samples over equal cells.
 
-    The cell averages have a kink in the weights where a knot lies on the edge of a cell. The gradient
-    there is the mean of the two one-sided gradients.
+    As functions of the weights, the averages have a kink where a cumulative weight lies on the edge of
+    a cell. The gradient there is the mean of the two one-sided gradients.
 
     Args:
         values: A ``batch_shape x n`` tensor of samples, in any order.
@@ -91,6 +92,6 @@ def weighted_cell_quantiles(values: Tensor, weights: Tensor, num_cells: int) -> 
 
 
 def _step_at(knots: Tensor, edges: Tensor, *, right: bool) -> Tensor:
-    """Index of the step of the quantile function on which each edge lies."""
+    """Return the index of the step of the quantile function on which each edge lies."""
     found = torch.searchsorted(knots.detach(), edges.contiguous(), right=right)
     return found.clamp_max_(knots.shape[-1] - 1)

@@ -21,14 +21,14 @@ from torch import Tensor
 
 # Epsilon is divided by _FACTOR whenever the marginal error is at most _LOOSE.
 _FACTOR, _LOOSE = 1.5, 0.03
-# Damping of Newton's method in units of the marginal error: its initial value, its increase after a
-# rejected step, its decrease after an accepted step, its minimum, and the value at which a cloud is
-# given up.
+# Damping of Newton's method in units of the marginal error: its initial value, the factor by which it
+# grows after a rejected step, the factor by which it shrinks after an accepted step, its minimum, and
+# the value at which the solver gives a cloud up.
 _DAMPING, _UP, _DOWN, _LEAST, _STALLED = 1e-2, 8.0, 3.0, 1e-5, 1e10
 # Initial potentials with a larger marginal error are not used.
 _USELESS = 0.5
-# Logarithm of the smallest entry of a plan; and the total change of logarithms by steps after which a
-# plan is evaluated anew.
+# Logarithm of the smallest entry of a plan; and the total change of the logarithms, summed over steps,
+# after which a plan is evaluated from scratch instead of updated.
 _LEAST_LOG, _FAR = -200.0, 30.0
 # Eigenvalues of the scaled Hessian below this are rounding errors; the largest are close to one.
 SINGULAR = 1e-11
@@ -40,7 +40,8 @@ class TransportOutcome:
 
     Attributes:
         converged: Whether the marginal error is at most the tolerance.
-        marginal_error: L1 distance between the plan's marginal on the reference and its weights.
+        marginal_error: L1 distance between the plan's marginal on the reference and the weights of
+            the reference.
         iterations: Number of Newton steps tried.
         determined: Whether the Hessian determines the potentials. If not (partial sums of the weights
             coincide and epsilon is tiny), the plan is correct, but the potentials are not unique.
@@ -64,9 +65,9 @@ class _Clouds:
 
 @dataclass(frozen=True)
 class _Iterate(_Clouds):
-    """Clouds with their potentials, plan and marginal error.
+    """The unsolved clouds with their current potentials, plan and marginal error.
 
-    Here the conditional plan is ``C x m x n``, as a softmax is faster over an axis that is not the last.
+    The conditional plan is ``C x m x n``, because a softmax is faster over an axis that is not the last.
     """
 
     potentials: Tensor
@@ -81,7 +82,7 @@ class _Iterate(_Clouds):
 
 
 class _SemiDual:
-    """Semi-dual of all clouds, up to shifts of the cost that do not change the plan.
+    """Semi-dual problems of all clouds, up to shifts of the cost that do not change the plan.
 
     The reference is ``C x m x d`` with weights ``C x m``, or ``1 x m x d`` if all clouds share it.
     """
@@ -103,33 +104,33 @@ class _SemiDual:
         self.epsilon = epsilon.to(self.inner)
 
     def of(self, state: _Clouds, values: Tensor) -> Tensor:
-        """Values for the references of the unsolved clouds."""
+        """Select the values that belong to the unsolved clouds, unless all clouds share them."""
         return values if len(values) == 1 else values[state.index]
 
     def start(self, potentials: Tensor, epsilon: Tensor) -> _Iterate:
-        """Plan of all clouds at given potentials."""
+        """Return the iterate of all clouds at the given potentials."""
         index = torch.arange(len(self.inner), device=self.inner.device)
         damping = self.inner.new_full(index.shape, _DAMPING)
         clouds = _Clouds(index, self.inner, self.weights, damping)
         return self.at(clouds, potentials, epsilon)
 
     def at(self, state: _Clouds, potentials: Tensor, epsilon: Tensor) -> _Iterate:
-        """Plan at other potentials and another epsilon."""
+        """Evaluate the plan at new potentials and a new epsilon, and return the iterate."""
         shift = potentials / epsilon.unsqueeze(-1) + self.of(state, self.log_masses)
         logits = (state.inner * epsilon.reciprocal()[:, None, None]).add_(shift.unsqueeze(-1))
         logits = logits.sub_(logits.amax(-2, keepdim=True))
-        # Entries below the smallest are negligible, but arithmetic on denormal numbers is slow.
+        # Smaller entries are negligible, but they could be denormal numbers, whose arithmetic is slow.
         conditional = logits.clamp_min_(_LEAST_LOG).exp_()
         conditional = conditional.div_(conditional.sum(-2, keepdim=True))
         return self._with_plan(state, potentials, epsilon, conditional)
 
     def moved(self, state: _Iterate, scaled_step: Tensor) -> _Iterate:
-        """Plan at potentials moved by epsilon times ``scaled_step``."""
+        """Return the iterate whose potentials are moved by epsilon times ``scaled_step``."""
         potentials = state.potentials + state.epsilon.unsqueeze(-1) * scaled_step
         drift = state.drift + scaled_step.abs().amax(-1)
         if bool((drift > _FAR).any()):
             return self.at(state, potentials, state.epsilon)
-        # Multiplying by the ratios takes a third of the time of new exponentials.
+        # Updating the plan by multiplication takes a third of the time of new exponentials.
         conditional = state.conditional * scaled_step.exp().unsqueeze(-1)
         conditional = conditional.div_(conditional.sum(-2, keepdim=True))
         return replace(self._with_plan(state, potentials, state.epsilon, conditional), drift=drift)
@@ -137,7 +138,7 @@ class _SemiDual:
     def _with_plan(
         self, state: _Clouds, potentials: Tensor, epsilon: Tensor, conditional: Tensor
     ) -> _Iterate:
-        """Iterate at a plan that no steps have carried along."""
+        """Return the iterate of a given plan, which counts as evaluated from scratch."""
         marginal = (conditional @ state.weights.unsqueeze(-1)).squeeze(-1)
         residual = self.of(state, self.masses) - marginal
         clouds = (state.index, state.inner, state.weights, state.damping)
@@ -145,7 +146,10 @@ class _SemiDual:
         return _Iterate(*clouds, potentials, epsilon, conditional, drift, residual, error)
 
     def newton_step(self, state: _Iterate) -> _Iterate:
-        """Take one step, or raise the damping if it neither ascends to its end nor lowers the error."""
+        """Take one damped Newton step, or reject it and raise the damping.
+
+        A step is accepted if it lowers the marginal error or if the objective still rises at its end.
+        """
         system = self.scaled_hessian(state)
         system.diagonal(dim1=-2, dim2=-1).add_((state.damping * state.error).unsqueeze(-1) + 1e-15)
         step, solved = self.solve(system, state)
@@ -159,7 +163,7 @@ class _SemiDual:
     def polished(self, state: _Iterate) -> tuple[_Iterate, Tensor]:
         """Take a final undamped Newton step; also return which solutions are unique.
 
-        The step reduces the error to rounding.
+        The step reduces the marginal error to the size of rounding errors.
         """
         system = self.scaled_hessian(state)
         step, solved = self.solve(system, state)
@@ -170,7 +174,10 @@ class _SemiDual:
         return _chosen((trial.error < state.error) & solved, trial, state), determined
 
     def scaled_hessian(self, state: _Iterate) -> Tensor:
-        """``diag(b)^-1/2 (diag(s) - R' diag(a) R) diag(b)^-1/2``, with eigenvalue one for constants."""
+        """Return ``diag(b)^-1/2 (diag(s) - R' diag(a) R) diag(b)^-1/2``, made invertible.
+
+        Constant potentials have the eigenvalue one instead of zero.
+        """
         plan = state.conditional
         hessian = (state.weights.unsqueeze(-2) * plan) @ plan.mT
         roots = self.of(state, self.roots)
@@ -184,7 +191,7 @@ class _SemiDual:
         return hessian
 
     def solve(self, system: Tensor, state: _Iterate) -> tuple[Tensor, Tensor]:
-        """Newton step divided by epsilon, and whether it exists."""
+        """Return the Newton step divided by epsilon, and whether the step exists."""
         factor, failed = torch.linalg.cholesky_ex(system)
         roots = self.of(state, self.roots)
         scaled = torch.cholesky_solve((state.residual / roots).unsqueeze(-1), factor)
@@ -192,7 +199,7 @@ class _SemiDual:
 
 
 def _chosen(accept: Tensor, new: _Iterate, old: _Iterate) -> _Iterate:
-    """New iterate for the clouds that accept it, old iterate for the others."""
+    """Return the new iterate for the clouds that accept it, and the old one for the others."""
     if bool(accept.all()):
         return new
 
@@ -218,7 +225,8 @@ def solve_semi_dual(
     """Solve for the potentials on the reference, on the side that has fewer atoms.
 
     The time per step is cubic in the number of unknowns. If the clouds have fewer atoms than the
-    reference, the potentials on the clouds are solved for, and one sweep gives those on the reference.
+    reference, Newton's method finds the potentials on the clouds, and one sweep converts them to
+    potentials on the reference.
 
     Args:
         points: A ``C x n x d`` tensor of atoms.
@@ -227,11 +235,12 @@ def solve_semi_dual(
         masses: The ``m`` positive weights of the reference, which sum to one.
         epsilon: Regularisation, a positive scalar.
         tolerance: Largest L1 marginal error on the reference at which a cloud counts as solved.
-        max_iterations: Maximum number of Newton steps, over all values of epsilon on the way down.
-        initial: ``C x m`` potentials of a similar problem, which are used as a start if they fit.
+        max_iterations: Maximum number of Newton steps in total, over the decreasing values of epsilon.
+        initial: ``C x m`` potentials of a similar problem. Those of each cloud are used as its start if
+            their marginal error is small enough.
 
     Returns:
-        The ``C x m`` potentials, with mean zero, and the outcome.
+        The ``C x m`` potentials, with mean zero under ``masses``, and the outcome of the solver.
     """
     support, masses = support.unsqueeze(0), masses.unsqueeze(0)
     problem = _SemiDual(points, weights, support, masses, epsilon)
@@ -257,7 +266,10 @@ def solve_semi_dual(
 
 
 def _sweep(problem: _SemiDual, potentials: Tensor) -> Tensor:
-    """Potentials on one side from those on the other, both without the offsets of their problems."""
+    """Compute the potentials on one side from those on the other.
+
+    Both omit the offsets that :class:`_SemiDual` removes from the cost.
+    """
     eps = problem.epsilon
     logits = (problem.inner + potentials.unsqueeze(-1)) / eps + problem.log_masses.unsqueeze(-1)
     return -eps * torch.logsumexp(logits, dim=-2)
@@ -266,7 +278,7 @@ def _sweep(problem: _SemiDual, potentials: Tensor) -> Tensor:
 def _ascend(
     problem: _SemiDual, start: Tensor | None, tolerance: float, max_iterations: int
 ) -> tuple[Tensor, Tensor]:
-    """Potentials that reach the tolerance, and the number of steps tried."""
+    """Maximise the semi-dual; return the potentials and the number of steps tried for each cloud."""
     target = problem.epsilon
     first = torch.maximum(problem.inner.abs().amax((-2, -1)), target)
     if start is None:

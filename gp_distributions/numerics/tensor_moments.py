@@ -1,4 +1,6 @@
-r"""Moments up to order three as features, whose inner products are those of polynomial kernels.
+r"""Moments up to order three as features of the mean embeddings of polynomial kernels.
+
+The inner products of these features equal those of the mean embeddings:
 
 .. math::
     \mathrm E (\langle X, Y \rangle + 1)^p = \sum_{k=0}^p \binom p k
@@ -16,7 +18,7 @@ from torch import Tensor
 def moment_features(
     points: Tensor, weights: Tensor, degree: int, covariance: Tensor | None = None
 ) -> Tensor:
-    """Mean embeddings of a polynomial kernel as vectors.
+    """Compute the mean embeddings of a polynomial kernel as vectors of moments.
 
     Args:
         points: A ``C x n x d`` tensor of atoms, or of the means of Gaussian components.
