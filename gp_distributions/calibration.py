@@ -1,4 +1,4 @@
-"""Calibration of predictions: do the predicted standard deviations match the errors?"""
+"""Scores that tell whether the predicted standard deviations match the errors of predictions."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ def coverage(
         groups: The ``N`` group labels, such as the sizes of the bags. Default: no groups.
 
     Returns:
-        The fraction, or with ``groups`` a dictionary of the fraction in each group, sorted by label.
+        The fraction; with ``groups``, a dictionary that maps each label, in sorted order, to the
+        fraction in its group.
 
     Raises:
         ValueError: If shapes differ, a value is not finite, a standard deviation is not positive, or
@@ -51,7 +52,9 @@ def nlpd(
 ) -> Tensor | dict[Hashable, Tensor]:
     r"""Compute the mean negative log predictive density of targets under normal predictions, in nats.
 
-    .. math:: \tfrac12 \log 2 \pi s^2 + \tfrac{(y - m)^2}{2 s^2}
+    For a target :math:`y`, a mean :math:`m` and a standard deviation :math:`s`, it is
+
+    .. math:: \tfrac12 \log 2 \pi s^2 + \tfrac{(y - m)^2}{2 s^2}.
 
     Arguments, return value and errors are those of :func:`coverage`.
 
@@ -68,14 +71,15 @@ def crps(
 ) -> Tensor | dict[Hashable, Tensor]:
     r"""Compute the mean continuous ranked probability score of normal predictions.
 
-    With :math:`z = (y - m) / s`,
+    For a target :math:`y`, a mean :math:`m`, a standard deviation :math:`s` and
+    :math:`z = (y - m) / s`, it is
 
     .. math::
         \int \big(F(x) - 1[x \ge y]\big)^2 dx
         = s \left( z (2 \Phi(z) - 1) + 2 \varphi(z) - \pi^{-1/2} \right),
 
-    in the units of the targets; as :math:`s \to 0` it tends to the absolute error. Arguments, return
-    value and errors are those of :func:`coverage`.
+    in the units of the targets. As :math:`s \to 0`, the score tends to the absolute error. Arguments,
+    return value and errors are those of :func:`coverage`.
 
     Example:
         >>> from gp_distributions.calibration import crps
@@ -107,7 +111,8 @@ def reliability(
         groups: The ``N`` group labels, such as the sizes of the bags. Default: no groups.
 
     Returns:
-        The coverage at each level, or with ``groups`` a dictionary of such tensors.
+        A tensor with the coverage at each level; with ``groups``, a dictionary that maps each label to
+        such a tensor.
 
     Raises:
         ValueError: As for :func:`coverage`.
@@ -123,7 +128,9 @@ def reliability(
 
 @dataclass(frozen=True)
 class Calibration:
-    """Scores of normal predictions by group, printed as a table; the last group holds all targets.
+    """Scores of normal predictions by group, which ``print`` shows as a table.
+
+    The last group contains all targets.
 
     Attributes:
         groups: The ``G`` group labels; the last is ``"all"``.
@@ -210,7 +217,7 @@ def calibration(
 
 
 def _standardised(y: Values, mean: Values, std: Values) -> tuple[Tensor, Tensor]:
-    """Return standardised errors and standard deviations, in the widest of the three precisions."""
+    """Return standardised errors and standard deviations, in the highest precision of the inputs."""
     values = [_tensor(v) for v in (y, mean, std)]
     dtype = functools.reduce(torch.promote_types, [v.dtype for v in values])
     target, centre, std = (v.to(values[-1].device, dtype) for v in values)
@@ -230,7 +237,7 @@ def _standardised(y: Values, mean: Values, std: Values) -> tuple[Tensor, Tensor]
 
 
 def _tensor(values: Values) -> Tensor:
-    """Convert values to a tensor; copies arrays, since columns of data frames are read-only."""
+    """Convert values to a tensor, copying arrays because columns of data frames are read-only."""
     tensor = values.detach() if isinstance(values, Tensor) else torch.from_numpy(np.array(values))
     return tensor if tensor.is_floating_point() else tensor.double()
 
@@ -253,7 +260,7 @@ def _crps(z: Tensor, std: Tensor) -> Tensor:
 
 
 def _grouped(scores: Tensor, groups: Groups | None) -> Tensor | dict[Hashable, Tensor]:
-    """Average ``... x N`` scores over all targets, or over those of each group."""
+    """Average ``... x N`` scores over all targets, or over the targets of each group."""
     if groups is None:
         return scores.mean(-1)
     members = _members(groups, scores.shape[-1])
@@ -261,7 +268,7 @@ def _grouped(scores: Tensor, groups: Groups | None) -> Tensor | dict[Hashable, T
 
 
 def _members(groups: Groups, number: int) -> dict[Hashable, list[int]]:
-    """Return the indices of each label, sorted by label."""
+    """Return a dictionary that maps each group label, in sorted order, to the indices of its targets."""
     labels = groups.tolist() if isinstance(groups, Tensor) else list(groups)
     if len(labels) != number:
         raise ValueError(f"Expected a group label for each of {number} bags, got {len(labels)}.")

@@ -1,4 +1,4 @@
-"""Clouds that belong to given embeddings, to draw the results of methods on embeddings."""
+"""Search for clouds with given embeddings, to draw the results of methods on embeddings."""
 
 from __future__ import annotations
 
@@ -15,17 +15,18 @@ from gp_distributions.measures import PointClouds
 from gp_distributions.numerics.nearest_cloud import nearest_cloud
 from gp_distributions.warnings import ConvergenceWarning, warn
 
-# Distance between embeddings at which the search stops, in root mean square distances of two atoms.
+# Distance between embeddings at which the search stops, relative to the root mean square distance
+# between two atoms.
 _ENOUGH = 1e-4
 
 
 @dataclass(frozen=True, eq=False)
 class Inversion:
-    """Clouds whose embeddings are close to given ones.
+    """Clouds whose embeddings are close to given embeddings.
 
     Attributes:
         clouds: The ``N`` clouds.
-        distances: The ``N`` distances between the embeddings of the clouds and the given ones.
+        distances: The ``N`` distances between the embeddings of the clouds and the given embeddings.
 
     Example:
         >>> import numpy as np
@@ -55,13 +56,14 @@ def invert_embedding(
     seed: int = 0,
     progress: bool = False,
 ) -> Inversion:
-    r"""Find clouds whose embeddings are closest to given ones.
+    r"""Find clouds whose embeddings are closest to given embeddings.
 
-    This turns means, combinations and directions of embeddings into shapes: barycentres, k-means centres
-    and the mean plus a multiple of a principal component or of the normal of a linear classifier.
+    The function turns means, combinations and directions of embeddings into shapes: barycentres, k-means
+    centres, and the mean plus a multiple of a principal component or of the normal of a linear
+    classifier.
 
-    L-BFGS minimises the distance between the embedding :math:`\varphi(X, w)` of atoms and weights and
-    the given one,
+    L-BFGS minimises the distance between the embedding :math:`\varphi(X, w)` of atoms :math:`X` with
+    weights :math:`w` and the given embedding :math:`z`,
 
     .. math::
         \min_{X, w} |\varphi(X, w) - z|^2.
@@ -69,21 +71,22 @@ def invert_embedding(
     The search starts from
 
     - normal samples with the mean and the size that the embedding encodes, for
-      :class:`SlicedWasserstein` of order 2. With ``center=True`` the clouds are centred at zero;
-    - the transported atoms of the reference, with its weights, for :class:`LinearTransport`: the
-      embedding consists of them. ``max_iterations=0`` returns them as they are; they differ from the
-      embedded cloud by the entropic blur.
+      :class:`SlicedWasserstein` of order 2. With ``center=True``, the clouds are centred at zero;
+    - the transported atoms of the reference, with the weights of the reference, for
+      :class:`LinearTransport`, whose embedding consists of these atoms. ``max_iterations=0`` returns
+      them unchanged; they differ from the embedded cloud by the entropic blur.
 
-    In two and more dimensions, most combinations of embeddings are not the embedding of any cloud, and
+    In two or more dimensions, most combinations of embeddings are not the embedding of any cloud, so
     the distance stays positive for any number of atoms.
 
     Args:
         distance: Distance between clouds.
         embeddings: An ``N x D`` tensor of embeddings from ``distance.embed``, or combinations of these.
-        atoms: Number of atoms. Default: twice ``num_quantiles`` for sliced Wasserstein, and the atoms of
-            the reference for linear transport; a given number of atoms is drawn from these.
+        atoms: Number of atoms. Default: twice ``num_quantiles`` for sliced Wasserstein, and the size of
+            the reference for linear transport. For linear transport, a given number of atoms is drawn
+            from the transported atoms.
         learn_weights: Whether to optimise the weights if the atoms alone do not reach the embedding.
-        start: One cloud, or ``N`` clouds, to start from instead.
+        start: One cloud, or ``N`` clouds, to start from instead of the clouds described above.
         max_iterations: Maximum number of iterations for each cloud.
         tolerance: Distance above which to warn, as a multiple of the root mean square distance between
             two atoms of the start.
@@ -91,14 +94,14 @@ def invert_embedding(
         progress: Whether to show a progress bar.
 
     Returns:
-        The clouds and the distances between their embeddings and the given ones.
+        The clouds and the distances between their embeddings and the given embeddings.
 
     Raises:
         TypeError: If embeddings of the distance cannot be inverted, or ``embeddings`` is not a
             floating-point tensor.
         ValueError: If the number of features does not match the distance, a feature is not finite,
-            ``start`` does not match, or ``atoms`` is given although the start determines the number of
-            atoms: with ``start``, or for sliced Wasserstein with ``num_quantiles=None``.
+            ``start`` does not match the embeddings, or ``atoms`` is given although ``start``, or a
+            sliced Wasserstein distance with ``num_quantiles=None``, determines the number of atoms.
 
     Warns:
         ConvergenceWarning: If a distance exceeds ``tolerance``.

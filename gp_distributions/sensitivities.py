@@ -17,10 +17,12 @@ from gp_distributions.rows.clouds import split_rows
 
 @dataclass(frozen=True, eq=False)
 class Sensitivity:
-    """Gradients of predictions at clouds, with a leading axis of outputs if the targets had one.
+    """Gradients of predictions at clouds.
 
-    A gradient with respect to a weight tells the effect of more mass at this atom, taken from all other
-    atoms in proportion; the weighted mean of these gradients is zero. Gradients at padding are zero.
+    If the training targets had several outputs, all gradients have a leading axis of outputs. The
+    gradient with respect to a weight is the effect of moving mass to this atom from all other atoms in
+    proportion to their weights; the weighted mean of these gradients is zero. Gradients at padding are
+    zero.
 
     Attributes:
         clouds: The ``N`` clouds.
@@ -59,20 +61,21 @@ def sensitivity(model: DistributionGP, X: PointClouds, *, batch_size: int = 64) 
         \frac{\partial m}{\partial x_i}, \quad \frac{\partial m}{\partial w_i}, \quad
         \frac{\partial v}{\partial x_i}, \quad \frac{\partial v}{\partial w_i}.
 
-    The first is an arrow at each atom, in the direction that increases the prediction most.
+    The first gradient is a vector at each atom that points in the direction in which moving the atom
+    increases the prediction most.
 
     Args:
         model: A fitted model of clouds.
         X: The ``N`` clouds.
-        batch_size: Number of clouds at a time, which bounds memory.
+        batch_size: Number of clouds to differentiate at a time, which bounds memory.
 
     Returns:
         The gradients, detached.
 
     Raises:
         TypeError: If ``X`` is not :class:`PointClouds`.
-        ValueError: If ``X`` has several batch axes, the kernel reads other distributions, or
-            ``batch_size < 1``.
+        ValueError: If ``X`` does not have exactly one batch axis, the kernel reads another kind of
+            distribution, or ``batch_size < 1``.
 
     Example:
         >>> import numpy as np
@@ -104,7 +107,8 @@ def _gradients(model: DistributionGP, rows: Tensor) -> Tensor:
     model.eval()
     rows = rows.clone().requires_grad_()
     axes = [1] * len(model.batch_shape)
-    # Each cloud is its own batch, so a sum over clouds has the gradients of all of them.
+    # Each cloud is its own batch element, so the gradient of a sum over clouds contains the gradient at
+    # each of them.
     posterior = model.posterior(rows.unflatten(0, (-1, *axes, 1)), observation_noise=False)
     outputs = (posterior.mean, variances(posterior, model.smallest_variance))
     totals = [total for values in outputs for total in values.flatten(0, -2).sum(0)]

@@ -23,11 +23,11 @@ class Observations:
 
     Args:
         X: A ``T x width`` tensor of the evaluated inputs of the model.
-        Y: A ``T x outcomes`` tensor of their outcomes: first the objectives, which are maximised, then
-            the constraints, which are met where they are at most zero.
+        Y: A ``T x outcomes`` tensor of the outcomes of these inputs: the objectives, which are
+            maximised, followed by the constraints. A constraint is met if its value is at most zero.
         objectives: Number of objectives.
         X_pending: Inputs whose evaluation is pending or has failed; ``None`` if there are none.
-        q: Number of candidates wanted.
+        q: Number of candidates to propose.
         seed: Random seed for the acquisition function.
 
     Example:
@@ -48,7 +48,7 @@ class Observations:
 
     @property
     def feasible(self) -> Tensor:
-        """A boolean tensor of length ``T``: which inputs meet all constraints."""
+        """A boolean tensor of length ``T`` that is true for inputs that meet all constraints."""
         return (self.Y[:, self.objectives :] <= 0).all(-1)
 
 
@@ -58,15 +58,16 @@ MakeAcquisition = Callable[[Model, Observations], AcquisitionFunction]
 def default_acquisition(model: Model, data: Observations) -> AcquisitionFunction:
     """Make the variant of log expected improvement that the problem needs.
 
-    ``LogExpectedImprovement`` for one objective without constraints, one candidate and no pending
-    inputs. Otherwise ``qLogExpectedImprovement``, with the constraints if there are any, or
-    ``qLogNoisyExpectedHypervolumeImprovement`` for several objectives, with the reference point that
-    BoTorch infers from the feasible outcomes. While the model predicts that no evaluated input is
-    feasible, ``qLogProbabilityOfFeasibility`` is used instead.
+    For one objective without constraints, one candidate and no pending inputs, this is
+    ``LogExpectedImprovement``. Otherwise, one objective needs ``qLogExpectedImprovement``, with the
+    constraints if there are any, and several objectives need
+    ``qLogNoisyExpectedHypervolumeImprovement``, with the reference point that BoTorch infers from the
+    feasible outcomes. As long as the model predicts that no evaluated input is feasible,
+    ``qLogProbabilityOfFeasibility`` is used instead.
 
     Args:
         model: A fitted model of all outcomes.
-        data: The evaluations.
+        data: The evaluations to which the model was fitted.
 
     Returns:
         The acquisition function.
@@ -101,7 +102,7 @@ def default_acquisition(model: Model, data: Observations) -> AcquisitionFunction
 
 
 def _believed_feasible(model: Model, data: Observations) -> bool:
-    """Whether the model predicts that some evaluated input is feasible."""
+    """Returns whether the model predicts that at least one evaluated input is feasible."""
     with torch.no_grad():
         mean = model.posterior(data.X).mean
     return bool((mean[..., data.objectives :] <= 0).all(-1).any())

@@ -18,16 +18,17 @@ Decode = Callable[[Tensor], Tensor | tuple[Tensor, Tensor] | PointClouds]
 class Decoder(InputTransform, torch.nn.Module):
     """Decode design vectors to rows, so that a model on designs sees their shapes.
 
-    As the ``input_transform`` of a :class:`DistributionGP` it makes designs the inputs of the model:
-    acquisition functions, ``optimize_acqf`` and fantasies work on bounded designs, with exact gradients
-    through the decoder, while the kernel compares the decoded clouds. To rescale designs first, put a
-    ``Normalize`` of BoTorch before it in a ``ChainedInputTransform``.
+    As the ``input_transform`` of a :class:`DistributionGP`, a decoder makes designs the inputs of the
+    model: acquisition functions, ``optimize_acqf`` and fantasies work on bounded designs, with exact
+    gradients through the decoder, while the kernel compares the decoded clouds. To rescale designs
+    first, put BoTorch's ``Normalize`` before the decoder in a ``ChainedInputTransform``.
 
     Args:
         decode: A differentiable function that maps an ``N x k`` tensor of designs to the points of
             their clouds, an ``N x m x d`` tensor; or to points and ``N x m`` weights; or to
-            :class:`PointClouds`. Pass ``torch.vmap(function)`` if a function decodes a single
-            design. If ``decode`` is a module, its parameters are not fitted with the model.
+            :class:`PointClouds`. If your function decodes a single design, pass
+            ``torch.vmap(function)``. If ``decode`` is a module, its parameters are not fitted with the
+            model.
 
     Raises:
         ValueError: When called, if ``decode`` returns tensors of other shapes, or points or weights
@@ -94,11 +95,11 @@ class Decoder(InputTransform, torch.nn.Module):
         return PointClouds(*(t.reshape(*shape, *t.shape[1:]) for t in (points, weights)))
 
     def equals(self, other: InputTransform) -> bool:
-        """Whether another transform is a decoder with the same function."""
+        """Returns whether another transform is a decoder with the same function."""
         return isinstance(other, Decoder) and other.decode is self.decode
 
     def _decoded(self, designs: Tensor) -> tuple[Tensor, Tensor]:
-        """Points and weights of ``N x k`` designs."""
+        """Decode an ``N x k`` tensor of designs to points and weights."""
         decoded = self.decode(designs)
         if isinstance(decoded, PointClouds):
             points, weights = decoded.points, decoded.weights
@@ -117,10 +118,10 @@ class Decoder(InputTransform, torch.nn.Module):
 
 @torch.no_grad()
 def decodable(model: Model, X: Tensor) -> Tensor:
-    """Return the inputs of a fitted model, ``N x k``, that its input transform can decode.
+    """Return those of the inputs ``X`` (``N x k``) that the input transform of a model can decode.
 
-    The others have no shape: the decoder raises an error for them, or does not return a valid cloud.
-    For a model without an input transform, all inputs are returned.
+    The other inputs have no shape: the decoder raises an error for them, or returns an invalid cloud. A
+    model without an input transform accepts all inputs.
     """
     if not any(isinstance(module, InputTransform) for module in model.modules()):
         return X

@@ -19,7 +19,7 @@ Penalty = Callable[[Tensor], Tensor]
 
 
 class DataPenalty(torch.nn.Module):
-    r"""Penalise clouds that are farther from the data than the data are from each other.
+    r"""Penalise clouds that are farther from the data than neighbouring clouds of the data are apart.
 
     With :math:`r` the median distance from a cloud of the data to its nearest neighbour, the penalty is
 
@@ -61,7 +61,7 @@ class DataPenalty(torch.nn.Module):
             )
 
     def forward(self, X: Tensor) -> Tensor:
-        """Returns the largest penalty among the ``q`` clouds of each batch.
+        """Returns the largest penalty among the ``q`` clouds of each batch element.
 
         Args:
             X: A ``batch_shape x q x m*(d+1)`` tensor of rows.
@@ -89,30 +89,31 @@ def optimize_free_shapes(
     clouds are found one after the other, each with the previous ones as pending points.
 
     Args:
-        acquisition: A BoTorch acquisition function of a model on rows; for ``q > 1`` one that supports
-            pending points, such as the Monte Carlo ones.
-        starts: The ``S`` clouds to start from: real ones, for example the best and some at random.
-        bounds: A ``2 x d`` tensor, the smallest and the largest value of each coordinate. Starts are
-            clamped to them.
+        acquisition: A BoTorch acquisition function of a model on rows. For ``q > 1`` it must support
+            pending points, as Monte Carlo acquisition functions do.
+        starts: The ``S`` clouds to start from, which should be real ones: for example, the best clouds
+            so far and some random ones.
+        bounds: A ``2 x d`` tensor with the smallest and the largest value of each coordinate. The atoms
+            of the starts are clamped to these bounds.
         q: Number of clouds to find.
         penalty: A differentiable function that maps ``batch_shape x 1 x m*(d+1)`` rows to
-            ``batch_shape`` values to subtract, for example a :class:`DataPenalty`. Without one, shapes
-            can move far away from the data, because acquisition functions reward uncertainty.
+            ``batch_shape`` values to subtract, for example a :class:`DataPenalty`. Without a penalty,
+            shapes can move far away from the data, because acquisition functions reward uncertainty.
         penalty_weight: Factor of the penalty, in the units of the acquisition function.
         maxiter: Maximum number of iterations from each start.
 
     Returns:
-        The ``q`` clouds, and the value of the penalised acquisition function for each when it was found.
+        The ``q`` clouds, and the value of the penalised acquisition function at each when it was found.
 
     Raises:
-        ValueError: If starts do not have exactly one batch axis, ``bounds`` does not match their
-            dimension, or ``q`` or ``maxiter`` is less than one.
-        UnsupportedError: If the acquisition function is a one-shot one, or does not support pending
-            points.
+        ValueError: If ``starts`` does not have exactly one batch axis, ``bounds`` does not match the
+            dimension of the atoms, or ``q`` or ``maxiter`` is less than one.
+        UnsupportedError: If the acquisition function is one-shot, or ``q > 1`` and it does not support
+            pending points.
 
     Warns:
         OptimizationWarning: If L-BFGS-B stops early from some start, as it may where a penalty has a
-            kink. What it reached from there still counts.
+            kink. The cloud that it reached is still a candidate for the result.
 
     Example:
         >>> import torch
@@ -142,7 +143,7 @@ def optimize_free_shapes(
         objective = PenalizedAcquisitionFunction(acquisition, penalty, penalty_weight)
     count = starts.weights.shape[-1]
     weights = starts.weights.detach()
-    # In a row, the weight of an atom follows its coordinates; BoTorch leaves fixed columns as they are.
+    # In a row, the weight of an atom follows its coordinates. BoTorch does not change fixed columns.
     fixed = {j * (dim + 1) + dim: weights[:, j, None] for j in range(count)}
     inside = PointClouds(starts.points.detach().clamp(lower, upper), weights)
     lower, upper = (torch.nn.functional.pad(b, (0, 1)).repeat(count) for b in (lower, upper))
@@ -176,7 +177,8 @@ def check_bounds(bounds: Tensor, dim: int) -> Tensor:
     """Returns bounds as a floating-point tensor.
 
     Raises:
-        ValueError: If they are not ``2 x dim`` finite numbers, the lower ones below the upper ones.
+        ValueError: If ``bounds`` is not a ``2 x dim`` tensor of finite numbers, with each lower bound
+            below the upper bound.
     """
     valid = bounds.shape == (2, dim) and (bounds.isfinite() & (bounds[0] < bounds[1])).all()
     if not valid:

@@ -24,11 +24,12 @@ from gp_distributions.rows.memory import fingerprint
 class Pool:
     """A fixed set of candidate clouds that remembers their distances.
 
-    Between calls of :func:`optimize_over_pool`, a pool keeps the squared distances of all candidates to
-    the clouds that a model was trained on: ``N`` numbers for each training cloud. It also keeps the
-    features of the candidates if there is enough memory, so that every candidate is embedded only
-    once. Otherwise, candidates are embedded again, in blocks, whenever there are new training clouds.
-    Each model may have a new kernel, as long as its distance has the same settings and parameters.
+    Between calls of :func:`optimize_over_pool`, a pool keeps the squared distances between all
+    candidates and the training clouds of the model: ``N`` numbers for each training cloud. It also
+    keeps the features of the candidates if there is enough memory, so that every candidate is embedded
+    only once. Otherwise, candidates are embedded again, in blocks, whenever there are new training
+    clouds. A later model may have a new kernel; the stored distances are used as long as the distance
+    of that kernel has the same settings and parameters.
 
     Args:
         candidates: The ``N`` clouds, as :class:`PointClouds`, :class:`Gaussians`,
@@ -73,7 +74,7 @@ class Pool:
         self._tables.clear()
 
     def _table(self, distance: Distance, columns: Tensor | None) -> tuple[Hashable, Table]:
-        """Return the distances of the candidates on some columns, and the key of this table."""
+        """Return the table of a distance between rows restricted to ``columns``, after its key."""
         key = fingerprint(distance), None if columns is None else tuple(columns.tolist())
         if key not in self._tables:
             rows = self.rows if columns is None else self.rows.index_select(-1, columns)
@@ -82,9 +83,9 @@ class Pool:
 
     @contextlib.contextmanager
     def _serving(self, module: torch.nn.Module) -> Iterator[PoolLookUp]:
-        """Let the distances of a module look up the distances of the candidates, in this thread."""
+        """Let the kernels of a module look up the distances of candidates, in the current thread."""
         used = distribution_kernels(module)
-        # Tables that are not used belong to previous distances.
+        # Drop the tables that the module does not use; they belong to the distances of earlier models.
         self._tables = dict(self._table(kernel.distance, columns) for kernel, columns in used)
         look_up = PoolLookUp(list(self._tables.values()))
         with looking_up(look_up):
@@ -102,7 +103,8 @@ def optimize_over_pool(
     """Find the candidates of a pool with the largest values of an acquisition function.
 
     ``botorch.optim.optimize_acqf_discrete`` selects the candidates one by one, with the previous ones as
-    pending points. Values are those of the acquisition function on rows; only distances are looked up.
+    pending points. The acquisition function is evaluated on the rows of the candidates as usual; only
+    the distances in its kernels are looked up.
 
     Args:
         acquisition: BoTorch acquisition function of a model on rows. For ``q > 1`` it must support
@@ -114,11 +116,11 @@ def optimize_over_pool(
 
     Returns:
         The indices of the selected candidates, a tensor of ``q`` distinct integers, and the value of the
-        acquisition function for each when it was selected.
+        acquisition function at each candidate when it was selected.
 
     Raises:
-        ValueError: If fewer than ``q`` candidates are left, an index is not in the pool, a number is
-            less than one, or a value is NaN.
+        ValueError: If fewer than ``q`` candidates are left, an excluded index is not in the pool, ``q``
+            or ``batch_size`` is less than one, or a value of the acquisition function is NaN.
         UnsupportedError: If the acquisition function is one-shot, or ``q > 1`` and it does not support
             pending points.
 
@@ -163,7 +165,7 @@ def optimize_over_pool(
 
 
 class _Indexed(AcquisitionFunction):
-    """An acquisition function of indices, so that equal candidates are distinguished."""
+    """Evaluates an acquisition function by index, so that candidates with equal rows stay distinct."""
 
     def __init__(self, acquisition: AcquisitionFunction, rows: Tensor, look_up: PoolLookUp) -> None:
         super().__init__(acquisition.model)
@@ -174,7 +176,7 @@ class _Indexed(AcquisitionFunction):
         self.X_pending: Tensor | None = None
 
     def set_X_pending(self, X_pending: Tensor | None = None) -> None:  # noqa: N802
-        """Add the rows of indices to the pending points of the acquisition function."""
+        """Add the rows of the given indices to the pending points of the acquisition function."""
         pending = self._base_pending
         if X_pending is not None:
             rows = self.rows[X_pending.squeeze(-1).long()]
@@ -183,14 +185,14 @@ class _Indexed(AcquisitionFunction):
         self.X_pending = X_pending
 
     def forward(self, X: Tensor) -> Tensor:
-        """Evaluate a ``b x 1 x 1`` tensor of indices."""
+        """Evaluate the acquisition function at a ``b x 1 x 1`` tensor of indices."""
         indices = X[:, 0, 0].long()
         self.look_up.batch = indices
         return self.acquisition(self.rows[indices].unsqueeze(-2))
 
 
 def _remaining(size: int, exclude: Iterable[int] | Tensor, device: torch.device) -> Tensor:
-    """Return the indices of candidates that are not excluded."""
+    """Return the indices from 0 to ``size - 1`` that are not in ``exclude``."""
     given = exclude if isinstance(exclude, Tensor) else list(exclude)
     indices = torch.as_tensor(given, device=device).flatten()
     if indices.numel() and (indices.is_floating_point() or indices.dtype == torch.bool):

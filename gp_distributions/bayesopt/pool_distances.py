@@ -1,4 +1,4 @@
-"""Distances of the candidates of a pool to other clouds, computed once and looked up."""
+"""Distances between the candidates of a pool and other clouds, computed once and then looked up."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from gp_distributions.rows.memory import fingerprint
 
 # Number of candidates that are embedded or compared at a time.
 _BLOCK = 1024
-# Number of candidates whose features fit into the processor's cache.
+# Number of candidates per matrix product, small enough that their features fit into the cache.
 _STRIP = 32
 
 
 class Table:
-    """Squared distances of ``N`` candidates to the clouds seen so far.
+    """Stores the squared distances between ``N`` candidates and all other clouds seen so far.
 
     Args:
         distance: The distance, which is copied.
         rows: The ``N`` candidates, with only the columns that the distance reads.
-        memory: Number of bytes for features.
+        memory: Number of bytes available for the features of the candidates.
     """
 
     def __init__(self, distance: Distance, rows: Tensor, *, memory: float) -> None:
         self.fingerprint = fingerprint(distance)
-        # A copy, which later changes of the parameters do not affect.
+        # Later changes of the parameters do not affect a copy.
         self.distance = copy.deepcopy(distance).requires_grad_(False)
         self.rows = rows
         self._memory = memory
@@ -43,9 +43,9 @@ class Table:
         self._squared = rows.new_empty(len(rows), 0)
 
     def places(self, rows: Tensor) -> Tensor:
-        """Return the places of other clouds, ``M`` rows, in the table, and add new clouds.
+        """Return the positions of ``M`` clouds in the table, after adding those that it lacks.
 
-        Clouds are compared by their bytes, after padding to the largest width.
+        Two clouds are the same if their rows have the same bytes after padding to the same width.
         """
         width = max(rows.shape[-1], self._known.shape[-1])
         keys = [row.tobytes() for row in pad_rows(rows, width).cpu().numpy()]
@@ -60,11 +60,11 @@ class Table:
         return torch.tensor(found, dtype=torch.long, device=rows.device)
 
     def to_known(self, candidates: Tensor, places: Tensor) -> Tensor:
-        """Return the squared distances of candidates, given by index, to known clouds: ``b x M``."""
+        """Return the ``b x M`` squared distances from candidates, given by index, to stored clouds."""
         return self._squared[candidates][:, places]
 
     def between_known(self, places1: Tensor, places2: Tensor) -> Tensor:
-        """Return the squared distances of known clouds to each other, ``M x M'``."""
+        """Return the ``M x M'`` squared distances between stored clouds."""
         if len(self._between) < len(self._known):
             with looking_up(None):
                 self._between = self.distance.squared(self._known)
@@ -80,10 +80,11 @@ class Table:
         self._squared = torch.cat([self._squared, new], dim=-1)
 
     def _to_candidates(self, rows: Tensor) -> Tensor:
-        """Compute squared distances of all candidates to clouds, one cloud at a time.
+        """Compute squared distances from all candidates to the given clouds, one cloud at a time.
 
-        Products with several columns are rounded differently from those with one. A resumed search
-        sees all clouds at once that it first saw one by one, and must choose the same candidates.
+        Matrix products with several columns are rounded differently from products with one column. A
+        search sees clouds one by one, but sees all of them at once when it is resumed, and it must then
+        choose the same candidates.
         """
         apart = rows.split(1)
         if not self.distance.euclidean:
@@ -115,7 +116,7 @@ class Table:
         return centre
 
     def _blocks(self, centre: Tensor) -> Iterator[tuple[Tensor, ...]]:
-        """Yield blocks of centred features of the candidates and their squared norms."""
+        """Yield the centred features of the candidates and their squared norms in blocks."""
         if self._features:
             yield from zip(*(kept.split(_BLOCK) for kept in self._features), strict=True)
             return
@@ -127,9 +128,10 @@ class Table:
 class PoolLookUp:
     """Looks up the squared distances of the candidates that are being evaluated.
 
-    BoTorch joins every candidate of a batch with the same pending points and baseline, and with training
-    rows. Each position along the second to last axis therefore holds either the candidates, one per
-    batch, or the same cloud in all batches. Other rows are not looked up.
+    BoTorch joins every candidate of a batch with the same pending points, baseline points and training
+    rows. Each position along the second to last axis therefore holds either the candidates, one for each
+    batch element, or the same cloud in all batch elements. For any other rows, the look-up returns
+    ``None`` and the distance is computed.
 
     Args:
         tables: Tables of the distances of a model's kernels.
@@ -142,7 +144,7 @@ class PoolLookUp:
         """Indices of the candidates that are being evaluated."""
 
     def __call__(self, distance: Any, x1: Tensor, x2: Tensor, diag: bool) -> Tensor | None:
-        """Return squared distances, or ``None`` if the rows do not contain the candidates."""
+        """Return squared distances, or ``None`` if they have to be computed."""
         if diag or self.batch is None:
             return None
         for table in self._tables_of(distance):
@@ -154,8 +156,8 @@ class PoolLookUp:
         return None
 
     def _tables_of(self, distance: Any) -> list[Table]:
-        # Distances are kept, so that ids are not reused. Copies of a model have other distances with the
-        # same fingerprint.
+        # A reference to each distance is kept, so that its id is not reused. The distances of a copied
+        # model are other objects with the same fingerprint.
         if id(distance) not in self._known:
             found = fingerprint(distance)
             tables = [table for table in self._tables if table.fingerprint == found]
@@ -188,7 +190,10 @@ class PoolLookUp:
         return squared.expand(*batch_shape, -1, -1)
 
     def _resolve(self, table: Table, rows: Tensor) -> tuple[Tensor, Tensor] | None:
-        """Find which positions of rows hold the candidates, and the places of the others."""
+        """Find the positions of ``rows`` that hold the candidates, and the table places of the others.
+
+        Returns ``None`` if the distances of these rows cannot be looked up.
+        """
         assert self.batch is not None
         if rows.requires_grad or rows.shape[-1] < table.rows.shape[-1]:
             return None
@@ -212,7 +217,7 @@ class PoolLookUp:
 
 
 def _squared(features: Tensor, norms: Tensor, points: Sequence[Tensor]) -> Tensor:
-    """Compute squared distances of features to points, one column for each point."""
+    """Compute squared Euclidean distances from features to points, one column for each point."""
     strips = features.split(_STRIP)
     inner = torch.cat([torch.stack([strip @ p for p in points], dim=-1) for strip in strips])
     squares = torch.stack([point.square().sum() for point in points])

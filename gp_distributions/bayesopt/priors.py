@@ -26,9 +26,10 @@ def median_lengthscale_prior(
     many evaluations the prior hardly matters.
 
     Args:
-        model: The model. Its lengthscales are set to the median distance. Those of kernels that already
-            have a prior, require no gradient, or whose training clouds all coincide are not changed. If
-            several outputs share a kernel, its prior counts once per output, as that of the noise does.
+        model: The model. Its lengthscales are set to the median distance. A kernel is not changed
+            if it already has a prior, if its lengthscale requires no gradient, or if all its training
+            clouds coincide. If several outputs share a kernel, its prior counts once per output, as the
+            prior of the noise does.
         factor: Median of the prior, in units of the median distance.
         scale: Standard deviation of the log lengthscale.
 
@@ -57,7 +58,7 @@ def median_lengthscale_prior(
         if hasattr(kernel, "lengthscale_prior") or not kernel.raw_lengthscale.requires_grad:
             continue
         location, deviation = torch.tensor([math.log(factor * median), scale], dtype=torch.float64)
-        # Methods of the kernel, as in its constructor: local functions could not be pickled.
+        # The closures are methods of the kernel, because local functions could not be pickled.
         kernel.register_prior(
             "lengthscale_prior",
             LogNormalPrior(location, deviation),

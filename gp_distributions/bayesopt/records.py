@@ -29,7 +29,7 @@ class Evaluation:
     Args:
         candidate: The candidate as plain data: an index or a list of numbers.
         outcomes: The outcomes, which are finite, or ``None`` if the evaluation failed.
-        failure: The reason of the failure, or ``None``.
+        failure: The reason for the failure, or ``None`` if the evaluation succeeded.
 
     Example:
         >>> from gp_distributions import PointClouds, PoolSearch, ShapeOptimizer
@@ -45,20 +45,20 @@ class Evaluation:
 
     @property
     def key(self) -> str:
-        """The candidate as text, different for different candidates; floats are kept exactly."""
+        """The candidate as text that identifies it; floats are written exactly."""
         return candidate_key(self.candidate)
 
 
 def candidate_key(candidate: Any) -> str:
-    """Returns a candidate, given as plain data, as text."""
+    """Returns the text that identifies a candidate, which is given as plain data."""
     return json.dumps(candidate)
 
 
 def read_outcomes(value: Any, count: int) -> tuple[float, ...] | str:
-    """Returns outcomes as finite numbers, or a message that says which is not finite.
+    """Returns outcomes as floats, or a message that names the first one that is not finite.
 
     Raises:
-        ValueError: If there are not ``count`` of them.
+        ValueError: If the number of outcomes is not ``count``.
     """
     flat = getattr(value, "tolist", lambda: value)()
     outcomes = tuple(float(v) for v in (flat if isinstance(flat, Sequence) else [flat]))
@@ -87,18 +87,20 @@ def read_numbers(value: Any, count: int) -> list[float]:
 class Checkpoint:
     """A file of JSON lines: a header that describes the search, then one line per evaluation.
 
-    A line is on the disk before :meth:`add` returns. If the process is killed while it writes, an
-    unfinished line may be left, which is cut off when the file is next opened. A line that another
-    process is writing at that moment looks the same, so only one search at a time may use a file:
-    nothing is written if the size of the file is not the one that this object left.
+    A line is on the disk before :meth:`add` returns. If the process is killed while it writes, it may
+    leave an unfinished line, which is removed when the file is next opened. A line that another process
+    is writing at that moment looks the same, so only one search at a time may use a file. If the size of
+    the file has changed since this object last wrote to it, :meth:`add` writes nothing and raises an
+    error.
 
     Args:
         path: Path to the file, which is created if it does not exist; its folder must exist. A relative
             path refers to the current working directory at construction.
-        search: Description of the search, as plain data. An existing file must have the same one.
+        search: Description of the search, as plain data. An existing file must contain the same
+            description.
         outcomes: Number of outcomes per evaluation.
-        read: A function that returns the candidate of a line as plain data, or raises a ``ValueError``
-            if it is not valid.
+        read: A function that converts the candidate in a line of the file to plain data, or raises a
+            ``ValueError`` if the candidate is not valid.
 
     Attributes:
         path: Absolute path to the file.
@@ -177,7 +179,7 @@ class Checkpoint:
                     )
                 os.fsync(file.fileno())
             except BaseException:
-                file.truncate(end)  # an unfinished line would damage the next one
+                file.truncate(end)  # an unfinished line would corrupt the next line
                 raise
         self._size = end + len(line)
 
@@ -192,7 +194,7 @@ class Checkpoint:
 
 
 def _content(path: Path) -> bytes:
-    """Returns the content of a file, which is created if it does not exist."""
+    """Returns the content of a file; creates an empty file if it does not exist."""
     try:
         if not path.exists():
             path.touch()
@@ -224,10 +226,10 @@ def _parse(path: Path, content: bytes) -> Iterator[Any]:
 
 
 def _evaluation(entry: Any, outcomes: int, read: Callable[[Any], Any]) -> Evaluation:
-    """Returns a decoded line as an evaluation.
+    """Converts a decoded line of the file to an evaluation.
 
     Raises:
-        ValueError: If it is not one.
+        ValueError: If the line does not describe an evaluation.
     """
     if not isinstance(entry, dict) or entry.keys() != Evaluation.__annotations__.keys():
         raise ValueError(f"Expected candidate, outcomes and failure, got {reprlib.repr(entry)}.")
@@ -247,7 +249,7 @@ def _is_finite(value: Any) -> bool:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Write the name of a new file to the disk, on systems where folders can be opened."""
+    """Write a folder that contains a new file to the disk, on systems that can open folders."""
     try:
         descriptor = os.open(folder, os.O_RDONLY)
     except OSError:

@@ -22,18 +22,19 @@ from gp_distributions.measures import PointClouds
 from gp_distributions.measures.arrays import integer
 from gp_distributions.measures.kinds import Distributions
 
-# Options of BoTorch. The default sigma, a thousandth of the bounds, does not leave the nearest maximum.
+# Options of optimize_acqf. Perturbations with the default sigma, a thousandth of the range between the
+# bounds, are too small to leave the nearest maximum.
 _AROUND_BEST = {"sample_around_best": True, "sample_around_best_sigma": 0.1}
 
 
-# Candidates as plain data, see Search.
+# Several candidates as plain data; Search explains this form.
 Plain = Sequence[Any]
 
 
 class Search(ABC):
-    """Base class of searches: what a candidate is, which come first, and how better ones are found.
+    """Base class of searches, which define candidates, draw the first ones and find better ones.
 
-    A candidate has two forms: the one that users see, and plain data that JSON stores exactly.
+    A candidate has two forms: the object that users see, and plain data that JSON stores exactly.
 
     Attributes:
         dim: Dimension of the atoms, or ``None`` if it is not known.
@@ -51,18 +52,18 @@ class Search(ABC):
 
     @abstractmethod
     def describe(self) -> dict[str, Any]:
-        """Returns what distinguishes this search from others, as plain data."""
+        """Returns a description that distinguishes this search from others, as plain data."""
 
     @abstractmethod
     def initial(self, count: int, seed: int) -> list[Any]:
         """Returns the first candidates of a random sequence without repetition, as plain data.
 
-        Returns fewer than ``count`` only if there are no more.
+        Returns fewer than ``count`` candidates only if the sequence ends before.
         """
 
     @abstractmethod
     def inputs(self, candidates: Plain) -> Tensor:
-        """Returns the model inputs of candidates, given as plain data, one row for each."""
+        """Converts candidates, given as plain data, to inputs of the model, one row for each."""
 
     @abstractmethod
     def optimize(
@@ -74,7 +75,7 @@ class Search(ABC):
             acquisition: The acquisition function.
             q: Number of candidates.
             taken: Candidates that have been evaluated, have failed, or are pending.
-            best: Candidates that have been evaluated, the best first.
+            best: Candidates that have been evaluated successfully, with the best first.
             seed: Random seed for the starts.
         """
 
@@ -87,15 +88,15 @@ class Search(ABC):
         """Converts a candidate as users see it to plain data.
 
         Raises:
-            ValueError: If it is not a candidate of this search.
+            ValueError: If ``candidate`` is not a candidate of this search.
         """
 
     @abstractmethod
     def read(self, data: Any) -> Any:
-        """Converts what a file holds to a candidate as plain data.
+        """Converts data read from a checkpoint to a candidate as plain data.
 
         Raises:
-            ValueError: If it is not a candidate of this search.
+            ValueError: If ``data`` does not describe a candidate of this search.
         """
 
 
@@ -121,31 +122,31 @@ class PoolSearch(Search):
         return {"kind": "pool", "rows": _digest(self.pool.rows)}
 
     def initial(self, count: int, seed: int) -> list[int]:
-        """Indices in random order."""
+        """Returns the first ``count`` indices of the pool in a random order."""
         return _shuffled(len(self.pool), seed)[:count].tolist()
 
     def inputs(self, candidates: Plain) -> Tensor:
-        """The rows of the clouds."""
+        """Returns the rows of the clouds with the given indices."""
         return self.pool.rows[list(candidates)]
 
     def optimize(
         self, acquisition: AcquisitionFunction, q: int, taken: Plain, best: Plain, seed: int
     ) -> list[int]:
-        """The result of :func:`optimize_over_pool`, without candidates that are taken."""
+        """Selects, with :func:`optimize_over_pool`, candidates that are not taken."""
         indices, _ = optimize_over_pool(acquisition, self.pool, q, exclude=taken)
         return indices.tolist()
 
     def show(self, candidate: int) -> int:
-        """The index itself."""
+        """Returns the index itself."""
         return candidate
 
     def plain(self, candidate: int) -> int:
-        """The index itself."""
+        """Returns the index as an ``int``."""
         index = int(candidate)
         return self.read(index if index == candidate else candidate)
 
     def read(self, data: Any) -> int:
-        """The index, if it is valid."""
+        """Returns the index if it is valid."""
         if type(data) is not int or not 0 <= data < len(self.pool):
             raise ValueError(
                 f"Expected an index from 0 to {len(self.pool) - 1}, got {reprlib.repr(data)}."
@@ -165,8 +166,8 @@ class DesignSearch(Search):
         bounds: A ``2 x k`` tensor of lower and upper bounds.
         dim: Dimension of the atoms, required by the default model.
         num_restarts: Number of starts of each optimisation.
-        raw_samples: Number of Sobol points that the starts are chosen from, along with as many
-            perturbations of the best designs so far; at least ``num_restarts``.
+        raw_samples: Number of Sobol points from which the starts are chosen, together with the same
+            number of perturbations of the best designs so far. At least ``num_restarts``.
 
     Raises:
         ValueError: If ``bounds`` or a number is not valid.
@@ -201,17 +202,17 @@ class DesignSearch(Search):
         return {"kind": "designs", "bounds": self.bounds.tolist()}
 
     def initial(self, count: int, seed: int) -> list[list[float]]:
-        """Points of a scrambled Sobol sequence."""
+        """Returns the first ``count`` points of a scrambled Sobol sequence."""
         return draw_sobol_samples(self.bounds, count, 1, seed=seed).squeeze(1).tolist()
 
     def inputs(self, candidates: Plain) -> Tensor:
-        """The designs."""
+        """Returns the designs as one tensor."""
         return self.bounds.new_tensor(candidates)
 
     def optimize(
         self, acquisition: AcquisitionFunction, q: int, taken: Plain, best: Plain, seed: int
     ) -> list[list[float]]:
-        """The result of ``optimize_acqf``."""
+        """Finds designs with ``optimize_acqf``."""
         designs, _ = optimize_acqf(
             acquisition,
             self.bounds,
@@ -219,18 +220,19 @@ class DesignSearch(Search):
             num_restarts=self.num_restarts,
             raw_samples=self.raw_samples,
             sequential=q > 1,
-            # L-BFGS also fails where only rounding is left to improve, and would fail again.
+            # L-BFGS also fails where it can improve values only by rounding errors, and a retry would
+            # fail again.
             retry_on_optimization_warning=False,
             options={"seed": seed, "maxiter": 100, **_AROUND_BEST},
         )
         return designs.tolist()
 
     def show(self, candidate: list[float]) -> Tensor:
-        """The design as a tensor."""
+        """Returns the design as a tensor."""
         return self.bounds.new_tensor(candidate)
 
     def plain(self, candidate: Tensor | Sequence[float]) -> list[float]:
-        """The design as a list."""
+        """Returns the design as a list of numbers."""
         low, high = self.bounds.cpu()
         design = torch.as_tensor(candidate, dtype=low.dtype, device=low.device)
         if design.shape != low.shape or not bool(((low <= design) & (design <= high)).all()):
@@ -240,7 +242,7 @@ class DesignSearch(Search):
         return design.tolist()
 
     def read(self, data: Any) -> list[float]:
-        """The design, if it is within the bounds."""
+        """Returns the design if it is within the bounds."""
         return self.plain(read_numbers(data, self.bounds.shape[-1]))
 
 
@@ -248,15 +250,16 @@ class FreeSearch(Search):
     """Search over the atoms of clouds; a candidate is a cloud.
 
     The first candidates are the clouds in ``starts``, in random order. Later ones are found by
-    :func:`optimize_free_shapes`, from the best clouds so far and random ones of ``starts``.
+    :func:`optimize_free_shapes`, from the best clouds so far and random clouds of ``starts``.
 
     Args:
-        starts: Real clouds. Identical ones count as one candidate.
-        bounds: A ``2 x d`` tensor, the smallest and the largest value of each coordinate.
+        starts: Real clouds. Identical clouds count as one candidate.
+        bounds: A ``2 x d`` tensor with the smallest and the largest value of each coordinate.
         penalty: A function of rows that keeps clouds close to the data, for example a
             :class:`DataPenalty`.
         penalty_weight: Factor of the penalty, in the units of the acquisition function.
-        num_restarts: Number of clouds from which each optimisation starts; half are the best so far.
+        num_restarts: Number of clouds from which each optimisation starts. Half of them are the best
+            clouds so far.
         maxiter: Maximum number of iterations from each start.
 
     Raises:
@@ -305,17 +308,17 @@ class FreeSearch(Search):
         }
 
     def initial(self, count: int, seed: int) -> list[list[float]]:
-        """The starts in random order."""
+        """Returns the rows of the first ``count`` starts in a random order."""
         return self.starts[_shuffled(len(self.starts), seed)[:count]].tolist()
 
     def inputs(self, candidates: Plain) -> Tensor:
-        """The rows of the clouds."""
+        """Returns the rows of the clouds as one tensor."""
         return self.starts.new_tensor(candidates)
 
     def optimize(
         self, acquisition: AcquisitionFunction, q: int, taken: Plain, best: Plain, seed: int
     ) -> list[list[float]]:
-        """The result of :func:`optimize_free_shapes`."""
+        """Finds clouds with :func:`optimize_free_shapes`."""
         leading = best[: -(-self.num_restarts // 2)]
         others = self.initial(self.num_restarts - len(leading), seed)
         clouds, _ = optimize_free_shapes(
@@ -330,11 +333,11 @@ class FreeSearch(Search):
         return clouds.pack().tolist()
 
     def show(self, candidate: list[float]) -> PointClouds:
-        """The cloud."""
+        """Converts a row to a cloud."""
         return PointClouds.unpack(self.starts.new_tensor(candidate), self.dim)
 
     def plain(self, candidate: PointClouds) -> list[float]:
-        """The row of the cloud."""
+        """Converts a cloud to a row."""
         row = candidate.pack()
         if row.shape != self.starts.shape[1:] or candidate.dim != self.dim:
             raise ValueError(
@@ -344,7 +347,7 @@ class FreeSearch(Search):
         return row.detach().tolist()
 
     def read(self, data: Any) -> list[float]:
-        """The row, if it is the row of a cloud."""
+        """Returns the row if it describes a valid cloud."""
         row = read_numbers(data, self.starts.shape[-1])
         PointClouds.unpack(torch.tensor(row, dtype=torch.float64), self.dim)
         return row

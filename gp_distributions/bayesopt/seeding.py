@@ -15,9 +15,9 @@ _LOCK = threading.RLock()
 def seeded(seed: int, device: torch.device) -> Iterator[None]:
     """Seed the global generators of the CPU and ``device``, and restore their states afterwards.
 
-    BoTorch draws from them when it chooses where to start. One thread at a time is let in, so that
-    searches in several threads do not share random numbers. Other devices are left alone, unlike by
-    ``torch.manual_seed``.
+    BoTorch draws from these generators when it chooses starting points. A lock admits one thread at a
+    time, so that searches in several threads do not share random numbers. Unlike ``torch.manual_seed``,
+    this function does not seed other devices.
     """
     on_gpu = device.type == "cuda"
     with _LOCK, torch.random.fork_rng([device] if on_gpu else []):

@@ -38,14 +38,13 @@ MakeModel = Callable[[Tensor, Tensor], DistributionGP]
 class ShapeOptimizer:
     """Bayesian optimisation: ask for candidates, evaluate them, and tell their outcomes.
 
-    Outcomes are first the objectives, which are maximised, then the constraints, which are met where
-    they are at most zero. The first candidates are random. Each later one maximises an acquisition
-    function of a model fitted to all evaluations so far.
+    The outcomes of a candidate are the objectives, which are maximised, followed by the constraints; a
+    constraint is met if its value is at most zero. The first candidates are random. Each later one
+    maximises an acquisition function of a model fitted to all evaluations so far.
 
     With a ``path``, every evaluation is on the disk before :meth:`tell` returns. A new optimizer with
-    the same path and settings continues the search, however it ended; candidates without outcomes are
-    then asked for again. What a search asks for depends only on its settings, its seed and what it was
-    told.
+    the same path and settings continues the search, however it ended, and proposes candidates without
+    outcomes again. The candidates depend only on the settings, the seed and the outcomes told so far.
 
     Args:
         search: What to search: a :class:`PoolSearch`, :class:`DesignSearch` or :class:`FreeSearch`.
@@ -55,13 +54,13 @@ class ShapeOptimizer:
         restarts: Number of additional starts of each fit, see :func:`gp_distributions.fit`.
         model: A function that makes a model, to be fitted, from a ``T x width`` tensor of inputs (rows,
             or designs for a :class:`DesignSearch`) and a ``T x outcomes`` tensor. Its random numbers, if
-            any, must have a fixed seed. Default: a scaled ``SlicedWassersteinKernel(dim,
+            any, must have a fixed seed. Default: a model with a scaled ``SlicedWassersteinKernel(dim,
             profile="matern52")`` for each outcome, with a :func:`median_lengthscale_prior`.
         acquisition: A function that makes an acquisition function from the fitted model and the
             :class:`Observations`.
         path: Path to the checkpoint, a file of JSON lines for one optimizer at a time; ``None`` for no
-            checkpoint. Code is not compared with it: decoder, model, acquisition function and penalty
-            may change during a search.
+            checkpoint. The checkpoint does not record code, so the decoder, the model, the acquisition
+            function and the penalty may change during a search.
         seed: Random seed, not negative.
 
     Raises:
@@ -127,7 +126,7 @@ class ShapeOptimizer:
             self._evaluations = list(self._checkpoint.evaluations)
 
     def ask(self, q: int = 1) -> list[Any]:
-        """Returns candidates to evaluate next; those without outcomes yet are taken into account.
+        """Returns candidates to evaluate next, taking into account those that await their outcomes.
 
         Args:
             q: Number of candidates.
@@ -173,8 +172,8 @@ class ShapeOptimizer:
 
         Raises:
             ValueError: If the number of outcomes is wrong, or ``candidate`` is not valid.
-            CheckpointError: If the checkpoint is missing, or another process has written to it. Nothing
-                is recorded then.
+            CheckpointError: If the checkpoint is missing, or another process has written to it. The
+                evaluation is then not recorded.
         """
         read = read_outcomes(outcomes, self.objectives + self.constraints)
         if isinstance(read, str):
@@ -185,12 +184,13 @@ class ShapeOptimizer:
     def tell_failure(self, candidate: Any, reason: object) -> None:
         """Record that the evaluation of a candidate failed.
 
-        Acquisition functions that support pending points, such as the default ones, treat it as pending
-        if it can be decoded, so that the search goes elsewhere. A pool search never asks for it again.
+        If the candidate can be decoded, acquisition functions that support pending points, such as the
+        default ones, treat it as pending, so that the search moves elsewhere. A pool search never asks
+        for it again.
 
         Args:
             candidate: The candidate.
-            reason: What went wrong, as text or an exception.
+            reason: A description of the failure, as text or an exception.
 
         Raises:
             ValueError: If ``candidate`` is not valid.
@@ -268,7 +268,7 @@ class ShapeOptimizer:
 
     @property
     def pareto(self) -> list[tuple[Any, tuple[float, ...]]]:
-        """The feasible candidates that no other one dominates, with their outcomes.
+        """The feasible candidates that no other feasible candidate dominates, with their outcomes.
 
         A candidate dominates another if it is at least as good in all objectives and better in one.
         """
@@ -281,7 +281,10 @@ class ShapeOptimizer:
 
     @property
     def trace(self) -> list[float]:
-        """The largest first objective of feasible candidates after each evaluation; NaN without any."""
+        """The largest first objective among the feasible candidates up to each evaluation.
+
+        Entries are NaN until a candidate is feasible.
+        """
         values = [_first(e) if self._is_feasible(e) else np.nan for e in self._evaluations]
         return np.fmax.accumulate(np.array(values)).tolist()
 
@@ -309,13 +312,13 @@ class ShapeOptimizer:
         self._pending.pop(evaluation.key, None)
 
     def _initial(self, count: int, taken: Collection[str]) -> list[Any]:
-        """Returns the first candidates of the random sequence that are not taken."""
+        """Returns the first ``count`` candidates of the random sequence whose keys are not taken."""
         sequence = map(self.search.show, self.search.initial(len(taken) + count, self.seed))
         plain = map(self.search.plain, sequence)
         return [candidate for candidate in plain if candidate_key(candidate) not in taken][:count]
 
     def _optimized(self, q: int, succeeded: list[Evaluation], taken: list[Any]) -> list[Any]:
-        """Returns candidates that maximise the acquisition function."""
+        """Returns ``q`` candidates that maximise the acquisition function of a fitted model."""
         step = np.random.SeedSequence([self.seed, len(taken)]).generate_state(1)
         seed = int(step[0]) % 2**31
         X, Y = self._data(succeeded)
@@ -323,7 +326,7 @@ class ShapeOptimizer:
         pending = [candidate for candidate in taken if candidate_key(candidate) not in done]
         best = sorted(succeeded, key=_first, reverse=True)
         model = self._fitted(X, Y)
-        # Designs that failed because they cannot be decoded have no shape to keep away from.
+        # A design that cannot be decoded has no shape, so it cannot be a pending point.
         waiting = decodable(model, self.search.inputs(pending)) if pending else X[:0]
         data = Observations(X, Y, self.objectives, waiting if len(waiting) else None, q, seed)
         with seeded(seed, X.device):
@@ -333,7 +336,8 @@ class ShapeOptimizer:
     def _data(self, succeeded: list[Evaluation]) -> tuple[Tensor, Tensor]:
         X = self.search.inputs([e.candidate for e in succeeded])
         if self.search.input_transform is not None:
-            # The decoder may compute in another precision than the bounds have; outcomes follow it.
+            # The decoder may compute in a precision other than that of the bounds. Inputs and outcomes
+            # take the precision of the decoder.
             with torch.no_grad():
                 X = X.to(self.search.input_transform.transform(X).dtype)
         return X, X.new_tensor([e.outcomes for e in succeeded])

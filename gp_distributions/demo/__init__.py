@@ -24,13 +24,14 @@ ATOMS = 128
 
 
 def main(arguments: Sequence[str] | None = None) -> tuple[list[Split], list[list[int]]]:
-    """Predict, then search.
+    """Run the demo: predict lift-to-drag ratios, then search for the best airfoil.
 
     Args:
-        arguments: Command-line arguments. Default: those of the process.
+        arguments: Command-line arguments. Default: the arguments of the process.
 
     Returns:
-        The results of each split, and the airfoils that each search evaluated, in order.
+        The results of each split, and for each search the indices of the airfoils that it evaluated, in
+        order.
     """
     parser = argparse.ArgumentParser(prog="python -m gp_distributions.demo", description=__doc__)
     for name, default, counted in (

@@ -22,7 +22,7 @@ from gp_distributions.plotting import plot_clouds, plot_predictions
 
 @dataclass(frozen=True)
 class Split:
-    """Results of one split into training and test airfoils."""
+    """Predictions, scores and run times for one split into training and test airfoils."""
 
     test: NDArray[np.int64]
     mean: NDArray[np.float64]
@@ -35,7 +35,7 @@ class Split:
 
 
 def run_split(clouds: PointClouds, targets: NDArray[np.float64], indices: Sequence[Any]) -> Split:
-    """Train on some clouds and predict the others."""
+    """Fit a model to the training clouds and predict the test clouds; ``indices`` lists both."""
     train, test = indices
     start = time.perf_counter()
     model = fit(DistributionGP(clouds[train], targets[train]))
@@ -62,7 +62,7 @@ def save_figures(airfoils: Airfoils, split: Split, folder: Path) -> list[Path]:
     title = f"{len(truth)} airfoils not seen in training, $R^2$ = {split.r2:.3f}"
     predictions = save(ax, folder / "airfoils_predictions.png", title=title)
 
-    # Evenly spaced from the lowest to the highest prediction.
+    # The gallery shows 20 airfoils, evenly spaced from the lowest to the highest prediction.
     shown = np.argsort(split.mean)[np.linspace(0, len(truth) - 1, 20).astype(int)]
     titles = [
         f"{split.mean[i]:.0f} ± {1.959964 * split.std[i]:.0f}  (true {truth[i]:.0f})" for i in shown
@@ -74,7 +74,7 @@ def save_figures(airfoils: Airfoils, split: Split, folder: Path) -> list[Path]:
 
 
 def save(ax: Axes, path: Path, *, title: str) -> Path:
-    """Give the figure of the axes a title, save it and close it."""
+    """Add a title to the figure that contains the axes, save the figure and close it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     figure = ax.get_figure(root=True)
     assert figure is not None

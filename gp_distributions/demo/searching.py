@@ -26,7 +26,7 @@ INITIAL, EVALUATIONS = 10, 50
 
 
 def model_of_rows(X: Tensor, Y: Tensor) -> DistributionGP:
-    """Model airfoils by a kernel of the shape about its mean, plus one that is linear in the mean."""
+    """Make a model whose kernel is the sum of a kernel on centred shapes and a linear one on means."""
     shape = SlicedWassersteinKernel(
         2, profile="matern52", center=True, num_slices=50, num_quantiles=64
     )
@@ -35,14 +35,14 @@ def model_of_rows(X: Tensor, Y: Tensor) -> DistributionGP:
 
 
 def scaled(clouds: PointClouds) -> PointClouds:
-    """Normalise clouds, with the vertical axis stretched because airfoils are thin."""
+    """Normalise clouds, stretching the vertical axis because airfoils are thin."""
     return clouds.normalize(scale=[1.0, 0.5])
 
 
 def search(
     pool: Pool, targets: NDArray[np.float64], *, evaluations: int, seed: int, progress: bool = False
 ) -> list[int]:
-    """Search for the best airfoil, and return the evaluated airfoils in order."""
+    """Search for the best airfoil, and return the indices of the evaluated airfoils in order."""
     optimizer = ShapeOptimizer(PoolSearch(pool), model=model_of_rows, initial=INITIAL, seed=seed)
     optimizer.run(lambda index: float(targets[index]), evaluations, progress=progress)
     return [evaluation.candidate for evaluation in optimizer.evaluations]

@@ -1,6 +1,6 @@
 """Scikit-learn estimators and transformers whose samples are distributions.
 
-Each takes distributions as a list or column (``pandas.Series``) of ``n_i x d`` arrays, as
+Each estimator takes distributions as a list or column (``pandas.Series``) of ``n_i x d`` arrays, as
 :class:`PointClouds`, :class:`Gaussians` or :class:`GaussianMixtures`, as a ``T x n x d`` array of clouds
 of the same size, or as a ``T x d`` array in which each row is a cloud of a single atom. All results are
 in double precision and carry no gradients.

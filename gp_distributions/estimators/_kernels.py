@@ -48,15 +48,17 @@ class DistanceEstimator(DistributionEstimator):
     options: Options = None
 
     def _make_distance(self, training: Distributions) -> Distance:
-        """Make the distance, which no other estimator shares.
+        """Make a distance that belongs to this estimator only.
 
         Args:
-            training: Training distributions, by which a reference is placed if the distance needs one.
+            training: Training distributions, which determine the reference measure if the distance
+                needs one.
 
         Raises:
             TypeError: If ``distance`` is neither a name nor a distance.
-            ValueError: If no distance has this name, options come with a distance, or a given distance
-                has another dimension or reads other inputs, such as indices of objects.
+            ValueError: If ``distance`` is an unknown name, if ``options`` are given with a
+                :class:`Distance`, or if that distance has another dimension than the training
+                distributions or reads other inputs, such as indices of objects.
         """
         distance, given = self.distance, dict(self.options or {})
         if isinstance(distance, Distance):
@@ -98,7 +100,7 @@ class ProcessEstimator(DistanceEstimator):
     seed: int = 0
 
     def _make_kernel(self, training: Distributions, *, outputs: tuple[int, ...] = ()) -> Kernel:
-        """Make the kernel, with separate parameters for each of several outputs."""
+        """Make the kernel; if there are several outputs, each has its own parameters."""
         if self.kernel is not None:
             refuse_indices(self.kernel)
             return copy.deepcopy(self.kernel)
@@ -109,10 +111,10 @@ class ProcessEstimator(DistanceEstimator):
 
 
 def refuse_indices(module: torch.nn.Module) -> None:
-    """Raise if a distance compares objects by index, which estimators do not read.
+    """Refuse a module that contains a distance between indices, which estimators do not read.
 
     Raises:
-        ValueError: If one does.
+        ValueError: If a distance in ``module`` compares objects by their indices.
     """
     for child in module.modules():
         if isinstance(child, Distance) and child.inputs == "indices":

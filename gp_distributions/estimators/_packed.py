@@ -1,24 +1,25 @@
-"""Packed rows of clouds among the 2-D arrays that scikit-learn passes to estimators."""
+"""A check that recognises packed rows of clouds in the 2-D arrays that estimators receive."""
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
 
-# Largest error of weights that were normalised in single precision.
+# Largest error of the sum of weights that were normalised in single precision.
 _ROUNDING = 32 * float(np.finfo(np.float32).eps)
 
 
 def refuse_packed_rows(array: NDArray[np.float64]) -> None:
-    """Raise if the leading columns of a 2-D array look like packed rows of clouds.
+    """Refuse a 2-D array whose leading columns look like packed rows of clouds.
 
-    They do if, for some dimension ``d`` up to 10, every ``(d + 1)``-th of them is a weight: no weight is
-    negative, they sum to one in every row, and some row has at least two positive ones. One-hot codes
-    and integers never look like that. If coordinates sum to one as well, as in complementary features,
-    it is a property of the data.
+    The columns look like packed rows if, for some dimension ``d`` up to 10, every ``(d + 1)``-th column
+    could hold weights: none of its values is negative, these values sum to one in every row, and some
+    row has at least two positive values. One-hot codes and integers never meet this condition. An array
+    is not refused if its coordinates sum to one as well, as in complementary features, because the sums
+    are then a property of the data.
 
     Raises:
-        ValueError: If they do.
+        ValueError: If the leading columns look like packed rows.
     """
     for dim in range(1, 11):
         sums_to_one = _sums_to_one(array[:, dim :: dim + 1].cumsum(1))
@@ -40,5 +41,5 @@ def refuse_packed_rows(array: NDArray[np.float64]) -> None:
 
 
 def _sums_to_one(sums: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """Return which columns of sums are one in every row."""
+    """Return a boolean for each column: whether it equals one, up to rounding, in every row."""
     return np.all(np.abs(sums - 1) <= _ROUNDING, axis=0)

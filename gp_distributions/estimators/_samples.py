@@ -1,4 +1,4 @@
-"""Reading the ``X`` and ``y`` that scikit-learn passes to an estimator."""
+"""Functions that read the ``X`` and ``y`` passed to an estimator."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class DistributionEstimator(BaseEstimator):
         inputs_: Kind of these distributions: ``"clouds"``, ``"gaussians"`` or ``"mixtures"``.
     """
 
-    # Smallest number of distributions that can be fitted.
+    # Smallest number of training distributions that fit accepts.
     _least_samples = 1
 
     def __sklearn_tags__(self) -> Any:
@@ -61,13 +61,13 @@ class DistributionEstimator(BaseEstimator):
         return read
 
     def _read(self, X: Samples, *, reset: bool) -> Distributions:
-        # Estimators fitted in one dimension cannot take lists of numbers for rows of a matrix.
+        # If the estimator was fitted in one dimension, a list of numbers is a bag, not a matrix row.
         read = read_distributions(
             X, numbers=not reset and getattr(self, "n_features_in_", None) == 1
         )
         if read is None:
             array = validate_data(self, X, reset=reset, dtype=np.float64)
-            # A kernel may select the atoms among the columns by its active_dims.
+            # A kernel given by the user may select the columns of the atoms with active_dims.
             if reset and getattr(self, "kernel", None) is None:
                 refuse_packed_rows(array)
             return PointClouds(array[:, None, :])
@@ -89,22 +89,23 @@ class DistributionEstimator(BaseEstimator):
 
 
 def read_distributions(X: Samples, *, numbers: bool = False) -> Distributions | None:
-    """Read distributions, or return ``None`` for anything else, which should then be a 2-D array.
+    """Read distributions, or return ``None`` if ``X`` should be read as a 2-D array instead.
 
     Args:
-        X: Distributions in one container or in a list of single ones, as cross-validation makes it by
-            indexing; a list of ``n_i x d`` arrays, or of bags of ``n_i`` numbers; or a ``T x n x d``
-            array. A column of a data frame that holds a bag in each entry is read as a list.
-        numbers: Whether lists of ``n`` numbers each are bags, and not the rows of a matrix. Lists of
-            unequal lengths and columns of lists always are.
+        X: Distributions in one container, or a list of single distributions, which cross-validation
+            creates by indexing a container; a list of ``n_i x d`` arrays, or of bags of ``n_i``
+            numbers; or a ``T x n x d`` array. A column of a data frame with a bag in each entry is
+            read as a list.
+        numbers: Whether inner lists of equal length are bags of numbers rather than the rows of a
+            matrix. Lists of unequal lengths and columns of lists are always read as bags.
 
     Returns:
-        The distributions on the CPU, in double precision and without gradients.
+        The distributions on the CPU, in double precision and without gradients, or ``None``.
 
     Raises:
         TypeError: If bags are sparse, or ``X`` is a dictionary.
-        ValueError: If a list mixes distributions with other objects or could be a matrix as well, if
-            ``X`` is a masked array or a tensor of any shape but ``T x n x d``, or if a container
+        ValueError: If a list mixes distributions with other objects or could also be a matrix, if
+            ``X`` is a masked array or a tensor of any shape but ``T x n x d``, or if the container
             refuses the data.
     """
     if isinstance(X, Distributions):
@@ -146,10 +147,10 @@ def read_distributions(X: Samples, *, numbers: bool = False) -> Distributions | 
 
 
 def _bag_column(X: Any) -> list[Any] | None:
-    """Return the entries of a column of bags, such as a series of lists, or None for anything else.
+    """Return the entries of a column of bags, such as a series of lists, or ``None`` for other data.
 
     Raises:
-        ValueError: If there are several columns of bags.
+        ValueError: If ``X`` has several columns of bags.
     """
     if isinstance(X, np.ndarray):
         values = X if X.dtype == object else None
@@ -172,10 +173,11 @@ def _bag_column(X: Any) -> list[Any] | None:
 
 
 def read_targets(estimator: BaseEstimator, X: Samples, y: ArrayLike | Tensor | None) -> ArrayLike:
-    """Read targets; tensors are converted to arrays.
+    """Read targets, converting tensors to arrays.
 
     Raises:
-        ValueError: If there are no targets, or their index is the labels of ``X`` in another order.
+        ValueError: If ``y`` is ``None``, or the index of ``y`` has the labels of ``X`` in another
+            order.
     """
     if y is None:
         raise ValueError(
@@ -186,19 +188,19 @@ def read_targets(estimator: BaseEstimator, X: Samples, y: ArrayLike | Tensor | N
 
 
 def as_array(values: ArrayLike | Tensor) -> ArrayLike:
-    """Convert a tensor to an array; anything else stays as it is."""
+    """Convert a tensor to an array, and return other values unchanged."""
     return values.numpy(force=True) if isinstance(values, Tensor) else values
 
 
 def _axes(item: Any) -> int:
-    """Number of axes of a bag; for nested lists, that of their first entries."""
+    """Return the number of axes of a bag; in nested lists, only the first entries are counted."""
     if isinstance(item, list | tuple):
         return 1 + (_axes(item[0]) if item else 0)
     return int(np.ndim(item)) if hasattr(item, "__array__") or hasattr(item, "ndim") else 0
 
 
 def _joined(items: list[Any]) -> Distributions:
-    """Join single distributions of one kind and dimension in one container."""
+    """Join single distributions of the same kind and dimension in one container."""
     first = items[0]
     alike = all(
         type(item) is type(first) and not item.batch_shape and item.dim == first.dim
@@ -209,7 +211,7 @@ def _joined(items: list[Any]) -> Distributions:
             "Expected a list of single distributions of one kind and dimension, or of arrays, got "
             f"{', '.join(dict.fromkeys(map(repr, items[:5])))}, ..."
         )
-    # Zeros are padding.
+    # Rows are padded with zeros, which are atoms of weight zero.
     rows = torch.nn.utils.rnn.pad_sequence([_rows(item) for item in items], batch_first=True)
     return type(first).unpack(rows, first.dim)
 

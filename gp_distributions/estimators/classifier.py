@@ -25,15 +25,15 @@ class DistributionGPClassifier(ClassifierMixin, ProcessEstimator):
     Wraps :class:`ClassificationGP` and :func:`fit_classification` as a scikit-learn estimator.
 
     Args:
-        distance: Name of a distance, see :class:`GramTransformer`, or a :class:`Distance`, which is
-            copied.
+        distance: Name of a distance (:class:`GramTransformer` lists the names), or a
+            :class:`Distance`, which is copied.
         options: Keyword options of the named distance and of :meth:`ReferenceMeasure.from_data`.
-        profile: Profile or its name, see :class:`DistributionKernel`.
+        profile: Profile or its name, as in :class:`DistributionKernel`.
         kernel: GPyTorch kernel on rows, which is copied. It replaces the scaled kernel that
             ``distance``, ``options`` and ``profile`` describe.
-        alpha_epsilon: Concentration of the classes not observed at a distribution; smaller values make
-            probabilities more confident. Default: chosen by leave-one-out, see
-            :func:`fit_classification`.
+        alpha_epsilon: Concentration of the classes not observed at a distribution. Smaller values make
+            probabilities more confident. Default: :func:`fit_classification` chooses the value by
+            leave-one-out cross-validation.
         restarts: Number of additional random starts of the fit.
         seed: Random seed for these starts.
 
@@ -76,7 +76,7 @@ class DistributionGPClassifier(ClassifierMixin, ProcessEstimator):
         assert_all_finite(labels, input_name="y")
         check_consistent_length(training, labels)
         model = ClassificationGP(training, labels, self._make_kernel(training))
-        check_classification_targets(labels)  # fails on missing labels, which the model reports
+        check_classification_targets(labels)  # after the model, which reports missing labels better
         self.classes_ = model.classes_
         options: dict[str, Any] = {"restarts": self.restarts, "seed": self.seed}
         if self.alpha_epsilon is not None:

@@ -25,13 +25,13 @@ class DistributionGPRegressor(MultiOutputMixin, RegressorMixin, ProcessEstimator
     Wraps :class:`DistributionGP` and :func:`gp_distributions.fit` as a scikit-learn estimator.
 
     Args:
-        distance: Name of a distance, see :class:`GramTransformer`, or a :class:`Distance`, which is
-            copied.
+        distance: Name of a distance (:class:`GramTransformer` lists the names), or a
+            :class:`Distance`, which is copied.
         options: Keyword options of the named distance and of :meth:`ReferenceMeasure.from_data`.
-        profile: Profile or its name, see :class:`DistributionKernel`.
+        profile: Profile or its name, as in :class:`DistributionKernel`.
         kernel: GPyTorch kernel on rows, which is copied. It replaces the scaled kernel that
             ``distance``, ``options`` and ``profile`` describe.
-        sampling_noise: Whether smaller bags have larger noise, see :class:`DistributionGP`.
+        sampling_noise: Whether smaller bags have larger noise, as in :class:`DistributionGP`.
         restarts: Number of additional random starts of the fit.
         seed: Random seed for these starts.
 

@@ -15,10 +15,11 @@ from gp_distributions.measures.kinds import Distributions
 
 
 class CloudScaler(OneToOneFeatureMixin, TransformerMixin, DistributionEstimator):
-    """Standardise coordinates with the mean and deviation of the training distributions.
+    """Standardise coordinates by the mean and standard deviation of the training distributions.
 
     Wraps :meth:`PointClouds.normalize` as a scikit-learn transformer. As the first step of a pipeline,
-    it is fitted on the training folds only. On a ``T x d`` array it does what ``StandardScaler`` does.
+    it is fitted on the training folds only. On a ``T x d`` array, it is equivalent to
+    ``StandardScaler``.
 
     Attributes:
         centre_: Mean of each of the ``d`` coordinates.
@@ -56,7 +57,8 @@ class CloudScaler(OneToOneFeatureMixin, TransformerMixin, DistributionEstimator)
             X: ``N`` distributions.
 
         Returns:
-            The scaled distributions in the same container, or a ``T x d`` array if ``X`` is one.
+            The scaled distributions, in the same container; an ``N x d`` array if ``X`` is such an
+            array.
         """
         read = read_distributions(X)
         scaled = self._read_fitted(X if read is None else read)._scaled(

@@ -1,4 +1,4 @@
-"""Distributions as features or as Gram matrices for scikit-learn estimators."""
+"""Transformers from distributions to features or Gram matrices for scikit-learn estimators."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ class EmbeddingTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Di
     """Map distributions to features whose Euclidean distances are distances between distributions.
 
     A linear method on these features (principal components, k-means, a linear support vector machine or
-    discriminant) is the kernel method of the distance with a linear profile. :meth:`inverse_transform`
-    maps its results back to clouds.
+    discriminant) is equivalent to the kernel method whose kernel has this distance and a linear
+    profile. :meth:`inverse_transform` maps results of such a method back to clouds.
 
     Args:
         distance: ``"sliced_wasserstein"``, ``"mmd"``, ``"fourier"``, ``"hellinger"``,
             ``"linear_transport"`` or ``"sinkhorn"``, or a :class:`Distance`, which is copied. The last
-            two names use a reference measure placed by the training clouds.
+            two names use a reference measure that is placed according to the training clouds.
         options: Keyword options of the named distance and of :meth:`ReferenceMeasure.from_data`.
 
     Attributes:
@@ -59,7 +59,7 @@ class EmbeddingTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Di
         return self
 
     def fit_transform(self, X: Samples, y: Any = None, **params: Any) -> NDArray[np.float64]:
-        """Fit, and return the features of the training distributions."""
+        """Fit the transformer, and return the features of the training distributions."""
         training = self._read_training(X)
         distance = self._make_distance(training)
         if not distance.euclidean:
@@ -84,7 +84,7 @@ class EmbeddingTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Di
         return self._features(self._read_fitted(X).pack())
 
     def inverse_transform(self, X: ArrayLike | torch.Tensor, **options: Any) -> PointClouds:
-        """Find clouds whose features are close to given ones; see :func:`invert_embedding`.
+        """Find clouds whose features are close to given features, with :func:`invert_embedding`.
 
         Args:
             X: An ``N x D`` array of features.
@@ -112,17 +112,18 @@ class EmbeddingTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Di
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class GramTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DistanceEstimator):
-    """Gram matrices of distributions for estimators with ``kernel="precomputed"``.
+    """Compute Gram matrices of distributions for estimators with ``kernel="precomputed"``.
 
-    As a pipeline step before ``SVC``, ``KernelRidge`` or ``KernelPCA``, it can be cross-validated
-    and its parameters searched over: rows and columns of the matrix are split together.
+    In a pipeline before ``SVC``, ``KernelRidge`` or ``KernelPCA``, the transformer supports
+    cross-validation and a search over its parameters, because each fold has its own Gram matrix.
 
     Args:
         distance: ``"sliced_wasserstein"``, ``"mmd"``, ``"fourier"``, ``"hellinger"``,
             ``"total_variation"``, ``"linear_transport"`` or ``"sinkhorn"``, or a :class:`Distance`,
-            which is copied. The last two names use a reference measure placed by the training clouds.
+            which is copied. The last two names use a reference measure that is placed according to the
+            training clouds.
         options: Keyword options of the named distance and of :meth:`ReferenceMeasure.from_data`.
-        profile: Profile or its name, see :class:`DistributionKernel`.
+        profile: Profile or its name, as in :class:`DistributionKernel`.
         lengthscale: Lengthscale of the profile, in units of the distance, or ``"median"``: the median
             of the positive distances between training distributions.
 
@@ -167,13 +168,13 @@ class GramTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Distanc
         return self
 
     def fit_transform(self, X: Samples, y: Any = None, **params: Any) -> NDArray[np.float64]:
-        """Fit, and return the ``T x T`` Gram matrix of the training distributions."""
+        """Fit the transformer, and return the ``T x T`` Gram matrix of the training distributions."""
         self.fit(X)
         with torch.no_grad():
             return self.kernel_(self._rows).to_dense().numpy()
 
     def transform(self, X: Samples) -> NDArray[np.float64]:
-        """Compute kernel values with the training distributions.
+        """Compute kernel values between distributions and the training distributions.
 
         Args:
             X: ``N`` distributions.

@@ -1,6 +1,6 @@
 """Plots of clouds, kernels and predictions. Requires the extra ``plot`` (matplotlib).
 
-Every function accepts and returns ``Axes``, and its plots are readable in greyscale.
+Every function accepts and returns ``Axes``. All plots are readable in greyscale.
 """
 
 from gp_distributions.plotting.calibration_curves import plot_calibration

@@ -22,15 +22,16 @@ def plot_calibration(
 ) -> Axes:
     """Plot the observed against the nominal coverage of central intervals.
 
-    Calibrated predictions lie on the diagonal; below it, intervals are too narrow. Another call with the
-    same axes adds a line.
+    The line of calibrated predictions is the diagonal; where a line is below the diagonal, intervals are
+    too narrow. Another call with the same axes adds a line.
 
     Args:
         truth: The ``N`` true values.
         mean: The ``N`` predicted means.
         std: The ``N`` predicted standard deviations of observations.
         levels: Nominal probabilities of the intervals.
-        groups: The ``N`` group labels, such as the sizes of the bags, to draw a line for each group.
+        groups: The ``N`` group labels, such as the sizes of the bags; each group has its own line.
+            Default: one line for all values.
         label: Label of the line, or prefix of the group labels.
         ax: Axes to draw on. Default: axes of a new figure.
 

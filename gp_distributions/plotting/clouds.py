@@ -1,4 +1,4 @@
-"""A single cloud with its weights, or a gallery of clouds or outlines."""
+"""Plots of a single cloud with its weights, and galleries of clouds or outlines."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ def plot_cloud(
 ) -> Axes:
     """Plot a cloud in the plane, with its atoms coloured by weight or by other values.
 
-    Marker areas are proportional to absolute values. Negative values are drawn as triangles that point
-    down, on a colour scale symmetric about zero.
+    Marker areas grow with the absolute values. Negative values are drawn as triangles that point down,
+    and the colour scale is then symmetric about zero.
 
     Args:
         cloud: A single cloud, such as ``clouds[0]``.
-        values: Values of its ``n`` atoms, including padding, such as
+        values: Values of the ``n`` atoms of the cloud, including padding, such as
             ``sensitivity(model, X).mean_weights[0]``. Default: the weights.
         label: Name and unit of the values.
         ax: Axes to draw on. Default: axes of a new figure.
 
     Returns:
-        The axes. Their figure has other axes for the colour bar.
+        The axes. The figure also contains the axes of the colour bar.
 
     Raises:
         ValueError: If ``cloud`` is not a single cloud in the plane, or the number of values differs from
@@ -89,7 +89,7 @@ def plot_clouds(
     outline: bool = True,
     axes: Sequence[Axes] | None = None,
 ) -> list[Axes]:
-    """Plot a gallery of clouds or outlines in the plane, each on its own axes and all on one scale.
+    """Plot a gallery of clouds or outlines in the plane, each on its own axes, with equal scales.
 
     Args:
         clouds: Clouds, or ``n_i x 2`` arrays of atoms.
@@ -148,7 +148,7 @@ def _atoms(clouds: PointClouds | Sequence[Values]) -> list[NDArray[np.float64]]:
 
 
 def _grid(count: int, columns: int) -> list[Axes]:
-    """Return ``count`` axes on one scale, and hide the rest of their last row."""
+    """Create ``count`` axes with shared scales, and hide the unused ones in the last row."""
     import matplotlib.pyplot as plt
 
     rows = -(-count // columns)

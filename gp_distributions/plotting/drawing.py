@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 Values: TypeAlias = Tensor | ArrayLike
 Axes: TypeAlias = "matplotlib.axes.Axes"  # imported only when something is drawn
 
-# Styles differ in dashes and markers; the lightness of the colours differs too.
+# Each style has its own dashes, marker and colour, and the colours differ in lightness.
 _STYLES: tuple[dict[str, Any], ...] = (
     {"color": "black", "linestyle": "-", "marker": "o"},
     {"color": "#b2182b", "linestyle": "--", "marker": "s"},
@@ -26,7 +26,7 @@ _STYLES: tuple[dict[str, Any], ...] = (
 
 
 def given_or_new(ax: Axes | None, *, height: float = 5.2) -> Any:
-    """Return the given axes, or axes of a new figure."""
+    """Return ``ax``, or the axes of a new figure if ``ax`` is ``None``."""
     if ax is not None:
         return ax
     import matplotlib.pyplot as plt
@@ -42,5 +42,5 @@ def as_array(values: Any) -> NDArray[np.float64]:
 
 
 def line_style(number: int) -> dict[str, Any]:
-    """Return the style of the line with this number; styles repeat after six."""
+    """Return the style of line ``number`` of a plot; styles repeat after six lines."""
     return _STYLES[number % len(_STYLES)]

@@ -1,4 +1,4 @@
-"""Gram matrices, sorted by target."""
+"""Plots of Gram matrices, sorted by target."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ def plot_gram(
     label: str = "target",
     ax: Axes | None = None,
 ) -> Axes:
-    """Plot a Gram matrix with rows and columns sorted by target; similar clouds are dark.
+    """Plot a Gram matrix with rows and columns sorted by target.
 
-    If the kernel finds clouds with similar targets similar, dark entries lie along the diagonal.
+    Large covariances are dark. If the kernel assigns large covariances to clouds with similar targets,
+    dark entries lie along the diagonal.
 
     Args:
         matrix: The ``T x T`` covariance matrix, such as ``kernel(clouds.pack())``.
@@ -26,10 +27,11 @@ def plot_gram(
         ax: Axes to draw on. Default: axes of a new figure.
 
     Returns:
-        The axes. Their figure has other axes for the colour bar.
+        The axes. The figure also contains the axes of the colour bar.
 
     Raises:
-        ValueError: If the matrix is not square, or the number of targets differs from its rows.
+        ValueError: If the matrix is not square, or the number of targets differs from the number of
+            its rows.
 
     Example:
         >>> import numpy as np

@@ -1,4 +1,4 @@
-"""Predictions with intervals against true values."""
+"""Plots of predictions with intervals against true values."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ def plot_predictions(
     label: str = "",
     ax: Axes | None = None,
 ) -> Axes:
-    """Plot predicted against true values, with central intervals of a normal distribution.
+    """Plot predicted against true values, with central intervals of normal distributions.
 
-    Intervals that miss the true value are drawn darker.
+    Intervals that do not contain the true value are drawn darker.
 
     Args:
         truth: The ``N`` true values.

@@ -1,4 +1,4 @@
-"""Paths of reference atoms during learning."""
+"""Plots of the paths of reference atoms during learning."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ def plot_reference_path(
     """Plot the paths of the atoms of a reference during learning, in the first two coordinates.
 
     Args:
-        path: The atoms after each step, ``(steps + 1) x m x d``, such as ``fit_reference(...).path``.
+        path: The atoms before the first step and after each step, ``(steps + 1) x m x d``, such as
+            ``fit_reference(...).path``.
         clouds: Clouds to draw in the background.
         ax: Axes to draw on. Default: axes of a new figure.
 

@@ -1,4 +1,4 @@
-"""Sensitivities of a prediction to the atoms of a cloud."""
+"""Plots of the sensitivity of a prediction to the atoms of a cloud."""
 
 from __future__ import annotations
 
@@ -20,15 +20,16 @@ def plot_sensitivity(
 ) -> Axes:
     """Plot the sensitivity of a prediction to the atoms of a cloud in the plane.
 
-    Marker areas grow with the sensitivity. For points, arrows show the gradients: atoms that move along
-    them increase the value. The longest arrow is a fifth of the extent of the cloud. For weights, more
-    mass at filled atoms increases the value, and at empty ones decreases it.
+    Marker areas grow with the sensitivity. For points, arrows show the gradients: moving an atom along
+    its arrow increases the mean or variance. The length of the longest arrow is a fifth of the extent of
+    the cloud. For weights, more mass at a filled atom increases the mean or variance, and more mass at
+    an empty atom decreases it.
 
     Args:
         result: Sensitivities of one output.
         index: Index of the cloud.
-        of: ``"mean"`` or ``"variance"``.
-        by: ``"points"`` or ``"weights"``.
+        of: The differentiated quantity, ``"mean"`` or ``"variance"``.
+        by: The variables of the gradient, ``"points"`` or ``"weights"``.
         ax: Axes to draw on. Default: axes of a new figure.
 
     Returns:

@@ -1,4 +1,4 @@
-"""Optimisation traces: best value so far against the number of evaluations."""
+"""Plots of optimisation traces: the best value so far against the number of evaluations."""
 
 from __future__ import annotations
 
@@ -19,13 +19,14 @@ def plot_traces(
 ) -> Axes:
     """Plot the largest value so far after each evaluation, with a line for each method.
 
-    For several runs, the line is their median and the band spans their minimum and maximum.
+    For several runs of a method, the line is the median of the runs, and the band spans their minimum
+    and maximum.
 
     Args:
         values: Values of each method in the order of evaluation, of shape ``evaluations`` or
             ``runs x evaluations``, such as ``ShapeOptimizer.trace``. NaN marks a failed evaluation.
-        initial: Number of random evaluations at the start of each run, which are shaded.
-        optimum: Largest possible value, drawn as a line.
+        initial: Number of random evaluations at the start of each run. They are shaded.
+        optimum: Largest possible value, drawn as a horizontal line.
         label: Name and unit of the values.
         ax: Axes to draw on. Default: axes of a new figure.
 
@@ -33,7 +34,7 @@ def plot_traces(
         The axes.
 
     Raises:
-        ValueError: If values have more than two axes.
+        ValueError: If the values of a method have more than two axes.
 
     Example:
         >>> from gp_distributions.plotting import plot_traces

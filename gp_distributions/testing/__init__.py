@@ -1,4 +1,4 @@
-"""Tests that every distance should pass, for those who write their own."""
+"""Tests that every distance should pass, for users who write their own distances."""
 
 from gp_distributions.testing.distance_test_case import DistanceTestCase
 

@@ -1,4 +1,4 @@
-"""What all tests of a distance share: the distance, the clouds it is tested on, and comparisons."""
+"""Base class of the tests of a distance, with the distance, random clouds and comparisons."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class BaseTestCase(unittest.TestCase):
     eigenvalue_tolerance: ClassVar[float] = 1e-10
     gradient_tolerance: ClassVar[float] = 1e-3
 
-    # For pytest, which otherwise collects this class wherever it is imported.
+    # Without this attribute, pytest would collect the class in each module that imports it.
     __test__ = False
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -53,7 +53,7 @@ class BaseTestCase(unittest.TestCase):
 
     @classmethod
     def setUpClass(cls) -> None:
-        """Skip a class without a distance, which unittest finds in modules that import it."""
+        """Skip classes without a distance, which unittest also finds where they are imported."""
         super().setUpClass()
         if not cls._is_complete():
             raise unittest.SkipTest(f"{cls.__name__} does not define create_distance.")
@@ -70,15 +70,15 @@ class BaseTestCase(unittest.TestCase):
             **kwargs: Options of the constructor, taken from :attr:`settings`.
 
         Returns:
-            A new distance, the same at every call with the same options.
+            A new distance. Calls with the same options must return equal distances.
         """
         raise NotImplementedError
 
     def create_clouds(self, num: int, *, seed: int = 0, sizes: tuple[int, int] = (1, 40)) -> Clouds:
         """Draw random clouds that the distance accepts.
 
-        By default these are clouds in general position with random weights; Gaussians or mixtures of
-        Gaussians if the distance has ``inputs="gaussians"`` or ``inputs="mixtures"``.
+        By default, these are clouds in general position with random weights. If the distance has
+        ``inputs="gaussians"`` or ``inputs="mixtures"``, they are Gaussians or mixtures of Gaussians.
 
         Args:
             num: Number of clouds.
@@ -86,7 +86,7 @@ class BaseTestCase(unittest.TestCase):
             sizes: Smallest and largest number of atoms in a cloud.
 
         Returns:
-            A list of points, ``n x atom_dim``, and weights, ``n``, in double precision.
+            A list of pairs of points (``n x atom_dim``) and weights (``n``), in double precision.
         """
         if self.distance.inputs not in _DRAWS:
             raise NotImplementedError(
@@ -99,7 +99,7 @@ class BaseTestCase(unittest.TestCase):
     def project(self, rows: Tensor) -> Tensor:
         """Make rows valid again after finite differences have moved their entries.
 
-        By default the covariances of Gaussians and mixtures are made symmetric.
+        By default, this method makes the covariances of Gaussians and mixtures symmetric.
 
         Args:
             rows: A ``batch_shape x N x width`` tensor.
@@ -119,36 +119,36 @@ class BaseTestCase(unittest.TestCase):
 
     @property
     def has_weights(self) -> bool:
-        """Whether a row is a set of weighted atoms rather than one atom without a weight."""
+        """Whether a row is a set of weighted atoms rather than a single atom without a weight."""
         if self.weighted is None:
             return self.distance.inputs in ("clouds", "mixtures")
         return self.weighted
 
     def need_weights(self) -> None:
-        """Skip a test of padding, order and weights where rows have none."""
+        """Skip a test that requires weighted atoms if the rows of the distance have no weights."""
         if not self.has_weights:
             self.skipTest("A row is a single atom without a weight.")
 
     def pack(self, clouds: Clouds, *, atoms: int | None = None) -> Tensor:
-        """Clouds as rows, padded to ``atoms`` if they are weighted."""
+        """Convert clouds to rows, padded to ``atoms`` atoms if rows have weights."""
         if self.has_weights:
             return pack_clouds(clouds, atoms=atoms)
         return torch.stack([points.flatten() for points, _ in clouds])
 
     def join(self, points: Tensor, weights: Tensor) -> Tensor:
-        """Points, ``num x m x atom_dim``, and weights, ``num x m``, as rows."""
+        """Join points (``num x m x atom_dim``) and weights (``num x m``) to rows."""
         return join_rows(points, weights) if self.has_weights else points.flatten(-2)
 
     def rows(
         self, num: int, *, seed: int = 0, sizes: tuple[int, int] = (1, 40), atoms: int | None = None
     ) -> Tensor:
-        """Random rows."""
+        """Draw random clouds with :meth:`create_clouds`, and convert them to rows."""
         return self.pack(self.create_clouds(num, seed=seed, sizes=sizes), atoms=atoms)
 
     def check_same(
         self, actual: Tensor, expected: Tensor, what: str, *, tolerance: float | None = None
     ) -> None:
-        """Fail unless two results agree up to ``tolerance``, relative to the largest entry."""
+        """Fail unless two results agree up to ``tolerance`` times the largest expected entry."""
         tolerance = self.tolerance if tolerance is None else tolerance
         if actual.shape != expected.shape:
             self.fail(f"{what}: expected shape {tuple(expected.shape)}, got {tuple(actual.shape)}.")
@@ -167,7 +167,7 @@ class BaseTestCase(unittest.TestCase):
             )
 
     def check_equal(self, actual: Tensor, expected: Tensor, what: str) -> None:
-        """Fail unless two results are the same, bit by bit."""
+        """Fail unless all entries of two results are exactly equal."""
         self.check_same(actual, expected, what, tolerance=0.0)
 
     def check_zero(self, actual: Tensor, what: str) -> None:

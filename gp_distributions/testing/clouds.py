@@ -1,4 +1,4 @@
-"""Random clouds, Gaussians and mixtures as atoms and weights, and rows of them."""
+"""Random clouds, Gaussians and mixtures as atoms with weights, and their conversion to rows."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Clouds = list[tuple[Tensor, Tensor]]
 def random_clouds(
     num: int, *, dim: int = 2, seed: int = 0, sizes: tuple[int, int] = (1, 40)
 ) -> Clouds:
-    """Ragged weighted clouds in general position, as points and weights."""
+    """Draw weighted clouds of different sizes in general position, as points and weights."""
     generator = torch.Generator().manual_seed(seed)
     clouds = []
     for _ in range(num):
@@ -31,7 +31,7 @@ def random_clouds(
 def random_gaussians(
     num: int, *, dim: int = 2, seed: int = 0, sizes: tuple[int, int] | None = None
 ) -> Clouds:
-    """Gaussians, each one atom of weight one: its mean and its row-major covariance."""
+    """Draw Gaussians, each as one atom of weight one: its mean and its row-major covariance."""
     atoms = []
     for points, _ in random_clouds(num, dim=dim, seed=seed, sizes=(dim + 3, dim + 3)):
         centred = points - points.mean(0)
@@ -43,7 +43,7 @@ def random_gaussians(
 def random_mixtures(
     num: int, *, dim: int = 1, seed: int = 0, sizes: tuple[int, int] = (1, 40)
 ) -> Clouds:
-    """Ragged mixtures of Gaussians: atoms are means and row-major covariances."""
+    """Draw mixtures of different numbers of Gaussians; atoms are means and row-major covariances."""
     mixtures = []
     for atoms, weights in random_clouds(num, dim=2 * dim, seed=seed, sizes=sizes):
         mean, axis = atoms.split(dim, dim=-1)
@@ -54,11 +54,11 @@ def random_mixtures(
 
 
 def related_clouds(first: tuple[Tensor, Tensor], second: tuple[Tensor, Tensor]) -> Clouds:
-    """Clouds that share some of their atoms. They reveal distances that are not Hilbertian.
+    """Make clouds that have atoms in common, which reveal distances that are not Hilbertian.
 
     Args:
-        first: A cloud of ``m`` atoms.
-        second: Another cloud of ``m`` atoms.
+        first: The points and weights of a cloud of ``m`` atoms. The weights are ignored.
+        second: The points and weights of a second cloud of ``m`` atoms. The weights are ignored.
 
     Returns:
         The ``2**m`` clouds that take each atom ``i`` from either ``first`` or ``second``, and the
@@ -74,7 +74,7 @@ def related_clouds(first: tuple[Tensor, Tensor], second: tuple[Tensor, Tensor]) 
 
 
 def pack_clouds(clouds: Clouds, *, atoms: int | None = None) -> Tensor:
-    """Lay clouds out as rows of one width, padded to ``atoms`` atoms with atoms of weight zero."""
+    """Convert clouds to rows of equal width, padded to ``atoms`` atoms with atoms of weight zero."""
     width = max(len(weights) for _, weights in clouds) if atoms is None else atoms
     return torch.stack(
         [

@@ -1,4 +1,4 @@
-"""The test case for distances."""
+"""The test case that combines all conformance tests of distances."""
 
 from __future__ import annotations
 
@@ -11,32 +11,35 @@ from gp_distributions.testing.metric import MetricTests
 class DistanceTestCase(MetricTests, InvarianceTests, GradientTests, MemoryTests):
     r"""Conformance tests that every :class:`Distance` should pass.
 
-    Subclass it, define :meth:`create_distance`, and run the subclass with unittest or pytest. Each
-    property is a test of its own:
+    Subclass this test case, define :meth:`create_distance`, and run the subclass with unittest or
+    pytest. The tests check the following properties:
 
-    - Squared distances are exactly zero between a cloud and itself, symmetric, and not negative.
-      :math:`e^{-d^2 / (2 \ell^2)}` and the inner products about the origin are positive
-      semi-definite. If the distance has ``embed``, the Euclidean distance between its features is
-      the distance.
+    - Squared distances are exactly zero between a cloud and itself, symmetric, and not negative. The
+      matrices of :math:`e^{-d^2 / (2 \ell^2)}` and of the inner products about the origin are
+      positive semi-definite. If the distance has ``embed``, the Euclidean distance between the
+      features of two clouds equals their distance.
     - Padding, the order of atoms, splitting an atom into copies, the total weight, batch axes,
-      ``diag`` and chunks change nothing. Single precision is kept. Invalid weights and widths raise
-      ``ValueError``.
-    - Gradients agree with finite differences. Where clouds coincide they are zero or finite.
-    - Results that are remembered, copies, and distances that are saved and loaded have the same
-      bits. A change of rows, settings, parameters or buffers is noticed.
+      ``diag`` and chunks do not change distances. Single precision is kept. Invalid weights and
+      widths raise ``ValueError``.
+    - Gradients agree with finite differences. Where clouds coincide, gradients are zero or finite.
+    - Remembered results, and the results of copies and of saved and loaded distances, are exactly
+      those of a new computation. After a change of rows, settings, parameters or buffers, distances
+      are computed again.
 
     Tests that do not apply to a distance are skipped.
 
     Attributes:
-        settings: Options of the constructor, each with a value other than the one under test. A test
-            sets each option as an attribute, and compares the result with that of
-            ``create_distance(name=value)``. Default: none.
+        settings: Options of the constructor, each with a value that :meth:`create_distance` does not
+            use by default. A test sets each option as an attribute, and compares the result with that
+            of ``create_distance(name=value)``. Default: none.
         weighted: Whether a row is a set of weighted atoms rather than a single atom without a weight.
             Default: ``None``, which means ``True`` for ``inputs="clouds"`` and ``"mixtures"``.
         moves_points: Whether distances are differentiable in the points. If ``False``, points are
             labels, and their gradient must be zero. Default: ``True``.
-        differentiable_in_weights: Whether they are differentiable in the weights. Default: ``True``.
-        tolerance: Largest error of squared distances, relative to the largest. Default: 1e-12.
+        differentiable_in_weights: Whether distances are differentiable in the weights. Default:
+            ``True``.
+        tolerance: Largest error of squared distances, relative to the largest squared distance.
+            Default: 1e-12.
         coincidence_tolerance: Largest distance between two representations of one cloud, relative to
             the largest distance. Default: 1e-7.
         single_precision_tolerance: Largest relative error of squared distances in single precision.

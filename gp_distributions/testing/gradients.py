@@ -15,7 +15,7 @@ class GradientTests(BaseTestCase):
     """Tests of derivatives with respect to points, weights and parameters."""
 
     def test_gradient_in_points(self) -> None:
-        """The gradient of points agrees with finite differences, or is zero if points do not move."""
+        """The gradient with respect to points agrees with finite differences, or is zero for labels."""
         if not (self.moves_points or self.has_weights):
             self.skipTest("Rows have no gradient.")
         points, weights = self._stacked(3, 0)
@@ -32,7 +32,7 @@ class GradientTests(BaseTestCase):
             self.check_zero(gradient, "The gradient of points that do not move")
 
     def test_gradient_in_weights(self) -> None:
-        """The gradient of weights agrees with finite differences."""
+        """The gradient with respect to weights agrees with finite differences."""
         self._need_moving_weights()
         points, weights = self._stacked(3, 0)
         others = self._fixed_rows(2, 1)
@@ -43,7 +43,7 @@ class GradientTests(BaseTestCase):
         )
 
     def test_gradient_in_total_weight(self) -> None:
-        """The gradient of weights is orthogonal to them, since only their ratios matter."""
+        """The gradient with respect to weights is orthogonal to the weights: only ratios matter."""
         self._need_moving_weights()
         points, weights = self._stacked(3, 0)
         weights.requires_grad_()
@@ -57,14 +57,14 @@ class GradientTests(BaseTestCase):
             )
 
     def test_gradient_within_a_set(self) -> None:
-        """The gradient of the distances within one set agrees with finite differences."""
+        """The gradient of the distances between rows of one set agrees with finite differences."""
         moving, as_rows = self._moving(3)
         self._check_gradient(
             lambda x: self.distance.squared(as_rows(x)), moving, what="rows that meet each other"
         )
 
     def test_gradient_of_the_diagonal(self) -> None:
-        """The gradient of diag=True agrees with finite differences."""
+        """The gradient of distances with diag=True agrees with finite differences."""
         moving, as_rows = self._moving(3)
         others = self._fixed_rows(3, 1)
         self._check_gradient(
@@ -74,7 +74,7 @@ class GradientTests(BaseTestCase):
         )
 
     def test_gradient_in_parameters(self) -> None:
-        """The gradient of learned parameters agrees with finite differences."""
+        """The gradient with respect to learned parameters agrees with finite differences."""
         parameters = {k: p for k, p in self.distance.named_parameters() if p.is_floating_point()}
         if not parameters:
             self.skipTest("The distance has no parameters.")
@@ -90,7 +90,7 @@ class GradientTests(BaseTestCase):
         self._check_gradient(squared, *values, what=f"parameters ({', '.join(parameters)})")
 
     def test_gradient_with_a_fixed_side(self) -> None:
-        """A gradient does not depend on whether the other side has one, or is remembered."""
+        """The gradient does not depend on whether the other rows require one or are remembered."""
         self._need_moving()
         rows, others = self._fixed_rows(3, 0).requires_grad_(), self._fixed_rows(4, 1)
         self.distance.squared(others)
@@ -100,7 +100,7 @@ class GradientTests(BaseTestCase):
         self._check_close(actual, expected, "The gradient with a fixed side")
 
     def test_gradient_of_equal_sides(self) -> None:
-        """If two sides are equal but only one requires a gradient, the other is constant."""
+        """If x1 and x2 are equal but only one requires a gradient, the other one is a constant."""
         self._need_moving()
         fixed = self.rows(4, sizes=(3, 8))
         moving, copied = (fixed.clone().requires_grad_() for _ in range(2))
@@ -122,7 +122,7 @@ class GradientTests(BaseTestCase):
             self._check_close(swapped, mirrored, "The gradient in x2 of equal x1 and x2")
 
     def test_gradient_where_clouds_meet(self) -> None:
-        """The gradient between a cloud and itself is zero, even after a square root."""
+        """The gradient of the distance from a cloud to itself is zero, even after a square root."""
         root = DistributionKernel(self.distance, "exponential").double()
         moving, as_rows = self._moving(4)
         rows = as_rows(moving)
@@ -152,7 +152,7 @@ class GradientTests(BaseTestCase):
             self._check_no_gradient(values[:2], moving)
 
     def test_gradient_of_zeros(self) -> None:
-        """The gradient of distances that are all zero is zero, not absent."""
+        """Distances that are all zero have a gradient of zero rather than no gradient."""
         self._need_moving()
         self.distance.requires_grad_()
         for num in (1, 3):
@@ -167,7 +167,7 @@ class GradientTests(BaseTestCase):
             self._check_no_gradient(self.distance.squared(rows[:0], rows), moving)
 
     def test_gradient_of_copies(self) -> None:
-        """Copies of a row keep their own gradients."""
+        """The gradient of a row does not flow to copies of this row in the same set."""
         self._need_moving()
         rows = self._fixed_rows(1, 0).repeat(3, 1).requires_grad_()
         others = self._fixed_rows(3, 1)
@@ -179,17 +179,17 @@ class GradientTests(BaseTestCase):
         self.check_zero(gradient[[0, 2]], "The gradient in copies of the row that is compared")
 
     def test_gradient_of_coincident_clouds(self) -> None:
-        """Gradients are finite where all clouds are the same."""
+        """Gradients are finite if all clouds are equal."""
         points, weights = self._stacked(4, 0)
         self._check_finite(points[:1].repeat(4, 1, 1), weights[:1].repeat(4, 1))
 
     def test_gradient_of_single_atoms(self) -> None:
-        """Gradients are finite where clouds have one atom."""
+        """Gradients are finite if clouds have a single atom."""
         points, weights = self._stacked(4, 0)
         self._check_finite(points[:, :1], weights[:, :1])
 
     def test_gradient_of_ties(self) -> None:
-        """Gradients are finite where atoms of one or two clouds share coordinates."""
+        """Gradients are finite if atoms of the same or different clouds have equal coordinates."""
         self.need_weights()
         points, weights = self._stacked(4, 0)
         if self.distance.inputs == "clouds":
@@ -198,7 +198,7 @@ class GradientTests(BaseTestCase):
         self._check_finite(points, torch.ones_like(weights))
 
     def test_gradient_of_split_atoms(self) -> None:
-        """Gradients are finite where atoms coincide."""
+        """Gradients are finite if atoms of a cloud coincide."""
         self.need_weights()
         points, weights = self._stacked(4, 0)
         self._check_finite(
@@ -206,7 +206,7 @@ class GradientTests(BaseTestCase):
         )
 
     def test_gradient_of_padding(self) -> None:
-        """Gradients are finite where atoms have no weight."""
+        """Gradients are finite if atoms have weight zero."""
         self.need_weights()
         points, weights = self._stacked(4, 0)
         self._check_finite(points, torch.cat([weights[:, :3], 0 * weights[:, 3:]], dim=-1))
@@ -221,7 +221,7 @@ class GradientTests(BaseTestCase):
             self.skipTest("Weights have no gradient.")
 
     def _stacked(self, num: int, seed: int) -> tuple[Tensor, Tensor]:
-        """Points and weights of clouds of one size."""
+        """Return the points and weights of random clouds of six atoms, each as one tensor."""
         clouds = self.create_clouds(num, seed=seed, sizes=(6, 6))
         points, weights = zip(*clouds, strict=True)
         return torch.stack(points), torch.stack(weights)
@@ -230,7 +230,7 @@ class GradientTests(BaseTestCase):
         return self.join(*self._stacked(num, seed))
 
     def _moving(self, num: int) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
-        """Return a tensor that requires a gradient, and a function that makes rows of it."""
+        """Return a tensor that requires a gradient, and a function that converts it to rows."""
         self._need_moving()
         points, weights = self._stacked(num, 0)
         if not self.moves_points:
@@ -245,7 +245,7 @@ class GradientTests(BaseTestCase):
             torch.autograd.gradcheck(
                 function, tensors, rtol=self.gradient_tolerance, atol=self.gradient_tolerance / 100
             )
-        except RuntimeError as error:  # which GradcheckError is
+        except RuntimeError as error:  # the base class of GradcheckError
             self.fail(f"The gradient of {what} differs from finite differences. {error}")
 
     def _check_close(self, actual: Tensor, expected: Tensor, what: str) -> None:
@@ -258,7 +258,7 @@ class GradientTests(BaseTestCase):
             self.check_zero(gradient, "The gradient where a cloud meets itself")
 
     def _check_finite(self, points: Tensor, weights: Tensor) -> None:
-        """Expect finite gradients of a smooth function of distances, and of one of their roots."""
+        """Fail unless the gradients of squared distances and of ``exp(-d)`` are finite."""
         self._need_moving()
         rows = self.join(points, weights).requires_grad_()
         self.distance.requires_grad_()

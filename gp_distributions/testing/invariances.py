@@ -1,4 +1,4 @@
-"""Tests that the layout of clouds in rows, batches and chunks changes nothing."""
+"""Tests that distances do not depend on the layout of clouds in rows, batches and chunks."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from gp_distributions.testing.clouds import Clouds
 
 
 class InvarianceTests(BaseTestCase):
-    """Tests of the meaning of a row, and of how many rows are compared at once."""
+    """Tests that equivalent rows have equal distances, however many rows are compared at once."""
 
     def test_padding(self) -> None:
-        """Atoms of weight zero at the end of a row change nothing."""
+        """Atoms of weight zero at the end of a row do not change distances."""
         self.need_weights()
         clouds = self.create_clouds(12)
         self._check_unchanged(self.pack(clouds, atoms=90), self.pack(clouds), "Padding")
@@ -37,14 +37,14 @@ class InvarianceTests(BaseTestCase):
         )
 
     def test_order_of_atoms(self) -> None:
-        """The order of atoms changes nothing."""
+        """The order of atoms does not change distances."""
         self.need_weights()
         clouds = self.create_clouds(12)
         backwards = [(points.flip(0), weights.flip(0)) for points, weights in clouds]
         self._check_unchanged(self.pack(backwards), self.pack(clouds), "The order of atoms")
 
     def test_split_atoms(self) -> None:
-        """Splitting an atom's weight over copies changes nothing."""
+        """Splitting the weight of an atom between copies of the atom does not change distances."""
         self.need_weights()
         clouds = self.create_clouds(12)
         split: Clouds = []
@@ -57,14 +57,14 @@ class InvarianceTests(BaseTestCase):
         )
 
     def test_total_weight(self) -> None:
-        """The total weight of a cloud changes nothing."""
+        """The total weight of a cloud does not change distances."""
         self.need_weights()
         clouds = self.create_clouds(12)
         heavy = [(points, 7.0 * weights) for points, weights in clouds]
         self._check_unchanged(self.pack(heavy), self.pack(clouds), "The total weight")
 
     def test_widths(self) -> None:
-        """Rows of different widths are compared."""
+        """Rows of different widths can be compared."""
         self.need_weights()
         clouds, others = self.create_clouds(6), self.create_clouds(5, seed=1)
         rows, wide, narrow = self.pack(clouds), self.pack(clouds, atoms=70), self.pack(others)
@@ -76,7 +76,7 @@ class InvarianceTests(BaseTestCase):
             self.check_same(self.distance.squared(x1, x2), expected, f"Rows of shape {shapes}")
 
     def test_batches(self) -> None:
-        """Batch axes give what a loop over them gives."""
+        """Batch axes give the same distances as a loop over the batch elements."""
         for batch_shape in ((2,), (2, 3), (2, 1, 3)):
             count = math.prod(batch_shape)
             for tracked in (False, True):
@@ -91,7 +91,7 @@ class InvarianceTests(BaseTestCase):
                 )
 
     def test_broadcasting(self) -> None:
-        """Batch axes broadcast, and axes that are only expanded are like copies."""
+        """Batch axes broadcast, and expanded axes give the same distances as copied rows."""
         x1 = self.rows(12).unflatten(0, (3, 1, 4))
         x2 = self.rows(10, seed=1).unflatten(0, (2, 5))
         expected = torch.stack(
@@ -107,7 +107,7 @@ class InvarianceTests(BaseTestCase):
         )
 
     def test_chunks(self) -> None:
-        """How many clouds are represented and compared at a time changes nothing."""
+        """The number of clouds represented and compared at a time does not change distances."""
         x1, x2 = self.rows(30), self.rows(11, seed=1)
         expected, within = self.distance.squared(x1, x2), self.distance.squared(x1)
         state = self.distance.state_dict()
@@ -119,7 +119,7 @@ class InvarianceTests(BaseTestCase):
         self.check_same(self.distance.squared(x1), within, "Chunks of single clouds within a set")
 
     def test_empty_sets(self) -> None:
-        """Empty sets have empty distances."""
+        """An empty set of rows has an empty matrix of distances."""
         rows = self.rows(3)
         for x1, x2, shape in (
             (rows[:0], rows, (0, 3)),
@@ -170,7 +170,7 @@ class InvarianceTests(BaseTestCase):
             self._check_refused(partial(torch.full_like, fill_value=value))
 
     def test_wrong_width(self) -> None:
-        """Rows whose width does not fit the dimension, or without an axis of clouds, are refused."""
+        """Rows of a width that does not fit the dimension, or without an axis of clouds, are errors."""
         rows = self.rows(4)
         wide = torch.cat([rows, rows[:, :1]], dim=-1)
         for x1, x2 in ((wide, None), (wide, rows), (rows, wide), (rows[0], None)):
@@ -180,12 +180,12 @@ class InvarianceTests(BaseTestCase):
             )
 
     def _check_unchanged(self, changed: Tensor, rows: Tensor, what: str) -> None:
-        """Compare distances between rows with distances between other rows of the same clouds."""
+        """Fail unless two layouts of the same clouds, ``changed`` and ``rows``, are equivalent."""
         expected = self.distance.squared(rows).detach()
         self.check_same(
             self.distance.squared(changed), expected, f"{what} must not change squared distances"
         )
-        # The rounding of a squared distance is larger after a root.
+        # The square root amplifies the rounding error of a squared distance near zero.
         across = self.distance.squared(rows, changed).diagonal() / expected.max()
         largest = float(across.detach().clamp_min(0).sqrt().max())
         if not largest <= self.coincidence_tolerance:
@@ -195,7 +195,7 @@ class InvarianceTests(BaseTestCase):
             )
 
     def _check_refused(self, change: Callable[[Tensor], Tensor]) -> None:
-        """Expect an error for weights of one cloud among others."""
+        """Fail unless a set in which one cloud has changed weights raises ``ValueError``."""
         self.need_weights()
         clouds = self.create_clouds(4, sizes=(3, 8))
         rows = self.pack(clouds)

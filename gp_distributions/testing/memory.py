@@ -1,4 +1,4 @@
-"""Tests that what a distance remembers is never wrong, and that copies are equal."""
+"""Tests that the results a distance remembers are correct, and that its copies are equal to it."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from gp_distributions.testing.base_test_case import BaseTestCase
 
 
 class MemoryTests(BaseTestCase):
-    """Tests of distances that are computed again, after a change, or by a copy."""
+    """Tests of distances that are computed again, computed after a change, or computed by a copy."""
 
     def test_remembered_sets(self) -> None:
-        """Results with a remembered set have the same bits as those without."""
+        """Results are exactly equal whether or not the distance remembers a set of rows."""
         train, test = self._train_and_test()
         joint = torch.cat([train, test])
         self.distance.adapt(train)
@@ -41,13 +41,13 @@ class MemoryTests(BaseTestCase):
             for name, call in results.items():
                 actual = call(self.distance)
                 self.check_equal(actual, expected[name], f"{name} after squared(train)")
-                actual.zero_()  # a result that is changed by its owner
+                actual.zero_()  # the caller may change a result in place
             # Matrix products of other sizes may be rounded in another way.
             actual = self.distance.squared(test, joint)
             self.check_same(actual, across, "squared(test, [train, test]) after squared(train)")
 
     def test_changed_rows(self) -> None:
-        """Rows that are changed in place are new rows."""
+        """Rows that are changed in place are treated as new rows."""
         train, test = self._train_and_test()
         others = [self._fresh(train) for _ in range(2)]
         self.distance.squared(train)
@@ -65,7 +65,7 @@ class MemoryTests(BaseTestCase):
         )
 
     def test_changed_settings(self) -> None:
-        """A distance whose setting is changed equals one that is created with it."""
+        """A distance after a change of a setting equals a distance created with this setting."""
         if not self.settings:
             self.skipTest("No settings are listed.")
         train, test = self._train_and_test()
@@ -87,7 +87,7 @@ class MemoryTests(BaseTestCase):
             self._check_alike(distance, fresh, train, test, f"after a change of {name}")
 
     def test_changed_state(self) -> None:
-        """A distance whose parameters or buffers are changed in place forgets what it remembers."""
+        """A distance forgets its results if its parameters or buffers are changed in place."""
         train, test = self._train_and_test()
         self.distance.adapt(train)
         for name, tensor in self.distance.state_dict().items():
@@ -99,7 +99,7 @@ class MemoryTests(BaseTestCase):
             try:
                 expected = fresh.squared(train)
             except ValueError:
-                continue  # such a change makes no distance
+                continue  # the changed state is not valid
             if not bool(expected.isfinite().all()):
                 continue
             distance.load_state_dict(self.distance.state_dict())
@@ -114,11 +114,11 @@ class MemoryTests(BaseTestCase):
             self._check_alike(distance, fresh, train, test, f"after {name} is loaded")
 
     def test_deepcopy(self) -> None:
-        """A deep copy gives the same bits."""
+        """A deep copy of a distance gives exactly the same results."""
         self._check_copy(copy.deepcopy)
 
     def test_pickle(self) -> None:
-        """A distance that is pickled and unpickled gives the same bits."""
+        """A distance that is pickled and unpickled gives exactly the same results."""
         kind = type(self.distance)
         found: object = sys.modules.get(kind.__module__)
         for part in kind.__qualname__.split("."):
@@ -128,7 +128,7 @@ class MemoryTests(BaseTestCase):
         self._check_copy(lambda distance: pickle.loads(pickle.dumps(distance)))
 
     def test_state_dict(self) -> None:
-        """A new distance with the state of another gives the same bits."""
+        """A new distance that loads the state of another one gives exactly the same results."""
 
         def loaded(distance: Distance) -> Distance:
             fresh = self.create_distance()
@@ -138,21 +138,21 @@ class MemoryTests(BaseTestCase):
         self._check_copy(loaded)
 
     def _train_and_test(self) -> tuple[Tensor, Tensor]:
-        """Two sets of rows of one width."""
+        """Return two random sets of rows of equal width."""
         rows = self.rows(10, sizes=(3, 8))
         return rows[:6].clone(), rows[6:].clone()
 
     def _fresh(self, train: Tensor) -> Distance:
-        """A distance that remembers nothing and has its open settings set from the training rows."""
+        """Return a new distance, without remembered results, that is adapted to training rows."""
         fresh = self.create_distance()
         fresh.adapt(train)
         return fresh
 
     def _check_copy(self, copied: Callable[[Distance], Distance]) -> None:
         train, test = self._train_and_test()
-        self.distance.squared(train)  # which may set open settings
+        self.distance.squared(train)  # may choose open settings from the training rows
         other = copied(self.distance)
-        # The test rows come first: a copy that sets its open settings again would set them from these.
+        # The test rows come first: a copy that chose its open settings again would use these rows.
         self.check_equal(
             other.squared(test, train), self.distance.squared(test, train), "A copy's squared"
         )

@@ -28,7 +28,7 @@ class MetricTests(BaseTestCase):
         )
 
     def test_symmetry(self) -> None:
-        """D(x1, x2) is the transpose of D(x2, x1)."""
+        """The matrix squared(x1, x2) is the transpose of squared(x2, x1)."""
         x1, x2 = self.rows(9), self.rows(7, seed=1)
         forth, back = self.distance.squared(x1, x2), self.distance.squared(x2, x1)
         self.check_same(forth, back.mT, "squared(x1, x2) against squared(x2, x1).mT")
@@ -76,7 +76,7 @@ class MetricTests(BaseTestCase):
                 )
 
     def test_positive_definite(self) -> None:
-        """exp(-d^2 / (2 l^2)) has no negative eigenvalue at short, middling and long lengthscales."""
+        """exp(-d^2 / (2 l^2)) has no negative eigenvalue at short, medium and long lengthscales."""
         for rows in self._many_rows():
             squared = self.distance.squared(rows).detach()
             median = float(squared.median())
@@ -87,7 +87,7 @@ class MetricTests(BaseTestCase):
                 )
 
     def test_inner_products(self) -> None:
-        """The inner products that squared_norms implies have no negative eigenvalue."""
+        """The matrix of inner products that follows from squared_norms has no negative eigenvalue."""
         for rows in self._many_rows():
             squared, norms = self.distance.squared(rows), self.distance.squared_norms(rows)
             if norms.shape != rows.shape[:-1]:
@@ -101,7 +101,7 @@ class MetricTests(BaseTestCase):
             )
 
     def test_embedding(self) -> None:
-        """The Euclidean distance of embed, where present, is the distance."""
+        """The Euclidean distance between features from embed, if it exists, equals the distance."""
         if not hasattr(self.distance, "embed"):
             self.skipTest("The distance has no embed.")
         for shape1, shape2 in (((12,), (10,)), ((3, 1, 4), (2, 5))):
@@ -116,7 +116,7 @@ class MetricTests(BaseTestCase):
             )
 
     def _many_rows(self) -> list[Tensor]:
-        """Sets of rows in general position, and of clouds that have atoms in common."""
+        """Return a set of rows in general position and one of clouds that have atoms in common."""
         sets = [self.rows(120)]
         if self.has_weights:
             first, second = self.create_clouds(2, seed=2, sizes=(6, 6))
