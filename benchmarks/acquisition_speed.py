@@ -1,11 +1,11 @@
 """How much do acquisition functions of clouds cost, on t-batches and over a large pool?
 
-**t-batches**: value and gradient of log expected improvement on 256 t-batches of one new cloud,
-relative to a closed form of the same GP on precomputed training features. Both sides include the
-embedding.
+**t-batches**: the time of the value and gradient of log expected improvement on 256 t-batches of
+one new cloud, relative to that of a closed form of the same GP on precomputed training features.
+Both sides include the embedding.
 
-**100 000 candidates**: seconds of ``optimize_over_pool`` over clouds of 64 atoms in the plane with 50
-of them evaluated: the first call, which embeds all clouds, and the next call, with one more
+**100 000 candidates**: the time of ``optimize_over_pool`` in seconds, for clouds of 64 atoms in the
+plane, 50 of them evaluated. The first call embeds all clouds; the next call has one more
 evaluation.
 
     python -m benchmarks.acquisition_speed [--quick] [--repeats 9]

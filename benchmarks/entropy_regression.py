@@ -12,7 +12,7 @@ experiments.
 Columns are root mean squared errors on test bags in nats, medians over experiments:
 
 - ``constant``: predicts the mean of the training targets; ``plug_in``: the entropy for the variance
-  of the first coordinates of a bag, which uses the formula;
+  of the first coordinates of a bag, which uses the formula of the target;
 - ``linear`` to ``inverse_multiquadric``: kernel ridge regression on mean embeddings (Gaussian, 300
   Fourier features) with the kernels ``K`` of Szabo et al. 2015, Table 1: the set kernel, and profiles
   of the MMD (``student_t`` with t = 1). The error on validation bags selects the bandwidth, 1/4 to 4

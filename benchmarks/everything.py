@@ -1,9 +1,9 @@
 """Run all benchmarks and write ``benchmarks/RESULTS.md``.
 
-Timed scripts run alone, one after the other. Then scripts that measure accuracy run in parallel, one
-per core. Rows are appended to ``benchmarks/results/rows.jsonl`` or to the file given by ``--json``.
-Results are written from that file, so if a script fails, the figures of its last run remain. With
-``--quick``, no results are written.
+Timed scripts run alone, one after the other. Then scripts that measure accuracy run in parallel,
+one per core. Rows are appended to ``benchmarks/results/rows.jsonl`` or to the file given by
+``--json``. The results are written from that file, so if a script fails, they keep the figures of
+its last run. With ``--quick``, no results are written.
 
     python -m benchmarks [--quick] [--json FILE] [--data-dir FOLDER]
 """

@@ -5,13 +5,13 @@ moved. Every kernel has a Gaussian profile. Lengthscale, ridge and, where there 
 distance are selected by the accuracy of kernel ridge regression on the validation images.
 
 Columns are accuracies on test images, means over runs. ``rbf`` on pixels, ``mmd`` (Gaussian,
-bandwidths .1 and .3, 200 features), ``sw2``, ``sw1``, ``tv`` and ``hellinger`` are published kernels.
-``sw2_centred`` compares images shifted to mean zero. ``edges`` is the centred SW2 distance between
-measures on positions and directions of edges, on two scales. ``gp`` is the Gaussian process
+bandwidths .1 and .3, 200 features), ``sw2``, ``sw1``, ``tv`` and ``hellinger`` are published
+kernels. ``sw2_centred`` compares images shifted to mean zero. ``edges`` is the centred SW2 distance
+between measures on positions and directions of edges, on two scales. ``gp`` is the Gaussian process
 classifier with the distance selected for ``edges`` and hyperparameters by marginal likelihood;
-``nlpd`` and ``ece`` are its mean negative log probability of the labels and its expected calibration
-error. ``best`` is the better of ``edges`` and ``gp`` according to ``best_validation``, the mean of
-its best validation accuracies, and ``reach`` is its target.
+``nlpd`` and ``ece`` are its mean negative log probability of the labels and its expected
+calibration error. ``best`` is the better of ``edges`` and ``gp`` according to ``best_validation``,
+the mean of its best validation accuracies, and ``reach`` is the target for ``best``.
 
 The data come from OpenML or from a folder. With smaller files, runs overlap: five runs on 9599 images
 of MNIST are disjoint except for some fives; runs on 3583 images of Fashion-MNIST overlap after the

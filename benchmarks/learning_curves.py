@@ -1,11 +1,12 @@
 r"""How fast does the error of kernel ridge regression fall with more bags, and with larger bags?
 
 The distributions are normal, :math:`P_u = N((u, 0), I / 16)` with :math:`u` uniform on [0, 1]. The
-target :math:`f(P_u) = |2u - 1| - 1/2` is observed with noise of standard deviation 0.1. The kernel is
-:math:`\exp(-d / \ell)`, where the distance ``d`` is ``sw2``, sliced Wasserstein of order two, or
+target :math:`f(P_u) = |2u - 1| - 1/2` is observed with noise of standard deviation 0.1. The kernel
+is :math:`\exp(-d / \ell)`, where the distance ``d`` is ``sw2``, sliced Wasserstein of order two, or
 ``mmd`` with a Gaussian kernel of bandwidth 1/2, and ``l`` is half the distance between :math:`P_0`
 and :math:`P_1`. Errors are root mean squared errors about ``f`` at 500 new bags, means over seeds.
-They are for the best of 33 ridges: the one with the smallest error about ``f`` at 500 further bags.
+They are reported for the best of 33 ridges: the one with the smallest error about ``f`` at 500
+further bags.
 
 - ``in T``, the number of training bags, when bags are so large that they equal their distributions:
   here the kernel compares the normal distributions themselves;
@@ -14,18 +15,19 @@ They are for the best of 33 ridges: the one with the smallest error about ``f`` 
 Columns: the ``sizes``, the errors ``e1``, ``e2``, ... at each size, the least squares ``slope`` of
 log error against log size, and the ``proven`` slope, an upper bound.
 
-The proven rates rest on known smoothness. On these distributions, SW2 is :math:`|u - u'| / \sqrt 2`,
-and MMD is a smooth function of :math:`|u - u'|` with a positive slope at 0. So both kernels have the
-kink of :math:`\exp(-|u - u'|)` at 0: their function space is the Sobolev space :math:`H^1(0, 1)`, and
-their eigenvalues decay as :math:`k^{-b}` with b = 2. The target ``f`` has a kink, so it is in
-:math:`H^c` for all c < 3/2. For this class P(b, c), the excess risk, a squared error, decreases at
-the minimax rate :math:`T^{-bc/(bc+1)} = T^{-3/4}` if bags are large enough (Caponnetto and De Vito
-2007; with mean embeddings of bags Szabo et al. 2015, and 2016 for P(b, c)), so the slope is -3/8. At
-a fixed ridge, bags of ``n`` points add the squared distance in feature space between a bag and its
-distribution, :math:`2 (1 - e^{-d / \ell}) \le 2 d / \ell`: the kernel is Hoelder continuous with
-exponent h = 1/2. For MMD, :math:`\mathrm E\, d^2 \le 1 / n`, so this term decreases as :math:`n^{-h}`
-(Szabo et al. 2015). The same holds for SW2 up to a logarithm, because :math:`\mathrm E\, SW_2^2`
-between normal samples and their distribution decreases as :math:`\log\log n / n`. The slope is -1/4.
+The proven rates rest on known smoothness. On these distributions, SW2 is
+:math:`|u - u'| / \sqrt 2`, and MMD is a smooth function of :math:`|u - u'|` with a positive slope
+at 0. So both kernels have the kink of :math:`\exp(-|u - u'|)` at 0: their function space is the
+Sobolev space :math:`H^1(0, 1)`, and their eigenvalues decay as :math:`k^{-b}` with b = 2. The
+target ``f`` has a kink, so it is in :math:`H^c` for all c < 3/2. For this class P(b, c), the excess
+risk, a squared error, decreases at the minimax rate :math:`T^{-bc/(bc+1)} = T^{-3/4}` if bags are
+large enough (Caponnetto and De Vito 2007; with mean embeddings of bags Szabo et al. 2015, and 2016
+for P(b, c)), so the slope is -3/8. At a fixed ridge, bags of ``n`` points add the squared distance
+in feature space between a bag and its distribution, :math:`2 (1 - e^{-d / \ell}) \le 2 d / \ell`:
+the kernel is Hoelder continuous with exponent h = 1/2. For MMD, :math:`\mathrm E\, d^2 \le 1 / n`,
+so this term decreases as :math:`n^{-h}` (Szabo et al. 2015). The same holds for SW2 up to a
+logarithm, because :math:`\mathrm E\, SW_2^2` between normal samples and their distribution
+decreases as :math:`\log\log n / n`. The slope of the error is therefore -1/4.
 
 Meunier, Pontil and Ciliberto 2022 do not print the exponents of their bounds for SW kernels. The
 rates given for ``sw2`` are those above, which hold for ridge regression in every Hilbert space.

@@ -3,11 +3,11 @@
 Ours: ``MMD(d).squared(rows)`` with an empty cache and a bandwidth of one, from rows of
 
 - ``uniform``, ``weighted``: T clouds of n atoms;
-- ``ragged``: padded clouds of n/5 to 9n/5 atoms, n on average;
+- ``ragged``: padded clouds of n/5 to 9n/5 atoms, n on average.
 
-and for other kernels, with gradients with respect to rows or bandwidth, and approximated with
-``num_features`` features, where ``error`` is the mean relative error of squared distances. The
-references, timed in the same run:
+Further rows of the table are for other kernels, for gradients with respect to clouds or bandwidth,
+and for the approximation by ``num_features`` features, where ``error`` is the mean relative error
+of squared distances. The references, timed in the same run:
 
 - ``bare exp``: the exponential of as many numbers as there are ordered pairs of atoms, in blocks of
   2^16 numbers in preallocated memory, by the faster of NumPy and torch;

@@ -1,33 +1,35 @@
 r"""Can the components of a Gaussian mixture be counted from a bag of its points?
 
-The twelve tasks are those of Meunier, Pontil and Ciliberto 2022, Table 1: ``T`` bags of ``n`` points
-for training, 50 to select hyperparameters and 100 for testing, from mixtures of 1 to ``C`` Gaussians
-in ``r`` dimensions. As in their code (github.com/DimSum2k/DRSWK, ``src/synthetic_helpers.py``), the
-number of components is uniform on 1, ..., C, and components are equally likely. Means are uniform on
-[-5, 5]^r. Covariances are :math:`a A A^\top + \operatorname{diag}(b)` with the entries of :math:`A`
-uniform on [-1, 1], :math:`a` uniform on [1, 4] and the entries of :math:`b` uniform on [0, 1]. Here
-every seed draws its own mixtures; their five repetitions draw new points from the same mixtures.
+The twelve tasks are those of Meunier, Pontil and Ciliberto 2022, Table 1: ``T`` bags of ``n``
+points for training, 50 to select hyperparameters and 100 for testing, from mixtures of 1 to ``C``
+Gaussians in ``r`` dimensions. As in their code (github.com/DimSum2k/DRSWK,
+``src/synthetic_helpers.py``), the number of components is uniform on 1, ..., C, and components are
+equally likely. Means are uniform on [-5, 5]^r. Covariances are
+:math:`a A A^\top + \operatorname{diag}(b)` with the entries of :math:`A` uniform on [-1, 1],
+:math:`a` uniform on [1, 4] and the entries of :math:`b` uniform on [0, 1]. Here every seed draws
+its own mixtures, whereas the five repetitions of the paper draw new points from the same mixtures.
 Errors are root mean squared errors of the number of components on test bags, means over seeds.
 
 Columns:
 
 - ``paper_mmd``, ``paper_sw2``, ``paper_sw1``: as published;
-- ``mmd``, ``sw2``, ``sw1``: their protocol rerun. Kernel ridge regression on class indicators solves
-  with :math:`K + \lambda T I` and predicts the class of the largest output. The accuracy on
-  validation bags selects the first best of 25 ridges from 1e-5 to 1e2 and of kernels
-  :math:`\exp(-\gamma\, SW_p^p)` with 14 :math:`\gamma` from 1e-5 to 1e4, or
+- ``mmd``, ``sw2``, ``sw1``: results of rerunning the protocol of the paper. Kernel ridge regression
+  on class indicators solves with :math:`K + \lambda T I` and predicts the class of the largest
+  output. The accuracy on validation bags selects the first best of 25 ridges from 1e-5 to 1e2 and
+  of kernels :math:`\exp(-\gamma\, SW_p^p)` with 14 :math:`\gamma` from 1e-5 to 1e4, or
   :math:`\exp(-\gamma\, MMD^2)` with 7 :math:`\gamma` from 1e-3 to 1e3 and embedding kernels
-  :math:`\exp(-\gamma' |x - y|^2)` with 14 :math:`\gamma'` from 1e-6 to 1e3. The sliced distances use
-  100 directions and 100 quantiles, whereas their code draws 100 pairs of a direction and a quantile,
-  and uses p = 1 for "SW2" too. Mean embeddings have 1000 quasi-random Fourier features. With these,
-  MMD between bags varies like the exact MMD of their code, within 6% for :math:`\gamma'` up to 2 in
-  two dimensions and up to 0.01 in ten; for larger :math:`\gamma'`, noise increasingly dominates;
+  :math:`\exp(-\gamma' |x - y|^2)` with 14 :math:`\gamma'` from 1e-6 to 1e3. The sliced distances
+  use 100 directions and 100 quantiles, whereas their code draws 100 pairs of a direction and a
+  quantile, and uses p = 1 for "SW2" too. Mean embeddings have 1000 quasi-random Fourier features.
+  With these, MMD between bags varies like the exact MMD of their code, within 6% for
+  :math:`\gamma'` up to 2 in two dimensions and up to 0.01 in ten; for larger :math:`\gamma'`, noise
+  increasingly dominates;
 - ``constant``: predicts the mean of the training targets;
-- ``gp``: Gaussian process regression trained on the training bags alone. Its covariance is the sum of
-  a kernel of SW1 and a kernel of SW1 between centred bags, each with a scale and a lengthscale chosen
-  by marginal likelihood. ``rounded``: its mean, rounded and clipped to 1, ..., C. ``coverage``: of
-  its 95% intervals;
-- ``standard_error``: of ``rounded``, over seeds;
+- ``gp``: Gaussian process regression trained on the training bags alone. Its covariance is the sum
+  of a kernel of SW1 and a kernel of SW1 between centred bags, each with a scale and a lengthscale
+  chosen by marginal likelihood. ``rounded``: the posterior mean, rounded and clipped to 1, ..., C.
+  ``coverage``: the coverage of the 95% intervals of ``gp``;
+- ``standard_error``: the standard error of ``rounded`` over seeds;
 - ``reach``: the target for ``rounded``; ``met``: whether it is met; ``seconds``: per seed.
 
     python -m benchmarks.mode_counting [--quick] [--seeds 5]

@@ -7,11 +7,12 @@ default (0.05 times the mean squared distance between its atoms) or smaller. ``s
 over repeats, ``steps`` are those of L-BFGS, and ``mll_start`` and ``mll_end`` are log marginal
 likelihoods per cloud.
 
-**Memory**: ``saved_mib`` is what the potentials of 2000 such clouds keep for their gradient with
-respect to points, weights, reference and epsilon, after solves with few and with many iterations. It
-must be the same for all. ``peak_mib`` is the peak memory of solve and gradient beyond the inputs, the
-least of three measurements, and ``ratio`` is relative to the first row. Peaks are indicative only,
-because allocators reuse memory; keeping a plan for each iteration would add 31 MiB each.
+**Memory**: ``saved_mib`` is the memory that the potentials of 2000 such clouds keep for their
+gradient with respect to points, weights, reference and epsilon, after solves with few and with many
+iterations. It must not depend on the number of iterations. ``peak_mib`` is the peak memory of solve
+and gradient beyond the inputs, the least of three measurements, and ``ratio`` is relative to the
+first row. Peaks are indicative only, because allocators reuse memory; keeping a plan for each
+iteration would add 31 MiB each.
 
     python -m benchmarks.reference_speed [--quick] [--repeats 9]
 """

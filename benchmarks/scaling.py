@@ -1,8 +1,8 @@
 """How does the cost grow with the sizes of a problem, and where does the time of a model go?
 
 **Growth**: medians in milliseconds. One size varies at a time; the others stay at 200 clouds of 50
-points in two dimensions, 100 slices, 100 quantiles and 20 reference atoms. ``slope`` is that of the
-least squares line through the logarithms. The computations:
+points in two dimensions, 100 slices, 100 quantiles and 20 reference atoms. ``slope`` is the slope
+of the least squares line through the logarithms of time and size. The computations:
 
 - ``SW2``, ``MMD``: Gram matrix of the sliced Wasserstein distance, and of the exact maximum mean
   discrepancy with a Gaussian kernel;

@@ -1,4 +1,4 @@
-"""The scripts of the benchmarks, in the order of the report."""
+"""The benchmark scripts, listed in the order of the report."""
 
 SCRIPTS = (
     "slice_accuracy",

@@ -18,7 +18,8 @@ The reference is the mean over many random rotations of one set of 100 direction
 with the exact mean. It is unbiased for any set, because every rotated direction is uniform on the
 sphere. ``reference_error`` is its relative standard error, averaged in the same way.
 
-``design`` is the figure stated in the design, for clouds that it does not describe.
+``design`` is the error stated in the design, which does not describe the clouds that it was
+measured on.
 
     python -m benchmarks.slice_accuracy [--quick] [--seeds 5]
 """
