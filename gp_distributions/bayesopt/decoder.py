@@ -118,10 +118,10 @@ class Decoder(InputTransform, torch.nn.Module):
 
 @torch.no_grad()
 def decodable(model: Model, X: Tensor) -> Tensor:
-    """Return those of the inputs ``X`` (``N x k``) that the input transform of a model can decode.
+    """Return the rows of ``X`` (``N x k``) that the model's input transform can decode.
 
-    The other inputs have no shape: the decoder raises an error for them, or returns an invalid cloud. A
-    model without an input transform accepts all inputs.
+    For the remaining rows the decoder raises an error or returns an invalid cloud. A model without an
+    input transform accepts all rows.
     """
     if not any(isinstance(module, InputTransform) for module in model.modules()):
         return X

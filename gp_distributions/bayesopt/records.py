@@ -45,7 +45,7 @@ class Evaluation:
 
     @property
     def key(self) -> str:
-        """The candidate as text that identifies it; floats are written exactly."""
+        """String that identifies the candidate, with floats written at full precision."""
         return candidate_key(self.candidate)
 
 
@@ -167,9 +167,9 @@ class Checkpoint:
             end = file.seek(0, os.SEEK_END)
             if end != self._size:
                 raise CheckpointError(
-                    f"Expected {self.path} to have the {self._size} bytes that this search left, got "
-                    f"{end}: another process has written to it. Let only one search at a time use the "
-                    "file; a new ShapeOptimizer with this path continues from everything in it."
+                    f"Expected {self.path} to be {self._size} bytes long, as this search last wrote it, "
+                    f"got {end} bytes: another process has written to it. Use the file in only one search "
+                    "at a time; a new ShapeOptimizer with this path resumes from all of its records."
                 )
             try:
                 written = file.write(line)

@@ -105,7 +105,7 @@ def load_airfoils(*, progress: bool = False) -> Airfoils:
         import neuralfoil
     except ImportError as error:
         raise ImportError(
-            "load_airfoils needs the extra 'airfoils'. Run in the folder of the repository: "
+            "load_airfoils needs the extra 'airfoils'. Run in the root of the repository: "
             'pip install -c constraints.txt ".[airfoils]"'
         ) from error
 

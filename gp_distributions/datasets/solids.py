@@ -35,7 +35,7 @@ def random_solids(num: int, *, num_points: int = 400, seed: int = 0) -> Solids:
 
     Args:
         num: Number ``N`` of solids.
-        num_points: Number ``n`` of points of each solid.
+        num_points: Number ``n`` of points in each solid.
         seed: Random seed.
 
     Returns:

@@ -24,10 +24,10 @@ class TotalVariation(SharedSupportDistance):
 
     Args:
         dim: Dimension ``d`` of the atoms.
-        support: The ``S x d`` points that atoms can have, as a tensor or array. They are sorted, and
+        support: The ``S x d`` possible locations of atoms, as a tensor or array. They are sorted, and
             duplicates are removed. Default: the atoms of positive weight in the first clouds, which
-            are the training clouds of a :class:`DistributionGP`; or all atoms, if the clouds all list
-            the same ones, as images do.
+            are the training clouds of a :class:`DistributionGP`; or all atoms, if every cloud has the
+            same atoms, as is the case for images.
 
     Raises:
         ValueError: If ``support`` has the wrong shape or is not finite; on evaluation, if an atom of

@@ -40,7 +40,7 @@ def counted_rows(X: Distributions | Tensor) -> Tensor:
 
 
 def check_modules(covar_module: Kernel, likelihood: Likelihood | None, num_train: int) -> None:
-    """Check that the kernel is one, and that a fixed noise has one value for each training cloud.
+    """Check that ``covar_module`` is a kernel and that fixed noise has one value per training cloud.
 
     Raises:
         TypeError: If ``covar_module`` is not a kernel.

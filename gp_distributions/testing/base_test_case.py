@@ -136,7 +136,7 @@ class BaseTestCase(unittest.TestCase):
         return torch.stack([points.flatten() for points, _ in clouds])
 
     def join(self, points: Tensor, weights: Tensor) -> Tensor:
-        """Join points (``num x m x atom_dim``) and weights (``num x m``) to rows."""
+        """Combine points (``num x m x atom_dim``) and weights (``num x m``) into rows."""
         return join_rows(points, weights) if self.has_weights else points.flatten(-2)
 
     def rows(
