@@ -65,8 +65,8 @@ class DistanceEstimator(DistributionEstimator):
             refuse_indices(distance)
             if given:
                 raise ValueError(
-                    "Expected options only with the name of a distance, got a Distance: pass the options to "
-                    "its constructor."
+                    "Expected options only with the name of a distance, got a Distance: pass the "
+                    "options to its constructor."
                 )
             if (distance.dim, distance.inputs) != (training.dim, self.inputs_):
                 raise ValueError(
