@@ -169,7 +169,7 @@ class Checkpoint:
                 raise CheckpointError(
                     f"Expected {self.path} to be {self._size} bytes long, as this search last wrote it, "
                     f"got {end} bytes: another process has written to it. Use the file in only one "
-                    "search at a time; a new ShapeOptimizer with this path resumes from all of its records."
+                    "search at a time; a new ShapeOptimizer with this path resumes from all records."
                 )
             try:
                 written = file.write(line)
