@@ -15,6 +15,7 @@ from gp_distributions.numerics.directions import sphere_directions
 from gp_distributions.numerics.harmonics import circle_harmonics, sphere_harmonics
 from gp_distributions.numerics.normals import projected_deviations
 from gp_distributions.numerics.quantiles import uniform_cell_quantiles, weighted_cell_quantiles
+from gp_distributions.numerics.roots import square_root
 from gp_distributions.numerics.single_thread import matmul
 from gp_distributions.rows.clouds import drop_padding
 from gp_distributions.rows.gaussians import split_gaussians
@@ -171,7 +172,7 @@ class RigidSlicedWasserstein(Distance):
         if self.scale:
             variance = covariance.diagonal(dim1=-2, dim2=-1).sum(-1)
             radius = variance if self.center else variance + mean.square().sum(-1)
-            radius = torch.where(radius > 0, torch.where(radius > 0, radius, 1.0).sqrt(), 1.0)
+            radius = square_root(radius, at_zero=1.0)
             mean, covariance = mean / radius[:, None], covariance / radius[:, None, None].square()
         edges = torch.linspace(0, 1, self.num_quantiles + 1, dtype=rows.dtype, device=rows.device)
         densities = torch.exp(-torch.special.ndtri(edges).square() / 2) / math.sqrt(2 * math.pi)
@@ -262,8 +263,7 @@ class RigidSlicedWasserstein(Distance):
 def _complex_absolute_value(real: Tensor, imaginary: Tensor) -> list[Tensor]:
     r"""Compute the absolute value :math:`h^* h / |h|` of complex rows :math:`h`, as real features."""
     squares = (real.square() + imaginary.square()).sum(-1)
-    positive = squares > 0
-    norm = torch.where(positive, torch.where(positive, squares, 1.0).sqrt(), 1.0)[..., None, None]
+    norm = square_root(squares, at_zero=1.0)[..., None, None]
     outer = _outer(real, real) + _outer(imaginary, imaginary)
     twist = _outer(real, imaginary) - _outer(imaginary, real)
     return [_upper(outer / norm), _upper(twist / norm, diagonal=False)]
@@ -288,8 +288,7 @@ def _upper(matrices: Tensor, *, diagonal: bool = True) -> Tensor:
 
 def _unit_radius(points: Tensor, weights: Tensor) -> Tensor:
     squares = (weights * points.square().sum(-1)).sum(-1)[:, None, None]
-    positive = squares > 0
-    return points / torch.where(positive, torch.where(positive, squares, 1.0).sqrt(), 1.0)
+    return points / square_root(squares, at_zero=1.0)
 
 
 def _mark_slices(space: int, marks: int) -> Tensor:
