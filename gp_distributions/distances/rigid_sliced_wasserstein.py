@@ -14,7 +14,7 @@ from gp_distributions.numerics.absolute_value import absolute_value
 from gp_distributions.numerics.directions import sphere_directions
 from gp_distributions.numerics.harmonics import circle_harmonics, sphere_harmonics
 from gp_distributions.numerics.normals import projected_deviations
-from gp_distributions.numerics.quantiles import uniform_cell_quantiles, weighted_cell_quantiles
+from gp_distributions.numerics.quantiles import cell_quantiles
 from gp_distributions.numerics.roots import square_root
 from gp_distributions.numerics.single_thread import matmul
 from gp_distributions.rows.clouds import drop_padding
@@ -184,11 +184,7 @@ class RigidSlicedWasserstein(Distance):
 
     def _quantiles(self, projected: Tensor, weights: Tensor) -> Tensor:
         """Compute the cell averages of all slices, ``C x L x N``, divided by ``sqrt(N)``."""
-        uniform = bool((weights == weights[:1, :1]).all())
-        if uniform and not (weights.requires_grad and torch.is_grad_enabled()):
-            cells = uniform_cell_quantiles(projected, self.num_quantiles)
-        else:
-            cells = weighted_cell_quantiles(projected, weights.unsqueeze(-2), self.num_quantiles)
+        cells = cell_quantiles(projected, weights, self.num_quantiles)
         return cells / math.sqrt(self.num_quantiles)
 
     def _coefficients(self, forth: Tensor, back: Tensor) -> Tensor:
