@@ -50,7 +50,8 @@ class RigidSlicedWasserstein(Distance):
 
     The features of rotated copies differ by the error of the quadrature, since the quantile function
     has kinks as a function of the direction. With the default settings, the median relative error over
-    clouds is about 3e-5 in two dimensions and 7e-4 in three; it decreases with more slices.
+    random clouds is about 8e-5 in two dimensions (100 points) and 8e-4 in three (300 points); it
+    decreases with more slices.
 
     Args:
         dim: Dimension of the atoms: 2 or 3, plus ``marks``.
