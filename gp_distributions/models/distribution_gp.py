@@ -439,8 +439,8 @@ def _keeps_clouds(input_transform: InputTransform | None) -> bool:
 
 def _adapt(covar_module: torch.nn.Module, rows: Tensor) -> None:
     """Check the training rows and adapt each distance of the kernel to them."""
-    for kernel, columns in distribution_kernels(covar_module):
-        read = rows if columns is None else rows.index_select(-1, columns)
+    for kernel, block in distribution_kernels(covar_module):
+        read = block.select(rows)
         check_coordinates(kernel.distance, read)
         kernel.distance.adapt(read)
 
