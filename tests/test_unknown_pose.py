@@ -67,7 +67,11 @@ ASPECTS = 1 + 1.5 * torch.rand(NUM, generator=GENERATOR, dtype=torch.float64)
 DENTED = torch.arange(NUM) % 2
 _angles = torch.linspace(0, 2 * math.pi, 33, dtype=torch.float64)[:-1]
 # Not symmetric, since absolute values have a kink at zero.
-_radii = 1 + 0.1 * (3 * _angles + 0.5).cos() - 0.5 * DENTED[:, None] * torch.exp(-8 * (1 - _angles.cos()))
+_radii = (
+    1
+    + 0.1 * (3 * _angles + 0.5).cos()
+    - 0.5 * DENTED[:, None] * torch.exp(-8 * (1 - _angles.cos()))
+)
 OUTLINES = _radii.unsqueeze(-1) * torch.stack([_angles.cos(), _angles.sin()], -1)
 OUTLINES = OUTLINES * torch.stack([ASPECTS.rsqrt(), ASPECTS.sqrt()], -1).unsqueeze(1)
 TARGETS = ASPECTS.log() + 0.3 * DENTED

@@ -14,10 +14,11 @@ def align(
 ) -> PointClouds:
     r"""Move clouds by rotations and translations so that they lie as close to a template as possible.
 
-    Each cloud :math:`P` is moved to the mean of the template :math:`T` and turned about it by
+    Each cloud :math:`P` is moved to the mean of the template :math:`T` and turned about it by the
+    rotation :math:`g` that attains
 
     .. math::
-        \arg\min_g SW_2^2(g P, T).
+        \min_g SW_2^2(g P, T).
 
     Atoms need neither correspond nor be equal in number, and padding, the order of atoms and the
     splitting of atoms do not matter. In the plane, all angles are searched. In space, the search
