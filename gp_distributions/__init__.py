@@ -45,6 +45,7 @@ from gp_distributions.measures import (
     Gaussians,
     PointClouds,
     ReferenceMeasure,
+    align,
 )
 from gp_distributions.models import (
     ClassificationGP,
@@ -101,6 +102,7 @@ __all__ = [
     "SlicedWasserstein",
     "SlicedWassersteinKernel",
     "TotalVariation",
+    "align",
     "diagnose",
     "fit",
     "fit_classification",

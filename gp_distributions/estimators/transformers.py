@@ -29,9 +29,10 @@ class EmbeddingTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Di
     profile. :meth:`inverse_transform` maps results of such a method back to clouds.
 
     Args:
-        distance: ``"sliced_wasserstein"``, ``"mmd"``, ``"fourier"``, ``"hellinger"``,
-            ``"linear_transport"`` or ``"sinkhorn"``, or a :class:`Distance`, which is copied. The last
-            two names use a reference measure that is placed according to the training clouds.
+        distance: ``"sliced_wasserstein"``, ``"rigid_sliced_wasserstein"``, ``"mmd"``, ``"fourier"``,
+            ``"hellinger"``, ``"linear_transport"`` or ``"sinkhorn"``, or a :class:`Distance`, which is
+            copied. The last two names use a reference measure that is placed according to the
+            training clouds.
         options: Keyword options of the named distance and of :meth:`ReferenceMeasure.from_data`.
 
     Attributes:
@@ -119,10 +120,10 @@ class GramTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Distanc
     cross-validation and a search over its parameters, because each fold has its own Gram matrix.
 
     Args:
-        distance: ``"sliced_wasserstein"``, ``"mmd"``, ``"fourier"``, ``"hellinger"``,
-            ``"total_variation"``, ``"linear_transport"`` or ``"sinkhorn"``, or a :class:`Distance`,
-            which is copied. The last two names use a reference measure that is placed according to the
-            training clouds.
+        distance: ``"sliced_wasserstein"``, ``"rigid_sliced_wasserstein"``, ``"mmd"``, ``"fourier"``,
+            ``"hellinger"``, ``"total_variation"``, ``"linear_transport"`` or ``"sinkhorn"``, or a
+            :class:`Distance`, which is copied. The last two names use a reference measure that is
+            placed according to the training clouds.
         options: Keyword options of the named distance and of :meth:`ReferenceMeasure.from_data`.
         profile: Profile or its name, as in :class:`DistributionKernel`.
         lengthscale: Lengthscale of the profile, in units of the distance, or ``"median"``: the median
