@@ -227,8 +227,9 @@ class SparseDistributionGP(Model):
             assert isinstance(self.data, MemoryPieces)
             assert self.data.variances is not None
             mean = self.data.variances.mean(0, keepdim=True)
-            _, mean = self._reader().transformed(targets[:1], mean)
-            return FixedNoiseGaussianLikelihood(mean.mT if self._num_outputs > 1 else mean[0])
+            _, noise = self._reader().transformed(targets[:1], mean)
+            assert noise is not None
+            return FixedNoiseGaussianLikelihood(noise.mT if self._num_outputs > 1 else noise[0])
         if sampling_noise:
             return SamplingNoiseLikelihood(
                 **sampled_columns(self.covar_module),
@@ -483,7 +484,7 @@ class SparseDistributionGP(Model):
             return torch.cat([covariance(self.covar_module, part, chosen) for part in parts])
 
         options: Any = {"tolerance": jitter, "seed": self.seed}
-        if any(columns is not None for _, columns in distribution_kernels(self.covar_module)):
+        if any(block.columns for _, block in distribution_kernels(self.covar_module)):
             return choose_pivots(covariances, variances, self.num_inducing, **options)
         with sharing():  # represents the parts only once
             return choose_pivots(covariances, variances, self.num_inducing, **options)
