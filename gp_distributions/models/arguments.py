@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from botorch.models.transforms.input import InputTransform
 from gpytorch.constraints import GreaterThan
 from gpytorch.kernels import Kernel, ScaleKernel
 from gpytorch.likelihoods import FixedNoiseGaussianLikelihood, Likelihood
@@ -15,6 +16,8 @@ from gp_distributions.kernels.named import SlicedWassersteinKernel
 from gp_distributions.kernels.reading import distribution_kernels
 from gp_distributions.measures import GaussianMixtures, Gaussians
 from gp_distributions.measures.kinds import Distributions, as_rows
+from gp_distributions.models.normalization import NormalizeClouds
+from gp_distributions.models.scales import check_coordinates
 
 _NO_BATCH = torch.Size()
 
@@ -102,14 +105,24 @@ def sampled_columns(covar_module: torch.nn.Module) -> dict[str, Any]:
         ValueError: If the kernel does not read each row as one cloud.
     """
     kernels = distribution_kernels(covar_module)
-    found = {
-        (kernel.distance.inputs, kernel.distance.dim, None if c is None else tuple(c.tolist()))
-        for kernel, c in kernels
-    }
-    inputs, dim, active_dims = found.pop() if len(found) == 1 else (None, None, None)
-    if inputs != "clouds":
+    blocks = {block for _, block in kernels}
+    block = blocks.pop() if len(blocks) == 1 else None
+    if block is None or block.kind != "clouds":
         raise ValueError(
             "sampling_noise=True needs a kernel that reads each row as one cloud of samples, got "
             f"{len(kernels)} distribution kernels on other inputs or on different columns."
         )
-    return {"dim": dim, "active_dims": active_dims}
+    return {"dim": block.dim, "active_dims": block.columns}
+
+
+def keeps_clouds(input_transform: InputTransform | None) -> bool:
+    """Whether the kernel reads distributions of the kind and dimension that the model takes."""
+    return input_transform is None or isinstance(input_transform, NormalizeClouds)
+
+
+def adapt_distances(covar_module: torch.nn.Module, rows: Tensor) -> None:
+    """Check the training rows and adapt each distance of the kernel to them."""
+    for kernel, block in distribution_kernels(covar_module):
+        read = block.select(rows)
+        check_coordinates(kernel.distance, read)
+        kernel.distance.adapt(read)
