@@ -303,6 +303,7 @@ def test_report_has_every_budget_and_every_figure_to_reach() -> None:
     assert {name: scripts.count(name) for name in scripts} == {
         "mode_counting": 4,
         "image_classification": 6,
+        "molecules": 3,
         "reference_learning": 11,
         "support_measure_machines": 2,
         "airfoil_search": 4,
@@ -326,6 +327,13 @@ def test_report_finds_the_rows_of_the_scripts() -> None:
         "image_classification": [
             {"name": f"{name} {degrees or 'raw'}", "best": "gp", "gp": 1.0}
             for name, degrees, _ in image_classification.TASKS
+        ],
+        "molecules": [
+            {"name": "load", "seconds": 20.0},
+            *(
+                {"name": f"{name}, {size}", "mae": 4.4, "coverage": 0.95, "seconds": 700.0}
+                for name, size, _ in molecules.methods(molecules.Sizes(), quick=True)
+            ),
         ],
         "mmd_gram": [
             {"name": f"gaussian, uniform / bare exp, {case}", "ratio": 0.5, "ours_mib": 1.0}
