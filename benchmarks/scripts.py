@@ -13,6 +13,7 @@ SCRIPTS = (
     "distance_comparison",
     "airfoil_regression",
     "unknown_pose",
+    "molecules",
     "digits_machines",
     "image_classification",
     "sampling_noise",

@@ -115,11 +115,25 @@ def represent_rows(distance: Distance, rows: Tensor) -> Tensor:
     return out.unflatten(0, batch_shape)
 
 
+def keep(distance: Distance, rows: Tensor) -> None:
+    """Remember the representation of rows to which others will be compared, without gradients.
+
+    Args:
+        distance: The distance.
+        rows: An ``N x width`` tensor.
+    """
+    evaluation = _Evaluation(distance)
+    if distance.memory.recall(evaluation.fingerprint, rows) is None:
+        with torch.no_grad():
+            known = _Clouds(distance.represent_rows(rows), None)
+        distance.memory.remember(evaluation.fingerprint, rows, known)
+
+
 class _Clouds(NamedTuple):
-    """Representations of a set of clouds and the squared distances between them."""
+    """Representations of a set of clouds, and the squared distances between them if they are known."""
 
     representation: Tensor
-    squared: Tensor
+    squared: Tensor | None
 
 
 @dataclass
@@ -189,12 +203,12 @@ class _Evaluation:
         if rows.dim() > 2:
             return self.distance.compare_all(*[self.representation(rows)] * 2)
         known = self.distance.memory.recall(self.fingerprint, rows)
-        if known is None:
-            representation = self.representation(rows)
-            between = self.distance.compare_all(representation, representation)
-            known = _Clouds(representation, between)
-            self.distance.memory.remember(self.fingerprint, rows, known)
-        return known.squared.clone()
+        if known is not None and known.squared is not None:
+            return known.squared.clone()
+        representation = self.representation(rows)
+        squared = self.distance.compare_all(representation, representation)
+        self.distance.memory.remember(self.fingerprint, rows, _Clouds(representation, squared))
+        return squared.clone()
 
     def between(self, x1: Tensor, x2: Tensor) -> Tensor:
         """Compute squared distances between two sets without gradients, in blocks to bound memory."""
