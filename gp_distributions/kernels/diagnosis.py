@@ -14,6 +14,7 @@ from torch import Tensor
 from gp_distributions.distances.base import Distance
 from gp_distributions.kernels.covariances import covariance
 from gp_distributions.kernels.distribution_kernel import DistributionKernel
+from gp_distributions.kernels.group_average import closest_images
 from gp_distributions.kernels.reading import check_kind
 from gp_distributions.measures.kinds import Distributions, as_rows
 from gp_distributions.numerics.medians import apart, median_apart
@@ -232,6 +233,7 @@ def diagnose(kernel: Kernel, X: Distributions | Tensor) -> Diagnosis:
     same = torch.ones(len(rows), len(rows), dtype=torch.bool, device=rows.device).triu(1)
 
     def look(distance: Distance, _: Any, squared: Tensor) -> None:
+        squared = closest_images(squared, len(rows))
         different = apart(squared)
         same.logical_and_(~different)
         pairs = squared[different.triu(1)].sort().values.sqrt()
