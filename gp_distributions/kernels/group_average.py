@@ -13,7 +13,7 @@ from gp_distributions.distances.evaluation import looking_up
 from gp_distributions.distances.joint_motions import unchanged_by
 from gp_distributions.kernels.covariances import covariance
 from gp_distributions.kernels.distribution_kernel import DistributionKernel
-from gp_distributions.kernels.orbits import Orbits, OrbitLookUp
+from gp_distributions.kernels.orbits import OrbitLookUp, Orbits
 from gp_distributions.kernels.row_kernel import RowKernel
 from gp_distributions.rows.memory import same_tensor
 
@@ -90,7 +90,7 @@ class GroupAverageKernel(RowKernel):
         blocks = {distance.block for distance in distances}
         if len(blocks) > 1:
             raise ValueError(
-                f"Expected distances between the same kind of distributions, got {sorted(map(str, blocks))}."
+                f"Expected distances between one kind of distributions, got {sorted(map(str, blocks))}."
                 " Average each kernel, and then add or multiply the averages."
             )
         super().__init__(active_dims=active_dims)
