@@ -113,7 +113,8 @@ class OrbitLookUp:
             if squared is None:
                 squared = self._squared(distance, diag)
                 memory.remember(key, rows, squared)
-        return squared.expand(*images.shape[:-2], *squared.shape).clone()
+        batch_shape = torch.broadcast_shapes(images.shape[:-2], others.shape[:-2])
+        return squared.expand(*batch_shape, *squared.shape).clone()
 
     def _squared(self, distance: Distance, diag: bool) -> Tensor:
         x1, x2 = self._sets

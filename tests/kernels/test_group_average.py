@@ -137,7 +137,13 @@ def test_batches_agree_with_their_parts(name: str) -> None:
     kernel = GroupAverageKernel(BASES[name][0](), GROUP[:3])
     x, y = random_rows(12).unflatten(0, (3, 4)), random_rows(5, seed=1)
     with torch.no_grad():
-        for args in ((x, y), (x, x), (y.expand(3, -1, -1), x), (y.expand(3, -1, -1),) * 2):
+        for args in (
+            (x, y),
+            (x, x),
+            (y.expand(3, -1, -1), x),
+            (y.expand(3, -1, -1),) * 2,
+            (y, y.expand(3, -1, -1)),
+        ):
             parts = [
                 covariance(kernel, *(arg[i] if arg.dim() > 2 else arg for arg in args))
                 for i in range(3)
