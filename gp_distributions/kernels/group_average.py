@@ -132,7 +132,7 @@ class GroupAverageKernel(RowKernel):
                 values = covariance(self.base_kernel, images1, images2)
                 return values.unflatten(-2, (size, num1)).unflatten(-1, (size, num2)).mean((-4, -2))
             others = images2.split(num2, dim=-2)
-            return sum(self._paired(images1, x, size) for x in others) / size
+            return torch.stack([self._paired(images1, x, size) for x in others]).mean(0)
         if diag:
             return self._paired(images1, x2, size, x1)
         with looking_up(OrbitLookUp(self.orbits, x1, x2, images1, x2)):

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
-from gp_distributions.distances.base import Distance
 from gp_distributions.distances.evaluation import looking_up
 from gp_distributions.numerics.groups import checked_group
 from gp_distributions.rows.clouds import drop_copies, join_rows
@@ -95,9 +96,7 @@ class OrbitLookUp:
             self._sets = once, once
             self._images = drop_copies(self._images)
 
-    def __call__(
-        self, distance: Distance, images: Tensor, others: Tensor, diag: bool
-    ) -> Tensor | None:
+    def __call__(self, distance: Any, images: Tensor, others: Tensor, diag: bool) -> Tensor | None:
         """Return squared distances without a gradient; ``None`` if they need one."""
         if images is not self._arguments[0] or others is not self._arguments[1]:
             return None
@@ -116,7 +115,7 @@ class OrbitLookUp:
         batch_shape = torch.broadcast_shapes(images.shape[:-2], others.shape[:-2])
         return squared.expand(*batch_shape, *squared.shape).clone()
 
-    def _squared(self, distance: Distance, diag: bool) -> Tensor:
+    def _squared(self, distance: Any, diag: bool) -> Tensor:
         x1, x2 = self._sets
         first = distance.squared(x1, x2, diag=diag)
         if not diag:
