@@ -117,7 +117,7 @@ def of_distance(distance: Distance, clouds: PointClouds) -> Method:
 
 
 def with_turning(points: Tensor) -> PointClouds:
-    """Add to each point of ``N x n x 2`` counterclockwise outlines by how much the outline turns there."""
+    """Add the turning angle of ``N x n x 2`` counterclockwise outlines to each of their points."""
     apart = points.shape[-2] // 32
     after, before = points.roll(-apart, -2) - points, points - points.roll(apart, -2)
     cross = before[..., 0] * after[..., 1] - before[..., 1] * after[..., 0]
