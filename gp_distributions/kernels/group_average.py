@@ -68,9 +68,9 @@ class GroupAverageKernel(RowKernel):
         >>> base = SlicedWassersteinKernel(dim=2, num_slices=16)
         >>> kernel = GroupAverageKernel(base, planar_rotations(8))
         >>> kernel(rows).to_dense().detach().round(decimals=3)
-        tensor([[1.0000, 1.0000, 0.6200],
-                [1.0000, 1.0000, 0.6200],
-                [0.6200, 0.6200, 1.0000]], dtype=torch.float64)
+        tensor([[1.0000, 1.0000, 0.3460],
+                [1.0000, 1.0000, 0.3460],
+                [0.3460, 0.3460, 1.0000]], dtype=torch.float64)
 
     Source: Haasdonk and Burkhardt 2007 (Haar integration of kernels).
     """

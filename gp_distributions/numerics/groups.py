@@ -29,8 +29,8 @@ def planar_rotations(num_rotations: int, *, reflections: bool = False) -> Tensor
     Example:
         >>> from gp_distributions import planar_rotations
         >>> planar_rotations(4)[1].round()
-        tensor([[0., -1.],
-                [1., 0.]], dtype=torch.float64)
+        tensor([[ 0., -1.],
+                [ 1.,  0.]], dtype=torch.float64)
         >>> planar_rotations(4, reflections=True).shape
         torch.Size([8, 2, 2])
     """
