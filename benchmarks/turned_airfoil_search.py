@@ -8,7 +8,7 @@ improvement.
 - ``rigid``: ``RigidSlicedWasserstein`` at its defaults.
 - ``random``: random search.
 
-The reported seeds are 3000 to 3009. They were frozen, with the settings, after runs on seeds 0 to 2.
+The reported seeds are 3000 to 3009. They were frozen, with the settings, after a run on seed 0.
 Columns: as in :mod:`benchmarks.airfoil_search`, evaluations until the first of the top hundredth and
 until the best is found, means over seeds, where a miss counts as the number of evaluations; the number
 of seeds that found it; the final best value, mean and standard deviation over seeds.
