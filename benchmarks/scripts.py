@@ -14,10 +14,12 @@ SCRIPTS = (
     "airfoil_regression",
     "unknown_pose",
     "molecules",
+    "cells",
     "digits_machines",
     "image_classification",
     "sampling_noise",
     "airfoil_search",
+    "turned_airfoil_search",
     "mode_counting",
     "entropy_regression",
     "learning_curves",
@@ -29,6 +31,8 @@ SCRIPTS = (
 # Scripts that measure accuracy and take long at full size, the longest first.
 SIDE_BY_SIDE = (
     "airfoil_search",
+    "cells",
+    "turned_airfoil_search",
     "mode_counting",
     "image_classification",
     "reference_learning",

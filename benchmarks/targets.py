@@ -209,6 +209,27 @@ def designs(peer: str) -> Judge:
     return judge
 
 
+def told_apart(label: str, limit: float) -> Line:
+    """Return a target for cells: an accuracy that is also above those that do not choose."""
+
+    def judge(rows: Rows) -> tuple[str, bool]:
+        names = ("chosen", "SW2", "principal axes")
+        ours, *others = (number(find(rows, {"name": name}), label) for name in names)
+        figure = f"{ours:.3f} beside {others[0]:.3f} and {others[1]:.3f}"
+        return figure, ours >= limit and ours > max(others)
+
+    text = f"cells, {label}: accuracy beside SW2 and principal axes"
+    return Line(text, "cells", f">= {limit:g}, above both", judge)
+
+
+def found_in_pose(rows: Rows) -> tuple[str, bool]:
+    """Count the searches among turned airfoils that found the best."""
+    figure = find(rows, {"name": "turned, seeds 3000-3009: rigid"}).get("best_found")
+    if not isinstance(figure, str):
+        raise LookupError("no best_found")
+    return figure, int(figure.split(" of ")[0]) >= 8
+
+
 def covered(data: str, kind: str, target: str) -> Line:
     """Return a target for the rows of sampling noise whose goal is ``target``."""
     train = {"5, 10, 30, 100": "mixed sizes", "50": "50 points"}[kind]
@@ -246,6 +267,7 @@ def molecules_minutes(rows: Rows) -> tuple[str, bool]:
 _MOLECULES = "QM9, 120,831 molecules, M = 4000"
 _COUNTED = "counting modes, T = 100, n = 50, C = 2, r = 2: RMSE, rounded"
 _EARLY = "pool search: one of the top 1% within 20 evaluations"
+_TURNED = "pool search among turned airfoils, 10 + 40 evaluations: best airfoil found"
 _DESIGNS = "design search, 10 + 30 evaluations: best value beside a GP on designs"
 _PRIORS = f"{_DESIGNS} with priors"
 REACH = (
@@ -298,6 +320,9 @@ REACH = (
     ),
     count_of("pool search, 10 + 40 evaluations: best airfoil found", "best_found"),
     count_of(_EARLY, "top_1pct_by_20"),
+    Line(_TURNED, "turned_airfoil_search", "8 of 10", found_in_pose),
+    told_apart("line", 0.76),
+    told_apart("treatment", 0.73),
     *(
         Line(text, "airfoil_search", "not below it", designs(peer))
         for text, peer in (

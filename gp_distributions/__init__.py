@@ -34,11 +34,13 @@ from gp_distributions.inverse import Inversion, invert_embedding
 from gp_distributions.kernels import (
     Diagnosis,
     DistributionKernel,
+    GroupAverageKernel,
     MMDKernel,
     Profile,
     SinkhornKernel,
     SlicedWassersteinKernel,
     diagnose,
+    planar_rotations,
 )
 from gp_distributions.measures import (
     GaussianMixtures,
@@ -79,6 +81,7 @@ __all__ = [
     "GaussianMixtures",
     "Gaussians",
     "GramTransformer",
+    "GroupAverageKernel",
     "Hellinger",
     "Inversion",
     "KernelRidgeClassifier",
@@ -113,6 +116,7 @@ __all__ = [
     "load",
     "optimize_free_shapes",
     "optimize_over_pool",
+    "planar_rotations",
     "save",
     "sensitivity",
 ]

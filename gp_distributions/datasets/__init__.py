@@ -1,7 +1,17 @@
 """Real and simulated data for the demo, the tutorials and the benchmarks."""
 
 from gp_distributions.datasets.airfoils import Airfoils, load_airfoils
+from gp_distributions.datasets.cells import Cells, load_cells
 from gp_distributions.datasets.molecules import Molecules, load_molecules
 from gp_distributions.datasets.solids import Solids, random_solids
 
-__all__ = ["Airfoils", "Molecules", "Solids", "load_airfoils", "load_molecules", "random_solids"]
+__all__ = [
+    "Airfoils",
+    "Cells",
+    "Molecules",
+    "Solids",
+    "load_airfoils",
+    "load_cells",
+    "load_molecules",
+    "random_solids",
+]

@@ -16,6 +16,7 @@ from torch import Tensor
 from gp_distributions.distances.base import Distance
 from gp_distributions.kernels.covariances import covariance
 from gp_distributions.kernels.distribution_kernel import DistributionKernel
+from gp_distributions.kernels.group_average import closest_images
 from gp_distributions.models.scales import check_distances
 from gp_distributions.numerics.medians import median_apart
 
@@ -48,11 +49,14 @@ def median_distances(model: ExactGP) -> dict[DistributionKernel, Tensor]:
         ValueError: If squared distances overflow or underflow.
     """
     medians: dict[Distance, Tensor] = {}
+    training = training_rows(model)
+    size = training.shape[-2]
 
     def record(distance: Distance, rows: tuple[Tensor, ...], squared: Tensor) -> None:
-        if distance not in medians and squared.shape[-1] == squared.shape[-2] > 1:
+        whole = squared.shape[-1] % size == squared.shape[-2] % size == 0
+        if distance not in medians and whole and size > 1:
             check_distances(distance, rows[0], squared)
-            median = median_apart(squared).sqrt()
+            median = median_apart(closest_images(squared, size)).sqrt()
             if not bool(median.isnan()):
                 medians[distance] = median
 
@@ -60,7 +64,7 @@ def median_distances(model: ExactGP) -> dict[DistributionKernel, Tensor]:
     with ExitStack() as hooks, torch.no_grad():
         for kernel in kernels:
             hooks.enter_context(kernel.distance.register_forward_hook(record))
-        covariance(model.covar_module, training_rows(model))
+        covariance(model.covar_module, training)
     return {kernel: medians[kernel.distance] for kernel in kernels if kernel.distance in medians}
 
 

@@ -3,6 +3,7 @@
 import gp_distributions.kernels.random_features  # noqa: F401, registers with BoTorch
 from gp_distributions.kernels.diagnosis import Diagnosis, diagnose
 from gp_distributions.kernels.distribution_kernel import DistributionKernel
+from gp_distributions.kernels.group_average import GroupAverageKernel
 from gp_distributions.kernels.named import MMDKernel, SinkhornKernel, SlicedWassersteinKernel
 from gp_distributions.kernels.profiles import (
     Cauchy,
@@ -18,6 +19,7 @@ from gp_distributions.kernels.profiles import (
     RationalQuadratic,
     StudentT,
 )
+from gp_distributions.numerics.groups import planar_rotations
 
 __all__ = [
     "Cauchy",
@@ -25,6 +27,7 @@ __all__ = [
     "DistributionKernel",
     "Exponential",
     "Gaussian",
+    "GroupAverageKernel",
     "InverseMultiquadric",
     "Linear",
     "MMDKernel",
@@ -38,4 +41,5 @@ __all__ = [
     "SlicedWassersteinKernel",
     "StudentT",
     "diagnose",
+    "planar_rotations",
 ]

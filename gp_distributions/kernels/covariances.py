@@ -9,7 +9,7 @@ from gpytorch.kernels import AdditiveKernel, Kernel, ProductKernel, ScaleKernel
 from linear_operator import to_dense
 from torch import Tensor
 
-from gp_distributions.kernels.distribution_kernel import DistributionKernel
+from gp_distributions.kernels.row_kernel import RowKernel
 from gp_distributions.rows.clouds import pad_rows
 
 
@@ -59,7 +59,7 @@ def _evaluate(kernel: Kernel, x1: Tensor, x2: Tensor, *, diag: bool) -> Tensor:
     if type(kernel) in (AdditiveKernel, ProductKernel):
         terms = (covariance(part, x1, x2, diag=diag) for part in kernel.kernels)
         return reduce(add if type(kernel) is AdditiveKernel else mul, terms)
-    if isinstance(kernel, DistributionKernel):
+    if isinstance(kernel, RowKernel):
         return kernel.forward(x1, x2, diag=diag)
     if x1.shape[-1] != x2.shape[-1]:
         width = max(x1.shape[-1], x2.shape[-1])

@@ -14,6 +14,7 @@ from torch import Tensor
 from gp_distributions.distances.base import Distance
 from gp_distributions.kernels.covariances import covariance
 from gp_distributions.kernels.distribution_kernel import DistributionKernel
+from gp_distributions.kernels.group_average import closest_images
 from gp_distributions.kernels.orientation import LEVEL, axes_p_value, sees_rotations
 from gp_distributions.kernels.reading import check_kind, distribution_kernels
 from gp_distributions.measures.kinds import Distributions, as_rows
@@ -254,6 +255,7 @@ def diagnose(kernel: Kernel, X: Distributions | Tensor) -> Diagnosis:
     same = torch.ones(len(rows), len(rows), dtype=torch.bool, device=rows.device).triu(1)
 
     def look(distance: Distance, _: Any, squared: Tensor) -> None:
+        squared = closest_images(squared, len(rows))
         different = apart(squared)
         same.logical_and_(~different)
         pairs = squared[different.triu(1)].sort().values.sqrt()
@@ -281,14 +283,10 @@ def diagnose(kernel: Kernel, X: Distributions | Tensor) -> Diagnosis:
         effective_rank=torch.special.entr(spectrum).sum().exp().item(),
         duplicates=tuple(zip(earlier.tolist(), later.tolist(), strict=True)),
         distances=tuple(
-            _diagnose_distance(name, part, spreads[part.distance], _columns(rows, read[part]))
+            _diagnose_distance(name, part, spreads[part.distance], read[part].select(rows))
             for name, part in parts.items()
         ),
     )
-
-
-def _columns(rows: Tensor, columns: Tensor | None) -> Tensor:
-    return rows if columns is None else rows.index_select(-1, columns)
 
 
 def _diagnose_distance(

@@ -6,14 +6,14 @@ from typing import Any
 
 import torch
 from gpytorch.constraints import Positive
-from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from gp_distributions.distances.base import Distance
 from gp_distributions.kernels.profiles import Profile, make_profile
+from gp_distributions.kernels.row_kernel import RowKernel
 
 
-class DistributionKernel(Kernel):
+class DistributionKernel(RowKernel):
     r"""Kernel that applies a profile to a Hilbertian distance between distributions.
 
     The radial profiles are functions of the squared distance in squared lengthscales,

@@ -21,6 +21,7 @@ from benchmarks import (
     acquisition_speed,
     airfoil_regression,
     airfoil_search,
+    cells,
     digits_machines,
     distance_comparison,
     entropy_regression,
@@ -44,6 +45,7 @@ from benchmarks import (
     support_measure_machines,
     t_batch_speed,
     targets,
+    turned_airfoil_search,
     unknown_pose,
 )
 
@@ -59,10 +61,12 @@ SCRIPTS = [
     airfoil_regression,
     unknown_pose,
     molecules,
+    cells,
     digits_machines,
     image_classification,
     sampling_noise,
     airfoil_search,
+    turned_airfoil_search,
     mode_counting,
     entropy_regression,
     learning_curves,
@@ -124,6 +128,8 @@ def test_readme_has_the_question_of_every_benchmark() -> None:
 def test_quick_run(script: ModuleType) -> None:
     if script is molecules and find_spec("qm9pack") is None:
         pytest.skip("qm9pack is not installed")
+    if script is cells and find_spec("geomstats") is None:
+        pytest.skip("geomstats is not installed")
     rows = script.run(harness.Options(quick=True, repeats=1, seeds=1))
     assert rows
     for row in rows:
@@ -307,6 +313,8 @@ def test_report_has_every_budget_and_every_figure_to_reach() -> None:
         "reference_learning": 11,
         "support_measure_machines": 2,
         "airfoil_search": 4,
+        "turned_airfoil_search": 1,
+        "cells": 2,
         "sampling_noise": 12,
     }
 
@@ -350,6 +358,13 @@ def test_report_finds_the_rows_of_the_scripts() -> None:
             for found in [("best_found", "top_1pct_by_20")]
         ],
     }
+    made_up["cells"] = [
+        {"name": name, "line": value, "treatment": value}
+        for name, value in (("SW2", 0.7), ("principal axes", 0.75), ("chosen", 0.8))
+    ]
+    made_up["turned_airfoil_search"] = [
+        {"name": "turned, seeds 3000-3009: rigid", "best_found": "8 of 10"}
+    ]
     for line in (*targets.BUDGETS, *targets.REACH):
         if line.script in made_up:
             assert line.judge(made_up[line.script])[1]

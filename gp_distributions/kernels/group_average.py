@@ -1,0 +1,221 @@
+"""Kernels averaged over a finite group of linear maps of the clouds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+from gpytorch.kernels import AdditiveKernel, Kernel, ProductKernel, ScaleKernel
+from torch import Tensor
+
+from gp_distributions.distances.evaluation import looking_up
+from gp_distributions.distances.joint_motions import unchanged_by
+from gp_distributions.kernels.covariances import covariance
+from gp_distributions.kernels.distribution_kernel import DistributionKernel
+from gp_distributions.kernels.orbits import OrbitLookUp, Orbits
+from gp_distributions.kernels.row_kernel import RowKernel
+from gp_distributions.rows.memory import same_tensor
+
+
+class GroupAverageKernel(RowKernel):
+    r"""Average of a kernel over a finite group of linear maps, such as rotations and reflections.
+
+    Let :math:`G` be a finite group of matrices, and :math:`gP` the distribution of :math:`g x` for
+    :math:`x` from :math:`P`. The average of a kernel :math:`k` over the group,
+
+    .. math::
+        k_G(P, P') = \frac{1}{|G|^2} \sum_{g, h \in G} k(g P, h P'),
+
+    is positive definite, and does not change when either distribution is mapped by an element of the
+    group. If :math:`k` does not change when both distributions are mapped together, the average over
+    one side, :math:`\frac{1}{|G|} \sum_g k(g P, P')`, is equal to it. It is used, because it needs
+    :math:`|G|` times fewer distances, if it is known to be equal: if ``base_kernel`` consists of scales,
+    sums and products of :class:`DistributionKernel` with these distances:
+
+    - :class:`SlicedWasserstein`, if the matrices are orthogonal and permute the directions of the slices
+      up to their signs. In the plane, these are rotations by multiples of :math:`2 \pi / n` where ``n``
+      divides ``2 * num_slices``, and reflections at the axes;
+    - :class:`MMD` without features, if the matrices are orthogonal.
+
+    For all other kernels, both sides are averaged. The average is normalised,
+    :math:`k_G(P, P') / \sqrt{k_G(P, P) k_G(P', P')}`, where :math:`k_G(P, P)` is positive.
+
+    Matrices act about the origin. To compare shapes in any position, give the distance ``center=True``.
+    Without a gradient, distances between the training clouds and their images are computed once.
+
+    Args:
+        base_kernel: A kernel on rows that contains at least one :class:`DistributionKernel`. All of them
+            read the same columns. To set the variance, put a ``ScaleKernel`` around the average.
+        group: A ``|G| x d x d`` tensor of matrices that contains the identity and all products, such as
+            :func:`planar_rotations`.
+        normalize: Whether to normalise the average.
+        active_dims: Columns of the rows that the kernel reads. Default: all.
+
+    Raises:
+        TypeError: If ``base_kernel`` does not contain a :class:`DistributionKernel`, or ``group`` is not
+            a tensor.
+        ValueError: If the matrices do not form a group or have another dimension than the clouds, or
+            the distribution kernels read different columns or kinds of distributions.
+
+    Example:
+        >>> import torch
+        >>> from gp_distributions import GroupAverageKernel, PointClouds, planar_rotations
+        >>> from gp_distributions import SlicedWassersteinKernel
+        >>> triangle = torch.tensor([[-1.0, 0.0], [3.0, 0.0], [-2.0, 1.0]], dtype=torch.float64)
+        >>> turned = triangle @ torch.tensor([[0.0, 1.0], [-1.0, 0.0]], dtype=torch.float64)
+        >>> rows = PointClouds(torch.stack([triangle, turned, 2 * triangle])).pack()
+        >>> base = SlicedWassersteinKernel(dim=2, num_slices=16)
+        >>> kernel = GroupAverageKernel(base, planar_rotations(8))
+        >>> kernel(rows).to_dense().detach().round(decimals=3)
+        tensor([[1.0000, 1.0000, 0.3460],
+                [1.0000, 1.0000, 0.3460],
+                [0.3460, 0.3460, 1.0000]], dtype=torch.float64)
+
+    Source: Haasdonk and Burkhardt 2007 (Haar integration of kernels).
+    """
+
+    def __init__(
+        self,
+        base_kernel: Kernel,
+        group: Tensor,
+        *,
+        normalize: bool = True,
+        active_dims: Sequence[int] | None = None,
+    ) -> None:
+        if not isinstance(group, Tensor):
+            raise TypeError(f"Expected matrices as a tensor, got {type(group).__name__}.")
+        parts = list(_distribution_kernels(base_kernel))
+        distances = {part.distance for part in parts}
+        blocks = {distance.block for distance in distances}
+        if len(blocks) > 1:
+            raise ValueError(
+                f"Expected distances between one kind of distributions, got {sorted(map(str, blocks))}."
+                " Average each kernel, and then add or multiply the averages."
+            )
+        super().__init__(active_dims=active_dims)
+        self.base_kernel = base_kernel
+        self.normalize = normalize
+        # Kernels of a batch slice their own buffers, but not those of other modules.
+        self.orbits = Orbits(group, blocks.pop(), num_distances=len(distances))
+
+    @property
+    def group(self) -> Tensor:
+        """The ``|G| x d x d`` matrices, the identity first."""
+        return self.orbits.group
+
+    @property
+    def both_sides(self) -> bool:
+        """Whether the average over one side is not known to be the average over both."""
+        return not _moves_together(self.base_kernel, self.group)
+
+    def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Tensor:
+        """Compute covariances of rows: ``batch_shape x N x M``, or ``batch_shape x N`` with ``diag``."""
+        average = self._average(x1, x2, diag=diag)
+        if not self.normalize:
+            return average
+        if x1 is x2 or _same_constants(x1, x2):
+            norms1 = norms2 = average if diag else average.diagonal(dim1=-1, dim2=-2)
+        else:
+            norms1, norms2 = (self._average(x, x, diag=True) for x in (x1, x2))
+        scales1, scales2 = (_inverse_root(norms) for norms in (norms1, norms2))
+        if diag:
+            return average * scales1 * scales2
+        return average * scales1.unsqueeze(-1) * scales2.unsqueeze(-2)
+
+    def _average(self, x1: Tensor, x2: Tensor, *, diag: bool) -> Tensor:
+        size, num1, num2 = len(self.group), x1.shape[-2], x2.shape[-2]
+        images1 = self.orbits(x1)
+        if self.both_sides:
+            images2 = self.orbits(x2) if x2 is not x1 else images1
+            if not diag:
+                values = covariance(self.base_kernel, images1, images2)
+                return values.unflatten(-2, (size, num1)).unflatten(-1, (size, num2)).mean((-4, -2))
+            others = images2.split(num2, dim=-2)
+            return torch.stack([self._paired(images1, x, size) for x in others]).mean(0)
+        if diag:
+            return self._paired(images1, x2, size, x1)
+        with looking_up(OrbitLookUp(self.orbits, x1, x2, images1, x2)):
+            values = covariance(self.base_kernel, images1, x2)
+        return values.unflatten(-2, (size, num1)).mean(-3)
+
+    def _paired(self, images: Tensor, x2: Tensor, size: int, x1: Tensor | None = None) -> Tensor:
+        """Average the covariances of all images with the corresponding rows of ``x2``."""
+        others = x2.repeat(*(1 for _ in x2.shape[:-2]), size, 1)
+        look_up = None if x1 is None else OrbitLookUp(self.orbits, x1, x2, images, others)
+        with looking_up(look_up):
+            values = covariance(self.base_kernel, images, others, diag=True)
+        return values.unflatten(-1, (size, -1)).mean(-2)
+
+    # The group and its memory have no batch axes: all kernels of a batch share them.
+
+    def __getitem__(self, index: Any) -> GroupAverageKernel:
+        """Index a batch of kernels; the result shares the group with this kernel."""
+        kernel = super().__getitem__(index)
+        if kernel is not self:
+            kernel.orbits = self.orbits
+            kernel.batch_shape = torch.Size()  # that of the base kernel remains
+        return kernel
+
+    def expand_batch(self, *sizes: Any) -> GroupAverageKernel:
+        """Expand the parameters to a batch shape; the result shares the group with this kernel."""
+        kernel = super().expand_batch(*sizes)
+        if kernel is not self:
+            kernel.orbits = self.orbits
+        return kernel
+
+
+def closest_images(squared: Tensor, num: int) -> Tensor:
+    """Reduce squared distances between the images of ``num`` clouds to the smallest for each pair.
+
+    Args:
+        squared: A ``batch_shape x A*num x B*num`` tensor, as distances within a
+            :class:`GroupAverageKernel` return it. In other kernels, ``A = B = 1``.
+        num: Number ``N`` of clouds.
+
+    Returns:
+        A ``batch_shape x N x N`` tensor.
+    """
+    return squared.unflatten(-2, (-1, num)).unflatten(-1, (-1, num)).amin((-4, -2))
+
+
+def _distribution_kernels(base_kernel: Kernel) -> Iterator[DistributionKernel]:
+    found = False
+    for part in base_kernel.modules():
+        if isinstance(part, Kernel) and part.active_dims is not None:
+            raise ValueError(
+                "Expected a base_kernel that reads all columns (active_dims=None). Give active_dims to "
+                "the average instead."
+            )
+        if isinstance(part, DistributionKernel):
+            found = True
+            yield part
+    if not found:
+        raise TypeError(
+            "Expected a base_kernel that contains a DistributionKernel, got "
+            f"{type(base_kernel).__name__}."
+        )
+
+
+def _moves_together(kernel: Kernel, group: Tensor) -> bool:
+    """Return whether a kernel is known not to change when both distributions are mapped."""
+    if type(kernel) is ScaleKernel:
+        return _moves_together(kernel.base_kernel, group)
+    if type(kernel) in (AdditiveKernel, ProductKernel):
+        return all(_moves_together(part, group) for part in kernel.kernels)
+    if (
+        isinstance(kernel, DistributionKernel)
+        and type(kernel).forward is DistributionKernel.forward
+    ):
+        return unchanged_by(kernel.distance, group)
+    return False
+
+
+def _same_constants(x1: Tensor, x2: Tensor) -> bool:
+    return not (x1.requires_grad or x2.requires_grad) and same_tensor(x1, x2)
+
+
+def _inverse_root(norms: Tensor) -> Tensor:
+    """Return the inverse of the root where it is defined, else one."""
+    positive = norms > 0
+    return torch.where(positive, torch.where(positive, norms, 1.0).rsqrt(), 1.0)

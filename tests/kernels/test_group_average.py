@@ -1,0 +1,308 @@
+"""Averages over groups: both definitions by a loop, invariance, batches, gradients, memory, saving."""
+
+import copy
+from pathlib import Path
+from unittest import TestCase
+
+import pytest
+import torch
+from cases import GAUSSIANS, MIXTURES, random_rows
+from gpytorch.kernels import Kernel, RBFKernel, ScaleKernel
+from gpytorch.test.base_kernel_test_case import BaseKernelTestCase
+from torch import Tensor
+
+from gp_distributions import (
+    MMD,
+    DistributionGP,
+    DistributionKernel,
+    GroupAverageKernel,
+    PointClouds,
+    PrecomputedDistance,
+    ReferenceMeasure,
+    SinkhornKernel,
+    SlicedWasserstein,
+    SlicedWassersteinKernel,
+    diagnose,
+    fit,
+    load,
+    planar_rotations,
+    save,
+)
+from gp_distributions.kernels.covariances import covariance
+
+GROUP = planar_rotations(3, reflections=True)
+
+
+def sliced(num_slices: int = 12, **options: object) -> DistributionKernel:
+    distance = SlicedWasserstein(2, num_slices=num_slices, num_quantiles=10)
+    return DistributionKernel(distance, **options).double()  # type: ignore[arg-type]
+
+
+def sinkhorn() -> Kernel:
+    points = torch.tensor([[0.0, 0.0], [1.0, 0.5], [-0.5, 2.0]], dtype=torch.float64)
+    return SinkhornKernel(ReferenceMeasure(points), epsilon=0.5).requires_grad_(False)
+
+
+# Base kernels, and whether they are known not to change when both clouds are mapped.
+BASES = {
+    "permuted slices": (sliced, True),
+    "slices between": (lambda: sliced(13), False),
+    "sw1": (lambda: DistributionKernel(SlicedWasserstein(2, p=1, num_slices=12)), True),
+    "linear": (lambda: sliced(profile="linear"), True),
+    "root": (lambda: sliced(profile="exponential"), True),
+    "mmd": (lambda: DistributionKernel(MMD(2, bandwidth=1.0), "linear"), True),
+    "features": (lambda: DistributionKernel(MMD(2, bandwidth=1.0, num_features=8)), False),
+    "sum": (lambda: ScaleKernel(sliced()) + ScaleKernel(sliced(24)) * sliced(), True),
+    "sum with slices between": (lambda: ScaleKernel(sliced()) + sliced(13), False),
+    "subclass": (lambda: Doubled(SlicedWasserstein(2, num_slices=12)), False),
+    "sinkhorn": (sinkhorn, False),
+}
+
+
+class Doubled(DistributionKernel):
+    """A kernel whose forward may be anything."""
+
+    def forward(self, *args: object, **kwargs: object) -> Tensor:
+        return 2 * super().forward(*args, **kwargs)  # type: ignore[arg-type]
+
+
+def images(rows: Tensor, matrix: Tensor) -> Tensor:
+    atoms = rows.unflatten(-1, (-1, 3))
+    return torch.cat([atoms[..., :2] @ matrix.mT, atoms[..., 2:]], -1).flatten(-2)
+
+
+@pytest.mark.parametrize("name", BASES)
+def test_agrees_with_the_average_over_both_sides(name: str) -> None:
+    make, one_sided = BASES[name]
+    kernel = GroupAverageKernel(make().double(), GROUP)
+    assert kernel.both_sides != one_sided
+    x, y = random_rows(5), random_rows(4, seed=1, sizes=[2, 7, 9, 3])
+    with torch.no_grad():
+        moved = [torch.cat([images(rows, g) for g in GROUP]) for rows in (x, y)]
+        expected = {}
+        for i, j in ((0, 1), (0, 0), (1, 1)):
+            values = covariance(kernel.base_kernel, moved[i], moved[j])
+            parts = values.unflatten(0, (len(GROUP), -1)).unflatten(2, (len(GROUP), -1))
+            expected[(x, y)[i], (x, y)[j]] = parts.mean((0, 2))
+        norms = [expected[pair].diagonal() for pair in ((x, x), (y, y))]
+        cosines = expected[x, y] / (norms[0][:, None] * norms[1]).sqrt()
+        # The exponential profile takes a root of rounding errors where images coincide.
+        near = {"rtol": 1e-7 if name == "root" else 1e-11, "atol": 1e-12}
+        torch.testing.assert_close(covariance(kernel, x, y), cosines, **near)
+        ones = torch.ones(5, dtype=torch.float64)
+        torch.testing.assert_close(covariance(kernel, x).diagonal(), ones, **near)
+        torch.testing.assert_close(covariance(kernel, x, diag=True), ones, **near)
+        paired = covariance(kernel, x[:4], y, diag=True)
+        torch.testing.assert_close(paired, cosines.diagonal(), **near)
+        kernel.normalize = False
+        for (left, right), values in expected.items():
+            torch.testing.assert_close(covariance(kernel, left, right), values, **near)
+        values = expected[x, x].diagonal()
+        torch.testing.assert_close(covariance(kernel, x, diag=True), values, **near)
+
+
+@pytest.mark.parametrize("name", ["permuted slices", "slices between", "mmd"])
+def test_does_not_see_the_group(name: str) -> None:
+    kernel = GroupAverageKernel(BASES[name][0](), GROUP)
+    x, y = random_rows(5), random_rows(4, seed=1)
+    with torch.no_grad():
+        plain, base = covariance(kernel, x, y), covariance(kernel.base_kernel, x, y)
+        for matrix in GROUP:
+            moved = covariance(kernel, images(x, matrix), y)
+            torch.testing.assert_close(moved, plain, rtol=1e-10, atol=1e-12)
+        assert (covariance(kernel.base_kernel, images(x, GROUP[4]), y) - base).abs().max() > 0.01
+
+
+@pytest.mark.parametrize("inputs", [GAUSSIANS, MIXTURES], ids=["gaussians", "mixtures"])
+def test_maps_gaussians_and_mixtures(inputs: object) -> None:
+    mixtures = inputs is MIXTURES
+    dim, kind = (1, "mixtures") if mixtures else (2, "gaussians")
+    group = torch.tensor([[[1.0]], [[-1.0]]]).double() if mixtures else GROUP
+    distance = MMD(dim, bandwidth=1.0, inputs=kind)
+    kernel = GroupAverageKernel(DistributionKernel(distance).double(), group)
+    rows = inputs.rows(5)  # type: ignore[attr-defined]
+    size = dim + dim**2
+    atoms = rows.unflatten(-1, (-1, size + mixtures))
+    matrix = group[1]
+    mean, cov = atoms[..., :dim], atoms[..., dim:size].unflatten(-1, (dim, dim))
+    parts = [mean @ matrix.T, (matrix @ cov @ matrix.T).flatten(-2), atoms[..., size:]]
+    moved = torch.cat(parts, -1).flatten(-2)
+    with torch.no_grad():
+        torch.testing.assert_close(covariance(kernel, moved, rows), covariance(kernel, rows))
+        assert (covariance(kernel.base_kernel, moved, rows).diagonal() < 0.999).any()
+
+
+@pytest.mark.parametrize("name", ["permuted slices", "slices between"])
+def test_batches_agree_with_their_parts(name: str) -> None:
+    kernel = GroupAverageKernel(BASES[name][0](), GROUP[:3])
+    x, y = random_rows(12).unflatten(0, (3, 4)), random_rows(5, seed=1)
+    with torch.no_grad():
+        for args in (
+            (x, y),
+            (x, x),
+            (y.expand(3, -1, -1), x),
+            (y.expand(3, -1, -1),) * 2,
+            (y, y.expand(3, -1, -1)),
+        ):
+            parts = [
+                covariance(kernel, *(arg[i] if arg.dim() > 2 else arg for arg in args))
+                for i in range(3)
+            ]
+            torch.testing.assert_close(covariance(kernel, *args), torch.stack(parts))
+        base = copy.deepcopy(BASES[name][0]()).expand_batch(torch.Size([3]))
+        base.raw_lengthscale.data = torch.tensor([-1.0, 0.0, 1.0]).double().reshape(3, 1, 1)
+        batch = GroupAverageKernel(base, GROUP)
+        found = covariance(batch, y)
+        assert found.shape == (3, 5, 5)
+        assert batch.batch_shape == (3,)
+        for i in range(3):
+            assert batch[i].orbits is batch.orbits
+            torch.testing.assert_close(covariance(batch[i], y), found[i])
+            torch.testing.assert_close(covariance(batch, x, y)[i], covariance(batch[i], x[i], y))
+        expanded = kernel.expand_batch(torch.Size([2]))
+        assert expanded.orbits is kernel.orbits
+        assert covariance(expanded, y).shape == (2, 5, 5)
+
+
+@pytest.mark.parametrize("name", ["permuted slices", "slices between", "mmd"])
+def test_gradients(name: str) -> None:
+    kernel = GroupAverageKernel(BASES[name][0]().double(), planar_rotations(3))
+    x, y = (random_rows(2, seed=seed, sizes=[4, 4]).requires_grad_() for seed in (0, 1))
+    torch.autograd.gradcheck(lambda a, b: covariance(kernel, a, b), (x, y), fast_mode=True)
+    torch.autograd.gradcheck(lambda a: covariance(kernel, a), (x,), fast_mode=True)
+    covariance(kernel, x.detach(), y.detach()).sum().backward()
+    lengthscale = next(kernel.base_kernel.parameters())
+    assert lengthscale.grad is not None
+    assert lengthscale.grad.abs() > 0
+
+
+def test_gradients_are_finite_at_symmetric_clouds() -> None:
+    square = torch.tensor([[1.0, 0.0], [0.0, 1.0], [-1.0, 0.0], [0.0, -1.0]]).double()
+    rows = PointClouds(torch.stack([square, 2 * square])).pack().requires_grad_()
+    kernel = GroupAverageKernel(sliced(profile="exponential"), planar_rotations(4))
+    covariance(kernel, rows).sum().backward()
+    assert rows.grad is not None
+    assert rows.grad.isfinite().all()
+
+
+def test_distances_between_fixed_clouds_are_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel = GroupAverageKernel(sliced(), GROUP)
+    distance = kernel.base_kernel.distance
+    represented = []
+    plain = distance.represent
+    monkeypatch.setattr(
+        distance, "represent", lambda p, w: represented.append(len(p)) or plain(p, w)
+    )
+    x, y = random_rows(6), random_rows(3, seed=1)
+    first = covariance(kernel, x)
+    assert sum(represented) == 6 * len(GROUP)
+    kernel.base_kernel.lengthscale = 2.0
+    second = covariance(kernel, x.clone())
+    assert sum(represented) == 6 * len(GROUP)
+    assert not torch.equal(first, second)
+    covariance(kernel, y, x)
+    represented.clear()
+    covariance(kernel, y, x)
+    assert sum(represented) == 3 * len(GROUP)  # of the new clouds only, to compare them with others
+    distance.num_quantiles = 7
+    represented.clear()
+    torch.testing.assert_close(covariance(kernel, x), covariance(kernel, x))
+    assert sum(represented) == 6 * len(GROUP)
+
+
+def test_fit_predict_diagnose_and_save(tmp_path: Path) -> None:
+    generator = torch.Generator().manual_seed(0)
+    sizes = torch.rand(30, 2, generator=generator, dtype=torch.float64) + 0.2
+    points = torch.randn(30, 20, 2, generator=generator, dtype=torch.float64) * sizes[:, None]
+    angles = torch.randint(3, (30,), generator=generator)
+    turned = points @ planar_rotations(3)[angles].mT
+    targets = sizes[:, 0] * sizes[:, 1]
+    train, new = PointClouds(turned[:24]), PointClouds(turned[24:])
+    kernel = ScaleKernel(GroupAverageKernel(sliced(), planar_rotations(3)))
+    model = fit(DistributionGP(train, targets[:24], kernel), restarts=0)
+    mean, std = model.predict(new)
+    again, spread = model.predict(PointClouds(points[24:]))
+    torch.testing.assert_close(again, mean)
+    torch.testing.assert_close(spread, std)
+
+    found = diagnose(kernel, PointClouds(torch.cat([turned[:5], points[:1]])))
+    assert found.duplicates == ((0, 5),)
+    base = kernel.base_kernel.base_kernel
+    with torch.no_grad():
+        copies = torch.stack(
+            [base.distance.squared(images(train.pack(), g), train.pack()) for g in GROUP[:3]]
+        )
+    closest = copies.amin(0)[torch.ones(24, 24).triu(1) > 0].sqrt().median().item()
+    report = diagnose(kernel, train)
+    assert report.distances[0].median_distance == pytest.approx(closest)
+
+    save(model, tmp_path / "model.gpd")
+    loaded = load(tmp_path / "model.gpd")
+    assert torch.equal(loaded.predict(new)[0], mean)
+    assert torch.equal(loaded.covar_module.base_kernel.group, planar_rotations(3))
+
+
+def test_normalises_only_where_it_can() -> None:
+    kernel = GroupAverageKernel(sliced(profile="linear"), planar_rotations(4))
+    points = torch.zeros(2, 3, 2, dtype=torch.float64)
+    points[1, 0] = 1.0
+    rows = PointClouds(points).pack().requires_grad_()  # all mass at the origin: k(x, x) = 0
+    values = covariance(kernel, rows)
+    torch.testing.assert_close(values.detach(), torch.tensor([[0.0, 0.0], [0.0, 1.0]]).double())
+    values.sum().backward()
+    assert rows.grad is not None
+    assert rows.grad.isfinite().all()
+
+
+def test_single_precision() -> None:
+    kernel = GroupAverageKernel(sliced(), GROUP).float()
+    assert not kernel.both_sides
+    rows = random_rows(4)
+    values = covariance(kernel, rows.float())
+    assert values.dtype == torch.float32
+    exact = covariance(GroupAverageKernel(sliced(), GROUP), rows)
+    torch.testing.assert_close(values.double(), exact, atol=1e-4, rtol=1e-4)
+
+
+def test_rejects_bad_arguments() -> None:
+    base = sliced()
+    with pytest.raises(TypeError, match="contains a DistributionKernel, got RBFKernel"):
+        GroupAverageKernel(RBFKernel(), GROUP)
+    with pytest.raises(TypeError, match="matrices as a tensor, got list"):
+        GroupAverageKernel(base, GROUP.tolist())
+    with pytest.raises(ValueError, match="for 2 dimensions, got 3"):
+        GroupAverageKernel(base, torch.eye(3)[None])
+    with pytest.raises(ValueError, match="Give active_dims to the average"):
+        GroupAverageKernel(sliced(active_dims=[0, 1, 2]), GROUP)
+    with pytest.raises(ValueError, match="Average each kernel"):
+        GroupAverageKernel(base + DistributionKernel(MMD(3)), GROUP)
+    with pytest.raises(ValueError, match="got indices"):
+        GroupAverageKernel(DistributionKernel(PrecomputedDistance(torch.zeros(2, 2))), GROUP)
+
+
+class TestConformance(BaseKernelTestCase, TestCase):
+    """GPyTorch's own test case, on rows of which any six columns are two weighted points."""
+
+    def create_kernel_no_ard(self, **kwargs: object) -> Kernel:
+        batch_shape = kwargs.pop("batch_shape", torch.Size())
+        base = SlicedWassersteinKernel(2, num_slices=12, batch_shape=batch_shape)
+        return GroupAverageKernel(base, GROUP, **kwargs)  # type: ignore[arg-type]
+
+    def create_data_no_batch(self) -> Tensor:
+        return 0.1 + torch.rand(50, 12)
+
+    def create_data_single_batch(self) -> Tensor:
+        return 0.1 + torch.rand(2, 3, 6)
+
+    def create_data_double_batch(self) -> Tensor:
+        return 0.1 + torch.rand(3, 2, 50, 6)
+
+    def test_active_dims_list(self) -> None:
+        columns = [0, 2, 4, 6, 8, 10]
+        x = self.create_data_no_batch()
+        found = self.create_kernel_no_ard(active_dims=columns)(x).to_dense()
+        expected = self.create_kernel_no_ard()(x[:, columns]).to_dense()
+        self.assertAllClose(found, expected, rtol=1e-5, atol=1e-6)
+
+
+del BaseKernelTestCase
