@@ -56,6 +56,7 @@ from gp_distributions.models import (
 )
 from gp_distributions.saving import SavedModelError, load, save
 from gp_distributions.sensitivities import Sensitivity, sensitivity
+from gp_distributions.sharding import PieceError, ShardedClouds
 
 __version__ = "0.1.0"
 
@@ -83,6 +84,7 @@ __all__ = [
     "LinearTransport",
     "MMDKernel",
     "NormalizeClouds",
+    "PieceError",
     "PointClouds",
     "Pool",
     "PoolSearch",
@@ -95,6 +97,7 @@ __all__ = [
     "SavedModelError",
     "Sensitivity",
     "ShapeOptimizer",
+    "ShardedClouds",
     "SharedKernelGP",
     "SinkhornKernel",
     "SinkhornPotential",

@@ -19,6 +19,7 @@ LAYERS = (
     ("rows",),
     ("numerics",),
     ("measures",),
+    ("sharding",),
     ("distances",),
     ("kernels",),
     ("models",),
