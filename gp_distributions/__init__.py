@@ -53,6 +53,7 @@ from gp_distributions.models import (
     NormalizeClouds,
     SamplingNoiseLikelihood,
     SharedKernelGP,
+    SparseDistributionGP,
 )
 from gp_distributions.saving import SavedModelError, load, save
 from gp_distributions.sensitivities import Sensitivity, sensitivity
@@ -103,6 +104,7 @@ __all__ = [
     "SinkhornPotential",
     "SlicedWasserstein",
     "SlicedWassersteinKernel",
+    "SparseDistributionGP",
     "TotalVariation",
     "diagnose",
     "fit",

@@ -126,11 +126,25 @@ def represent_rows(distance: Distance, rows: Tensor) -> Tensor:
     return out.unflatten(0, batch_shape)
 
 
+def keep(distance: Distance, rows: Tensor) -> None:
+    """Remember the representation of rows to which others will be compared, without gradients.
+
+    Args:
+        distance: The distance.
+        rows: An ``N x width`` tensor.
+    """
+    evaluation = _Evaluation(distance)
+    if distance.memory.recall(evaluation.fingerprint, rows) is None:
+        with torch.no_grad():
+            known = _Clouds(distance.represent_rows(rows), None)
+        distance.memory.remember(evaluation.fingerprint, rows, known)
+
+
 class _Clouds(NamedTuple):
-    """Representations of a set of clouds and the squared distances between them."""
+    """Representations of a set of clouds, and the squared distances between them if they are known."""
 
     representation: Tensor
-    squared: Tensor
+    squared: Tensor | None
 
 
 @dataclass
@@ -200,7 +214,7 @@ class _Evaluation:
         if rows.dim() > 2:
             return self.distance.compare_all(*[self.representation(rows)] * 2)
         known = self.distance.memory.recall(self.fingerprint, rows)
-        if known is None:
+        if known is None or known.squared is None:
             representation = self.representation(rows)
             between = self.distance.compare_all(representation, representation)
             known = _Clouds(representation, between)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from botorch.models.transforms.input import InputTransform
 from gpytorch.constraints import GreaterThan
 from gpytorch.kernels import Kernel, ScaleKernel
 from gpytorch.likelihoods import FixedNoiseGaussianLikelihood, Likelihood
@@ -15,6 +16,8 @@ from gp_distributions.kernels.named import SlicedWassersteinKernel
 from gp_distributions.kernels.reading import distribution_kernels
 from gp_distributions.measures import GaussianMixtures, Gaussians
 from gp_distributions.measures.kinds import Distributions, as_rows
+from gp_distributions.models.normalization import NormalizeClouds
+from gp_distributions.models.scales import check_coordinates
 
 _NO_BATCH = torch.Size()
 
@@ -113,3 +116,16 @@ def sampled_columns(covar_module: torch.nn.Module) -> dict[str, Any]:
             f"{len(kernels)} distribution kernels on other inputs or on different columns."
         )
     return {"dim": dim, "active_dims": active_dims}
+
+
+def keeps_clouds(input_transform: InputTransform | None) -> bool:
+    """Whether the kernel reads distributions of the kind and dimension that the model takes."""
+    return input_transform is None or isinstance(input_transform, NormalizeClouds)
+
+
+def adapt_distances(covar_module: torch.nn.Module, rows: Tensor) -> None:
+    """Check the training rows and adapt each distance of the kernel to them."""
+    for kernel, columns in distribution_kernels(covar_module):
+        read = rows if columns is None else rows.index_select(-1, columns)
+        check_coordinates(kernel.distance, read)
+        kernel.distance.adapt(read)
