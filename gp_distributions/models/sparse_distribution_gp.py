@@ -29,6 +29,7 @@ from gp_distributions.kernels.covariances import covariance
 from gp_distributions.kernels.reading import check_kind, distribution_kernels
 from gp_distributions.measures.arrays import integer
 from gp_distributions.measures.kinds import Distributions
+from gp_distributions.measures.point_clouds import PointClouds
 from gp_distributions.models.arguments import (
     adapt_distances,
     check_modules,
@@ -58,6 +59,8 @@ from gp_distributions.models.shared_kernel import SharedNoise
 from gp_distributions.models.targets import as_targets, as_variances, check_order, standardize
 from gp_distributions.numerics.cholesky import cholesky
 from gp_distributions.numerics.inducing import choose_pivots
+from gp_distributions.sharding.passes import run
+from gp_distributions.sharding.sharded_clouds import ShardedClouds
 
 # Size of the sample to which distances, sampling noise and, for shards, the targets' scale adapt.
 _SAMPLE = 1000
@@ -315,18 +318,24 @@ class SparseDistributionGP(Model):
 
     def predict(
         self,
-        X: Distributions | Tensor,
+        X: Distributions | Tensor | ShardedClouds,
         *,
         observation_noise: bool = True,
         batch_size: int = 1024,
+        client: Any = None,
+        progress: bool = True,
     ) -> tuple[Tensor, Tensor]:
         """Predict means and standard deviations at clouds, without gradients.
 
         Args:
-            X: The ``N`` clouds, or a ``... x N x m*(d+1)`` tensor of rows, of any width.
+            X: The ``N`` clouds, or a ``... x N x m*(d+1)`` tensor of rows, of any width;
+                or :class:`ShardedClouds`, which are read and predicted piece by piece.
             observation_noise: Whether to return the standard deviation of a noisy observation rather
                 than that of the function.
             batch_size: Number of clouds to process at a time, which bounds memory.
+            client: A client of ``dask.distributed``, whose workers predict :class:`ShardedClouds`.
+            progress: Whether to show a progress bar if :class:`ShardedClouds` take more than a few
+                seconds.
 
         Returns:
             The means and the standard deviations in the units of ``train_Y``, two tensors of shape
@@ -334,7 +343,9 @@ class SparseDistributionGP(Model):
 
         Raises:
             TypeError: If ``X`` is neither distributions nor a dense tensor.
-            ValueError: If the width of the rows does not fit the kernel, or ``batch_size < 1``.
+            ValueError: If the width of the rows does not fit the kernel, ``batch_size < 1``, or there
+                is a client but no :class:`ShardedClouds`.
+            PieceError: If a piece cannot be read; the message names its file.
 
         Example:
             >>> from gp_distributions import PointClouds, SparseDistributionGP
@@ -345,6 +356,15 @@ class SparseDistributionGP(Model):
         """
         if batch_size < 1:
             raise ValueError(f"Expected batch_size >= 1, got {batch_size}.")
+        if isinstance(X, ShardedClouds):
+            self.collapsed()  # once, before copies go to tasks
+            task = _Prediction(self._without_data(), observation_noise, batch_size)
+            label = "Predicting" if progress else None
+            found = zip(*run(task, X.pieces, client=client, progress=label), strict=True)
+            means, stds = map(torch.cat, found)
+            return means, stds
+        if client is not None:
+            raise ValueError("Expected ShardedClouds to predict with a client.")
         rows = self._rows_of(X)
         moments: tuple[list[Tensor], list[Tensor]] = ([], [])
         with torch.no_grad():
@@ -585,6 +605,12 @@ class SparseDistributionGP(Model):
             )
         return self.data
 
+    def _without_data(self) -> SparseDistributionGP:
+        """Return a model that shares all but the training data, to be sent to workers."""
+        model = copy.copy(self)
+        model.data = None
+        return model
+
     def _rows_of(self, X: Distributions | Tensor) -> Tensor:
         if keeps_clouds(getattr(self, "input_transform", None)):
             check_kind(X, self.covar_module)
@@ -615,6 +641,19 @@ class _Summed:
     values: _Values
     features: InducingFeatures
     sums: CollapsedSums
+
+
+@dataclass(frozen=True, eq=False)
+class _Prediction:
+    """Predictions for the clouds of one piece."""
+
+    model: SparseDistributionGP
+    observation_noise: bool
+    batch_size: int
+
+    def __call__(self, number: int, X: PointClouds, *rest: Any) -> tuple[Tensor, Tensor]:
+        options: Any = {"observation_noise": self.observation_noise, "batch_size": self.batch_size}
+        return self.model.predict(X, **options)
 
 
 def _same(first: _Values, second: Iterable[tuple[str, Tensor]]) -> bool:

@@ -17,18 +17,26 @@ from gp_distributions.rows.memory import fingerprint
 def digest(*values: Any) -> str:
     """Return a digest of numbers, strings, arrays, tensors, modules, and collections of them.
 
-    Other objects enter by their pickles.
+    Other objects enter by their class and attributes.
     """
     hashed = hashlib.sha256()
-    _add(hashed, values)
+    _add(hashed, values, ())
     return hashed.hexdigest()
 
 
-def _add(hashed: Any, value: Any) -> None:
+def _add(hashed: Any, value: Any, within: tuple[int, ...]) -> None:
+    """Add a value to a hash.
+
+    Args:
+        hashed: The hash.
+        value: The value.
+        within: The ``id`` of the objects whose attributes lead to this value.
+    """
+    parts: Iterable[Any] = ()
     if isinstance(value, torch.nn.Module):
-        _add(hashed, fingerprint(value))
+        parts = [fingerprint(value)]
     elif isinstance(value, Tensor):
-        _add(hashed, value.detach().cpu().numpy())
+        parts = [value.detach().cpu().numpy()]
     elif isinstance(value, np.ndarray) and value.dtype != object:
         hashed.update(f"array{value.dtype.str}{value.shape}".encode())
         hashed.update(np.ascontiguousarray(value).tobytes())
@@ -40,15 +48,17 @@ def _add(hashed: Any, value: Any) -> None:
         text = repr(value)
         hashed.update(f"{type(value).__name__}{len(text)}:{text}".encode())
     elif isinstance(value, dict):
-        _add(hashed, sorted(value.items()))
+        parts = sorted(value.items(), key=lambda item: repr(item[0]))
     elif isinstance(value, set | frozenset):
-        _add(hashed, sorted(map(digest, value)))
-    elif hasattr(type(value), "__dataclass_fields__"):
-        _add(hashed, (type(value), *(getattr(value, f) for f in type(value).__dataclass_fields__)))
+        parts = sorted(map(digest, value))
     elif isinstance(value, Iterable):
-        items = list(value)
-        hashed.update(f"items{len(items)}:".encode())
-        for item in items:
-            _add(hashed, item)
-    else:
+        parts = list(value)
+    elif not hasattr(value, "__dict__"):
         hashed.update(pickle.dumps(value))
+    elif id(value) not in within:
+        within = (*within, id(value))
+        parts = [type(value), vars(value)]
+    parts = list(parts)
+    hashed.update(f"parts{len(parts)}:".encode())
+    for part in parts:
+        _add(hashed, part, within)

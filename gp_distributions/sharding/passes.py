@@ -9,16 +9,14 @@ from __future__ import annotations
 import contextvars
 import logging
 from collections import deque
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextlib import closing
 from typing import Any, Protocol, TypeVar
 
 import torch
-from torch import Tensor
 from tqdm import tqdm
 
-from gp_distributions.measures.point_clouds import PointClouds
 from gp_distributions.sharding.optional import needed
 from gp_distributions.sharding.pieces import Contents, Piece, PieceError
 
@@ -40,13 +38,12 @@ class Task(Protocol[Result]):
     It may be called more than once for a piece, in any process.
     """
 
-    def __call__(self, number: int, clouds: PointClouds, targets: Tensor | None) -> Result:
+    def __call__(self, number: int, *content: Any) -> Result:
         """Compute a result.
 
         Args:
             number: Number of the piece.
-            clouds: Its clouds.
-            targets: Their targets, or None.
+            *content: What reading it returns: clouds, and their targets or None.
         """
 
 
@@ -57,7 +54,7 @@ def run(
     *,
     client: Any = None,
     progress: str | None = None,
-) -> Iterator[Result]:
+) -> Generator[Result, None, None]:
     """Compute a result from each piece, and yield the results in order.
 
     In this process, two threads take turns: one reads a piece while the other computes. On a cluster,

@@ -17,7 +17,7 @@ from gp_distributions.measures.point_clouds import PointClouds
 from gp_distributions.sharding.arrays import array_pieces
 from gp_distributions.sharding.delayed import delayed_pieces
 from gp_distributions.sharding.digests import digest
-from gp_distributions.sharding.parquet import parquet_pieces
+from gp_distributions.sharding.parquet_bags import parquet_pieces
 from gp_distributions.sharding.passes import read_piece, run
 from gp_distributions.sharding.pieces import PIECE_ATOMS, Contents, Piece
 from gp_distributions.sharding.sampling import Draw, drawn_sample, needed_pieces
@@ -128,9 +128,9 @@ class ShardedClouds:
     ) -> ShardedClouds:
         """Describe arrays on disk or in memory.
 
-        Each argument is the path to a ``.npy`` file, a memory map, an array or a tensor. Files and memory
-        maps of whole files are read where they are needed; arrays in memory are sent there. Offsets,
-        targets and labels are read at once.
+        Each argument is the path to a ``.npy`` file, a memory map, an array or a tensor. Files and
+        memory maps of whole files are read where they are needed; arrays in memory are sent there.
+        Offsets, targets and labels are read at once.
 
         Args:
             points: Atoms of ``B`` bags of one size, ``B x n x d``, or of bags of any sizes one after

@@ -101,11 +101,9 @@ def bags(column: pyarrow.ChunkedArray, name: str) -> tuple[npt.NDArray[np.int64]
     Raises:
         ValueError: If the name of a bag is missing.
     """
-    import pyarrow.compute as pc
-
     starts, names = runs(column, name)
-    if len(pc.unique(names)) < len(names):
-        twice = next(v["values"] for v in names.value_counts().to_pylist() if v["counts"] > 1)
+    twice = repeated(names)
+    if twice is not None:
         raise ValueError(
             f"Bag {twice!r}: expected all rows of a bag next to each other, got other rows between "
             f"them. Sort the table by {name!r}."
@@ -134,6 +132,15 @@ def runs(column: pyarrow.ChunkedArray, name: str) -> tuple[npt.NDArray[np.int64]
     changes = pc.not_equal(values[1:], values[:-1]).to_numpy(zero_copy_only=False)
     starts = np.append(0, np.flatnonzero(changes) + 1)
     return starts, values.take(pa.array(starts))
+
+
+def repeated(values: pyarrow.Array | pyarrow.ChunkedArray) -> Any:
+    """Return a value that occurs more than once, or None if there is none."""
+    import pyarrow.compute as pc
+
+    if len(pc.unique(values)) == len(values):
+        return None
+    return next(v["values"] for v in values.value_counts().to_pylist() if v["counts"] > 1)
 
 
 def numbers(column: pyarrow.ChunkedArray, name: str) -> npt.NDArray[np.float64]:

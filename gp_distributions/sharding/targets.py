@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -69,27 +69,24 @@ def target_tensor(values: Any, count: int) -> Tensor:
     return targets
 
 
-def mapped_arrays(
-    targets: Mapping[Any, Any],
-) -> tuple[list[Any], npt.NDArray[np.float64]]:
-    """Return the keys of a mapping and its values, one number or several numbers for each key.
+def number_array(values: Sequence[Any]) -> npt.NDArray[np.float64]:
+    """Return one number, or as many numbers, for each of several bags as an array.
 
     Raises:
-        ValueError: If the mapping is empty, or its values differ in length or are not numbers.
+        ValueError: If there are none, or they differ in length or are not numbers.
     """
-    keys = list(targets)
     try:
-        values = np.asarray([targets[key] for key in keys], dtype=np.float64)
+        array = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise ValueError(
             f"targets: expected one number, or as many numbers, for each bag: {error}."
         ) from error
-    if values.ndim not in (1, 2) or not len(keys):
+    if array.ndim not in (1, 2) or not len(array):
         raise ValueError(
-            f"targets: expected one number or a list of numbers for each bag, got {len(keys)} bags "
-            f"and values of shape {values.shape}."
+            "targets: expected one number or a list of numbers for each bag, got values of shape "
+            f"{array.shape}."
         )
-    return keys, values
+    return array
 
 
 def joined(columns: Sequence[npt.NDArray[np.float64]], single: bool) -> npt.NDArray[np.float64]:

@@ -149,11 +149,18 @@ def test_bags_without_a_target_or_with_several_are_named(tmp_path: Path) -> None
     options: dict[str, Any] = {"bag": "bag", "columns": ["x", "y"]}
     with pytest.raises(ValueError, match=r"Bag 'p3' of .*all\.parquet: expected a target"):
         ShardedClouds.from_parquet(path, **options, targets=given)
-    with pytest.raises(ValueError, match="Bag 'p3'.*finite"):
+    with pytest.raises(ValueError, match=r"Bag 'p3'.*finite"):
         ShardedClouds.from_parquet(path, **options, targets=given | {"p3": np.nan})
     twice = pd.DataFrame({"bag": ["p0", "p0"], "lift": [1.0, 2.0]})
     with pytest.raises(ValueError, match="one row for each bag, got more for bag 'p0'"):
         ShardedClouds.from_parquet(path, **options, target="lift", targets=twice)
+    series = pd.Series([1.0, 2.0], index=["p0", "p0"])
+    with pytest.raises(ValueError, match="got more for bag 'p0'"):
+        ShardedClouds.from_parquet(path, **options, targets=series)
+    with pytest.raises(ValueError, match="as many numbers, for each bag"):
+        ShardedClouds.from_parquet(path, **options, targets={"p0": 1.0, "p1": [1.0, 2.0]})
+    with pytest.raises(TypeError, match="targets: expected a mapping"):
+        ShardedClouds.from_parquet(path, **options, targets=3.0)
     frame = table()
     frame["bag"] = frame["bag"].str[1:].astype(int)
     path = write(frame, tmp_path / "numbers.parquet")
@@ -210,7 +217,7 @@ def test_errors_name_the_file(tmp_path: Path) -> None:
         shards.piece(0)
     frame = table()
     frame.loc[6, "bag"] = None
-    with pytest.raises(ValueError, match=r"missing value in row 6"):
+    with pytest.raises(ValueError, match=r"none\.parquet, rows from 0: .*value in row 6"):
         ShardedClouds.from_parquet(write(frame, tmp_path / "none.parquet"), **options)
     with pytest.raises(ValueError, match="Expected rows in"):
         ShardedClouds.from_parquet(write(frame[:0], tmp_path / "empty.parquet"), **options)

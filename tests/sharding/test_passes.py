@@ -2,10 +2,12 @@ import pickle
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from distributed import Client, Future, LocalCluster
 from sharding_tasks import Sums, calls
 
 from gp_distributions import PieceError, PointClouds, ShardedClouds
@@ -56,6 +58,28 @@ def test_errors_name_the_piece() -> None:
 
     with pytest.raises(PieceError, match="array, bags 15 to 19: MemoryError"):
         list(run(fails, SHARDS.pieces))
+
+
+def test_data_that_a_cluster_lost_are_sent_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: list[Future] = []
+    original = Client.scatter
+
+    def scatter(self: Client, *args: Any, **options: Any) -> Future:
+        sent.append(original(self, *args, **options))
+        return sent[-1]
+
+    monkeypatch.setattr(Client, "scatter", scatter)
+    options: dict[str, Any] = {"n_workers": 1, "threads_per_worker": 1, "processes": False}
+    options |= {"dashboard_address": "127.0.0.1:0", "local_directory": str(tmp_path / "dask")}
+    with LocalCluster(**options) as cluster, Client(cluster) as client:
+        results = run(Sums(), SHARDS.pieces, client=client)
+        found = [next(results)]
+        client.cancel(sent[0], force=True)
+        found += results
+        assert len(sent) == 2
+    assert all(map(torch.equal, found, run(Sums(), SHARDS.pieces)))
 
 
 def test_a_client_of_another_kind_is_refused() -> None:
