@@ -21,6 +21,7 @@ from gpytorch.distributions import MultitaskMultivariateNormal
 from gpytorch.kernels import Kernel
 from gpytorch.likelihoods import FixedNoiseGaussianLikelihood, GaussianLikelihood
 from gpytorch.means import ConstantMean
+from linear_operator import to_linear_operator
 from numpy.typing import ArrayLike
 from torch import Tensor
 
@@ -67,7 +68,7 @@ _CANDIDATES, _FEWEST = 4, 2000
 _BLOCK = 2048
 # Jitter of the inducing covariance matrix: a share of the smallest noise variance, but no less than a
 # share of the mean prior variance, which rounding errors need.
-_JITTER, _LEAST_JITTER = 1e-8, 1e-13
+_JITTER, _LEAST_JITTER = 1e-8, 1e-12
 
 
 class SparseDistributionGP(Model):
@@ -90,7 +91,7 @@ class SparseDistributionGP(Model):
     sums. Before that, the first prediction does the latter two at the current hyperparameters, and so
     does the first prediction after a hyperparameter has been changed. The inducing clouds are drawn by
     randomly pivoted Cholesky factorisation from a random subset of ``4 M`` clouds, at least 2000. To the
-    diagonal of :math:`K_{ZZ}`, the larger of :math:`10^{-8} \min_i s_i^2` and :math:`10^{-13}` of the
+    diagonal of :math:`K_{ZZ}`, the larger of :math:`10^{-8} \min_i s_i^2` and :math:`10^{-12}` of the
     mean prior variance is added.
 
     All computations are in double precision. The model is a BoTorch model with ``posterior`` and
@@ -168,6 +169,8 @@ class SparseDistributionGP(Model):
         self.data: Pieces | None
         self.data, self._squeeze_output = _pieces(train_X, train_Y, train_Yvar)
         X, sample_Y, *known = self.data.sample(_SAMPLE, seed)
+        if sample_Y is None:
+            raise ValueError("Expected pieces that carry targets, got targets of None.")
         if covar_module is None:
             covar_module = default_kernel(X)
         rows = counted_rows(X).detach().double()
@@ -285,6 +288,9 @@ class SparseDistributionGP(Model):
             (torch.Size([3, 1]), torch.Size([5, 3, 1]))
         """
         self.eval()
+        if output_indices is not None:
+            part = self.subset_output(output_indices)
+            return part.posterior(X, None, observation_noise, posterior_transform)
         current = self.collapsed()
         rows = self.transform_inputs(self._rows_of(X))
         with sharing():
@@ -293,16 +299,11 @@ class SparseDistributionGP(Model):
         centred, covariances = current.moments(phi, within)
         means = centred + self._mean().detach().flatten()
         noise = self._noise_at(rows, observation_noise)
-        outputs = range(self.num_outputs) if output_indices is None else output_indices
-        normals = [
-            ExactMultivariateNormal(
-                means[..., o],
-                covariances[o]
-                if noise is None
-                else covariances[o] + torch.diag_embed(noise[..., o].expand(means.shape[:-1])),
-            )
-            for o in outputs
-        ]
+        normals = []
+        for o, within_o in enumerate(covariances):
+            if noise is not None:
+                within_o = within_o + torch.diag_embed(noise[..., o].expand(means.shape[:-1]))
+            normals.append(ExactMultivariateNormal(means[..., o], to_linear_operator(within_o)))
         posterior: Posterior = GPyTorchPosterior(
             normals[0]
             if self.num_outputs == 1
