@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import reduce
 from operator import add
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import gpytorch
 import torch
@@ -208,7 +208,7 @@ class SparseDistributionGP(Model):
             adapt_distances(self.covar_module, clouds)
             if sampling_noise and isinstance(self.likelihood, SamplingNoiseLikelihood):
                 self.likelihood.adapt(clouds)
-        self._summed: _Summed | None = None
+        self._summed: Summed | None = None
         self._current: tuple[_Values, CollapsedPosterior] | None = None
 
     def _make_likelihood(
@@ -434,24 +434,69 @@ class SparseDistributionGP(Model):
         The model has the sums of these outputs but not the training data.
         """
         kept = [range(self.num_outputs)[i] for i in idcs]
-        summed = self.summed()
-        model = copy.copy(self)
-        model._modules = dict(self._modules)
-        model._num_outputs, model.data = len(kept), None
-        model._squeeze_output = False
+        summed, several = self.summed(), len(kept) > 1
         index = torch.tensor(kept, device=summed.sums.gram.device)
         constant = self._mean().detach().flatten()[index]
-        model.mean_module = ConstantMean(
-            batch_shape=torch.Size([len(kept)] if len(kept) > 1 else [])
-        ).to(constant)
-        model.mean_module.constant = constant if len(kept) > 1 else constant.squeeze(0)
-        if (transform := getattr(self, "outcome_transform", None)) is not None:
-            model.outcome_transform = transform.subset_output(kept)
-        if isinstance(self.likelihood, FixedNoiseGaussianLikelihood) and self.num_outputs > 1:
-            noise = self.likelihood.noise[index]
-            model.likelihood = FixedNoiseGaussianLikelihood(noise if len(kept) > 1 else noise[0])
-        model._summed = _Summed(summed.values, summed.features, summed.sums.of_outputs(index))
-        model._current = None
+        mean_module = ConstantMean(batch_shape=torch.Size([len(kept)] if several else []))
+        mean_module.to(constant).constant = constant if several else constant.squeeze(0)
+        likelihood, transform = self.likelihood, getattr(self, "outcome_transform", None)
+        if isinstance(likelihood, FixedNoiseGaussianLikelihood):
+            noise = likelihood.noise.reshape(self.num_outputs, 1)[index]
+            likelihood = FixedNoiseGaussianLikelihood(noise if several else noise[0])
+        return type(self).from_sums(
+            summed.features,
+            summed.sums.of_outputs(index),
+            likelihood=likelihood,
+            mean_module=mean_module,
+            outcome_transform=None if transform is None else transform.subset_output(kept),
+            input_transform=getattr(self, "input_transform", None),
+            num_inducing=self.num_inducing,
+            seed=self.seed,
+            squeeze_output=False,
+        )
+
+    @classmethod
+    def from_sums(
+        cls,
+        features: InducingFeatures,
+        sums: CollapsedSums,
+        *,
+        likelihood: GaussianLikelihood | FixedNoiseGaussianLikelihood,
+        mean_module: ConstantMean,
+        outcome_transform: OutcomeTransform | None,
+        input_transform: InputTransform | None,
+        num_inducing: int,
+        seed: int,
+        squeeze_output: bool,
+    ) -> Self:
+        """Make a model that has sums over training clouds, but not the training clouds.
+
+        Args:
+            features: The features, with the kernel.
+            sums: The sums at the hyperparameters of the kernel and the likelihood.
+            likelihood: As the attribute of a model.
+            mean_module: The constant mean of each output.
+            outcome_transform: As the attribute of a model, or ``None``.
+            input_transform: As the attribute of a model, or ``None``.
+            num_inducing: As for the constructor.
+            seed: As for the constructor.
+            squeeze_output: Whether predictions have no axis of outputs.
+
+        Returns:
+            The model.
+        """
+        model = cls.__new__(cls)
+        Model.__init__(model)
+        model.num_inducing, model.seed, model.data = num_inducing, seed, None
+        model._squeeze_output = squeeze_output
+        model._num_outputs = mean_module.constant.numel()
+        model.covar_module, model.likelihood = features.covar_module, likelihood
+        model.mean_module = mean_module
+        if outcome_transform is not None:
+            model.outcome_transform = outcome_transform
+        if input_transform is not None:
+            model.input_transform = input_transform
+        model.take_sums(features, sums)
         return model
 
     # What a fit uses.
@@ -497,10 +542,10 @@ class SparseDistributionGP(Model):
 
     def take_sums(self, features: InducingFeatures, sums: CollapsedSums) -> None:
         """Use sums that were formed at the current hyperparameters."""
-        self._summed = _Summed(self._values(), features, sums)
+        self._summed = Summed(self._values(), features, sums)
         self._current = None
 
-    def summed(self) -> _Summed:
+    def summed(self) -> Summed:
         """Return the features and the sums, and form them if the hyperparameters have changed."""
         summed = self._summed
         if summed is None or not _same(summed.values, self._values()):
@@ -508,7 +553,7 @@ class SparseDistributionGP(Model):
             features = self.choose_features()
             state = self.piece_state(features)
             sums = reduce(add, (piece_sums(state, *data.piece(i)) for i in range(data.num_pieces)))
-            summed = self._summed = _Summed(self._values(), features, sums)
+            summed = self._summed = Summed(self._values(), features, sums)
         return summed
 
     def collapsed(self) -> CollapsedPosterior:
@@ -611,7 +656,7 @@ _Values = list[tuple[str, Tensor]]
 
 
 @dataclass(frozen=True, eq=False)
-class _Summed:
+class Summed:
     """Features and sums, with the values of the hyperparameters at which they were formed."""
 
     values: _Values

@@ -1,4 +1,4 @@
-"""Fits of sparse models: hyperparameters of the exact model, then one pass, then outputscale and noise."""
+"""Fits of sparse models: the exact model of a sample, one pass, then outputscale and noise."""
 
 from typing import Any
 
