@@ -9,10 +9,13 @@ from collections.abc import Iterator
 from contextvars import ContextVar
 from types import FrameType
 
+from gp_distributions.context import setting
+
 # Packages whose stack frames are skipped to find the line of the user's code.
 _INNER = {
     "botorch",
     "contextlib",
+    "functools",
     "gp_distributions",
     "gpytorch",
     "linear_operator",
@@ -96,8 +99,5 @@ def silenced() -> Iterator[None]:
         >>> distance.negative_part > 0
         True
     """
-    token = _silent.set(True)
-    try:
+    with setting(_silent, True):
         yield
-    finally:
-        _silent.reset(token)

@@ -18,6 +18,7 @@ from gp_distributions.distances.evaluation import looking_up
 from gp_distributions.kernels.reading import distribution_kernels
 from gp_distributions.measures import PointClouds
 from gp_distributions.measures.kinds import Distributions, as_rows
+from gp_distributions.rows.layout import Block
 from gp_distributions.rows.memory import fingerprint
 
 
@@ -73,12 +74,11 @@ class Pool:
         """Forget all distances and features of the candidates."""
         self._tables.clear()
 
-    def _table(self, distance: Distance, columns: Tensor | None) -> tuple[Hashable, Table]:
-        """Return the table of a distance between rows restricted to ``columns``, after its key."""
-        key = fingerprint(distance), None if columns is None else tuple(columns.tolist())
+    def _table(self, distance: Distance, block: Block) -> tuple[Hashable, Table]:
+        """Return the table of a distance between the given block of the rows, after its key."""
+        key = fingerprint(distance), block
         if key not in self._tables:
-            rows = self.rows if columns is None else self.rows.index_select(-1, columns)
-            self._tables[key] = Table(distance, rows, memory=self.memory)
+            self._tables[key] = Table(distance, block.select(self.rows), memory=self.memory)
         return key, self._tables[key]
 
     @contextlib.contextmanager
@@ -86,7 +86,7 @@ class Pool:
         """Let the kernels of a module look up the distances of candidates, in the current thread."""
         used = distribution_kernels(module)
         # Drop the tables that the module does not use; they belong to the distances of earlier models.
-        self._tables = dict(self._table(kernel.distance, columns) for kernel, columns in used)
+        self._tables = dict(self._table(kernel.distance, block) for kernel, block in used)
         look_up = PoolLookUp(list(self._tables.values()))
         with looking_up(look_up):
             yield look_up

@@ -174,12 +174,12 @@ def reference_of(model: DistributionGP) -> ReferenceMeasure:
 def rows_seen(model: DistributionGP) -> Tensor:
     """Returns those columns of the training rows that the distance to the reference measure reads."""
     (rows,) = model.train_inputs
-    columns = next(
-        columns
-        for kernel, columns in distribution_kernels(model.covar_module)
+    block = next(
+        block
+        for kernel, block in distribution_kernels(model.covar_module)
         if isinstance(kernel.distance, TransportDistance)
     )
-    return rows.detach() if columns is None else rows.detach().index_select(-1, columns)
+    return block.select(rows.detach())
 
 
 def drawn(model: DistributionGP, seed: int) -> dict[str, Tensor]:

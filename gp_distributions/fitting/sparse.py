@@ -221,7 +221,7 @@ def _polished(
         limits[1] = _log_limits(likelihood.noise_covar.raw_noise_constraint, likelihood.noise)
 
     def loss(values: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
-        x = torch.from_numpy(values).to(density.noise).requires_grad_()
+        x = torch.tensor(values).to(density.noise).requires_grad_()
         with torch.enable_grad():
             value = -density(*x.exp())
         (gradient,) = torch.autograd.grad(value, x)

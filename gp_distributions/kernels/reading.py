@@ -10,32 +10,33 @@ from torch import Tensor
 
 from gp_distributions.kernels.distribution_kernel import DistributionKernel
 from gp_distributions.measures.kinds import Distributions, kind_of
+from gp_distributions.rows.layout import Block
 
 
-def distribution_kernels(module: torch.nn.Module) -> list[tuple[DistributionKernel, Tensor | None]]:
-    """Return each distribution kernel of a module, with the columns of a row that it reads.
+def distribution_kernels(module: torch.nn.Module) -> list[tuple[DistributionKernel, Block]]:
+    """Return each distribution kernel of a module, with the block of a row that it reads.
 
-    The columns follow from the ``active_dims`` of the kernel and of the kernels that contain it.
-    ``None`` stands for all columns.
+    The columns of a block follow from the ``active_dims`` of the kernel and of the kernels that contain
+    it. A kernel that occurs in several places may read several blocks.
     """
-    found: dict[DistributionKernel, Tensor | None] = {}
-    for kernel, columns in _walk(torch.nn.ModuleList([module]), None):
-        found.setdefault(kernel, columns)
-    return list(found.items())
+    return list(dict.fromkeys(_walk(torch.nn.ModuleList([module]), None)))
 
 
 def _walk(
-    module: torch.nn.Module, columns: Tensor | None
-) -> Iterator[tuple[DistributionKernel, Tensor | None]]:
+    module: torch.nn.Module, columns: tuple[int, ...] | None
+) -> Iterator[tuple[DistributionKernel, Block]]:
     if isinstance(module, DistributionKernel):
-        yield module, columns
+        yield module, Block(module.distance.inputs, module.distance.dim, columns)
     for child in module.children():
         dims = child.active_dims if isinstance(child, Kernel) else None
         # A ScaleKernel selects the columns of its base kernel. Other kernels select from their input.
         if dims is None or isinstance(module, ScaleKernel):
             yield from _walk(child, columns)
         else:
-            yield from _walk(child, dims if columns is None else columns[dims])
+            chosen = tuple(dims.tolist())
+            yield from _walk(
+                child, chosen if columns is None else tuple(columns[i] for i in chosen)
+            )
 
 
 def check_kind(X: Distributions | Tensor, covar_module: torch.nn.Module) -> None:
@@ -56,11 +57,10 @@ def check_kind(X: Distributions | Tensor, covar_module: torch.nn.Module) -> None
             "compare the columns of rows, padding included. Use for example "
             "SlicedWassersteinKernel(dim). If columns are to be compared, pass rows: clouds.pack()."
         )
-    for kernel, columns in distribution_kernels(covar_module):
-        distance = kernel.distance
-        if columns is None and (distance.inputs, distance.dim) != (kind, X.dim):
+    for _, block in distribution_kernels(covar_module):
+        if block.columns is None and (block.kind, block.dim) != (kind, X.dim):
             raise ValueError(
-                f"Expected {distance.inputs} of dimension {distance.dim}, which the kernel reads, "
+                f"Expected {block.kind} of dimension {block.dim}, which the kernel reads, "
                 f"got {type(X).__name__} of dimension {X.dim}. Make the kernel with "
                 f'dim={X.dim} and inputs="{kind}".'
             )

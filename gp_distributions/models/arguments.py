@@ -105,17 +105,14 @@ def sampled_columns(covar_module: torch.nn.Module) -> dict[str, Any]:
         ValueError: If the kernel does not read each row as one cloud.
     """
     kernels = distribution_kernels(covar_module)
-    found = {
-        (kernel.distance.inputs, kernel.distance.dim, None if c is None else tuple(c.tolist()))
-        for kernel, c in kernels
-    }
-    inputs, dim, active_dims = found.pop() if len(found) == 1 else (None, None, None)
-    if inputs != "clouds":
+    blocks = {block for _, block in kernels}
+    block = blocks.pop() if len(blocks) == 1 else None
+    if block is None or block.kind != "clouds":
         raise ValueError(
             "sampling_noise=True needs a kernel that reads each row as one cloud of samples, got "
             f"{len(kernels)} distribution kernels on other inputs or on different columns."
         )
-    return {"dim": dim, "active_dims": active_dims}
+    return {"dim": block.dim, "active_dims": block.columns}
 
 
 def keeps_clouds(input_transform: InputTransform | None) -> bool:
@@ -125,7 +122,7 @@ def keeps_clouds(input_transform: InputTransform | None) -> bool:
 
 def adapt_distances(covar_module: torch.nn.Module, rows: Tensor) -> None:
     """Check the training rows and adapt each distance of the kernel to them."""
-    for kernel, columns in distribution_kernels(covar_module):
-        read = rows if columns is None else rows.index_select(-1, columns)
+    for kernel, block in distribution_kernels(covar_module):
+        read = block.select(rows)
         check_coordinates(kernel.distance, read)
         kernel.distance.adapt(read)

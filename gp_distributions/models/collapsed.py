@@ -52,8 +52,8 @@ class InducingFeatures:
 
     def __call__(self, rows: Tensor) -> Tensor:
         """Return the features of ``... x N x width`` rows, a ``... x N x M`` tensor."""
-        for kernel, columns in distribution_kernels(self.covar_module):
-            keep(kernel.distance, self.rows if columns is None else self.rows[:, columns])
+        for kernel, block in distribution_kernels(self.covar_module):
+            keep(kernel.distance, block.select(self.rows))
         return solved(self.factor, covariance(self.covar_module, rows, self.rows))
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import reduce
 from operator import add
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import gpytorch
 import torch
@@ -21,6 +21,7 @@ from gpytorch.distributions import MultitaskMultivariateNormal
 from gpytorch.kernels import Kernel
 from gpytorch.likelihoods import FixedNoiseGaussianLikelihood, GaussianLikelihood
 from gpytorch.means import ConstantMean
+from linear_operator import to_linear_operator
 from numpy.typing import ArrayLike
 from torch import Tensor
 
@@ -70,7 +71,7 @@ _CANDIDATES, _FEWEST = 4, 2000
 _BLOCK = 2048
 # Jitter of the inducing covariance matrix: a share of the smallest noise variance, but no less than a
 # share of the mean prior variance, which rounding errors need.
-_JITTER, _LEAST_JITTER = 1e-8, 1e-13
+_JITTER, _LEAST_JITTER = 1e-8, 1e-12
 
 
 class SparseDistributionGP(Model):
@@ -93,7 +94,7 @@ class SparseDistributionGP(Model):
     sums. Before that, the first prediction does the latter two at the current hyperparameters, and so
     does the first prediction after a hyperparameter has been changed. The inducing clouds are drawn by
     randomly pivoted Cholesky factorisation from a random subset of ``4 M`` clouds, at least 2000. To the
-    diagonal of :math:`K_{ZZ}`, the larger of :math:`10^{-8} \min_i s_i^2` and :math:`10^{-13}` of the
+    diagonal of :math:`K_{ZZ}`, the larger of :math:`10^{-8} \min_i s_i^2` and :math:`10^{-12}` of the
     mean prior variance is added.
 
     All computations are in double precision. The model is a BoTorch model with ``posterior`` and
@@ -171,6 +172,8 @@ class SparseDistributionGP(Model):
         self.data: Pieces | None
         self.data, self._squeeze_output = _pieces(train_X, train_Y, train_Yvar)
         X, sample_Y, *known = self.data.sample(_SAMPLE, seed)
+        if sample_Y is None:
+            raise ValueError("Expected pieces that carry targets, got targets of None.")
         if covar_module is None:
             covar_module = default_kernel(X)
         rows = counted_rows(X).detach().double()
@@ -208,7 +211,7 @@ class SparseDistributionGP(Model):
             adapt_distances(self.covar_module, clouds)
             if sampling_noise and isinstance(self.likelihood, SamplingNoiseLikelihood):
                 self.likelihood.adapt(clouds)
-        self._summed: _Summed | None = None
+        self._summed: Summed | None = None
         self._current: tuple[_Values, CollapsedPosterior] | None = None
 
     def _make_likelihood(
@@ -230,8 +233,9 @@ class SparseDistributionGP(Model):
             assert isinstance(self.data, MemoryPieces)
             assert self.data.variances is not None
             mean = self.data.variances.mean(0, keepdim=True)
-            _, mean = self._reader().transformed(targets[:1], mean)
-            return FixedNoiseGaussianLikelihood(mean.mT if self._num_outputs > 1 else mean[0])
+            _, noise = self._reader().transformed(targets[:1], mean)
+            assert noise is not None
+            return FixedNoiseGaussianLikelihood(noise.mT if self._num_outputs > 1 else noise[0])
         if sampling_noise:
             return SamplingNoiseLikelihood(
                 **sampled_columns(self.covar_module),
@@ -287,6 +291,9 @@ class SparseDistributionGP(Model):
             (torch.Size([3, 1]), torch.Size([5, 3, 1]))
         """
         self.eval()
+        if output_indices is not None:
+            part = self.subset_output(output_indices)
+            return part.posterior(X, None, observation_noise, posterior_transform)
         current = self.collapsed()
         rows = self.transform_inputs(self._rows_of(X))
         with sharing():
@@ -295,16 +302,11 @@ class SparseDistributionGP(Model):
         centred, covariances = current.moments(phi, within)
         means = centred + self._mean().detach().flatten()
         noise = self._noise_at(rows, observation_noise)
-        outputs = range(self.num_outputs) if output_indices is None else output_indices
-        normals = [
-            ExactMultivariateNormal(
-                means[..., o],
-                covariances[o]
-                if noise is None
-                else covariances[o] + torch.diag_embed(noise[..., o].expand(means.shape[:-1])),
-            )
-            for o in outputs
-        ]
+        normals = []
+        for o, within_o in enumerate(covariances):
+            if noise is not None:
+                within_o = within_o + torch.diag_embed(noise[..., o].expand(means.shape[:-1]))
+            normals.append(ExactMultivariateNormal(means[..., o], to_linear_operator(within_o)))
         posterior: Posterior = GPyTorchPosterior(
             normals[0]
             if self.num_outputs == 1
@@ -452,24 +454,69 @@ class SparseDistributionGP(Model):
         The model has the sums of these outputs but not the training data.
         """
         kept = [range(self.num_outputs)[i] for i in idcs]
-        summed = self.summed()
-        model = copy.copy(self)
-        model._modules = dict(self._modules)
-        model._num_outputs, model.data = len(kept), None
-        model._squeeze_output = False
+        summed, several = self.summed(), len(kept) > 1
         index = torch.tensor(kept, device=summed.sums.gram.device)
         constant = self._mean().detach().flatten()[index]
-        model.mean_module = ConstantMean(
-            batch_shape=torch.Size([len(kept)] if len(kept) > 1 else [])
-        ).to(constant)
-        model.mean_module.constant = constant if len(kept) > 1 else constant.squeeze(0)
-        if (transform := getattr(self, "outcome_transform", None)) is not None:
-            model.outcome_transform = transform.subset_output(kept)
-        if isinstance(self.likelihood, FixedNoiseGaussianLikelihood) and self.num_outputs > 1:
-            noise = self.likelihood.noise[index]
-            model.likelihood = FixedNoiseGaussianLikelihood(noise if len(kept) > 1 else noise[0])
-        model._summed = _Summed(summed.values, summed.features, summed.sums.of_outputs(index))
-        model._current = None
+        mean_module = ConstantMean(batch_shape=torch.Size([len(kept)] if several else []))
+        mean_module.to(constant).constant = constant if several else constant.squeeze(0)
+        likelihood, transform = self.likelihood, getattr(self, "outcome_transform", None)
+        if isinstance(likelihood, FixedNoiseGaussianLikelihood):
+            noise = likelihood.noise.reshape(self.num_outputs, 1)[index]
+            likelihood = FixedNoiseGaussianLikelihood(noise if several else noise[0])
+        return type(self).from_sums(
+            summed.features,
+            summed.sums.of_outputs(index),
+            likelihood=likelihood,
+            mean_module=mean_module,
+            outcome_transform=None if transform is None else transform.subset_output(kept),
+            input_transform=getattr(self, "input_transform", None),
+            num_inducing=self.num_inducing,
+            seed=self.seed,
+            squeeze_output=False,
+        )
+
+    @classmethod
+    def from_sums(
+        cls,
+        features: InducingFeatures,
+        sums: CollapsedSums,
+        *,
+        likelihood: GaussianLikelihood | FixedNoiseGaussianLikelihood,
+        mean_module: ConstantMean,
+        outcome_transform: OutcomeTransform | None,
+        input_transform: InputTransform | None,
+        num_inducing: int,
+        seed: int,
+        squeeze_output: bool,
+    ) -> Self:
+        """Make a model that has sums over training clouds, but not the training clouds.
+
+        Args:
+            features: The features, with the kernel.
+            sums: The sums at the hyperparameters of the kernel and the likelihood.
+            likelihood: As the attribute of a model.
+            mean_module: The constant mean of each output.
+            outcome_transform: As the attribute of a model, or ``None``.
+            input_transform: As the attribute of a model, or ``None``.
+            num_inducing: As for the constructor.
+            seed: As for the constructor.
+            squeeze_output: Whether predictions have no axis of outputs.
+
+        Returns:
+            The model.
+        """
+        model = cls.__new__(cls)
+        Model.__init__(model)
+        model.num_inducing, model.seed, model.data = num_inducing, seed, None
+        model._squeeze_output = squeeze_output
+        model._num_outputs = mean_module.constant.numel()
+        model.covar_module, model.likelihood = features.covar_module, likelihood
+        model.mean_module = mean_module
+        if outcome_transform is not None:
+            model.outcome_transform = outcome_transform
+        if input_transform is not None:
+            model.input_transform = input_transform
+        model.take_sums(features, sums)
         return model
 
     # What a fit uses.
@@ -503,7 +550,7 @@ class SparseDistributionGP(Model):
             return torch.cat([covariance(self.covar_module, part, chosen) for part in parts])
 
         options: Any = {"tolerance": jitter, "seed": self.seed}
-        if any(columns is not None for _, columns in distribution_kernels(self.covar_module)):
+        if any(block.columns for _, block in distribution_kernels(self.covar_module)):
             return choose_pivots(covariances, variances, self.num_inducing, **options)
         with sharing():  # represents the parts only once
             return choose_pivots(covariances, variances, self.num_inducing, **options)
@@ -515,10 +562,10 @@ class SparseDistributionGP(Model):
 
     def take_sums(self, features: InducingFeatures, sums: CollapsedSums) -> None:
         """Use sums that were formed at the current hyperparameters."""
-        self._summed = _Summed(self._values(), features, sums)
+        self._summed = Summed(self._values(), features, sums)
         self._current = None
 
-    def summed(self) -> _Summed:
+    def summed(self) -> Summed:
         """Return the features and the sums, and form them if the hyperparameters have changed."""
         summed = self._summed
         if summed is None or not _same(summed.values, self._values()):
@@ -526,7 +573,7 @@ class SparseDistributionGP(Model):
             features = self.choose_features()
             state = self.piece_state(features)
             sums = reduce(add, (piece_sums(state, *data.piece(i)) for i in range(data.num_pieces)))
-            summed = self._summed = _Summed(self._values(), features, sums)
+            summed = self._summed = Summed(self._values(), features, sums)
         return summed
 
     def collapsed(self) -> CollapsedPosterior:
@@ -635,7 +682,7 @@ _Values = list[tuple[str, Tensor]]
 
 
 @dataclass(frozen=True, eq=False)
-class _Summed:
+class Summed:
     """Features and sums, with the values of the hyperparameters at which they were formed."""
 
     values: _Values

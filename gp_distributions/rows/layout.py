@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from gp_distributions.rows.clouds import split_rows
@@ -49,8 +50,16 @@ class Block:
         return None if self.kind in _SINGLE else self.atom_dim + 1
 
     def select(self, rows: Tensor) -> Tensor:
-        """Select the columns of a ``batch_shape x N x width`` tensor that hold the distribution."""
-        return rows if self.columns is None else rows[..., list(self.columns)]
+        """Select the columns of a ``batch_shape x N x width`` tensor that hold the distribution.
+
+        Consecutive columns are selected as a view.
+        """
+        if self.columns is None:
+            return rows
+        first, size = self.columns[0], len(self.columns)
+        if self.columns == tuple(range(first, first + size)):
+            return rows.narrow(-1, first, size)
+        return rows.index_select(-1, torch.tensor(self.columns, device=rows.device))
 
     def split(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         """Return the atoms and weights of rows that hold only this distribution.

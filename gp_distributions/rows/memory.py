@@ -13,6 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from gp_distributions.context import setting
+
 _OF_MODULES = set(vars(torch.nn.Module()))
 # Tensors whose content was compared lately, with the entry that holds it.
 _compared: ContextVar[dict[Hashable, tuple[Tensor, Entry]] | None]
@@ -36,14 +38,9 @@ def unchanging_rows() -> Iterator[None]:
     For a computation that evaluates the same rows many times and changes none of them, such as a fit: to
     compare large bags takes longer than all else. Changes that PyTorch counts are noticed all the same.
     """
-    if _compared.get() is not None:
+    outer = _compared.get()
+    with setting(_compared, {} if outer is None else outer):
         yield
-        return
-    token = _compared.set({})
-    try:
-        yield
-    finally:
-        _compared.reset(token)
 
 
 def _holds(entry: Entry, rows: Tensor) -> bool:

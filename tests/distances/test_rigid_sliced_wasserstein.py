@@ -194,7 +194,11 @@ def test_gaussians_are_the_limit_of_their_samples() -> None:
         sampled = RigidSlicedWasserstein(2, center=center)
         found, expected = closed.embed(gaussians.pack()), sampled.embed(rows(samples))
         error = (found - expected).norm(dim=-1) / expected.norm(dim=-1)
-        assert float(error.max()) < 4 / math.sqrt(20_000) * 3
+        # The coefficient of degree k of the quantile function of n normal samples, in normalised
+        # Hermite polynomials, has variance 1 / ((k + 1) n): 3.4 / n in total for 16 cells, k < 16. The
+        # absolute value is Lipschitz with constant sqrt(2), and sqrt(2 * 3.4) = 2.6; the rest is for
+        # the largest of four.
+        assert float(error.max()) < 4 / math.sqrt(20_000)
 
 
 @pytest.mark.parametrize("shape", [(1, 4), (3, 4), (4, 4), (7, 4)])

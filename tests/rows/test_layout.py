@@ -30,6 +30,11 @@ class TestBlock:
         assert Block("clouds", 1).select(rows) is rows
         selected = Block("clouds", 1, (5, 0)).select(rows)
         assert torch.equal(selected, rows[..., [5, 0]])
+        view = Block("clouds", 1, (2, 3)).select(rows)
+        assert torch.equal(view, rows[..., 2:4])
+        assert view.untyped_storage().data_ptr() == rows.untyped_storage().data_ptr()
+        with pytest.raises(RuntimeError):
+            Block("clouds", 1, (5, 6)).select(rows)
 
     def test_splits_clouds(self) -> None:
         clouds = PointClouds(uniform(2, 4, 5, 3), uniform(2, 4, 5))

@@ -1,0 +1,36 @@
+"""The blocks of columns that kernels read."""
+
+import torch
+from gpytorch.kernels import RBFKernel, ScaleKernel
+
+from gp_distributions import MMDKernel, SlicedWassersteinKernel
+from gp_distributions.kernels.reading import distribution_kernels
+from gp_distributions.rows.layout import Block
+
+
+class TestDistributionKernels:
+    def test_blocks_follow_from_active_dims(self) -> None:
+        clouds = SlicedWassersteinKernel(1, num_slices=1, active_dims=range(2, 6))
+        gaussians = MMDKernel(1, inputs="gaussians", bandwidth=1.0, active_dims=[1, 0])
+        kernel = ScaleKernel(clouds * RBFKernel(active_dims=[6])) + ScaleKernel(gaussians)
+        assert distribution_kernels(kernel) == [
+            (clouds, Block("clouds", 1, (2, 3, 4, 5))),
+            (gaussians, Block("gaussians", 1, (1, 0))),
+        ]
+
+    def test_columns_of_columns(self) -> None:
+        inner = SlicedWassersteinKernel(1, num_slices=1, active_dims=[1, 2])
+        outer = inner + RBFKernel(active_dims=[0])
+        outer.active_dims = torch.tensor([5, 3, 4])
+        assert distribution_kernels(outer) == [(inner, Block("clouds", 1, (3, 4)))]
+
+    def test_whole_rows(self) -> None:
+        kernel = SlicedWassersteinKernel(2, num_slices=5)
+        assert distribution_kernels(ScaleKernel(kernel)) == [(kernel, Block("clouds", 2))]
+
+    def test_a_kernel_in_two_places(self) -> None:
+        kernel = SlicedWassersteinKernel(1, num_slices=1)
+        left, right = ScaleKernel(kernel), ScaleKernel(kernel)
+        left.active_dims, right.active_dims = torch.tensor([0, 1]), torch.tensor([2, 3])
+        found = distribution_kernels(left + right)
+        assert found == [(kernel, Block("clouds", 1, (0, 1))), (kernel, Block("clouds", 1, (2, 3)))]
