@@ -101,8 +101,14 @@ class Source:
         try:
             status = os.stat(self.path)
             if (status.st_size, status.st_mtime_ns) == (self.size, self.modified):
-                order = "F" if self.fortran else "C"
-                whole = np.memmap(self.path, self.dtype, "r", self.offset, self.shape, order)
+                whole = np.memmap(
+                    self.path,
+                    dtype=np.dtype(self.dtype),
+                    mode="r",
+                    offset=self.offset,
+                    shape=self.shape,
+                    order="F" if self.fortran else "C",
+                )
                 return np.array(whole[self.start : self.start + self.count], dtype=np.float64)
         except (OSError, ValueError) as error:
             raise PieceError(f"Cannot read {self.path}: {error}.") from error

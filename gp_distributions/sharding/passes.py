@@ -18,7 +18,7 @@ import torch
 from tqdm import tqdm
 
 from gp_distributions.sharding.optional import needed
-from gp_distributions.sharding.pieces import Contents, Piece, PieceError
+from gp_distributions.sharding.pieces import Piece, PieceError, Readable
 
 Result = TypeVar("Result", covariant=True)
 
@@ -151,8 +151,8 @@ def _send(task: Any, client: Any) -> Any:
 
 
 def _submit(sent: Any, number: int, piece: Piece, client: Any) -> Any:
-    piece, inputs = piece.remote(client)
-    return client.submit(compute, sent, number, piece, *inputs, pure=False)
+    readable, inputs = piece.remote(client)
+    return client.submit(compute, sent, number, readable, *inputs, pure=False)
 
 
 def _capacity(client: Any) -> int:
@@ -160,7 +160,7 @@ def _capacity(client: Any) -> int:
     return max(2, 2 * sum(client.nthreads().values()))
 
 
-def compute(task: Task[Result], number: int, piece: Piece, *inputs: Any) -> Result:
+def compute(task: Task[Result], number: int, piece: Readable, *inputs: Any) -> Result:
     """Read a piece and compute its result.
 
     Raises:
@@ -174,7 +174,7 @@ def compute(task: Task[Result], number: int, piece: Piece, *inputs: Any) -> Resu
         raise failure(piece.name, error) from error
 
 
-def read_piece(piece: Piece, *inputs: Any) -> Contents:
+def read_piece(piece: Readable, *inputs: Any) -> tuple[Any, ...]:
     """Read a piece.
 
     Raises:

@@ -28,32 +28,36 @@ class PieceError(ValueError):
     """
 
 
-class Piece(Protocol):
-    """Some clouds of a data set, read where and when they are needed."""
+class Readable(Protocol):
+    """What can be read in any process."""
 
     @property
     def name(self) -> str:
-        """Where the piece lies, for messages: a file and a range of rows."""
+        """Where the content lies, for messages: a file and a range of rows."""
+
+    def read(self, *inputs: Any) -> tuple[Any, ...]:
+        """Read distributions, their targets, and what else belongs to them."""
+
+
+class Piece(Readable, Protocol):
+    """Some distributions of a data set, read where and when they are needed."""
 
     @property
     def count(self) -> int | None:
-        """Number of clouds, or None if it is unknown until the piece is read."""
+        """Number of distributions, or None if it is unknown until the piece is read."""
 
     @property
     def dim(self) -> int | None:
         """Dimension of the atoms, or None if it is unknown until the piece is read."""
 
-    def remote(self, client: Any) -> tuple[Piece, list[Any]]:
+    def remote(self, client: Any) -> tuple[Readable, list[Any]]:
         """Return what to send to a cluster, and futures whose results ``read`` takes there."""
-
-    def read(self, *inputs: Any) -> Contents:
-        """Read the clouds and their targets."""
 
     def targets(self) -> Tensor | None:
         """Read the targets alone."""
 
     def labels(self) -> npt.NDArray[Any] | None:
-        """Read the labels of the clouds alone."""
+        """Read the labels of the distributions alone."""
 
     def describe(self) -> Hashable:
         """Return what identifies the content of the piece, the same in every process."""

@@ -236,7 +236,8 @@ class ShardedClouds:
         Raises:
             PieceError: If the piece cannot be read; the message names it and its file.
         """
-        return read_piece(self.pieces[index])
+        clouds, targets = read_piece(self.pieces[index])
+        return clouds, targets
 
     def labels(self, index: int | None = None) -> npt.NDArray[Any] | None:
         """Read the labels of the clouds of a piece, or of all pieces, or None if there are none."""
