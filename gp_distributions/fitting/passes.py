@@ -35,9 +35,7 @@ def sums_over_pieces(
     Returns:
         The sum of the results.
     """
-    bar: Any = tqdm(
-        range(data.num_pieces), desc="Pieces", delay=_DELAY, disable=None if progress else True
-    )
+    bar: Any = tqdm(range(data.num_pieces), desc="Pieces", delay=_DELAY, disable=not progress)
     total: Sums | None = None
     for index in bar:
         part = task(state, *data.piece(index))
