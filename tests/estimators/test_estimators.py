@@ -147,6 +147,7 @@ def test_regressor_is_the_model() -> None:
 
 def test_sparse_regressor_is_the_sparse_model() -> None:
     X, y = bags(40)
+    y = y + 0.1 * np.random.default_rng(0).normal(size=40)
     clouds = PointClouds.from_list(X)
     kernel = ScaleKernel(SlicedWassersteinKernel(2, **SMALL))
     model = SparseDistributionGP(clouds, y, kernel, num_inducing=20, seed=3)
@@ -158,10 +159,8 @@ def test_sparse_regressor_is_the_sparse_model() -> None:
     grid = {"num_inducing": [None, 2, 15]}
     search = GridSearchCV(regressor, grid, cv=3, error_score="raise").fit(X, y)
     assert search.best_params_["num_inducing"] != 2
-    noise = 0.1 * np.random.default_rng(0).normal(size=(40, 2))
-    two = regressor.fit(X, np.stack([y, -2 * y + 5], 1) + noise)
-    assert two.predict(X).shape == (40, 2)
-    assert two.score(X, np.stack([y, -2 * y + 5], 1)) > 0.9
+    two = regressor.fit(X, np.stack([y, -2 * y + 5], 1)).predict(X)
+    np.testing.assert_allclose(two[:, 1], -2 * two[:, 0] + 5, rtol=1e-2, atol=1e-2)
 
 
 def test_sampling_noise() -> None:
