@@ -69,12 +69,12 @@ _SAMPLE = 1000
 _CANDIDATES, _FEWEST = 4, 2000
 # The covariance of candidates is computed for so many clouds at a time.
 _BLOCK = 2048
-# Jitter of the inducing covariance matrix: a share of the smallest noise variance, but no less than a
-# share of the mean prior variance, which rounding errors need.
-_JITTER, _LEAST_JITTER = 1e-8, 1e-12
+# Jitter of the inducing covariance matrix: a share of the smallest noise variance, within two shares of
+# the mean prior variance. Rounding errors need the lower one.
+_JITTER, _LEAST_JITTER, _MOST_JITTER = 1e-8, 1e-12, 1e-6
 
 
-class SparseDistributionGP(Model):
+class SparseDistributionGP(Model, gpytorch.Module):
     r"""Sparse Gaussian process regression on distributions, for up to millions of clouds.
 
     Let :math:`Z` be ``M`` inducing clouds out of the training clouds, :math:`L L^\top = K_{ZZ}` and
@@ -93,9 +93,9 @@ class SparseDistributionGP(Model):
     :func:`gp_distributions.fit` learns the hyperparameters, chooses the inducing clouds and forms the
     sums. Before that, the first prediction does the latter two at the current hyperparameters, and so
     does the first prediction after a hyperparameter has been changed. The inducing clouds are drawn by
-    randomly pivoted Cholesky factorisation from a random subset of ``4 M`` clouds, at least 2000. To the
-    diagonal of :math:`K_{ZZ}`, the larger of :math:`10^{-8} \min_i s_i^2` and :math:`10^{-12}` of the
-    mean prior variance is added.
+    randomly pivoted Cholesky factorisation from a random subset of ``4 M`` clouds, at least 2000. The
+    jitter on the diagonal of :math:`K_{ZZ}` is :math:`10^{-8}` of the noise variance, but at least
+    :math:`10^{-12}` and at most :math:`10^{-6}` of the mean prior variance.
 
     All computations are in double precision. The model is a BoTorch model with ``posterior`` and
     ``subset_output``, which acquisition functions use; ``condition_on_observations`` and ``fantasize``
@@ -506,7 +506,7 @@ class SparseDistributionGP(Model):
             The model.
         """
         model = cls.__new__(cls)
-        Model.__init__(model)
+        super(SparseDistributionGP, model).__init__()
         model.num_inducing, model.seed, model.data = num_inducing, seed, None
         model._squeeze_output = squeeze_output
         model._num_outputs = mean_module.constant.numel()
@@ -529,10 +529,9 @@ class SparseDistributionGP(Model):
             X, *_ = data.sample(candidates, self.seed + 1)
             rows = self._reader().rows(X)
             variances = covariance(self.covar_module, rows, diag=True)
-            jitter = max(
-                _JITTER * float(self.likelihood.noise.min()),
-                _LEAST_JITTER * float(variances.mean()),
-            )
+            level = max(float(variances.mean()), torch.finfo(torch.float64).tiny)
+            jitter = _JITTER * float(self.likelihood.noise.min())
+            jitter = min(max(jitter, _LEAST_JITTER * level), _MOST_JITTER * level)
             if len(rows) > self.num_inducing:
                 rows = rows[self._pivots(rows, variances, jitter)]
             matrix = covariance(self.covar_module, rows)

@@ -307,7 +307,7 @@ class ShardedClouds:
         counts = [piece.count for piece in self.pieces]
         chosen, largest = needed_pieces(counts, count, seed)
         draw = Draw(count, seed, largest)
-        parts = run(draw, self.pieces, chosen, client=client, progress="Sampling")
+        parts = run(draw, self.pieces, chosen, client=client)
         return drawn_sample(parts, count)
 
     def digest(self) -> str:
