@@ -207,11 +207,9 @@ def pad(flat: Tensor, sizes: Tensor) -> Tensor:
     Returns:
         A ``B x max(sizes) x ...`` tensor.
     """
-    count, width = len(sizes), int(sizes.max())
-    bag = torch.repeat_interleave(torch.arange(count, device=flat.device), sizes)
-    within = torch.arange(len(flat), device=flat.device) - (sizes.cumsum(0) - sizes)[bag]
-    padded = flat.new_zeros(count * width, *flat.shape[1:])
-    return padded.index_copy(0, bag * width + within, flat).unflatten(0, (count, width))
+    mask = occupied(sizes, int(sizes.max()))
+    padded = flat.new_zeros(*mask.shape, *flat.shape[1:])
+    return padded.masked_scatter(mask.reshape(*mask.shape, *[1] * (flat.dim() - 1)), flat)
 
 
 def occupied(sizes: Tensor, width: int) -> Tensor:

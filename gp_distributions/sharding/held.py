@@ -26,8 +26,8 @@ class HeldPiece:
 
     @property
     def name(self) -> str:
-        """The number of the piece."""
-        return f"piece {self.number}"
+        """Nothing that would help the owner of the data."""
+        return ""
 
     @property
     def count(self) -> None:

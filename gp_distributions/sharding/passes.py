@@ -139,12 +139,13 @@ def _there(
             done += 1
             yield result
     finally:
-        client.cancel(list(waiting))
+        if client.status == "running":
+            client.cancel(list(waiting))
 
 
 def _send(task: Any, client: Any) -> Any:
     """Send what is common to all pieces to every worker, once."""
-    if not client.scheduler_info(n_workers=-1)["workers"]:
+    if not client.nthreads():
         _log.info("Waiting for workers.")
     client.wait_for_workers(1)
     return client.scatter(task, broadcast=True, hash=False)
@@ -171,6 +172,8 @@ def compute(task: Task[Result], number: int, piece: Readable, *inputs: Any) -> R
         with torch.no_grad():
             return task(number, *contents)
     except Exception as error:
+        if not piece.name:
+            raise
         raise failure(piece.name, error) from error
 
 
@@ -183,6 +186,8 @@ def read_piece(piece: Readable, *inputs: Any) -> tuple[Any, ...]:
     try:
         return piece.read(*inputs)
     except Exception as error:
+        if not piece.name:
+            raise
         raise failure(piece.name, error) from error
 
 

@@ -33,7 +33,7 @@ class Readable(Protocol):
 
     @property
     def name(self) -> str:
-        """Where the content lies, for messages: a file and a range of rows."""
+        """Where the content lies, for messages; if empty, errors are raised as they are."""
 
     def read(self, *inputs: Any) -> tuple[Any, ...]:
         """Read distributions, their targets, and what else belongs to them."""
