@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor
 
+from gp_distributions.measures.arrays import real_array
 from gp_distributions.measures.point_clouds import PointClouds
 from gp_distributions.sharding.pieces import Contents, PieceError, cut
 from gp_distributions.sharding.targets import target_tensor
@@ -64,9 +65,9 @@ class Source:
                     f"{name}: cannot read {os.fspath(value)}: {error}. Expected a file that "
                     "numpy.save wrote."
                 ) from error
-        if isinstance(value, Tensor):
-            value = value.numpy(force=True)
-        array = np.asanyarray(value)
+        if not isinstance(value, np.memmap):
+            value = real_array(value, name)
+        array = value.numpy(force=True) if isinstance(value, Tensor) else value
         if array.dtype.kind not in "biuf" or array.ndim == 0:
             raise ValueError(
                 f"{name}: expected an array of numbers, got shape {array.shape} and dtype "
@@ -83,11 +84,10 @@ class Source:
         return cls(None, np.asarray(array), 0, shape[0], shape, dtype)
 
     def part(self, start: int, stop: int) -> Source:
-        """Return the description of some of the entries."""
+        """Return the description of some of the entries of a whole array."""
         array = None if self.array is None else self.array[start:stop]
         where = self.offset, self.fortran, self.size, self.modified
-        begin = self.start + start
-        return Source(self.path, array, begin, stop - start, self.shape, self.dtype, *where)
+        return Source(self.path, array, start, stop - start, self.shape, self.dtype, *where)
 
     def read(self) -> npt.NDArray[np.float64]:
         """Read the entries in double precision.

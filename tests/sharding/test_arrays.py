@@ -96,7 +96,8 @@ def test_digests_follow_the_content() -> None:
         ({"points": POINTS, "targets": [np.nan] * 10}, "Bag 0: expected a finite target"),
         ({"points": POINTS, "labels": ["a"]}, "labels: expected 10"),
         ({"points": "nowhere.npy"}, r"cannot read nowhere\.npy"),
-        ({"points": POINTS.astype(str)}, "expected an array of numbers"),
+        ({"points": POINTS.astype(str)}, "points: expected real numbers"),
+        ({"points": np.ma.masked_array(POINTS)}, "points: expected an array, got a masked array"),
         ({"points": POINTS, "piece_atoms": 0}, "piece_atoms"),
     ],
 )

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from gp_distributions import ShardedClouds
+from gp_distributions.sharding.sampling import Draw
 
 TARGETS = torch.arange(200).double()
 POINTS = (TARGETS[:, None, None] + torch.tensor([0.0, 0.1, 0.3])[:, None]).double()
@@ -22,6 +23,18 @@ def test_samples_are_uniform_and_without_replacement() -> None:
     # 200 chi^2 / 199 times that, within four standard deviations of sqrt(2 * 199).
     chi = ((counts - 10).double().square() / 9).sum() * 199 / 200
     assert abs(chi - 199) < 4 * np.sqrt(2 * 199)
+
+
+def test_places_in_one_piece_say_nothing_of_those_in_another() -> None:
+    _, targets = SHARDS.sample(20, seed=0)
+    assert len((targets % 20).unique()) > 5  # of the places 0 to 19; two, if all pieces were alike
+
+
+def test_tasks_return_no_more_clouds_than_are_drawn() -> None:
+    clouds, targets = SHARDS.piece(2)
+    drawn = Draw(5, seed=0)(2, clouds, targets)
+    assert len(drawn.clouds) == len(drawn.keys) == 5
+    assert drawn.targets.tolist() == drawn.clouds.labels.tolist()
 
 
 def test_samples_keep_clouds_targets_and_labels_together() -> None:
