@@ -53,6 +53,7 @@ from gp_distributions.models import (
     NormalizeClouds,
     SamplingNoiseLikelihood,
     SharedKernelGP,
+    SparseClassificationGP,
     SparseDistributionGP,
 )
 from gp_distributions.saving import SavedModelError, load, save
@@ -104,6 +105,7 @@ __all__ = [
     "SinkhornPotential",
     "SlicedWasserstein",
     "SlicedWassersteinKernel",
+    "SparseClassificationGP",
     "SparseDistributionGP",
     "TotalVariation",
     "diagnose",

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from gp_distributions.fitting.marginal_likelihood import fit
 from gp_distributions.fitting.passes import sums_over_pieces
+from gp_distributions.models.classification import DirichletNoise
 from gp_distributions.models.collapsed import (
     CollapsedSums,
     InducingFeatures,
@@ -27,6 +28,7 @@ from gp_distributions.models.distribution_gp import DistributionGP
 from gp_distributions.models.pieces import described
 from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood
 from gp_distributions.models.shared_kernel import SharedKernelGP
+from gp_distributions.models.sparse_classification import SparseClassificationGP
 from gp_distributions.models.sparse_distribution_gp import SparseDistributionGP
 from gp_distributions.sharding.checkpoint import Checkpoint
 from gp_distributions.sharding.digests import digest
@@ -142,7 +144,10 @@ def _exact(model: SparseDistributionGP) -> DistributionGP:
     """Make an exact model of a sample of the clouds, whose modules are those of the sparse model."""
     rows, targets, relative = model.sample_rows(_SAMPLE)
     likelihood = model.likelihood
-    if isinstance(likelihood, FixedNoiseGaussianLikelihood):
+    if isinstance(model, SparseClassificationGP):
+        labels = targets.squeeze(-1).argmax(0)
+        likelihood = DirichletNoise(labels, relative, model.alpha_epsilon)
+    elif isinstance(likelihood, FixedNoiseGaussianLikelihood):
         likelihood = FixedNoiseGaussianLikelihood(relative if len(relative) > 1 else relative[0])
     kind = SharedKernelGP if model.num_outputs > 1 else DistributionGP
     return kind(

@@ -212,7 +212,7 @@ class SparseDistributionGP(Model, gpytorch.Module):
             if sampling_noise and isinstance(self.likelihood, SamplingNoiseLikelihood):
                 self.likelihood.adapt(clouds)
         self._summed: Summed | None = None
-        self._current: tuple[_Values, CollapsedPosterior] | None = None
+        self._current: tuple[Values, CollapsedPosterior] | None = None
 
     def _make_likelihood(
         self,
@@ -230,10 +230,9 @@ class SparseDistributionGP(Model, gpytorch.Module):
                 )
             return likelihood
         if known:
-            assert isinstance(self.data, MemoryPieces)
-            assert self.data.variances is not None
-            mean = self.data.variances.mean(0, keepdim=True)
-            _, noise = self._reader().transformed(targets[:1], mean)
+            every = self.data.variances if isinstance(self.data, MemoryPieces) else known[0]
+            assert every is not None
+            _, noise = self._reader().transformed(targets[:1], every.mean(0, keepdim=True))
             assert noise is not None
             return FixedNoiseGaussianLikelihood(noise.mT if self._num_outputs > 1 else noise[0])
         if sampling_noise:
@@ -435,6 +434,14 @@ class SparseDistributionGP(Model, gpytorch.Module):
                 "Expected Standardize or None as outcome transform, got "
                 f"{type(transform).__name__}, under which predictions are not normal."
             )
+        mean, variance = self._without_each(observation_noise)
+        if transform is not None:
+            mean, variance = transform.untransform(mean, variance)
+        mean, std = mean.detach(), variance.clamp_min(self.smallest_variance).sqrt()
+        return (mean.squeeze(-1), std.squeeze(-1)) if self._squeeze_output else (mean, std)
+
+    def _without_each(self, observation_noise: bool) -> tuple[Tensor, Tensor]:
+        """Return leave-one-out means and variances of transformed targets, ``T x outputs``."""
         data = self.training_data()
         state, current = self.piece_state(), self.collapsed()
         scale, centre = self.noise_scale(), self._mean()
@@ -443,10 +450,7 @@ class SparseDistributionGP(Model, gpytorch.Module):
             for index in range(data.num_pieces)
         ]
         mean, variance = (torch.cat(part) for part in zip(*parts, strict=True))
-        if transform is not None:
-            mean, variance = transform.untransform(mean, variance)
-        mean, std = mean.detach(), variance.clamp_min(self.smallest_variance).sqrt()
-        return (mean.squeeze(-1), std.squeeze(-1)) if self._squeeze_output else (mean, std)
+        return mean, variance
 
     def subset_output(self, idcs: list[int]) -> SparseDistributionGP:
         """Return a model of some of the outputs, with the same hyperparameters, as in BoTorch.
@@ -463,7 +467,7 @@ class SparseDistributionGP(Model, gpytorch.Module):
         if isinstance(likelihood, FixedNoiseGaussianLikelihood):
             noise = likelihood.noise.reshape(self.num_outputs, 1)[index]
             likelihood = FixedNoiseGaussianLikelihood(noise if several else noise[0])
-        return type(self).from_sums(
+        return SparseDistributionGP.from_sums(
             summed.features,
             summed.sums.of_outputs(index),
             likelihood=likelihood,
@@ -600,7 +604,7 @@ class SparseDistributionGP(Model, gpytorch.Module):
         with torch.no_grad():
             return next(chunks(self._reader(), *sample, size=size))
 
-    def _values(self) -> _Values:
+    def _values(self) -> Values:
         """Return the values on which the sums depend."""
         values = list(self.covar_module.state_dict().items())
         if isinstance(self.likelihood, SamplingNoiseLikelihood):
@@ -677,14 +681,14 @@ class SparseDistributionGP(Model, gpytorch.Module):
         """Do nothing: training inputs are transformed piece by piece."""
 
 
-_Values = list[tuple[str, Tensor]]
+Values = list[tuple[str, Tensor]]
 
 
 @dataclass(frozen=True, eq=False)
 class Summed:
     """Features and sums, with the values of the hyperparameters at which they were formed."""
 
-    values: _Values
+    values: Values
     features: InducingFeatures
     sums: CollapsedSums
 
@@ -702,7 +706,7 @@ class _Prediction:
         return self.model.predict(X, **options)
 
 
-def _same(first: _Values, second: Iterable[tuple[str, Tensor]]) -> bool:
+def _same(first: Values, second: Iterable[tuple[str, Tensor]]) -> bool:
     pairs = zip(first, second, strict=True)
     return all(a == b and torch.equal(x, y) for (a, x), (b, y) in pairs)
 

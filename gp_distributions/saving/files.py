@@ -22,6 +22,7 @@ from gp_distributions.models.classification import ClassificationGP
 from gp_distributions.models.collapsed import CollapsedSums, InducingFeatures
 from gp_distributions.models.distribution_gp import DistributionGP
 from gp_distributions.models.shared_kernel import SharedKernelGP
+from gp_distributions.models.sparse_classification import SparseClassificationGP
 from gp_distributions.models.sparse_distribution_gp import SparseDistributionGP
 from gp_distributions.saving.archive import SavedModelError, read_archive, write_archive
 from gp_distributions.saving.description import ADVICE, Description, restore
@@ -38,6 +39,7 @@ _MODELS: dict[type[Saved], tuple[str, ...]] = {
     SharedKernelGP: _PARTS,
     ClassificationGP: ("covar_module", "input_transform"),
     SparseDistributionGP: _PARTS,
+    SparseClassificationGP: _PARTS,
 }
 _NAMED = {model.__name__: model for model in _MODELS}
 
@@ -59,9 +61,9 @@ def save(model: Saved, path: str | os.PathLike[str]) -> None:
     same time: one waits for the other, and the last to finish wins.
 
     Args:
-        model: A :class:`DistributionGP`, :class:`SharedKernelGP`, :class:`ClassificationGP` or
-            :class:`SparseDistributionGP`. Its kernel may combine kernels of this package and of GPyTorch
-            with ``ScaleKernel``, ``+`` and ``*``.
+        model: A :class:`DistributionGP`, :class:`SharedKernelGP`, :class:`ClassificationGP`,
+            :class:`SparseDistributionGP` or :class:`SparseClassificationGP`. Its kernel may combine
+            kernels of this package and of GPyTorch with ``ScaleKernel``, ``+`` and ``*``.
         path: Path to the file, with any suffix.
 
     Raises:
@@ -193,7 +195,7 @@ def _sums(model: SparseDistributionGP, description: Description) -> dict[str, An
 
 def _labels(model: Saved, description: Description) -> dict[str, Any] | None:
     """Describe the labels of a classifier, from which its constructor computes the targets."""
-    if not isinstance(model, ClassificationGP):
+    if not isinstance(model, ClassificationGP | SparseClassificationGP):
         return None
     classes = model.classes_
     if classes.dtype.kind not in "biufU":  # kinds that JSON can represent
@@ -204,7 +206,9 @@ def _labels(model: Saved, description: Description) -> dict[str, Any] | None:
     return {
         "classes": classes.tolist(),
         "dtype": classes.dtype.str,
-        "numbers": description.of(model.likelihood.labels),
+        "numbers": (
+            description.of(model.likelihood.labels) if isinstance(model, ClassificationGP) else None
+        ),
         "alpha_epsilon": model.alpha_epsilon,
     }
 
@@ -234,6 +238,9 @@ def _restore_sparse(
     features = InducingFeatures(parts.pop("covar_module"), inducing, factor)
     sums = CollapsedSums(**{name: value_of(value) for name, value in described["sums"].items()})
     options = {name: described[name] for name in ("num_inducing", "seed", "squeeze_output")}
+    if (labels := described["labels"]) is not None:
+        options["classes"] = np.array(labels["classes"], dtype=labels["dtype"])
+        options["alpha_epsilon"] = labels["alpha_epsilon"]
     model = cls.from_sums(features, sums, **parts, **options)
     return model.train(described["training"])
 

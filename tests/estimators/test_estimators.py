@@ -46,6 +46,7 @@ ALL = [
     DistributionGPRegressor(options=SMALL, restarts=0),
     DistributionGPRegressor(options=SMALL, restarts=0, num_inducing=10),
     DistributionGPClassifier(options=SMALL, alpha_epsilon=0.01),
+    DistributionGPClassifier(options=SMALL, alpha_epsilon=0.01, num_inducing=10),
     EmbeddingTransformer(options=SMALL),
     GramTransformer(options=SMALL),
 ]

@@ -11,6 +11,7 @@ from gpytorch.kernels import ScaleKernel
 from gp_distributions import (
     NormalizeClouds,
     SlicedWassersteinKernel,
+    SparseClassificationGP,
     SparseDistributionGP,
     fit,
     load,
@@ -73,6 +74,21 @@ def test_noise_can_change_without_the_data_but_the_kernel_cannot(tmp_path: Path)
         loaded.predict(ROWS[50:])
     with pytest.raises(ValueError, match="with its training data"):
         fit(loaded)
+
+
+@pytest.mark.parametrize("labels", [["a", "b", "c"], [3, 1, 7]])
+def test_classifiers(labels: list[Any], tmp_path: Path) -> None:
+    kernel = ScaleKernel(SlicedWassersteinKernel(2, num_slices=5, num_quantiles=10))
+    given = [labels[i % 3] for i in range(50)]
+    options: dict[str, Any] = {"num_inducing": 15, "alpha_epsilon": 0.02}
+    model = fit(SparseClassificationGP(ROWS[:50], given, kernel, **options), restarts=0)
+    save(model, tmp_path / "model")
+    loaded = load(tmp_path / "model")
+    assert loaded.alpha_epsilon == 0.02
+    assert loaded.classes_.tolist() == sorted(labels)
+    assert torch.equal(loaded.predict_proba(ROWS[50:]), model.predict_proba(ROWS[50:]))
+    with pytest.raises(ValueError, match="with its training data"):
+        loaded.leave_one_out()
 
 
 def test_files_do_not_grow_with_the_data(tmp_path: Path) -> None:
