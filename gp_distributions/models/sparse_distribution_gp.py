@@ -104,7 +104,8 @@ class SparseDistributionGP(Model, gpytorch.Module):
 
     Args:
         train_X: The ``T`` training clouds, as for :class:`DistributionGP` but without batch axes; or
-            data in pieces, an object with ``num_pieces``, ``piece`` and ``sample``.
+            data in pieces: :class:`ShardedClouds`, or an object with ``num_pieces``, ``piece`` and
+            ``sample``.
         train_Y: The targets, ``T`` or ``T x outputs``. ``None`` if the pieces carry their targets.
         covar_module: A kernel on rows, without a batch axis. The default for :class:`PointClouds` and
             :class:`Gaussians` is a scaled ``SlicedWassersteinKernel(dim, profile="matern52")``.
