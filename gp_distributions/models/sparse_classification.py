@@ -57,7 +57,7 @@ class SparseClassificationGP(SparseDistributionGP):
         >>> from gp_distributions import PointClouds, SparseClassificationGP, fit
         >>> noise = torch.randn(40, 15, 2, generator=torch.Generator().manual_seed(0)).double()
         >>> wide = torch.arange(40) % 2
-        >>> clouds = PointClouds(noise * (1 + wide).reshape(-1, 1, 1))
+        >>> clouds = PointClouds(noise * (1 + 2 * wide).reshape(-1, 1, 1))
         >>> labels = ["wide" if w else "narrow" for w in wide]
         >>> model = SparseClassificationGP(clouds[:36], labels[:36], num_inducing=20)
         >>> fit(model, restarts=0).predict(clouds[36:]).tolist()
