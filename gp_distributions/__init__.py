@@ -56,10 +56,12 @@ from gp_distributions.models import (
     NormalizeClouds,
     SamplingNoiseLikelihood,
     SharedKernelGP,
+    SparseClassificationGP,
     SparseDistributionGP,
 )
 from gp_distributions.saving import SavedModelError, load, save
 from gp_distributions.sensitivities import Sensitivity, sensitivity
+from gp_distributions.sharding import PieceError, ShardedClouds
 
 __version__ = "0.1.0"
 
@@ -88,6 +90,7 @@ __all__ = [
     "LinearTransport",
     "MMDKernel",
     "NormalizeClouds",
+    "PieceError",
     "PointClouds",
     "Pool",
     "PoolSearch",
@@ -100,11 +103,13 @@ __all__ = [
     "SavedModelError",
     "Sensitivity",
     "ShapeOptimizer",
+    "ShardedClouds",
     "SharedKernelGP",
     "SinkhornKernel",
     "SinkhornPotential",
     "SlicedWasserstein",
     "SlicedWassersteinKernel",
+    "SparseClassificationGP",
     "SparseDistributionGP",
     "TotalVariation",
     "align",

@@ -15,6 +15,7 @@ from gp_distributions.context import setting
 _INNER = {
     "botorch",
     "contextlib",
+    "functools",
     "gp_distributions",
     "gpytorch",
     "linear_operator",

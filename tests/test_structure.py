@@ -20,6 +20,7 @@ LAYERS = (
     ("rows",),
     ("numerics",),
     ("measures",),
+    ("sharding",),
     ("distances",),
     ("kernels",),
     ("models",),

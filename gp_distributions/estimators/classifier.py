@@ -16,13 +16,15 @@ from gp_distributions.estimators._kernels import ProcessEstimator
 from gp_distributions.estimators._samples import Samples, read_targets
 from gp_distributions.fitting import fit_classification
 from gp_distributions.models.classification import ClassificationGP
+from gp_distributions.models.sparse_classification import SparseClassificationGP
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class DistributionGPClassifier(ClassifierMixin, ProcessEstimator):
     """Gaussian process classifier of distributions, fitted by marginal likelihood.
 
-    Wraps :class:`ClassificationGP` and :func:`fit_classification` as a scikit-learn estimator.
+    Wraps :class:`ClassificationGP` (or :class:`SparseClassificationGP`) and :func:`fit_classification`
+    as a scikit-learn estimator.
 
     Args:
         distance: Name of a distance (:class:`GramTransformer` lists the names), or a
@@ -34,11 +36,13 @@ class DistributionGPClassifier(ClassifierMixin, ProcessEstimator):
         alpha_epsilon: Concentration of the classes not observed at a distribution. Smaller values make
             probabilities more confident. Default: :func:`fit_classification` chooses the value by
             leave-one-out cross-validation.
+        num_inducing: Number of inducing distributions of a :class:`SparseClassificationGP`, for tens of
+            thousands of distributions and more. Default: an exact model.
         restarts: Number of additional random starts of the fit.
-        seed: Random seed for these starts.
+        seed: Random seed for these starts, and for the choice of the inducing distributions.
 
     Attributes:
-        model_: The fitted :class:`ClassificationGP`.
+        model_: The fitted :class:`ClassificationGP` or :class:`SparseClassificationGP`.
         classes_: The distinct labels, sorted.
         n_features_in_: Dimension ``d`` of the distributions.
 
@@ -59,6 +63,7 @@ class DistributionGPClassifier(ClassifierMixin, ProcessEstimator):
     """
 
     alpha_epsilon: float | None = None
+    num_inducing: int | None = None
     restarts: int = 0
 
     def fit(self, X: Samples, y: ArrayLike) -> Self:
@@ -75,12 +80,21 @@ class DistributionGPClassifier(ClassifierMixin, ProcessEstimator):
         labels = column_or_1d(read_targets(self, X, y), warn=True)
         assert_all_finite(labels, input_name="y")
         check_consistent_length(training, labels)
-        model = ClassificationGP(training, labels, self._make_kernel(training))
+        kernel = self._make_kernel(training)
+        model: ClassificationGP | SparseClassificationGP
+        if self.num_inducing is None:
+            model = ClassificationGP(training, labels, kernel)
+        else:
+            model = SparseClassificationGP(
+                training, labels, kernel, num_inducing=self.num_inducing, seed=self.seed
+            )
         check_classification_targets(labels)  # after the model, which reports missing labels better
         self.classes_ = model.classes_
         options: dict[str, Any] = {"restarts": self.restarts, "seed": self.seed}
         if self.alpha_epsilon is not None:
             options["alpha_epsilons"] = [self.alpha_epsilon]
+        if self.num_inducing is not None:
+            options["progress"] = False
         self.model_ = fit_classification(model, **options)
         return self
 

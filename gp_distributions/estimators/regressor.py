@@ -13,7 +13,8 @@ from sklearn.utils.validation import check_array, check_consistent_length
 from gp_distributions.estimators._kernels import ProcessEstimator
 from gp_distributions.estimators._samples import Samples, read_targets
 from gp_distributions.fitting import fit
-from gp_distributions.models import DistributionGP
+from gp_distributions.fitting.sparse import fit_sparse
+from gp_distributions.models import DistributionGP, SparseDistributionGP
 
 Array = NDArray[np.float64]
 
@@ -22,7 +23,8 @@ Array = NDArray[np.float64]
 class DistributionGPRegressor(MultiOutputMixin, RegressorMixin, ProcessEstimator):
     """Gaussian process regression on distributions, fitted by marginal likelihood.
 
-    Wraps :class:`DistributionGP` and :func:`gp_distributions.fit` as a scikit-learn estimator.
+    Wraps :class:`DistributionGP` (or :class:`SparseDistributionGP`) and :func:`gp_distributions.fit` as
+    a scikit-learn estimator.
 
     Args:
         distance: Name of a distance (:class:`GramTransformer` lists the names), or a
@@ -32,11 +34,14 @@ class DistributionGPRegressor(MultiOutputMixin, RegressorMixin, ProcessEstimator
         kernel: GPyTorch kernel on rows, which is copied. It replaces the scaled kernel that
             ``distance``, ``options`` and ``profile`` describe.
         sampling_noise: Whether smaller bags have larger noise, as in :class:`DistributionGP`.
+        num_inducing: Number of inducing distributions of a :class:`SparseDistributionGP`, for tens of
+            thousands of distributions and more. Several outputs then share the kernel. Default: an exact
+            model.
         restarts: Number of additional random starts of the fit.
-        seed: Random seed for these starts.
+        seed: Random seed for these starts, and for the choice of the inducing distributions.
 
     Attributes:
-        model_: The fitted :class:`DistributionGP`.
+        model_: The fitted :class:`DistributionGP` or :class:`SparseDistributionGP`.
         n_features_in_: Dimension ``d`` of the distributions.
 
     Raises:
@@ -57,6 +62,7 @@ class DistributionGPRegressor(MultiOutputMixin, RegressorMixin, ProcessEstimator
     """
 
     sampling_noise: bool | Literal["ties"] = False
+    num_inducing: int | None = None
     restarts: int = 1
 
     def fit(self, X: Samples, y: ArrayLike) -> Self:
@@ -74,13 +80,20 @@ class DistributionGPRegressor(MultiOutputMixin, RegressorMixin, ProcessEstimator
             read_targets(self, X, y), dtype=np.float64, ensure_2d=False, input_name="y"
         )
         check_consistent_length(training, targets)
-        model = DistributionGP(
-            training,
-            targets,
-            self._make_kernel(training, outputs=targets.shape[1:]),
-            sampling_noise=self.sampling_noise,
-        )
-        self.model_ = fit(model, restarts=self.restarts, seed=self.seed)
+        if self.num_inducing is None:
+            kernel = self._make_kernel(training, outputs=targets.shape[1:])
+            exact = DistributionGP(training, targets, kernel, sampling_noise=self.sampling_noise)
+            self.model_ = fit(exact, restarts=self.restarts, seed=self.seed)
+        else:
+            sparse = SparseDistributionGP(
+                training,
+                targets,
+                self._make_kernel(training),
+                num_inducing=self.num_inducing,
+                sampling_noise=self.sampling_noise,
+                seed=self.seed,
+            )
+            self.model_ = fit_sparse(sparse, restarts=self.restarts, seed=self.seed, progress=False)
         return self
 
     def predict(self, X: Samples, return_std: bool = False) -> Array | tuple[Array, Array]:

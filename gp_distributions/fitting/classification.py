@@ -5,19 +5,22 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 from operator import itemgetter
-from typing import Any
+from typing import Any, TypeVar
 
 from gp_distributions.fitting.marginal_likelihood import fit
 from gp_distributions.models.classification import ClassificationGP
+from gp_distributions.models.sparse_classification import SparseClassificationGP
 from gp_distributions.rows.memory import unchanging_rows
+
+Classifier = TypeVar("Classifier", ClassificationGP, SparseClassificationGP)
 
 
 def fit_classification(
-    model: ClassificationGP,
+    model: Classifier,
     *,
     alpha_epsilons: Sequence[float] = (0.1, 0.01, 0.001),
     **options: Any,
-) -> ClassificationGP:
+) -> Classifier:
     """Fit a classifier in place and select its concentration ``alpha_epsilon``.
 
     Marginal likelihoods at different concentrations cannot be compared, because the targets differ.
@@ -28,7 +31,8 @@ def fit_classification(
     that the order of the concentrations does not matter.
 
     Args:
-        model: The classifier.
+        model: A :class:`ClassificationGP` or :class:`SparseClassificationGP`. The latter needs three
+            passes over the data for each concentration.
         alpha_epsilons: Concentrations to try.
         **options: Options of :func:`gp_distributions.fit`.
 
@@ -36,7 +40,7 @@ def fit_classification(
         The fitted model, in evaluation mode.
 
     Raises:
-        TypeError: If ``model`` is not a :class:`ClassificationGP`.
+        TypeError: If ``model`` is not a classifier.
         ValueError: If ``alpha_epsilons`` is empty or contains a value that is not positive, or if
             :func:`gp_distributions.fit` raises it.
 
@@ -47,7 +51,7 @@ def fit_classification(
         >>> fit_classification(model, alpha_epsilons=(0.1, 0.01), restarts=0).alpha_epsilon
         0.01
     """
-    if not isinstance(model, ClassificationGP):
+    if not isinstance(model, ClassificationGP | SparseClassificationGP):
         raise TypeError(
             f"Expected a ClassificationGP, got {type(model).__name__}. Create one with "
             "ClassificationGP(X, labels), or fit other models with fit(model)."

@@ -45,7 +45,10 @@ def fit(
         model: A :class:`DistributionGP`, or any GPyTorch ``ExactGP`` with a ``covar_module`` and a
             ``likelihood``; or a :class:`SparseDistributionGP`, whose hyperparameters come from an exact
             model of 1000 random clouds and, given the sums over all clouds, from the lower bound of
-            their marginal likelihood. A sparse model takes ``progress=False`` to show no progress bar.
+            their marginal likelihood. A sparse model takes three further options: ``progress=False`` to
+            show no progress bar; ``client``, a client of ``dask.distributed`` whose workers form the
+            sums, added in a fixed order; and ``checkpoint``, the path to a folder from which an
+            interrupted fit is continued if it is started again with the same arguments.
         init: With ``"median"``, the lengthscale of every :class:`DistributionKernel` starts at the
             median distance between the training clouds, so that units do not matter. With
             ``"current"``, all hyperparameters start at their current values.

@@ -3,17 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from dataclasses import dataclass, fields
+from typing import Any, Generic, TypeVar
 
-from tqdm import tqdm
-
-from gp_distributions.models.pieces import Pieces
+from gp_distributions.models.pieces import Pieces, described
+from gp_distributions.sharding.checkpoint import Checkpoint
+from gp_distributions.sharding.passes import run
 
 State = TypeVar("State")
 Sums = TypeVar("Sums")
 
-# A progress bar appears after so many seconds.
-_DELAY = 3.0
+
+@dataclass(frozen=True)
+class Step(Generic[State, Sums]):
+    """The sums over one piece.
+
+    Attributes:
+        task: Function of a state and of the content of a piece.
+        state: What the function needs besides the data.
+    """
+
+    task: Callable[..., Sums]
+    state: State
+
+    def __call__(self, number: int, *content: Any) -> Sums:
+        """Compute the sums over the content of a piece."""
+        return self.task(self.state, *content)
 
 
 def sums_over_pieces(
@@ -22,6 +37,9 @@ def sums_over_pieces(
     data: Pieces,
     *,
     progress: bool = True,
+    client: Any = None,
+    checkpoint: Checkpoint | None = None,
+    kind: Callable[..., Sums] | None = None,
 ) -> Sums:
     """Add the results of a function over all pieces of data, in the order of the pieces.
 
@@ -31,16 +49,42 @@ def sums_over_pieces(
         state: What the function needs besides the data; it can be pickled.
         data: Data in pieces.
         progress: Whether to show a progress bar if it takes more than a few seconds.
+        client: A client of ``dask.distributed`` whose workers compute the sums. Default: this process.
+        checkpoint: Where the sums so far are kept, and from where they are taken. If the pass is
+            interrupted in any way other than the end of the process, those of all pieces done are kept.
+        kind: The class of the sums, a dataclass, if there is a checkpoint.
 
     Returns:
         The sum of the results.
+
+    Raises:
+        PieceError: If a piece cannot be read or summed; the message names it.
+        ValueError: If the checkpoint belongs to something else.
     """
-    bar: Any = tqdm(
-        range(data.num_pieces), desc="Pieces", delay=_DELAY, disable=None if progress else True
+    pieces = described(data)
+    done, values = (0, {}) if checkpoint is None else checkpoint.read()
+    total = kind(**values) if kind is not None and done else None
+    so_far: tuple[int, Sums | None] = done, total
+    left = range(done, len(pieces))
+    results = run(
+        Step(task, state), pieces, left, client=client, progress="Pieces" if progress else None
     )
-    total: Sums | None = None
-    for index in bar:
-        part = task(state, *data.piece(index))
-        total = part if total is None else total + part  # type: ignore[operator]
+    try:
+        for part in results:
+            done, total = so_far
+            so_far = done + 1, part if total is None else total + part  # type: ignore[operator]
+            _write(checkpoint, so_far, now=False)
+    finally:
+        results.close()
+        if len(left):
+            _write(checkpoint, so_far, now=True)
+    total = so_far[1]
     assert total is not None
     return total
+
+
+def _write(checkpoint: Checkpoint | None, so_far: tuple[int, Any], *, now: bool) -> None:
+    done, total = so_far
+    if checkpoint is not None and total is not None:
+        values = {field.name: getattr(total, field.name) for field in fields(total)}
+        checkpoint.write(done, values, now=now)

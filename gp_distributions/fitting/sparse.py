@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from typing import Any, Literal
 
 import numpy as np
@@ -15,6 +16,7 @@ from torch import Tensor
 
 from gp_distributions.fitting.marginal_likelihood import fit
 from gp_distributions.fitting.passes import sums_over_pieces
+from gp_distributions.models.classification import DirichletNoise
 from gp_distributions.models.collapsed import (
     CollapsedSums,
     InducingFeatures,
@@ -23,9 +25,13 @@ from gp_distributions.models.collapsed import (
     residual_variances,
 )
 from gp_distributions.models.distribution_gp import DistributionGP
+from gp_distributions.models.pieces import described
 from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood
 from gp_distributions.models.shared_kernel import SharedKernelGP
+from gp_distributions.models.sparse_classification import SparseClassificationGP
 from gp_distributions.models.sparse_distribution_gp import SparseDistributionGP
+from gp_distributions.sharding.checkpoint import Checkpoint
+from gp_distributions.sharding.digests import digest
 
 # Number of clouds from which an exact model learns the hyperparameters.
 _SAMPLE = 1000
@@ -42,6 +48,8 @@ def fit_sparse(
     seed: int = 0,
     options: dict[str, Any] | None = None,
     progress: bool = True,
+    client: Any = None,
+    checkpoint: str | os.PathLike[str] | None = None,
 ) -> SparseDistributionGP:
     """Fit a sparse model in place; :func:`fit` calls this function.
 
@@ -61,26 +69,85 @@ def fit_sparse(
         options: As in :func:`fit`.
         progress: Whether to show a progress bar over the pieces of the data if they take more than a
             few seconds.
+        client: A client of ``dask.distributed`` whose workers form the sums. The sums are added in the
+            order of the pieces: if each task runs on one thread, as it does by default on workers,
+            they have the same bits on any number of workers of one kind, and in this process with
+            ``OMP_NUM_THREADS=1``.
+        checkpoint: Path to a folder for intermediate results. A fit that is interrupted and started
+            again, with the same arguments on the same data, continues after the pieces already done.
 
     Returns:
         The fitted model, in evaluation mode.
+
+    Raises:
+        PieceError: If a piece of the data cannot be read; the message names its file.
+        ValueError: If the checkpoint belongs to another model, other data or other options.
     """
     data = model.training_data()
-    fit(_exact(model), init=init, restarts=restarts, seed=seed, options=options)
-    features = model.choose_features()
+    options_key = init, restarts, seed, options
+    first = (
+        None if checkpoint is None else Checkpoint(checkpoint, "start", _key(model, options_key))
+    )
+    features = _remembered_features(model, first)
+    if features is None:
+        fit(_exact(model), init=init, restarts=restarts, seed=seed, options=options)
+        features = model.choose_features()
+        _remember_features(model, features, first)
     state = model.piece_state(features)
-    sums = sums_over_pieces(piece_sums, state, data, progress=progress)
+    second = None
+    if checkpoint is not None and first is not None:
+        second = Checkpoint(
+            checkpoint, "sums", digest(first.digest, features.rows, features.factor)
+        )
+    sums = sums_over_pieces(
+        piece_sums,
+        state,
+        data,
+        progress=progress,
+        client=client,
+        checkpoint=second,
+        kind=CollapsedSums,
+    )
     if len(features.rows) < sums.count:
         features, sums = _polished(model, state, sums)
     model.take_sums(features, sums)
     return model.eval()
 
 
+def _key(model: SparseDistributionGP, options: Any) -> str:
+    """Return a digest of a model before a fit, of its data, and of the options of the fit."""
+    data = [piece.describe() for piece in described(model.training_data())]
+    return digest(dict(model.named_children()), model.num_inducing, model.seed, options, data)
+
+
+def _remembered_features(
+    model: SparseDistributionGP, checkpoint: Checkpoint | None
+) -> InducingFeatures | None:
+    """Set the hyperparameters to those of a checkpoint, and return the features in it, if any."""
+    done, values = (0, {}) if checkpoint is None else checkpoint.read()
+    if not done:
+        return None
+    model.load_state_dict(values["state"])
+    return InducingFeatures(model.covar_module, values["rows"], values["factor"])
+
+
+def _remember_features(
+    model: SparseDistributionGP, features: InducingFeatures, checkpoint: Checkpoint | None
+) -> None:
+    if checkpoint is not None:
+        state = dict(model.state_dict())
+        values = {"state": state, "rows": features.rows, "factor": features.factor}
+        checkpoint.write(1, values, now=True)
+
+
 def _exact(model: SparseDistributionGP) -> DistributionGP:
     """Make an exact model of a sample of the clouds, whose modules are those of the sparse model."""
     rows, targets, relative = model.sample_rows(_SAMPLE)
     likelihood = model.likelihood
-    if isinstance(likelihood, FixedNoiseGaussianLikelihood):
+    if isinstance(model, SparseClassificationGP):
+        labels = targets.squeeze(-1).argmax(0)
+        likelihood = DirichletNoise(labels, relative, model.alpha_epsilon)
+    elif isinstance(likelihood, FixedNoiseGaussianLikelihood):
         likelihood = FixedNoiseGaussianLikelihood(relative if len(relative) > 1 else relative[0])
     kind = SharedKernelGP if model.num_outputs > 1 else DistributionGP
     return kind(
@@ -159,7 +226,7 @@ def _polished(
         limits[1] = _log_limits(likelihood.noise_covar.raw_noise_constraint, likelihood.noise)
 
     def loss(values: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
-        x = torch.from_numpy(values).to(density.noise).requires_grad_()
+        x = torch.tensor(values).to(density.noise).requires_grad_()
         with torch.enable_grad():
             value = -density(*x.exp())
         (gradient,) = torch.autograd.grad(value, x)

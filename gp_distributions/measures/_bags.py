@@ -77,6 +77,61 @@ def read_bags(
     return validated(points, padded, naming)
 
 
+def read_ragged(
+    points: Data, offsets: Data, weights: Data | None, labels: npt.NDArray[Any] | None
+) -> tuple[Tensor, Tensor]:
+    """Pad bags whose atoms are stored one bag after another.
+
+    Args:
+        points: An ``N x d`` array of the atoms of all bags.
+        offsets: The ``B + 1`` rows of ``points`` at which bags begin, and ``N``.
+        weights: The ``N`` weights; None for equal weights.
+        labels: Labels of the bags in error messages.
+
+    Returns:
+        Tensors like those of :func:`read_bags`.
+    """
+    arrays = [point_array(points, "Points", "(n, d)")]
+    if weights is not None:
+        arrays.append(real_array(weights, "Weights"))
+        if arrays[1].shape != arrays[0].shape[:1]:
+            raise ValueError(
+                f"Weights: expected {arrays[0].shape[0]} weights, one for each atom, got an array "
+                f"of shape {tuple(arrays[1].shape)}."
+            )
+    sizes = _sizes(offsets, len(arrays[0]))
+    if labels is not None and len(labels) != len(sizes):
+        raise ValueError(f"Expected a label for each of {len(sizes)} bags, got {len(labels)}.")
+    atoms, *given = to_tensors(arrays)
+    sizes = sizes.to(atoms.device)
+    padded = pad(atoms, sizes)
+    masses = pad(given[0], sizes) if given else occupied(sizes, padded.shape[1]).to(atoms.dtype)
+    return validated(padded, masses, Naming(labels=labels))
+
+
+def _sizes(offsets: Data, atoms: int) -> Tensor:
+    """Return the sizes of bags that begin at the given offsets."""
+    array = torch.as_tensor(offsets)
+    if array.dim() != 1 or len(array) < 2 or array.is_floating_point() or array.is_complex():
+        raise ValueError(
+            "Offsets: expected a one-dimensional array of at least two integers, got shape "
+            f"{tuple(array.shape)} and dtype {array.dtype}."
+        )
+    sizes = array.to(torch.int64).cpu().diff()
+    if int(array[0]) != 0 or int(array[-1]) != atoms:
+        raise ValueError(
+            f"Offsets: expected 0 as the first and the number of atoms, {atoms}, as the last, got "
+            f"{int(array[0])} and {int(array[-1])}."
+        )
+    if not bool((sizes > 0).all()):
+        empty = int((sizes <= 0).nonzero()[0])
+        raise ValueError(
+            f"Offsets: expected increasing offsets, got {int(array[empty])} and then "
+            f"{int(array[empty + 1])} for bag {empty}; a bag holds at least one atom."
+        )
+    return sizes
+
+
 def _columns_of_numbers(bags: Sequence[Data], naming: Naming) -> list[Array]:
     """Return the bags as arrays; if all bags are one-dimensional, make them ``n_i x 1`` arrays."""
     arrays = [real_array(bag, naming((i,))) for i, bag in enumerate(bags)]
@@ -152,11 +207,9 @@ def pad(flat: Tensor, sizes: Tensor) -> Tensor:
     Returns:
         A ``B x max(sizes) x ...`` tensor.
     """
-    count, width = len(sizes), int(sizes.max())
-    bag = torch.repeat_interleave(torch.arange(count, device=flat.device), sizes)
-    within = torch.arange(len(flat), device=flat.device) - (sizes.cumsum(0) - sizes)[bag]
-    padded = flat.new_zeros(count * width, *flat.shape[1:])
-    return padded.index_copy(0, bag * width + within, flat).unflatten(0, (count, width))
+    mask = occupied(sizes, int(sizes.max()))
+    padded = flat.new_zeros(*mask.shape, *flat.shape[1:])
+    return padded.masked_scatter(mask.reshape(*mask.shape, *[1] * (flat.dim() - 1)), flat)
 
 
 def occupied(sizes: Tensor, width: int) -> Tensor:

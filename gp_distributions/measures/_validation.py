@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
@@ -52,8 +53,8 @@ def validated(points: Tensor, weights: Tensor, naming: Naming) -> tuple[Tensor, 
             weights of a cloud are all zero.
     """
     where = " in atom {}, coordinate {}"
-    check_entries(points.isfinite(), points, naming, "finite coordinates", where)
-    valid = weights.isfinite() & (weights >= 0)
+    check_entries(_finite(points), points, naming, "finite coordinates", where)
+    valid = _finite(weights) & (weights >= 0)
     check_entries(valid, weights, naming, f"finite {naming.weights} >= 0", " in atom {}")
     # The order of summation depends on the strides; contiguous rows make equal weights stay equal.
     total = weights.contiguous().sum(-1, keepdim=True)
@@ -87,6 +88,13 @@ def check_entries(valid: Tensor, values: Tensor, name: Name, expected: str, wher
             f"{name(index[:batch])}: expected {expected}, got {values[index].item()}"
             f"{where.format(*index[batch:])}."
         )
+
+
+def _finite(values: Tensor) -> Tensor:
+    """Return which values are finite; on the CPU by NumPy, which passes over them once."""
+    if values.device.type != "cpu":
+        return values.isfinite()
+    return torch.from_numpy(np.asarray(np.isfinite(values.detach().numpy())))
 
 
 def first_true(mask: Tensor) -> list[int]:

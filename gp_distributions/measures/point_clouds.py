@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from gp_distributions.measures._bags import read_arrays, read_bags, read_rows
+from gp_distributions.measures._bags import read_arrays, read_bags, read_ragged, read_rows
 from gp_distributions.measures._container import WeightedContainer
 from gp_distributions.measures._curves import read_curves
 from gp_distributions.measures._frames import read_frame
@@ -115,6 +116,43 @@ class PointClouds(WeightedContainer):
         if any(isinstance(item, PointClouds) for item in items):
             items, masses = _opened(items, masses)
         return cls._read(*read_bags(items, masses, labels), labels=labels)
+
+    @classmethod
+    def from_ragged(
+        cls,
+        points: Data,
+        offsets: Data,
+        weights: Data | None = None,
+        labels: npt.NDArray[Any] | None = None,
+    ) -> PointClouds:
+        """Read bags of any sizes whose atoms are stored one bag after another.
+
+        This is the layout of list arrays in PyArrow and Awkward Array. No loop runs over the bags.
+
+        Args:
+            points: An ``N x d`` tensor or array of the atoms of all bags.
+            offsets: The ``B + 1`` integers ``0 = o_0 < o_1 < ... < o_B = N``; bag ``i`` holds the
+                atoms ``o_i`` to ``o_(i+1) - 1``.
+            weights: ``N`` weights >= 0. Default: equal weights.
+            labels: An array of ``B`` names of the bags. Default: no labels.
+
+        Returns:
+            The clouds, in order.
+
+        Raises:
+            ValueError: As for the class, or if the offsets do not increase from 0 to ``N``, or lengths
+                differ.
+
+        Example:
+            >>> from gp_distributions import PointClouds
+            >>> clouds = PointClouds.from_ragged([[0.0], [1.0], [2.0]], offsets=[0, 1, 3])
+            >>> clouds
+            PointClouds(2 clouds, 1-2 atoms, d=1, float64)
+            >>> clouds.points[1].flatten()
+            tensor([1., 2.], dtype=torch.float64)
+        """
+        names = None if labels is None else np.array(labels)
+        return cls._read(*read_ragged(points, offsets, weights, names), labels=names)
 
     @classmethod
     def from_frame(

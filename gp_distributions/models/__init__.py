@@ -7,6 +7,7 @@ from gp_distributions.models.kernel_ridge import KernelRidgeClassifier
 from gp_distributions.models.normalization import NormalizeClouds
 from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood
 from gp_distributions.models.shared_kernel import SharedKernelGP
+from gp_distributions.models.sparse_classification import SparseClassificationGP
 from gp_distributions.models.sparse_distribution_gp import SparseDistributionGP
 
 __all__ = [
@@ -16,5 +17,6 @@ __all__ = [
     "NormalizeClouds",
     "SamplingNoiseLikelihood",
     "SharedKernelGP",
+    "SparseClassificationGP",
     "SparseDistributionGP",
 ]

@@ -253,16 +253,43 @@ def _chunk_sums(
 ) -> CollapsedSums:
     phi = features(rows)
     left = residual_variances(features, rows, phi)
-    ones = torch.ones_like(targets[..., :1])
-    columns = torch.cat([phi.expand(len(targets), -1, -1), ones, targets], dim=-1)
-    columns = columns * noise.rsqrt().unsqueeze(-1)
     return CollapsedSums(
-        gram=columns.mT @ columns,
+        gram=_grams(phi, torch.cat([torch.ones_like(targets[..., :1]), targets], -1), 1 / noise),
         residual=(left / noise).sum(-1),
         log_noise=noise.log().sum(-1),
         count=len(rows),
         num_features=phi.shape[-1],
     )
+
+
+def _grams(phi: Tensor, others: Tensor, weights: Tensor) -> Tensor:
+    """Return weighted sums of products of columns.
+
+    Args:
+        phi: An ``N x M`` tensor.
+        others: A ``P x N x K`` tensor of further columns.
+        weights: A ``P x N`` tensor of positive weights.
+
+    Returns:
+        A ``P x (M + K) x (M + K)`` tensor.
+    """
+    if len(weights) == 1:
+        columns = torch.cat([phi, others[0]], -1) * weights[0].sqrt().unsqueeze(-1)
+        return (columns.mT @ columns).unsqueeze(0)
+    # A classifier gives most clouds the same weight: what all have in common is summed only once.
+    common = phi.mT @ phi
+    least = weights.amin(-1)
+    weighted = others * weights.unsqueeze(-1)
+    size = phi.shape[-1]
+    grams = phi.new_empty(len(weights), size + others.shape[-1], size + others.shape[-1])
+    for gram, smallest, weight in zip(grams, least, weights, strict=True):
+        more = weight > smallest
+        columns = phi[more] * (weight[more] - smallest).sqrt().unsqueeze(-1)
+        gram[:size, :size] = smallest * common + columns.mT @ columns
+    grams[:, :size, size:] = phi.mT @ weighted
+    grams[:, size:, :size] = grams[:, :size, size:].mT
+    grams[:, size:, size:] = others.mT @ weighted
+    return grams
 
 
 def residual_variances(features: InducingFeatures, rows: Tensor, phi: Tensor) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
@@ -9,6 +10,9 @@ import torch
 from torch import Tensor
 
 from gp_distributions.measures.kinds import Distributions
+from gp_distributions.sharding.held import HeldPiece
+from gp_distributions.sharding.pieces import Piece
+from gp_distributions.sharding.sharded_clouds import ShardedClouds
 
 # Number of clouds in a piece of data in memory. Sums depend on it in the last bits, so it is fixed.
 PIECE_SIZE = 8192
@@ -68,3 +72,10 @@ class MemoryPieces:
     def _at(self, index: slice | Tensor) -> tuple[Any, ...]:
         found = self.X[index], self.targets[index]
         return found if self.variances is None else (*found, self.variances[index])
+
+
+def described(data: Pieces) -> Sequence[Piece]:
+    """Return descriptions of the pieces, which a pass over them reads where they are needed."""
+    if isinstance(data, ShardedClouds):
+        return data.pieces
+    return [HeldPiece(data, number) for number in range(data.num_pieces)]

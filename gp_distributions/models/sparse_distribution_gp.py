@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import reduce
 from operator import add
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import gpytorch
 import torch
@@ -21,6 +21,7 @@ from gpytorch.distributions import MultitaskMultivariateNormal
 from gpytorch.kernels import Kernel
 from gpytorch.likelihoods import FixedNoiseGaussianLikelihood, GaussianLikelihood
 from gpytorch.means import ConstantMean
+from linear_operator import to_linear_operator
 from numpy.typing import ArrayLike
 from torch import Tensor
 
@@ -29,6 +30,7 @@ from gp_distributions.kernels.covariances import covariance
 from gp_distributions.kernels.reading import check_kind, distribution_kernels
 from gp_distributions.measures.arrays import integer
 from gp_distributions.measures.kinds import Distributions
+from gp_distributions.measures.point_clouds import PointClouds
 from gp_distributions.models.arguments import (
     adapt_distances,
     check_modules,
@@ -58,6 +60,8 @@ from gp_distributions.models.shared_kernel import SharedNoise
 from gp_distributions.models.targets import as_targets, as_variances, check_order, standardize
 from gp_distributions.numerics.cholesky import cholesky
 from gp_distributions.numerics.inducing import choose_pivots
+from gp_distributions.sharding.passes import run
+from gp_distributions.sharding.sharded_clouds import ShardedClouds
 
 # Size of the sample to which distances, sampling noise and, for shards, the targets' scale adapt.
 _SAMPLE = 1000
@@ -65,12 +69,12 @@ _SAMPLE = 1000
 _CANDIDATES, _FEWEST = 4, 2000
 # The covariance of candidates is computed for so many clouds at a time.
 _BLOCK = 2048
-# Jitter of the inducing covariance matrix: a share of the smallest noise variance, but no less than a
-# share of the mean prior variance, which rounding errors need.
-_JITTER, _LEAST_JITTER = 1e-8, 1e-13
+# Jitter of the inducing covariance matrix: a share of the smallest noise variance, within two shares of
+# the mean prior variance. Rounding errors need the lower one.
+_JITTER, _LEAST_JITTER, _MOST_JITTER = 1e-8, 1e-12, 1e-6
 
 
-class SparseDistributionGP(Model):
+class SparseDistributionGP(Model, gpytorch.Module):
     r"""Sparse Gaussian process regression on distributions, for up to millions of clouds.
 
     Let :math:`Z` be ``M`` inducing clouds out of the training clouds, :math:`L L^\top = K_{ZZ}` and
@@ -89,9 +93,9 @@ class SparseDistributionGP(Model):
     :func:`gp_distributions.fit` learns the hyperparameters, chooses the inducing clouds and forms the
     sums. Before that, the first prediction does the latter two at the current hyperparameters, and so
     does the first prediction after a hyperparameter has been changed. The inducing clouds are drawn by
-    randomly pivoted Cholesky factorisation from a random subset of ``4 M`` clouds, at least 2000. To the
-    diagonal of :math:`K_{ZZ}`, the larger of :math:`10^{-8} \min_i s_i^2` and :math:`10^{-13}` of the
-    mean prior variance is added.
+    randomly pivoted Cholesky factorisation from a random subset of ``4 M`` clouds, at least 2000. The
+    jitter on the diagonal of :math:`K_{ZZ}` is :math:`10^{-8}` of the noise variance, but at least
+    :math:`10^{-12}` and at most :math:`10^{-6}` of the mean prior variance.
 
     All computations are in double precision. The model is a BoTorch model with ``posterior`` and
     ``subset_output``, which acquisition functions use; ``condition_on_observations`` and ``fantasize``
@@ -100,7 +104,8 @@ class SparseDistributionGP(Model):
 
     Args:
         train_X: The ``T`` training clouds, as for :class:`DistributionGP` but without batch axes; or
-            data in pieces, an object with ``num_pieces``, ``piece`` and ``sample``.
+            data in pieces: :class:`ShardedClouds`, or an object with ``num_pieces``, ``piece`` and
+            ``sample``.
         train_Y: The targets, ``T`` or ``T x outputs``. ``None`` if the pieces carry their targets.
         covar_module: A kernel on rows, without a batch axis. The default for :class:`PointClouds` and
             :class:`Gaussians` is a scaled ``SlicedWassersteinKernel(dim, profile="matern52")``.
@@ -168,6 +173,8 @@ class SparseDistributionGP(Model):
         self.data: Pieces | None
         self.data, self._squeeze_output = _pieces(train_X, train_Y, train_Yvar)
         X, sample_Y, *known = self.data.sample(_SAMPLE, seed)
+        if sample_Y is None:
+            raise ValueError("Expected pieces that carry targets, got targets of None.")
         if covar_module is None:
             covar_module = default_kernel(X)
         rows = counted_rows(X).detach().double()
@@ -205,8 +212,8 @@ class SparseDistributionGP(Model):
             adapt_distances(self.covar_module, clouds)
             if sampling_noise and isinstance(self.likelihood, SamplingNoiseLikelihood):
                 self.likelihood.adapt(clouds)
-        self._summed: _Summed | None = None
-        self._current: tuple[_Values, CollapsedPosterior] | None = None
+        self._summed: Summed | None = None
+        self._current: tuple[Values, CollapsedPosterior] | None = None
 
     def _make_likelihood(
         self,
@@ -224,10 +231,9 @@ class SparseDistributionGP(Model):
                 )
             return likelihood
         if known:
-            assert isinstance(self.data, MemoryPieces)
-            assert self.data.variances is not None
-            mean = self.data.variances.mean(0, keepdim=True)
-            _, noise = self._reader().transformed(targets[:1], mean)
+            every = self.data.variances if isinstance(self.data, MemoryPieces) else known[0]
+            assert every is not None
+            _, noise = self._reader().transformed(targets[:1], every.mean(0, keepdim=True))
             assert noise is not None
             return FixedNoiseGaussianLikelihood(noise.mT if self._num_outputs > 1 else noise[0])
         if sampling_noise:
@@ -285,6 +291,9 @@ class SparseDistributionGP(Model):
             (torch.Size([3, 1]), torch.Size([5, 3, 1]))
         """
         self.eval()
+        if output_indices is not None:
+            part = self.subset_output(output_indices)
+            return part.posterior(X, None, observation_noise, posterior_transform)
         current = self.collapsed()
         rows = self.transform_inputs(self._rows_of(X))
         with sharing():
@@ -293,16 +302,11 @@ class SparseDistributionGP(Model):
         centred, covariances = current.moments(phi, within)
         means = centred + self._mean().detach().flatten()
         noise = self._noise_at(rows, observation_noise)
-        outputs = range(self.num_outputs) if output_indices is None else output_indices
-        normals = [
-            ExactMultivariateNormal(
-                means[..., o],
-                covariances[o]
-                if noise is None
-                else covariances[o] + torch.diag_embed(noise[..., o].expand(means.shape[:-1])),
-            )
-            for o in outputs
-        ]
+        normals = []
+        for o, within_o in enumerate(covariances):
+            if noise is not None:
+                within_o = within_o + torch.diag_embed(noise[..., o].expand(means.shape[:-1]))
+            normals.append(ExactMultivariateNormal(means[..., o], to_linear_operator(within_o)))
         posterior: Posterior = GPyTorchPosterior(
             normals[0]
             if self.num_outputs == 1
@@ -316,18 +320,24 @@ class SparseDistributionGP(Model):
 
     def predict(
         self,
-        X: Distributions | Tensor,
+        X: Distributions | Tensor | ShardedClouds,
         *,
         observation_noise: bool = True,
         batch_size: int = 1024,
+        client: Any = None,
+        progress: bool = True,
     ) -> tuple[Tensor, Tensor]:
         """Predict means and standard deviations at clouds, without gradients.
 
         Args:
-            X: The ``N`` clouds, or a ``... x N x m*(d+1)`` tensor of rows, of any width.
+            X: The ``N`` clouds, or a ``... x N x m*(d+1)`` tensor of rows, of any width;
+                or :class:`ShardedClouds`, which are read and predicted piece by piece.
             observation_noise: Whether to return the standard deviation of a noisy observation rather
                 than that of the function.
             batch_size: Number of clouds to process at a time, which bounds memory.
+            client: A client of ``dask.distributed``, whose workers predict :class:`ShardedClouds`.
+            progress: Whether to show a progress bar if :class:`ShardedClouds` take more than a few
+                seconds.
 
         Returns:
             The means and the standard deviations in the units of ``train_Y``, two tensors of shape
@@ -335,7 +345,9 @@ class SparseDistributionGP(Model):
 
         Raises:
             TypeError: If ``X`` is neither distributions nor a dense tensor.
-            ValueError: If the width of the rows does not fit the kernel, or ``batch_size < 1``.
+            ValueError: If the width of the rows does not fit the kernel, ``batch_size < 1``, or there
+                is a client but no :class:`ShardedClouds`.
+            PieceError: If a piece cannot be read; the message names its file.
 
         Example:
             >>> from gp_distributions import PointClouds, SparseDistributionGP
@@ -346,6 +358,15 @@ class SparseDistributionGP(Model):
         """
         if batch_size < 1:
             raise ValueError(f"Expected batch_size >= 1, got {batch_size}.")
+        if isinstance(X, ShardedClouds):
+            self.collapsed()  # once, before copies go to tasks
+            task = _Prediction(self._without_data(), observation_noise, batch_size)
+            label = "Predicting" if progress else None
+            found = zip(*run(task, X.pieces, client=client, progress=label), strict=True)
+            means, stds = map(torch.cat, found)
+            return means, stds
+        if client is not None:
+            raise ValueError("Expected ShardedClouds to predict with a client.")
         rows = self._rows_of(X)
         moments: tuple[list[Tensor], list[Tensor]] = ([], [])
         with torch.no_grad():
@@ -414,6 +435,14 @@ class SparseDistributionGP(Model):
                 "Expected Standardize or None as outcome transform, got "
                 f"{type(transform).__name__}, under which predictions are not normal."
             )
+        mean, variance = self._without_each(observation_noise)
+        if transform is not None:
+            mean, variance = transform.untransform(mean, variance)
+        mean, std = mean.detach(), variance.clamp_min(self.smallest_variance).sqrt()
+        return (mean.squeeze(-1), std.squeeze(-1)) if self._squeeze_output else (mean, std)
+
+    def _without_each(self, observation_noise: bool) -> tuple[Tensor, Tensor]:
+        """Return leave-one-out means and variances of transformed targets, ``T x outputs``."""
         data = self.training_data()
         state, current = self.piece_state(), self.collapsed()
         scale, centre = self.noise_scale(), self._mean()
@@ -422,10 +451,7 @@ class SparseDistributionGP(Model):
             for index in range(data.num_pieces)
         ]
         mean, variance = (torch.cat(part) for part in zip(*parts, strict=True))
-        if transform is not None:
-            mean, variance = transform.untransform(mean, variance)
-        mean, std = mean.detach(), variance.clamp_min(self.smallest_variance).sqrt()
-        return (mean.squeeze(-1), std.squeeze(-1)) if self._squeeze_output else (mean, std)
+        return mean, variance
 
     def subset_output(self, idcs: list[int]) -> SparseDistributionGP:
         """Return a model of some of the outputs, with the same hyperparameters, as in BoTorch.
@@ -433,24 +459,69 @@ class SparseDistributionGP(Model):
         The model has the sums of these outputs but not the training data.
         """
         kept = [range(self.num_outputs)[i] for i in idcs]
-        summed = self.summed()
-        model = copy.copy(self)
-        model._modules = dict(self._modules)
-        model._num_outputs, model.data = len(kept), None
-        model._squeeze_output = False
+        summed, several = self.summed(), len(kept) > 1
         index = torch.tensor(kept, device=summed.sums.gram.device)
         constant = self._mean().detach().flatten()[index]
-        model.mean_module = ConstantMean(
-            batch_shape=torch.Size([len(kept)] if len(kept) > 1 else [])
-        ).to(constant)
-        model.mean_module.constant = constant if len(kept) > 1 else constant.squeeze(0)
-        if (transform := getattr(self, "outcome_transform", None)) is not None:
-            model.outcome_transform = transform.subset_output(kept)
-        if isinstance(self.likelihood, FixedNoiseGaussianLikelihood) and self.num_outputs > 1:
-            noise = self.likelihood.noise[index]
-            model.likelihood = FixedNoiseGaussianLikelihood(noise if len(kept) > 1 else noise[0])
-        model._summed = _Summed(summed.values, summed.features, summed.sums.of_outputs(index))
-        model._current = None
+        mean_module = ConstantMean(batch_shape=torch.Size([len(kept)] if several else []))
+        mean_module.to(constant).constant = constant if several else constant.squeeze(0)
+        likelihood, transform = self.likelihood, getattr(self, "outcome_transform", None)
+        if isinstance(likelihood, FixedNoiseGaussianLikelihood):
+            noise = likelihood.noise.reshape(self.num_outputs, 1)[index]
+            likelihood = FixedNoiseGaussianLikelihood(noise if several else noise[0])
+        return SparseDistributionGP.from_sums(
+            summed.features,
+            summed.sums.of_outputs(index),
+            likelihood=likelihood,
+            mean_module=mean_module,
+            outcome_transform=None if transform is None else transform.subset_output(kept),
+            input_transform=getattr(self, "input_transform", None),
+            num_inducing=self.num_inducing,
+            seed=self.seed,
+            squeeze_output=False,
+        )
+
+    @classmethod
+    def from_sums(
+        cls,
+        features: InducingFeatures,
+        sums: CollapsedSums,
+        *,
+        likelihood: GaussianLikelihood | FixedNoiseGaussianLikelihood,
+        mean_module: ConstantMean,
+        outcome_transform: OutcomeTransform | None,
+        input_transform: InputTransform | None,
+        num_inducing: int,
+        seed: int,
+        squeeze_output: bool,
+    ) -> Self:
+        """Make a model that has sums over training clouds, but not the training clouds.
+
+        Args:
+            features: The features, with the kernel.
+            sums: The sums at the hyperparameters of the kernel and the likelihood.
+            likelihood: As the attribute of a model.
+            mean_module: The constant mean of each output.
+            outcome_transform: As the attribute of a model, or ``None``.
+            input_transform: As the attribute of a model, or ``None``.
+            num_inducing: As for the constructor.
+            seed: As for the constructor.
+            squeeze_output: Whether predictions have no axis of outputs.
+
+        Returns:
+            The model.
+        """
+        model = cls.__new__(cls)
+        super(SparseDistributionGP, model).__init__()
+        model.num_inducing, model.seed, model.data = num_inducing, seed, None
+        model._squeeze_output = squeeze_output
+        model._num_outputs = mean_module.constant.numel()
+        model.covar_module, model.likelihood = features.covar_module, likelihood
+        model.mean_module = mean_module
+        if outcome_transform is not None:
+            model.outcome_transform = outcome_transform
+        if input_transform is not None:
+            model.input_transform = input_transform
+        model.take_sums(features, sums)
         return model
 
     # What a fit uses.
@@ -463,10 +534,9 @@ class SparseDistributionGP(Model):
             X, *_ = data.sample(candidates, self.seed + 1)
             rows = self._reader().rows(X)
             variances = covariance(self.covar_module, rows, diag=True)
-            jitter = max(
-                _JITTER * float(self.likelihood.noise.min()),
-                _LEAST_JITTER * float(variances.mean()),
-            )
+            level = max(float(variances.mean()), torch.finfo(torch.float64).tiny)
+            jitter = _JITTER * float(self.likelihood.noise.min())
+            jitter = min(max(jitter, _LEAST_JITTER * level), _MOST_JITTER * level)
             if len(rows) > self.num_inducing:
                 rows = rows[self._pivots(rows, variances, jitter)]
             matrix = covariance(self.covar_module, rows)
@@ -496,10 +566,10 @@ class SparseDistributionGP(Model):
 
     def take_sums(self, features: InducingFeatures, sums: CollapsedSums) -> None:
         """Use sums that were formed at the current hyperparameters."""
-        self._summed = _Summed(self._values(), features, sums)
+        self._summed = Summed(self._values(), features, sums)
         self._current = None
 
-    def summed(self) -> _Summed:
+    def summed(self) -> Summed:
         """Return the features and the sums, and form them if the hyperparameters have changed."""
         summed = self._summed
         if summed is None or not _same(summed.values, self._values()):
@@ -507,7 +577,7 @@ class SparseDistributionGP(Model):
             features = self.choose_features()
             state = self.piece_state(features)
             sums = reduce(add, (piece_sums(state, *data.piece(i)) for i in range(data.num_pieces)))
-            summed = self._summed = _Summed(self._values(), features, sums)
+            summed = self._summed = Summed(self._values(), features, sums)
         return summed
 
     def collapsed(self) -> CollapsedPosterior:
@@ -535,7 +605,7 @@ class SparseDistributionGP(Model):
         with torch.no_grad():
             return next(chunks(self._reader(), *sample, size=size))
 
-    def _values(self) -> _Values:
+    def _values(self) -> Values:
         """Return the values on which the sums depend."""
         values = list(self.covar_module.state_dict().items())
         if isinstance(self.likelihood, SamplingNoiseLikelihood):
@@ -586,6 +656,12 @@ class SparseDistributionGP(Model):
             )
         return self.data
 
+    def _without_data(self) -> SparseDistributionGP:
+        """Return a model that shares all but the training data, to be sent to workers."""
+        model = copy.copy(self)
+        model.data = None
+        return model
+
     def _rows_of(self, X: Distributions | Tensor) -> Tensor:
         if keeps_clouds(getattr(self, "input_transform", None)):
             check_kind(X, self.covar_module)
@@ -606,19 +682,32 @@ class SparseDistributionGP(Model):
         """Do nothing: training inputs are transformed piece by piece."""
 
 
-_Values = list[tuple[str, Tensor]]
+Values = list[tuple[str, Tensor]]
 
 
 @dataclass(frozen=True, eq=False)
-class _Summed:
+class Summed:
     """Features and sums, with the values of the hyperparameters at which they were formed."""
 
-    values: _Values
+    values: Values
     features: InducingFeatures
     sums: CollapsedSums
 
 
-def _same(first: _Values, second: Iterable[tuple[str, Tensor]]) -> bool:
+@dataclass(frozen=True, eq=False)
+class _Prediction:
+    """Predictions for the clouds of one piece."""
+
+    model: SparseDistributionGP
+    observation_noise: bool
+    batch_size: int
+
+    def __call__(self, number: int, X: PointClouds, *rest: Any) -> tuple[Tensor, Tensor]:
+        options: Any = {"observation_noise": self.observation_noise, "batch_size": self.batch_size}
+        return self.model.predict(X, **options)
+
+
+def _same(first: Values, second: Iterable[tuple[str, Tensor]]) -> bool:
     pairs = zip(first, second, strict=True)
     return all(a == b and torch.equal(x, y) for (a, x), (b, y) in pairs)
 

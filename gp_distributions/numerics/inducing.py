@@ -61,7 +61,7 @@ def choose_pivots(
         accepted = _accepted(within.cpu(), residual[proposed].cpu() * thresholds, tolerance)
         pivots = proposed[accepted.to(proposed.device)]
         left = covariances(None, pivots) - known.mT @ known[:, pivots]
-        root = torch.linalg.cholesky(left[pivots] + tolerance * torch.eye(len(pivots)).to(left))
+        root = torch.linalg.cholesky(left[pivots])
         new = torch.linalg.solve_triangular(root, left.mT, upper=False)
         factor[len(chosen) : len(chosen) + len(pivots)] = new
         residual -= new.square().sum(0)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from importlib.metadata import version
 from itertools import zip_longest
 from operator import itemgetter
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -19,8 +19,11 @@ from torch.nn import Module, ModuleDict, Parameter
 
 from gp_distributions.distances.base import Distance
 from gp_distributions.models.classification import ClassificationGP
+from gp_distributions.models.collapsed import CollapsedSums, InducingFeatures
 from gp_distributions.models.distribution_gp import DistributionGP
 from gp_distributions.models.shared_kernel import SharedKernelGP
+from gp_distributions.models.sparse_classification import SparseClassificationGP
+from gp_distributions.models.sparse_distribution_gp import SparseDistributionGP
 from gp_distributions.saving.archive import SavedModelError, read_archive, write_archive
 from gp_distributions.saving.description import ADVICE, Description, restore
 from gp_distributions.warnings import silenced
@@ -30,23 +33,27 @@ __all__ = ["SavedModelError", "load", "save"]
 _LIBRARIES = ("gp_distributions", "torch", "gpytorch", "botorch", "linear_operator", "numpy")
 _PARTS = ("covar_module", "likelihood", "mean_module", "outcome_transform", "input_transform")
 # The models that can be saved, and the modules that each constructor takes as arguments.
-_MODELS: dict[type[DistributionGP], tuple[str, ...]] = {
+Saved: TypeAlias = DistributionGP | SparseDistributionGP
+_MODELS: dict[type[Saved], tuple[str, ...]] = {
     DistributionGP: _PARTS,
     SharedKernelGP: _PARTS,
     ClassificationGP: ("covar_module", "input_transform"),
+    SparseDistributionGP: _PARTS,
+    SparseClassificationGP: _PARTS,
 }
 _NAMED = {model.__name__: model for model in _MODELS}
 
 
-def save(model: DistributionGP, path: str | os.PathLike[str]) -> None:
+def save(model: Saved, path: str | os.PathLike[str]) -> None:
     """Save a model to a file, from which :func:`load` restores it.
 
     The file contains the training data, the kernel with its parameters, directions and reference, the
     likelihood, the mean, the transforms and the versions of the software, but not the labels of
-    clouds. With the same versions, processor and number of threads, the loaded model makes the same
-    predictions to the last bit. To ensure this, ``save`` clears the caches of the model. Cached results
-    that were updated rather than computed from scratch, for example by ``condition_on_observations``,
-    would differ by rounding errors.
+    clouds. Instead of the training data, the file of a :class:`SparseDistributionGP` contains the
+    inducing clouds and sums. With the same versions, processor and number of threads, the loaded model
+    makes the same predictions to the last bit. To ensure this, ``save`` clears the caches of the model.
+    Cached results that were updated rather than computed from scratch, for example by
+    ``condition_on_observations``, would differ by rounding errors.
 
     An existing file is replaced in one step after the new one has been written completely. Until then,
     the new file is named ``.NAME.unfinished``, in the same folder. If the process is killed, the next
@@ -54,9 +61,9 @@ def save(model: DistributionGP, path: str | os.PathLike[str]) -> None:
     same time: one waits for the other, and the last to finish wins.
 
     Args:
-        model: A :class:`DistributionGP`, :class:`SharedKernelGP` or :class:`ClassificationGP`. Its
-            kernel may combine kernels of this package and of GPyTorch with ``ScaleKernel``, ``+`` and
-            ``*``.
+        model: A :class:`DistributionGP`, :class:`SharedKernelGP`, :class:`ClassificationGP`,
+            :class:`SparseDistributionGP` or :class:`SparseClassificationGP`. Its kernel may combine
+            kernels of this package and of GPyTorch with ``ScaleKernel``, ``+`` and ``*``.
         path: Path to the file, with any suffix.
 
     Raises:
@@ -90,13 +97,14 @@ def save(model: DistributionGP, path: str | os.PathLike[str]) -> None:
     _check_restored(model, header, [tensor.clone() for tensor in tensors])
     write_archive(path, header, tensors)
     # Predictions are now computed from scratch, as they are by the loaded model.
-    model.prediction_strategy = None
+    if isinstance(model, DistributionGP):
+        model.prediction_strategy = None
     for module in model.modules():
         if isinstance(module, Distance):
             module.clear_cache()
 
 
-def load(path: str | os.PathLike[str]) -> DistributionGP:
+def load(path: str | os.PathLike[str]) -> Any:
     """Load a model from a file that :func:`save` wrote. Its tensors are on the CPU.
 
     Nothing in the file is executed. The file only names classes from a fixed list and their arguments,
@@ -134,21 +142,13 @@ def load(path: str | os.PathLike[str]) -> DistributionGP:
         ) from error
 
 
-def _describe(model: DistributionGP, description: Description) -> dict[str, Any]:
-    """Describe a model as plain data: training data, arguments of its constructor, and state."""
-    inputs, targets = model.train_inputs[0], model.train_targets
-    if model._has_transformed_inputs:
-        inputs = model._original_train_inputs
-    if model.num_outputs > 1:
-        targets = targets.transpose(-1, -2)
-    elif not model._squeeze_output:
-        targets = targets.unsqueeze(-1)
+def _describe(model: Saved, description: Description) -> dict[str, Any]:
+    """Describe a model as plain data: training data or sums, arguments of its constructor, and state."""
+    sparse = isinstance(model, SparseDistributionGP)
     return {
         "class": type(model).__name__,
-        "inputs": description.of(inputs),
-        "targets": description.of(targets),
+        **(_sums(model, description) if sparse else _training_data(model, description)),
         "outputs": model.num_outputs,
-        "output_axes": dict(model._subset_batch_dict),
         "training": model.training,
         "parts": {
             name: description.of(getattr(model, name, None)) for name in _MODELS[type(model)]
@@ -164,9 +164,38 @@ def _describe(model: DistributionGP, description: Description) -> dict[str, Any]
     }
 
 
-def _labels(model: DistributionGP, description: Description) -> dict[str, Any] | None:
+def _training_data(model: DistributionGP, description: Description) -> dict[str, Any]:
+    """Describe the training data of an exact model."""
+    inputs, targets = model.train_inputs[0], model.train_targets
+    if model._has_transformed_inputs:
+        inputs = model._original_train_inputs
+    if model.num_outputs > 1:
+        targets = targets.transpose(-1, -2)
+    elif not model._squeeze_output:
+        targets = targets.unsqueeze(-1)
+    return {
+        "inputs": description.of(inputs),
+        "targets": description.of(targets),
+        "output_axes": dict(model._subset_batch_dict),
+    }
+
+
+def _sums(model: SparseDistributionGP, description: Description) -> dict[str, Any]:
+    """Describe the inducing clouds of a sparse model and the sums over its training clouds."""
+    summed = model.summed()
+    return {
+        "inducing": description.of(summed.features.rows),
+        "factor": description.of(summed.features.factor),
+        "sums": {name: description.of(value) for name, value in vars(summed.sums).items()},
+        "num_inducing": model.num_inducing,
+        "seed": model.seed,
+        "squeeze_output": model._squeeze_output,
+    }
+
+
+def _labels(model: Saved, description: Description) -> dict[str, Any] | None:
     """Describe the labels of a classifier, from which its constructor computes the targets."""
-    if not isinstance(model, ClassificationGP):
+    if not isinstance(model, ClassificationGP | SparseClassificationGP):
         return None
     classes = model.classes_
     if classes.dtype.kind not in "biufU":  # kinds that JSON can represent
@@ -177,12 +206,14 @@ def _labels(model: DistributionGP, description: Description) -> dict[str, Any] |
     return {
         "classes": classes.tolist(),
         "dtype": classes.dtype.str,
-        "numbers": description.of(model.likelihood.labels),
+        "numbers": (
+            description.of(model.likelihood.labels) if isinstance(model, ClassificationGP) else None
+        ),
         "alpha_epsilon": model.alpha_epsilon,
     }
 
 
-def _restore(header: dict[str, Any], tensors: Sequence[Tensor]) -> DistributionGP:
+def _restore(header: dict[str, Any], tensors: Sequence[Tensor]) -> Saved:
     described = header["model"]
     cls = _NAMED[described["class"]]
     with silenced():  # the warnings were raised when the model was first built
@@ -192,22 +223,50 @@ def _restore(header: dict[str, Any], tensors: Sequence[Tensor]) -> DistributionG
         # If the modules have their state, the constructor does not set it from the data again.
         owned = {n: v for n, v in described["state"].items() if n.partition(".")[0] in present}
         _set_state(ModuleDict(present), owned, value_of)
-        # The file contains transformed targets, and the inputs repeated for each output.
-        outcome_transform = parts.pop("outcome_transform", None)
-        inputs, targets = value_of(described["inputs"]), value_of(described["targets"])
-        rows = inputs.select(-3, 0) if described["outputs"] > 1 else inputs
-        model = cls.__new__(cls)
-        # BoTorch would warn of single precision again.
-        model.__dict__["_validate_tensor_args"] = lambda *args, **kwargs: None
-        if issubclass(cls, ClassificationGP):
-            labels = described["labels"]
-            classes = np.array(labels["classes"], dtype=labels["dtype"])
-            given = classes[value_of(labels["numbers"]).numpy()]
-            cls.__init__(model, rows, given, alpha_epsilon=labels["alpha_epsilon"], **parts)
-            model.set_train_data(targets=targets.transpose(-1, -2), strict=False)
-        else:
-            cls.__init__(model, rows, targets, outcome_transform=None, **parts)
-        del model.__dict__["_validate_tensor_args"]
+        if issubclass(cls, SparseDistributionGP):
+            return _restore_sparse(cls, described, parts, value_of)
+        return _restore_exact(cls, described, parts, value_of)
+
+
+def _restore_sparse(
+    cls: type[SparseDistributionGP],
+    described: dict[str, Any],
+    parts: dict[str, Any],
+    value_of: Callable[[Any], Any],
+) -> SparseDistributionGP:
+    inducing, factor = value_of(described["inducing"]), value_of(described["factor"])
+    features = InducingFeatures(parts.pop("covar_module"), inducing, factor)
+    sums = CollapsedSums(**{name: value_of(value) for name, value in described["sums"].items()})
+    options = {name: described[name] for name in ("num_inducing", "seed", "squeeze_output")}
+    if (labels := described["labels"]) is not None:
+        options["classes"] = np.array(labels["classes"], dtype=labels["dtype"])
+        options["alpha_epsilon"] = labels["alpha_epsilon"]
+    model = cls.from_sums(features, sums, **parts, **options)
+    return model.train(described["training"])
+
+
+def _restore_exact(
+    cls: type[DistributionGP],
+    described: dict[str, Any],
+    parts: dict[str, Any],
+    value_of: Callable[[Any], Any],
+) -> DistributionGP:
+    # The file contains transformed targets, and the inputs repeated for each output.
+    outcome_transform = parts.pop("outcome_transform", None)
+    inputs, targets = value_of(described["inputs"]), value_of(described["targets"])
+    rows = inputs.select(-3, 0) if described["outputs"] > 1 else inputs
+    model = cls.__new__(cls)
+    # BoTorch would warn of single precision again.
+    model.__dict__["_validate_tensor_args"] = lambda *args, **kwargs: None
+    if issubclass(cls, ClassificationGP):
+        labels = described["labels"]
+        classes = np.array(labels["classes"], dtype=labels["dtype"])
+        given = classes[value_of(labels["numbers"]).numpy()]
+        cls.__init__(model, rows, given, alpha_epsilon=labels["alpha_epsilon"], **parts)
+        model.set_train_data(targets=targets.transpose(-1, -2), strict=False)
+    else:
+        cls.__init__(model, rows, targets, outcome_transform=None, **parts)
+    del model.__dict__["_validate_tensor_args"]
     if outcome_transform is not None:
         model.outcome_transform = outcome_transform
     model.train_inputs = (inputs,)
@@ -243,9 +302,7 @@ def _set_state(model: Module, state: dict[str, Any], value_of: Callable[[Any], A
             module._parameters[name] = parameters.setdefault(id(value), parameter)
 
 
-def _check_restored(
-    model: DistributionGP, header: dict[str, Any], tensors: Sequence[Tensor]
-) -> None:
+def _check_restored(model: Saved, header: dict[str, Any], tensors: Sequence[Tensor]) -> None:
     """Raise an error if a model restored from ``header`` and ``tensors`` would differ from ``model``."""
     try:
         restored = _restore(header, tensors)
@@ -270,8 +327,8 @@ def _check_restored(
                 f"The model cannot be saved because arguments of {before.get('class')} would not be "
                 f"restored. {ADVICE}"
             )
-    restored.to(model.train_targets.device).eval()
-    some = restored.train_inputs[0][..., :5, :]
+    some = _some_rows(model)
+    restored.to(some.device).eval()
     if not np.array_equal(_covariances(restored, some), _covariances(model, some), equal_nan=True):
         raise TypeError(
             "The model cannot be saved because its kernel would change when it is restored. Check "
@@ -279,12 +336,18 @@ def _check_restored(
         )
 
 
-def _covariances(model: DistributionGP, rows: Tensor) -> NDArray[Any]:
+def _some_rows(model: Saved) -> Tensor:
+    if isinstance(model, SparseDistributionGP):
+        return model.summed().features.rows[:5]
+    return model.train_inputs[0][..., :5, :]
+
+
+def _covariances(model: Saved, rows: Tensor) -> NDArray[Any]:
     with torch.no_grad(), silenced():
         return model.covar_module(rows).to_dense().cpu().numpy()
 
 
-def _anatomy(model: DistributionGP) -> dict[str, Any]:
+def _anatomy(model: Saved) -> dict[str, Any]:
     """Return the classes of all modules and the functions to which priors apply, by name."""
     modules = model.named_modules(remove_duplicate=False)
     return {name: type(module) for name, module in modules} | {

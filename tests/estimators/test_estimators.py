@@ -29,6 +29,7 @@ from gp_distributions import (
     ReferenceMeasure,
     SlicedWasserstein,
     SlicedWassersteinKernel,
+    SparseDistributionGP,
     fit,
 )
 from gp_distributions.distances.mmd import MMD
@@ -43,7 +44,9 @@ from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood
 SMALL = {"num_slices": 5, "num_quantiles": 5}
 ALL = [
     DistributionGPRegressor(options=SMALL, restarts=0),
+    DistributionGPRegressor(options=SMALL, restarts=0, num_inducing=10),
     DistributionGPClassifier(options=SMALL, alpha_epsilon=0.01),
+    DistributionGPClassifier(options=SMALL, alpha_epsilon=0.01, num_inducing=10),
     EmbeddingTransformer(options=SMALL),
     GramTransformer(options=SMALL),
 ]
@@ -141,6 +144,24 @@ def test_regressor_is_the_model() -> None:
     mean, std = two.predict(X, return_std=True)
     assert mean.shape == std.shape == (24, 2)
     np.testing.assert_allclose(mean[:, 1], -2 * mean[:, 0] + 5, rtol=1e-2, atol=1e-2)
+
+
+def test_sparse_regressor_is_the_sparse_model() -> None:
+    X, y = bags(40)
+    y = y + 0.1 * np.random.default_rng(0).normal(size=40)
+    clouds = PointClouds.from_list(X)
+    kernel = ScaleKernel(SlicedWassersteinKernel(2, **SMALL))
+    model = SparseDistributionGP(clouds, y, kernel, num_inducing=20, seed=3)
+    mean, std = fit(model, restarts=0, seed=3).predict(clouds)
+    regressor = DistributionGPRegressor(num_inducing=20, options=SMALL, restarts=0, seed=3)
+    found, spread = regressor.fit(X, y).predict(X, return_std=True)
+    np.testing.assert_allclose(found, mean.numpy(), rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(spread, std.numpy(), rtol=1e-6)
+    grid = {"num_inducing": [None, 2, 15]}
+    search = GridSearchCV(regressor, grid, cv=3, error_score="raise").fit(X, y)
+    assert search.best_params_["num_inducing"] != 2
+    two = regressor.fit(X, np.stack([y, -2 * y + 5], 1)).predict(X)
+    np.testing.assert_allclose(two[:, 1], -2 * two[:, 0] + 5, rtol=1e-2, atol=1e-2)
 
 
 def test_sampling_noise() -> None:

@@ -1,0 +1,84 @@
+"""Intermediate results in a folder, each written whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+
+# Share of the time of a pass that may go into writing.
+_SHARE = 0.05
+
+
+class Checkpoint:
+    """A file with the result of the pieces done so far, and a digest of what it was computed from.
+
+    Args:
+        folder: Path to the folder, which is created if it does not exist.
+        name: Name of the file without its ending.
+        digest: Digest of the model and the data.
+
+    Raises:
+        ValueError: If ``folder`` is a file.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str], name: str, digest: str) -> None:
+        self.path = Path(folder) / f"{name}.checkpoint"
+        self.digest = digest
+        self._due = 0.0
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+        except FileExistsError as error:
+            raise ValueError(
+                f"Expected checkpoint to be a folder, got the file {folder}."
+            ) from error
+
+    def read(self) -> tuple[int, dict[str, Any]]:
+        """Return the number of pieces done and the values written with it; zero if there is no file.
+
+        Raises:
+            ValueError: If the file belongs to another model or other data, or is not a checkpoint.
+        """
+        if not self.path.exists():
+            return 0, {}
+        try:
+            content = torch.load(self.path, weights_only=True)
+            digest, done, values = content["digest"], content["done"], content["values"]
+        except Exception as error:
+            raise ValueError(
+                f"Cannot read the checkpoint {self.path}: {error}. Delete it to start again."
+            ) from error
+        if digest != self.digest:
+            raise ValueError(
+                f"Expected a checkpoint of this model and these data, got {self.path}, which belongs to "
+                "others: options, files or the seed have changed. Delete it to start again, or pass "
+                "another folder."
+            )
+        return done, values
+
+    def write(self, done: int, values: dict[str, Any], *, now: bool = False) -> None:
+        """Write the number of pieces done and values: numbers, strings, tensors, lists of them.
+
+        Unless ``now``, nothing is written if the last time was so short ago that writing would slow
+        the pass down.
+        """
+        if not now and time.monotonic() < self._due:
+            return
+        start = time.monotonic()
+        content = {"digest": self.digest, "done": done, "values": values}
+        handle, temporary = tempfile.mkstemp(dir=self.path.parent, prefix=".", suffix=".part")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                torch.save(content, file)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, self.path)
+        except BaseException:
+            Path(temporary).unlink(missing_ok=True)
+            raise
+        end = time.monotonic()
+        self._due = end + (end - start) / _SHARE

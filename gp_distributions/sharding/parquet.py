@@ -1,0 +1,163 @@
+"""A piece of a long table in Parquet files: a range of rows of one file."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy.typing as npt
+from torch import Tensor
+
+from gp_distributions.sharding.pieces import Contents, PieceError
+from gp_distributions.sharding.tables import Layout, bags
+
+if TYPE_CHECKING:
+    import pyarrow
+    import pyarrow.parquet
+
+
+@dataclass(frozen=True)
+class ParquetFile:
+    """A file, as it was when its bags were found.
+
+    Attributes:
+        path: Path to the file.
+        filesystem: File system of PyArrow, or None for the local one.
+        size: Size of the file in bytes.
+        modified: Time of its last change, in nanoseconds; None if the file system keeps none.
+    """
+
+    path: str
+    filesystem: Any
+    size: int
+    modified: int | None
+
+    @classmethod
+    def at(cls, path: str, filesystem: Any) -> ParquetFile:
+        """Describe the file at a path."""
+        from pyarrow import fs
+
+        local = isinstance(filesystem, fs.LocalFileSystem)
+        info = filesystem.get_file_info(path)
+        return cls(path, None if local else filesystem, info.size or 0, info.mtime_ns)
+
+    def opened(self) -> pyarrow.parquet.ParquetFile:
+        """Open the file, if it is as it was.
+
+        Raises:
+            PieceError: If it is not, or cannot be read.
+        """
+        import pyarrow.parquet as pq
+        from pyarrow import fs
+
+        try:
+            now = self.at(self.path, self.filesystem or fs.LocalFileSystem())
+            if (now.size, now.modified) == (self.size, self.modified):
+                return pq.ParquetFile(self.path, filesystem=self.filesystem, pre_buffer=True)
+        except (OSError, ValueError) as error:  # PyArrow's errors are among them
+            raise self.unreadable(error) from error
+        raise PieceError(
+            f"{self.path} has changed since ShardedClouds.from_parquet read it. Call it again."
+        )
+
+    def read(self, groups: tuple[int, int], rows: int, columns: Sequence[str]) -> pyarrow.Table:
+        """Read columns of consecutive row groups.
+
+        Args:
+            groups: The first row group, and the one after the last.
+            rows: Number of rows to read, of which some are in the last row group.
+            columns: Names of the columns.
+
+        Raises:
+            PieceError: If the file cannot be read.
+        """
+        import pyarrow as pa
+
+        with self.opened() as file:
+            try:
+                *whole, last = range(*groups)
+                table = file.read_row_groups(whole, columns=list(columns), use_threads=False)
+                # Mostly the end of a bag: what follows it in the row group is not decoded.
+                batches = file.iter_batches(
+                    rows - len(table), row_groups=[last], columns=list(columns), use_threads=False
+                )
+                parts = [table]
+                while sum(map(len, parts)) < rows:
+                    parts.append(pa.Table.from_batches([next(batches)]))
+                return pa.concat_tables(parts)
+            except (OSError, ValueError) as error:
+                raise self.unreadable(error) from error
+
+    def unreadable(self, error: Exception) -> PieceError:
+        """Return the error to raise if the file cannot be read."""
+        return PieceError(
+            f"Cannot read {self.path}: {error}. Expected a Parquet file; write it again if it is "
+            "damaged."
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class ParquetPiece:
+    """Consecutive bags of a file.
+
+    Attributes:
+        file: The file.
+        layout: Its columns.
+        groups: The row groups that hold the rows, the first and the one after the last.
+        start: First row of the piece, counted from the first row of these groups.
+        rows: Number of rows.
+        first: First row of the piece, counted from the first row of the file.
+        count: Number of bags.
+        given: Targets from another table, or None if they are in the file.
+    """
+
+    file: ParquetFile
+    layout: Layout
+    groups: tuple[int, int]
+    start: int
+    rows: int
+    first: int
+    count: int
+    given: Tensor | None
+
+    @property
+    def name(self) -> str:
+        """Where the piece lies."""
+        return f"{self.file.path}, rows {self.first} to {self.first + self.rows - 1}"
+
+    @property
+    def dim(self) -> int:
+        """Dimension of the atoms."""
+        return len(self.layout.columns)
+
+    def remote(self, client: Any) -> tuple[ParquetPiece, list[Any]]:
+        """Return the piece itself, which any process can read."""
+        return self, []
+
+    def read(self, *inputs: Any) -> Contents:
+        """Read the clouds and their targets."""
+        clouds, targets = self.layout.clouds(self._table(self.layout.numbers))
+        return clouds, targets if self.given is None else self.given
+
+    def targets(self) -> Tensor | None:
+        """Read the targets alone."""
+        if self.given is not None or not self.layout.target:
+            return self.given
+        table = self._table(self.layout.target)
+        return self.layout.targets(table, *bags(table[self.layout.bag], self.layout.bag))
+
+    def labels(self) -> npt.NDArray[Any]:
+        """Read the labels alone."""
+        return bags(self._table([])[self.layout.bag], self.layout.bag)[1]
+
+    def describe(self) -> Hashable:
+        """Return the file without its folder, what was read of it, and the targets."""
+        name = self.file.path.rpartition("/")[2]
+        given = None if self.given is None else self.given.numpy().tobytes()
+        read = self.layout, self.first, self.rows, given
+        return name, self.file.size, self.file.modified, *read
+
+    def _table(self, columns: Sequence[str]) -> pyarrow.Table:
+        names = list(dict.fromkeys([self.layout.bag, *columns]))
+        return self.file.read(self.groups, self.start + self.rows, names).slice(self.start)

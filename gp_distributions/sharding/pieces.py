@@ -1,0 +1,83 @@
+"""A piece of a data set: a description, small enough to be sent anywhere, of clouds to be read."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+from torch import Tensor
+
+from gp_distributions.measures.point_clouds import PointClouds
+
+# The clouds of a piece and their targets, ``B`` or ``B x outputs``, in double precision.
+Contents: TypeAlias = tuple[PointClouds, Tensor | None]
+
+#: Largest number of atoms in a piece, padding included, unless a single bag has more.
+PIECE_ATOMS = 2**21
+
+
+class PieceError(ValueError):
+    """A piece of a :class:`ShardedClouds` cannot be read or used; the message names it and its file.
+
+    Example:
+        >>> from gp_distributions.sharding import PieceError
+        >>> issubclass(PieceError, ValueError)
+        True
+    """
+
+
+class Readable(Protocol):
+    """What can be read in any process."""
+
+    @property
+    def name(self) -> str:
+        """Where the content lies, for messages; if empty, errors are raised as they are."""
+
+    def read(self, *inputs: Any) -> tuple[Any, ...]:
+        """Read distributions, their targets, and what else belongs to them."""
+
+
+class Piece(Readable, Protocol):
+    """Some distributions of a data set, read where and when they are needed."""
+
+    @property
+    def count(self) -> int | None:
+        """Number of distributions, or None if it is unknown until the piece is read."""
+
+    @property
+    def dim(self) -> int | None:
+        """Dimension of the atoms, or None if it is unknown until the piece is read."""
+
+    def remote(self, client: Any) -> tuple[Readable, list[Any]]:
+        """Return what to send to a cluster, and futures whose results ``read`` takes there."""
+
+    def targets(self) -> Tensor | None:
+        """Read the targets alone."""
+
+    def labels(self) -> npt.NDArray[Any] | None:
+        """Read the labels of the distributions alone."""
+
+    def describe(self) -> Hashable:
+        """Return what identifies the content of the piece, the same in every process."""
+
+
+def cut(sizes: npt.NDArray[np.int64], limit: int) -> list[tuple[int, int]]:
+    """Divide bags into consecutive ranges of at most ``limit`` atoms, padding included.
+
+    Args:
+        sizes: Numbers of atoms of the ``B`` bags.
+        limit: Largest number of bags times largest bag in a range. A bag of more atoms is alone.
+
+    Returns:
+        The first bag of each range, and the one after its last.
+    """
+    ranges, start = [], 0
+    while start < len(sizes):
+        window = sizes[start : start + 1 + limit // max(1, int(sizes[start]))]
+        padded = np.maximum.accumulate(window) * np.arange(1, len(window) + 1)
+        count = max(1, int(np.searchsorted(padded, limit, side="right")))
+        ranges.append((start, start + count))
+        start += count
+    return ranges

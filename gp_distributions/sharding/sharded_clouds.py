@@ -1,0 +1,335 @@
+"""Point clouds in pieces, on disk or on a cluster, of which only a few are in memory at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from gp_distributions.measures.arrays import integer
+from gp_distributions.measures.point_clouds import PointClouds
+from gp_distributions.sharding.arrays import array_pieces
+from gp_distributions.sharding.delayed import delayed_pieces
+from gp_distributions.sharding.digests import digest
+from gp_distributions.sharding.parquet_bags import parquet_pieces
+from gp_distributions.sharding.passes import read_piece, run
+from gp_distributions.sharding.pieces import PIECE_ATOMS, Contents, Piece
+from gp_distributions.sharding.sampling import Draw, drawn_sample, needed_pieces
+from gp_distributions.sharding.tables import Layout
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ShardedClouds:
+    """Point clouds in pieces: a description of data that need not fit in memory.
+
+    Make one with :meth:`from_parquet`, :meth:`from_arrays` or :meth:`from_delayed`, and pass it to a
+    :class:`SparseDistributionGP` as ``train_X``, or to its ``predict``. Clouds are read piece by piece,
+    in double precision, where and when they are needed, and checked as in :class:`PointClouds`. The
+    object itself holds paths and ranges of rows, so it can be pickled and sent to other machines, where
+    the same paths must exist.
+
+    ``len(shards)`` is the number of clouds, where it is known.
+
+    Args:
+        pieces: The pieces, in order.
+
+    Example:
+        >>> import numpy as np
+        >>> from gp_distributions import ShardedClouds
+        >>> points = np.random.default_rng(0).normal(size=(100, 30, 2))
+        >>> shards = ShardedClouds.from_arrays(
+        ...     points, targets=points.mean((1, 2)), piece_atoms=1200
+        ... )
+        >>> shards
+        ShardedClouds(100 clouds in 3 pieces, d=2)
+        >>> clouds, targets = shards.piece(0)
+        >>> clouds, targets.shape
+        (PointClouds(40 clouds, 30 atoms, d=2, float64), torch.Size([40]))
+    """
+
+    pieces: tuple[Piece, ...]
+
+    @classmethod
+    def from_parquet(
+        cls,
+        path: Any,
+        *,
+        bag: str,
+        columns: str | Sequence[str],
+        weight: str | None = None,
+        target: str | Sequence[str] | None = None,
+        targets: Any = None,
+        piece_atoms: int = PIECE_ATOMS,
+    ) -> ShardedClouds:
+        """Describe a long table in Parquet files, with one row for each atom.
+
+        All rows of a bag must lie next to each other in one file. This is checked: the column of bags
+        of every file is read once, and nothing else. A piece consists of whole row groups, except that a
+        bag that goes on in the next row group is kept whole and a row group of more than ``piece_atoms``
+        is divided.
+
+        Args:
+            path: Path to a folder of Parquet files or to one file, a list of files, or an address that
+                PyArrow reads, such as ``"s3://bucket/folder"``. The files of a folder are read in the
+                order of their names.
+            bag: Name of the column that identifies the bag of each row. Its values become the labels.
+            columns: Name or names of the columns of coordinates.
+            weight: Name of the column of weights >= 0. Default: equal weights.
+            target: Name of the column of targets, or names of columns for several outputs. A target has
+                the same value in all rows of a bag. Default: no targets, or those of a mapping.
+            targets: Targets by bag, if they are not in the files: a mapping, a series of pandas whose
+                index names the bags, or a data frame or path to a Parquet file with one row for each bag
+                and the columns ``bag`` and ``target``.
+            piece_atoms: Largest number of atoms in a piece, including padding to the size of its largest
+                bag. A bag of more atoms is a piece of its own.
+
+        Returns:
+            The clouds, in the order of the files and of the rows in them.
+
+        Raises:
+            ImportError: If PyArrow is not installed (extra ``arrow``).
+            PieceError: If a file cannot be read, or the rows of a bag are in several files or apart from
+                each other; the message names the file.
+            ValueError: If there are no rows, a column is missing, or a bag has no target.
+
+        Example:
+            >>> import tempfile
+            >>> import pyarrow as pa, pyarrow.parquet as pq
+            >>> from gp_distributions import ShardedClouds
+            >>> folder = tempfile.TemporaryDirectory()
+            >>> atoms = {"patient": ["a", "a", "b"], "dose": [1.0, 2.0, 3.0], "age": [61, 61, 47]}
+            >>> pq.write_table(pa.table(atoms), f"{folder.name}/visits.parquet")
+            >>> ShardedClouds.from_parquet(
+            ...     folder.name, bag="patient", columns="dose", target="age"
+            ... )
+            ShardedClouds(2 clouds in 1 piece, d=1)
+            >>> folder.cleanup()
+        """
+        layout = Layout.of(bag, columns, weight, target)
+        atoms = integer(piece_atoms, "piece_atoms")
+        return cls(tuple(parquet_pieces(path, layout, targets, atoms)))
+
+    @classmethod
+    def from_arrays(
+        cls,
+        points: Any,
+        *,
+        offsets: Any = None,
+        weights: Any = None,
+        targets: Any = None,
+        labels: Any = None,
+        piece_atoms: int = PIECE_ATOMS,
+    ) -> ShardedClouds:
+        """Describe arrays on disk or in memory.
+
+        Each argument is the path to a ``.npy`` file, a memory map, an array or a tensor. Files and
+        memory maps of whole files are read where they are needed; arrays in memory are sent there.
+        Offsets, targets and labels are read at once.
+
+        Args:
+            points: Atoms of ``B`` bags of one size, ``B x n x d``, or of bags of any sizes one after
+                another, ``N x d``.
+            offsets: For bags of any sizes, the ``B + 1`` integers ``0 = o_0 < ... < o_B = N``: bag ``i``
+                holds the atoms ``o_i`` to ``o_(i+1) - 1``.
+            weights: Weights >= 0, ``B x n`` or ``N``. Default: equal weights.
+            targets: Targets, ``B`` or ``B x outputs``. Default: no targets.
+            labels: Names of the bags. Default: no labels.
+            piece_atoms: As for :meth:`from_parquet`.
+
+        Returns:
+            The clouds, in order.
+
+        Raises:
+            ValueError: If a file cannot be read, or shapes or offsets are wrong.
+
+        Example:
+            >>> import tempfile
+            >>> import numpy as np
+            >>> from gp_distributions import ShardedClouds
+            >>> folder = tempfile.TemporaryDirectory()
+            >>> np.save(f"{folder.name}/atoms.npy", np.zeros((5, 3)))
+            >>> ShardedClouds.from_arrays(f"{folder.name}/atoms.npy", offsets=[0, 2, 5])
+            ShardedClouds(2 clouds in 1 piece, d=3)
+            >>> folder.cleanup()
+        """
+        atoms = integer(piece_atoms, "piece_atoms")
+        return cls(tuple(array_pieces(points, offsets, weights, targets, labels, atoms)))
+
+    @classmethod
+    def from_delayed(
+        cls,
+        pieces: Any,
+        *,
+        bag: str | None = None,
+        columns: str | Sequence[str] | None = None,
+        weight: str | None = None,
+        target: str | Sequence[str] | None = None,
+    ) -> ShardedClouds:
+        """Describe pieces that Dask computes.
+
+        Args:
+            pieces: A list of delayed values, or a collection of Dask, each of whose partitions is a
+                piece. The value of a piece is ``(clouds, targets)`` or ``clouds``, where ``clouds`` is a
+                :class:`PointClouds`, a list of arrays of shape ``n_i x d``, or an array of shape
+                ``B x n x d``; or a data frame in the layout of :meth:`from_parquet`. All rows of a bag
+                must be in one partition, next to each other, as they are after
+                ``frame.set_index(bag)``; within a partition this is checked. A value must not change
+                when it is computed again.
+            bag: Name of the column that identifies the bag of each row, if the pieces are data frames.
+            columns: Name or names of the columns of coordinates, if the pieces are data frames.
+            weight: As for :meth:`from_parquet`.
+            target: As for :meth:`from_parquet`.
+
+        Returns:
+            The clouds. Their number is unknown, so ``len`` raises a ``TypeError``.
+
+        Raises:
+            ImportError: If Dask is not installed (extra ``dask``).
+            TypeError: If an entry is not a delayed value.
+            ValueError: If there are no pieces, or only one of ``bag`` and ``columns`` is given.
+
+        Example:
+            >>> import dask
+            >>> import numpy as np
+            >>> from gp_distributions import ShardedClouds
+            >>> @dask.delayed
+            ... def simulation(seed):
+            ...     points = np.random.default_rng(seed).normal(size=(10, 50, 3))
+            ...     return points, points.mean((1, 2))
+            >>> ShardedClouds.from_delayed([simulation(seed) for seed in range(4)])
+            ShardedClouds(4 pieces)
+        """
+        if (bag is None) != (columns is None):
+            raise ValueError("Expected both bag= and columns= for pieces that are data frames.")
+        layout = None
+        if bag is not None and columns is not None:
+            layout = Layout.of(bag, columns, weight, target)
+        return cls(tuple(delayed_pieces(pieces, layout)))
+
+    @property
+    def num_pieces(self) -> int:
+        """Number of pieces."""
+        return len(self.pieces)
+
+    @cached_property
+    def dim(self) -> int:
+        """Dimension ``d`` of the atoms. Of delayed clouds, the first piece is computed to find it."""
+        known = self.pieces[0].dim
+        return self.piece(0)[0].dim if known is None else known
+
+    def piece(self, index: int) -> Contents:
+        """Read a piece.
+
+        Args:
+            index: Number of the piece.
+
+        Returns:
+            Its clouds, and their targets as a ``B`` or ``B x outputs`` tensor in double precision, or
+            None if there are no targets.
+
+        Raises:
+            PieceError: If the piece cannot be read; the message names it and its file.
+        """
+        clouds, targets = read_piece(self.pieces[index])
+        return clouds, targets
+
+    def labels(self, index: int | None = None) -> npt.NDArray[Any] | None:
+        """Read the labels of the clouds of a piece, or of all pieces, or None if there are none."""
+        chosen = self.pieces if index is None else (self.pieces[index],)
+        found = [piece.labels() for piece in chosen]
+        return (
+            None
+            if found[0] is None
+            else np.concatenate([part for part in found if part is not None])
+        )
+
+    def targets(self, index: int | None = None) -> Tensor | None:
+        """Read the targets of a piece, or of all pieces, or None if there are none.
+
+        Of Parquet files, only the columns of bags and targets are read.
+        """
+        chosen = self.pieces if index is None else (self.pieces[index],)
+        found = [piece.targets() for piece in chosen]
+        return None if found[0] is None else torch.cat([part for part in found if part is not None])
+
+    def select(self, indices: Iterable[int]) -> ShardedClouds:
+        """Return some of the pieces, for example to hold others out.
+
+        Args:
+            indices: Numbers of the pieces.
+
+        Returns:
+            The pieces, in this order.
+
+        Raises:
+            ValueError: If there are none.
+        """
+        chosen = tuple(self.pieces[index] for index in indices)
+        if not chosen:
+            raise ValueError("Expected at least one piece, got none.")
+        return ShardedClouds(chosen)
+
+    def sample(
+        self, n: int, seed: int = 0, *, client: Any = None
+    ) -> tuple[PointClouds, Tensor | None]:
+        """Draw clouds uniformly, without replacement.
+
+        Each cloud has a random number that depends on the seed, its piece and its place therein. The
+        clouds with the smallest numbers are drawn: memory does not grow with the data, and numbers of
+        clouds need not be known. Every piece that holds a drawn cloud is read.
+
+        Args:
+            n: Number of clouds. If there are fewer, all are returned.
+            seed: Random seed.
+            client: A client of ``dask.distributed``, whose workers read the pieces.
+
+        Returns:
+            The clouds in the order of the pieces, and their targets, or None if there are none.
+
+        Raises:
+            PieceError: If a piece cannot be read.
+
+        Example:
+            >>> import numpy as np
+            >>> from gp_distributions import ShardedClouds
+            >>> shards = ShardedClouds.from_arrays(np.zeros((1000, 5, 2)), targets=np.arange(1000))
+            >>> clouds, targets = shards.sample(10, seed=0)
+            >>> len(clouds), len(targets.unique())
+            (10, 10)
+        """
+        count = integer(n, "n")
+        counts = [piece.count for piece in self.pieces]
+        chosen, largest = needed_pieces(counts, count, seed)
+        draw = Draw(count, seed, largest)
+        parts = run(draw, self.pieces, chosen, client=client)
+        return drawn_sample(parts, count)
+
+    def digest(self) -> str:
+        """Return a digest of the data, the same in every process.
+
+        Files are recognised by name, size and time of the last change; delayed pieces by their number
+        and the content of the first, which is computed.
+        """
+        return digest([piece.describe() for piece in self.pieces])
+
+    def __len__(self) -> int:
+        counts = [piece.count for piece in self.pieces]
+        if None in counts:
+            raise TypeError("The number of clouds in delayed pieces is unknown.")
+        return sum(count for count in counts if count is not None)
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __repr__(self) -> str:
+        number = f"{self.num_pieces} piece{'s' * (self.num_pieces != 1)}"
+        if any(piece.count is None for piece in self.pieces):
+            return f"ShardedClouds({number})"  # to find the dimension would mean to compute a piece
+        count = len(self)
+        return f"ShardedClouds({count} cloud{'s' * (count != 1)} in {number}, d={self.dim})"

@@ -1,0 +1,286 @@
+"""Fits and predictions over pieces: in this process and on workers, killed, interrupted and poisoned."""
+
+import os
+import queue
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+from distributed import Client, LocalCluster
+
+from gp_distributions import PieceError, PointClouds, ShardedClouds, SparseDistributionGP, fit
+from gp_distributions.fitting import passes
+from gp_distributions.models.collapsed import piece_sums
+from gp_distributions.sharding.checkpoint import Checkpoint
+from gp_distributions.sharding.passes import run
+
+COUNT = 240
+
+
+def data() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Sizes of bags, atoms of all bags, and targets."""
+    rng = np.random.default_rng(0)
+    sizes = rng.integers(4, 9, COUNT)
+    centres = rng.normal(size=(COUNT, 2))
+    atoms = np.repeat(centres, sizes, axis=0) + rng.normal(size=(sizes.sum(), 2)) / 3
+    return sizes, atoms, np.sin(2 * centres[:, 0]) + centres[:, 1]
+
+
+def clouds() -> PointClouds:
+    sizes, atoms, _ = data()
+    return PointClouds.from_ragged(atoms, np.append(0, sizes.cumsum()))
+
+
+def write(folder: Path) -> Path:
+    """Write the data as Parquet files of 60 bags."""
+    folder.mkdir()
+    sizes, atoms, targets = data()
+    bag = np.repeat(np.arange(COUNT), sizes)
+    columns = {"bag": bag, "x": atoms[:, 0], "y": atoms[:, 1], "target": targets[bag]}
+    table = pa.table(columns)
+    for number in range(4):
+        rows = np.flatnonzero(bag // 60 == number)
+        pq.write_table(table.slice(rows[0], len(rows)), folder / f"part-{number}.parquet")
+    return folder
+
+
+def shards(folder: Path) -> ShardedClouds:
+    return ShardedClouds.from_parquet(
+        folder, bag="bag", columns=["x", "y"], target="target", piece_atoms=160
+    )
+
+
+def fitted(data: ShardedClouds, **options: Any) -> SparseDistributionGP:
+    model = SparseDistributionGP(data, num_inducing=40)
+    return fit(model, restarts=0, **options)
+
+
+def same(first: torch.Tensor, second: torch.Tensor) -> bool:
+    """Whether results have the same bits, as they have if this process runs on one thread, too."""
+    if torch.get_num_threads() == 1:
+        return torch.equal(first, second)
+    return torch.allclose(first, second, rtol=1e-8, atol=1e-10)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return write(tmp_path / "data")
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    with LocalCluster(
+        n_workers=2,
+        threads_per_worker=1,
+        processes=True,
+        dashboard_address="127.0.0.1:0",
+        local_directory=str(tmp_path_factory.mktemp("dask")),
+    ) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def client(cluster: LocalCluster) -> Iterator[Client]:
+    with Client(cluster) as client:
+        client.wait_for_workers(2)
+        yield client
+
+
+def on_write(monkeypatch: pytest.MonkeyPatch, count: int, action: Callable[[], None]) -> None:
+    """Do something once the sums of a number of pieces have been written."""
+    original = Checkpoint.write
+    acted: list[int] = []
+
+    def write(self: Checkpoint, done: int, values: dict[str, Any], *, now: bool = False) -> None:
+        original(self, done, values, now=True)
+        if self.path.stem == "sums" and done == count and not acted:
+            acted.append(done)
+            action()
+
+    monkeypatch.setattr(Checkpoint, "write", write)
+
+
+def interrupt() -> None:
+    raise KeyboardInterrupt
+
+
+@pytest.fixture
+def pieces_used(monkeypatch: pytest.MonkeyPatch) -> list[list[int]]:
+    """Numbers of the pieces over which each fit adds sums."""
+    used: list[list[int]] = []
+
+    def recorded(task: Any, pieces: Any, numbers: Any, **options: Any) -> Any:
+        used.append(list(numbers))
+        return run(task, pieces, numbers, **options)
+
+    monkeypatch.setattr(passes, "run", recorded)
+    return used
+
+
+def test_pieces_give_the_model_of_data_in_memory(folder: Path) -> None:
+    found = fitted(shards(folder))
+    expected = fitted_in_memory(found)
+    rows = clouds()
+    for first, second in zip(found.predict(rows), expected.predict(rows), strict=True):
+        assert torch.allclose(first, second, rtol=1e-7, atol=1e-9)
+
+
+def fitted_in_memory(model: SparseDistributionGP) -> SparseDistributionGP:
+    """The model of data in memory with the hyperparameters and inducing clouds of another."""
+    other = SparseDistributionGP(
+        clouds(), data()[2], num_inducing=40, outcome_transform=model.outcome_transform
+    )
+    other.load_state_dict(model.state_dict())
+    features = model.summed().features
+    state = other.piece_state(features)
+    other.take_sums(features, passes.sums_over_pieces(piece_sums, state, other.training_data()))
+    return other.eval()
+
+
+def test_predictions_come_in_order(folder: Path) -> None:
+    model = fitted(shards(folder))
+    for first, second in zip(model.predict(shards(folder)), model.predict(clouds()), strict=True):
+        assert torch.allclose(first, second, rtol=1e-9, atol=1e-12)
+    with pytest.raises(ValueError, match="Expected ShardedClouds to predict with a client"):
+        model.predict(clouds(), client=object())
+
+
+def test_two_workers_give_the_bits_of_one_process_though_one_is_killed(
+    folder: Path, tmp_path: Path, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alone = fitted(shards(folder))
+    together = fitted(shards(folder), client=client)
+    victim = next(iter(client.run(os.getpid).values()))
+    on_write(monkeypatch, 2, lambda: os.kill(victim, signal.SIGKILL))
+    survived = fitted(shards(folder), client=client, checkpoint=tmp_path / "checkpoint")
+    assert victim not in client.run(os.getpid).values()
+    expected = alone.predict(shards(folder))
+    for model in (together, survived):
+        assert torch.equal(model.summed().sums.gram, together.summed().sums.gram)
+        assert same(model.summed().sums.gram, alone.summed().sums.gram)
+        for found in (model.predict(shards(folder)), model.predict(shards(folder), client=client)):
+            assert all(map(same, found, expected))
+
+
+def test_a_new_client_resumes_an_interrupted_fit(
+    folder: Path,
+    tmp_path: Path,
+    cluster: LocalCluster,
+    monkeypatch: pytest.MonkeyPatch,
+    pieces_used: list[list[int]],
+) -> None:
+    data = shards(folder)
+    with Client(cluster) as client, monkeypatch.context() as patch:
+        on_write(patch, 3, interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            fitted(data, client=client, checkpoint=tmp_path / "checkpoint")
+    with Client(cluster) as client:
+        resumed = fitted(data, client=client, checkpoint=tmp_path / "checkpoint")
+    every = list(range(data.num_pieces))
+    assert pieces_used == [every, every[3:]]
+    assert same(resumed.summed().sums.gram, fitted(data).summed().sums.gram)
+
+
+def test_a_poisoned_piece_raises_and_names_its_file(folder: Path, client: Client) -> None:
+    data = shards(folder)
+    model = fitted(data)
+    poison(folder / "part-2.parquet")
+    for where in (client, None):
+        error = outcome(lambda where=where: model.predict(data, client=where), seconds=60)
+        assert isinstance(error, PieceError)
+        assert "part-2.parquet" in str(error)
+    with pytest.raises(PieceError, match=r"part-2\.parquet"):
+        fitted(data, client=client)
+
+
+def poison(path: Path) -> None:
+    """Damage the values in a file, but not their description at its end; keep its times."""
+    status, content = path.stat(), bytearray(path.read_bytes())
+    content[200:-2000] = bytes(255 - byte for byte in content[200:-2000])
+    path.write_bytes(content)
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+
+def outcome(call: Callable[[], Any], seconds: float) -> Any:
+    """What a call returns or raises; fails if that takes too long."""
+    found: queue.Queue[Any] = queue.Queue()
+
+    def target() -> None:
+        try:
+            found.put(call())
+        except Exception as error:
+            found.put(error)
+
+    threading.Thread(target=target, daemon=True).start()
+    return found.get(timeout=seconds)
+
+
+def test_a_killed_process_resumes(
+    folder: Path, tmp_path: Path, pieces_used: list[list[int]]
+) -> None:
+    program = f"""
+    import os, signal, sys
+    sys.path[:0] = {[str(Path(__file__).parents[1]), str(Path(__file__).parents[2])]!r}
+    import pytest
+    from pathlib import Path
+    sys.path.insert(0, {str(Path(__file__).parent)!r})
+    from test_sharded_fits import fitted, on_write, shards
+
+    with pytest.MonkeyPatch.context() as patch:
+        on_write(patch, 3, lambda: os.kill(os.getpid(), signal.SIGKILL))
+        fitted(shards(Path({str(folder)!r})), checkpoint={str(tmp_path / "checkpoint")!r})
+    """
+    ended = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], check=False)
+    assert ended.returncode == -signal.SIGKILL
+    data = shards(folder)
+    resumed = fitted(data, checkpoint=tmp_path / "checkpoint")
+    every = list(range(data.num_pieces))
+    assert pieces_used == [every[3:]]
+    assert same(resumed.summed().sums.gram, fitted(data).summed().sums.gram)
+    again = fitted(data, checkpoint=tmp_path / "checkpoint")
+    assert pieces_used[-1] == []
+    assert torch.equal(again.predict(clouds())[0], resumed.predict(clouds())[0])
+
+
+def test_an_interrupted_fit_keeps_all_pieces_done(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pieces_used: list[list[int]]
+) -> None:
+    data = shards(folder)
+    model = SparseDistributionGP(data, num_inducing=40)
+    with monkeypatch.context() as patch:
+        # Only the first piece is written while the fit runs: later ones when it is interrupted.
+        patch.setattr("gp_distributions.sharding.checkpoint._SHARE", 1e-9)
+
+        def poisoned(state: Any, X: Any, *rest: Any) -> Any:
+            if X.labels[0] >= 120:
+                raise KeyboardInterrupt
+            return piece_sums(state, X, *rest)
+
+        patch.setattr("gp_distributions.fitting.sparse.piece_sums", poisoned)
+        with pytest.raises(KeyboardInterrupt):
+            fit(model, restarts=0, checkpoint=tmp_path)
+    fitted(data, checkpoint=tmp_path)
+    done = next(i for i in range(data.num_pieces) if data.labels(i)[0] >= 120)
+    assert pieces_used[1] == list(range(done, data.num_pieces))
+
+
+def test_checkpoints_of_other_fits_are_refused(folder: Path, tmp_path: Path) -> None:
+    data = shards(folder)
+    fitted(data, checkpoint=tmp_path / "checkpoint")
+    with pytest.raises(ValueError, match="this model and these data"):
+        fitted(data, checkpoint=tmp_path / "checkpoint", seed=1)
+    with pytest.raises(ValueError, match="this model and these data"):
+        fitted(data.select(range(5)), checkpoint=tmp_path / "checkpoint")
+    (folder / "part-1.parquet").touch()
+    with pytest.raises(ValueError, match="this model and these data"):
+        fitted(shards(folder), checkpoint=tmp_path / "checkpoint")

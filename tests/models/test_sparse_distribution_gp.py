@@ -1,0 +1,446 @@
+"""The sparse model: exact with all clouds inducing, sums over pieces, and the BoTorch interface."""
+
+import copy
+import itertools
+import pickle
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from botorch.acquisition import LogExpectedImprovement, qLogExpectedImprovement
+from botorch.acquisition.objective import ScalarizedPosteriorTransform
+from botorch.cross_validation import efficient_loo_cv
+from botorch.optim import optimize_acqf
+from botorch.sampling import SobolQMCNormalSampler
+from cases import as_rows, random_clouds
+from gpytorch.kernels import ScaleKernel
+from gpytorch.likelihoods import FixedNoiseGaussianLikelihood, GaussianLikelihood
+from gpytorch.mlls import ExactMarginalLogLikelihood
+from torch import Tensor
+
+from gp_distributions import (
+    DistributionGP,
+    NormalizeClouds,
+    PointClouds,
+    SamplingNoiseLikelihood,
+    SharedKernelGP,
+    SlicedWassersteinKernel,
+    SparseDistributionGP,
+)
+from gp_distributions.models.collapsed import piece_sums
+from gp_distributions.models.pieces import MemoryPieces
+
+CLOUDS = random_clouds(70, sizes=(5, 20))
+ROWS = as_rows(CLOUDS)
+POINTS, WEIGHTS = zip(*CLOUDS, strict=True)
+BAGS = PointClouds.from_list(POINTS, weights=WEIGHTS)
+TARGETS = torch.stack([points.square().sum() for points, _ in CLOUDS])
+SEVERAL = torch.stack([TARGETS, ROWS.sin().sum(-1), ROWS[:, :9].sum(-1)], -1)
+NEW = ROWS[60:]
+NOISE = 1e-3
+
+
+def make_kernel() -> ScaleKernel:
+    kernel = SlicedWassersteinKernel(2, num_slices=10, num_quantiles=20)
+    kernel.lengthscale = 3.0
+    kernel = ScaleKernel(kernel)
+    kernel.outputscale = 1.7
+    return kernel
+
+
+def make_sparse(targets: Tensor = TARGETS, **options: Any) -> SparseDistributionGP:
+    return set_values(SparseDistributionGP(ROWS[:60], targets[:60], make_kernel(), **options))
+
+
+def make_exact(targets: Tensor = TARGETS, **options: Any) -> DistributionGP:
+    kind = SharedKernelGP if targets.dim() > 1 and targets.shape[-1] > 1 else DistributionGP
+    return set_values(kind(ROWS[:60], targets[:60], make_kernel(), **options))
+
+
+def set_values(model: Any) -> Any:
+    if not isinstance(model.likelihood, FixedNoiseGaussianLikelihood):
+        model.likelihood.noise = NOISE
+    constant = model.mean_module.constant
+    model.mean_module.constant = 0.3 * torch.arange(1, 1 + constant.numel()).reshape(constant.shape)
+    return model
+
+
+def log_likelihood(model: DistributionGP) -> Tensor:
+    model.train()
+    mll = ExactMarginalLogLikelihood(model.likelihood, model)
+    prior = sum(p.log_prob(f(m)).sum() for _, m, p, f, _ in model.named_priors())
+    value = mll(model(*model.train_inputs), model.train_targets) * model.train_targets.shape[-1]
+    outputs = model.num_outputs
+    return (
+        (value - prior).sum().detach() if outputs == 1 else (value.sum() - outputs * prior).detach()
+    )
+
+
+OPTIONS: dict[str, dict[str, Any]] = {
+    "one": {},
+    "column": {"targets": TARGETS.unsqueeze(-1)},
+    "several": {"targets": SEVERAL},
+    "sampling-noise": {"sampling_noise": True},
+    "untransformed": {"targets": TARGETS / 100, "outcome_transform": None},
+    "known": {"train_Yvar": TARGETS[:60] * 0.02 + 0.1},
+}
+
+
+class TestExactness:
+    """With all clouds inducing, the model is the exact one: up to the jitter, 1e-8 of the noise."""
+
+    @pytest.mark.parametrize("name", OPTIONS)
+    @pytest.mark.parametrize("noise", [True, False])
+    def test_predictions(self, name: str, noise: bool) -> None:
+        sparse, exact = make_sparse(**OPTIONS[name]), make_exact(**OPTIONS[name])
+        for found, expected in zip(
+            sparse.predict(NEW, observation_noise=noise),
+            exact.predict(NEW, observation_noise=noise),
+            strict=True,
+        ):
+            assert found.shape == expected.shape
+            torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-6)
+
+    @pytest.mark.parametrize("name", OPTIONS)
+    def test_bound(self, name: str) -> None:
+        sparse, exact = make_sparse(**OPTIONS[name]), make_exact(**OPTIONS[name])
+        torch.testing.assert_close(sparse.bound(), log_likelihood(exact), rtol=0, atol=1e-5)
+
+    def test_known_noise_of_several_outputs(self) -> None:
+        variances = 0.01 * SEVERAL[:60].square() + 0.01
+        sparse = SparseDistributionGP(ROWS[:60], SEVERAL[:60], make_kernel(), train_Yvar=variances)
+        for output in range(3):
+            exact = DistributionGP(
+                ROWS[:60], SEVERAL[:60, output], make_kernel(), train_Yvar=variances[:, output]
+            )
+            for found, expected in zip(sparse.predict(NEW), exact.predict(NEW), strict=True):
+                torch.testing.assert_close(found[:, output], expected, rtol=1e-6, atol=1e-6)
+
+    @pytest.mark.parametrize("several", [False, True])
+    def test_joint_posteriors(self, several: bool) -> None:
+        targets = SEVERAL if several else TARGETS
+        batches = NEW.unflatten(0, (5, 2))
+        found = make_sparse(targets).posterior(batches, observation_noise=True)
+        expected = make_exact(targets).posterior(batches, observation_noise=True)
+        torch.testing.assert_close(found.mean, expected.mean, rtol=1e-6, atol=1e-6)
+        torch.testing.assert_close(
+            found.distribution.covariance_matrix,
+            expected.distribution.covariance_matrix,
+            rtol=1e-6,
+            atol=1e-6,
+        )
+        assert found.rsample(torch.Size([7])).shape == (7, 5, 2, 3 if several else 1)
+
+    def test_leave_one_out(self) -> None:
+        sparse, exact = make_sparse(), make_exact()
+        exact.eval()
+        expected = efficient_loo_cv(exact, observation_noise=True).posterior
+        mean, std = sparse.leave_one_out()
+        torch.testing.assert_close(mean, expected.mean.flatten(), rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(std, expected.variance.flatten().sqrt(), rtol=1e-5, atol=1e-5)
+
+
+def dense(sparse: SparseDistributionGP, noise: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Bound, and means and variances of the function at new clouds, by N x N matrices."""
+    features = sparse.summed().features
+    train, new = ROWS[:60], NEW
+    with torch.no_grad():
+        phi, psi = features(train), features(new)
+        kernel = sparse.covar_module
+        values = sparse.outcome_transform(TARGETS[:60].unsqueeze(-1))[0].squeeze(-1)
+        residual = values - sparse.mean_module.constant
+        low_rank = phi @ phi.T + noise.diag()
+        normal = torch.distributions.MultivariateNormal(torch.zeros(60).double(), low_rank)
+        left = kernel(train).to_dense().diagonal() - phi.square().sum(-1)
+        bound = normal.log_prob(residual) - 0.5 * (left / noise).sum()
+        gain = psi @ phi.T @ low_rank.inverse()
+        mean = sparse.mean_module.constant + gain @ residual
+        variance = kernel(new).to_dense().diagonal() - (gain * (psi @ phi.T)).sum(-1)
+    return bound, mean, variance
+
+
+class TestApproximation:
+    @pytest.mark.parametrize("sampling_noise", [False, True])
+    def test_agrees_with_dense_matrices(self, sampling_noise: bool) -> None:
+        model = make_sparse(num_inducing=20, sampling_noise=sampling_noise)
+        noise = torch.full((60,), NOISE).double()
+        if sampling_noise:
+            model.likelihood.sampling_noise, bias = 0.4, 0.7
+            model.likelihood.sampling_bias.fill_(bias)
+            sizes = 1 / torch.stack([w.square().sum() / w.sum() ** 2 for w in WEIGHTS[:60]])
+            excess = (1 / sizes - 1 / sizes.max()).clamp_min(0)
+            noise = noise + 0.4 * excess + bias * excess.square()
+        bound, mean, variance = dense(model, noise)
+        torch.testing.assert_close(model.bound(), bound)
+        scale, centre = model.outcome_transform.stdvs, model.outcome_transform.means
+        found = model.predict(NEW, observation_noise=False)
+        torch.testing.assert_close(found[0], (scale * mean + centre).squeeze())
+        torch.testing.assert_close(found[1], (scale * variance.sqrt()).squeeze())
+
+    def test_bound_is_below_the_likelihood_and_grows(self) -> None:
+        exact = log_likelihood(make_exact())
+        bounds = [make_sparse(num_inducing=m).bound() for m in (5, 15, 30, 60)]
+        assert all(low < high for low, high in itertools.pairwise(bounds))
+        assert bounds[-2] < exact
+
+    def test_leave_one_out_is_leaving_out(self) -> None:
+        model = make_sparse(num_inducing=20)
+        mean, std = model.leave_one_out(observation_noise=False)
+        summed = model.summed()
+        for index in (0, 13, 59):
+            rest = [i for i in range(60) if i != index]
+            other = copy.deepcopy(model)
+            part = piece_sums(model.piece_state(), ROWS[rest], TARGETS[rest])
+            other.take_sums(summed.features, part)
+            found = other.predict(ROWS[[index]], observation_noise=False)
+            torch.testing.assert_close(found[0].squeeze(), mean[index])
+            torch.testing.assert_close(found[1].squeeze(), std[index], rtol=1e-6, atol=1e-9)
+
+    def test_leave_one_out_of_several_outputs(self) -> None:
+        mean, std = make_sparse(SEVERAL, num_inducing=20).leave_one_out()
+        assert mean.shape == std.shape == (60, 3)
+        one = make_sparse(num_inducing=20)
+        torch.testing.assert_close(mean[:, 0], one.leave_one_out()[0])
+
+
+class TestPieces:
+    @pytest.mark.parametrize("size", [7, 30, 60])
+    def test_any_number_of_pieces(self, size: int) -> None:
+        model, other = make_sparse(num_inducing=20), make_sparse(num_inducing=20)
+        other.data = MemoryPieces(ROWS[:60], TARGETS[:60].unsqueeze(-1), size=size)
+        assert other.data.num_pieces == -(-60 // size)
+        for found, expected in zip(other.predict(NEW), model.predict(NEW), strict=True):
+            torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-10)
+        torch.testing.assert_close(other.bound(), model.bound(), rtol=1e-10, atol=1e-10)
+
+    def test_the_same_cut_gives_the_same_bits(self) -> None:
+        models = [make_sparse(num_inducing=20) for _ in range(2)]
+        for model in models:
+            model.data = MemoryPieces(ROWS[:60], TARGETS[:60].unsqueeze(-1), size=7)
+        assert torch.equal(models[0].predict(NEW)[0], models[1].predict(NEW)[0])
+
+    def test_rows_clouds_and_other_pieces_are_the_same_data(self) -> None:
+        class Pieces:
+            num_pieces = 3
+
+            def piece(self, index: int) -> Any:
+                part = slice(20 * index, 20 * (index + 1))
+                return BAGS[part], TARGETS[part].numpy()
+
+            def sample(self, n: int, seed: int) -> Any:
+                return BAGS[:60], TARGETS[:60]
+
+        expected = make_sparse(num_inducing=20).predict(NEW)
+        for data in ((BAGS[:60], TARGETS[:60].numpy()), (Pieces(),)):
+            model = set_values(
+                SparseDistributionGP(*data, covar_module=make_kernel(), num_inducing=20)
+            )
+            for found, wanted in zip(model.predict(NEW), expected, strict=True):
+                torch.testing.assert_close(found, wanted, rtol=1e-10, atol=1e-10)
+
+    def test_tasks_can_be_pickled(self) -> None:
+        model = make_sparse(
+            num_inducing=20, input_transform=NormalizeClouds(torch.zeros(2).double(), 2.0)
+        )
+        state = model.piece_state()
+        task, again = pickle.loads(pickle.dumps((piece_sums, state)))
+        found, expected = task(again, *model.data.piece(0)), piece_sums(state, *model.data.piece(0))
+        assert torch.equal(found.gram, expected.gram)
+        assert torch.equal(found.residual, expected.residual)
+
+
+class TestHyperparameters:
+    def test_sums_follow_the_hyperparameters(self) -> None:
+        model = make_sparse(num_inducing=20)
+        before = model.predict(NEW)[0]
+        model.covar_module.base_kernel.lengthscale = 1.0
+        other = make_sparse(num_inducing=20)
+        other.covar_module.base_kernel.lengthscale = 1.0
+        assert not torch.equal(model.predict(NEW)[0], before)
+        assert torch.equal(model.predict(NEW)[0], other.predict(NEW)[0])
+        for change in (model, other):
+            change.likelihood.noise = 0.5
+            change.mean_module.constant = 2.0
+        torch.testing.assert_close(model.predict(NEW)[0], other.predict(NEW)[0])
+
+    def test_predictions_change_nothing(self) -> None:
+        model = make_sparse(num_inducing=20)
+        expected = model.predict(NEW)
+        model.train()  # transforms in training mode would adapt to what they see
+        model.predict(ROWS[:5])
+        model.posterior(NEW.unsqueeze(-2)).mean.sum()
+        model.leave_one_out()
+        for found, wanted in zip(model.predict(NEW), expected, strict=True):
+            assert torch.equal(found, wanted)
+
+    def test_threads_agree(self) -> None:
+        expected = [make_sparse(num_inducing=20).predict(ROWS[[i]])[0] for i in range(60, 70)]
+        model = make_sparse(num_inducing=20)
+        with ThreadPoolExecutor(4) as pool:
+            found = list(pool.map(lambda i: model.predict(ROWS[[i]])[0], range(60, 70)))
+        assert all(map(torch.equal, found, expected))
+
+    @pytest.mark.parametrize("duplicate", [copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m))])
+    def test_copies_predict_the_same(self, duplicate: Any) -> None:
+        model = make_sparse(SEVERAL, num_inducing=20)
+        expected = model.predict(NEW)
+        other = duplicate(model)
+        for found, wanted in zip(other.predict(NEW), expected, strict=True):
+            assert torch.equal(found, wanted)
+        other.likelihood.noise = 0.1
+        assert torch.equal(model.predict(NEW)[0], expected[0])
+
+
+class TestBoTorch:
+    def test_gradients(self) -> None:
+        model = make_sparse(num_inducing=20)
+        X = PointClouds(BAGS.points[60:64, :5]).pack().unflatten(0, (2, 2)).requires_grad_()
+
+        def moments(X: Tensor) -> tuple[Tensor, Tensor]:
+            posterior = model.posterior(X)
+            return posterior.mean, posterior.distribution.covariance_matrix
+
+        assert torch.autograd.gradcheck(moments, X, atol=1e-5)
+
+    def test_gradients_at_inducing_clouds_are_finite(self) -> None:
+        model = make_sparse(num_inducing=20)
+        X = model.summed().features.rows[:3].clone().requires_grad_()
+        model.posterior(X.unsqueeze(-2)).variance.sum().backward()
+        assert bool(X.grad.isfinite().all())
+
+    def test_acquisition_functions(self) -> None:
+        points = torch.rand(40, 1, 1, generator=torch.Generator().manual_seed(0)).double() * 4
+        clouds = PointClouds(points + torch.linspace(-0.1, 0.1, 5).reshape(5, 1))
+        targets = -(points.flatten() - 2).square()
+        model = SparseDistributionGP(clouds, targets, num_inducing=15)
+        model.covar_module.base_kernel.lengthscale = 2.0
+        width = clouds.pack().shape[-1]
+        bounds = torch.tensor([[0.0, 0.2], [4.0, 0.2]]).double().repeat(1, width // 2)
+        sampler = SobolQMCNormalSampler(torch.Size([32]), seed=0)
+        for acquisition in (
+            qLogExpectedImprovement(model, -0.1, sampler=sampler),
+            LogExpectedImprovement(model, -0.1),
+        ):
+            q = 1 if isinstance(acquisition, LogExpectedImprovement) else 2
+            found, value = optimize_acqf(
+                acquisition, bounds, q=q, num_restarts=2, raw_samples=16, options={"seed": 0}
+            )
+            assert value > acquisition(clouds.pack().unflatten(0, (-1, q))).median()
+            assert bool(((found[..., 0::2].mean(-1) - 2).abs() < 1).any())
+
+    def test_subset_of_outputs(self) -> None:
+        model = make_sparse(SEVERAL, num_inducing=20)
+        mean, std = model.predict(NEW)
+        for outputs in ([2], [2, 0]):
+            part = model.subset_output(outputs)
+            assert part.num_outputs == len(outputs)
+            torch.testing.assert_close(part.predict(NEW)[0], mean[:, outputs])
+            torch.testing.assert_close(part.predict(NEW)[1], std[:, outputs])
+        posterior = model.posterior(NEW, output_indices=[1])
+        torch.testing.assert_close(posterior.mean.squeeze(-1), mean[:, 1])
+        with pytest.raises(ValueError, match="with its training data"):
+            model.subset_output([0]).leave_one_out()
+
+    def test_subset_of_outputs_with_known_noise(self) -> None:
+        variances = 0.01 * SEVERAL[:60].square() + 0.01
+        model = SparseDistributionGP(
+            ROWS[:60], SEVERAL[:60], make_kernel(), train_Yvar=variances, num_inducing=20
+        )
+        mean, std = model.predict(NEW)
+        for outputs in ([2], [2, 0]):
+            part = model.subset_output(outputs).predict(NEW)
+            torch.testing.assert_close(part[0], mean[:, outputs])
+            torch.testing.assert_close(part[1], std[:, outputs])
+
+    def test_posterior_transforms_and_given_noise(self) -> None:
+        model = make_sparse(SEVERAL, num_inducing=20)
+        weights = torch.tensor([1.0, 2.0, -1.0]).double()
+        transform = ScalarizedPosteriorTransform(weights)
+        found = model.posterior(NEW, posterior_transform=transform)
+        torch.testing.assert_close(found.mean.squeeze(-1), model.posterior(NEW).mean @ weights)
+        noise = torch.rand(10, 3, generator=torch.Generator().manual_seed(0)).double()
+        noisy = model.posterior(NEW, observation_noise=noise).variance
+        units = model.outcome_transform.stdvs.square()
+        torch.testing.assert_close(noisy - model.posterior(NEW).variance, noise * units)
+
+
+class TestInputs:
+    def test_single_precision_is_computed_in_double(self) -> None:
+        found = SparseDistributionGP(ROWS[:60].float(), TARGETS[:60], make_kernel().float())
+        mean, _ = set_values(found).predict(NEW.float())
+        assert mean.dtype == torch.float64
+        expected = SparseDistributionGP(ROWS[:60].float().double(), TARGETS[:60], make_kernel())
+        wanted, _ = set_values(expected).predict(NEW.float().double())
+        torch.testing.assert_close(mean, wanted, rtol=1e-5, atol=1e-5)
+
+    def test_input_transforms(self) -> None:
+        transform = NormalizeClouds.from_data(BAGS[:60])
+        model = make_sparse(num_inducing=20, input_transform=transform)
+        other = set_values(
+            SparseDistributionGP(transform(ROWS[:60]), TARGETS[:60], make_kernel(), num_inducing=20)
+        )
+        torch.testing.assert_close(model.predict(NEW)[0], other.predict(transform(NEW))[0])
+
+    def test_default_kernel_and_copies_of_clouds(self) -> None:
+        clouds = BAGS[[0, 1, 2, 3, 0, 1, 2, 3]]
+        model = SparseDistributionGP(clouds, TARGETS[:4].repeat(2), num_inducing=6)
+        assert len(model.summed().features.rows) == 4
+        assert model.predict(BAGS[60:])[0].shape == (10,)
+
+    def test_columns_beside_clouds(self) -> None:
+        rows = torch.cat([ROWS, TARGETS.unsqueeze(-1)], -1)
+        kernel = ScaleKernel(
+            SlicedWassersteinKernel(
+                2, num_slices=5, num_quantiles=10, active_dims=tuple(range(ROWS.shape[-1]))
+            )
+        )
+        model = SparseDistributionGP(rows[:60], TARGETS[:60], kernel, num_inducing=20)
+        other = SparseDistributionGP(ROWS[:60], TARGETS[:60], make_kernel(), num_inducing=20)
+        other.covar_module = copy.deepcopy(kernel)
+        other.covar_module.base_kernel.active_dims = None
+        torch.testing.assert_close(model.predict(rows[60:])[0], other.predict(NEW)[0])
+
+    def test_mistakes_are_named(self) -> None:
+        cases: list[tuple[dict[str, Any], str]] = [
+            ({"train_Y": None}, "Expected train_Y"),
+            ({"train_Y": TARGETS[:59]}, r"one target for each of \(60,\) clouds"),
+            ({"train_X": ROWS[:60].unsqueeze(0)}, "without a batch axis"),
+            ({"num_inducing": 0}, "num_inducing"),
+            ({"sampling_noise": True, "train_Yvar": TARGETS[:60]}, "at most one of"),
+            ({"sampling_noise": "yes"}, "sampling_noise to be"),
+            (
+                {"covar_module": ScaleKernel(make_kernel(), batch_shape=torch.Size([2]))},
+                "one kernel",
+            ),
+            ({"covar_module": None}, "covar_module is needed"),
+        ]
+        for options, message in cases:
+            given = {"train_X": ROWS[:60], "train_Y": TARGETS[:60], "covar_module": make_kernel()}
+            with pytest.raises(ValueError, match=message):
+                SparseDistributionGP(**given | options)
+        with pytest.raises(TypeError, match="GaussianLikelihood"):
+            make_sparse(likelihood=FixedNoiseGaussianLikelihood(torch.ones(60)))
+        with pytest.raises(TypeError, match="PointClouds"):
+            SparseDistributionGP([np.zeros((3, 2))], [1.0], make_kernel())  # type: ignore[arg-type]
+        broken = TARGETS[:60].clone()
+        broken[7] = torch.nan
+        with pytest.raises(ValueError, match="cloud 7"):
+            make_sparse(broken)
+        with pytest.raises(ValueError, match="batch_size"):
+            make_sparse().predict(NEW, batch_size=0)
+
+    def test_likelihoods(self) -> None:
+        likelihood = SamplingNoiseLikelihood(2, largest=10.0)
+        assert make_sparse(likelihood=likelihood).likelihood is likelihood
+        assert type(make_sparse().likelihood) is GaussianLikelihood
+
+    def test_on_device(self, device: torch.device) -> None:
+        expected = make_sparse(num_inducing=20).predict(NEW)
+        model = SparseDistributionGP(
+            ROWS[:60].to(device), TARGETS[:60].to(device), make_kernel(), num_inducing=20
+        )
+        found = set_values(model).predict(NEW.to(device))
+        assert found[0].device.type == device.type
+        torch.testing.assert_close(found[0].cpu(), expected[0], rtol=1e-6, atol=1e-6)

@@ -1,0 +1,135 @@
+import pickle
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from distributed import Client, Future, LocalCluster
+from sharding_tasks import Sums, calls
+
+from gp_distributions import PieceError, PointClouds, ShardedClouds
+from gp_distributions.sharding.checkpoint import Checkpoint
+from gp_distributions.sharding.digests import digest
+from gp_distributions.sharding.passes import run
+
+RNG = np.random.default_rng(0)
+SHARDS = ShardedClouds.from_arrays(
+    RNG.normal(size=(50, 4, 2)), targets=RNG.normal(size=50), piece_atoms=20
+)
+
+
+def numbers(number: int, clouds: PointClouds, targets: torch.Tensor | None) -> int:
+    time.sleep(0.02 * (number % 2 == 0))  # every other piece is late
+    return number
+
+
+def test_results_come_in_order_and_once(tmp_path: Path) -> None:
+    assert list(run(numbers, SHARDS.pieces)) == list(range(10))
+    assert list(run(numbers, SHARDS.pieces, [7, 3, 4])) == [7, 3, 4]
+    list(run(Sums(tmp_path), SHARDS.pieces))
+    assert calls(tmp_path) == list(range(10))
+
+
+def test_only_two_pieces_are_in_progress(tmp_path: Path) -> None:
+    found = run(Sums(tmp_path), SHARDS.pieces)
+    next(found)
+    time.sleep(0.3)
+    assert len(calls(tmp_path)) <= 3
+    found.close()
+    assert not [t for t in threading.enumerate() if t.name.startswith("piece")]
+    assert len(calls(tmp_path)) <= 3
+
+
+def test_tasks_run_without_gradients() -> None:
+    def grads(number: int, clouds: PointClouds, targets: torch.Tensor | None) -> bool:
+        return torch.is_grad_enabled()
+
+    assert not any(run(grads, SHARDS.pieces))
+    assert torch.is_grad_enabled()
+
+
+def test_errors_name_the_piece() -> None:
+    def fails(number: int, clouds: PointClouds, targets: torch.Tensor | None) -> None:
+        if number == 3:
+            raise MemoryError
+
+    with pytest.raises(PieceError, match="array, bags 15 to 19: MemoryError"):
+        list(run(fails, SHARDS.pieces))
+
+
+def test_data_that_a_cluster_lost_are_sent_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: list[Future] = []
+    original = Client.scatter
+
+    def scatter(self: Client, *args: Any, **options: Any) -> Future:
+        sent.append(original(self, *args, **options))
+        return sent[-1]
+
+    monkeypatch.setattr(Client, "scatter", scatter)
+    options: dict[str, Any] = {"n_workers": 1, "threads_per_worker": 1, "processes": False}
+    options |= {"dashboard_address": "127.0.0.1:0", "local_directory": str(tmp_path / "dask")}
+    with LocalCluster(**options) as cluster, Client(cluster) as client:
+        results = run(Sums(), SHARDS.pieces, client=client)
+        found = [next(results)]
+        client.cancel(sent[0], force=True)
+        found += results
+        assert len(sent) == 2
+    assert all(map(torch.equal, found, run(Sums(), SHARDS.pieces)))
+
+
+def test_a_client_of_another_kind_is_refused() -> None:
+    with pytest.raises(TypeError, match=r"distributed\.Client, got str"):
+        list(run(numbers, SHARDS.pieces, client="tcp://"))  # type: ignore[arg-type]
+
+
+def test_digests_are_of_content() -> None:
+    a = torch.nn.Linear(2, 3)
+    b = torch.nn.Linear(2, 3)
+    b.load_state_dict(a.state_dict())
+    assert digest(a, {"x": 1, "y": (2.0, None)}) == digest(b, {"y": (2.0, None), "x": 1})
+    assert digest(a) == digest(pickle.loads(pickle.dumps(a)))
+    with torch.no_grad():
+        b.bias += 1e-6
+    assert digest(a) != digest(b)
+    assert digest("ab", "c") != digest("a", "bc")
+    assert digest([1, [2]]) != digest([[1], 2])
+    assert digest(np.zeros(2)) != digest(np.zeros((2, 1))) != digest(np.zeros(2, dtype=np.float32))
+
+
+def test_checkpoints_are_whole_and_belong_to_their_data(tmp_path: Path) -> None:
+    folder = tmp_path / "new" / "folder"
+    checkpoint = Checkpoint(folder, "sums", "digest")
+    assert checkpoint.read() == (0, {})
+    checkpoint.write(3, {"a": torch.arange(3), "n": 7})
+    done, values = Checkpoint(folder, "sums", "digest").read()
+    assert (done, values["n"]) == (3, 7)
+    assert torch.equal(values["a"], torch.arange(3))
+    assert [path.name for path in folder.iterdir()] == ["sums.checkpoint"]
+    with pytest.raises(ValueError, match=r"this model and these data, got .*sums\.checkpoint"):
+        Checkpoint(folder, "sums", "other").read()
+    checkpoint.path.write_bytes(checkpoint.path.read_bytes()[:-30])
+    with pytest.raises(ValueError, match=r"Cannot read the checkpoint .*Delete it"):
+        checkpoint.read()
+    with pytest.raises(ValueError, match="to be a folder"):
+        Checkpoint(checkpoint.path, "sums", "digest")
+
+
+def test_an_interrupted_write_leaves_the_last_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checkpoint = Checkpoint(tmp_path, "sums", "digest")
+    checkpoint.write(3, {"n": 7}, now=True)
+
+    def interrupted(*args: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("os.fsync", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        checkpoint.write(4, {"n": 8}, now=True)
+    assert checkpoint.read() == (3, {"n": 7})
+    assert len(list(tmp_path.iterdir())) == 1

@@ -1,0 +1,37 @@
+"""Tasks of tests of passes over pieces, in a module that worker processes can import."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from gp_distributions import PointClouds
+
+
+@dataclass(frozen=True)
+class Sums:
+    """A product of matrices, whose bits depend on the order in which its terms are added.
+
+    Attributes:
+        folder: Where a file for each call is left, or None.
+    """
+
+    folder: Path | None = None
+
+    def __call__(self, number: int, clouds: PointClouds, targets: Tensor | None) -> Tensor:
+        if self.folder is not None:
+            (self.folder / f"{number}-{time.time_ns()}").touch()
+        assert targets is not None
+        phi = torch.cat(
+            [(clouds.weights.unsqueeze(-1) * clouds.points).sum(-2), targets[:, None]], -1
+        )
+        return phi.exp().mT @ phi.exp()
+
+
+def calls(folder: Path) -> list[int]:
+    """Numbers of the pieces that were computed, once for each call."""
+    return sorted(int(path.name.partition("-")[0]) for path in folder.glob("*-*"))
