@@ -4,6 +4,7 @@ SCRIPTS = (
     "slice_accuracy",
     "sliced_wasserstein_gram",
     "fit_speed",
+    "large_exact",
     "t_batch_speed",
     "acquisition_speed",
     "sinkhorn_potentials",

@@ -48,6 +48,7 @@ LookUp = Callable[[Distance, Tensor, Tensor, bool], Tensor | None]
 _shared: ContextVar[dict[tuple[int, int, bool], tuple[Distance, Tensor, Tensor]]]
 _shared = ContextVar("shared")
 _look_up: ContextVar[LookUp | None] = ContextVar("look_up", default=None)
+_borrower: ContextVar[Distance | None] = ContextVar("borrower", default=None)
 
 
 @contextlib.contextmanager
@@ -70,6 +71,14 @@ def sharing() -> Iterator[None]:
     """
     with setting(_shared, _shared.get({})):
         yield
+
+
+def borrowing(distance: Distance) -> contextlib.AbstractContextManager[None]:
+    """Return remembered squared distances of ``distance`` without a copy within a ``with`` block.
+
+    The caller must not change them.
+    """
+    return setting(_borrower, distance)
 
 
 @contextlib.contextmanager
@@ -205,7 +214,7 @@ class _Evaluation:
             between = self.distance.compare_all(representation, representation)
             known = _Clouds(representation, between)
             self.distance.memory.remember(self.fingerprint, rows, known)
-        return known.squared.clone()
+        return known.squared if _borrower.get() is self.distance else known.squared.clone()
 
     def between(self, x1: Tensor, x2: Tensor) -> Tensor:
         """Compute squared distances between two sets without gradients, in blocks to bound memory."""

@@ -80,7 +80,7 @@ class DistributionGPRegressor(MultiOutputMixin, RegressorMixin, ProcessEstimator
             self._make_kernel(training, outputs=targets.shape[1:]),
             sampling_noise=self.sampling_noise,
         )
-        self.model_ = fit(model, restarts=self.restarts, seed=self.seed)
+        self.model_ = fit(model, restarts=self.restarts, seed=self.seed, progress=False)
         return self
 
     def predict(self, X: Samples, return_std: bool = False) -> Array | tuple[Array, Array]:
