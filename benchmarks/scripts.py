@@ -5,6 +5,7 @@ SCRIPTS = (
     "sliced_wasserstein_gram",
     "fit_speed",
     "large_exact",
+    "large_bags",
     "t_batch_speed",
     "acquisition_speed",
     "sinkhorn_potentials",

@@ -110,6 +110,16 @@ def representations(distance: Distance, rows: Tensor) -> Tensor:
     return _Evaluation(distance).representation(rows)
 
 
+def embedding(distance: Distance, rows: Tensor) -> Tensor:
+    """Represent rows as a tensor with all batch axes that nothing else holds."""
+    representation = representations(distance, rows)
+    features = representation.expand(*rows.shape[:-1], -1)
+    kept = bool(_shared.get({})) or any(
+        known.representation is representation for known in distance.memory.values()
+    )
+    return features.clone() if kept or features.shape != representation.shape else features
+
+
 def adapt(distance: Distance, rows: Tensor) -> None:
     """Let a distance choose the settings that depend on the first rows it sees."""
     with torch.no_grad():
@@ -121,14 +131,16 @@ def represent_rows(distance: Distance, rows: Tensor) -> Tensor:
     points, weights = distance.block.split(rows)
     batch_shape, num_atoms = weights.shape[:-1], weights.shape[-1]
     points = points.reshape(-1, num_atoms, points.shape[-1])
-    weights = normalized(weights).reshape(-1, num_atoms)
     size = distance.chunk_size(num_atoms)
     if len(points) <= size or _tracks(distance, rows):
+        weights = normalized(weights).reshape(-1, num_atoms)
         parts = map(distance.represent, points.split(size), weights.split(size))
         return torch.cat(list(parts)).unflatten(0, batch_shape)
+    check_weights(weights)
+    weights = weights.reshape(-1, num_atoms)
     out: Tensor | None = None
     for chunk in chunks(weights, size, by_atoms=distance.trims_padding):
-        part = distance.represent(points[chunk], weights[chunk])
+        part = distance.represent(points[chunk], normalized(weights[chunk]))
         out = _empty(len(points), part) if out is None else out
         put_rows(out, chunk, part)
     assert out is not None

@@ -22,6 +22,7 @@ from gp_distributions.measures.arrays import (
     to_tensors,
 )
 from gp_distributions.rows.clouds import split_rows
+from gp_distributions.rows.padding import untouched_zeros
 
 
 def read_arrays(points: Data, weights: Data | None) -> tuple[Tensor, Tensor]:
@@ -73,7 +74,7 @@ def read_bags(
     if given:
         padded, _ = pad_arrays(given, dtype, device)
     else:
-        padded = occupied(sizes, points.shape[1]).to(dtype)
+        padded = pad(points.new_ones(int(sizes.sum())), sizes)
     return validated(points, padded, naming)
 
 
@@ -155,8 +156,8 @@ def pad(flat: Tensor, sizes: Tensor) -> Tensor:
     count, width = len(sizes), int(sizes.max())
     bag = torch.repeat_interleave(torch.arange(count, device=flat.device), sizes)
     within = torch.arange(len(flat), device=flat.device) - (sizes.cumsum(0) - sizes)[bag]
-    padded = flat.new_zeros(count * width, *flat.shape[1:])
-    return padded.index_copy(0, bag * width + within, flat).unflatten(0, (count, width))
+    padded = untouched_zeros((count * width, *flat.shape[1:]), flat)
+    return padded.index_copy_(0, bag * width + within, flat).unflatten(0, (count, width))
 
 
 def occupied(sizes: Tensor, width: int) -> Tensor:
