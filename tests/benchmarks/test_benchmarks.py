@@ -295,6 +295,7 @@ def test_report_has_every_budget_and_every_figure_to_reach() -> None:
         "sinkhorn_potentials": 2,
         "mmd_gram": 2,
         "fit_speed": 1,
+        "large_exact": 2,
         "t_batch_speed": 2,
         "reference_speed": 4,
     }
