@@ -51,11 +51,11 @@ def measured(work: Callable[[], object]) -> tuple[float, float | None]:
 def step(name: str, size: int) -> tuple[float, float | None, float]:
     """Measure one step; return its seconds, its peak memory, and the size of its arrays in MiB."""
     if name.startswith("features"):
-        bags = np.random.default_rng(0).normal(size=(size, 40, 2))
+        many = np.random.default_rng(0).normal(size=(size, 40, 2))
         dtype = np.float32 if name.endswith("single") else np.float64
         transformer = EmbeddingTransformer(dtype=dtype)
         features = size * 10_002 * dtype().nbytes / 2**20
-        return *measured(lambda: transformer.fit_transform(bags)), features
+        return *measured(lambda: transformer.fit_transform(many)), features
     bags = one_large(size)
     data = sum(bag.nbytes for bag in bags) / 2**20
     if name == "clouds":
