@@ -164,7 +164,7 @@ def _best(
     candidates = [(values, minimum.metric) for minimum, values in maxima]
     if init == "current":
         candidates.append((starts[0], None))
-    return _polished(mll, candidates, options)
+    return _polished(mll, candidates, starts, options)
 
 
 def _starts(model: ExactGP, restarts: int, generator: torch.Generator) -> Iterator[list[Tensor]]:
@@ -205,12 +205,14 @@ def _maxima(
 def _polished(
     mll: ObservedLikelihood,
     candidates: Sequence[tuple[list[Tensor], LbfgsInvHessProduct | None]],
+    starts: Sequence[list[Tensor]],
     options: dict[str, Any] | None,
 ) -> _Found:
     """Maximise the marginal likelihood of all clouds from the maxima on a subset of them.
 
     The most likely candidate on all clouds comes first. Others follow unless they are the same maximum,
-    or too far below the best to reach it.
+    or too far below the best to reach it. If the likelihood grows much more than it should, the fit goes
+    on from all starts.
     """
     model, outputs = mll.model, max(1, mll.model.train_targets.shape[:-1].numel())
     losses: list[float] = []
@@ -227,6 +229,9 @@ def _polished(
             and losses[i] - min(map(_loss, found)) < _GAIN * outputs
         ):
             found += _maxima(mll, [values], options, metric=metric)
+            if losses[i] - found[-1][0].loss > _GAIN * outputs:
+                # The subset was a poor guide, so all clouds may have maxima that it lacks.
+                return min([*found, *_maxima(mll, starts, options)], key=_loss)
         last = losses[i]
     return min(found, key=_loss)
 

@@ -81,6 +81,7 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     monkeypatch.setattr(Record, "see", noted)
     monkeypatch.setattr(marginal_likelihood, "_LARGE", 60)
     monkeypatch.setattr(marginal_likelihood, "_SUBSET", 40)
+    monkeypatch.setattr(marginal_likelihood, "_GAIN", 0.2)  # a smaller subset is further off
     return sizes
 
 
@@ -101,6 +102,17 @@ def test_ends_where_a_fit_of_all_clouds_ends(name: str, seen: list[int]) -> None
     assert set(seen) == {90}
     assert fewer < len(seen)
     assert value(model) >= value(general) - 1e-4
+
+
+def test_starts_again_if_the_subset_misleads(
+    seen: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fit(MODELS["one output"]())
+    fewer = seen.count(90)
+    seen.clear()
+    monkeypatch.setattr(marginal_likelihood, "_GAIN", -1.0)
+    fit(MODELS["one output"]())
+    assert seen.count(90) > 2 * fewer
 
 
 def test_goes_on_from_where_it_is(seen: list[int]) -> None:
