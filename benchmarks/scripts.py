@@ -4,6 +4,8 @@ SCRIPTS = (
     "slice_accuracy",
     "sliced_wasserstein_gram",
     "fit_speed",
+    "large_exact",
+    "large_bags",
     "t_batch_speed",
     "acquisition_speed",
     "sinkhorn_potentials",

@@ -124,6 +124,16 @@ BUDGETS = (
         *("fit_speed", 2, "ratio"),
         name="fit / fit on precomputed distances, T=500 n=100 d=2",
     ),
+    at_most(
+        "exact fit, T = 2000, n = 40, d = 2, over one Cholesky factor and inverse",
+        *("large_exact", 45, "ratio"),
+        name="fit / Cholesky and inverse, T=2000 n=40 d=2",
+    ),
+    at_most(
+        "exact fit, T = 5000, n = 40, d = 2",
+        *("large_exact", 240, "ours_s", " s"),
+        name="fit / Cholesky and inverse, T=5000 n=40 d=2",
+    ),
     *(
         at_most(
             f"posterior{text} on 256 t-batches of one cloud, over the same GP on features",

@@ -25,6 +25,7 @@ _INNER = {
 
 __all__ = [
     "ConvergenceWarning",
+    "CostWarning",
     "DistributionWarning",
     "JitterWarning",
     "NotHilbertianWarning",
@@ -53,6 +54,10 @@ class PrecisionWarning(DistributionWarning):
 
 class ConvergenceWarning(DistributionWarning):
     """An optimiser or solver stopped before it converged."""
+
+
+class CostWarning(DistributionWarning):
+    """A computation takes long or needs much memory, and another one does not."""
 
 
 class JitterWarning(DistributionWarning):

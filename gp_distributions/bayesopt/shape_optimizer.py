@@ -344,7 +344,9 @@ class ShapeOptimizer:
 
     def _fitted(self, X: Tensor, Y: Tensor) -> DistributionGP:
         try:
-            return fit(self._make_model(X, Y), restarts=self.restarts, seed=self.seed)
+            return fit(
+                self._make_model(X, Y), restarts=self.restarts, seed=self.seed, progress=False
+            )
         except (NanError, NotPSDError) as error:
             # A failed line search must not end the search.
             warn(

@@ -173,8 +173,7 @@ class Distance(torch.nn.Module, ABC):
         return self._embed
 
     def _embed(self, rows: Tensor) -> Tensor:
-        representation = evaluation.representations(self, rows)
-        return representation.expand(*rows.shape[:-1], -1).clone()
+        return evaluation.embedding(self, rows)
 
     def squared_norms(self, rows: Tensor) -> Tensor:
         """Compute squared distances to the origin of inner products, which is a point mass at zero.

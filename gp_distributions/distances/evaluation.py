@@ -47,6 +47,7 @@ LookUp = Callable[[Distance, Tensor, Tensor, bool], Tensor | None]
 _shared: ContextVar[dict[tuple[int, int, bool], tuple[Distance, Tensor, Tensor]]]
 _shared = ContextVar("shared")
 _look_up: ContextVar[LookUp | None] = ContextVar("look_up", default=None)
+_borrower: ContextVar[Distance | None] = ContextVar("borrower", default=None)
 
 
 @contextlib.contextmanager
@@ -59,6 +60,14 @@ def sharing() -> Iterator[None]:
     """
     with setting(_shared, _shared.get({})):
         yield
+
+
+def borrowing(distance: Distance) -> contextlib.AbstractContextManager[None]:
+    """Return remembered squared distances of ``distance`` without a copy within a ``with`` block.
+
+    The caller must not change them.
+    """
+    return setting(_borrower, distance)
 
 
 @contextlib.contextmanager
@@ -90,6 +99,16 @@ def representations(distance: Distance, rows: Tensor) -> Tensor:
     return _Evaluation(distance).representation(rows)
 
 
+def embedding(distance: Distance, rows: Tensor) -> Tensor:
+    """Represent rows as a tensor with all batch axes that nothing else holds."""
+    representation = representations(distance, rows)
+    features = representation.expand(*rows.shape[:-1], -1)
+    kept = bool(_shared.get({})) or any(
+        known.representation is representation for known in distance.memory.values()
+    )
+    return features.clone() if kept or features.shape != representation.shape else features
+
+
 def adapt(distance: Distance, rows: Tensor) -> None:
     """Let a distance choose the settings that depend on the first rows it sees."""
     with torch.no_grad():
@@ -101,14 +120,16 @@ def represent_rows(distance: Distance, rows: Tensor) -> Tensor:
     points, weights = distance.block.split(rows)
     batch_shape, num_atoms = weights.shape[:-1], weights.shape[-1]
     points = points.reshape(-1, num_atoms, points.shape[-1])
-    weights = normalized(weights).reshape(-1, num_atoms)
     size = distance.chunk_size(num_atoms)
     if len(points) <= size or _tracks(distance, rows):
+        weights = normalized(weights).reshape(-1, num_atoms)
         parts = map(distance.represent, points.split(size), weights.split(size))
         return torch.cat(list(parts)).unflatten(0, batch_shape)
+    check_weights(weights)
+    weights = weights.reshape(-1, num_atoms)
     out: Tensor | None = None
     for chunk in chunks(weights, size, by_atoms=distance.trims_padding):
-        part = distance.represent(points[chunk], weights[chunk])
+        part = distance.represent(points[chunk], normalized(weights[chunk]))
         out = _empty(len(points), part) if out is None else out
         put_rows(out, chunk, part)
     assert out is not None
@@ -203,12 +224,13 @@ class _Evaluation:
         if rows.dim() > 2:
             return self.distance.compare_all(*[self.representation(rows)] * 2)
         known = self.distance.memory.recall(self.fingerprint, rows)
-        if known is not None and known.squared is not None:
-            return known.squared.clone()
-        representation = self.representation(rows)
-        squared = self.distance.compare_all(representation, representation)
-        self.distance.memory.remember(self.fingerprint, rows, _Clouds(representation, squared))
-        return squared.clone()
+        if known is None or known.squared is None:
+            representation = self.representation(rows)
+            between = self.distance.compare_all(representation, representation)
+            known = _Clouds(representation, between)
+            self.distance.memory.remember(self.fingerprint, rows, known)
+        squared = known.squared
+        return squared if _borrower.get() is self.distance else squared.clone()
 
     def between(self, x1: Tensor, x2: Tensor) -> Tensor:
         """Compute squared distances between two sets without gradients, in blocks to bound memory."""

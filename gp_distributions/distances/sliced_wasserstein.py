@@ -137,8 +137,7 @@ class SlicedWasserstein(Distance):
         # Scaled directions give scaled quantiles, so that a sum over scaled quantiles is an average.
         count = self.num_slices * (self.num_quantiles or points.shape[-2])
         directions = self.directions.to(points) * count ** (-1 / self.p)
-        projected = matmul(directions, (points - mean.unsqueeze(-2)).transpose(-1, -2))
-        quantiles = self._quantiles(projected, weights)
+        quantiles = self._quantiles(directions, points - mean.unsqueeze(-2), weights)
         if self.p == 1 and not self.center:
             quantiles = quantiles + (mean @ directions.T).unsqueeze(-1)
         if self.p == 1 or self.center:
@@ -184,11 +183,22 @@ class SlicedWasserstein(Distance):
     def _compares_normals(self) -> bool:
         return self.inputs == "gaussians" and self.p == 1 and not self.center
 
-    def _quantiles(self, projected: Tensor, weights: Tensor) -> Tensor:
+    def _quantiles(self, directions: Tensor, points: Tensor, weights: Tensor) -> Tensor:
         """Compute the cell averages of the quantile functions of all slices, ``C x L x N``."""
         if self.num_quantiles is None and not equally_weighted(weights):
             raise ValueError(_ONLY_ONE_SIZE)
-        return cell_quantiles(projected, weights, self.num_quantiles or projected.shape[-1])
+        num_quantiles = self.num_quantiles or points.shape[-2]
+        tracked = torch.is_grad_enabled() and any(t.requires_grad for t in (points, weights))
+
+        def sliced(directions: Tensor) -> Tensor:
+            projected = matmul(directions, points.transpose(-1, -2))
+            return cell_quantiles(projected, weights, num_quantiles)
+
+        # A large cloud is sliced in a few directions at a time, to bound memory.
+        count = max(1, self.chunk_elements // weights.numel())
+        if tracked or count >= len(directions):
+            return sliced(directions)
+        return torch.cat([sliced(few) for few in directions.split(count)], dim=-2)
 
     def _check_sizes(self, r1: Tensor, r2: Tensor) -> None:
         if self.num_quantiles is None and r1.shape[-1] != r2.shape[-1]:

@@ -83,7 +83,7 @@ class DistributionGPRegressor(MultiOutputMixin, RegressorMixin, ProcessEstimator
         if self.num_inducing is None:
             kernel = self._make_kernel(training, outputs=targets.shape[1:])
             exact = DistributionGP(training, targets, kernel, sampling_noise=self.sampling_noise)
-            self.model_ = fit(exact, restarts=self.restarts, seed=self.seed)
+            self.model_ = fit(exact, restarts=self.restarts, seed=self.seed, progress=False)
         else:
             sparse = SparseDistributionGP(
                 training,

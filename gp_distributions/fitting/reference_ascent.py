@@ -73,7 +73,7 @@ def learn(
     Returns:
         The run with the highest likelihood.
     """
-    fit(model)
+    fit(model, progress=False)
     before = {} if observe is None else {0: observe(model)}
     if not steps or _explained(model) >= _USELESS:
         runs = [_ascend(model, learned, steps, bar, observe)]

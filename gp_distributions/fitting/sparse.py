@@ -90,7 +90,14 @@ def fit_sparse(
     )
     features = _remembered_features(model, first)
     if features is None:
-        fit(_exact(model), init=init, restarts=restarts, seed=seed, options=options)
+        fit(
+            _exact(model),
+            init=init,
+            restarts=restarts,
+            seed=seed,
+            options=options,
+            progress=progress,
+        )
         features = model.choose_features()
         _remember_features(model, features, first)
     state = model.piece_state(features)

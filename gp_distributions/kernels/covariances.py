@@ -9,6 +9,7 @@ from gpytorch.kernels import AdditiveKernel, Kernel, ProductKernel, ScaleKernel
 from linear_operator import to_dense
 from torch import Tensor
 
+from gp_distributions.kernels.distribution_kernel import DistributionKernel
 from gp_distributions.kernels.row_kernel import RowKernel
 from gp_distributions.rows.clouds import pad_rows
 
@@ -53,9 +54,10 @@ def covariance(
 def _evaluate(kernel: Kernel, x1: Tensor, x2: Tensor, *, diag: bool) -> Tensor:
     """Evaluate a kernel on rows whose columns have already been selected."""
     if type(kernel) is ScaleKernel:  # it has already selected the columns of its base kernel
-        scale = kernel.outputscale.unsqueeze(-1)
-        base = _evaluate(kernel.base_kernel, x1, x2, diag=diag)
-        return base * (scale if diag else scale.unsqueeze(-1))
+        base, scale = kernel.base_kernel, kernel.outputscale[..., None, None]
+        if type(base).forward is DistributionKernel.forward:
+            return base.scaled(x1, x2, scale, diag=diag)
+        return _evaluate(base, x1, x2, diag=diag) * (scale.squeeze(-1) if diag else scale)
     if type(kernel) in (AdditiveKernel, ProductKernel):
         terms = (covariance(part, x1, x2, diag=diag) for part in kernel.kernels)
         return reduce(add if type(kernel) is AdditiveKernel else mul, terms)

@@ -9,8 +9,10 @@ from gpytorch.constraints import Positive
 from torch import Tensor
 
 from gp_distributions.distances.base import Distance
+from gp_distributions.distances.evaluation import borrowing
 from gp_distributions.kernels.profiles import Profile, make_profile
 from gp_distributions.kernels.row_kernel import RowKernel
+from gp_distributions.numerics.strips import entrywise
 
 
 class DistributionKernel(RowKernel):
@@ -91,12 +93,27 @@ class DistributionKernel(RowKernel):
 
     def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Tensor:
         """Compute covariances of rows: ``batch_shape x N x M``, or ``batch_shape x N`` with ``diag``."""
-        squared = self.distance(x1, x2, diag=diag)
+        return self.scaled(x1, x2, diag=diag)
+
+    def scaled(
+        self, x1: Tensor, x2: Tensor, outputscale: Tensor | None = None, *, diag: bool = False
+    ) -> Tensor:
+        """Compute covariances as :meth:`forward` does, times a ``batch_shape x 1 x 1`` outputscale."""
+        with borrowing(self.distance):
+            squared = self.distance(x1, x2, diag=diag)
         if not self.profile.radial:
             squared = self._inner_products(x1, x2, squared, diag=diag)
+        lengthscale = self.lengthscale
+
+        def covariances(squared: Tensor) -> Tensor:
+            values = self.profile(squared / lengthscale.square())
+            return values if outputscale is None else values * outputscale
+
+        scales = [lengthscale] if outputscale is None else [lengthscale, outputscale]
+        parameters = [*scales, *self.profile.parameters()]
         # Parameters broadcast with matrices, so the diagonal is passed as a matrix with one column.
         argument = squared.unsqueeze(-1) if diag else squared
-        covariance = self.profile(argument / self.lengthscale.square())
+        covariance = entrywise(covariances, argument, parameters)
         return covariance.squeeze(-1) if diag else covariance
 
     def _inner_products(self, x1: Tensor, x2: Tensor, squared: Tensor, *, diag: bool) -> Tensor:

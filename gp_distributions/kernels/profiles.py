@@ -373,9 +373,9 @@ class _Matern(torch.autograd.Function):
     def forward(ctx: Any, s: Tensor, twice: int) -> Tensor:
         ctx.save_for_backward(s)
         ctx.twice = twice
-        root = (twice * s).sqrt().clamp_max(_FAR)
-        polynomial = 1 + root if twice == 3 else 1 + root + root.square() / 3
-        return polynomial * torch.exp(-root)
+        root = (twice * s).sqrt_().clamp_max_(_FAR)
+        polynomial = 1 + root if twice == 3 else (1 + root).add_(root.square().div_(3))
+        return polynomial.mul_(root.neg_().exp_())
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:

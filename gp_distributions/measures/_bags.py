@@ -22,6 +22,7 @@ from gp_distributions.measures.arrays import (
     to_tensors,
 )
 from gp_distributions.rows.clouds import split_rows
+from gp_distributions.rows.padding import untouched_zeros
 
 
 def read_arrays(points: Data, weights: Data | None) -> tuple[Tensor, Tensor]:
@@ -73,7 +74,7 @@ def read_bags(
     if given:
         padded, _ = pad_arrays(given, dtype, device)
     else:
-        padded = occupied(sizes, points.shape[1]).to(dtype)
+        padded = pad(points.new_ones(int(sizes.sum())), sizes)
     return validated(points, padded, naming)
 
 
@@ -208,8 +209,8 @@ def pad(flat: Tensor, sizes: Tensor) -> Tensor:
         A ``B x max(sizes) x ...`` tensor.
     """
     mask = occupied(sizes, int(sizes.max()))
-    padded = flat.new_zeros(*mask.shape, *flat.shape[1:])
-    return padded.masked_scatter(mask.reshape(*mask.shape, *[1] * (flat.dim() - 1)), flat)
+    padded = untouched_zeros((*mask.shape, *flat.shape[1:]), flat)
+    return padded.masked_scatter_(mask.reshape(*mask.shape, *[1] * (flat.dim() - 1)), flat)
 
 
 def occupied(sizes: Tensor, width: int) -> Tensor:

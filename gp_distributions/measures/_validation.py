@@ -11,6 +11,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from gp_distributions.rows.padding import copy_filled, filled, is_wide, untouched_zeros
+
 # A function that maps an index into the batch axes to the distribution's name in error messages.
 Name: TypeAlias = Callable[[tuple[int, ...]], str]
 
@@ -52,10 +54,13 @@ def validated(points: Tensor, weights: Tensor, naming: Naming) -> tuple[Tensor, 
         ValueError: If a coordinate is not finite, a weight is negative or not finite, or the
             weights of a cloud are all zero.
     """
-    where = " in atom {}, coordinate {}"
-    check_entries(_finite(points), points, naming, "finite coordinates", where)
-    valid = _finite(weights) & (weights >= 0)
-    check_entries(valid, weights, naming, f"finite {naming.weights} >= 0", " in atom {}")
+    # A sum is finite only if all its terms are, and takes no memory for a mask.
+    if not bool(points.detach().sum().isfinite()):
+        where = " in atom {}, coordinate {}"
+        check_entries(points.isfinite(), points, naming, "finite coordinates", where)
+    if not bool(weights.detach().sum().isfinite()) or bool((weights < 0).any()):
+        valid = weights.isfinite() & (weights >= 0)
+        check_entries(valid, weights, naming, f"finite {naming.weights} >= 0", " in atom {}")
     # The order of summation depends on the strides; contiguous rows make equal weights stay equal.
     total = weights.contiguous().sum(-1, keepdim=True)
     valid = total.isfinite() & (total > 0)
@@ -64,6 +69,12 @@ def validated(points: Tensor, weights: Tensor, naming: Naming) -> tuple[Tensor, 
     # A sum within rounding of one counts as one, so that normalising twice changes nothing.
     rounding = 32 * torch.finfo(weights.dtype).eps
     error = torch.where((total - 1).abs() <= rounding, total - 1, 0.0).detach()
+    if is_wide(weights):
+        shares = untouched_zeros(tuple(weights.shape), weights)
+        copy_filled(weights, shares)
+        for row, sum_of in zip(shares.flatten(0, -2), (total - error).flatten(), strict=True):
+            row[: filled(row)] /= sum_of
+        return points, shares
     return points, weights / (total - error)
 
 
@@ -88,13 +99,6 @@ def check_entries(valid: Tensor, values: Tensor, name: Name, expected: str, wher
             f"{name(index[:batch])}: expected {expected}, got {values[index].item()}"
             f"{where.format(*index[batch:])}."
         )
-
-
-def _finite(values: Tensor) -> Tensor:
-    """Return which values are finite; on the CPU by NumPy, which passes over them once."""
-    if values.device.type != "cpu":
-        return values.isfinite()
-    return torch.from_numpy(np.asarray(np.isfinite(values.detach().numpy())))
 
 
 def first_true(mask: Tensor) -> list[int]:

@@ -12,7 +12,12 @@ from gpytorch.distributions import MultitaskMultivariateNormal, MultivariateNorm
 from gpytorch.likelihoods import Likelihood
 from gpytorch.models.exact_prediction_strategies import DefaultPredictionStrategy
 from linear_operator import LinearOperator, to_linear_operator
-from linear_operator.operators import RootLinearOperator, TriangularLinearOperator
+from linear_operator.operators import (
+    AddedDiagLinearOperator,
+    DiagLinearOperator,
+    RootLinearOperator,
+    TriangularLinearOperator,
+)
 from linear_operator.utils.errors import CachingError
 from linear_operator.utils.memoize import add_to_cache, get_from_cache
 from torch import Tensor
@@ -27,14 +32,18 @@ class ExactMultivariateNormal(MultivariateNormal):
 
     def log_prob(self, value: Tensor) -> Tensor:
         """Return the log density of ``value``."""
-        covariance = self.lazy_covariance_matrix.to_dense()
+        covariance, noise = without_noise(self.lazy_covariance_matrix)
         difference = value - self.loc
-        batch_shape = torch.broadcast_shapes(difference.shape[:-1], covariance.shape[:-2])
+        batch_shape = torch.broadcast_shapes(
+            difference.shape[:-1], covariance.shape[:-2], noise.shape[:-1]
+        )
         difference = difference.expand(*batch_shape, -1)
         samples = len(batch_shape) - (covariance.dim() - 2)
         columns = difference.flatten(0, samples - 1) if samples else difference.unsqueeze(0)
         covariance = covariance.expand(*batch_shape[samples:], -1, -1)
-        return log_densities(columns.movedim(0, -1), covariance).movedim(-1, 0).reshape(batch_shape)
+        noise = noise.expand(*batch_shape[samples:], -1)
+        densities = log_densities(columns.movedim(0, -1), covariance, noise)
+        return densities.movedim(-1, 0).reshape(batch_shape)
 
     def rsample(
         self, sample_shape: torch.Size = _ONE_SAMPLE, base_samples: Tensor | None = None
@@ -91,6 +100,26 @@ class ExactPredictionStrategy(DefaultPredictionStrategy):
         mean = test_mean + (test_train_covar @ self.mean_cache.unsqueeze(-1)).squeeze(-1)
         root = test_train_covar @ self.covar_cache
         return mean, to_linear_operator(test_test_covar - root @ root.mT)
+
+
+def without_noise(operator: LinearOperator) -> tuple[Tensor, Tensor]:
+    """Return a dense matrix and a diagonal, whose sum is the matrix that an operator stands for.
+
+    If the operator is a sum of a matrix and a diagonal, they are its terms, so that a large matrix need
+    not be copied to add noise.
+
+    Args:
+        operator: A ``batch_shape x N x N`` linear operator.
+
+    Returns:
+        A ``batch_shape x N x N`` tensor and a ``batch_shape x N`` tensor.
+    """
+    if type(operator) is AddedDiagLinearOperator:
+        first, second = operator.linear_ops
+        if isinstance(second, DiagLinearOperator):
+            return first.to_dense(), second.diagonal()
+    dense = operator.to_dense()
+    return dense, dense.new_zeros(dense.shape[:-1])
 
 
 def variances(posterior: Posterior, smallest: float) -> Tensor:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -12,6 +14,8 @@ from gp_distributions.rows.clouds import drop_copies, join_rows
 
 # Upper bound of the rounding errors of squared distances in the unit cube, in machine epsilons.
 _ROUNDING = 1024
+# Number of atoms that are checked at a time.
+_PIECE = 2**20
 
 
 def safe_range(dtype: torch.dtype) -> tuple[float, float]:
@@ -42,13 +46,25 @@ def check_coordinates(distance: Distance, rows: Tensor) -> float:
     if not distance.reads_coordinates:
         return 0.0
     atoms, weights = distance.block.split(drop_copies(rows.detach()))
-    sizes = torch.where(weights.unsqueeze(-1) > 0, atoms, 0).abs()
-    sizes[..., distance.dim :].sqrt_()  # entries of covariance matrices
-    largest = sizes.max().item()
+    atoms, weights = atoms.flatten(0, -3), weights.flatten(0, -2)
+    largest = max(map(partial(_largest, distance.dim), *_pieces(atoms, weights)))
     low, high = safe_range(rows.dtype)
     if largest and not low <= largest <= high and bool((rows != rows[..., :1, :]).any()):
         _raise("underflow" if largest < low else "overflow", largest, rows.dtype)
     return largest
+
+
+def _pieces(atoms: Tensor, weights: Tensor) -> tuple[Sequence[Tensor], Sequence[Tensor]]:
+    """Split ``C x n`` clouds into pieces, so that intermediate results take little memory."""
+    size = max(1, _PIECE // weights.shape[-1])
+    return atoms.split(size), weights.split(size)
+
+
+def _largest(dim: int, atoms: Tensor, weights: Tensor) -> float:
+    """Return the largest absolute coordinate or standard deviation of atoms of positive weight."""
+    sizes = torch.where(weights.unsqueeze(-1) > 0, atoms, 0).abs()
+    sizes[..., dim:].sqrt_()  # entries of covariance matrices
+    return sizes.max().item()
 
 
 def check_distances(distance: Distance, rows: Tensor, squared: Tensor) -> None:

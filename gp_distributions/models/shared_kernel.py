@@ -24,7 +24,7 @@ from gp_distributions.models.arguments import (
     noise_floor,
 )
 from gp_distributions.models.distribution_gp import DistributionGP
-from gp_distributions.models.exact_inference import ExactMultivariateNormal
+from gp_distributions.models.exact_inference import ExactMultivariateNormal, without_noise
 from gp_distributions.numerics.cholesky import log_densities
 
 
@@ -159,5 +159,5 @@ class SharedCovarianceNormal(ExactMultivariateNormal):
         """Return the log density of the values of each output, a ``batch_shape x outputs`` tensor."""
         if self.lazy_covariance_matrix.shape[-3] > 1:
             return super().log_prob(value)
-        covariance = self.lazy_covariance_matrix.to_dense().squeeze(-3)
-        return log_densities((value - self.mean).mT, covariance)
+        covariance, noise = without_noise(self.lazy_covariance_matrix)
+        return log_densities((value - self.mean).mT, covariance.squeeze(-3), noise.squeeze(-2))

@@ -72,7 +72,7 @@ def cholesky(matrix: Tensor) -> Tensor:
     return factor
 
 
-def log_densities(differences: Tensor, covariance: Tensor) -> Tensor:
+def log_densities(differences: Tensor, covariance: Tensor, noise: Tensor | None = None) -> Tensor:
     r"""Log densities of centred normal distributions that share a covariance matrix.
 
     The gradient with respect to the covariance matrix :math:`K` is computed in closed form from the
@@ -81,6 +81,7 @@ def log_densities(differences: Tensor, covariance: Tensor) -> Tensor:
     Args:
         differences: A ``batch_shape x N x R`` tensor, one vector :math:`x` in each column.
         covariance: A ``batch_shape x N x N`` tensor.
+        noise: A ``batch_shape x N`` tensor, which is added to the diagonals of the matrices.
 
     Returns:
         A ``batch_shape x R`` tensor.
@@ -88,32 +89,52 @@ def log_densities(differences: Tensor, covariance: Tensor) -> Tensor:
     Source: Rasmussen and Williams 2006, eq. 5.9.
     """
     # In single precision, the two terms of the gradient could cancel and leave only rounding errors.
-    double = differences.double(), covariance.double()
+    noise = covariance.new_zeros(covariance.shape[:-1]) if noise is None else noise
+    double = differences.double(), covariance.double(), noise.double()
     densities: Tensor = _LogDensities.apply(*double)
     return densities.to(differences)
 
 
 class _LogDensities(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, differences: Tensor, covariance: Tensor) -> Tensor:
-        factor = cholesky(covariance)
+    def forward(ctx: Any, differences: Tensor, covariance: Tensor, noise: Tensor) -> Tensor:
+        factor = cholesky(_noisy(covariance, noise))
         solved = torch.cholesky_solve(differences, factor)
-        ctx.save_for_backward(differences, covariance, factor, solved)
+        ctx.save_for_backward(differences, covariance, noise, factor, solved)
         logdet = 2 * factor.diagonal(dim1=-2, dim2=-1).log().sum(-1, keepdim=True)
         constant = differences.shape[-2] * math.log(2 * math.pi)
         return -0.5 * ((differences * solved).sum(-2) + logdet + constant)
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor]:
-        differences, covariance, factor, solved = ctx.saved_tensors
-        if torch.is_grad_enabled():  # second derivatives need a graph
-            factor = torch.linalg.cholesky(covariance)
-            solved = torch.cholesky_solve(differences, factor)
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        differences, covariance, noise, factor, solved = ctx.saved_tensors
         gradient = gradients[0].unsqueeze(-2)
-        weighted = gradient * solved
         total = gradient.sum(-1, keepdim=True)
-        in_covariance = 0.5 * (weighted @ solved.mT - total * torch.cholesky_inverse(factor))
-        return -weighted, in_covariance
+        if torch.is_grad_enabled():  # second derivatives need a graph
+            factor = torch.linalg.cholesky(_noisy(covariance, noise))
+            solved = torch.cholesky_solve(differences, factor)
+            inverse = torch.cholesky_inverse(factor)
+            in_covariance = 0.5 * ((gradient * solved) @ solved.mT - total * inverse)
+        else:
+            # In place, since each copy of a large matrix takes time.
+            in_covariance = torch.cholesky_inverse(factor).mul_(-0.5 * total)
+            _add_product(in_covariance, 0.5 * gradient * solved, solved)
+        return -gradient * solved, in_covariance, in_covariance.diagonal(dim1=-2, dim2=-1)
+
+
+def _add_product(matrices: Tensor, left: Tensor, right: Tensor) -> None:
+    """Add ``left @ right.mT`` to ``batch_shape x N x N`` matrices in place."""
+    if matrices.dim() == 2:
+        matrices.addmm_(left, right.mT)
+    else:
+        matrices += left @ right.mT
+
+
+def _noisy(covariance: Tensor, noise: Tensor) -> Tensor:
+    """Return a copy of matrices with noise added to their diagonals."""
+    noisy = covariance.clone()
+    noisy.diagonal(dim1=-2, dim2=-1).add_(noise)
+    return noisy
 
 
 @contextlib.contextmanager

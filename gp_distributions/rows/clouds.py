@@ -9,6 +9,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from gp_distributions.rows.padding import copy_filled, is_wide, untouched_zeros
+
 
 def join_rows(points: Tensor, weights: Tensor) -> Tensor:
     """Convert clouds to rows.
@@ -20,6 +22,11 @@ def join_rows(points: Tensor, weights: Tensor) -> Tensor:
     Returns:
         A ``batch_shape x m*(d+1)`` tensor.
     """
+    if is_wide(weights) and not points.requires_grad:
+        rows = untouched_zeros((*weights.shape, points.shape[-1] + 1), points)
+        copy_filled(points, rows[..., :-1], axes=2)
+        copy_filled(weights, rows[..., -1])
+        return rows.flatten(-2)
     return torch.cat([points, weights.unsqueeze(-1)], dim=-1).flatten(-2)
 
 
@@ -48,6 +55,8 @@ def split_rows(rows: Tensor, dim: int) -> tuple[Tensor, Tensor]:
 
 def pad_rows(rows: Tensor, width: int) -> Tensor:
     """Pad rows to ``width`` columns with atoms of weight zero, which do not change distances."""
+    if width == rows.shape[-1]:
+        return rows
     padded = torch.nn.functional.pad(drop_copies(rows), (0, width - rows.shape[-1]))
     return padded.expand(*rows.shape[:-1], width)
 

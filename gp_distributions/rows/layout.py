@@ -104,7 +104,8 @@ def chunks(weights: Tensor, size: int, *, by_atoms: bool) -> Iterator[slice | Te
 
 def check_weights(weights: Tensor) -> None:
     """Raise a ``ValueError`` that names the first row with invalid weights."""
-    bad = ~((weights >= 0).all(-1) & (weights.sum(-1) > 0) & weights.isfinite().all(-1))
+    total = weights.sum(-1)  # finite if and only if all weights are
+    bad = ~((weights.amin(-1) >= 0) & (total > 0) & total.isfinite())
     if bool(bad.any()):
         where = bad.nonzero()[0].tolist()
         raise ValueError(

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from gp_distributions.context import setting
+from gp_distributions.rows.padding import cloned
 
 _OF_MODULES = set(vars(torch.nn.Module()))
 # Tensors whose content was compared lately, with the entry that holds it.
@@ -100,13 +101,17 @@ class Memory:
                 return entry
         return None
 
+    def values(self) -> list[Any]:
+        """Return all values that are remembered."""
+        return [entry.value for entry in self._entries]
+
     def remember(self, fingerprint: Hashable, rows: Tensor, value: Any) -> None:
         """Add a value, in place of the least recently used one if the memory is full.
 
         Nothing is remembered in inference mode, since autograd cannot use tensors created in that mode.
         """
         if not torch.is_inference_mode_enabled():
-            self._add(Entry(fingerprint, rows.detach().clone(), value))
+            self._add(Entry(fingerprint, cloned(rows.detach()), value))
 
     def clear(self) -> None:
         """Forget all values."""

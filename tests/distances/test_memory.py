@@ -13,7 +13,7 @@ from cases import as_rows, random_clouds
 from torch import Tensor
 
 from gp_distributions import SlicedWasserstein
-from gp_distributions.distances.evaluation import sharing
+from gp_distributions.distances.evaluation import borrowing, sharing
 
 # Sets of clouds that a distance remembers.
 CAPACITY = 2
@@ -387,3 +387,15 @@ class TestCopies:
     def test_state_dict_carries_no_clouds(self, distance: Counting) -> None:
         distance.squared(rows(6))
         assert set(distance.state_dict()) == {"directions"}
+
+
+def test_kernels_borrow_what_is_remembered(distance: Counting) -> None:
+    """A fit of many clouds then holds their distances once. What users get is a copy."""
+    x = rows(6)
+    distance.squared(x).zero_()
+    with borrowing(distance):
+        first, second = distance.squared(x), distance.squared(x)
+    assert first.data_ptr() == second.data_ptr() != distance.squared(x).data_ptr()
+    assert bool((first[0, 1:] > 0).all())
+    with borrowing(Counting()):
+        assert distance.squared(x).data_ptr() != first.data_ptr()

@@ -10,6 +10,7 @@ import pytest
 import torch
 from gpytorch.kernels import ScaleKernel
 from numpy.typing import NDArray
+from scipy.spatial.distance import cdist
 from sklearn.base import BaseEstimator, clone
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.model_selection import GridSearchCV, KFold, cross_val_score
@@ -38,6 +39,7 @@ from gp_distributions.estimators import (
     DistributionGPRegressor,
     EmbeddingTransformer,
     GramTransformer,
+    transformers,
 )
 from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood
 
@@ -346,3 +348,21 @@ def test_wrong_inputs() -> None:
         GramTransformer(lengthscale="mean").fit(X)
     with pytest.raises(ValueError, match="no finite number of features"):
         EmbeddingTransformer("mmd").fit(X)
+
+
+@pytest.mark.parametrize("name", ["sliced_wasserstein", "mmd"])
+def test_features_in_single_precision(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rounding changes distances by less than the bound, and all clouds choose the bandwidth."""
+    options = SMALL if name == "sliced_wasserstein" else {"num_features": 20}
+    X = [cloud + i for i, cloud in enumerate(np.random.default_rng(0).normal(size=(9, 12, 2)))]
+    expected = EmbeddingTransformer(name, options=options).fit_transform(X)
+    monkeypatch.setattr(transformers, "_PIECE", 4)
+    double = EmbeddingTransformer(name, options=options).fit_transform(X)
+    np.testing.assert_allclose(double, expected, rtol=1e-12, atol=1e-12)
+    transformer = EmbeddingTransformer(name, options=options, dtype=np.float32)
+    single = transformer.fit_transform(X)
+    assert single.dtype == transformer.transform(X).dtype == np.float32
+    differences = np.abs(cdist(single.astype(float), single.astype(float)) - cdist(double, double))
+    norms = np.linalg.norm(double, axis=1)
+    assert differences.max() > 0
+    assert (differences <= 6e-8 * (norms[:, None] + norms) + 1e-12).all()

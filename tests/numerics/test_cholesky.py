@@ -8,7 +8,7 @@ import torch
 from linear_operator.utils.errors import NanError, NotPSDError
 from torch import Tensor
 
-from gp_distributions.numerics.cholesky import cholesky, jitter_noted
+from gp_distributions.numerics.cholesky import cholesky, jitter_noted, log_densities
 from gp_distributions.warnings import JitterWarning
 
 
@@ -155,3 +155,24 @@ class TestJitterNoted:
         for thread in threads:
             thread.join()
         assert found == {name: pytest.approx([jitter] * 20) for name, (_, jitter) in sizes.items()}
+
+
+@pytest.mark.parametrize("batch", [(), (2,)])
+def test_log_densities_with_noise(batch: tuple[int, ...]) -> None:
+    generator = torch.Generator().manual_seed(0)
+    roots, differences, noise = (
+        torch.rand(*batch, *shape, generator=generator, dtype=torch.float64)
+        for shape in ((4, 4), (4, 3), (4,))
+    )
+    inputs = [differences, roots @ roots.mT, 0.1 + noise]
+    covariance = inputs[1] + torch.diag_embed(inputs[2])
+    normal = torch.distributions.MultivariateNormal(
+        torch.zeros(4).double(), covariance.unsqueeze(-3)
+    )
+    torch.testing.assert_close(log_densities(*inputs), normal.log_prob(differences.mT))
+
+    def densities(differences: Tensor, matrix: Tensor, noise: Tensor) -> Tensor:
+        return log_densities(differences, (matrix + matrix.mT) / 2, noise)
+
+    assert torch.autograd.gradcheck(densities, [x.clone().requires_grad_() for x in inputs])
+    assert torch.autograd.gradgradcheck(densities, [x.clone().requires_grad_() for x in inputs])

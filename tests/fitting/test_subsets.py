@@ -1,0 +1,206 @@
+"""Fits of many clouds start on a subset, end where other fits end, and can be interrupted."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from cases import random_clouds
+from gpytorch.kernels import RBFKernel, ScaleKernel
+from gpytorch.likelihoods import GaussianLikelihood
+from gpytorch.mlls import ExactMarginalLogLikelihood
+from torch import Tensor
+
+from gp_distributions import (
+    DistributionGP,
+    NormalizeClouds,
+    PointClouds,
+    ReferenceMeasure,
+    SharedKernelGP,
+    SinkhornKernel,
+    SlicedWassersteinKernel,
+    fit,
+)
+from gp_distributions.fitting import cost, marginal_likelihood
+from gp_distributions.fitting.observed import Record
+from gp_distributions.fitting.subsets import has_subsets, on_subset
+from gp_distributions.warnings import CostWarning
+
+CLOUDS = PointClouds.from_list([points for points, _ in random_clouds(90, sizes=(5, 20))])
+ROWS = CLOUDS.pack()
+NOISE = 0.1 * torch.randn(90, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+TARGETS = (CLOUDS.weights.unsqueeze(-1) * CLOUDS.points).sum((-2, -1)).sin() + NOISE
+OUTPUTS = torch.stack([TARGETS, CLOUDS.points.square().sum((-2, -1)).sqrt()], dim=-1)
+
+
+class Unknown(GaussianLikelihood):
+    """A likelihood of which ``fit`` does not know whether subsets have the same maxima."""
+
+
+def kernel(**options: Any) -> SlicedWassersteinKernel:
+    return SlicedWassersteinKernel(2, num_slices=10, num_quantiles=20, **options)
+
+
+def beside_a_column() -> DistributionGP:
+    width = ROWS.shape[-1]
+    rows = torch.cat([ROWS, NOISE.unsqueeze(-1)], dim=-1)
+    parts = kernel(active_dims=range(width)), RBFKernel(active_dims=[width])
+    return DistributionGP(rows, TARGETS, ScaleKernel(parts[0]) + ScaleKernel(parts[1]))
+
+
+MODELS: dict[str, Callable[[], DistributionGP]] = {
+    "one output": lambda: DistributionGP(ROWS, TARGETS, ScaleKernel(kernel())),
+    "no outputscale": lambda: DistributionGP(ROWS, TARGETS, kernel(profile="rational_quadratic")),
+    "two outputs": lambda: DistributionGP(CLOUDS, OUTPUTS),
+    "shared kernel": lambda: SharedKernelGP(ROWS, OUTPUTS, ScaleKernel(kernel())),
+    "sampling noise": lambda: DistributionGP(CLOUDS, TARGETS, sampling_noise=True),
+    "normalised": lambda: DistributionGP(
+        CLOUDS, TARGETS, input_transform=NormalizeClouds.from_data(CLOUDS)
+    ),
+    "with a column": beside_a_column,
+}
+
+
+def value(model: DistributionGP) -> float:
+    model.train()
+    mll = ExactMarginalLogLikelihood(model.likelihood, model)
+    with torch.no_grad():
+        return mll(model(*model.train_inputs), model.train_targets).sum().item()
+
+
+@pytest.fixture
+def seen(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Collect the number of clouds of each evaluation; models of more than 60 clouds are large."""
+    sizes: list[int] = []
+    see = Record.see
+
+    def noted(self: Record, model: DistributionGP, value: float) -> None:
+        sizes.append(model.train_targets.shape[-1])
+        see(self, model, value)
+
+    monkeypatch.setattr(Record, "see", noted)
+    monkeypatch.setattr(marginal_likelihood, "_LARGE", 60)
+    monkeypatch.setattr(marginal_likelihood, "_SUBSET", 40)
+    monkeypatch.setattr(marginal_likelihood, "_GAIN", 0.2)  # a smaller subset is further off
+    return sizes
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_ends_where_a_fit_of_all_clouds_ends(name: str, seen: list[int]) -> None:
+    state = torch.get_rng_state()
+    model = fit(MODELS[name](), seed=1)
+    assert torch.equal(torch.get_rng_state(), state)
+    assert set(seen) == {40, 90}
+    assert model.train_targets.shape[-1] == 90
+    assert not model.training
+    fewer = seen.count(90)
+    seen.clear()
+    general = MODELS[name]()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(marginal_likelihood, "_LARGE", 90)
+        fit(general, seed=1)
+    assert set(seen) == {90}
+    assert fewer < len(seen)
+    assert value(model) >= value(general) - 1e-4
+
+
+def test_starts_again_if_the_subset_misleads(
+    seen: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fit(MODELS["one output"]())
+    fewer = seen.count(90)
+    seen.clear()
+    monkeypatch.setattr(marginal_likelihood, "_GAIN", -1.0)
+    fit(MODELS["one output"]())
+    assert seen.count(90) > 2 * fewer
+
+
+def test_goes_on_from_where_it_is(seen: list[int]) -> None:
+    model = fit(MODELS["one output"]())
+    best = value(model)
+    fit(model, init="current", restarts=0)
+    assert value(model) >= best - 1e-6
+
+
+def test_which_models_have_subsets() -> None:
+    assert all(has_subsets(make()) for make in MODELS.values())
+    reference = ReferenceMeasure(torch.zeros(3, 2).double() + torch.arange(3).unsqueeze(-1))
+    learned = DistributionGP(ROWS, TARGETS, SinkhornKernel(reference, epsilon=1.0))
+    assert has_subsets(learned)
+    reference.requires_grad_()
+    assert not has_subsets(learned)
+    assert not has_subsets(DistributionGP(ROWS, TARGETS, kernel(), likelihood=Unknown()))
+    assert not has_subsets(DistributionGP(ROWS, TARGETS, kernel(), train_Yvar=NOISE.square()))
+
+
+def test_a_subset_shares_parameters_but_not_data() -> None:
+    model = MODELS["two outputs"]().train()
+    smaller = on_subset(model, 40, seed=0)
+    assert all(a is b for a, b in zip(model.parameters(), smaller.parameters(), strict=True))
+    (rows,), (all_rows,) = smaller.train_inputs, model.train_inputs
+    assert (rows.shape[-2], all_rows.shape[-2]) == (40, 90)
+    assert rows.stride(-3) == 0
+    where = (rows[0].unsqueeze(1) == all_rows[0]).all(-1).nonzero()
+    assert torch.equal(model.train_targets[:, where[:, 1]], smaller.train_targets)
+    again, other = (on_subset(model, 40, seed=seed).train_targets for seed in (0, 1))
+    assert torch.equal(again, smaller.train_targets)
+    assert not torch.equal(other, smaller.train_targets)
+
+
+@pytest.mark.parametrize("after", [2, 45])
+def test_an_interrupted_fit_keeps_the_best(
+    after: int, seen: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Interrupted on the subset, and on all clouds."""
+    found: list[tuple[int, float, list[Tensor]]] = []
+    see = Record.see
+
+    def interrupted(self: Record, model: DistributionGP, value: float) -> None:
+        values = [parameter.detach().clone() for parameter in model.parameters()]
+        found.append((model.train_targets.shape[-1], value, values))
+        see(self, model, value)
+        if len(found) >= after and (after == 2 or model.train_targets.shape[-1] == 90):
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(Record, "see", interrupted)
+    model = MODELS["one output"]()
+    with pytest.raises(KeyboardInterrupt):
+        fit(model)
+    assert not model.training
+    last = found[-1][0]
+    assert last == (40 if after == 2 else 90)
+    best = max((entry for entry in found if entry[0] == last), key=lambda entry: entry[1])
+    assert all(map(torch.equal, best[2], model.parameters()))
+    model.predict(CLOUDS[:3])
+
+
+def test_interrupted_before_anything_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(model: DistributionGP) -> None:
+        model.covar_module.outputscale = 7.0
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(marginal_likelihood, "start_at_medians", interrupted)
+    model = MODELS["one output"]()
+    before = [parameter.detach().clone() for parameter in model.parameters()]
+    with pytest.raises(KeyboardInterrupt):
+        fit(model)
+    assert all(map(torch.equal, before, model.parameters()))
+
+
+def test_a_long_fit_is_announced(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cost, "_MANY", 89)
+    model = MODELS["one output"]()
+    with pytest.warns(CostWarning, match=r"90 clouds takes about .* GiB .*SparseDistributionGP"):
+        fit(model, restarts=0)
+
+
+def test_the_progress_bar(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fit(MODELS["one output"](), restarts=0)
+    assert not capsys.readouterr().err  # it took less than a few seconds
+    monkeypatch.setattr(marginal_likelihood, "_PATIENCE", 0.0)
+    fit(MODELS["one output"](), restarts=0)
+    assert "Fitting: " in capsys.readouterr().err
+    fit(MODELS["one output"](), restarts=0, progress=False)
+    assert not capsys.readouterr().err
