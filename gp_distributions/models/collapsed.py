@@ -31,6 +31,7 @@ from gp_distributions.measures.kinds import Distributions, as_rows
 from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood
 from gp_distributions.models.targets import as_targets
 from gp_distributions.numerics.cholesky import cholesky
+from gp_distributions.numerics.products import column_products
 
 # Number of clouds whose features are in memory at a time. Sums depend on it in the last bits.
 _CHUNK = 2048
@@ -275,9 +276,9 @@ def _grams(phi: Tensor, others: Tensor, weights: Tensor) -> Tensor:
     """
     if len(weights) == 1:
         columns = torch.cat([phi, others[0]], -1) * weights[0].sqrt().unsqueeze(-1)
-        return (columns.mT @ columns).unsqueeze(0)
+        return column_products(columns).unsqueeze(0)
     # A classifier gives most clouds the same weight: what all have in common is summed only once.
-    common = phi.mT @ phi
+    common = column_products(phi)
     least = weights.amin(-1)
     weighted = others * weights.unsqueeze(-1)
     size = phi.shape[-1]
@@ -285,7 +286,7 @@ def _grams(phi: Tensor, others: Tensor, weights: Tensor) -> Tensor:
     for gram, smallest, weight in zip(grams, least, weights, strict=True):
         more = weight > smallest
         columns = phi[more] * (weight[more] - smallest).sqrt().unsqueeze(-1)
-        gram[:size, :size] = smallest * common + columns.mT @ columns
+        gram[:size, :size] = smallest * common + column_products(columns)
     grams[:, :size, size:] = phi.mT @ weighted
     grams[:, size:, :size] = grams[:, :size, size:].mT
     grams[:, size:, size:] = others.mT @ weighted
