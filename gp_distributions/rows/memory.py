@@ -13,6 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from gp_distributions.rows.columns import selecting_once
+
 _OF_MODULES = set(vars(torch.nn.Module()))
 # Tensors whose content was compared lately, with the entry that holds it.
 _compared: ContextVar[dict[Hashable, tuple[Tensor, Entry]] | None]
@@ -41,7 +43,8 @@ def unchanging_rows() -> Iterator[None]:
         return
     token = _compared.set({})
     try:
-        yield
+        with selecting_once():
+            yield
     finally:
         _compared.reset(token)
 
