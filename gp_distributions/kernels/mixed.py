@@ -94,18 +94,19 @@ def _default(block: Block | CovariateEncoding, batch_shape: torch.Size) -> Kerne
             return MMDKernel(block.dim, inputs=block.kind, batch_shape=batch_shape)
         return SlicedWassersteinKernel(block.dim, inputs=block.kind, batch_shape=batch_shape)
     factors: list[Kernel] = []
-    everything = not (block.numbers and block.categories)
     for kind, places in ((MaternKernel, block.numbers), (CategoricalKernel, block.categories)):
         if places:
             kernel = kind(
                 ard_num_dims=len(places),
-                active_dims=None if everything else places,
                 batch_shape=batch_shape,
                 lengthscale_constraint=Positive(torch.exp, torch.log),
             )
             # Encoded numbers have variance 1, and the distances of categories are averages.
             kernel.lengthscale = math.sqrt(len(places)) if kind is MaternKernel else 1.0
-            factors.append(kernel)
+            # Indexing a batch of kernels would index active_dims as well.
+            factors.append(
+                kernel if len(places) == len(block.columns) else BlockKernel(kernel, places)
+            )
     return _product(factors)
 
 

@@ -71,6 +71,11 @@ def check_kind(X: Inputs | Tensor, covar_module: torch.nn.Module) -> None:
     if isinstance(X, Tensor):
         return
     modules = [module for module in covar_module.modules() if isinstance(module, Kernel)]
+    if any(isinstance(module, BlockKernel) for module in modules):
+        raise ValueError(
+            f"Expected mixed inputs or their rows, whose blocks the kernel reads, got "
+            f"{type(X).__name__}. Pass MixedInputs(name=...)."
+        )
     if all(type(module).__module__.startswith("gpytorch.") for module in modules):
         raise ValueError(
             f"Expected a kernel of distributions, got a {type(covar_module).__name__}, which would "
@@ -91,8 +96,10 @@ def _check_blocks(X: MixedInputs, covar_module: torch.nn.Module) -> None:
     encoding = X.encoding
     kinds: dict[Columns, Block | CovariateEncoding]
     kinds = {columns: encoding.blocks[name] for name, columns in encoding.columns.items()}
-    used = [m.columns for m in covar_module.modules() if isinstance(m, BlockKernel)]
-    if not used or not kinds.keys() >= set(used):
+    blocks = [m for m in covar_module.modules() if isinstance(m, BlockKernel)]
+    inside = {part for block in blocks for part in block.base_kernel.modules()}
+    used = {block.columns for block in blocks if block not in inside}
+    if not used or not kinds.keys() >= used:
         raise ValueError(
             f"Expected a kernel of the blocks {list(encoding.blocks)}, got one of other rows. Make the "
             "kernel with mixed_kernel(inputs, {name: kernel, ...})."
