@@ -37,7 +37,7 @@ from gp_distributions import (
 )
 from gp_distributions.calibration import calibration
 from gp_distributions.datasets import random_patients
-from gp_distributions.kernels.mixed import STRUCTURES
+from gp_distributions.kernels.mixed import STRUCTURES, Structure
 
 TASKS: dict[str, dict[str, float]] = {
     "patients": {},
@@ -45,7 +45,7 @@ TASKS: dict[str, dict[str, float]] = {
     "bags do not matter": {"cells": 0.0},
 }
 ALONE = {"covariates do not matter": "cells", "bags do not matter": "covariates"}
-DEFAULT = "product"
+DEFAULT: Structure = "product"
 
 Score = tuple[float, float]
 
@@ -60,7 +60,7 @@ def scores(task: str, options: Options) -> dict[str, list[Score]]:
     """Return the scores of each model of a task, for each seed."""
     train, test, dim = (12, 8, 3) if options.quick else (150, 150, 12)
     sizes = (20, 60) if options.quick else (200, 3000)
-    structures = STRUCTURES if task == "patients" else (DEFAULT,)
+    structures: tuple[Structure, ...] = STRUCTURES if task == "patients" else (DEFAULT,)
     found: dict[str, list[Score]] = {}
     for seed in tqdm(range(options.seeds), desc=task, leave=False, disable=None):
         patients = random_patients(train + test, dim=dim, sizes=sizes, seed=seed, **TASKS[task])

@@ -19,6 +19,7 @@ from gp_distributions import (
     ClassificationGP,
     DistributionGP,
     Gaussians,
+    KernelRidgeClassifier,
     MixedInputs,
     NormalizeClouds,
     PointClouds,
@@ -205,6 +206,13 @@ class TestOtherModels:
         model = fit(ClassificationGP(X[:TRAIN], labels[:TRAIN], kernel()), restarts=0)
         assert np.mean(model.predict(X[TRAIN:]) == labels[TRAIN:]) >= 0.8
         assert model.leave_one_out().shape == (TRAIN,)
+
+    def test_kernel_ridge_classification(self) -> None:
+        labels = np.where(LEVEL[:, 0] > 0, "high", "low")
+        rows = X[:TRAIN].pack(), X[TRAIN:].pack(X[:TRAIN].encoding)
+        model = KernelRidgeClassifier(X[:TRAIN], labels[:TRAIN], kernel(), ridge=0.01)
+        again = KernelRidgeClassifier(rows[0], labels[:TRAIN], model.covar_module, ridge=0.01)
+        torch.testing.assert_close(model.scores(X[TRAIN:]), again.scores(rows[1]))
 
     def test_several_outputs(self) -> None:
         outputs = torch.stack([Y, -2 * Y], dim=-1)

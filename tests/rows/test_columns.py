@@ -1,9 +1,14 @@
 """Columns that repeat to the end of a row, and selections that are made once."""
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+
 import pytest
 import torch
 
+from gp_distributions.distances.evaluation import sharing
 from gp_distributions.rows.columns import Slots, numbers_of, select_columns, selecting_once
+from gp_distributions.rows.memory import unchanging_rows
 
 ROWS = torch.arange(2 * 11, dtype=torch.float64).reshape(2, 11)  # 2 columns, 3 slots of 3
 FIRST, SECOND, WHOLE = Slots(2, 3, 0, 1), Slots(2, 3, 1, 2), Slots(2, 3, 0, 3)
@@ -79,3 +84,10 @@ class TestSelection:
         with torch.inference_mode(), selecting_once():
             rows = ROWS * 2
             assert torch.equal(select_columns(rows, FIRST), rows[:, 2::3])
+
+    @pytest.mark.parametrize("context", [unchanging_rows, sharing])
+    def test_fits_and_posteriors_select_once(
+        self, context: Callable[[], AbstractContextManager[None]]
+    ) -> None:
+        with context():
+            assert select_columns(ROWS, SECOND) is select_columns(ROWS, SECOND)
