@@ -15,6 +15,7 @@ SCRIPTS = (
     "unknown_pose",
     "mixed",
     "patients",
+    "molecules",
     "digits_machines",
     "image_classification",
     "sampling_noise",

@@ -48,6 +48,7 @@ from gp_distributions.measures import (
     MixedInputs,
     PointClouds,
     ReferenceMeasure,
+    align,
 )
 from gp_distributions.models import (
     ClassificationGP,
@@ -56,6 +57,7 @@ from gp_distributions.models import (
     NormalizeClouds,
     SamplingNoiseLikelihood,
     SharedKernelGP,
+    SparseDistributionGP,
 )
 from gp_distributions.saving import SavedModelError, load, save
 from gp_distributions.sensitivities import Sensitivity, sensitivity
@@ -105,7 +107,9 @@ __all__ = [
     "SinkhornPotential",
     "SlicedWasserstein",
     "SlicedWassersteinKernel",
+    "SparseDistributionGP",
     "TotalVariation",
+    "align",
     "diagnose",
     "fit",
     "fit_classification",

@@ -10,9 +10,16 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
-from gp_distributions.distances import Distance, LinearTransport, SlicedWasserstein
+from gp_distributions.distances import (
+    Distance,
+    LinearTransport,
+    RigidSlicedWasserstein,
+    SlicedWasserstein,
+)
 from gp_distributions.measures import PointClouds
 from gp_distributions.numerics.nearest_cloud import nearest_cloud
+from gp_distributions.numerics.procrustes import procrustes
+from gp_distributions.rows.clouds import join_rows
 from gp_distributions.warnings import ConvergenceWarning, warn
 
 # Distance between embeddings at which the search stops, relative to the root mean square distance
@@ -72,6 +79,9 @@ def invert_embedding(
 
     - normal samples with the mean and the size that the embedding encodes, for
       :class:`SlicedWasserstein` of order 2. With ``center=True``, the clouds are centred at zero;
+    - normal samples with the size that the embedding encodes, for :class:`RigidSlicedWasserstein`. The
+      embedding does not determine the pose: the clouds are returned in the pose in which their atoms
+      are closest to those of the start. To compare clouds, use :func:`align`;
     - the transported atoms of the reference, with the weights of the reference, for
       :class:`LinearTransport`, whose embedding consists of these atoms. ``max_iterations=0`` returns
       them unchanged; they differ from the embedded cloud by the entropic blur.
@@ -82,9 +92,9 @@ def invert_embedding(
     Args:
         distance: Distance between clouds.
         embeddings: An ``N x D`` tensor of embeddings from ``distance.embed``, or combinations of these.
-        atoms: Number of atoms. Default: twice ``num_quantiles`` for sliced Wasserstein, and the size of
-            the reference for linear transport. For linear transport, a given number of atoms is drawn
-            from the transported atoms.
+        atoms: Number of atoms. Default: twice ``num_quantiles`` for sliced Wasserstein, four times for
+            its rigid version, and the size of the reference for linear transport. For linear transport,
+            a given number of atoms is drawn from the transported atoms.
         learn_weights: Whether to optimise the weights if the atoms alone do not reach the embedding.
         start: One cloud, or ``N`` clouds, to start from instead of the clouds described above.
         max_iterations: Maximum number of iterations for each cloud.
@@ -120,10 +130,11 @@ def invert_embedding(
     Sources: Bonneel et al. 2015 (sliced barycentres); Kolouri, Zou and Rohde 2016; Wang et al. 2013.
     """
     sliced = isinstance(distance, SlicedWasserstein) and distance.euclidean
-    if distance.inputs != "clouds" or not (sliced or isinstance(distance, LinearTransport)):
+    other = isinstance(distance, LinearTransport | RigidSlicedWasserstein)
+    if distance.inputs != "clouds" or not (sliced or other):
         raise TypeError(
-            "Expected a SlicedWasserstein distance of order 2 or a LinearTransport between clouds, got "
-            f"{distance!r}, whose embeddings cannot be inverted."
+            "Expected a SlicedWasserstein distance of order 2, a RigidSlicedWasserstein or a "
+            f"LinearTransport between clouds, got {distance!r}, whose embeddings cannot be inverted."
         )
     _check_embeddings(distance, embeddings)
     embeddings = embeddings.detach()
@@ -145,9 +156,13 @@ def invert_embedding(
     # The size of a point mass is zero up to rounding.
     rounding = torch.finfo(embeddings.dtype).eps ** 0.5 * embeddings.norm(dim=-1)
     sizes = torch.maximum(_atom_distances(start).to(embeddings), rounding)
+
+    def embed(points: Tensor, weights: Tensor) -> Tensor:
+        return distance.represent_rows(join_rows(points, weights))
+
     search = partial(
         nearest_cloud,
-        distance.represent,
+        embed,
         learn_weights=learn_weights,
         max_iterations=max_iterations,
     )
@@ -159,11 +174,16 @@ def invert_embedding(
         sizes.tolist(),
         strict=True,
     ):
-        kept = weights > 0
-        found.append(search(target, points[kept], weights[kept], enough=_ENOUGH * size))
-    moved, masses, reached = zip(*found, strict=True)
-    clouds = PointClouds.from_list([x.double() for x in moved], [w.double() for w in masses])
-    distances = sizes.new_tensor(reached)
+        points, weights = points[weights > 0], weights[weights > 0]
+        moved, masses, reached = search(target, points, weights, enough=_ENOUGH * size)
+        if isinstance(distance, RigidSlicedWasserstein):
+            moved = _in_pose(distance, moved, masses, points)
+            # By the error of the quadrature, the embedding depends on the pose.
+            reached = float((embed(moved[None], masses[None])[0] - target).norm())
+        found.append((moved.double(), masses.double(), reached))
+    atoms_found, masses_found, distances_found = zip(*found, strict=True)
+    clouds = PointClouds.from_list(atoms_found, masses_found)
+    distances = sizes.new_tensor(distances_found)
     excess = distances - tolerance * sizes
     worst = int(excess.argmax())
     if excess[worst] > 0:
@@ -193,6 +213,10 @@ def _check_embeddings(distance: Distance, embeddings: Tensor) -> None:
         count = distance.num_quantiles
         fits = not unmatched and (quantiles == count if count else quantiles > 0)
         expected = f"{distance.num_slices} x {count or 'n'} + {rest}"
+    elif isinstance(distance, RigidSlicedWasserstein):
+        atom = join_rows(embeddings.new_zeros(1, 1, distance.dim), embeddings.new_ones(1, 1))
+        count = distance.represent_rows(atom).shape[-1]
+        fits, expected = width == count, str(count)
     else:
         assert isinstance(distance, LinearTransport)
         expected = f"{distance.reference.size} x {distance.dim}"
@@ -213,19 +237,32 @@ def _start(distance: Distance, embeddings: Tensor, atoms: int | None, seed: int)
         points = scaled / weights.sqrt().unsqueeze(-1)
         clouds = PointClouds(points, weights.expand(points.shape[:-1]))
         return clouds if atoms is None else clouds.resample(atoms, seed=seed)
-    assert isinstance(distance, SlicedWasserstein)
     dim = distance.dim
-    if distance.center:
-        quantiles, means = embeddings, embeddings.new_zeros(len(embeddings), dim)
+    quantiles, means = embeddings, embeddings.new_zeros(len(embeddings), dim)
+    if isinstance(distance, RigidSlicedWasserstein):
+        size = atoms or 4 * distance.num_quantiles
     else:
-        quantiles, means = embeddings[:, :-dim], embeddings[:, -dim:] * math.sqrt(dim)
-    count = distance.num_quantiles
-    size = quantiles.shape[-1] // distance.num_slices if count is None else atoms or 2 * count
+        assert isinstance(distance, SlicedWasserstein)
+        if not distance.center:
+            quantiles, means = embeddings[:, :-dim], embeddings[:, -dim:] * math.sqrt(dim)
+        count = distance.num_quantiles
+        size = quantiles.shape[-1] // distance.num_slices if count is None else atoms or 2 * count
     generator = torch.Generator().manual_seed(seed)
     normal = torch.randn(size, dim, generator=generator, dtype=torch.float64)
-    # The variance of a coordinate is the mean square of the centred quantiles over the slices.
+    # The variance of a coordinate is the mean square of the centred quantiles over the slices, which
+    # is the squared norm of the harmonic coefficients too.
     deviations = quantiles.square().sum(-1).sqrt()
     return PointClouds(means[:, None, :] + deviations[:, None, None] * normal.to(embeddings))
+
+
+def _in_pose(
+    distance: RigidSlicedWasserstein, points: Tensor, weights: Tensor, start: Tensor
+) -> Tensor:
+    """Move a cloud, without changing its embedding, so that its atoms are closest to the start."""
+    sizes = [distance.dim - distance.marks, distance.marks]
+    (moving, marks), (fixed, _) = points.split(sizes, dim=-1), start.split(sizes, dim=-1)
+    posed = procrustes(moving, fixed, weights, center=distance.center, scale=distance.scale)
+    return torch.cat([posed, marks], dim=-1)
 
 
 def _atom_distances(clouds: PointClouds) -> Tensor:

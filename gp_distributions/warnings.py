@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from contextvars import ContextVar
 from types import FrameType
 
+from gp_distributions.context import setting
+
 # Packages whose stack frames are skipped to find the line of the user's code.
 _INNER = {
     "botorch",
@@ -96,8 +98,5 @@ def silenced() -> Iterator[None]:
         >>> distance.negative_part > 0
         True
     """
-    token = _silent.set(True)
-    try:
+    with setting(_silent, True):
         yield
-    finally:
-        _silent.reset(token)

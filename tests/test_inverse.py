@@ -1,5 +1,7 @@
 """Inversion recovers clouds from their embeddings."""
 
+from typing import Any
+
 import numpy as np
 import ot
 import pytest
@@ -12,8 +14,11 @@ from gp_distributions import (
     LinearTransport,
     PointClouds,
     ReferenceMeasure,
+    RigidSlicedWasserstein,
     SlicedWasserstein,
+    align,
 )
+from gp_distributions.datasets import random_solids
 from gp_distributions.inverse import invert_embedding
 from gp_distributions.warnings import ConvergenceWarning
 
@@ -96,6 +101,60 @@ def test_linear_transport() -> None:
     assert len(check_way_back(distance, clouds[[0]], atoms=40).points[0]) == 40
 
 
+def rigid_clouds(dim: int, atoms: int = 24) -> PointClouds:
+    generator = torch.Generator().manual_seed(1)
+    points = torch.randn(1, atoms, dim, generator=generator, dtype=torch.float64)
+    points = points * torch.linspace(1, 2, dim).double() + 0.4 * points.square().flip(-1)
+    return PointClouds(points + 3)
+
+
+@pytest.mark.parametrize("dim", [2, 3])
+def test_shapes_without_pose(dim: int) -> None:
+    """The shape is that of the cloud, once it lies in the same pose."""
+    if dim == 2:
+        cloud = outlines()[[1]]
+        distance = RigidSlicedWasserstein(2, num_slices=60, max_degree=16)
+    else:
+        cloud = PointClouds(random_solids(4, num_points=150, seed=3).turned[3:])  # a dumb-bell
+        distance = RigidSlicedWasserstein(3, num_slices=81, max_degree=6)
+    embedding = distance.embed(cloud.pack())
+    size = float(embedding.norm())
+    found = invert_embedding(distance, embedding, max_iterations=100)
+    reached = distance.squared(cloud.pack(), found.clouds.pack(), diag=True).sqrt()
+    torch.testing.assert_close(found.distances, reached, rtol=1e-6, atol=1e-9)
+    assert float(reached) < 0.02 * size
+    start = invert_embedding(distance, embedding, max_iterations=0, tolerance=1.0)
+    near, far = (
+        float(SlicedWasserstein(dim).squared(moved.pack(), cloud.pack()).sqrt())
+        for moved in (align(other.clouds, cloud, reflections=dim == 3) for other in (found, start))
+    )
+    assert near < 0.12 * size
+    assert far > 0.3 * size
+
+
+@pytest.mark.parametrize("options", [{}, {"scale": True}, {"center": False}, {"marks": 1}])
+def test_pose_is_that_of_the_start(options: dict[str, Any]) -> None:
+    """Whatever the embedding does not determine stays as it is in the start."""
+    start = rigid_clouds(2 + options.get("marks", 0))
+    distance = RigidSlicedWasserstein(start.dim, num_slices=60, max_degree=8, **options)
+    factor = torch.ones(start.dim, dtype=torch.float64)
+    factor[0] = 1.3
+    embedding = distance.embed(PointClouds(start.points * factor, start.weights).pack())
+    found = invert_embedding(distance, embedding, start=start).clouds
+    reached = distance.represent_rows(found.pack()) - embedding
+    assert float(reached.norm()) < 0.01 * float(embedding.norm())
+    (x, y), w = (c.points[0, :, :2] for c in (found, start)), found.weights[0]
+    if distance.center:
+        torch.testing.assert_close(w @ x, w @ y)
+        x, y = x - w @ x, y - w @ y
+    if distance.scale:
+        torch.testing.assert_close(w @ x.square().sum(-1), w @ y.square().sum(-1))
+    # The best rotation is none: the cross-covariance is symmetric and positive definite.
+    cross = (w.unsqueeze(-1) * x).mT @ y
+    torch.testing.assert_close(cross, cross.mT, rtol=1e-6, atol=1e-9)
+    assert float(torch.linalg.eigvalsh(cross)[0]) > 0
+
+
 def test_transported_atoms_are_the_embedding() -> None:
     clouds = outlines()
     distance = LinearTransport(ReferenceMeasure.from_data(clouds, size=20))
@@ -171,6 +230,11 @@ def test_wrong_inputs() -> None:
     for other in (good.numpy(), good.long()):
         with pytest.raises(TypeError, match="a tensor of floating-point numbers, got"):
             invert_embedding(distance, other)  # type: ignore[arg-type]
+    rigid = RigidSlicedWasserstein(2, num_slices=10, max_degree=3, num_quantiles=4)
+    with pytest.raises(ValueError, match="with 16 features, got 202"):
+        invert_embedding(rigid, good)
+    with pytest.raises(TypeError, match="between clouds, got RigidSlicedWasserstein"):
+        invert_embedding(RigidSlicedWasserstein(2, inputs="gaussians"), good)
     with pytest.raises(ValueError, match="20 x 10"):
         invert_embedding(distance, good[:, 1:])
     with pytest.raises(ValueError, match="N x D"):

@@ -37,6 +37,8 @@ class Distance(torch.nn.Module, ABC):
 
     Attributes:
         supported_inputs: Accepted values of ``inputs``.
+        reads_coordinates: Whether distances depend on the coordinates of atoms as numbers. If not, atoms
+            are labels or indices, and may have any scale.
         trims_padding: Whether :meth:`represent` drops padding. If so, clouds of similar size are
             represented together, which is faster.
         chunk_elements: Largest number of floats in the intermediate results for a chunk of clouds,
@@ -59,6 +61,7 @@ class Distance(torch.nn.Module, ABC):
     """
 
     supported_inputs: ClassVar[tuple[str, ...]] = ("clouds",)
+    reads_coordinates: bool = True
     trims_padding: bool = False
     chunk_elements: int = 2**18
     block_rows: int = 2048

@@ -11,19 +11,18 @@ from collections.abc import Callable, Hashable, Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from gp_distributions.context import setting
 from gp_distributions.numerics.single_thread import put_rows
 from gp_distributions.rows.clouds import drop_copies, equal_rows
 from gp_distributions.rows.columns import selecting_once
 from gp_distributions.rows.layout import Block, check_weights, chunks, normalized
 from gp_distributions.rows.memory import Memory, fingerprint, same_tensor
-
-T = TypeVar("T")
 
 
 class Distance(Protocol):
@@ -49,16 +48,6 @@ LookUp = Callable[[Distance, Tensor, Tensor, bool], Tensor | None]
 _shared: ContextVar[dict[tuple[int, int, bool], tuple[Distance, Tensor, Tensor]]]
 _shared = ContextVar("shared")
 _look_up: ContextVar[LookUp | None] = ContextVar("look_up", default=None)
-
-
-@contextlib.contextmanager
-def setting(variable: ContextVar[T], value: T) -> Iterator[None]:
-    """Set a context variable within a ``with`` block, in the current thread only."""
-    token = variable.set(value)
-    try:
-        yield
-    finally:
-        variable.reset(token)
 
 
 @contextlib.contextmanager
@@ -127,11 +116,25 @@ def represent_rows(distance: Distance, rows: Tensor) -> Tensor:
     return out.unflatten(0, batch_shape)
 
 
+def keep(distance: Distance, rows: Tensor) -> None:
+    """Remember the representation of rows to which others will be compared, without gradients.
+
+    Args:
+        distance: The distance.
+        rows: An ``N x width`` tensor.
+    """
+    evaluation = _Evaluation(distance)
+    if distance.memory.recall(evaluation.fingerprint, rows) is None:
+        with torch.no_grad():
+            known = _Clouds(distance.represent_rows(rows), None)
+        distance.memory.remember(evaluation.fingerprint, rows, known)
+
+
 class _Clouds(NamedTuple):
-    """Representations of a set of clouds and the squared distances between them."""
+    """Representations of a set of clouds, and the squared distances between them if they are known."""
 
     representation: Tensor
-    squared: Tensor
+    squared: Tensor | None
 
 
 @dataclass
@@ -201,12 +204,12 @@ class _Evaluation:
         if rows.dim() > 2:
             return self.distance.compare_all(*[self.representation(rows)] * 2)
         known = self.distance.memory.recall(self.fingerprint, rows)
-        if known is None:
-            representation = self.representation(rows)
-            between = self.distance.compare_all(representation, representation)
-            known = _Clouds(representation, between)
-            self.distance.memory.remember(self.fingerprint, rows, known)
-        return known.squared.clone()
+        if known is not None and known.squared is not None:
+            return known.squared.clone()
+        representation = self.representation(rows)
+        squared = self.distance.compare_all(representation, representation)
+        self.distance.memory.remember(self.fingerprint, rows, _Clouds(representation, squared))
+        return squared.clone()
 
     def between(self, x1: Tensor, x2: Tensor) -> Tensor:
         """Compute squared distances between two sets without gradients, in blocks to bound memory."""

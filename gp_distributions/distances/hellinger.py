@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
 from gp_distributions.distances.shared_support import SharedSupportDistance
+from gp_distributions.numerics.roots import square_root
 
 
 class Hellinger(SharedSupportDistance):
@@ -48,6 +48,4 @@ class Hellinger(SharedSupportDistance):
 
     def represent(self, points: Tensor, weights: Tensor) -> Tensor:
         r"""Return :math:`\sqrt{w / 2}` for the weights :math:`w` on the support."""
-        halves = self.masses(points, weights) / 2
-        positive = halves > 0
-        return torch.where(positive, torch.where(positive, halves, 1.0).sqrt(), 0.0)
+        return square_root(self.masses(points, weights) / 2)

@@ -53,6 +53,7 @@ class PrecomputedDistance(Distance):
     """
 
     supported_inputs = ("indices",)
+    reads_coordinates = False
 
     def __init__(
         self, squared: Data, *, norms: Data | None = None, tolerance: float | None = None

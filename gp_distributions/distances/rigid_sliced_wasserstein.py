@@ -14,7 +14,8 @@ from gp_distributions.numerics.absolute_value import absolute_value
 from gp_distributions.numerics.directions import sphere_directions
 from gp_distributions.numerics.harmonics import circle_harmonics, sphere_harmonics
 from gp_distributions.numerics.normals import projected_deviations
-from gp_distributions.numerics.quantiles import uniform_cell_quantiles, weighted_cell_quantiles
+from gp_distributions.numerics.quantiles import cell_quantiles
+from gp_distributions.numerics.roots import square_root
 from gp_distributions.numerics.single_thread import matmul
 from gp_distributions.rows.clouds import drop_padding
 from gp_distributions.rows.gaussians import split_gaussians
@@ -49,7 +50,8 @@ class RigidSlicedWasserstein(Distance):
 
     The features of rotated copies differ by the error of the quadrature, since the quantile function
     has kinks as a function of the direction. With the default settings, the median relative error over
-    clouds is about 3e-5 in two dimensions and 7e-4 in three; it decreases with more slices.
+    random clouds is about 8e-5 in two dimensions (100 points) and 8e-4 in three (300 points); it
+    decreases with more slices.
 
     Args:
         dim: Dimension of the atoms: 2 or 3, plus ``marks``.
@@ -171,7 +173,7 @@ class RigidSlicedWasserstein(Distance):
         if self.scale:
             variance = covariance.diagonal(dim1=-2, dim2=-1).sum(-1)
             radius = variance if self.center else variance + mean.square().sum(-1)
-            radius = torch.where(radius > 0, torch.where(radius > 0, radius, 1.0).sqrt(), 1.0)
+            radius = square_root(radius, at_zero=1.0)
             mean, covariance = mean / radius[:, None], covariance / radius[:, None, None].square()
         edges = torch.linspace(0, 1, self.num_quantiles + 1, dtype=rows.dtype, device=rows.device)
         densities = torch.exp(-torch.special.ndtri(edges).square() / 2) / math.sqrt(2 * math.pi)
@@ -183,11 +185,7 @@ class RigidSlicedWasserstein(Distance):
 
     def _quantiles(self, projected: Tensor, weights: Tensor) -> Tensor:
         """Compute the cell averages of all slices, ``C x L x N``, divided by ``sqrt(N)``."""
-        uniform = bool((weights == weights[:1, :1]).all())
-        if uniform and not (weights.requires_grad and torch.is_grad_enabled()):
-            cells = uniform_cell_quantiles(projected, self.num_quantiles)
-        else:
-            cells = weighted_cell_quantiles(projected, weights.unsqueeze(-2), self.num_quantiles)
+        cells = cell_quantiles(projected, weights, self.num_quantiles)
         return cells / math.sqrt(self.num_quantiles)
 
     def _coefficients(self, forth: Tensor, back: Tensor) -> Tensor:
@@ -262,8 +260,7 @@ class RigidSlicedWasserstein(Distance):
 def _complex_absolute_value(real: Tensor, imaginary: Tensor) -> list[Tensor]:
     r"""Compute the absolute value :math:`h^* h / |h|` of complex rows :math:`h`, as real features."""
     squares = (real.square() + imaginary.square()).sum(-1)
-    positive = squares > 0
-    norm = torch.where(positive, torch.where(positive, squares, 1.0).sqrt(), 1.0)[..., None, None]
+    norm = square_root(squares, at_zero=1.0)[..., None, None]
     outer = _outer(real, real) + _outer(imaginary, imaginary)
     twist = _outer(real, imaginary) - _outer(imaginary, real)
     return [_upper(outer / norm), _upper(twist / norm, diagonal=False)]
@@ -288,8 +285,7 @@ def _upper(matrices: Tensor, *, diagonal: bool = True) -> Tensor:
 
 def _unit_radius(points: Tensor, weights: Tensor) -> Tensor:
     squares = (weights * points.square().sum(-1)).sum(-1)[:, None, None]
-    positive = squares > 0
-    return points / torch.where(positive, torch.where(positive, squares, 1.0).sqrt(), 1.0)
+    return points / square_root(squares, at_zero=1.0)
 
 
 def _mark_slices(space: int, marks: int) -> Tensor:

@@ -25,6 +25,8 @@ class SharedSupportDistance(Distance):
     products is the zero measure, at squared distance 1/2 from every distribution.
     """
 
+    reads_coordinates = False
+
     def __init__(self, dim: int, *, support: Data | None = None) -> None:
         super().__init__(dim)
         atoms = torch.empty(0, self.dim, dtype=torch.float64)  # empty until it is learned

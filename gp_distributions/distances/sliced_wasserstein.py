@@ -17,7 +17,7 @@ from gp_distributions.numerics.normals import (
     projected_deviations,
 )
 from gp_distributions.numerics.pairwise import manhattan, without_rounding
-from gp_distributions.numerics.quantiles import uniform_cell_quantiles, weighted_cell_quantiles
+from gp_distributions.numerics.quantiles import cell_quantiles, equally_weighted
 from gp_distributions.numerics.single_thread import concatenate, matmul
 from gp_distributions.rows.clouds import drop_padding
 from gp_distributions.rows.gaussians import split_gaussians
@@ -186,13 +186,9 @@ class SlicedWasserstein(Distance):
 
     def _quantiles(self, projected: Tensor, weights: Tensor) -> Tensor:
         """Compute the cell averages of the quantile functions of all slices, ``C x L x N``."""
-        uniform = bool((weights == weights[:1, :1]).all())
-        if self.num_quantiles is None and not uniform:
+        if self.num_quantiles is None and not equally_weighted(weights):
             raise ValueError(_ONLY_ONE_SIZE)
-        num_quantiles = self.num_quantiles or projected.shape[-1]
-        if uniform and not (weights.requires_grad and torch.is_grad_enabled()):
-            return uniform_cell_quantiles(projected, num_quantiles)
-        return weighted_cell_quantiles(projected, weights.unsqueeze(-2), num_quantiles)
+        return cell_quantiles(projected, weights, self.num_quantiles or projected.shape[-1])
 
     def _check_sizes(self, r1: Tensor, r2: Tensor) -> None:
         if self.num_quantiles is None and r1.shape[-1] != r2.shape[-1]:

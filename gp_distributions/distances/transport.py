@@ -10,8 +10,8 @@ from contextvars import ContextVar
 import torch
 from torch import Tensor
 
+from gp_distributions.context import setting
 from gp_distributions.distances.base import Distance
-from gp_distributions.distances.evaluation import setting
 from gp_distributions.measures.reference import ReferenceMeasure
 from gp_distributions.numerics.entropic_transport import conditional_plan, transport_potentials
 from gp_distributions.numerics.semi_dual import TransportOutcome
@@ -26,7 +26,7 @@ _outcomes: ContextVar[list[TransportOutcome] | None] = ContextVar("outcomes", de
 _warm_starts: ContextVar[dict[Hashable, Tensor] | None] = ContextVar("warm_starts", default=None)
 
 
-def warm_starts() -> AbstractContextManager[None]:
+def warm_starts() -> AbstractContextManager[object]:
     """Start the potentials of a learnable reference from those of the previous evaluation.
 
     Wrap an optimiser that moves the reference in small steps in a ``with`` block of this function. The

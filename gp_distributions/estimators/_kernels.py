@@ -16,6 +16,7 @@ from gp_distributions.distances import (
     Fourier,
     Hellinger,
     LinearTransport,
+    RigidSlicedWasserstein,
     SinkhornPotential,
     SlicedWasserstein,
     TotalVariation,
@@ -30,6 +31,7 @@ Options = Mapping[str, Any] | None
 
 _DISTANCES: dict[str, type[Distance]] = {
     "sliced_wasserstein": SlicedWasserstein,
+    "rigid_sliced_wasserstein": RigidSlicedWasserstein,
     "mmd": MMD,
     "fourier": Fourier,
     "hellinger": Hellinger,

@@ -17,6 +17,7 @@ from gp_distributions.estimators._samples import Samples, as_array
 from gp_distributions.inverse import invert_embedding
 from gp_distributions.kernels import DistributionKernel, Profile
 from gp_distributions.measures import PointClouds
+from gp_distributions.numerics.medians import median_apart
 from gp_distributions.rows.clouds import pad_rows
 
 
@@ -28,9 +29,10 @@ class EmbeddingTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Di
     profile. :meth:`inverse_transform` maps results of such a method back to clouds.
 
     Args:
-        distance: ``"sliced_wasserstein"``, ``"mmd"``, ``"fourier"``, ``"hellinger"``,
-            ``"linear_transport"`` or ``"sinkhorn"``, or a :class:`Distance`, which is copied. The last
-            two names use a reference measure that is placed according to the training clouds.
+        distance: ``"sliced_wasserstein"``, ``"rigid_sliced_wasserstein"``, ``"mmd"``, ``"fourier"``,
+            ``"hellinger"``, ``"linear_transport"`` or ``"sinkhorn"``, or a :class:`Distance`, which is
+            copied. The last two names use a reference measure that is placed according to the
+            training clouds.
         options: Keyword options of the named distance and of :meth:`ReferenceMeasure.from_data`.
 
     Attributes:
@@ -118,14 +120,14 @@ class GramTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Distanc
     cross-validation and a search over its parameters, because each fold has its own Gram matrix.
 
     Args:
-        distance: ``"sliced_wasserstein"``, ``"mmd"``, ``"fourier"``, ``"hellinger"``,
-            ``"total_variation"``, ``"linear_transport"`` or ``"sinkhorn"``, or a :class:`Distance`,
-            which is copied. The last two names use a reference measure that is placed according to the
-            training clouds.
+        distance: ``"sliced_wasserstein"``, ``"rigid_sliced_wasserstein"``, ``"mmd"``, ``"fourier"``,
+            ``"hellinger"``, ``"total_variation"``, ``"linear_transport"`` or ``"sinkhorn"``, or a
+            :class:`Distance`, which is copied. The last two names use a reference measure that is
+            placed according to the training clouds.
         options: Keyword options of the named distance and of :meth:`ReferenceMeasure.from_data`.
         profile: Profile or its name, as in :class:`DistributionKernel`.
         lengthscale: Lengthscale of the profile, in units of the distance, or ``"median"``: the median
-            of the positive distances between training distributions.
+            distance between training distributions that do not coincide.
 
     Attributes:
         kernel_: The :class:`DistributionKernel`.
@@ -158,8 +160,7 @@ class GramTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Distanc
         if self.lengthscale == "median":
             with torch.no_grad():
                 squared = distance.squared(rows)
-            positive = squared[torch.ones_like(squared).triu(1).bool() & (squared > 0)]
-            kernel.lengthscale = positive.median().sqrt() if positive.numel() else 1.0
+            kernel.lengthscale = median_apart(squared).sqrt().nan_to_num(1.0)
         elif isinstance(self.lengthscale, str) or not self.lengthscale > 0:
             raise ValueError(f'Expected lengthscale > 0 or "median", got {self.lengthscale!r}.')
         else:

@@ -1,5 +1,6 @@
 """Functions that fit models: hyperparameters, reference measures, sampling noise, concentrations."""
 
+import gp_distributions.fitting.sparse  # noqa: F401, registers with fit
 from gp_distributions.fitting.classification import fit_classification
 from gp_distributions.fitting.marginal_likelihood import fit
 from gp_distributions.fitting.reference_learning import ReferenceFit, fit_reference

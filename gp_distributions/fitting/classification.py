@@ -24,8 +24,8 @@ def fit_classification(
     This function therefore calls :func:`gp_distributions.fit` once for each concentration, and keeps
     the one with the largest mean leave-one-out log probability of the labels. Noisy labels need a large
     concentration and well-separated classes need a small one; an unsuitable concentration gives poorly
-    calibrated probabilities. Each concentration after the first starts from the hyperparameters of the
-    one before.
+    calibrated probabilities. All fits start from the hyperparameters that the model has at the call, so
+    that the order of the concentrations does not matter.
 
     Args:
         model: The classifier.
@@ -54,12 +54,12 @@ def fit_classification(
         )
     if not alpha_epsilons:
         raise ValueError("Expected at least one concentration in alpha_epsilons.")
-    found = []
+    start, found = copy.deepcopy(model.state_dict()), []
     with unchanging_rows():
         for alpha_epsilon in alpha_epsilons:
+            model.load_state_dict(start)
             model.alpha_epsilon = alpha_epsilon
             fit(model, **options)
-            options |= {"init": "current", "restarts": 0}
             state = copy.deepcopy(model.state_dict())
             found.append((float(model.leave_one_out().mean()), alpha_epsilon, state))
     _, model.alpha_epsilon, best = max(found, key=itemgetter(0))

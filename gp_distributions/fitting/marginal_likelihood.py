@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import singledispatch
 from typing import Any, Literal
 
 import torch
@@ -23,14 +24,15 @@ from gp_distributions.rows.memory import unchanging_rows
 from gp_distributions.warnings import ConvergenceWarning, warn
 
 
+@singledispatch
 def fit(
-    model: ExactGP,
+    model: Any,
     *,
     init: Literal["median", "current"] = "median",
     restarts: int = 1,
     seed: int = 0,
     options: dict[str, Any] | None = None,
-) -> ExactGP:
+) -> Any:
     """Fit the hyperparameters of a model in place by maximising its marginal likelihood.
 
     The objective is the log marginal likelihood plus the log densities of the priors. It is computed by
@@ -41,7 +43,9 @@ def fit(
 
     Args:
         model: A :class:`DistributionGP`, or any GPyTorch ``ExactGP`` with a ``covar_module`` and a
-            ``likelihood``.
+            ``likelihood``; or a :class:`SparseDistributionGP`, whose hyperparameters come from an exact
+            model of 1000 random clouds and, given the sums over all clouds, from the lower bound of
+            their marginal likelihood. A sparse model takes ``progress=False`` to show no progress bar.
         init: With ``"median"``, the lengthscale of every :class:`DistributionKernel` starts at the
             median distance between the training clouds, so that units do not matter. With
             ``"current"``, all hyperparameters start at their current values.

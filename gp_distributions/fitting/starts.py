@@ -43,7 +43,8 @@ def median_distances(model: ExactGP) -> dict[DistributionKernel, Tensor]:
         model: A model in training mode.
 
     Returns:
-        The median of the positive distances, for each kernel under which not all clouds coincide.
+        The median distance between clouds that do not coincide, for each kernel under which not all
+        of them do.
 
     Raises:
         ValueError: If squared distances overflow or underflow.

@@ -14,7 +14,8 @@ from torch import Tensor
 from gp_distributions.distances.base import Distance
 from gp_distributions.kernels.covariances import covariance
 from gp_distributions.kernels.distribution_kernel import DistributionKernel
-from gp_distributions.kernels.reading import check_kind
+from gp_distributions.kernels.orientation import LEVEL, axes_p_value, sees_rotations
+from gp_distributions.kernels.reading import check_kind, distribution_kernels
 from gp_distributions.measures.kinds import Distributions, as_rows
 from gp_distributions.numerics.medians import apart, median_apart
 
@@ -39,6 +40,13 @@ class DistanceDiagnosis:
         lengthscale: Current lengthscale, in units of the distance.
         correlation: Correlation between two clouds at the median distance. NaN for profiles that are
             not functions of the distance.
+        axes_p_value: p-value of Bingham's test that the principal axes of the clouds are uniform over
+            all directions. Clouds count if one variance along their principal axes differs from the
+            next by a factor of at least 1.5 and their number of atoms determines that axis. NaN
+            if fewer than 20 clouds, or fewer than half of them, count, or the atoms do not lie in two
+            or three dimensions.
+        random_poses: Whether the test does not reject uniform axes at the level 1%, and rotations
+            change the distance.
 
     Example:
         >>> import torch
@@ -56,6 +64,8 @@ class DistanceDiagnosis:
     distance_range: tuple[float, float]
     lengthscale: float
     correlation: float
+    axes_p_value: float
+    random_poses: bool
 
     @property
     def suggested_lengthscale(self) -> float:
@@ -98,6 +108,15 @@ class DistanceDiagnosis:
                 f"{self.name}: nearly all distances lie between {low:.3g} and {high:.3g}, so "
                 f"{self.distance} says little about which clouds are similar. Use coarser bins, a "
                 "larger bandwidth or another distance."
+            )
+        if self.random_poses:
+            found.append(
+                f"{self.name}: the clouds look randomly oriented: their principal axes are spread over "
+                "all directions (Bingham's test does not reject uniform axes at the level "
+                f"{LEVEL:.0%}, p = {self.axes_p_value:.2g}), and for {self.distance} turned copies of "
+                "a cloud are far apart. If orientation carries no meaning, use RigidSlicedWasserstein, "
+                "which is invariant to rotations, or align the clouds. If it does, as for an arrow "
+                "of wind, ignore this."
             )
         return tuple(found)
 
@@ -185,8 +204,10 @@ def diagnose(kernel: Kernel, X: Distributions | Tensor) -> Diagnosis:
     """Check a kernel on clouds, before fitting a model or when a model predicts poorly.
 
     ``print(diagnose(kernel, X))`` reports whether clouds coincide, whether the lengthscale fits the
-    distances, and whether the covariance matrix is well conditioned. It computes one covariance matrix.
-    A distance that sets its bandwidth from the first rows it sees sets it from ``X``.
+    distances, whether the covariance matrix is well conditioned, and whether clouds in two or three
+    dimensions look randomly oriented to a distance that is not invariant to rotations. It computes one
+    covariance matrix. A distance that sets its bandwidth from the first rows it sees sets it from
+    ``X``.
 
     Args:
         kernel: Kernel that contains at least one :class:`DistributionKernel`, which may be scaled,
@@ -228,6 +249,7 @@ def diagnose(kernel: Kernel, X: Distributions | Tensor) -> Diagnosis:
         raise ValueError(
             f"Expected one kernel, got a batch of shape {tuple(kernel.batch_shape)}: pass kernel[0]."
         )
+    read = dict(distribution_kernels(kernel))
     spreads: dict[Distance, list[tuple[float, float, float]]] = {}
     same = torch.ones(len(rows), len(rows), dtype=torch.bool, device=rows.device).triu(1)
 
@@ -259,13 +281,14 @@ def diagnose(kernel: Kernel, X: Distributions | Tensor) -> Diagnosis:
         effective_rank=torch.special.entr(spectrum).sum().exp().item(),
         duplicates=tuple(zip(earlier.tolist(), later.tolist(), strict=True)),
         distances=tuple(
-            _diagnose_distance(name, part, spreads[part.distance]) for name, part in parts.items()
+            _diagnose_distance(name, part, spreads[part.distance], read[part].select(rows))
+            for name, part in parts.items()
         ),
     )
 
 
 def _diagnose_distance(
-    path: str, part: DistributionKernel, spreads: list[tuple[float, float, float]]
+    path: str, part: DistributionKernel, spreads: list[tuple[float, float, float]], rows: Tensor
 ) -> DistanceDiagnosis:
     # If several kernels share a distance, each of them called it in turn, so there is a spread for each.
     low, median, high = spreads.pop(0) if len(spreads) > 1 else spreads[0]
@@ -275,6 +298,9 @@ def _diagnose_distance(
         scaled = part.lengthscale.new_tensor([[0.0], [(median / lengthscale) ** 2]])
         none, there = part.profile(scaled).flatten().tolist()
         correlation = there / none
+    with torch.no_grad():
+        p_value = axes_p_value(part.distance, rows)
+        random = p_value >= LEVEL and sees_rotations(part.distance, rows)
     return DistanceDiagnosis(
         name=re.sub(r"\.(\d+)", r"[\1]", f"kernel.{path}" if path else "kernel"),
         distance=type(part.distance).__name__,
@@ -283,4 +309,6 @@ def _diagnose_distance(
         distance_range=(low, high),
         lengthscale=lengthscale,
         correlation=correlation,
+        axes_p_value=p_value,
+        random_poses=random,
     )

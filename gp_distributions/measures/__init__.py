@@ -1,5 +1,6 @@
 """Containers of probability distributions, validated once and immutable, and reference measures."""
 
+from gp_distributions.measures.alignment import align
 from gp_distributions.measures.covariates import Covariates
 from gp_distributions.measures.encoding import MixedEncoding
 from gp_distributions.measures.gaussian_mixtures import GaussianMixtures
@@ -16,4 +17,5 @@ __all__ = [
     "MixedInputs",
     "PointClouds",
     "ReferenceMeasure",
+    "align",
 ]

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from gp_distributions.measures._indexing import Index, resolve
 from gp_distributions.measures.arrays import Data, integer
-from gp_distributions.measures.normalization import given_scale
+from gp_distributions.measures.normalization import given_scale, unit_powers
 from gp_distributions.warnings import PrecisionWarning, silenced, warn
 
 
@@ -155,10 +155,13 @@ class Container(ABC):
             ValueError: If a scale is not positive, or a coordinate is constant and no scale is given.
         """
         mean, variance, weights = self._components()
-        centre = (weights.unsqueeze(-2) @ mean).reshape(-1, self.dim).mean(0)
-        if scale is not None:
-            return centre, given_scale(scale, centre)
         present = weights > 0
+        sizes = torch.maximum(mean.abs(), variance.clamp_min(0).sqrt())[present]
+        none = sizes.new_zeros(1, self.dim)  # in case of no distributions at all
+        unit = unit_powers(torch.cat([sizes, none]).amax(0))
+        centre = (weights.unsqueeze(-2) @ (mean * unit)).reshape(-1, self.dim).mean(0)
+        if scale is not None:
+            return centre / unit, given_scale(scale, centre)
         low, high = mean[present].amin(0), mean[present].amax(0)
         constant = (low == high) & (variance[present] <= 0).all(0)
         if constant.any():
@@ -167,8 +170,8 @@ class Container(ABC):
                 f"Coordinate {first}: expected several values, whose standard deviation is the scale, "
                 f"got {low[first]} everywhere; pass scale=."
             )
-        squares = weights.unsqueeze(-2) @ (variance + (mean - centre).square())
-        return centre, squares.reshape(-1, self.dim).mean(0).sqrt()
+        squares = weights.unsqueeze(-2) @ (variance * unit * unit + (mean * unit - centre).square())
+        return centre / unit, squares.reshape(-1, self.dim).mean(0).sqrt() / unit
 
     @abstractmethod
     def _components(self) -> tuple[Tensor, Tensor, Tensor]:

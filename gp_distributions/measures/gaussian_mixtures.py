@@ -19,6 +19,7 @@ from gp_distributions.measures._gaussian_arrays import (
 from gp_distributions.measures._sampling import draw_indices, seeded
 from gp_distributions.measures._validation import equal_weights
 from gp_distributions.measures.arrays import Data, integer
+from gp_distributions.measures.normalization import unit_powers
 from gp_distributions.measures.point_clouds import PointClouds
 from gp_distributions.rows.clouds import pad_rows
 from gp_distributions.rows.gaussians import join_mixtures
@@ -182,5 +183,8 @@ class GaussianMixtures(WeightedContainer):
     def _scaled(self, centre: Tensor, scale: Tensor) -> GaussianMixtures:
         scale = scale.expand(self.dim)
         mean = (self.mean - centre) / scale
-        covariance = self.covariance / (scale.unsqueeze(-1) * scale)
+        unit = unit_powers(scale)
+        scale = scale * unit
+        units = self.covariance * unit.unsqueeze(-1) * unit
+        covariance = units / (scale.unsqueeze(-1) * scale)
         return self._unchecked(mean, covariance, self.weights, labels=self.labels)

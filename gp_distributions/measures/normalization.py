@@ -1,7 +1,8 @@
-"""Validation of the scale that a caller passes for the coordinates."""
+"""Scales of coordinates: those that a caller passes, and powers of two close to them."""
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 from gp_distributions.measures.arrays import Data, real_array, to_tensor
@@ -23,3 +24,21 @@ def given_scale(scale: Data, like: Tensor) -> Tensor:
             f"scale: expected one positive number or {len(like)} of them, got {divisor.tolist()}."
         )
     return divisor
+
+
+def unit_powers(sizes: Tensor) -> Tensor:
+    """Return the powers of two that bring sizes into the range from 1/2 to 1.
+
+    The product with a power of two is exact, so that products and squares of numbers in these units have
+    the same digits, but neither overflow nor underflow.
+
+    Args:
+        sizes: A tensor of non-negative numbers. A size of zero has the unit 1.
+
+    Returns:
+        A tensor of the same shape, without a gradient.
+    """
+    sizes = sizes.detach()
+    tiny = torch.finfo(sizes.dtype).tiny
+    powers = (sizes.frexp().mantissa / sizes).clamp(tiny, 1 / tiny)
+    return torch.where(sizes > 0, powers, 1.0)

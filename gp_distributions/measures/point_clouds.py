@@ -16,10 +16,11 @@ from gp_distributions.measures._curves import read_curves
 from gp_distributions.measures._frames import read_frame
 from gp_distributions.measures._images import read_images
 from gp_distributions.measures._meshes import read_meshes
+from gp_distributions.measures._pairs import PairFeatures, read_pairs
 from gp_distributions.measures._sampling import draw_indices, seeded
 from gp_distributions.measures._single_cell import read_cells
 from gp_distributions.measures._tables import Frame
-from gp_distributions.measures._validation import equal_weights
+from gp_distributions.measures._validation import Naming, equal_weights
 from gp_distributions.measures.arrays import Array, Data, integer, point_array
 from gp_distributions.measures.columns import listed, matched
 from gp_distributions.rows.clouds import join_rows, pad_rows
@@ -382,6 +383,85 @@ class PointClouds(WeightedContainer):
         drawn = draw_indices(self.weights, count, seeded(seed, self.device)).unsqueeze(-1)
         points = self.points.gather(-2, drawn.expand(*self.batch_shape, count, self.dim))
         return self._unchecked(points, equal_weights(points), labels=self.labels)
+
+    def pairs(
+        self,
+        space: int | None = None,
+        num_pairs: int | None = None,
+        seed: int | torch.Generator = 0,
+        *,
+        features: PairFeatures | None = None,
+        self_pairs: bool = False,
+    ) -> PointClouds:
+        r"""Make the clouds of the pairs of their atoms, which do not depend on the pose of a cloud.
+
+        The cloud of atoms :math:`x_i` with weights :math:`w_i` becomes the cloud of its pairs
+
+        .. math::
+            \sum_{i < j} w_i w_j \, \delta_{f(x_i, x_j)} \Big/ \sum_{i < j} w_i w_j.
+
+        By default, :math:`f` is the distance between the two atoms in the first ``space`` coordinates,
+        followed by the mean of each other coordinate and then by the absolute difference of each other
+        coordinate. Rotations, reflections and translations of these coordinates change nothing, so
+        mirror images have the same pairs.
+
+        Atoms of weight zero are padding and have no pairs. Splitting an atom into copies that share its
+        weight changes the result, as the copies become pairs at distance zero. With ``self_pairs``, the
+        cloud is the distribution of :math:`f(x, x')` for independent atoms :math:`x` and :math:`x'`,
+        which splitting does not change.
+
+        Args:
+            space: Number of coordinates in which the distance is measured; the others are marks of the
+                atoms, such as charges. Default: all ``d``.
+            num_pairs: Number of pairs, drawn by weight with replacement, for each cloud. Use it for
+                large clouds, as ``n`` atoms have ``n (n - 1) / 2`` pairs. Default: all pairs.
+            seed: Random seed for the pairs drawn, or a generator on the device of the clouds.
+            features: A function :math:`f` of two ``P x d`` tensors, the first and the second atoms of
+                ``P`` pairs, that returns a ``P x D`` tensor, instead of the distance and the marks. It
+                must not depend on the order of the two atoms.
+            self_pairs: Whether each atom makes a pair with itself, with weight :math:`w_i^2 / 2` where
+                two different atoms have :math:`w_i w_j`.
+
+        Returns:
+            Clouds of up to ``n (n - 1) / 2`` pairs, or ``n (n + 1) / 2`` with ``self_pairs``, in ``D``
+            dimensions, ``D = 1 + 2 (d - space)`` by default, with the same labels. Gradients flow
+            through points, and through weights unless pairs are drawn. The gradient of the distance
+            between equal atoms is zero.
+
+        Raises:
+            TypeError: If ``features`` does not return a tensor.
+            ValueError: If a cloud has one atom only, without ``self_pairs``; ``space`` is not between 1
+                and ``d``; ``num_pairs`` is not an integer >= 1; ``space`` and ``features`` are both
+                given; or features are not finite, have a wrong shape, or depend on the order of the
+                two atoms.
+
+        Example:
+            >>> import torch
+            >>> from gp_distributions import PointClouds
+            >>> triangle = PointClouds([[[0.0, 0.0], [3.0, 0.0], [0.0, 4.0]]])
+            >>> triangle.pairs().points.flatten()
+            tensor([3., 4., 5.], dtype=torch.float64)
+            >>> water = [[0.0, 0.0, 8.0], [0.76, 0.59, 1.0], [-0.76, 0.59, 1.0]]  # x, y, charge
+            >>> PointClouds([water]).pairs(space=2).points[0].round(decimals=2)
+            tensor([[0.9600, 4.5000, 7.0000],
+                    [0.9600, 4.5000, 7.0000],
+                    [1.5200, 1.0000, 0.0000]], dtype=torch.float64)
+            >>> def inverse_distance(a, b):
+            ...     return 1 / (a - b).norm(dim=-1)
+            >>> triangle.pairs(features=inverse_distance)
+            PointClouds(1 cloud, 3 atoms, d=1, float64)
+        """
+        found = read_pairs(
+            self.points,
+            self.weights,
+            space=space,
+            num_pairs=num_pairs,
+            seed=seed,
+            features=features,
+            self_pairs=self_pairs,
+            naming=Naming(labels=self.labels),
+        )
+        return self._unchecked(*found, labels=self.labels)
 
     def _components(self) -> tuple[Tensor, Tensor, Tensor]:
         return self.points, torch.zeros_like(self.points), self.weights

@@ -7,6 +7,7 @@ from gp_distributions.models.kernel_ridge import KernelRidgeClassifier
 from gp_distributions.models.normalization import NormalizeClouds
 from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood
 from gp_distributions.models.shared_kernel import SharedKernelGP
+from gp_distributions.models.sparse_distribution_gp import SparseDistributionGP
 
 __all__ = [
     "ClassificationGP",
@@ -15,4 +16,5 @@ __all__ = [
     "NormalizeClouds",
     "SamplingNoiseLikelihood",
     "SharedKernelGP",
+    "SparseDistributionGP",
 ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from botorch.models.transforms.input import ChainedInputTransform, InputTransform
 from gpytorch.constraints import GreaterThan
 from gpytorch.kernels import Kernel, ScaleKernel
 from gpytorch.likelihoods import FixedNoiseGaussianLikelihood, Likelihood
@@ -16,6 +17,8 @@ from gp_distributions.kernels.named import SlicedWassersteinKernel
 from gp_distributions.kernels.reading import distribution_kernels
 from gp_distributions.measures import GaussianMixtures, Gaussians, MixedEncoding, MixedInputs
 from gp_distributions.measures.inputs import Inputs, input_rows
+from gp_distributions.models.normalization import NormalizeClouds
+from gp_distributions.models.scales import check_coordinates
 
 _NO_BATCH = torch.Size()
 
@@ -116,3 +119,18 @@ def sampled_columns(covar_module: torch.nn.Module) -> dict[str, Any]:
         )
     (block,) = bags
     return {"dim": block.dim, "active_dims": block.columns}
+
+
+def keeps_clouds(input_transform: InputTransform | None) -> bool:
+    """Whether the kernel reads distributions of the kind and dimension that the model takes."""
+    if isinstance(input_transform, ChainedInputTransform):
+        return all(map(keeps_clouds, input_transform.values()))
+    return input_transform is None or isinstance(input_transform, NormalizeClouds)
+
+
+def adapt_distances(covar_module: torch.nn.Module, rows: Tensor) -> None:
+    """Check the training rows and adapt each distance of the kernel to them."""
+    for kernel, block in distribution_kernels(covar_module):
+        read = block.select(rows)
+        check_coordinates(kernel.distance, read)
+        kernel.distance.adapt(read)

@@ -11,7 +11,7 @@ import gpytorch
 import torch
 from botorch.acquisition.objective import PosteriorTransform
 from botorch.models import SingleTaskGP
-from botorch.models.transforms.input import ChainedInputTransform, InputTransform
+from botorch.models.transforms.input import InputTransform
 from botorch.models.transforms.outcome import OutcomeTransform, Standardize
 from botorch.models.utils import add_output_dim
 from botorch.posteriors import GPyTorchPosterior, Posterior
@@ -28,14 +28,16 @@ from torch.nn import Module
 from gp_distributions.distances.base import Distance
 from gp_distributions.distances.evaluation import sharing
 from gp_distributions.kernels.covariances import covariance
-from gp_distributions.kernels.reading import check_kind, distribution_kernels
+from gp_distributions.kernels.reading import check_kind
 from gp_distributions.measures import MixedEncoding, MixedInputs
 from gp_distributions.measures.inputs import Inputs
 from gp_distributions.models.arguments import (
+    adapt_distances,
     check_modules,
     counted_rows,
     default_kernel,
     gaussian_noise,
+    keeps_clouds,
     noise_floor,
     sampled_columns,
 )
@@ -44,9 +46,7 @@ from gp_distributions.models.exact_inference import (
     ExactPredictionStrategy,
     variances,
 )
-from gp_distributions.models.normalization import NormalizeClouds
 from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood
-from gp_distributions.models.scales import check_coordinates
 from gp_distributions.models.targets import as_targets, as_variances, check_order, standardize
 from gp_distributions.rows.clouds import pad_rows
 
@@ -158,7 +158,7 @@ class DistributionGP(SingleTaskGP):
         if covar_module is None:
             covar_module = default_kernel(train_X, batch_shape)
         check_modules(covar_module, likelihood, rows.shape[-2])
-        if _keeps_clouds(input_transform):
+        if keeps_clouds(input_transform):
             check_kind(train_X, covar_module)
         if (likelihood is not None) + (variances is not None) + bool(sampling_noise) > 1:
             raise ValueError(
@@ -186,7 +186,7 @@ class DistributionGP(SingleTaskGP):
         )
         with torch.no_grad():
             clouds = self.transform_inputs(rows)
-            _adapt(self.covar_module, clouds)
+            adapt_distances(self.covar_module, clouds)
             if sampling_noise:
                 self.likelihood.adapt(clouds)
         self.encoding: MixedEncoding | None = (
@@ -419,13 +419,13 @@ class DistributionGP(SingleTaskGP):
         return unit**2 * smallest
 
     def _rows_of(self, X: Inputs | Tensor) -> Tensor:
-        if _keeps_clouds(getattr(self, "input_transform", None)):
+        if keeps_clouds(getattr(self, "input_transform", None)):
             check_kind(X, self.covar_module)
         return counted_rows(X, self.encoding).to(self.train_targets.dtype)
 
     def _widen_training(self, rows: Tensor) -> Tensor:
         """Pad training rows (in place) and new rows to a common width, and return the new rows."""
-        if not _keeps_clouds(getattr(self, "input_transform", None)):
+        if not keeps_clouds(getattr(self, "input_transform", None)):
             return rows
         (train,) = self.train_inputs
         width = max(rows.shape[-1], train.shape[-1])
@@ -435,21 +435,6 @@ class DistributionGP(SingleTaskGP):
             if self._has_transformed_inputs:
                 self._original_train_inputs = pad_rows(self._original_train_inputs, width)
         return pad_rows(rows, width)
-
-
-def _keeps_clouds(input_transform: InputTransform | None) -> bool:
-    """Whether the kernel reads distributions of the kind and dimension that the model takes."""
-    if isinstance(input_transform, ChainedInputTransform):
-        return all(map(_keeps_clouds, input_transform.values()))
-    return input_transform is None or isinstance(input_transform, NormalizeClouds)
-
-
-def _adapt(covar_module: torch.nn.Module, rows: Tensor) -> None:
-    """Check the training rows and adapt each distance of the kernel to them."""
-    for kernel, block in distribution_kernels(covar_module):
-        read = block.select(rows)
-        check_coordinates(kernel.distance, read)
-        kernel.distance.adapt(read)
 
 
 def _output_axes(model: torch.nn.Module, batch_shape: torch.Size) -> dict[str, int]:

@@ -13,6 +13,7 @@ from gpytorch.likelihoods import Likelihood
 from gpytorch.models.exact_prediction_strategies import DefaultPredictionStrategy
 from linear_operator import LinearOperator, to_linear_operator
 from linear_operator.operators import RootLinearOperator, TriangularLinearOperator
+from linear_operator.utils.errors import CachingError
 from linear_operator.utils.memoize import add_to_cache, get_from_cache
 from torch import Tensor
 
@@ -40,7 +41,7 @@ class ExactMultivariateNormal(MultivariateNormal):
     ) -> Tensor:
         """Draw reparametrised samples, a ``sample_shape x batch_shape x N`` tensor."""
         covariance = self.lazy_covariance_matrix
-        if not hasattr(covariance, "_memoize_cache"):
+        if not _has_root(covariance):
             dense = covariance.to_dense()
             # A single variance that rounding made negative becomes 0 and needs no jitter.
             factor = dense.clamp_min(0).sqrt() if dense.shape[-1] == 1 else cholesky(dense)
@@ -117,6 +118,14 @@ def variances(posterior: Posterior, smallest: float) -> Tensor:
     else:
         diagonal = diagonal.unsqueeze(-1)
     return diagonal.clamp_min(smallest).expand(posterior.mean.shape)
+
+
+def _has_root(covariance: LinearOperator) -> bool:
+    try:
+        get_from_cache(covariance, "root_decomposition")
+    except CachingError:
+        return False
+    return True
 
 
 def _root(factor: Tensor) -> RootLinearOperator:

@@ -8,8 +8,6 @@ import torch
 from torch import Tensor
 
 from gp_distributions.distances.base import Distance
-from gp_distributions.distances.precomputed import PrecomputedDistance
-from gp_distributions.distances.shared_support import SharedSupportDistance
 from gp_distributions.rows.clouds import drop_copies, join_rows
 
 # Upper bound of the rounding errors of squared distances in the unit cube, in machine epsilons.
@@ -35,12 +33,13 @@ def check_coordinates(distance: Distance, rows: Tensor) -> float:
         rows: A ``batch_shape x N x width`` tensor of the columns that the distance reads.
 
     Returns:
-        The largest absolute coordinate or standard deviation; 0 if atoms are labels or indices.
+        The largest absolute coordinate or standard deviation; 0 if the distance does not read
+        coordinates.
 
     Raises:
         ValueError: If the squares of the coordinates overflow or underflow.
     """
-    if isinstance(distance, PrecomputedDistance | SharedSupportDistance):
+    if not distance.reads_coordinates:
         return 0.0
     atoms, weights = distance.block.split(drop_copies(rows.detach()))
     sizes = torch.where(weights.unsqueeze(-1) > 0, atoms, 0).abs()

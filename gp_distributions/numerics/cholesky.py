@@ -12,6 +12,7 @@ import torch
 from linear_operator.utils.errors import NanError, NotPSDError
 from torch import Tensor
 
+from gp_distributions.context import setting
 from gp_distributions.warnings import JitterWarning, warn
 
 # Initial jitter, which is multiplied by ten until the matrix has a Cholesky factor.
@@ -119,8 +120,5 @@ class _LogDensities(torch.autograd.Function):
 def jitter_noted() -> Iterator[list[float]]:
     """Collect the jitter added within this context and thread in a list, instead of warning about it."""
     jitter: list[float] = []
-    token = _noted.set(jitter)
-    try:
+    with setting(_noted, jitter):
         yield jitter
-    finally:
-        _noted.reset(token)

@@ -19,6 +19,8 @@ from scipy.spatial.distance import cdist
 from scipy.special import gammaincinv
 from torch import Tensor
 
+from gp_distributions.numerics.roots import square_root
+
 # A function of tensors or NumPy arrays. NumPy's exponential is several times faster in one thread.
 PairFunction = Callable[[Any, Any], Any]
 
@@ -264,12 +266,11 @@ def squares_by_differences(x: Any, y: Any) -> Any:
 
 
 def _root(squared: Any) -> Any:
-    """Square root with derivative 0 at 0; negative arguments are rounding errors and count as zero."""
+    """Square root of tensors, as by :func:`square_root`, and of arrays, in place."""
     if _is_array(squared):
         torch.from_numpy(squared).clamp_min_(0)  # several times faster than in NumPy
         return np.sqrt(squared, out=squared)
-    positive = squared > 0
-    return torch.where(positive, torch.where(positive, squared, 1.0).sqrt(), 0.0)
+    return square_root(squared)
 
 
 def _exp(exponents: Any) -> Any:

@@ -25,6 +25,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from gp_distributions.numerics.pairwise import symmetric
+from gp_distributions.numerics.roots import square_root
 from gp_distributions.numerics.single_thread import matmul
 
 # E|Z| for standard normal Z.
@@ -61,8 +62,7 @@ def projected_deviations(covariance: Tensor, directions: Tensor) -> Tensor:
             "Expected rows with positive semi-definite covariances, but one covariance is "
             f"{covariance[which].tolist()}, whose variance along a line is {variance[which, line]}."
         )
-    positive = variance > 0
-    return torch.where(positive, torch.where(positive, variance, 1.0).sqrt(), 0.0)
+    return square_root(variance)
 
 
 def normal_wasserstein(x1: Tensor, x2: Tensor) -> Tensor:

@@ -21,6 +21,30 @@ from gp_distributions.numerics.single_thread import matmul
 from gp_distributions.numerics.sorting import argsort, sort
 
 
+def cell_quantiles(values: Tensor, weights: Tensor, num_cells: int) -> Tensor:
+    """Average the quantile functions of the slices of clouds over equal cells.
+
+    Clouds with equal weights that need no gradient take the faster way of
+    :func:`uniform_cell_quantiles`, all others that of :func:`weighted_cell_quantiles`.
+
+    Args:
+        values: A ``C x L x n`` tensor: the atoms of ``C`` clouds on ``L`` lines, in any order.
+        weights: A ``C x n`` tensor of non-negative weights that sum to one in each cloud.
+        num_cells: Number ``N`` of cells.
+
+    Returns:
+        A ``C x L x N`` tensor.
+    """
+    if equally_weighted(weights) and not (weights.requires_grad and torch.is_grad_enabled()):
+        return uniform_cell_quantiles(values, num_cells)
+    return weighted_cell_quantiles(values, weights.unsqueeze(-2), num_cells)
+
+
+def equally_weighted(weights: Tensor) -> bool:
+    """Return whether all weights of all clouds, a ``C x n`` tensor, are equal."""
+    return bool((weights == weights[:1, :1]).all())
+
+
 def uniform_cell_quantiles(values: Tensor, num_cells: int) -> Tensor:
     """Average the quantile function of equally weighted samples over equal cells.
 

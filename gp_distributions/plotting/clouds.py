@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from gp_distributions.measures import PointClouds
+from gp_distributions.measures import PointClouds, align
 from gp_distributions.plotting.drawing import Axes, Values, as_array, given_or_new
 
 
@@ -87,6 +87,7 @@ def plot_clouds(
     titles: Sequence[str] | None = None,
     columns: int = 4,
     outline: bool = True,
+    aligned: bool = False,
     axes: Sequence[Axes] | None = None,
 ) -> list[Axes]:
     """Plot a gallery of clouds or outlines in the plane, each on its own axes, with equal scales.
@@ -96,6 +97,8 @@ def plot_clouds(
         titles: Title of each cloud.
         columns: Number of columns of the gallery.
         outline: Whether to draw the atoms as a filled closed curve rather than as dots.
+        aligned: Whether to draw the clouds turned and moved to the pose of the first. For another
+            template, pass ``align(clouds, template)`` as ``clouds``.
         axes: Axes to draw on, one for each cloud. Default: axes of a new figure.
 
     Returns:
@@ -114,6 +117,11 @@ def plot_clouds(
         ['circle', 'ellipse']
     """
     arrays = _atoms(clouds)
+    if aligned:
+        if not isinstance(clouds, PointClouds):
+            read = PointClouds.from_curves if outline else PointClouds.from_list
+            clouds = read(arrays)
+        arrays = _atoms(align(clouds))
     for name, given in (("axes", axes), ("titles", titles)):
         if given is not None and len(given) < len(arrays):
             raise ValueError(f"Expected {name} for {len(arrays)} clouds, got {len(given)}.")

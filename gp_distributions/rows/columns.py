@@ -16,6 +16,7 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
+from gp_distributions.context import setting
 from gp_distributions.rows.clouds import drop_copies
 
 # Columns selected lately: the rows, the time of selection, and what was selected.
@@ -103,14 +104,9 @@ def selecting_once() -> Iterator[None]:
     A selection may be a copy. What is computed from it can then be found again by its identity or its
     address, as it can for rows from which nothing is selected. Nested contexts share their selections.
     """
-    if _selected.get() is not None:
+    outer = _selected.get()
+    with setting(_selected, {} if outer is None else outer):
         yield
-        return
-    token = _selected.set({})
-    try:
-        yield
-    finally:
-        _selected.reset(token)
 
 
 def _select(rows: Tensor, columns: tuple[int, ...] | Slots) -> Tensor:

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from gp_distributions.context import setting
 from gp_distributions.rows.columns import selecting_once
 
 _OF_MODULES = set(vars(torch.nn.Module()))
@@ -38,15 +39,9 @@ def unchanging_rows() -> Iterator[None]:
     For a computation that evaluates the same rows many times and changes none of them, such as a fit: to
     compare large bags takes longer than all else. Changes that PyTorch counts are noticed all the same.
     """
-    if _compared.get() is not None:
+    outer = _compared.get()
+    with setting(_compared, {} if outer is None else outer), selecting_once():
         yield
-        return
-    token = _compared.set({})
-    try:
-        with selecting_once():
-            yield
-    finally:
-        _compared.reset(token)
 
 
 def _holds(entry: Entry, rows: Tensor) -> bool:

@@ -3,7 +3,6 @@
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextvars import ContextVar
 
 import pytest
 import torch
@@ -11,7 +10,7 @@ from cases import random_rows
 from torch import Tensor
 
 from gp_distributions import Distance
-from gp_distributions.distances.evaluation import looking_up, setting, sharing
+from gp_distributions.distances.evaluation import looking_up, sharing
 
 
 class Means(Distance):
@@ -158,12 +157,3 @@ class TestLookingUp:
         distance, rows = Means(), random_rows(3)
         with looking_up(lambda *args: fail()):
             assert distance.embed(rows).shape == (3, 2)
-
-
-def test_settings_are_restored() -> None:
-    variable = ContextVar("variable", default=0)
-    with setting(variable, 1):
-        with pytest.raises(RuntimeError, match=r"stop.* 2"), setting(variable, 2):
-            fail(variable.get())
-        assert variable.get() == 1
-    assert variable.get() == 0

@@ -223,6 +223,11 @@ def test_median_is_that_of_the_training_clouds() -> None:
     median = squared[torch.ones(9, 9).triu(1) > 0].median().sqrt()
     assert gram.kernel_.lengthscale.item() == pytest.approx(median.item(), rel=1e-12)
     assert GramTransformer(options=SMALL).fit(X[:1]).kernel_.lengthscale.item() == 1.0
+    # Shifted bags, which are centred, differ by rounding errors only.
+    options = {**SMALL, "center": True}
+    gram = GramTransformer(options=options).fit([X[0] + shift for shift in range(6)] + X[1:2])
+    squared = SlicedWasserstein(2, **options).squared(PointClouds.from_list(X[:2]).pack())
+    assert gram.kernel_.lengthscale.item() == pytest.approx(squared[0, 1].sqrt().item(), rel=1e-9)
 
 
 def test_parameters_are_copied_and_never_changed() -> None:

@@ -10,24 +10,31 @@ import pytest
 import torch
 from cases import as_rows, random_clouds
 from gpytorch.kernels import Kernel, RBFKernel, ScaleKernel
+from sklearn.datasets import load_digits
 from torch import Tensor
 
 from gp_distributions import (
+    MMD,
+    Distance,
     DistributionGP,
     DistributionKernel,
     LinearTransport,
     PointClouds,
     ReferenceMeasure,
+    RigidSlicedWasserstein,
     SinkhornPotential,
     SlicedWasserstein,
     fit,
 )
+from gp_distributions.datasets import load_airfoils
 from gp_distributions.distances.hellinger import Hellinger
 from gp_distributions.distances.precomputed import PrecomputedDistance
 from gp_distributions.kernels import Matern52
 from gp_distributions.kernels.diagnosis import diagnose
 
-CLOUDS = random_clouds(30)
+# Longer along the first coordinate, so that the clouds do not look randomly oriented.
+STRETCH = torch.tensor([1.5, 0.3], dtype=torch.float64)
+CLOUDS = [(points * STRETCH, weights) for points, weights in random_clouds(30)]
 ROWS = as_rows(CLOUDS)
 MEDIAN = float(SlicedWasserstein(2).squared(ROWS)[tuple(np.triu_indices(30, 1))].sqrt().median())
 
@@ -213,6 +220,105 @@ class TestSentences:
         assert found.findings[-1].startswith("kernel: all clouds coincide for SlicedWasserstein.")
         assert math.isnan(found.distances[0].median_distance)
         assert "2 pairs of clouds coincide: (0, 1), (0, 2)." in str(found)
+
+
+def turned(clouds: PointClouds, seed: int = 0) -> PointClouds:
+    generator = torch.Generator().manual_seed(seed)
+    shape = (len(clouds), clouds.dim, clouds.dim)
+    rotations = torch.linalg.qr(torch.randn(shape, generator=generator).double()).Q
+    return PointClouds(clouds.points @ rotations, clouds.weights)
+
+
+def rods(num: int, dim: int = 2, *, size: int = 40, seed: int = 3) -> PointClouds:
+    """Clouds of different length along the first coordinate."""
+    generator = torch.Generator().manual_seed(seed)
+    points = torch.randn(num, size, dim, generator=generator).double()
+    points[..., 0] *= 3 + torch.rand(num, 1, generator=generator).double()
+    return PointClouds(points)
+
+
+class TestOrientation:
+    @pytest.mark.parametrize("dim", [2, 3])
+    def test_random_poses(self, dim: int) -> None:
+        clouds = turned(rods(40, dim))
+        kernel = DistributionKernel(SlicedWasserstein(dim, num_slices=20))
+        found = diagnose(kernel, clouds)
+        assert found.distances[0].random_poses
+        assert found.distances[0].axes_p_value > 0.01
+        sentence = found.findings[-1]
+        assert sentence.startswith("kernel: the clouds look randomly oriented")
+        assert "does not reject uniform axes at the level 1%" in sentence
+        assert f"p = {found.distances[0].axes_p_value:.2g})" in sentence
+        assert "If orientation carries no meaning, use RigidSlicedWasserstein" in sentence
+        assert sentence in str(found)
+
+    @pytest.mark.parametrize("distance", [SlicedWasserstein(2, center=True), MMD(2)])
+    def test_location_does_not_hide_them(self, distance: Distance) -> None:
+        clouds = turned(rods(40))
+        far = PointClouds(clouds.points + 50 * clouds.points[:, :1], clouds.weights)
+        assert diagnose(DistributionKernel(distance), far).distances[0].random_poses
+
+    @pytest.mark.parametrize("dim", [2, 3])
+    def test_distances_without_pose_are_fine(self, dim: int) -> None:
+        clouds = turned(rods(40, dim))
+        (found,) = diagnose(DistributionKernel(RigidSlicedWasserstein(dim)), clouds).distances
+        assert found.axes_p_value > 0.01
+        assert not found.random_poses
+
+    @pytest.mark.parametrize("dim", [2, 3])
+    def test_known_poses_are_fine(self, dim: int) -> None:
+        kernel = DistributionKernel(SlicedWasserstein(dim, num_slices=20))
+        (found,) = diagnose(kernel, rods(40, dim)).distances
+        assert found.axes_p_value < 1e-6
+        assert not found.random_poses
+
+    def test_discs_have_an_axis_too(self) -> None:
+        points = rods(40, 3).points
+        discs = PointClouds(points / torch.tensor([9.0, 1.0, 1.0]).double())
+        kernel = DistributionKernel(SlicedWasserstein(3, num_slices=20))
+        assert diagnose(kernel, discs).distances[0].axes_p_value < 1e-6
+        assert diagnose(kernel, turned(discs)).distances[0].random_poses
+
+    def test_isotropic_clouds_are_fine(self) -> None:
+        generator = torch.Generator().manual_seed(0)
+        for size in (5, 50):
+            points = torch.randn(60, size, 2, generator=generator).double()
+            (found,) = diagnose(kernel_of(), PointClouds(points)).distances
+            assert math.isnan(found.axes_p_value)
+            assert not found.random_poses
+
+    def test_few_clouds_are_fine(self) -> None:
+        assert math.isnan(diagnose(kernel_of(), turned(rods(19))).distances[0].axes_p_value)
+        mixed = torch.cat([turned(rods(25)).points, torch.randn(30, 40, 2).double()])
+        assert math.isnan(diagnose(kernel_of(), PointClouds(mixed)).distances[0].axes_p_value)
+
+    def test_real_shapes_and_images_are_fine(self) -> None:
+        outlines = load_airfoils().outlines[::20]
+        images = load_digits().images[:200]
+        for clouds in (
+            PointClouds.from_curves(outlines, atoms=40),
+            PointClouds.from_images(images),
+            PointClouds.from_images(images[load_digits().target[:200] == 1]),
+        ):
+            assert not diagnose(kernel_of(num_slices=20), clouds).distances[0].random_poses
+        airfoils = turned(PointClouds.from_curves(outlines, atoms=40))
+        assert diagnose(kernel_of(num_slices=20), airfoils).distances[0].random_poses
+
+    def test_each_kernel_reads_its_columns(self) -> None:
+        upright, lying = rods(40).pack(), turned(rods(40)).pack()
+        width = upright.shape[-1]
+        first = DistributionKernel(SlicedWasserstein(2), active_dims=range(width))
+        second = DistributionKernel(SlicedWasserstein(2), active_dims=range(width, 2 * width))
+        kernel = ScaleKernel(first) + second
+        found = diagnose(kernel, torch.cat([upright, lying], dim=-1))
+        assert [part.random_poses for part in found.distances] == [False, True]
+        assert found.findings[-1].startswith("kernel.kernels[1]: the clouds look")
+
+    def test_histograms_cannot_turn(self) -> None:
+        clouds = turned(rods(40, size=10))
+        support = clouds.points.flatten(0, 1)
+        (found,) = diagnose(DistributionKernel(Hellinger(2, support=support)), clouds).distances
+        assert math.isnan(found.axes_p_value)
 
 
 class TestKernels:

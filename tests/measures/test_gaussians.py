@@ -583,6 +583,17 @@ def test_normalize_of_mixtures_pools_their_components():
     assert made[:1].normalize(made).pack().shape == (1, 21)
 
 
+@pytest.mark.parametrize("scale", [1e-300, 1e-170, 1e-150, 1e150, 1e160, 1e300])
+def test_normalize_at_any_scale(scale):
+    """Where squares of the scale overflow or underflow, Gaussians are point masses."""
+    mean, covariance = parameters(4, 2)
+    spread = covariance if 1e-151 < scale < 1e151 else 0 * covariance
+    expected = Gaussians(mean, spread).normalize()
+    made = Gaussians(scale * mean, spread * scale * scale)
+    assert_close(made.normalize(), expected)
+    assert_close(made.as_mixtures().normalize(), expected.as_mixtures())
+
+
 def test_normalize_refuses_invalid_scales_and_other_kinds():
     mean, covariance = parameters(3, 2)
     mean[:, 1], covariance[:, 1], covariance[:, :, 1] = 0.1, 0, 0

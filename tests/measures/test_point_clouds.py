@@ -582,6 +582,10 @@ def test_normalize_counts_each_cloud_once():
     assert made.normalize()[1].points[0].item() == pytest.approx(1)
 
 
+def test_normalize_without_clouds():
+    assert len(PointClouds(np.eye(3)[:, None])[:0].normalize(scale=1)) == 0
+
+
 def test_normalize_with_a_given_scale():
     made = PointClouds(np.array([[[1.0, 5]], [[3.0, 5]]]))
     assert made.normalize(scale=2).points.flatten().tolist() == [-0.5, 0, 0.5, 0]
@@ -591,6 +595,35 @@ def test_normalize_with_a_given_scale():
     for scale in (0, -1.0, np.nan, np.inf, [1, 2, 3], [1, 0]):
         with pytest.raises(ValueError, match="scale: expected one positive number or 2 of them"):
             made.normalize(scale=scale)
+
+
+SCALES = (1e-300, 1e-170, 1e160, 1e300)
+
+
+@pytest.mark.parametrize("scales", [*((scale, scale) for scale in SCALES), (1e-300, 1e300)])
+def test_normalize_at_any_scale(scales):
+    bags, weights = ragged(seed=1)
+    expected = PointClouds.from_list(bags, weights)
+    made = PointClouds.from_list([bag * scales for bag in bags], weights)
+    # Scaled points are rounded, so that their deviations have errors of eps times their size, which
+    # is below 10 standard deviations.
+    tolerance = {"rtol": 0, "atol": 10 * 4 * torch.finfo(torch.float64).eps}
+    for scale in (None, 2.0):
+        given = None if scale is None else scale * np.array(scales)
+        found = made.normalize(scale=given)
+        torch.testing.assert_close(
+            found.points, expected.normalize(scale=scale).points, **tolerance
+        )
+
+
+def test_normalize_at_any_scale_in_single_precision():
+    points = np.random.default_rng(0).normal(3, 1, size=(5, 6, 2)).astype(np.float32)
+    with pytest.warns(PrecisionWarning):
+        expected = PointClouds(points).normalize().points
+    for scale in (1e-36, 1e-20, 1e20, 1e36):
+        with pytest.warns(PrecisionWarning):
+            found = PointClouds(points * np.float32(scale)).normalize().points
+        torch.testing.assert_close(found, expected, rtol=0, atol=1e-4)
 
 
 def test_normalize_refuses_a_coordinate_without_spread():

@@ -191,6 +191,23 @@ class TestConcentration:
                 fit_classification(other)  # type: ignore[arg-type]
         assert not hasattr(numbers, "alpha_epsilon")
 
+    def test_is_that_of_separate_fits(self) -> None:
+        """Arcs of three lengths, whose likelihood has several maxima."""
+        generator = np.random.default_rng(0)
+        y = np.arange(24) % 3
+        angles = 2 * np.pi / 3 * (1 + y)[:, None] * generator.uniform(size=(24, 25))
+        arcs = np.stack([np.cos(angles), np.sin(angles)], axis=-1)
+        x = PointClouds(arcs + generator.normal(size=(24, 1, 2)))
+        separate = {}
+        for alpha in (0.1, 0.01):
+            one = fit(ClassificationGP(x, y, make_kernel(), alpha_epsilon=alpha))
+            separate[alpha] = float(one.leave_one_out().mean())
+        found = fit_classification(
+            ClassificationGP(x, y, make_kernel()), alpha_epsilons=(0.1, 0.01)
+        )
+        assert found.alpha_epsilon == max(separate, key=separate.__getitem__) == 0.01
+        assert float(found.leave_one_out().mean()) == pytest.approx(separate[0.01], rel=1e-6)
+
     def test_is_in_the_state(self, model: ClassificationGP) -> None:
         model.alpha_epsilon = 0.3
         other = copy.deepcopy(model)

@@ -37,17 +37,23 @@ def test_densities_are_those_of_pytorch(shape: tuple[int, ...]) -> None:
     torch.testing.assert_close(found.log_prob(numbers(*shape)), expected.log_prob(numbers(*shape)))
 
 
-def test_samples_are_exact_at_any_size_under_any_settings() -> None:
+@pytest.mark.parametrize("read_first", ["", "variance", "covariance_matrix"])
+def test_samples_are_exact_at_any_size_under_any_settings(read_first: str) -> None:
     covariance = covariances(6, 6)
-    found = ExactMultivariateNormal(numbers(6), to_linear_operator(covariance))
+    lazy = to_linear_operator(covariance - torch.eye(6)).add_jitter(1.0)
+    found = ExactMultivariateNormal(numbers(6), lazy)
     base = numbers(50, 6)
     expected = numbers(6) + base @ torch.linalg.cholesky(covariance).T
+    if read_first:
+        getattr(found, read_first)  # which stores results in the covariance
     with (
         gpytorch.settings.max_cholesky_size(1),
         gpytorch.settings.fast_computations(True, True, True),
     ):
         samples = found.rsample(torch.Size([50]), base_samples=base)
+        again = found.rsample(torch.Size([50]), base_samples=base)
     torch.testing.assert_close(samples, expected)
+    assert torch.equal(samples, again)
 
 
 def test_a_variance_that_rounding_made_negative_is_zero() -> None:

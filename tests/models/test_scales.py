@@ -9,6 +9,7 @@ from cases import random_clouds
 from torch import Tensor
 
 from gp_distributions import (
+    Distance,
     DistributionGP,
     DistributionKernel,
     Gaussians,
@@ -134,6 +135,23 @@ def test_labels_have_no_scale() -> None:
     indices = torch.arange(6, dtype=torch.float64).unsqueeze(-1)
     kernel = DistributionKernel(PrecomputedDistance(torch.zeros(6, 6, dtype=torch.float64)))
     fit(DistributionGP(indices, TARGETS[:6], kernel), restarts=0)
+
+
+class Ranks(Distance):
+    """A distance that reads the order of the coordinates alone."""
+
+    def represent(self, points: Tensor, weights: Tensor) -> Tensor:
+        return points.squeeze(-1).argsort(-1).to(points)
+
+
+@pytest.mark.parametrize("scale", [1e-300, 1e300])
+def test_distances_say_whether_they_read_coordinates(scale: float) -> None:
+    clouds = PointClouds(scale * POINTS[..., :1])
+    distance = Ranks(1)
+    with pytest.raises(ValueError, match=MESSAGE):
+        DistributionGP(clouds, TARGETS, DistributionKernel(distance))
+    distance.reads_coordinates = False
+    DistributionGP(clouds, TARGETS, DistributionKernel(distance)).predict(clouds)
 
 
 def test_gaussians() -> None:

@@ -11,7 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from gp_distributions.numerics.quantiles import uniform_cell_quantiles, weighted_cell_quantiles
+from gp_distributions.numerics.quantiles import (
+    cell_quantiles,
+    uniform_cell_quantiles,
+    weighted_cell_quantiles,
+)
 
 EPS = torch.finfo(torch.float64).eps
 
@@ -278,3 +282,18 @@ def test_agrees_with_numpy_on_a_fine_grid() -> None:
     actual = weighted_cell_quantiles(values, weights, num_cells).numpy()
     # Rounding errors are those of a running sum times the number of cells.
     assert (np.abs(actual - expected) > rounding(values, num_cells)).sum() <= 5
+
+
+@pytest.mark.parametrize("size", [3, 5])
+def test_clouds_with_equal_and_unequal_weights(size: int) -> None:
+    generator = torch.Generator().manual_seed(0)
+    values = torch.randn(2, 4, size, generator=generator, dtype=torch.float64)
+    equal = torch.full((2, size), 1 / size, dtype=torch.float64)
+    unequal = torch.stack([equal[0], torch.arange(1.0, size + 1).double()])
+    unequal[1] /= unequal[1].sum()
+    for weights in (equal, unequal, equal.clone().requires_grad_()):
+        found = cell_quantiles(values, weights, 4)
+        for cloud, own in enumerate(weights):
+            expected = weighted_cell_quantiles(values[cloud], own, 4)
+            torch.testing.assert_close(found[cloud], expected, rtol=0, atol=1e-14)
+        assert found.requires_grad == weights.requires_grad

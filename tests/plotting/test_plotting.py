@@ -83,6 +83,22 @@ def test_gallery_of_clouds_leaves_padding_out() -> None:
     assert len(plot_clouds(PointClouds(solid.points[..., :2], solid.weights))) == 2
 
 
+@pytest.mark.parametrize("outline", [True, False])
+def test_gallery_can_be_aligned(outline: bool) -> None:
+    first = np.random.default_rng(0).normal(size=(9, 2)) * [3, 1]
+    turned = first @ [[0.6, 0.8], [-0.8, 0.6]] + 4
+    for clouds in ([first, turned], PointClouds([first, turned])):
+        one, other = plot_clouds(clouds, outline=outline, aligned=True)
+        drawn = [
+            ax.patches[0].get_xy()[:9] if outline else ax.collections[0].get_offsets()
+            for ax in (one, other)
+        ]
+        np.testing.assert_allclose(drawn[0], first, atol=1e-2)
+        np.testing.assert_allclose(drawn[1], first, atol=5e-2)
+    apart = plot_clouds([first, turned], outline=outline)[1]
+    np.testing.assert_allclose(apart.dataLim.get_points()[0], turned.min(0))
+
+
 def test_cloud_shows_weights_of_its_atoms() -> None:
     points = np.random.default_rng(0).normal(size=(2, 5, 2))
     weights = np.array([[1.0, 3.0, 0.0, 2.0, 2.0], np.ones(5)])

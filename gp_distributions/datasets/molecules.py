@@ -1,0 +1,218 @@
+"""Molecules: the geometries and properties of QM9."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from itertools import chain, compress, islice
+from operator import itemgetter
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from tqdm import tqdm
+
+from gp_distributions.measures import PointClouds
+
+_CHARGES = {"H": 1, "C": 6, "N": 7, "O": 8, "F": 9}
+# Columns of the files by the customary names of the properties.
+_PROPERTIES = {
+    "A": "RotA_GHz",
+    "B": "RotB_GHz",
+    "C": "RotC_GHz",
+    "mu": "Dipole_debye",
+    "alpha": "Polarizability_bohr3",
+    "homo": "HOMO_au",
+    "lumo": "LUMO_au",
+    "gap": "HOMO_LUMO_gap_au",
+    "r2": "R2_bohr2",
+    "zpve": "ZPVE_au",
+    "u0": "InternalEnergy_0K_au",
+    "u298": "InternalEnergy_298K_au",
+    "h298": "Enthalphy_298K_au",
+    "g298": "GibbsFreeEnergy_298K_au",
+    "cv": "Heatcapacity_Cv_cal_mol_K",
+}
+_FILES = ("qm9_part1.csv", "qm9_part2.csv", "qm9_part3.csv")
+_PIECE = 5000  # molecules whose text is in memory at a time
+_COLUMNS = ("Index", "SMILES", "N_atoms", "Elements", "XYZ_Ang", *_PROPERTIES.values())
+
+
+@dataclass(frozen=True, eq=False)
+class Molecules:
+    r"""Geometries of molecules and their properties.
+
+    Attributes:
+        clouds: The ``N`` molecules as clouds of 3 to 29 atoms of equal weight in four dimensions: the
+            three coordinates in Å, and the nuclear charge.
+        properties: The ``N`` values of each property. Energies are in Hartree; 1 Hartree is 627.5095
+            kcal/mol. ``"u0"`` and ``"u298"`` are the internal energies at 0 K and 298.15 K, ``"h298"``
+            the enthalpy, ``"g298"`` the free energy, ``"zpve"`` the vibrational energy at zero
+            temperature, ``"homo"``, ``"lumo"`` and ``"gap"`` those of orbitals. The others are the
+            rotational constants ``"A"``, ``"B"`` and ``"C"`` (GHz), the dipole moment ``"mu"``
+            (debye), the polarisability ``"alpha"`` (bohr³), the spatial extent ``"r2"`` (bohr²) and
+            the heat capacity ``"cv"`` (cal / mol K).
+        counts: An ``N x 5`` array with the numbers of H, C, N, O and F atoms.
+        smiles: The ``N`` structural formulas as SMILES.
+        indices: The ``N`` numbers of the molecules in QM9, from 1 to 133885.
+
+    Example:
+        >>> from gp_distributions.datasets import load_molecules
+        >>> molecules = load_molecules(1000)  # doctest: +SKIP
+        >>> molecules.clouds  # doctest: +SKIP
+        PointClouds(1000 clouds, 9-27 atoms, d=4, float64)
+        >>> energies = 627.5095 * molecules.properties["u0"]  # in kcal/mol  # doctest: +SKIP
+    """
+
+    clouds: PointClouds
+    properties: Mapping[str, NDArray[np.float64]]
+    counts: NDArray[np.int64]
+    smiles: tuple[str, ...]
+    indices: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+
+def load_molecules(num: int | None = None, *, seed: int = 0, progress: bool = False) -> Molecules:
+    """Load the 130,831 molecules of QM9: stable organic molecules of up to nine heavy atoms.
+
+    Geometries and properties were computed by density functional theory (B3LYP/6-31G(2df,p)). The
+    package qm9pack leaves out 3054 of the 133,885 molecules, whose structures failed a check. Its files
+    are read as text; nothing of the package is imported. Loading all molecules takes about 7 s and,
+    for a while, 500 MB of memory.
+
+    Args:
+        num: Number of molecules, chosen at random. Default: all.
+        seed: Random seed for this choice.
+        progress: Whether to show a progress bar over the molecules.
+
+    Returns:
+        The molecules, in the order of QM9.
+
+    Raises:
+        ImportError: If qm9pack is not installed.
+        ValueError: If ``num`` is not between 1 and the number of molecules, or a file cannot be read.
+
+    Example:
+        >>> from gp_distributions.datasets import load_molecules
+        >>> molecules = load_molecules(1000)  # doctest: +SKIP
+        >>> pairs = molecules.clouds.pairs(space=3)  # doctest: +SKIP
+
+    Source: Ramakrishnan, Dral, Rupp and von Lilienfeld 2014 (Scientific Data 1, 140022), through
+    qm9pack.
+    """
+    paths = [_folder() / name for name in _FILES]
+    totals = [_count(path) for path in paths]
+    chosen = np.ones(sum(totals), dtype=bool)
+    if num is not None:
+        if not 0 < num <= len(chosen):
+            raise ValueError(f"Expected num between 1 and {len(chosen)}, got {num}.")
+        chosen[np.random.default_rng(seed).permutation(len(chosen))[num:]] = False
+    pieces: list[_Piece] = []
+    with tqdm(total=int(chosen.sum()), desc="Molecules", disable=not progress) as bar:
+        for path, flags in zip(paths, np.split(chosen, np.cumsum(totals)[:-1]), strict=True):
+            for rows in _read(path, flags):
+                pieces.append(_parsed(rows, path))
+                bar.update(len(rows))
+    return _joined(pieces)
+
+
+class _Piece(NamedTuple):
+    """Consecutive molecules, with the charges and coordinates of all atoms one after the other."""
+
+    sizes: NDArray[np.int64]
+    charges: NDArray[np.int64]
+    coordinates: NDArray[np.float64]
+    properties: NDArray[np.float64]
+    smiles: list[str]
+    indices: NDArray[np.int64]
+
+
+def _folder() -> Path:
+    spec = find_spec("qm9pack")  # does not import the package, which needs an old setuptools
+    if spec is None or not spec.submodule_search_locations:
+        raise ImportError(
+            "load_molecules needs the extra 'molecules'. Run in the root of the repository: "
+            'pip install -c constraints.txt ".[molecules]"'
+        )
+    return Path(spec.submodule_search_locations[0]) / "data"
+
+
+def _count(path: Path) -> int:
+    """Count the molecules of a file: all lines but the header."""
+    with path.open("rb") as file:
+        return sum(1 for _ in file) - 1
+
+
+def _read(path: Path, chosen: NDArray[np.bool_]) -> Iterator[list[tuple[str, ...]]]:
+    """Read the columns of the chosen molecules of a file, a piece at a time."""
+    with path.open(encoding="utf-8", newline="") as file:
+        header = next(csv.reader(file))
+        missing = set(_COLUMNS) - set(header)
+        if missing:
+            raise ValueError(f"{path}: expected columns {sorted(missing)}, got {header}.")
+        fields = itemgetter(*map(header.index, _COLUMNS))
+        rows = map(fields, csv.reader(compress(file, chosen)))
+        while piece := list(islice(rows, _PIECE)):
+            yield piece
+
+
+def _parsed(rows: Sequence[tuple[str, ...]], path: Path) -> _Piece:
+    """Convert the text of molecules to numbers.
+
+    Raises:
+        ValueError: If the text cannot be read, or the elements and coordinates of a molecule do not
+            agree with its number of atoms.
+    """
+    indices, smiles, counts, elements, coordinates, *properties = zip(*rows, strict=True)
+    sizes = np.array(counts, dtype=np.int64)
+    letters, numbers = (_stripped(texts) for texts in (elements, coordinates))
+    for index, size, symbols, values in zip(indices, sizes, letters, numbers, strict=True):
+        if (symbols.count(","), values.count(",")) != (size - 1, 3 * size - 1):
+            raise ValueError(
+                f"{path}: molecule {index}: expected {size} elements and {3 * size} coordinates, got "
+                f"{symbols.count(',') + 1} and {values.count(',') + 1}."
+            )
+    try:
+        return _Piece(
+            sizes,
+            np.array([_CHARGES[symbol] for symbol in ",".join(letters).split(",")]),
+            np.array(",".join(numbers).split(","), dtype=np.float64).reshape(-1, 3),
+            np.array(properties, dtype=np.float64),
+            list(smiles),
+            np.array(indices, dtype=np.int64),
+        )
+    except (KeyError, ValueError) as error:
+        where = f"molecules {indices[0]} to {indices[-1]}"
+        raise ValueError(f"{path}: cannot read {where}: {error}.") from error
+
+
+def _stripped(texts: Sequence[str]) -> list[str]:
+    """Remove brackets and quotes from nested lists, which leaves their entries and commas."""
+    table = str.maketrans("", "", "[]' ")
+    return [text.translate(table) for text in texts]
+
+
+def _joined(pieces: Sequence[_Piece]) -> Molecules:
+    """Pad the molecules of all pieces to the largest."""
+    sizes = np.concatenate([piece.sizes for piece in pieces])
+    present = np.arange(sizes.max()) < sizes[:, None]
+    charges = np.zeros(present.shape)
+    charges[present] = np.concatenate([piece.charges for piece in pieces])
+    points = np.zeros((*present.shape, 4))
+    points[..., :3][present] = np.concatenate([piece.coordinates for piece in pieces])
+    points[..., 3] = charges
+    properties = np.concatenate([piece.properties for piece in pieces], axis=1)
+    return Molecules(
+        # Tensors are not copied.
+        PointClouds(torch.from_numpy(points), torch.from_numpy(present.astype(np.float64))),
+        dict(zip(_PROPERTIES, properties, strict=True)),
+        np.stack([(charges == charge).sum(1) for charge in _CHARGES.values()], axis=1),
+        tuple(chain.from_iterable(piece.smiles for piece in pieces)),
+        np.concatenate([piece.indices for piece in pieces]),
+    )

@@ -1,0 +1,194 @@
+"""Fitting of sparse models: hyperparameters from a sample of the clouds, then one pass over all."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from gpytorch.kernels import ScaleKernel
+from gpytorch.likelihoods import FixedNoiseGaussianLikelihood, GaussianLikelihood
+from numpy.typing import NDArray
+from scipy.optimize import minimize
+from torch import Tensor
+
+from gp_distributions.fitting.marginal_likelihood import fit
+from gp_distributions.fitting.passes import sums_over_pieces
+from gp_distributions.models.collapsed import (
+    CollapsedSums,
+    InducingFeatures,
+    PieceState,
+    piece_sums,
+    residual_variances,
+)
+from gp_distributions.models.distribution_gp import DistributionGP
+from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood
+from gp_distributions.models.shared_kernel import SharedKernelGP
+from gp_distributions.models.sparse_distribution_gp import SparseDistributionGP
+
+# Number of clouds from which an exact model learns the hyperparameters.
+_SAMPLE = 1000
+# Number of clouds that are left out, one at a time, to update outputscale and noise.
+_LEFT_OUT = 2000
+
+
+@fit.register
+def fit_sparse(
+    model: SparseDistributionGP,
+    *,
+    init: Literal["median", "current"] = "median",
+    restarts: int = 1,
+    seed: int = 0,
+    options: dict[str, Any] | None = None,
+    progress: bool = True,
+) -> SparseDistributionGP:
+    """Fit a sparse model in place; :func:`fit` calls this function.
+
+    The hyperparameters are those of an exact model, fitted to a random sample of 1000 clouds. The
+    inducing clouds are chosen and the sums are formed at these hyperparameters, in one pass over all
+    clouds. Given the sums, the outputscale, the noise and the mean are then updated without a further
+    pass, unless all clouds are inducing. The outputscale and the noise maximise the leave-one-out log
+    density of 2000 random clouds, and the means the marginal likelihood. (The outputscale and noise that
+    maximise the lower bound predicted worse than those of the sample, since the bound counts what the
+    inducing clouds do not explain as noise.)
+
+    Args:
+        model: The model.
+        init: As in :func:`fit`.
+        restarts: As in :func:`fit`.
+        seed: As in :func:`fit`.
+        options: As in :func:`fit`.
+        progress: Whether to show a progress bar over the pieces of the data if they take more than a
+            few seconds.
+
+    Returns:
+        The fitted model, in evaluation mode.
+    """
+    data = model.training_data()
+    fit(_exact(model), init=init, restarts=restarts, seed=seed, options=options)
+    features = model.choose_features()
+    state = model.piece_state(features)
+    sums = sums_over_pieces(piece_sums, state, data, progress=progress)
+    if len(features.rows) < sums.count:
+        features, sums = _polished(model, state, sums)
+    model.take_sums(features, sums)
+    return model.eval()
+
+
+def _exact(model: SparseDistributionGP) -> DistributionGP:
+    """Make an exact model of a sample of the clouds, whose modules are those of the sparse model."""
+    rows, targets, relative = model.sample_rows(_SAMPLE)
+    likelihood = model.likelihood
+    if isinstance(likelihood, FixedNoiseGaussianLikelihood):
+        likelihood = FixedNoiseGaussianLikelihood(relative if len(relative) > 1 else relative[0])
+    kind = SharedKernelGP if model.num_outputs > 1 else DistributionGP
+    return kind(
+        rows,
+        targets.movedim(0, -2).flatten(-2),
+        model.covar_module,
+        likelihood=likelihood,
+        mean_module=model.mean_module,
+        outcome_transform=None,
+    )
+
+
+class _LeaveOneOut:
+    r"""Leave-one-out log density of a sample, as a function of two factors.
+
+    The kernel is multiplied by ``amplitude`` and the noise by ``scale``; the constant means have their
+    best values given the two. After one eigendecomposition of the sums, an evaluation takes as many
+    operations as the sample has features.
+
+    Args:
+        model: A sparse model.
+        state: The features and transforms of the model.
+        sums: The sums over all clouds.
+    """
+
+    def __init__(self, model: SparseDistributionGP, state: PieceState, sums: CollapsedSums) -> None:
+        size = sums.num_features
+        values, vectors = torch.linalg.eigh(sums.outer)
+        self.values = values.clamp_min(0)
+        self.rotated = vectors.mT @ sums.gram[:, :size, size:]  # of one and the targets
+        self.products = sums.gram[:, size:, size:]
+        self.noise = model.noise_scale().detach()
+        rows, targets, relative = model.sample_rows(_LEFT_OUT)
+        phi = state.features(rows)
+        self.residual = residual_variances(state.features, rows, phi)
+        self.coordinates = phi @ vectors
+        self.squares = self.coordinates.square()
+        self.targets, self.relative = targets, relative
+
+    def mean(self, amplitude: Tensor, scale: Tensor) -> Tensor:
+        """Return the constant means that maximise the bound, ``P x R``."""
+        ratio = amplitude / (scale * self.noise)
+        shrunk = self.rotated / (1 + ratio * self.values).unsqueeze(-1)
+        precise = self.products - ratio * (self.rotated.mT @ shrunk)
+        return precise[:, 0, 1:] / precise[:, 0, :1]
+
+    def __call__(self, amplitude: Tensor, scale: Tensor) -> Tensor:
+        """Return the mean log density, up to a constant."""
+        noise, mean = scale * self.noise, self.mean(amplitude, scale)
+        ratio = amplitude / noise
+        shrink = 1 / (1 + ratio * self.values)
+        centred = self.rotated[..., 1:] - self.rotated[..., :1] * mean.unsqueeze(-2)
+        fitted = self.coordinates @ (ratio * shrink.unsqueeze(-1) * centred)
+        spread = amplitude * (self.squares @ shrink.unsqueeze(-1)).squeeze(-1)
+        each = noise * self.relative
+        kept = 1 - spread / each
+        error = (self.targets - mean.unsqueeze(-2) - fitted) / kept.unsqueeze(-1)
+        variance = (amplitude * self.residual + spread / kept + each).unsqueeze(-1)
+        return -0.5 * (variance.log() + error.square() / variance).mean()
+
+
+def _polished(
+    model: SparseDistributionGP, state: PieceState, sums: CollapsedSums
+) -> tuple[InducingFeatures, CollapsedSums]:
+    """Set outputscale, noise and means, and return the features and sums for them."""
+    kernel, likelihood = model.covar_module, model.likelihood
+    with torch.no_grad():
+        density = _LeaveOneOut(model, state, sums)
+    limits = [(0.0, 0.0), (0.0, 0.0)]  # of the logarithms of the factors
+    if isinstance(kernel, ScaleKernel) and kernel.raw_outputscale.requires_grad:
+        limits[0] = _log_limits(kernel.raw_outputscale_constraint, kernel.outputscale)
+    if (
+        isinstance(likelihood, GaussianLikelihood)
+        and likelihood.noise_covar.raw_noise.requires_grad
+    ):
+        limits[1] = _log_limits(likelihood.noise_covar.raw_noise_constraint, likelihood.noise)
+
+    def loss(values: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+        x = torch.from_numpy(values).to(density.noise).requires_grad_()
+        with torch.enable_grad():
+            value = -density(*x.exp())
+        (gradient,) = torch.autograd.grad(value, x)
+        return value.item(), gradient.cpu().numpy()
+
+    found = minimize(loss, np.zeros(2), jac=True, method="L-BFGS-B", bounds=limits)
+    factors = torch.from_numpy(np.exp(found.x)).to(density.noise)
+    amplitude, scale = factors.tolist()
+    with torch.no_grad():
+        if model.mean_module.raw_constant.requires_grad:
+            mean = density.mean(*factors)
+            model.mean_module.constant = mean.reshape(model.mean_module.constant.shape)
+        if amplitude != 1:
+            kernel.outputscale = kernel.outputscale * amplitude
+        if scale != 1:
+            likelihood.noise = likelihood.noise * scale
+            if isinstance(likelihood, SamplingNoiseLikelihood):
+                likelihood.sampling_noise = likelihood.sampling_noise * scale
+                likelihood.sampling_bias.mul_(scale)
+    features = state.features
+    factor = features.factor * math.sqrt(amplitude)
+    return InducingFeatures(kernel, features.rows, factor), sums.scaled(amplitude)
+
+
+def _log_limits(constraint: Any, value: Tensor) -> tuple[float, float]:
+    """Return the range of the logarithm of the factor that keeps a value within its constraint."""
+    low, high = float(constraint.lower_bound), float(constraint.upper_bound)
+    now = value.item()
+    return (
+        math.log(low * (1 + 1e-6) / now) if low > 0 else -20.0,
+        math.log(high * (1 - 1e-6) / now) if math.isfinite(high) else 20.0,
+    )

@@ -1,0 +1,77 @@
+"""Find out whether clouds look randomly oriented to a distance that sees rotations."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from gp_distributions.distances.base import Distance
+from gp_distributions.distances.shared_support import SharedSupportDistance
+from gp_distributions.numerics.principal_axes import distinct_axes, uniform_axes_p_value
+from gp_distributions.rows.clouds import join_rows
+from gp_distributions.rows.layout import normalized
+
+# Level of the test of uniformity.
+LEVEL = 0.01
+# Smallest number of clouds with a distinct axis, and their smallest share of all clouds. Fewer than half
+# of the clouds have a distinct axis if their atoms are samples of an isotropic distribution.
+_ENOUGH, _SHARE = 20, 0.5
+# A distance sees rotations if they matter more than this multiple of the differences in shape.
+_SEEN = 0.3
+
+
+def axes_p_value(distance: Distance, rows: Tensor) -> float:
+    """Test whether the principal axes of clouds are uniform over all directions.
+
+    Args:
+        distance: The distance that reads the rows.
+        rows: An ``N x width`` tensor.
+
+    Returns:
+        The p-value. NaN if the atoms do not lie in two or three dimensions, or if fewer than 20 clouds
+        or half of them have a distinct axis.
+    """
+    if (
+        distance.inputs != "clouds"
+        or distance.dim not in (2, 3)
+        or isinstance(distance, SharedSupportDistance)
+    ):
+        return math.nan
+    points, weights = distance.block.split(rows)
+    axes, distinct = distinct_axes(points.double(), normalized(weights).double())
+    count = int(distinct.sum())
+    if count < max(_ENOUGH, _SHARE * len(rows)):
+        return math.nan
+    return uniform_axes_p_value(axes[distinct])
+
+
+def sees_rotations(distance: Distance, rows: Tensor) -> bool:
+    """Whether turning clouds changes their distances.
+
+    All clouds are moved to one mean, since differences in location may be larger than those in shape.
+
+    Args:
+        distance: A distance between clouds in two or three dimensions.
+        rows: An ``N x width`` tensor.
+
+    Returns:
+        Whether the median distance between a cloud and a randomly turned copy exceeds 0.3 of the median
+        distance between different clouds.
+    """
+    points, weights = distance.block.split(rows)
+    means = normalized(weights).unsqueeze(-2) @ points
+    generator = torch.Generator().manual_seed(0)
+    shape = (len(rows), distance.dim, distance.dim)
+    rotations = torch.linalg.qr(torch.randn(shape, generator=generator, dtype=torch.float64)).Q
+    rotations[:, :, 0] *= torch.linalg.det(rotations).unsqueeze(-1)
+    centred, middle = points - means, means.mean(0)
+    moved, turned = (
+        join_rows(x + middle, weights) for x in (centred, centred @ rotations.to(points).mT)
+    )
+    others = moved.roll(1, dims=0)
+    copies, apart = (
+        float(distance.squared(moved, x, diag=True).median()) for x in (turned, others)
+    )
+    return copies > _SEEN**2 * apart

@@ -1,0 +1,175 @@
+"""Clouds of pairs of atoms, which do not depend on the pose of a cloud."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TypeAlias
+
+import torch
+from torch import Tensor
+
+from gp_distributions.measures._sampling import seeded
+from gp_distributions.measures._validation import Naming, check_entries, equal_weights
+from gp_distributions.measures.arrays import integer
+from gp_distributions.numerics.pair_sampling import draw_pairs
+from gp_distributions.rows.clouds import drop_padding
+from gp_distributions.rows.layout import chunks
+
+# A function of the first and the second atoms of P pairs, both P x d, that returns P x D features.
+PairFeatures: TypeAlias = Callable[[Tensor, Tensor], Tensor]
+
+# Number of pairs in a chunk of clouds, which fits into the processor's cache.
+_CHUNK = 2**16
+
+
+def read_pairs(
+    points: Tensor,
+    weights: Tensor,
+    *,
+    space: int | None,
+    num_pairs: int | None,
+    seed: int | torch.Generator,
+    features: PairFeatures | None,
+    self_pairs: bool,
+    naming: Naming,
+) -> tuple[Tensor, Tensor]:
+    """Make the cloud of pairs of atoms of each cloud.
+
+    Args:
+        points: A ``batch_shape x n x d`` tensor of atoms.
+        weights: A ``batch_shape x n`` tensor of weights; atoms of weight zero are padding.
+        space: Number of coordinates that count as space; None for all.
+        num_pairs: Number of pairs drawn from each cloud; None for all pairs.
+        seed: Random seed or generator.
+        features: Features of pairs, instead of distances and marks.
+        self_pairs: Whether each atom makes a pair with itself.
+        naming: Names of the clouds in error messages.
+
+    Returns:
+        A ``batch_shape x K x D`` tensor of features and a ``batch_shape x K`` tensor of normalised
+        weights.
+
+    Raises:
+        TypeError: If ``features`` does not return a tensor.
+        ValueError: If a cloud has no pairs, or an argument or a feature is invalid.
+    """
+    dim = points.shape[-1]
+    if features is None:
+        features = partial(
+            distance_and_marks, space=dim if space is None else integer(space, "space")
+        )
+        if space is not None and space > dim:
+            raise ValueError(f"space: expected at most d = {dim} coordinates, got {space}.")
+    elif space is not None:
+        raise ValueError("Expected space or features, got both of them.")
+    sizes = (weights > 0).sum(-1)
+    enough = sizes >= (1 if self_pairs else 2)
+    check_entries(enough, sizes, naming, "at least two atoms, or self_pairs=True", "")
+
+    batch_shape = weights.shape[:-1]
+    points, weights = points.reshape(-1, *points.shape[-2:]), weights.reshape(-1, weights.shape[-1])
+    _check_symmetric(points, features)
+    if num_pairs is None:
+        found, masses = all_pairs(points, weights, features, self_pairs=self_pairs)
+    else:
+        count = integer(num_pairs, "num_pairs")
+        generator = seeded(seed, weights.device)
+        pairs = draw_pairs(weights, count, self_pairs=self_pairs, generator=generator)
+        first, second = (
+            points.gather(-2, index.unsqueeze(-1).expand(-1, -1, dim)) for index in pairs
+        )
+        found = _evaluated(features, first.flatten(0, 1), second.flatten(0, 1))
+        found = found.unflatten(0, (-1, count))
+        masses = equal_weights(found)
+    found = found.reshape(*batch_shape, *found.shape[1:])
+    where = " in pair {}, coordinate {}"
+    check_entries(found.isfinite(), found, naming, "finite features of pairs", where)
+    return found, masses.reshape(*batch_shape, -1)
+
+
+def distance_and_marks(first: Tensor, second: Tensor, *, space: int) -> Tensor:
+    """Compute the distances of atoms, and the means and absolute differences of their marks.
+
+    Args:
+        first: A ``P x d`` tensor of atoms.
+        second: A ``P x d`` tensor of atoms.
+        space: Number of coordinates that count as space; the others are marks.
+
+    Returns:
+        A ``P x (1 + 2 (d - space))`` tensor. The gradient of a distance of zero is zero.
+    """
+    difference = first - second
+    distance = torch.linalg.vector_norm(difference[:, :space], dim=-1, keepdim=True)
+    mean = (first[:, space:] + second[:, space:]) / 2
+    return torch.cat([distance, mean, difference[:, space:].abs()], dim=-1)
+
+
+def all_pairs(
+    points: Tensor, weights: Tensor, features: PairFeatures, *, self_pairs: bool
+) -> tuple[Tensor, Tensor]:
+    """Return the features of all pairs, ``B x K x D``, and their normalised weights, ``B x K``.
+
+    ``K`` is the number of pairs of the largest cloud. Clouds of similar sizes are processed together.
+    """
+    points, weights = drop_padding(points, weights)
+    atoms = weights.shape[-1]
+    most = atoms * (atoms + (1 if self_pairs else -1)) // 2
+    size = max(1, _CHUNK // most)
+    if points.requires_grad or weights.requires_grad or len(weights) <= size:
+        found, masses = _paired(points, weights, features, self_pairs)
+        return found, masses / masses.sum(-1, keepdim=True)
+    found, masses = points.new_empty(0), weights.new_zeros(len(weights), most)
+    for chunk in chunks(weights, size, by_atoms=True):
+        part, mass = _paired(*drop_padding(points[chunk], weights[chunk]), features, self_pairs)
+        if not len(found):
+            found = part.new_zeros(*masses.shape, part.shape[-1])
+        found[chunk, : mass.shape[-1]] = part
+        masses[chunk, : mass.shape[-1]] = mass
+    return found, masses.div_(masses.sum(-1, keepdim=True))
+
+
+def _paired(
+    points: Tensor, weights: Tensor, features: PairFeatures, self_pairs: bool
+) -> tuple[Tensor, Tensor]:
+    """Return the features and the unnormalised weights of all pairs; both are zero for padding."""
+    atoms = weights.shape[-1]
+    # Pairs are ordered by their larger index, so that padding comes last for pairs as for atoms.
+    second, first = torch.tril_indices(
+        atoms, atoms, offset=0 if self_pairs else -1, device=weights.device
+    )
+    masses = weights[:, first] * weights[:, second]
+    if self_pairs:  # all ordered pairs: i, j and j, i are one pair here, and i, i occurs once
+        masses = torch.where(first == second, masses / 2, masses)
+    present = weights > 0
+    cloud, pair = (present[:, first] & present[:, second]).nonzero(as_tuple=True)
+    found = _evaluated(features, points[cloud, first[pair]], points[cloud, second[pair]])
+    padded = found.new_zeros(*masses.shape, found.shape[-1])
+    return padded.index_put((cloud, pair), found), masses
+
+
+def _evaluated(features: PairFeatures, first: Tensor, second: Tensor) -> Tensor:
+    """Evaluate features, and check that they have one row for each pair."""
+    found = features(first, second)
+    if not isinstance(found, Tensor):
+        raise TypeError(f"features: expected a function to tensors, got {type(found).__name__}.")
+    if found.dim() not in (1, 2) or len(found) != len(first) or 0 in found.shape:
+        raise ValueError(
+            f"features: expected a tensor of shape ({len(first)}, D) for {len(first)} pairs, got "
+            f"shape {tuple(found.shape)}."
+        )
+    return found.reshape(len(first), -1).to(first)
+
+
+def _check_symmetric(points: Tensor, features: PairFeatures) -> None:
+    """Raise an error if features depend on the order of two atoms, tried on the first cloud."""
+    one, other = points[0, :-1].detach(), points[0, 1:].detach()
+    if not len(one):
+        return
+    with torch.no_grad():
+        forth, back = _evaluated(features, one, other), _evaluated(features, other, one)
+    if not torch.allclose(forth, back, equal_nan=True):
+        raise ValueError(
+            "features: expected features that do not depend on the order of the two atoms, such as "
+            "sums, products and absolute differences, but exchanging the atoms changes them."
+        )

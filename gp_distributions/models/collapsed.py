@@ -1,0 +1,351 @@
+r"""The collapsed sparse Gaussian process: sums over clouds, and what follows from them.
+
+Let :math:`Z` be ``M`` inducing clouds, :math:`L L^\top = K_{ZZ} + \delta I` and
+:math:`\phi(P) = L^{-1} k(Z, P)`. Let the noise variance of cloud ``i`` be :math:`\tau \rho_i`. The
+posterior and a lower bound of the marginal likelihood depend on the training clouds only through sums
+over clouds, which are added piece by piece:
+
+.. math::
+    G = \sum_i \rho_i^{-1} \binom{\phi_i}{1, y_i} \binom{\phi_i}{1, y_i}^\top, \qquad
+    \sum_i \rho_i^{-1} \left( k(P_i, P_i) - |\phi_i|^2 \right), \qquad \sum_i \log \rho_i, \qquad T.
+
+Source: Titsias 2009.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from gpytorch.kernels import Kernel
+from gpytorch.likelihoods import GaussianLikelihood
+from torch import Tensor
+
+from gp_distributions.distances.evaluation import keep
+from gp_distributions.kernels.covariances import covariance
+from gp_distributions.kernels.reading import distribution_kernels
+from gp_distributions.measures.kinds import Distributions, as_rows
+from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood
+from gp_distributions.models.targets import as_targets
+from gp_distributions.numerics.cholesky import cholesky
+
+# Number of clouds whose features are in memory at a time. Sums depend on it in the last bits.
+_CHUNK = 2048
+
+
+@dataclass(frozen=True, eq=False)
+class InducingFeatures:
+    r"""The features :math:`\phi(P) = L^{-1} k(Z, P)`, in double precision.
+
+    Args:
+        covar_module: A kernel on rows.
+        rows: The rows of the inducing clouds, ``M x width``.
+        factor: The lower triangular factor ``L``, ``M x M``.
+    """
+
+    covar_module: Kernel
+    rows: Tensor
+    factor: Tensor
+
+    def __call__(self, rows: Tensor) -> Tensor:
+        """Return the features of ``... x N x width`` rows, a ``... x N x M`` tensor."""
+        for kernel, block in distribution_kernels(self.covar_module):
+            keep(kernel.distance, block.select(self.rows))
+        return solved(self.factor, covariance(self.covar_module, rows, self.rows))
+
+
+def solved(factor: Tensor, right: Tensor) -> Tensor:
+    """Return ``L^-1 x`` for each vector ``x`` along the last axis of ``right``, ``... x M``."""
+    flat = right.reshape(-1, right.shape[-1])
+    found = torch.linalg.solve_triangular(factor.mT, flat, upper=True, left=False)
+    return found.reshape(right.shape)
+
+
+@dataclass(frozen=True, eq=False)
+class Reader:
+    """What turns a piece of data into rows, targets and relative noise variances.
+
+    Args:
+        likelihood: The likelihood of a model. Noise that depends on the size of bags is relative to the
+            noise of the largest bags.
+        input_transform: Transform of inputs to rows in evaluation mode, or ``None``.
+        outcome_transform: Transform of targets in evaluation mode, or ``None``.
+    """
+
+    likelihood: GaussianLikelihood | None
+    input_transform: Callable[[Tensor], Tensor] | None
+    outcome_transform: Callable[..., tuple[Tensor, Tensor | None]] | None
+
+    def rows(self, X: Distributions | Tensor) -> Tensor:
+        """Return the rows of distributions, in double precision."""
+        rows = as_rows(X).detach().double()
+        return rows if self.input_transform is None else self.input_transform(rows)
+
+    def targets(
+        self, X: Distributions | Tensor, targets: Any, variances: Any = None
+    ) -> tuple[Tensor, Tensor | None]:
+        """Return transformed targets and noise variances, two ``N x outputs`` tensors."""
+        like = torch.empty(1, dtype=torch.float64, device=X.device).expand(_number(X), 1)
+        found, _ = as_targets(targets, like)
+        return self.transformed(found, variances)
+
+    def transformed(
+        self, targets: Tensor, variances: Tensor | None
+    ) -> tuple[Tensor, Tensor | None]:
+        """Return transformed targets and noise variances."""
+        if self.outcome_transform is None:
+            return targets, variances
+        return self.outcome_transform(targets, variances)
+
+    def relative_noise(self, rows: Tensor, variances: Tensor | None) -> Tensor:
+        r"""Return :math:`\rho_i` of clouds: ``1 x N``, or ``outputs x N`` if variances are known."""
+        if variances is not None:
+            return variances.mT
+        return relative_noise(self.likelihood, rows).expand(rows.shape[-2]).unsqueeze(0)
+
+
+def _number(X: Distributions | Tensor) -> int:
+    return X.shape[-2] if isinstance(X, Tensor) else len(X)
+
+
+def relative_noise(likelihood: GaussianLikelihood | None, rows: Tensor) -> Tensor:
+    """Return the noise of clouds divided by the noise of the largest bags, ``... x N`` or a one."""
+    if not isinstance(likelihood, SamplingNoiseLikelihood):
+        return rows.new_ones(1)
+    excess = likelihood.excess(rows)
+    more = (likelihood.sampling_noise + likelihood.sampling_bias * excess) * excess
+    return 1 + more / likelihood.noise
+
+
+@dataclass(frozen=True, eq=False)
+class CollapsedSums:
+    r"""Sums over clouds, each divided by the relative noise :math:`\rho_i` of the cloud.
+
+    The axis ``P`` has length 1 if all outputs share the noise, and else one entry for each output, with
+    ``R = 1`` output each.
+
+    Attributes:
+        gram: Sums of products of the features, one, and the ``R`` targets, a
+            ``P x (M + 1 + R) x (M + 1 + R)`` tensor.
+        residual: Sums of :math:`k(P_i, P_i) - |\phi_i|^2`, of length ``P``.
+        log_noise: Sums of :math:`\log \rho_i` (not divided), of length ``P``.
+        count: Number of clouds.
+        num_features: Number ``M`` of features.
+    """
+
+    gram: Tensor
+    residual: Tensor
+    log_noise: Tensor
+    count: int
+    num_features: int
+
+    def __add__(self, other: CollapsedSums) -> CollapsedSums:
+        return CollapsedSums(
+            self.gram + other.gram,
+            self.residual + other.residual,
+            self.log_noise + other.log_noise,
+            self.count + other.count,
+            self.num_features,
+        )
+
+    def scaled(self, amplitude: float) -> CollapsedSums:
+        """Return the sums for the kernel multiplied by ``amplitude``."""
+        factors = torch.ones_like(self.gram[0, 0])
+        factors[: self.num_features] = math.sqrt(amplitude)
+        gram = self.gram * factors * factors.unsqueeze(-1)
+        return CollapsedSums(
+            gram, amplitude * self.residual, self.log_noise, self.count, self.num_features
+        )
+
+    def of_outputs(self, outputs: Tensor) -> CollapsedSums:
+        """Return the sums of some outputs, given their indices."""
+        size = self.num_features + 1
+        if len(self.gram) > 1:
+            parts = self.gram[outputs], self.residual[outputs], self.log_noise[outputs]
+        else:
+            kept = torch.cat([torch.arange(size, device=outputs.device), size + outputs])
+            parts = self.gram[:, kept][:, :, kept], self.residual, self.log_noise
+        return CollapsedSums(*parts, self.count, self.num_features)
+
+    @property
+    def outer(self) -> Tensor:
+        """Sums of products of features, ``P x M x M``."""
+        return self.gram[:, : self.num_features, : self.num_features]
+
+    def centred(self, mean: Tensor) -> tuple[Tensor, Tensor]:
+        """Return sums of features times ``y - mean``, ``P x M x R``, and of its squares, ``P x R``.
+
+        Args:
+            mean: The constant mean of each output, ``P x R``.
+        """
+        size = self.num_features
+        right = self.gram[:, :, size + 1 :] - self.gram[:, :, size, None] * mean.unsqueeze(-2)
+        squares = right[:, size + 1 :].diagonal(dim1=-2, dim2=-1) - mean * right[:, size]
+        return right[:, :size], squares
+
+
+@dataclass(frozen=True, eq=False)
+class PieceState:
+    """What :func:`piece_sums` needs of a model besides the data; it can be pickled.
+
+    Args:
+        features: The features of rows.
+        reader: What turns a piece of data into rows, targets and noise.
+    """
+
+    features: InducingFeatures
+    reader: Reader
+
+
+def piece_sums(
+    state: PieceState, X: Distributions | Tensor, targets: Any, variances: Tensor | None = None
+) -> CollapsedSums:
+    """Compute the sums over the clouds of a piece, a fixed number of clouds at a time.
+
+    Args:
+        state: The features and the transforms of the model.
+        X: ``N`` distributions, or an ``N x width`` tensor.
+        targets: Their targets, ``N`` or ``N x outputs``.
+        variances: Their noise variances if they are known, an ``N x outputs`` tensor.
+
+    Returns:
+        The sums.
+
+    Raises:
+        ValueError: If the targets do not match the clouds or are not finite, or a sum is not finite.
+    """
+    with torch.no_grad():
+        parts = (
+            _chunk_sums(state.features, rows, *rest)
+            for rows, *rest in chunks(state.reader, X, targets, variances)
+        )
+        total = next(parts)
+        for part in parts:
+            total += part
+    if not bool(total.gram.isfinite().all()):
+        raise ValueError("Expected clouds with finite covariances, got some that are not.")
+    return total
+
+
+def chunks(
+    reader: Reader,
+    X: Distributions | Tensor,
+    targets: Any,
+    variances: Tensor | None = None,
+    *,
+    size: int = _CHUNK,
+) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+    """Yield parts of a piece: rows ``N x width``, targets ``P x N x R`` and relative noise ``P x N``."""
+    values, known = reader.targets(X, targets, variances)
+    values = values.unsqueeze(0) if known is None else values.mT.unsqueeze(-1)
+    for start in range(0, values.shape[-2], size):
+        part = slice(start, start + size)
+        rows = reader.rows(X[part])
+        noise = reader.relative_noise(rows, None if known is None else known[part])
+        yield rows, values[:, part], noise
+
+
+def _chunk_sums(
+    features: InducingFeatures, rows: Tensor, targets: Tensor, noise: Tensor
+) -> CollapsedSums:
+    phi = features(rows)
+    left = residual_variances(features, rows, phi)
+    ones = torch.ones_like(targets[..., :1])
+    columns = torch.cat([phi.expand(len(targets), -1, -1), ones, targets], dim=-1)
+    columns = columns * noise.rsqrt().unsqueeze(-1)
+    return CollapsedSums(
+        gram=columns.mT @ columns,
+        residual=(left / noise).sum(-1),
+        log_noise=noise.log().sum(-1),
+        count=len(rows),
+        num_features=phi.shape[-1],
+    )
+
+
+def residual_variances(features: InducingFeatures, rows: Tensor, phi: Tensor) -> Tensor:
+    r"""Return :math:`k(P, P) - |\phi(P)|^2` of ``N x width`` rows, at least 0."""
+    prior = covariance(features.covar_module, rows, diag=True)
+    return (prior - phi.square().sum(-1)).clamp_min(0)
+
+
+def bound(sums: CollapsedSums, noise: Tensor, mean: Tensor) -> Tensor:
+    """Compute the lower bound of the log marginal likelihood of all outputs together.
+
+    Args:
+        sums: The sums over all clouds.
+        noise: The noise scale, a number or one for each entry of the axis ``P``.
+        mean: The constant mean of each output, ``P x R``.
+
+    Returns:
+        A scalar tensor.
+
+    Source: Titsias 2009, eq. 9.
+    """
+    noise = noise.expand(len(sums.gram))
+    linear, squares = sums.centred(mean)
+    factor = _factor(sums, noise)
+    explained = torch.linalg.solve_triangular(factor, linear, upper=False).square().sum(-2)
+    logdet = (
+        sums.count * (math.log(2 * math.pi) + noise.log())
+        + sums.log_noise
+        + 2 * factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+    )
+    quadratic = (squares - explained / noise.unsqueeze(-1)) / noise.unsqueeze(-1)
+    each = logdet + sums.residual / noise
+    return -0.5 * (quadratic.sum() + mean.shape[-1] * each.sum())
+
+
+def _factor(sums: CollapsedSums, noise: Tensor) -> Tensor:
+    """Return the Cholesky factors of ``I + A / noise``, ``P x M x M``."""
+    precision = sums.outer / noise.reshape(-1, 1, 1)
+    precision.diagonal(dim1=-2, dim2=-1).add_(1)
+    return cholesky(precision)
+
+
+@dataclass(frozen=True, eq=False)
+class CollapsedPosterior:
+    """The posterior given the sums.
+
+    Attributes:
+        features: The features of rows.
+        factor: Cholesky factors of the posterior precision of the weights of features, ``P x M x M``.
+        weights: Posterior means of the weights of features, ``M x outputs``.
+    """
+
+    features: InducingFeatures
+    factor: Tensor
+    weights: Tensor
+
+    @classmethod
+    def from_sums(
+        cls, features: InducingFeatures, sums: CollapsedSums, noise: Tensor, mean: Tensor
+    ) -> CollapsedPosterior:
+        """Compute the posterior from sums, with arguments as for :func:`bound`."""
+        noise = noise.expand(len(sums.gram))
+        factor = _factor(sums, noise)
+        linear, _ = sums.centred(mean)
+        weights = torch.cholesky_solve(linear / noise.reshape(-1, 1, 1), factor)
+        return cls(features, factor, weights.movedim(0, -2).flatten(-2))
+
+    def moments(self, phi: Tensor, within: Tensor) -> tuple[Tensor, list[Tensor]]:
+        """Compute posterior means, without the prior mean, and covariances.
+
+        Args:
+            phi: Features, ``... x q x M``.
+            within: Prior covariances, ``... x q x q``.
+
+        Returns:
+            The means, ``... x q x outputs``, and for each output covariances, ``... x q x q``.
+        """
+        left = within - phi @ phi.mT
+        roots = [solved(factor, phi) for factor in self.factor]
+        covariances = [left + root @ root.mT for root in roots]
+        outputs = self.weights.shape[-1]
+        return phi @ self.weights, covariances * (outputs if len(covariances) == 1 else 1)
+
+    def spread(self, phi: Tensor) -> Tensor:
+        """Return the posterior variances in the span of the features ``N x M``, as ``P x N``."""
+        return torch.stack([solved(factor, phi).square().sum(-1) for factor in self.factor])

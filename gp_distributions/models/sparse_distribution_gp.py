@@ -1,0 +1,681 @@
+"""Sparse Gaussian process regression on many distributions, as a BoTorch model."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import reduce
+from operator import add
+from typing import Any, Literal
+
+import gpytorch
+import torch
+from botorch.acquisition.objective import PosteriorTransform
+from botorch.models.model import Model
+from botorch.models.transforms.input import InputTransform
+from botorch.models.transforms.outcome import OutcomeTransform, Standardize
+from botorch.posteriors import GPyTorchPosterior, Posterior
+from botorch.utils.types import DEFAULT, _DefaultType
+from gpytorch.distributions import MultitaskMultivariateNormal
+from gpytorch.kernels import Kernel
+from gpytorch.likelihoods import FixedNoiseGaussianLikelihood, GaussianLikelihood
+from gpytorch.means import ConstantMean
+from numpy.typing import ArrayLike
+from torch import Tensor
+
+from gp_distributions.distances.evaluation import sharing
+from gp_distributions.kernels.covariances import covariance
+from gp_distributions.kernels.reading import check_kind, distribution_kernels
+from gp_distributions.measures.arrays import integer
+from gp_distributions.measures.kinds import Distributions
+from gp_distributions.models.arguments import (
+    adapt_distances,
+    check_modules,
+    counted_rows,
+    default_kernel,
+    gaussian_noise,
+    keeps_clouds,
+    noise_floor,
+    sampled_columns,
+)
+from gp_distributions.models.collapsed import (
+    CollapsedPosterior,
+    CollapsedSums,
+    InducingFeatures,
+    PieceState,
+    Reader,
+    bound,
+    chunks,
+    piece_sums,
+    relative_noise,
+    residual_variances,
+)
+from gp_distributions.models.exact_inference import ExactMultivariateNormal, variances
+from gp_distributions.models.pieces import MemoryPieces, Pieces
+from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood
+from gp_distributions.models.shared_kernel import SharedNoise
+from gp_distributions.models.targets import as_targets, as_variances, check_order, standardize
+from gp_distributions.numerics.cholesky import cholesky
+from gp_distributions.numerics.inducing import choose_pivots
+
+# Size of the sample to which distances, sampling noise and, for shards, the targets' scale adapt.
+_SAMPLE = 1000
+# Inducing clouds are chosen from this many times as many clouds, and from at least _FEWEST.
+_CANDIDATES, _FEWEST = 4, 2000
+# The covariance of candidates is computed for so many clouds at a time.
+_BLOCK = 2048
+# Jitter of the inducing covariance matrix: a share of the smallest noise variance, but no less than a
+# share of the mean prior variance, which rounding errors need.
+_JITTER, _LEAST_JITTER = 1e-8, 1e-13
+
+
+class SparseDistributionGP(Model):
+    r"""Sparse Gaussian process regression on distributions, for up to millions of clouds.
+
+    Let :math:`Z` be ``M`` inducing clouds out of the training clouds, :math:`L L^\top = K_{ZZ}` and
+    :math:`\phi(P) = L^{-1} k(Z, P)`. With targets :math:`y`, constant mean :math:`\mu` and noise
+    variances :math:`s_i^2`, the posterior has the mean and the variance
+
+    .. math::
+        m(P) = \mu + \phi(P)^\top B^{-1} \sum_i \frac{\phi_i (y_i - \mu)}{s_i^2}, \qquad
+        v(P) = k(P, P) - |\phi(P)|^2 + \phi(P)^\top B^{-1} \phi(P), \qquad
+        B = I + \sum_i \frac{\phi_i \phi_i^\top}{s_i^2}.
+
+    If all training clouds are inducing, this is the posterior of :class:`DistributionGP`. The training
+    clouds enter through sums, which are computed in one pass over pieces of the data: time grows
+    linearly with the number of clouds, and memory does not grow.
+
+    :func:`gp_distributions.fit` learns the hyperparameters, chooses the inducing clouds and forms the
+    sums. Before that, the first prediction does the latter two at the current hyperparameters, and so
+    does the first prediction after a hyperparameter has been changed. The inducing clouds are drawn by
+    randomly pivoted Cholesky factorisation from a random subset of ``4 M`` clouds, at least 2000. To the
+    diagonal of :math:`K_{ZZ}`, the larger of :math:`10^{-8} \min_i s_i^2` and :math:`10^{-13}` of the
+    mean prior variance is added.
+
+    All computations are in double precision. The model is a BoTorch model with ``posterior`` and
+    ``subset_output``, which acquisition functions use; ``condition_on_observations`` and ``fantasize``
+    are not available. Several outputs share the kernel and the noise, as in :class:`SharedKernelGP`,
+    and one set of sums.
+
+    Args:
+        train_X: The ``T`` training clouds, as for :class:`DistributionGP` but without batch axes; or
+            data in pieces, an object with ``num_pieces``, ``piece`` and ``sample``.
+        train_Y: The targets, ``T`` or ``T x outputs``. ``None`` if the pieces carry their targets.
+        covar_module: A kernel on rows, without a batch axis. The default for :class:`PointClouds` and
+            :class:`Gaussians` is a scaled ``SlicedWassersteinKernel(dim, profile="matern52")``.
+        num_inducing: Number ``M`` of inducing clouds. There are fewer if fewer clouds differ.
+        likelihood: A ``GaussianLikelihood`` or a :class:`SamplingNoiseLikelihood`, in units of the
+            transformed targets. The default is that of :class:`DistributionGP`.
+        outcome_transform: The transform of the targets. The default is BoTorch's ``Standardize`` with
+            the mean and the standard deviation of all targets, or, for data in pieces, of the targets
+            of a random sample of 1000 clouds; ``None`` leaves the targets as they are.
+        train_Yvar: Known noise variances of the targets, used in place of a likelihood. They have the
+            shape of ``train_Y`` and its squared units. The noise variance at new clouds is then their
+            mean. Several outputs need one set of sums each.
+        input_transform: A transform from the model's inputs to rows.
+        sampling_noise: Whether smaller bags have more noise, as in :class:`DistributionGP`. The size of
+            the largest bag is that in a random sample of 1000 clouds.
+        seed: Random seed for the samples and for the choice of the inducing clouds.
+
+    Raises:
+        TypeError: As for :class:`DistributionGP`, or if ``likelihood`` is of another class.
+        ValueError: As for :class:`DistributionGP`; if ``train_X`` or ``covar_module`` has a batch axis;
+            if targets are missing, or given for pieces that carry theirs; or if ``num_inducing < 1``.
+
+    Warns:
+        TiesWarning: As for :class:`DistributionGP`.
+
+    Example:
+        >>> import torch
+        >>> from gp_distributions import PointClouds, SparseDistributionGP, fit
+        >>> points = torch.randn(60, 20, 2, generator=torch.Generator().manual_seed(0)).double()
+        >>> clouds, targets = PointClouds(points), points.mean((-2, -1))
+        >>> model = SparseDistributionGP(clouds[:50], targets[:50], num_inducing=30)
+        >>> mean, std = fit(model, restarts=0).predict(clouds[50:])
+        >>> bool(((mean - targets[50:]).abs() < 4 * std).all())
+        True
+
+    Sources: Titsias 2009; Chen, Epperly, Tropp and Webber 2025 (choice of inducing points).
+    """
+
+    def __init__(
+        self,
+        train_X: Distributions | Tensor | Pieces,
+        train_Y: Tensor | ArrayLike | None = None,
+        covar_module: Kernel | None = None,
+        *,
+        num_inducing: int = 1000,
+        likelihood: GaussianLikelihood | None = None,
+        outcome_transform: OutcomeTransform | _DefaultType | None = DEFAULT,
+        train_Yvar: Tensor | ArrayLike | None = None,
+        input_transform: InputTransform | None = None,
+        sampling_noise: bool | Literal["ties"] = False,
+        seed: int = 0,
+    ) -> None:
+        super().__init__()
+        if sampling_noise not in (False, True, "ties"):
+            raise ValueError(
+                f'Expected sampling_noise to be False, True or "ties", got {sampling_noise!r}.'
+            )
+        if (likelihood is not None) + (train_Yvar is not None) + bool(sampling_noise) > 1:
+            raise ValueError(
+                "Expected at most one of likelihood, train_Yvar and sampling_noise, got two of them. To "
+                "choose the options of sampling noise, pass a SamplingNoiseLikelihood as likelihood."
+            )
+        self.num_inducing = integer(num_inducing, "num_inducing")
+        self.seed = seed
+        self.data: Pieces | None
+        self.data, self._squeeze_output = _pieces(train_X, train_Y, train_Yvar)
+        X, sample_Y, *known = self.data.sample(_SAMPLE, seed)
+        if covar_module is None:
+            covar_module = default_kernel(X)
+        rows = counted_rows(X).detach().double()
+        check_modules(covar_module, None, rows.shape[-2])
+        if getattr(covar_module, "batch_shape", None):
+            raise ValueError(
+                "Expected one kernel for all outputs, got a batch of shape "
+                f"{tuple(covar_module.batch_shape)}. Fit one model for each output."
+            )
+        if keeps_clouds(input_transform):
+            check_kind(X, covar_module)
+        targets, squeeze = as_targets(sample_Y, rows)
+        if not isinstance(self.data, MemoryPieces):
+            self._squeeze_output = squeeze
+        self._num_outputs = targets.shape[-1]
+        if isinstance(outcome_transform, _DefaultType):
+            every = self.data.targets if isinstance(self.data, MemoryPieces) else targets
+            outcome_transform = standardize(every)
+            outcome_transform(every)
+        elif outcome_transform is not None:
+            outcome_transform(targets)
+        self.covar_module = covar_module
+        self.mean_module = ConstantMean(
+            batch_shape=targets.shape[-1:] if self._num_outputs > 1 else torch.Size()
+        )
+        if outcome_transform is not None:
+            self.outcome_transform = outcome_transform.eval()
+        if input_transform is not None:
+            self.input_transform = input_transform
+        self.to(device=rows.device, dtype=torch.float64)
+        self.likelihood = self._make_likelihood(likelihood, sampling_noise, targets, known)
+        self.to(device=rows.device, dtype=torch.float64)
+        with torch.no_grad():
+            clouds = self._reader().rows(X)
+            adapt_distances(self.covar_module, clouds)
+            if sampling_noise and isinstance(self.likelihood, SamplingNoiseLikelihood):
+                self.likelihood.adapt(clouds)
+        self._summed: _Summed | None = None
+        self._current: tuple[_Values, CollapsedPosterior] | None = None
+
+    def _make_likelihood(
+        self,
+        likelihood: GaussianLikelihood | None,
+        sampling_noise: bool | Literal["ties"],
+        targets: Tensor,
+        known: list[Tensor],
+    ) -> GaussianLikelihood | FixedNoiseGaussianLikelihood:
+        floor = noise_floor(torch.float64)
+        if likelihood is not None:
+            if not isinstance(likelihood, GaussianLikelihood):
+                raise TypeError(
+                    "Expected a GaussianLikelihood or a SamplingNoiseLikelihood, got "
+                    f"{type(likelihood).__name__}. Pass known variances as train_Yvar."
+                )
+            return likelihood
+        if known:
+            assert isinstance(self.data, MemoryPieces)
+            assert self.data.variances is not None
+            mean = self.data.variances.mean(0, keepdim=True)
+            _, noise = self._reader().transformed(targets[:1], mean)
+            assert noise is not None
+            return FixedNoiseGaussianLikelihood(noise.mT if self._num_outputs > 1 else noise[0])
+        if sampling_noise:
+            return SamplingNoiseLikelihood(
+                **sampled_columns(self.covar_module),
+                **gaussian_noise(floor),
+                merge=sampling_noise != "ties",
+            )
+        if self._num_outputs > 1:
+            return SharedNoise(floor)
+        return GaussianLikelihood(**gaussian_noise(floor))
+
+    @property
+    def num_outputs(self) -> int:
+        """Number of outputs."""
+        return self._num_outputs
+
+    @property
+    def batch_shape(self) -> torch.Size:
+        """Batch shape of the model, which is empty."""
+        return torch.Size()
+
+    def posterior(
+        self,
+        X: Distributions | Tensor,
+        output_indices: list[int] | None = None,
+        observation_noise: bool | Tensor = False,
+        posterior_transform: PosteriorTransform | None = None,
+    ) -> Posterior:
+        """Compute the joint posterior at clouds, with gradients, as BoTorch's ``SingleTaskGP`` does.
+
+        Args:
+            X: Clouds, or a ``batch_shape x q x m*(d+1)`` tensor of rows, of any width. They are
+                converted to double precision.
+            output_indices: Indices of the outputs to predict. The default is all outputs.
+            observation_noise: Whether to add the noise of the likelihood, or a
+                ``batch_shape x q x outputs`` tensor of noise variances to add instead.
+            posterior_transform: BoTorch transform of the posterior.
+
+        Returns:
+            The joint posterior of ``q`` clouds, a ``batch_shape x q x outputs`` distribution in the
+            units of ``train_Y``.
+
+        Raises:
+            TypeError: If ``X`` is neither distributions nor a dense tensor.
+            ValueError: If the width of the rows does not fit the kernel.
+
+        Example:
+            >>> import torch
+            >>> from gp_distributions import PointClouds, SparseDistributionGP
+            >>> points = torch.randn(6, 20, 2, generator=torch.Generator().manual_seed(0)).double()
+            >>> model = SparseDistributionGP(PointClouds(points), points.mean((-2, -1)))
+            >>> posterior = model.posterior(PointClouds(points[:3]))
+            >>> posterior.mean.shape, posterior.rsample(torch.Size([5])).shape
+            (torch.Size([3, 1]), torch.Size([5, 3, 1]))
+        """
+        self.eval()
+        current = self.collapsed()
+        rows = self.transform_inputs(self._rows_of(X))
+        with sharing():
+            phi = current.features(rows)
+            within = covariance(self.covar_module, rows)
+        centred, covariances = current.moments(phi, within)
+        means = centred + self._mean().detach().flatten()
+        noise = self._noise_at(rows, observation_noise)
+        outputs = range(self.num_outputs) if output_indices is None else output_indices
+        normals = [
+            ExactMultivariateNormal(
+                means[..., o],
+                covariances[o]
+                if noise is None
+                else covariances[o] + torch.diag_embed(noise[..., o].expand(means.shape[:-1])),
+            )
+            for o in outputs
+        ]
+        posterior: Posterior = GPyTorchPosterior(
+            normals[0]
+            if self.num_outputs == 1
+            else MultitaskMultivariateNormal.from_independent_mvns(normals)
+        )
+        if (transform := getattr(self, "outcome_transform", None)) is not None:
+            posterior = transform.untransform_posterior(posterior, X=rows)
+        if posterior_transform is not None:
+            return posterior_transform(posterior=posterior, X=rows)
+        return posterior
+
+    def predict(
+        self,
+        X: Distributions | Tensor,
+        *,
+        observation_noise: bool = True,
+        batch_size: int = 1024,
+    ) -> tuple[Tensor, Tensor]:
+        """Predict means and standard deviations at clouds, without gradients.
+
+        Args:
+            X: The ``N`` clouds, or a ``... x N x m*(d+1)`` tensor of rows, of any width.
+            observation_noise: Whether to return the standard deviation of a noisy observation rather
+                than that of the function.
+            batch_size: Number of clouds to process at a time, which bounds memory.
+
+        Returns:
+            The means and the standard deviations in the units of ``train_Y``, two tensors of shape
+            ``... x N``, or ``... x N x outputs`` if ``train_Y`` has an axis of outputs.
+
+        Raises:
+            TypeError: If ``X`` is neither distributions nor a dense tensor.
+            ValueError: If the width of the rows does not fit the kernel, or ``batch_size < 1``.
+
+        Example:
+            >>> from gp_distributions import PointClouds, SparseDistributionGP
+            >>> clouds = PointClouds([[[0.0], [0.2]], [[1.0], [1.2]], [[2.0], [2.2]]])
+            >>> mean, std = SparseDistributionGP(clouds, [0.0, 1.0, 2.0]).predict(clouds[:2])
+            >>> mean.shape, bool(mean[0] < mean[1])
+            (torch.Size([2]), True)
+        """
+        if batch_size < 1:
+            raise ValueError(f"Expected batch_size >= 1, got {batch_size}.")
+        rows = self._rows_of(X)
+        moments: tuple[list[Tensor], list[Tensor]] = ([], [])
+        with torch.no_grad():
+            for part in rows.flatten(0, -2).split(batch_size):
+                posterior = self.posterior(part.unsqueeze(-2), observation_noise=observation_noise)
+                moments[0].append(posterior.mean.squeeze(-2))
+                moments[1].append(variances(posterior, self.smallest_variance).squeeze(-2))
+        mean, variance = (torch.cat(parts).unflatten(0, rows.shape[:-1]) for parts in moments)
+        std = variance.sqrt()
+        return (mean.squeeze(-1), std.squeeze(-1)) if self._squeeze_output else (mean, std)
+
+    def bound(self) -> Tensor:
+        """Compute the lower bound of the log marginal likelihood of the transformed targets.
+
+        If all clouds are inducing, it is the log marginal likelihood, up to the jitter.
+
+        Returns:
+            A scalar tensor, the sum over the outputs.
+
+        Example:
+            >>> from gp_distributions import PointClouds, SparseDistributionGP
+            >>> clouds = PointClouds([[[0.0], [0.2]], [[1.0], [1.2]], [[2.0], [2.2]]])
+            >>> exact = SparseDistributionGP(clouds, [0.0, 1.0, 2.0])
+            >>> sparse = SparseDistributionGP(clouds, [0.0, 1.0, 2.0], num_inducing=1)
+            >>> bool(sparse.bound() < exact.bound())
+            True
+
+        Source: Titsias 2009, eq. 9.
+        """
+        with torch.no_grad():
+            return bound(self.summed().sums, self.noise_scale(), self._mean())
+
+    def leave_one_out(self, *, observation_noise: bool = True) -> tuple[Tensor, Tensor]:
+        r"""Predict each training cloud from all others, at the current hyperparameters.
+
+        Leaving out cloud ``i`` subtracts one term from each sum. With :math:`h = \phi_i^\top B^{-1}
+        \phi_i` and the posterior mean :math:`m_i`, the mean and variance are
+
+        .. math::
+            y_i - \frac{y_i - m_i}{1 - h / s_i^2}, \qquad
+            k(P_i, P_i) - |\phi_i|^2 + \frac{h}{1 - h / s_i^2}.
+
+        The inducing clouds stay the same. This takes a second pass over the data.
+
+        Args:
+            observation_noise: Whether to return the standard deviation of the target rather than that
+                of the function.
+
+        Returns:
+            The means and standard deviations, of the shape and in the units of ``train_Y``.
+
+        Raises:
+            ValueError: If the model was loaded, without its training data, or the outcome transform
+                is not a ``Standardize``.
+
+        Example:
+            >>> from gp_distributions import PointClouds, SparseDistributionGP
+            >>> clouds = PointClouds([[[0.0], [0.2]], [[1.0], [1.2]], [[2.0], [2.2]]])
+            >>> mean, std = SparseDistributionGP(clouds, [0.0, 1.0, 2.0]).leave_one_out()
+            >>> mean.shape
+            torch.Size([3])
+        """
+        transform = getattr(self, "outcome_transform", None)
+        if not isinstance(transform, Standardize | None):
+            raise ValueError(
+                "Expected Standardize or None as outcome transform, got "
+                f"{type(transform).__name__}, under which predictions are not normal."
+            )
+        data = self.training_data()
+        state, current = self.piece_state(), self.collapsed()
+        scale, centre = self.noise_scale(), self._mean()
+        parts = [
+            _left_out(state, current, scale, centre, observation_noise, *data.piece(index))
+            for index in range(data.num_pieces)
+        ]
+        mean, variance = (torch.cat(part) for part in zip(*parts, strict=True))
+        if transform is not None:
+            mean, variance = transform.untransform(mean, variance)
+        mean, std = mean.detach(), variance.clamp_min(self.smallest_variance).sqrt()
+        return (mean.squeeze(-1), std.squeeze(-1)) if self._squeeze_output else (mean, std)
+
+    def subset_output(self, idcs: list[int]) -> SparseDistributionGP:
+        """Return a model of some of the outputs, with the same hyperparameters, as in BoTorch.
+
+        The model has the sums of these outputs but not the training data.
+        """
+        kept = [range(self.num_outputs)[i] for i in idcs]
+        summed = self.summed()
+        model = copy.copy(self)
+        model._modules = dict(self._modules)
+        model._num_outputs, model.data = len(kept), None
+        model._squeeze_output = False
+        index = torch.tensor(kept, device=summed.sums.gram.device)
+        constant = self._mean().detach().flatten()[index]
+        model.mean_module = ConstantMean(
+            batch_shape=torch.Size([len(kept)] if len(kept) > 1 else [])
+        ).to(constant)
+        model.mean_module.constant = constant if len(kept) > 1 else constant.squeeze(0)
+        if (transform := getattr(self, "outcome_transform", None)) is not None:
+            model.outcome_transform = transform.subset_output(kept)
+        if isinstance(self.likelihood, FixedNoiseGaussianLikelihood) and self.num_outputs > 1:
+            noise = self.likelihood.noise[index]
+            model.likelihood = FixedNoiseGaussianLikelihood(noise if len(kept) > 1 else noise[0])
+        model._summed = _Summed(summed.values, summed.features, summed.sums.of_outputs(index))
+        model._current = None
+        return model
+
+    # What a fit uses.
+
+    def choose_features(self) -> InducingFeatures:
+        """Choose inducing clouds at the current hyperparameters, and factorise their covariance."""
+        data = self.training_data()
+        with torch.no_grad():
+            candidates = max(_CANDIDATES * self.num_inducing, _FEWEST)
+            X, *_ = data.sample(candidates, self.seed + 1)
+            rows = self._reader().rows(X)
+            variances = covariance(self.covar_module, rows, diag=True)
+            jitter = max(
+                _JITTER * float(self.likelihood.noise.min()),
+                _LEAST_JITTER * float(variances.mean()),
+            )
+            if len(rows) > self.num_inducing:
+                rows = rows[self._pivots(rows, variances, jitter)]
+            matrix = covariance(self.covar_module, rows)
+            matrix.diagonal().add_(jitter)
+            return InducingFeatures(self.covar_module, rows, cholesky(matrix))
+
+    def _pivots(self, rows: Tensor, variances: Tensor, jitter: float) -> Tensor:
+        """Return the indices of inducing rows."""
+        parts = rows.split(_BLOCK)
+
+        def covariances(first: Tensor | None, second: Tensor) -> Tensor:
+            chosen = rows[second]
+            if first is not None:
+                return covariance(self.covar_module, rows[first], chosen)
+            return torch.cat([covariance(self.covar_module, part, chosen) for part in parts])
+
+        options: Any = {"tolerance": jitter, "seed": self.seed}
+        if any(block.columns for _, block in distribution_kernels(self.covar_module)):
+            return choose_pivots(covariances, variances, self.num_inducing, **options)
+        with sharing():  # represents the parts only once
+            return choose_pivots(covariances, variances, self.num_inducing, **options)
+
+    def piece_state(self, features: InducingFeatures | None = None) -> PieceState:
+        """Return what :func:`piece_sums` needs, by default for the inducing clouds in use."""
+        features = self.summed().features if features is None else features
+        return PieceState(features, self._reader())
+
+    def take_sums(self, features: InducingFeatures, sums: CollapsedSums) -> None:
+        """Use sums that were formed at the current hyperparameters."""
+        self._summed = _Summed(self._values(), features, sums)
+        self._current = None
+
+    def summed(self) -> _Summed:
+        """Return the features and the sums, and form them if the hyperparameters have changed."""
+        summed = self._summed
+        if summed is None or not _same(summed.values, self._values()):
+            data = self.training_data()
+            features = self.choose_features()
+            state = self.piece_state(features)
+            sums = reduce(add, (piece_sums(state, *data.piece(i)) for i in range(data.num_pieces)))
+            summed = self._summed = _Summed(self._values(), features, sums)
+        return summed
+
+    def collapsed(self) -> CollapsedPosterior:
+        """Return the posterior of the weights of the features at the current hyperparameters."""
+        summed = self.summed()
+        values = [*summed.values, ("noise", self.noise_scale()), ("mean", self._mean())]
+        current = self._current
+        if current is None or not _same(current[0], values):
+            with torch.no_grad():
+                posterior = CollapsedPosterior.from_sums(
+                    summed.features, summed.sums, self.noise_scale(), self._mean()
+                )
+            current = self._current = [(n, v.detach().clone()) for n, v in values], posterior
+        return current[1]
+
+    def noise_scale(self) -> Tensor:
+        """Return the noise variance of clouds with the relative noise 1."""
+        if isinstance(self.likelihood, FixedNoiseGaussianLikelihood):
+            return torch.ones_like(self.likelihood.noise.flatten()[:1])
+        return self.likelihood.noise
+
+    def sample_rows(self, size: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Return a random sample of clouds as one part of a piece; see :func:`chunks`."""
+        sample = self.training_data().sample(size, self.seed)
+        with torch.no_grad():
+            return next(chunks(self._reader(), *sample, size=size))
+
+    def _values(self) -> _Values:
+        """Return the values on which the sums depend."""
+        values = list(self.covar_module.state_dict().items())
+        if isinstance(self.likelihood, SamplingNoiseLikelihood):
+            own = self.likelihood
+            values += [("noise", own.noise), ("size", own._largest), ("bias", own.sampling_bias)]
+            values += [("sampling", own.raw_sampling_noise)]
+        return [(name, value.detach().clone()) for name, value in values]
+
+    def _mean(self) -> Tensor:
+        """Return the constant means, ``P x R``."""
+        mean = self.mean_module.constant.reshape(-1)
+        fixed = isinstance(self.likelihood, FixedNoiseGaussianLikelihood)
+        return mean.unsqueeze(-1) if fixed else mean.unsqueeze(0)
+
+    def _noise_at(self, rows: Tensor, observation_noise: bool | Tensor) -> Tensor | None:
+        """Return noise variances at new clouds, ``... x q x outputs``."""
+        if observation_noise is False:
+            return None
+        if isinstance(observation_noise, Tensor):
+            return observation_noise
+        noise = self.likelihood.noise
+        if isinstance(self.likelihood, FixedNoiseGaussianLikelihood):
+            return noise.reshape(1, -1)
+        each = noise * relative_noise(self.likelihood, rows)
+        return each.unsqueeze(-1).expand(*each.shape, self.num_outputs)
+
+    def _reader(self) -> Reader:
+        """Return the transforms in evaluation mode, which do not adapt to what they transform."""
+        known = isinstance(getattr(self, "likelihood", None), FixedNoiseGaussianLikelihood)
+        transforms = (
+            getattr(self, name, None) for name in ("input_transform", "outcome_transform")
+        )
+        return Reader(
+            None if known else getattr(self, "likelihood", None),
+            *(None if t is None else copy.deepcopy(t).eval() for t in transforms),
+        )
+
+    def training_data(self) -> Pieces:
+        """Return the training data in pieces.
+
+        Raises:
+            ValueError: If the model has only sums over them.
+        """
+        if self.data is None:
+            raise ValueError(
+                "Expected a model with its training data, but files and subset_output keep only sums "
+                "over them. Make the model from the data again, or keep its hyperparameters."
+            )
+        return self.data
+
+    def _rows_of(self, X: Distributions | Tensor) -> Tensor:
+        if keeps_clouds(getattr(self, "input_transform", None)):
+            check_kind(X, self.covar_module)
+        return counted_rows(X).double()
+
+    @property
+    def smallest_variance(self) -> float:
+        """Lower bound of predicted variances, in the units of the original targets."""
+        transform = getattr(self, "outcome_transform", None)
+        unit = transform.stdvs.min().item() if isinstance(transform, Standardize) else 1.0
+        smallest: float = gpytorch.settings.min_variance.value(torch.float64)
+        return unit**2 * smallest
+
+    def _set_transformed_inputs(self) -> None:
+        """Do nothing: training inputs are transformed piece by piece."""
+
+    def _revert_to_original_inputs(self) -> None:
+        """Do nothing: training inputs are transformed piece by piece."""
+
+
+_Values = list[tuple[str, Tensor]]
+
+
+@dataclass(frozen=True, eq=False)
+class _Summed:
+    """Features and sums, with the values of the hyperparameters at which they were formed."""
+
+    values: _Values
+    features: InducingFeatures
+    sums: CollapsedSums
+
+
+def _same(first: _Values, second: Iterable[tuple[str, Tensor]]) -> bool:
+    pairs = zip(first, second, strict=True)
+    return all(a == b and torch.equal(x, y) for (a, x), (b, y) in pairs)
+
+
+def _left_out(
+    state: PieceState,
+    current: CollapsedPosterior,
+    scale: Tensor,
+    mean: Tensor,
+    observation_noise: bool,
+    X: Any,
+    *rest: Any,
+) -> tuple[Tensor, Tensor]:
+    """Return leave-one-out means and variances of the clouds of a piece, ``N x outputs``."""
+    found: list[tuple[Tensor, Tensor]] = []
+    targets, *known = rest
+    with torch.no_grad():
+        parts = chunks(state.reader, X, targets, *known)
+        for rows, y, relative in parts:
+            noise = (scale * relative).unsqueeze(-1)  # P x N x 1
+            phi = current.features(rows)
+            fitted = (phi @ current.weights).unflatten(-1, mean.shape).movedim(-2, 0)
+            spread = current.spread(phi).unsqueeze(-1)
+            kept = 1 - spread / noise
+            error = (y - mean.unsqueeze(-2) - fitted) / kept
+            variance = residual_variances(state.features, rows, phi).unsqueeze(-1) + spread / kept
+            variance = variance + noise if observation_noise else variance
+            found.append((y - error, variance.expand(y.shape)))
+    pairs = zip(*found, strict=True)
+    means, all_variances = (torch.cat(part, dim=-2).movedim(0, -2).flatten(-2) for part in pairs)
+    return means, all_variances
+
+
+def _pieces(
+    train_X: Distributions | Tensor | Pieces,
+    train_Y: Tensor | ArrayLike | None,
+    train_Yvar: Tensor | ArrayLike | None,
+) -> tuple[Pieces, bool]:
+    """Check the training data; return them in pieces, and whether targets had no axis of outputs."""
+    if not isinstance(train_X, Distributions | Tensor) and isinstance(train_X, Pieces):
+        if train_Y is not None or train_Yvar is not None:
+            raise ValueError(
+                "Expected train_Y=None and train_Yvar=None for data in pieces, which carry their "
+                "targets."
+            )
+        return train_X, False
+    if train_Y is None:
+        raise ValueError("Expected train_Y, the targets of the clouds, got None.")
+    first = counted_rows(train_X[:1] if isinstance(train_X, Distributions) else train_X)
+    if first.dim() != 2:
+        raise ValueError(
+            f"Expected clouds without a batch axis, got batch shape {tuple(first.shape[:-2])}. Fit one "
+            "model for each batch."
+        )
+    count = len(train_X)
+    like = first[:1].detach().double().expand(count, -1)
+    check_order(train_X, train_Y)
+    targets, squeeze = as_targets(train_Y, like)
+    known = None if train_Yvar is None else as_variances(train_Yvar, like, targets)
+    return MemoryPieces(train_X, targets, known), squeeze

@@ -1,0 +1,216 @@
+"""Everything downstream of a distance works with one that does not see the pose.
+
+Ovals, some of them with a dent, turned at random; targets depend on their shape alone.
+"""
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from botorch.acquisition import LogExpectedImprovement, PosteriorMean
+from gpytorch.kernels import ScaleKernel
+from sklearn.decomposition import PCA
+from sklearn.model_selection import cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.svm import SVC
+from torch import Tensor
+
+from gp_distributions import (
+    ClassificationGP,
+    DistributionGP,
+    DistributionGPClassifier,
+    DistributionGPRegressor,
+    DistributionKernel,
+    EmbeddingTransformer,
+    FreeSearch,
+    GramTransformer,
+    PointClouds,
+    PoolSearch,
+    RigidSlicedWasserstein,
+    ShapeOptimizer,
+    SlicedWasserstein,
+    fit,
+    fit_classification,
+    load,
+    optimize_free_shapes,
+    optimize_over_pool,
+    save,
+    sensitivity,
+)
+from gp_distributions.bayesopt import DataPenalty
+from gp_distributions.calibration import coverage
+
+NUM, TRAIN = 60, 40
+
+
+def distance() -> RigidSlicedWasserstein:
+    return RigidSlicedWasserstein(2, num_slices=60, max_degree=12)
+
+
+def kernel() -> ScaleKernel:
+    return ScaleKernel(DistributionKernel(distance()))
+
+
+def turned(points: Tensor, seed: int) -> Tensor:
+    """Turn and move every shape at random."""
+    generator = torch.Generator().manual_seed(seed)
+    angles = 2 * math.pi * torch.rand(len(points), generator=generator, dtype=torch.float64)
+    shifts = 5 * torch.randn(len(points), 1, 2, generator=generator, dtype=torch.float64)
+    rotations = torch.stack([angles.cos(), -angles.sin(), angles.sin(), angles.cos()], -1)
+    return points @ rotations.view(-1, 2, 2).mT + shifts
+
+
+GENERATOR = torch.Generator().manual_seed(0)
+ASPECTS = 1 + 1.5 * torch.rand(NUM, generator=GENERATOR, dtype=torch.float64)
+DENTED = torch.arange(NUM) % 2
+_angles = torch.linspace(0, 2 * math.pi, 33, dtype=torch.float64)[:-1]
+# Not symmetric, since absolute values have a kink at zero.
+_radii = (
+    1
+    + 0.1 * (3 * _angles + 0.5).cos()
+    - 0.5 * DENTED[:, None] * torch.exp(-8 * (1 - _angles.cos()))
+)
+OUTLINES = _radii.unsqueeze(-1) * torch.stack([_angles.cos(), _angles.sin()], -1)
+OUTLINES = OUTLINES * torch.stack([ASPECTS.rsqrt(), ASPECTS.sqrt()], -1).unsqueeze(1)
+TARGETS = ASPECTS.log() + 0.3 * DENTED
+TARGETS += 0.01 * torch.randn(NUM, generator=GENERATOR, dtype=torch.float64)
+LABELS = np.array(["smooth", "dented"])[DENTED]
+SHAPES, AGAIN = (PointClouds(turned(OUTLINES, seed)) for seed in (1, 2))
+
+
+@pytest.fixture(scope="module")
+def model() -> DistributionGP:
+    return fit(DistributionGP(SHAPES[:TRAIN], TARGETS[:TRAIN], kernel()), restarts=0)
+
+
+def test_regression(model: DistributionGP) -> None:
+    mean, std = model.predict(SHAPES[TRAIN:])
+    other, _ = model.predict(AGAIN[TRAIN:])
+    assert float((mean - TARGETS[TRAIN:]).square().mean() / TARGETS.var()) < 0.05
+    assert float(((mean - other).abs() / std).median()) < 0.02
+    sliced = DistributionKernel(SlicedWasserstein(2, num_slices=20, center=True))
+    seeing = fit(DistributionGP(SHAPES[:TRAIN], TARGETS[:TRAIN], ScaleKernel(sliced)), restarts=0)
+    mean, other = (seeing.predict(clouds[TRAIN:])[0] for clouds in (SHAPES, AGAIN))
+    assert float(((mean - other).abs() / std).median()) > 0.2
+
+
+def test_sampling_noise() -> None:
+    """Small samples of a shape in any pose have wider intervals, which cover."""
+    generator = torch.Generator().manual_seed(3)
+    sizes = torch.randint(10, 200, (NUM,), generator=generator).tolist()
+
+    def sampled(seed: int, sizes: list[int]) -> PointClouds:
+        noise = torch.Generator().manual_seed(seed)
+        bags = [
+            torch.randn(n, 2, generator=noise, dtype=torch.float64)
+            * torch.stack([a.rsqrt(), a.sqrt()])
+            for n, a in zip(sizes, ASPECTS, strict=True)
+        ]
+        return PointClouds.from_list([turned(bag[None], seed + i)[0] for i, bag in enumerate(bags)])
+
+    targets = ASPECTS.log()
+    noisy = DistributionGP(
+        sampled(10, sizes)[:TRAIN], targets[:TRAIN], kernel(), sampling_noise=True
+    )
+    fit(noisy, restarts=0)
+    _, wide = noisy.predict(sampled(500, [10] * NUM))
+    mean, narrow = noisy.predict(sampled(900, [200] * NUM))
+    assert bool((wide.median() > 1.3 * narrow.median()).item())
+    assert float(coverage(targets, mean, narrow)) > 0.85
+
+
+def test_classification() -> None:
+    found = fit_classification(ClassificationGP(SHAPES[:TRAIN], LABELS[:TRAIN], kernel()))
+    assert (found.predict(SHAPES[TRAIN:]) == LABELS[TRAIN:]).mean() > 0.9
+    one, other = (found.predict_proba(clouds[TRAIN:]) for clouds in (SHAPES, AGAIN))
+    assert float((one - other).abs().max()) < 0.05
+
+
+def test_estimators() -> None:
+    bags = list(SHAPES.points.numpy())
+    regressor = DistributionGPRegressor(distance="rigid_sliced_wasserstein", restarts=0)
+    assert cross_val_score(regressor, bags, TARGETS.numpy(), cv=3).min() > 0.9
+    classifier = DistributionGPClassifier(distance=distance(), restarts=0)
+    classifier.fit(bags[:TRAIN], LABELS[:TRAIN])
+    assert classifier.score(bags[TRAIN:], LABELS[TRAIN:]) > 0.9
+    machine = make_pipeline(GramTransformer(distance=distance()), SVC(C=10, kernel="precomputed"))
+    machine.fit(bags[:TRAIN], LABELS[:TRAIN])
+    assert machine.score(bags[TRAIN:], LABELS[TRAIN:]) > 0.9
+    features = EmbeddingTransformer(distance=distance()).fit(bags)
+    components = PCA(2).fit(features.transform(bags))
+    one, other = (
+        components.transform(features.transform(list(clouds.points.numpy())))
+        for clouds in (SHAPES, AGAIN)
+    )
+    np.testing.assert_allclose(one, other, atol=0.01 * one.std())
+
+
+def test_pools(model: DistributionGP) -> None:
+    best = float(TARGETS[:TRAIN].max())
+    chosen, values = zip(
+        *[
+            optimize_over_pool(
+                LogExpectedImprovement(model, best_f=best), clouds, 1, exclude=range(TRAIN)
+            )
+            for clouds in (SHAPES, AGAIN)
+        ],
+        strict=True,
+    )
+    assert chosen[0].tolist() == chosen[1].tolist()
+    torch.testing.assert_close(*values, rtol=0, atol=0.05)
+
+
+def test_pool_search_finds_the_best() -> None:
+    optimizer = ShapeOptimizer(
+        PoolSearch(SHAPES), model=lambda X, Y: DistributionGP(X, Y, kernel()), initial=6, seed=1
+    )
+    optimizer.run(lambda index: float(TARGETS[index]), 9, progress=False)
+    assert optimizer.best[0] == int(TARGETS.argmax())
+
+
+def test_free_shapes(model: DistributionGP) -> None:
+    """Atoms move, shapes that are only turned are not penalised, and the pose does not drift."""
+    bounds = torch.tensor([[-3.0, -3.0], [3.0, 3.0]], dtype=torch.float64)
+    starts = PointClouds(OUTLINES[[0, 1]])
+    found, value = optimize_free_shapes(PosteriorMean(model), starts, bounds, maxiter=15)
+    before = model.predict(starts)[0]
+    assert float(value) > float(before.max()) + 0.05
+    means, radius = found.points.mean(-2), OUTLINES.norm(dim=-1).max()
+    assert float(means.norm()) < 0.1 * float(radius)
+    penalty = DataPenalty(distance(), SHAPES)
+    assert float(penalty(AGAIN.pack().unsqueeze(-2)).max()) < 1e-3
+    assert float(penalty(PointClouds(3 * OUTLINES[:1]).pack().unsqueeze(-2))) > 1
+    search = FreeSearch(starts, bounds, penalty=penalty, num_restarts=1, maxiter=3)
+    optimizer = ShapeOptimizer(
+        search, model=lambda X, Y: DistributionGP(X, Y, kernel()), initial=2, seed=0
+    )
+    optimizer.run(lambda cloud: float(cloud.points.square().sum()), 3, progress=False)
+    assert len(optimizer.evaluations) == 3
+
+
+def test_sensitivity(model: DistributionGP) -> None:
+    """Gradients turn with the shape; they neither push it away nor turn it."""
+    (one, other) = (sensitivity(model, clouds[TRAIN:]) for clouds in (SHAPES, AGAIN))
+    for name in ("mean_weights", "mean_points"):
+        first, second = (getattr(found, name) for found in (one, other))
+        if name == "mean_points":
+            first, second = first.norm(dim=-1), second.norm(dim=-1)
+        assert float((first - second).norm() / first.norm()) < 0.1
+    gradients, points = one.mean_points, SHAPES.points[TRAIN:]
+    sizes = gradients.norm(dim=-1).sum(-1)
+    assert float((gradients.sum(-2).norm(dim=-1) / sizes).max()) < 1e-10
+    arms = points - points.mean(-2, keepdim=True)
+    torques = (arms[..., 0] * gradients[..., 1] - arms[..., 1] * gradients[..., 0]).sum(-1)
+    levers = (arms.norm(dim=-1) * gradients.norm(dim=-1)).sum(-1)
+    assert float((torques.abs() / levers).median()) < 0.02
+    stretch = (gradients * arms).sum((-2, -1)).abs()  # which is not a motion
+    assert float((stretch / levers).median()) > 0.05
+
+
+def test_saving(model: DistributionGP, tmp_path: Path) -> None:
+    save(model, tmp_path / "model.npz")
+    again = load(tmp_path / "model.npz")
+    for one, other in zip(model.predict(AGAIN), again.predict(AGAIN), strict=True):
+        assert torch.equal(one, other)
