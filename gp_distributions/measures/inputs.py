@@ -18,10 +18,18 @@ def input_rows(X: Inputs | Tensor, encoding: MixedEncoding | None = None) -> Ten
 
     Args:
         X: The inputs.
-        encoding: Encoding of mixed inputs. Default: the encoding that they define.
+        encoding: Encoding of mixed inputs, which must be that of the training data.
 
     Raises:
-        TypeError: If ``X`` is of another type, or a tensor of integers.
+        TypeError: If ``X`` is of another type, a tensor of integers, or mixed inputs that lack an
+            encoding.
         ValueError: If mixed inputs do not fit the encoding.
     """
-    return X.pack(encoding) if isinstance(X, MixedInputs) else as_rows(X)
+    if isinstance(X, MixedInputs) and encoding is not None:
+        return X.pack(encoding)
+    return as_rows(X)  # type: ignore[arg-type]
+
+
+def encoding_of(train_X: object) -> MixedEncoding | None:
+    """Return the encoding that training inputs define, or None if they are not mixed inputs."""
+    return train_X.encoding if isinstance(train_X, MixedInputs) else None

@@ -28,7 +28,7 @@ def counted_rows(X: Inputs | Tensor, encoding: MixedEncoding | None = None) -> T
 
     Args:
         X: The inputs.
-        encoding: Encoding of mixed inputs. Default: the encoding that they define.
+        encoding: Encoding of mixed inputs, which must be that of the training data.
 
     Raises:
         TypeError: If ``X`` is neither distributions nor a dense tensor of rows.

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from gp_distributions.kernels.covariances import covariance
-from gp_distributions.measures.inputs import Inputs, input_rows
+from gp_distributions.measures.inputs import Inputs, encoding_of, input_rows
 from gp_distributions.models.dirichlet import DirichletFactors
 from gp_distributions.models.exact_inference import ExactMultivariateNormal
 from gp_distributions.models.kernel_ridge import Labels, read_labels
@@ -82,7 +82,7 @@ class ClassificationGP(SharedKernelGP):
         alpha_epsilon: float = 0.01,
         input_transform: InputTransform | None = None,
     ) -> None:
-        rows = input_rows(train_X)
+        rows = input_rows(train_X, encoding_of(train_X))
         check_order(train_X, train_Y)
         classes, labels = read_labels(train_Y, rows.shape[-2])
         labels = labels.to(rows.device)

@@ -29,8 +29,7 @@ from gp_distributions.distances.base import Distance
 from gp_distributions.distances.evaluation import sharing
 from gp_distributions.kernels.covariances import covariance
 from gp_distributions.kernels.reading import check_kind
-from gp_distributions.measures import MixedEncoding, MixedInputs
-from gp_distributions.measures.inputs import Inputs
+from gp_distributions.measures.inputs import Inputs, encoding_of
 from gp_distributions.models.arguments import (
     adapt_distances,
     check_modules,
@@ -150,7 +149,8 @@ class DistributionGP(SingleTaskGP):
             raise ValueError(
                 f'Expected sampling_noise to be False, True or "ties", got {sampling_noise!r}.'
             )
-        rows = counted_rows(train_X).detach()
+        encoding = encoding_of(train_X)
+        rows = counted_rows(train_X, encoding).detach()
         check_order(train_X, train_Y)
         targets, squeeze = as_targets(train_Y, rows)
         variances = None if train_Yvar is None else as_variances(train_Yvar, rows, targets)
@@ -189,9 +189,7 @@ class DistributionGP(SingleTaskGP):
             adapt_distances(self.covar_module, clouds)
             if sampling_noise:
                 self.likelihood.adapt(clouds)
-        self.encoding: MixedEncoding | None = (
-            train_X.encoding if isinstance(train_X, MixedInputs) else None
-        )
+        self.encoding = encoding
         self._squeeze_output = squeeze
         self._subset_batch_dict = _output_axes(self, batch_shape) if targets.shape[-1] > 1 else {}
 

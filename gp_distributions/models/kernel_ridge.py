@@ -13,9 +13,8 @@ from torch import Tensor
 
 from gp_distributions.kernels.covariances import covariance
 from gp_distributions.kernels.reading import check_kind
-from gp_distributions.measures import MixedInputs
 from gp_distributions.measures.arrays import is_missing
-from gp_distributions.measures.inputs import Inputs, input_rows
+from gp_distributions.measures.inputs import Inputs, encoding_of, input_rows
 from gp_distributions.models.targets import check_order
 
 Labels = NDArray[Any]
@@ -66,7 +65,7 @@ class KernelRidgeClassifier:
     ) -> None:
         check_kind(train_X, covar_module)
         self.covar_module = covar_module
-        self._encoding = train_X.encoding if isinstance(train_X, MixedInputs) else None
+        self._encoding = encoding_of(train_X)
         self._rows = input_rows(train_X, self._encoding)
         check_order(train_X, train_Y)
         self.classes_, labels = read_labels(train_Y, len(self._rows))

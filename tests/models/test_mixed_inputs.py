@@ -26,6 +26,7 @@ from gp_distributions import (
     SamplingNoiseLikelihood,
     SharedKernelGP,
     SlicedWassersteinKernel,
+    SparseDistributionGP,
     fit,
     load,
     mixed_kernel,
@@ -162,6 +163,20 @@ class TestRegression:
         model = DistributionGP(two, Y, mixed_kernel(two, given))
         fit(model, restarts=1)
         assert sum(calls) == 2 * N
+
+
+class TestSparse:
+    def test_takes_rows(self) -> None:
+        train = X[:TRAIN]
+        rows, new = train.pack(), X[TRAIN:].pack(train.encoding)
+        with pytest.raises(TypeError, match=r"X.pack\(model.encoding\)"):
+            SparseDistributionGP(train, Y[:TRAIN])  # type: ignore[arg-type]
+        sparse = SparseDistributionGP(rows, Y[:TRAIN], kernel(), num_inducing=TRAIN)
+        exact = DistributionGP(rows, Y[:TRAIN], sparse.covar_module)
+        exact.likelihood.noise = sparse.likelihood.noise
+        torch.testing.assert_close(
+            sparse.predict(new)[0], exact.predict(new)[0], rtol=0.05, atol=0.05
+        )
 
 
 class TestStarts:
