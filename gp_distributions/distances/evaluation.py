@@ -20,6 +20,7 @@ from torch import Tensor
 from gp_distributions.context import setting
 from gp_distributions.numerics.single_thread import put_rows
 from gp_distributions.rows.clouds import drop_copies, equal_rows
+from gp_distributions.rows.columns import selecting_once
 from gp_distributions.rows.layout import Block, check_weights, chunks, normalized
 from gp_distributions.rows.memory import Memory, fingerprint, same_tensor
 
@@ -58,16 +59,18 @@ def sharing() -> Iterator[None]:
     computation that compares the same tensors several times and is differentiated as a whole,
     such as the covariances of one posterior. Nested blocks share the representations of the outermost.
     """
-    with setting(_shared, _shared.get({})):
+    with setting(_shared, _shared.get({})), selecting_once():
         yield
 
 
-def borrowing(distance: Distance) -> contextlib.AbstractContextManager[None]:
+@contextlib.contextmanager
+def borrowing(distance: Distance) -> Iterator[None]:
     """Return remembered squared distances of ``distance`` without a copy within a ``with`` block.
 
     The caller must not change them.
     """
-    return setting(_borrower, distance)
+    with setting(_borrower, distance):
+        yield
 
 
 @contextlib.contextmanager
@@ -224,12 +227,11 @@ class _Evaluation:
         if rows.dim() > 2:
             return self.distance.compare_all(*[self.representation(rows)] * 2)
         known = self.distance.memory.recall(self.fingerprint, rows)
-        if known is None or known.squared is None:
+        squared = None if known is None else known.squared
+        if squared is None:
             representation = self.representation(rows)
-            between = self.distance.compare_all(representation, representation)
-            known = _Clouds(representation, between)
-            self.distance.memory.remember(self.fingerprint, rows, known)
-        squared = known.squared
+            squared = self.distance.compare_all(representation, representation)
+            self.distance.memory.remember(self.fingerprint, rows, _Clouds(representation, squared))
         return squared if _borrower.get() is self.distance else squared.clone()
 
     def between(self, x1: Tensor, x2: Tensor) -> Tensor:

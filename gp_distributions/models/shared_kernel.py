@@ -16,7 +16,7 @@ from gpytorch.means import ConstantMean, Mean
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from gp_distributions.measures.kinds import Distributions
+from gp_distributions.measures.inputs import Inputs, encoding_of
 from gp_distributions.models.arguments import (
     counted_rows,
     default_kernel,
@@ -75,7 +75,7 @@ class SharedKernelGP(DistributionGP):
 
     def __init__(
         self,
-        train_X: Distributions | Tensor,
+        train_X: Inputs | Tensor,
         train_Y: Tensor | ArrayLike,
         covar_module: Kernel | None = None,
         *,
@@ -84,7 +84,7 @@ class SharedKernelGP(DistributionGP):
         outcome_transform: OutcomeTransform | _DefaultType | None = DEFAULT,
         input_transform: InputTransform | None = None,
     ) -> None:
-        rows = counted_rows(train_X)
+        rows = counted_rows(train_X, encoding_of(train_X))
         covar_module = default_kernel(train_X) if covar_module is None else covar_module
         if getattr(covar_module, "batch_shape", None):
             raise ValueError(

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from gp_distributions.context import setting
+from gp_distributions.rows.columns import selecting_once
 from gp_distributions.rows.padding import cloned
 
 _OF_MODULES = set(vars(torch.nn.Module()))
@@ -40,7 +41,7 @@ def unchanging_rows() -> Iterator[None]:
     compare large bags takes longer than all else. Changes that PyTorch counts are noticed all the same.
     """
     outer = _compared.get()
-    with setting(_compared, {} if outer is None else outer):
+    with setting(_compared, {} if outer is None else outer), selecting_once():
         yield
 
 

@@ -1,0 +1,35 @@
+"""All containers that models take as inputs, and their rows."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from torch import Tensor
+
+from gp_distributions.measures.encoding import MixedEncoding
+from gp_distributions.measures.kinds import Distributions, as_rows
+from gp_distributions.measures.mixed_inputs import MixedInputs
+
+Inputs: TypeAlias = Distributions | MixedInputs
+
+
+def input_rows(X: Inputs | Tensor, encoding: MixedEncoding | None = None) -> Tensor:
+    """Convert inputs to rows; return rows unchanged.
+
+    Args:
+        X: The inputs.
+        encoding: Encoding of mixed inputs, which must be that of the training data.
+
+    Raises:
+        TypeError: If ``X`` is of another type, a tensor of integers, or mixed inputs that lack an
+            encoding.
+        ValueError: If mixed inputs do not fit the encoding.
+    """
+    if isinstance(X, MixedInputs) and encoding is not None:
+        return X.pack(encoding)
+    return as_rows(X)  # type: ignore[arg-type]
+
+
+def encoding_of(train_X: object) -> MixedEncoding | None:
+    """Return the encoding that training inputs define, or None if they are not mixed inputs."""
+    return train_X.encoding if isinstance(train_X, MixedInputs) else None
