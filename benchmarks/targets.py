@@ -174,6 +174,12 @@ def coverage(rows: Rows) -> tuple[str, bool]:
     return f"least {min(covered):.3f}", min(covered) >= 0.9
 
 
+def of_patients(rows: Rows) -> tuple[str, bool]:
+    """Return the coverage of 95% intervals for patients."""
+    value = number(find(rows, {"name": "patients: default"}), "coverage")
+    return f"{value:.3f}", 0.92 <= value <= 0.97
+
+
 def beside_fixed(rows: Rows) -> tuple[str, bool]:
     """Compare learned with fixed references on the airfoils."""
     learned, fixed = (
@@ -246,6 +252,19 @@ REACH = (
             (500, 250, 10, 10, 1.55),
         )
     ),
+    *(
+        at_most(
+            f"patients, {task}: R² below that of {best}",
+            *("patients", 0.01, "cost"),
+            name=f"{task}: default",
+        )
+        for task, best in (
+            ("patients", "the best structure by hand"),
+            ("covariates do not matter", "bags alone"),
+            ("bags do not matter", "covariates alone"),
+        )
+    ),
+    Line("patients: coverage of 95% intervals", "patients", "0.92 to 0.97", of_patients),
     accuracy("MNIST raw", 0.95),
     accuracy("MNIST 15", 0.93),
     accuracy("MNIST 30", 0.92),

@@ -32,6 +32,7 @@ from gp_distributions.estimators import (
 from gp_distributions.fitting import ReferenceFit, fit, fit_classification, fit_reference
 from gp_distributions.inverse import Inversion, invert_embedding
 from gp_distributions.kernels import (
+    BlockKernel,
     Diagnosis,
     DistributionKernel,
     MMDKernel,
@@ -39,10 +40,12 @@ from gp_distributions.kernels import (
     SinkhornKernel,
     SlicedWassersteinKernel,
     diagnose,
+    mixed_kernel,
 )
 from gp_distributions.measures import (
     GaussianMixtures,
     Gaussians,
+    MixedInputs,
     PointClouds,
     ReferenceMeasure,
     align,
@@ -62,6 +65,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "MMD",
+    "BlockKernel",
     "ClassificationGP",
     "CloudScaler",
     "Decoder",
@@ -83,6 +87,7 @@ __all__ = [
     "KernelRidgeClassifier",
     "LinearTransport",
     "MMDKernel",
+    "MixedInputs",
     "NormalizeClouds",
     "PointClouds",
     "Pool",
@@ -109,6 +114,7 @@ __all__ = [
     "fit_reference",
     "invert_embedding",
     "load",
+    "mixed_kernel",
     "optimize_free_shapes",
     "optimize_over_pool",
     "save",

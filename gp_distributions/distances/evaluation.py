@@ -20,6 +20,7 @@ from torch import Tensor
 from gp_distributions.context import setting
 from gp_distributions.numerics.single_thread import put_rows
 from gp_distributions.rows.clouds import drop_copies, equal_rows
+from gp_distributions.rows.columns import selecting_once
 from gp_distributions.rows.layout import Block, check_weights, chunks, normalized
 from gp_distributions.rows.memory import Memory, fingerprint, same_tensor
 
@@ -57,7 +58,7 @@ def sharing() -> Iterator[None]:
     computation that compares the same tensors several times and is differentiated as a whole,
     such as the covariances of one posterior. Nested blocks share the representations of the outermost.
     """
-    with setting(_shared, _shared.get({})):
+    with setting(_shared, _shared.get({})), selecting_once():
         yield
 
 

@@ -16,6 +16,7 @@ from gp_distributions.kernels.covariances import covariance
 from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood
 from gp_distributions.numerics.cholesky import cholesky
 from gp_distributions.rows.clouds import drop_copies, join_rows, split_rows
+from gp_distributions.rows.columns import numbers_of
 
 # The smallest subsamples have this many atoms, the next twice as many, and so on, up to the bag size.
 _SMALLEST_SUBSAMPLE = 5
@@ -132,8 +133,7 @@ def _subsets(likelihood: SamplingNoiseLikelihood, rows: Tensor, seed: int) -> tu
     generator = torch.Generator().manual_seed(seed)
     rows = drop_copies(rows)
     bags = torch.randperm(rows.shape[-2], generator=generator)[:_MAX_BAGS].to(rows.device)
-    dims = likelihood.active_dims
-    columns = slice(None) if dims is None else list(dims)
+    columns = list(numbers_of(likelihood.active_dims, rows.shape[-1]))
     points, weights = split_rows(rows[..., columns], likelihood.dim)
     sizes = (weights > 0).sum(-1).reshape(-1, rows.shape[-2]).amax(0)
     which, subsets = [bags], [rows[..., bags, :]]

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any
 
 import torch
 from botorch.models.model import Model as BoTorchModel
-from gpytorch.kernels import ScaleKernel
+from gpytorch.kernels import Kernel, ScaleKernel
 from gpytorch.likelihoods import GaussianLikelihood
 from gpytorch.models import ExactGP
 from torch import Tensor
 
 from gp_distributions.distances.base import Distance
+from gp_distributions.kernels.block_kernel import BlockKernel
 from gp_distributions.kernels.covariances import covariance
 from gp_distributions.kernels.distribution_kernel import DistributionKernel
 from gp_distributions.models.scales import check_distances
@@ -79,15 +81,35 @@ def start_at_medians(model: ExactGP) -> dict[DistributionKernel, float]:
     return {kernel: median.item() for kernel, median in medians.items()}
 
 
+def _of_inputs(model: ExactGP) -> Iterator[Kernel]:
+    """Yield the distribution kernels, and the kernels with a lengthscale in kernels of a block."""
+    seen: set[Kernel] = set()
+    for kernel in model.covar_module.modules():
+        inside = kernel.modules() if isinstance(kernel, BlockKernel) else [kernel]
+        for part in inside:
+            if part not in seen and (
+                isinstance(part, DistributionKernel)
+                or (part is not kernel and isinstance(part, Kernel) and part.has_lengthscale)
+            ):
+                seen.add(part)
+                yield part
+
+
+def _is_of_inputs(kernel: Kernel) -> bool:
+    """Whether the values of a scaled kernel depend on the lengthscales that a start multiplies."""
+    blocks = any(isinstance(part, BlockKernel) for part in kernel.modules())
+    return blocks or isinstance(kernel, DistributionKernel)
+
+
 def make_smooth(model: ExactGP) -> None:
     """Multiply lengthscales, outputscales and noise so that the prior has smoother functions.
 
     The functions still vary about as much between clouds at the median distance.
     """
+    for kernel in _of_inputs(model):
+        start_at(kernel, "lengthscale", _SMOOTH * kernel.lengthscale)
     for kernel in model.covar_module.modules():
-        if isinstance(kernel, DistributionKernel):
-            start_at(kernel, "lengthscale", _SMOOTH * kernel.lengthscale)
-        elif isinstance(kernel, ScaleKernel) and isinstance(kernel.base_kernel, DistributionKernel):
+        if isinstance(kernel, ScaleKernel) and _is_of_inputs(kernel.base_kernel):
             start_at(kernel, "outputscale", _SMOOTH**2 * kernel.outputscale)
     if isinstance(model.likelihood, GaussianLikelihood):
         start_at(model.likelihood.noise_covar, "noise", _SMOOTH * model.likelihood.noise)
@@ -100,9 +122,8 @@ def scatter(model: ExactGP, generator: torch.Generator) -> None:
         powers = 2 * torch.rand(value.shape, generator=generator, dtype=torch.float64) - 1
         return value * (powers * math.log(_SPREAD)).exp().to(value)
 
-    for kernel in model.covar_module.modules():
-        if isinstance(kernel, DistributionKernel):
-            start_at(kernel, "lengthscale", scaled(kernel.lengthscale))
+    for kernel in _of_inputs(model):
+        start_at(kernel, "lengthscale", scaled(kernel.lengthscale))
     if isinstance(model.likelihood, GaussianLikelihood):
         start_at(model.likelihood.noise_covar, "noise", scaled(model.likelihood.noise))
 

@@ -1,8 +1,10 @@
 """GPyTorch kernels on distributions, each made of a distance and a profile."""
 
 import gp_distributions.kernels.random_features  # noqa: F401, registers with BoTorch
+from gp_distributions.kernels.block_kernel import BlockKernel
 from gp_distributions.kernels.diagnosis import Diagnosis, diagnose
 from gp_distributions.kernels.distribution_kernel import DistributionKernel
+from gp_distributions.kernels.mixed import mixed_kernel
 from gp_distributions.kernels.named import MMDKernel, SinkhornKernel, SlicedWassersteinKernel
 from gp_distributions.kernels.profiles import (
     Cauchy,
@@ -20,6 +22,7 @@ from gp_distributions.kernels.profiles import (
 )
 
 __all__ = [
+    "BlockKernel",
     "Cauchy",
     "Diagnosis",
     "DistributionKernel",
@@ -38,4 +41,5 @@ __all__ = [
     "SlicedWassersteinKernel",
     "StudentT",
     "diagnose",
+    "mixed_kernel",
 ]

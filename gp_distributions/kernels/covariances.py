@@ -9,6 +9,7 @@ from gpytorch.kernels import AdditiveKernel, Kernel, ProductKernel, ScaleKernel
 from linear_operator import to_dense
 from torch import Tensor
 
+from gp_distributions.kernels.block_kernel import BlockKernel
 from gp_distributions.kernels.distribution_kernel import DistributionKernel
 from gp_distributions.rows.clouds import pad_rows
 
@@ -26,7 +27,7 @@ def covariance(
         kernel: A kernel on rows.
         x1: A ``batch_shape x N x width`` tensor of rows.
         x2: A ``batch_shape x M x width'`` tensor of rows. Default: ``x1``. The widths may differ if
-            each row is one cloud.
+            each row is one cloud, or if kernels select their columns as a :class:`BlockKernel`.
         diag: Whether to compute only the covariances of corresponding rows, with ``M = N``.
 
     Returns:
@@ -59,6 +60,10 @@ def _evaluate(kernel: Kernel, x1: Tensor, x2: Tensor, *, diag: bool) -> Tensor:
     if type(kernel) in (AdditiveKernel, ProductKernel):
         terms = (covariance(part, x1, x2, diag=diag) for part in kernel.kernels)
         return reduce(add if type(kernel) is AdditiveKernel else mul, terms)
+    if isinstance(kernel, BlockKernel):
+        first = kernel.select(x1)
+        second = first if x2 is x1 else kernel.select(x2)
+        return covariance(kernel.base_kernel, first, second, diag=diag)
     if isinstance(kernel, DistributionKernel):
         return kernel.forward(x1, x2, diag=diag)
     if x1.shape[-1] != x2.shape[-1]:

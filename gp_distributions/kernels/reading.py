@@ -8,8 +8,13 @@ import torch
 from gpytorch.kernels import Kernel, ScaleKernel
 from torch import Tensor
 
+from gp_distributions.kernels.block_kernel import BlockKernel
 from gp_distributions.kernels.distribution_kernel import DistributionKernel
-from gp_distributions.measures.kinds import Distributions, kind_of
+from gp_distributions.measures.encoding import CovariateEncoding
+from gp_distributions.measures.inputs import Inputs
+from gp_distributions.measures.kinds import kind_of
+from gp_distributions.measures.mixed_inputs import MixedInputs
+from gp_distributions.rows.columns import Columns, Slots
 from gp_distributions.rows.layout import Block
 
 
@@ -17,29 +22,41 @@ def distribution_kernels(module: torch.nn.Module) -> list[tuple[DistributionKern
     """Return each distribution kernel of a module, with the block of a row that it reads.
 
     The columns of a block follow from the ``active_dims`` of the kernel and of the kernels that contain
-    it. A kernel that occurs in several places may read several blocks.
+    it, and from block kernels. A kernel that occurs in several places may read several blocks.
+
+    Raises:
+        ValueError: If ``active_dims`` select from a block whose width depends on that of the rows.
     """
     return list(dict.fromkeys(_walk(torch.nn.ModuleList([module]), None)))
 
 
-def _walk(
-    module: torch.nn.Module, columns: tuple[int, ...] | None
-) -> Iterator[tuple[DistributionKernel, Block]]:
+def _walk(module: torch.nn.Module, columns: Columns) -> Iterator[tuple[DistributionKernel, Block]]:
     if isinstance(module, DistributionKernel):
         yield module, Block(module.distance.inputs, module.distance.dim, columns)
+    elif isinstance(module, BlockKernel):
+        columns = _within(columns, module.columns)
     for child in module.children():
         dims = child.active_dims if isinstance(child, Kernel) else None
         # A ScaleKernel selects the columns of its base kernel. Other kernels select from their input.
         if dims is None or isinstance(module, ScaleKernel):
             yield from _walk(child, columns)
         else:
-            chosen = tuple(dims.tolist())
-            yield from _walk(
-                child, chosen if columns is None else tuple(columns[i] for i in chosen)
-            )
+            yield from _walk(child, _within(columns, tuple(dims.tolist())))
 
 
-def check_kind(X: Distributions | Tensor, covar_module: torch.nn.Module) -> None:
+def _within(outer: Columns, inner: Columns) -> Columns:
+    """Return the columns of a row that are the columns ``inner`` of its columns ``outer``."""
+    if outer is None or inner is None:
+        return inner if outer is None else outer
+    if isinstance(outer, Slots) or isinstance(inner, Slots):
+        raise ValueError(
+            "Expected kernels that read a whole block of clouds, got a BlockKernel of clouds along with "
+            "active_dims. Leave active_dims out."
+        )
+    return tuple(outer[i] for i in inner)
+
+
+def check_kind(X: Inputs | Tensor, covar_module: torch.nn.Module) -> None:
     """Check that kernels expect the kind and dimension of the distributions in ``X``.
 
     Raises:
@@ -47,10 +64,18 @@ def check_kind(X: Distributions | Tensor, covar_module: torch.nn.Module) -> None
         ValueError: If a kernel expects another kind or dimension, or if all kernels are
             GPyTorch's own, which do not read distributions.
     """
+    if isinstance(X, MixedInputs):
+        _check_blocks(X, covar_module)
+        return
     kind = kind_of(X)
     if isinstance(X, Tensor):
         return
     modules = [module for module in covar_module.modules() if isinstance(module, Kernel)]
+    if any(isinstance(module, BlockKernel) for module in modules):
+        raise ValueError(
+            f"Expected mixed inputs or their rows, whose blocks the kernel reads, got "
+            f"{type(X).__name__}. Pass MixedInputs(name=...)."
+        )
     if all(type(module).__module__.startswith("gpytorch.") for module in modules):
         raise ValueError(
             f"Expected a kernel of distributions, got a {type(covar_module).__name__}, which would "
@@ -63,4 +88,30 @@ def check_kind(X: Distributions | Tensor, covar_module: torch.nn.Module) -> None
                 f"Expected {block.kind} of dimension {block.dim}, which the kernel reads, "
                 f"got {type(X).__name__} of dimension {X.dim}. Make the kernel with "
                 f'dim={X.dim} and inputs="{kind}".'
+            )
+
+
+def _check_blocks(X: MixedInputs, covar_module: torch.nn.Module) -> None:
+    """Check that kernels read the blocks of mixed inputs."""
+    encoding = X.encoding
+    kinds: dict[Columns, Block | CovariateEncoding]
+    kinds = {columns: encoding.blocks[name] for name, columns in encoding.columns.items()}
+    blocks = [m for m in covar_module.modules() if isinstance(m, BlockKernel)]
+    inside = {part for block in blocks for part in block.base_kernel.modules()}
+    used = {block.columns for block in blocks if block not in inside}
+    if not used or not kinds.keys() >= used:
+        raise ValueError(
+            f"Expected a kernel of the blocks {list(encoding.blocks)}, got one of other rows. Make the "
+            "kernel with mixed_kernel(inputs, {name: kernel, ...})."
+        )
+    for kernel, block in distribution_kernels(covar_module):
+        expected = kinds.get(block.columns)
+        if not isinstance(expected, Block) or (expected.kind, expected.dim) != (
+            block.kind,
+            block.dim,
+        ):
+            name = next((n for n, c in encoding.columns.items() if c == block.columns), None)
+            raise ValueError(
+                f"Expected a kernel of block {name!r}, {X.blocks.get(name or '')}, got a "
+                f"{type(kernel).__name__} of {block.kind} of dimension {block.dim}."
             )

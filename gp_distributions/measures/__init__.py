@@ -1,9 +1,21 @@
 """Containers of probability distributions, validated once and immutable, and reference measures."""
 
 from gp_distributions.measures.alignment import align
+from gp_distributions.measures.covariates import Covariates
+from gp_distributions.measures.encoding import MixedEncoding
 from gp_distributions.measures.gaussian_mixtures import GaussianMixtures
 from gp_distributions.measures.gaussians import Gaussians
+from gp_distributions.measures.mixed_inputs import MixedInputs
 from gp_distributions.measures.point_clouds import PointClouds
 from gp_distributions.measures.reference import ReferenceMeasure
 
-__all__ = ["GaussianMixtures", "Gaussians", "PointClouds", "ReferenceMeasure", "align"]
+__all__ = [
+    "Covariates",
+    "GaussianMixtures",
+    "Gaussians",
+    "MixedEncoding",
+    "MixedInputs",
+    "PointClouds",
+    "ReferenceMeasure",
+    "align",
+]

@@ -41,7 +41,10 @@ def kind_of(X: Distributions | Tensor) -> str | None:
         return None
     if isinstance(X, Distributions):
         return KINDS[type(X)]
+    advice = "Convert a list of arrays with PointClouds.from_list."
+    if hasattr(X, "encoding"):
+        advice = "Pass mixed inputs as rows: X.pack(model.encoding)."
     raise TypeError(
         f"Expected PointClouds, Gaussians, GaussianMixtures or a tensor of rows, got "
-        f"{type(X).__name__}. Convert a list of arrays with PointClouds.from_list."
+        f"{type(X).__name__}. {advice}"
     )

@@ -11,22 +11,27 @@ from gpytorch.likelihoods import FixedNoiseGaussianLikelihood, Likelihood
 from gpytorch.priors import LogNormalPrior
 from torch import Tensor
 
+from gp_distributions.kernels.mixed import mixed_kernel
 from gp_distributions.kernels.named import SlicedWassersteinKernel
 from gp_distributions.kernels.reading import distribution_kernels
-from gp_distributions.measures import GaussianMixtures, Gaussians
-from gp_distributions.measures.kinds import Distributions, as_rows
+from gp_distributions.measures import GaussianMixtures, Gaussians, MixedEncoding, MixedInputs
+from gp_distributions.measures.inputs import Inputs, input_rows
 
 _NO_BATCH = torch.Size()
 
 
-def counted_rows(X: Distributions | Tensor) -> Tensor:
+def counted_rows(X: Inputs | Tensor, encoding: MixedEncoding | None = None) -> Tensor:
     """Return the inputs of a model as ``batch_shape x N x width`` rows.
+
+    Args:
+        X: The inputs.
+        encoding: Encoding of mixed inputs. Default: the encoding that they define.
 
     Raises:
         TypeError: If ``X`` is neither distributions nor a dense tensor of rows.
         ValueError: If ``X`` is a single distribution.
     """
-    rows = as_rows(X)
+    rows = input_rows(X, encoding)
     if rows.layout != torch.strided or rows.is_nested:
         raise TypeError(
             f"Expected rows as a dense tensor, got layout {rows.layout}. Pass rows.to_dense()."
@@ -59,14 +64,14 @@ def check_modules(covar_module: Kernel, likelihood: Likelihood | None, num_train
             )
 
 
-def default_kernel(
-    train_X: Distributions | Tensor, batch_shape: torch.Size = _NO_BATCH
-) -> ScaleKernel:
+def default_kernel(train_X: Inputs | Tensor, batch_shape: torch.Size = _NO_BATCH) -> Kernel:
     """Return the default kernel, with one set of parameters for each element of ``batch_shape``.
 
     Raises:
         ValueError: If ``train_X`` are mixtures or a tensor, which have no default kernel.
     """
+    if isinstance(train_X, MixedInputs):
+        return mixed_kernel(train_X, batch_shape=batch_shape)
     if isinstance(train_X, GaussianMixtures | Tensor):
         raise ValueError(
             "covar_module is needed unless train_X are PointClouds or Gaussians. Pass for example "
@@ -99,14 +104,15 @@ def sampled_columns(covar_module: torch.nn.Module) -> dict[str, Any]:
         The arguments ``dim`` and ``active_dims`` of :class:`SamplingNoiseLikelihood`.
 
     Raises:
-        ValueError: If the kernel does not read each row as one cloud.
+        ValueError: If the kernel does not read exactly one cloud in each row.
     """
     kernels = distribution_kernels(covar_module)
-    blocks = {block for _, block in kernels}
-    block = blocks.pop() if len(blocks) == 1 else None
-    if block is None or block.kind != "clouds":
+    bags = {block for _, block in kernels if block.kind == "clouds"}
+    if len(bags) != 1:
         raise ValueError(
-            "sampling_noise=True needs a kernel that reads each row as one cloud of samples, got "
-            f"{len(kernels)} distribution kernels on other inputs or on different columns."
+            "sampling_noise=True needs a kernel that reads one cloud of samples in each row, got "
+            f"{len(kernels)} distribution kernels on other inputs or on different columns. To choose "
+            "one of several bags, pass likelihood=SamplingNoiseLikelihood(dim, active_dims=...)."
         )
+    (block,) = bags
     return {"dim": block.dim, "active_dims": block.columns}

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from gp_distributions.kernels.covariances import covariance
-from gp_distributions.measures.kinds import Distributions, as_rows
+from gp_distributions.measures.inputs import Inputs, input_rows
 from gp_distributions.models.dirichlet import DirichletFactors
 from gp_distributions.models.exact_inference import ExactMultivariateNormal
 from gp_distributions.models.kernel_ridge import Labels, read_labels
@@ -75,14 +75,14 @@ class ClassificationGP(SharedKernelGP):
 
     def __init__(
         self,
-        train_X: Distributions | Tensor,
+        train_X: Inputs | Tensor,
         train_Y: Tensor | ArrayLike,
         covar_module: Kernel | None = None,
         *,
         alpha_epsilon: float = 0.01,
         input_transform: InputTransform | None = None,
     ) -> None:
-        rows = as_rows(train_X)
+        rows = input_rows(train_X)
         check_order(train_X, train_Y)
         classes, labels = read_labels(train_Y, rows.shape[-2])
         labels = labels.to(rows.device)
@@ -146,7 +146,7 @@ class ClassificationGP(SharedKernelGP):
             probabilities = expected_softmax(latent.T, std.T)
         return probabilities.gather(-1, self.likelihood.labels.unsqueeze(-1)).squeeze(-1).log()
 
-    def predict_proba(self, X: Distributions | Tensor, *, batch_size: int = 1024) -> Tensor:
+    def predict_proba(self, X: Inputs | Tensor, *, batch_size: int = 1024) -> Tensor:
         """Predict class probabilities of clouds.
 
         Args:
@@ -181,7 +181,7 @@ class ClassificationGP(SharedKernelGP):
         return torch.cat(parts).unflatten(0, rows.shape[:-1])
 
     def predict(  # type: ignore[override]
-        self, X: Distributions | Tensor, *, batch_size: int = 1024
+        self, X: Inputs | Tensor, *, batch_size: int = 1024
     ) -> Labels:
         """Predict the labels of clouds: the classes with the largest :meth:`predict_proba`.
 

@@ -11,7 +11,7 @@ import gpytorch
 import torch
 from botorch.acquisition.objective import PosteriorTransform
 from botorch.models import SingleTaskGP
-from botorch.models.transforms.input import InputTransform
+from botorch.models.transforms.input import ChainedInputTransform, InputTransform
 from botorch.models.transforms.outcome import OutcomeTransform, Standardize
 from botorch.models.utils import add_output_dim
 from botorch.posteriors import GPyTorchPosterior, Posterior
@@ -29,7 +29,8 @@ from gp_distributions.distances.base import Distance
 from gp_distributions.distances.evaluation import sharing
 from gp_distributions.kernels.covariances import covariance
 from gp_distributions.kernels.reading import check_kind, distribution_kernels
-from gp_distributions.measures.kinds import Distributions
+from gp_distributions.measures import MixedEncoding, MixedInputs
+from gp_distributions.measures.inputs import Inputs
 from gp_distributions.models.arguments import (
     check_modules,
     counted_rows,
@@ -74,12 +75,13 @@ class DistributionGP(SingleTaskGP):
 
     Args:
         train_X: The ``T`` training clouds, as :class:`PointClouds`, :class:`Gaussians`,
-            :class:`GaussianMixtures` or a ``batch_shape x T x m*(d+1)`` tensor of rows; or a tensor
-            of designs with an ``input_transform`` that maps them to rows. Training data are detached
-            from the graph, and their dtype becomes the dtype of the model.
+            :class:`GaussianMixtures`, :class:`MixedInputs` or a ``batch_shape x T x m*(d+1)`` tensor of
+            rows; or a tensor of designs with an ``input_transform`` that maps them to rows. Training
+            data are detached from the graph, and their dtype becomes the dtype of the model.
         train_Y: The targets, ``T`` or ``T x outputs``, as a tensor or an array.
         covar_module: A kernel on rows. The default for :class:`PointClouds` and :class:`Gaussians` is a
-            scaled ``SlicedWassersteinKernel(dim, profile="matern52")`` for each output.
+            scaled ``SlicedWassersteinKernel(dim, profile="matern52")`` for each output, and for
+            :class:`MixedInputs` it is ``mixed_kernel(train_X)``.
         likelihood: The likelihood. Its noise is in units of the transformed targets, which are
             standardised by default. The default is Gaussian noise with BoTorch's log-normal prior and,
             in double precision, a lower bound of 1e-8 instead of 1e-4.
@@ -133,7 +135,7 @@ class DistributionGP(SingleTaskGP):
 
     def __init__(
         self,
-        train_X: Distributions | Tensor,
+        train_X: Inputs | Tensor,
         train_Y: Tensor | ArrayLike,
         covar_module: Kernel | None = None,
         *,
@@ -187,6 +189,9 @@ class DistributionGP(SingleTaskGP):
             _adapt(self.covar_module, clouds)
             if sampling_noise:
                 self.likelihood.adapt(clouds)
+        self.encoding: MixedEncoding | None = (
+            train_X.encoding if isinstance(train_X, MixedInputs) else None
+        )
         self._squeeze_output = squeeze
         self._subset_batch_dict = _output_axes(self, batch_shape) if targets.shape[-1] > 1 else {}
 
@@ -254,7 +259,7 @@ class DistributionGP(SingleTaskGP):
 
     def posterior(
         self,
-        X: Distributions | Tensor,
+        X: Inputs | Tensor,
         output_indices: list[int] | None = None,
         observation_noise: bool | Tensor = False,
         posterior_transform: PosteriorTransform | None = None,
@@ -306,7 +311,7 @@ class DistributionGP(SingleTaskGP):
 
     def predict(
         self,
-        X: Distributions | Tensor,
+        X: Inputs | Tensor,
         *,
         observation_noise: bool = True,
         batch_size: int = 1024,
@@ -361,7 +366,7 @@ class DistributionGP(SingleTaskGP):
         return (mean.squeeze(-1), std.squeeze(-1)) if self._squeeze_output else (mean, std)
 
     def condition_on_observations(
-        self, X: Distributions | Tensor, Y: Tensor | ArrayLike, **kwargs: Any
+        self, X: Inputs | Tensor, Y: Tensor | ArrayLike, **kwargs: Any
     ) -> DistributionGP:
         """Return a copy of the model with further training clouds and targets, as in BoTorch.
 
@@ -413,10 +418,10 @@ class DistributionGP(SingleTaskGP):
         smallest: float = gpytorch.settings.min_variance.value(self.train_targets.dtype)
         return unit**2 * smallest
 
-    def _rows_of(self, X: Distributions | Tensor) -> Tensor:
+    def _rows_of(self, X: Inputs | Tensor) -> Tensor:
         if _keeps_clouds(getattr(self, "input_transform", None)):
             check_kind(X, self.covar_module)
-        return counted_rows(X).to(self.train_targets.dtype)
+        return counted_rows(X, self.encoding).to(self.train_targets.dtype)
 
     def _widen_training(self, rows: Tensor) -> Tensor:
         """Pad training rows (in place) and new rows to a common width, and return the new rows."""
@@ -434,6 +439,8 @@ class DistributionGP(SingleTaskGP):
 
 def _keeps_clouds(input_transform: InputTransform | None) -> bool:
     """Whether the kernel reads distributions of the kind and dimension that the model takes."""
+    if isinstance(input_transform, ChainedInputTransform):
+        return all(map(_keeps_clouds, input_transform.values()))
     return input_transform is None or isinstance(input_transform, NormalizeClouds)
 
 

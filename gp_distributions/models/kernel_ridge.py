@@ -13,8 +13,9 @@ from torch import Tensor
 
 from gp_distributions.kernels.covariances import covariance
 from gp_distributions.kernels.reading import check_kind
+from gp_distributions.measures import MixedInputs
 from gp_distributions.measures.arrays import is_missing
-from gp_distributions.measures.kinds import Distributions, as_rows
+from gp_distributions.measures.inputs import Inputs, input_rows
 from gp_distributions.models.targets import check_order
 
 Labels = NDArray[Any]
@@ -57,7 +58,7 @@ class KernelRidgeClassifier:
 
     def __init__(
         self,
-        train_X: Distributions | Tensor,
+        train_X: Inputs | Tensor,
         train_Y: Tensor | ArrayLike,
         covar_module: Kernel,
         *,
@@ -65,7 +66,8 @@ class KernelRidgeClassifier:
     ) -> None:
         check_kind(train_X, covar_module)
         self.covar_module = covar_module
-        self._rows = as_rows(train_X)
+        self._encoding = train_X.encoding if isinstance(train_X, MixedInputs) else None
+        self._rows = input_rows(train_X, self._encoding)
         check_order(train_X, train_Y)
         self.classes_, labels = read_labels(train_Y, len(self._rows))
         labels = labels.to(self._rows.device)
@@ -73,7 +75,7 @@ class KernelRidgeClassifier:
             prior = covariance(covar_module, self._rows)
         self._weights, self._frequencies = ridge_weights(prior, labels, ridge)
 
-    def scores(self, X: Distributions | Tensor) -> Tensor:
+    def scores(self, X: Inputs | Tensor) -> Tensor:
         """Compute the scores of all classes for each cloud.
 
         Args:
@@ -87,10 +89,11 @@ class KernelRidgeClassifier:
         """
         check_kind(X, self.covar_module)
         with torch.no_grad():
-            to_train = covariance(self.covar_module, as_rows(X), self._rows)
+            rows = input_rows(X, self._encoding)
+            to_train = covariance(self.covar_module, rows, self._rows)
         return self._frequencies + to_train @ self._weights
 
-    def predict(self, X: Distributions | Tensor) -> Labels:
+    def predict(self, X: Inputs | Tensor) -> Labels:
         """Predict the labels with the largest scores.
 
         Args:

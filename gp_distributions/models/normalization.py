@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from botorch.models.transforms.input import InputTransform
 from torch import Tensor
 
-from gp_distributions.measures import PointClouds
+from gp_distributions.measures import MixedInputs, PointClouds
 from gp_distributions.measures.arrays import Data
 from gp_distributions.measures.normalization import given_scale
 from gp_distributions.rows.clouds import join_rows, split_rows
+from gp_distributions.rows.columns import Columns, Slots, numbers_of, select_columns
 
 
 class NormalizeClouds(InputTransform, torch.nn.Module):
@@ -25,6 +28,10 @@ class NormalizeClouds(InputTransform, torch.nn.Module):
     Args:
         centre: Centre :math:`c`, a tensor of shape ``d``.
         scale: Scale :math:`s`, one positive number or ``d`` of them.
+        columns: Columns of a row that hold the clouds: numbers of columns, or
+            ``model.encoding.columns[name]`` for a block of :class:`MixedInputs`. The default is all
+            columns. To normalise several blocks, chain transforms with BoTorch's
+            ``ChainedInputTransform(cells=..., blood=...)``.
 
     Raises:
         ValueError: If a scale is not positive, or the number of scales is not 1 or ``d``.
@@ -42,28 +49,37 @@ class NormalizeClouds(InputTransform, torch.nn.Module):
     transform_on_eval = True
     transform_on_fantasize = True
 
-    def __init__(self, centre: Tensor, scale: Data) -> None:
+    def __init__(
+        self, centre: Tensor, scale: Data, *, columns: Sequence[int] | Slots | None = None
+    ) -> None:
         super().__init__()
+        self.columns: Columns = (
+            columns if columns is None or isinstance(columns, Slots) else tuple(columns)
+        )
         self.centre: Tensor
         self.scale: Tensor
         self.register_buffer("centre", centre.detach().clone())
         self.register_buffer("scale", given_scale(scale, centre.detach()).clone())
 
     @classmethod
-    def from_data(cls, X: PointClouds, scale: Data | None = None) -> NormalizeClouds:
+    def from_data(
+        cls, X: PointClouds | MixedInputs, scale: Data | None = None, *, block: str | None = None
+    ) -> NormalizeClouds:
         """Make a transform that normalises the training clouds as ``X.normalize(scale=scale)`` does.
 
         Args:
-            X: Training clouds.
+            X: Training clouds, or mixed inputs with a block of clouds.
             scale: One positive scale or ``d`` of them, used in place of the standard deviation of the
                 clouds.
+            block: Name of the block of clouds to normalise. Default: the only block of clouds.
 
         Returns:
             The transform.
 
         Raises:
-            TypeError: If ``X`` is not ``PointClouds``.
-            ValueError: If a scale is not positive, or a coordinate is constant and no scale is given.
+            TypeError: If ``X``, or its block, is not ``PointClouds``.
+            ValueError: If a scale is not positive, a coordinate is constant and no scale is given, or
+                ``block`` is needed but not given, or not in ``X``.
 
         Example:
             >>> import numpy as np
@@ -73,10 +89,14 @@ class NormalizeClouds(InputTransform, torch.nn.Module):
             >>> model = DistributionGP(clouds, np.arange(10.0), input_transform=transform)
             >>> mean, std = model.predict(clouds)
         """
+        columns: Columns = None
+        if isinstance(X, MixedInputs):
+            name = _block_of_clouds(X, block)
+            columns, X = X.encoding.columns[name], X.blocks[name]  # type: ignore[assignment]
         if not isinstance(X, PointClouds):
             raise TypeError(f"Expected PointClouds, got {type(X).__name__}.")
         with torch.no_grad():
-            return cls(*X._centre_and_scale(scale))
+            return cls(*X._centre_and_scale(scale), columns=columns)
 
     def transform(self, X: Tensor) -> Tensor:
         """Return the rows of the normalised clouds.
@@ -87,18 +107,36 @@ class NormalizeClouds(InputTransform, torch.nn.Module):
         Returns:
             A ``batch_shape x m*(d+1)`` tensor of rows.
         """
-        points, weights = split_rows(X, len(self.centre))
-        return join_rows((points - self.centre) / self.scale, weights)
+        points, weights = split_rows(select_columns(X, self.columns), len(self.centre))
+        return self._with(X, join_rows((points - self.centre) / self.scale, weights))
 
     def untransform(self, X: Tensor) -> Tensor:
         """Return the rows of the clouds in their original units: the inverse of :meth:`transform`."""
-        points, weights = split_rows(X, len(self.centre))
-        return join_rows(points * self.scale + self.centre, weights)
+        points, weights = split_rows(select_columns(X, self.columns), len(self.centre))
+        return self._with(X, join_rows(points * self.scale + self.centre, weights))
+
+    def _with(self, X: Tensor, clouds: Tensor) -> Tensor:
+        """Return rows with other clouds in the columns of the clouds."""
+        if self.columns is None:
+            return clouds
+        numbers = torch.tensor(numbers_of(self.columns, X.shape[-1]), device=X.device)
+        return X.index_copy(-1, numbers, clouds)
 
     def equals(self, other: InputTransform) -> bool:
         """Whether another transform is of this class and has the same centre and scale."""
         return (
             isinstance(other, NormalizeClouds)
+            and self.columns == other.columns
             and torch.equal(self.centre, other.centre)
             and torch.equal(self.scale, other.scale)
         )
+
+
+def _block_of_clouds(X: MixedInputs, block: str | None) -> str:
+    """Return the name of the block of clouds to normalise."""
+    clouds = [name for name, part in X.blocks.items() if isinstance(part, PointClouds)]
+    if block is None and len(clouds) == 1:
+        return clouds[0]
+    if block is None or block not in X.blocks:
+        raise ValueError(f"Expected a block from {clouds} as block=, got {block!r}.")
+    return block

@@ -15,6 +15,7 @@ from linear_operator.operators import DiagLinearOperator
 from torch import Tensor
 
 from gp_distributions.rows.clouds import drop_copies, split_rows
+from gp_distributions.rows.columns import Columns, Slots, select_columns
 from gp_distributions.rows.memory import Memory
 from gp_distributions.warnings import TiesWarning, warn
 
@@ -85,7 +86,9 @@ class SamplingNoiseLikelihood(GaussianLikelihood):
     Args:
         dim: Dimension ``d`` of the atoms.
         largest: Effective size :math:`n_\mathrm{max}` of the largest training bag.
-        active_dims: Columns of a row that hold the cloud. The default is all columns.
+        active_dims: Columns of a row that hold the cloud: numbers of columns, or
+            ``model.encoding.columns[name]`` for a block of :class:`MixedInputs`. The default is all
+            columns.
         merge: Whether equal atoms count as copies of one sample, rather than as separate measurements
             that agree.
         noise_prior: Prior of :math:`\sigma^2`.
@@ -108,7 +111,7 @@ class SamplingNoiseLikelihood(GaussianLikelihood):
         dim: int,
         *,
         largest: float = math.inf,
-        active_dims: Sequence[int] | None = None,
+        active_dims: Sequence[int] | Slots | None = None,
         merge: bool = True,
         noise_prior: Prior | None = None,
         noise_constraint: Interval | None = None,
@@ -120,7 +123,11 @@ class SamplingNoiseLikelihood(GaussianLikelihood):
         self.dim = dim
         self._largest: Tensor
         self.register_buffer("_largest", torch.tensor(largest, dtype=torch.float64))
-        self.active_dims = None if active_dims is None else tuple(map(int, active_dims))
+        self.active_dims: Columns = (
+            active_dims
+            if active_dims is None or isinstance(active_dims, Slots)
+            else tuple(map(int, active_dims))
+        )
         self.merge = merge
         self.register_parameter(
             "raw_sampling_noise", torch.nn.Parameter(torch.zeros(*batch_shape, 1))
@@ -189,7 +196,7 @@ class SamplingNoiseLikelihood(GaussianLikelihood):
         return (1 / sizes - 1 / self.largest).clamp_min(0)
 
     def _sizes(self, rows: Tensor, *, merge: bool | None = None) -> Tensor:
-        clouds = rows if self.active_dims is None else rows[..., list(self.active_dims)]
+        clouds = select_columns(rows, self.active_dims)
         merge = self.merge if merge is None else merge
         return effective_sizes(*split_rows(clouds, self.dim), merge=merge)
 

@@ -16,7 +16,7 @@ from gpytorch.means import ConstantMean, Mean
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from gp_distributions.measures.kinds import Distributions
+from gp_distributions.measures.inputs import Inputs
 from gp_distributions.models.arguments import (
     counted_rows,
     default_kernel,
@@ -75,7 +75,7 @@ class SharedKernelGP(DistributionGP):
 
     def __init__(
         self,
-        train_X: Distributions | Tensor,
+        train_X: Inputs | Tensor,
         train_Y: Tensor | ArrayLike,
         covar_module: Kernel | None = None,
         *,

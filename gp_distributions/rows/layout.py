@@ -16,10 +16,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
 from gp_distributions.rows.clouds import split_rows
+from gp_distributions.rows.columns import Columns, select_columns
 
 # Kinds of rows that consist of a single atom without a weight, and what that atom is.
 _SINGLE = {"gaussians": "a mean and a row-major covariance", "indices": "an index"}
@@ -32,12 +32,13 @@ class Block:
     Attributes:
         kind: Kind of distribution: ``"clouds"``, ``"gaussians"``, ``"mixtures"`` or ``"indices"``.
         dim: Dimension ``d`` of the space.
-        columns: Numbers of the columns, or ``None`` if the distribution takes the whole row.
+        columns: Numbers of the columns; the columns of each slot, in rows of any width; or ``None`` if
+            the distribution takes the whole row.
     """
 
     kind: str
     dim: int
-    columns: tuple[int, ...] | None = None
+    columns: Columns = None
 
     @property
     def atom_dim(self) -> int:
@@ -52,14 +53,9 @@ class Block:
     def select(self, rows: Tensor) -> Tensor:
         """Select the columns of a ``batch_shape x N x width`` tensor that hold the distribution.
 
-        Consecutive columns are selected as a view.
+        The result is a view where possible.
         """
-        if self.columns is None:
-            return rows
-        first, size = self.columns[0], len(self.columns)
-        if self.columns == tuple(range(first, first + size)):
-            return rows.narrow(-1, first, size)
-        return rows.index_select(-1, torch.tensor(self.columns, device=rows.device))
+        return select_columns(rows, self.columns)
 
     def split(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         """Return the atoms and weights of rows that hold only this distribution.

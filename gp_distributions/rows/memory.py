@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from gp_distributions.context import setting
+from gp_distributions.rows.columns import selecting_once
 
 _OF_MODULES = set(vars(torch.nn.Module()))
 # Tensors whose content was compared lately, with the entry that holds it.
@@ -39,7 +40,7 @@ def unchanging_rows() -> Iterator[None]:
     compare large bags takes longer than all else. Changes that PyTorch counts are noticed all the same.
     """
     outer = _compared.get()
-    with setting(_compared, {} if outer is None else outer):
+    with setting(_compared, {} if outer is None else outer), selecting_once():
         yield
 
 

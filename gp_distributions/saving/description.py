@@ -5,6 +5,7 @@ Only classes in a fixed list are supported. A name in a file is looked up in tha
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import itertools
 import numbers
@@ -12,7 +13,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
-from botorch.models.transforms.input import Normalize
+from botorch.models.kernels.categorical import CategoricalKernel
+from botorch.models.transforms.input import ChainedInputTransform, Normalize
 from botorch.models.transforms.outcome import ChainedOutcomeTransform, Log, Standardize
 from gpytorch import constraints, likelihoods, means, priors
 from gpytorch import kernels as gpytorch_kernels
@@ -25,6 +27,7 @@ from gp_distributions import distances, kernels, measures
 from gp_distributions.models.normalization import NormalizeClouds
 from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood
 from gp_distributions.models.shared_kernel import SharedNoise
+from gp_distributions.rows.columns import Slots
 
 _PACKAGES = (distances, kernels, measures, constraints, gpytorch_kernels, means, priors)
 _PUBLIC = (getattr(package, name) for package in _PACKAGES for name in package.__all__)
@@ -32,6 +35,8 @@ _CLASSES: tuple[type[Any], ...] = (
     *(cls for cls in _PUBLIC if isinstance(cls, type) and issubclass(cls, Module)),
     likelihoods.FixedNoiseGaussianLikelihood,
     likelihoods.GaussianLikelihood,
+    CategoricalKernel,
+    ChainedInputTransform,
     NormalizeClouds,
     SamplingNoiseLikelihood,
     SharedNoise,
@@ -101,6 +106,8 @@ class Description:
             return float(value)
         if isinstance(value, torch.Size):
             return {"size": list(value)}
+        if isinstance(value, Slots):
+            return {"slots": list(dataclasses.astuple(value))}
         if isinstance(value, tuple):
             return {"tuple": [self.of(item) for item in value]}
         if isinstance(value, list | torch.nn.ModuleList):
@@ -162,6 +169,8 @@ def restore(objects: Sequence[dict[str, Any]], tensors: Sequence[Tensor]) -> Cal
         match kind:
             case "size":
                 return torch.Size(content)
+            case "slots":
+                return Slots(*content)
             case "tuple":
                 return tuple(value_of(item) for item in content)
             case "tensor":

@@ -18,6 +18,7 @@ from torch import Tensor
 from torch.nn import Module, ModuleDict, Parameter
 
 from gp_distributions.distances.base import Distance
+from gp_distributions.measures import MixedEncoding
 from gp_distributions.models.classification import ClassificationGP
 from gp_distributions.models.distribution_gp import DistributionGP
 from gp_distributions.models.shared_kernel import SharedKernelGP
@@ -147,6 +148,7 @@ def _describe(model: DistributionGP, description: Description) -> dict[str, Any]
         "class": type(model).__name__,
         "inputs": description.of(inputs),
         "targets": description.of(targets),
+        "encoding": None if model.encoding is None else model.encoding.as_dict(),
         "outputs": model.num_outputs,
         "output_axes": dict(model._subset_batch_dict),
         "training": model.training,
@@ -210,6 +212,8 @@ def _restore(header: dict[str, Any], tensors: Sequence[Tensor]) -> DistributionG
         del model.__dict__["_validate_tensor_args"]
     if outcome_transform is not None:
         model.outcome_transform = outcome_transform
+    if described.get("encoding") is not None:  # files of version 0.1.0 have none
+        model.encoding = MixedEncoding.from_dict(described["encoding"])
     model.train_inputs = (inputs,)
     model._subset_batch_dict = described["output_axes"]
     # The constructor has converted all tensors to one dtype.

@@ -1,0 +1,268 @@
+"""Columns of numbers and categories beside distributions: ages, doses, treatments."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, Self, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from gp_distributions.measures._tables import column, opened
+from gp_distributions.measures.arrays import is_missing, real_array, to_tensor
+from gp_distributions.measures.columns import object_array
+
+# A category: what files can hold and what compares as equal after reading it again.
+Level: TypeAlias = str | bool | int | float
+_LEVELS = (str, bool, int, float)
+# Kinds of NumPy arrays that hold numbers, and those that hold text, booleans or objects.
+_NUMBERS, _OBJECTS = "iuf", "OUSTb"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Covariates:
+    """Named columns of numbers and of categories, with one entry for each bag.
+
+    :class:`MixedInputs` makes them from arrays and data frames. Integers and floating-point numbers are
+    numbers; strings, booleans and the categorical types of pandas and Polars are categories. The
+    categories that such a type declares count as known, even if they do not occur.
+
+    Args:
+        columns: The columns by name: a tensor of ``N`` numbers, or an array of ``N`` categories.
+        levels: The declared categories of a column, by its name.
+        labels: Names of the entries, such as the index of a pandas frame, or None.
+
+    Example:
+        >>> from gp_distributions import MixedInputs
+        >>> MixedInputs(age=[50.0, 60.0], arm=["drug", "placebo"]).blocks["arm"]
+        Covariates(2, arm: 2 levels)
+    """
+
+    columns: Mapping[str, Tensor | npt.NDArray[Any]]
+    levels: Mapping[str, tuple[Level, ...]]
+    labels: npt.NDArray[Any] | None = None
+
+    @classmethod
+    def read(cls, data: Any, block: str) -> Covariates:
+        """Read an array, a list, a series, a dictionary of columns or a data frame.
+
+        Args:
+            data: A frame of pandas, Polars or PyArrow, or of another library that narwhals reads; a
+                dictionary of columns; or an array, tensor or list of ``N`` entries or ``N`` rows of
+                numbers.
+            block: Name of the block, which becomes the name of a single column without one.
+
+        Raises:
+            TypeError: If the data are none of these.
+            ValueError: If a value is missing, a number is not finite, or a column is neither of numbers
+                nor of categories.
+        """
+        if isinstance(data, Mapping):
+            return cls._read_columns(data, block)
+        if hasattr(data, "to_frame") and not hasattr(data, "columns"):
+            name = data.name
+            data = data.to_frame() if name is not None else data.to_frame(name=block)
+        if hasattr(type(data), "collect"):
+            data = data.collect()
+        if hasattr(data, "columns") or hasattr(type(data), "column_names"):
+            return cls._read_frame(data, block)
+        return cls._read_array(data, block)
+
+    @classmethod
+    def _read_frame(cls, data: Any, block: str) -> Covariates:
+        frame: Any = opened(data, [])
+        names = list(getattr(frame, "column_names", None) or frame.columns)
+        if not names:
+            raise ValueError(f"Block {block!r}: expected at least one column, got none.")
+        index = getattr(frame, "index", None)
+        labels = None if index is None else np.asarray(index)
+        columns: dict[str, Tensor | npt.NDArray[Any]] = {}
+        levels: dict[str, tuple[Level, ...]] = {}
+        for name in names:
+            where = f"Column {name!r} of block {block!r}"
+            declared = _declared(frame[name])
+            if declared is not None:
+                levels[str(name)] = tuple(_categories(declared, where, None).tolist())
+                columns[str(name)] = _categories(
+                    object_array(list(column(frame, name))), where, labels
+                )
+            else:
+                columns[str(name)] = _read_column(column(frame, name), where, labels)
+        # A RangeIndex counts the rows; it does not name them.
+        counts = type(index).__name__ == "RangeIndex"
+        return cls(columns, levels, None if counts else labels)
+
+    @classmethod
+    def _read_columns(cls, columns: Mapping[str, Any], block: str) -> Covariates:
+        read = {
+            str(name): _read_column(values, f"Column {name!r} of block {block!r}", None)
+            for name, values in columns.items()
+        }
+        lengths = {name: len(values) for name, values in read.items()}
+        if len(set(lengths.values())) != 1:
+            raise ValueError(f"Block {block!r}: expected columns of one length, got {lengths}.")
+        return cls(read, {})
+
+    @classmethod
+    def _read_array(cls, data: Any, block: str) -> Covariates:
+        values = data if isinstance(data, Tensor) else np.asarray(data)
+        if values.ndim not in (1, 2) or 0 in values.shape[1:]:
+            raise ValueError(
+                f"Block {block!r}: expected distributions, a data frame, or an array of shape (N,) or "
+                f"(N, columns), got {type(data).__name__} of shape {tuple(values.shape)}."
+            )
+        if values.ndim == 1:
+            return cls({block: _read_column(values, f"Block {block!r}", None)}, {})
+        columns = {
+            str(i): _read_column(values[:, i], f"Column {i} of block {block!r}", None)
+            for i in range(values.shape[1])
+        }
+        return cls(columns, {})
+
+    def __len__(self) -> int:
+        return len(next(iter(self.columns.values())))
+
+    def __getitem__(self, key: slice | Tensor) -> Covariates:
+        """Return the entries at a slice, or at a tensor of integers."""
+        at = key.numpy(force=True) if isinstance(key, Tensor) else key
+        columns = {
+            name: values[key.to(values.device) if isinstance(key, Tensor) else key]
+            if isinstance(values, Tensor)
+            else values[at]
+            for name, values in self.columns.items()
+        }
+        return Covariates(columns, self.levels, None if self.labels is None else self.labels[at])
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Covariates):
+            return NotImplemented
+        return (
+            list(self.columns) == list(other.columns)
+            and dict(self.levels) == dict(other.levels)
+            and np.array_equal(np.asarray(self.labels), np.asarray(other.labels))
+            and all(
+                type(a) is type(b) and np.array_equal(np.asarray(a), np.asarray(b))
+                for a, b in zip(self.columns.values(), other.columns.values(), strict=True)
+            )
+        )
+
+    def __repr__(self) -> str:
+        parts = [
+            name if isinstance(values, Tensor) else f"{name}: {len(self.levels_of(name))} levels"
+            for name, values in self.columns.items()
+        ]
+        return f"Covariates({', '.join([str(len(self)), *parts])})"
+
+    def to(self, *args: Any, **kwargs: Any) -> Covariates:
+        """Convert the dtype or device of the numbers, with the arguments of ``torch.Tensor.to``."""
+        columns = {
+            name: values.to(*args, **kwargs) if isinstance(values, Tensor) else values
+            for name, values in self.columns.items()
+        }
+        return Covariates(columns, self.levels, self.labels)
+
+    def levels_of(self, name: str) -> tuple[Level, ...]:
+        """Return the categories of a column: the declared ones, or those that occur, sorted."""
+        if name in self.levels:
+            return self.levels[name]
+        found = dict.fromkeys(self.columns[name].tolist())
+        return tuple(sorted(found, key=lambda level: (type(level).__name__, level)))
+
+    @classmethod
+    def concatenate(cls, parts: Sequence[Self]) -> Covariates:
+        """Concatenate covariates with the same columns; declared categories are joined.
+
+        Raises:
+            ValueError: If the columns differ.
+        """
+        first = parts[0]
+        for part in parts[1:]:
+            if set(part.columns) != set(first.columns):
+                raise ValueError(
+                    f"Expected columns {list(first.columns)}, got {list(part.columns)}."
+                )
+        columns = {name: _joined([part.columns[name] for part in parts]) for name in first.columns}
+        levels = {
+            name: tuple(dict.fromkeys(level for part in parts for level in part.levels_of(name)))
+            for name in first.levels
+        }
+        given = [part.labels for part in parts if part.labels is not None]
+        labels = np.concatenate(given) if len(given) == len(parts) else None
+        return cls(columns, levels, labels)
+
+
+def _joined(values: list[Any]) -> Tensor | npt.NDArray[Any]:
+    if isinstance(values[0], Tensor):
+        return torch.cat(values)
+    return np.concatenate(values)
+
+
+def _declared(series: Any) -> npt.NDArray[Any] | None:
+    """Return the categories that the dtype of a column declares, or None."""
+    dtype = getattr(series, "dtype", None)
+    if type(dtype).__name__ not in ("CategoricalDtype", "Enum"):
+        return None
+    return object_array(list(dtype.categories))  # type: ignore[union-attr]
+
+
+def _read_column(
+    values: Any, where: str, labels: npt.NDArray[Any] | None
+) -> Tensor | npt.NDArray[Any]:
+    if isinstance(values, Tensor) and values.dtype != torch.bool:
+        return _finite(real_array(values, where), where, labels)
+    array = np.asarray(values)
+    if array.dtype.kind in _NUMBERS:
+        return _finite(array, where, labels)
+    if array.dtype.kind not in _OBJECTS:
+        raise ValueError(
+            f"{where}: expected numbers or categories, got {array.dtype}. Convert it to numbers."
+        )
+    entries = array.tolist()
+    _check_present(entries, where, labels)
+    if all(isinstance(v, Decimal | int | float) and not isinstance(v, bool) for v in entries):
+        return _finite(np.array(entries, dtype=np.float64), where, labels)
+    return _categories(object_array(entries), where, labels)
+
+
+def _finite(values: Any, where: str, labels: npt.NDArray[Any] | None) -> Tensor:
+    dtype = torch.float32 if str(values.dtype) == "torch.float32" else torch.float64
+    numbers = to_tensor(values, dtype, getattr(values, "device", torch.device("cpu")))
+    bad = (~numbers.isfinite()).nonzero()
+    if len(bad):
+        row = int(bad[0])
+        raise ValueError(
+            f"{where}: expected finite numbers, got {numbers[row].item()} in "
+            f"{_row(row, labels)}. Fill in the value or drop the row."
+        )
+    return numbers
+
+
+def _categories(
+    values: npt.NDArray[Any], where: str, labels: npt.NDArray[Any] | None
+) -> npt.NDArray[Any]:
+    entries = [v.item() if isinstance(v, np.generic) else v for v in values.tolist()]
+    _check_present(entries, where, labels)
+    for row, value in enumerate(entries):
+        if not isinstance(value, _LEVELS):
+            raise ValueError(
+                f"{where}: expected numbers, or strings, booleans or numbers as categories, got a "
+                f"{type(value).__name__} in {_row(row, labels)}. Convert the column to strings."
+            )
+    return object_array(entries)
+
+
+def _check_present(entries: list[Any], where: str, labels: npt.NDArray[Any] | None) -> None:
+    for row, value in enumerate(entries):
+        if is_missing(value):
+            raise ValueError(
+                f"{where}: expected a value, got a missing one in {_row(row, labels)}. Fill in the "
+                "value or drop the row."
+            )
+
+
+def _row(row: int, labels: npt.NDArray[Any] | None) -> str:
+    return f"row {row}" if labels is None else f"row {labels.tolist()[row]!r}"

@@ -1,0 +1,271 @@
+"""Several inputs for each object: bags, Gaussians, numbers and categories, as named blocks."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from gp_distributions.measures._container import Container, WeightedContainer
+from gp_distributions.measures._indexing import Index, resolve
+from gp_distributions.measures.covariates import Covariates
+from gp_distributions.measures.encoding import MixedEncoding, Part, common_dtype_and_device
+
+
+class MixedInputs:
+    """Several inputs for each object, as named blocks of one length: a patient's cells, age and arm.
+
+    The data are validated once, at construction. Blocks can be indexed together, ``inputs[:10]``, and
+    concatenated. A :class:`DistributionGP` takes them as they are; :func:`mixed_kernel` makes other
+    kernels on them than the default. The levels of categories and the scales of numbers are learned from
+    the training data, and the model keeps them.
+
+    Args:
+        **blocks: The ``N`` inputs of each block: :class:`PointClouds`, :class:`Gaussians`,
+            :class:`GaussianMixtures`; an array, tensor or list of ``N`` numbers or categories or of
+            ``N`` rows of numbers; a dictionary of columns; or a data frame of pandas, Polars or
+            PyArrow, or of another library that narwhals reads. Strings, booleans and categorical types
+            are categories; convert integer codes with ``astype("category")``.
+
+    Attributes:
+        blocks: The blocks by name; arrays and frames become :class:`Covariates`.
+        labels: Names of the objects: the labels of the first block that has labels, or the index of the
+            first pandas frame, or None.
+
+    Raises:
+        TypeError: If there are no blocks.
+        ValueError: If the lengths of blocks differ; the labels of clouds and the index of a frame are
+            the same names in another order, or only partly the same names; a value is missing; a number
+            is not finite; a column is neither of numbers nor of categories; or distributions have
+            further batch axes.
+
+    Example:
+        >>> import pandas as pd
+        >>> from gp_distributions import MixedInputs, PointClouds
+        >>> cells = PointClouds.from_list({"ann": [[0.0], [2.0]], "bob": [[1.0]]})
+        >>> covariates = pd.DataFrame(
+        ...     {"age": [50.0, 60.0], "arm": ["drug", "placebo"]}, index=["ann", "bob"]
+        ... )
+        >>> X = MixedInputs(cells=cells, covariates=covariates)
+        >>> X
+        MixedInputs(2, cells=PointClouds(2 clouds, 1-2 atoms, d=1, float64), \
+covariates=Covariates(2, age, arm: 2 levels))
+        >>> X[1:].labels.tolist()
+        ['bob']
+    """
+
+    def __init__(self, /, **blocks: Any) -> None:
+        if not blocks:
+            raise TypeError("Expected at least one block, such as cells=clouds, got none.")
+        self._hold({name: _read(block, name) for name, block in blocks.items()})
+        _check_lengths(self._blocks)
+        _check_names(self._blocks)
+        common_dtype_and_device(self._blocks)
+
+    def _hold(self, blocks: Mapping[str, Part]) -> MixedInputs:
+        self._blocks = dict(blocks)
+        return self
+
+    @property
+    def blocks(self) -> dict[str, Part]:
+        """The blocks by name."""
+        return dict(self._blocks)
+
+    @property
+    def labels(self) -> npt.NDArray[Any] | None:
+        """Names of the objects, or None."""
+        found = (block.labels for block in self._blocks.values())
+        return next((labels for labels in found if labels is not None), None)
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Dtype of the rows."""
+        return common_dtype_and_device(self._blocks)[0]
+
+    @property
+    def device(self) -> torch.device:
+        """Device of the rows."""
+        return common_dtype_and_device(self._blocks)[1]
+
+    @property
+    def encoding(self) -> MixedEncoding:
+        """The encoding that these inputs define if they are the training data."""
+        return MixedEncoding.learn(self._blocks)
+
+    def pack(self, encoding: MixedEncoding | None = None, *, atoms: int | None = None) -> Tensor:
+        """Write the inputs as rows, as models and kernels see them.
+
+        Args:
+            encoding: Layout and encoding of the rows: ``model.encoding`` for the rows of a model.
+                Default: the encoding that these inputs define.
+            atoms: Number of atoms or components in a row. Default: the largest stored number.
+
+        Returns:
+            An ``N x width`` tensor: first covariates and Gaussians, then one atom of each other block in
+            turn.
+
+        Raises:
+            ValueError: If the blocks do not fit the encoding; the message names a category that did not
+                occur in the training data, and its row.
+
+        Example:
+            >>> from gp_distributions import MixedInputs, PointClouds
+            >>> X = MixedInputs(cells=PointClouds([[[5.0]], [[6.0]]]), age=[50.0, 60.0])
+            >>> X.pack()
+            tensor([[-1.,  5.,  1.],
+                    [ 1.,  6.,  1.]], dtype=torch.float64)
+        """
+        return (self.encoding if encoding is None else encoding).encode(self._blocks, atoms)
+
+    @classmethod
+    def unpack(cls, rows: Tensor, encoding: MixedEncoding) -> MixedInputs:
+        """Read inputs from rows: the inverse of ``pack``, except that rows do not hold labels.
+
+        Args:
+            rows: An ``N x width`` tensor.
+            encoding: The encoding with which the rows were written.
+
+        Returns:
+            The inputs.
+
+        Raises:
+            ValueError: If the rows do not fit the encoding.
+
+        Example:
+            >>> from gp_distributions import MixedInputs, PointClouds
+            >>> X = MixedInputs(cells=PointClouds([[[5.0]], [[6.0]]]), arm=["drug", "placebo"])
+            >>> MixedInputs.unpack(X.pack(), X.encoding).blocks["arm"].columns["arm"].tolist()
+            ['drug', 'placebo']
+        """
+        return cls.__new__(cls)._hold(encoding.decode(rows))
+
+    @classmethod
+    def concatenate(cls, inputs: Sequence[MixedInputs]) -> MixedInputs:
+        """Concatenate inputs with the same blocks; smaller clouds are padded.
+
+        Args:
+            inputs: The inputs.
+
+        Returns:
+            The inputs in order, with labels if all of them have labels.
+
+        Raises:
+            ValueError: If there are no inputs, or their blocks differ.
+
+        Example:
+            >>> from gp_distributions import MixedInputs
+            >>> first, second = MixedInputs(age=[50.0]), MixedInputs(age=[60.0, 70.0])
+            >>> len(MixedInputs.concatenate([first, second]))
+            3
+        """
+        names = [list(given._blocks) for given in inputs]
+        if not names or any(set(found) != set(names[0]) for found in names):
+            raise ValueError(f"Expected inputs with the same blocks, got {names}.")
+        joined = {n: _joined([given._blocks[n] for given in inputs], n) for n in names[0]}
+        return cls.__new__(cls)._hold(joined)
+
+    def to(self, *args: Any, **kwargs: Any) -> MixedInputs:
+        """Convert the dtype or device of the tensors, with the arguments of ``torch.Tensor.to``."""
+        blocks = {name: block.to(*args, **kwargs) for name, block in self._blocks.items()}
+        return type(self).__new__(type(self))._hold(blocks)
+
+    def __len__(self) -> int:
+        return len(next(iter(self._blocks.values())))
+
+    def __getitem__(self, index: Index) -> MixedInputs:
+        key = resolve(index, len(self))
+        if isinstance(key, Tensor) and key.dim() != 1:
+            raise TypeError(
+                f"Expected a slice, a mask or a list as index, got {index!r}. Pass X[i : i + 1] for a "
+                "single object."
+            )
+        blocks = {name: block[key] for name, block in self._blocks.items()}
+        return type(self).__new__(type(self))._hold(blocks)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, MixedInputs):
+            return NotImplemented
+        return self._blocks == other._blocks
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        blocks = [f"{name}={block!r}" for name, block in self._blocks.items()]
+        return f"MixedInputs({', '.join([str(len(self)), *blocks])})"
+
+
+def _read(block: Any, name: str) -> Part:
+    if isinstance(block, Covariates):
+        return block
+    if not isinstance(block, Container):
+        return Covariates.read(block, name)
+    if len(block.batch_shape) != 1:
+        raise ValueError(
+            f"Block {name!r}: expected N distributions, got {block}, of batch shape "
+            f"{tuple(block.batch_shape)}."
+        )
+    return block  # type: ignore[return-value]
+
+
+def _check_lengths(blocks: Mapping[str, Part]) -> None:
+    lengths = {name: len(block) for name, block in blocks.items()}
+    if len(set(lengths.values())) > 1:
+        raise ValueError(f"Expected blocks of one length, got {lengths}.")
+
+
+def _check_names(blocks: Mapping[str, Part]) -> None:
+    """Check that blocks whose entries have names have them in the same order."""
+    named = [(n, b.labels.tolist()) for n, b in blocks.items() if b.labels is not None]
+    for name, found in named[1:]:
+        first, expected = named[0]
+        if found == expected or not set(found) & set(expected):
+            continue  # names that have nothing in common are not the names of the same objects
+        if Counter(found) == Counter(expected):
+            row = next(i for i, label in enumerate(found) if label != expected[i])
+            raise ValueError(
+                f"Expected the blocks {first!r} and {name!r} in the same order, but row {row} is named "
+                f"{expected[row]!r} in {first!r} and {found[row]!r} in {name!r}. Reorder one of them, "
+                "for example a pandas frame with frame.loc[clouds.labels]."
+            )
+        lacking = next(
+            label for label in expected + found if (label in found) != (label in expected)
+        )
+        where = name if lacking in expected else first
+        raise ValueError(
+            f"Expected the same names in the blocks {first!r} and {name!r}, but {lacking!r} is missing "
+            f"from {where!r}. Select the rows that both have, or drop the names: "
+            "frame.reset_index(drop=True)."
+        )
+
+
+def _joined(parts: Sequence[Any], name: str) -> Part:
+    kinds = {type(part) for part in parts}
+    if len(kinds) > 1:
+        raise ValueError(f"Block {name!r}: expected one kind, got {sorted(map(str, kinds))}.")
+    if isinstance(parts[0], Covariates):
+        return Covariates.concatenate(parts)
+    dims = sorted({part.dim for part in parts})
+    if len(dims) > 1:
+        raise ValueError(f"Block {name!r}: expected one dimension, got {dims}.")
+    tensors = []
+    for attribute, axes in parts[0]._axes.items():
+        pieces = [getattr(part, attribute) for part in parts]
+        if isinstance(parts[0], WeightedContainer):
+            size = max(piece.shape[-axes] for piece in pieces)
+            pieces = [_padded(piece, axes, size) for piece in pieces]
+        tensors.append(torch.cat(pieces))
+    labels = [part.labels for part in parts]
+    known = all(given is not None for given in labels)
+    joined: Part = parts[0]._unchecked(*tensors, labels=np.concatenate(labels) if known else None)
+    return joined
+
+
+def _padded(tensor: Tensor, axis: int, size: int) -> Tensor:
+    """Append zeros along an axis that is counted from the end."""
+    amounts = [0, 0] * (axis - 1) + [0, size - tensor.shape[-axis]]
+    return torch.nn.functional.pad(tensor, amounts)

@@ -1,0 +1,219 @@
+"""Kernels on blocks of rows, and their products and sums."""
+
+import numpy as np
+import pytest
+import torch
+from botorch.models.kernels.categorical import CategoricalKernel
+from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
+from torch import Tensor
+
+from gp_distributions import (
+    BlockKernel,
+    DistributionKernel,
+    GaussianMixtures,
+    Gaussians,
+    MixedInputs,
+    MMDKernel,
+    PointClouds,
+    SlicedWassersteinKernel,
+    mixed_kernel,
+)
+from gp_distributions.kernels.covariances import covariance
+from gp_distributions.kernels.mixed import STRUCTURES
+from gp_distributions.kernels.reading import check_kind, distribution_kernels
+from gp_distributions.rows.clouds import pad_rows
+from gp_distributions.rows.layout import Block
+
+RNG = np.random.default_rng(0)
+N = 7
+CELLS = PointClouds.from_list([RNG.normal(size=(i + 2, 2)) for i in range(N)])
+NERVES = PointClouds.from_list([RNG.normal(size=(9 - i, 1)) for i in range(N)])
+BLOOD = Gaussians.from_clouds(PointClouds(RNG.normal(size=(N, 9, 2))))
+AGE, DOSE, ARM, SEX = RNG.uniform(20, 80, N), RNG.normal(size=N), list("abcabca"), list("xyxyyxx")
+X = MixedInputs(
+    cells=CELLS,
+    nerves=NERVES,
+    blood=BLOOD,
+    covariates={"age": AGE, "arm": ARM, "dose": DOSE, "sex": SEX},
+)
+SMALL = {"num_slices": 5, "num_quantiles": 10}
+
+
+def kernels() -> dict[str, DistributionKernel]:
+    cells = SlicedWassersteinKernel(2, **SMALL)
+    nerves = MMDKernel(1, bandwidth=0.7)
+    blood = SlicedWassersteinKernel(2, inputs="gaussians", profile="gaussian", **SMALL)
+    for kernel, lengthscale in ((cells, 0.8), (nerves, 0.3), (blood, 1.1)):
+        kernel.lengthscale = lengthscale
+    return {"cells": cells, "nerves": nerves, "blood": blood}
+
+
+def covariates_by_hand() -> Tensor:
+    """Matern 5/2 of two standardised numbers at lengthscale sqrt(2), and exp of half the mismatches."""
+    scaled = np.stack([(v - v.mean()) / v.std() for v in (AGE, DOSE)], axis=-1) / np.sqrt(2)
+    distance = np.sqrt(5 * np.square(scaled[:, None] - scaled[None]).sum(-1))
+    matern = (1 + distance + distance**2 / 3) * np.exp(-distance)
+    differ = sum((np.array(c)[:, None] != np.array(c)[None]).astype(float) for c in (ARM, SEX))
+    return torch.from_numpy(matern * np.exp(-differ / 2))
+
+
+def parts_by_hand() -> list[Tensor]:
+    given = kernels()
+    with torch.no_grad():
+        parts = [given[name](X.blocks[name].pack()).to_dense() for name in given]
+    return [*parts, covariates_by_hand()]
+
+
+class TestMixedKernel:
+    def test_structures(self) -> None:
+        parts = torch.stack(parts_by_hand())
+        product, total = parts.prod(0), parts.sum(0)
+        expected = {"product": product, "sum": total / 4, "sum+product": (total + product) / 5}
+        assert expected.keys() == set(STRUCTURES)
+        for structure in STRUCTURES:
+            kernel = mixed_kernel(X, kernels(), structure=structure).double()
+            with torch.no_grad():
+                lazy, direct = kernel(X.pack()).to_dense(), covariance(kernel, X.pack())
+                diagonal = covariance(kernel, X.pack(), diag=True)
+            torch.testing.assert_close(lazy, expected[structure], rtol=1e-6, atol=1e-7)
+            torch.testing.assert_close(direct, lazy, rtol=1e-12, atol=1e-12)
+            torch.testing.assert_close(diagonal, lazy.diagonal(), rtol=1e-12, atol=1e-12)
+
+    def test_rows_of_other_widths(self) -> None:
+        kernel = mixed_kernel(X, kernels(), structure="sum+product").double()
+        rows = X.pack()
+        wider = X.pack(atoms=15)
+        with torch.no_grad():
+            expected = covariance(kernel, rows)
+            torch.testing.assert_close(
+                covariance(kernel, wider, rows), expected, rtol=1e-12, atol=0
+            )
+            torch.testing.assert_close(
+                covariance(kernel, rows, wider), expected, rtol=1e-12, atol=0
+            )
+            assert torch.equal(wider, pad_rows(rows, wider.shape[-1]))
+
+    def test_positive_definite(self) -> None:
+        for structure in STRUCTURES:
+            matrix = covariance(mixed_kernel(X, structure=structure).double(), X.pack())
+            assert torch.linalg.eigvalsh(matrix.detach()).min() > -1e-12
+
+    def test_defaults(self) -> None:
+        mixtures = GaussianMixtures(
+            RNG.normal(size=(N, 2, 1)), np.ones((N, 2, 1, 1)), np.ones((N, 2))
+        )
+        inputs = MixedInputs(c=CELLS, g=BLOOD, m=mixtures, age=AGE, arm=ARM)
+        kernel = mixed_kernel(inputs, batch_shape=torch.Size([3]))
+        bases = [part.base_kernel for part in kernel.base_kernel.kernels]
+        assert [type(base) for base in bases] == [
+            SlicedWassersteinKernel,
+            SlicedWassersteinKernel,
+            MMDKernel,
+            MaternKernel,
+            CategoricalKernel,
+        ]
+        assert [base.distance.inputs for base in bases[:3]] == ["clouds", "gaussians", "mixtures"]
+        assert kernel.batch_shape == torch.Size([3])
+        assert kernel(inputs.pack()).shape == (3, N, N)
+
+    def test_a_single_block(self) -> None:
+        kernel = mixed_kernel(MixedInputs(cells=CELLS), structure="sum+product")
+        assert isinstance(kernel, ScaleKernel)
+        assert isinstance(kernel.base_kernel, BlockKernel)
+
+    def test_terms_share_the_kernels_of_blocks(self) -> None:
+        kernel = mixed_kernel(X, kernels(), structure="sum+product")
+        assert len(distribution_kernels(kernel)) == 3
+        assert sum(name.endswith("raw_lengthscale") for name, _ in kernel.named_parameters()) == 5
+
+    def test_a_kernel_of_covariates(self) -> None:
+        inputs = MixedInputs(cells=CELLS, age=AGE)
+        rbf = RBFKernel().double()
+        kernel = mixed_kernel(inputs, {"age": rbf, "cells": kernels()["cells"]}).double()
+        age = torch.from_numpy((AGE - AGE.mean()) / AGE.std()).unsqueeze(-1)
+        expected = parts_by_hand()[0] * rbf(age).to_dense()
+        torch.testing.assert_close(kernel(inputs.pack()).to_dense(), expected, rtol=1e-6, atol=1e-7)
+
+    def test_refuses(self) -> None:
+        with pytest.raises(ValueError, match="structure"):
+            mixed_kernel(X, structure="anova")  # type: ignore[arg-type]
+        with pytest.raises(ValueError, match=r"blocks \['cells', .*got one of 'cell'"):
+            mixed_kernel(X, {"cell": MMDKernel(2)})
+
+
+class TestBlockKernel:
+    def test_blocks_that_kernels_read(self) -> None:
+        given, columns = kernels(), X.encoding.columns
+        found = distribution_kernels(mixed_kernel(X, given))
+        assert found == [
+            (given["cells"], Block("clouds", 2, columns["cells"])),
+            (given["nerves"], Block("clouds", 1, columns["nerves"])),
+            (given["blood"], Block("gaussians", 2, columns["blood"])),
+        ]
+        for kernel, block in found:
+            part = next(X.blocks[name] for name, k in given.items() if k is kernel)
+            assert torch.equal(block.select(X.pack())[:, :6], part.pack()[:, :6])  # type: ignore[union-attr]
+
+    def test_columns_of_columns(self) -> None:
+        inner = SlicedWassersteinKernel(1, num_slices=1, active_dims=[1, 2])
+        block = Block("clouds", 1, (4, 5))
+        assert distribution_kernels(BlockKernel(inner, [3, 4, 5])) == [(inner, block)]
+        outer = ScaleKernel(BlockKernel(SlicedWassersteinKernel(1, num_slices=1), [0, 1]))
+        outer.active_dims = torch.tensor([7, 8, 9])
+        assert distribution_kernels(outer)[0][1].columns == (7, 8)
+
+    def test_columns_of_slots(self) -> None:
+        inner = SlicedWassersteinKernel(1, num_slices=1, active_dims=[0, 1])
+        with pytest.raises(ValueError, match="Leave active_dims out"):
+            distribution_kernels(BlockKernel(inner, X.encoding.columns["cells"]))
+
+    def test_batches_share_distances(self) -> None:
+        kernel = mixed_kernel(X, batch_shape=torch.Size([2]), structure="sum")
+        second = kernel[1]
+        assert second.batch_shape == torch.Size()
+        used, shared = (
+            {k.distance for k in m.modules() if isinstance(k, DistributionKernel)}
+            for m in (second, kernel)
+        )
+        assert used == shared
+        both = kernel(X.pack()).to_dense()
+        torch.testing.assert_close(second(X.pack()).to_dense(), both[1])
+
+    def test_gradients_reach_all_blocks_but_categories(self) -> None:
+        rows = X.pack().requires_grad_()
+        kernel = mixed_kernel(X, kernels()).double()
+        weights = torch.rand(N, N, generator=torch.Generator().manual_seed(0)).double()
+        (covariance(kernel, rows) * weights).sum().backward()
+        assert rows.grad is not None
+        assert bool(rows.grad.isfinite().all())
+        columns = X.encoding.columns
+        reached = {
+            name: Block("indices", 1, c).select(rows.grad).any(0) for name, c in columns.items()
+        }
+        assert reached["covariates"].tolist() == [True, False, True, False]
+        assert all(bool(found.any()) for found in reached.values())
+
+    def test_is_stationary_like_its_base(self) -> None:
+        for profile, stationary in (("matern52", True), ("linear", False)):
+            kernel = BlockKernel(SlicedWassersteinKernel(2, profile=profile, **SMALL), range(6))
+            assert kernel.is_stationary is stationary
+
+
+class TestCheckKind:
+    def test_accepts_its_own_kernel(self) -> None:
+        check_kind(X, mixed_kernel(X))
+
+    @pytest.mark.parametrize(
+        ("kernel", "message"),
+        [
+            (SlicedWassersteinKernel(2, **SMALL), "mixed_kernel"),
+            (RBFKernel(), "mixed_kernel"),
+            (mixed_kernel(MixedInputs(cells=CELLS)), "mixed_kernel"),
+            (mixed_kernel(X, {"cells": MMDKernel(3)}), r"block 'cells', PointClouds.* dimension 3"),
+            (mixed_kernel(X, {"covariates": MMDKernel(3)}), "block 'covariates'"),
+        ],
+        ids=range(5),
+    )
+    def test_refuses(self, kernel: torch.nn.Module, message: str) -> None:
+        with pytest.raises(ValueError, match=message):
+            check_kind(X, kernel)

@@ -1,0 +1,343 @@
+"""Models of mixed inputs: each path from training to predictions, saved files and acquisition."""
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from botorch.acquisition import LogExpectedImprovement, qLogNoisyExpectedImprovement
+from botorch.models.transforms.input import ChainedInputTransform
+from botorch.sampling import SobolQMCNormalSampler
+from gpytorch.kernels import ScaleKernel
+from torch import Tensor
+
+from gp_distributions import (
+    BlockKernel,
+    ClassificationGP,
+    DistributionGP,
+    Gaussians,
+    KernelRidgeClassifier,
+    MixedInputs,
+    NormalizeClouds,
+    PointClouds,
+    SamplingNoiseLikelihood,
+    SharedKernelGP,
+    SlicedWassersteinKernel,
+    fit,
+    load,
+    mixed_kernel,
+    optimize_over_pool,
+    save,
+)
+from gp_distributions.fitting.starts import make_smooth, start_at_medians
+from gp_distributions.kernels.mixed import STRUCTURES
+from gp_distributions.rows.columns import select_columns
+
+N, TRAIN = 36, 26
+RNG = np.random.default_rng(3)
+LEVEL = RNG.normal(size=(N, 2))
+SIZES = np.where(np.arange(N) < TRAIN, RNG.integers(8, 20, N), RNG.integers(8, 40, N))
+CELLS = PointClouds.from_list(
+    {
+        f"p{i}": level + 0.3 * RNG.normal(size=(n, 2))
+        for i, (level, n) in enumerate(zip(LEVEL, SIZES, strict=True))
+    }
+)
+FRAME = pd.DataFrame(
+    {"age": RNG.uniform(20, 80, N), "arm": RNG.choice(["drug", "none"], N)}, index=CELLS.labels
+)
+X = MixedInputs(cells=CELLS, covariates=FRAME)
+Y = torch.from_numpy(LEVEL[:, 0] + (FRAME["age"] - 50).to_numpy() / 20) + torch.from_numpy(
+    (FRAME["arm"] == "drug").to_numpy() + 0.1 * RNG.normal(size=N)
+)
+SMALL = {"num_slices": 8, "num_quantiles": 10}
+
+
+def kernel(structure: Any = "product", inputs: MixedInputs = X, **options: Any) -> Any:
+    cells = SlicedWassersteinKernel(2, **SMALL, **options)
+    return mixed_kernel(inputs, {"cells": cells}, structure=structure, **options)
+
+
+def train_inputs() -> MixedInputs:
+    """The training inputs, stored no wider than they need to be, as a separate table would be."""
+    bags = {name: CELLS.points[i, : SIZES[i]] for i, name in enumerate(CELLS.labels[:TRAIN])}  # type: ignore[index]
+    return MixedInputs(cells=PointClouds.from_list(bags), covariates=FRAME[:TRAIN])
+
+
+def make_model(structure: Any = "product", **options: Any) -> DistributionGP:
+    return DistributionGP(train_inputs(), Y[:TRAIN], kernel(structure), **options)
+
+
+def explained(mean: Tensor, y: Tensor) -> float:
+    return 1 - float((mean - y).square().mean() / y.var(correction=0))
+
+
+def same(a: tuple[Tensor, ...], b: tuple[Tensor, ...], rtol: float = 1e-9) -> None:
+    for first, second in zip(a, b, strict=True):
+        torch.testing.assert_close(first, second, rtol=rtol, atol=1e-9)
+
+
+class TestRegression:
+    @pytest.mark.parametrize("structure", STRUCTURES)
+    def test_wider_clouds_are_predicted_after_a_fit(self, structure: Any) -> None:
+        model = fit(make_model(structure))
+        mean, std = model.predict(X[TRAIN:])
+        assert X[TRAIN:].pack().shape[-1] > model.train_inputs[0].shape[-1]
+        assert explained(mean, Y[TRAIN:]) > 0.9
+        assert bool(((mean - Y[TRAIN:]).abs() < 4 * std).all())
+
+    def test_the_default(self) -> None:
+        model = DistributionGP(X[:6], Y[:6])
+        assert [type(k) for k in model.covar_module.base_kernel.kernels] == [BlockKernel] * 2
+        assert model.encoding == X[:6].encoding
+
+    def test_predictions_agree_with_rows_and_by_hand(self) -> None:
+        model = make_model()
+        rows = X[TRAIN:].pack(model.encoding)
+        same(model.predict(X[TRAIN:]), model.predict(rows))
+        with torch.no_grad():
+            x = X[:TRAIN].pack(model.encoding)
+            covariances = model.covar_module(torch.cat([x, rows])).to_dense()
+            noisy = covariances[:TRAIN, :TRAIN] + model.likelihood.noise * torch.eye(TRAIN)
+            solved = torch.linalg.solve(noisy, model.train_targets - model.mean_module.constant)
+            mean = model.mean_module.constant + covariances[TRAIN:, :TRAIN] @ solved
+        scale, shift = Y[:TRAIN].std(), Y[:TRAIN].mean()
+        torch.testing.assert_close(model.predict(rows)[0], mean * scale + shift)
+
+    def test_the_encoding_is_that_of_the_training_data(self) -> None:
+        model = make_model()
+        one, several = model.predict(X[TRAIN : TRAIN + 1]), model.predict(X[TRAIN:])
+        same(one, tuple(m[:1] for m in several))
+        new = MixedInputs(cells=CELLS[:1], covariates=FRAME[:1].assign(arm="other"))
+        with pytest.raises(ValueError, match=r"'arm' of block 'covariates'.*'other' in row 'p0'"):
+            model.predict(new)
+
+    def test_folds(self) -> None:
+        """Each fold learns its encoding from its own training data."""
+        for fold in range(2):
+            test = np.arange(N) % 2 == fold
+            model = DistributionGP(X[~test], Y[~test], kernel())
+            assert model.encoding == X[~test].encoding != X.encoding
+            assert explained(model.predict(X[test])[0], Y[test]) > 0.5
+
+    def test_misordered_targets(self) -> None:
+        with pytest.raises(ValueError, match="order of the clouds"):
+            DistributionGP(X, pd.Series(Y.numpy(), index=FRAME.index)[::-1])
+
+    def test_kernels_of_other_inputs(self) -> None:
+        with pytest.raises(ValueError, match="mixed_kernel"):
+            DistributionGP(X, Y, ScaleKernel(SlicedWassersteinKernel(2, **SMALL)))
+        with pytest.raises(ValueError, match="mixed_kernel"):
+            DistributionGP(MixedInputs(age=FRAME["age"]), Y, kernel())
+
+    def test_inputs_of_another_kind_at_prediction(self) -> None:
+        with pytest.raises(ValueError, match="mixed inputs"):
+            make_model().predict(CELLS)
+        with pytest.raises(ValueError, match="blocks"):
+            DistributionGP(CELLS, Y).predict(X)
+
+    def test_only_covariates(self) -> None:
+        inputs = MixedInputs(covariates=FRAME)
+        target = Y - torch.from_numpy(LEVEL[:, 0])
+        model = fit(DistributionGP(inputs[:TRAIN], target[:TRAIN]), restarts=0)
+        assert explained(model.predict(inputs[TRAIN:])[0], target[TRAIN:]) > 0.99
+
+    def test_distances_are_computed_once_in_a_fit(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        two = MixedInputs(cells=CELLS, nerves=PointClouds(CELLS.points[..., :1]), age=FRAME["age"])
+        given = {"cells": SlicedWassersteinKernel(2, **SMALL)}
+        given["nerves"] = SlicedWassersteinKernel(1, **SMALL)
+        calls = []
+        for one in given.values():
+            represent = one.distance.represent
+
+            def counted(points: Tensor, weights: Tensor, represent: Any = represent) -> Tensor:
+                calls.append(len(points))
+                found: Tensor = represent(points, weights)
+                return found
+
+            monkeypatch.setattr(one.distance, "represent", counted)
+        model = DistributionGP(two, Y, mixed_kernel(two, given))
+        fit(model, restarts=1)
+        assert sum(calls) == 2 * N
+
+
+class TestStarts:
+    def test_medians_and_smooth_starts(self) -> None:
+        model = make_model("sum+product").train()
+        assert [k.lengthscale.item() for k in start_at_medians(model)] != [1.0]
+        before = {n: p.detach().clone() for n, p in model.covar_module.named_parameters()}
+        scales = [m.outputscale.clone() for m in model.modules() if isinstance(m, ScaleKernel)]
+        make_smooth(model)
+        for name, parameter in model.covar_module.named_parameters():
+            if name.endswith("raw_lengthscale"):  # logarithms
+                torch.testing.assert_close(parameter, before[name] + np.log(10))
+        after = [m.outputscale for m in model.modules() if isinstance(m, ScaleKernel)]
+        assert len(after) == 3
+        torch.testing.assert_close(torch.stack(after), 100 * torch.stack(scales), rtol=1e-4, atol=0)
+
+
+class TestSamplingNoise:
+    def test_is_that_of_the_bags(self) -> None:
+        model = make_model(sampling_noise=True)
+        found = model.likelihood.excess(model.train_inputs[0])
+        size = torch.tensor(SIZES[:TRAIN], dtype=torch.float64)
+        torch.testing.assert_close(found, 1 / size - 1 / size.max())
+        fit(model, restarts=0)
+        small = X[TRAIN:].blocks | {"cells": PointClouds(CELLS.points[TRAIN:, :4])}
+        less = model.predict(MixedInputs(**small))[1]
+        assert bool((less > model.predict(X[TRAIN:])[1]).all())
+
+    def test_one_of_two_bags(self) -> None:
+        two = MixedInputs(cells=CELLS, nerves=CELLS)
+        with pytest.raises(ValueError, match="one of several bags"):
+            DistributionGP(two, Y, sampling_noise=True)
+        noise = SamplingNoiseLikelihood(2, active_dims=two.encoding.columns["nerves"])
+        model = DistributionGP(two, Y, likelihood=noise)
+        expected = (1 / torch.tensor(SIZES)).double()
+        torch.testing.assert_close(noise.excess(model.train_inputs[0]), expected)
+
+
+class TestOtherModels:
+    def test_classification(self) -> None:
+        labels = np.where(LEVEL[:, 0] > 0, "high", "low")
+        model = fit(ClassificationGP(X[:TRAIN], labels[:TRAIN], kernel()), restarts=0)
+        assert np.mean(model.predict(X[TRAIN:]) == labels[TRAIN:]) >= 0.8
+        assert model.leave_one_out().shape == (TRAIN,)
+
+    def test_kernel_ridge_classification(self) -> None:
+        labels = np.where(LEVEL[:, 0] > 0, "high", "low")
+        rows = X[:TRAIN].pack(), X[TRAIN:].pack(X[:TRAIN].encoding)
+        model = KernelRidgeClassifier(X[:TRAIN], labels[:TRAIN], kernel(), ridge=0.01)
+        again = KernelRidgeClassifier(rows[0], labels[:TRAIN], model.covar_module, ridge=0.01)
+        torch.testing.assert_close(model.scores(X[TRAIN:]), again.scores(rows[1]))
+
+    def test_several_outputs(self) -> None:
+        outputs = torch.stack([Y, -2 * Y], dim=-1)
+        separate = DistributionGP(X[:TRAIN], outputs[:TRAIN], kernel(batch_shape=torch.Size([2])))
+        shared = SharedKernelGP(X[:TRAIN], outputs[:TRAIN], kernel())
+        alone = DistributionGP(X[:TRAIN], Y[:TRAIN], kernel())
+        expected = alone.predict(X[TRAIN:])
+        for model in (separate, shared):
+            mean, std = model.predict(X[TRAIN:])
+            same((mean[:, 0], mean[:, 1] / -2, std[:, 0]), (expected[0], *expected))
+        second = separate.subset_output([1])
+        same(second.predict(X[TRAIN:]), tuple(m[:, 1:] for m in separate.predict(X[TRAIN:])))
+
+
+class TestFiles:
+    @pytest.mark.parametrize("structure", STRUCTURES)
+    def test_same_bits(self, structure: Any, tmp_path: Path) -> None:
+        model = make_model(structure, sampling_noise=True)
+        expected = model.predict(X[TRAIN:])
+        save(model, tmp_path / "model")
+        loaded = load(tmp_path / "model")
+        assert loaded.encoding == model.encoding
+        for a, b in zip(loaded.predict(X[TRAIN:]), expected, strict=True):
+            assert torch.equal(a, b)
+
+    def test_defaults_of_every_block(self, tmp_path: Path) -> None:
+        blood = Gaussians.from_clouds(CELLS)
+        inputs = MixedInputs(**X.blocks, blood=blood, flag=[True, False] * (N // 2))
+        labels = ["a", "b"] * (TRAIN // 2)
+        for model in (DistributionGP(inputs[:9], Y[:9]), ClassificationGP(inputs[:TRAIN], labels)):
+            expected = model.predict(inputs[TRAIN:])
+            save(model, tmp_path / "model")
+            found = load(tmp_path / "model").predict(inputs[TRAIN:])
+            assert all(map(np.array_equal, found, expected))
+
+
+class TestNormalization:
+    def test_per_block(self, tmp_path: Path) -> None:
+        nerves = PointClouds(3 + 5 * CELLS.points[..., :1], CELLS.weights)
+        two = MixedInputs(cells=CELLS, nerves=nerves, age=FRAME["age"])
+        transform = ChainedInputTransform(
+            cells=NormalizeClouds.from_data(two, block="cells"),
+            nerves=NormalizeClouds.from_data(two, block="nerves"),
+        )
+        normal = MixedInputs(cells=CELLS.normalize(), nerves=nerves.normalize(), age=FRAME["age"])
+        model = DistributionGP(two[:TRAIN], Y[:TRAIN], input_transform=transform)
+        by_hand = DistributionGP(normal[:TRAIN], Y[:TRAIN])
+        same(model.predict(two[TRAIN:]), by_hand.predict(normal[TRAIN:]))
+        rows = two.pack()
+        torch.testing.assert_close(transform.untransform(transform(rows)), rows)
+        save(model, tmp_path / "model")
+        loaded = load(tmp_path / "model")
+        same(loaded.predict(two[TRAIN:]), model.predict(two[TRAIN:]))
+
+    def test_the_only_block_of_clouds(self) -> None:
+        transform = NormalizeClouds.from_data(X, scale=2.0)
+        rows, columns = transform(X.pack()), X.encoding.columns
+        cells = select_columns(rows, columns["cells"])
+        assert torch.equal(cells, CELLS.normalize(scale=2.0).pack())
+        assert torch.equal(rows[:, :2], X.pack()[:, :2])
+        assert transform.equals(NormalizeClouds.from_data(X, scale=2.0))
+        assert not transform.equals(NormalizeClouds.from_data(CELLS, scale=2.0))
+
+    def test_refuses(self) -> None:
+        two = MixedInputs(cells=CELLS, nerves=CELLS, age=FRAME["age"])
+        for block in (None, "cell"):
+            with pytest.raises(ValueError, match=r"block from \['cells', 'nerves'\]"):
+                NormalizeClouds.from_data(two, block=block)
+        with pytest.raises(TypeError, match="got Covariates"):
+            NormalizeClouds.from_data(two, block="age")
+
+
+class TestBayesianOptimisation:
+    def test_gradients_of_the_posterior(self) -> None:
+        model = make_model()
+        rows = X[TRAIN : TRAIN + 2].pack(model.encoding).unsqueeze(-2).requires_grad_()
+        value = LogExpectedImprovement(model, best_f=Y.max())(rows)
+        (gradient,) = torch.autograd.grad(value.sum(), rows)
+        step = torch.zeros_like(rows)
+        step[..., 0] = 1e-5  # the age
+        step[..., 2] = -2e-5  # a coordinate of the first atom
+        acquisition = LogExpectedImprovement(model, best_f=Y.max())
+        with torch.no_grad():
+            slope = (acquisition(rows + step) - acquisition(rows - step)) / 2
+        torch.testing.assert_close((gradient * step).sum((-2, -1)), slope, rtol=1e-5, atol=0)
+
+    def test_pending_points_and_pools(self) -> None:
+        model = make_model()
+        pool, baseline = X[TRAIN:].pack(model.encoding), X[:TRAIN].pack(model.encoding)
+        acquisition = qLogNoisyExpectedImprovement(
+            model, baseline, sampler=SobolQMCNormalSampler(torch.Size([16]), seed=0)
+        )
+        indices, values = optimize_over_pool(acquisition, pool, q=2)
+        with torch.no_grad():
+            acquisition.set_X_pending(None)
+            expected = torch.cat([acquisition(row.view(1, 1, -1)) for row in pool])
+        torch.testing.assert_close(values[0], expected.max())
+        assert indices[0] == expected.argmax()
+
+    def test_a_pool_needs_the_encoding_of_the_model(self) -> None:
+        model = make_model()
+        acquisition = LogExpectedImprovement(model, best_f=Y.max())
+        with pytest.raises(TypeError, match=r"X.pack\(model.encoding\)"):
+            optimize_over_pool(acquisition, X[TRAIN:])  # type: ignore[arg-type]
+
+    @pytest.mark.parametrize("wide", [False, True])
+    def test_conditioning(self, wide: bool) -> None:
+        model = DistributionGP(train_inputs(), Y[:TRAIN], kernel(), outcome_transform=None)
+        new = slice(TRAIN, TRAIN + 3) if wide else slice(0, 3)
+        inputs = X[new] if wide else train_inputs()[new]
+        more = model.condition_on_observations(inputs, Y[new])
+        assert more.encoding == model.encoding
+        rows = torch.cat([X[:TRAIN].pack(model.encoding), X[new].pack(model.encoding)])
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # rows are not standardised
+            direct = DistributionGP(
+                rows, torch.cat([Y[:TRAIN], Y[new]]), kernel(), outcome_transform=None
+            )
+        same(
+            more.predict(X[TRAIN + 3 :]), direct.predict(X[TRAIN + 3 :].pack(model.encoding)), 1e-6
+        )
+
+    def test_fantasies(self) -> None:
+        model = make_model()
+        rows = X[TRAIN : TRAIN + 2].pack(model.encoding)
+        sampler = SobolQMCNormalSampler(torch.Size([3]), seed=0)
+        fantasies = model.fantasize(rows, sampler)
+        assert fantasies.posterior(rows).mean.shape == (3, 2, 1)
