@@ -16,6 +16,7 @@ from torch import Tensor
 
 from gp_distributions.fitting.lbfgs import Minimum, minimise
 from gp_distributions.fitting.sampling_noise import learn_sampling_noise
+from gp_distributions.fitting.scales import fixed_scales, learn_scales, learned_scales
 from gp_distributions.fitting.starts import make_smooth, median_distances, scatter, start_at_medians
 from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood
 from gp_distributions.numerics.cholesky import jitter_noted
@@ -37,14 +38,16 @@ def fit(
     Cholesky factors for any number of clouds and maximised by L-BFGS. Distances whose parameters do not
     require a gradient are computed only once. If the likelihood is a :class:`SamplingNoiseLikelihood`,
     ``fit`` then calls :func:`learn_sampling_noise`. Hyperparameters that do not require a gradient stay
-    as they are, and all starts satisfy the constraints.
+    as they are, and all starts satisfy the constraints. Scales of a :class:`ScaledDistance` that require
+    a gradient are fixed at first. ``fit`` then learns them by :func:`learn_scales`, and fits the other
+    hyperparameters again if they have changed.
 
     Args:
         model: A :class:`DistributionGP`, or any GPyTorch ``ExactGP`` with a ``covar_module`` and a
             ``likelihood``.
         init: With ``"median"``, the lengthscale of every :class:`DistributionKernel` starts at the
             median distance between the training clouds, so that units do not matter. With
-            ``"current"``, all hyperparameters start at their current values.
+            ``"current"``, all hyperparameters start at their current values. Scales always do.
         restarts: Number of further starts; the best result is kept. The likelihood often has one
             maximum where all clouds are unrelated and another where the function is smooth. The first
             further start is smooth: lengthscales are multiplied by 10, outputscales by 100 and the noise
@@ -89,9 +92,13 @@ def fit(
     _check_shapes(model)
     model.train()
     mll = ExactMarginalLogLikelihood(model.likelihood, model)
-    with unchanging_rows(), jitter_noted() as jitter:
+    scaled = learned_scales(model)
+    with fixed_scales(scaled), unchanging_rows(), jitter_noted() as jitter:
         best, best_values = _best(model, mll, init, restarts, seed, options)
-    _set_values(model, best_values)
+        _set_values(model, best_values)
+        if scaled and learn_scales(model, scaled, seed=seed):
+            best, best_values = _best(model, mll, "current", restarts, seed, options)
+            _set_values(model, best_values)
     if jitter:  # warn of jitter only at the final hyperparameters, not in line searches
         with torch.no_grad():
             mll(model(*model.train_inputs), model.train_targets)

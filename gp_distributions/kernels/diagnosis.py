@@ -281,14 +281,10 @@ def diagnose(kernel: Kernel, X: Distributions | Tensor) -> Diagnosis:
         effective_rank=torch.special.entr(spectrum).sum().exp().item(),
         duplicates=tuple(zip(earlier.tolist(), later.tolist(), strict=True)),
         distances=tuple(
-            _diagnose_distance(name, part, spreads[part.distance], _columns(rows, read[part]))
+            _diagnose_distance(name, part, spreads[part.distance], read[part].select(rows))
             for name, part in parts.items()
         ),
     )
-
-
-def _columns(rows: Tensor, columns: Tensor | None) -> Tensor:
-    return rows if columns is None else rows.index_select(-1, columns)
 
 
 def _diagnose_distance(
