@@ -59,6 +59,7 @@ from gp_distributions.models import (
     SamplingNoiseLikelihood,
     SharedKernelGP,
 )
+from gp_distributions.relevances import Relevance, RelevanceEntry, relevance
 from gp_distributions.saving import SavedModelError, load, save
 from gp_distributions.sensitivities import Sensitivity, sensitivity
 
@@ -97,6 +98,8 @@ __all__ = [
     "Profile",
     "ReferenceFit",
     "ReferenceMeasure",
+    "Relevance",
+    "RelevanceEntry",
     "RigidSlicedWasserstein",
     "SamplingNoiseLikelihood",
     "SavedModelError",
@@ -119,6 +122,7 @@ __all__ = [
     "mixed_kernel",
     "optimize_free_shapes",
     "optimize_over_pool",
+    "relevance",
     "save",
     "sensitivity",
 ]

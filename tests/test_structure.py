@@ -25,6 +25,7 @@ LAYERS = (
     ("models",),
     ("fitting", "testing"),
     ("saving", "bayesopt", "sensitivities", "inverse", "calibration", "datasets"),
+    ("relevances",),
     ("estimators", "plotting"),
     ("demo",),
 )

@@ -26,8 +26,8 @@ from gp_distributions.numerics.cholesky import cholesky, log_densities
 from gp_distributions.rows.clouds import drop_copies
 from gp_distributions.rows.memory import unchanging_rows
 
-# Scales are learned from at most this many bags with at most this many atoms each.
-_BAGS, _ATOMS = 256, 100
+# Scales are learned from at most this many bags.
+_BAGS = 256
 _FOLDS = 5
 # Largest number of L-BFGS steps with scales, and with the other hyperparameters alone.
 _STEPS, _OTHERS = 30, 200
@@ -60,21 +60,24 @@ def fixed_scales(distances: list[ScaledDistance]) -> Iterator[None]:
             distance.raw_scales.requires_grad_(True)
 
 
-def learn_scales(model: ExactGP, distances: list[ScaledDistance], *, seed: int = 0) -> bool:
+def learn_scales(
+    model: ExactGP, distances: list[ScaledDistance], *, atoms: int = 100, seed: int = 0
+) -> bool:
     r"""Learn the scales of coordinates of a fitted model, in place.
 
     The scales and all hyperparameters maximise the marginal likelihood jointly, by L-BFGS from the
-    fitted hyperparameters. Without a guard, this can overfit. Therefore both are also learned once for each of
-    5 folds without its targets. The scales of the model change only if the held-out targets are more
-    likely with learned scales than without: if the mean gain in log density exceeds its standard error
-    and 0.01.
+    fitted hyperparameters. Without a guard, this can overfit. Therefore both are also learned once for
+    each of 5 folds without its targets. The scales of the model change only if the held-out targets are
+    more likely with learned scales than without: if the mean gain in log density exceeds half its standard
+    error and 0.01.
 
-    The joint fits use at most 256 random bags, and at most 100 random atoms of each bag. :func:`fit`
-    then fits the other hyperparameters again, to all data with the new scales.
+    The joint fits use at most 256 random bags. :func:`fit` then fits the other hyperparameters again, to
+    all data with the new scales.
 
     Args:
         model: A fitted model.
         distances: Distances of the model whose scales are learned.
+        atoms: Number of random atoms of each bag that the joint fits use.
         seed: Random seed for the bags, atoms and folds.
 
     Returns:
@@ -85,7 +88,7 @@ def learn_scales(model: ExactGP, distances: list[ScaledDistance], *, seed: int =
     if len(bags) < 2 * _FOLDS:
         return False
     fold = torch.arange(len(bags), device=model.train_targets.device) % _FOLDS
-    ascent = _Ascent(model, distances, bags, seed)
+    ascent = _Ascent(model, distances, bags, atoms, seed)
     gains = torch.zeros(len(bags), dtype=torch.float64)
     for number in range(_FOLDS):
         kept = fold != number
@@ -95,7 +98,7 @@ def learn_scales(model: ExactGP, distances: list[ScaledDistance], *, seed: int =
         gains[~kept.cpu()] = ascent.held_out(kept) - before
     gain, error = gains.mean().item(), gains.std().item() / math.sqrt(len(gains))
     _log.info("Learned scales gain %.3g (standard error %.2g) in log density.", gain, error)
-    if not gain > max(error, _LEAST):
+    if not gain > max(error / 2, _LEAST):
         return False
     everything = torch.ones_like(fold, dtype=torch.bool)
     ascent.restart(everything)
@@ -108,7 +111,12 @@ class _Ascent:
     """Joint maximisation of the marginal likelihood of some bags over scales and hyperparameters."""
 
     def __init__(
-        self, model: ExactGP, distances: list[ScaledDistance], bags: Tensor, seed: int
+        self,
+        model: ExactGP,
+        distances: list[ScaledDistance],
+        bags: Tensor,
+        atoms: int,
+        seed: int,
     ) -> None:
         data = (*model.train_inputs, model.train_targets)
         self.model = copy.deepcopy(model, {id(tensor): tensor for tensor in data})
@@ -120,7 +128,7 @@ class _Ascent:
         with torch.no_grad():
             self.all_rows = drop_copies(training_rows(model).detach())
             some = self.all_rows.index_select(-2, self.bags)
-            self.rows = thinned(some, model.covar_module, _ATOMS, seed=seed)
+            self.rows = thinned(some, model.covar_module, atoms, seed=seed)
 
     def restart(self, kept: Tensor) -> None:
         """Fit the hyperparameters to the bags ``kept``, with the scales of the model."""
