@@ -68,8 +68,8 @@ def learn_scales(
     The scales and all hyperparameters maximise the marginal likelihood jointly, by L-BFGS from the
     fitted hyperparameters. Without a guard, this can overfit. Therefore both are also learned once for
     each of 5 folds without its targets. The scales of the model change only if the held-out targets are
-    more likely with learned scales than without: if the mean gain in log density exceeds half its standard
-    error and 0.01.
+    more likely with learned scales than without: if the mean gain in log density exceeds 0.01 and half
+    its standard error.
 
     The joint fits use at most 256 random bags. :func:`fit` then fits the other hyperparameters again, to
     all data with the new scales.
