@@ -68,8 +68,8 @@ def learn_scales(
     The scales and all hyperparameters maximise the marginal likelihood jointly, by L-BFGS from the
     fitted hyperparameters. Without a guard, this can overfit. Therefore both are also learned once for
     each of 5 folds without its targets. The scales of the model change only if the held-out targets are
-    more likely with learned scales than without: if the mean gain in log density exceeds 0.01 and half
-    its standard error.
+    more likely with learned scales than without: if the mean gain in log density exceeds 0.01 and its
+    standard error.
 
     The joint fits use at most 256 random bags. :func:`fit` then fits the other hyperparameters again, to
     all data with the new scales.
@@ -98,7 +98,7 @@ def learn_scales(
         gains[~kept.cpu()] = ascent.held_out(kept) - before
     gain, error = gains.mean().item(), gains.std().item() / math.sqrt(len(gains))
     _log.info("Learned scales gain %.3g (standard error %.2g) in log density.", gain, error)
-    if not gain > max(error / 2, _LEAST):
+    if not gain > max(error, _LEAST):
         return False
     everything = torch.ones_like(fold, dtype=torch.bool)
     ascent.restart(everything)
