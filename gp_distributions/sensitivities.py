@@ -92,7 +92,7 @@ def sensitivity(model: DistributionGP, X: PointClouds, *, batch_size: int = 64) 
     if len(X.batch_shape) != 1:
         raise ValueError(f"Expected clouds along one axis, got shape {tuple(X.batch_shape)}.")
     batches = X.pack().detach().split(integer(batch_size, "batch_size"))
-    gradients = torch.cat([_gradients(model, rows) for rows in batches], dim=-2)
+    gradients = torch.cat([row_gradients(model, rows) for rows in batches], dim=-2)
     if model._squeeze_output:
         gradients = gradients.squeeze(1)
     points, weights = split_rows(gradients, X.dim)
@@ -102,15 +102,26 @@ def sensitivity(model: DistributionGP, X: PointClouds, *, batch_size: int = 64) 
     return Sensitivity(X, mean_points, mean_weights, variance_points, variance_weights)
 
 
-def _gradients(model: DistributionGP, rows: Tensor) -> Tensor:
-    """Return the gradients of means and variances at rows, a ``2 x outputs x N x width`` tensor."""
+def row_gradients(model: DistributionGP, rows: Tensor, *, variance: bool = True) -> Tensor:
+    """Differentiate posterior means, and variances, with respect to rows.
+
+    Args:
+        model: A fitted model.
+        rows: An ``N x width`` tensor.
+        variance: Whether to differentiate variances too.
+
+    Returns:
+        A ``2 x outputs x N x width`` tensor; ``1 x outputs x N x width`` without variances.
+    """
     model.eval()
     rows = rows.clone().requires_grad_()
     axes = [1] * len(model.batch_shape)
     # Each cloud is its own batch element, so the gradient of a sum over clouds contains the gradient at
     # each of them.
     posterior = model.posterior(rows.unflatten(0, (-1, *axes, 1)), observation_noise=False)
-    outputs = (posterior.mean, variances(posterior, model.smallest_variance))
+    outputs = [posterior.mean]
+    if variance:
+        outputs.append(variances(posterior, model.smallest_variance))
     totals = [total for values in outputs for total in values.flatten(0, -2).sum(0)]
     found = [torch.autograd.grad(total, rows, retain_graph=True)[0] for total in totals]
     return torch.stack(found).unflatten(0, (len(outputs), -1))

@@ -26,6 +26,7 @@ LAYERS = (
     ("models",),
     ("fitting", "testing"),
     ("saving", "bayesopt", "sensitivities", "inverse", "calibration", "datasets"),
+    ("relevances",),
     ("estimators", "plotting"),
     ("demo",),
 )
