@@ -6,6 +6,7 @@ SCRIPTS = (
     "fit_speed",
     "large_exact",
     "large_bags",
+    "large_sparse",
     "t_batch_speed",
     "acquisition_speed",
     "sinkhorn_potentials",

@@ -280,6 +280,27 @@ def molecules_minutes(rows: Rows) -> tuple[str, bool]:
     return f"{sum(parts) / 60:.1f} min", sum(parts) <= 720
 
 
+_MILLION = {"name": "Parquet, 1000000, single precision"}
+_PARQUET = "10^6 clouds of 20 to 80 atoms in Parquet, M = 1000"
+
+
+def falls(rows: Rows) -> tuple[str, bool]:
+    """Return the errors at growing numbers of clouds, and whether each is below the one before."""
+    names = [f"Parquet, {10**power}, single precision" for power in range(3, 7)]
+    errors = [number(find(rows, {"name": name}), "rmse") for name in names]
+    return " ".join(f"{error:.4f}" for error in errors), errors == sorted(set(errors))[::-1]
+
+
+def denser(peer: str) -> Judge:
+    """Compare the held-out log density of the sparse model with that of another model."""
+
+    def judge(rows: Rows) -> tuple[str, bool]:
+        ours, theirs = (number(find(rows, {"name": n}), "nlpd") for n in ("sparse, 50000", peer))
+        return f"{ours:.3f} beside {theirs:.3f}", ours < theirs
+
+    return judge
+
+
 _MOLECULES = "QM9, 120,831 molecules, M = 4000"
 _COUNTED = "counting modes, T = 100, n = 50, C = 2, r = 2: RMSE, rounded"
 _EARLY = "pool search: one of the top 1% within 20 evaluations"
@@ -335,6 +356,18 @@ REACH = (
     Line(f"{_MOLECULES}: coverage of 95% intervals", "molecules", ".92 to .98", molecules_covered),
     Line(
         f"{_MOLECULES}: time from files to predictions", "molecules", "<= 12 min", molecules_minutes
+    ),
+    at_most(f"{_PARQUET}: fit and predict over embedding", "large_sparse", 4, "ratio", **_MILLION),
+    at_most(f"{_PARQUET}: peak memory", "large_sparse", 2048, "peak_mib", " MiB", **_MILLION),
+    Line("clouds in Parquet, 10^3 to 10^6: RMSE", "large_sparse", "falls throughout", falls),
+    *(
+        Line(
+            f"50,000 clouds: negative log density, {text}", "large_sparse", "below it", denser(name)
+        )
+        for text, name in (
+            ("beside SVGP in 10 x the time", "SVGP, 50000"),
+            ("beside BayesianRidge on 20,000", "BayesianRidge, 20000"),
+        )
     ),
     at_least("airfoils, learned reference: R²", LEARNING, 0.86, "r2", name="airfoils: learned"),
     Line("airfoils, learned beside fixed: R²", LEARNING, "not below fixed", beside_fixed),

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from gp_distributions.context import setting
+from gp_distributions.numerics.pairwise import squared_euclidean_to
 from gp_distributions.numerics.single_thread import put_rows
 from gp_distributions.rows.clouds import drop_copies, equal_rows
 from gp_distributions.rows.columns import selecting_once
@@ -35,6 +36,8 @@ class Distance(Protocol):
 
     @property
     def block(self) -> Block: ...
+    @property
+    def euclidean(self) -> bool: ...
     def parameters(self) -> Iterator[torch.nn.Parameter]: ...
     def adapt(self, rows: Tensor) -> None: ...
     def chunk_size(self, num_atoms: int) -> int: ...
@@ -43,6 +46,10 @@ class Distance(Protocol):
     def compare_all(self, r1: Tensor, r2: Tensor) -> Tensor: ...
     def compare_paired(self, r1: Tensor, r2: Tensor) -> Tensor: ...
 
+
+# Size in bytes of the representations that are compared with kept ones at a time. Their memory is used
+# again; to provide new memory would take as long as a third of the representations.
+_BLOCK_BYTES = 2**24
 
 LookUp = Callable[[Distance, Tensor, Tensor, bool], Tensor | None]
 
@@ -146,24 +153,46 @@ def represent_rows(distance: Distance, rows: Tensor, factors: Tensor | None = No
 
 
 def keep(distance: Distance, rows: Tensor) -> None:
-    """Remember the representation of rows to which others will be compared, without gradients.
+    """Remember the representation of rows to which many others will be compared, without gradients.
 
     Args:
         distance: The distance.
         rows: An ``N x width`` tensor.
     """
     evaluation = _Evaluation(distance)
-    if distance.memory.recall(evaluation.fingerprint, rows) is None:
+    known = distance.memory.recall(evaluation.fingerprint, rows)
+    if known is None or known.compare is None:
         with torch.no_grad():
-            known = _Clouds(distance.represent_rows(rows), None)
+            fixed = distance.represent_rows(rows) if known is None else known.representation
+            squared = None if known is None else known.squared
+            known = _Clouds(fixed, squared, _comparison(distance, fixed))
         distance.memory.remember(evaluation.fingerprint, rows, known)
 
 
+def _comparison(distance: Distance, r2: Tensor) -> Callable[[Tensor], Tensor]:
+    """Return ``compare_all`` as a function of the first representations."""
+    prepared = squared_euclidean_to(r2) if distance.euclidean else None
+
+    def compare(r1: Tensor) -> Tensor:
+        if prepared is None or r1.shape[-1] != r2.shape[-1]:
+            return distance.compare_all(r1, r2)
+        return prepared(r1)
+
+    return compare
+
+
 class _Clouds(NamedTuple):
-    """Representations of a set of clouds, and the squared distances between them if they are known."""
+    """What is known of a set of clouds.
+
+    Attributes:
+        representation: Their representations.
+        squared: The squared distances between them, or None.
+        compare: Function of other representations that compares them with these; None unless kept.
+    """
 
     representation: Tensor
     squared: Tensor | None
+    compare: Callable[[Tensor], Tensor] | None = None
 
 
 @dataclass
@@ -242,6 +271,13 @@ class _Evaluation:
 
     def between(self, x1: Tensor, x2: Tensor) -> Tensor:
         """Compute squared distances between two sets without gradients, in blocks to bound memory."""
+        kept = self.distance.memory.recall(self.fingerprint, x2) if x2.dim() == 2 else None
+        if kept is not None and kept.compare is not None and _shared.get(None) is None:
+            features = kept.representation
+            size = max(1, _BLOCK_BYTES // (features.shape[-1] * features.element_size()))
+            blocks = x1.flatten(0, -2).split(size)
+            squared = torch.cat([kept.compare(self.distance.represent_rows(x)) for x in blocks])
+            return squared.unflatten(0, x1.shape[:-1])
         if drop_copies(x2).dim() > 2 or x1.shape[:-1].numel() <= self.distance.block_rows:
             return self.to_known(x1, self.representation(x1), x2)
         blocks = x1.flatten(0, -2).split(self.distance.block_rows)

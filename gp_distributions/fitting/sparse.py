@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
@@ -124,7 +125,8 @@ def fit_sparse(
 def _key(model: SparseDistributionGP, options: Any) -> str:
     """Return a digest of a model before a fit, of its data, and of the options of the fit."""
     data = [piece.describe() for piece in described(model.training_data())]
-    return digest(dict(model.named_children()), model.num_inducing, model.seed, options, data)
+    settings = model.num_inducing, model.seed, str(model.feature_dtype)
+    return digest(dict(model.named_children()), settings, options, data)
 
 
 def _remembered_features(
@@ -135,7 +137,9 @@ def _remembered_features(
     if not done:
         return None
     model.load_state_dict(values["state"])
-    return InducingFeatures(model.covar_module, values["rows"], values["factor"])
+    return InducingFeatures(
+        model.covar_module, values["rows"], values["factor"], model.feature_dtype
+    )
 
 
 def _remember_features(
@@ -255,7 +259,7 @@ def _polished(
                 likelihood.sampling_bias.mul_(scale)
     features = state.features
     factor = features.factor * math.sqrt(amplitude)
-    return InducingFeatures(kernel, features.rows, factor), sums.scaled(amplitude)
+    return replace(features, factor=factor), sums.scaled(amplitude)
 
 
 def _log_limits(constraint: Any, value: Tensor) -> tuple[float, float]:

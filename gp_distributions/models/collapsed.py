@@ -43,19 +43,22 @@ class InducingFeatures:
 
     Args:
         covar_module: A kernel on rows.
-        rows: The rows of the inducing clouds, ``M x width``.
+        rows: The rows of the inducing clouds, ``M x width``, in double precision.
         factor: The lower triangular factor ``L``, ``M x M``.
+        dtype: The precision in which clouds are embedded and compared with the inducing clouds.
     """
 
     covar_module: Kernel
     rows: Tensor
     factor: Tensor
+    dtype: torch.dtype = torch.float64
 
     def __call__(self, rows: Tensor) -> Tensor:
         """Return the features of ``... x N x width`` rows, a ``... x N x M`` tensor."""
+        rows, inducing = rows.to(self.dtype), self.rows.to(self.dtype)
         for kernel, block in distribution_kernels(self.covar_module):
-            keep(kernel.distance, block.select(self.rows))
-        return solved(self.factor, covariance(self.covar_module, rows, self.rows))
+            keep(kernel.distance, block.select(inducing))
+        return solved(self.factor, covariance(self.covar_module, rows, inducing).double())
 
 
 def solved(factor: Tensor, right: Tensor) -> Tensor:

@@ -41,6 +41,7 @@ class SparseClassificationGP(SparseDistributionGP):
         alpha_epsilon: The concentration of the classes that are not the label, as for
             :class:`ClassificationGP`.
         input_transform: A transform from the model's inputs to rows.
+        feature_dtype: Precision of the features of clouds, as for :class:`SparseDistributionGP`.
         seed: Random seed for the samples and for the choice of the inducing clouds.
 
     Attributes:
@@ -78,6 +79,7 @@ class SparseClassificationGP(SparseDistributionGP):
         num_inducing: int = 1000,
         alpha_epsilon: float = 0.01,
         input_transform: InputTransform | None = None,
+        feature_dtype: torch.dtype = torch.float64,
         seed: int = 0,
     ) -> None:
         pieces, classes, kept = _labelled(train_X, train_Y, seed)
@@ -88,6 +90,7 @@ class SparseClassificationGP(SparseDistributionGP):
             num_inducing=num_inducing,
             outcome_transform=None,
             input_transform=input_transform,
+            feature_dtype=feature_dtype,
             seed=seed,
         )
         self.classes_ = classes

@@ -28,19 +28,29 @@ def squared_euclidean(x1: Tensor, x2: Tensor) -> Tensor:
     Returns:
         A ``batch_shape x N x M`` tensor.
     """
+    if x1 is not x2:
+        return squared_euclidean_to(x2)(x1)
+    inner = _centred_gram(x2)
+    squares = inner.diagonal(dim1=-2, dim2=-1).clone()
+    # Adding the squares first gives both halves of the matrix the same rounding errors.
+    sums = squares.unsqueeze(-1) + squares.unsqueeze(-2)
+    return zero_diagonal(sums.sub_(inner, alpha=2).clamp_min_(0))
+
+
+def squared_euclidean_to(x2: Tensor) -> Callable[[Tensor], Tensor]:
+    """Return :func:`squared_euclidean` as a function of ``x1``, which can be called many times."""
     # The mean of all rows cancels in the distances; subtracting it first avoids loss of digits.
-    if x1 is x2:
-        inner = _centred_gram(x2)
-        squares = inner.diagonal(dim1=-2, dim2=-1).clone()
-        # Adding the squares first gives both halves of the matrix the same rounding errors.
-        sums = squares.unsqueeze(-1) + squares.unsqueeze(-2)
-        return zero_diagonal(sums.sub_(inner, alpha=2).clamp_min_(0))
     centre = x2.detach().mean(dim=-2, keepdim=True)
-    centred1, centred2 = x1 - centre, x2 - centre
-    inner = _inner_products(centred1, centred2)
-    squares1, squares2 = _squared_norms(centred1), _squared_norms(centred2)
-    distances = squares1.unsqueeze(-1) + squares2.unsqueeze(-2) - 2 * inner
-    return distances.clamp_min(0)
+    centred2 = x2 - centre
+    squares2 = _squared_norms(centred2).unsqueeze(-2)
+
+    def squared(x1: Tensor) -> Tensor:
+        centred1 = x1 - centre
+        inner = _inner_products(centred1, centred2)
+        sums = _squared_norms(centred1).unsqueeze(-1) + squares2
+        return sums.sub_(inner, alpha=2).clamp_min_(0)
+
+    return squared
 
 
 def manhattan(x1: Tensor, x2: Tensor) -> Tensor:

@@ -79,7 +79,7 @@ class Memory:
 
     def recall(self, fingerprint: Hashable, rows: Tensor) -> Any | None:
         """Return the value computed from exactly these rows, or ``None`` if it is not remembered."""
-        for entry in self._entries:
+        for entry in reversed(self._entries):
             if entry.fingerprint == fingerprint and _holds(entry, rows):
                 self._add(entry)
                 return entry.value

@@ -189,6 +189,7 @@ def _sums(model: SparseDistributionGP, description: Description) -> dict[str, An
         "inducing": description.of(summed.features.rows),
         "factor": description.of(summed.features.factor),
         "sums": {name: description.of(value) for name, value in vars(summed.sums).items()},
+        "feature_dtype": str(summed.features.dtype).removeprefix("torch."),
         "num_inducing": model.num_inducing,
         "seed": model.seed,
         "squeeze_output": model._squeeze_output,
@@ -237,7 +238,8 @@ def _restore_sparse(
     value_of: Callable[[Any], Any],
 ) -> SparseDistributionGP:
     inducing, factor = value_of(described["inducing"]), value_of(described["factor"])
-    features = InducingFeatures(parts.pop("covar_module"), inducing, factor)
+    dtype = getattr(torch, described["feature_dtype"])
+    features = InducingFeatures(parts.pop("covar_module"), inducing, factor, dtype)
     sums = CollapsedSums(**{name: value_of(value) for name, value in described["sums"].items()})
     options = {name: described[name] for name in ("num_inducing", "seed", "squeeze_output")}
     if (labels := described["labels"]) is not None:

@@ -32,6 +32,7 @@ from benchmarks import (
     image_embeddings,
     large_bags,
     large_exact,
+    large_sparse,
     learning_curves,
     mixed,
     mmd_gram,
@@ -61,6 +62,7 @@ SCRIPTS = [
     *TIMED,
     large_exact,
     large_bags,
+    large_sparse,
     reference_speed,
     reference_learning,
     mmd_gram,
@@ -138,6 +140,8 @@ def test_readme_has_the_question_of_every_benchmark() -> None:
 def test_quick_run(script: ModuleType) -> None:
     if script is molecules and find_spec("qm9pack") is None:
         pytest.skip("qm9pack is not installed")
+    if script is large_sparse and find_spec("pyarrow") is None:
+        pytest.skip("PyArrow is not installed")
     if script is cells and find_spec("geomstats") is None:
         pytest.skip("geomstats is not installed")
     rows = script.run(harness.Options(quick=True, repeats=1, seeds=1))
@@ -321,6 +325,8 @@ def test_report_has_every_budget_and_every_figure_to_reach() -> None:
         "mode_counting": 4,
         "image_classification": 6,
         "molecules": 3,
+        "patients": 4,
+        "large_sparse": 5,
         "reference_learning": 11,
         "support_measure_machines": 2,
         "airfoil_search": 4,
@@ -353,6 +359,20 @@ def test_report_finds_the_rows_of_the_scripts() -> None:
                 {"name": f"{name}, {size}", "mae": 4.4, "coverage": 0.95, "seconds": 700.0}
                 for name, size, _ in molecules.methods(molecules.Sizes(), quick=True)
             ),
+        ],
+        "large_sparse": [
+            *(
+                {
+                    "name": f"Parquet, {size}, single precision",
+                    "ratio": 3.9,
+                    "peak_mib": 2000.0,
+                    "rmse": 1 / size,
+                }
+                for size in large_sparse.Sizes().sharded
+            ),
+            {"name": "sparse, 50000", "nlpd": 0.5},
+            {"name": "SVGP, 50000", "nlpd": 0.6},
+            {"name": "BayesianRidge, 20000", "nlpd": 0.7},
         ],
         "mmd_gram": [
             {"name": f"gaussian, uniform / bare exp, {case}", "ratio": 0.5, "ours_mib": 1.0}

@@ -3,14 +3,16 @@
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from unittest import mock
 
 import pytest
 import torch
 from cases import random_rows
 from torch import Tensor
 
-from gp_distributions import Distance
-from gp_distributions.distances.evaluation import looking_up, sharing
+from gp_distributions import Distance, Fourier, SlicedWasserstein
+from gp_distributions.distances import evaluation
+from gp_distributions.distances.evaluation import keep, looking_up, sharing
 
 
 class Means(Distance):
@@ -157,3 +159,40 @@ class TestLookingUp:
         distance, rows = Means(), random_rows(3)
         with looking_up(lambda *args: fail()):
             assert distance.embed(rows).shape == (3, 2)
+
+
+class TestKeeping:
+    @pytest.mark.parametrize("block", [1, 2**24])
+    @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+    @pytest.mark.parametrize(
+        "distance", [SlicedWasserstein(2), SlicedWasserstein(2, p=1, num_slices=5), Fourier(2)]
+    )
+    def test_distances_to_kept_clouds_are_those_to_others(
+        self, monkeypatch: pytest.MonkeyPatch, distance: Distance, dtype: torch.dtype, block: int
+    ) -> None:
+        rows, kept = random_rows(9).to(dtype), random_rows(4, seed=1).to(dtype)
+        expected = distance.squared(rows, kept)
+        monkeypatch.setattr(evaluation, "_BLOCK_BYTES", block)
+        keep(distance, kept)
+        tolerance = 1e3 * torch.finfo(dtype).eps
+        found = distance.squared(rows.unflatten(0, (3, 3)), kept)
+        assert found.dtype == dtype
+        torch.testing.assert_close(found.flatten(0, 1), expected, rtol=0, atol=tolerance)
+
+    def test_kept_clouds_are_represented_once_even_if_compared_before(self) -> None:
+        distance, rows, kept = SlicedWasserstein(2), random_rows(5), random_rows(4, seed=1)
+        distance.squared(kept)
+        with mock.patch.object(SlicedWasserstein, "represent_rows", autospec=True) as represent:
+            represent.side_effect = Distance.represent_rows
+            for _ in range(2):
+                keep(distance, kept)
+                distance.squared(rows, kept)
+            assert [len(call.args[1]) for call in represent.call_args_list] == [5, 5]
+
+    def test_sizes_of_kept_clouds_are_checked(self) -> None:
+        distance, kept = SlicedWasserstein(1, num_quantiles=None), torch.rand(2, 6).double()
+        kept[:, 1::2] = 0.5
+        keep(distance, kept)
+        other = torch.ones(3, 8).double()
+        with pytest.raises(ValueError, match="clouds of one size"):
+            distance.squared(other, kept)

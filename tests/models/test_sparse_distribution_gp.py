@@ -4,6 +4,8 @@ import copy
 import itertools
 import pickle
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -28,6 +30,8 @@ from gp_distributions import (
     SharedKernelGP,
     SlicedWassersteinKernel,
     SparseDistributionGP,
+    load,
+    save,
 )
 from gp_distributions.models.collapsed import piece_sums
 from gp_distributions.models.pieces import MemoryPieces
@@ -444,3 +448,51 @@ class TestInputs:
         found = set_values(model).predict(NEW.to(device))
         assert found[0].device.type == device.type
         torch.testing.assert_close(found[0].cpu(), expected[0], rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("offset", [0.0, 50.0])
+def test_features_in_single_precision_err_within_their_bounds(offset: float) -> None:
+    rows = PointClouds(BAGS.points + offset, BAGS.weights).pack()
+    kernel = make_kernel()
+    exact, single = (
+        SparseDistributionGP(
+            rows[:60], TARGETS[:60], kernel, num_inducing=25, feature_dtype=dtype
+        ).choose_features()
+        for dtype in (torch.float64, torch.float32)
+    )
+    assert torch.equal(exact.rows, single.rows)
+    assert single(rows).dtype == torch.float64
+    distance = kernel.base_kernel.distance
+    norms = distance.embed(rows).norm(dim=-1)
+    bounds = 1e-5 * (norms.unsqueeze(-1) + norms[:25]).square()
+    halves = rows.float(), rows[:25].float()
+    errors = (distance.squared(*halves).double() - distance.squared(rows, rows[:25])).abs()
+    assert bool((errors <= bounds).all())
+    assert float(errors.max()) > 1e-9
+    # With the same factor, phi differs by at most the error of the covariances over the root of the
+    # smallest eigenvalue.
+    same = replace(single, dtype=torch.float64)
+    with torch.no_grad():
+        error = (single(rows) - same(rows)).norm(dim=-1)
+        wrong = ((single(rows) - same(rows)) @ single.factor.mT).abs().max()
+        level = float(kernel.outputscale)
+    assert 0 < error.max() <= wrong * (25 / (1e-7 * level)) ** 0.5
+
+
+def test_predictions_in_single_precision_are_close(tmp_path: Path) -> None:
+    double, single = (
+        make_sparse(num_inducing=25, feature_dtype=dtype)
+        for dtype in (torch.float64, torch.float32)
+    )
+    (mean, std), (expected, scale) = single.predict(NEW), double.predict(NEW)
+    assert mean.dtype == torch.float64
+    assert not torch.equal(mean, expected)
+    torch.testing.assert_close(mean, expected, rtol=0, atol=1e-3 * float(scale.min()))
+    torch.testing.assert_close(std, scale, rtol=1e-3, atol=0)
+    save(single, tmp_path / "model")
+    loaded = load(tmp_path / "model")
+    assert loaded.feature_dtype == torch.float32
+    assert all(map(torch.equal, loaded.predict(NEW), (mean, std)))
+    assert single.subset_output([0]).feature_dtype == torch.float32
+    with pytest.raises(ValueError, match=r"Expected feature_dtype .* got torch.float16"):
+        make_sparse(feature_dtype=torch.float16)
