@@ -3,10 +3,12 @@
 from gp_distributions.bayesopt.acquisitions import Observations, default_acquisition
 from gp_distributions.bayesopt.decoder import Decoder
 from gp_distributions.bayesopt.free_shapes import DataPenalty, optimize_free_shapes
+from gp_distributions.bayesopt.mixed_search import MixedSearch
 from gp_distributions.bayesopt.pool import Pool, optimize_over_pool
 from gp_distributions.bayesopt.priors import median_lengthscale_prior
 from gp_distributions.bayesopt.records import CheckpointError, Evaluation
-from gp_distributions.bayesopt.searches import DesignSearch, FreeSearch, PoolSearch, Search
+from gp_distributions.bayesopt.search import Search
+from gp_distributions.bayesopt.searches import DesignSearch, FreeSearch, PoolSearch
 from gp_distributions.bayesopt.shape_optimizer import ShapeOptimizer
 
 __all__ = [
@@ -16,6 +18,7 @@ __all__ = [
     "DesignSearch",
     "Evaluation",
     "FreeSearch",
+    "MixedSearch",
     "Observations",
     "Pool",
     "PoolSearch",

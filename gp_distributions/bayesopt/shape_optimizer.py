@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import torch
 from botorch.utils.multi_objective.pareto import is_non_dominated
-from gpytorch.kernels import ScaleKernel
 from linear_operator.utils.errors import NanError, NotPSDError
 from torch import Tensor
 from tqdm import tqdm
@@ -23,11 +22,10 @@ from gp_distributions.bayesopt.acquisitions import (
 from gp_distributions.bayesopt.decoder import decodable
 from gp_distributions.bayesopt.priors import median_lengthscale_prior
 from gp_distributions.bayesopt.records import Checkpoint, Evaluation, candidate_key, read_outcomes
-from gp_distributions.bayesopt.searches import Search
+from gp_distributions.bayesopt.search import Search
 from gp_distributions.bayesopt.seeding import seeded
 from gp_distributions.fitting import fit
 from gp_distributions.fitting.starts import start_at_medians
-from gp_distributions.kernels.named import SlicedWassersteinKernel
 from gp_distributions.measures.arrays import integer
 from gp_distributions.models import DistributionGP
 from gp_distributions.warnings import ConvergenceWarning, warn
@@ -102,7 +100,7 @@ class ShapeOptimizer:
                 "Expected search as a PoolSearch, DesignSearch or FreeSearch, got "
                 f"{type(search).__name__}. For a fixed set of clouds use PoolSearch(clouds)."
             )
-        if model is None and search.dim is None:
+        if model is None and search.default_kernel(torch.Size()) is None:
             raise ValueError(
                 "Expected a model, because the dimension of the atoms is not known, as for a pool of "
                 "rows. Pass model=, or give the search PointClouds or dim=."
@@ -359,10 +357,7 @@ class ShapeOptimizer:
         return model.eval()
 
     def _default_model(self, X: Tensor, Y: Tensor) -> DistributionGP:
-        assert self.search.dim is not None
-        each: dict[str, Any] = {"batch_shape": torch.Size([Y.shape[-1]] if Y.shape[-1] > 1 else [])}
-        base = SlicedWassersteinKernel(self.search.dim, profile="matern52", **each)
-        kernel = ScaleKernel(base, **each)
+        kernel = self.search.default_kernel(torch.Size(Y.shape[-1:] if Y.shape[-1] > 1 else []))
         model = DistributionGP(X, Y, kernel, input_transform=self.search.input_transform)
         return median_lengthscale_prior(model)
 
