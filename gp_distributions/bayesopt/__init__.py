@@ -5,7 +5,10 @@ from gp_distributions.bayesopt.decoder import Decoder
 from gp_distributions.bayesopt.free_shapes import DataPenalty, optimize_free_shapes
 from gp_distributions.bayesopt.mixed_search import MixedSearch
 from gp_distributions.bayesopt.pool import Pool, optimize_over_pool
-from gp_distributions.bayesopt.priors import median_lengthscale_prior
+from gp_distributions.bayesopt.priors import (
+    covariate_lengthscale_priors,
+    median_lengthscale_prior,
+)
 from gp_distributions.bayesopt.records import CheckpointError, Evaluation
 from gp_distributions.bayesopt.search import Search
 from gp_distributions.bayesopt.searches import DesignSearch, FreeSearch, PoolSearch
@@ -24,6 +27,7 @@ __all__ = [
     "PoolSearch",
     "Search",
     "ShapeOptimizer",
+    "covariate_lengthscale_priors",
     "default_acquisition",
     "median_lengthscale_prior",
     "optimize_free_shapes",

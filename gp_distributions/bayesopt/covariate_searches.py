@@ -66,7 +66,7 @@ class IntervalSearch(DesignSearch):
         found = super().optimize(acquisition, q, taken, best, seed)
         return self.read_inputs(self.bounds.new_tensor(found))
 
-    def show(self, candidate: float) -> Any:
+    def show(self, candidate: Any) -> Any:
         """Returns the number itself."""
         return candidate
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import torch
 from botorch.models.transforms.input import InputTransform
@@ -49,8 +50,12 @@ class JoinParts(InputTransform, torch.nn.Module):
         self.transforms = torch.nn.ModuleList(transforms.values())
 
     def transform(self, X: Tensor) -> Tensor:
-        """Join the parts of a ``batch_shape x q x columns`` tensor to ``batch_shape x q x width`` rows."""
-        decoders = dict(zip(self.names, self.transforms, strict=True))
+        """Join the parts of a ``batch_shape x q x columns`` tensor.
+
+        Returns:
+            A ``batch_shape x q x width`` tensor of rows.
+        """
+        decoders: dict[str, Any] = dict(zip(self.names, self.transforms, strict=True))
         fixed: list[Tensor] = []
         slots: list[Tensor] = []
         for name, place in self.encoding.columns.items():
@@ -73,8 +78,12 @@ class JoinParts(InputTransform, torch.nn.Module):
             isinstance(other, JoinParts)
             and (self.columns, self.encoding) == (other.columns, other.encoding)
             and self.names == other.names
-            and all(a.equals(b) for a, b in zip(self.transforms, other.transforms, strict=True))
+            and all(map(_same, self.transforms, other.transforms))
         )
+
+
+def _same(first: Any, second: Any) -> bool:
+    return bool(first.equals(second))
 
 
 def _padded(slots: Tensor, more: int) -> Tensor:

@@ -400,7 +400,7 @@ def _joined(states: Sequence[States]) -> States:
 def _chosen(values: Tensor, count: int) -> Tensor:
     """Returns the positions of starts, drawn by their values, with the best among them."""
     left = values.isfinite().nonzero().squeeze(-1)
-    if len(left) <= count or not bool(values[left].std() > 0):
+    if count == 0 or len(left) <= count or not bool(values[left].std() > 0):
         return left[:count]
     found, _ = initialize_q_batch(left.to(values).reshape(-1, 1, 1), values[left], count)
     return found.flatten().long()

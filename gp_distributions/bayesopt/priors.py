@@ -85,7 +85,7 @@ def covariate_lengthscale_priors(kernel: Kernel) -> Kernel:
 
     Example:
         >>> from gp_distributions import MixedInputs, mixed_kernel
-        >>> from gp_distributions.bayesopt.priors import covariate_lengthscale_priors
+        >>> from gp_distributions.bayesopt import covariate_lengthscale_priors
         >>> kernel = covariate_lengthscale_priors(mixed_kernel(MixedInputs(angle=[0.0, 1.0])))
         >>> round(kernel.base_kernel.base_kernel.lengthscale.item(), 3)
         0.205
