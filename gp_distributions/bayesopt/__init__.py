@@ -1,4 +1,4 @@
-"""Bayesian optimisation over shapes: pools, designs that decode to clouds, and free atoms."""
+"""Bayesian optimisation over shapes: pools, designs that decode to clouds, free atoms, and mixtures."""
 
 from gp_distributions.bayesopt.acquisitions import Observations, default_acquisition
 from gp_distributions.bayesopt.decoder import Decoder
@@ -10,16 +10,18 @@ from gp_distributions.bayesopt.priors import (
     median_lengthscale_prior,
 )
 from gp_distributions.bayesopt.records import CheckpointError, Evaluation
-from gp_distributions.bayesopt.search import Search
+from gp_distributions.bayesopt.search import ContinuousSearch, FiniteSearch, Search
 from gp_distributions.bayesopt.searches import DesignSearch, FreeSearch, PoolSearch
 from gp_distributions.bayesopt.shape_optimizer import ShapeOptimizer
 
 __all__ = [
     "CheckpointError",
+    "ContinuousSearch",
     "DataPenalty",
     "Decoder",
     "DesignSearch",
     "Evaluation",
+    "FiniteSearch",
     "FreeSearch",
     "MixedSearch",
     "Observations",

@@ -45,7 +45,8 @@ class ShapeOptimizer:
     outcomes again. The candidates depend only on the settings, the seed and the outcomes told so far.
 
     Args:
-        search: What to search: a :class:`PoolSearch`, :class:`DesignSearch` or :class:`FreeSearch`.
+        search: What to search: a :class:`PoolSearch`, :class:`DesignSearch`, :class:`FreeSearch` or
+            :class:`MixedSearch`.
         objectives: Number of objectives.
         constraints: Number of constraints.
         initial: Number of random candidates at the start, at least two.
@@ -53,7 +54,8 @@ class ShapeOptimizer:
         model: A function that makes a model, to be fitted, from a ``T x width`` tensor of inputs (rows,
             or designs for a :class:`DesignSearch`) and a ``T x outcomes`` tensor. Its random numbers, if
             any, must have a fixed seed. Default: a model with a scaled ``SlicedWassersteinKernel(dim,
-            profile="matern52")`` for each outcome, with a :func:`median_lengthscale_prior`.
+            profile="matern52")`` for each outcome, or a :func:`mixed_kernel` for a :class:`MixedSearch`,
+            with a :func:`median_lengthscale_prior`.
         acquisition: A function that makes an acquisition function from the fitted model and the
             :class:`Observations`.
         path: Path to the checkpoint, a file of JSON lines for one optimizer at a time; ``None`` for no
@@ -97,7 +99,7 @@ class ShapeOptimizer:
     ) -> None:
         if not isinstance(search, Search):
             raise TypeError(
-                "Expected search as a PoolSearch, DesignSearch or FreeSearch, got "
+                "Expected search as a PoolSearch, DesignSearch, FreeSearch or MixedSearch, got "
                 f"{type(search).__name__}. For a fixed set of clouds use PoolSearch(clouds)."
             )
         if model is None and search.default_kernel(torch.Size()) is None:
@@ -130,7 +132,7 @@ class ShapeOptimizer:
             q: Number of candidates.
 
         Returns:
-            ``q`` candidates: indices of a pool, designs as tensors, or clouds.
+            ``q`` candidates: indices of a pool, designs as tensors, clouds, or dictionaries of these.
 
         Raises:
             ValueError: If ``q`` is less than one, or fewer than ``q`` candidates are left.
