@@ -26,6 +26,7 @@ SCRIPTS = (
     "sampling_noise",
     "airfoil_search",
     "turned_airfoil_search",
+    "mixed_search",
     "mode_counting",
     "entropy_regression",
     "learning_curves",
@@ -36,6 +37,7 @@ SCRIPTS = (
 
 # Scripts that measure accuracy and take long at full size, the longest first.
 SIDE_BY_SIDE = (
+    "mixed_search",
     "airfoil_search",
     "cells",
     "turned_airfoil_search",

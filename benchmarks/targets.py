@@ -246,6 +246,23 @@ def found_in_pose(rows: Rows) -> tuple[str, bool]:
     return figure, int(figure.split(" of ")[0]) >= 8
 
 
+def shape_and_angle(rows: Rows) -> tuple[str, bool]:
+    """Compare the search over airfoils and angles with the better grid of angles."""
+    grids = [find(rows, {"name": f"{_MIXED}: {name}"}) for name in ("grid 0 to 10", "grid 1 to 9")]
+    peer = max(grids, key=lambda row: number(row, "value"))
+    ours = find(rows, {"name": f"{_MIXED}: mixed"})
+    texts = [f"{number(r, 'value'):.1f} ± {number(r, 'value_std'):.1f}" for r in (ours, peer)]
+    return " beside ".join(texts), number(ours, "value") > number(peer, "value")
+
+
+def above_random(rows: Rows) -> tuple[str, bool]:
+    """Compare the search over airfoils and angles with random search, in standard errors."""
+    ours, peer = (find(rows, {"name": f"{_MIXED}: {name}"}) for name in ("mixed", "random"))
+    error = (number(ours, "value_se") ** 2 + number(peer, "value_se") ** 2) ** 0.5
+    errors = (number(ours, "value") - number(peer, "value")) / error
+    return f"{errors:.1f}", errors >= 2
+
+
 def covered(data: str, kind: str, target: str) -> Line:
     """Return a target for the rows of sampling noise whose goal is ``target``."""
     train = {"5, 10, 30, 100": "mixed sizes", "50": "50 points"}[kind]
@@ -304,6 +321,7 @@ def denser(peer: str) -> Judge:
 _MOLECULES = "QM9, 120,831 molecules, M = 4000"
 _COUNTED = "counting modes, T = 100, n = 50, C = 2, r = 2: RMSE, rounded"
 _EARLY = "pool search: one of the top 1% within 20 evaluations"
+_MIXED = "seeds 5000-5009"
 _TURNED = "pool search among turned airfoils, 10 + 40 evaluations: best airfoil found"
 _DESIGNS = "design search, 10 + 30 evaluations: best value beside a GP on designs"
 _PRIORS = f"{_DESIGNS} with priors"
@@ -383,6 +401,14 @@ REACH = (
     count_of("pool search, 10 + 40 evaluations: best airfoil found", "best_found"),
     count_of(_EARLY, "top_1pct_by_20"),
     Line(_TURNED, "turned_airfoil_search", "8 of 10", found_in_pose),
+    Line(
+        "airfoil and angle, 10 + 30 evaluations: best value beside the best grid of five angles",
+        *("mixed_search", "above it", shape_and_angle),
+    ),
+    Line(
+        "airfoil and angle: best value above random, in standard errors",
+        *("mixed_search", ">= 2", above_random),
+    ),
     told_apart("line", 0.76),
     told_apart("treatment", 0.73),
     *(

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Hashable, Iterable
 
 import torch
 from botorch.acquisition import AcquisitionFunction, OneShotAcquisitionFunction
@@ -17,7 +16,8 @@ from gp_distributions.distances.base import Distance
 from gp_distributions.distances.evaluation import looking_up
 from gp_distributions.kernels.reading import distribution_kernels
 from gp_distributions.measures import PointClouds
-from gp_distributions.measures.kinds import Distributions, as_rows
+from gp_distributions.measures.kinds import Distributions, as_rows, kind_of
+from gp_distributions.rows.columns import Columns
 from gp_distributions.rows.layout import Block
 from gp_distributions.rows.memory import fingerprint
 
@@ -41,6 +41,7 @@ class Pool:
     Attributes:
         rows: The candidates, ``N x width``.
         dim: Dimension of the atoms of :class:`PointClouds`, else ``None``.
+        block: Kind and dimension of the candidates; ``None`` for a tensor of rows.
 
     Raises:
         TypeError: If ``candidates`` has another type, such as a list.
@@ -64,6 +65,8 @@ class Pool:
             )
         self.rows = rows.detach()
         self.dim = candidates.dim if isinstance(candidates, PointClouds) else None
+        kind = kind_of(candidates)
+        self.block = None if isinstance(candidates, Tensor) else Block(str(kind), candidates.dim)
         self.memory = _half_of_free_memory(self.rows.device) if memory is None else memory
         self._tables: dict[Hashable, Table] = {}
 
@@ -81,15 +84,20 @@ class Pool:
             self._tables[key] = Table(distance, block.select(self.rows), memory=self.memory)
         return key, self._tables[key]
 
-    @contextlib.contextmanager
-    def _serving(self, module: torch.nn.Module) -> Iterator[PoolLookUp]:
-        """Let the kernels of a module look up the distances of candidates, in the current thread."""
+    def look_up(self, module: torch.nn.Module, columns: Columns = None) -> PoolLookUp:
+        """Return a look-up of distances for the kernels of a module, for use with ``looking_up``.
+
+        Args:
+            module: An acquisition function or a model.
+            columns: Columns of the inputs of the kernels that hold the candidates; ``None`` if the
+                candidates are whole inputs.
+        """
         used = distribution_kernels(module)
+        if columns is not None:
+            used = [(k, Block(b.kind, b.dim)) for k, b in used if b.columns == columns]
         # Drop the tables that the module does not use; they belong to the distances of earlier models.
         self._tables = dict(self._table(kernel.distance, block) for kernel, block in used)
-        look_up = PoolLookUp(list(self._tables.values()))
-        with looking_up(look_up):
-            yield look_up
+        return PoolLookUp(list(self._tables.values()))
 
 
 def optimize_over_pool(
@@ -151,7 +159,8 @@ def optimize_over_pool(
         raise ValueError(
             f"Expected 1 <= q <= {len(choices)}, the number of remaining candidates, got {q}."
         )
-    with pool._serving(acquisition) as look_up:
+    look_up = pool.look_up(acquisition)
+    with looking_up(look_up):
         indexed = _Indexed(acquisition, pool.rows, look_up)
         found, values = optimize_acqf_discrete(
             indexed, q, choices.double().unsqueeze(-1), max_batch_size=batch_size

@@ -142,6 +142,8 @@ class PoolLookUp:
         self._known: dict[int, tuple[object, list[Table]]] = {}
         self.batch: Tensor | None = None
         """Indices of the candidates that are being evaluated."""
+        self.constant = False
+        """Whether candidates do not move, although the inputs that hold them require a gradient."""
 
     def __call__(self, distance: Any, x1: Tensor, x2: Tensor, diag: bool) -> Tensor | None:
         """Return squared distances, or ``None`` if they have to be computed."""
@@ -195,8 +197,9 @@ class PoolLookUp:
         Returns ``None`` if the distances of these rows cannot be looked up.
         """
         assert self.batch is not None
-        if rows.requires_grad or rows.shape[-1] < table.rows.shape[-1]:
+        if (rows.requires_grad and not self.constant) or rows.shape[-1] < table.rows.shape[-1]:
             return None
+        rows = rows.detach()
         count, places = len(self.batch), rows.shape[-2]
         moving = torch.zeros(places, dtype=torch.bool, device=rows.device)
         fixed = drop_copies(rows)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 
 import torch
+from botorch.models.kernels.categorical import CategoricalKernel
+from gpytorch.kernels import Kernel, MaternKernel
 from gpytorch.priors import LogNormalPrior
 
 from gp_distributions.fitting.starts import start_at_medians
@@ -66,3 +68,41 @@ def median_lengthscale_prior(
             kernel._lengthscale_closure,
         )
     return model
+
+
+def covariate_lengthscale_priors(kernel: Kernel) -> Kernel:
+    r"""Give the lengthscales of numbers and categories log-normal priors, in place.
+
+    With :math:`k` numbers that are scaled to [0, 1], their priors are
+    :math:`\log \ell \sim N(\sqrt 2 + \tfrac12 \log k,\; 3)`; those of categories are
+    :math:`\log \ell \sim N(0, 1)`.
+
+    Args:
+        kernel: A :func:`mixed_kernel`. The lengthscales of numbers are set to the modes of their priors.
+
+    Returns:
+        The kernel.
+
+    Example:
+        >>> from gp_distributions import MixedInputs, mixed_kernel
+        >>> from gp_distributions.bayesopt import covariate_lengthscale_priors
+        >>> kernel = covariate_lengthscale_priors(mixed_kernel(MixedInputs(angle=[0.0, 1.0])))
+        >>> round(kernel.base_kernel.base_kernel.lengthscale.item(), 3)
+        0.205
+
+    Source: Hvarfner, Hellsten and Nardi 2024.
+    """
+    numeric = [part for part in kernel.modules() if isinstance(part, MaternKernel)]
+    count = sum(part.ard_num_dims or 1 for part in numeric)
+    for part in kernel.modules():
+        if isinstance(part, MaternKernel):
+            prior = LogNormalPrior(math.sqrt(2) + math.log(count) / 2, math.sqrt(3))
+            part.lengthscale = prior.mode
+        elif isinstance(part, CategoricalKernel):
+            prior = LogNormalPrior(0.0, 1.0)
+        else:
+            continue
+        part.register_prior(
+            "lengthscale_prior", prior, part._lengthscale_param, part._lengthscale_closure
+        )
+    return kernel

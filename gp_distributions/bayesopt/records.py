@@ -27,7 +27,7 @@ class Evaluation:
     """A candidate with its outcomes, or with the reason why it has none.
 
     Args:
-        candidate: The candidate as plain data: an index or a list of numbers.
+        candidate: The candidate as plain data: an index, a list of numbers, or a dictionary.
         outcomes: The outcomes, which are finite, or ``None`` if the evaluation failed.
         failure: The reason for the failure, or ``None`` if the evaluation succeeded.
 

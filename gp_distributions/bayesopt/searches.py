@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import reprlib
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,90 +16,21 @@ from torch import Tensor
 
 from gp_distributions.bayesopt.free_shapes import Penalty, check_bounds, optimize_free_shapes
 from gp_distributions.bayesopt.pool import Pool, optimize_over_pool
+from gp_distributions.bayesopt.pool_distances import PoolLookUp
 from gp_distributions.bayesopt.records import read_numbers
+from gp_distributions.bayesopt.search import ContinuousSearch, FiniteSearch, Plain
 from gp_distributions.measures import PointClouds
 from gp_distributions.measures.arrays import integer
 from gp_distributions.measures.kinds import Distributions
+from gp_distributions.rows.columns import Columns
+from gp_distributions.rows.layout import Block
 
 # Options of optimize_acqf. Perturbations with the default sigma, a thousandth of the range between the
 # bounds, are too small to leave the nearest maximum.
 _AROUND_BEST = {"sample_around_best": True, "sample_around_best_sigma": 0.1}
 
 
-# Several candidates as plain data; Search explains this form.
-Plain = Sequence[Any]
-
-
-class Search(ABC):
-    """Base class of searches, which define candidates, draw the first ones and find better ones.
-
-    A candidate has two forms: the object that users see, and plain data that JSON stores exactly.
-
-    Attributes:
-        dim: Dimension of the atoms, or ``None`` if it is not known.
-        input_transform: Input transform of the model, or ``None``.
-
-    Example:
-        >>> from gp_distributions import DesignSearch, FreeSearch, PoolSearch
-        >>> from gp_distributions.bayesopt import Search
-        >>> all(issubclass(kind, Search) for kind in (PoolSearch, DesignSearch, FreeSearch))
-        True
-    """
-
-    dim: int | None = None
-    input_transform: InputTransform | None = None
-
-    @abstractmethod
-    def describe(self) -> dict[str, Any]:
-        """Returns a description that distinguishes this search from others, as plain data."""
-
-    @abstractmethod
-    def initial(self, count: int, seed: int) -> list[Any]:
-        """Returns the first candidates of a random sequence without repetition, as plain data.
-
-        Returns fewer than ``count`` candidates only if the sequence ends before.
-        """
-
-    @abstractmethod
-    def inputs(self, candidates: Plain) -> Tensor:
-        """Converts candidates, given as plain data, to inputs of the model, one row for each."""
-
-    @abstractmethod
-    def optimize(
-        self, acquisition: AcquisitionFunction, q: int, taken: Plain, best: Plain, seed: int
-    ) -> list[Any]:
-        """Returns candidates, as plain data, that maximise an acquisition function.
-
-        Args:
-            acquisition: The acquisition function.
-            q: Number of candidates.
-            taken: Candidates that have been evaluated, have failed, or are pending.
-            best: Candidates that have been evaluated successfully, with the best first.
-            seed: Random seed for the starts.
-        """
-
-    @abstractmethod
-    def show(self, candidate: Any) -> Any:
-        """Converts plain data to a candidate as users see it."""
-
-    @abstractmethod
-    def plain(self, candidate: Any) -> Any:
-        """Converts a candidate as users see it to plain data.
-
-        Raises:
-            ValueError: If ``candidate`` is not a candidate of this search.
-        """
-
-    @abstractmethod
-    def read(self, data: Any) -> Any:
-        """Converts data read from a checkpoint to a candidate as plain data.
-
-        Raises:
-            ValueError: If ``data`` does not describe a candidate of this search.
-        """
-
-
-class PoolSearch(Search):
+class PoolSearch(FiniteSearch):
     """Search over a fixed set of clouds; a candidate is the index of a cloud.
 
     Args:
@@ -116,6 +46,19 @@ class PoolSearch(Search):
     def __init__(self, pool: Pool | Distributions | Tensor) -> None:
         self.pool = pool if isinstance(pool, Pool) else Pool(pool)
         self.dim = self.pool.dim
+
+    @property
+    def block(self) -> Block | None:
+        """Kind and dimension of the clouds, or ``None`` for a pool of rows."""
+        return self.pool.block
+
+    def choices(self) -> range:
+        """Returns all indices of the pool."""
+        return range(len(self.pool))
+
+    def look_up(self, module: torch.nn.Module, columns: Columns) -> PoolLookUp:
+        """Returns the look-up of the distances of the pool."""
+        return self.pool.look_up(module, columns)
 
     def describe(self) -> dict[str, Any]:
         """Return the kind of search and a digest of all rows."""
@@ -154,7 +97,7 @@ class PoolSearch(Search):
         return data
 
 
-class DesignSearch(Search):
+class DesignSearch(ContinuousSearch):
     """Search over bounded design vectors; a candidate is a tensor of ``k`` numbers.
 
     The first candidates are a scrambled Sobol sequence. Later ones are found one after the other by
@@ -196,6 +139,16 @@ class DesignSearch(Search):
         self.dim = dim
         self.num_restarts = integer(num_restarts, "num_restarts")
         self.raw_samples = integer(raw_samples, "raw_samples", least=self.num_restarts)
+
+    @property
+    def moving(self) -> list[int]:
+        """All columns."""
+        return list(range(self.bounds.shape[-1]))
+
+    @property
+    def limits(self) -> Tensor:
+        """The bounds of the designs."""
+        return self.bounds
 
     def describe(self) -> dict[str, Any]:
         """Return the kind of search and its bounds."""
@@ -246,7 +199,7 @@ class DesignSearch(Search):
         return self.plain(read_numbers(data, self.bounds.shape[-1]))
 
 
-class FreeSearch(Search):
+class FreeSearch(ContinuousSearch):
     """Search over the atoms of clouds; a candidate is a cloud.
 
     The first candidates are the clouds in ``starts``, in random order. Later ones are found by
@@ -297,6 +250,26 @@ class FreeSearch(Search):
         self.penalty_weight = penalty_weight
         self.num_restarts = integer(num_restarts, "num_restarts")
         self.maxiter = integer(maxiter, "maxiter")
+
+    @property
+    def moving(self) -> list[int]:
+        """The columns of coordinates; weights stay fixed."""
+        width, slot = self.starts.shape[-1], self.dim + 1
+        return [column for column in range(width) if column % slot < self.dim]
+
+    @property
+    def limits(self) -> Tensor:
+        """The bounds of each coordinate of each atom."""
+        return self.bounds.repeat(1, self.starts.shape[-1] // (self.dim + 1))
+
+    @property
+    def cost(self) -> Penalty | None:
+        """The weighted penalty, if there is one."""
+        return None if self.penalty is None else self._weighted_penalty
+
+    def _weighted_penalty(self, inputs: Tensor) -> Tensor:
+        assert self.penalty is not None
+        return self.penalty_weight * self.penalty(inputs)
 
     def describe(self) -> dict[str, Any]:
         """Return the kind of search, a digest of the starts, the bounds and the penalty weight."""

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import torch
 from botorch.utils.multi_objective.pareto import is_non_dominated
-from gpytorch.kernels import ScaleKernel
 from linear_operator.utils.errors import NanError, NotPSDError
 from torch import Tensor
 from tqdm import tqdm
@@ -23,11 +22,10 @@ from gp_distributions.bayesopt.acquisitions import (
 from gp_distributions.bayesopt.decoder import decodable
 from gp_distributions.bayesopt.priors import median_lengthscale_prior
 from gp_distributions.bayesopt.records import Checkpoint, Evaluation, candidate_key, read_outcomes
-from gp_distributions.bayesopt.searches import Search
+from gp_distributions.bayesopt.search import Search
 from gp_distributions.bayesopt.seeding import seeded
 from gp_distributions.fitting import fit
 from gp_distributions.fitting.starts import start_at_medians
-from gp_distributions.kernels.named import SlicedWassersteinKernel
 from gp_distributions.measures.arrays import integer
 from gp_distributions.models import DistributionGP
 from gp_distributions.warnings import ConvergenceWarning, warn
@@ -47,7 +45,8 @@ class ShapeOptimizer:
     outcomes again. The candidates depend only on the settings, the seed and the outcomes told so far.
 
     Args:
-        search: What to search: a :class:`PoolSearch`, :class:`DesignSearch` or :class:`FreeSearch`.
+        search: What to search: a :class:`PoolSearch`, :class:`DesignSearch`, :class:`FreeSearch` or
+            :class:`MixedSearch`.
         objectives: Number of objectives.
         constraints: Number of constraints.
         initial: Number of random candidates at the start, at least two.
@@ -55,7 +54,8 @@ class ShapeOptimizer:
         model: A function that makes a model, to be fitted, from a ``T x width`` tensor of inputs (rows,
             or designs for a :class:`DesignSearch`) and a ``T x outcomes`` tensor. Its random numbers, if
             any, must have a fixed seed. Default: a model with a scaled ``SlicedWassersteinKernel(dim,
-            profile="matern52")`` for each outcome, with a :func:`median_lengthscale_prior`.
+            profile="matern52")`` for each outcome, or a :func:`mixed_kernel` for a :class:`MixedSearch`,
+            with a :func:`median_lengthscale_prior`.
         acquisition: A function that makes an acquisition function from the fitted model and the
             :class:`Observations`.
         path: Path to the checkpoint, a file of JSON lines for one optimizer at a time; ``None`` for no
@@ -99,10 +99,10 @@ class ShapeOptimizer:
     ) -> None:
         if not isinstance(search, Search):
             raise TypeError(
-                "Expected search as a PoolSearch, DesignSearch or FreeSearch, got "
+                "Expected search as a PoolSearch, DesignSearch, FreeSearch or MixedSearch, got "
                 f"{type(search).__name__}. For a fixed set of clouds use PoolSearch(clouds)."
             )
-        if model is None and search.dim is None:
+        if model is None and search.default_kernel(torch.Size()) is None:
             raise ValueError(
                 "Expected a model, because the dimension of the atoms is not known, as for a pool of "
                 "rows. Pass model=, or give the search PointClouds or dim=."
@@ -132,7 +132,7 @@ class ShapeOptimizer:
             q: Number of candidates.
 
         Returns:
-            ``q`` candidates: indices of a pool, designs as tensors, or clouds.
+            ``q`` candidates: indices of a pool, designs as tensors, clouds, or dictionaries of these.
 
         Raises:
             ValueError: If ``q`` is less than one, or fewer than ``q`` candidates are left.
@@ -359,10 +359,7 @@ class ShapeOptimizer:
         return model.eval()
 
     def _default_model(self, X: Tensor, Y: Tensor) -> DistributionGP:
-        assert self.search.dim is not None
-        each: dict[str, Any] = {"batch_shape": torch.Size([Y.shape[-1]] if Y.shape[-1] > 1 else [])}
-        base = SlicedWassersteinKernel(self.search.dim, profile="matern52", **each)
-        kernel = ScaleKernel(base, **each)
+        kernel = self.search.default_kernel(torch.Size(Y.shape[-1:] if Y.shape[-1] > 1 else []))
         model = DistributionGP(X, Y, kernel, input_transform=self.search.input_transform)
         return median_lengthscale_prior(model)
 

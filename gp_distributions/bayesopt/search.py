@@ -1,0 +1,170 @@
+"""What a search is: how candidates are proposed, converted to inputs of a model, and described."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from botorch.acquisition import AcquisitionFunction
+from botorch.models.transforms.input import InputTransform
+from gpytorch.kernels import Kernel, ScaleKernel
+from torch import Tensor
+
+from gp_distributions.bayesopt.free_shapes import Penalty
+from gp_distributions.bayesopt.pool_distances import PoolLookUp
+from gp_distributions.kernels.named import SlicedWassersteinKernel
+from gp_distributions.rows.columns import Columns
+from gp_distributions.rows.layout import Block
+
+# Several candidates as plain data; Search explains this form.
+Plain = Sequence[Any]
+
+
+class Search(ABC):
+    """Base class of searches, which define candidates, draw the first ones and find better ones.
+
+    A candidate has two forms: the object that users see, and plain data that JSON stores exactly.
+
+    Attributes:
+        dim: Dimension of the atoms, or ``None`` if it is not known.
+        input_transform: Input transform of the model, or ``None``.
+
+    Example:
+        >>> from gp_distributions import DesignSearch, FreeSearch, PoolSearch
+        >>> from gp_distributions.bayesopt import Search
+        >>> all(issubclass(kind, Search) for kind in (PoolSearch, DesignSearch, FreeSearch))
+        True
+    """
+
+    dim: int | None = None
+    input_transform: InputTransform | None = None
+
+    @property
+    def block(self) -> Block | None:
+        """Kind and dimension of the distributions of candidates, or ``None`` if it is not known."""
+        return None if self.dim is None else Block("clouds", self.dim)
+
+    def default_kernel(self, batch_shape: torch.Size) -> Kernel | None:
+        """Returns the kernel of the default model, or ``None`` if there is no default model.
+
+        Args:
+            batch_shape: Batch shape of the parameters of the kernel.
+        """
+        if self.dim is None:
+            return None
+        base = SlicedWassersteinKernel(self.dim, profile="matern52", batch_shape=batch_shape)
+        return ScaleKernel(base, batch_shape=batch_shape)
+
+    @abstractmethod
+    def describe(self) -> dict[str, Any]:
+        """Returns a description that distinguishes this search from others, as plain data."""
+
+    @abstractmethod
+    def initial(self, count: int, seed: int) -> list[Any]:
+        """Returns the first candidates of a random sequence without repetition, as plain data.
+
+        Returns fewer than ``count`` candidates only if the sequence ends before.
+        """
+
+    @abstractmethod
+    def inputs(self, candidates: Plain) -> Tensor:
+        """Converts candidates, given as plain data, to inputs of the model, one row for each."""
+
+    @abstractmethod
+    def optimize(
+        self, acquisition: AcquisitionFunction, q: int, taken: Plain, best: Plain, seed: int
+    ) -> list[Any]:
+        """Returns candidates, as plain data, that maximise an acquisition function.
+
+        Args:
+            acquisition: The acquisition function.
+            q: Number of candidates.
+            taken: Candidates that have been evaluated, have failed, or are pending.
+            best: Candidates that have been evaluated successfully, with the best first.
+            seed: Random seed for the starts.
+        """
+
+    @abstractmethod
+    def show(self, candidate: Any) -> Any:
+        """Converts plain data to a candidate as users see it."""
+
+    @abstractmethod
+    def plain(self, candidate: Any) -> Any:
+        """Converts a candidate as users see it to plain data.
+
+        Raises:
+            ValueError: If ``candidate`` is not a candidate of this search.
+        """
+
+    @abstractmethod
+    def read(self, data: Any) -> Any:
+        """Converts data read from a checkpoint to a candidate as plain data.
+
+        Raises:
+            ValueError: If ``data`` does not describe a candidate of this search.
+        """
+
+
+class FiniteSearch(Search):
+    """Base class of searches over candidates that can be listed.
+
+    Example:
+        >>> from gp_distributions import PointClouds, PoolSearch
+        >>> search = PoolSearch(PointClouds([[[0.0]], [[1.0]], [[2.0]]]))
+        >>> list(search.choices())
+        [0, 1, 2]
+    """
+
+    @abstractmethod
+    def choices(self) -> Sequence[Any]:
+        """Returns all candidates, as plain data."""
+
+    def look_up(self, module: torch.nn.Module, columns: Columns) -> PoolLookUp | None:
+        """Returns a look-up of the distances of candidates, by their position among the choices.
+
+        Args:
+            module: An acquisition function.
+            columns: Columns of the inputs of its kernels that hold the candidates of this search;
+                ``None`` for all columns.
+
+        Returns:
+            The look-up, or ``None`` if distances are computed whenever they are needed.
+        """
+        return None
+
+
+class ContinuousSearch(Search):
+    """Base class of searches that move columns of the inputs by gradients.
+
+    The plain data of a candidate are the numbers of its input, unless a subclass defines another
+    :meth:`read_inputs`.
+
+    Example:
+        >>> import torch
+        >>> from gp_distributions import DesignSearch
+        >>> search = DesignSearch(None, torch.tensor([[0.0], [2.0]]))
+        >>> search.moving, search.limits.tolist()
+        ([0], [[0.0], [2.0]])
+    """
+
+    @property
+    @abstractmethod
+    def moving(self) -> list[int]:
+        """Numbers of the columns of the inputs that may change."""
+
+    @property
+    @abstractmethod
+    def limits(self) -> Tensor:
+        """Lower and upper bounds of the columns that may change, ``2 x columns``."""
+
+    def read_inputs(self, inputs: Tensor) -> list[Any]:
+        """Converts an ``N x width`` tensor of inputs to candidates, given as plain data."""
+        plain: list[Any] = inputs.tolist()
+        return plain
+
+    @property
+    def cost(self) -> Penalty | None:
+        """What to subtract from the acquisition function, a function of inputs; ``None`` for nothing."""
+        return None
