@@ -192,6 +192,7 @@ def _sums(model: SparseDistributionGP, description: Description) -> dict[str, An
         "num_inducing": model.num_inducing,
         "seed": model.seed,
         "squeeze_output": model._squeeze_output,
+        "encoding": None if model.encoding is None else model.encoding.as_dict(),
     }
 
 
@@ -240,6 +241,8 @@ def _restore_sparse(
     features = InducingFeatures(parts.pop("covar_module"), inducing, factor)
     sums = CollapsedSums(**{name: value_of(value) for name, value in described["sums"].items()})
     options = {name: described[name] for name in ("num_inducing", "seed", "squeeze_output")}
+    if described["encoding"] is not None:
+        options["encoding"] = MixedEncoding.from_dict(described["encoding"])
     if (labels := described["labels"]) is not None:
         options["classes"] = np.array(labels["classes"], dtype=labels["dtype"])
         options["alpha_epsilon"] = labels["alpha_epsilon"]

@@ -59,7 +59,8 @@ class HeldPiece:
     def describe(self) -> Hashable:
         """Return a digest of the content."""
         X, *others = self.read()
-        return digest(X if isinstance(X, Tensor) else X.pack(), *others)
+        rows = X if isinstance(X, Tensor) else X.pack()
+        return digest(rows, getattr(X, "encoding", None), *others)  # rows of mixed inputs are encoded
 
 
 @dataclass(frozen=True)
