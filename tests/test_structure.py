@@ -25,8 +25,9 @@ LAYERS = (
     ("kernels",),
     ("models",),
     ("fitting", "testing"),
-    ("saving", "bayesopt", "sensitivities", "inverse", "calibration", "datasets"),
+    ("bayesopt", "sensitivities", "inverse", "calibration", "datasets"),
     ("estimators", "plotting"),
+    ("saving",),
     ("demo",),
 )
 

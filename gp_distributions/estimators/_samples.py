@@ -24,7 +24,7 @@ from gp_distributions.models.targets import check_order
 
 Samples: TypeAlias = Inputs | ArrayLike | Tensor
 # The name of mixed inputs beside the kinds of distributions.
-_MIXED = "mixed"
+_MIXED = "mixed inputs"
 
 
 class DistributionEstimator(BaseEstimator):
@@ -36,7 +36,7 @@ class DistributionEstimator(BaseEstimator):
         feature_names_in_: Names of the columns, if ``X`` was an array with names or a data frame with
             columns of bags beside others.
         inputs_: Kind of these distributions: ``"clouds"``, ``"gaussians"`` or ``"mixtures"``; or
-            ``"mixed"``.
+            ``"mixed inputs"``.
     """
 
     # Smallest number of training distributions that fit accepts.
@@ -78,7 +78,7 @@ class DistributionEstimator(BaseEstimator):
         read = self._read(X, reset=False)
         if _kind(read) != self.inputs_:
             raise ValueError(
-                f"{type(self).__name__} was fitted on {self.inputs_} inputs, got {_kind(read)} inputs."
+                f"{type(self).__name__} was fitted on {self.inputs_}, got {_kind(read)}."
             )
         return read
 

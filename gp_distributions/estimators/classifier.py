@@ -85,7 +85,9 @@ class DistributionGPClassifier(ClassifierMixin, ProcessEstimator):
             The fitted estimator.
         """
         training = self._read_training_inputs(X)
-        labels = column_or_1d(read_targets(self, training if isinstance(training, MixedInputs) else X, y), warn=True)
+        labels = column_or_1d(
+            read_targets(self, training if isinstance(training, MixedInputs) else X, y), warn=True
+        )
         assert_all_finite(labels, input_name="y")
         check_consistent_length(training, labels)
         kernel = self._make_kernel(training)

@@ -85,7 +85,10 @@ class DistributionGPRegressor(MultiOutputMixin, RegressorMixin, ProcessEstimator
         """
         training = self._read_training_inputs(X)
         targets = check_array(
-            read_targets(self, training if isinstance(training, MixedInputs) else X, y), dtype=np.float64, ensure_2d=False, input_name="y"
+            read_targets(self, training if isinstance(training, MixedInputs) else X, y),
+            dtype=np.float64,
+            ensure_2d=False,
+            input_name="y",
         )
         check_consistent_length(training, targets)
         if self.num_inducing is None:

@@ -46,6 +46,8 @@ class CloudScaler(OneToOneFeatureMixin, TransformerMixin, DistributionEstimator)
         PointClouds(2 clouds, 20-30 atoms, d=2, float64)
     """
 
+    centre_: NDArray[np.float64] | dict[str, NDArray[np.float64]]
+    scale_: NDArray[np.float64] | dict[str, NDArray[np.float64]]
     _least_samples = 2
     _takes_mixed = True
 
@@ -76,12 +78,16 @@ class CloudScaler(OneToOneFeatureMixin, TransformerMixin, DistributionEstimator)
         given = X if isinstance(self.centre_, dict) else read_distributions(X)
         read = self._read_fitted_inputs(X if given is None else given)
         if isinstance(read, MixedInputs):
+            assert isinstance(self.centre_, dict)
+            assert isinstance(self.scale_, dict)
             scaled = {
-                name: block._scaled(*map(torch.from_numpy, (self.centre_[name], self.scale_[name])))
+                name: _scaled(block, self.centre_[name], self.scale_[name])
                 for name, block in _blocks(read).items()
             }
             return MixedInputs(**(read.blocks | scaled))
-        result = read._scaled(torch.from_numpy(self.centre_), torch.from_numpy(self.scale_))
+        assert not isinstance(self.centre_, dict)
+        assert not isinstance(self.scale_, dict)
+        result = _scaled(read, self.centre_, self.scale_)
         if given is None:
             assert isinstance(result, PointClouds)  # of single atoms
             return result.points.squeeze(-2).numpy()
@@ -91,3 +97,9 @@ class CloudScaler(OneToOneFeatureMixin, TransformerMixin, DistributionEstimator)
 def _blocks(inputs: MixedInputs) -> dict[str, Distributions]:
     """Return the blocks of distributions."""
     return {n: block for n, block in inputs.blocks.items() if isinstance(block, Distributions)}
+
+
+def _scaled(
+    block: Distributions, centre: NDArray[np.float64], scale: NDArray[np.float64]
+) -> Distributions:
+    return block._scaled(torch.from_numpy(centre), torch.from_numpy(scale))

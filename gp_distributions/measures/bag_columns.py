@@ -44,7 +44,9 @@ def split_frame(data: Any, covariates: str) -> dict[str, Any]:
             f"{covariates!r}. Pass another one as covariates=."
         )
     index = getattr(frame, "index", None)
-    counts = index is None or type(index).__name__ == "RangeIndex"  # counts rows, does not name them
+    counts = (
+        index is None or type(index).__name__ == "RangeIndex"
+    )  # counts rows, does not name them
     labels = None if counts else np.array(index)
     blocks: dict[str, Any] = {}
     for name, cells in bags.items():

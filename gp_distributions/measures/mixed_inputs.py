@@ -23,9 +23,9 @@ class MixedInputs:
 
     The data are validated once, at construction. Blocks can be indexed together, ``inputs[:10]``, where
     an integer selects inputs of length one, and concatenated. :meth:`from_frame` reads a data frame
-    whose cells hold bags. A :class:`DistributionGP` takes them as they are; :func:`mixed_kernel` makes other
-    kernels on them than the default. The levels of categories and the scales of numbers are learned from
-    the training data, and the model keeps them.
+    whose cells hold bags. A :class:`DistributionGP` takes mixed inputs as they are; :func:`mixed_kernel`
+    makes other kernels on them than the default. The levels of categories and the scales of numbers are
+    learned from the training data, and the model keeps them.
 
     Args:
         **blocks: The ``N`` inputs of each block: :class:`PointClouds`, :class:`Gaussians`,
@@ -211,7 +211,9 @@ covariates=Covariates(2, age))
     def __getitem__(self, index: Index) -> MixedInputs:
         key = resolve(index, len(self))
         if isinstance(key, Tensor) and key.dim() > 1:
-            raise TypeError(f"Expected an integer, a slice, a mask or a list as index, got {index!r}.")
+            raise TypeError(
+                f"Expected an integer, a slice, a mask or a list as index, got {index!r}."
+            )
         if isinstance(key, Tensor):
             key = key.reshape(-1)  # one object is inputs of length one
         blocks = {name: block[key] for name, block in self._blocks.items()}

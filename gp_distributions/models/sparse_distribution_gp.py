@@ -105,8 +105,8 @@ class SparseDistributionGP(Model, gpytorch.Module):
 
     Args:
         train_X: The ``T`` training clouds or mixed inputs, as for :class:`DistributionGP` but without
-            batch axes; or data in pieces: :class:`ShardedClouds`, or an object with ``num_pieces``, ``piece`` and
-            ``sample``.
+            batch axes; or data in pieces: :class:`ShardedClouds`, or an object with ``num_pieces``,
+            ``piece`` and ``sample``.
         train_Y: The targets, ``T`` or ``T x outputs``. ``None`` if the pieces carry their targets.
         covar_module: A kernel on rows, without a batch axis. The default for :class:`PointClouds` and
             :class:`Gaussians` is a scaled ``SlicedWassersteinKernel(dim, profile="matern52")``, and for
@@ -641,14 +641,15 @@ class SparseDistributionGP(Model, gpytorch.Module):
     def _reader(self) -> Reader:
         """Return the transforms in evaluation mode, which do not adapt to what they transform."""
         known = isinstance(getattr(self, "likelihood", None), FixedNoiseGaussianLikelihood)
-        transforms = (
-            getattr(self, name, None) for name in ("input_transform", "outcome_transform")
+        inputs, outcomes = (
+            None if transform is None else copy.deepcopy(transform).eval()
+            for transform in (
+                getattr(self, "input_transform", None),
+                getattr(self, "outcome_transform", None),
+            )
         )
-        return Reader(
-            None if known else getattr(self, "likelihood", None),
-            *(None if t is None else copy.deepcopy(t).eval() for t in transforms),
-            encoding=self.encoding,
-        )
+        likelihood = None if known else getattr(self, "likelihood", None)
+        return Reader(likelihood, inputs, outcomes, self.encoding)
 
     def training_data(self) -> Pieces:
         """Return the training data in pieces.
@@ -763,7 +764,7 @@ def _pieces(
         return train_X, False
     if train_Y is None:
         raise ValueError("Expected train_Y, the targets of the clouds, got None.")
-    kept = train_X if isinstance(train_X, Tensor) else train_X[:1]  # type: ignore[index]
+    kept = train_X if isinstance(train_X, Tensor) else train_X[:1]
     first = counted_rows(kept, encoding_of(train_X))
     if first.dim() != 2:
         raise ValueError(
@@ -775,4 +776,4 @@ def _pieces(
     check_order(train_X, train_Y)
     targets, squeeze = as_targets(train_Y, like)
     known = None if train_Yvar is None else as_variances(train_Yvar, like, targets)
-    return MemoryPieces(train_X, targets, known), squeeze  # type: ignore[arg-type]
+    return MemoryPieces(train_X, targets, known), squeeze

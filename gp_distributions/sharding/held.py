@@ -60,7 +60,9 @@ class HeldPiece:
         """Return a digest of the content."""
         X, *others = self.read()
         rows = X if isinstance(X, Tensor) else X.pack()
-        return digest(rows, getattr(X, "encoding", None), *others)  # rows of mixed inputs are encoded
+        return digest(
+            rows, getattr(X, "encoding", None), *others
+        )  # rows of mixed inputs are encoded
 
 
 @dataclass(frozen=True)
