@@ -110,6 +110,7 @@ def plot_effect(
         long = sum(map(len, ticks)) > 40
         style: dict[str, Any] = {"rotation": 30, "ha": "right"} if long else {}
         ax.set_xticks(range(len(ticks)), ticks, **style)
+        ax.margins(x=0.05 if path else 0.15)
     elif column is not None:
         marks = as_array(X.blocks[chosen].columns[column])  # type: ignore[union-attr]
         rug: dict[str, Any] = {"s": 20, "color": "0.5", "marker": "|", "linewidths": 0.7}
