@@ -22,7 +22,9 @@ def is_frame(data: Any) -> bool:
 
 def has_bags_and_more(frame: Any) -> bool:
     """Return whether a frame has several columns, some of which hold bags."""
-    return len(_names(frame)) > 1 and bool(_bags(opened(frame, [])))
+    names = _names(frame)
+    # Columns of a matrix may share a name in some versions of scikit-learn.
+    return len(set(names)) == len(names) > 1 and bool(_bags(opened(frame, [])))
 
 
 def split_frame(data: Any, covariates: str) -> dict[str, Any]:
@@ -66,6 +68,9 @@ def _bags(frame: Any) -> dict[str, list[Any]]:
     """
     found = {}
     for name in _names(frame):
+        dtype = getattr(frame[name], "dtype", None)
+        if isinstance(dtype, np.dtype) and dtype.kind != "O":
+            continue  # wide frames of numbers
         values = column(frame, name)
         if values.ndim > 1:  # cells of equal lengths
             found[name] = list(values)

@@ -60,9 +60,8 @@ class HeldPiece:
         """Return a digest of the content."""
         X, *others = self.read()
         rows = X if isinstance(X, Tensor) else X.pack()
-        return digest(
-            rows, getattr(X, "encoding", None), *others
-        )  # rows of mixed inputs are encoded
+        # The rows of mixed inputs have lost the units of numbers.
+        return digest(rows, getattr(X, "encoding", None), *others)
 
 
 @dataclass(frozen=True)

@@ -108,6 +108,12 @@ class TestFrames:
         with pytest.raises(ValueError, match=message):
             regressor().fit(frame, Y)
 
+    def test_names_that_occur_twice(self) -> None:
+        numbers = pd.DataFrame(np.stack([AGE, LEVEL], 1), columns=["x", "x"])
+        for frame in (numbers, numbers.astype(object)):
+            with pytest.raises(ValueError, match="Expected one column 'x', got more than one"):
+                MixedInputs.from_frame(frame)
+
     def test_missing_covariates(self) -> None:
         frame = FRAME.assign(age=FRAME["age"].where(FRAME.index != "p4"))
         with pytest.raises(ValueError, match=r"'age' of block 'covariates'.*nan in row 'p4'"):
