@@ -18,6 +18,7 @@ from gp_distributions.distances import (
     LinearTransport,
     PrecomputedDistance,
     RigidSlicedWasserstein,
+    ScaledDistance,
     SinkhornPotential,
     SlicedWasserstein,
     TotalVariation,
@@ -62,6 +63,7 @@ from gp_distributions.models import (
     SparseClassificationGP,
     SparseDistributionGP,
 )
+from gp_distributions.relevances import Relevance, RelevanceEntry, relevance
 from gp_distributions.saving import SavedModelError, load, save
 from gp_distributions.sensitivities import Sensitivity, sensitivity
 from gp_distributions.sharding import PieceError, ShardedClouds
@@ -103,9 +105,12 @@ __all__ = [
     "Profile",
     "ReferenceFit",
     "ReferenceMeasure",
+    "Relevance",
+    "RelevanceEntry",
     "RigidSlicedWasserstein",
     "SamplingNoiseLikelihood",
     "SavedModelError",
+    "ScaledDistance",
     "Sensitivity",
     "ShapeOptimizer",
     "ShardedClouds",
@@ -128,6 +133,7 @@ __all__ = [
     "optimize_free_shapes",
     "optimize_over_pool",
     "planar_rotations",
+    "relevance",
     "save",
     "sensitivity",
 ]

@@ -18,6 +18,7 @@ from gp_distributions import (
     PrecomputedDistance,
     ReferenceMeasure,
     RigidSlicedWasserstein,
+    ScaledDistance,
     SinkhornPotential,
     SlicedWasserstein,
     TotalVariation,
@@ -129,6 +130,16 @@ _SLICED = partial(SlicedWasserstein, 2, num_slices=20, num_quantiles=30)
 
 _RIGID = partial(RigidSlicedWasserstein, 2, num_slices=20, max_degree=5, num_quantiles=8)
 
+
+def _scaled(
+    distance: Callable[..., Distance], *, scales: tuple[float, ...] = (2.0, 1.0)
+) -> Distance:
+    """A distance whose coordinates have scales that are not learned."""
+    scaled = ScaledDistance(distance())
+    scaled.scales = scales
+    return scaled.requires_grad_(False)
+
+
 # Distances of rows in two dimensions, of mixtures in one.
 DISTANCES: dict[str, Case[Distance]] = {
     "sw2": Case(_SLICED, settings={"num_quantiles": 7, "center": True}),
@@ -161,6 +172,13 @@ DISTANCES: dict[str, Case[Distance]] = {
     "fourier": Case(partial(Fourier, 2, num_frequencies=30), settings={"frequencies": GRID / 2}),
     "fourier-gaussians": Case(partial(Fourier, 2, inputs="gaussians"), GAUSSIANS),
     "fourier-mixtures": Case(partial(Fourier, 1, inputs="mixtures"), MIXTURES),
+    "scaled-sw2": Case(partial(_scaled, _SLICED), settings={"scales": (1.0, 3.0)}),
+    "scaled-mmd": Case(
+        partial(_scaled, partial(MMD, 2, bandwidth=1.0, inputs="gaussians")), GAUSSIANS
+    ),
+    "scaled-mixtures": Case(
+        partial(_scaled, partial(Fourier, 1, inputs="mixtures"), scales=(1.0,)), MIXTURES
+    ),
     "precomputed": Case(partial(PrecomputedDistance, OBJECTS), INDICES),
 }
 

@@ -26,6 +26,7 @@ LAYERS = (
     ("models",),
     ("fitting", "testing"),
     ("bayesopt", "sensitivities", "inverse", "calibration", "datasets"),
+    ("relevances",),
     ("estimators", "plotting"),
     ("saving",),
     ("demo",),

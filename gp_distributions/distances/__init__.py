@@ -6,6 +6,7 @@ from gp_distributions.distances.hellinger import Hellinger
 from gp_distributions.distances.mmd import MMD
 from gp_distributions.distances.precomputed import PrecomputedDistance
 from gp_distributions.distances.rigid_sliced_wasserstein import RigidSlicedWasserstein
+from gp_distributions.distances.scaled import ScaledDistance
 from gp_distributions.distances.sliced_wasserstein import SlicedWasserstein
 from gp_distributions.distances.total_variation import TotalVariation
 from gp_distributions.distances.transport import LinearTransport, SinkhornPotential
@@ -18,6 +19,7 @@ __all__ = [
     "LinearTransport",
     "PrecomputedDistance",
     "RigidSlicedWasserstein",
+    "ScaledDistance",
     "SinkhornPotential",
     "SlicedWasserstein",
     "TotalVariation",

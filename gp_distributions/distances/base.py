@@ -39,6 +39,7 @@ class Distance(torch.nn.Module, ABC):
         supported_inputs: Accepted values of ``inputs``.
         reads_coordinates: Whether distances depend on the coordinates of atoms as numbers. If not, atoms
             are labels or indices, and may have any scale.
+        num_rotating: Number of leading coordinates that rotate together; they have one scale.
         trims_padding: Whether :meth:`represent` drops padding. If so, clouds of similar size are
             represented together, which is faster.
         chunk_elements: Largest number of floats in the intermediate results for a chunk of clouds,
@@ -62,6 +63,7 @@ class Distance(torch.nn.Module, ABC):
 
     supported_inputs: ClassVar[tuple[str, ...]] = ("clouds",)
     reads_coordinates: bool = True
+    num_rotating: int = 0
     trims_padding: bool = False
     chunk_elements: int = 2**18
     block_rows: int = 2048
@@ -127,16 +129,17 @@ class Distance(torch.nn.Module, ABC):
         """Return the number of clouds of ``num_atoms`` atoms to represent at a time."""
         return max(1, self.chunk_elements // (num_atoms * (self.block.atom_dim + 1)))
 
-    def represent_rows(self, rows: Tensor) -> Tensor:
+    def represent_rows(self, rows: Tensor, factors: Tensor | None = None) -> Tensor:
         """Represent all rows, one chunk of clouds at a time.
 
         Args:
             rows: A ``batch_shape x N x width`` tensor.
+            factors: Factors by which to multiply the columns of each atom first, of shape ``atom_dim``.
 
         Returns:
             A ``batch_shape x N x D`` tensor.
         """
-        return evaluation.represent_rows(self, rows)
+        return evaluation.represent_rows(self, rows, factors)
 
     def forward(self, x1: Tensor, x2: Tensor | None = None, *, diag: bool = False) -> Tensor:
         """Return :meth:`squared`."""

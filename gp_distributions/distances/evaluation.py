@@ -30,6 +30,7 @@ class Distance(Protocol):
 
     block_rows: int
     trims_padding: bool
+    training: bool
     memory: Memory
 
     @property
@@ -38,7 +39,7 @@ class Distance(Protocol):
     def adapt(self, rows: Tensor) -> None: ...
     def chunk_size(self, num_atoms: int) -> int: ...
     def represent(self, points: Tensor, weights: Tensor) -> Tensor: ...
-    def represent_rows(self, rows: Tensor) -> Tensor: ...
+    def represent_rows(self, rows: Tensor, factors: Tensor | None = None) -> Tensor: ...
     def compare_all(self, r1: Tensor, r2: Tensor) -> Tensor: ...
     def compare_paired(self, r1: Tensor, r2: Tensor) -> Tensor: ...
 
@@ -118,21 +119,26 @@ def adapt(distance: Distance, rows: Tensor) -> None:
         distance.adapt(drop_copies(rows.detach()))
 
 
-def represent_rows(distance: Distance, rows: Tensor) -> Tensor:
-    """Represent rows in chunks that fit into the processor's cache."""
+def represent_rows(distance: Distance, rows: Tensor, factors: Tensor | None = None) -> Tensor:
+    """Represent rows, whose atoms are multiplied by factors, in chunks that fit into the cache."""
+
+    def represent(points: Tensor, weights: Tensor) -> Tensor:
+        return distance.represent(points if factors is None else points * factors, weights)
+
     points, weights = distance.block.split(rows)
     batch_shape, num_atoms = weights.shape[:-1], weights.shape[-1]
     points = points.reshape(-1, num_atoms, points.shape[-1])
     size = distance.chunk_size(num_atoms)
-    if len(points) <= size or _tracks(distance, rows):
+    tracked = factors is not None and factors.requires_grad and torch.is_grad_enabled()
+    if len(points) <= size or tracked or _tracks(distance, rows):
         weights = normalized(weights).reshape(-1, num_atoms)
-        parts = map(distance.represent, points.split(size), weights.split(size))
+        parts = map(represent, points.split(size), weights.split(size))
         return torch.cat(list(parts)).unflatten(0, batch_shape)
     check_weights(weights)
     weights = weights.reshape(-1, num_atoms)
     out: Tensor | None = None
     for chunk in chunks(weights, size, by_atoms=distance.trims_padding):
-        part = distance.represent(points[chunk], normalized(weights[chunk]))
+        part = represent(points[chunk], normalized(weights[chunk]))
         out = _empty(len(points), part) if out is None else out
         put_rows(out, chunk, part)
     assert out is not None
@@ -280,10 +286,13 @@ class _Evaluation:
 
 
 def _tracks(distance: Distance, rows: Tensor) -> bool:
-    """Return whether the representations of rows need a gradient."""
-    return torch.is_grad_enabled() and (
-        rows.requires_grad or any(parameter.requires_grad for parameter in distance.parameters())
-    )
+    """Return whether the representations of rows need a gradient.
+
+    The parameters of a distance are learned in training mode only. Otherwise predictions and searches
+    would represent the training clouds anew each time.
+    """
+    learned = distance.training and any(p.requires_grad for p in distance.parameters())
+    return torch.is_grad_enabled() and (rows.requires_grad or learned)
 
 
 def _empty(rows: int, like: Tensor) -> Tensor:

@@ -130,13 +130,18 @@ class RigidSlicedWasserstein(Distance):
         self.register_buffer("slices", _mark_slices(space, self.marks))
 
     @property
+    def num_rotating(self) -> int:  # type: ignore[override]
+        """Number of leading coordinates that rotate: all but the marks."""
+        return self.dim - self.marks
+
+    @property
     def num_slices(self) -> int:
         """Number of directions on half of the circle or sphere."""
         return len(self.directions)
 
-    def represent_rows(self, rows: Tensor) -> Tensor:
+    def represent_rows(self, rows: Tensor, factors: Tensor | None = None) -> Tensor:
         """Represent all rows by the absolute values of their coefficients."""
-        coefficients = super().represent_rows(rows)
+        coefficients = super().represent_rows(rows, factors)
         blocks = coefficients.flatten(0, -2).split(_BLOCK)
         return torch.cat([self._features(block) for block in blocks]).unflatten(0, rows.shape[:-1])
 

@@ -90,10 +90,10 @@ class SharedSupportDistance(Distance):
         index = index[place[len(support) :]].view(points.shape[:-1])
         return index.clamp_min(0), index >= 0
 
-    def represent_rows(self, rows: Tensor) -> Tensor:
+    def represent_rows(self, rows: Tensor, factors: Tensor | None = None) -> Tensor:
         """Represent all rows, or raise an error that names the first atom outside the support."""
         try:
-            return super().represent_rows(rows)
+            return super().represent_rows(rows, factors)
         except _UnknownAtomError:
             points, weights = self.block.split(rows.detach())
             missing = ~self._find(points)[1] & (weights > 0)

@@ -84,11 +84,11 @@ class TransportDistance(Distance):
         size = self.reference.size
         return max(1, 8 * self.chunk_elements // (size * max(num_atoms, size)))
 
-    def represent_rows(self, rows: Tensor) -> Tensor:
+    def represent_rows(self, rows: Tensor, factors: Tensor | None = None) -> Tensor:
         """Represent all rows, and issue one warning for all clouds whose potentials are inexact."""
         outcomes: list[TransportOutcome] = []
         with setting(_outcomes, outcomes):
-            representation = super().represent_rows(rows)
+            representation = super().represent_rows(rows, factors)
         self._warn(outcomes)
         return representation
 

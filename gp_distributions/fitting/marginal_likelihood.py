@@ -22,6 +22,7 @@ from gp_distributions.fitting.cost import warn_of_cost
 from gp_distributions.fitting.lbfgs import Minimum, minimise
 from gp_distributions.fitting.observed import ObservedLikelihood, Record, values_of
 from gp_distributions.fitting.sampling_noise import learn_sampling_noise
+from gp_distributions.fitting.scales import fixed_scales, learn_scales, learned_scales
 from gp_distributions.fitting.starts import make_smooth, median_distances, scatter, start_at_medians
 from gp_distributions.fitting.subsets import has_subsets, on_subset
 from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood
@@ -54,7 +55,9 @@ def fit(
     Cholesky factors for any number of clouds and maximised by L-BFGS. Distances whose parameters do not
     require a gradient are computed only once. If the likelihood is a :class:`SamplingNoiseLikelihood`,
     ``fit`` then calls :func:`learn_sampling_noise`. Hyperparameters that do not require a gradient stay
-    as they are, and all starts satisfy the constraints.
+    as they are, and all starts satisfy the constraints. Scales of a :class:`ScaledDistance` that require
+    a gradient are fixed at first. ``fit`` then learns them by :func:`learn_scales`, and fits the other
+    hyperparameters again if they have changed.
 
     A :class:`DistributionGP` of more than 1,000 clouds whose distances are fixed is first fitted to a
     random subset of 500 clouds from all starts, and then to all clouds from the maxima found. This
@@ -70,7 +73,7 @@ def fit(
             started again with the same arguments.
         init: With ``"median"``, the lengthscale of every :class:`DistributionKernel` starts at the
             median distance between the training clouds, so that units do not matter. With
-            ``"current"``, all hyperparameters start at their current values.
+            ``"current"``, all hyperparameters start at their current values. Scales always do.
         restarts: Number of further starts; the best result is kept. The likelihood often has one
             maximum where all clouds are unrelated and another where the function is smooth. The first
             further start is smooth: lengthscales are multiplied by 10, outputscales by 100 and the noise
@@ -121,10 +124,15 @@ def fit(
     bar = tqdm(desc="Fitting", unit=" evaluations", delay=_PATIENCE, disable=not progress)
     record = Record(bar, values_of(model))
     mll = ObservedLikelihood(model, record)
+    scaled = learned_scales(model)
     try:
-        with bar, unchanging_rows(), jitter_noted() as jitter:
+        with bar, fixed_scales(scaled), unchanging_rows(), jitter_noted() as jitter:
             best, best_values = _best(mll, init, restarts, seed, options)
-        _set_values(model, best_values)
+            _set_values(model, best_values)
+            if scaled and learn_scales(model, scaled, seed=seed):
+                record.largest = -math.inf  # values at other scales do not compare
+                best, best_values = _best(mll, "current", restarts, seed, options)
+                _set_values(model, best_values)
         if jitter:  # warn of jitter only at the final hyperparameters, not in line searches
             with torch.no_grad():
                 mll(model(*model.train_inputs), model.train_targets)

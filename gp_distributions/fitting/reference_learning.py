@@ -15,6 +15,7 @@ from gpytorch.likelihoods import FixedNoiseGaussianLikelihood, GaussianLikelihoo
 from torch import Tensor
 from tqdm import tqdm
 
+from gp_distributions.distances.scaled import ScaledDistance
 from gp_distributions.distances.transport import TransportDistance, warm_starts
 from gp_distributions.fitting.reference_ascent import (
     Run,
@@ -123,9 +124,9 @@ def fit_reference(
 
     Raises:
         TypeError: If ``model`` is not a :class:`DistributionGP`.
-        ValueError: If the kernel does not have exactly one reference measure; the model has several
-            outputs, an input transform or, with a guard, a fixed noise for each cloud; or ``steps``,
-            ``guard`` or ``starts`` is out of range.
+        ValueError: If the kernel does not have exactly one reference measure, or has a
+            :class:`ScaledDistance`; the model has several outputs, an input transform or, with a guard,
+            a fixed noise for each cloud; or ``steps``, ``guard`` or ``starts`` is out of range.
 
     Warns:
         ReferenceWarning: If the chosen reference sees the clouds along one direction only.
@@ -149,6 +150,11 @@ def fit_reference(
             f"Expected a DistributionGP whose kernel has a reference, got {type(model).__name__}."
         )
     reference = reference_of(model)
+    if any(isinstance(module, ScaledDistance) for module in model.covar_module.modules()):
+        raise ValueError(
+            "Expected a reference that is learned before it is scaled, got a kernel with a "
+            "ScaledDistance. Learn the reference with a kernel of the distance inside it."
+        )
     num_train = model.train_targets.shape[-1]
     if model.train_targets.dim() != 1:
         raise ValueError("Expected a model with one output.")

@@ -14,8 +14,8 @@ from torch import Tensor
 from gp_distributions.distances.base import Distance
 from gp_distributions.kernels.covariances import covariance
 from gp_distributions.kernels.distribution_kernel import DistributionKernel
-from gp_distributions.kernels.group_average import closest_images
-from gp_distributions.kernels.orientation import LEVEL, axes_p_value, sees_rotations
+from gp_distributions.kernels.group_average import GroupAverageKernel, closest_images
+from gp_distributions.kernels.orientation import LEVEL, axes_p_value, sees_random_poses
 from gp_distributions.kernels.reading import check_kind, distribution_kernels
 from gp_distributions.measures.inputs import Inputs, encoding_of, input_rows
 from gp_distributions.numerics.medians import apart, median_apart
@@ -47,7 +47,9 @@ class DistanceDiagnosis:
             if fewer than 20 clouds, or fewer than half of them, count, or the atoms do not lie in two
             or three dimensions.
         random_poses: Whether the test does not reject uniform axes at the level 1%, and rotations
-            change the distance.
+            change the distance. In a :class:`GroupAverageKernel`, the distance is that between the
+            closest images of two clouds, and poses that differ by elements of the group do not count as
+            random.
 
     Example:
         >>> import torch
@@ -285,14 +287,35 @@ def diagnose(kernel: Kernel, X: Inputs | Tensor) -> Diagnosis:
         effective_rank=torch.special.entr(spectrum).sum().exp().item(),
         duplicates=tuple(zip(earlier.tolist(), later.tolist(), strict=True)),
         distances=tuple(
-            _diagnose_distance(name, part, spreads[part.distance], read[part].select(rows))
+            _diagnose_distance(
+                name,
+                part,
+                spreads[part.distance],
+                read[part].select(rows),
+                _averages(kernel, name),
+            )
             for name, part in parts.items()
         ),
     )
 
 
+def _averages(kernel: Kernel, path: str) -> list[GroupAverageKernel]:
+    """Return the averages over groups that contain the kernel at a path, from the outside in."""
+    module: torch.nn.Module = kernel
+    found = []
+    for step in path.split("."):
+        if isinstance(module, GroupAverageKernel):
+            found.append(module)
+        module = module.get_submodule(step)
+    return found
+
+
 def _diagnose_distance(
-    path: str, part: DistributionKernel, spreads: list[tuple[float, float, float]], rows: Tensor
+    path: str,
+    part: DistributionKernel,
+    spreads: list[tuple[float, float, float]],
+    rows: Tensor,
+    averages: list[GroupAverageKernel],
 ) -> DistanceDiagnosis:
     # If several kernels share a distance, each of them called it in turn, so there is a spread for each.
     low, median, high = spreads.pop(0) if len(spreads) > 1 else spreads[0]
@@ -304,7 +327,7 @@ def _diagnose_distance(
         correlation = there / none
     with torch.no_grad():
         p_value = axes_p_value(part.distance, rows)
-        random = p_value >= LEVEL and sees_rotations(part.distance, rows)
+        random = p_value >= LEVEL and sees_random_poses(part.distance, rows, averages)
     return DistanceDiagnosis(
         name=re.sub(r"\.(\d+)", r"[\1]", f"kernel.{path}" if path else "kernel"),
         distance=type(part.distance).__name__,

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import torch
+from scipy.stats import wilcoxon
 from torch import Tensor
 
 from gp_distributions.distances.base import Distance
 from gp_distributions.distances.shared_support import SharedSupportDistance
+from gp_distributions.kernels.group_average import GroupAverageKernel
 from gp_distributions.numerics.principal_axes import distinct_axes, uniform_axes_p_value
 from gp_distributions.rows.clouds import join_rows
 from gp_distributions.rows.layout import normalized
@@ -20,6 +23,8 @@ LEVEL = 0.01
 _ENOUGH, _SHARE = 20, 0.5
 # A distance sees rotations if they matter more than this multiple of the differences in shape.
 _SEEN = 0.3
+# Number of clouds, evenly spaced among all, that are turned.
+_TURNED = 64
 
 
 def axes_p_value(distance: Distance, rows: Tensor) -> float:
@@ -47,31 +52,56 @@ def axes_p_value(distance: Distance, rows: Tensor) -> float:
     return uniform_axes_p_value(axes[distinct])
 
 
-def sees_rotations(distance: Distance, rows: Tensor) -> bool:
-    """Whether turning clouds changes their distances.
+def sees_random_poses(
+    distance: Distance, rows: Tensor, averages: Sequence[GroupAverageKernel] = ()
+) -> bool:
+    """Whether random rotations of clouds keep similar clouds apart.
 
-    All clouds are moved to one mean, since differences in location may be larger than those in shape.
+    Up to 64 of the clouds are turned. All of them are moved to one mean, since differences in location
+    may be larger than those in shape.
+
+    Within averages over groups, the distance between two clouds is that between the closest of their
+    images. Clouds whose poses differ by elements of the groups then lie closer to each other than
+    randomly turned clouds, so that random rotations are ruled out.
 
     Args:
         distance: A distance between clouds in two or three dimensions.
         rows: An ``N x width`` tensor.
+        averages: The averages that contain the distance, from the outside in.
 
     Returns:
         Whether the median distance between a cloud and a randomly turned copy exceeds 0.3 of the median
-        distance between different clouds.
+        distance between different clouds. Within averages, also whether Wilcoxon's test does not reject
+        at the level 1% that different clouds are as close as after a random rotation of one of them.
     """
-    points, weights = distance.block.split(rows)
+    points, weights = distance.block.split(rows[:: -(-len(rows) // _TURNED)])
     means = normalized(weights).unsqueeze(-2) @ points
     generator = torch.Generator().manual_seed(0)
-    shape = (len(rows), distance.dim, distance.dim)
+    shape = (len(points), distance.dim, distance.dim)
     rotations = torch.linalg.qr(torch.randn(shape, generator=generator, dtype=torch.float64)).Q
     rotations[:, :, 0] *= torch.linalg.det(rotations).unsqueeze(-1)
     centred, middle = points - means, means.mean(0)
     moved, turned = (
-        join_rows(x + middle, weights) for x in (centred, centred @ rotations.to(points).mT)
+        _images(join_rows(x + middle, weights), averages)
+        for x in (centred, centred @ rotations.to(points).mT)
     )
-    others = moved.roll(1, dims=0)
-    copies, apart = (
-        float(distance.squared(moved, x, diag=True).median()) for x in (turned, others)
-    )
-    return copies > _SEEN**2 * apart
+
+    def closest(first: Tensor, second: Tensor) -> Tensor:
+        return distance.squared(first, second).amin((-2, -1))
+
+    others = closest(moved, moved.roll(1, dims=0))
+    if closest(moved, turned).median() <= _SEEN**2 * others.median():
+        return False
+    if not averages:
+        return True
+    change = closest(moved, turned.roll(1, dims=0)) - others
+    one_of_each = change[1::2].double().cpu().numpy()  # disjoint pairs of clouds are independent
+    return float(wilcoxon(one_of_each, alternative="greater").pvalue) >= LEVEL
+
+
+def _images(rows: Tensor, averages: Sequence[GroupAverageKernel]) -> Tensor:
+    """Return the ``N x G x width`` images of ``N`` rows under the products of groups."""
+    images = rows
+    for average in averages:
+        images = average.orbits(images)
+    return images.unflatten(0, (-1, len(rows))).transpose(0, 1)

@@ -68,7 +68,8 @@ def read_pairs(
     check_entries(enough, sizes, naming, "at least two atoms, or self_pairs=True", "")
 
     batch_shape = weights.shape[:-1]
-    points, weights = points.reshape(-1, *points.shape[-2:]), weights.reshape(-1, weights.shape[-1])
+    num = batch_shape.numel()
+    points, weights = (x.reshape(num, *x.shape[len(batch_shape) :]) for x in (points, weights))
     _check_symmetric(points, features)
     if num_pairs is None:
         found, masses = all_pairs(points, weights, features, self_pairs=self_pairs)
@@ -80,12 +81,12 @@ def read_pairs(
             points.gather(-2, index.unsqueeze(-1).expand(-1, -1, dim)) for index in pairs
         )
         found = _evaluated(features, first.flatten(0, 1), second.flatten(0, 1))
-        found = found.unflatten(0, (-1, count))
+        found = found.unflatten(0, (num, count))
         masses = equal_weights(found)
     found = found.reshape(*batch_shape, *found.shape[1:])
     where = " in pair {}, coordinate {}"
     check_entries(found.isfinite(), found, naming, "finite features of pairs", where)
-    return found, masses.reshape(*batch_shape, -1)
+    return found, masses.reshape(*batch_shape, masses.shape[-1])
 
 
 def distance_and_marks(first: Tensor, second: Tensor, *, space: int) -> Tensor:
@@ -115,7 +116,7 @@ def all_pairs(
     points, weights = drop_padding(points, weights)
     atoms = weights.shape[-1]
     most = atoms * (atoms + (1 if self_pairs else -1)) // 2
-    size = max(1, _CHUNK // most)
+    size = max(1, _CHUNK // max(1, most))
     if points.requires_grad or weights.requires_grad or len(weights) <= size:
         found, masses = _paired(points, weights, features, self_pairs)
         return found, masses / masses.sum(-1, keepdim=True)
@@ -153,17 +154,17 @@ def _evaluated(features: PairFeatures, first: Tensor, second: Tensor) -> Tensor:
     found = features(first, second)
     if not isinstance(found, Tensor):
         raise TypeError(f"features: expected a function to tensors, got {type(found).__name__}.")
-    if found.dim() not in (1, 2) or len(found) != len(first) or 0 in found.shape:
+    if found.dim() not in (1, 2) or len(found) != len(first) or 0 in found.shape[1:]:
         raise ValueError(
             f"features: expected a tensor of shape ({len(first)}, D) for {len(first)} pairs, got "
             f"shape {tuple(found.shape)}."
         )
-    return found.reshape(len(first), -1).to(first)
+    return (found if found.dim() == 2 else found.unsqueeze(-1)).to(first)
 
 
 def _check_symmetric(points: Tensor, features: PairFeatures) -> None:
     """Raise an error if features depend on the order of two atoms, tried on the first cloud."""
-    one, other = points[0, :-1].detach(), points[0, 1:].detach()
+    one, other = (atoms.detach().flatten(0, 1) for atoms in (points[:1, :-1], points[:1, 1:]))
     if not len(one):
         return
     with torch.no_grad():

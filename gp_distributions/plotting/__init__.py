@@ -9,6 +9,7 @@ from gp_distributions.plotting.effects import plot_effect
 from gp_distributions.plotting.gram_matrices import plot_gram
 from gp_distributions.plotting.predictions import plot_predictions
 from gp_distributions.plotting.reference_paths import plot_reference_path
+from gp_distributions.plotting.relevances import plot_relevance
 from gp_distributions.plotting.sensitivities import plot_sensitivity
 from gp_distributions.plotting.traces import plot_traces
 
@@ -20,6 +21,7 @@ __all__ = [
     "plot_gram",
     "plot_predictions",
     "plot_reference_path",
+    "plot_relevance",
     "plot_sensitivity",
     "plot_traces",
 ]

@@ -67,6 +67,7 @@ ADVICE = (
 # How to read constructor arguments that modules keep under another name or in another form.
 _KEPT_ELSEWHERE: dict[str, Callable[[Any], Any]] = {
     "bounds": lambda normalize: None if normalize.learn_bounds else normalize.bounds,
+    "distance": lambda module: module.distance,  # whose own distance has the same name
     "constant_prior": lambda mean: getattr(mean, "mean_prior", None),
     "frequencies": lambda fourier: fourier.frequencies if fourier.measure == "given" else None,
     "initial_value": lambda constraint: (

@@ -176,6 +176,24 @@ def test_drawn_pairs_are_seeded_and_have_equal_weights():
     assert wider.pairs(2, num_pairs=25) == made
 
 
+def test_no_clouds_have_no_pairs():
+    for size in (1, 4):
+        none = PointClouds(torch.ones(2, size, 3).double())[:0]
+        for made, dim in (
+            (none.pairs(), 1),
+            (none.pairs(2, self_pairs=True), 3),
+            (none.pairs(1, num_pairs=5), 5),
+            (none.pairs(features=torch.maximum), 3),
+            (none.pairs(features=lambda a, b: (a * b).sum(-1)), 1),
+            (none.pairs(2).pairs(2), 3),
+        ):
+            assert isinstance(made, PointClouds)
+            assert (len(made), made.dim) == (0, dim)
+            assert made.pack(atoms=7).shape == (0, 7 * (dim + 1))
+    named = PointClouds.from_list({"a": [[0.0], [1.0]]})
+    assert len(named[:0].pairs().labels) == 0
+
+
 def test_single_precision_is_kept():
     with pytest.warns(PrecisionWarning):
         clouds = PointClouds(np.random.default_rng(0).normal(size=(2, 4, 3)).astype(np.float32))

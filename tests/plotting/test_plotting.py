@@ -18,10 +18,12 @@ from gp_distributions.plotting import (
     plot_gram,
     plot_predictions,
     plot_reference_path,
+    plot_relevance,
     plot_sensitivity,
     plot_traces,
 )
 from gp_distributions.plotting.drawing import line_style
+from gp_distributions.relevances import Relevance, RelevanceEntry
 from gp_distributions.sensitivities import Sensitivity
 
 
@@ -221,3 +223,21 @@ def test_arrows_of_sensitivities_are_within_the_axes() -> None:
     low, high = ax.get_ylim()
     assert low < -0.2 / 3
     assert high > 0.2
+
+
+def test_relevance_has_a_bar_for_each_input() -> None:
+    entries = (
+        RelevanceEntry("cells", None, 2.0, 0.1),
+        RelevanceEntry("cells", "CD3", 0.2, 0.1, scale=0.5),
+        RelevanceEntry("cells", "CD4", 1.5, 0.1, scale=1.4),
+        RelevanceEntry("age", None, 0.7, 0.1),
+    )
+    ax = plot_relevance(Relevance(entries))
+    labels = [label.get_text() for label in ax.get_yticklabels()]
+    assert labels == ["cells", "CD4", "CD3", "age"]
+    widths = [patch.get_width() for patch in ax.patches]
+    assert widths == [2.0, 1.5, 0.2, 0.7]
+    assert [text.get_text() for text in ax.texts] == ["scale 1.4", "scale 0.5"]
+    fewer = plot_relevance(Relevance(entries), num=1, sort=False)
+    labels = [label.get_text() for label in fewer.get_yticklabels()]
+    assert labels == ["cells", "CD4", "age"]

@@ -1,0 +1,201 @@
+"""A distance between distributions whose coordinates have learnable scales."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import gpytorch
+import torch
+from botorch.utils.types import DEFAULT, _DefaultType
+from gpytorch.constraints import Positive
+from gpytorch.priors import LogNormalPrior, Prior
+from torch import Tensor
+
+from gp_distributions.distances.base import Distance
+from gp_distributions.rows.clouds import join_rows
+
+# Standard deviation of the logarithms of the scales under the default prior.
+_SPREAD = math.sqrt(3.0)
+
+
+class ScaledDistance(Distance, gpytorch.Module):
+    r"""A distance with a learnable scale for each coordinate, which tells which coordinates matter.
+
+    Coordinates are multiplied by positive scales :math:`s_1, \dots, s_d` before the distance sees them:
+
+    .. math:: d_s(P, P') = d(S P, S P'), \qquad S = \operatorname{diag}(s_1, \dots, s_d), \qquad
+        \frac{1}{d} \sum_j s_j^2 = 1.
+
+    A scale close to zero means that the coordinate does not matter. The scales are relative: their mean
+    square is one, because the lengthscale of the kernel is the overall scale. For Gaussians and
+    mixtures, means and covariances are scaled. The distance keeps its properties: ``embed``, and
+    positive definiteness with every profile.
+
+    Scales are one at construction. :func:`fit` learns them by marginal likelihood, with a guard against
+    overfitting, if they require a gradient, as they do by default;
+    ``distance.raw_scales.requires_grad_(False)`` fixes them. Coordinates in different units should be
+    normalised first, with :meth:`PointClouds.normalize` or :class:`NormalizeClouds`, so that scales can
+    be compared.
+
+    Around :class:`RigidSlicedWasserstein`, all coordinates that rotate have one scale, and each mark has
+    its own. A reference measure is not scaled with the clouds.
+
+    Args:
+        distance: Distance that reads the scaled coordinates.
+        scales_prior: Prior of the scales before they are normalised. The default,
+            ``LogNormalPrior(0, sqrt(3))``, shrinks all scales to one; ``None`` sets no prior.
+
+    Raises:
+        TypeError: If ``distance`` is not a :class:`Distance`.
+        ValueError: If the atoms of the distance are labels or indices, which have no scale.
+
+    Example:
+        >>> from gp_distributions import PointClouds, ScaledDistance, SlicedWasserstein
+        >>> rows = PointClouds.from_list([[[0.0, 0.0]], [[1.0, 0.0]], [[0.0, 1.0]]]).pack()
+        >>> distance = ScaledDistance(SlicedWasserstein(2))
+        >>> distance.scales = [3.0, 1.0]
+        >>> distance.scales.detach().square()
+        tensor([1.8000, 0.2000], dtype=torch.float64)
+        >>> distance.squared(rows[:1], rows).detach().round(decimals=6)
+        tensor([[0.0000, 0.9000, 0.1000]], dtype=torch.float64)
+
+    Source: Neal 1996, section 1.2.3 (automatic relevance determination).
+    """
+
+    supported_inputs: ClassVar[tuple[str, ...]] = ("clouds", "gaussians", "mixtures")
+
+    raw_scales: torch.nn.Parameter
+    raw_scales_constraint: Positive
+
+    def __init__(
+        self, distance: Distance, *, scales_prior: Prior | _DefaultType | None = DEFAULT
+    ) -> None:
+        if not isinstance(distance, Distance):
+            raise TypeError(f"Expected a Distance, got {type(distance).__name__}.")
+        if not distance.reads_coordinates:
+            raise ValueError(
+                f"Expected a distance that reads coordinates, got {type(distance).__name__}, whose "
+                "atoms are labels or indices."
+            )
+        super().__init__(distance.dim, inputs=distance.inputs)
+        self.distance = distance
+        size = distance.dim - self._shared
+        # A single scale is always one: there is nothing to learn.
+        raw = torch.nn.Parameter(torch.zeros(size, dtype=torch.float64), requires_grad=size > 1)
+        self.register_parameter("raw_scales", raw)
+        module: Any = self  # GPyTorch has no types
+        module.register_constraint("raw_scales", Positive(torch.exp, torch.log))
+        if isinstance(scales_prior, _DefaultType):
+            scales_prior = LogNormalPrior(0.0, _SPREAD)
+        if scales_prior is not None:
+            module.register_prior("scales_prior", scales_prior, _for_prior, _set_scales)
+
+    # GPyTorch's __call__ would not call forward hooks.
+    __call__ = torch.nn.Module.__call__
+
+    @property
+    def scales(self) -> Tensor:
+        """The scale of each coordinate, of shape ``d``, with mean square one.
+
+        They can be set to ``d`` positive numbers, of which only the ratios matter.
+        """
+        values = _positive(self)
+        values = torch.cat([values[:1].expand(self._shared), values])
+        return values / values.square().mean().sqrt()
+
+    @scales.setter
+    def scales(self, values: Tensor | Sequence[float]) -> None:
+        given: Tensor = torch.as_tensor(values).to(self.raw_scales).expand(self.dim)
+        rotating = given[: self.distance.num_rotating]
+        if not bool(((given > 0) & given.isfinite()).all()) or bool(
+            (rotating != rotating[:1]).any()
+        ):
+            raise ValueError(
+                "Expected positive, finite scales, equal for coordinates that rotate together, got "
+                f"{given.tolist()}."
+            )
+        _set_scales(self, given[self._shared :])
+
+    @property
+    def _shared(self) -> int:
+        """Number of leading coordinates that have the scale of the coordinate after them."""
+        return max(self.num_rotating - 1, 0)
+
+    @property
+    def _factors(self) -> Tensor:
+        """Factors of the columns of an atom; for Gaussians also of the entries of the covariance."""
+        scales = self.scales if self.training else self.scales.detach()
+        if self.inputs == "clouds":
+            return scales
+        return torch.cat([scales, torch.outer(scales, scales).flatten()])
+
+    def represent_rows(self, rows: Tensor, factors: Tensor | None = None) -> Tensor:
+        """Represent all rows as the distance does for scaled coordinates."""
+        own = self._factors.to(rows)
+        return self.distance.represent_rows(rows, own if factors is None else own * factors)
+
+    def represent(self, points: Tensor, weights: Tensor) -> Tensor:
+        """Represent clouds as the distance does for scaled coordinates."""
+        return self.distance.represent(points * self._factors.to(points), weights)
+
+    def adapt(self, rows: Tensor) -> None:
+        """Choose the settings of the distance for unscaled rows, which are as large on average."""
+        self.distance.adapt(rows)
+
+    @property
+    def euclidean(self) -> bool:
+        """Whether the distance is the Euclidean distance between representations."""
+        return self.distance.euclidean
+
+    @property
+    def num_rotating(self) -> int:  # type: ignore[override]
+        """Number of leading coordinates that rotate together."""
+        return self.distance.num_rotating
+
+    def compare_all(self, r1: Tensor, r2: Tensor) -> Tensor:
+        """Compute the squared distances between all pairs of representations."""
+        return self.distance.compare_all(r1, r2)
+
+    def compare_paired(self, r1: Tensor, r2: Tensor) -> Tensor:
+        """Compute the squared distances between corresponding representations, ``batch_shape x N``."""
+        return self.distance.compare_paired(r1, r2)
+
+    def squared_norms(self, rows: Tensor) -> Tensor:
+        """Compute squared distances to the origin of inner products of the distance."""
+        points, weights = self.block.split(rows)
+        points = points * self._factors.to(rows)
+        weighted = self.block.atom_columns is not None
+        return self.distance.squared_norms(
+            join_rows(points, weights) if weighted else points.flatten(-2)
+        )
+
+    def chunk_size(self, num_atoms: int) -> int:
+        """Return the number of clouds of ``num_atoms`` atoms to represent at a time."""
+        return self.distance.chunk_size(num_atoms)
+
+    def clear_cache(self) -> None:
+        """Forget all clouds that this and the wrapped distance remember."""
+        super().clear_cache()
+        self.distance.clear_cache()
+
+    def extra_repr(self) -> str:
+        """Return the scales, for printing."""
+        return f"scales={[round(scale, 3) for scale in self.scales.tolist()]}"
+
+
+def _positive(distance: ScaledDistance) -> Tensor:
+    """Return the scales before they are normalised."""
+    values: Tensor = distance.raw_scales_constraint.transform(distance.raw_scales)
+    return values
+
+
+def _for_prior(distance: ScaledDistance) -> Tensor:
+    """Return these scales with axes over which GPyTorch sums the prior, for any batch of models."""
+    return _positive(distance)[None, None]
+
+
+def _set_scales(distance: Any, values: Any) -> None:
+    values = torch.as_tensor(values).to(distance.raw_scales).flatten()
+    distance.initialize(raw_scales=distance.raw_scales_constraint.inverse_transform(values))

@@ -1,0 +1,76 @@
+"""Random subsets of the atoms of clouds, for computations that do not need all of them."""
+
+from __future__ import annotations
+
+import torch
+from gpytorch.kernels import Kernel
+from torch import Tensor
+
+from gp_distributions.kernels.reading import distribution_kernels
+from gp_distributions.rows.clouds import drop_padding, join_rows, split_rows
+from gp_distributions.rows.columns import Slots
+from gp_distributions.rows.layout import Block
+
+
+def thinned(rows: Tensor, kernel: Kernel, atoms: int, *, seed: int = 0) -> Tensor:
+    """Reduce each cloud in rows to a random subset of at most ``atoms`` of its atoms.
+
+    An atom is drawn with a probability that is proportional to its weight, and at most once; clouds
+    that are not larger stay as they are. The atoms that are drawn have equal weights.
+
+    Args:
+        rows: An ``... x N x width`` tensor of rows.
+        kernel: The kernel that reads the rows. Clouds in a fixed choice of columns (``active_dims``)
+            stay as they are.
+        atoms: Largest number of atoms.
+        seed: Random seed.
+
+    Returns:
+        An ``... x N x width'`` tensor of rows that the kernel reads.
+    """
+    blocks = {block for _, block in distribution_kernels(kernel)}
+    whole = [block for block in blocks if block.columns is None and block.kind == "clouds"]
+    slots = {block.columns: block for block in blocks if isinstance(block.columns, Slots)}
+    generator = torch.Generator().manual_seed(seed)
+    if whole and len(blocks) == 1:
+        return join_rows(*_subset(*split_rows(rows, whole[0].dim), atoms, generator))
+    if not slots:
+        return rows
+    first = next(iter(slots))
+    parts: dict[Slots, Tensor] = {}
+    for columns, block in sorted(slots.items(), key=lambda item: item[0].offset):
+        points, weights = split_rows(columns.select(rows), block.atom_dim)
+        limit = atoms if block.kind == "clouds" else weights.shape[-1]
+        parts[columns] = torch.cat([*_with_weights(block, points, weights, limit, generator)], -1)
+    count = max(part.shape[-2] for part in parts.values())
+    tail = rows.new_zeros(*rows.shape[:-1], count, first.width)
+    for columns, part in parts.items():
+        tail[..., : part.shape[-2], columns.offset : columns.offset + columns.size] = part
+    return torch.cat([rows[..., : first.start], tail.flatten(-2)], dim=-1)
+
+
+def _with_weights(
+    block: Block, points: Tensor, weights: Tensor, limit: int, generator: torch.Generator
+) -> tuple[Tensor, Tensor]:
+    if block.kind == "clouds":
+        points, weights = _subset(points, weights, limit, generator)
+    else:
+        points, weights = drop_padding(points, weights)
+    return points, weights.unsqueeze(-1)
+
+
+def _subset(
+    points: Tensor, weights: Tensor, atoms: int, generator: torch.Generator
+) -> tuple[Tensor, Tensor]:
+    """Draw at most ``atoms`` atoms of each cloud without replacement."""
+    points, weights = drop_padding(points, weights)
+    if weights.shape[-1] <= atoms:
+        return points, weights
+    # The atoms with the largest keys u^(1/w) are a sample without replacement.
+    uniform = torch.rand(weights.shape, generator=generator, dtype=torch.float64).to(weights.device)
+    keys = uniform.log() / weights.double()
+    chosen = keys.masked_fill(weights == 0, -torch.inf).topk(atoms, dim=-1).indices
+    small = ((weights > 0).sum(-1, keepdim=True) <= atoms).expand_as(chosen)
+    kept = weights.gather(-1, chosen)
+    drawn = torch.where(small, kept, torch.ones_like(kept) / atoms)
+    return points.gather(-2, chosen.unsqueeze(-1).expand(*chosen.shape, points.shape[-1])), drawn

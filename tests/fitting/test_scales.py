@@ -1,0 +1,91 @@
+"""Scales of coordinates are learned where that helps held-out predictions, and else left alone."""
+
+import pytest
+import torch
+from gpytorch.kernels import ScaleKernel
+from torch import Tensor
+
+from gp_distributions import (
+    ClassificationGP,
+    DistributionGP,
+    DistributionKernel,
+    MixedInputs,
+    PointClouds,
+    ScaledDistance,
+    SharedKernelGP,
+    SlicedWasserstein,
+    fit,
+    mixed_kernel,
+)
+
+
+def bags(num: int = 30, dim: int = 4, seed: int = 0) -> tuple[PointClouds, Tensor]:
+    """Bags, and the means of their first coordinate."""
+    generator = torch.Generator().manual_seed(seed)
+    means = torch.randn(num, 1, dim, generator=generator, dtype=torch.float64)
+    noise = torch.randn(num, 20, dim, generator=generator, dtype=torch.float64)
+    return PointClouds(means + 0.5 * noise), (2 * means[:, 0, 0]).sin()
+
+
+def kernel(dim: int = 4, **options: int) -> ScaleKernel:
+    distance = SlicedWasserstein(dim, num_slices=15, num_quantiles=10)
+    return ScaleKernel(DistributionKernel(ScaledDistance(distance)))
+
+
+def scales_of(model: DistributionGP) -> Tensor:
+    (found,) = (m.scales for m in model.modules() if isinstance(m, ScaledDistance))
+    return found.detach()
+
+
+@pytest.mark.parametrize("sampling_noise", [False, True])
+def test_the_coordinate_that_matters_is_found(sampling_noise: bool) -> None:
+    X, y = bags(60)
+    plain = fit(DistributionGP(X[:40], y[:40], sampling_noise=sampling_noise))
+    model = fit(DistributionGP(X[:40], y[:40], kernel(), sampling_noise=sampling_noise))
+    scales = scales_of(model)
+    assert bool((scales[0] > 5 * scales[1:]).all())
+    error, before = ((m.predict(X[40:])[0] - y[40:]).square().mean() for m in (model, plain))
+    assert bool(error < 0.5 * before)
+    raw = next(p for n, p in model.named_parameters() if n.endswith("raw_scales"))
+    assert raw.requires_grad
+
+
+def test_scales_stay_where_they_are_if_nothing_is_gained() -> None:
+    X, _ = bags()
+    y = torch.randn(30, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
+    assert scales_of(fit(DistributionGP(X, y, kernel()))).tolist() == [1.0] * 4
+    few = fit(DistributionGP(X[:5], y[:5], kernel()))
+    assert scales_of(few).tolist() == [1.0] * 4
+
+
+def test_fixed_scales_stay() -> None:
+    X, y = bags()
+    fixed = kernel()
+    fixed.base_kernel.distance.scales = [2.0, 1.0, 1.0, 1.0]
+    fixed.base_kernel.distance.requires_grad_(False)
+    before = fixed.base_kernel.distance.scales.clone()
+    model = fit(DistributionGP(X, y, fixed))
+    assert torch.equal(scales_of(model), before)
+    assert not fixed.base_kernel.distance.raw_scales.requires_grad
+
+
+def test_equal_seeds_give_equal_scales() -> None:
+    X, y = bags()
+    first, second = (scales_of(fit(DistributionGP(X, y, kernel()), seed=1)) for _ in range(2))
+    assert torch.equal(first, second)
+
+
+def test_other_models() -> None:
+    X, y = bags(40)
+    shared = fit(SharedKernelGP(X, torch.stack([y, -y + X.points[..., 0].mean(-1)], -1), kernel()))
+    assert scales_of(shared).argmax() == 0
+    labels = ["high" if value > 0 else "low" for value in X.points[..., 0].mean(-1)]
+    assert scales_of(fit(ClassificationGP(X, labels, kernel()))).argmax() == 0
+    noisy = DistributionGP(X, y, kernel(), train_Yvar=torch.full_like(y, 1e-3))
+    assert scales_of(fit(noisy)).argmax() == 0
+    age = torch.randn(40, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+    inputs = MixedInputs(cells=X, age=age)
+    mixed = mixed_kernel(inputs, {"cells": kernel().base_kernel})
+    assert scales_of(fit(DistributionGP(inputs, y + age, mixed))).argmax() == 0
+    with pytest.raises(ValueError, match="SharedKernelGP"):
+        fit(DistributionGP(X, torch.stack([y, -y], -1), kernel()))

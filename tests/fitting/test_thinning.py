@@ -1,0 +1,61 @@
+"""Thinned rows hold random subsets of the atoms, in rows of clouds and of mixed inputs."""
+
+import torch
+
+from gp_distributions import (
+    DistributionGP,
+    GaussianMixtures,
+    MixedInputs,
+    MMDKernel,
+    PointClouds,
+    SlicedWassersteinKernel,
+    mixed_kernel,
+)
+from gp_distributions.fitting.thinning import thinned
+
+
+def ragged() -> PointClouds:
+    generator = torch.Generator().manual_seed(0)
+    return PointClouds.from_list(
+        [torch.randn(n, 2, generator=generator, dtype=torch.float64) for n in (3, 8, 40, 25)]
+    )
+
+
+def test_atoms_are_a_subset_of_the_given_size() -> None:
+    X = ragged()
+    thin = PointClouds.unpack(thinned(X.pack(), SlicedWassersteinKernel(2), 10), dim=2)
+    assert thin.sizes.tolist() == [3, 8, 10, 10]
+    for before, after in zip(X, thin, strict=True):
+        atoms = {tuple(p) for p in before.points[before.weights > 0].tolist()}
+        chosen = [tuple(p) for p in after.points[after.weights > 0].tolist()]
+        assert len(set(chosen)) == len(chosen)
+        assert set(chosen) <= atoms
+    assert torch.equal(thin.weights[2], torch.full((10,), 0.1, dtype=torch.float64))
+
+
+def test_atoms_are_drawn_by_weight() -> None:
+    weights = torch.tensor([1.0, 2.0, 3.0]).double().expand(4000, 3)
+    X = PointClouds(torch.arange(3.0).double().reshape(3, 1).expand(4000, 3, 1), weights)
+    thin = PointClouds.unpack(thinned(X.pack(), SlicedWassersteinKernel(1), 1), dim=1)
+    shares = thin.points.flatten().long().bincount()
+    # The standard deviation of a share is at most .008.
+    torch.testing.assert_close(
+        shares / 4000, torch.tensor([1 / 6, 1 / 3, 1 / 2]), rtol=0, atol=0.035
+    )
+
+
+def test_mixed_rows_keep_other_blocks() -> None:
+    X = ragged()
+    means = torch.arange(16.0).double().reshape(4, 2, 2)
+    other = GaussianMixtures(means, torch.eye(2).double().expand(4, 2, 2, 2))
+    inputs = MixedInputs(age=[1.0, 2.0, 3.0, 5.0], cells=X, modes=other)
+    model = DistributionGP(inputs, [0.0, 1.0, 2.0, 3.0], mixed_kernel(inputs))
+    rows = thinned(inputs.pack(), model.covar_module, 10)
+    back = MixedInputs.unpack(rows, inputs.encoding)
+    assert back.blocks["cells"].sizes.tolist() == [3, 8, 10, 10]
+    torch.testing.assert_close(
+        back.blocks["age"].columns["age"], inputs.blocks["age"].columns["age"]
+    )
+    assert torch.equal(back.blocks["modes"].mean[:, :2], means)
+    fixed = MMDKernel(2, active_dims=torch.arange(6))
+    assert torch.equal(thinned(X.pack(), fixed, 10), X.pack())

@@ -1,0 +1,160 @@
+"""Relevance finds the blocks and coordinates that matter, in units that can be compared."""
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from gp_distributions import (
+    MMD,
+    ClassificationGP,
+    DistributionGP,
+    DistributionKernel,
+    GaussianMixtures,
+    Gaussians,
+    MixedInputs,
+    NormalizeClouds,
+    PointClouds,
+    Relevance,
+    RigidSlicedWasserstein,
+    ScaledDistance,
+    SlicedWasserstein,
+    fit,
+    relevance,
+    sensitivity,
+)
+from gp_distributions.relevances import RelevanceEntry
+
+
+def bags(num: int = 40, dim: int = 3, seed: int = 0) -> tuple[PointClouds, Tensor]:
+    """Bags, and the means of their second coordinate."""
+    generator = torch.Generator().manual_seed(seed)
+    means = torch.randn(num, 1, dim, generator=generator, dtype=torch.float64)
+    noise = torch.randn(num, 10, dim, generator=generator, dtype=torch.float64)
+    return PointClouds(means + 0.3 * noise), means[:, 0, 1]
+
+
+def kernel(dim: int = 3) -> DistributionKernel:
+    return DistributionKernel(SlicedWasserstein(dim, num_slices=10, num_quantiles=10))
+
+
+def test_the_coordinate_that_matters_loses_most() -> None:
+    X, y = bags()
+    model = fit(DistributionGP(X, y, kernel()))
+    found = relevance(model, names=["a", "b", "c"])
+    assert [entry.name for entry in found.entries] == ["X", "X: a", "X: b", "X: c"]
+    a, b, c = found.coordinates
+    assert b.loss > 5 * max(a.loss, c.loss)
+    assert b.loss > 4 * b.error
+    assert found.blocks[0].loss >= b.loss - 4 * b.error
+    assert b.sensitivity > 3 * max(a.sensitivity, c.sensitivity)
+    assert math.isnan(b.scale)
+    assert not model.training
+
+
+def test_one_exchange_agrees_with_models_without_the_fold() -> None:
+    X, y = bags(6)
+    model = fit(DistributionGP(X, y, kernel(), outcome_transform=None), restarts=0)
+    (found,) = relevance(model, repeats=1).blocks
+    order = torch.randperm(6, generator=torch.Generator().manual_seed(0))
+    generator, losses = torch.Generator().manual_seed(0), torch.empty(6, dtype=torch.float64)
+    for fold in order.tensor_split(3):
+        kept = torch.tensor([i for i in range(6) if i not in fold])
+        part = DistributionGP(X[kept], y[kept], kernel(), outcome_transform=None)
+        part.load_state_dict(model.state_dict())
+        own = fold[torch.randperm(len(fold), generator=generator)]
+        giver = own.roll(1)
+        densities = []
+        for inputs in (own, giver):
+            mean, std = part.predict(X[inputs])
+            normal = torch.distributions.Normal(mean, std)
+            densities.append(normal.log_prob(y[own]))
+        losses[own] = densities[0] - densities[1]
+    assert found.loss == pytest.approx(losses.mean().item(), rel=1e-6)
+    assert found.error == pytest.approx((losses.std() / math.sqrt(6)).item(), rel=1e-6)
+
+
+def test_sensitivity_aggregates_gradients() -> None:
+    X, y = bags(12)
+    model = fit(DistributionGP(X, y, kernel()), restarts=0)
+    gradients = sensitivity(model, X).mean_points
+    spread = X.points.flatten(0, 1).std(0, correction=0)
+    expected = (gradients.square() * 10).sum(1).mean(0).sqrt() * spread
+    found = torch.tensor([entry.sensitivity for entry in relevance(model).coordinates])
+    torch.testing.assert_close(found.double(), expected)
+
+
+@pytest.mark.parametrize("normalised", [False, True])
+def test_mixed_inputs(normalised: bool) -> None:
+    X, y = bags(60)
+    age = torch.randn(60, generator=torch.Generator().manual_seed(5), dtype=torch.float64)
+    arm = ["drug" if i % 3 else "placebo" for i in range(60)]
+    frame = {"age": 50 + 10 * age, "arm": arm}
+    inputs = MixedInputs(cells=X, covariates=frame)
+    transform = NormalizeClouds.from_data(inputs) if normalised else None
+    model = fit(DistributionGP(inputs, y + age, input_transform=transform))
+    found = {entry.name: entry for entry in relevance(model, names={"cells": "abc"}).entries}
+    assert list(found) == [
+        *("cells", "cells: a", "cells: b", "cells: c"),
+        *("covariates", "covariates: age", "covariates: arm"),
+    ]
+    assert found["cells: b"].loss > 5 * found["cells: a"].loss
+    assert found["covariates: age"].loss > 5 * abs(found["covariates: arm"].loss)
+    assert math.isnan(found["covariates: arm"].sensitivity)
+    # The response changes by one standard deviation of age for each standard deviation of age.
+    assert found["covariates: age"].sensitivity == pytest.approx(age.std().item(), rel=0.3)
+
+
+def test_gaussians_and_mixtures() -> None:
+    generator = torch.Generator().manual_seed(0)
+    mean = torch.randn(30, 2, generator=generator, dtype=torch.float64)
+    covariance = torch.diag_embed(0.2 + torch.rand(30, 2, generator=generator).double())
+    y = covariance[:, 0, 0]
+    X = Gaussians(mean * 0.1, covariance)
+    found = relevance(fit(DistributionGP(X, y)))
+    assert found.coordinates[0].loss > 5 * found.coordinates[1].loss
+    Z = GaussianMixtures(mean[:, None] * 0.1, covariance[:, None])
+    distance = DistributionKernel(MMD(2, inputs="mixtures", bandwidth=1.0))
+    found = relevance(fit(DistributionGP(Z, y, distance)))
+    assert found.coordinates[0].loss > 5 * found.coordinates[1].loss
+
+
+def test_scales_and_coordinates_that_rotate() -> None:
+    X, y = bags(12)
+    scaled = ScaledDistance(SlicedWasserstein(3, num_slices=10))
+    scaled.scales = [1.0, 2.0, 1.0]
+    found = relevance(DistributionGP(X, y, DistributionKernel(scaled)))
+    torch.testing.assert_close([e.scale for e in found.coordinates], scaled.scales.tolist())
+    rigid = RigidSlicedWasserstein(3, marks=1, num_slices=10, max_degree=3)
+    names = [e.name for e in relevance(DistributionGP(X, y, DistributionKernel(rigid))).entries]
+    assert names == ["X", "X: 0, 1", "X: 2"]
+
+
+def test_it_prints_and_becomes_a_frame() -> None:
+    entries = (
+        RelevanceEntry("cells", None, 1.25, 0.1),
+        RelevanceEntry("cells", "CD4", 0.5, 0.05, 0.3, 1.7),
+    )
+    result = Relevance(entries)
+    assert str(result).splitlines() == [
+        "Relevance                    loss    error  sensitivity   scale",
+        "cells                        1.25      0.1",
+        "  CD4                         0.5     0.05          0.3     1.7",
+    ]
+    frame = result.to_frame()
+    assert frame.loc["cells: CD4", "scale"] == 1.7
+    assert list(frame.index) == ["cells", "cells: CD4"]
+
+
+def test_bad_arguments() -> None:
+    X, y = bags(12)
+    model = DistributionGP(X, y, kernel())
+    with pytest.raises(ValueError, match="Expected 3 names of coordinates of block 'X', got 2"):
+        relevance(model, names=["a", "b"])
+    with pytest.raises(ValueError, match="repeats"):
+        relevance(model, repeats=0)
+    with pytest.raises(TypeError, match="for regression, got ClassificationGP"):
+        relevance(ClassificationGP(X, ["a", "b"] * 6, kernel()))
+    with pytest.raises(ValueError, match="at least four objects"):
+        relevance(DistributionGP(X[:3], y[:3], kernel()))
