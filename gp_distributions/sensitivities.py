@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import overload
 
 import torch
 from torch import Tensor
 
 from gp_distributions.kernels.reading import check_kind
-from gp_distributions.measures import PointClouds
+from gp_distributions.measures import MixedInputs, PointClouds
 from gp_distributions.measures.arrays import integer
-from gp_distributions.models import DistributionGP
+from gp_distributions.models import DistributionGP, SparseDistributionGP
 from gp_distributions.models.exact_inference import variances
 from gp_distributions.rows.clouds import split_rows
+from gp_distributions.rows.columns import select_columns
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +53,24 @@ class Sensitivity:
     variance_weights: Tensor
 
 
-def sensitivity(model: DistributionGP, X: PointClouds, *, batch_size: int = 64) -> Sensitivity:
+@overload
+def sensitivity(
+    model: DistributionGP | SparseDistributionGP, X: PointClouds, *, batch_size: int = 64
+) -> Sensitivity: ...
+
+
+@overload
+def sensitivity(
+    model: DistributionGP | SparseDistributionGP, X: MixedInputs, *, batch_size: int = 64
+) -> dict[str, Sensitivity]: ...
+
+
+def sensitivity(
+    model: DistributionGP | SparseDistributionGP,
+    X: PointClouds | MixedInputs,
+    *,
+    batch_size: int = 64,
+) -> Sensitivity | dict[str, Sensitivity]:
     r"""Differentiate the posterior mean and variance at clouds with respect to their atoms and weights.
 
     For the posterior mean :math:`m` and variance :math:`v` of the function at the cloud
@@ -65,17 +84,18 @@ def sensitivity(model: DistributionGP, X: PointClouds, *, batch_size: int = 64) 
     increases the prediction most.
 
     Args:
-        model: A fitted model of clouds.
-        X: The ``N`` clouds.
+        model: A fitted model of clouds or of mixed inputs.
+        X: The ``N`` clouds, or mixed inputs with a block of clouds.
         batch_size: Number of clouds to differentiate at a time, which bounds memory.
 
     Returns:
-        The gradients, detached.
+        The gradients, detached. For :class:`MixedInputs`, the gradients with respect to each block of
+        clouds at the given other blocks, by the name of the block.
 
     Raises:
-        TypeError: If ``X`` is not :class:`PointClouds`.
-        ValueError: If ``X`` does not have exactly one batch axis, the kernel reads another kind of
-            distribution, or ``batch_size < 1``.
+        TypeError: If ``X`` is neither :class:`PointClouds` nor :class:`MixedInputs`.
+        ValueError: If ``X`` does not have exactly one batch axis or has no block of clouds, the kernel
+            reads other inputs, or ``batch_size < 1``.
 
     Example:
         >>> import numpy as np
@@ -86,23 +106,51 @@ def sensitivity(model: DistributionGP, X: PointClouds, *, batch_size: int = 64) 
         >>> bool(along > 10 * across)  # the target is the mean of the first coordinate
         True
     """
-    if not isinstance(X, PointClouds):
-        raise TypeError(f"Expected PointClouds, got {type(X).__name__}.")
+    if not isinstance(X, PointClouds | MixedInputs):
+        raise TypeError(f"Expected PointClouds or MixedInputs, got {type(X).__name__}.")
     check_kind(X, model.covar_module)
+    size = integer(batch_size, "batch_size")
+    if isinstance(X, MixedInputs):
+        clouds = {name: b for name, b in X.blocks.items() if isinstance(b, PointClouds)}
+        if not clouds:
+            raise ValueError(f"Expected a block of PointClouds, got {X}.")
+        assert model.encoding is not None  # check_kind has checked the kernel
+        gradients = _all_gradients(model, X.pack(model.encoding), size)
+        columns = model.encoding.columns
+        return {
+            name: _read(model, block, select_columns(gradients, columns[name]))
+            for name, block in clouds.items()
+        }
     if len(X.batch_shape) != 1:
         raise ValueError(f"Expected clouds along one axis, got shape {tuple(X.batch_shape)}.")
-    batches = X.pack().detach().split(integer(batch_size, "batch_size"))
-    gradients = torch.cat([row_gradients(model, rows) for rows in batches], dim=-2)
+    return _read(model, X, _all_gradients(model, X.pack(), size))
+
+
+def _all_gradients(
+    model: DistributionGP | SparseDistributionGP, rows: Tensor, batch_size: int
+) -> Tensor:
+    """Return the gradients of means and variances at rows, a ``2 x outputs x N x width`` tensor."""
+    batches = rows.detach().split(batch_size)
+    return torch.cat([row_gradients(model, batch) for batch in batches], dim=-2)
+
+
+def _read(
+    model: DistributionGP | SparseDistributionGP, X: PointClouds, gradients: Tensor
+) -> Sensitivity:
+    """Read gradients with respect to the rows of clouds, which may be padded further."""
     if model._squeeze_output:
         gradients = gradients.squeeze(1)
     points, weights = split_rows(gradients, X.dim)
+    points, weights = points[..., : X.weights.shape[-1], :], weights[..., : X.weights.shape[-1]]
     occupied = X.weights.detach() > 0
     mean_points, variance_points = points * occupied.unsqueeze(-1)
     mean_weights, variance_weights = weights * occupied
     return Sensitivity(X, mean_points, mean_weights, variance_points, variance_weights)
 
 
-def row_gradients(model: DistributionGP, rows: Tensor, *, variance: bool = True) -> Tensor:
+def row_gradients(
+    model: DistributionGP | SparseDistributionGP, rows: Tensor, *, variance: bool = True
+) -> Tensor:
     """Differentiate posterior means, and variances, with respect to rows.
 
     Args:

@@ -25,9 +25,10 @@ LAYERS = (
     ("kernels",),
     ("models",),
     ("fitting", "testing"),
-    ("saving", "bayesopt", "sensitivities", "inverse", "calibration", "datasets"),
+    ("bayesopt", "sensitivities", "inverse", "calibration", "datasets"),
     ("relevances",),
     ("estimators", "plotting"),
+    ("saving",),
     ("demo",),
 )
 

@@ -23,9 +23,11 @@ from gp_distributions.distances import (
 )
 from gp_distributions.distances.transport import TransportDistance
 from gp_distributions.estimators._samples import DistributionEstimator
-from gp_distributions.kernels import DistributionKernel, Profile
-from gp_distributions.measures import PointClouds, ReferenceMeasure
-from gp_distributions.measures.kinds import Distributions
+from gp_distributions.kernels import DistributionKernel, Profile, mixed_kernel
+from gp_distributions.kernels.mixed import Structure
+from gp_distributions.measures import MixedInputs, PointClouds, ReferenceMeasure
+from gp_distributions.measures.inputs import Inputs
+from gp_distributions.measures.kinds import KINDS, Distributions
 
 Options = Mapping[str, Any] | None
 
@@ -62,7 +64,7 @@ class DistanceEstimator(DistributionEstimator):
                 :class:`Distance`, or if that distance has another dimension than the training
                 distributions or reads other inputs, such as indices of objects.
         """
-        distance, given = self.distance, dict(self.options or {})
+        distance, given, kind = self.distance, dict(self.options or {}), KINDS[type(training)]
         if isinstance(distance, Distance):
             refuse_indices(distance)
             if given:
@@ -70,9 +72,9 @@ class DistanceEstimator(DistributionEstimator):
                     "Expected options only with the name of a distance, got a Distance: pass the "
                     "options to its constructor."
                 )
-            if (distance.dim, distance.inputs) != (training.dim, self.inputs_):
+            if (distance.dim, distance.inputs) != (training.dim, kind):
                 raise ValueError(
-                    f"Expected a distance between {self.inputs_} in {training.dim} dimensions, got one "
+                    f"Expected a distance between {kind} in {training.dim} dimensions, got one "
                     f"between {distance.inputs} in {distance.dim}."
                 )
             return copy.deepcopy(distance)
@@ -83,11 +85,11 @@ class DistanceEstimator(DistributionEstimator):
             raise ValueError(f"There is no distance {distance!r}; choose from {names}.")
         make = _DISTANCES[distance]
         if not issubclass(make, TransportDistance):
-            if self.inputs_ != "clouds":
-                given["inputs"] = self.inputs_
+            if kind != "clouds":
+                given["inputs"] = kind
             return make(training.dim, **given)
         if not isinstance(training, PointClouds):
-            raise ValueError(f"Expected clouds for the distance {distance!r}, got {self.inputs_}.")
+            raise ValueError(f"Expected clouds for the distance {distance!r}, got {kind}.")
         placing = {name: given.pop(name) for name in ("size", "method", "seed") if name in given}
         return make(ReferenceMeasure.from_data(training, **placing), **given)
 
@@ -97,20 +99,35 @@ class ProcessEstimator(DistanceEstimator):
     """Base class of estimators that fit a Gaussian process."""
 
     _least_samples = 2
+    _takes_mixed = True
 
     profile: str | Profile = "matern52"
     kernel: Kernel | None = None
+    structure: Structure = "product"
     seed: int = 0
 
-    def _make_kernel(self, training: Distributions, *, outputs: tuple[int, ...] = ()) -> Kernel:
+    def _make_kernel(self, training: Inputs, *, outputs: tuple[int, ...] = ()) -> Kernel:
         """Make the kernel; if there are several outputs, each has its own parameters."""
         if self.kernel is not None:
             refuse_indices(self.kernel)
             return copy.deepcopy(self.kernel)
         batch_shape = torch.Size(size for size in outputs if size > 1)
+        if isinstance(training, MixedInputs):
+            blocks = training.blocks.items()
+            kernels = {
+                name: self._compare(block, batch_shape)
+                for name, block in blocks
+                if isinstance(block, Distributions)
+            }
+            return mixed_kernel(
+                training, kernels, structure=self.structure, batch_shape=batch_shape
+            )
+        return ScaleKernel(self._compare(training, batch_shape), batch_shape=batch_shape)
+
+    def _compare(self, training: Distributions, batch_shape: torch.Size) -> DistributionKernel:
+        """Make the kernel that ``distance``, ``options`` and ``profile`` describe."""
         distance, profile = self._make_distance(training), copy.deepcopy(self.profile)
-        base = DistributionKernel(distance, profile, batch_shape=batch_shape)
-        return ScaleKernel(base, batch_shape=batch_shape)
+        return DistributionKernel(distance, profile, batch_shape=batch_shape)
 
 
 def refuse_indices(module: torch.nn.Module) -> None:

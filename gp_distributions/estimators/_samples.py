@@ -14,25 +14,35 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
 from gp_distributions.estimators._packed import refuse_packed_rows
-from gp_distributions.measures import PointClouds
+from gp_distributions.measures import MixedInputs, PointClouds
 from gp_distributions.measures.arrays import real_array
+from gp_distributions.measures.bag_columns import has_bags_and_more, is_frame
 from gp_distributions.measures.columns import entries, object_array
+from gp_distributions.measures.inputs import Inputs
 from gp_distributions.measures.kinds import KINDS, Distributions
 from gp_distributions.models.targets import check_order
 
-Samples: TypeAlias = Distributions | ArrayLike | Tensor
+Samples: TypeAlias = Inputs | ArrayLike | Tensor
+# The name of mixed inputs beside the kinds of distributions.
+_MIXED = "mixed inputs"
 
 
 class DistributionEstimator(BaseEstimator):
     """Base class of estimators whose samples are distributions.
 
     Attributes:
-        n_features_in_: Dimension ``d`` of the distributions seen during ``fit``.
-        inputs_: Kind of these distributions: ``"clouds"``, ``"gaussians"`` or ``"mixtures"``.
+        n_features_in_: Dimension ``d`` of the distributions seen during ``fit``; for mixed inputs, the
+            number of columns of the data frame, or of blocks.
+        feature_names_in_: Names of the columns, if ``X`` was an array with names or a data frame with
+            columns of bags beside others.
+        inputs_: Kind of these distributions: ``"clouds"``, ``"gaussians"`` or ``"mixtures"``; or
+            ``"mixed inputs"``.
     """
 
     # Smallest number of training distributions that fit accepts.
     _least_samples = 1
+    # Whether fit accepts mixed inputs.
+    _takes_mixed = False
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -41,26 +51,48 @@ class DistributionEstimator(BaseEstimator):
 
     def _read_training(self, X: Samples) -> Distributions:
         """Read the distributions passed to ``fit``, and remember their dimension and kind."""
+        read = self._read_training_inputs(X)
+        assert isinstance(read, Distributions)
+        return read
+
+    def _read_fitted(self, X: Samples) -> Distributions:
+        """Read distributions of the dimension and kind seen during ``fit``."""
+        read = self._read_fitted_inputs(X)
+        assert isinstance(read, Distributions)
+        return read
+
+    def _read_training_inputs(self, X: Samples) -> Inputs:
+        """Read the distributions or mixed inputs passed to ``fit``, and remember what they are."""
         read = self._read(X, reset=True)
         if len(read) < self._least_samples:
             raise ValueError(
                 f"Found {len(read)} sample(s), while a minimum of {self._least_samples} is required "
                 f"by {type(self).__name__}."
             )
-        self.inputs_ = KINDS[type(read)]
+        self.inputs_ = _kind(read)
         return read
 
-    def _read_fitted(self, X: Samples) -> Distributions:
-        """Read distributions of the dimension and kind seen during ``fit``."""
+    def _read_fitted_inputs(self, X: Samples) -> Inputs:
+        """Read distributions of the dimension and kind seen during ``fit``, or mixed inputs."""
         check_is_fitted(self)
         read = self._read(X, reset=False)
-        if KINDS[type(read)] != self.inputs_:
+        if _kind(read) != self.inputs_:
             raise ValueError(
-                f"{type(self).__name__} was fitted on {self.inputs_}, got {KINDS[type(read)]}."
+                f"{type(self).__name__} was fitted on {self.inputs_}, got {_kind(read)}."
             )
         return read
 
-    def _read(self, X: Samples, *, reset: bool) -> Distributions:
+    def _read(self, X: Samples, *, reset: bool) -> Inputs:
+        if self._takes_mixed and not reset and self.inputs_ == _MIXED and is_frame(X):
+            validate_data(self, X, reset=False, skip_check_array=True)  # its names and their order
+        mixed = _read_mixed(X)
+        if mixed is not None:
+            return self._with_blocks(X, mixed, reset=reset)
+        if not reset and self.inputs_ == _MIXED:
+            raise ValueError(
+                f"{type(self).__name__} was fitted on mixed inputs, got {type(X).__name__}. Pass a data "
+                "frame with the same columns, or MixedInputs with the same blocks."
+            )
         # If the estimator was fitted in one dimension, a list of numbers is a bag, not a matrix row.
         read = read_distributions(
             X, numbers=not reset and getattr(self, "n_features_in_", None) == 1
@@ -77,15 +109,54 @@ class DistributionEstimator(BaseEstimator):
                 f"{tuple(read.batch_shape)}. Reshape your data."
             )
         if reset:
+            self._forget_names()
             self.n_features_in_ = read.dim
-            if hasattr(self, "feature_names_in_"):
-                del self.feature_names_in_
         elif read.dim != self.n_features_in_:
             raise ValueError(
                 f"X has {read.dim} features, but {type(self).__name__} is expecting "
                 f"{self.n_features_in_} features as input."
             )
         return read
+
+    def _with_blocks(self, X: Any, read: MixedInputs, *, reset: bool) -> MixedInputs:
+        """Check mixed inputs, and remember their names."""
+        if not self._takes_mixed:
+            raise TypeError(
+                f"{type(self).__name__} takes one bag for each sample, got mixed inputs with the blocks "
+                f"{list(read.blocks)}. Pass one column of bags, or one block."
+            )
+        if reset:
+            self._forget_names()
+            if is_frame(X):
+                validate_data(self, X, skip_check_array=True)
+            else:
+                self.n_features_in_ = len(read.blocks)
+        return read
+
+    def _forget_names(self) -> None:
+        if hasattr(self, "feature_names_in_"):
+            del self.feature_names_in_
+
+
+def _kind(read: Inputs) -> str:
+    return _MIXED if isinstance(read, MixedInputs) else KINDS[type(read)]
+
+
+def _read_mixed(X: Any) -> MixedInputs | None:
+    """Read mixed inputs in double precision on the CPU, or return ``None`` for other data.
+
+    Mixed inputs are :class:`MixedInputs`, a list of them, which cross-validation creates by indexing, or
+    a data frame with several columns of which some hold bags.
+    """
+    if isinstance(X, list) and any(isinstance(item, MixedInputs) for item in X):
+        if not all(isinstance(item, MixedInputs) for item in X):
+            raise ValueError("Expected a list of mixed inputs only, got other objects among them.")
+        X = MixedInputs.concatenate(X)
+    if isinstance(X, MixedInputs):
+        return X.to("cpu", torch.float64)
+    if isinstance(X, Distributions) or not is_frame(X) or not has_bags_and_more(X):
+        return None
+    return MixedInputs.from_frame(X)
 
 
 def read_distributions(X: Samples, *, numbers: bool = False) -> Distributions | None:

@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_consistent_length, column_or_1d
 from gp_distributions.estimators._kernels import ProcessEstimator
 from gp_distributions.estimators._samples import Samples, read_targets
 from gp_distributions.fitting import fit_classification
+from gp_distributions.measures import MixedInputs
 from gp_distributions.models.classification import ClassificationGP
 from gp_distributions.models.sparse_classification import SparseClassificationGP
 
@@ -24,7 +25,8 @@ class DistributionGPClassifier(ClassifierMixin, ProcessEstimator):
     """Gaussian process classifier of distributions, fitted by marginal likelihood.
 
     Wraps :class:`ClassificationGP` (or :class:`SparseClassificationGP`) and :func:`fit_classification`
-    as a scikit-learn estimator.
+    as a scikit-learn estimator. Besides distributions, it takes :class:`MixedInputs`, and data frames of
+    which some columns hold bags, as :meth:`MixedInputs.from_frame` does.
 
     Args:
         distance: Name of a distance (:class:`GramTransformer` lists the names), or a
@@ -32,7 +34,11 @@ class DistributionGPClassifier(ClassifierMixin, ProcessEstimator):
         options: Keyword options of the named distance and of :meth:`ReferenceMeasure.from_data`.
         profile: Profile or its name, as in :class:`DistributionKernel`.
         kernel: GPyTorch kernel on rows, which is copied. It replaces the scaled kernel that
-            ``distance``, ``options`` and ``profile`` describe.
+            ``distance``, ``options`` and ``profile`` describe. For mixed inputs, make it with
+            ``mixed_kernel(MixedInputs.from_frame(frame), ...)``.
+        structure: How :func:`mixed_kernel` combines the blocks of mixed inputs: ``"product"``,
+            ``"sum"`` or ``"sum+product"``. The distance and the profile are those of each block of
+            distributions.
         alpha_epsilon: Concentration of the classes not observed at a distribution. Smaller values make
             probabilities more confident. Default: :func:`fit_classification` chooses the value by
             leave-one-out cross-validation.
@@ -44,7 +50,9 @@ class DistributionGPClassifier(ClassifierMixin, ProcessEstimator):
     Attributes:
         model_: The fitted :class:`ClassificationGP` or :class:`SparseClassificationGP`.
         classes_: The distinct labels, sorted.
-        n_features_in_: Dimension ``d`` of the distributions.
+        n_features_in_: Dimension ``d`` of the distributions; for mixed inputs, the number of columns of
+            the data frame, or of blocks.
+        feature_names_in_: Names of the columns of such a data frame.
 
     Raises:
         TypeError: On ``fit``, if ``distance`` is neither a name nor a distance, or ``X`` is sparse.
@@ -70,14 +78,16 @@ class DistributionGPClassifier(ClassifierMixin, ProcessEstimator):
         """Fit the hyperparameters.
 
         Args:
-            X: The ``T`` training distributions.
+            X: The ``T`` training distributions, or mixed inputs.
             y: The ``T`` labels.
 
         Returns:
             The fitted estimator.
         """
-        training = self._read_training(X)
-        labels = column_or_1d(read_targets(self, X, y), warn=True)
+        training = self._read_training_inputs(X)
+        labels = column_or_1d(
+            read_targets(self, training if isinstance(training, MixedInputs) else X, y), warn=True
+        )
         assert_all_finite(labels, input_name="y")
         check_consistent_length(training, labels)
         kernel = self._make_kernel(training)
@@ -102,12 +112,12 @@ class DistributionGPClassifier(ClassifierMixin, ProcessEstimator):
         """Predict class probabilities.
 
         Args:
-            X: ``N`` distributions.
+            X: ``N`` distributions, or mixed inputs.
 
         Returns:
             An ``N x C`` array with columns in the order of ``classes_``.
         """
-        read = self._read_fitted(X)
+        read = self._read_fitted_inputs(X)
         return self.model_.predict_proba(read).numpy()
 
     def predict(self, X: Samples) -> NDArray[Any]:

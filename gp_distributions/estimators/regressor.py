@@ -14,6 +14,7 @@ from gp_distributions.estimators._kernels import ProcessEstimator
 from gp_distributions.estimators._samples import Samples, read_targets
 from gp_distributions.fitting import fit
 from gp_distributions.fitting.sparse import fit_sparse
+from gp_distributions.measures import MixedInputs
 from gp_distributions.models import DistributionGP, SparseDistributionGP
 
 Array = NDArray[np.float64]
@@ -24,7 +25,8 @@ class DistributionGPRegressor(MultiOutputMixin, RegressorMixin, ProcessEstimator
     """Gaussian process regression on distributions, fitted by marginal likelihood.
 
     Wraps :class:`DistributionGP` (or :class:`SparseDistributionGP`) and :func:`gp_distributions.fit` as
-    a scikit-learn estimator.
+    a scikit-learn estimator. Besides distributions, it takes :class:`MixedInputs`, and data frames of
+    which some columns hold bags, as :meth:`MixedInputs.from_frame` does.
 
     Args:
         distance: Name of a distance (:class:`GramTransformer` lists the names), or a
@@ -32,7 +34,11 @@ class DistributionGPRegressor(MultiOutputMixin, RegressorMixin, ProcessEstimator
         options: Keyword options of the named distance and of :meth:`ReferenceMeasure.from_data`.
         profile: Profile or its name, as in :class:`DistributionKernel`.
         kernel: GPyTorch kernel on rows, which is copied. It replaces the scaled kernel that
-            ``distance``, ``options`` and ``profile`` describe.
+            ``distance``, ``options`` and ``profile`` describe. For mixed inputs, make it with
+            ``mixed_kernel(MixedInputs.from_frame(frame), ...)``.
+        structure: How :func:`mixed_kernel` combines the blocks of mixed inputs: ``"product"``,
+            ``"sum"`` or ``"sum+product"``. The distance and the profile are those of each block of
+            distributions.
         sampling_noise: Whether smaller bags have larger noise, as in :class:`DistributionGP`.
         num_inducing: Number of inducing distributions of a :class:`SparseDistributionGP`, for tens of
             thousands of distributions and more. Several outputs then share the kernel. Default: an exact
@@ -42,7 +48,9 @@ class DistributionGPRegressor(MultiOutputMixin, RegressorMixin, ProcessEstimator
 
     Attributes:
         model_: The fitted :class:`DistributionGP` or :class:`SparseDistributionGP`.
-        n_features_in_: Dimension ``d`` of the distributions.
+        n_features_in_: Dimension ``d`` of the distributions; for mixed inputs, the number of columns of
+            the data frame, or of blocks.
+        feature_names_in_: Names of the columns of such a data frame.
 
     Raises:
         TypeError: On ``fit``, if ``distance`` is neither a name nor a distance, or ``X`` is sparse.
@@ -69,15 +77,18 @@ class DistributionGPRegressor(MultiOutputMixin, RegressorMixin, ProcessEstimator
         """Fit the hyperparameters.
 
         Args:
-            X: The ``T`` training distributions.
+            X: The ``T`` training distributions, or mixed inputs.
             y: The targets, of shape ``T`` or ``T x outputs``.
 
         Returns:
             The fitted estimator.
         """
-        training = self._read_training(X)
+        training = self._read_training_inputs(X)
         targets = check_array(
-            read_targets(self, X, y), dtype=np.float64, ensure_2d=False, input_name="y"
+            read_targets(self, training if isinstance(training, MixedInputs) else X, y),
+            dtype=np.float64,
+            ensure_2d=False,
+            input_name="y",
         )
         check_consistent_length(training, targets)
         if self.num_inducing is None:
@@ -100,13 +111,13 @@ class DistributionGPRegressor(MultiOutputMixin, RegressorMixin, ProcessEstimator
         """Predict means and, on request, standard deviations.
 
         Args:
-            X: ``N`` distributions.
+            X: ``N`` distributions, or mixed inputs.
             return_std: Whether to return the standard deviations of observations, including noise.
 
         Returns:
             The mean, of shape ``N`` or ``N x outputs`` like the training targets, or the mean and the
             standard deviation, in the units of the targets.
         """
-        read = self._read_fitted(X)
+        read = self._read_fitted_inputs(X)
         mean, std = self.model_.predict(read)
         return (mean.numpy(), std.numpy()) if return_std else mean.numpy()

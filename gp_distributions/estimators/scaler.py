@@ -8,9 +8,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from sklearn.base import OneToOneFeatureMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
 
 from gp_distributions.estimators._samples import DistributionEstimator, Samples, read_distributions
-from gp_distributions.measures import PointClouds
+from gp_distributions.measures import MixedInputs, PointClouds
+from gp_distributions.measures.inputs import Inputs
 from gp_distributions.measures.kinds import Distributions
 
 
@@ -19,12 +21,14 @@ class CloudScaler(OneToOneFeatureMixin, TransformerMixin, DistributionEstimator)
 
     Wraps :meth:`PointClouds.normalize` as a scikit-learn transformer. As the first step of a pipeline,
     it is fitted on the training folds only. On a ``T x d`` array, it is equivalent to
-    ``StandardScaler``.
+    ``StandardScaler``. In mixed inputs and data frames with columns of bags, it scales each block of
+    distributions by itself, and leaves numbers and categories to the model.
 
     Attributes:
-        centre_: Mean of each of the ``d`` coordinates.
-        scale_: Standard deviation of each of the ``d`` coordinates.
-        n_features_in_: Dimension ``d`` of the distributions.
+        centre_: Mean of each of the ``d`` coordinates; for mixed inputs, by the name of the block.
+        scale_: Standard deviation of each of the ``d`` coordinates, likewise.
+        n_features_in_: Dimension ``d`` of the distributions; for mixed inputs, the number of columns of
+            the data frame, or of blocks.
 
     Raises:
         TypeError: On ``fit``, if ``X`` is sparse.
@@ -42,29 +46,60 @@ class CloudScaler(OneToOneFeatureMixin, TransformerMixin, DistributionEstimator)
         PointClouds(2 clouds, 20-30 atoms, d=2, float64)
     """
 
+    centre_: NDArray[np.float64] | dict[str, NDArray[np.float64]]
+    scale_: NDArray[np.float64] | dict[str, NDArray[np.float64]]
     _least_samples = 2
+    _takes_mixed = True
 
     def fit(self, X: Samples, y: Any = None) -> Self:
         """Compute the centre and the scale of the training distributions."""
-        centre, scale = self._read_training(X)._centre_and_scale(None)
-        self.centre_, self.scale_ = centre.numpy(), scale.numpy()
+        training = self._read_training_inputs(X)
+        with torch.no_grad():
+            if isinstance(training, MixedInputs):
+                found = {name: b._centre_and_scale(None) for name, b in _blocks(training).items()}
+                self.centre_ = {name: centre.numpy() for name, (centre, _) in found.items()}
+                self.scale_ = {name: scale.numpy() for name, (_, scale) in found.items()}
+            else:
+                centre, scale = training._centre_and_scale(None)
+                self.centre_, self.scale_ = centre.numpy(), scale.numpy()
         return self
 
-    def transform(self, X: Samples) -> Distributions | NDArray[np.float64]:
+    def transform(self, X: Samples) -> Inputs | NDArray[np.float64]:
         """Centre and scale distributions.
 
         Args:
-            X: ``N`` distributions.
+            X: ``N`` distributions, or mixed inputs.
 
         Returns:
             The scaled distributions, in the same container; an ``N x d`` array if ``X`` is such an
-            array.
+            array; or :class:`MixedInputs`.
         """
-        read = read_distributions(X)
-        scaled = self._read_fitted(X if read is None else read)._scaled(
-            torch.from_numpy(self.centre_), torch.from_numpy(self.scale_)
-        )
-        if read is None:
-            assert isinstance(scaled, PointClouds)  # of single atoms
-            return scaled.points.squeeze(-2).numpy()
-        return scaled
+        check_is_fitted(self)
+        given = X if isinstance(self.centre_, dict) else read_distributions(X)
+        read = self._read_fitted_inputs(X if given is None else given)
+        if isinstance(read, MixedInputs):
+            assert isinstance(self.centre_, dict)
+            assert isinstance(self.scale_, dict)
+            scaled = {
+                name: _scaled(block, self.centre_[name], self.scale_[name])
+                for name, block in _blocks(read).items()
+            }
+            return MixedInputs(**(read.blocks | scaled))
+        assert not isinstance(self.centre_, dict)
+        assert not isinstance(self.scale_, dict)
+        result = _scaled(read, self.centre_, self.scale_)
+        if given is None:
+            assert isinstance(result, PointClouds)  # of single atoms
+            return result.points.squeeze(-2).numpy()
+        return result
+
+
+def _blocks(inputs: MixedInputs) -> dict[str, Distributions]:
+    """Return the blocks of distributions."""
+    return {n: block for n, block in inputs.blocks.items() if isinstance(block, Distributions)}
+
+
+def _scaled(
+    block: Distributions, centre: NDArray[np.float64], scale: NDArray[np.float64]
+) -> Distributions:
+    return block._scaled(torch.from_numpy(centre), torch.from_numpy(scale))

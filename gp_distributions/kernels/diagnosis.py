@@ -17,7 +17,7 @@ from gp_distributions.kernels.distribution_kernel import DistributionKernel
 from gp_distributions.kernels.group_average import GroupAverageKernel, closest_images
 from gp_distributions.kernels.orientation import LEVEL, axes_p_value, sees_random_poses
 from gp_distributions.kernels.reading import check_kind, distribution_kernels
-from gp_distributions.measures.kinds import Distributions, as_rows
+from gp_distributions.measures.inputs import Inputs, encoding_of, input_rows
 from gp_distributions.numerics.medians import apart, median_apart
 
 # All clouds look unlike if the correlation at the median distance is below the first value, and alike
@@ -203,7 +203,7 @@ class Diagnosis:
         return "\n".join([summary, *map(str, self.distances), *findings])
 
 
-def diagnose(kernel: Kernel, X: Distributions | Tensor) -> Diagnosis:
+def diagnose(kernel: Kernel, X: Inputs | Tensor) -> Diagnosis:
     """Check a kernel on clouds, before fitting a model or when a model predicts poorly.
 
     ``print(diagnose(kernel, X))`` reports whether clouds coincide, whether the lengthscale fits the
@@ -216,7 +216,9 @@ def diagnose(kernel: Kernel, X: Distributions | Tensor) -> Diagnosis:
         kernel: Kernel that contains at least one :class:`DistributionKernel`, which may be scaled,
             added, multiplied, or combined with kernels on other columns. If it is a batch, pass one of
             its kernels, such as ``kernel[0]``.
-        X: The ``T`` clouds, as a container or a ``T x width`` tensor of rows.
+        X: The ``T`` clouds, as a container or a ``T x width`` tensor of rows; or the training inputs
+            as :class:`MixedInputs`, whose distributions are diagnosed. (Other mixed inputs as rows,
+            ``X.pack(model.encoding)``.)
 
     Returns:
         The diagnosis.
@@ -245,7 +247,7 @@ def diagnose(kernel: Kernel, X: Distributions | Tensor) -> Diagnosis:
             f"Expected a kernel that contains a DistributionKernel, got {type(kernel).__name__}."
         )
     check_kind(X, kernel)
-    rows = as_rows(X)
+    rows = input_rows(X, encoding_of(X))
     if rows.dim() != 2 or len(rows) < 2:
         raise ValueError(f"Expected at least two clouds, T x width, got shape {tuple(rows.shape)}.")
     if kernel.batch_shape:

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from gp_distributions.measures._container import Container, WeightedContainer
 from gp_distributions.measures._indexing import Index, resolve
+from gp_distributions.measures.bag_columns import split_frame
 from gp_distributions.measures.covariates import Covariates
 from gp_distributions.measures.encoding import MixedEncoding, Part, common_dtype_and_device
 
@@ -20,10 +21,11 @@ from gp_distributions.measures.encoding import MixedEncoding, Part, common_dtype
 class MixedInputs:
     """Several inputs for each object, as named blocks of one length: a patient's cells, age and arm.
 
-    The data are validated once, at construction. Blocks can be indexed together, ``inputs[:10]``, and
-    concatenated. A :class:`DistributionGP` takes them as they are; :func:`mixed_kernel` makes other
-    kernels on them than the default. The levels of categories and the scales of numbers are learned from
-    the training data, and the model keeps them.
+    The data are validated once, at construction. Blocks can be indexed together, ``inputs[:10]``, where
+    an integer selects inputs of length one, and concatenated. :meth:`from_frame` reads a data frame
+    whose cells hold bags. A :class:`DistributionGP` takes mixed inputs as they are; :func:`mixed_kernel`
+    makes other kernels on them than the default. The levels of categories and the scales of numbers are
+    learned from the training data, and the model keeps them.
 
     Args:
         **blocks: The ``N`` inputs of each block: :class:`PointClouds`, :class:`Gaussians`,
@@ -66,6 +68,35 @@ covariates=Covariates(2, age, arm: 2 levels))
         _check_lengths(self._blocks)
         _check_names(self._blocks)
         common_dtype_and_device(self._blocks)
+
+    @classmethod
+    def from_frame(cls, frame: Any, *, covariates: str = "covariates") -> MixedInputs:
+        """Read a data frame with one row for each object: columns of bags beside ordinary columns.
+
+        A column holds bags if its first value is an array or list of shape ``(n,)`` or ``(n, d)``; sizes
+        may differ. It becomes a block of :class:`PointClouds` in double precision. The other columns
+        form one block.
+
+        Args:
+            frame: A data frame of pandas, Polars or PyArrow, or of another library that narwhals reads.
+            covariates: Name of the block of the columns that do not hold bags.
+
+        Returns:
+            The inputs.
+
+        Raises:
+            TypeError: If ``frame`` is not a data frame.
+            ValueError: If a bag or another value is missing or invalid; the message names the column.
+
+        Example:
+            >>> import pandas as pd
+            >>> from gp_distributions import MixedInputs
+            >>> frame = pd.DataFrame({"cells": [[[0.0], [2.0]], [[1.0]]], "age": [50.0, 60.0]})
+            >>> MixedInputs.from_frame(frame)
+            MixedInputs(2, cells=PointClouds(2 clouds, 1-2 atoms, d=1, float64), \
+covariates=Covariates(2, age))
+        """
+        return cls(**split_frame(frame, covariates))
 
     def _hold(self, blocks: Mapping[str, Part]) -> MixedInputs:
         self._blocks = dict(blocks)
@@ -179,11 +210,12 @@ covariates=Covariates(2, age, arm: 2 levels))
 
     def __getitem__(self, index: Index) -> MixedInputs:
         key = resolve(index, len(self))
-        if isinstance(key, Tensor) and key.dim() != 1:
+        if isinstance(key, Tensor) and key.dim() > 1:
             raise TypeError(
-                f"Expected a slice, a mask or a list as index, got {index!r}. Pass X[i : i + 1] for a "
-                "single object."
+                f"Expected an integer, a slice, a mask or a list as index, got {index!r}."
             )
+        if isinstance(key, Tensor):
+            key = key.reshape(-1)  # one object is inputs of length one
         blocks = {name: block[key] for name, block in self._blocks.items()}
         return type(self).__new__(type(self))._hold(blocks)
 

@@ -27,7 +27,8 @@ from torch import Tensor
 from gp_distributions.distances.evaluation import keep
 from gp_distributions.kernels.covariances import covariance
 from gp_distributions.kernels.reading import distribution_kernels
-from gp_distributions.measures.kinds import Distributions, as_rows
+from gp_distributions.measures.encoding import MixedEncoding
+from gp_distributions.measures.inputs import Inputs, input_rows
 from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood
 from gp_distributions.models.targets import as_targets
 from gp_distributions.numerics.cholesky import cholesky
@@ -77,19 +78,21 @@ class Reader:
             noise of the largest bags.
         input_transform: Transform of inputs to rows in evaluation mode, or ``None``.
         outcome_transform: Transform of targets in evaluation mode, or ``None``.
+        encoding: Encoding of mixed inputs, or ``None``.
     """
 
     likelihood: GaussianLikelihood | None
     input_transform: Callable[[Tensor], Tensor] | None
     outcome_transform: Callable[..., tuple[Tensor, Tensor | None]] | None
+    encoding: MixedEncoding | None = None
 
-    def rows(self, X: Distributions | Tensor) -> Tensor:
+    def rows(self, X: Inputs | Tensor) -> Tensor:
         """Return the rows of distributions, in double precision."""
-        rows = as_rows(X).detach().double()
+        rows = input_rows(X, self.encoding).detach().double()
         return rows if self.input_transform is None else self.input_transform(rows)
 
     def targets(
-        self, X: Distributions | Tensor, targets: Any, variances: Any = None
+        self, X: Inputs | Tensor, targets: Any, variances: Any = None
     ) -> tuple[Tensor, Tensor | None]:
         """Return transformed targets and noise variances, two ``N x outputs`` tensors."""
         like = torch.empty(1, dtype=torch.float64, device=X.device).expand(_number(X), 1)
@@ -111,7 +114,7 @@ class Reader:
         return relative_noise(self.likelihood, rows).expand(rows.shape[-2]).unsqueeze(0)
 
 
-def _number(X: Distributions | Tensor) -> int:
+def _number(X: Inputs | Tensor) -> int:
     return X.shape[-2] if isinstance(X, Tensor) else len(X)
 
 
@@ -205,7 +208,7 @@ class PieceState:
 
 
 def piece_sums(
-    state: PieceState, X: Distributions | Tensor, targets: Any, variances: Tensor | None = None
+    state: PieceState, X: Inputs | Tensor, targets: Any, variances: Tensor | None = None
 ) -> CollapsedSums:
     """Compute the sums over the clouds of a piece, a fixed number of clouds at a time.
 
@@ -236,7 +239,7 @@ def piece_sums(
 
 def chunks(
     reader: Reader,
-    X: Distributions | Tensor,
+    X: Inputs | Tensor,
     targets: Any,
     variances: Tensor | None = None,
     *,

@@ -9,7 +9,8 @@ from typing import Any, Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
-from gp_distributions.measures.kinds import Distributions
+from gp_distributions.measures.encoding import MixedEncoding
+from gp_distributions.measures.inputs import Inputs, encoding_of
 from gp_distributions.sharding.held import HeldPiece
 from gp_distributions.sharding.pieces import Piece
 from gp_distributions.sharding.sharded_clouds import ShardedClouds
@@ -38,19 +39,24 @@ class Pieces(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class MemoryPieces:
-    """Distributions or rows in memory, cut into pieces of a fixed size.
+    """Distributions, mixed inputs or rows in memory, cut into pieces of a fixed size.
 
     Args:
-        X: ``T`` distributions, or a ``T x width`` tensor of rows or designs.
+        X: ``T`` distributions or mixed inputs, or a ``T x width`` tensor of rows or designs.
         targets: A ``T x outputs`` tensor.
         variances: Known noise variances of the targets, or ``None``.
         size: Number of clouds in a piece.
     """
 
-    X: Distributions | Tensor
+    X: Inputs | Tensor
     targets: Tensor
     variances: Tensor | None = None
     size: int = PIECE_SIZE
+
+    @property
+    def encoding(self) -> MixedEncoding | None:
+        """The encoding that mixed inputs define, or ``None``."""
+        return encoding_of(self.X)
 
     @property
     def num_pieces(self) -> int:

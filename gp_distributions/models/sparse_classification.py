@@ -13,7 +13,8 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from gp_distributions.kernels.covariances import covariance
-from gp_distributions.measures.kinds import Distributions
+from gp_distributions.measures.encoding import MixedEncoding
+from gp_distributions.measures.inputs import Inputs
 from gp_distributions.models.classification import dirichlet_targets
 from gp_distributions.models.collapsed import CollapsedSums, InducingFeatures
 from gp_distributions.models.kernel_ridge import Labels, read_labels
@@ -72,7 +73,7 @@ class SparseClassificationGP(SparseDistributionGP):
 
     def __init__(
         self,
-        train_X: Distributions | Tensor | Pieces,
+        train_X: Inputs | Tensor | Pieces,
         train_Y: Tensor | ArrayLike | None = None,
         covar_module: Kernel | None = None,
         *,
@@ -139,7 +140,7 @@ class SparseClassificationGP(SparseDistributionGP):
         assert isinstance(data, LabelledPieces)
         return data
 
-    def predict_proba(self, X: Distributions | Tensor, *, batch_size: int = 1024) -> Tensor:
+    def predict_proba(self, X: Inputs | Tensor, *, batch_size: int = 1024) -> Tensor:
         """Predict class probabilities of clouds.
 
         Args:
@@ -168,7 +169,7 @@ class SparseClassificationGP(SparseDistributionGP):
         return torch.cat(parts).unflatten(0, rows.shape[:-1])
 
     def predict(  # type: ignore[override]
-        self, X: Distributions | Tensor, *, batch_size: int = 1024
+        self, X: Inputs | Tensor, *, batch_size: int = 1024
     ) -> Labels:
         """Predict the labels of clouds: the classes with the largest :meth:`predict_proba`.
 
@@ -239,6 +240,11 @@ class LabelledPieces:
     alpha_epsilon: float
 
     @property
+    def encoding(self) -> MixedEncoding | None:
+        """The encoding that mixed inputs define, or ``None``."""
+        return getattr(self.pieces, "encoding", None)
+
+    @property
     def num_pieces(self) -> int:
         """Number of pieces."""
         return self.pieces.num_pieces
@@ -276,10 +282,10 @@ _SAMPLE = 10000
 
 
 def _labelled(
-    train_X: Distributions | Tensor | Pieces, train_Y: Tensor | ArrayLike | None, seed: int
+    train_X: Inputs | Tensor | Pieces, train_Y: Tensor | ArrayLike | None, seed: int
 ) -> tuple[Pieces, Labels, Labels]:
     """Return the data in pieces, the distinct labels in sorted order, and as the pieces have them."""
-    if not isinstance(train_X, Distributions | Tensor) and isinstance(train_X, Pieces):
+    if not isinstance(train_X, Inputs | Tensor) and isinstance(train_X, Pieces):
         if train_Y is not None:
             raise ValueError("Expected train_Y=None for data in pieces, which carry their labels.")
         _, labels, *_ = train_X.sample(_SAMPLE, seed)

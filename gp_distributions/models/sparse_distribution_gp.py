@@ -30,7 +30,8 @@ from gp_distributions.distances.evaluation import sharing
 from gp_distributions.kernels.covariances import covariance
 from gp_distributions.kernels.reading import check_kind, distribution_kernels
 from gp_distributions.measures.arrays import integer
-from gp_distributions.measures.kinds import Distributions
+from gp_distributions.measures.encoding import MixedEncoding
+from gp_distributions.measures.inputs import Inputs, encoding_of
 from gp_distributions.measures.point_clouds import PointClouds
 from gp_distributions.models.arguments import (
     adapt_distances,
@@ -114,12 +115,13 @@ class SparseDistributionGP(Model, gpytorch.Module):
     and one set of sums.
 
     Args:
-        train_X: The ``T`` training clouds, as for :class:`DistributionGP` but without batch axes; or
-            data in pieces: :class:`ShardedClouds`, or an object with ``num_pieces``, ``piece`` and
-            ``sample``.
+        train_X: The ``T`` training clouds or mixed inputs, as for :class:`DistributionGP` but without
+            batch axes; or data in pieces: :class:`ShardedClouds`, or an object with ``num_pieces``,
+            ``piece`` and ``sample``.
         train_Y: The targets, ``T`` or ``T x outputs``. ``None`` if the pieces carry their targets.
         covar_module: A kernel on rows, without a batch axis. The default for :class:`PointClouds` and
-            :class:`Gaussians` is a scaled ``SlicedWassersteinKernel(dim, profile="matern52")``.
+            :class:`Gaussians` is a scaled ``SlicedWassersteinKernel(dim, profile="matern52")``, and for
+            :class:`MixedInputs` it is ``mixed_kernel(train_X)``.
         num_inducing: Number ``M`` of inducing clouds. There are fewer if fewer clouds differ.
         likelihood: A ``GaussianLikelihood`` or a :class:`SamplingNoiseLikelihood`, in units of the
             transformed targets. The default is that of :class:`DistributionGP`.
@@ -159,7 +161,7 @@ class SparseDistributionGP(Model, gpytorch.Module):
 
     def __init__(
         self,
-        train_X: Distributions | Tensor | Pieces,
+        train_X: Inputs | Tensor | Pieces,
         train_Y: Tensor | ArrayLike | None = None,
         covar_module: Kernel | None = None,
         *,
@@ -191,12 +193,13 @@ class SparseDistributionGP(Model, gpytorch.Module):
         self.feature_dtype = feature_dtype
         self.data: Pieces | None
         self.data, self._squeeze_output = _pieces(train_X, train_Y, train_Yvar)
+        self.encoding: MixedEncoding | None = getattr(self.data, "encoding", None)
         X, sample_Y, *known = self.data.sample(_SAMPLE, seed)
         if sample_Y is None:
             raise ValueError("Expected pieces that carry targets, got targets of None.")
         if covar_module is None:
             covar_module = default_kernel(X)
-        rows = counted_rows(X).detach().double()
+        rows = counted_rows(X, self.encoding).detach().double()
         check_modules(covar_module, None, rows.shape[-2])
         if getattr(covar_module, "batch_shape", None):
             raise ValueError(
@@ -277,7 +280,7 @@ class SparseDistributionGP(Model, gpytorch.Module):
 
     def posterior(
         self,
-        X: Distributions | Tensor,
+        X: Inputs | Tensor,
         output_indices: list[int] | None = None,
         observation_noise: bool | Tensor = False,
         posterior_transform: PosteriorTransform | None = None,
@@ -339,7 +342,7 @@ class SparseDistributionGP(Model, gpytorch.Module):
 
     def predict(
         self,
-        X: Distributions | Tensor | ShardedClouds,
+        X: Inputs | Tensor | ShardedClouds,
         *,
         observation_noise: bool = True,
         batch_size: int = 1024,
@@ -497,6 +500,7 @@ class SparseDistributionGP(Model, gpytorch.Module):
             num_inducing=self.num_inducing,
             seed=self.seed,
             squeeze_output=False,
+            encoding=self.encoding,
         )
 
     @classmethod
@@ -512,6 +516,7 @@ class SparseDistributionGP(Model, gpytorch.Module):
         num_inducing: int,
         seed: int,
         squeeze_output: bool,
+        encoding: MixedEncoding | None = None,
     ) -> Self:
         """Make a model that has sums over training clouds, but not the training clouds.
 
@@ -525,6 +530,7 @@ class SparseDistributionGP(Model, gpytorch.Module):
             num_inducing: As for the constructor.
             seed: As for the constructor.
             squeeze_output: Whether predictions have no axis of outputs.
+            encoding: Encoding of mixed inputs, or ``None``.
 
         Returns:
             The model.
@@ -533,6 +539,7 @@ class SparseDistributionGP(Model, gpytorch.Module):
         super(SparseDistributionGP, model).__init__()
         model.num_inducing, model.seed, model.data = num_inducing, seed, None
         model._squeeze_output, model.feature_dtype = squeeze_output, features.dtype
+        model.encoding = encoding
         model._num_outputs = mean_module.constant.numel()
         model.covar_module, model.likelihood = features.covar_module, likelihood
         model.mean_module = mean_module
@@ -655,13 +662,15 @@ class SparseDistributionGP(Model, gpytorch.Module):
     def _reader(self) -> Reader:
         """Return the transforms in evaluation mode, which do not adapt to what they transform."""
         known = isinstance(getattr(self, "likelihood", None), FixedNoiseGaussianLikelihood)
-        transforms = (
-            getattr(self, name, None) for name in ("input_transform", "outcome_transform")
+        inputs, outcomes = (
+            None if transform is None else copy.deepcopy(transform).eval()
+            for transform in (
+                getattr(self, "input_transform", None),
+                getattr(self, "outcome_transform", None),
+            )
         )
-        return Reader(
-            None if known else getattr(self, "likelihood", None),
-            *(None if t is None else copy.deepcopy(t).eval() for t in transforms),
-        )
+        likelihood = None if known else getattr(self, "likelihood", None)
+        return Reader(likelihood, inputs, outcomes, self.encoding)
 
     def training_data(self) -> Pieces:
         """Return the training data in pieces.
@@ -682,10 +691,10 @@ class SparseDistributionGP(Model, gpytorch.Module):
         model.data = None
         return model
 
-    def _rows_of(self, X: Distributions | Tensor) -> Tensor:
+    def _rows_of(self, X: Inputs | Tensor) -> Tensor:
         if keeps_clouds(getattr(self, "input_transform", None)):
             check_kind(X, self.covar_module)
-        return counted_rows(X).double()
+        return counted_rows(X, self.encoding).double()
 
     @property
     def smallest_variance(self) -> float:
@@ -762,12 +771,12 @@ def _left_out(
 
 
 def _pieces(
-    train_X: Distributions | Tensor | Pieces,
+    train_X: Inputs | Tensor | Pieces,
     train_Y: Tensor | ArrayLike | None,
     train_Yvar: Tensor | ArrayLike | None,
 ) -> tuple[Pieces, bool]:
     """Check the training data; return them in pieces, and whether targets had no axis of outputs."""
-    if not isinstance(train_X, Distributions | Tensor) and isinstance(train_X, Pieces):
+    if not isinstance(train_X, Inputs | Tensor) and isinstance(train_X, Pieces):
         if train_Y is not None or train_Yvar is not None:
             raise ValueError(
                 "Expected train_Y=None and train_Yvar=None for data in pieces, which carry their "
@@ -776,7 +785,8 @@ def _pieces(
         return train_X, False
     if train_Y is None:
         raise ValueError("Expected train_Y, the targets of the clouds, got None.")
-    first = counted_rows(train_X[:1] if isinstance(train_X, Distributions) else train_X)
+    kept = train_X if isinstance(train_X, Tensor) else train_X[:1]
+    first = counted_rows(kept, encoding_of(train_X))
     if first.dim() != 2:
         raise ValueError(
             f"Expected clouds without a batch axis, got batch shape {tuple(first.shape[:-2])}. Fit one "

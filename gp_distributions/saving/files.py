@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
 from torch import Tensor
 from torch.nn import Module, ModuleDict, Parameter
 
@@ -27,11 +28,15 @@ from gp_distributions.models.sparse_classification import SparseClassificationGP
 from gp_distributions.models.sparse_distribution_gp import SparseDistributionGP
 from gp_distributions.saving.archive import SavedModelError, read_archive, write_archive
 from gp_distributions.saving.description import ADVICE, Description, restore
+from gp_distributions.saving.estimators import fitted_model, unwrapped, wrapped
 from gp_distributions.warnings import silenced
 
 __all__ = ["SavedModelError", "load", "save"]
 
-_LIBRARIES = ("gp_distributions", "torch", "gpytorch", "botorch", "linear_operator", "numpy")
+_LIBRARIES = (
+    *("gp_distributions", "torch", "gpytorch", "botorch", "linear_operator", "numpy"),
+    "scikit-learn",
+)
 _PARTS = ("covar_module", "likelihood", "mean_module", "outcome_transform", "input_transform")
 # The models that can be saved, and the modules that each constructor takes as arguments.
 Saved: TypeAlias = DistributionGP | SparseDistributionGP
@@ -45,8 +50,8 @@ _MODELS: dict[type[Saved], tuple[str, ...]] = {
 _NAMED = {model.__name__: model for model in _MODELS}
 
 
-def save(model: Saved, path: str | os.PathLike[str]) -> None:
-    """Save a model to a file, from which :func:`load` restores it.
+def save(model: Saved | BaseEstimator, path: str | os.PathLike[str]) -> None:
+    """Save a model, or a fitted estimator, to a file from which :func:`load` restores it.
 
     The file contains the training data, the kernel with its parameters, directions and reference, the
     likelihood, the mean, the transforms and the versions of the software, but not the labels of
@@ -64,12 +69,16 @@ def save(model: Saved, path: str | os.PathLike[str]) -> None:
     Args:
         model: A :class:`DistributionGP`, :class:`SharedKernelGP`, :class:`ClassificationGP`,
             :class:`SparseDistributionGP` or :class:`SparseClassificationGP`. Its kernel may combine
-            kernels of this package and of GPyTorch with ``ScaleKernel``, ``+`` and ``*``.
+            kernels of this package and of GPyTorch with ``ScaleKernel``, ``+`` and ``*``. Or a fitted
+            :class:`DistributionGPRegressor` or :class:`DistributionGPClassifier`, or a pipeline of
+            :class:`CloudScaler` and one of them. Its attribute ``model_`` alone would lack the scaler.
         path: Path to the file, with any suffix.
 
     Raises:
         TypeError: If part of the model belongs to a class that cannot be restored, such as one that
-            you defined. Nothing is written.
+            you defined, or a pipeline has other steps. The message says how to save it instead. Nothing
+            is written.
+        sklearn.exceptions.NotFittedError: If an estimator is not fitted.
         OSError: If the path exists and is not a regular file, or if writing fails. An existing file is
             then unchanged.
 
@@ -85,18 +94,22 @@ def save(model: Saved, path: str | os.PathLike[str]) -> None:
         >>> torch.equal(load(path).predict(clouds)[0], model.predict(clouds)[0])
         True
     """
+    estimator = model if isinstance(model, BaseEstimator) else None
+    if estimator is not None:
+        model = fitted_model(estimator)
     if type(model) not in _MODELS:
-        raise TypeError(f"Expected a {' or '.join(_NAMED)}, got {type(model).__name__}.")
+        raise TypeError(
+            f"Expected a {' or '.join(_NAMED)}, or an estimator with one, got {type(model).__name__}."
+        )
     description = Description()
-    header = {
-        "versions": {"python": platform.python_version()}
-        | {library: version(library) for library in _LIBRARIES},
-        "model": _describe(model, description),
-        "objects": description.objects,
-    }
+    header = {"model": _describe(model, description), "objects": description.objects}
     tensors = [tensor.cpu() for tensor in description.tensors]
     _check_restored(model, header, [tensor.clone() for tensor in tensors])
-    write_archive(path, header, tensors)
+    if estimator is not None:
+        header, tensors = wrapped(estimator, header, tensors)
+        # An estimator that could not be restored is refused before anything is written.
+        _restore(header, [tensor.clone() for tensor in tensors])
+    write_archive(path, {"versions": _versions(), **header}, tensors)
     # Predictions are now computed from scratch, as they are by the loaded model.
     if isinstance(model, DistributionGP):
         model.prediction_strategy = None
@@ -106,7 +119,7 @@ def save(model: Saved, path: str | os.PathLike[str]) -> None:
 
 
 def load(path: str | os.PathLike[str]) -> Any:
-    """Load a model from a file that :func:`save` wrote. Its tensors are on the CPU.
+    """Load a model or an estimator from a file that :func:`save` wrote. Its tensors are on the CPU.
 
     Nothing in the file is executed. The file only names classes from a fixed list and their arguments,
     so a forged file can give wrong predictions or waste time and memory, but cannot run code.
@@ -115,7 +128,7 @@ def load(path: str | os.PathLike[str]) -> Any:
         path: Path to the file.
 
     Returns:
-        The model, in training or evaluation mode as it was saved.
+        The model, in training or evaluation mode as it was saved; or the estimator or pipeline.
 
     Raises:
         SavedModelError: If the file is damaged, truncated, in the format of a newer version, or was
@@ -141,6 +154,11 @@ def load(path: str | os.PathLike[str]) -> Any:
             f"{path} is not damaged, but the model cannot be restored here: {error!r}. It was written "
             f"with {header.get('versions')}."
         ) from error
+
+
+def _versions() -> dict[str, str]:
+    libraries = {library: version(library) for library in _LIBRARIES}
+    return {"python": platform.python_version(), **libraries}
 
 
 def _describe(model: Saved, description: Description) -> dict[str, Any]:
@@ -193,6 +211,7 @@ def _sums(model: SparseDistributionGP, description: Description) -> dict[str, An
         "num_inducing": model.num_inducing,
         "seed": model.seed,
         "squeeze_output": model._squeeze_output,
+        "encoding": None if model.encoding is None else model.encoding.as_dict(),
     }
 
 
@@ -216,7 +235,10 @@ def _labels(model: Saved, description: Description) -> dict[str, Any] | None:
     }
 
 
-def _restore(header: dict[str, Any], tensors: Sequence[Tensor]) -> Saved:
+def _restore(header: dict[str, Any], tensors: Sequence[Tensor]) -> Any:
+    if "estimator" in header:
+        count = header["tensors_of_model"]
+        return unwrapped(header, tensors[count:], _restore(header["fitted"], tensors[:count]))
     described = header["model"]
     cls = _NAMED[described["class"]]
     with silenced():  # the warnings were raised when the model was first built
@@ -242,6 +264,8 @@ def _restore_sparse(
     features = InducingFeatures(parts.pop("covar_module"), inducing, factor, dtype)
     sums = CollapsedSums(**{name: value_of(value) for name, value in described["sums"].items()})
     options = {name: described[name] for name in ("num_inducing", "seed", "squeeze_output")}
+    if described.get("encoding") is not None:
+        options["encoding"] = MixedEncoding.from_dict(described["encoding"])
     if (labels := described["labels"]) is not None:
         options["classes"] = np.array(labels["classes"], dtype=labels["dtype"])
         options["alpha_epsilon"] = labels["alpha_epsilon"]

@@ -59,7 +59,9 @@ class HeldPiece:
     def describe(self) -> Hashable:
         """Return a digest of the content."""
         X, *others = self.read()
-        return digest(X if isinstance(X, Tensor) else X.pack(), *others)
+        rows = X if isinstance(X, Tensor) else X.pack()
+        # The rows of mixed inputs have lost the units of numbers.
+        return digest(rows, getattr(X, "encoding", None), *others)
 
 
 @dataclass(frozen=True)

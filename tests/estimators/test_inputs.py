@@ -175,9 +175,9 @@ def test_columns_of_bags_of_equal_lengths_and_in_the_plane() -> None:
             r"Bag 0: expected an array, got nested sequences of uneq",
         ),
         (
-            pd.DataFrame({"x": [[1.0], [2.0]], "y": [[3.0], [4.0]]}),
+            np.array([[[1.0], [2.0, 3.0]], [[3.0], [4.0, 5.0]]], dtype=object),
             ValueError,
-            r"one column of bags, got the columns \['x', 'y'\]",
+            r"one column of bags, got the columns \[0, 1\]",
         ),
     ],
 )

@@ -5,8 +5,9 @@ import datetime
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 
-from gp_distributions import CloudScaler, PointClouds
+from gp_distributions import CloudScaler, DistributionGPRegressor, MixedInputs, PointClouds
 
 pl = pytest.importorskip("polars")
 pa = pytest.importorskip("pyarrow")
@@ -137,3 +138,38 @@ def test_columns_of_bags(kind):
     assert CloudScaler().fit(equal).n_features_in_ == 1
     with pytest.raises(ValueError, match=r"Bag 1: expected real numbers, got None"):
         CloudScaler().fit(kind({"bags": [[1.0], None]})["bags"])
+
+
+PATIENTS = {
+    "cells": [RNG.normal(size=(n, 2)).tolist() for n in (3, 5, 4, 6)],
+    "age": [50.0, 60.0, 30.0, 40.0],
+    "arm": ["drug", "none", "drug", "none"],
+}
+WITH_BAGS = {
+    "polars": lambda: pl.DataFrame(PATIENTS),
+    "lazy": lambda: pl.DataFrame(PATIENTS).lazy(),
+    "narwhals": lambda: nw.from_native(pl.DataFrame(PATIENTS)),
+    "arrow": lambda: pa.table(PATIENTS),
+    "record batch": lambda: pa.RecordBatch.from_pydict(PATIENTS),
+    "pandas of arrow": lambda: pa.table(PATIENTS).to_pandas(types_mapper=pd.ArrowDtype),
+}
+
+
+@pytest.mark.parametrize("kind", WITH_BAGS)
+def test_columns_of_bags_beside_others(kind):
+    frame = WITH_BAGS[kind]()
+    expected = MixedInputs.from_frame(pd.DataFrame(PATIENTS))
+    assert MixedInputs.from_frame(frame) == expected
+    if kind != "lazy":
+        targets = [1.0, 2.0, 3.0, 4.0]
+        found = DistributionGPRegressor(restarts=0).fit(frame, targets)
+        same = DistributionGPRegressor(restarts=0).fit(expected, targets).predict(expected)
+        np.testing.assert_array_equal(found.predict(frame), same)
+
+
+def test_columns_of_arrays_of_one_length():
+    frame = pl.DataFrame({"age": [1.0, 2.0]}).with_columns(
+        cells=pl.Series([[1.0, 2.0], [3.0, 4.0]], dtype=pl.Array(pl.Float64, 2))
+    )
+    cells = MixedInputs.from_frame(frame).blocks["cells"]
+    assert torch.equal(cells.points[..., 0], torch.tensor([[1.0, 2.0], [3.0, 4.0]]).double())

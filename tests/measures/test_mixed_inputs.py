@@ -155,8 +155,10 @@ class TestContainer:
             assert torch.equal(chosen.pack(X.encoding), X.pack()[[2, 0]])
         assert len(X[[True, False, True, False]]) == 2
         assert X[-1:] == X[3:]
-        with pytest.raises(TypeError, match=r"X\[i : i \+ 1\]"):
-            X[0]
+        assert X[-1] == X[3:]
+        assert MixedInputs.concatenate(list(X)) == X
+        with pytest.raises(TypeError, match="an integer, a slice, a mask or a list"):
+            X[[[0]]]
 
     def test_concatenation_is_the_inverse_of_splitting(self) -> None:
         X = everything()

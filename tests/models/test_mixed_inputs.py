@@ -26,16 +26,22 @@ from gp_distributions import (
     SamplingNoiseLikelihood,
     SharedKernelGP,
     SlicedWassersteinKernel,
+    SparseClassificationGP,
     SparseDistributionGP,
+    diagnose,
     fit,
     load,
     mixed_kernel,
     optimize_over_pool,
     save,
+    sensitivity,
 )
+from gp_distributions.bayesopt import Pool
 from gp_distributions.fitting.starts import make_smooth, start_at_medians
 from gp_distributions.kernels.mixed import STRUCTURES
+from gp_distributions.models.pieces import MemoryPieces
 from gp_distributions.rows.columns import select_columns
+from gp_distributions.sharding.held import HeldPiece
 
 N, TRAIN = 36, 26
 RNG = np.random.default_rng(3)
@@ -166,17 +172,96 @@ class TestRegression:
 
 
 class TestSparse:
-    def test_takes_rows(self) -> None:
-        train = X[:TRAIN]
-        rows, new = train.pack(), X[TRAIN:].pack(train.encoding)
-        with pytest.raises(TypeError, match=r"X.pack\(model.encoding\)"):
-            SparseDistributionGP(train, Y[:TRAIN])  # type: ignore[arg-type]
-        sparse = SparseDistributionGP(rows, Y[:TRAIN], kernel(), num_inducing=TRAIN)
-        exact = DistributionGP(rows, Y[:TRAIN], sparse.covar_module)
+    def test_is_the_exact_model_if_all_are_inducing(self, tmp_path: Path) -> None:
+        train = train_inputs()
+        sparse = SparseDistributionGP(train, Y[:TRAIN], kernel(), num_inducing=TRAIN)
+        exact = DistributionGP(train, Y[:TRAIN], sparse.covar_module)
         exact.likelihood.noise = sparse.likelihood.noise
-        torch.testing.assert_close(
-            sparse.predict(new)[0], exact.predict(new)[0], rtol=0.05, atol=0.05
+        assert sparse.encoding == train.encoding
+        for a, b in zip(sparse.predict(X[TRAIN:]), exact.predict(X[TRAIN:]), strict=True):
+            torch.testing.assert_close(a, b, rtol=1e-6, atol=1e-6)
+        rows = X[TRAIN:].pack(sparse.encoding)
+        same(sparse.predict(X[TRAIN:]), sparse.predict(rows))
+        expected = fit(sparse, restarts=0).predict(X[TRAIN:])
+        assert explained(expected[0], Y[TRAIN:]) > 0.9
+        save(sparse, tmp_path / "model")
+        for a, b in zip(load(tmp_path / "model").predict(X[TRAIN:]), expected, strict=True):
+            assert torch.equal(a, b)
+
+    def test_default_kernel_outputs_and_pieces(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        outputs = torch.stack([Y, -2 * Y], -1)[:TRAIN]
+        whole = SparseDistributionGP(X[:TRAIN], outputs, num_inducing=8)
+        assert [type(k) for k in whole.covar_module.base_kernel.kernels] == [BlockKernel] * 2
+        part = whole.subset_output([1]).predict(X[TRAIN:])
+        same(part, tuple(m[:, 1:] for m in whole.predict(X[TRAIN:])))
+        # Every piece is encoded as the training data are, not by itself.
+        monkeypatch.setattr(MemoryPieces, "num_pieces", property(lambda self: 3))
+        monkeypatch.setattr(
+            MemoryPieces, "piece", lambda self, i: self._at(slice(i * 9, min(i * 9 + 9, TRAIN)))
         )
+        pieces = SparseDistributionGP(X[:TRAIN], outputs, whole.covar_module, num_inducing=8)
+        same(pieces.predict(X[TRAIN:]), whole.predict(X[TRAIN:]))
+
+    def test_classification(self, tmp_path: Path) -> None:
+        labels = np.where(LEVEL[:, 0] > 0, "high", "low")
+        model = SparseClassificationGP(X[:TRAIN], labels[:TRAIN], kernel(), num_inducing=TRAIN)
+        fit(model, restarts=0)
+        expected = model.predict_proba(X[TRAIN:])
+        assert np.mean(model.predict(X[TRAIN:]) == labels[TRAIN:]) >= 0.8
+        save(model, tmp_path / "model")
+        assert torch.equal(load(tmp_path / "model").predict_proba(X[TRAIN:]), expected)
+
+    def test_checkpoints_know_the_units_of_numbers(self) -> None:
+        older = MixedInputs(cells=CELLS, covariates=FRAME.assign(age=2 * FRAME["age"]))
+        first, second = (HeldPiece(MemoryPieces(given, Y), 0) for given in (X, older))
+        assert torch.equal(X.pack(), older.pack())
+        assert first.describe() != second.describe()
+
+
+class TestInsights:
+    @pytest.mark.parametrize("sparse", [False, True])
+    def test_sensitivity_by_finite_differences(self, sparse: bool) -> None:
+        nerves = PointClouds(CELLS.points[..., :1] + 1, CELLS.weights)
+        two = MixedInputs(nerves=nerves, cells=CELLS, age=FRAME["age"])
+        kind: Any = SparseDistributionGP if sparse else DistributionGP
+        model = kind(two[:TRAIN], Y[:TRAIN])
+        found = sensitivity(model, two[TRAIN:], batch_size=3)
+        assert list(found) == ["nerves", "cells"]
+        step = 1e-5
+        for name, dim in (("nerves", 0), ("cells", 1)):
+            clouds: Any = two[TRAIN:].blocks[name]
+            assert found[name].mean_points.shape == clouds.points.shape
+            shift = torch.zeros_like(clouds.points)
+            shift[:, 2, dim if name == "cells" else 0] = step
+            up, down = (
+                model.predict(
+                    MixedInputs(
+                        **two[TRAIN:].blocks
+                        | {name: PointClouds(clouds.points + sign * shift, clouds.weights)}
+                    )
+                )[0]
+                for sign in (1, -1)
+            )
+            slope = found[name].mean_points[:, 2, dim if name == "cells" else 0]
+            torch.testing.assert_close((up - down) / (2 * step), slope, rtol=1e-5, atol=1e-7)
+            assert not found[name].mean_points[clouds.weights == 0].any()
+
+    def test_sensitivity_needs_clouds(self) -> None:
+        inputs = MixedInputs(covariates=FRAME)
+        with pytest.raises(ValueError, match="a block of PointClouds"):
+            sensitivity(DistributionGP(inputs, Y), inputs)
+        with pytest.raises(TypeError, match="PointClouds or MixedInputs, got DataFrame"):
+            sensitivity(make_model(), FRAME)  # type: ignore[call-overload]
+
+    def test_diagnosis(self) -> None:
+        found = diagnose(kernel(), X)
+        alone = diagnose(SlicedWassersteinKernel(2, **SMALL), CELLS)
+        assert found.distances[0].median_distance == alone.distances[0].median_distance
+        assert found.smallest_eigenvalue == diagnose(kernel(), X.pack()).smallest_eigenvalue
+
+    def test_pools_name_the_remedy(self) -> None:
+        with pytest.raises(TypeError, match=r"X.pack\(model.encoding\)"):
+            Pool(X)  # type: ignore[arg-type]
 
 
 class TestStarts:

@@ -1,0 +1,286 @@
+"""Estimators of data frames that hold bags beside numbers and categories."""
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+import torch
+from numpy.typing import NDArray
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import GridSearchCV, KFold, cross_val_score, train_test_split
+from sklearn.pipeline import make_pipeline
+
+from gp_distributions import (
+    CloudScaler,
+    DistributionGP,
+    DistributionGPClassifier,
+    DistributionGPRegressor,
+    EmbeddingTransformer,
+    MixedInputs,
+    NormalizeClouds,
+    PointClouds,
+    SlicedWasserstein,
+    fit,
+    load,
+    mixed_kernel,
+    save,
+)
+
+N = 30
+RNG = np.random.default_rng(5)
+LEVEL = RNG.normal(size=N)
+BAGS = [3 * (m + 0.3 * RNG.normal(size=(RNG.integers(5, 12), 2))) + 7 for m in LEVEL]
+AGE, ARM = RNG.uniform(20, 80, N), RNG.choice(["drug", "none"], N)
+FRAME = pd.DataFrame({"age": AGE, "cells": BAGS, "arm": ARM}, index=[f"p{i}" for i in range(N)])
+Y = LEVEL + (AGE - 50) / 20 + (ARM == "drug")
+SMALL = {"num_slices": 5, "num_quantiles": 8}
+INPUTS = MixedInputs(cells=PointClouds.from_list(BAGS), covariates={"age": AGE, "arm": ARM})
+
+
+def regressor(**options: Any) -> DistributionGPRegressor:
+    return DistributionGPRegressor(**{"options": SMALL, "restarts": 0} | options)
+
+
+class TestFrames:
+    def test_are_mixed_inputs(self) -> None:
+        read = MixedInputs.from_frame(FRAME)
+        assert read.labels is not None
+        assert read.labels.tolist() == list(FRAME.index)
+        assert torch.equal(read.pack(), INPUTS.pack())
+        other = MixedInputs.from_frame(FRAME, covariates="patient")
+        assert list(other.blocks) == ["cells", "patient"]
+        with pytest.raises(ValueError, match="not a column of bags, got 'cells'"):
+            MixedInputs.from_frame(FRAME, covariates="cells")
+        only = MixedInputs.from_frame(FRAME[["cells"]])
+        assert list(only.blocks) == ["cells"]
+        assert list(MixedInputs.from_frame(FRAME[["age"]]).blocks) == ["covariates"]
+        # The index of the frame stays writable.
+        assert FRAME.index.to_numpy().base is not read.labels
+
+    @pytest.mark.parametrize("form", ["lists", "tensors", "nested objects", "arrow"])
+    def test_of_every_form(self, form: str) -> None:
+        lists = [bag.tolist() for bag in BAGS]
+        frame: Any = FRAME.reset_index(drop=True)
+        if form == "lists":
+            frame = frame.assign(cells=lists)
+        elif form == "tensors":
+            frame = frame.assign(cells=[torch.from_numpy(bag) for bag in BAGS])
+        elif form == "nested objects":  # what pandas reads from Parquet
+            nested = pa.table({"cells": lists}).to_pandas()["cells"]
+            assert nested[0].dtype == object
+            frame = frame.assign(cells=nested)
+        else:
+            frame = pa.table({"age": AGE, "cells": lists, "arm": ARM})
+        assert torch.equal(MixedInputs.from_frame(frame).pack(), INPUTS.pack())
+        expected = regressor().fit(FRAME, Y).predict(FRAME)
+        np.testing.assert_array_equal(regressor().fit(frame, Y).predict(frame), expected)
+
+    def test_bags_of_numbers(self) -> None:
+        flat = FRAME.assign(cells=[bag[:, 0].astype(np.float32) for bag in BAGS])
+        cells = MixedInputs.from_frame(flat).blocks["cells"]
+        assert isinstance(cells, PointClouds)
+        assert (cells.dim, cells.dtype) == (1, torch.float64)
+        equal = pd.DataFrame({"cells": [[1.0, 2.0], [3.0, 4.0]], "age": [1.0, 2.0]})
+        assert MixedInputs.from_frame(equal).blocks["cells"].dim == 1  # type: ignore[union-attr]
+
+    @pytest.mark.parametrize(
+        ("cell", "message"),
+        [
+            (None, r"Column 'cells': expected a bag.*got a missing value in row 3"),
+            (1.5, r"Column 'cells': expected a bag.*got a float in row 3"),
+            (np.zeros((2, 3)), "Column 'cells': Bag 3: expected 2 columns"),
+            (np.full((2, 2), np.nan), "Column 'cells': Bag 3: expected finite coordinates"),
+            ([], "Column 'cells': Bag 3"),
+        ],
+    )
+    def test_bad_bags(self, cell: Any, message: str) -> None:
+        frame = FRAME.copy()
+        cells = list(BAGS)
+        cells[3] = cell
+        column = np.empty(N, dtype=object)
+        column[:] = cells
+        frame["cells"] = column
+        with pytest.raises(ValueError, match=message):
+            regressor().fit(frame, Y)
+
+    def test_names_that_occur_twice(self) -> None:
+        numbers = pd.DataFrame(np.stack([AGE, LEVEL], 1), columns=["x", "x"])
+        for frame in (numbers, numbers.astype(object)):
+            with pytest.raises(ValueError, match="Expected one column 'x', got more than one"):
+                MixedInputs.from_frame(frame)
+
+    def test_missing_covariates(self) -> None:
+        frame = FRAME.assign(age=FRAME["age"].where(FRAME.index != "p4"))
+        with pytest.raises(ValueError, match=r"'age' of block 'covariates'.*nan in row 'p4'"):
+            regressor().fit(frame, Y)
+
+
+class TestEstimators:
+    def test_are_the_model(self) -> None:
+        found = regressor(restarts=1).fit(FRAME[:20], Y[:20])
+        made = regressor()._make_kernel(INPUTS[:20])
+        model = fit(DistributionGP(INPUTS[:20], Y[:20], made), restarts=1, seed=0)
+        assert made.base_kernel.kernels[0].base_kernel.distance.num_slices == 5
+        mean, std = found.predict(FRAME[20:], return_std=True)
+        expected = model.predict(INPUTS[20:])
+        np.testing.assert_allclose(mean, expected[0], rtol=1e-9)
+        np.testing.assert_allclose(std, expected[1], rtol=1e-9)
+        assert found.score(FRAME[20:], Y[20:]) > 0.9
+
+    def test_names_and_order_of_columns(self) -> None:
+        fitted = regressor().fit(FRAME, Y)
+        assert fitted.feature_names_in_.tolist() == ["age", "cells", "arm"]
+        assert (fitted.n_features_in_, fitted.inputs_) == (3, "mixed inputs")
+        for columns, message in (
+            (["cells", "age", "arm"], "must be in the same order"),
+            (["age", "cells"], r"(?s)now missing.*arm"),
+            (["cells"], r"(?s)now missing.*age"),
+            (["age", "arm"], r"(?s)now missing.*cells"),
+        ):
+            with pytest.raises(ValueError, match=message):
+                fitted.predict(FRAME[columns])
+        with pytest.raises(ValueError, match=r"(?s)unseen at fit time.*more"):
+            fitted.predict(FRAME.assign(more=1))
+        for given in (BAGS, INPUTS.blocks["cells"], FRAME["cells"]):
+            with pytest.raises(ValueError, match="was fitted on mixed inputs, got"):
+                fitted.predict(given)
+        np.testing.assert_array_equal(fitted.predict(INPUTS), fitted.predict(FRAME))
+        fitted.fit(BAGS, Y)
+        assert not hasattr(fitted, "feature_names_in_")
+        with pytest.raises(ValueError, match="was fitted on clouds, got mixed inputs"):
+            fitted.predict(FRAME)
+
+    def test_unknown_category(self) -> None:
+        with pytest.raises(ValueError, match=r"level of the training data.*'other' in row 'p0'"):
+            regressor().fit(FRAME, Y).predict(FRAME.assign(arm="other"))
+
+    def test_targets_in_another_order(self) -> None:
+        with pytest.raises(ValueError, match="order of the clouds"):
+            regressor().fit(FRAME, pd.Series(Y, index=FRAME.index)[::-1])
+
+    def test_classes(self) -> None:
+        labels = np.where(Y > 0.5, "yes", "no")
+        classifier = DistributionGPClassifier(options=SMALL).fit(FRAME[:20], labels[:20])
+        assert classifier.score(FRAME[20:], labels[20:]) >= 0.7
+        sparse = DistributionGPClassifier(options=SMALL, num_inducing=15)
+        assert sparse.fit(FRAME[:20], labels[:20]).score(FRAME[20:], labels[20:]) >= 0.7
+
+    def test_sparse_and_several_outputs(self) -> None:
+        sparse = regressor(num_inducing=15).fit(FRAME[:20], Y[:20])
+        assert sparse.score(FRAME[20:], Y[20:]) > 0.8
+        both = regressor().fit(FRAME[:20], np.stack([Y, -Y], 1)[:20]).predict(FRAME[20:])
+        alone = regressor().fit(FRAME[:20], Y[:20]).predict(FRAME[20:])
+        np.testing.assert_allclose(both, np.stack([alone, -alone], 1), atol=0.05)
+
+    def test_kernels(self) -> None:
+        kernel = mixed_kernel(MixedInputs.from_frame(FRAME), structure="sum")
+        found = regressor(kernel=kernel, options=None).fit(FRAME, Y).predict(FRAME[:3])
+        expected = regressor(structure="sum", options=None).fit(FRAME, Y).predict(FRAME[:3])
+        np.testing.assert_allclose(found, expected, rtol=1e-9)
+        with pytest.raises(ValueError, match="Expected a structure from"):
+            regressor(structure="mean").fit(FRAME, Y)
+        with pytest.raises(ValueError, match="between clouds in 2 dimensions, got one"):
+            regressor(distance=SlicedWasserstein(3), options=None).fit(FRAME, Y)
+
+    def test_two_columns_of_bags(self) -> None:
+        frame = FRAME.assign(nerves=[bag[:, :1] for bag in BAGS])
+        assert list(MixedInputs.from_frame(frame).blocks) == ["cells", "nerves", "covariates"]
+        assert regressor().fit(frame[:20], Y[:20]).score(frame[20:], Y[20:]) > 0.9
+
+    def test_other_estimators_refuse(self) -> None:
+        for given in (FRAME, INPUTS, list(INPUTS)):
+            with pytest.raises(TypeError, match=r"one bag for each sample.*'cells', 'covariates'"):
+                EmbeddingTransformer().fit(given)
+
+
+class TestPipelines:
+    def test_scaler_scales_each_block_of_bags(self) -> None:
+        scaler = CloudScaler().fit(FRAME)
+        cells = INPUTS.blocks["cells"]
+        assert isinstance(cells, PointClouds)
+        expected = MixedInputs(**INPUTS.blocks | {"cells": cells.normalize()})
+        found = scaler.transform(FRAME)
+        torch.testing.assert_close(found.pack(), expected.pack())
+        assert list(scaler.centre_) == list(scaler.scale_) == ["cells"]
+        assert scaler.get_feature_names_out().tolist() == ["age", "cells", "arm"]
+        with pytest.raises(NotFittedError):
+            CloudScaler().transform(FRAME)
+        with pytest.raises(ValueError, match="was fitted on clouds, got mixed inputs"):
+            CloudScaler().fit(BAGS).transform(INPUTS)
+
+    @pytest.mark.parametrize("given", [FRAME, INPUTS], ids=["frame", "inputs"])
+    def test_folds_do_not_see_each_other(self, given: Any) -> None:
+        pipeline = make_pipeline(CloudScaler(), regressor())
+        folds = KFold(3, shuffle=True, random_state=0)
+        expected = []
+        for train, test in folds.split(FRAME):
+            cells: Any = INPUTS[train].blocks["cells"]
+            scaled = [
+                MixedInputs(**part.blocks | {"cells": part.blocks["cells"].normalize(like=cells)})
+                for part in (INPUTS[train], INPUTS[test])
+            ]
+            expected.append(regressor().fit(scaled[0], Y[train]).score(scaled[1], Y[test]))
+        found = cross_val_score(pipeline, given, Y, cv=folds)
+        np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+    def test_searches(self) -> None:
+        pipeline = make_pipeline(CloudScaler(), regressor())
+        search = GridSearchCV(
+            pipeline, {"distributiongpregressor__structure": ["product", "sum"]}, cv=2
+        )
+        train, test, y, held_out = train_test_split(FRAME, Y, random_state=0)
+        search.fit(train, y)
+        assert search.score(test, held_out) > 0.7
+        assert search.feature_names_in_.tolist() == ["age", "cells", "arm"]
+        again = clone(search.best_estimator_).fit(train, y)
+        np.testing.assert_array_equal(again.predict(test), search.predict(test))
+
+    def test_pickles(self) -> None:
+        pipeline = make_pipeline(CloudScaler(), regressor()).fit(FRAME, Y)
+        again = pickle.loads(pickle.dumps(pipeline))
+        found: NDArray[np.float64] = again.predict(FRAME)
+        np.testing.assert_array_equal(found, pipeline.predict(FRAME))
+
+
+@pytest.mark.parametrize("numbered", [False, True])
+def test_two_csv_files(numbered: bool, tmp_path: Path) -> None:
+    """The lines of the guide, on files whose patients come in different orders."""
+    names: list[Any] = [7 * i + 3 for i in range(N)] if numbered else list(FRAME.index)
+    cells = [
+        pd.DataFrame(bag, columns=["a", "b"]).assign(patient=n)
+        for n, bag in zip(names, BAGS, strict=True)
+    ]
+    pd.concat(cells).sample(frac=1, random_state=1).to_csv(tmp_path / "cells.csv", index=False)
+    table = pd.DataFrame({"patient": names, "age": AGE.round().astype(int), "arm": ARM, "y": Y})
+    table.sample(frac=1, random_state=0).to_csv(tmp_path / "patients.csv", index=False)
+
+    frame = pd.read_csv(tmp_path / "cells.csv")
+    bags = PointClouds.from_frame(frame, bag="patient", columns=["a", "b"])
+    patients = pd.read_csv(tmp_path / "patients.csv", index_col="patient").loc[bags.labels]
+    X, y = MixedInputs(cells=bags, covariates=patients[["age", "arm"]]), patients["y"]
+    transform = NormalizeClouds.from_data(X[:20])
+    model = fit(DistributionGP(X[:20], y[:20], input_transform=transform), restarts=0)
+    mean, std = model.predict(X[20:])
+    assert np.corrcoef(mean, y[20:])[0, 1] > 0.95
+    save(model, tmp_path / "model")
+    assert torch.equal(load(tmp_path / "model").predict(X[20:])[1], std)
+    forgotten = pd.read_csv(tmp_path / "patients.csv", index_col="patient")
+    with pytest.raises(ValueError, match=r"the same order, but row .*clouds\.labels"):
+        MixedInputs(cells=bags, covariates=forgotten[["age", "arm"]])
+    with pytest.raises(ValueError, match="order of the clouds"):
+        DistributionGP(X, forgotten["y"])
+
+    grouped = frame.groupby("patient")[["a", "b"]].apply(lambda bag: bag.to_numpy())
+    whole = forgotten[["age", "arm"]].assign(cells=grouped)
+    found = regressor().fit(whole, forgotten["y"])
+    for name in names[:3]:
+        read = MixedInputs.from_frame(whole).blocks["cells"]
+        assert read.labels is not None
+        row = read.labels.tolist().index(name)
+        assert len(whole["cells"].iloc[row]) == (frame["patient"] == name).sum()
+    assert found.score(whole, forgotten["y"]) > 0.9

@@ -1,0 +1,128 @@
+"""Files of estimators and pipelines: the same predictions, and refusals that say what to do."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+from sklearn.decomposition import PCA
+from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import Ridge
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import Pipeline, make_pipeline
+
+from gp_distributions import (
+    CloudScaler,
+    DistributionGPClassifier,
+    DistributionGPRegressor,
+    EmbeddingTransformer,
+    MixedInputs,
+    SlicedWasserstein,
+    load,
+    mixed_kernel,
+    save,
+)
+from gp_distributions.kernels import profiles
+from gp_distributions.saving import SavedModelError
+from gp_distributions.saving.archive import read_archive
+
+RNG = np.random.default_rng(1)
+LEVEL = RNG.normal(size=20)
+FRAME = pd.DataFrame(
+    {
+        "cells": [9 * (m + RNG.normal(size=(RNG.integers(4, 9), 2))) for m in LEVEL],
+        "arm": ["drug", "none"] * 10,
+    }
+)
+CELLS = FRAME["cells"]
+SMALL = {"num_slices": 5, "num_quantiles": 8}
+FAST: dict[str, Any] = {"options": SMALL, "restarts": 0}
+RATIO = profiles.RationalQuadratic()
+
+CASES: dict[str, tuple[Any, Any]] = {
+    "regressor": (DistributionGPRegressor(**FAST), CELLS),
+    "frame": (make_pipeline(CloudScaler(), DistributionGPRegressor(**FAST)), FRAME),
+    "clouds": (make_pipeline(CloudScaler(), DistributionGPRegressor(**FAST)), CELLS),
+    "idle": (Pipeline([("no", "passthrough"), ("gp", DistributionGPRegressor(**FAST))]), FRAME),
+    "sparse": (DistributionGPRegressor(**FAST, num_inducing=9), FRAME),
+    "objects": (
+        DistributionGPRegressor(SlicedWasserstein(2, **SMALL), profile=RATIO, restarts=0),
+        FRAME,
+    ),
+    "kernel": (
+        DistributionGPRegressor(kernel=mixed_kernel(MixedInputs.from_frame(FRAME)), restarts=0),
+        FRAME,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_predictions_and_parameters(name: str, tmp_path: Path) -> None:
+    estimator, X = CASES[name]
+    expected = estimator.fit(X, LEVEL).predict(X)
+    save(estimator, tmp_path / "file")
+    loaded = load(tmp_path / "file")
+    assert type(loaded) is type(estimator)
+    np.testing.assert_array_equal(loaded.predict(X), expected)
+    assert repr(loaded) == repr(estimator)
+    # Parameters are whole: a new fit is the same fit.
+    np.testing.assert_array_equal(clone(loaded).fit(X, LEVEL).predict(X), expected)
+
+
+@pytest.mark.parametrize("labels", [LEVEL > 0, np.where(LEVEL > 0, "high", "low")])
+def test_classifiers(labels: Any, tmp_path: Path) -> None:
+    pipeline = make_pipeline(CloudScaler(), DistributionGPClassifier(options=SMALL))
+    expected = pipeline.fit(FRAME, labels).predict_proba(FRAME)
+    save(pipeline, tmp_path / "file")
+    loaded = load(tmp_path / "file")
+    np.testing.assert_array_equal(loaded.predict_proba(FRAME), expected)
+    assert loaded.predict(FRAME).tolist() == pipeline.predict(FRAME).tolist()
+    assert loaded.classes_.dtype == labels.dtype
+    with pytest.raises(ValueError, match="now missing"):
+        loaded.predict(FRAME[["cells"]])
+
+
+def test_kernels_keep_their_hyperparameters(tmp_path: Path) -> None:
+    kernel = mixed_kernel(MixedInputs.from_frame(FRAME)).double()
+    kernel.outputscale = 3.25
+    kernel.requires_grad_(False)  # a fit leaves it as it is
+    estimator = DistributionGPRegressor(kernel=kernel, restarts=0).fit(FRAME, LEVEL)
+    save(estimator, tmp_path / "file")
+    loaded = load(tmp_path / "file")
+    assert loaded.kernel.outputscale.item() == 3.25
+    assert not any(parameter.requires_grad for parameter in loaded.kernel.parameters())
+
+
+def test_what_cannot_be_saved(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    embedding = make_pipeline(EmbeddingTransformer(options=SMALL), Ridge()).fit(CELLS, LEVEL)
+    with pytest.raises(TypeError, match=r"ends with one, got Ridge\..*joblib\.dump"):
+        save(embedding, path)
+    steps = make_pipeline(CloudScaler(), PCA(1), DistributionGPRegressor(**FAST))
+    with pytest.raises(TypeError, match=r"got PCA as step 'pca'.*joblib\.dump"):
+        save(steps, path)
+    search = GridSearchCV(DistributionGPRegressor(**FAST), {"seed": [0]}, cv=2).fit(CELLS, LEVEL)
+    with pytest.raises(TypeError, match=r"got GridSearchCV\. Save its best_estimator_\."):
+        save(search, path)
+    with pytest.raises(NotFittedError):
+        save(DistributionGPRegressor(), path)
+    seeded = DistributionGPRegressor(**FAST).fit(CELLS, LEVEL)
+    seeded.set_params(seed=np.random.default_rng(0))
+    with pytest.raises(TypeError, match=r"because of 'seed'.*joblib\.dump"):
+        save(seeded, path)
+    assert not path.exists()
+
+
+def test_files_name_no_other_classes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    estimator = DistributionGPRegressor(**FAST).fit(CELLS, LEVEL)
+    save(estimator, tmp_path / "file")
+    header, tensors = read_archive(tmp_path / "file")
+    assert "model" not in header  # a reader that knows only models does not drop the rest
+    header["estimator"]["class"] = "PCA"
+    text = json.loads(json.dumps(header))
+    monkeypatch.setattr("gp_distributions.saving.files.read_archive", lambda _: (text, tensors))
+    with pytest.raises(SavedModelError, match="cannot be restored here"):
+        load(tmp_path / "file")
