@@ -328,6 +328,7 @@ def test_report_has_every_budget_and_every_figure_to_reach() -> None:
         "image_classification": 6,
         "molecules": 3,
         "patients": 4,
+        "mixed_search": 2,
         "large_sparse": 5,
         "reference_learning": 11,
         "support_measure_machines": 2,
