@@ -295,13 +295,17 @@ class DistributionGP(SingleTaskGP):
         if self.num_outputs > 1:
             rows, axis = add_output_dim(rows, self._input_batch_shape)
         distribution = self._apply_noise(rows, self(rows), observation_noise)
+        transform: OutcomeTransform | None = getattr(self, "outcome_transform", None)
         if self.num_outputs > 1:
             outputs = range(self.num_outputs) if output_indices is None else output_indices
-            distribution = MultitaskMultivariateNormal.from_independent_mvns(
-                [distribution[(slice(None),) * axis + (output,)] for output in outputs]
-            )
+            normals = [distribution[(slice(None),) * axis + (output,)] for output in outputs]
+            distribution = normals[0]
+            if len(normals) > 1:
+                distribution = MultitaskMultivariateNormal.from_independent_mvns(normals)
+            if transform is not None and output_indices is not None:
+                transform = transform.subset_output(output_indices)
         posterior: Posterior = GPyTorchPosterior(distribution)
-        if (transform := getattr(self, "outcome_transform", None)) is not None:
+        if transform is not None:
             posterior = transform.untransform_posterior(posterior, X=rows)
         if posterior_transform is not None:
             return posterior_transform(posterior=posterior, X=rows)

@@ -478,3 +478,14 @@ class Ellipses(InputTransform, torch.nn.Module):
         circle = torch.stack([angles.cos(), angles.sin()], dim=-1)
         points = X.unsqueeze(-2) * circle
         return join_rows(points, torch.ones_like(points[..., 0]))
+
+
+@pytest.mark.parametrize("outputs", [[1], [1, 0], [-1]])
+def test_posterior_of_some_outputs_is_in_their_units(outputs: list[int]) -> None:
+    targets = torch.stack([TARGETS, 1e3 - 10 * TARGETS], dim=-1)
+    model = DistributionGP(
+        ROWS[:30], targets[:30], SlicedWassersteinKernel(2, batch_shape=torch.Size([2]))
+    )
+    whole, part = model.posterior(ROWS[30:]), model.posterior(ROWS[30:], outputs)
+    torch.testing.assert_close(part.mean, whole.mean[:, outputs])
+    torch.testing.assert_close(part.variance, whole.variance[:, outputs])
