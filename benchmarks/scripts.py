@@ -7,6 +7,7 @@ SCRIPTS = (
     "large_exact",
     "large_bags",
     "large_sparse",
+    "rigid_speed",
     "t_batch_speed",
     "acquisition_speed",
     "sinkhorn_potentials",

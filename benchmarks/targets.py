@@ -136,6 +136,14 @@ BUDGETS = (
     ),
     *(
         at_most(
+            f"embedding 1000 clouds of 100 points in {dim} dimensions in unknown pose, over SW2",
+            *("rigid_speed", most, "ratio"),
+            name=f"rigid / sliced Wasserstein, embed T=1000 n=100 d={dim}",
+        )
+        for dim, most in ((2, 3), (3, 12))
+    ),
+    *(
+        at_most(
             f"posterior{text} on 256 t-batches of one cloud, over the same GP on features",
             *("t_batch_speed", 1.5, "ratio"),
             name=f"256 t-batches{name} / closed form",

@@ -43,6 +43,7 @@ from benchmarks import (
     reference_learning,
     reference_speed,
     report,
+    rigid_speed,
     sampling_noise,
     scaled_distance,
     scaling,
@@ -56,7 +57,7 @@ from benchmarks import (
     unknown_pose,
 )
 
-TIMED = [sliced_wasserstein_gram, fit_speed, t_batch_speed, sinkhorn_potentials]
+TIMED = [sliced_wasserstein_gram, fit_speed, rigid_speed, t_batch_speed, sinkhorn_potentials]
 SCRIPTS = [
     acquisition_speed,
     slice_accuracy,
@@ -319,6 +320,7 @@ def test_report_has_every_budget_and_every_figure_to_reach() -> None:
         "mmd_gram": 2,
         "fit_speed": 1,
         "large_exact": 2,
+        "rigid_speed": 2,
         "t_batch_speed": 2,
         "reference_speed": 4,
     }
