@@ -8,7 +8,7 @@ OLDEST := .venv-oldest
 PATIENT := OMP_WAIT_POLICY=passive
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-oldest lint types format benchmarks tutorials docs release-check clean
+.PHONY: help demo test test-oldest lint types format benchmarks benchmarks-long tutorials docs release-check clean
 
 help:  ## List the targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/^([a-z-]+):.*## /\1\t/'
@@ -46,6 +46,9 @@ test-interop: $(READY)  ## Test with Polars, PyArrow, anndata, trimesh and shape
 
 benchmarks: $(READY)  ## Measure accuracy and speed; ARGS="--data-dir FOLDER" for image data of your own
 	$(BIN)/python -m benchmarks $(ARGS)
+
+benchmarks-long: $(READY)  ## Measure what takes hours; continues where it was stopped
+	$(BIN)/python -m benchmarks --long $(ARGS)
 
 tutorials: $(READY)  ## Run all notebooks, in place
 	$(PATIENT) $(BIN)/python -m tutorials

@@ -36,7 +36,15 @@ SCRIPTS = (
     "scaling",
 )
 
-# Scripts that measure accuracy and take long at full size, the longest first.
+# Scripts that take too long for a run of all.
+LONG = (
+    "large_sparse",
+    "molecules",
+    "scaled_distance",
+    "mixed_search",
+)
+
+# Scripts that measure accuracy only and take minutes at full size, the longest first.
 SIDE_BY_SIDE = (
     "mixed_search",
     "airfoil_search",

@@ -85,7 +85,7 @@ def airfoils(options: Options) -> Iterator[Task]:
 def solids(options: Options) -> Iterator[Task]:
     """Random solids as points."""
     train, test, atoms = (20, 10, 60) if options.quick else (60, 140, 400)
-    for seed in range(options.seeds):
+    for seed in range(2 * options.seeds):
         drawn = random_solids(train + test, num_points=atoms, seed=seed)
         points = torch.from_numpy(drawn.points)
         poses = turned(points, 2 * seed), turned(points, 2 * seed + 1)
@@ -111,7 +111,7 @@ def run(options: Options) -> list[Row]:
     rows: list[Row] = []
     for task, (dim, tasks) in {"airfoils": (2, airfoils), "solids": (3, solids)}.items():
         found: dict[str, list[tuple[float, float, float]]] = {}
-        for data in tqdm(tasks(options), total=options.seeds, desc=task, leave=False, disable=None):
+        for data in tqdm(tasks(options), desc=task, leave=False, disable=None):
             upright, first, second, targets, known, new = data
             for name, (prepare, distance) in methods(dim, options.quick).items():
                 one, other = (
