@@ -8,10 +8,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gp_distributions.measures._tables import column, opened
 from gp_distributions.measures.arrays import is_missing, real_array, to_tensor
 from gp_distributions.measures.columns import entries
 from gp_distributions.measures.point_clouds import PointClouds
+from gp_distributions.measures.tables import column, opened
 
 
 def is_frame(data: Any) -> bool:
