@@ -82,8 +82,12 @@ class Source:
         shape, dtype = array.shape, array.dtype.str
         # The values of a part of a memory map are kept, as it does not know where in the file it begins,
         # and those of one that can be changed, as they may differ from the file.
-        whole = isinstance(array, np.memmap) and isinstance(array.base, mmap.mmap)
-        if whole and array.mode == "r" and array.filename:
+        if (
+            isinstance(array, np.memmap)
+            and isinstance(array.base, mmap.mmap)
+            and array.mode == "r"
+            and array.filename
+        ):
             path = os.path.abspath(array.filename)
             status = os.stat(path)
             fortran = array.flags.f_contiguous and not array.flags.c_contiguous
@@ -148,7 +152,7 @@ class Source:
 
 def _sample(entries: npt.NDArray[Any]) -> bytes:
     """Return the first numbers of evenly spaced entries."""
-    places = np.linspace(0, len(entries) - 1, _SAMPLED_ENTRIES).astype(int) if len(entries) else []
+    places = np.linspace(0, len(entries) - 1, _SAMPLED_ENTRIES).astype(int)
     return b"".join(
         entries[place : place + 1].flat[:_SAMPLED_NUMBERS].tobytes() for place in places
     )
