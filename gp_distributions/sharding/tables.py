@@ -159,8 +159,9 @@ def arrow_table(frame: Any, needed: Sequence[str]) -> pyarrow.Table:
         read = read.reset_index()
     for name in needed:
         check_name(name, list(read.column_names if arrow else read.columns))
-    table = read if arrow else pa.table(read[list(needed)])
-    return table.select(list(needed))
+    if not isinstance(read, pa.Table):
+        read = pa.table(read if arrow else read[list(needed)])
+    return read.select(list(needed))
 
 
 def repeated(values: pyarrow.Array | pyarrow.ChunkedArray) -> Any:
