@@ -96,12 +96,14 @@ class ParquetFile:
         with self.opened() as file:
             try:
                 *whole, last = range(*groups)
-                table = file.read_row_groups(whole, columns=list(columns), use_threads=False)
+                parts = []
+                if whole:  # PyArrow 19 does not read an empty list of row groups
+                    parts = [file.read_row_groups(whole, columns=list(columns), use_threads=False)]
+                left = rows - sum(map(len, parts))
                 # Mostly the end of a bag: what follows it in the row group is not decoded.
                 batches = file.iter_batches(
-                    rows - len(table), row_groups=[last], columns=list(columns), use_threads=False
+                    left, row_groups=[last], columns=list(columns), use_threads=False
                 )
-                parts = [table]
                 while sum(map(len, parts)) < rows:
                     parts.append(pa.Table.from_batches([next(batches)]))
                 return pa.concat_tables(parts)
