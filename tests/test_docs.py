@@ -77,6 +77,9 @@ def test_site_builds(tmp_path: Path) -> None:
     everything = "".join(pages.values())
     for name in DOCUMENTED:
         assert everything.count(f'id="{name}"') == 1, name
+    (front,) = (text for path, text in pages.items() if path == tmp_path / "index.html")
+    (picture,) = re.findall('<img [^>]*src="([^"]*)"', front)
+    assert (tmp_path / picture).exists()
     reference = "".join(text for path, text in pages.items() if "api" in path.parts)
     assert "<math" in reference
     for left in (":math:", ":class:", ":func:", ".. math::", "$"):
