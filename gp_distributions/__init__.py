@@ -11,6 +11,7 @@ from gp_distributions.bayesopt import (
     optimize_free_shapes,
     optimize_over_pool,
 )
+from gp_distributions.comparison import Comparison, compare
 from gp_distributions.distances import (
     MMD,
     Distance,
@@ -42,6 +43,7 @@ from gp_distributions.kernels import (
     Profile,
     SinkhornKernel,
     SlicedWassersteinKernel,
+    default_kernels,
     diagnose,
     mixed_kernel,
     planar_rotations,
@@ -76,6 +78,7 @@ __all__ = [
     "BlockKernel",
     "ClassificationGP",
     "CloudScaler",
+    "Comparison",
     "Decoder",
     "DesignSearch",
     "Diagnosis",
@@ -125,6 +128,8 @@ __all__ = [
     "SparseDistributionGP",
     "TotalVariation",
     "align",
+    "compare",
+    "default_kernels",
     "diagnose",
     "fit",
     "fit_classification",
