@@ -11,7 +11,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from gp_distributions.comparison.candidates import CLASSIFIERS
 from gp_distributions.comparison.trials import Trial
+from gp_distributions.models import MixtureClassifier, MixtureModel
 from gp_distributions.numerics.stacking import stacking_weights
 from gp_distributions.plotting.comparisons import plot_comparison
 from gp_distributions.plotting.drawing import Axes
@@ -113,6 +115,17 @@ class Comparison:
     def best(self) -> Any:
         """The fitted model of the candidate with the largest held-out log density."""
         return self.models[self.table[0].name]
+
+    def model(self) -> MixtureModel | MixtureClassifier:
+        """Return the stacked predictions as a model: the mixture of those with a positive weight.
+
+        Returns:
+            A BoTorch model, or a classifier.
+        """
+        kept = {name: weight for name, weight in self.weights.items() if weight > 0}
+        models = [self.models[name] for name in kept]
+        kind = MixtureClassifier if isinstance(models[0], CLASSIFIERS) else MixtureModel
+        return kind(models, list(kept.values()))
 
     @property
     def weights(self) -> dict[str, float]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from gpytorch.kernels import Kernel, ScaleKernel
 
 from gp_distributions.distances.base import Distance
@@ -26,8 +27,9 @@ _PROFILES = ("matern52", "exponential")
 _SMALL = 0.2
 # Up to so many pairs of atoms, MMD is exact; beyond, it has so many features.
 _PAIRS, _FEATURES = 2e9, 500
-# Number of atoms of the reference of linear transport.
-_REFERENCE = 50
+# The reference of linear transport has so many atoms. It is the mean shape of at most so many clouds,
+# of which each is thinned to at most so many atoms.
+_REFERENCE, _CLOUDS, _ATOMS = 20, 50, 100
 
 
 def default_kernels(X: Inputs, *, seed: int = 0) -> dict[str, Kernel]:
@@ -36,7 +38,7 @@ def default_kernels(X: Inputs, *, seed: int = 0) -> dict[str, Kernel]:
     The distances between clouds are sliced Wasserstein of order 2 (``"sw2"``), of order 1 (``"sw1"``)
     and of centred clouds (``"centred"``); :class:`MMD` with a Gaussian kernel at the median distance
     between atoms (``"mmd"``) and at a fifth of it (``"mmd small"``); the energy distance
-    (``"energy"``); :class:`LinearTransport` to a mean shape of 50 atoms (``"transport"``); and in two
+    (``"energy"``); :class:`LinearTransport` to a mean shape of 20 atoms (``"transport"``); and in two
     and three dimensions :class:`RigidSlicedWasserstein` (``"rigid"``). Each has the profiles
     ``"matern52"`` and ``"exponential"``, which share its distances, so that the clouds are embedded
     only once. With more than 40,000 atoms, MMD has 500 features, and the energy distance is left out.
@@ -96,11 +98,19 @@ def _distances(X: Distributions, seed: int) -> dict[str, Distance]:
     if isinstance(X, PointClouds):
         if median.num_features is None:
             found["energy"] = MMD(dim, kernel="energy", seed=seed)
-        reference = ReferenceMeasure.from_data(X, _REFERENCE, "mean_shape", seed)
-        found["transport"] = LinearTransport(reference)
+        found["transport"] = LinearTransport(_mean_shape(X, seed))
     if not isinstance(X, GaussianMixtures) and dim in (2, 3):
         found["rigid"] = RigidSlicedWasserstein(dim, inputs=KINDS[type(X)])
     return found
+
+
+def _mean_shape(X: PointClouds, seed: int) -> ReferenceMeasure:
+    """Return the mean shape of some clouds, which is nearly that of all."""
+    generator = torch.Generator().manual_seed(seed)
+    some = X[torch.randperm(len(X), generator=generator)[:_CLOUDS]]
+    if int(some.sizes.max()) > _ATOMS:
+        some = some.resample(_ATOMS, seed=seed)
+    return ReferenceMeasure.from_data(some, _REFERENCE, "mean_shape", seed)
 
 
 def _mmd(X: Distributions, options: dict[str, Any], bandwidth: float | None = None) -> MMD:

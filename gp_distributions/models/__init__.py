@@ -5,6 +5,7 @@ from gp_distributions.models.classification import ClassificationGP
 from gp_distributions.models.distribution_gp import DistributionGP
 from gp_distributions.models.kernel_ridge import KernelRidgeClassifier
 from gp_distributions.models.mixture import MixtureModel
+from gp_distributions.models.mixture_classifier import MixtureClassifier
 from gp_distributions.models.mixture_posterior import MixturePosterior
 from gp_distributions.models.normalization import NormalizeClouds
 from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood
@@ -16,6 +17,7 @@ __all__ = [
     "ClassificationGP",
     "DistributionGP",
     "KernelRidgeClassifier",
+    "MixtureClassifier",
     "MixtureModel",
     "MixturePosterior",
     "NormalizeClouds",
