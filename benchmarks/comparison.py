@@ -59,7 +59,13 @@ from gp_distributions import (
     compare,
     default_kernels,
 )
-from gp_distributions.datasets import load_airfoils, load_cells, load_molecules, random_patients
+from gp_distributions.datasets import (
+    Molecules,
+    load_airfoils,
+    load_cells,
+    load_molecules,
+    random_patients,
+)
 from gp_distributions.scoring import NormalPredictions
 
 Inputs = PointClouds | MixedInputs
@@ -137,7 +143,7 @@ def patients(seed: int, *, train: int = 100, test: int = 150) -> Task:
 
 
 @cache
-def _molecules() -> molecules.Molecules:
+def _molecules() -> Molecules:
     return load_molecules()
 
 

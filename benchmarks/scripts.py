@@ -15,6 +15,7 @@ SCRIPTS = (
     "reference_learning",
     "mmd_gram",
     "distance_comparison",
+    "comparison",
     "airfoil_regression",
     "unknown_pose",
     "mixed",
@@ -39,6 +40,7 @@ SCRIPTS = (
 # Scripts that measure accuracy and take long at full size, the longest first.
 SIDE_BY_SIDE = (
     "mixed_search",
+    "comparison",
     "airfoil_search",
     "cells",
     "turned_airfoil_search",

@@ -132,7 +132,7 @@ def copied(candidates: Mapping[str, Candidate]) -> dict[str, Candidate]:
     }
     memo = {key: copy.deepcopy(distance) for key, distance in fixed.items()}
     return {
-        name: copy.deepcopy(candidate, dict(memo))  # type: ignore[arg-type]
+        name: copy.deepcopy(candidate, dict(memo))
         if isinstance(candidate, torch.nn.Module)
         else candidate
         for name, candidate in candidates.items()

@@ -143,7 +143,6 @@ def _result(trials: Sequence[Trial], splits: Sequence[Split]) -> tuple[Trial, Pr
     (whole,) = (trial for trial in trials if trial.fold is None)
     if not splits:
         return whole, whole.predictions
-    found = {trial.fold: trial.predictions for trial in trials}
+    found = {t.fold: t.predictions for t in trials if t.predictions is not None}
     held_out = [found[fold] for fold in range(len(splits))]
-    kind = type(held_out[0])
-    return whole, kind.joined(held_out, [test for _, test in splits])  # type: ignore[union-attr]
+    return whole, type(held_out[0]).joined(held_out, [test for _, test in splits])

@@ -85,9 +85,9 @@ class Comparison:
             RuntimeError: If every candidate failed.
         """
         scored = {name: (t, p, p.log_density) for name, (t, p) in results.items() if p is not None}
-        scored, failures = _finite(scored)
+        scored, infinite = _finite(scored)
         failures = {
-            name: replace(trial, message=failures.get(name, trial.message))
+            name: replace(trial, message=infinite.get(name, trial.message))
             for name, (trial, _) in results.items()
             if name not in scored
         }
@@ -98,7 +98,7 @@ class Comparison:
         best = scored[names[0]][2]
         weights = stacking_weights(torch.stack([scored[name][2] for name in names], dim=-1))
         table = [
-            _entry(name, predictions, best, clusters, weight=weight, seconds=trial.seconds)
+            _entry(name, predictions, best, clusters, weight, trial.seconds)
             for name, weight in zip(names, weights.tolist(), strict=True)
             for trial, predictions, _ in [scored[name]]
         ]
@@ -106,7 +106,7 @@ class Comparison:
         members = list(held_out.values())
         mixture = type(members[0]).mixed(members, weights.to(best))
         total = sum(entry.seconds for entry in table)
-        stacked = _entry("stacked", mixture, best, clusters, weight=1.0, seconds=total)
+        stacked = _entry("stacked", mixture, best, clusters, 1.0, total)
         failed = [ComparisonEntry(name, message=t.message) for name, t in failures.items()]
         models = {name: scored[name][0].model for name in names}
         return cls((*table, *failed), stacked, models, held_out)
@@ -197,17 +197,20 @@ def _entry(
     predictions: Predictions,
     best: Tensor,
     clusters: NDArray[Any] | None,
-    **values: float,
+    weight: float,
+    seconds: float,
 ) -> ComparisonEntry:
     densities = predictions.log_density
     differences = densities - best
+    scores: dict[str, Any] = dict(predictions.scores())
     return ComparisonEntry(
         name,
         log_density=densities.mean().item(),
         difference=differences.mean().item(),
         error=_standard_error(differences, clusters),
-        **predictions.scores(),
-        **values,
+        weight=weight,
+        seconds=seconds,
+        **scores,
     )
 
 

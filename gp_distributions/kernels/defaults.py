@@ -83,7 +83,8 @@ def default_kernels(X: Inputs, *, seed: int = 0) -> dict[str, Kernel]:
 
 def _distances(X: Distributions, seed: int) -> dict[str, Distance]:
     """Return distances between distributions of the kind of ``X``, the usual first."""
-    dim, options = X.dim, {"inputs": KINDS[type(X)], "seed": seed}
+    dim = X.dim
+    options: dict[str, Any] = {"inputs": KINDS[type(X)], "seed": seed}
     median = _mmd(X, options)
     found: dict[str, Distance] = {}
     if not isinstance(X, GaussianMixtures):

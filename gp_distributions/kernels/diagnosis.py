@@ -199,7 +199,9 @@ class Diagnosis:
             f"{self.smallest_eigenvalue:.2g} to {self.largest_eigenvalue:.2g}, condition "
             f"{self.condition:.1g}, effective rank {self.effective_rank:.1f}."
         )
-        findings = self.findings or ("No problems found.",)
+        findings = self.findings or (
+            "No problems found. compare() tells which kernel predicts targets best.",
+        )
         return "\n".join([summary, *map(str, self.distances), *findings])
 
 
@@ -210,7 +212,8 @@ def diagnose(kernel: Kernel, X: Inputs | Tensor) -> Diagnosis:
     distances, whether the covariance matrix is well conditioned, and whether clouds in two or three
     dimensions look randomly oriented to a distance that is not invariant to rotations. It computes one
     covariance matrix. A distance that sets its bandwidth from the first rows it sees sets it from
-    ``X``.
+    ``X``. A diagnosis needs no targets; :func:`gp_distributions.compare` tells which kernel predicts
+    targets best.
 
     Args:
         kernel: Kernel that contains at least one :class:`DistributionKernel`, which may be scaled,

@@ -22,6 +22,7 @@ from benchmarks import (
     airfoil_regression,
     airfoil_search,
     cells,
+    comparison,
     digits_machines,
     distance_comparison,
     entropy_regression,
@@ -69,6 +70,7 @@ SCRIPTS = [
     reference_learning,
     mmd_gram,
     distance_comparison,
+    comparison,
     airfoil_regression,
     unknown_pose,
     mixed,
@@ -330,6 +332,7 @@ def test_report_has_every_budget_and_every_figure_to_reach() -> None:
         "image_classification": 6,
         "molecules": 3,
         "patients": 4,
+        "comparison": 4,
         "mixed_search": 2,
         "large_sparse": 5,
         "reference_learning": 11,
@@ -394,6 +397,10 @@ def test_report_finds_the_rows_of_the_scripts() -> None:
             for found in [("best_found", "top_1pct_by_20")]
         ],
     }
+    rows = comparison.run(harness.Options(quick=True, repeats=1, seeds=1))
+    made_up["comparison"] = [
+        rows[-1] | {"never_below": 10, "above_best": 5, "above_default": 8, "spearman": 0.7}
+    ]
     made_up["cells"] = [
         {"name": name, "line": value, "treatment": value}
         for name, value in (("SW2", 0.7), ("principal axes", 0.75), ("chosen", 0.8))

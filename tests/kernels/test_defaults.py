@@ -1,4 +1,4 @@
-"""Default kernels: which there are for which inputs, what they share, and that they are made for the data."""
+"""Default kernels: which there are for which inputs, and what they share."""
 
 import pytest
 import torch
@@ -94,5 +94,5 @@ def test_large_clouds_are_thinned_for_the_mean_shape() -> None:
 
 
 def test_other_inputs_are_refused() -> None:
-    with pytest.raises(TypeError, match="Expected PointClouds, Gaussians.*got Tensor"):
+    with pytest.raises(TypeError, match=r"Expected PointClouds, Gaussians.*got Tensor"):
         default_kernels(clouds(2).pack())  # type: ignore[arg-type]
