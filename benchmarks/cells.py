@@ -27,8 +27,7 @@ Columns: ``line`` and ``treatment`` are accuracies, ``line_loo`` and ``treatment
 log probabilities on training folds, and ``picked`` the number of folds, of both labels, in which a
 method was chosen. ``seconds`` is the time of a fold. The settings were set on the folds of the seeds
 900 and 901, which consist of the same cells: the turning angle, its window and the number of points were
-chosen with all labels at hand, and no outer validation accounts for that. Of the outlines, two pairs are
-identical.
+chosen with all labels at hand, and no outer validation accounts for that.
 
     python -m benchmarks.cells [--quick] [--seeds 3]
 """

@@ -17,7 +17,7 @@ ROOT = Path(__file__).parent.parent
 TEXTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 IDS = [str(path.relative_to(ROOT)) for path in TEXTS]
 PUBLIC = ("bayesopt", "calibration", "datasets", "distances", "estimators", "kernels", "measures")
-PUBLIC += ("fitting", "models", "plotting", "saving", "testing", "warnings")
+PUBLIC += ("fitting", "models", "plotting", "saving", "scoring", "testing", "warnings")
 DOCUMENTED = [
     line.removeprefix("::: ")
     for page in sorted((ROOT / "docs" / "api").glob("*.md"))

@@ -201,7 +201,9 @@ class Diagnosis:
             f"{self.smallest_eigenvalue:.2g} to {self.largest_eigenvalue:.2g}, condition "
             f"{self.condition:.1g}, effective rank {self.effective_rank:.1f}."
         )
-        findings = self.findings or ("No problems found.",)
+        findings = self.findings or (
+            "No problems found. compare() tells which kernel predicts targets best.",
+        )
         return "\n".join([summary, *map(str, self.distances), *findings])
 
 
@@ -213,7 +215,8 @@ def diagnose(kernel: Kernel, X: Inputs | Tensor) -> Diagnosis:
     dimensions look randomly oriented to a distance that is not invariant to rotations. (All coordinates
     count: of clouds with marks, diagnose the coordinates that rotate by themselves.) It computes one
     covariance matrix. A distance that sets its bandwidth from the first rows it sees sets it from
-    ``X``.
+    ``X``. A diagnosis needs no targets; :func:`gp_distributions.compare` tells which kernel predicts
+    targets best.
 
     Args:
         kernel: Kernel that contains at least one :class:`DistributionKernel`, which may be scaled,
