@@ -17,6 +17,7 @@ FILES = [path for package in PACKAGES for path in sorted((ROOT / package).rglob(
 LAYERS = (
     ("context",),
     ("warnings",),
+    ("writing",),
     ("rows",),
     ("numerics",),
     ("measures",),

@@ -33,6 +33,7 @@ from gp_distributions.models.sparse_classification import SparseClassificationGP
 from gp_distributions.models.sparse_distribution_gp import SparseDistributionGP
 from gp_distributions.sharding.checkpoint import Checkpoint
 from gp_distributions.sharding.digests import digest
+from gp_distributions.sharding.pieces import descriptions
 
 # Number of clouds from which an exact model learns the hyperparameters.
 _SAMPLE = 1000
@@ -124,7 +125,7 @@ def fit_sparse(
 
 def _key(model: SparseDistributionGP, options: Any) -> str:
     """Return a digest of a model before a fit, of its data, and of the options of the fit."""
-    data = [piece.describe() for piece in described(model.training_data())]
+    data = descriptions(described(model.training_data()))
     settings = model.num_inducing, model.seed, str(model.feature_dtype)
     return digest(dict(model.named_children()), settings, options, data)
 
