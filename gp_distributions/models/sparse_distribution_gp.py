@@ -645,7 +645,7 @@ class SparseDistributionGP(Model, gpytorch.Module):
         """Return the posterior of the weights of the features at the current hyperparameters."""
         summed = self.summed(client=client, progress=progress)
         parts = self.likelihood, self.mean_module
-        key = summed.key, *(fingerprint(part, priors=False) for part in parts)
+        key = summed.key, *(fingerprint(part) for part in parts)
         current = self._current
         if current is None or current[0] != key:
             with torch.no_grad():
@@ -686,7 +686,7 @@ class SparseDistributionGP(Model, gpytorch.Module):
         # The scale of homoskedastic noise does not enter the sums.
         if isinstance(self.likelihood, SamplingNoiseLikelihood | FixedNoiseGaussianLikelihood):
             parts.append(self.likelihood)
-        return tuple(None if part is None else fingerprint(part, priors=False) for part in parts)
+        return tuple(None if part is None else fingerprint(part) for part in parts)
 
     def means(self) -> Tensor:
         """Return the constant means, ``P x R``; see :class:`CollapsedSums`."""
@@ -753,7 +753,7 @@ class SparseDistributionGP(Model, gpytorch.Module):
 
     def _rows_of(self, X: Inputs | Tensor) -> Tensor:
         if keeps_clouds(getattr(self, "input_transform", None)):
-            check_kind(X, self.covar_module)
+            check_kind(X, self.covar_module, self.encoding)
         return counted_rows(X, self.encoding).double()
 
     @property
