@@ -26,9 +26,11 @@ LAYERS = (
     ("kernels",),
     ("models",),
     ("fitting", "testing"),
+    ("scoring",),
     ("bayesopt", "sensitivities", "inverse", "calibration", "datasets"),
     ("relevances",),
     ("estimators", "plotting"),
+    ("comparison",),
     ("saving",),
     ("demo",),
 )

@@ -19,15 +19,12 @@ class HeldPiece:
     Attributes:
         data: The object.
         number: Number of the piece.
+        name: Where the content lies, for messages; if empty, errors are raised as they are.
     """
 
     data: Any
     number: int
-
-    @property
-    def name(self) -> str:
-        """Nothing that would help the owner of the data."""
-        return ""
+    name: str = ""
 
     @property
     def count(self) -> None:

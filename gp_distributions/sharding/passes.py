@@ -152,7 +152,7 @@ def _there(
 def _send(task: Any, client: Any) -> Any:
     """Send what is common to all pieces to every worker, once."""
     if not client.nthreads():
-        _log.info("Waiting for workers.")
+        _log.warning("Waiting for workers: the cluster has none.")
     client.wait_for_workers(1)
     return client.scatter(task, broadcast=True, hash=False)
 

@@ -290,7 +290,7 @@ class ShardedClouds:
         return ShardedClouds(chosen)
 
     def sample(
-        self, n: int, seed: int = 0, *, client: Any = None
+        self, n: int, seed: int = 0, *, client: Any = None, progress: bool = False
     ) -> tuple[PointClouds, Tensor | None]:
         """Draw clouds uniformly, without replacement.
 
@@ -302,6 +302,7 @@ class ShardedClouds:
             n: Number of clouds. If there are fewer, all are returned.
             seed: Random seed.
             client: A client of ``dask.distributed``, whose workers read the pieces.
+            progress: Whether to show a progress bar if this takes more than a few seconds.
 
         Returns:
             The clouds in the order of the pieces, and their targets, or None if there are none.
@@ -321,7 +322,8 @@ class ShardedClouds:
         counts = [piece.count for piece in self.pieces]
         chosen, largest = needed_pieces(counts, count, seed)
         draw = Draw(count, seed, largest)
-        parts = run(draw, self.pieces, chosen, client=client)
+        label = "Sampling" if progress else None
+        parts = run(draw, self.pieces, chosen, client=client, progress=label)
         return drawn_sample(parts, [self.pieces[number].name for number in chosen], count)
 
     def digest(self) -> str:

@@ -69,6 +69,9 @@ class Layout:
             ValueError: If the content of a column is wrong; the message names the bag.
         """
         offsets, labels = bags(table[self.bag], self.bag)
+        if not len(table):  # as partitions of a data frame may be
+            one = np.zeros((1, len(self.columns))), [0, 1], None, np.zeros(1, dtype=labels.dtype)
+            return PointClouds.from_ragged(*one)[:0], self.targets(table, offsets, labels)
         points = np.empty((len(table), len(self.columns)))
         for axis, name in enumerate(self.columns):
             points[:, axis] = numbers(table[name], name)

@@ -1,5 +1,6 @@
 """Fits and predictions over pieces: in this process and on workers, killed, interrupted and poisoned."""
 
+import itertools
 import os
 import queue
 import re
@@ -12,7 +13,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import dask
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -20,8 +23,16 @@ import torch
 from distributed import Client, LocalCluster
 from sharding_tasks import Dies
 
-from gp_distributions import PieceError, PointClouds, ShardedClouds, SparseDistributionGP, fit
-from gp_distributions.fitting import passes
+from gp_distributions import (
+    PieceError,
+    PointClouds,
+    ShardedClouds,
+    SparseClassificationGP,
+    SparseDistributionGP,
+    fit,
+    fit_classification,
+)
+from gp_distributions.models import passes
 from gp_distributions.models.collapsed import piece_sums
 from gp_distributions.sharding.checkpoint import Checkpoint
 from gp_distributions.sharding.parquet import ParquetPiece
@@ -151,6 +162,75 @@ def fitted_in_memory(model: SparseDistributionGP) -> SparseDistributionGP:
     state = other.piece_state(features)
     other.take_sums(features, passes.sums_over_pieces(piece_sums, state, other.training_data()))
     return other.eval()
+
+
+def test_a_fit_reads_each_piece_twice(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    reads: list[str] = []
+    read = ParquetPiece.read
+
+    def noted(self: ParquetPiece, *inputs: Any) -> Any:
+        reads.append(self.name)
+        return read(self, *inputs)
+
+    monkeypatch.setattr(ParquetPiece, "read", noted)
+    data = shards(folder)
+    model = SparseDistributionGP(data, num_inducing=40)
+    assert sorted(reads) == sorted(piece.name for piece in data.pieces)
+    fit(model, restarts=0)
+    model.predict(clouds())
+    assert len(reads) == 2 * data.num_pieces
+
+
+def test_workers_read_the_pieces(
+    folder: Path, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = shards(folder)
+    model = SparseDistributionGP(data, num_inducing=40)
+    expected = model.predict(clouds())
+    left_out = model.leave_one_out()
+    labels = SparseClassificationGP(labelled(folder), num_inducing=40)
+    classes, densities = labels.predict(data), labels.leave_one_out()
+
+    def here(self: ParquetPiece, *inputs: Any) -> None:
+        raise AssertionError("The piece was read in this process.")
+
+    monkeypatch.setattr(ParquetPiece, "read", here)
+    model = SparseDistributionGP(data, num_inducing=40, client=client)
+    assert all(map(same, model.leave_one_out(client=client), left_out))
+    assert all(map(same, model.predict(clouds()), expected))
+    fit(model, restarts=0, client=client)
+    model = SparseClassificationGP(labelled(folder), num_inducing=40, client=client)
+    assert model.predict(data, client=client).tolist() == classes.tolist()
+    assert same(model.leave_one_out(client=client), densities)
+    fit_classification(model, alpha_epsilons=(0.1, 0.01), restarts=0, client=client)
+
+
+def labelled(folder: Path) -> ShardedClouds:
+    """The pieces with the signs of the targets as labels."""
+    labels = dict(enumerate((data()[2] > 0).astype(float)))
+    names: Any = {"bag": "bag", "columns": ["x", "y"], "targets": labels, "piece_atoms": 160}
+    return ShardedClouds.from_parquet(folder, **names)
+
+
+def test_empty_partitions_add_nothing() -> None:
+    sizes, atoms, targets = data()
+    bag = np.repeat(np.arange(COUNT), sizes)
+    table = {"bag": bag, "x": atoms[:, 0], "y": atoms[:, 1], "target": targets[bag]}
+    frame = pd.DataFrame(table)
+
+    def model(*bounds: int) -> SparseDistributionGP:
+        parts = [
+            dask.delayed(frame[(bag >= low) & (bag < high)])
+            for low, high in itertools.pairwise(bounds)
+        ]
+        shards = ShardedClouds.from_delayed(parts, bag="bag", columns=["x", "y"], target=["target"])
+        return SparseDistributionGP(shards, num_inducing=300)
+
+    found, expected = model(0, 0, 100, 100, COUNT), model(0, 100, COUNT)
+    for first, second in zip(found.predict(clouds()), expected.predict(clouds()), strict=True):
+        torch.testing.assert_close(first, second, rtol=1e-6, atol=1e-6)
+    assert found.leave_one_out()[0].shape == (COUNT, 1)
+    assert found.predict(found.data)[0].shape == (COUNT, 1)
 
 
 def test_predictions_come_in_order(folder: Path) -> None:
