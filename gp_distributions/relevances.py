@@ -372,6 +372,8 @@ def _paired(weights: Tensor, given: Tensor, generator: torch.Generator) -> Tenso
 def _sensitivity(model: DistributionGP, rows: Tensor, each: _Input) -> float:
     """Compute the root mean square change of predictions for a step of one standard deviation."""
     whole = each.layout is not None and each.axes is None and each.layout.dim > 1
+    if each.layout is not None and each.layout.kind != "clouds":
+        return math.nan
     if whole or not each.numeric or (each.layout is None and len(numbers_of(each.columns, 0)) > 1):
         return math.nan
     rows = rows[:_MOST_CLOUDS]
@@ -381,8 +383,6 @@ def _sensitivity(model: DistributionGP, rows: Tensor, each: _Input) -> float:
     if each.layout is None:
         return gradients.square().mean().sqrt().item() * values.std(correction=0).item()
     layout = Block(each.layout.kind, each.layout.dim)
-    if layout.kind != "clouds":
-        return math.nan
     points, weights = layout.split(values)
     weights = weights / weights.sum(-1, keepdim=True)
     axes = list(each.axes or (0,))

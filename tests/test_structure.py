@@ -28,6 +28,7 @@ LAYERS = (
     ("bayesopt", "sensitivities", "inverse", "calibration", "datasets"),
     ("relevances",),
     ("estimators", "plotting"),
+    ("reporting",),
     ("saving",),
     ("demo",),
 )
