@@ -12,9 +12,9 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from gp_distributions.measures._tables import column, opened
 from gp_distributions.measures.arrays import is_missing, real_array, to_tensor
 from gp_distributions.measures.columns import object_array
+from gp_distributions.measures.tables import column, opened
 
 # A category: what files can hold and what compares as equal after reading it again.
 Level: TypeAlias = str | bool | int | float

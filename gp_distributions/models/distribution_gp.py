@@ -32,6 +32,7 @@ from gp_distributions.kernels.reading import check_kind
 from gp_distributions.measures.inputs import Inputs, encoding_of
 from gp_distributions.models.arguments import (
     adapt_distances,
+    check_batch_size,
     check_modules,
     counted_rows,
     default_kernel,
@@ -343,8 +344,7 @@ class DistributionGP(SingleTaskGP):
             >>> mean.shape, bool(mean[0] < mean[1])
             (torch.Size([2]), True)
         """
-        if batch_size < 1:
-            raise ValueError(f"Expected batch_size >= 1, got {batch_size}.")
+        check_batch_size(batch_size)
         rows = self._rows_of(X)
         # A batch of models predicts clouds jointly: t-batches of single clouds would each copy its
         # Cholesky factors.

@@ -300,16 +300,24 @@ class _Page:
         }
 
     def _sensitivities(self) -> dict[tuple[str, str], float]:
-        """Return the root mean square change of predictions for a step of one standard deviation."""
+        """Return the root mean square change of predictions for a step of one standard deviation.
+
+        Several outputs count in units of their standard deviations.
+        """
         if isinstance(self.X, Tensor) or not self.blocks:
             return {}
         found = sensitivity(self.model, self.X[:_MOST_SENSITIVE])  # type: ignore[arg-type]
         by_block = found if isinstance(found, Mapping) else {"": found}
         sizes = {}
+        outputs = self.judged.outputs
+        units = [o.constant or 1.0 for o in outputs if isinstance(o, Regression)]
         for block in self.blocks:
             read = by_block[block.name]
             weights, points = read.clouds.weights, read.clouds.points
-            slopes = read.mean_points.square() / weights.clamp_min(1e-300).unsqueeze(-1)
+            slopes = read.mean_points
+            if len(units) > 1:
+                slopes = slopes / slopes.new_tensor(units).reshape(-1, 1, 1, 1)
+            slopes = slopes.square() / weights.clamp_min(1e-300).unsqueeze(-1)
             squares = slopes.masked_fill((weights == 0).unsqueeze(-1), 0).sum(-2)
             pooled = (weights / len(weights)).unsqueeze(-1)
             centred = points - (pooled * points).sum((0, 1))

@@ -17,8 +17,7 @@ from gp_distributions.models import (
     SparseDistributionGP,
 )
 from gp_distributions.models.arguments import counted_rows
-from gp_distributions.models.pieces import MemoryPieces
-from gp_distributions.models.sparse_classification import LabelledPieces
+from gp_distributions.models.pieces import LabelledPieces, MemoryPieces
 from gp_distributions.rows.clouds import drop_copies
 
 Model: TypeAlias = DistributionGP | SparseDistributionGP

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from gpytorch.priors import Prior
 from torch import Tensor
 
 from gp_distributions.context import setting
@@ -131,20 +132,32 @@ class Memory:
         return Memory, (self._capacity,)
 
 
-def fingerprint(module: Any) -> Hashable:
+def fingerprint(module: Any, *, priors: bool = True) -> Hashable:
     """Return a key made of a module's class, settings, parameters, buffers and submodules.
 
     Modules with equal fingerprints compute the same results. Settings that are plain data (numbers,
     strings, arrays, tensors, and lists, tuples, sets and mappings of them) are compared by value. Other
     settings are compared by ``==`` if they can be hashed, and by identity if not.
+
+    Args:
+        module: The module.
+        priors: Whether priors count. They change the results of a fit alone, and those of copies
+            differ.
     """
     settings = sorted(name for name in vars(module) if name not in _OF_MODULES)
-    own = [(name, _key(vars(module)[name])) for name in settings]
+    own = [
+        (name, _key(vars(module)[name], priors)) for name in settings if priors or name != "_priors"
+    ]
     parts = module._parameters, module._buffers, module._modules
     return (
         type(module),
         *own,
-        *((name, _key(value)) for part in parts for name, value in part.items()),
+        *(
+            (name, _key(value, priors))
+            for part in parts
+            for name, value in part.items()
+            if priors or not isinstance(value, Prior)
+        ),
     )
 
 
@@ -158,20 +171,20 @@ def same_kind(a: Tensor, b: Tensor) -> bool:
     return a.dtype == b.dtype and a.device == b.device
 
 
-def _key(value: Any) -> Hashable:
+def _key(value: Any, priors: bool = True) -> Hashable:
     if isinstance(value, torch.nn.Module):
-        return fingerprint(value)
+        return fingerprint(value, priors=priors)
     if isinstance(value, Tensor):
         content = value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
         return value.dtype, value.device, tuple(value.shape), content
     if isinstance(value, np.ndarray) and value.dtype != object:
         return value.dtype.str, value.shape, value.tobytes()
     if isinstance(value, list | tuple):
-        return type(value), *map(_key, value)
+        return type(value), *(_key(item, priors) for item in value)
     if isinstance(value, set | frozenset):
-        return type(value), frozenset(map(_key, value))
+        return type(value), frozenset(_key(item, priors) for item in value)
     if isinstance(value, Mapping):
-        return type(value), *((_key(name), _key(item)) for name, item in value.items())
+        return type(value), *((_key(name), _key(item, priors)) for name, item in value.items())
     if isinstance(value, Memory):
         return Memory
     try:

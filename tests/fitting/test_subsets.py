@@ -204,3 +204,17 @@ def test_the_progress_bar(
     assert "Fitting: " in capsys.readouterr().err
     fit(MODELS["one output"](), restarts=0, progress=False)
     assert not capsys.readouterr().err
+
+
+def test_outputs_that_share_a_kernel_cost_as_much_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cost, "_MANY", 89)
+    monkeypatch.setattr(cost, "_MATRICES", 1e6)
+
+    def gibibytes(model: DistributionGP) -> float:
+        with pytest.warns(CostWarning) as caught:
+            cost.warn_of_cost(model)
+        return float(str(caught[0].message).split(" GiB")[0].split()[-1])
+
+    one = 1e6 * 90**2 * 8 / 2**30
+    for name, matrices in (("one output", 1), ("two outputs", 2), ("shared kernel", 1)):
+        assert gibibytes(MODELS[name]()) == pytest.approx(matrices * one, abs=0.1)

@@ -50,7 +50,7 @@ def opened(frame: Any, needed: Sequence[str]) -> Frame:
         if isinstance(read, narwhals.LazyFrame):
             existing = read.collect_schema().names()
             for name in needed:
-                _check_name(name, existing)
+                check_name(name, existing)
             return read.select(dict.fromkeys(needed)).collect().to_native()
     lazy = hasattr(type(frame), "collect")
     if lazy or not (
@@ -70,7 +70,7 @@ def column(frame: Any, name: str) -> npt.NDArray[Any]:
         ValueError: If there is no such column, or more than one.
         TypeError: If the column cannot be read as an array.
     """
-    _check_name(name, list(frame.column_names if _is_arrow(frame) else frame.columns))
+    check_name(name, list(frame.column_names if _is_arrow(frame) else frame.columns))
     values = frame[name]
     if _is_arrow(frame):
         return np.asarray(values)  # its to_numpy refuses to copy by default
@@ -83,7 +83,12 @@ def column(frame: Any, name: str) -> npt.NDArray[Any]:
     return values.to_numpy()
 
 
-def _check_name(name: str, existing: list[Any]) -> None:
+def check_name(name: str, existing: list[Any]) -> None:
+    """Check that exactly one column has a name.
+
+    Raises:
+        ValueError: If not.
+    """
     if existing.count(name) != 1:
         problem = "more than one" if name in existing else "none"
         raise ValueError(f"Expected one column {name!r}, got {problem}; columns: {existing}.")
