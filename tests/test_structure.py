@@ -30,6 +30,7 @@ LAYERS = (
     ("bayesopt", "sensitivities", "inverse", "calibration", "datasets"),
     ("relevances",),
     ("estimators", "plotting"),
+    ("reporting",),
     ("comparison",),
     ("saving",),
     ("demo",),
