@@ -25,9 +25,11 @@ LAYERS = (
     ("kernels",),
     ("models",),
     ("fitting", "testing"),
+    ("scoring",),
     ("bayesopt", "sensitivities", "inverse", "calibration", "datasets"),
     ("relevances",),
     ("estimators", "plotting"),
+    ("comparison",),
     ("saving",),
     ("demo",),
 )

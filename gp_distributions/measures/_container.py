@@ -119,8 +119,8 @@ class Container(ABC):
 
         Raises:
             TypeError: If ``like`` is of another kind.
-            ValueError: If the dimensions differ, a scale is not positive, or a coordinate is constant
-                and no scale is given.
+            ValueError: If the dimensions differ; a scale is not positive; or no scale is given, and
+                there are no distributions or a coordinate is constant.
 
         Example:
             >>> from gp_distributions import PointClouds
@@ -152,7 +152,8 @@ class Container(ABC):
             The mean of the average, of shape ``d``, and the scale, a scalar or of shape ``d``.
 
         Raises:
-            ValueError: If a scale is not positive, or a coordinate is constant and no scale is given.
+            ValueError: If a scale is not positive; or no scale is given, and there are no distributions
+                or a coordinate is constant.
         """
         mean, variance, weights = self._components()
         present = weights > 0
@@ -162,6 +163,11 @@ class Container(ABC):
         centre = (weights.unsqueeze(-2) @ (mean * unit)).reshape(-1, self.dim).mean(0)
         if scale is not None:
             return centre / unit, given_scale(scale, centre)
+        if not self.batch_shape.numel():
+            raise ValueError(
+                f"Expected distributions whose standard deviation is the scale, got {self}. Pass like= "
+                "with at least one."
+            )
         low, high = mean[present].amin(0), mean[present].amax(0)
         constant = (low == high) & (variance[present] <= 0).all(0)
         if constant.any():

@@ -367,6 +367,61 @@ class DistributionGP(SingleTaskGP):
         std = variance.sqrt()
         return (mean.squeeze(-1), std.squeeze(-1)) if self._squeeze_output else (mean, std)
 
+    def leave_one_out(self, *, observation_noise: bool = True) -> tuple[Tensor, Tensor]:
+        r"""Predict each training cloud from all others, at the current hyperparameters.
+
+        With :math:`C = K + \Sigma` the covariance matrix of the targets, :math:`\Sigma` the diagonal
+        matrix of their noise variances :math:`\sigma_i^2`, and :math:`\mu` the prior mean, the mean and
+        variance of the function at cloud ``i``, given the targets of all other clouds, are
+
+        .. math::
+            y_i - \frac{[C^{-1} (y - \mu)]_i}{[C^{-1}]_{ii}}, \qquad
+            \frac{1}{[C^{-1}]_{ii}} - \sigma_i^2.
+
+        One Cholesky factor and its inverse serve all clouds. The hyperparameters, among them the mean
+        and the scale of the outcome transform, stay those that were found with all clouds.
+
+        Args:
+            observation_noise: Whether to return the standard deviation of the target rather than that
+                of the function.
+
+        Returns:
+            The means and standard deviations, detached, of the shape and in the units of ``train_Y``.
+
+        Raises:
+            ValueError: If the outcome transform is not a ``Standardize``.
+
+        Example:
+            >>> from gp_distributions import DistributionGP, PointClouds
+            >>> clouds = PointClouds([[[0.0], [0.2]], [[1.0], [1.2]], [[2.0], [2.2]]])
+            >>> mean, std = DistributionGP(clouds, [0.0, 1.0, 2.0]).leave_one_out()
+            >>> mean.shape, bool(mean[0] > 0)
+            (torch.Size([3]), True)
+
+        Source: Sundararajan and Keerthi 2001; Rasmussen and Williams 2006, eq. 5.12.
+        """
+        transform = getattr(self, "outcome_transform", None)
+        if not isinstance(transform, Standardize | None):
+            raise ValueError(
+                "Expected Standardize or None as outcome transform, got "
+                f"{type(transform).__name__}, under which predictions are not normal."
+            )
+        self.eval()
+        with torch.no_grad():
+            strategy = self._new_strategy()
+            precision = strategy.covar_cache.square().sum(-1)
+            mean = strategy.train_labels - strategy.mean_cache / precision
+            variance = 1 / precision
+            if not observation_noise:
+                prior = strategy.train_prior_dist.lazy_covariance_matrix
+                variance = variance - (strategy.lik_train_train_covar - prior).diagonal()
+            moments = mean, variance.expand(mean.shape)
+            mean, variance = (m.mT if self.num_outputs > 1 else m.unsqueeze(-1) for m in moments)
+            if transform is not None:
+                mean, variance = transform.untransform(mean, variance)
+            std = variance.clamp_min(self.smallest_variance).sqrt()
+        return (mean.squeeze(-1), std.squeeze(-1)) if self._squeeze_output else (mean, std)
+
     def condition_on_observations(
         self, X: Inputs | Tensor, Y: Tensor | ArrayLike, **kwargs: Any
     ) -> DistributionGP:

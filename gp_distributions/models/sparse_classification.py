@@ -195,7 +195,8 @@ class SparseClassificationGP(SparseDistributionGP):
         This takes a second pass over the data.
 
         Returns:
-            A detached tensor of length ``T``.
+            The logarithms of the probabilities of the labels in :meth:`leave_one_out_proba`, a detached
+            tensor of length ``T``.
 
         Raises:
             ValueError: If the model was loaded, without its training data.
@@ -207,11 +208,32 @@ class SparseClassificationGP(SparseDistributionGP):
             >>> (model.leave_one_out().exp() > 0.5).tolist()
             [True, True, True, True]
         """
-        data = self.training_data()
-        mean, variance = self._without_each(observation_noise=False)
-        probabilities = expected_softmax(mean, variance.clamp_min(0).sqrt())
+        data, probabilities = self.training_data(), self.leave_one_out_proba()
         labels = torch.cat([data.labels(index) for index in range(data.num_pieces)])
-        return probabilities.gather(-1, labels.to(mean.device).unsqueeze(-1)).squeeze(-1).log()
+        labels = labels.to(probabilities.device).unsqueeze(-1)
+        return probabilities.gather(-1, labels).squeeze(-1).log()
+
+    def leave_one_out_proba(self) -> Tensor:
+        """Predict the class probabilities of each training cloud from all others.
+
+        The hyperparameters and the inducing clouds stay the same. This takes a second pass over the
+        data.
+
+        Returns:
+            A detached ``T x C`` tensor, with columns in the order of :attr:`classes_`.
+
+        Raises:
+            ValueError: If the model was loaded, without its training data.
+
+        Example:
+            >>> from gp_distributions import PointClouds, SparseClassificationGP
+            >>> clouds = PointClouds([[[0.0], [0.2]], [[0.1], [0.3]], [[5.0], [5.2]], [[5.1], [5.4]]])
+            >>> model = SparseClassificationGP(clouds, ["left", "left", "right", "right"])
+            >>> model.leave_one_out_proba().argmax(-1).tolist()
+            [0, 0, 1, 1]
+        """
+        mean, variance = self._without_each(observation_noise=False)
+        return expected_softmax(mean, variance.clamp_min(0).sqrt())
 
     def _values(self) -> Values:
         return [*super()._values(), ("alpha_epsilon", torch.tensor(self._alpha_epsilon))]
