@@ -12,11 +12,11 @@ import torch
 from botorch.acquisition.objective import PosteriorTransform
 from botorch.models import SingleTaskGP
 from botorch.models.transforms.input import InputTransform
-from botorch.models.transforms.outcome import OutcomeTransform, Standardize
+from botorch.models.transforms.outcome import OutcomeTransform
 from botorch.models.utils import add_output_dim
-from botorch.posteriors import GPyTorchPosterior, Posterior
+from botorch.posteriors import Posterior
 from botorch.utils.types import DEFAULT, _DefaultType
-from gpytorch.distributions import MultitaskMultivariateNormal, MultivariateNormal
+from gpytorch.distributions import MultivariateNormal
 from gpytorch.kernels import Kernel
 from gpytorch.likelihoods import GaussianLikelihood, Likelihood
 from gpytorch.means import Mean
@@ -44,6 +44,8 @@ from gp_distributions.models.arguments import (
 from gp_distributions.models.exact_inference import (
     ExactMultivariateNormal,
     ExactPredictionStrategy,
+    joint_posterior,
+    smallest_variance,
     variances,
 )
 from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood
@@ -301,20 +303,13 @@ class DistributionGP(SingleTaskGP):
             rows, axis = add_output_dim(rows, self._input_batch_shape)
         distribution = self._apply_noise(rows, self(rows), observation_noise)
         transform: OutcomeTransform | None = getattr(self, "outcome_transform", None)
+        normals = [distribution]
         if self.num_outputs > 1:
             outputs = range(self.num_outputs) if output_indices is None else output_indices
             normals = [distribution[(slice(None),) * axis + (output,)] for output in outputs]
-            distribution = normals[0]
-            if len(normals) > 1:
-                distribution = MultitaskMultivariateNormal.from_independent_mvns(normals)
             if transform is not None and output_indices is not None:
                 transform = transform.subset_output(output_indices)
-        posterior: Posterior = GPyTorchPosterior(distribution)
-        if transform is not None:
-            posterior = transform.untransform_posterior(posterior, X=rows)
-        if posterior_transform is not None:
-            return posterior_transform(posterior=posterior, X=rows)
-        return posterior
+        return joint_posterior(normals, rows, transform, posterior_transform)
 
     def predict(
         self,
@@ -475,9 +470,7 @@ class DistributionGP(SingleTaskGP):
         The bound is ``gpytorch.settings.min_variance``, converted from standardised units if necessary.
         """
         transform = getattr(self, "outcome_transform", None)
-        unit = transform.stdvs.min().item() if isinstance(transform, Standardize) else 1.0
-        smallest: float = gpytorch.settings.min_variance.value(self.train_targets.dtype)
-        return unit**2 * smallest
+        return smallest_variance(transform, self.train_targets.dtype)
 
     def _rows_of(self, X: Inputs | Tensor) -> Tensor:
         if keeps_clouds(getattr(self, "input_transform", None)):

@@ -123,6 +123,26 @@ def test_a_client_of_another_kind_is_refused() -> None:
         list(run(numbers, SHARDS.pieces, client="tcp://"))  # type: ignore[arg-type]
 
 
+def test_a_cluster_without_workers_is_announced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    waited: list[int] = []
+    original = Client.wait_for_workers
+
+    def wait_for_workers(self: Client, count: int) -> None:
+        waited.append(len(self.nthreads()))
+        self.cluster.scale(1)
+        original(self, count)
+
+    options: dict[str, Any] = {"n_workers": 0, "threads_per_worker": 1, "processes": False}
+    options |= {"dashboard_address": "127.0.0.1:0", "local_directory": str(tmp_path / "dask")}
+    with LocalCluster(**options) as cluster, Client(cluster) as client:
+        monkeypatch.setattr(Client, "wait_for_workers", wait_for_workers)
+        assert list(run(numbers, SHARDS.pieces, [3, 1], client=client)) == [3, 1]
+    assert waited == [0]
+    assert "Waiting for workers" in caplog.text
+
+
 def test_digests_are_of_content() -> None:
     a = torch.nn.Linear(2, 3)
     b = torch.nn.Linear(2, 3)
