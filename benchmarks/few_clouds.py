@@ -75,7 +75,7 @@ FIRST_SEED = 1500
 SIZES = (10, 15, 30, 60)
 FEW, TEST = 15, 300
 # Widths are means over so many test objects.
-WIDTHS = 200
+WIDTHS = 100
 LEVEL, LOW = 0.95, 0.85
 
 Inputs = Tensor | MixedInputs

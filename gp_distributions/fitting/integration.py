@@ -32,7 +32,7 @@ from gp_distributions.rows.memory import unchanging_rows
 
 # A grid has so many points for each hyperparameter and for the ratio of noise to outputscale; more
 # hyperparameters than _GRID are integrated by importance sampling with _POINTS points.
-_LENGTHSCALES, _RATIOS, _GRID, _POINTS = 16, 10, 2, 256
+_LENGTHSCALES, _RATIOS, _GRID, _POINTS = 16, 10, 2, 128
 # If the prior of a logarithm has deviation 1, the grid reaches from a tenth to twenty times its centre.
 _LOWEST, _HIGHEST = math.log(0.1), math.log(20.0)
 # The prior of the ratio is log-normal around _RATIO, between these bounds.

@@ -152,14 +152,14 @@ class TestBruteForce:
         for seed in range(2):
             kernel = ScaleKernel(parts[0] * parts[1] * parts[2])
             model = integrate_hyperparameters(make(kernel), seed=seed)
-            assert len(next(iter(model.values.values()))) > 100
+            assert len(next(iter(model.values.values()))) > 64
             found = model.predict(ROWS[NEW])
-            # Importance sampling with some 200 effective points.
-            torch.testing.assert_close(found[0], mean, rtol=0, atol=0.01 * SPREAD)
-            torch.testing.assert_close(found[1], std, rtol=0.01, atol=0)
+            # Importance sampling with some 100 effective points.
+            torch.testing.assert_close(found[0], mean, rtol=0, atol=0.02 * SPREAD)
+            torch.testing.assert_close(found[1], std, rtol=0.02, atol=0)
             posterior = model.posterior(ROWS[NEW], observation_noise=True)
             logs = posterior.log_density(TARGETS[NEW, None]).squeeze(-1)
-            torch.testing.assert_close(logs, densities, rtol=0, atol=0.01)
+            torch.testing.assert_close(logs, densities, rtol=0, atol=0.02)
 
     def test_known_noise_and_a_zero_mean(self) -> None:
         """With everything else fixed, only the outputscale is integrated: by brute force here."""
