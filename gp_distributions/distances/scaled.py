@@ -117,9 +117,9 @@ class ScaledDistance(Distance, gpytorch.Module):
                 f"{given.tolist()}."
             )
         own = given[self._shared :]
-        self.initialize(
-            raw_scales=self.raw_scales_constraint.inverse_transform(own / self._size(own))
-        )
+        module: Any = self  # GPyTorch has no types
+        raw_values = self.raw_scales_constraint.inverse_transform(own / self._size(own))
+        module.initialize(raw_scales=raw_values)
 
     def _relative(self, values: Tensor) -> Tensor:
         """Return the scale of each coordinate from positive values of which only ratios matter."""

@@ -12,7 +12,7 @@ import torch
 from botorch.acquisition.objective import PosteriorTransform
 from botorch.models import SingleTaskGP
 from botorch.models.transforms.input import InputTransform
-from botorch.models.transforms.outcome import OutcomeTransform
+from botorch.models.transforms.outcome import OutcomeTransform, Standardize
 from botorch.models.utils import add_output_dim
 from botorch.posteriors import Posterior
 from botorch.utils.types import DEFAULT, _DefaultType
