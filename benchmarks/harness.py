@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import ctypes
+import dataclasses
 import gc
 import hashlib
 import json
@@ -50,14 +51,15 @@ class Options:
     Attributes:
         quick: Whether to run at small sizes, to check that a script works; budgets are for full sizes.
         repeats: Number of times each side is timed.
-        seeds: Number of seeds over which accuracies are averaged.
+        seeds: Number of seeds over which accuracies are averaged; 0 is the default of the script, its
+            ``SEEDS`` or 5.
         record: Folder where the rows of a script are kept, in a file of its name.
         data_dir: Folder with the image data sets. Default: fetch them from OpenML.
     """
 
     quick: bool = False
     repeats: int = _REPEATS
-    seeds: int = _SEEDS
+    seeds: int = 0
     record: Path | None = None
     data_dir: Path | None = None
 
@@ -245,7 +247,7 @@ def parse(doc: str | None, arguments: Sequence[str] | None = None) -> Options:
     )
     parser.add_argument("--quick", action="store_true", help="run at small sizes, as a check")
     parser.add_argument("--repeats", type=int, help="timed rounds (default: 9; quick: 2)")
-    parser.add_argument("--seeds", type=int, help="seeds for accuracies (default: 5; quick: 2)")
+    parser.add_argument("--seeds", type=int, help="seeds for accuracies (quick: 2)")
     parser.add_argument("--record", type=Path, help="keep the rows in this folder, as NAME.json")
     parser.add_argument(
         "--data-dir",
@@ -254,7 +256,7 @@ def parse(doc: str | None, arguments: Sequence[str] | None = None) -> Options:
     )
     given = parser.parse_args(arguments)
     repeats = given.repeats or (2 if given.quick else _REPEATS)
-    seeds = given.seeds or (2 if given.quick else _SEEDS)
+    seeds = given.seeds or (2 if given.quick else 0)
     return Options(given.quick, repeats, seeds, given.record, given.data_dir)
 
 
@@ -273,7 +275,7 @@ def command(name: str, doc: str | None, options: Options) -> str:
         words.append("--quick")
     if options.repeats != _REPEATS:
         words.append(f"--repeats {options.repeats}")
-    if options.seeds != _SEEDS:
+    if options.seeds:
         words.append(f"--seeds {options.seeds}")
     if options.data_dir is not None and "--data-dir" in (doc or ""):
         words.append("--data-dir FOLDER")  # other data than those of OpenML
@@ -291,8 +293,9 @@ def execute(
     name: str, doc: str | None, run: Callable[[Options], list[Row]], options: Options
 ) -> list[Row]:
     """Run a script, print its rows below its question, and record them."""
+    seeds = options.seeds or getattr(sys.modules[run.__module__], "SEEDS", _SEEDS)
     start = time.perf_counter()
-    rows = run(options)
+    rows = run(dataclasses.replace(options, seeds=seeds))
     seconds = time.perf_counter() - start
     if options.quick:  # budgets are for full sizes
         rows = [row | {"met": None} if "met" in row else row for row in rows]

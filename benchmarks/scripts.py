@@ -15,6 +15,7 @@ SCRIPTS = (
     "reference_learning",
     "mmd_gram",
     "distance_comparison",
+    "comparison",
     "airfoil_regression",
     "unknown_pose",
     "mixed",
@@ -47,6 +48,7 @@ LONG = (
 # Scripts that measure accuracy only and take minutes at full size, the longest first.
 SIDE_BY_SIDE = (
     "mixed_search",
+    "comparison",
     "airfoil_search",
     "cells",
     "turned_airfoil_search",

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -30,6 +32,21 @@ class Sums:
             [(clouds.weights.unsqueeze(-1) * clouds.points).sum(-2), targets[:, None]], -1
         )
         return phi.exp().mT @ phi.exp()
+
+
+@dataclass(frozen=True)
+class Dies:
+    """A task that kills its process.
+
+    Attributes:
+        number: Number of the piece at which it does.
+    """
+
+    number: int
+
+    def __call__(self, number: int, *content: Any) -> None:
+        if number == self.number:
+            os._exit(1)
 
 
 def calls(folder: Path) -> list[int]:

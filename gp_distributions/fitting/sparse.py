@@ -35,6 +35,7 @@ from gp_distributions.models.sparse_distribution_gp import SparseDistributionGP
 from gp_distributions.rows.memory import fingerprint
 from gp_distributions.sharding.checkpoint import Checkpoint
 from gp_distributions.sharding.digests import digest
+from gp_distributions.sharding.pieces import descriptions
 
 # Number of clouds from which an exact model learns the hyperparameters.
 _SAMPLE = 1000
@@ -137,9 +138,9 @@ def fit_sparse(
 
 def _key(model: SparseDistributionGP, options: Any) -> str:
     """Return a digest of a model before a fit, of its data, and of the options of the fit."""
-    data = [piece.describe() for piece in described(model.training_data())]
+    data = descriptions(described(model.training_data()))
     settings = model.num_inducing, model.seed, str(model.feature_dtype)
-    modules = [(name, fingerprint(part, priors=False)) for name, part in model.named_children()]
+    modules = [(name, fingerprint(part)) for name, part in model.named_children()]
     # Attributes of priors change when they are evaluated, but not their parameters.
     priors = [(name, type(p), dict(p.state_dict())) for name, _, p, _, _ in model.named_priors()]
     labelling = getattr(model.training_data(), "labelling", None)

@@ -4,6 +4,9 @@ import gp_distributions.models.pathwise  # noqa: F401, registers with BoTorch
 from gp_distributions.models.classification import ClassificationGP
 from gp_distributions.models.distribution_gp import DistributionGP
 from gp_distributions.models.kernel_ridge import KernelRidgeClassifier
+from gp_distributions.models.mixture import MixtureModel
+from gp_distributions.models.mixture_classifier import MixtureClassifier
+from gp_distributions.models.mixture_posterior import MixturePosterior
 from gp_distributions.models.normalization import NormalizeClouds
 from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood
 from gp_distributions.models.shared_kernel import SharedKernelGP
@@ -14,6 +17,9 @@ __all__ = [
     "ClassificationGP",
     "DistributionGP",
     "KernelRidgeClassifier",
+    "MixtureClassifier",
+    "MixtureModel",
+    "MixturePosterior",
     "NormalizeClouds",
     "SamplingNoiseLikelihood",
     "SharedKernelGP",

@@ -23,7 +23,7 @@ from gp_distributions.models.collapsed import (
 from gp_distributions.models.inducing import num_candidates
 from gp_distributions.models.kernel_ridge import Labels, read_labels
 from gp_distributions.models.labelling import DistinctLabels, Labelling
-from gp_distributions.models.leave_one_out import LabelDensities
+from gp_distributions.models.leave_one_out import LabelDensities, left_out_proba
 from gp_distributions.models.pieces import LabelledPieces, MemoryPieces, Pieces, Sample
 from gp_distributions.models.sparse_distribution_gp import SparseDistributionGP
 from gp_distributions.models.targets import check_order
@@ -246,7 +246,8 @@ class SparseClassificationGP(SparseDistributionGP):
             progress: As for :meth:`SparseDistributionGP.leave_one_out`.
 
         Returns:
-            A detached tensor of length ``T``.
+            The logarithms of the probabilities of the labels in :meth:`leave_one_out_proba`, a detached
+            tensor of length ``T``.
 
         Raises:
             ValueError: If the model was loaded, without its training data.
@@ -261,6 +262,32 @@ class SparseClassificationGP(SparseDistributionGP):
         task = LabelDensities(self.training_data().labelling.index_of)
         options: Any = {"client": client, "progress": progress}
         return torch.cat(self.left_out(task, observation_noise=False, **options))
+
+    def leave_one_out_proba(self, *, client: Any = None, progress: bool = True) -> Tensor:
+        """Predict the class probabilities of each training cloud from all others.
+
+        The hyperparameters and the inducing clouds stay the same. This takes a second pass over the
+        data.
+
+        Args:
+            client: As for :meth:`SparseDistributionGP.leave_one_out`.
+            progress: As for :meth:`SparseDistributionGP.leave_one_out`.
+
+        Returns:
+            A detached ``T x C`` tensor, with columns in the order of :attr:`classes_`.
+
+        Raises:
+            ValueError: If the model was loaded, without its training data.
+
+        Example:
+            >>> from gp_distributions import PointClouds, SparseClassificationGP
+            >>> clouds = PointClouds([[[0.0], [0.2]], [[0.1], [0.3]], [[5.0], [5.2]], [[5.1], [5.4]]])
+            >>> model = SparseClassificationGP(clouds, ["left", "left", "right", "right"])
+            >>> model.leave_one_out_proba().argmax(-1).tolist()
+            [0, 0, 1, 1]
+        """
+        options: Any = {"client": client, "progress": progress}
+        return torch.cat(self.left_out(left_out_proba, observation_noise=False, **options))
 
     def _probabilities(self, current: CollapsedPosterior, part: Tensor) -> Tensor:
         rows = self.transform_inputs(part)

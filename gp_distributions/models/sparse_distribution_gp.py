@@ -577,7 +577,7 @@ class SparseDistributionGP(SparseInference):
 
     def _rows_of(self, X: Inputs | Tensor) -> Tensor:
         if keeps_clouds(getattr(self, "input_transform", None)):
-            check_kind(X, self.covar_module)
+            check_kind(X, self.covar_module, self.encoding)
         return counted_rows(X, self.encoding).double()
 
     @property

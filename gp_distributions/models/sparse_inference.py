@@ -198,12 +198,12 @@ class SparseInference(Model, gpytorch.Module):
         # The scale of homoskedastic noise does not enter the sums.
         if isinstance(self.likelihood, SamplingNoiseLikelihood | FixedNoiseGaussianLikelihood):
             parts.append(self.likelihood)
-        return tuple(None if part is None else fingerprint(part, priors=False) for part in parts)
+        return tuple(None if part is None else fingerprint(part) for part in parts)
 
     def _posterior_key(self, key: Hashable) -> Hashable:
         """Return a key of all on which the posterior depends, given that of the sums."""
         parts = self.likelihood, self.mean_module
-        return key, *(fingerprint(part, priors=False) for part in parts)
+        return key, *(fingerprint(part) for part in parts)
 
     # Keys compare some settings by identity, so those of copies differ.
 

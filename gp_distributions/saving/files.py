@@ -23,6 +23,8 @@ from gp_distributions.measures import MixedEncoding
 from gp_distributions.models.classification import ClassificationGP
 from gp_distributions.models.collapsed import CollapsedSums, InducingFeatures
 from gp_distributions.models.distribution_gp import DistributionGP
+from gp_distributions.models.mixture import MixtureModel
+from gp_distributions.models.mixture_classifier import MixtureClassifier
 from gp_distributions.models.shared_kernel import SharedKernelGP
 from gp_distributions.models.sparse_classification import SparseClassificationGP
 from gp_distributions.models.sparse_distribution_gp import SparseDistributionGP
@@ -39,8 +41,11 @@ _LIBRARIES = (
 )
 _PARTS = ("covar_module", "likelihood", "mean_module", "outcome_transform", "input_transform")
 # The models that can be saved, and the modules that each constructor takes as arguments.
-Saved: TypeAlias = DistributionGP | SparseDistributionGP
-_MODELS: dict[type[Saved], tuple[str, ...]] = {
+Single: TypeAlias = DistributionGP | SparseDistributionGP
+Mixture: TypeAlias = MixtureModel | MixtureClassifier
+Saved: TypeAlias = Single | Mixture
+_MIXTURES: dict[str, Any] = {cls.__name__: cls for cls in (MixtureModel, MixtureClassifier)}
+_MODELS: dict[type[Single], tuple[str, ...]] = {
     DistributionGP: _PARTS,
     SharedKernelGP: _PARTS,
     ClassificationGP: ("covar_module", "input_transform"),
@@ -68,8 +73,9 @@ def save(model: Saved | BaseEstimator, path: str | os.PathLike[str]) -> None:
 
     Args:
         model: A :class:`DistributionGP`, :class:`SharedKernelGP`, :class:`ClassificationGP`,
-            :class:`SparseDistributionGP` or :class:`SparseClassificationGP`. Its kernel may combine
-            kernels of this package and of GPyTorch with ``ScaleKernel``, ``+`` and ``*``. Or a fitted
+            :class:`SparseDistributionGP` or :class:`SparseClassificationGP`, or a
+            :class:`MixtureModel` or :class:`MixtureClassifier` of them. Its kernel may combine kernels
+            of this package and of GPyTorch with ``ScaleKernel``, ``+`` and ``*``. Or a fitted
             :class:`DistributionGPRegressor` or :class:`DistributionGPClassifier`, or a pipeline of
             :class:`CloudScaler` and one of them. Its attribute ``model_`` alone would lack the scaler.
         path: Path to the file, with any suffix.
@@ -97,10 +103,12 @@ def save(model: Saved | BaseEstimator, path: str | os.PathLike[str]) -> None:
     estimator = model if isinstance(model, BaseEstimator) else None
     if estimator is not None:
         model = fitted_model(estimator)
-    if type(model) not in _MODELS:
-        raise TypeError(
-            f"Expected a {' or '.join(_NAMED)}, or an estimator with one, got {type(model).__name__}."
-        )
+    for single in _singles(model):
+        if type(single) not in _MODELS:
+            raise TypeError(
+                f"Expected a {' or '.join(_NAMED)}, a mixture of them, or an estimator with one, got "
+                f"{type(single).__name__}."
+            )
     description = Description()
     header = {"model": _describe(model, description), "objects": description.objects}
     tensors = [tensor.cpu() for tensor in description.tensors]
@@ -111,8 +119,9 @@ def save(model: Saved | BaseEstimator, path: str | os.PathLike[str]) -> None:
         _restore(header, [tensor.clone() for tensor in tensors])
     write_archive(path, {"versions": _versions(), **header}, tensors)
     # Predictions are now computed from scratch, as they are by the loaded model.
-    if isinstance(model, DistributionGP):
-        model.prediction_strategy = None
+    for single in _singles(model):
+        if isinstance(single, DistributionGP):
+            single.prediction_strategy = None
     for module in model.modules():
         if isinstance(module, Distance):
             module.clear_cache()
@@ -161,8 +170,22 @@ def _versions() -> dict[str, str]:
     return {"python": platform.python_version(), **libraries}
 
 
+def _singles(model: Any) -> list[Any]:
+    """Return the models that a mixture, or a mixture of mixtures, consists of."""
+    if isinstance(model, Mixture):
+        return [single for member in model.models for single in _singles(member)]
+    return [model]
+
+
 def _describe(model: Saved, description: Description) -> dict[str, Any]:
     """Describe a model as plain data: training data or sums, arguments of its constructor, and state."""
+    if isinstance(model, Mixture):
+        return {
+            "class": type(model).__name__,
+            "weights": description.of(model.weights),
+            "training": model.training,
+            "members": [_describe(member, description) for member in model.models],
+        }
     sparse = isinstance(model, SparseDistributionGP)
     return {
         "class": type(model).__name__,
@@ -215,7 +238,7 @@ def _sums(model: SparseDistributionGP, description: Description) -> dict[str, An
     }
 
 
-def _labels(model: Saved, description: Description) -> dict[str, Any] | None:
+def _labels(model: Single, description: Description) -> dict[str, Any] | None:
     """Describe the labels of a classifier, from which its constructor computes the targets."""
     if not isinstance(model, ClassificationGP | SparseClassificationGP):
         return None
@@ -239,18 +262,26 @@ def _restore(header: dict[str, Any], tensors: Sequence[Tensor]) -> Any:
     if "estimator" in header:
         count = header["tensors_of_model"]
         return unwrapped(header, tensors[count:], _restore(header["fitted"], tensors[:count]))
-    described = header["model"]
-    cls = _NAMED[described["class"]]
     with silenced():  # the warnings were raised when the model was first built
-        value_of = restore(header["objects"], tensors)
-        parts = {name: value_of(described["parts"][name]) for name in _MODELS[cls]}
-        present = {name: part for name, part in parts.items() if part is not None}
-        # If the modules have their state, the constructor does not set it from the data again.
-        owned = {n: v for n, v in described["state"].items() if n.partition(".")[0] in present}
-        _set_state(ModuleDict(present), owned, value_of)
-        if issubclass(cls, SparseDistributionGP):
-            return _restore_sparse(cls, described, parts, value_of)
-        return _restore_exact(cls, described, parts, value_of)
+        return _restore_model(header["model"], restore(header["objects"], tensors))
+
+
+def _restore_model(described: dict[str, Any], value_of: Callable[[Any], Any]) -> Saved:
+    if described["class"] in _MIXTURES:
+        members = [_restore_model(member, value_of) for member in described["members"]]
+        mixture: Mixture = _MIXTURES[described["class"]](members, [1.0] * len(members))
+        mixture.weights = value_of(described["weights"])
+        mixture.training = described["training"]
+        return mixture
+    cls = _NAMED[described["class"]]
+    parts = {name: value_of(described["parts"][name]) for name in _MODELS[cls]}
+    present = {name: part for name, part in parts.items() if part is not None}
+    # If the modules have their state, the constructor does not set it from the data again.
+    owned = {n: v for n, v in described["state"].items() if n.partition(".")[0] in present}
+    _set_state(ModuleDict(present), owned, value_of)
+    if issubclass(cls, SparseDistributionGP):
+        return _restore_sparse(cls, described, parts, value_of)
+    return _restore_exact(cls, described, parts, value_of)
 
 
 def _restore_sparse(
@@ -357,22 +388,25 @@ def _check_restored(model: Saved, header: dict[str, Any], tensors: Sequence[Tens
                 f"The model cannot be saved because arguments of {before.get('class')} would not be "
                 f"restored. {ADVICE}"
             )
-    some = _some_rows(model)
-    restored.to(some.device).eval()
-    if not np.array_equal(_covariances(restored, some), _covariances(model, some), equal_nan=True):
-        raise TypeError(
-            "The model cannot be saved because its kernel would change when it is restored. Check "
-            f"that each class keeps the arguments of its constructor as attributes. {ADVICE}"
-        )
+    for before, after in zip(_singles(model), _singles(restored), strict=True):
+        some = _some_rows(before)
+        after.to(some.device).eval()
+        if not np.array_equal(
+            _covariances(after, some), _covariances(before, some), equal_nan=True
+        ):
+            raise TypeError(
+                "The model cannot be saved because its kernel would change when it is restored. Check "
+                f"that each class keeps the arguments of its constructor as attributes. {ADVICE}"
+            )
 
 
-def _some_rows(model: Saved) -> Tensor:
+def _some_rows(model: Single) -> Tensor:
     if isinstance(model, SparseDistributionGP):
         return model.summed().features.rows[:5]
     return model.train_inputs[0][..., :5, :]
 
 
-def _covariances(model: Saved, rows: Tensor) -> NDArray[Any]:
+def _covariances(model: Single, rows: Tensor) -> NDArray[Any]:
     with torch.no_grad(), silenced():
         return model.covar_module(rows).to_dense().cpu().numpy()
 
@@ -381,6 +415,7 @@ def _anatomy(model: Saved) -> dict[str, Any]:
     """Return the classes of all modules and the functions to which priors apply, by name."""
     modules = model.named_modules(remove_duplicate=False)
     return {name: type(module) for name, module in modules} | {
-        f"the function under {name}": getattr(closure, "__qualname__", closure)
-        for name, _, _, closure, _ in model.named_priors()
+        f"the function under {name} ({number})": getattr(closure, "__qualname__", closure)
+        for number, single in enumerate(_singles(model))
+        for name, _, _, closure, _ in single.named_priors()
     }

@@ -53,7 +53,7 @@ class HeldPiece:
         """Read the labels."""
         return getattr(self.read()[0], "labels", None)
 
-    def describe(self) -> Hashable:
+    def describe(self, *, first: bool = True) -> Hashable:
         """Return a digest of the content."""
         X, *others = self.read()
         rows = X if isinstance(X, Tensor) else X.pack()

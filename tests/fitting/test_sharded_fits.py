@@ -3,6 +3,7 @@
 import itertools
 import os
 import queue
+import re
 import signal
 import subprocess
 import sys
@@ -20,6 +21,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 from distributed import Client, LocalCluster
+from sharding_tasks import Dies
 
 from gp_distributions import (
     PieceError,
@@ -59,6 +61,7 @@ def write(folder: Path) -> Path:
     sizes, atoms, targets = data()
     bag = np.repeat(np.arange(COUNT), sizes)
     columns = {"bag": bag, "x": atoms[:, 0], "y": atoms[:, 1], "target": targets[bag]}
+    columns["x0"] = np.sin(targets)[bag]  # a second output
     table = pa.table(columns)
     for number in range(4):
         rows = np.flatnonzero(bag // 60 == number)
@@ -108,14 +111,16 @@ def client(cluster: LocalCluster) -> Iterator[Client]:
         yield client
 
 
-def on_write(monkeypatch: pytest.MonkeyPatch, count: int, action: Callable[[], None]) -> None:
-    """Do something once the sums of a number of pieces have been written."""
+def on_write(
+    monkeypatch: pytest.MonkeyPatch, count: int, action: Callable[[], None], name: str = "sums"
+) -> None:
+    """Do something once the sums of a number of pieces have been written, or another file."""
     original = Checkpoint.write
     acted: list[int] = []
 
     def write(self: Checkpoint, done: int, values: dict[str, Any], *, now: bool = False) -> None:
         original(self, done, values, now=True)
-        if self.path.stem == "sums" and done == count and not acted:
+        if self.path.stem == name and done == count and not acted:
             acted.append(done)
             action()
 
@@ -280,8 +285,41 @@ def test_a_poisoned_piece_raises_and_names_its_file(folder: Path, client: Client
         error = outcome(lambda where=where: model.predict(data, client=where), seconds=60)
         assert isinstance(error, PieceError)
         assert "part-2.parquet" in str(error)
-    with pytest.raises(PieceError, match=r"part-2\.parquet"):
-        fitted(data, client=client)
+
+
+def test_a_piece_that_is_poisoned_during_a_fit_raises_on_a_worker(
+    folder: Path, tmp_path: Path, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads: list[ParquetPiece] = []
+
+    def start() -> None:
+        """Before the pass over all pieces: poison one of them, and record what this process reads."""
+        poison(folder / "part-2.parquet")
+        monkeypatch.setattr(ParquetPiece, "read", lambda self, *inputs: reads.append(self))
+
+    data = shards(folder)
+    on_write(monkeypatch, 1, start, "start")
+    error = outcome(
+        lambda: fitted(data, client=client, checkpoint=tmp_path / "checkpoint"), seconds=60
+    )
+    assert isinstance(error, PieceError)
+    assert "part-2.parquet" in str(error)
+    assert not reads
+
+
+def test_a_piece_that_kills_its_workers_is_named(
+    folder: Path, cluster: LocalCluster, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cluster.scheduler, "allowed_failures", 0)
+    data = shards(folder)
+    victim = data.num_pieces - 1
+    order = [
+        victim,
+        *range(victim),
+    ]  # the tasks that wait on the same worker count as suspicious, too
+    error = outcome(lambda: list(run(Dies(victim), data.pieces, order, client=client)), seconds=60)
+    assert isinstance(error, PieceError)
+    assert re.search(r"part-3\.parquet, rows .*: the workers .* died.*piece_atoms=", str(error))
 
 
 def poison(path: Path) -> None:
@@ -304,6 +342,35 @@ def outcome(call: Callable[[], Any], seconds: float) -> Any:
 
     threading.Thread(target=target, daemon=True).start()
     return found.get(timeout=seconds)
+
+
+@pytest.mark.parametrize("kind", ["sampling noise", "outputs"])
+def test_models_of_other_kinds_resume(
+    kind: str,
+    folder: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    pieces_used: list[list[int]],
+) -> None:
+    names: dict[str, Any] = {"bag": "bag", "columns": ["x", "y"], "piece_atoms": 160}
+    target = ["target", "x0"] if kind == "outputs" else "target"
+    data = ShardedClouds.from_parquet(folder, target=target, **names)
+
+    def fitted(**options: Any) -> SparseDistributionGP:
+        noisy = kind == "sampling noise"
+        model = SparseDistributionGP(data, num_inducing=40, sampling_noise=noisy)
+        return fit(model, restarts=0, **options)
+
+    with monkeypatch.context() as patch:
+        on_write(patch, 3, interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            fitted(checkpoint=tmp_path / "checkpoint")
+    resumed = fitted(checkpoint=tmp_path / "checkpoint")
+    every = list(range(data.num_pieces))
+    assert pieces_used == [every, every[3:]]
+    expected = fitted()
+    assert same(resumed.summed().sums.gram, expected.summed().sums.gram)
+    assert all(map(same, resumed.predict(clouds()), expected.predict(clouds())))
 
 
 def test_a_killed_process_resumes(

@@ -53,6 +53,7 @@ from gp_distributions import (
     ClassificationGP,
     DistributionGP,
     DistributionKernel,
+    MixtureModel,
     MMDKernel,
     PointClouds,
     ReferenceMeasure,
@@ -61,6 +62,7 @@ from gp_distributions import (
     SinkhornPotential,
     SlicedWasserstein,
     SlicedWassersteinKernel,
+    SparseDistributionGP,
     fit,
     fit_reference,
 )
@@ -180,6 +182,18 @@ class TestBits:
                 loaded.subset_output([1]).predict(ROWS[20:]),
                 model.subset_output([1]).predict(ROWS[20:]),
             )
+
+    def test_mixtures(self, path: Path) -> None:
+        """Members that share a kernel, mixtures within mixtures, and weights that are not rounded."""
+        kernel = clouds_kernel()
+        single = varied(make_model(kernel))
+        sparse = SparseDistributionGP(ROWS[:20], TARGETS[:20], clouds_kernel(), num_inducing=8)
+        inner = MixtureModel([single, make_model(kernel)], [1, 2])
+        model = MixtureModel([inner, sinkhorn_model(), sparse], [0.1, 0.2, 0.9])
+        expected = model.predict(ROWS[20:])
+        loaded = returned(model, path)
+        assert_same_bits(loaded.predict(ROWS[20:]), expected)
+        assert torch.equal(loaded.weights, model.weights)
 
     @pytest.mark.parametrize("outputs", [(), (1,), (2,)])
     def test_batches_of_data_sets(self, outputs: tuple[int, ...], path: Path) -> None:

@@ -1,0 +1,280 @@
+"""Weighted mixtures of the predictions of several models, as a BoTorch model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import gpytorch
+import torch
+from botorch.acquisition.objective import PosteriorTransform
+from botorch.models.model import Model
+from botorch.models.utils.assorted import fantasize as fantasizing
+from botorch.posteriors import GPyTorchPosterior, Posterior
+from botorch.posteriors.fully_bayesian import GaussianMixturePosterior
+from botorch.sampling.base import MCSampler
+from gpytorch.distributions import MultitaskMultivariateNormal
+from numpy.typing import ArrayLike
+from torch import Tensor
+
+from gp_distributions.measures.inputs import Inputs
+from gp_distributions.models.classification import ClassificationGP
+from gp_distributions.models.exact_inference import variances
+from gp_distributions.models.mixture_posterior import MixturePosterior, mixed
+from gp_distributions.models.sparse_classification import SparseClassificationGP
+
+
+class MixtureModel(Model):
+    r"""Mixture of the predictive distributions of several models, with a weight for each.
+
+    .. math::
+        p(y) = \sum_k w_k\, p_k(y), \qquad
+        m = \sum_k w_k m_k, \qquad v = \sum_k w_k \bigl(v_k + (m_k - m)^2\bigr)
+
+    The weights may be those of stacking, or posterior probabilities of the models. The variance has two
+    parts: that within the models and that between them. The mixture is a BoTorch model. Monte Carlo
+    acquisition functions take its samples, which are drawn jointly for ``q`` clouds and are
+    deterministic for fixed base samples. Analytic ones, such as ``LogExpectedImprovement``, take its
+    mean and variance, as if the mixture were normal. Quantiles of ``posterior(X)`` invert the
+    distribution function of the mixture.
+
+    Models of weight zero are not evaluated. :func:`integrate_hyperparameters` makes mixtures over the
+    hyperparameters of one model, which can themselves be members.
+
+    Args:
+        models: Fitted models of the same outputs: models of this package, other BoTorch models whose
+            posterior is a ``GPyTorchPosterior``, or mixtures. They may have different kernels, training
+            data and transforms.
+        weights: A non-negative weight for each model; they are divided by their sum. Default: equal
+            weights.
+
+    Raises:
+        TypeError: If a member is not a BoTorch model, or is a classifier.
+        ValueError: If there are no models, they have different numbers of outputs, the number of weights
+            differs from that of models, or weights are negative, not finite or all zero.
+
+    Example:
+        >>> import torch
+        >>> from gp_distributions import DistributionGP, MixtureModel, MMDKernel, PointClouds, fit
+        >>> points = torch.randn(12, 20, 2, generator=torch.Generator().manual_seed(0)).double()
+        >>> clouds, targets = PointClouds(points), points.mean((-2, -1))
+        >>> sliced = fit(DistributionGP(clouds[:10], targets[:10]), restarts=0)
+        >>> mmd = fit(DistributionGP(clouds[:10], targets[:10], MMDKernel(2)), restarts=0)
+        >>> model = MixtureModel([sliced, mmd], weights=[0.75, 0.25])
+        >>> mean, std = model.predict(clouds[10:])
+        >>> posterior = model.posterior(clouds[10:], observation_noise=True)
+        >>> low, high = posterior.quantile(torch.tensor([0.025, 0.975]))
+        >>> bool(((low < targets[10:, None]) & (targets[10:, None] < high)).all())
+        True
+    """
+
+    weights: Tensor
+
+    def __init__(self, models: Sequence[Model], weights: Tensor | ArrayLike | None = None) -> None:
+        super().__init__()
+        models = list(models)
+        _check(models)
+        self.models = torch.nn.ModuleList(models)
+        self.register_buffer("weights", _normalized(weights, len(models)))
+        self.eval()
+
+    @property
+    def num_outputs(self) -> int:
+        """Number of outputs of each model."""
+        return self.models[0].num_outputs  # type: ignore[return-value]
+
+    @property
+    def batch_shape(self) -> torch.Size:
+        """Common batch shape of the models."""
+        return torch.broadcast_shapes(*(model.batch_shape for model in self.models))
+
+    def posterior(
+        self,
+        X: Inputs | Tensor,
+        output_indices: list[int] | None = None,
+        observation_noise: bool | Tensor = False,
+        posterior_transform: PosteriorTransform | None = None,
+    ) -> Posterior:
+        """Compute the mixture of the joint posteriors of all models, with gradients.
+
+        Args:
+            X: Clouds, or a ``batch_shape x q x m*(d+1)`` tensor of rows, as each model takes them.
+            output_indices: Indices of the outputs to predict. The default is all outputs.
+            observation_noise: Whether to add the noise of each model, or a
+                ``batch_shape x q x outputs`` tensor of noise variances to add instead.
+            posterior_transform: BoTorch transform of the posterior.
+
+        Returns:
+            A :class:`MixturePosterior` of shape ``batch_shape x q x outputs``.
+
+        Raises:
+            TypeError: If the posterior of a model is neither normal nor a mixture, for example because
+                of an outcome transform that is not linear.
+
+        Example:
+            >>> import torch
+            >>> from gp_distributions import DistributionGP, MixtureModel, PointClouds
+            >>> points = torch.randn(6, 20, 2, generator=torch.Generator().manual_seed(0)).double()
+            >>> members = [DistributionGP(PointClouds(points), points.mean((-2, -1)))] * 2
+            >>> posterior = MixtureModel(members).posterior(PointClouds(points[:3]))
+            >>> posterior.mean.shape, posterior.rsample(torch.Size([5])).shape
+            (torch.Size([3, 1]), torch.Size([5, 3, 1]))
+        """
+        self.eval()
+        counting, weights = self._counting()
+        found = [
+            _as_mixture(model.posterior(X, output_indices, observation_noise), model)
+            for model in counting
+        ]
+        posterior = mixed(found, weights.to(found[0].member_mean))
+        if posterior_transform is not None:
+            return posterior_transform(posterior=posterior, X=X)
+        return posterior
+
+    def predict(
+        self, X: Inputs | Tensor, *, observation_noise: bool = True, **options: Any
+    ) -> tuple[Tensor, Tensor]:
+        """Predict means and standard deviations of the mixture at clouds, without gradients.
+
+        Intervals of the mean and a multiple of the standard deviation are those of a normal
+        distribution. The quantiles of ``posterior`` are those of the mixture.
+
+        Args:
+            X: The ``N`` clouds, or a ``... x N x m*(d+1)`` tensor of rows, as each model takes them.
+            observation_noise: Whether to return the standard deviation of a noisy observation rather
+                than that of the function.
+            **options: Further options of ``predict`` of all models, such as ``batch_size``.
+
+        Returns:
+            The means and the standard deviations, two tensors of shape ``... x N``, or
+            ``... x N x outputs``, as the models return them.
+
+        Example:
+            >>> from gp_distributions import DistributionGP, MixtureModel, PointClouds
+            >>> clouds = PointClouds([[[0.0], [0.2]], [[1.0], [1.2]], [[2.0], [2.2]]])
+            >>> members = [DistributionGP(clouds, y) for y in ([0.0, 1.0, 2.0], [1.0, 2.0, 3.0])]
+            >>> mean, std = MixtureModel(members).predict(clouds[:2])
+            >>> mean.shape, bool(mean[0] < mean[1])
+            (torch.Size([2]), True)
+        """
+        counting, weights = self._counting()
+        found = [_moments(model, X, observation_noise, options) for model in counting]
+        means, stds = (torch.stack(part, dim=-1) for part in zip(*found, strict=True))
+        weights = weights.to(means)
+        mean = means @ weights
+        variance = (stds.square() + (means - mean.unsqueeze(-1)).square()) @ weights
+        return mean, variance.sqrt()
+
+    def condition_on_observations(
+        self, X: Inputs | Tensor, Y: Tensor | ArrayLike, **kwargs: Any
+    ) -> MixtureModel:
+        """Return a mixture of the models with further training clouds and targets, as in BoTorch.
+
+        The weights stay as they are; only members that are mixtures over hyperparameters weight theirs
+        anew.
+
+        Args:
+            X: The ``N`` new clouds, or a ``batch_shape x N x m*(d+1)`` tensor of rows.
+            Y: The targets of the new clouds, as each model takes them.
+            **kwargs: Options of the models, such as ``noise``.
+        """
+        models = [model.condition_on_observations(X, Y, **kwargs) for model in self.models]
+        return MixtureModel(models, self.weights)
+
+    def fantasize(self, X: Tensor, sampler: MCSampler, **kwargs: Any) -> MixtureModel:
+        """Condition all models on samples of the mixture at ``X``, as in BoTorch.
+
+        Args:
+            X: A ``batch_shape x N x m*(d+1)`` tensor of rows.
+            sampler: Sampler of the noisy posterior at ``X``.
+            **kwargs: Options of ``condition_on_observations``.
+        """
+        with fantasizing():
+            samples = sampler(self.posterior(X, observation_noise=True))
+            return self.condition_on_observations(X, samples, **kwargs)
+
+    def subset_output(self, idcs: list[int]) -> MixtureModel:
+        """Return the mixture of some outputs."""
+        return MixtureModel([model.subset_output(idcs) for model in self.models], self.weights)
+
+    def _counting(self) -> tuple[list[Any], Tensor]:
+        """Return the models with a positive weight, and their weights."""
+        positive = self.weights > 0
+        counting = [model for model, counts in zip(self.models, positive, strict=True) if counts]
+        return counting, self.weights[positive]
+
+
+def _check(models: list[Model]) -> None:
+    if not models:
+        raise ValueError("Expected at least one model, got none.")
+    for model in models:
+        if not isinstance(model, Model):
+            raise TypeError(f"Expected BoTorch models, got {type(model).__name__}.")
+        if isinstance(model, ClassificationGP | SparseClassificationGP):
+            raise TypeError(
+                f"Expected models of numbers, got {type(model).__name__}. Average predict_proba of "
+                "classifiers instead."
+            )
+    outputs = [model.num_outputs for model in models]
+    if len(set(outputs)) > 1:
+        raise ValueError(f"Expected models of the same outputs, got {outputs} of them.")
+
+
+def _normalized(weights: Tensor | ArrayLike | None, number: int) -> Tensor:
+    given = torch.ones(number) if weights is None else torch.as_tensor(weights).detach()
+    given = given.double()
+    if given.shape != (number,):
+        raise ValueError(
+            f"Expected one weight for each of {number} models, got weights of shape "
+            f"{tuple(given.shape)}."
+        )
+    total = given.sum()
+    if not bool((given >= 0).all() & total.isfinite() & (total > 0)):
+        raise ValueError(f"Expected weights that are not negative, got {given.tolist()}.")
+    return given / total
+
+
+def _moments(
+    model: Any, X: Inputs | Tensor, observation_noise: bool, options: dict[str, Any]
+) -> tuple[Tensor, Tensor]:
+    if hasattr(model, "predict"):
+        return model.predict(X, observation_noise=observation_noise, **options)
+    with torch.no_grad():
+        posterior = model.posterior(X, observation_noise=observation_noise)
+        return posterior.mean, posterior.variance.sqrt()
+
+
+def _as_mixture(posterior: Posterior, model: Any) -> MixturePosterior:
+    """Return the posterior of a member as a mixture, often one of a single normal distribution."""
+    if isinstance(posterior, MixturePosterior):
+        return posterior
+    if not isinstance(posterior, GPyTorchPosterior):
+        raise TypeError(
+            f"Expected members with a normal posterior, got {type(posterior).__name__} from "
+            f"{type(model).__name__}. Leave out outcome transforms that are not linear."
+        )
+    smallest = getattr(model, "smallest_variance", None)
+    if smallest is None:
+        smallest = gpytorch.settings.min_variance.value(posterior.dtype)
+    moments = posterior.mean, variances(posterior, smallest)
+    # Models with sampled hyperparameters already have an axis of members.
+    several = isinstance(posterior, GaussianMixturePosterior)
+    mean, variance = moments if several else (part.unsqueeze(-3) for part in moments)
+    number = mean.shape[-3]
+
+    def covariance(members: Tensor) -> Tensor:
+        dense = _joint_covariance(posterior).unsqueeze(-3)
+        return (dense if several else dense.unsqueeze(-4)).index_select(-4, members)
+
+    return MixturePosterior(mean, variance, covariance, mean.new_full((number, 1), 1 / number))
+
+
+def _joint_covariance(posterior: GPyTorchPosterior) -> Tensor:
+    """Return the covariance of all values, whose outputs are in the last axis, behind ``q``."""
+    distribution = posterior.distribution
+    dense: Tensor = distribution.lazy_covariance_matrix.to_dense()
+    if isinstance(distribution, MultitaskMultivariateNormal) and not distribution._interleaved:
+        q, outputs = distribution.event_shape
+        parts = dense.unflatten(-2, (outputs, q)).unflatten(-1, (outputs, q))
+        return parts.transpose(-4, -3).transpose(-2, -1).flatten(-4, -3).flatten(-2)
+    return dense

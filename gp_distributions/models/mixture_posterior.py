@@ -1,0 +1,281 @@
+"""The posterior of a weighted mixture of normal and Student's t predictions, for BoTorch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+from botorch.posteriors import Posterior
+from botorch.sampling.get_sampler import GetSampler
+from botorch.sampling.normal import IIDNormalSampler, NormalMCSampler, SobolQMCNormalSampler
+from torch import Tensor
+from torch.quasirandom import SobolEngine
+
+from gp_distributions.numerics.cholesky import cholesky, jitter_noted
+from gp_distributions.numerics.mixtures import Mixture, variance_factors
+from gp_distributions.numerics.student_t import stretches
+
+# The first base samples of each output choose the member and stretch its normal samples.
+_CHOICES = 2
+_ONE = torch.Size([1])
+
+
+class MixturePosterior(Posterior):
+    r"""Posterior that is a weighted mixture of multivariate normal and Student's t distributions.
+
+    .. math:: p(y) = \sum_k w_k\, t_{\nu_k}(y \mid m_k, S_k), \qquad t_\infty = \mathcal N
+
+    The mean and the variance are those of the mixture, and quantiles invert its distribution function,
+    so intervals are right for skewed mixtures and heavy tails. Samples are drawn jointly for ``q``
+    points. BoTorch's samplers of normal base samples apply, such as ``SobolQMCNormalSampler``: two
+    further base samples of each output choose the member and, for Student's t distributions, stretch
+    the sample.
+
+    Args:
+        mean: Locations :math:`m_k` of the members, a ``batch_shape x K x q x outputs`` tensor.
+        variance: Diagonals of the scale matrices :math:`S_k`, in the same shape. The variance of a
+            Student's t distribution is :math:`\nu / (\nu - 2)` times as large.
+        covariance: Function of ``n`` indices of members that returns their scale matrices, a
+            ``batch_shape x n x G x (q * outputs / G) x (q * outputs / G)`` tensor.
+        weights: Weights :math:`w_k`, which sum to one over ``K``, a tensor that broadcasts with
+            ``batch_shape x K x G``. If ``G = 1``, all outputs come from one member, and they are in the
+            last axis of its events, behind ``q``. If ``G = outputs``, outputs are independent.
+        degrees: Degrees of freedom :math:`\nu_k`, a tensor of shape ``K``. Default: all infinite, for
+            normal distributions.
+
+    Example:
+        >>> import torch
+        >>> from gp_distributions.models.mixture_posterior import MixturePosterior
+        >>> mean = torch.tensor([[[0.0]], [[4.0]]])  # two members, one point, one output
+        >>> variance, weights = torch.ones(2, 1, 1), torch.tensor([[0.75], [0.25]])
+        >>> posterior = MixturePosterior(mean, variance, lambda k: variance[k].unsqueeze(1), weights)
+        >>> posterior.mean, posterior.variance
+        (tensor([[1.]]), tensor([[4.]]))
+    """
+
+    def __init__(
+        self,
+        mean: Tensor,
+        variance: Tensor,
+        covariance: Callable[[Tensor], Tensor],
+        weights: Tensor,
+        degrees: Tensor | None = None,
+    ) -> None:
+        self.member_mean = mean
+        self.member_variance = variance
+        self.member_covariance = covariance
+        self.weights = weights
+        self.degrees = mean.new_full(mean.shape[-3:-2], torch.inf) if degrees is None else degrees
+
+    @property
+    def device(self) -> torch.device:
+        """The device of the posterior."""
+        return self.member_mean.device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The dtype of the posterior."""
+        return self.member_mean.dtype
+
+    @property
+    def batch_shape(self) -> torch.Size:
+        """The batch shape."""
+        return self.member_mean.shape[:-3]
+
+    @property
+    def mixture(self) -> Mixture:
+        """The marginal distribution of each value, of shape ``batch_shape x q x outputs``."""
+        mean, scale = self.member_mean, self.member_variance.clamp_min(0).sqrt()
+        scale = scale.clamp_min(torch.finfo(scale.dtype).tiny ** 0.5)
+        weights = self.weights.unsqueeze(-2)  # the axis of q
+        mean, scale, weights = (part.movedim(-3, -1) for part in (mean, scale, weights))
+        return Mixture(weights, mean, scale, self.degrees)
+
+    @property
+    def mean(self) -> Tensor:
+        """The mean of the mixture, ``batch_shape x q x outputs``."""
+        return (self.weights.unsqueeze(-2) * self.member_mean).sum(-3)
+
+    @property
+    def variance(self) -> Tensor:
+        """The variance of the mixture, that within members and that between them."""
+        within = self.member_variance * variance_factors(self.degrees)[:, None, None]
+        between = (self.member_mean - self.mean.unsqueeze(-3)).square()
+        return (self.weights.unsqueeze(-2) * (within + between)).sum(-3)
+
+    def quantile(self, value: Tensor) -> Tensor:
+        """Compute quantiles of the marginal distributions.
+
+        Args:
+            value: Levels in (0, 1): one, or a tensor of ``L`` of them.
+
+        Returns:
+            A ``batch_shape x q x outputs`` tensor, with a leading axis if there are several levels.
+
+        Raises:
+            ValueError: If a level is not in (0, 1).
+        """
+        levels = torch.as_tensor(value)
+        if not bool(((levels > 0) & (levels < 1)).all()):
+            raise ValueError(f"Expected levels in (0, 1), got {levels.tolist()}.")
+        mixture = self.mixture
+        found = [mixture.quantile(level) for level in levels.double().flatten().tolist()]
+        return torch.stack(found) if len(found) > 1 else found[0]
+
+    def density(self, value: Tensor) -> Tensor:
+        """Compute densities of the marginal distributions.
+
+        Args:
+            value: One value, or a tensor of ``L`` of them.
+
+        Returns:
+            A ``batch_shape x q x outputs`` tensor, with a leading axis if there are several values.
+        """
+        found = [self.log_density(one).exp() for one in torch.as_tensor(value).flatten()]
+        return torch.stack(found) if len(found) > 1 else found[0]
+
+    def log_density(self, value: Tensor) -> Tensor:
+        """Compute log densities of the marginal distributions.
+
+        Args:
+            value: A value for each point and output, ``batch_shape x q x outputs``.
+
+        Returns:
+            A ``batch_shape x q x outputs`` tensor.
+        """
+        return self.mixture.log_density(value.to(self.member_mean))
+
+    @property
+    def base_sample_shape(self) -> torch.Size:
+        """The shape of a base sample, ``batch_shape x (q + 2) x outputs``."""
+        *batch_shape, _, q, outputs = self.member_mean.shape
+        return torch.Size([*batch_shape, q + _CHOICES, outputs])
+
+    @property
+    def batch_range(self) -> tuple[int, int]:
+        """The axes of a base sample over which base samples are the same."""
+        return (0, -2)
+
+    def _extended_shape(self, sample_shape: torch.Size = torch.Size()) -> torch.Size:  # noqa: B008
+        *batch_shape, _, q, outputs = self.member_mean.shape
+        return torch.Size([*sample_shape, *batch_shape, q, outputs])
+
+    def rsample(self, sample_shape: torch.Size | None = None) -> Tensor:
+        """Draw samples with gradients, a ``sample_shape x batch_shape x q x outputs`` tensor."""
+        sample_shape = _ONE if sample_shape is None else sample_shape
+        shape = (*sample_shape, *self.base_sample_shape)
+        base_samples = torch.randn(shape, dtype=self.dtype, device=self.device)
+        return self.rsample_from_base_samples(sample_shape, base_samples)
+
+    def rsample_from_base_samples(self, sample_shape: torch.Size, base_samples: Tensor) -> Tensor:
+        """Convert normal base samples to samples, which are smooth functions of the members.
+
+        Args:
+            sample_shape: The shape of the set of samples.
+            base_samples: A ``sample_shape x base_sample_shape`` tensor of normal variables.
+
+        Returns:
+            A ``sample_shape x batch_shape x q x outputs`` tensor.
+        """
+        whole = self._extended_shape(sample_shape)
+        base_samples = base_samples.expand(*sample_shape, *self.base_sample_shape)
+        groups = self.weights.shape[-1]
+        choice, stretch = base_samples[..., :_CHOICES, :groups].unbind(-2)
+        normals = _grouped(base_samples[..., _CHOICES:, :], groups)
+        index = self._chosen(choice)
+        members, places = torch.unique(index, return_inverse=True)
+        mean = _grouped(self.member_mean[..., members, :, :], groups)
+        root = _root(self.member_covariance(members))
+        root = root.expand(*self.batch_shape, *root.shape[-4:])
+        # The positions of each chosen member and of its group of outputs, in all batch elements.
+        axes = [torch.arange(size, device=self.device) for size in index.shape[len(sample_shape) :]]
+        *batch, group = torch.meshgrid(*axes, indexing="ij")
+        at = (*batch, places, group)
+        drawn = (root[at] @ normals.unsqueeze(-1)).squeeze(-1)
+        factors = stretches(stretch, self.degrees[index]).unsqueeze(-1)
+        samples = mean[at] + factors * drawn
+        return samples.unflatten(-1, (whole[-2], -1)).movedim(-3, -2).flatten(-2)
+
+    def _chosen(self, normals: Tensor) -> Tensor:
+        """Return the indices of the members that ``sample_shape x batch_shape x G`` variables choose."""
+        bounds = self.weights.cumsum(-2).movedim(-2, -1)[..., :-1].contiguous()  # ... x G x K-1
+        levels = torch.special.ndtr(normals)
+        return (levels.unsqueeze(-1) > bounds).sum(-1)
+
+
+def _grouped(values: Tensor, groups: int) -> Tensor:
+    """Arrange ``... x q x outputs`` values by group of outputs, as ``... x G x (q * outputs / G)``."""
+    return values.unflatten(-1, (groups, -1)).movedim(-2, -3).flatten(-2)
+
+
+def _root(matrices: Tensor) -> Tensor:
+    """Return lower roots of matrices that may be singular, such as those at known points."""
+    diagonal = matrices.diagonal(dim1=-2, dim2=-1)
+    tiny = torch.finfo(matrices.dtype).tiny
+    if matrices.shape[-1] == 1:
+        return matrices.clamp_min(tiny).sqrt()
+    unit = diagonal.detach().amax(-1).clamp_min(tiny)[..., None, None]
+    with jitter_noted():  # relative to the variances, so that it does not matter to samples
+        return cholesky(matrices / unit) * unit.sqrt()
+
+
+def mixed(posteriors: Sequence[MixturePosterior], weights: Tensor) -> MixturePosterior:
+    """Return the mixture of mixtures that have the same points and outputs.
+
+    Args:
+        posteriors: The mixtures.
+        weights: The weight of each, which sum to one.
+
+    Returns:
+        The mixture of all their members. If outputs are independent in one of them, members of the
+        result are drawn for each output separately.
+    """
+    groups = max(posterior.weights.shape[-1] for posterior in posteriors)
+    shape = torch.broadcast_shapes(*(posterior.batch_shape for posterior in posteriors))
+    sizes = [posterior.member_mean.shape[-3] for posterior in posteriors]
+    starts = torch.tensor([0, *sizes]).cumsum(0).tolist()
+
+    def covariance(members: Tensor) -> Tensor:
+        found = []
+        for posterior, start, size in zip(posteriors, starts, sizes, strict=False):
+            own = members[(members >= start) & (members < start + size)] - start
+            if len(own):
+                blocks = _blocks(posterior.member_covariance(own), groups)
+                found.append(blocks.expand(*shape, *blocks.shape[-4:]))
+        return torch.cat(found, dim=-4)
+
+    def joined(values: Sequence[Tensor]) -> Tensor:
+        return torch.cat([part.expand(*shape, *part.shape[-3:]) for part in values], dim=-3)
+
+    each = [
+        weight * posterior.weights.expand(*posterior.weights.shape[:-1], groups)
+        for weight, posterior in zip(weights, posteriors, strict=True)
+    ]
+    common = torch.broadcast_shapes(*(part.shape[:-2] for part in each))
+    return MixturePosterior(
+        joined([posterior.member_mean for posterior in posteriors]),
+        joined([posterior.member_variance for posterior in posteriors]),
+        covariance,
+        torch.cat([part.expand(*common, *part.shape[-2:]) for part in each], dim=-2),
+        torch.cat([posterior.degrees for posterior in posteriors]),
+    )
+
+
+def _blocks(matrices: Tensor, groups: int) -> Tensor:
+    """Take the blocks of ``groups`` outputs out of matrices that are joint over all outputs."""
+    if matrices.shape[-3] == groups:
+        return matrices
+    parts = matrices.squeeze(-3).unflatten(-2, (-1, groups)).unflatten(-1, (-1, groups))
+    return parts.diagonal(dim1=-3, dim2=-1).movedim(-1, -3)
+
+
+def _sampler(
+    posterior: MixturePosterior, sample_shape: torch.Size, *, seed: int | None = None
+) -> NormalMCSampler:
+    """Return the sampler that BoTorch uses for normal posteriors of as many values."""
+    size = posterior.base_sample_shape[-2:].numel()
+    sampler = SobolQMCNormalSampler if size <= SobolEngine.MAXDIM else IIDNormalSampler
+    return sampler(sample_shape=sample_shape, seed=seed)
+
+
+GetSampler.register(MixturePosterior)(_sampler)

@@ -1,0 +1,384 @@
+"""Mixtures of models: laws of total mean and variance, quantiles, samples, and what BoTorch asks."""
+
+import copy
+import math
+import pickle
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+import torch
+from botorch.acquisition import (
+    LogExpectedImprovement,
+    qKnowledgeGradient,
+    qLogExpectedImprovement,
+    qLogNoisyExpectedImprovement,
+)
+from botorch.models import KroneckerMultiTaskGP, ModelList, SingleTaskGP
+from botorch.models.transforms.outcome import Log
+from botorch.optim import optimize_acqf
+from botorch.posteriors.fully_bayesian import GaussianMixturePosterior
+from botorch.sampling import IIDNormalSampler, SobolQMCNormalSampler
+from botorch.sampling.get_sampler import get_sampler
+from cases import as_rows, random_clouds
+from scipy import stats
+from torch import Tensor
+
+from gp_distributions import (
+    ClassificationGP,
+    DistributionGP,
+    Gaussians,
+    MixedInputs,
+    MixtureModel,
+    MMDKernel,
+    PointClouds,
+    SharedKernelGP,
+    SlicedWassersteinKernel,
+    SparseDistributionGP,
+)
+from gp_distributions.models import MixturePosterior
+
+ROWS = as_rows(random_clouds(30, sizes=(3, 9)))
+CLOUDS = PointClouds.unpack(ROWS, 2)
+TARGETS = ROWS[:, :6].square().sum(-1)
+OUTPUTS = torch.stack([TARGETS, TARGETS.sin()], dim=-1)
+WEIGHTS = [0.2, 0.5, 0.3]
+S = torch.Size
+
+
+def sliced(**options: object) -> SlicedWassersteinKernel:
+    return SlicedWassersteinKernel(2, num_slices=8, num_quantiles=10, **options)
+
+
+def members() -> list[DistributionGP]:
+    far = DistributionGP(ROWS[:20], TARGETS[:20] + 30, MMDKernel(2, bandwidth=1.0))
+    sparse = SparseDistributionGP(ROWS[:20], TARGETS[:20], sliced(), num_inducing=10)
+    return [DistributionGP(ROWS[:20], TARGETS[:20], sliced()), far, sparse]
+
+
+def student(mean: Tensor, scale: Tensor, degrees: float) -> MixturePosterior:
+    """One Student's t distribution of three values of one output."""
+    degree = torch.tensor([degrees], dtype=torch.float64)
+    diagonal = scale.diagonal()[None, :, None]
+    return MixturePosterior(
+        mean[None, :, None], diagonal, lambda _: scale[None, None], torch.ones(1, 1), degree
+    )
+
+
+class TestMoments:
+    @pytest.mark.parametrize("noise", [False, True])
+    def test_mean_and_variance_are_those_of_the_mixture(self, noise: bool) -> None:
+        model = MixtureModel(members(), WEIGHTS)
+        found = model.predict(ROWS[20:], observation_noise=noise)
+        means, stds = zip(
+            *(one.predict(ROWS[20:], observation_noise=noise) for one in members()), strict=True
+        )
+        mean = sum(w * m for w, m in zip(WEIGHTS, means, strict=True))
+        second = sum(w * (m**2 + s**2) for w, m, s in zip(WEIGHTS, means, stds, strict=True))
+        torch.testing.assert_close(found[0], mean)
+        torch.testing.assert_close(found[1], (second - mean**2).sqrt())
+        posterior = model.posterior(ROWS[20:], observation_noise=noise)
+        torch.testing.assert_close(posterior.mean.squeeze(-1), found[0])
+        torch.testing.assert_close(posterior.variance.squeeze(-1).sqrt(), found[1])
+
+    def test_one_model_is_itself(self) -> None:
+        one = members()[0]
+        found = MixtureModel([one]).posterior(ROWS[20:])
+        expected = one.posterior(ROWS[20:])
+        torch.testing.assert_close(found.mean, expected.mean)
+        torch.testing.assert_close(found.variance, expected.variance)
+        level = torch.tensor(0.1, dtype=torch.float64)
+        torch.testing.assert_close(found.quantile(level), expected.quantile(level))
+
+    def test_mixtures_of_mixtures(self) -> None:
+        a, b, c = members()
+        nested = MixtureModel([MixtureModel([a, b], [2, 5]), c], [0.7, 0.3])
+        flat = MixtureModel([a, b, c], WEIGHTS)
+        levels = torch.tensor([0.1, 0.9])
+        for X in (ROWS[20:], CLOUDS[20:]):
+            found, expected = nested.posterior(X), flat.posterior(X)
+            torch.testing.assert_close(found.quantile(levels), expected.quantile(levels))
+            torch.testing.assert_close(found.variance, expected.variance)
+
+    def test_quantiles_and_densities_are_those_of_a_skewed_mixture(self) -> None:
+        posterior = MixtureModel(members(), WEIGHTS).posterior(ROWS[20:24], observation_noise=True)
+        parts = [one.posterior(ROWS[20:24], observation_noise=True) for one in members()]
+        normals = [
+            stats.norm(part.mean.detach().numpy(), part.variance.detach().sqrt().numpy())
+            for part in parts
+        ]
+        for level in (0.025, 0.3, 0.975):
+            found = posterior.quantile(torch.tensor(level)).detach().numpy()
+            below = sum(w * n.cdf(found) for w, n in zip(WEIGHTS, normals, strict=True))
+            np.testing.assert_allclose(below, level, rtol=1e-6)  # a level in single precision
+        value = posterior.mean.detach()
+        density = sum(w * n.pdf(value) for w, n in zip(WEIGHTS, normals, strict=True))
+        np.testing.assert_allclose(posterior.log_density(value).exp().detach(), density)
+        one = posterior.density(torch.tensor([1.0, 2.0]))
+        assert one.shape == (2, 4, 1)
+        both = sum(w * n.pdf(2.0) for w, n in zip(WEIGHTS, normals, strict=True))
+        np.testing.assert_allclose(one[1].detach(), both)
+
+    def test_several_outputs(self) -> None:
+        both = [
+            DistributionGP(ROWS[:20], OUTPUTS[:20], sliced(batch_shape=S([2]))),
+            SharedKernelGP(ROWS[:20], OUTPUTS[:20], sliced()),
+        ]
+        model = MixtureModel(both, [1, 3])
+        mean, std = model.predict(ROWS[20:])
+        assert mean.shape == (10, 2)
+        for output in range(2):
+            part = model.subset_output([output])
+            found = part.predict(ROWS[20:])
+            torch.testing.assert_close(found[0], mean[:, [output]])
+            torch.testing.assert_close(found[1], std[:, [output]])
+            by_index = model.posterior(ROWS[20:], output_indices=[output], observation_noise=True)
+            torch.testing.assert_close(by_index.mean, mean[:, [output]])
+
+    def test_fully_bayesian_members(self) -> None:
+        """BoTorch's mixture over sampled hyperparameters weights its members equally."""
+        model = DistributionGP(ROWS[:20].expand(3, -1, -1), TARGETS[:20].expand(3, -1), sliced())
+        model.covar_module.lengthscale = 2.0
+
+        class Sampled(DistributionGP):
+            def posterior(self, X: Tensor, *args: object, **kwargs: object) -> object:
+                found = super().posterior(X.unsqueeze(-3), *args, **kwargs)
+                return GaussianMixturePosterior(found.distribution)
+
+        model.__class__ = Sampled
+        posterior = MixtureModel([model, members()[1]]).posterior(ROWS[20:23].unsqueeze(0))
+        assert posterior.mean.shape == (1, 3, 1)
+        expected = model.posterior(ROWS[20:23].unsqueeze(0)).mixture_mean
+        far = members()[1].posterior(ROWS[20:23].unsqueeze(0)).mean
+        torch.testing.assert_close(posterior.mean, (expected.unsqueeze(-1)[..., 0] + far) / 2)
+
+
+class TestSamples:
+    def test_samples_have_the_joint_distribution_of_the_mixture(self) -> None:
+        model = MixtureModel(members(), WEIGHTS)
+        X = ROWS[20:23]
+        posterior = model.posterior(X)
+        samples = posterior.sample(S([40_000])).squeeze(-1)
+        parts = [one.posterior(X) for one in members()]
+        mean = posterior.mean.squeeze(-1)
+        covariance = sum(
+            w
+            * (
+                part.distribution.covariance_matrix
+                + torch.outer(*[part.mean.squeeze(-1) - mean] * 2)
+            )
+            for w, part in zip(WEIGHTS, parts, strict=True)
+        )
+        scale = covariance.diagonal().max().item()
+        torch.testing.assert_close(samples.mean(0), mean, atol=0.03 * scale**0.5, rtol=0)
+        torch.testing.assert_close(torch.cov(samples.mT), covariance, atol=0.05 * scale, rtol=0)
+
+    def test_samples_of_students_t_distribution(self) -> None:
+        root = torch.tensor([[1.0, 0, 0], [0.8, 0.6, 0], [0.0, 0.5, 2.0]], dtype=torch.float64)
+        mean = torch.tensor([0.0, 5.0, -1.0], dtype=torch.float64)
+        posterior = student(mean, root @ root.mT, 5.0)
+        sampler = SobolQMCNormalSampler(S([2**14]), seed=0)
+        samples = sampler(posterior).squeeze(-1)
+        for number in range(3):
+            scale = (root @ root.mT)[number, number].sqrt().item()
+            expected = stats.t(5, mean[number].item(), scale)
+            # The largest difference of distribution functions is about 1 / n for such points.
+            assert stats.kstest(samples[:, number].numpy(), expected.cdf).statistic < 5e-3
+        whitened = torch.linalg.solve_triangular(root, (samples - mean).mT, upper=False).square()
+        expected = stats.f(3, 5)
+        assert stats.kstest(whitened.mean(0).numpy(), expected.cdf).statistic < 1e-2
+
+    def test_base_samples_are_the_same_in_all_t_batches(self) -> None:
+        posterior = MixtureModel(members(), WEIGHTS).posterior(ROWS[20:22].expand(4, -1, -1))
+        for sampler in (
+            SobolQMCNormalSampler(S([16]), seed=1),
+            IIDNormalSampler(S([16]), seed=1),
+            get_sampler(posterior, S([16]), seed=1),
+        ):
+            samples = sampler(posterior)
+            assert samples.shape == (16, 4, 2, 1)
+            torch.testing.assert_close(samples, samples[:, :1].expand_as(samples))
+            assert torch.equal(samples, sampler(posterior))
+
+    def test_many_values_are_sampled_without_sobol_points(self) -> None:
+        mean = torch.zeros(1, 30_000, 1)
+        posterior = MixturePosterior(mean, mean + 1, lambda _: mean, torch.ones(1, 1))
+        assert isinstance(get_sampler(posterior, S([2])), IIDNormalSampler)
+
+    def test_several_outputs_and_any_batches(self) -> None:
+        both = [
+            DistributionGP(ROWS[:20], OUTPUTS[:20], sliced(batch_shape=S([2]))),
+            SharedKernelGP(ROWS[:20], OUTPUTS[:20], sliced()),
+        ]
+        posterior = MixtureModel(both, [1, 3]).posterior(ROWS[20:26].reshape(3, 1, 2, -1))
+        samples = posterior.sample(S([8, 1000]))
+        assert samples.shape == (8, 1000, 3, 1, 2, 2)
+        mean, variance = samples.flatten(0, 1).mean(0), samples.flatten(0, 1).var(0)
+        std = posterior.variance.sqrt()
+        assert ((mean - posterior.mean).abs() < 5 * std / math.sqrt(8000)).all()
+        torch.testing.assert_close(variance, posterior.variance, rtol=0.15, atol=0)
+
+    def test_outputs_with_correlations(self) -> None:
+        """A member of correlated outputs keeps their correlation."""
+        targets = torch.stack([TARGETS, -TARGETS], dim=-1)
+        rows = torch.linspace(0, 1, 20, dtype=torch.float64)[:, None]
+        member = KroneckerMultiTaskGP(rows, targets[:20])
+        posterior = MixtureModel([member]).posterior(rows[:2])
+        expected = member.posterior(rows[:2]).distribution.covariance_matrix
+        samples = posterior.sample(S([20_000])).flatten(1)
+        scale = expected.diagonal().max().item()
+        torch.testing.assert_close(torch.cov(samples.mT), expected, rtol=0, atol=0.05 * scale)
+
+    def test_samples_at_known_points_are_finite(self) -> None:
+        model = DistributionGP(ROWS[:20], TARGETS[:20], sliced())
+        model.likelihood.noise = 1e-8
+        X = ROWS[:3].clone().requires_grad_()
+        posterior = MixtureModel([model]).posterior(torch.cat([X, X]))
+        samples = posterior.rsample(S([4]))
+        (gradient,) = torch.autograd.grad(samples.sum(), X)
+        assert samples.isfinite().all()
+        assert gradient.isfinite().all()
+
+    def test_gradients(self) -> None:
+        model = MixtureModel(members(), WEIGHTS)
+        sampler = SobolQMCNormalSampler(S([3]), seed=0)
+        points = CLOUDS.points[20:22].clone().requires_grad_()
+
+        def values(points: Tensor) -> tuple[Tensor, ...]:
+            posterior = model.posterior(PointClouds(points, CLOUDS.weights[20:22]).pack())
+            quantile = posterior.quantile(torch.tensor(0.1, dtype=torch.float64))
+            return posterior.mean, posterior.variance, quantile, sampler(posterior)
+
+        assert torch.autograd.gradcheck(values, points, atol=1e-4)
+
+
+class TestBoTorch:
+    def test_acquisition_functions(self) -> None:
+        model = MixtureModel(members(), WEIGHTS)
+        best = TARGETS[:20].max()
+        few, pair = ROWS[20:24].unsqueeze(1), ROWS[20:24].unflatten(0, (2, 2))
+        sampler = SobolQMCNormalSampler(S([16]), seed=0)
+        assert LogExpectedImprovement(model, best)(few).shape == (4,)
+        assert qLogExpectedImprovement(model, best, sampler)(pair).shape == (2,)
+        noisy = qLogNoisyExpectedImprovement(model, ROWS[:5], sampler)
+        assert noisy(pair).isfinite().all()
+        noisy.set_X_pending(ROWS[24:25])
+        assert noisy(pair).isfinite().all()
+
+    def test_analytic_improvement_is_that_of_a_normal_with_the_moments(self) -> None:
+        model = MixtureModel(members(), WEIGHTS)
+        X = ROWS[20:21]
+        posterior = model.posterior(X)
+        mean, std = posterior.mean.item(), posterior.variance.sqrt().item()
+        best = mean + std
+        expected = std * (stats.norm.pdf(1) - stats.norm.sf(1))
+        found = LogExpectedImprovement(model, best)(X.unsqueeze(0)).exp().item()
+        assert found == pytest.approx(expected, rel=1e-6)
+
+    def test_optimisation_is_deterministic(self) -> None:
+        X = torch.rand(12, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+        Y = (X.sum(-1, keepdim=True) * 3).sin()
+        model = MixtureModel([SingleTaskGP(X, Y), SingleTaskGP(X[:8], Y[:8])], [0.6, 0.4])
+        acquisition = qLogExpectedImprovement(model, 0.5, SobolQMCNormalSampler(S([32]), seed=0))
+        bounds = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.float64)
+        found = [
+            optimize_acqf(
+                acquisition, bounds, q=2, num_restarts=2, raw_samples=8, options={"seed": 0}
+            )[1]
+            for _ in range(2)
+        ]
+        torch.testing.assert_close(*found)
+
+    def test_conditioning_and_fantasies(self) -> None:
+        plain = [one for one in members() if isinstance(one, DistributionGP)]
+        model = MixtureModel(plain, [0.25, 0.75])
+        more = model.condition_on_observations(ROWS[20:22], TARGETS[20:22])
+        expected = [one.condition_on_observations(ROWS[20:22], TARGETS[20:22]) for one in plain]
+        torch.testing.assert_close(
+            more.predict(ROWS[22:])[0], MixtureModel(expected, [0.25, 0.75]).predict(ROWS[22:])[0]
+        )
+        fantasies = model.fantasize(ROWS[20:22].unsqueeze(0), SobolQMCNormalSampler(S([3]), seed=0))
+        posterior = fantasies.posterior(ROWS[22:24].unsqueeze(0))
+        assert posterior.mean.shape == (3, 1, 2, 1)
+        assert posterior.rsample(S([5])).shape == (5, 3, 1, 2, 1)
+        gradient = qKnowledgeGradient(model, num_fantasies=2)
+        assert gradient(ROWS[20:23].expand(2, -1, -1)).shape == (2,)
+
+    def test_a_list_with_other_models(self) -> None:
+        model = ModelList(MixtureModel(members(), WEIGHTS), members()[0])
+        posterior = model.posterior(ROWS[20:23])
+        assert posterior.mean.shape == (3, 2)
+        assert posterior.rsample(S([4])).shape == (4, 3, 2)
+
+
+class TestInputs:
+    def test_kinds_of_inputs(self) -> None:
+        gaussians = Gaussians(torch.randn(8, 2).double(), torch.eye(2).double().expand(8, 2, 2))
+        inputs = MixedInputs(cells=CLOUDS[:8], age=torch.arange(8.0))
+        for X in (CLOUDS[:8], gaussians, inputs):
+            model = MixtureModel([DistributionGP(X[:6], TARGETS[:6])] * 2, [0.5, 0.5])
+            mean = model.predict(X[6:])[0]
+            torch.testing.assert_close(mean, model.models[0].predict(X[6:])[0])
+            assert model.posterior(X[6:]).mean.shape == (2, 1)
+
+    def test_models_without_weight_are_not_evaluated(self) -> None:
+        broken = members()[1]
+        broken.posterior = broken.predict = None  # type: ignore[assignment]
+        model = MixtureModel([members()[0], broken], [1.0, 0.0])
+        expected = members()[0].predict(ROWS[20:])
+        torch.testing.assert_close(model.predict(ROWS[20:]), expected)
+        assert model.posterior(ROWS[20:]).mean.shape == (10, 1)
+
+    @pytest.mark.parametrize("weights", [[1.0], [-1.0, 2.0], [0.0, 0.0], [math.nan, 1.0], [[1, 1]]])
+    def test_weights_that_cannot_be(self, weights: list[float]) -> None:
+        with pytest.raises(ValueError, match="weight"):
+            MixtureModel(members()[:2], weights)
+
+    def test_members_that_cannot_be(self) -> None:
+        with pytest.raises(ValueError, match="at least one model"):
+            MixtureModel([])
+        with pytest.raises(TypeError, match="BoTorch models, got str"):
+            MixtureModel(["a"])  # type: ignore[list-item]
+        with pytest.raises(TypeError, match="predict_proba"):
+            MixtureModel([ClassificationGP(ROWS[:6], ["a", "b"] * 3, sliced())])
+        both = DistributionGP(ROWS[:20], OUTPUTS[:20], sliced(batch_shape=S([2])))
+        with pytest.raises(ValueError, match=r"same outputs, got \[1, 2\]"):
+            MixtureModel([members()[0], both])
+        positive = DistributionGP(ROWS[:20], TARGETS[:20], sliced(), outcome_transform=Log())
+        with pytest.raises(TypeError, match="TransformedPosterior from DistributionGP"):
+            MixtureModel([positive]).posterior(ROWS[20:])
+
+    @pytest.mark.parametrize("level", [0.0, 1.0, math.nan])
+    def test_levels_that_cannot_be(self, level: float) -> None:
+        posterior = MixtureModel(members()).posterior(ROWS[20:])
+        with pytest.raises(ValueError, match="levels"):
+            posterior.quantile(torch.tensor([0.5, level]))
+
+
+class TestState:
+    def test_copies_predict_the_same(self) -> None:
+        model = MixtureModel(members(), WEIGHTS)
+        expected = model.predict(ROWS[20:])
+        for other in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+            torch.testing.assert_close(other.predict(ROWS[20:]), expected, rtol=0, atol=0)
+
+    def test_predictions_do_not_depend_on_earlier_ones(self) -> None:
+        model, other = (MixtureModel(members(), WEIGHTS) for _ in range(2))
+        before = {name: value.clone() for name, value in model.state_dict().items()}
+        model.predict(ROWS[:3])
+        model.posterior(ROWS[5:9]).rsample(S([2]))
+        torch.testing.assert_close(model.predict(ROWS[20:]), other.predict(ROWS[20:]))
+        after = model.state_dict()
+        assert before.keys() == after.keys()
+        assert all(torch.equal(value, after[name]) for name, value in before.items())
+
+    def test_threads(self) -> None:
+        model = MixtureModel(members(), WEIGHTS)
+        expected = model.posterior(ROWS[20:]).quantile(torch.tensor(0.1))
+        with warnings.catch_warnings(), ThreadPoolExecutor(4) as pool:
+            found = list(
+                pool.map(lambda _: model.posterior(ROWS[20:]).quantile(torch.tensor(0.1)), range(8))
+            )
+        for one in found:
+            torch.testing.assert_close(one, expected)
