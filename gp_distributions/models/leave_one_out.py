@@ -78,6 +78,19 @@ def left_out(
     return means, all_variances
 
 
+def left_out_proba(state: LeaveOneOutState, X: Inputs | Tensor, labels: Any) -> Tensor:
+    """Predict the class of each cloud of a piece from all others; see :func:`left_out`.
+
+    Returns:
+        Class probabilities, an ``N x C`` tensor.
+    """
+    mean, variance = left_out(state, X, labels)
+    if not len(mean):
+        return mean
+    parts = zip(mean.split(_PART), variance.clamp_min(0).sqrt().split(_PART), strict=True)
+    return torch.cat([expected_softmax(*part) for part in parts])
+
+
 @dataclass(frozen=True)
 class LabelDensities:
     """A task that predicts the label of each cloud of a piece from all others.
@@ -90,10 +103,6 @@ class LabelDensities:
 
     def __call__(self, state: LeaveOneOutState, X: Inputs | Tensor, labels: Any) -> Tensor:
         """Return the log probabilities of the labels, a tensor of length ``N``."""
-        mean, variance = left_out(state, X, labels)
-        if not len(mean):
-            return mean.new_empty(0)
-        parts = zip(mean.split(_PART), variance.clamp_min(0).sqrt().split(_PART), strict=True)
-        probabilities = torch.cat([expected_softmax(*part) for part in parts])
-        index = self.index_of(labels).to(mean.device).unsqueeze(-1)
+        probabilities = left_out_proba(state, X, labels)
+        index = self.index_of(labels).to(probabilities.device).unsqueeze(-1)
         return probabilities.gather(-1, index).squeeze(-1).log()

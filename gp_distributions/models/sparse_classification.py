@@ -23,7 +23,7 @@ from gp_distributions.models.collapsed import (
 from gp_distributions.models.inducing import num_candidates
 from gp_distributions.models.kernel_ridge import Labels, read_labels
 from gp_distributions.models.labelling import DistinctLabels, Labelling
-from gp_distributions.models.leave_one_out import LabelDensities, left_out
+from gp_distributions.models.leave_one_out import LabelDensities, left_out_proba
 from gp_distributions.models.pieces import LabelledPieces, MemoryPieces, Pieces, Sample
 from gp_distributions.models.sparse_distribution_gp import SparseDistributionGP
 from gp_distributions.models.targets import check_order
@@ -287,9 +287,7 @@ class SparseClassificationGP(SparseDistributionGP):
             [0, 0, 1, 1]
         """
         options: Any = {"client": client, "progress": progress}
-        parts = self.left_out(left_out, observation_noise=False, **options)
-        mean, variance = (torch.cat(part) for part in zip(*parts, strict=True))
-        return expected_softmax(mean, variance.clamp_min(0).sqrt())
+        return torch.cat(self.left_out(left_out_proba, observation_noise=False, **options))
 
     def _probabilities(self, current: CollapsedPosterior, part: Tensor) -> Tensor:
         rows = self.transform_inputs(part)
