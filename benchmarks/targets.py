@@ -365,6 +365,37 @@ _TURNED = "pool search among turned airfoils, 10 + 40 evaluations: best airfoil 
 _COMPARED = "comparing kernels, ten tasks"
 _DESIGNS = "design search, 10 + 30 evaluations: best value beside a GP on designs"
 _PRIORS = f"{_DESIGNS} with priors"
+
+
+def few_clouds(size: int, column: str, low: float, high: float) -> Judge:
+    """Return a judge of a figure of intervals that integrate over hyperparameters."""
+
+    def judge(rows: Rows) -> tuple[str, bool]:
+        value = number(find(rows, {"name": f"airfoils, T={size}: integrate"}), column)
+        return f"{value:.3g}", low <= value <= high
+
+    return judge
+
+
+def denser_than_fit(size: int) -> Judge:
+    """Return a judge of the negative log density, compared with that of the fitted model."""
+
+    def judge(rows: Rows) -> tuple[str, bool]:
+        ours, fitted = (
+            number(find(rows, {"name": f"airfoils, T={size}: {side}"}), "nlpd")
+            for side in ("integrate", "fit")
+        )
+        return f"{ours:.3f}, fit {fitted:.3f}", ours < fitted
+
+    return judge
+
+
+def all_few_clouds(rows: Rows) -> tuple[str, bool]:
+    """Return the mean coverage over all tasks."""
+    value = number(find(rows, {"name": "all tasks, T=15: integrate"}), "coverage")
+    return f"{value:.3g}", 0.9 <= value <= 0.98
+
+
 REACH = (
     *(
         at_most(
@@ -400,6 +431,23 @@ REACH = (
             ("tasks with the stack above the default kernel", 8, "above_default"),
             ("rank correlation with held-out log densities", 0.7, "spearman"),
         )
+    ),
+    *(
+        Line(f"airfoils, T = {size}: {text}", "few_clouds", target, judge)
+        for size in (10, 15, 30, 60)
+        for text, target, judge in (
+            (
+                "coverage of 95% intervals",
+                "0.92 to 0.97",
+                few_clouds(size, "coverage", 0.92, 0.97),
+            ),
+            ("draws of 30 with coverage below .85", "<= 4", few_clouds(size, "below", 0, 4)),
+            ("width over the likeliest member", "<= 1.35", few_clouds(size, "width", 0, 1.35)),
+            ("negative log density", "below fit", denser_than_fit(size)),
+        )
+    ),
+    Line(
+        "all tasks, T = 15: coverage of 95% intervals", "few_clouds", ".90 to .98", all_few_clouds
     ),
     accuracy("MNIST raw", 0.95),
     accuracy("MNIST 15", 0.93),

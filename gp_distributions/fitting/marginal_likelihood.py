@@ -20,6 +20,7 @@ from tqdm import tqdm
 
 from gp_distributions.distances.base import Distance
 from gp_distributions.fitting.cost import warn_of_cost
+from gp_distributions.fitting.determination import warn_of_undetermined
 from gp_distributions.fitting.lbfgs import Minimum, minimise
 from gp_distributions.fitting.observed import ObservedLikelihood, Record, values_of
 from gp_distributions.fitting.sampling_noise import learn_sampling_noise
@@ -99,6 +100,9 @@ def fit(
         CostWarning: If there are more than 4,000 clouds, before the fit starts.
         ConvergenceWarning: If the optimisation from the best start did not converge.
         JitterWarning: If the covariance matrix at the fitted hyperparameters is not positive definite.
+        UndeterminedWarning: If there are at most 100 clouds, and intervals would be half as wide again
+            or wider for all hyperparameters that are likely, not only the likeliest. Use
+            :func:`integrate_hyperparameters`.
 
     Example:
         >>> import torch
@@ -150,6 +154,7 @@ def fit(
             'restarts=5, or continue from them with fit(model, init="current").',
             ConvergenceWarning,
         )
+    warn_of_undetermined(model)
     return model
 
 
