@@ -198,6 +198,12 @@ def of_patients(rows: Rows) -> tuple[str, bool]:
     return f"{value:.3f}", 0.92 <= value <= 0.97
 
 
+def scaled_bags_covered(rows: Rows) -> tuple[str, bool]:
+    """Return the coverage of 95% intervals for bags with learned scales."""
+    value = number(find(rows, {"name": "bags: scaled"}), "coverage")
+    return f"{value:.3f}", 0.90 <= value <= 0.98
+
+
 def beside_fixed(rows: Rows) -> tuple[str, bool]:
     """Compare learned with fixed references on the airfoils."""
     learned, fixed = (
@@ -360,6 +366,32 @@ REACH = (
         )
     ),
     Line("patients: coverage of 95% intervals", "patients", "0.92 to 0.97", of_patients),
+    at_least(
+        "3 of 12 markers matter: gain in R² by scales",
+        "scaled_distance",
+        0.15,
+        "gain",
+        name="bags: scaled",
+    ),
+    Line(
+        "3 of 12 markers matter: coverage of 95% intervals with scales",
+        *("scaled_distance", "0.90 to 0.98", scaled_bags_covered),
+    ),
+    at_least(
+        "airfoils, both coordinates matter: least gain in R² by scales of a split",
+        *("scaled_distance", -0.01, "least_gain"),
+        name="airfoils: scaled",
+    ),
+    at_least(
+        "patients: seeds of ten with the three markers on top in relevance",
+        *("scaled_distance", 8, "on_top"),
+        name="patients: scaled",
+    ),
+    at_most(
+        "patients: last place in relevance of one of the three markers",
+        *("scaled_distance", 5, "last_place"),
+        name="patients: scaled",
+    ),
     accuracy("MNIST raw", 0.95),
     accuracy("MNIST 15", 0.93),
     accuracy("MNIST 30", 0.92),

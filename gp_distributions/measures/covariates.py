@@ -213,7 +213,7 @@ class Covariates:
 def _equal(a: Tensor | npt.NDArray[Any], b: Tensor | npt.NDArray[Any]) -> bool:
     if isinstance(a, Tensor) and isinstance(b, Tensor):
         return same_tensor(a, b)
-    return type(a) is type(b) and np.array_equal(a, b)  # type: ignore[arg-type]
+    return type(a) is type(b) and np.array_equal(a, b)
 
 
 def _joined(values: list[Any], name: str) -> Tensor | npt.NDArray[Any]:
