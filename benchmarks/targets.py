@@ -215,6 +215,12 @@ def of_patients(rows: Rows) -> tuple[str, bool]:
     return f"{value:.3f}", 0.92 <= value <= 0.97
 
 
+def scaled_bags_covered(rows: Rows) -> tuple[str, bool]:
+    """Return the coverage of 95% intervals for bags with learned scales."""
+    value = number(find(rows, {"name": "bags: scaled"}), "coverage")
+    return f"{value:.3f}", 0.90 <= value <= 0.98
+
+
 def beside_fixed(rows: Rows) -> tuple[str, bool]:
     """Compare learned with fixed references on the airfoils."""
     learned, fixed = (
@@ -448,6 +454,32 @@ REACH = (
     ),
     Line(
         "all tasks, T = 15: coverage of 95% intervals", "few_clouds", ".90 to .98", all_few_clouds
+    ),
+    at_least(
+        "3 of 12 markers matter: gain in R² by scales",
+        "scaled_distance",
+        0.15,
+        "gain",
+        name="bags: scaled",
+    ),
+    Line(
+        "3 of 12 markers matter: coverage of 95% intervals with scales",
+        *("scaled_distance", "0.90 to 0.98", scaled_bags_covered),
+    ),
+    at_least(
+        "airfoils, both coordinates matter: least gain in R² by scales of a split",
+        *("scaled_distance", -0.01, "least_gain"),
+        name="airfoils: scaled",
+    ),
+    at_least(
+        "patients: seeds of ten with the three markers on top in relevance",
+        *("scaled_distance", 8, "on_top"),
+        name="patients: scaled",
+    ),
+    at_most(
+        "patients: last place in relevance of one of the three markers",
+        *("scaled_distance", 5, "last_place"),
+        name="patients: scaled",
     ),
     accuracy("MNIST raw", 0.95),
     accuracy("MNIST 15", 0.93),
