@@ -32,7 +32,13 @@ from gp_distributions.estimators import (
     EmbeddingTransformer,
     GramTransformer,
 )
-from gp_distributions.fitting import ReferenceFit, fit, fit_classification, fit_reference
+from gp_distributions.fitting import (
+    ReferenceFit,
+    fit,
+    fit_classification,
+    fit_reference,
+    integrate_hyperparameters,
+)
 from gp_distributions.inverse import Inversion, invert_embedding
 from gp_distributions.kernels import (
     BlockKernel,
@@ -59,6 +65,7 @@ from gp_distributions.measures import (
 from gp_distributions.models import (
     ClassificationGP,
     DistributionGP,
+    IntegratedGP,
     KernelRidgeClassifier,
     MixtureClassifier,
     MixtureModel,
@@ -98,6 +105,7 @@ __all__ = [
     "GramTransformer",
     "GroupAverageKernel",
     "Hellinger",
+    "IntegratedGP",
     "Inversion",
     "KernelRidgeClassifier",
     "LinearTransport",
@@ -139,6 +147,7 @@ __all__ = [
     "fit",
     "fit_classification",
     "fit_reference",
+    "integrate_hyperparameters",
     "invert_embedding",
     "load",
     "mixed_kernel",

@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from linear_operator.operators import DiagLinearOperator
@@ -372,10 +371,8 @@ class _Exchange:
             across = covariance(model.covar_module, rows, self.train)
             means = in_units(model.mean_module(rows) + (across @ self.solved).squeeze(-1))
             # Distances between objects that are only numbered do not depend on their rows.
-            differentiate = partial(
-                torch.autograd.grad, retain_graph=True, allow_unused=True, materialize_grads=True
-            )
-            found = [differentiate(m.sum(), rows)[0] for m in means]
+            options: Any = {"retain_graph": True, "allow_unused": True, "materialize_grads": True}
+            found = [torch.autograd.grad(m.sum(), rows, **options)[0] for m in means]
         gradients = torch.stack(found)
         if len(gradients) == 1:
             return gradients

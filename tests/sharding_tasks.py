@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import time
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gp_distributions import PointClouds
+from gp_distributions import PointClouds, SlicedWassersteinKernel
 
 
 @dataclass(frozen=True)
@@ -52,3 +53,10 @@ class Dies:
 def calls(folder: Path) -> list[int]:
     """Numbers of the pieces that were computed, once for each call."""
     return sorted(int(path.name.partition("-")[0]) for path in folder.glob("*-*"))
+
+
+def values() -> Any:
+    """Objects whose digest is the same in every process."""
+    kernel = SlicedWassersteinKernel(2, num_slices=5)
+    functions = functools.partial(int, base=2), lambda value: value + 1
+    return set("abcdefgh"), {"x": 1, "y": 2}, functions, kernel, torch.arange(3)

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from gp_distributions.fitting.marginal_likelihood import fit
 from gp_distributions.models.classification import ClassificationGP
 from gp_distributions.models.sparse_classification import SparseClassificationGP
-from gp_distributions.models.sparse_distribution_gp import Summed
+from gp_distributions.models.sparse_inference import Summed
 from gp_distributions.rows.memory import unchanging_rows
 
 Classifier = TypeVar("Classifier", ClassificationGP, SparseClassificationGP)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import logging
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import torch
@@ -61,7 +61,12 @@ def fixed_scales(distances: list[ScaledDistance]) -> Iterator[None]:
 
 
 def learn_scales(
-    model: ExactGP, distances: list[ScaledDistance], *, atoms: int = 100, seed: int = 0
+    model: ExactGP,
+    distances: list[ScaledDistance],
+    *,
+    atoms: int = 100,
+    seed: int = 0,
+    tick: Callable[[], object] | None = None,
 ) -> bool:
     r"""Learn the scales of coordinates of a fitted model, in place.
 
@@ -79,16 +84,18 @@ def learn_scales(
         distances: Distances of the model whose scales are learned.
         atoms: Number of random atoms of each bag that the joint fits use.
         seed: Random seed for the bags, atoms and folds.
+        tick: Function that is called at each evaluation of the marginal likelihood.
 
     Returns:
-        Whether the scales have changed.
+        Whether the scales have changed. They stay as they are if there are fewer than 10 bags, of which
+        a fold would hold only one.
     """
     generator = torch.Generator().manual_seed(seed)
     bags = torch.randperm(model.train_targets.shape[-1], generator=generator)[:_BAGS]
     if len(bags) < 2 * _FOLDS:
         return False
     fold = torch.arange(len(bags), device=model.train_targets.device) % _FOLDS
-    ascent = _Ascent(model, distances, bags, atoms, seed)
+    ascent = _Ascent(model, distances, bags, atoms, seed, tick)
     gains = torch.zeros(len(bags), dtype=torch.float64)
     for number in range(_FOLDS):
         kept = fold != number
@@ -107,6 +114,11 @@ def learn_scales(
     return True
 
 
+def _box(logs: Tensor) -> tuple[float, float]:
+    """Return bounds of the logarithms of scales that their current values satisfy."""
+    return min(-_FARTHEST, logs.min().item()), max(_FARTHEST, logs.max().item())
+
+
 class _Ascent:
     """Joint maximisation of the marginal likelihood of some bags over scales and hyperparameters."""
 
@@ -117,7 +129,9 @@ class _Ascent:
         bags: Tensor,
         atoms: int,
         seed: int,
+        tick: Callable[[], object] | None = None,
     ) -> None:
+        self.tick = tick
         data = (*model.train_inputs, model.train_targets)
         self.model = copy.deepcopy(model, {id(tensor): tensor for tensor in data})
         places = {module: name for name, module in model.named_modules()}
@@ -141,7 +155,10 @@ class _Ascent:
         self._minimise(kept, _STEPS)
 
     def held_out(self, kept: Tensor) -> Tensor:
-        """Compute the log densities of the targets of other bags, given those of the bags ``kept``."""
+        """Compute the log densities of the targets of other bags, given those of the bags ``kept``.
+
+        They are means over the outputs.
+        """
         with torch.no_grad():
             mean, covariances, noise = self._prior()
             noisy = covariances[..., kept, :][..., kept] + torch.diag_embed(noise[..., kept])
@@ -154,12 +171,12 @@ class _Ascent:
             variance = variance.clamp_min(0) + noise[..., ~kept]
             squares = (errors.squeeze(-1)[..., ~kept] - mean).square() / variance
             densities = -0.5 * ((2 * math.pi * variance).log() + squares)
-            return densities.reshape(-1, densities.shape[-1]).sum(0).double().cpu()
+            return densities.reshape(-1, densities.shape[-1]).mean(0).double().cpu()
 
     def _minimise(self, kept: Tensor, steps: int) -> None:
         parameters, bounds = get_parameters_and_bounds(self.model, requires_grad=True)
         scales = {distance.raw_scales for distance in self.distances}
-        boxes = {name: (-_FARTHEST, _FARTHEST) for name, p in parameters.items() if p in scales}
+        boxes = {name: _box(p) for name, p in parameters.items() if p in scales}
         closure = ForwardBackwardClosure(lambda: self._loss(kept), parameters)
         try:
             minimise(closure, parameters, bounds | boxes, options={"maxiter": steps})
@@ -168,6 +185,8 @@ class _Ascent:
 
     def _loss(self, kept: Tensor) -> Tensor:
         """Compute the negative log marginal likelihood of some bags, with priors, for each target."""
+        if self.tick is not None:
+            self.tick()
         mean, covariances, noise = self._prior()
         noisy = covariances[..., kept, :][..., kept] + torch.diag_embed(noise[..., kept])
         differences = (self.targets - mean)[..., kept].unsqueeze(-1)

@@ -140,7 +140,7 @@ def _key(model: SparseDistributionGP, options: Any) -> str:
     """Return a digest of a model before a fit, of its data, and of the options of the fit."""
     data = descriptions(described(model.training_data()))
     settings = model.num_inducing, model.seed, str(model.feature_dtype)
-    modules = [(name, fingerprint(part, priors=False)) for name, part in model.named_children()]
+    modules = [(name, fingerprint(part)) for name, part in model.named_children()]
     # Attributes of priors change when they are evaluated, but not their parameters.
     priors = [(name, type(p), dict(p.state_dict())) for name, _, p, _, _ in model.named_priors()]
     labelling = getattr(model.training_data(), "labelling", None)

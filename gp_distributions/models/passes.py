@@ -31,6 +31,25 @@ class Step(Generic[State, Sums]):
         return self.task(self.state, *content)
 
 
+@dataclass(frozen=True, eq=False)
+class MethodOnPieces:
+    """The result of a method of a model for the clouds of a piece.
+
+    Attributes:
+        model: The model, which is sent to workers.
+        method: Name of its method, which takes clouds and ``progress``.
+        options: Further arguments of the method.
+    """
+
+    model: Any
+    method: str
+    options: dict[str, Any]
+
+    def __call__(self, number: int, X: Any, *rest: Any) -> Any:
+        """Compute the result for the clouds of a piece."""
+        return getattr(self.model, self.method)(X, progress=False, **self.options)
+
+
 def results_of_pieces(
     task: Callable[..., Sums],
     state: State,

@@ -8,11 +8,14 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
+from numpy.typing import ArrayLike
 from torch import Tensor
 
 from gp_distributions.measures.encoding import MixedEncoding
 from gp_distributions.measures.inputs import Inputs, encoding_of
+from gp_distributions.models.arguments import counted_rows
 from gp_distributions.models.labelling import Labelling
+from gp_distributions.models.targets import as_targets, as_variances, check_order
 from gp_distributions.sharding.held import HeldPiece
 from gp_distributions.sharding.pieces import Piece
 from gp_distributions.sharding.sharded_clouds import ShardedClouds
@@ -80,6 +83,45 @@ class MemoryPieces:
     def _at(self, index: slice | Tensor) -> tuple[Any, ...]:
         found = self.X[index], self.targets[index]
         return found if self.variances is None else (*found, self.variances[index])
+
+
+def as_pieces(
+    train_X: Inputs | Tensor | Pieces,
+    train_Y: Tensor | ArrayLike | None,
+    train_Yvar: Tensor | ArrayLike | None,
+) -> tuple[Pieces, bool]:
+    """Return training data in pieces, and whether targets had no axis of outputs.
+
+    Args:
+        train_X: Training data as for :class:`SparseDistributionGP`.
+        train_Y: Their targets, or ``None`` if pieces carry theirs.
+        train_Yvar: Their known noise variances, or ``None``.
+
+    Raises:
+        ValueError: If targets are missing, or given for pieces, or do not fit the clouds.
+    """
+    if not isinstance(train_X, Inputs | Tensor) and isinstance(train_X, Pieces):
+        if train_Y is not None or train_Yvar is not None:
+            raise ValueError(
+                "Expected train_Y=None and train_Yvar=None for data in pieces, which carry their "
+                "targets."
+            )
+        return train_X, False
+    if train_Y is None:
+        raise ValueError("Expected train_Y, the targets of the clouds, got None.")
+    kept = train_X if isinstance(train_X, Tensor) else train_X[:1]
+    first = counted_rows(kept, encoding_of(train_X))
+    if first.dim() != 2:
+        raise ValueError(
+            f"Expected clouds without a batch axis, got batch shape {tuple(first.shape[:-2])}. Fit one "
+            "model for each batch."
+        )
+    count = len(train_X)
+    like = first[:1].detach().double().expand(count, -1)
+    check_order(train_X, train_Y)
+    targets, squeeze = as_targets(train_Y, like)
+    known = None if train_Yvar is None else as_variances(train_Yvar, like, targets)
+    return MemoryPieces(train_X, targets, known), squeeze
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import copy
-from collections.abc import Callable, Hashable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
 from typing import Any, Literal, Self
 
-import gpytorch
 import numpy as np
 import torch
 from botorch.acquisition.objective import PosteriorTransform
-from botorch.models.model import Model
 from botorch.models.transforms.input import InputTransform
 from botorch.models.transforms.outcome import OutcomeTransform, Standardize
-from botorch.posteriors import GPyTorchPosterior, Posterior
+from botorch.posteriors import Posterior
 from botorch.utils.types import DEFAULT, _DefaultType
-from gpytorch.distributions import MultitaskMultivariateNormal
 from gpytorch.kernels import Kernel
 from gpytorch.likelihoods import FixedNoiseGaussianLikelihood, GaussianLikelihood
 from gpytorch.means import ConstantMean
@@ -30,8 +25,7 @@ from gp_distributions.kernels.covariances import covariance
 from gp_distributions.kernels.reading import check_kind
 from gp_distributions.measures.arrays import integer
 from gp_distributions.measures.encoding import MixedEncoding
-from gp_distributions.measures.inputs import Inputs, encoding_of
-from gp_distributions.measures.point_clouds import PointClouds
+from gp_distributions.measures.inputs import Inputs
 from gp_distributions.models.arguments import (
     adapt_distances,
     check_batch_size,
@@ -44,33 +38,30 @@ from gp_distributions.models.arguments import (
     sampled_columns,
 )
 from gp_distributions.models.collapsed import (
-    CollapsedPosterior,
     CollapsedSums,
     InducingFeatures,
-    PieceState,
-    Reader,
     bound,
-    chunks,
-    piece_sums,
     relative_noise,
 )
-from gp_distributions.models.exact_inference import ExactMultivariateNormal, variances
-from gp_distributions.models.inducing import FEATURE_DTYPES, choose_features, num_candidates
-from gp_distributions.models.leave_one_out import LeaveOneOutState, left_out
-from gp_distributions.models.passes import results_of_pieces, sums_over_pieces
-from gp_distributions.models.pieces import MemoryPieces, Pieces, Sample
+from gp_distributions.models.exact_inference import (
+    ExactMultivariateNormal,
+    joint_posterior,
+    smallest_variance,
+    variances,
+)
+from gp_distributions.models.inducing import FEATURE_DTYPES, num_candidates
+from gp_distributions.models.leave_one_out import left_out
+from gp_distributions.models.passes import MethodOnPieces
+from gp_distributions.models.pieces import MemoryPieces, Pieces, Sample, as_pieces
 from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood
 from gp_distributions.models.shared_kernel import SharedNoise
-from gp_distributions.models.targets import as_targets, as_variances, check_order, standardize
-from gp_distributions.rows.memory import fingerprint
+from gp_distributions.models.sparse_inference import SparseInference
+from gp_distributions.models.targets import standardize
 from gp_distributions.sharding.passes import run
 from gp_distributions.sharding.sharded_clouds import ShardedClouds
 
-# Number of sampled clouds to which distances, sampling noise and, for shards, the targets' scale adapt.
-_ADAPTED = 1000
 
-
-class SparseDistributionGP(Model, gpytorch.Module):
+class SparseDistributionGP(SparseInference):
     r"""Sparse Gaussian process regression on distributions, for up to millions of clouds.
 
     Let :math:`Z` be ``M`` inducing clouds out of the training clouds, :math:`L L^\top = K_{ZZ}` and
@@ -195,13 +186,12 @@ class SparseDistributionGP(Model, gpytorch.Module):
         self.num_inducing = integer(num_inducing, "num_inducing")
         self.seed = seed
         self.feature_dtype = feature_dtype
-        self.data: Pieces | None
-        self.data, self._squeeze_output = _pieces(train_X, train_Y, train_Yvar)
-        self.encoding: MixedEncoding | None = getattr(self.data, "encoding", None)
-        self._sample: Sample | None = Sample.draw(
+        self.data, self._squeeze_output = as_pieces(train_X, train_Y, train_Yvar)
+        self.encoding = getattr(self.data, "encoding", None)
+        self._sample = Sample.draw(
             self.data, num_candidates(self.num_inducing), seed, client=client, progress=progress
         )
-        X, sample_Y, *given = self._sample.part(_ADAPTED)
+        X, sample_Y, *given = self.sample()
         if sample_Y is None:
             raise ValueError("Expected pieces that carry targets, got targets of None.")
         if covar_module is None:
@@ -242,8 +232,8 @@ class SparseDistributionGP(Model, gpytorch.Module):
             adapt_distances(self.covar_module, clouds)
             if sampling_noise and isinstance(self.likelihood, SamplingNoiseLikelihood):
                 self.likelihood.adapt(clouds)
-        self._summed: Summed | None = None
-        self._current: tuple[Hashable, CollapsedPosterior] | None = None
+        self._summed = None
+        self._current = None
 
     def _make_likelihood(
         self,
@@ -341,18 +331,10 @@ class SparseDistributionGP(Model, gpytorch.Module):
             if noise is not None:
                 within_o = within_o + torch.diag_embed(noise[..., o].expand(mean.shape))
             normals.append(ExactMultivariateNormal(mean, to_linear_operator(within_o)))
-        posterior: Posterior = GPyTorchPosterior(
-            normals[0]
-            if len(normals) == 1
-            else MultitaskMultivariateNormal.from_independent_mvns(normals)
-        )
-        if (transform := getattr(self, "outcome_transform", None)) is not None:
-            if output_indices is not None:
-                transform = transform.subset_output(outputs)
-            posterior = transform.untransform_posterior(posterior, X=rows)
-        if posterior_transform is not None:
-            return posterior_transform(posterior=posterior, X=rows)
-        return posterior
+        transform: OutcomeTransform | None = getattr(self, "outcome_transform", None)
+        if transform is not None and output_indices is not None:
+            transform = transform.subset_output(outputs)
+        return joint_posterior(normals, rows, transform, posterior_transform)
 
     def predict(
         self,
@@ -433,7 +415,7 @@ class SparseDistributionGP(Model, gpytorch.Module):
             progress: Whether to show a progress bar if this takes more than a few seconds.
             **options: Further arguments of the method.
         """
-        task = _Prediction(self._without_data(), method, options)
+        task = MethodOnPieces(self.without_data(), method, options)
         return run(task, X.pieces, client=client, progress="Predicting" if progress else None)
 
     def bound(self) -> Tensor:
@@ -504,28 +486,6 @@ class SparseDistributionGP(Model, gpytorch.Module):
             mean, variance = transform.untransform(mean, variance)
         mean, std = mean.detach(), variance.clamp_min(self.smallest_variance).sqrt()
         return (mean.squeeze(-1), std.squeeze(-1)) if self._squeeze_output else (mean, std)
-
-    def left_out(
-        self,
-        task: Callable[..., Any],
-        *,
-        observation_noise: bool,
-        client: Any = None,
-        progress: bool = True,
-    ) -> list[Any]:
-        """Return the results of a function of leave-one-out predictions, for each piece of the data.
-
-        Args:
-            task: A function as :func:`gp_distributions.models.leave_one_out.left_out`.
-            observation_noise: As for :meth:`leave_one_out`.
-            client: As for :meth:`leave_one_out`.
-            progress: As for :meth:`leave_one_out`.
-        """
-        data, options = self.training_data(), {"client": client, "progress": progress}
-        current = self.collapsed(**options)
-        noise, mean = self.noise_scale().detach(), self.means().detach()
-        state = LeaveOneOutState(self.piece_state(), current, noise, mean, observation_noise)
-        return list(results_of_pieces(task, state, data, **options))
 
     def subset_output(self, idcs: list[int]) -> SparseDistributionGP:
         """Return a model of some of the outputs, with the same hyperparameters, as in BoTorch.
@@ -603,97 +563,6 @@ class SparseDistributionGP(Model, gpytorch.Module):
         model.take_sums(features, sums)
         return model
 
-    # What a fit uses.
-
-    def choose_features(self) -> InducingFeatures:
-        """Choose inducing clouds at the current hyperparameters, and factorise their covariance."""
-        with torch.no_grad():
-            X, *_ = self.sample(num_candidates(self.num_inducing))
-            return choose_features(
-                self.covar_module,
-                self._reader().rows(X),
-                self.num_inducing,
-                noise=float(self.likelihood.noise.min()),
-                dtype=self.feature_dtype,
-                seed=self.seed,
-            )
-
-    def piece_state(self, features: InducingFeatures | None = None) -> PieceState:
-        """Return what :func:`piece_sums` needs, by default for the inducing clouds in use."""
-        features = self.summed().features if features is None else features
-        several = isinstance(self.likelihood, FixedNoiseGaussianLikelihood)
-        shape = (self.num_outputs, 1) if several else (1, self.num_outputs)
-        return PieceState(features, self._reader(), shape)
-
-    def take_sums(self, features: InducingFeatures, sums: CollapsedSums) -> None:
-        """Use sums that were formed at the current hyperparameters."""
-        self._summed = Summed(self._key(), features, sums)
-        self._current = None
-
-    def summed(self, *, client: Any = None, progress: bool = True) -> Summed:
-        """Return the features and the sums, and form them if what they depend on has changed."""
-        key, summed = self._key(), self._summed
-        if summed is None or summed.key != key:
-            data = self.training_data()
-            features = self.choose_features()
-            state = self.piece_state(features)
-            sums = sums_over_pieces(piece_sums, state, data, client=client, progress=progress)
-            summed = self._summed = Summed(key, features, sums)
-        return summed
-
-    def collapsed(self, *, client: Any = None, progress: bool = True) -> CollapsedPosterior:
-        """Return the posterior of the weights of the features at the current hyperparameters."""
-        summed = self.summed(client=client, progress=progress)
-        parts = self.likelihood, self.mean_module
-        key = summed.key, *(fingerprint(part, priors=False) for part in parts)
-        current = self._current
-        if current is None or current[0] != key:
-            with torch.no_grad():
-                posterior = CollapsedPosterior.from_sums(
-                    summed.features, summed.sums, self.noise_scale(), self.means()
-                )
-            current = self._current = key, posterior
-        return current[1]
-
-    def noise_scale(self) -> Tensor:
-        """Return the noise variance of clouds with the relative noise 1."""
-        if isinstance(self.likelihood, FixedNoiseGaussianLikelihood):
-            return torch.ones_like(self.likelihood.noise.flatten()[:1])
-        return self.likelihood.noise
-
-    def sample(self, size: int = _ADAPTED) -> tuple[Any, ...]:
-        """Return a random part of the sample of training clouds; a smaller part is in a larger one.
-
-        Args:
-            size: Number of clouds. The default is the number to which the model adapts.
-
-        Returns:
-            The clouds, their targets or labels, and their noise variances if known.
-        """
-        self.training_data()
-        assert self._sample is not None
-        return self._sample.part(size)
-
-    def sample_rows(self, size: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Return :meth:`sample` as one part of a piece; see :func:`chunks`."""
-        with torch.no_grad():
-            return next(chunks(self._reader(), *self.sample(size), size=size))
-
-    def _key(self) -> Hashable:
-        """Return a key of all on which the sums depend, besides the data."""
-        parts = [self.covar_module]
-        parts += [getattr(self, name, None) for name in ("input_transform", "outcome_transform")]
-        # The scale of homoskedastic noise does not enter the sums.
-        if isinstance(self.likelihood, SamplingNoiseLikelihood | FixedNoiseGaussianLikelihood):
-            parts.append(self.likelihood)
-        return tuple(None if part is None else fingerprint(part, priors=False) for part in parts)
-
-    def means(self) -> Tensor:
-        """Return the constant means, ``P x R``; see :class:`CollapsedSums`."""
-        mean = self.mean_module.constant.reshape(-1)
-        fixed = isinstance(self.likelihood, FixedNoiseGaussianLikelihood)
-        return mean.unsqueeze(-1) if fixed else mean.unsqueeze(0)
-
     def _noise_at(self, rows: Tensor, observation_noise: bool | Tensor) -> Tensor | None:
         """Return noise variances at new clouds, ``... x q x outputs``."""
         if observation_noise is False:
@@ -706,117 +575,18 @@ class SparseDistributionGP(Model, gpytorch.Module):
         each = noise * relative_noise(self.likelihood, rows)
         return each.unsqueeze(-1).expand(*each.shape, self.num_outputs)
 
-    def _reader(self) -> Reader:
-        """Return the transforms in evaluation mode, which do not adapt to what they transform."""
-        known = isinstance(getattr(self, "likelihood", None), FixedNoiseGaussianLikelihood)
-        inputs, outcomes = (
-            None if transform is None else copy.deepcopy(transform).eval()
-            for transform in (
-                getattr(self, "input_transform", None),
-                getattr(self, "outcome_transform", None),
-            )
-        )
-        likelihood = None if known else getattr(self, "likelihood", None)
-        labelling = getattr(self.data, "labelling", None)
-        return Reader(likelihood, inputs, outcomes, self.encoding, labelling)
-
-    def training_data(self) -> Pieces:
-        """Return the training data in pieces.
-
-        Raises:
-            ValueError: If the model has only sums over them.
-        """
-        if self.data is None:
-            raise ValueError(
-                "Expected a model with its training data, but files and subset_output keep only sums "
-                "over them. Make the model from the data again, or keep its hyperparameters."
-            )
-        return self.data
-
-    def __getstate__(self) -> dict[str, Any]:
-        # Keys compare some settings by identity, so that those of copies differ.
-        summed = self._summed
-        kept = summed is not None and summed.key == self._key()
-        summed = replace(summed, key=None) if summed is not None and kept else None
-        return self.__dict__ | {"_summed": summed, "_current": None}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state)
-        if self._summed is not None:
-            self._summed = replace(self._summed, key=self._key())
-
-    def _without_data(self) -> SparseDistributionGP:
-        """Return a model that shares all but the training data, to be sent to workers."""
-        model = copy.copy(self)
-        model.data = model._sample = None
-        return model
-
     def _rows_of(self, X: Inputs | Tensor) -> Tensor:
         if keeps_clouds(getattr(self, "input_transform", None)):
-            check_kind(X, self.covar_module)
+            check_kind(X, self.covar_module, self.encoding)
         return counted_rows(X, self.encoding).double()
 
     @property
     def smallest_variance(self) -> float:
         """Lower bound of predicted variances, in the units of the original targets."""
-        transform = getattr(self, "outcome_transform", None)
-        unit = transform.stdvs.min().item() if isinstance(transform, Standardize) else 1.0
-        smallest: float = gpytorch.settings.min_variance.value(torch.float64)
-        return unit**2 * smallest
+        return smallest_variance(getattr(self, "outcome_transform", None), torch.float64)
 
     def _set_transformed_inputs(self) -> None:
         """Do nothing: training inputs are transformed piece by piece."""
 
     def _revert_to_original_inputs(self) -> None:
         """Do nothing: training inputs are transformed piece by piece."""
-
-
-@dataclass(frozen=True, eq=False)
-class Summed:
-    """Features and sums, with the key of what they depend on besides the data."""
-
-    key: Hashable
-    features: InducingFeatures
-    sums: CollapsedSums
-
-
-@dataclass(frozen=True, eq=False)
-class _Prediction:
-    """The result of a method of a model for the clouds of a piece."""
-
-    model: SparseDistributionGP
-    method: str
-    options: dict[str, Any]
-
-    def __call__(self, number: int, X: PointClouds, *rest: Any) -> Any:
-        return getattr(self.model, self.method)(X, progress=False, **self.options)
-
-
-def _pieces(
-    train_X: Inputs | Tensor | Pieces,
-    train_Y: Tensor | ArrayLike | None,
-    train_Yvar: Tensor | ArrayLike | None,
-) -> tuple[Pieces, bool]:
-    """Check the training data; return them in pieces, and whether targets had no axis of outputs."""
-    if not isinstance(train_X, Inputs | Tensor) and isinstance(train_X, Pieces):
-        if train_Y is not None or train_Yvar is not None:
-            raise ValueError(
-                "Expected train_Y=None and train_Yvar=None for data in pieces, which carry their "
-                "targets."
-            )
-        return train_X, False
-    if train_Y is None:
-        raise ValueError("Expected train_Y, the targets of the clouds, got None.")
-    kept = train_X if isinstance(train_X, Tensor) else train_X[:1]
-    first = counted_rows(kept, encoding_of(train_X))
-    if first.dim() != 2:
-        raise ValueError(
-            f"Expected clouds without a batch axis, got batch shape {tuple(first.shape[:-2])}. Fit one "
-            "model for each batch."
-        )
-    count = len(train_X)
-    like = first[:1].detach().double().expand(count, -1)
-    check_order(train_X, train_Y)
-    targets, squeeze = as_targets(train_Y, like)
-    known = None if train_Yvar is None else as_variances(train_Yvar, like, targets)
-    return MemoryPieces(train_X, targets, known), squeeze

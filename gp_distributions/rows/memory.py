@@ -11,14 +11,14 @@ from typing import Any
 
 import numpy as np
 import torch
-from gpytorch.priors import Prior
 from torch import Tensor
 
 from gp_distributions.context import setting
 from gp_distributions.rows.columns import selecting_once
 from gp_distributions.rows.padding import cloned
 
-_OF_MODULES = set(vars(torch.nn.Module()))
+# Attributes of modules of PyTorch and GPyTorch that are no settings. Constraints are submodules, too.
+_OF_MODULES = {*vars(torch.nn.Module()), "_priors", "_constraints", "_added_loss_terms"}
 # Tensors whose content was compared lately, with the entry that holds it.
 _compared: ContextVar[dict[Hashable, tuple[Tensor, Entry]] | None]
 _compared = ContextVar("compared", default=None)
@@ -132,32 +132,22 @@ class Memory:
         return Memory, (self._capacity,)
 
 
-def fingerprint(module: Any, *, priors: bool = True) -> Hashable:
-    """Return a key made of a module's class, settings, parameters, buffers and submodules.
+def fingerprint(module: Any) -> Hashable:
+    """Return a key made of a module's class, settings, parameters, buffers and submodules but priors.
 
     Modules with equal fingerprints compute the same results. Settings that are plain data (numbers,
     strings, arrays, tensors, and lists, tuples, sets and mappings of them) are compared by value. Other
     settings are compared by ``==`` if they can be hashed, and by identity if not.
-
-    Args:
-        module: The module.
-        priors: Whether priors count. They change the results of a fit alone, and those of copies
-            differ.
     """
     settings = sorted(name for name in vars(module) if name not in _OF_MODULES)
-    own = [
-        (name, _key(vars(module)[name], priors)) for name in settings if priors or name != "_priors"
-    ]
-    parts = module._parameters, module._buffers, module._modules
+    own = [(name, _key(vars(module)[name])) for name in settings]
+    priors = vars(module).get("_priors", {})  # which change no result of the module itself
+    submodules = {n: part for n, part in module._modules.items() if n not in priors}
+    parts = module._parameters, module._buffers, submodules
     return (
         type(module),
         *own,
-        *(
-            (name, _key(value, priors))
-            for part in parts
-            for name, value in part.items()
-            if priors or not isinstance(value, Prior)
-        ),
+        *((name, _key(value)) for part in parts for name, value in part.items()),
     )
 
 
@@ -171,20 +161,20 @@ def same_kind(a: Tensor, b: Tensor) -> bool:
     return a.dtype == b.dtype and a.device == b.device
 
 
-def _key(value: Any, priors: bool = True) -> Hashable:
+def _key(value: Any) -> Hashable:
     if isinstance(value, torch.nn.Module):
-        return fingerprint(value, priors=priors)
+        return fingerprint(value)
     if isinstance(value, Tensor):
         content = value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
         return value.dtype, value.device, tuple(value.shape), content
     if isinstance(value, np.ndarray) and value.dtype != object:
         return value.dtype.str, value.shape, value.tobytes()
     if isinstance(value, list | tuple):
-        return type(value), *(_key(item, priors) for item in value)
+        return type(value), *map(_key, value)
     if isinstance(value, set | frozenset):
-        return type(value), frozenset(_key(item, priors) for item in value)
+        return type(value), frozenset(map(_key, value))
     if isinstance(value, Mapping):
-        return type(value), *((_key(name), _key(item, priors)) for name, item in value.items())
+        return type(value), *((_key(name), _key(item)) for name, item in value.items())
     if isinstance(value, Memory):
         return Memory
     try:
