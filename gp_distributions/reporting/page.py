@@ -28,6 +28,7 @@ from gp_distributions.reporting.neighbours import Neighbour, nearest
 from gp_distributions.reporting.training import Classifier, Model, Training, training_of
 from gp_distributions.reporting.words import described, number, versions, writer
 from gp_distributions.sensitivities import sensitivity
+from gp_distributions.writing import written_whole
 
 # Numbers of rows of the table of errors, and of training objects beside each example.
 _WORST, _NEAREST = 10, 3
@@ -145,7 +146,8 @@ def report(
         **page.examples(importance),
         model=[*described(model, blocks, training, labelled), ("Software", versions())],
     )
-    path.write_text(text, encoding="utf-8")
+    with written_whole(path) as file:
+        file.write(text.encode())
     return path
 
 
@@ -233,9 +235,8 @@ class _Page:
                     "name": self.names[i],
                     "truth": write(output.truth[i]),
                     "mean": write(output.mean[i]),
-                    "interval": " to ".join(
-                        write(output.mean[i] + side) for side in (-half[i], half[i])
-                    ),
+                    "low": write(output.mean[i] - half[i]),
+                    "high": write(output.mean[i] + half[i]),
                     "error": write(output.mean[i] - output.truth[i]),
                     "outside": output.errors[i] > half[i],
                 }
