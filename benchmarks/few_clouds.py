@@ -33,7 +33,7 @@ import statistics
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from importlib.util import find_spec
 
 import numpy as np
@@ -224,28 +224,36 @@ _DRAWN: dict[str, Callable[[int, int, int], Draw]] = {
 }
 
 
+def _drawn_from(name: str, quick: bool, size: int, test: int | None, seed: int) -> Draw:
+    return looked_up(*pool(name, quick), seed, size, test)
+
+
+def _drawn(draw: Callable[[int, int, int], Draw], test: int, seed: int) -> Draw:
+    return draw(seed, FEW, test)
+
+
 def tasks(options: Options) -> Iterator[tuple[str, Callable[[int], Draw]]]:
     """Yield the name of each task, and a function that draws data for a seed."""
     quick = options.quick
     for size in SIZES[:1] if quick else SIZES:
         yield (
             f"airfoils, T={size}",
-            lambda seed, size=size: looked_up(*pool("airfoils", quick), seed, size, None),
+            partial(_drawn_from, "airfoils", quick, size, None),
         )
     test = 30 if quick else TEST
     for name in _POOLS:
         if name != "airfoils" and (name not in _NEEDED or find_spec(_NEEDED[name])):
-            yield name, lambda seed, name=name: looked_up(*pool(name, quick), seed, FEW, test)
+            yield name, partial(_drawn_from, name, quick, FEW, test)
     for name, draw in _DRAWN.items():
-        yield name, lambda seed, draw=draw: draw(seed, FEW, test)
+        yield name, partial(_drawn, draw, test)
 
 
 def score(mixture: Mixture, y: Tensor, seconds: float) -> Score:
     """Score the predictive distributions of test targets."""
     below, above = (1 - LEVEL) / 2, (1 + LEVEL) / 2
     covered = (mixture.cdf(y) - 0.5).abs() <= LEVEL / 2
-    moments = (part[:WIDTHS] for part in (mixture.location, mixture.scale))
-    some = Mixture(mixture.weights, *moments, mixture.degrees)
+    location, scale = mixture.location[:WIDTHS], mixture.scale[:WIDTHS]
+    some = Mixture(mixture.weights, location, scale, mixture.degrees)
     width = (some.quantile(above) - some.quantile(below)).mean().item()
     return Score(
         covered.double().mean().item(),
@@ -259,8 +267,8 @@ def score(mixture: Mixture, y: Tensor, seconds: float) -> Score:
 def only(mixture: Mixture, member: int) -> Mixture:
     """Return one member of mixtures."""
     chosen = slice(member, member + 1)
-    moments = (part[..., chosen] for part in (mixture.location, mixture.scale))
-    return Mixture(torch.ones(1).double(), *moments, mixture.degrees[chosen])
+    location, scale = mixture.location[..., chosen], mixture.scale[..., chosen]
+    return Mixture(torch.ones(1).double(), location, scale, mixture.degrees[chosen])
 
 
 def sides(draw: Draw) -> dict[str, Score]:
@@ -275,8 +283,8 @@ def sides(draw: Draw) -> dict[str, Score]:
         posterior = mixed.posterior(draw.X[new], observation_noise=True)
         assert posterior.mean.shape == (len(y), 1)
         marginal = posterior.mixture
-        moments = (part.squeeze(-2) for part in (marginal.location, marginal.scale))
-        whole = Mixture(marginal.weights.flatten(), *moments, marginal.degrees)
+        location, scale = marginal.location.squeeze(-2), marginal.scale.squeeze(-2)
+        whole = Mixture(marginal.weights.flatten(), location, scale, marginal.degrees)
         one = only(whole, int(mixed.weights.argmax()))
         likeliest = score(one, y, 0.0)
         integrated = replace(score(whole, y, seconds), likeliest=likeliest.width)
