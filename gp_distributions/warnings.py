@@ -18,6 +18,7 @@ _INNER = {
     "functools",
     "gp_distributions",
     "gpytorch",
+    "joblib",
     "linear_operator",
     "sklearn",
     "torch",

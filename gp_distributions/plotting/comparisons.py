@@ -9,7 +9,7 @@ from gp_distributions.scoring.entries import ComparisonEntry
 
 
 def plot_comparison(entries: Sequence[ComparisonEntry], *, ax: Axes | None = None) -> Axes:
-    """Plot how far the held-out log density of each model lies below that of the best.
+    """Plot the difference in held-out log density of each model to the best.
 
     Each point has a bar of one standard error. The area of a point grows with the stacking weight, which
     stands beside it if it is at least 0.005. Models that failed have a cross at zero.
@@ -58,5 +58,5 @@ def plot_comparison(entries: Sequence[ComparisonEntry], *, ax: Axes | None = Non
     ax.set_yticks(range(len(entries)), [entry.name for entry in entries])
     ax.invert_yaxis()
     ax.axvline(0, color="black", linewidth=0.8)
-    ax.set_xlabel("log density below that of the best (nats per cloud)")
+    ax.set_xlabel("log density minus that of the best (nats per cloud)")
     return ax
