@@ -15,6 +15,7 @@ SCRIPTS = (
     "reference_learning",
     "mmd_gram",
     "distance_comparison",
+    "comparison",
     "airfoil_regression",
     "unknown_pose",
     "mixed",
@@ -37,9 +38,18 @@ SCRIPTS = (
     "scaling",
 )
 
-# Scripts that measure accuracy and take long at full size, the longest first.
+# Scripts that take too long for a run of all.
+LONG = (
+    "large_sparse",
+    "molecules",
+    "scaled_distance",
+    "mixed_search",
+)
+
+# Scripts that measure accuracy only and take minutes at full size, the longest first.
 SIDE_BY_SIDE = (
     "mixed_search",
+    "comparison",
     "airfoil_search",
     "cells",
     "turned_airfoil_search",

@@ -11,6 +11,7 @@ from gp_distributions.bayesopt import (
     optimize_free_shapes,
     optimize_over_pool,
 )
+from gp_distributions.comparison import Comparison, compare
 from gp_distributions.distances import (
     MMD,
     Distance,
@@ -48,6 +49,7 @@ from gp_distributions.kernels import (
     Profile,
     SinkhornKernel,
     SlicedWassersteinKernel,
+    default_kernels,
     diagnose,
     mixed_kernel,
     planar_rotations,
@@ -65,6 +67,7 @@ from gp_distributions.models import (
     DistributionGP,
     IntegratedGP,
     KernelRidgeClassifier,
+    MixtureClassifier,
     MixtureModel,
     NormalizeClouds,
     SamplingNoiseLikelihood,
@@ -73,6 +76,7 @@ from gp_distributions.models import (
     SparseDistributionGP,
 )
 from gp_distributions.relevances import Relevance, RelevanceEntry, relevance
+from gp_distributions.reporting import report
 from gp_distributions.saving import SavedModelError, load, save
 from gp_distributions.sensitivities import Sensitivity, sensitivity
 from gp_distributions.sharding import PieceError, ShardedClouds
@@ -84,6 +88,7 @@ __all__ = [
     "BlockKernel",
     "ClassificationGP",
     "CloudScaler",
+    "Comparison",
     "Decoder",
     "DesignSearch",
     "Diagnosis",
@@ -107,6 +112,7 @@ __all__ = [
     "MMDKernel",
     "MixedInputs",
     "MixedSearch",
+    "MixtureClassifier",
     "MixtureModel",
     "NormalizeClouds",
     "PieceError",
@@ -135,6 +141,8 @@ __all__ = [
     "SparseDistributionGP",
     "TotalVariation",
     "align",
+    "compare",
+    "default_kernels",
     "diagnose",
     "fit",
     "fit_classification",
@@ -147,6 +155,7 @@ __all__ = [
     "optimize_over_pool",
     "planar_rotations",
     "relevance",
+    "report",
     "save",
     "sensitivity",
 ]

@@ -17,6 +17,7 @@ FILES = [path for package in PACKAGES for path in sorted((ROOT / package).rglob(
 LAYERS = (
     ("context",),
     ("warnings",),
+    ("writing",),
     ("rows",),
     ("numerics",),
     ("measures",),
@@ -25,9 +26,12 @@ LAYERS = (
     ("kernels",),
     ("models",),
     ("fitting", "testing"),
+    ("scoring",),
     ("bayesopt", "sensitivities", "inverse", "calibration", "datasets"),
     ("relevances",),
     ("estimators", "plotting"),
+    ("reporting",),
+    ("comparison",),
     ("saving",),
     ("demo",),
 )

@@ -2,6 +2,7 @@
 
 import gp_distributions.kernels.random_features  # noqa: F401, registers with BoTorch
 from gp_distributions.kernels.block_kernel import BlockKernel
+from gp_distributions.kernels.defaults import default_kernels
 from gp_distributions.kernels.diagnosis import Diagnosis, diagnose
 from gp_distributions.kernels.distribution_kernel import DistributionKernel
 from gp_distributions.kernels.group_average import GroupAverageKernel
@@ -43,6 +44,7 @@ __all__ = [
     "SinkhornKernel",
     "SlicedWassersteinKernel",
     "StudentT",
+    "default_kernels",
     "diagnose",
     "mixed_kernel",
     "planar_rotations",

@@ -6,6 +6,7 @@ from gp_distributions.models.distribution_gp import DistributionGP
 from gp_distributions.models.integrated_gp import IntegratedGP
 from gp_distributions.models.kernel_ridge import KernelRidgeClassifier
 from gp_distributions.models.mixture import MixtureModel
+from gp_distributions.models.mixture_classifier import MixtureClassifier
 from gp_distributions.models.mixture_posterior import MixturePosterior
 from gp_distributions.models.normalization import NormalizeClouds
 from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood
@@ -18,6 +19,7 @@ __all__ = [
     "DistributionGP",
     "IntegratedGP",
     "KernelRidgeClassifier",
+    "MixtureClassifier",
     "MixtureModel",
     "MixturePosterior",
     "NormalizeClouds",

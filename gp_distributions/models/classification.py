@@ -16,6 +16,7 @@ from torch import Tensor
 
 from gp_distributions.kernels.covariances import covariance
 from gp_distributions.measures.inputs import Inputs, encoding_of, input_rows
+from gp_distributions.models.arguments import check_batch_size
 from gp_distributions.models.dirichlet import DirichletFactors
 from gp_distributions.models.exact_inference import ExactMultivariateNormal
 from gp_distributions.models.kernel_ridge import Labels, read_labels
@@ -115,16 +116,12 @@ class ClassificationGP(SharedKernelGP):
         likelihood.alpha_epsilon.fill_(value)
         self._alpha_epsilon = value
 
-    def leave_one_out(self) -> Tensor:
-        r"""Compute leave-one-out log probabilities of the labels, at the current hyperparameters.
-
-        Let :math:`M_c` be the covariance matrix of the targets of class ``c``. Given the targets of all
-        other clouds, the latent value at cloud ``i`` has the mean
-        :math:`\tilde y_i - [M_c^{-1} (\tilde y - \mu)]_i / [M_c^{-1}]_{ii}` and the variance
-        :math:`1 / [M_c^{-1}]_{ii} - \sigma_i^2`.
+    def leave_one_out(self) -> Tensor:  # type: ignore[override]
+        """Compute leave-one-out log probabilities of the labels, at the current hyperparameters.
 
         Returns:
-            A detached tensor of length ``T``.
+            The logarithms of the probabilities of the labels in :meth:`leave_one_out_proba`, a detached
+            tensor of length ``T``.
 
         Example:
             >>> from gp_distributions import ClassificationGP, PointClouds
@@ -132,6 +129,28 @@ class ClassificationGP(SharedKernelGP):
             >>> model = ClassificationGP(clouds, ["left", "left", "right", "right"])
             >>> (model.leave_one_out().exp() > 0.5).tolist()
             [True, True, True, True]
+        """
+        labels = self.likelihood.labels.unsqueeze(-1)
+        return self.leave_one_out_proba().gather(-1, labels).squeeze(-1).log()
+
+    def leave_one_out_proba(self) -> Tensor:
+        r"""Predict the class probabilities of each training cloud from all others.
+
+        Let :math:`M_c` be the covariance matrix of the targets of class ``c``. Given the targets of all
+        other clouds, the latent value at cloud ``i`` has the mean
+        :math:`\tilde y_i - [M_c^{-1} (\tilde y - \mu)]_i / [M_c^{-1}]_{ii}` and the variance
+        :math:`1 / [M_c^{-1}]_{ii} - \sigma_i^2`. The hyperparameters stay those that were found with all
+        clouds.
+
+        Returns:
+            A detached ``T x C`` tensor, with columns in the order of :attr:`classes_`.
+
+        Example:
+            >>> from gp_distributions import ClassificationGP, PointClouds
+            >>> clouds = PointClouds([[[0.0], [0.2]], [[0.1], [0.3]], [[5.0], [5.2]], [[5.1], [5.4]]])
+            >>> model = ClassificationGP(clouds, ["left", "left", "right", "right"])
+            >>> model.leave_one_out_proba().argmax(-1).tolist()
+            [0, 0, 1, 1]
 
         Source: Rasmussen and Williams 2006, eq. 5.12.
         """
@@ -143,8 +162,7 @@ class ClassificationGP(SharedKernelGP):
             precision = factors.inv_quad(torch.eye(len(prior)).to(prior))
             latent = self.train_targets - factors.solve(self.train_targets - mean) / precision
             std = (1 / precision - noise).clamp_min(0).sqrt()
-            probabilities = expected_softmax(latent.T, std.T)
-        return probabilities.gather(-1, self.likelihood.labels.unsqueeze(-1)).squeeze(-1).log()
+            return expected_softmax(latent.T, std.T)
 
     def predict_proba(self, X: Inputs | Tensor, *, batch_size: int = 1024) -> Tensor:
         """Predict class probabilities of clouds.
@@ -166,8 +184,7 @@ class ClassificationGP(SharedKernelGP):
             >>> (model.predict_proba(clouds[:1])[0, 0] > 0.5).item()
             True
         """
-        if batch_size < 1:
-            raise ValueError(f"Expected batch_size >= 1, got {batch_size}.")
+        check_batch_size(batch_size)
         self.eval()
         rows = self._rows_of(X)
         with torch.no_grad():

@@ -5,6 +5,7 @@ Every function accepts and returns ``Axes``. All plots are readable in greyscale
 
 from gp_distributions.plotting.calibration_curves import plot_calibration
 from gp_distributions.plotting.clouds import plot_cloud, plot_clouds
+from gp_distributions.plotting.comparisons import plot_comparison
 from gp_distributions.plotting.effects import plot_effect
 from gp_distributions.plotting.gram_matrices import plot_gram
 from gp_distributions.plotting.predictions import plot_predictions
@@ -17,6 +18,7 @@ __all__ = [
     "plot_calibration",
     "plot_cloud",
     "plot_clouds",
+    "plot_comparison",
     "plot_effect",
     "plot_gram",
     "plot_predictions",

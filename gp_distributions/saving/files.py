@@ -25,6 +25,7 @@ from gp_distributions.models.collapsed import CollapsedSums, InducingFeatures
 from gp_distributions.models.distribution_gp import DistributionGP
 from gp_distributions.models.integrated_gp import IntegratedGP
 from gp_distributions.models.mixture import MixtureModel
+from gp_distributions.models.mixture_classifier import MixtureClassifier
 from gp_distributions.models.shared_kernel import SharedKernelGP
 from gp_distributions.models.sparse_classification import SparseClassificationGP
 from gp_distributions.models.sparse_distribution_gp import SparseDistributionGP
@@ -42,7 +43,9 @@ _LIBRARIES = (
 _PARTS = ("covar_module", "likelihood", "mean_module", "outcome_transform", "input_transform")
 # The models that can be saved, and the modules that each constructor takes as arguments.
 Single: TypeAlias = DistributionGP | SparseDistributionGP
-Saved: TypeAlias = Single | MixtureModel | IntegratedGP
+Mixture: TypeAlias = MixtureModel | MixtureClassifier
+Saved: TypeAlias = Single | Mixture | IntegratedGP
+_MIXTURES: dict[str, Any] = {cls.__name__: cls for cls in (MixtureModel, MixtureClassifier)}
 _MODELS: dict[type[Single], tuple[str, ...]] = {
     DistributionGP: _PARTS,
     SharedKernelGP: _PARTS,
@@ -72,8 +75,9 @@ def save(model: Saved | BaseEstimator, path: str | os.PathLike[str]) -> None:
     Args:
         model: A :class:`DistributionGP`, :class:`SharedKernelGP`, :class:`ClassificationGP`,
             :class:`SparseDistributionGP` or :class:`SparseClassificationGP`, or a
-            :class:`MixtureModel` or :class:`IntegratedGP` of them. Its kernel may combine kernels of
-            this package and of GPyTorch with ``ScaleKernel``, ``+`` and ``*``. Or a fitted
+            :class:`MixtureModel`, :class:`MixtureClassifier` or :class:`IntegratedGP` of them. Its
+            kernel may combine kernels of this package and of GPyTorch with ``ScaleKernel``, ``+`` and
+            ``*``. Or a fitted
             :class:`DistributionGPRegressor` or :class:`DistributionGPClassifier`, or a pipeline of
             :class:`CloudScaler` and one of them. Its attribute ``model_`` alone would lack the scaler.
         path: Path to the file, with any suffix.
@@ -170,7 +174,7 @@ def _versions() -> dict[str, str]:
 
 def _singles(model: Any) -> list[Any]:
     """Return the models that a mixture, or a mixture of mixtures, consists of, and others as such."""
-    if isinstance(model, MixtureModel):
+    if isinstance(model, Mixture):
         return [single for member in model.models for single in _singles(member)]
     if isinstance(model, IntegratedGP):
         return [model.model]
@@ -179,7 +183,7 @@ def _singles(model: Any) -> list[Any]:
 
 def _describe(model: Saved, description: Description) -> dict[str, Any]:
     """Describe a model as plain data: training data or sums, arguments of its constructor, and state."""
-    if isinstance(model, MixtureModel):
+    if isinstance(model, Mixture):
         members: list[Any] = list(model.models)
         return {
             "class": type(model).__name__,
@@ -278,9 +282,9 @@ def _restore(header: dict[str, Any], tensors: Sequence[Tensor]) -> Any:
 
 
 def _restore_model(described: dict[str, Any], value_of: Callable[[Any], Any]) -> Saved:
-    if described["class"] == MixtureModel.__name__:
+    if described["class"] in _MIXTURES:
         members = [_restore_model(member, value_of) for member in described["members"]]
-        mixture = MixtureModel(members)
+        mixture: Mixture = _MIXTURES[described["class"]](members, [1.0] * len(members))
         mixture.weights = value_of(described["weights"])
         mixture.training = described["training"]
         return mixture

@@ -15,6 +15,7 @@ from gp_distributions.plotting import (
     plot_calibration,
     plot_cloud,
     plot_clouds,
+    plot_comparison,
     plot_gram,
     plot_predictions,
     plot_reference_path,
@@ -24,6 +25,7 @@ from gp_distributions.plotting import (
 )
 from gp_distributions.plotting.drawing import line_style
 from gp_distributions.relevances import Relevance, RelevanceEntry
+from gp_distributions.scoring import ComparisonEntry
 from gp_distributions.sensitivities import Sensitivity
 
 
@@ -77,6 +79,9 @@ def test_gallery_of_clouds_leaves_padding_out() -> None:
         np.testing.assert_array_equal(ax.collections[0].get_offsets(), bag)
     with pytest.raises(ValueError, match="one axis"):
         plot_clouds(PointClouds(bags[0]))
+    for none in ([], PointClouds.from_list(bags)[:0]):
+        with pytest.raises(ValueError, match="at least one cloud, got none"):
+            plot_clouds(none)
     solid = PointClouds(np.random.default_rng(0).normal(size=(2, 5, 3)), np.ones((2, 5)))
     with pytest.raises(ValueError, match=r"in the plane.*PointClouds\(clouds.points\[\.\.\., :2\]"):
         plot_clouds(solid)
@@ -223,6 +228,22 @@ def test_arrows_of_sensitivities_are_within_the_axes() -> None:
     low, high = ax.get_ylim()
     assert low < -0.2 / 3
     assert high > 0.2
+
+
+def test_comparison_has_a_point_for_each_model() -> None:
+    entries = [
+        ComparisonEntry("best", difference=0.0, error=0.0, weight=0.9),
+        ComparisonEntry("other", difference=-0.4, error=0.1, weight=0.001),
+        ComparisonEntry("broken", message="ValueError: no"),
+    ]
+    ax = plot_comparison(entries)
+    assert [text.get_text() for text in ax.get_yticklabels()] == ["best", "other", "broken"]
+    assert [text.get_text() for text in ax.texts] == ["0.90"]
+    bars = [container.lines[2][0].get_segments()[0][:, 0] for container in ax.containers]
+    assert [list(bar) for bar in bars] == [[0.0, 0.0], [-0.5, pytest.approx(-0.3)]]
+    sizes = [container.lines[0].get_markersize() for container in ax.containers]
+    assert sizes[0] > 2 * sizes[1]
+    assert plot_comparison(entries, ax=ax) is ax
 
 
 def test_relevance_has_a_bar_for_each_input() -> None:

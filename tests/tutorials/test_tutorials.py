@@ -51,8 +51,8 @@ def write(path: Path, *sources: str) -> Path:
     return path
 
 
-def test_there_are_ten_notebooks() -> None:
-    assert [path.name[:2] for path in NOTEBOOKS] == [f"{number:02d}" for number in range(1, 11)]
+def test_there_are_eleven_notebooks() -> None:
+    assert [path.name[:2] for path in NOTEBOOKS] == [f"{number:02d}" for number in range(1, 12)]
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)

@@ -1,0 +1,160 @@
+"""Candidates of a comparison, and the models that they become on given data."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import torch
+from botorch.models.transforms.outcome import Standardize
+from botorch.utils.types import DEFAULT
+from gpytorch.kernels import Kernel, ScaleKernel
+from gpytorch.likelihoods import FixedNoiseGaussianLikelihood
+from torch import Tensor
+
+from gp_distributions.comparison.data import Data
+from gp_distributions.distances.base import Distance
+from gp_distributions.kernels.distribution_kernel import DistributionKernel
+from gp_distributions.kernels.reading import check_kind
+from gp_distributions.models import (
+    ClassificationGP,
+    DistributionGP,
+    SharedKernelGP,
+    SparseClassificationGP,
+    SparseDistributionGP,
+)
+
+Model: TypeAlias = DistributionGP | SparseDistributionGP
+Candidate: TypeAlias = Kernel | Distance | Model | Callable[[Any, Any], Model]
+
+CLASSIFIERS = (ClassificationGP, SparseClassificationGP)
+
+
+def make_model(candidate: Candidate, data: Data, index: Tensor | None) -> Model:
+    """Make the model of a candidate, which it takes as its own, on some of the data.
+
+    Args:
+        candidate: A kernel, a distance, a model or a function, whose modules the model may change.
+        data: All data.
+        index: The numbers of the training clouds, or None for all.
+
+    Raises:
+        TypeError: If the candidate is something else, or a model of a class that is not known.
+        ValueError: If the candidate does not fit the data.
+    """
+    X, y = data.training(index)
+    if isinstance(candidate, Distance):
+        candidate = DistributionKernel(candidate)
+    if isinstance(candidate, Kernel):
+        return _with_kernel(candidate, data, X, y)
+    if isinstance(candidate, Model):
+        return _on_data(candidate, data, X, y, index)
+    if not callable(candidate):
+        raise TypeError(
+            "Expected a kernel, a distance, a model, or a function of X and y that makes a model, got "
+            f"{type(candidate).__name__}."
+        )
+    model = candidate(X, y)
+    if not isinstance(model, Model):
+        raise TypeError(
+            "Expected a function that makes a DistributionGP, a SparseDistributionGP or a classifier, "
+            f"got one that makes {type(model).__name__}."
+        )
+    return model
+
+
+def _with_kernel(kernel: Kernel, data: Data, X: Any, y: Any) -> Model:
+    check_kind(data.X, kernel)  # in folds, X are rows
+    if not any(isinstance(part, ScaleKernel) for part in kernel.modules()):
+        kernel = ScaleKernel(kernel, batch_shape=kernel.batch_shape)
+    if data.classify:
+        return ClassificationGP(X, y, kernel)
+    if y.dim() > 1 and y.shape[-1] > 1 and not kernel.batch_shape:
+        return SharedKernelGP(X, y, kernel)
+    return DistributionGP(X, y, kernel)
+
+
+def _on_data(model: Model, data: Data, X: Any, y: Any, index: Tensor | None) -> Model:
+    """Make a model like the given one, of its modules, on other data."""
+    kind: Any = type(model)
+    options: dict[str, Any] = {"input_transform": getattr(model, "input_transform", None)}
+    if isinstance(model, SparseDistributionGP):
+        options |= {
+            name: getattr(model, name) for name in ("num_inducing", "feature_dtype", "seed")
+        }
+    if isinstance(model, CLASSIFIERS):
+        options["alpha_epsilon"] = model.alpha_epsilon
+    else:
+        options |= _outcomes(model, data, index)
+        if kind in (DistributionGP, SharedKernelGP):
+            options["mean_module"] = model.mean_module
+    known = (DistributionGP, SharedKernelGP, SparseDistributionGP, *CLASSIFIERS)
+    if kind not in known:
+        raise TypeError(
+            f"Expected a model of {', '.join(k.__name__ for k in known)}, got {kind.__name__}. Pass a "
+            "function of X and y that makes the model."
+        )
+    return kind(X, y, model.covar_module, **options)
+
+
+def _outcomes(model: Model, data: Data, index: Tensor | None) -> dict[str, Any]:
+    """Return the options of a model for regression that concern its targets."""
+    transform = getattr(model, "outcome_transform", None)
+    if not isinstance(transform, Standardize | None):
+        raise ValueError(
+            f"Expected Standardize or None as outcome transform, got {type(transform).__name__}, under "
+            "which predictions are not normal."
+        )
+    options: dict[str, Any] = {"outcome_transform": None if transform is None else DEFAULT}
+    likelihood = model.likelihood
+    if not isinstance(likelihood, FixedNoiseGaussianLikelihood):
+        return options | {"likelihood": likelihood}
+    if isinstance(model, SparseDistributionGP) or likelihood.noise.shape[-1] != data.size:
+        raise ValueError(
+            f"Expected an exact model whose noise variances are those of the {data.size} clouds. Pass "
+            "a function of X and y that makes the model."
+        )
+    unit = 1.0 if transform is None else transform.stdvs.squeeze(-2)
+    variances = likelihood.noise.movedim(0, -1) if likelihood.noise.dim() > 1 else likelihood.noise
+    variances = variances.reshape(data.size, -1) * unit**2
+    return options | {"train_Yvar": variances if index is None else variances[index]}
+
+
+def copied(candidates: Mapping[str, Candidate]) -> dict[str, Candidate]:
+    """Copy candidates; those that shared a distance without learned parameters still share it."""
+    modules = [c for c in candidates.values() if isinstance(c, torch.nn.Module)]
+    fixed = {
+        id(distance): distance
+        for candidate in modules
+        for distance in _distances(candidate)
+        if not any(parameter.requires_grad for parameter in distance.parameters())
+    }
+    memo = {key: copy.deepcopy(distance) for key, distance in fixed.items()}
+    return {
+        name: copy.deepcopy(candidate, dict(memo))
+        if isinstance(candidate, torch.nn.Module)
+        else candidate
+        for name, candidate in candidates.items()
+    }
+
+
+def grouped(candidates: Mapping[str, Candidate]) -> list[dict[str, Candidate]]:
+    """Group candidates such that those that share a distance are in one group."""
+    groups: list[tuple[set[int], list[str]]] = []
+    for name, candidate in candidates.items():
+        shared = {id(d) for d in _distances(candidate)}
+        joined: tuple[set[int], list[str]] = (shared, [name])
+        rest = []
+        for group in groups:
+            if group[0] & joined[0]:
+                joined = (group[0] | joined[0], group[1] + joined[1])
+            else:
+                rest.append(group)
+        groups = [*rest, joined]
+    return [{name: candidates[name] for name in names} for _, names in groups]
+
+
+def _distances(candidate: Any) -> Sequence[Distance]:
+    modules = candidate.modules() if isinstance(candidate, torch.nn.Module) else ()
+    return [module for module in modules if isinstance(module, Distance)]

@@ -1,0 +1,128 @@
+"""The data of a comparison, all of them and in folds."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike
+from sklearn.model_selection import GroupKFold, KFold, StratifiedKFold, check_cv
+from torch import Tensor
+
+from gp_distributions.measures.inputs import Inputs, encoding_of
+from gp_distributions.models.arguments import counted_rows
+from gp_distributions.models.kernel_ridge import Labels, read_labels
+from gp_distributions.models.targets import as_targets, check_order
+
+# Number of folds if there are groups, unless there are fewer groups.
+_FOLDS = 5
+
+# The numbers of the training clouds and of those left out.
+Split = tuple[Tensor, Tensor]
+
+
+@dataclass(frozen=True, eq=False)
+class Data:
+    """Inputs with targets or labels.
+
+    Attributes:
+        X: The inputs.
+        rows: The inputs as rows, all encoded alike.
+        y: Targets, ``T`` or ``T x outputs``, or labels.
+        targets: The targets in double precision, or class indices.
+        classes: The distinct labels in sorted order, or None.
+    """
+
+    X: Inputs | Tensor
+    rows: Tensor
+    y: Any
+    targets: Tensor
+    classes: Labels | None
+
+    @classmethod
+    def read(cls, X: Inputs | Tensor, y: Tensor | ArrayLike, *, classify: bool) -> Data:
+        """Check inputs and targets.
+
+        Raises:
+            TypeError: If ``X`` are neither distributions nor a tensor.
+            ValueError: If there is a batch axis, or targets or labels do not fit the inputs.
+        """
+        rows = counted_rows(X, encoding_of(X)).detach()
+        if rows.dim() != 2:
+            raise ValueError(f"Expected T inputs, got rows of shape {tuple(rows.shape)}.")
+        check_order(X, y)
+        if classify:
+            classes, index = read_labels(y, len(rows))
+            return cls(X, rows, classes[index.numpy()], index, classes)
+        targets, squeeze = as_targets(y, rows)
+        return cls(X, rows, targets.squeeze(-1) if squeeze else targets, targets, None)
+
+    @property
+    def classify(self) -> bool:
+        """Whether there are labels."""
+        return self.classes is not None
+
+    @property
+    def size(self) -> int:
+        """Number ``T`` of inputs."""
+        return len(self.rows)
+
+    def training(self, index: Tensor | None) -> tuple[Any, Any]:
+        """Return the inputs and targets of numbers ``index``, as rows, or all as they were given."""
+        if index is None:
+            return self.X, self.y
+        kept = index.to(self.rows.device)
+        return self.rows[kept], self.y[index.numpy()] if self.classify else self.y[kept]
+
+    def splits(
+        self, folds: Any, groups: Sequence[Hashable] | ArrayLike | None, seed: int
+    ) -> list[Split]:
+        """Split the inputs into folds, each of which is left out once; none for leave-one-out.
+
+        Raises:
+            ValueError: If the folds are not a partition, the number of groups is wrong, or a training
+                part lacks a class.
+        """
+        labels = None if groups is None else np.asarray(groups)
+        if labels is not None and labels.shape != (self.size,):
+            raise ValueError(
+                f"Expected a group for each of {self.size} inputs, got groups of shape {labels.shape}."
+            )
+        if folds is None and labels is None:
+            return []
+        parts = [
+            (torch.as_tensor(train), torch.as_tensor(test))
+            for train, test in self._parts(folds, labels, seed)
+        ]
+        left = torch.cat([test for _, test in parts])
+        if not torch.equal(left.sort().values, torch.arange(self.size)):
+            raise ValueError(
+                "Expected folds in which each input is left out exactly once, such as KFold(5), got "
+                f"{len(left)} inputs left out, {len(left.unique())} of {self.size} different."
+            )
+        for number, (train, _) in enumerate(parts):
+            if self.classes is not None and len(self.targets[train].unique()) < len(self.classes):
+                raise ValueError(
+                    f"Expected all classes in each training part, but that of fold {number} lacks one. "
+                    "Use fewer folds, or leave out classes with few inputs."
+                )
+        return parts
+
+    def _parts(self, folds: Any, groups: Any, seed: int) -> Iterator[tuple[Any, Any]]:
+        places = np.zeros(self.size)
+        if isinstance(folds, int | np.integer | None):
+            most = self.size if groups is None else len(np.unique(groups))
+            number = min(_FOLDS, most) if folds is None else int(folds)
+            if not 2 <= number <= most:
+                raise ValueError(f"Expected 2 to {most} folds, got {number}.")
+            splitter: Any = KFold(number, shuffle=True, random_state=seed)
+            if groups is not None:
+                splitter = GroupKFold(number)
+            elif self.classify:
+                splitter = StratifiedKFold(number, shuffle=True, random_state=seed)
+        else:
+            splitter = check_cv(folds)
+        yield from splitter.split(places, self.targets.cpu().numpy(), groups)

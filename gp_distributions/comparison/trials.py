@@ -1,0 +1,104 @@
+"""Fits of candidates to all data and to folds, with their predictions for what was left out."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gp_distributions.comparison.candidates import CLASSIFIERS, Candidate, copied, make_model
+from gp_distributions.comparison.data import Data, Split
+from gp_distributions.fitting import fit
+from gp_distributions.rows.memory import unchanging_rows
+from gp_distributions.scoring.leave_one_out import left_out
+from gp_distributions.scoring.predictions import ClassPredictions, NormalPredictions, Predictions
+
+
+@dataclass(frozen=True, eq=False)
+class Trial:
+    """What became of a candidate on all data, or in one fold.
+
+    Attributes:
+        name: Name of the candidate.
+        fold: Number of the fold, or None for all data.
+        model: The model that was fitted to all data.
+        predictions: The predictions for clouds that were left out.
+        seconds: Time taken.
+        message: What went wrong; empty if nothing did.
+    """
+
+    name: str
+    fold: int | None
+    model: Any = None
+    predictions: Predictions | None = None
+    seconds: float = 0.0
+    message: str = ""
+
+
+def run_trials(
+    group: Mapping[str, Candidate],
+    data: Data,
+    fold: int | None,
+    split: Split | None,
+    *,
+    leave_one_out: bool,
+    options: Mapping[str, Any],
+) -> list[Trial]:
+    """Fit copies of candidates, in turn, to all data or to a fold.
+
+    Args:
+        group: Candidates that share distances, which stay as they are.
+        data: All data.
+        fold: Number of the fold, or None for all data.
+        split: The fold, or None.
+        leave_one_out: Whether models of all data predict each cloud from all others.
+        options: Options of :func:`fit`.
+    """
+    trials = []
+    with unchanging_rows():
+        for name, candidate in copied(group).items():
+            start = time.perf_counter()
+            try:
+                model, predictions = _tried(candidate, data, split, leave_one_out, options)
+            except Exception as error:  # a failure is a line of the table
+                text = f"{type(error).__name__}: {error}"
+                where = "" if fold is None else f"fold {fold}: "
+                trials.append(Trial(name, fold, message=where + text))
+                continue
+            seconds = time.perf_counter() - start
+            kept = model if split is None else None
+            trials.append(Trial(name, fold, kept, predictions, seconds))
+    return trials
+
+
+def _tried(
+    candidate: Candidate,
+    data: Data,
+    split: Split | None,
+    leave_one_out: bool,
+    options: Mapping[str, Any],
+) -> tuple[Any, Predictions | None]:
+    model = make_model(candidate, data, None if split is None else split[0])
+    if isinstance(model, CLASSIFIERS) != data.classify:
+        kinds = ("regression", "classification")
+        raise ValueError(
+            f"Expected a model for {kinds[data.classify]}, as the others, got {type(model).__name__}."
+        )
+    fit(model, **options)
+    if split is None:
+        return model, left_out(model, data.y) if leave_one_out else None
+    return None, _predicted(model, data, split[1])
+
+
+def _predicted(model: Any, data: Data, index: Tensor) -> Predictions:
+    """Predict the inputs of numbers ``index``."""
+    rows = data.rows[index.to(data.rows.device)]
+    targets = data.targets[index.to(data.targets.device)]
+    with torch.no_grad():
+        if data.classify:
+            return ClassPredictions.of(targets, model.predict_proba(rows))
+        return NormalPredictions.of(targets, *model.predict(rows))

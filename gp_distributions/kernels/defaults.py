@@ -1,0 +1,148 @@
+"""Kernels to compare when nothing is known of the data but their kind and dimension."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from gpytorch.kernels import Kernel, ScaleKernel
+
+from gp_distributions.distances.base import Distance
+from gp_distributions.distances.mmd import MMD
+from gp_distributions.distances.rigid_sliced_wasserstein import RigidSlicedWasserstein
+from gp_distributions.distances.sliced_wasserstein import SlicedWasserstein
+from gp_distributions.distances.transport import LinearTransport
+from gp_distributions.kernels.distribution_kernel import DistributionKernel
+from gp_distributions.kernels.mixed import mixed_kernel
+from gp_distributions.measures.gaussian_mixtures import GaussianMixtures
+from gp_distributions.measures.inputs import Inputs
+from gp_distributions.measures.kinds import KINDS, Distributions
+from gp_distributions.measures.mixed_inputs import MixedInputs
+from gp_distributions.measures.point_clouds import PointClouds
+from gp_distributions.measures.reference import ReferenceMeasure
+
+# A smooth and a rough profile.
+_PROFILES = ("matern52", "exponential")
+# The small scale of MMD, as a share of the median distance between atoms.
+_SMALL = 0.2
+# Up to so many pairs of atoms, MMD is exact; beyond, it has so many features.
+_PAIRS, _FEATURES = 2e9, 500
+# The reference of linear transport has so many atoms. It is the mean shape of at most so many clouds,
+# of which each is thinned to at most so many atoms.
+_REFERENCE, _CLOUDS, _ATOMS = 20, 50, 100
+
+
+def default_kernels(X: Inputs, *, seed: int = 0) -> dict[str, Kernel]:
+    """Make kernels that cover what "Choosing a kernel" distinguishes, as candidates of :func:`compare`.
+
+    The distances between clouds are sliced Wasserstein of order 2 (``"sw2"``), of order 1 (``"sw1"``)
+    and of centred clouds (``"centred"``); :class:`MMD` with a Gaussian kernel at the median distance
+    between atoms (``"mmd"``) and at a fifth of it (``"mmd small"``); the energy distance
+    (``"energy"``); :class:`LinearTransport` to a mean shape of 20 atoms (``"transport"``); and in two
+    and three dimensions :class:`RigidSlicedWasserstein` (``"rigid"``). Each has the profiles
+    ``"matern52"`` and ``"exponential"``, which share its distances, so that the clouds are embedded
+    only once. With more than 40,000 atoms, MMD has 500 features, and the energy distance is left out.
+
+    :class:`Gaussians` have those distances that have closed forms, and :class:`GaussianMixtures` MMD
+    at three scales. For :class:`MixedInputs`, each kernel is the product of such a kernel for each
+    block of distributions and of the default kernel of the covariates; the structures ``"sum"`` and
+    ``"sum+product"`` of :func:`mixed_kernel` join in with the first distance.
+
+    Args:
+        X: The training inputs.
+        seed: Random seed for the distances.
+
+    Returns:
+        The kernels by name, such as ``"sw2 matern52"``, with outputscales.
+
+    Raises:
+        TypeError: If ``X`` are not distributions or mixed inputs.
+        ValueError: If all atoms coincide.
+
+    Example:
+        >>> import torch
+        >>> from gp_distributions import PointClouds, default_kernels
+        >>> generator = torch.Generator().manual_seed(0)
+        >>> X = PointClouds(torch.randn(10, 8, 1, generator=generator, dtype=torch.float64))
+        >>> list(default_kernels(X))[:4]
+        ['sw2 matern52', 'sw2 exponential', 'sw1 matern52', 'sw1 exponential']
+    """
+    if isinstance(X, MixedInputs):
+        return _of_mixed(X, seed)
+    if not isinstance(X, Distributions):
+        raise TypeError(
+            "Expected PointClouds, Gaussians, GaussianMixtures or MixedInputs, got "
+            f"{type(X).__name__}."
+        )
+    return {
+        f"{name} {profile}": ScaleKernel(DistributionKernel(distance, profile))
+        for name, distance in _distances(X, seed).items()
+        for profile in _PROFILES
+    }
+
+
+def _distances(X: Distributions, seed: int) -> dict[str, Distance]:
+    """Return distances between distributions of the kind of ``X``, the usual first."""
+    dim = X.dim
+    options: dict[str, Any] = {"inputs": KINDS[type(X)], "seed": seed}
+    median = _mmd(X, options)
+    found: dict[str, Distance] = {}
+    if not isinstance(X, GaussianMixtures):
+        found["sw2"] = SlicedWasserstein(dim, **options)
+        found["sw1"] = SlicedWasserstein(dim, p=1, **options)
+        found["centred"] = SlicedWasserstein(dim, center=True, **options)
+    found["mmd"] = median
+    assert median.bandwidth is not None
+    found["mmd small"] = _mmd(X, options, _SMALL * median.bandwidth.item())
+    if isinstance(X, GaussianMixtures):
+        found["mmd large"] = _mmd(X, options, median.bandwidth.item() / _SMALL)
+    if isinstance(X, PointClouds):
+        if median.num_features is None:
+            found["energy"] = MMD(dim, kernel="energy", seed=seed)
+        found["transport"] = LinearTransport(_mean_shape(X, seed))
+    if not isinstance(X, GaussianMixtures) and dim in (2, 3):
+        found["rigid"] = RigidSlicedWasserstein(dim, inputs=KINDS[type(X)])
+    return found
+
+
+def _mean_shape(X: PointClouds, seed: int) -> ReferenceMeasure:
+    """Return the mean shape of some clouds, which is nearly that of all."""
+    generator = torch.Generator().manual_seed(seed)
+    some = X[torch.randperm(len(X), generator=generator)[:_CLOUDS]]
+    if int(some.sizes.max()) > _ATOMS:
+        some = some.resample(_ATOMS, seed=seed)
+    return ReferenceMeasure.from_data(some, _REFERENCE, "mean_shape", seed)
+
+
+def _mmd(X: Distributions, options: dict[str, Any], bandwidth: float | None = None) -> MMD:
+    """Make an MMD, by default at the median distance between the atoms of ``X``."""
+    many = isinstance(X, PointClouds) and float(X.sizes.sum()) ** 2 > _PAIRS
+    distance = MMD(X.dim, bandwidth=bandwidth, num_features=_FEATURES if many else None, **options)
+    distance.adapt(X.pack())
+    return distance
+
+
+def _of_mixed(X: MixedInputs, seed: int) -> dict[str, Kernel]:
+    distances = {
+        name: _distances(block, seed)
+        for name, block in X.blocks.items()
+        if isinstance(block, Distributions)
+    }
+    names = dict.fromkeys(name for found in distances.values() for name in found)
+    candidates: dict[str, Kernel] = {}
+    for name in names or ["product"]:
+        for profile in _PROFILES if names else [""]:
+            # A block without this distance has its usual one.
+            kernels = {
+                block: DistributionKernel(found.get(name) or next(iter(found.values())), profile)
+                for block, found in distances.items()
+            }
+            candidates[f"{name} {profile}".strip()] = mixed_kernel(X, kernels)
+    if len(X.blocks) > 1:
+        first = {
+            block: DistributionKernel(next(iter(found.values())))
+            for block, found in distances.items()
+        }
+        candidates["sum"] = mixed_kernel(X, first, structure="sum")
+        candidates["sum+product"] = mixed_kernel(X, first, structure="sum+product")
+    return candidates

@@ -1,0 +1,94 @@
+"""Leave-one-out predictions of models that are already made, and the weights they give to them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from numpy.typing import ArrayLike
+from torch import Tensor
+
+from gp_distributions.models import (
+    ClassificationGP,
+    DistributionGP,
+    SparseClassificationGP,
+    SparseDistributionGP,
+)
+from gp_distributions.models.kernel_ridge import read_labels
+from gp_distributions.numerics.stacking import stacking_weights
+from gp_distributions.scoring.predictions import ClassPredictions, NormalPredictions, Predictions
+
+# Number of targets, beside those observed, that each model alone predicts; see stacking_weights.
+PRIOR = 0.02
+
+
+def left_out(model: Any, y: Tensor | ArrayLike) -> Predictions:
+    """Predict each training cloud from all others in closed form, at the current hyperparameters.
+
+    Args:
+        model: A :class:`DistributionGP`, a :class:`SparseDistributionGP` or a classifier, with its
+            training data.
+        y: Its targets or labels.
+
+    Returns:
+        The predictions, with their scores.
+
+    Raises:
+        TypeError: If ``model`` is of another class.
+        ValueError: If predictions of the model are not normal.
+
+    Example:
+        >>> from gp_distributions import DistributionGP, PointClouds
+        >>> from gp_distributions.scoring import left_out
+        >>> clouds = PointClouds([[[0.0], [0.2]], [[1.0], [1.2]], [[2.0], [2.2]]])
+        >>> model = DistributionGP(clouds, [0.0, 1.0, 2.0])
+        >>> left_out(model, [0.0, 1.0, 2.0]).log_density.shape
+        torch.Size([3])
+    """
+    if isinstance(model, ClassificationGP | SparseClassificationGP):
+        _, labels = read_labels(y, len(y))  # type: ignore[arg-type]
+        return ClassPredictions.of(labels, model.leave_one_out_proba())
+    if isinstance(model, DistributionGP | SparseDistributionGP):
+        mean, std = model.leave_one_out()
+        return NormalPredictions.of(torch.as_tensor(y), mean, std)
+    raise TypeError(
+        f"Expected a DistributionGP, a SparseDistributionGP or a classifier, got {type(model).__name__}."
+    )
+
+
+def leave_one_out_weights(
+    models: Sequence[Any], y: Tensor | ArrayLike, *, prior: float = PRIOR
+) -> Tensor:
+    """Compute the stacking weights of models from their leave-one-out log densities.
+
+    This takes one Cholesky factor of a ``T x T`` matrix, and its inverse, for each exact model.
+
+    Args:
+        models: Models of the same targets, as for :func:`left_out`.
+        y: The targets or labels.
+        prior: Number of targets, beside the ``T`` observed, that each model alone predicts. With 0, the
+            weights of models that do not improve the mixture are zero.
+
+    Returns:
+        The weights, which sum to one.
+
+    Raises:
+        TypeError: As for :func:`left_out`.
+        ValueError: As for :func:`left_out`, or if a log density is not finite.
+
+    Example:
+        >>> import torch
+        >>> from gp_distributions import DistributionGP, MMDKernel, PointClouds, fit
+        >>> from gp_distributions.scoring import leave_one_out_weights
+        >>> points = torch.randn(12, 20, 2, generator=torch.Generator().manual_seed(0)).double()
+        >>> clouds, y = PointClouds(points), points.mean((-2, -1))
+        >>> kernels = [None, MMDKernel(2, bandwidth=0.1)]
+        >>> models = [fit(DistributionGP(clouds, y, kernel), restarts=0) for kernel in kernels]
+        >>> bool(leave_one_out_weights(models, y)[0] > 0.5)
+        True
+
+    Source: Yao, Vehtari, Simpson and Gelman 2018.
+    """
+    densities = torch.stack([left_out(model, y).log_density for model in models], dim=-1)
+    return stacking_weights(densities, prior=prior)

@@ -1,0 +1,380 @@
+"""compare: scores, standard errors, weights, folds, groups, failures, and what stays as it was."""
+
+import copy
+import math
+from pathlib import Path
+from typing import Any
+
+import joblib
+import numpy as np
+import pytest
+import torch
+from gpytorch.kernels import Kernel, ScaleKernel
+from sklearn.model_selection import GroupKFold, KFold, ShuffleSplit
+from torch import Tensor
+
+from gp_distributions import (
+    MMD,
+    ClassificationGP,
+    Comparison,
+    DistributionGP,
+    DistributionKernel,
+    Gaussians,
+    MixedInputs,
+    MixtureClassifier,
+    MixtureModel,
+    MMDKernel,
+    PointClouds,
+    ScaledDistance,
+    SharedKernelGP,
+    SlicedWasserstein,
+    SlicedWassersteinKernel,
+    SparseClassificationGP,
+    SparseDistributionGP,
+    compare,
+    default_kernels,
+    fit,
+    load,
+    save,
+)
+from gp_distributions.comparison.candidates import grouped
+from gp_distributions.numerics.stacking import stacking_weights
+
+T = 18
+GENERATOR = torch.Generator().manual_seed(0)
+SPREADS = 0.5 + torch.rand(T, 1, 1, generator=GENERATOR, dtype=torch.float64)
+POINTS = SPREADS * torch.randn(T, 12, 2, generator=GENERATOR, dtype=torch.float64)
+X = PointClouds(POINTS)
+Y = (3 * SPREADS).sin().flatten() + 0.05 * torch.randn(T, generator=GENERATOR, dtype=torch.float64)
+LABELS = np.where(SPREADS.flatten() > 1, "wide", "narrow")
+GROUPS = [f"hospital {i % 6}" for i in range(T)]
+FAST: dict[str, Any] = {"restarts": 0, "progress": False}
+
+
+def sliced(profile: str = "matern52") -> Kernel:
+    return SlicedWassersteinKernel(2, num_slices=8, num_quantiles=8, profile=profile)
+
+
+def kernels() -> dict[str, Any]:
+    return {"sw2": sliced(), "mmd": MMDKernel(2, bandwidth=0.2)}
+
+
+def fitted(kernel: Kernel, index: Any = slice(None), y: Any = Y) -> DistributionGP:
+    model = DistributionGP(X.pack()[index], y[index], ScaleKernel(copy.deepcopy(kernel)))
+    return fit(model, restarts=0, progress=False)
+
+
+def densities(mean: Tensor, std: Tensor, y: Tensor) -> Tensor:
+    return torch.distributions.Normal(mean, std).log_prob(y)
+
+
+@pytest.fixture(scope="module")
+def found() -> Comparison:
+    return compare(kernels(), X, Y, **FAST)
+
+
+class TestLeaveOneOut:
+    def test_log_densities_are_those_of_a_fitted_model(self, found: Comparison) -> None:
+        for name, kernel in kernels().items():
+            expected = densities(*fitted(kernel).leave_one_out(), Y)
+            torch.testing.assert_close(found.log_density[name], expected, rtol=1e-6, atol=1e-6)
+
+    def test_table(self, found: Comparison) -> None:
+        first, second = found.table
+        assert (first.name, second.name) == ("sw2", "mmd")
+        assert first.difference == first.error == 0
+        best, other = found.log_density["sw2"], found.log_density["mmd"]
+        assert second.log_density == pytest.approx(other.mean().item())
+        assert second.difference == pytest.approx((other - best).mean().item())
+        assert second.error == pytest.approx((other - best).std().item() / math.sqrt(T))
+        mean, std = found.best.leave_one_out()
+        assert first.rmse == pytest.approx((Y - mean).square().mean().sqrt().item())
+        assert first.r2 == pytest.approx(1 - (first.rmse / Y.std(correction=0).item()) ** 2)
+        assert first.coverage == ((Y - mean).abs() < 1.95996 * std).double().mean()
+        assert math.isnan(first.accuracy)
+        assert all(entry.seconds > 0 for entry in found.table)
+
+    def test_weights(self, found: Comparison) -> None:
+        matrix = torch.stack([found.log_density[name] for name in ("sw2", "mmd")], -1)
+        assert list(found.weights.values()) == pytest.approx(
+            stacking_weights(matrix, prior=0.02).tolist()
+        )
+        weights = torch.tensor(list(found.weights.values())).double()
+        mixture = (matrix + weights.log()).logsumexp(-1).mean().item()
+        assert found.stacked.log_density == pytest.approx(mixture)
+        assert mixture >= found.table[0].log_density - 2 * 0.02 * math.log(T) / T
+
+    def test_best_and_mixture_predict(self, found: Comparison) -> None:
+        assert found.best is found.models["sw2"]
+        model = found.model()
+        assert isinstance(model, MixtureModel)
+        assert model.weights.sum() == pytest.approx(1)
+        mean, std = model.predict(X)
+        assert mean.shape == std.shape == (T,)
+
+    def test_prints_and_becomes_a_frame(self, found: Comparison) -> None:
+        lines = str(found).splitlines()
+        assert lines[0].split()[:3] == ["Comparison", "log", "density"]
+        assert [line.split()[0] for line in lines[1:]] == ["sw2", "mmd", "stacked"]
+        assert "accuracy" not in lines[0]
+        frame = found.to_frame()
+        assert list(frame.index) == ["sw2", "mmd"]
+        assert frame["weight"].sum() == pytest.approx(1)
+
+    def test_draws(self, found: Comparison) -> None:
+        ax = found.plot()
+        assert [text.get_text() for text in ax.get_yticklabels()] == ["sw2", "mmd", "stacked"]
+
+
+class TestCandidates:
+    def test_stay_as_they_are(self) -> None:
+        given: dict[str, Any] = {
+            "kernel": sliced(),
+            "distance": MMD(2),
+            "model": DistributionGP(X, Y, sliced()),
+        }
+        before = {name: copy.deepcopy(c.state_dict()) for name, c in given.items()}
+        found = compare(given, X, Y, **FAST)
+        assert not [entry.message for entry in found.table if entry.failed]
+        for name, candidate in given.items():
+            for key, value in candidate.state_dict().items():
+                torch.testing.assert_close(value, before[name][key], equal_nan=True, rtol=0, atol=0)
+        assert given["distance"].bandwidth is None
+
+    def test_of_all_kinds(self) -> None:
+        shared = SlicedWasserstein(2, num_slices=8, num_quantiles=8)
+        given: dict[str, Any] = {
+            "distance": shared,
+            "kernel": DistributionKernel(shared),
+            "model": DistributionGP(X, Y, ScaleKernel(DistributionKernel(shared))),
+            "function": lambda X, y: DistributionGP(X, y, ScaleKernel(DistributionKernel(shared))),
+        }
+        found = compare(given, X, Y, **FAST)
+        first = found.log_density["kernel"]
+        for name in given:
+            torch.testing.assert_close(found.log_density[name], first, rtol=1e-6, atol=1e-6)
+
+    def test_models_keep_their_options(self) -> None:
+        variances = torch.linspace(0.01, 0.1, T).double()
+        given: dict[str, Any] = {
+            "sampling": DistributionGP(X, Y, sliced(), sampling_noise=True),
+            "known": DistributionGP(X, Y, sliced(), train_Yvar=variances),
+            "plain": DistributionGP(X, Y, sliced(), outcome_transform=None),
+            "sparse": SparseDistributionGP(X, Y, sliced(), num_inducing=7, seed=3),
+        }
+        for folds in (None, 3):
+            found = compare(given, X, Y, folds=folds, **FAST)
+            assert not [entry.message for entry in found.table if entry.failed]
+            models = found.models
+            assert hasattr(models["sampling"].likelihood, "sampling_noise")
+            noise = models["known"].likelihood.noise * models["known"].outcome_transform.stdvs ** 2
+            torch.testing.assert_close(noise.flatten(), variances)
+            assert not hasattr(models["plain"], "outcome_transform")
+            assert (models["sparse"].num_inducing, models["sparse"].seed) == (7, 3)
+
+    def test_shared_distances_are_embedded_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        calls = []
+        represent = SlicedWasserstein.represent
+
+        def counted(self: SlicedWasserstein, *args: Any) -> Tensor:
+            calls.append(self)
+            return represent(self, *args)
+
+        monkeypatch.setattr(SlicedWasserstein, "represent", counted)
+        shared = SlicedWasserstein(2, num_slices=8, num_quantiles=8)
+        pair = {p: DistributionKernel(shared, p) for p in ("matern52", "exponential")}
+        compare(pair, X, Y, **FAST)
+        assert len(calls) == 1
+        assert calls[0] is not shared
+
+    def test_groups_share_distances(self) -> None:
+        a, b = SlicedWasserstein(2), MMD(2)
+        given: dict[str, Any] = {
+            "a": DistributionKernel(a),
+            "b": DistributionKernel(b),
+            "c": DistributionKernel(a) * DistributionKernel(b),
+            "d": MMD(2),
+            "e": len,
+        }
+        assert [set(group) for group in grouped(given)] == [{"a", "b", "c"}, {"d"}, {"e"}]
+
+    def test_learned_distances_are_not_shared(self) -> None:
+        shared = ScaledDistance(SlicedWasserstein(2, num_slices=8, num_quantiles=8))
+        pair = {p: DistributionKernel(shared, p) for p in ("matern52", "exponential")}
+        found = compare(pair, X, Y, **FAST)
+        one, other = (m.covar_module.base_kernel.distance for m in found.models.values())
+        assert one is not other
+
+
+class TestFailures:
+    def test_is_a_line_of_the_table(self) -> None:
+        given = kernels() | {
+            "wide": SlicedWassersteinKernel(3),
+            "number": 3.0,
+            "linear": lambda X, y: torch.nn.Linear(2, 2),
+            "labels": lambda X, y: ClassificationGP(X, LABELS),
+        }
+        found = compare(given, X, Y, **FAST)
+        assert [e.name for e in found.table if e.failed] == ["wide", "number", "linear", "labels"]
+        messages = {entry.name: entry.message for entry in found.table}
+        assert messages["wide"].startswith("ValueError: Expected clouds of dimension 3")
+        assert messages["number"].startswith("TypeError: Expected a kernel, a distance, a model")
+        assert "got one that makes Linear" in messages["linear"]
+        assert "Expected a model for regression" in messages["labels"]
+        assert messages["sw2"] == ""
+        assert found.weights["wide"] == 0
+        assert set(found.models) == {"sw2", "mmd"}
+        assert str(found).splitlines()[-1].startswith("labels: ValueError")
+        found.plot()
+
+    def test_in_a_fold_names_the_fold(self) -> None:
+        def picky(X: Tensor, y: Tensor) -> DistributionGP:
+            if len(y) == T - 4:
+                raise ValueError("too few")
+            return DistributionGP(X, y, sliced())
+
+        found = compare(kernels() | {"picky": picky}, X, Y, folds=5, **FAST)
+        (entry,) = (e for e in found.table if e.failed)
+        assert entry.message == "fold 0: ValueError: too few"
+
+    def test_of_all_is_an_error(self) -> None:
+        with pytest.raises(
+            RuntimeError, match=r"at least one candidate.*'a': ValueError: Expected"
+        ):
+            compare({"a": SlicedWassersteinKernel(3)}, X, Y, **FAST)
+
+    def test_interruption_is_passed_on(self) -> None:
+        def interrupted(X: Any, y: Any) -> DistributionGP:
+            raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            compare(kernels() | {"stop": interrupted}, X, Y, **FAST)
+
+    def test_bad_arguments(self) -> None:
+        with pytest.raises(TypeError, match="dictionary of candidates"):
+            compare([sliced()], X, Y)  # type: ignore[arg-type]
+        with pytest.raises(ValueError, match="at least one candidate"):
+            compare({}, X, Y)
+        with pytest.raises(ValueError, match="one target for each"):
+            compare(kernels(), X, Y[:-1])
+        with pytest.raises(ValueError, match="a group for each of 18 inputs"):
+            compare(kernels(), X, Y, groups=[1, 2])
+        with pytest.raises(ValueError, match="2 to 18 folds, got 1"):
+            compare(kernels(), X, Y, folds=1)
+        with pytest.raises(ValueError, match="left out exactly once"):
+            compare(kernels(), X, Y, folds=ShuffleSplit(3))
+        with pytest.raises(ValueError, match="all classes in each training part"):
+            compare(kernels(), X, LABELS, folds=[(range(2), range(2, T)), (range(2, T), range(2))])
+
+
+class TestFolds:
+    @pytest.mark.parametrize("grouped", [False, True])
+    def test_hyperparameters_are_fitted_without_the_fold(self, grouped: bool) -> None:
+        given: Any = {"folds": 3, "groups": GROUPS if grouped else None}
+        found = compare(kernels(), X, Y, seed=4, **given, **FAST)
+        splitter = GroupKFold(3) if grouped else KFold(3, shuffle=True, random_state=4)
+        expected = torch.empty(T).double()
+        for train, test in splitter.split(np.zeros(T), groups=given["groups"]):
+            model = fit(
+                DistributionGP(X[train], Y[train], ScaleKernel(sliced())), restarts=0, seed=4
+            )
+            expected[test] = densities(*model.predict(X[test]), Y[test])
+        torch.testing.assert_close(found.log_density["sw2"], expected, rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(
+            found.best.predict(X)[0], fitted(sliced()).predict(X)[0], rtol=1e-5, atol=1e-5
+        )
+
+    def test_splitters_and_pairs(self) -> None:
+        pairs = [(np.arange(9, T), np.arange(9)), (np.arange(9), np.arange(9, T))]
+        first, second = (
+            compare({"sw2": sliced()}, X, Y, folds=folds, **FAST) for folds in (KFold(2), pairs)
+        )
+        torch.testing.assert_close(first.log_density, second.log_density)
+
+    def test_groups_are_independent(self) -> None:
+        found = compare(kernels(), X, Y, groups=GROUPS, **FAST)
+        difference = found.log_density["mmd"] - found.log_density["sw2"]
+        sums = (difference - difference.mean()).reshape(3, 6).sum(0)
+        worst = found.table[1]
+        if worst.name == "sw2":
+            difference = -difference
+        assert worst.error == pytest.approx((sums.square().sum() * 6 / 5).sqrt().item() / T)
+
+
+class TestData:
+    def test_several_outputs(self) -> None:
+        several = torch.stack([Y, 100 * Y.square()], -1)
+        batch = ScaleKernel(
+            SlicedWassersteinKernel(2, num_slices=8, batch_shape=torch.Size([2])),
+            batch_shape=torch.Size([2]),
+        )
+        found = compare({"shared": sliced(), "own": batch}, X, several, **FAST)
+        assert isinstance(found.models["shared"], SharedKernelGP)
+        assert type(found.models["own"]) is DistributionGP
+        model = found.models["shared"]
+        expected = densities(*model.leave_one_out(), several).sum(-1)
+        torch.testing.assert_close(found.log_density["shared"], expected)
+        assert found.model().predict(X)[0].shape == (T, 2)
+        folded = compare({"shared": sliced(), "own": batch}, X, several, folds=3, **FAST)
+        assert not [entry.message for entry in folded.table if entry.failed]
+
+    def test_classification(self, tmp_path: Path) -> None:
+        given = kernels() | {
+            "model": ClassificationGP(X, LABELS, sliced(), alpha_epsilon=0.1),
+            "sparse": SparseClassificationGP(X, LABELS, sliced(), num_inducing=9),
+        }
+        found = compare(given, X, LABELS, **FAST)
+        assert not [entry.message for entry in found.table if entry.failed]
+        assert found.models["model"].alpha_epsilon == 0.1
+        expected = found.models["sw2"].leave_one_out()
+        torch.testing.assert_close(found.log_density["sw2"], expected)
+        assert found.table[0].accuracy > 0.7
+        assert math.isnan(found.table[0].rmse)
+        model = found.model()
+        assert isinstance(model, MixtureClassifier)
+        probabilities = sum(
+            weight * found.models[name].predict_proba(X)
+            for name, weight in found.weights.items()
+            if weight > 0
+        )
+        torch.testing.assert_close(model.predict_proba(X), probabilities)
+        save(model, tmp_path / "model")
+        loaded = load(tmp_path / "model")
+        torch.testing.assert_close(loaded.predict_proba(X), probabilities, rtol=0, atol=1e-12)
+        folded = compare(given, X, LABELS, folds=3, **FAST)
+        assert not [entry.message for entry in folded.table if entry.failed]
+        assert folded.table[0].log_density != found.table[0].log_density
+
+    def test_numbers_may_be_labels(self) -> None:
+        found = compare(kernels(), X, (LABELS == "wide") + 3, classification=True, **FAST)
+        assert found.best.classes_.tolist() == [3, 4]
+
+    def test_mixed_inputs(self) -> None:
+        mixed = MixedInputs(
+            clouds=X, number=Y.roll(1), arm=["rare" if i == 0 else "usual" for i in range(T)]
+        )
+        candidates = default_kernels(mixed)
+        few = {name: candidates[name] for name in ("sw2 matern52", "sum", "sum+product")}
+        for folds in (None, 3):  # a fold lacks the rare category
+            found = compare(few, mixed, Y, folds=folds, **FAST)
+            assert not [entry.message for entry in found.table if entry.failed]
+            assert found.model().predict(mixed[:3])[0].shape == (3,)
+
+    def test_gaussians(self) -> None:
+        gaussians = Gaussians.from_clouds(X)
+        candidates = default_kernels(gaussians)
+        few = {name: candidates[name] for name in ("sw2 matern52", "mmd exponential")}
+        found = compare(few, gaussians, Y, **FAST)
+        assert not [entry.message for entry in found.table if entry.failed]
+
+
+def test_runs_in_parallel(found: Comparison) -> None:
+    with joblib.parallel_config(backend="threading", n_jobs=2):
+        other = compare(kernels(), X, Y, **FAST)
+    assert [entry.name for entry in other.table] == [entry.name for entry in found.table]
+    torch.testing.assert_close(other.log_density, found.log_density, rtol=1e-8, atol=1e-8)
+
+
+def test_is_silent(capsys: pytest.CaptureFixture[str]) -> None:
+    compare({"sw2": sliced()}, X, Y, **FAST)
+    assert capsys.readouterr() == ("", "")

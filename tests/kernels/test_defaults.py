@@ -1,0 +1,98 @@
+"""Default kernels: which there are for which inputs, and what they share."""
+
+import pytest
+import torch
+from gpytorch.kernels import ScaleKernel
+
+from gp_distributions import (
+    MMD,
+    DistributionKernel,
+    GaussianMixtures,
+    Gaussians,
+    MixedInputs,
+    PointClouds,
+    default_kernels,
+)
+from gp_distributions.kernels import defaults
+from gp_distributions.kernels.reading import check_kind
+
+
+def clouds(dim: int, num: int = 8, size: int = 6) -> PointClouds:
+    generator = torch.Generator().manual_seed(dim)
+    return PointClouds(torch.randn(num, size, dim, generator=generator, dtype=torch.float64))
+
+
+def names(X: object) -> list[str]:
+    return list(dict.fromkeys(name.rpartition(" ")[0] for name in default_kernels(X)))  # type: ignore[arg-type]
+
+
+ALL = ["sw2", "sw1", "centred", "mmd", "mmd small", "energy", "transport"]
+
+
+@pytest.mark.parametrize("dim", [1, 2, 3, 4])
+def test_of_clouds(dim: int) -> None:
+    X = clouds(dim)
+    assert names(X) == ALL + (["rigid"] if dim in (2, 3) else [])
+    for name, kernel in default_kernels(X).items():
+        check_kind(X, kernel)
+        assert isinstance(kernel, ScaleKernel)
+        matrix = kernel(X.pack()).to_dense()
+        assert bool(matrix.isfinite().all()), name
+        assert torch.linalg.eigvalsh(matrix).min() > -1e-7, name
+
+
+def test_of_other_distributions() -> None:
+    gaussians = Gaussians.from_clouds(clouds(2))
+    assert names(gaussians) == ["sw2", "sw1", "centred", "mmd", "mmd small", "rigid"]
+    means, covariances = torch.randn(5, 3, 2).double(), torch.eye(2).double().expand(5, 3, 2, 2)
+    mixtures = GaussianMixtures(means, covariances)
+    assert names(mixtures) == ["mmd", "mmd small", "mmd large"]
+    for X in (gaussians, mixtures):
+        for kernel in default_kernels(X).values():
+            check_kind(X, kernel)
+            assert bool(kernel(X.pack()).to_dense().isfinite().all())
+
+
+def test_of_mixed_inputs() -> None:
+    X = MixedInputs(a=clouds(3), b=Gaussians.from_clouds(clouds(2)), c=[float(i) for i in range(8)])
+    found = default_kernels(X)
+    assert len(found) == 2 * 8 + 2
+    for kernel in found.values():
+        check_kind(X, kernel)
+        assert kernel(X.pack()).to_dense().shape == (8, 8)
+    numbers = MixedInputs(c=[float(i) for i in range(8)])
+    assert list(default_kernels(numbers)) == ["product"]
+
+
+def test_profiles_share_their_distance() -> None:
+    found = default_kernels(clouds(2))
+    for name in ALL:
+        one, other = (found[f"{name} {p}"].base_kernel for p in ("matern52", "exponential"))
+        assert isinstance(one, DistributionKernel)
+        assert one.distance is other.distance
+        assert type(one.profile) is not type(other.profile)
+
+
+def test_scales_of_mmd() -> None:
+    found = default_kernels(clouds(2))
+    median, small = (found[f"{n} matern52"].base_kernel.distance for n in ("mmd", "mmd small"))
+    assert isinstance(median, MMD)
+    assert small.bandwidth.item() == pytest.approx(0.2 * median.bandwidth.item())
+    assert median.num_features is small.num_features is None
+
+
+def test_many_atoms_have_features(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(defaults, "_PAIRS", 100.0)
+    found = default_kernels(clouds(2))
+    assert found["mmd matern52"].base_kernel.distance.num_features == 500
+    assert "energy matern52" not in found
+
+
+def test_large_clouds_are_thinned_for_the_mean_shape() -> None:
+    found = default_kernels(clouds(2, num=60, size=110))
+    assert found["transport matern52"].base_kernel.distance.reference.size == 20
+
+
+def test_other_inputs_are_refused() -> None:
+    with pytest.raises(TypeError, match=r"Expected PointClouds, Gaussians.*got Tensor"):
+        default_kernels(clouds(2).pack())  # type: ignore[arg-type]

@@ -1,0 +1,122 @@
+"""Stacking weights maximise the log density of the mixture on the simplex."""
+
+import numpy as np
+import pytest
+import torch
+from scipy.optimize import LinearConstraint, minimize
+from torch import Tensor
+
+from gp_distributions.numerics.stacking import stacking_weights
+
+
+def densities(count: int, models: int, spread: float, seed: int = 0) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    noise = torch.randn(count, models, generator=generator, dtype=torch.float64)
+    skill = torch.rand(models, generator=generator, dtype=torch.float64)
+    return spread * (noise - skill) + 5 * noise[:, :1]
+
+
+def objective(log_densities: Tensor, weights: Tensor) -> float:
+    return (log_densities + weights.log()).logsumexp(-1).mean().item()
+
+
+@pytest.mark.parametrize(("count", "models"), [(5, 3), (40, 16), (300, 8)])
+@pytest.mark.parametrize("spread", [0.05, 1.0, 20.0])
+def test_no_model_could_gain(count: int, models: int, spread: float) -> None:
+    """The objective is concave, so no mixture is better by more than the largest derivative."""
+    found = densities(count, models, spread)
+    weights = stacking_weights(found)
+    assert weights.sum().item() == pytest.approx(1, abs=1e-12)
+    assert bool((weights >= 0).all())
+    mixture = (found + weights.log()).logsumexp(-1, keepdim=True)
+    derivatives = (found - mixture).exp().mean(0) - 1
+    assert derivatives.max().item() < 1e-5
+    assert bool((derivatives[weights > 0].abs() < 1e-5).all())
+
+
+@pytest.mark.parametrize("prior", [0.01, 0.5])
+@pytest.mark.parametrize(
+    ("count", "models", "spread"), [(5, 3, 20.0), (40, 16, 1.0), (300, 8, 5.0)]
+)
+def test_prior_keeps_every_model(prior: float, count: int, models: int, spread: float) -> None:
+    """The derivatives of the penalised objective along the simplex vanish."""
+    found = densities(count, models, spread)
+    weights = stacking_weights(found, prior=prior)
+    assert weights.sum().item() == pytest.approx(1, abs=1e-12)
+    assert weights.min().item() >= (1 - 1e-6) * prior / (count + models * prior)
+    mixture = (found + weights.log()).logsumexp(-1, keepdim=True)
+    derivatives = (found - mixture).exp().sum(0) + prior / weights
+    expected = torch.full_like(derivatives, count + models * prior)
+    torch.testing.assert_close(derivatives, expected, rtol=2e-3, atol=0)
+    best = objective(found, weights) + prior / count * weights.log().sum().item()
+    for other in torch.eye(models, dtype=torch.float64):
+        moved = 0.999 * weights + 0.001 * other
+        assert best >= objective(found, moved) + prior / count * moved.log().sum().item()
+
+
+def test_agrees_with_another_optimiser() -> None:
+    found = densities(60, 5, 1.0)
+    p = (found - found.amax(-1, keepdim=True)).exp().numpy()
+    other = minimize(
+        lambda w: -np.log(p @ w).mean(),
+        np.full(5, 0.2),
+        method="trust-constr",
+        bounds=[(1e-12, 1)] * 5,
+        constraints=LinearConstraint(np.ones((1, 5)), 1, 1),
+        options={"gtol": 1e-10, "xtol": 1e-12, "maxiter": 3000},
+    )
+    weights = stacking_weights(found)
+    np.testing.assert_allclose(weights.numpy(), other.x, atol=1e-3)
+    assert objective(found, weights) >= objective(found, torch.from_numpy(other.x)) - 1e-9
+
+
+def test_agrees_with_expectation_maximisation() -> None:
+    found = densities(30, 4, 3.0, seed=1)
+    weights = torch.full((4,), 0.25, dtype=torch.float64)
+    for _ in range(20_000):
+        weights = (found + weights.log()).softmax(-1).mean(0)
+    torch.testing.assert_close(stacking_weights(found), weights, atol=1e-4, rtol=0)
+
+
+def test_two_models_have_a_closed_form() -> None:
+    """Two of three targets favour the first: 2 (0.9 - 0.8 w) = 0.1 + 0.8 w."""
+    p = torch.tensor([[0.9, 0.1], [0.9, 0.1], [0.1, 0.9]], dtype=torch.float64)
+    expected = torch.tensor([1.7 / 2.4, 0.7 / 2.4], dtype=torch.float64)
+    torch.testing.assert_close(stacking_weights(p.log()), expected, atol=1e-6, rtol=0)
+
+
+def test_a_model_that_is_always_best_has_all_weight() -> None:
+    found = densities(20, 4, 1.0)
+    found[:, 2] = found.amax(-1) + 0.1
+    assert stacking_weights(found).tolist() == [0.0, 0.0, 1.0, 0.0]
+
+
+def test_units_of_targets_do_not_matter() -> None:
+    found = densities(20, 4, 1.0)
+    shifted = found + torch.linspace(-1e4, 1e4, 20).double().unsqueeze(-1)
+    torch.testing.assert_close(
+        stacking_weights(shifted), stacking_weights(found), atol=1e-5, rtol=0
+    )
+
+
+def test_density_may_be_zero_under_some_models() -> None:
+    found = densities(10, 3, 1.0)
+    found[0, 0] = found[1, 1] = -torch.inf
+    weights = stacking_weights(found)
+    assert np.isfinite(objective(found, weights))
+    assert stacking_weights(found[:, :1].clamp_min(-1e5)).tolist() == [1.0]
+
+
+@pytest.mark.parametrize("bad", [torch.nan, torch.inf])
+def test_other_values_are_refused(bad: float) -> None:
+    found = densities(10, 3, 1.0)
+    found[4, 1] = bad
+    with pytest.raises(ValueError, match="log density of target 4"):
+        stacking_weights(found)
+    found[4] = -torch.inf
+    with pytest.raises(ValueError, match="log density of target 4"):
+        stacking_weights(found)
+    with pytest.raises(ValueError, match="T x K"):
+        stacking_weights(found[0])
+    with pytest.raises(ValueError, match="prior >= 0"):
+        stacking_weights(found, prior=-1.0)
