@@ -56,8 +56,8 @@ def determination(model: ExactGP) -> Determination | None:
 
     Returns:
         The result; None for models of more than 100 clouds, with more than two hyperparameters of the
-        kernel beside the outputscale, with hyperparameters that are fixed or bounded from above, or that
-        cannot be integrated.
+        kernel beside the outputscale, with hyperparameters that are fixed, bounded from above or
+        extreme, or that cannot be integrated.
     """
     size = model.train_targets.shape[-1]
     if size > _CLOUDS or not can_be_integrated(model) or _is_restricted(model):

@@ -138,7 +138,8 @@ def integrated(
         limit: Largest number of hyperparameters of the kernel, beside the outputscale, to integrate.
 
     Returns:
-        The mixture; None if there are more hyperparameters than ``limit``.
+        The mixture. With a ``limit``, None if there are more hyperparameters, or if those of the model
+        are so extreme that the mixture leaves them out.
     """
     with unchanging_rows(), torch.no_grad():
         coordinates = list(_coordinates(model.train()))
@@ -146,6 +147,8 @@ def integrated(
         if limit is not None and sum(coordinate.size for coordinate in coordinates) > limit:
             return None
         evidence = _Evidence(model, coordinates)
+        if limit is not None and not evidence.reaches_current():
+            return None
         points, log_prior = _points(evidence, seed)
         axis = evidence.narrowed_axis(points, log_prior)
         values = evidence.values(points)
@@ -285,9 +288,19 @@ class _Evidence:
         joint = self.joint(points, self.axis) - self.log_prior(points)[:, None]
         return narrowed(self.axis, (joint + log_prior[:, None]).logsumexp(0))
 
+    def reaches_current(self) -> bool:
+        """Whether the hyperparameters of the model lie between the bounds of a grid."""
+        current = self.start()[1]
+        inside = bool(((current >= _LOWEST) & (current <= _HIGHEST)).all())
+        if self.known:
+            return inside
+        log_ratio = (self.model.likelihood.noise.mean() / self._unit).log()
+        return inside and bool((log_ratio >= self.axis[0]) & (log_ratio <= self.axis[-1]))
+
     def start(self) -> Tensor:
         """Return points from which to find the mode: the centre of the prior, and current values."""
-        current = torch.cat([coordinate.current() for coordinate in self.coordinates])
+        none = self.axis.new_empty(0)
+        current = torch.cat([none, *(coordinate.current() for coordinate in self.coordinates)])
         return torch.stack([torch.zeros_like(current), current]).to(self.axis)
 
     def _kernel(self, points: Tensor) -> Kernel:

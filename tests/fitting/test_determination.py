@@ -104,7 +104,9 @@ class TestDetermination:
         known.likelihood.raw_noise.requires_grad_(False)
         bounded = SlicedWassersteinKernel(1, lengthscale_constraint=Interval(0.1, 2.0))
         limited = DistributionGP(X[:9], y[:9], bounded).eval()
-        for model in (large, outputs, many, classes, equal, few, known, limited):
+        extreme = DistributionGP(X[:9], y[:9]).eval()
+        extreme.likelihood.noise = 1e-6  # the mixture has ratios of noise to outputscale from 1e-4
+        for model in (large, outputs, many, classes, equal, few, known, limited, extreme):
             assert determination(model) is None
 
 
