@@ -215,6 +215,12 @@ def of_patients(rows: Rows) -> tuple[str, bool]:
     return f"{value:.3f}", 0.92 <= value <= 0.97
 
 
+def scaled_bags_covered(rows: Rows) -> tuple[str, bool]:
+    """Return the coverage of 95% intervals for bags with learned scales."""
+    value = number(find(rows, {"name": "bags: scaled"}), "coverage")
+    return f"{value:.3f}", 0.90 <= value <= 0.98
+
+
 def beside_fixed(rows: Rows) -> tuple[str, bool]:
     """Compare learned with fixed references on the airfoils."""
     learned, fixed = (
@@ -365,6 +371,37 @@ _TURNED = "pool search among turned airfoils, 10 + 40 evaluations: best airfoil 
 _COMPARED = "comparing kernels, ten tasks"
 _DESIGNS = "design search, 10 + 30 evaluations: best value beside a GP on designs"
 _PRIORS = f"{_DESIGNS} with priors"
+
+
+def few_clouds(size: int, column: str, low: float, high: float) -> Judge:
+    """Return a judge of a figure of intervals that integrate over hyperparameters."""
+
+    def judge(rows: Rows) -> tuple[str, bool]:
+        value = number(find(rows, {"name": f"airfoils, T={size}: integrate"}), column)
+        return f"{value:.3g}", low <= value <= high
+
+    return judge
+
+
+def denser_than_fit(size: int) -> Judge:
+    """Return a judge of the negative log density, compared with that of the fitted model."""
+
+    def judge(rows: Rows) -> tuple[str, bool]:
+        ours, fitted = (
+            number(find(rows, {"name": f"airfoils, T={size}: {side}"}), "nlpd")
+            for side in ("integrate", "fit")
+        )
+        return f"{ours:.3f}, fit {fitted:.3f}", ours < fitted
+
+    return judge
+
+
+def all_few_clouds(rows: Rows) -> tuple[str, bool]:
+    """Return the mean coverage over all tasks."""
+    value = number(find(rows, {"name": "all tasks, T=15: integrate"}), "coverage")
+    return f"{value:.3g}", 0.9 <= value <= 0.98
+
+
 REACH = (
     *(
         at_most(
@@ -400,6 +437,49 @@ REACH = (
             ("tasks with the stack above the default kernel", 8, "above_default"),
             ("rank correlation with held-out log densities", 0.7, "spearman"),
         )
+    ),
+    *(
+        Line(f"airfoils, T = {size}: {text}", "few_clouds", target, judge)
+        for size in (10, 15, 30, 60)
+        for text, target, judge in (
+            (
+                "coverage of 95% intervals",
+                "0.92 to 0.97",
+                few_clouds(size, "coverage", 0.92, 0.97),
+            ),
+            ("draws of 30 with coverage below .85", "<= 4", few_clouds(size, "below", 0, 4)),
+            ("width over the likeliest member", "<= 1.35", few_clouds(size, "width", 0, 1.35)),
+            ("negative log density", "below fit", denser_than_fit(size)),
+        )
+    ),
+    Line(
+        "all tasks, T = 15: coverage of 95% intervals", "few_clouds", ".90 to .98", all_few_clouds
+    ),
+    at_least(
+        "3 of 12 markers matter: gain in R² by scales",
+        "scaled_distance",
+        0.15,
+        "gain",
+        name="bags: scaled",
+    ),
+    Line(
+        "3 of 12 markers matter: coverage of 95% intervals with scales",
+        *("scaled_distance", "0.90 to 0.98", scaled_bags_covered),
+    ),
+    at_least(
+        "airfoils, both coordinates matter: least gain in R² by scales of a split",
+        *("scaled_distance", -0.01, "least_gain"),
+        name="airfoils: scaled",
+    ),
+    at_least(
+        "patients: seeds of ten with the three markers on top in relevance",
+        *("scaled_distance", 8, "on_top"),
+        name="patients: scaled",
+    ),
+    at_most(
+        "patients: last place in relevance of one of the three markers",
+        *("scaled_distance", 5, "last_place"),
+        name="patients: scaled",
     ),
     accuracy("MNIST raw", 0.95),
     accuracy("MNIST 15", 0.93),

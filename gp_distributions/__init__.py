@@ -32,7 +32,13 @@ from gp_distributions.estimators import (
     EmbeddingTransformer,
     GramTransformer,
 )
-from gp_distributions.fitting import ReferenceFit, fit, fit_classification, fit_reference
+from gp_distributions.fitting import (
+    ReferenceFit,
+    fit,
+    fit_classification,
+    fit_reference,
+    integrate_hyperparameters,
+)
 from gp_distributions.inverse import Inversion, invert_embedding
 from gp_distributions.kernels import (
     BlockKernel,
@@ -59,6 +65,7 @@ from gp_distributions.measures import (
 from gp_distributions.models import (
     ClassificationGP,
     DistributionGP,
+    IntegratedGP,
     KernelRidgeClassifier,
     MixtureClassifier,
     MixtureModel,
@@ -69,6 +76,7 @@ from gp_distributions.models import (
     SparseDistributionGP,
 )
 from gp_distributions.relevances import Relevance, RelevanceEntry, relevance
+from gp_distributions.reporting import report
 from gp_distributions.saving import SavedModelError, load, save
 from gp_distributions.sensitivities import Sensitivity, sensitivity
 from gp_distributions.sharding import PieceError, ShardedClouds
@@ -97,6 +105,7 @@ __all__ = [
     "GramTransformer",
     "GroupAverageKernel",
     "Hellinger",
+    "IntegratedGP",
     "Inversion",
     "KernelRidgeClassifier",
     "LinearTransport",
@@ -138,6 +147,7 @@ __all__ = [
     "fit",
     "fit_classification",
     "fit_reference",
+    "integrate_hyperparameters",
     "invert_embedding",
     "load",
     "mixed_kernel",
@@ -145,6 +155,7 @@ __all__ = [
     "optimize_over_pool",
     "planar_rotations",
     "relevance",
+    "report",
     "save",
     "sensitivity",
 ]

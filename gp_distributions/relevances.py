@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from linear_operator.operators import DiagLinearOperator
@@ -370,7 +370,9 @@ class _Exchange:
             rows = rows.clone().requires_grad_()
             across = covariance(model.covar_module, rows, self.train)
             means = in_units(model.mean_module(rows) + (across @ self.solved).squeeze(-1))
-            found = [torch.autograd.grad(m.sum(), rows, retain_graph=True)[0] for m in means]
+            # Distances between objects that are only numbered do not depend on their rows.
+            options: Any = {"retain_graph": True, "allow_unused": True, "materialize_grads": True}
+            found = [torch.autograd.grad(m.sum(), rows, **options)[0] for m in means]
         gradients = torch.stack(found)
         if len(gradients) == 1:
             return gradients

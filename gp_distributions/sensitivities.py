@@ -108,7 +108,7 @@ def sensitivity(
     """
     if not isinstance(X, PointClouds | MixedInputs):
         raise TypeError(f"Expected PointClouds or MixedInputs, got {type(X).__name__}.")
-    check_kind(X, model.covar_module)
+    check_kind(X, model.covar_module, model.encoding)
     size = integer(batch_size, "batch_size")
     if isinstance(X, MixedInputs):
         clouds = {name: b for name, b in X.blocks.items() if isinstance(b, PointClouds)}

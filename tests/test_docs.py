@@ -18,6 +18,9 @@ TEXTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").r
 IDS = [str(path.relative_to(ROOT)) for path in TEXTS]
 PUBLIC = ("bayesopt", "calibration", "datasets", "distances", "estimators", "kernels", "measures")
 PUBLIC += ("fitting", "models", "plotting", "saving", "scoring", "testing", "warnings")
+# Pages whose code needs a package that make test-interop installs; tests/interop runs it.
+ELSEWHERE = {"docs/guides/ax.md"}
+CODE = [name for name in IDS if name not in ELSEWHERE]
 DOCUMENTED = [
     line.removeprefix("::: ")
     for page in sorted((ROOT / "docs" / "api").glob("*.md"))
@@ -26,8 +29,9 @@ DOCUMENTED = [
 ]
 
 
-@pytest.mark.parametrize("path", TEXTS, ids=IDS)
-def test_code_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("name", CODE)
+def test_code_runs(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = ROOT / name
     blocks = re.findall(r"^```python\n(.*?)^```", path.read_text(), flags=re.DOTALL | re.MULTILINE)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(plt, "show", plt.close)

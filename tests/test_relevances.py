@@ -17,6 +17,7 @@ from gp_distributions import (
     MixedInputs,
     NormalizeClouds,
     PointClouds,
+    PrecomputedDistance,
     Relevance,
     RigidSlicedWasserstein,
     ScaledDistance,
@@ -229,3 +230,11 @@ def test_bad_arguments() -> None:
         relevance(ClassificationGP(X, ["a", "b"] * 6, kernel()))
     with pytest.raises(ValueError, match="at least four objects"):
         relevance(DistributionGP(X[:3], y[:3], kernel()))
+
+
+def test_objects_without_coordinates_have_no_sensitivity() -> None:
+    index = torch.arange(12, dtype=torch.float64).unsqueeze(-1)
+    kernel = DistributionKernel(PrecomputedDistance(torch.cdist(index, index).square()))
+    (entry,) = relevance(DistributionGP(index, index.squeeze(-1), kernel)).entries
+    assert entry.loss > 1
+    assert math.isnan(entry.sensitivity)

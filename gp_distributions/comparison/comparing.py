@@ -48,8 +48,10 @@ def compare(
 
     It assumes that these differences are independent. Leave-one-out predictions share nearly all of
     their training data, so it is a guide and not a test. With ``groups``, the differences may depend on
-    each other within a group. The stacking weights maximise the mean log density of the weighted
-    mixture of all candidates.
+    each other within a group. The stacking weights maximise the log density of the weighted mixture of
+    all candidates, with a Dirichlet prior that is worth 0.02 clouds for each candidate and keeps all of
+    them in the mixture (:func:`leave_one_out_weights` gives the same weights for models that are already
+    made).
 
     Leave-one-out is exact for the hyperparameters found, which have seen all clouds. That flatters
     candidates with many hyperparameters, such as learned references or scales of coordinates: use

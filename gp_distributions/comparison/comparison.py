@@ -18,6 +18,7 @@ from gp_distributions.numerics.stacking import stacking_weights
 from gp_distributions.plotting.comparisons import plot_comparison
 from gp_distributions.plotting.drawing import Axes
 from gp_distributions.scoring.entries import ComparisonEntry
+from gp_distributions.scoring.leave_one_out import PRIOR
 from gp_distributions.scoring.predictions import Predictions
 
 if TYPE_CHECKING:
@@ -96,7 +97,8 @@ class Comparison:
             raise RuntimeError(f"Expected at least one candidate that can be scored, but {reasons}")
         names = sorted(scored, key=lambda name: -scored[name][2].mean().item())
         best = scored[names[0]][2]
-        weights = stacking_weights(torch.stack([scored[name][2] for name in names], dim=-1))
+        densities = torch.stack([scored[name][2] for name in names], dim=-1)
+        weights = stacking_weights(densities, prior=PRIOR)
         table = [
             _entry(name, predictions, best, clusters, weight, trial.seconds)
             for name, weight in zip(names, weights.tolist(), strict=True)
@@ -117,7 +119,7 @@ class Comparison:
         return self.models[self.table[0].name]
 
     def model(self) -> MixtureModel | MixtureClassifier:
-        """Return the stacked predictions as a model: the mixture of those with a positive weight.
+        """Return the stacked predictions as a model: the weighted mixture of all that did not fail.
 
         Returns:
             A BoTorch model, or a classifier.

@@ -2,7 +2,14 @@
 
 import gp_distributions.fitting.sparse  # noqa: F401, registers with fit
 from gp_distributions.fitting.classification import fit_classification
+from gp_distributions.fitting.integration import integrate_hyperparameters
 from gp_distributions.fitting.marginal_likelihood import fit
 from gp_distributions.fitting.reference_learning import ReferenceFit, fit_reference
 
-__all__ = ["ReferenceFit", "fit", "fit_classification", "fit_reference"]
+__all__ = [
+    "ReferenceFit",
+    "fit",
+    "fit_classification",
+    "fit_reference",
+    "integrate_hyperparameters",
+]

@@ -81,12 +81,12 @@ class MixtureModel(Model):
     @property
     def num_outputs(self) -> int:
         """Number of outputs of each model."""
-        return self.models[0].num_outputs  # type: ignore[return-value]
+        return self._members[0].num_outputs
 
     @property
     def batch_shape(self) -> torch.Size:
         """Common batch shape of the models."""
-        return torch.broadcast_shapes(*(model.batch_shape for model in self.models))
+        return torch.broadcast_shapes(*(model.batch_shape for model in self._members))
 
     def posterior(
         self,
@@ -178,7 +178,7 @@ class MixtureModel(Model):
             Y: The targets of the new clouds, as each model takes them.
             **kwargs: Options of the models, such as ``noise``.
         """
-        models = [model.condition_on_observations(X, Y, **kwargs) for model in self.models]
+        models = [model.condition_on_observations(X, Y, **kwargs) for model in self._members]
         return MixtureModel(models, self.weights)
 
     def fantasize(self, X: Tensor, sampler: MCSampler, **kwargs: Any) -> MixtureModel:
@@ -195,12 +195,16 @@ class MixtureModel(Model):
 
     def subset_output(self, idcs: list[int]) -> MixtureModel:
         """Return the mixture of some outputs."""
-        return MixtureModel([model.subset_output(idcs) for model in self.models], self.weights)
+        return MixtureModel([model.subset_output(idcs) for model in self._members], self.weights)
+
+    @property
+    def _members(self) -> list[Any]:
+        return list(self.models)
 
     def _counting(self) -> tuple[list[Any], Tensor]:
         """Return the models with a positive weight, and their weights."""
         positive = self.weights > 0
-        counting = [model for model, counts in zip(self.models, positive, strict=True) if counts]
+        counting = [model for model, counts in zip(self._members, positive, strict=True) if counts]
         return counting, self.weights[positive]
 
 

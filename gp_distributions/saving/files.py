@@ -23,6 +23,7 @@ from gp_distributions.measures import MixedEncoding
 from gp_distributions.models.classification import ClassificationGP
 from gp_distributions.models.collapsed import CollapsedSums, InducingFeatures
 from gp_distributions.models.distribution_gp import DistributionGP
+from gp_distributions.models.integrated_gp import IntegratedGP
 from gp_distributions.models.mixture import MixtureModel
 from gp_distributions.models.mixture_classifier import MixtureClassifier
 from gp_distributions.models.shared_kernel import SharedKernelGP
@@ -43,7 +44,7 @@ _PARTS = ("covar_module", "likelihood", "mean_module", "outcome_transform", "inp
 # The models that can be saved, and the modules that each constructor takes as arguments.
 Single: TypeAlias = DistributionGP | SparseDistributionGP
 Mixture: TypeAlias = MixtureModel | MixtureClassifier
-Saved: TypeAlias = Single | Mixture
+Saved: TypeAlias = Single | Mixture | IntegratedGP
 _MIXTURES: dict[str, Any] = {cls.__name__: cls for cls in (MixtureModel, MixtureClassifier)}
 _MODELS: dict[type[Single], tuple[str, ...]] = {
     DistributionGP: _PARTS,
@@ -74,8 +75,9 @@ def save(model: Saved | BaseEstimator, path: str | os.PathLike[str]) -> None:
     Args:
         model: A :class:`DistributionGP`, :class:`SharedKernelGP`, :class:`ClassificationGP`,
             :class:`SparseDistributionGP` or :class:`SparseClassificationGP`, or a
-            :class:`MixtureModel` or :class:`MixtureClassifier` of them. Its kernel may combine kernels
-            of this package and of GPyTorch with ``ScaleKernel``, ``+`` and ``*``. Or a fitted
+            :class:`MixtureModel`, :class:`MixtureClassifier` or :class:`IntegratedGP` of them. Its
+            kernel may combine kernels of this package and of GPyTorch with ``ScaleKernel``, ``+`` and
+            ``*``. Or a fitted
             :class:`DistributionGPRegressor` or :class:`DistributionGPClassifier`, or a pipeline of
             :class:`CloudScaler` and one of them. Its attribute ``model_`` alone would lack the scaler.
         path: Path to the file, with any suffix.
@@ -171,20 +173,33 @@ def _versions() -> dict[str, str]:
 
 
 def _singles(model: Any) -> list[Any]:
-    """Return the models that a mixture, or a mixture of mixtures, consists of."""
+    """Return the models that a mixture, or a mixture of mixtures, consists of, and others as such."""
     if isinstance(model, Mixture):
         return [single for member in model.models for single in _singles(member)]
+    if isinstance(model, IntegratedGP):
+        return [model.model]
     return [model]
 
 
 def _describe(model: Saved, description: Description) -> dict[str, Any]:
     """Describe a model as plain data: training data or sums, arguments of its constructor, and state."""
     if isinstance(model, Mixture):
+        members: list[Any] = list(model.models)
         return {
             "class": type(model).__name__,
             "weights": description.of(model.weights),
             "training": model.training,
-            "members": [_describe(member, description) for member in model.models],
+            "members": [_describe(member, description) for member in members],
+        }
+    if isinstance(model, IntegratedGP):
+        return {
+            "class": type(model).__name__,
+            "model": _describe(model.model, description),
+            "values": {name: description.of(value) for name, value in model.values.items()},
+            "ratios": description.of(model.ratios),
+            "log_prior": description.of(model.log_prior),
+            "outputscales": description.of(model.outputscales),
+            "training": model.training,
         }
     sparse = isinstance(model, SparseDistributionGP)
     return {
@@ -273,6 +288,13 @@ def _restore_model(described: dict[str, Any], value_of: Callable[[Any], Any]) ->
         mixture.weights = value_of(described["weights"])
         mixture.training = described["training"]
         return mixture
+    if described["class"] == IntegratedGP.__name__:
+        base: Any = _restore_model(described["model"], value_of)
+        values = {name: value_of(value) for name, value in described["values"].items()}
+        quadrature = (value_of(described[name]) for name in ("ratios", "log_prior", "outputscales"))
+        integrated = IntegratedGP(base, values, *quadrature)
+        integrated.training = described["training"]
+        return integrated
     cls = _NAMED[described["class"]]
     parts = {name: value_of(described["parts"][name]) for name in _MODELS[cls]}
     present = {name: part for name, part in parts.items() if part is not None}

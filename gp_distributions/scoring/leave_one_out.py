@@ -19,6 +19,9 @@ from gp_distributions.models.kernel_ridge import read_labels
 from gp_distributions.numerics.stacking import stacking_weights
 from gp_distributions.scoring.predictions import ClassPredictions, NormalPredictions, Predictions
 
+# Number of targets, beside those observed, that each model alone predicts; see stacking_weights.
+PRIOR = 0.02
+
 
 def left_out(model: Any, y: Tensor | ArrayLike) -> Predictions:
     """Predict each training cloud from all others in closed form, at the current hyperparameters.
@@ -54,7 +57,9 @@ def left_out(model: Any, y: Tensor | ArrayLike) -> Predictions:
     )
 
 
-def leave_one_out_weights(models: Sequence[Any], y: Tensor | ArrayLike) -> Tensor:
+def leave_one_out_weights(
+    models: Sequence[Any], y: Tensor | ArrayLike, *, prior: float = PRIOR
+) -> Tensor:
     """Compute the stacking weights of models from their leave-one-out log densities.
 
     This takes one Cholesky factor of a ``T x T`` matrix, and its inverse, for each exact model.
@@ -62,6 +67,8 @@ def leave_one_out_weights(models: Sequence[Any], y: Tensor | ArrayLike) -> Tenso
     Args:
         models: Models of the same targets, as for :func:`left_out`.
         y: The targets or labels.
+        prior: Number of targets, beside the ``T`` observed, that each model alone predicts. With 0, the
+            weights of models that do not improve the mixture are zero.
 
     Returns:
         The weights, which sum to one.
@@ -83,4 +90,5 @@ def leave_one_out_weights(models: Sequence[Any], y: Tensor | ArrayLike) -> Tenso
 
     Source: Yao, Vehtari, Simpson and Gelman 2018.
     """
-    return stacking_weights(torch.stack([left_out(m, y).log_density for m in models], dim=-1))
+    densities = torch.stack([left_out(model, y).log_density for model in models], dim=-1)
+    return stacking_weights(densities, prior=prior)

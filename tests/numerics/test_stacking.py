@@ -34,6 +34,26 @@ def test_no_model_could_gain(count: int, models: int, spread: float) -> None:
     assert bool((derivatives[weights > 0].abs() < 1e-5).all())
 
 
+@pytest.mark.parametrize("prior", [0.01, 0.5])
+@pytest.mark.parametrize(
+    ("count", "models", "spread"), [(5, 3, 20.0), (40, 16, 1.0), (300, 8, 5.0)]
+)
+def test_prior_keeps_every_model(prior: float, count: int, models: int, spread: float) -> None:
+    """The derivatives of the penalised objective along the simplex vanish."""
+    found = densities(count, models, spread)
+    weights = stacking_weights(found, prior=prior)
+    assert weights.sum().item() == pytest.approx(1, abs=1e-12)
+    assert weights.min().item() >= (1 - 1e-6) * prior / (count + models * prior)
+    mixture = (found + weights.log()).logsumexp(-1, keepdim=True)
+    derivatives = (found - mixture).exp().sum(0) + prior / weights
+    expected = torch.full_like(derivatives, count + models * prior)
+    torch.testing.assert_close(derivatives, expected, rtol=2e-3, atol=0)
+    best = objective(found, weights) + prior / count * weights.log().sum().item()
+    for other in torch.eye(models, dtype=torch.float64):
+        moved = 0.999 * weights + 0.001 * other
+        assert best >= objective(found, moved) + prior / count * moved.log().sum().item()
+
+
 def test_agrees_with_another_optimiser() -> None:
     found = densities(60, 5, 1.0)
     p = (found - found.amax(-1, keepdim=True)).exp().numpy()
@@ -98,3 +118,5 @@ def test_other_values_are_refused(bad: float) -> None:
         stacking_weights(found)
     with pytest.raises(ValueError, match="T x K"):
         stacking_weights(found[0])
+    with pytest.raises(ValueError, match="prior >= 0"):
+        stacking_weights(found, prior=-1.0)

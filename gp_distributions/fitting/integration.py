@@ -1,0 +1,425 @@
+"""Integration over hyperparameters, for intervals that few clouds justify."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from botorch.models.kernels.categorical import CategoricalKernel
+from gpytorch.kernels import Kernel
+from gpytorch.likelihoods import FixedNoiseGaussianLikelihood, GaussianLikelihood
+from gpytorch.means import ConstantMean, ZeroMean
+from gpytorch.priors import LogNormalPrior
+from torch import Tensor
+
+from gp_distributions.distances.base import Distance
+from gp_distributions.fitting.starts import median_distances
+from gp_distributions.kernels.batching import batched
+from gp_distributions.kernels.block_kernel import BlockKernel
+from gp_distributions.kernels.covariances import covariance
+from gp_distributions.kernels.distribution_kernel import DistributionKernel
+from gp_distributions.models.classification import ClassificationGP
+from gp_distributions.models.distribution_gp import DistributionGP
+from gp_distributions.models.integrated_gp import IntegratedGP, regression
+from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood
+from gp_distributions.models.shared_kernel import SharedNoise
+from gp_distributions.numerics.quadrature import grid, importance_points, narrowed
+from gp_distributions.rows.memory import unchanging_rows
+
+# A grid has so many points for each hyperparameter and for the ratio of noise to outputscale; more
+# hyperparameters than _GRID are integrated by importance sampling with _POINTS points.
+_LENGTHSCALES, _RATIOS, _GRID, _POINTS = 16, 10, 2, 128
+# If the prior of a logarithm has deviation 1, the grid reaches from a tenth to twenty times its centre.
+_LOWEST, _HIGHEST = math.log(0.1), math.log(20.0)
+# The prior of the ratio is log-normal around _RATIO, between these bounds.
+_RATIO, _RATIO_SPREAD, _RATIO_BOUNDS = 0.03, 1.5, (1e-4, 1.0)
+# Known noise: the outputscale over the variance of the targets lies between these bounds.
+_SCALE_BOUNDS, _SCALES = (0.03, 100.0), 16
+_LIKELIHOODS = (
+    *(GaussianLikelihood, FixedNoiseGaussianLikelihood),
+    *(SamplingNoiseLikelihood, SharedNoise),
+)
+# Points of importance sampling that together weigh less than this are left out.
+_NEGLIGIBLE = 1e-3
+
+
+def integrate_hyperparameters(model: DistributionGP, *, seed: int = 0) -> IntegratedGP:
+    r"""Return the mixture of a model over its hyperparameters, for intervals from few clouds.
+
+    Ten or thirty clouds do not determine a lengthscale. The hyperparameters that :func:`fit` finds are
+    then one choice of many that are about as likely, and intervals of the fitted model are too short.
+    The mixture weights all of them by their posterior probabilities,
+
+    .. math::
+        p(y_* \mid y) = \int p(y_* \mid y, \theta, r)\, p(\theta, r \mid y)\, d\theta\, dr,
+
+    where :math:`\theta` are the hyperparameters of the kernel and :math:`r` is the ratio of noise to
+    outputscale. The constant mean, with a flat prior, and the outputscale, with one that is flat in its
+    logarithm, are integrated in closed form, so that members are Student's t processes with
+    :math:`T - 1` degrees of freedom.
+
+    The other priors are:
+
+    - a lengthscale of a :class:`DistributionKernel`: log-normal around the median distance between the
+      training clouds, with deviation 1 of the logarithm;
+    - the ratio of noise to outputscale: log-normal around 0.03, with deviation 1.5, between 1e-4 and 1;
+    - lengthscales of numbers and categories of :class:`MixedInputs`: log-normal around the root of how
+      many numbers there are, with deviation :math:`\sqrt 3`, and around 1, with deviation 1;
+    - parameters of profiles, and outputscales of the further terms of a sum relative to the first:
+      log-normal around 1, with deviation 1;
+    - any other positive parameter of the kernel: log-normal around its current value, with deviation 1.
+
+    A prior that is registered with the kernel, such as ``lengthscale_prior``, replaces its default.
+    Parameters that do not require a gradient stay as they are, and so do those of distances, and the
+    ratios between the noise variances of bags under sampling noise. If noise variances are known, or the
+    noise is fixed, the outputscale is integrated on a grid, with a prior that is flat in its logarithm
+    between 0.03 and 100 times the variance of the targets, and the members are normal.
+
+    Up to two hyperparameters are integrated on a grid, and more by importance sampling around the mode
+    of their posterior density. The model need not be fitted; a fit only helps to find the mode, and to
+    learn scales of coordinates or sampling noise.
+
+    Args:
+        model: A :class:`DistributionGP` of one output with Gaussian noise, sampling noise or known noise
+            variances, and a constant or zero mean. It is not changed.
+        seed: Random seed of importance sampling.
+
+    Returns:
+        A BoTorch model: predictions, quantiles of its ``posterior``, acquisition functions and
+        ``condition_on_observations`` as for :class:`MixtureModel`. :func:`save` stores it.
+
+    Raises:
+        TypeError: If ``model`` is not a :class:`DistributionGP`, or is a classifier.
+        ValueError: If it has several outputs or a batch of training data, fewer than four clouds,
+            targets that are all equal, or another likelihood, mean or outcome transform.
+
+    Example:
+        >>> import torch
+        >>> from gp_distributions import DistributionGP, PointClouds, integrate_hyperparameters
+        >>> points = torch.randn(12, 20, 2, generator=torch.Generator().manual_seed(0)).double()
+        >>> clouds, targets = PointClouds(points), points.mean((-2, -1))
+        >>> model = integrate_hyperparameters(DistributionGP(clouds[:10], targets[:10]))
+        >>> mean, std = model.predict(clouds[10:])
+        >>> posterior = model.posterior(clouds[10:], observation_noise=True)
+        >>> low, high = posterior.quantile(torch.tensor([0.025, 0.975]))
+        >>> bool(((low < targets[10:, None]) & (targets[10:, None] < high)).all())
+        True
+
+    Source: Handcock and Stein 1993; Rue, Martino and Chopin 2009, section 3 (integration of
+    hyperparameters on a grid).
+    """
+    _check(model)
+    found = integrated(_frozen(model), seed=seed)
+    assert found is not None
+    return found
+
+
+def can_be_integrated(model: Any) -> bool:
+    """Whether :func:`integrate_hyperparameters` accepts a model."""
+    try:
+        _check(model)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def integrated(
+    model: DistributionGP, *, seed: int = 0, limit: int | None = None
+) -> IntegratedGP | None:
+    """Return the mixture of a model over its hyperparameters, which shares its kernel and its data.
+
+    Args:
+        model: A model that can be integrated. It is in evaluation mode afterwards.
+        seed: Random seed of importance sampling.
+        limit: Largest number of hyperparameters of the kernel, beside the outputscale, to integrate.
+
+    Returns:
+        The mixture; None if there are more hyperparameters than ``limit``.
+    """
+    with unchanging_rows(), torch.no_grad():
+        coordinates = list(_coordinates(model.train()))
+        model.eval()
+        if limit is not None and sum(coordinate.size for coordinate in coordinates) > limit:
+            return None
+        evidence = _Evidence(model, coordinates)
+        points, log_prior = _points(evidence, seed)
+        axis = evidence.narrowed_axis(points, log_prior)
+        values = evidence.values(points)
+        return IntegratedGP(
+            model,
+            values,
+            evidence.ratios(axis),
+            log_prior[:, None] + evidence.log_ratios(axis),
+            evidence.outputscales(axis),
+        )
+
+
+@dataclass(frozen=True)
+class _Coordinate:
+    """One raw parameter of a kernel, as standardised logarithms of its entries.
+
+    Attributes:
+        name: Name of the parameter.
+        like: Its current raw value.
+        constraint: Constraint whose transform gives the positive values, or None.
+        centre: Logarithm of the value at coordinate zero.
+        spread: Difference of logarithms that one coordinate stands for.
+        prior: Registered prior of the values, or None for a standard normal prior of coordinates.
+    """
+
+    name: str
+    like: Tensor
+    constraint: Any
+    centre: float
+    spread: float
+    prior: Any
+
+    @property
+    def size(self) -> int:
+        """Number of entries."""
+        return self.like.numel()
+
+    def positive(self, points: Tensor) -> Tensor:
+        """Return positive values for ``n x size`` coordinates, with the shape of the parameter."""
+        values = (self.centre + self.spread * points).exp().unflatten(-1, self._shape)
+        lower, upper = (bound.to(values) for bound in _bounds(self.constraint))
+        return values.clamp(lower * (1 + 1e-6), upper * (1 - 1e-6))
+
+    def raw(self, points: Tensor) -> Tensor:
+        """Return raw values, with a leading axis of length ``n``."""
+        values = self.constraint.inverse_transform(self.positive(points))
+        return values.reshape(-1, *self.like.shape).to(self.like)
+
+    def log_prior(self, points: Tensor) -> Tensor:
+        """Return the log densities of the prior of ``n x size`` coordinates."""
+        if self.prior is None:
+            return -0.5 * points.square().sum(-1)
+        densities = self.prior.log_prob(self.positive(points))
+        return densities.reshape(len(points), -1).sum(-1) + self.spread * points.sum(-1)
+
+    def current(self) -> Tensor:
+        """Return the coordinates of the current value."""
+        value = self.constraint.transform(self.like).flatten()
+        return (value.clamp_min(1e-300).log() - self.centre) / self.spread
+
+    @property
+    def _shape(self) -> tuple[int, ...]:
+        return tuple(self.like.shape) or (1,)
+
+
+def _bounds(constraint: Any) -> tuple[Tensor, Tensor]:
+    return constraint.lower_bound.clamp_min(0), constraint.upper_bound
+
+
+class _Evidence:
+    """The marginal likelihood of a model as a function of its hyperparameters.
+
+    Args:
+        model: The model, in evaluation mode.
+        coordinates: The hyperparameters of its kernel.
+    """
+
+    def __init__(self, model: DistributionGP, coordinates: list[_Coordinate]) -> None:
+        self.model = model
+        self.coordinates = coordinates
+        self.dimension = sum(coordinate.size for coordinate in coordinates)
+        centre = self._kernel(torch.zeros(1, self.dimension).to(model.train_targets))
+        self._unit = _unit(covariance(centre, model.train_inputs[0]))
+        likelihood = model.likelihood
+        self.known = (
+            isinstance(likelihood, FixedNoiseGaussianLikelihood)
+            or not likelihood.noise_covar.raw_noise.requires_grad
+        )
+        bounds, number = (_SCALE_BOUNDS, _SCALES) if self.known else (_RATIO_BOUNDS, _RATIOS)
+        low, high = map(math.log, bounds)
+        self.axis = torch.linspace(low, high, number).to(model.train_targets)
+
+    def values(self, points: Tensor) -> dict[str, Tensor]:
+        """Return the raw parameters of the kernel at ``n x p`` points."""
+        parts = points.split([coordinate.size for coordinate in self.coordinates], dim=-1)
+        return {c.name: c.raw(part) for c, part in zip(self.coordinates, parts, strict=True)}
+
+    def ratios(self, axis: Tensor) -> Tensor:
+        """Return the ratios of noise to outputscale at points of the last axis."""
+        scales = self.outputscales(axis)
+        if scales is None:
+            return self._unit * axis.exp()
+        return self.model.likelihood.noise.mean() / scales
+
+    def outputscales(self, axis: Tensor) -> Tensor | None:
+        """Return the outputscales at points of the last axis if noise variances are known."""
+        if not self.known:
+            return None
+        return self.model.train_targets.var() * axis.exp() / self._unit
+
+    def log_ratios(self, axis: Tensor) -> Tensor:
+        """Return the log prior at points of the last axis."""
+        if self.known:
+            return torch.zeros_like(axis)
+        return -0.5 * ((axis - math.log(_RATIO)) / _RATIO_SPREAD).square()
+
+    def log_prior(self, points: Tensor) -> Tensor:
+        """Return the log prior at ``n x p`` points."""
+        parts = points.split([coordinate.size for coordinate in self.coordinates], dim=-1)
+        total = torch.zeros_like(points[:, 0]) if self.dimension else points.new_zeros(len(points))
+        for coordinate, part in zip(self.coordinates, parts, strict=True):
+            total = total + coordinate.log_prior(part)
+        return total
+
+    def joint(self, points: Tensor, axis: Tensor) -> Tensor:
+        """Return log posterior densities, up to a constant, ``n x J``."""
+        ratios, scales = self.ratios(axis), self.outputscales(axis)
+        found = regression(self.model, self._kernel(points), ratios, scales).log_evidence
+        return found + self.log_prior(points)[:, None] + self.log_ratios(axis)
+
+    def marginal(self, points: Tensor) -> Tensor:
+        """Return log posterior densities of the hyperparameters of the kernel."""
+        return self.joint(points, self.axis).logsumexp(-1)
+
+    def narrowed_axis(self, points: Tensor, log_prior: Tensor) -> Tensor:
+        """Return points of the last axis where the posterior density is not negligible."""
+        joint = self.joint(points, self.axis) - self.log_prior(points)[:, None]
+        return narrowed(self.axis, (joint + log_prior[:, None]).logsumexp(0))
+
+    def start(self) -> Tensor:
+        """Return points from which to find the mode: the centre of the prior, and current values."""
+        current = torch.cat([coordinate.current() for coordinate in self.coordinates])
+        return torch.stack([torch.zeros_like(current), current]).to(self.axis)
+
+    def _kernel(self, points: Tensor) -> Kernel:
+        return batched(self.model.covar_module, self.values(points))
+
+
+def _points(evidence: _Evidence, seed: int) -> tuple[Tensor, Tensor]:
+    """Choose values of the hyperparameters of the kernel.
+
+    Returns:
+        An ``L x p`` tensor of coordinates, and the log prior at each times its quadrature weight.
+    """
+    if evidence.dimension > _GRID:
+        points, weights = importance_points(evidence.marginal, evidence.start(), _POINTS, seed=seed)
+        order = weights.argsort(descending=True)
+        total = weights[order].exp().cumsum(0)
+        order = order[: int((total < 1 - _NEGLIGIBLE).sum()) + 1]
+        points = points[order]
+        log_proposal = evidence.marginal(points) - weights[order]
+        return points, evidence.log_prior(points) - log_proposal
+    axes = [torch.linspace(_LOWEST, _HIGHEST, _LENGTHSCALES).to(evidence.axis)] * evidence.dimension
+    if axes:
+        shape = [_LENGTHSCALES] * evidence.dimension
+        density = evidence.marginal(grid(axes)).reshape(shape)
+        others = [[j for j in range(len(axes)) if j != i] for i in range(len(axes))]
+        axes = [
+            narrowed(axis, density.logsumexp(rest) if rest else density)
+            for axis, rest in zip(axes, others, strict=True)
+        ]
+    points = grid(axes) if axes else evidence.axis.new_zeros(1, 0)
+    return points, evidence.log_prior(points)
+
+
+def _coordinates(model: DistributionGP) -> Iterator[_Coordinate]:
+    """Yield the hyperparameters of the kernel of a model in training mode."""
+    kernel = model.covar_module
+    medians = median_distances(model)
+    fixed = {
+        p for part in kernel.modules() if isinstance(part, Distance) for p in part.parameters()
+    }
+    places = {
+        parameter: (part, name)
+        for part in kernel.modules()
+        for name, parameter in part.named_parameters(recurse=False)
+    }
+    priors = {name: prior for name, _, prior, _, _ in kernel.named_priors()}
+    inside = {
+        part
+        for block in kernel.modules()
+        if isinstance(block, BlockKernel)
+        for part in block.modules()
+    }
+    scaled = False
+    for name, parameter in kernel.named_parameters():
+        owner, raw = places[parameter]
+        if parameter in fixed or not parameter.requires_grad:
+            continue
+        if raw == "raw_outputscale" and not scaled:
+            scaled = True  # integrated in closed form
+            continue
+        constraint = kernel.constraint_for_parameter_name(name)
+        if constraint is None or not bool((constraint.lower_bound >= 0).all()):
+            raise ValueError(
+                f"Expected positive hyperparameters, got {name}, which may be negative. Fix it: "
+                f"model.covar_module.get_parameter({name!r}).requires_grad_(False)."
+            )
+        value = constraint.transform(parameter).detach()
+        prior = priors.get(name.replace("raw_", "") + "_prior")
+        centre, spread = value.log().mean().item(), 1.0
+        if isinstance(prior, LogNormalPrior):
+            centre, spread = prior.loc.mean().item(), prior.scale.mean().item()
+        elif raw == "raw_lengthscale" and isinstance(owner, DistributionKernel):
+            centre = medians[owner].log().item() if owner in medians else centre
+        elif raw == "raw_lengthscale" and isinstance(owner, CategoricalKernel):
+            centre = 0.0
+        elif raw == "raw_lengthscale" and owner in inside:
+            centre, spread = math.log(parameter.shape[-1]) / 2, math.sqrt(3.0)
+        elif raw in ("raw_outputscale", "raw_alpha", "raw_offset"):
+            centre = 0.0
+        yield _Coordinate(name, parameter.detach(), constraint, centre, spread, prior)
+
+
+def _unit(covariances: Tensor) -> Tensor:
+    """Return the variance of the function: its prior variance, or around the mean if that varies."""
+    covariances = covariances.reshape(-1, *covariances.shape[-2:])[0]
+    diagonal = covariances.diagonal()
+    if bool((diagonal.max() - diagonal.min()) <= 1e-6 * diagonal.mean()):
+        return diagonal.mean()
+    size = len(diagonal)
+    return (diagonal.sum() - covariances.sum() / size) / (size - 1)
+
+
+def _frozen(model: DistributionGP) -> DistributionGP:
+    """Return a copy of a model that shares its data."""
+    data = (*model.train_inputs, model.train_targets)
+    return copy.deepcopy(model, {id(tensor): tensor for tensor in data})
+
+
+def _check(model: Any) -> None:
+    if not isinstance(model, DistributionGP) or isinstance(model, ClassificationGP):
+        raise TypeError(f"Expected a DistributionGP, got {type(model).__name__}.")
+    if model.num_outputs > 1:
+        raise ValueError(
+            f"Expected a model of one output, got {model.num_outputs}. Integrate each of them: "
+            "botorch.models.ModelList(*(integrate_hyperparameters(model.subset_output([i])) for i in "
+            f"range({model.num_outputs})))."
+        )
+    if model.train_inputs[0].dim() > 2 or model.train_targets.dim() > 1:
+        raise ValueError(
+            "Expected one set of training clouds, got a batch of shape "
+            f"{tuple(model.train_targets.shape[:-1])}."
+        )
+    mean, likelihood = model.mean_module, model.likelihood
+    if not isinstance(mean, ConstantMean | ZeroMean):
+        raise ValueError(f"Expected a constant or zero mean, got a {type(mean).__name__}.")
+    if type(likelihood) not in _LIKELIHOODS:
+        raise ValueError(f"Expected a Gaussian likelihood, got a {type(likelihood).__name__}.")
+    transform = getattr(model, "outcome_transform", None)
+    if transform is not None and not transform._is_linear:
+        raise ValueError(
+            f"Expected a linear outcome transform, got {type(transform).__name__}. Transform the "
+            "targets before they are passed to the model."
+        )
+    size = model.train_targets.shape[-1]
+    if size < 4:
+        raise ValueError(
+            f"Expected at least 4 clouds, got {size}: a Student's t distribution with fewer than 3 "
+            "degrees of freedom has no finite variance."
+        )
+    targets = model.train_targets
+    if not bool((targets != targets[:1]).any()):
+        raise ValueError(
+            f"Expected targets that differ, got {len(targets)} times the same: they do not determine "
+            "an outputscale."
+        )

@@ -1,0 +1,365 @@
+"""The mixture of Gaussian processes over hyperparameters, as a BoTorch model."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from botorch.acquisition.objective import PosteriorTransform
+from botorch.models.model import Model
+from botorch.models.utils.assorted import fantasize as fantasizing
+from botorch.posteriors import Posterior
+from botorch.sampling.base import MCSampler
+from gpytorch.likelihoods import FixedNoiseGaussianLikelihood
+from gpytorch.means import ConstantMean
+from numpy.typing import ArrayLike
+from torch import Tensor
+
+from gp_distributions.distances.evaluation import sharing
+from gp_distributions.kernels.batching import batched
+from gp_distributions.kernels.covariances import covariance
+from gp_distributions.measures.inputs import Inputs
+from gp_distributions.models.distribution_gp import DistributionGP
+from gp_distributions.models.mixture_posterior import MixturePosterior
+from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood
+from gp_distributions.numerics.spectral_regression import SpectralRegression
+
+# Covariances within larger sets of clouds are computed only if samples are drawn.
+_JOINT_CLOUDS = 16
+
+
+class IntegratedGP(Model):
+    r"""Mixture of Gaussian processes over hyperparameters, each weighted by its posterior probability.
+
+    :func:`integrate_hyperparameters` makes it. The members have the kernels of given hyperparameters and
+    given ratios of noise to outputscale. Their constant mean and their outputscale are integrated in
+    closed form, so each is a Student's t process with one degree of freedom less than there are clouds.
+    The squared distances are computed once for all members, and one eigendecomposition for each kernel
+    serves all ratios.
+
+    The model is a BoTorch model like :class:`MixtureModel`: ``posterior`` has the mean, the variance and
+    the quantiles of the mixture, and samples for Monte Carlo acquisition functions.
+    ``condition_on_observations`` weights the members anew.
+
+    Args:
+        model: A :class:`DistributionGP` of one output, with the training data, the kernel, the
+            likelihood and the transforms. It is kept, not copied.
+        values: Values of the raw parameters of the kernel, by name, ``L`` of each, with a leading axis.
+        ratios: The ``J`` ratios of noise to outputscale.
+        log_prior: Log prior probabilities, times quadrature weights, an ``L x J`` tensor.
+        outputscales: The ``J`` outputscales, if the noise variances are known and outputscales are not
+            integrated in closed form. The members are then normal.
+
+    Example:
+        >>> import torch
+        >>> from gp_distributions import DistributionGP, PointClouds, integrate_hyperparameters
+        >>> points = torch.randn(9, 20, 2, generator=torch.Generator().manual_seed(0)).double()
+        >>> single = DistributionGP(PointClouds(points), points.mean((-2, -1)))
+        >>> model = integrate_hyperparameters(single)
+        >>> model.weights.shape  # lengthscales x ratios
+        torch.Size([16, 10])
+    """
+
+    ratios: Tensor
+    log_prior: Tensor
+    outputscales: Tensor | None
+
+    def __init__(
+        self,
+        model: DistributionGP,
+        values: Mapping[str, Tensor],
+        ratios: Tensor,
+        log_prior: Tensor,
+        outputscales: Tensor | None = None,
+    ) -> None:
+        super().__init__()
+        self.model = model
+        self.covar_module = batched(model.covar_module, values)
+        self._names = tuple(values)
+        self.register_buffer("ratios", ratios)
+        self.register_buffer("log_prior", log_prior)
+        self.register_buffer("outputscales", outputscales)
+        self.eval()
+        self._solve()
+
+    @property
+    def values(self) -> dict[str, Tensor]:
+        """Values of the raw parameters of the kernel, by name, with a leading axis of length ``L``."""
+        return {name: self.covar_module.get_parameter(name).detach() for name in self._names}
+
+    def positive_values(self) -> dict[str, Tensor]:
+        """Return the values of the parameters of the kernel, by name, with a leading axis."""
+        kernel = self.covar_module
+        return {
+            name: kernel.constraint_for_parameter_name(name).transform(value)
+            for name, value in self.values.items()
+        }
+
+    def left_out(self) -> Tensor:
+        """Return squared scales of the predictions of training targets from all others.
+
+        Returns:
+            An ``L x J x T`` tensor, in units of the transformed targets, for known means.
+        """
+        return self._regression.left_out()
+
+    @property
+    def weights(self) -> Tensor:
+        """Posterior probabilities of the members, a ``batch_shape x L x J`` tensor."""
+        return (
+            (self._regression.log_evidence + self.log_prior)
+            .flatten(-2)
+            .softmax(-1)
+            .unflatten(-1, self.log_prior.shape)
+        )
+
+    @property
+    def num_outputs(self) -> int:
+        """Number of outputs: one."""
+        return 1
+
+    @property
+    def batch_shape(self) -> torch.Size:
+        """Batch shape of the training data, which is empty unless the model is a fantasy."""
+        return torch.broadcast_shapes(
+            self.model.train_inputs[0].shape[:-2], self.model.train_targets.shape[:-1]
+        )
+
+    def posterior(
+        self,
+        X: Inputs | Tensor,
+        output_indices: list[int] | None = None,
+        observation_noise: bool | Tensor = False,
+        posterior_transform: PosteriorTransform | None = None,
+    ) -> Posterior:
+        """Compute the mixture of the joint posteriors at clouds, with gradients.
+
+        Args:
+            X: Clouds, or a ``batch_shape x q x m*(d+1)`` tensor of rows, of any width.
+            output_indices: ``None`` or ``[0]``, since there is one output.
+            observation_noise: Whether to add the noise of each member, or a ``batch_shape x q x 1``
+                tensor of noise variances, in units of the transformed targets, to add instead.
+            posterior_transform: BoTorch transform of the posterior.
+
+        Returns:
+            A :class:`MixturePosterior` of shape ``batch_shape x q x 1``, in the units of ``train_Y``.
+
+        Raises:
+            TypeError: If ``X`` is neither distributions nor a dense tensor.
+            ValueError: If the width of the rows does not fit the kernel, or there is no such output.
+        """
+        if output_indices not in (None, [0], [-1]):
+            raise ValueError(f"Expected output_indices=None or [0], got {output_indices}.")
+        self.eval()
+        rows = self.model.transform_inputs(self.model._rows_of(X))
+        x, kernel, regression = rows.unsqueeze(-3), self.covar_module, self._regression
+        with sharing():
+            across = covariance(kernel, x, self._training_rows)
+            few = x.shape[-2] <= _JOINT_CLOUDS
+            within = covariance(kernel, x) if few else None
+            variances = (
+                covariance(kernel, x, diag=True)
+                if within is None
+                else within.diagonal(dim1=-2, dim2=-1)
+            )
+        location, squared = regression.predict(across, variances)
+        noise = self._noise(rows, observation_noise)  # ... x L x J x q
+        offset, factor = self._units()
+
+        def scale_matrices(members: Tensor) -> Tensor:
+            prior = covariance(kernel, x) if within is None else within
+            found = regression.covariance(across, prior, members)
+            if noise is not None:
+                found = found + torch.diag_embed(noise.flatten(-3, -2)[..., members, :])
+            return factor**2 * found.unsqueeze(-3)
+
+        if noise is not None:
+            squared = squared + noise
+        moments = (part.flatten(-3, -2).unsqueeze(-1) for part in (location, squared))
+        mean, variance = torch.broadcast_tensors(*moments)
+        posterior = MixturePosterior(
+            offset + factor * mean,
+            factor**2 * variance.clamp_min(0),
+            scale_matrices,
+            self.weights.flatten(-2).unsqueeze(-1),
+            mean.new_full(mean.shape[-3:-2], regression.degrees),
+        )
+        if posterior_transform is not None:
+            return posterior_transform(posterior=posterior, X=rows)
+        return posterior
+
+    def predict(
+        self, X: Inputs | Tensor, *, observation_noise: bool = True, batch_size: int = 256
+    ) -> tuple[Tensor, Tensor]:
+        """Predict means and standard deviations of the mixture at clouds, without gradients.
+
+        Args:
+            X: The ``N`` clouds, or a ``... x N x m*(d+1)`` tensor of rows, of any width.
+            observation_noise: Whether to return the standard deviation of a noisy observation rather
+                than that of the function.
+            batch_size: Number of clouds to process at a time, which bounds memory.
+
+        Returns:
+            The means and the standard deviations in the units of ``train_Y``, two tensors of shape
+            ``... x N``, or ``... x N x 1`` if ``train_Y`` has an axis of outputs.
+
+        Raises:
+            TypeError: If ``X`` is neither distributions nor a dense tensor.
+            ValueError: If the width of the rows does not fit the kernel, or ``batch_size < 1``.
+        """
+        if batch_size < 1:
+            raise ValueError(f"Expected batch_size >= 1, got {batch_size}.")
+        rows = self.model._rows_of(X)
+        paired = len(self.batch_shape) > 0
+        found = []
+        with torch.no_grad():
+            for part in (rows if paired else rows.flatten(0, -2)).split(batch_size, dim=-2):
+                posterior = self.posterior(part, observation_noise=observation_noise)
+                found.append((posterior.mean, posterior.variance))
+        mean, variance = (torch.cat(parts, dim=-2) for parts in zip(*found, strict=True))
+        if not paired:
+            mean, variance = (m.unflatten(-2, rows.shape[:-1]) for m in (mean, variance))
+        std = variance.clamp_min(self.model.smallest_variance).sqrt()
+        squeeze = self.model._squeeze_output
+        return (mean.squeeze(-1), std.squeeze(-1)) if squeeze else (mean, std)
+
+    def condition_on_observations(
+        self, X: Inputs | Tensor, Y: Tensor | ArrayLike, noise: Tensor | None = None
+    ) -> IntegratedGP:
+        """Return a model with further training clouds and targets, whose members are weighted anew.
+
+        Args:
+            X: The ``N`` new clouds, or a ``batch_shape x N x m*(d+1)`` tensor of rows, of any width.
+            Y: The targets of the new clouds, ``batch_shape x N x 1``, or ``N`` if ``train_Y`` has no
+                axis of outputs.
+            noise: Noise variances of the new targets, in the shape of ``Y`` and in units of the
+                transformed targets, if noise variances are known. Default: the mean of the known ones.
+        """
+        self.eval()
+        model = copy.copy(self.model)
+        rows = model._rows_of(X)
+        targets = torch.as_tensor(Y).to(model.train_targets)
+        if not (model._squeeze_output and targets.shape == rows.shape[:-1]):
+            targets = targets.squeeze(-1)
+        transform = getattr(model, "outcome_transform", None)
+        if transform is not None:
+            targets = transform(targets.unsqueeze(-1))[0].squeeze(-1)
+        rows = model._widen_training(rows)
+        if model._has_transformed_inputs:
+            model._original_train_inputs = _joined(model._original_train_inputs, rows, -2)
+        inputs = _joined(model.train_inputs[0], model.transform_inputs(rows), -2)
+        likelihood = model.likelihood
+        if isinstance(likelihood, FixedNoiseGaussianLikelihood):
+            known = likelihood.noise
+            new = known.mean(-1, keepdim=True).expand(targets.shape[-1:])
+            new = new if noise is None else noise.squeeze(-1)
+            model.__dict__["_modules"] = dict(model._modules)  # which the copy shares
+            model.likelihood = FixedNoiseGaussianLikelihood(_joined(known, new, -1))
+        model.set_train_data(inputs, _joined(model.train_targets, targets, -1), strict=False)
+        return IntegratedGP(model, self.values, self.ratios, self.log_prior, self.outputscales)
+
+    def fantasize(self, X: Tensor, sampler: MCSampler, **kwargs: Any) -> IntegratedGP:
+        """Condition the model on samples of its noisy posterior at ``X``, as in BoTorch.
+
+        Args:
+            X: A ``batch_shape x N x m*(d+1)`` tensor of rows.
+            sampler: Sampler of the noisy posterior at ``X``.
+            **kwargs: Options of :meth:`condition_on_observations`.
+        """
+        with fantasizing():
+            samples = sampler(self.posterior(X, observation_noise=True))
+            return self.condition_on_observations(X, samples, **kwargs)
+
+    @property
+    def _training_rows(self) -> Tensor:
+        """The training rows, with an axis of kernels if they have batch axes."""
+        (rows,) = self.model.train_inputs
+        return rows.unsqueeze(-3) if rows.dim() > 2 else rows
+
+    def _solve(self) -> None:
+        """Factorise the covariances of the training clouds."""
+        self._regression = regression(self.model, self.covar_module, self.ratios, self.outputscales)
+
+    def _apply(self, fn: Any, recurse: bool = True) -> IntegratedGP:
+        moved = super()._apply(fn, recurse)
+        self._solve()
+        return moved
+
+    def _noise(self, rows: Tensor, observation_noise: bool | Tensor) -> Tensor | None:
+        """Return squared scales of the noise, which broadcast with ``... x L x J x q``, or None."""
+        if isinstance(observation_noise, Tensor):
+            # The variance of a Student's t variable is larger than its squared scale.
+            nu = self._regression.degrees
+            share = 1.0 if nu == float("inf") else (nu - 2) / nu
+            return share * observation_noise.squeeze(-1)[..., None, None, :]
+        if not observation_noise:
+            return None
+        relative = _relative_noise(self.model, rows, self.ratios, self.outputscales)
+        relative = relative[..., None, None, :]
+        return self._regression.scales.unsqueeze(-1) * self.ratios[:, None] * relative
+
+    def _units(self) -> tuple[Tensor, Tensor]:
+        """Return the value of a transformed target of zero, and the unit of transformed targets."""
+        transform = getattr(self.model, "outcome_transform", None)
+        ends = torch.tensor([[0.0], [1.0]]).to(self.model.train_targets)
+        if transform is not None:
+            ends = transform.untransform(ends)[0]
+        zero, one = ends.reshape(2)
+        return zero, one - zero
+
+
+def regression(
+    model: DistributionGP, kernel: Any, ratios: Tensor, outputscales: Tensor | None = None
+) -> SpectralRegression:
+    """Return the regression on the training data of a model, for a batch of kernels and some ratios.
+
+    Args:
+        model: A model in evaluation mode, with one output.
+        kernel: A kernel of batch shape ``L``.
+        ratios: Ratios of noise to outputscale.
+        outputscales: Outputscales, if noise variances are known.
+    """
+    (rows,) = model.train_inputs
+    mean = model.mean_module
+    with torch.no_grad():
+        covariances = covariance(kernel, rows if rows.dim() == 2 else rows.unsqueeze(-3))
+        if covariances.dim() == 2:
+            covariances = covariances.unsqueeze(0)
+        free = isinstance(mean, ConstantMean) and mean.raw_constant.requires_grad
+        targets = model.train_targets
+        return SpectralRegression(
+            covariances,
+            targets if free else targets - mean(rows),
+            ratios,
+            noise=_relative_noise(model, rows, ratios, outputscales, training=True),
+            outputscales=outputscales,
+            constant=free,
+        )
+
+
+def _relative_noise(
+    model: DistributionGP,
+    rows: Tensor,
+    ratios: Tensor,
+    outputscales: Tensor | None,
+    *,
+    training: bool = False,
+) -> Tensor:
+    """Return the noise variances of rows relative to that to which ratios refer, ``batch_shape x N``."""
+    likelihood = model.likelihood
+    if isinstance(likelihood, SamplingNoiseLikelihood):
+        noise = likelihood._shaped_noise_covar(rows.shape[:-1], rows).diagonal()
+        return noise / likelihood.noise
+    if outputscales is not None:
+        relative = likelihood.noise / (ratios[0] * outputscales[0])
+        return relative if training else relative.mean(-1, keepdim=True).expand(rows.shape[:-1])
+    return torch.ones_like(rows[..., 0])
+
+
+def _joined(first: Tensor, second: Tensor, axis: int) -> Tensor:
+    """Join tensors along an axis from the end after broadcasting the axes before it."""
+    shape = torch.broadcast_shapes(first.shape[:axis], second.shape[:axis])
+    parts = (part.expand(*shape, *part.shape[axis:]) for part in (first, second))
+    return torch.cat(list(parts), dim=axis)

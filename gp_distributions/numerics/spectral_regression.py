@@ -1,0 +1,177 @@
+"""Regression with several covariances at many ratios of noise, from one eigendecomposition of each."""
+
+from __future__ import annotations
+
+import math
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+
+class SpectralRegression:
+    r"""Gaussian process regression whose mean and outputscale are integrated in closed form.
+
+    With covariances :math:`s^2 K_l`, noise variances :math:`s^2 r_j D` and a constant mean :math:`\mu`,
+
+    .. math::
+        y \sim \mathcal N\bigl(\mu 1,\; s^2 A_{lj}\bigr), \qquad A_{lj} = K_l + r_j D, \qquad
+        p(\mu, \log s^2) \propto 1,
+
+    a new value is a Student's t variable with :math:`\nu = T - 1` degrees of freedom. Let
+
+    .. math::
+        S = 1^\top A^{-1} 1, \qquad \beta = 1^\top A^{-1} y / S, \qquad
+        Q = (y - \beta 1)^\top A^{-1} (y - \beta 1).
+
+    Then its location and squared scale are
+
+    .. math::
+        m(x) = \beta + k^\top A^{-1} (y - \beta 1), \qquad
+        \frac{Q}{\nu} \Bigl(k(x, x) - k^\top A^{-1} k + (1 - 1^\top A^{-1} k)^2 / S\Bigr),
+
+    and the marginal likelihood of the member :math:`(l, j)` is
+
+    .. math::
+        \Gamma(\nu / 2)\, (\pi Q)^{-\nu / 2}\, |A|^{-1/2}\, S^{-1/2}.
+
+    The eigendecomposition :math:`D^{-1/2} K_l D^{-1/2} = U \Lambda U^\top` serves all ratios.
+
+    Args:
+        covariances: Covariances :math:`K_l`, a ``batch_shape x L x T x T`` tensor.
+        targets: Targets, a ``batch_shape x T`` tensor, with the same or a broadcasting batch shape.
+        ratios: The ``J`` ratios :math:`r_j` of noise to outputscale.
+        noise: The diagonal of :math:`D`, a ``batch_shape x T`` tensor. Default: ones.
+        outputscales: The ``J`` outputscales :math:`s^2` if they are known rather than integrated. New
+            values are then normal.
+        constant: Whether there is a constant mean :math:`\mu` to integrate. If not, :math:`\mu = 0` and
+            :math:`\nu = T`.
+
+    Source: Handcock and Stein 1993; O'Hagan 1978.
+    """
+
+    def __init__(
+        self,
+        covariances: Tensor,
+        targets: Tensor,
+        ratios: Tensor,
+        *,
+        noise: Tensor | None = None,
+        outputscales: Tensor | None = None,
+        constant: bool = True,
+    ) -> None:
+        size = targets.shape[-1]
+        root = (torch.ones_like(targets[..., :1]) if noise is None else noise).rsqrt()
+        root = root[..., None, :].expand(*root.shape[:-1], 1, size)
+        values, vectors = torch.linalg.eigh(root[..., None] * covariances * root[..., None, :])
+        self.ratios = ratios
+        self.outputscales = outputscales
+        self.freedom = size - 1 if constant else size
+        #: ``batch_shape x L x T x T`` matrices whose rows project values at the clouds.
+        self.projection = vectors.mT * root[..., None, :]
+        #: Inverse variances of the projections, ``batch_shape x L x J x T``.
+        self.precision = 1 / (values.clamp_min(0).unsqueeze(-2) + ratios[:, None])
+        ones = self._project(torch.ones_like(targets[..., :1]).expand(*targets.shape[:-1], size))
+        self._ones = ones if constant else torch.zeros_like(ones)
+        self._targets = self._project(targets)
+
+    def _project(self, values: Tensor) -> Tensor:
+        """Project ``batch_shape x T`` values, ``batch_shape x L x 1 x T``."""
+        return (self.projection @ values[..., None, :, None]).mT
+
+    @cached_property
+    def _total(self) -> Tensor:
+        """The sum S, or infinity without a mean, ``batch_shape x L x J``."""
+        total = (self.precision * self._ones.square()).sum(-1)
+        return torch.where(total > 0, total, torch.inf)
+
+    @cached_property
+    def mean(self) -> Tensor:
+        """The estimated constant mean, ``batch_shape x L x J``."""
+        return (self.precision * self._ones * self._targets).sum(-1) / self._total
+
+    @cached_property
+    def _residuals(self) -> Tensor:
+        return self._targets - self.mean.unsqueeze(-1) * self._ones
+
+    @cached_property
+    def _weighted(self) -> Tensor:
+        """The projections of the solutions of the linear systems, ``batch_shape x L x J x T``."""
+        return self.precision * self._residuals
+
+    @cached_property
+    def _quadratic(self) -> Tensor:
+        """The quadratic form Q, ``batch_shape x L x J``."""
+        return (self._weighted * self._residuals).sum(-1)
+
+    @property
+    def log_evidence(self) -> Tensor:
+        """Log marginal likelihoods, ``batch_shape x L x J``, up to a constant that depends on ``D``."""
+        nu = self.freedom
+        determinants = self.precision.log().sum(-1)
+        if torch.isfinite(self._total).all():
+            determinants = determinants - self._total.log()
+        if self.outputscales is None:
+            gamma = math.lgamma(nu / 2) - nu / 2 * math.log(math.pi)
+            return gamma + (determinants - nu * self._quadratic.log()) / 2
+        scales = self.outputscales
+        return (determinants - nu * (2 * math.pi * scales).log() - self._quadratic / scales) / 2
+
+    @property
+    def scales(self) -> Tensor:
+        """The estimated outputscales of all members, ``batch_shape x L x J``."""
+        if self.outputscales is None:
+            return self._quadratic / self.freedom
+        return self.outputscales.expand(self._quadratic.shape)
+
+    @property
+    def degrees(self) -> float:
+        """Degrees of freedom of new values; infinity if the outputscales are known."""
+        return self.freedom if self.outputscales is None else math.inf
+
+    def left_out(self) -> Tensor:
+        """Return the squared scales of targets given all others, ``batch_shape x L x J x T``."""
+        inverses = self.precision @ self.projection.square()
+        return self.scales.unsqueeze(-1) / inverses
+
+    def predict(self, across: Tensor, variances: Tensor) -> tuple[Tensor, Tensor]:
+        """Compute the locations and squared scales of new values.
+
+        Args:
+            across: Covariances with the clouds, a ``batch_shape x L x q x T`` tensor.
+            variances: Prior variances, a ``batch_shape x L x q`` tensor.
+
+        Returns:
+            Two ``batch_shape x L x J x q`` tensors.
+        """
+        projected = self.projection @ across.mT  # ... x L x T x q
+        location = self.mean.unsqueeze(-1) + self._weighted @ projected
+        explained = self.precision @ projected.square()
+        left = self._unexplained(projected)
+        squared = variances.unsqueeze(-2) - explained + left.square() / self._total.unsqueeze(-1)
+        return location, self.scales.unsqueeze(-1) * squared
+
+    def covariance(self, across: Tensor, within: Tensor, members: Tensor) -> Tensor:
+        """Compute scale matrices of new values for some members.
+
+        Args:
+            across: Covariances with the clouds, a ``batch_shape x L x q x T`` tensor.
+            within: Prior covariances, a ``batch_shape x L x q x q`` tensor.
+            members: The numbers of ``n`` members, which count the ratios of each covariance in turn.
+
+        Returns:
+            A ``batch_shape x n x q x q`` tensor.
+        """
+        projected = self.projection @ across.mT
+        left = self._unexplained(projected).flatten(-3, -2)[..., members, :]
+        first = members // len(self.ratios)
+        projected = projected[..., first, :, :]
+        precision = self.precision.flatten(-3, -2)[..., members, :].unsqueeze(-1)
+        squared = within[..., first, :, :] - projected.mT @ (precision * projected)
+        total = self._total.flatten(-2)[..., members]
+        squared = squared + left.unsqueeze(-1) * left.unsqueeze(-2) / total[..., None, None]
+        return self.scales.flatten(-2)[..., members][..., None, None] * squared
+
+    def _unexplained(self, projected: Tensor) -> Tensor:
+        """The part of the mean at new clouds that the clouds do not explain, ``... x L x J x q``."""
+        return 1 - (self.precision * self._ones) @ projected

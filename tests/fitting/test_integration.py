@@ -1,0 +1,518 @@
+"""Integration over hyperparameters: against brute force, for every kernel, and as a BoTorch model."""
+
+import copy
+import math
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from botorch.acquisition import LogExpectedImprovement, qLogExpectedImprovement
+from botorch.models import SingleTaskGP
+from botorch.models.transforms.outcome import Log
+from botorch.sampling import SobolQMCNormalSampler
+from cases import KERNELS, as_rows, random_clouds
+from gpytorch.kernels import Kernel, ScaleKernel
+from gpytorch.likelihoods import GaussianLikelihood
+from gpytorch.means import LinearMean, ZeroMean
+from gpytorch.priors import GammaPrior, LogNormalPrior
+from scipy import stats
+from torch import Tensor
+
+from gp_distributions import (
+    ClassificationGP,
+    DistributionGP,
+    DistributionKernel,
+    Gaussians,
+    GroupAverageKernel,
+    IntegratedGP,
+    MixedInputs,
+    MixtureModel,
+    MMDKernel,
+    NormalizeClouds,
+    PointClouds,
+    SamplingNoiseLikelihood,
+    SlicedWasserstein,
+    SlicedWassersteinKernel,
+    fit,
+    integrate_hyperparameters,
+    load,
+    mixed_kernel,
+    planar_rotations,
+    save,
+)
+from gp_distributions.kernels.covariances import covariance
+from gp_distributions.numerics.quadrature import grid
+from gp_distributions.numerics.student_t import log_density
+
+ROWS = as_rows(random_clouds(40, sizes=(5, 12)))
+TARGETS = ROWS[:, :6].square().sum(-1).sqrt() + 0.1 * ROWS[:, 7].sin()
+CLOUDS = PointClouds.unpack(ROWS, 2)
+T, NEW = 12, slice(30, 36)
+SPREAD = TARGETS[:T].std().item()
+S = torch.Size
+
+
+def sliced(**options: object) -> SlicedWassersteinKernel:
+    return SlicedWassersteinKernel(2, num_slices=8, num_quantiles=10, **options)
+
+
+def make(kernel: Kernel | None = None, **options: object) -> DistributionGP:
+    kernel = ScaleKernel(sliced()) if kernel is None else kernel
+    return DistributionGP(ROWS[:T], TARGETS[:T], kernel, **options)
+
+
+def brute_force(log_prior: Tensor, covariances: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Mean, standard deviation and log densities of new targets by dense algebra on a fine grid.
+
+    ``covariances`` are those of the training clouds and then the new ones, for each log prior.
+    """
+    y, new = TARGETS[:T], TARGETS[NEW]
+    ones, eye = torch.ones(T, dtype=torch.float64), torch.eye(T, dtype=torch.float64)
+    nu = T - 1
+    K, k = covariances[:, :T, :T], covariances[:, T:, :T]
+    logs, means, scales = [], [], []
+    for log_ratio in np.linspace(math.log(1e-4), 0, 41):
+        ratio = math.exp(log_ratio)
+        A = torch.linalg.inv(K + ratio * eye)
+        total = (A @ ones) @ ones
+        mean = (A @ y) @ ones / total
+        rest = y - mean[:, None]
+        solved = (A @ rest[..., None]).squeeze(-1)
+        square = (solved * rest).sum(-1)
+        prior = log_prior - 0.5 * ((log_ratio - math.log(0.03)) / 1.5) ** 2
+        logs.append(0.5 * torch.logdet(A) - 0.5 * total.log() - nu / 2 * square.log() + prior)
+        means.append(mean[:, None] + (k @ solved[..., None]).squeeze(-1))
+        left = 1 - k @ A @ ones
+        variance = 1 - ((k @ A) * k).sum(-1) + left**2 / total[:, None] + ratio
+        scales.append((square[:, None] / nu * variance).sqrt())
+    weights = torch.cat(logs).softmax(0)[:, None]
+    mean, scale = torch.cat(means), torch.cat(scales)
+    centre = (weights * mean).sum(0)
+    variance = (weights * (scale**2 * nu / (nu - 2) + (mean - centre) ** 2)).sum(0)
+    degrees = torch.tensor(float(nu), dtype=torch.float64)
+    densities = log_density((new - mean) / scale, degrees) - scale.log() + weights.log()
+    return centre, variance.sqrt(), densities.logsumexp(0)
+
+
+def scaled(kernel: DistributionKernel) -> Tensor:
+    """Squared distances in squared median distances between the training clouds."""
+    squared = kernel.distance.squared(torch.cat([ROWS[:T], ROWS[NEW]]))
+    above = squared[:T, :T][torch.triu(torch.ones(T, T), 1).bool()]
+    return squared / above.sqrt().median().square()
+
+
+def matern(squared: Tensor) -> Tensor:
+    root = (5 * squared).sqrt()
+    return (1 + root + root.square() / 3) * torch.exp(-root)
+
+
+def axis(num: int) -> Tensor:
+    return torch.linspace(math.log(0.1), math.log(20), num, dtype=torch.float64)
+
+
+class TestBruteForce:
+    def test_one_lengthscale(self) -> None:
+        z = axis(121)
+        covariances = matern(scaled(sliced()) / (2 * z).exp()[:, None, None])
+        mean, std, densities = brute_force(-0.5 * z.square(), covariances)
+        model = integrate_hyperparameters(make())
+        found = model.predict(ROWS[NEW])
+        # The grid of 16 x 10 points, against one of 121 x 41.
+        torch.testing.assert_close(found[0], mean, rtol=0, atol=2e-3 * SPREAD)
+        torch.testing.assert_close(found[1], std, rtol=5e-3, atol=0)
+        posterior = model.posterior(ROWS[NEW], observation_noise=True)
+        logs = posterior.log_density(TARGETS[NEW, None]).squeeze(-1)
+        torch.testing.assert_close(logs, densities, rtol=0, atol=5e-3)
+
+    def test_two_hyperparameters(self) -> None:
+        """A lengthscale and the shape of the rational quadratic profile."""
+        z, a = grid([axis(31), axis(31)]).unbind(-1)
+        arguments = scaled(sliced()) / (2 * z).exp()[:, None, None]
+        alpha = a.exp()[:, None, None]
+        covariances = (1 + arguments / (2 * alpha)) ** -alpha
+        mean, std, densities = brute_force(-0.5 * (z.square() + a.square()), covariances)
+        model = integrate_hyperparameters(make(ScaleKernel(sliced(profile="rational_quadratic"))))
+        found = model.predict(ROWS[NEW])
+        torch.testing.assert_close(found[0], mean, rtol=0, atol=5e-3 * SPREAD)
+        torch.testing.assert_close(found[1], std, rtol=1e-2, atol=0)
+        logs = model.posterior(ROWS[NEW], observation_noise=True).log_density(TARGETS[NEW, None])
+        torch.testing.assert_close(logs.squeeze(-1), densities, rtol=0, atol=1e-2)
+
+    def test_three_hyperparameters(self) -> None:
+        """A product of three kernels, by importance sampling."""
+        parts = [sliced(), MMDKernel(2, bandwidth=1.0), MMDKernel(2, bandwidth=0.3)]
+        points = grid([axis(13)] * 3)
+        covariances = torch.ones(1, dtype=torch.float64)
+        for part, z in zip(parts, points.unbind(-1), strict=True):
+            covariances = covariances * matern(scaled(part) / (2 * z).exp()[:, None, None])
+        mean, std, densities = brute_force(-0.5 * points.square().sum(-1), covariances)
+        for seed in range(2):
+            kernel = ScaleKernel(parts[0] * parts[1] * parts[2])
+            model = integrate_hyperparameters(make(kernel), seed=seed)
+            assert len(next(iter(model.values.values()))) > 64
+            found = model.predict(ROWS[NEW])
+            # Importance sampling with some 100 effective points.
+            torch.testing.assert_close(found[0], mean, rtol=0, atol=0.02 * SPREAD)
+            torch.testing.assert_close(found[1], std, rtol=0.02, atol=0)
+            posterior = model.posterior(ROWS[NEW], observation_noise=True)
+            logs = posterior.log_density(TARGETS[NEW, None]).squeeze(-1)
+            torch.testing.assert_close(logs, densities, rtol=0, atol=0.02)
+
+    def test_known_noise_and_a_zero_mean(self) -> None:
+        """With everything else fixed, only the outputscale is integrated: by brute force here."""
+        kernel = sliced()
+        kernel.lengthscale = 2.0
+        kernel.raw_lengthscale.requires_grad_(False)
+        noise = torch.linspace(0.05, 0.2, T, dtype=torch.float64)
+        model = DistributionGP(
+            *(ROWS[:T], TARGETS[:T] - TARGETS[:T].mean(), ScaleKernel(kernel)),
+            train_Yvar=noise,
+            mean_module=ZeroMean(),
+            outcome_transform=None,
+        )
+        found = integrate_hyperparameters(model)
+        y = (TARGETS[:T] - TARGETS[:T].mean()).numpy()
+        with torch.no_grad():
+            K = covariance(kernel, ROWS[:T]).numpy()
+            k = covariance(kernel, ROWS[NEW], ROWS[:T]).numpy()
+        logs, means = [], []
+        scales = y.var(ddof=1) * np.exp(np.linspace(math.log(0.03), math.log(100), 400))
+        for scale in scales:
+            A = scale * K + np.diag(noise.numpy())
+            logs.append(stats.multivariate_normal(np.zeros(T), A).logpdf(y))
+            means.append(scale * k @ np.linalg.solve(A, y))
+        weights = np.exp(np.array(logs) - max(logs))
+        expected = torch.from_numpy(weights @ np.array(means) / weights.sum())
+        torch.testing.assert_close(found.predict(ROWS[NEW])[0], expected, rtol=0, atol=2e-3)
+
+
+class TestKernels:
+    @pytest.mark.parametrize("name", KERNELS)
+    def test_every_kernel(self, name: str, tmp_path: Path) -> None:
+        case = KERNELS[name]
+        rows = case.inputs.rows(14, sizes=(3, 9))
+        targets = torch.linspace(-1, 1, 10, dtype=torch.float64).square()
+        model = DistributionGP(rows[:10], targets, ScaleKernel(case.make()))
+        integrated = integrate_hyperparameters(model)
+        mean, std = integrated.predict(rows[10:])
+        assert mean.isfinite().all()
+        assert (std > 0).all()
+        # Members are the models with their hyperparameters.
+        best = int(integrated.weights.flatten().argmax())
+        lengthscale, ratio = divmod(best, len(integrated.ratios))
+        posterior = integrated.posterior(rows[10:])
+        kernel = copy.deepcopy(model.covar_module)
+        for name_, values in integrated.values.items():
+            kernel.get_parameter(name_).data = values[lengthscale]
+        with torch.no_grad():
+            K = covariance(kernel, rows[:10]) + integrated.ratios[ratio] * torch.eye(10)
+            A = torch.linalg.inv(K)
+            ones = torch.ones(10, dtype=torch.float64)
+            centre = ones @ A @ targets / (ones @ A @ ones)
+            expected = centre + covariance(kernel, rows[10:], rows[:10]) @ A @ (targets - centre)
+        found = posterior.member_mean[best].squeeze(-1)
+        torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-8)
+
+    def test_group_average(self) -> None:
+        kernel = ScaleKernel(GroupAverageKernel(sliced(center=True), planar_rotations(4)))
+        model = integrate_hyperparameters(make(kernel))
+        turned = PointClouds(CLOUDS.points[NEW].flip(-1) * torch.tensor([-1.0, 1.0]))
+        turned = PointClouds(turned.points, CLOUDS.weights[NEW])
+        torch.testing.assert_close(model.predict(turned), model.predict(CLOUDS[NEW]))
+
+    @pytest.mark.parametrize("structure", ["product", "sum", "sum+product"])
+    def test_mixed_inputs(self, structure: str) -> None:
+        covariates = {"age": torch.rand(40).numpy(), "arm": np.array(["a", "b"] * 20)}
+        X = MixedInputs(cells=CLOUDS, covariates=covariates)
+        model = DistributionGP(X[:T], TARGETS[:T], mixed_kernel(X[:T], structure=structure))
+        integrated = integrate_hyperparameters(model)
+        mean, std = integrated.predict(X[NEW])
+        assert mean.shape == std.shape == (6,)
+        assert (std > 0).all()
+        names = list(integrated.values)
+        assert len(names) == {"product": 3, "sum": 4, "sum+product": 5}[structure]
+        # Predictions do not depend on how many clouds are predicted at once.
+        one = integrated.predict(X[NEW], batch_size=1)
+        torch.testing.assert_close((mean, std), one)
+
+    def test_gaussians(self) -> None:
+        generator = torch.Generator().manual_seed(0)
+        means = torch.randn(20, 2, generator=generator, dtype=torch.float64)
+        X = Gaussians(means, torch.eye(2, dtype=torch.float64).expand(20, 2, 2))
+        model = integrate_hyperparameters(DistributionGP(X[:15], means[:15, 0]))
+        mean, std = model.predict(X[15:])
+        assert ((mean - means[15:, 0]).abs() < 4 * std).all()
+
+    def test_distances_are_compared_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """160 members share the distances between training clouds, and those to new clouds."""
+        calls = []
+        compare = SlicedWasserstein.compare_all
+
+        def counted(self: SlicedWasserstein, r1: Tensor, r2: Tensor) -> Tensor:
+            calls.append((r1.shape[-2], r2.shape[-2]))
+            return compare(self, r1, r2)
+
+        monkeypatch.setattr(SlicedWasserstein, "compare_all", counted)
+        model = integrate_hyperparameters(make())
+        assert calls == [(T, T)]
+        assert model.weights.shape == (16, 10)
+        calls.clear()
+        model.predict(ROWS[NEW])
+        assert sorted(calls) == [(6, 6), (6, T)]
+
+    def test_a_registered_prior_replaces_the_default(self) -> None:
+        narrow = sliced(lengthscale_prior=LogNormalPrior(math.log(5.0), 0.01))
+        model = integrate_hyperparameters(make(ScaleKernel(narrow)))
+        lengthscales = model.values["base_kernel.raw_lengthscale"].exp().flatten()
+        mean = (model.weights.sum(-1) * lengthscales).sum().item()
+        assert mean == pytest.approx(5.0, rel=0.01)
+        wide = sliced(lengthscale_prior=GammaPrior(2.0, 1.0))
+        model = integrate_hyperparameters(make(ScaleKernel(wide)))
+        values = model.values["base_kernel.raw_lengthscale"].exp().flatten()
+        expected = GammaPrior(2.0, 1.0).log_prob(values) + values.log()
+        found = model.log_prior[:, 0] - model.log_prior[0, 0]
+        torch.testing.assert_close(found, expected - expected[0], rtol=1e-5, atol=1e-5)
+
+    def test_fixed_parameters_stay(self) -> None:
+        kernel = sliced()
+        kernel.lengthscale = 1.7
+        kernel.raw_lengthscale.requires_grad_(False)
+        model = integrate_hyperparameters(make(ScaleKernel(kernel)))
+        assert model.values == {}
+        assert model.weights.shape == (1, 10)
+        assert model.covar_module.base_kernel.lengthscale.item() == pytest.approx(1.7)
+
+
+class TestModel:
+    def test_units_do_not_matter(self) -> None:
+        expected = integrate_hyperparameters(make()).predict(ROWS[NEW])
+        scaled = DistributionGP(ROWS[:T], 1e6 * TARGETS[:T] - 5e6, ScaleKernel(sliced()))
+        mean, std = integrate_hyperparameters(scaled).predict(ROWS[NEW])
+        torch.testing.assert_close((mean + 5e6) / 1e6, expected[0])
+        torch.testing.assert_close(std / 1e6, expected[1])
+        plain = integrate_hyperparameters(make(outcome_transform=None)).predict(ROWS[NEW])
+        torch.testing.assert_close(plain, expected)
+        larger = PointClouds(1e3 * CLOUDS.points, CLOUDS.weights)
+        kernel = ScaleKernel(sliced())
+        model = integrate_hyperparameters(DistributionGP(larger[:T], TARGETS[:T], kernel))
+        torch.testing.assert_close(model.predict(larger[NEW]), expected, rtol=1e-5, atol=1e-6)
+
+    def test_the_model_is_not_changed_and_need_not_be_fitted(self) -> None:
+        model = make()
+        before = copy.deepcopy(model.state_dict())
+        fresh = integrate_hyperparameters(model)
+        assert model.training
+        assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+        expected = fresh.predict(ROWS[NEW])
+        fit(model, restarts=0)
+        torch.testing.assert_close(integrate_hyperparameters(model).predict(ROWS[NEW]), expected)
+        torch.testing.assert_close(fresh.predict(ROWS[NEW]), expected)
+
+    def test_samples_agree_with_moments(self) -> None:
+        posterior = integrate_hyperparameters(make()).posterior(ROWS[30:33], observation_noise=True)
+        samples = posterior.sample(S([40_000])).squeeze(-1)
+        std = posterior.variance.sqrt().squeeze(-1)
+        apart = (samples.mean(0) - posterior.mean.squeeze(-1)).abs()
+        assert (apart < 5 * std / 200).all()
+        torch.testing.assert_close(samples.std(0), std, rtol=0.05, atol=0)
+        low = posterior.quantile(torch.tensor(0.025, dtype=torch.float64)).squeeze(-1)
+        assert ((samples < low).double().mean(0) - 0.025).abs().max() < 0.004
+
+    def test_joint_posteriors_and_large_sets_agree(self) -> None:
+        model = integrate_hyperparameters(make())
+        many = model.posterior(ROWS[20:40])
+        few = model.posterior(ROWS[20:40].unsqueeze(-2))
+        torch.testing.assert_close(many.mean, few.mean.squeeze(-2))
+        torch.testing.assert_close(many.variance, few.variance.squeeze(-2))
+        members = torch.tensor([3, 80, 81])
+        covariances = many.member_covariance(members)
+        diagonal = covariances.diagonal(dim1=-2, dim2=-1).squeeze(-2)
+        torch.testing.assert_close(diagonal, many.member_variance[members].squeeze(-1))
+
+    def test_gradients_and_acquisition_functions(self) -> None:
+        model = integrate_hyperparameters(make())
+        X = ROWS[30:34].unsqueeze(1).clone().requires_grad_()
+        best = TARGETS[:T].max()
+        sampler = SobolQMCNormalSampler(S([64]), seed=0)
+        for acquisition in (
+            LogExpectedImprovement(model, best),
+            qLogExpectedImprovement(model, best, sampler),
+        ):
+            values = acquisition(X)
+            (gradient,) = torch.autograd.grad(values.sum(), X)
+            assert values.isfinite().all()
+            assert gradient.isfinite().all()
+            torch.testing.assert_close(acquisition(X[1:2]), values[1:2])
+        points = CLOUDS.points[30:32].clone().requires_grad_()
+        assert torch.autograd.gradcheck(
+            lambda p: model.posterior(PointClouds(p, CLOUDS.weights[30:32]).pack()).variance,
+            points,
+            atol=1e-4,
+        )
+
+    def test_conditioning_weights_members_anew(self) -> None:
+        transform = NormalizeClouds.from_data(CLOUDS[:T])
+        model = integrate_hyperparameters(make(input_transform=transform))
+        wide = ROWS[:T].shape[-1] + 6
+        more = model.condition_on_observations(
+            PointClouds.unpack(ROWS[20:24], 2).pack(atoms=wide // 3), TARGETS[20:24]
+        )
+        assert (more.weights - model.weights).abs().max() > 1e-3
+        # The same points with all data at once.
+        together = copy.deepcopy(model.model)
+        rows = torch.cat([model.model.train_inputs[0], transform(ROWS[20:24])])
+        scale = model.model.outcome_transform
+        targets = (
+            torch.cat([TARGETS[:T], TARGETS[20:24]]) - scale.means.item()
+        ) / scale.stdvs.item()
+        together.set_train_data(rows, targets, strict=False)
+        expected = IntegratedGP(together, model.values, model.ratios, model.log_prior)
+        torch.testing.assert_close(more.predict(ROWS[NEW]), expected.predict(ROWS[NEW]))
+        assert model.predict(ROWS[NEW])[0].shape == (6,)
+
+    def test_fantasies(self) -> None:
+        model = integrate_hyperparameters(make())
+        sampler = SobolQMCNormalSampler(S([3]), seed=0)
+        X = ROWS[20:24].unflatten(0, (2, 2))
+        fantasies = model.fantasize(X, sampler)
+        posterior = fantasies.posterior(ROWS[NEW].unsqueeze(0))
+        assert posterior.mean.shape == (3, 2, 6, 1)
+        assert posterior.rsample(S([5])).shape == (5, 3, 2, 6, 1)
+        Y = sampler(model.posterior(X, observation_noise=True))
+        one = model.condition_on_observations(X[1], Y[2, 1]).posterior(ROWS[NEW])
+        torch.testing.assert_close(posterior.mean[2, 1], one.mean)
+        torch.testing.assert_close(posterior.variance[2, 1], one.variance)
+
+    def test_known_noise_of_new_observations(self) -> None:
+        noise = torch.full((T,), 0.01, dtype=torch.float64)
+        model = integrate_hyperparameters(make(train_Yvar=noise, outcome_transform=None))
+        vague = model.condition_on_observations(
+            ROWS[NEW], TARGETS[NEW], noise=torch.full((6, 1), 1e4, dtype=torch.float64)
+        )
+        exact = model.condition_on_observations(ROWS[NEW], TARGETS[NEW])
+        unchanged, vague_std, exact_std = (
+            one.predict(ROWS[NEW], observation_noise=False)[1] for one in (model, vague, exact)
+        )
+        torch.testing.assert_close(vague_std, unchanged, rtol=1e-3, atol=0)
+        assert (exact_std < 0.7 * unchanged).all()
+        assert len(model.model.likelihood.noise) == T
+
+    def test_fixed_noise_is_known_noise(self) -> None:
+        fixed = make(outcome_transform=None)
+        fixed.likelihood.noise = 0.01
+        fixed.likelihood.noise_covar.raw_noise.requires_grad_(False)
+        noise = torch.full((T,), 0.01, dtype=torch.float64)
+        known = make(train_Yvar=noise, outcome_transform=None)
+        found, expected = (integrate_hyperparameters(one) for one in (fixed, known))
+        torch.testing.assert_close(found.predict(ROWS[NEW]), expected.predict(ROWS[NEW]))
+        more = found.condition_on_observations(ROWS[20:22], TARGETS[20:22])
+        again = expected.condition_on_observations(ROWS[20:22], TARGETS[20:22])
+        torch.testing.assert_close(more.predict(ROWS[NEW]), again.predict(ROWS[NEW]))
+
+    def test_sampling_noise(self) -> None:
+        """Small bags have as much more noise as the likelihood says."""
+        likelihood = SamplingNoiseLikelihood(2)
+        model = DistributionGP(
+            CLOUDS[:T], TARGETS[:T], ScaleKernel(sliced()), likelihood=likelihood
+        )
+        likelihood.sampling_noise = 50.0
+        integrated = integrate_hyperparameters(model)
+        small = CLOUDS.resample(2, seed=0)[NEW]
+        noisy = integrated.predict(small)[1].square()
+        plain = integrated.predict(small, observation_noise=False)[1].square()
+        large = integrated.predict(CLOUDS[NEW])[1].square() - (
+            integrated.predict(CLOUDS[NEW], observation_noise=False)[1].square()
+        )
+        assert (noisy - plain > 2 * large).all()
+
+    def test_given_noise(self) -> None:
+        model = integrate_hyperparameters(make(outcome_transform=None))
+        noise = torch.full((6, 1), 0.3, dtype=torch.float64)
+        found = model.posterior(ROWS[NEW], observation_noise=noise).variance
+        expected = model.posterior(ROWS[NEW]).variance + noise
+        torch.testing.assert_close(found, expected)
+
+    def test_member_of_a_mixture(self) -> None:
+        integrated, single = integrate_hyperparameters(make()), fit(make(), restarts=0)
+        model = MixtureModel([integrated, single], [0.5, 0.5])
+        means = [one.predict(ROWS[NEW])[0] for one in (integrated, single)]
+        torch.testing.assert_close(model.predict(ROWS[NEW])[0], sum(means) / 2)
+        assert model.posterior(ROWS[NEW]).rsample(S([4])).shape == (4, 6, 1)
+        more = model.condition_on_observations(ROWS[20:22], TARGETS[20:22])
+        assert more.predict(ROWS[NEW])[0].isfinite().all()
+
+    def test_copies_and_files(self, tmp_path: Path) -> None:
+        model = integrate_hyperparameters(make())
+        expected = model.predict(ROWS[NEW])
+        save(model, tmp_path / "a.gp")
+        save(MixtureModel([model]), tmp_path / "b.gp")
+        for other in (
+            copy.deepcopy(model),
+            pickle.loads(pickle.dumps(model)),
+            load(tmp_path / "a.gp"),
+            load(tmp_path / "b.gp").models[0],
+        ):
+            torch.testing.assert_close(other.predict(ROWS[NEW]), expected, rtol=1e-12, atol=1e-12)
+            more = other.condition_on_observations(ROWS[20:22], TARGETS[20:22])
+            again = model.condition_on_observations(ROWS[20:22], TARGETS[20:22])
+            torch.testing.assert_close(more.predict(ROWS[NEW]), again.predict(ROWS[NEW]))
+
+
+class TestErrors:
+    def test_few_or_equal_targets(self) -> None:
+        with pytest.raises(ValueError, match="at least 4 clouds, got 3"):
+            integrate_hyperparameters(DistributionGP(ROWS[:3], TARGETS[:3], sliced()))
+        integrate_hyperparameters(DistributionGP(ROWS[:4], TARGETS[:4], sliced()))
+        with pytest.raises(ValueError, match="targets that differ"):
+            integrate_hyperparameters(DistributionGP(ROWS[:5], torch.ones(5), sliced()))
+
+    def test_models_that_cannot_be_integrated(self) -> None:
+        X = torch.rand(6, 2, generator=torch.Generator().manual_seed(0)).double()
+        other: Any = SingleTaskGP(X, (3 * X[:, :1]).sin().sub(0.4).mul(3))
+        with pytest.raises(TypeError, match="Expected a DistributionGP, got SingleTaskGP"):
+            integrate_hyperparameters(other)
+        with pytest.raises(TypeError, match="got ClassificationGP"):
+            integrate_hyperparameters(ClassificationGP(ROWS[:6], ["a", "b"] * 3, sliced()))
+        both = torch.stack([TARGETS, TARGETS.sin()], dim=-1)[:T]
+        model = DistributionGP(ROWS[:T], both, sliced(batch_shape=S([2])))
+        with pytest.raises(ValueError, match=r"one output, got 2.*subset_output"):
+            integrate_hyperparameters(model)
+        part = integrate_hyperparameters(model.subset_output([1]))
+        expected = integrate_hyperparameters(DistributionGP(ROWS[:T], both[:, 1], sliced()))
+        torch.testing.assert_close(
+            part.predict(ROWS[NEW])[0], expected.predict(ROWS[NEW])[0][:, None]
+        )
+        batch = DistributionGP(ROWS[:T].expand(2, -1, -1), TARGETS[:T].expand(2, -1), sliced())
+        with pytest.raises(ValueError, match=r"batch of shape \(2,\)"):
+            integrate_hyperparameters(batch)
+
+    def test_parts_that_cannot_be_integrated(self) -> None:
+        with pytest.raises(ValueError, match="zero mean, got a LinearMean"):
+            integrate_hyperparameters(make(mean_module=LinearMean(ROWS.shape[-1])))
+
+        class Other(GaussianLikelihood):
+            pass
+
+        with pytest.raises(ValueError, match="Gaussian likelihood, got a Other"):
+            integrate_hyperparameters(make(likelihood=Other()))
+        with pytest.raises(ValueError, match="linear outcome transform, got Log"):
+            integrate_hyperparameters(make(outcome_transform=Log()))
+
+    def test_outputs_and_batch_sizes(self) -> None:
+        model = integrate_hyperparameters(make())
+        assert model.posterior(ROWS[NEW], output_indices=[0]).mean.shape == (6, 1)
+        with pytest.raises(ValueError, match="output_indices"):
+            model.posterior(ROWS[NEW], output_indices=[1])
+        with pytest.raises(ValueError, match="batch_size"):
+            model.predict(ROWS[NEW], batch_size=0)
+
+    def test_identical_clouds(self) -> None:
+        """No distance tells them apart, so predictions are those of the mean."""
+        rows = ROWS[:1].expand(6, -1).clone()
+        model = integrate_hyperparameters(DistributionGP(rows, TARGETS[:6], sliced()))
+        mean, std = model.predict(rows[:2])
+        torch.testing.assert_close(mean, TARGETS[:6].mean().expand(2), rtol=1e-3, atol=1e-3)
+        assert std.isfinite().all()
