@@ -106,6 +106,8 @@ class Alternation:
         Returns:
             The states that were reached, and their values.
         """
+        if not len(states):
+            return states, states.rows.new_zeros(0)
         rows = states.rows.clone()
         if self.moving:
             rows[:, self.moving] = rows[:, self.moving].clamp(*self.limits)
@@ -113,6 +115,8 @@ class Alternation:
         values = self.values(states)
         done: list[tuple[States, Tensor]] = []
         for turn in range(_MOST_TURNS):
+            if not len(states):
+                break
             before = values
             for part in range(len(self.finite)):
                 states, values = self._choose(part, states, values)
@@ -125,8 +129,6 @@ class Alternation:
             done.append((states[~moved], values[~moved]))
             kept = moved & self._first_of_kind(states, values)
             states, values = states[kept], values[kept]
-            if not len(states):
-                break
         return States.joined([s for s, _ in done]), torch.cat([v for _, v in done])
 
     @torch.no_grad()

@@ -222,14 +222,11 @@ class MixedSearch(Search):
         states, reached = alternation.maximise(
             starts(alternation, leading, random, self.num_restarts)
         )
-        top = int(reached.argmax())
-        if (
-            reached[top] == -torch.inf
-        ):  # all maxima are taken, as they may be if few candidates are left
-            more = self.initial(len(taken) + self.raw_samples, seed)
-            states = self._states(more)
+        # All maxima are taken, as they may be if few candidates are left.
+        if not bool((reached > -torch.inf).any()):
+            states = self._states(self.initial(len(taken) + self.raw_samples, seed))
             reached = alternation.values(states)
-            top = int(reached.argmax())
+        top = int(reached.argmax())
         if not reached[top] > -torch.inf:
             raise ValueError(
                 "Expected a candidate that is left and has a value of the acquisition function, got "

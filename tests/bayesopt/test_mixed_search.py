@@ -215,10 +215,21 @@ class TestOptimum:
         class Growing(PosteriorMean):
             def forward(self, X: Tensor) -> Tensor:
                 step = next(evaluations)
-                assert step < 10_000
+                assert step < 1000
                 return super().forward(X) + 0.1 * step
 
         search.optimize(Growing(model), 1, candidates, candidates, 0)
+
+    def test_values_that_are_not_numbers(self) -> None:
+        search = pool_search(raw_samples=4, num_restarts=2)
+        model, candidates, _ = fitted(search)
+
+        class Undefined(PosteriorMean):
+            def forward(self, X: Tensor) -> Tensor:
+                return super().forward(X) * torch.nan
+
+        with pytest.raises(ValueError, match=r"Expected a candidate .* the value nan"):
+            search.optimize(Undefined(model), 1, candidates, [], 0)
 
     def test_several_candidates_differ(self) -> None:
         search = pool_search(raw_samples=4, num_restarts=1)
