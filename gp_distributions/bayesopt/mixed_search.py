@@ -50,8 +50,8 @@ class MixedSearch(Search):
         maxiter: Maximum number of iterations of each run of L-BFGS-B. Default: the largest of the parts
             that have this option, else 100.
         **parts: The parts by name: a :class:`PoolSearch`, :class:`DesignSearch` or :class:`FreeSearch`;
-            a tuple of two numbers, the bounds of an :class:`~gp_distributions.bayesopt.Interval`; or a
-            list, an array or a column of :class:`~gp_distributions.bayesopt.Categories`.
+            a tuple of two numbers, the bounds of an ``bayesopt.Interval``; or a
+            list, an array or a column of ``bayesopt.Categories``.
 
     Attributes:
         parts: The parts by name.
