@@ -8,7 +8,7 @@ OLDEST := .venv-oldest
 PATIENT := OMP_WAIT_POLICY=passive
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-oldest lint types format benchmarks tutorials docs release-check clean
+.PHONY: help demo test test-oldest lint types format benchmarks benchmarks-long tutorials docs release-check clean
 
 help:  ## List the targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/^([a-z-]+):.*## /\1\t/'
@@ -37,15 +37,18 @@ format: $(READY)  ## Format the code
 INTEROP := .venv/interop
 .PHONY: test-interop
 # In an environment on top of .venv: anndata needs a pandas older than the one pinned.
-test-interop: $(READY)  ## Test with Polars, PyArrow, anndata, trimesh and shapely, which it installs
+test-interop: $(READY)  ## Test with Polars, PyArrow, anndata, trimesh, shapely and Ax, which it installs
 	$(PYTHON) -m venv $(INTEROP)
 	$(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' > $$(echo $(INTEROP)/lib/python*/site-packages)/base.pth
 	grep -v '^pandas==' constraints.txt > $(INTEROP)/constraints.txt
-	$(INTEROP)/bin/python -m pip install --quiet --disable-pip-version-check -c $(INTEROP)/constraints.txt "anndata>=0.12.19" pandas polars pyarrow shapely trimesh
+	$(INTEROP)/bin/python -m pip install --quiet --disable-pip-version-check -c $(INTEROP)/constraints.txt "anndata>=0.12.19" "ax-platform>=1.3.1" pandas polars pyarrow shapely trimesh
 	OMP_NUM_THREADS=1 $(INTEROP)/bin/python -m pytest -q tests/interop
 
 benchmarks: $(READY)  ## Measure accuracy and speed; ARGS="--data-dir FOLDER" for image data of your own
 	$(BIN)/python -m benchmarks $(ARGS)
+
+benchmarks-long: $(READY)  ## Measure what takes hours; continues where it was stopped
+	$(BIN)/python -m benchmarks --long $(ARGS)
 
 tutorials: $(READY)  ## Run all notebooks, in place
 	$(PATIENT) $(BIN)/python -m tutorials

@@ -1,11 +1,12 @@
-"""Run all benchmarks and write ``benchmarks/RESULTS.md``.
+"""Run the benchmarks one after the other, record their rows, and write ``benchmarks/RESULTS.md``.
 
-Timed scripts run alone, one after the other. Then scripts that measure accuracy run in parallel,
-one per core. Rows are appended to ``benchmarks/results/rows.jsonl`` or to the file given by
-``--json``. The results are written from that file, so if a script fails, they keep the figures of
-its last run. With ``--quick``, no results are written.
+Timed scripts run alone. Then scripts that measure accuracy run in parallel, one per core. A script is
+not run again if the rows recorded for it come from the same code and the same command, so a run that
+was stopped continues where it was; remove its file to run a script again. Rows are recorded in
+``benchmarks/results`` or in the folder given by ``--record``. If a script fails, the results keep the
+figures of its last run. With ``--quick``, no results are written.
 
-    python -m benchmarks [--quick] [--json FILE] [--data-dir FOLDER]
+    python -m benchmarks [--long] [--quick] [--record FOLDER] [--data-dir FOLDER]
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ import torch
 from threadpoolctl import threadpool_limits
 
 from benchmarks import harness, report
-from benchmarks.scripts import SCRIPTS, SIDE_BY_SIDE
+from benchmarks.scripts import LONG, SCRIPTS, SIDE_BY_SIDE
 
 Rows = list[harness.Row]
 
@@ -36,6 +37,14 @@ def execute(name: str, options: harness.Options) -> Rows:
     return harness.execute(name, script.__doc__, script.run, options)
 
 
+def is_recorded(name: str, options: harness.Options) -> bool:
+    """Return whether the same code and command have recorded the rows of a script."""
+    run = None if options.record is None else report.read(options.record).get(name)
+    doc = importlib.import_module(f"benchmarks.{name}").__doc__
+    same = (harness.source(name), harness.command(name, doc, options))
+    return run is not None and (run.source, run.command) == same
+
+
 def one_thread() -> None:
     """Limit a worker process to one thread."""
     torch.set_num_threads(1)
@@ -43,13 +52,19 @@ def one_thread() -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> dict[str, Rows]:
-    """Run all scripts with the same options, and report failures at the end."""
-    options = harness.parse(__doc__, arguments)
-    file = options.json or report.FOLDER / "results" / "rows.jsonl"
-    options = dataclasses.replace(options, json=file)
+    """Run scripts with the same options, and report failures at the end."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    long = "--long" in given
+    options = harness.parse(__doc__, [word for word in given if word != "--long"])
+    if options.record is None and not options.quick:
+        options = dataclasses.replace(options, record=report.RECORDS)
     start = time.perf_counter()
     print(harness.header(options))
-    together = () if options.quick else tuple(n for n in SIDE_BY_SIDE if n in SCRIPTS)
+    names = [name for name in SCRIPTS if (name in LONG) == long or options.quick]
+    for name in [name for name in names if is_recorded(name, options)]:
+        print(f"{name}: recorded before, by the same code")
+        names.remove(name)
+    together = [] if options.quick else [name for name in SIDE_BY_SIDE if name in names]
     found: dict[str, Rows] = {}
     failed = []
 
@@ -60,7 +75,7 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, Rows]:
             traceback.print_exc()
             failed.append(name)
 
-    for name in SCRIPTS:
+    for name in names:
         if name not in together:
             attempt(name, partial(execute, name, options))
     context = multiprocessing.get_context("spawn")
@@ -68,12 +83,9 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, Rows]:
         futures = {name: pool.submit(execute, name, options) for name in together}
         for name, future in futures.items():
             attempt(name, future.result)
-    results = {name: found[name] for name in SCRIPTS if name in found}
-    if not (failed or options.quick):
-        seconds = time.perf_counter() - start
-        harness.record(report.ALL, "make benchmarks", [{"scripts": len(results)}], seconds, options)
-    if not options.quick:
-        report.RESULTS.write_text(report.results(report.read([file]), SCRIPTS))
+    print(f"{len(found)} scripts in {(time.perf_counter() - start) / 60:.0f} minutes")
+    if not options.quick and options.record is not None:
+        report.write(options.record)
     if failed:
         sys.exit(f"failed: {', '.join(failed)}")
-    return results
+    return {name: found[name] for name in SCRIPTS if name in found}

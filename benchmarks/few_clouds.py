@@ -33,7 +33,7 @@ import statistics
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from importlib.util import find_spec
 
 import numpy as np
@@ -103,8 +103,9 @@ class Score:
     likeliest: float | None = None
 
 
-def looked_up(squared: Tensor, y: Tensor, seed: int, train: int, test: int | None) -> Draw:
+def looked_up(name: str, quick: bool, train: int, test: int | None, seed: int) -> Draw:
     """Draw objects from a pool with known squared distances."""
+    squared, y = pool(name, quick)
     order = np.random.default_rng(seed).permutation(len(y))
     chosen = torch.from_numpy(order[: None if test is None else train + test])
     kernel = ScaleKernel(DistributionKernel(PrecomputedDistance(squared)))
@@ -173,7 +174,7 @@ _POOLS: dict[str, Callable[[bool], tuple[PointClouds, Tensor, Distance]]] = {
 _NEEDED = {"cells": "geomstats", "molecules": "qm9pack"}
 
 
-def solids(seed: int, train: int, test: int) -> Draw:
+def solids(train: int, test: int, seed: int) -> Draw:
     """Random solids in random pose."""
     found = random_solids(train + test, num_points=100, seed=seed)
     order = torch.from_numpy(np.random.default_rng(seed).permutation(train + test))
@@ -182,7 +183,7 @@ def solids(seed: int, train: int, test: int) -> Draw:
     return Draw(clouds.pack(), torch.from_numpy(found.targets)[order], train, kernel)
 
 
-def modes(seed: int, train: int, test: int) -> Draw:
+def modes(train: int, test: int, seed: int) -> Draw:
     """Bags from mixtures; their numbers of components."""
     task = mode_counting.Task(train + test, 50, 10, 2, (0.0, 0.0, 0.0))
     rows, numbers = mode_counting.bags(task, seed)
@@ -190,13 +191,13 @@ def modes(seed: int, train: int, test: int) -> Draw:
     return drawn(clouds, numbers[: train + test].double(), train)
 
 
-def entropy(seed: int, train: int, test: int) -> Draw:
+def entropy(train: int, test: int, seed: int) -> Draw:
     """Bags from rotated normal distributions; the entropy of a marginal."""
     points, y = entropy_regression.experiment(100, seed)
     return drawn(PointClouds(points[: train + test]), y[: train + test], train)
 
 
-def markers(seed: int, train: int, test: int) -> Draw:
+def markers(train: int, test: int, seed: int) -> Draw:
     """Bags of 12 markers, of which 3 matter."""
     task = scaled_distance.bags(seed, False)
     known, new = task.train[0], task.test[0]
@@ -208,7 +209,7 @@ def markers(seed: int, train: int, test: int) -> Draw:
     return drawn(PointClouds.unpack(rows, task.dim), y, train)
 
 
-def patients(seed: int, train: int, test: int) -> Draw:
+def patients(train: int, test: int, seed: int) -> Draw:
     """Cells beside age, sex and arm."""
     found = random_patients(train + test, dim=4, sizes=(50, 200), seed=seed)
     X = found.inputs
@@ -228,24 +229,21 @@ def tasks(options: Options) -> Iterator[tuple[str, Callable[[int], Draw]]]:
     """Yield the name of each task, and a function that draws data for a seed."""
     quick = options.quick
     for size in SIZES[:1] if quick else SIZES:
-        yield (
-            f"airfoils, T={size}",
-            lambda seed, size=size: looked_up(*pool("airfoils", quick), seed, size, None),
-        )
+        yield f"airfoils, T={size}", partial(looked_up, "airfoils", quick, size, None)
     test = 30 if quick else TEST
     for name in _POOLS:
         if name != "airfoils" and (name not in _NEEDED or find_spec(_NEEDED[name])):
-            yield name, lambda seed, name=name: looked_up(*pool(name, quick), seed, FEW, test)
+            yield name, partial(looked_up, name, quick, FEW, test)
     for name, draw in _DRAWN.items():
-        yield name, lambda seed, draw=draw: draw(seed, FEW, test)
+        yield name, partial(draw, FEW, test)
 
 
 def score(mixture: Mixture, y: Tensor, seconds: float) -> Score:
     """Score the predictive distributions of test targets."""
     below, above = (1 - LEVEL) / 2, (1 + LEVEL) / 2
     covered = (mixture.cdf(y) - 0.5).abs() <= LEVEL / 2
-    moments = (part[:WIDTHS] for part in (mixture.location, mixture.scale))
-    some = Mixture(mixture.weights, *moments, mixture.degrees)
+    location, scale = mixture.location[:WIDTHS], mixture.scale[:WIDTHS]
+    some = Mixture(mixture.weights, location, scale, mixture.degrees)
     width = (some.quantile(above) - some.quantile(below)).mean().item()
     return Score(
         covered.double().mean().item(),
@@ -259,8 +257,8 @@ def score(mixture: Mixture, y: Tensor, seconds: float) -> Score:
 def only(mixture: Mixture, member: int) -> Mixture:
     """Return one member of mixtures."""
     chosen = slice(member, member + 1)
-    moments = (part[..., chosen] for part in (mixture.location, mixture.scale))
-    return Mixture(torch.ones(1).double(), *moments, mixture.degrees[chosen])
+    location, scale = mixture.location[..., chosen], mixture.scale[..., chosen]
+    return Mixture(torch.ones(1).double(), location, scale, mixture.degrees[chosen])
 
 
 def sides(draw: Draw) -> dict[str, Score]:
@@ -275,8 +273,8 @@ def sides(draw: Draw) -> dict[str, Score]:
         posterior = mixed.posterior(draw.X[new], observation_noise=True)
         assert posterior.mean.shape == (len(y), 1)
         marginal = posterior.mixture
-        moments = (part.squeeze(-2) for part in (marginal.location, marginal.scale))
-        whole = Mixture(marginal.weights.flatten(), *moments, marginal.degrees)
+        location, scale = marginal.location.squeeze(-2), marginal.scale.squeeze(-2)
+        whole = Mixture(marginal.weights.flatten(), location, scale, marginal.degrees)
         one = only(whole, int(mixed.weights.argmax()))
         likeliest = score(one, y, 0.0)
         integrated = replace(score(whole, y, seconds), likeliest=likeliest.width)

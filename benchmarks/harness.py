@@ -1,4 +1,4 @@
-"""Timing, peak memory, tables and JSON lines for all benchmarks.
+"""Timing, peak memory, tables and recorded rows for all benchmarks.
 
 A script has a function ``run(options) -> list[Row]`` and ends with ``main(__doc__, run)``. It compares
 *sides*: a side is a function that prepares its inputs without being timed, and returns the work to time.
@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import argparse
 import ctypes
+import dataclasses
 import gc
+import hashlib
 import json
 import os
 import platform
@@ -36,6 +38,7 @@ _PACKAGES = ("torch", "gpytorch", "botorch", "numpy", "scikit-learn", "gp_distri
 _PEERS = ("pot", "ott-jax", "geomloss")
 _VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "OMP_WAIT_POLICY")
 _REPEATS, _SEEDS = 9, 5
+_PROJECT = Path(__file__).parents[1]
 _FIGURES = Path(__file__).parent / "figures"
 _STATUS = Path("/proc/self/status")
 _CLEAR_PEAK = Path("/proc/self/clear_refs")
@@ -48,15 +51,16 @@ class Options:
     Attributes:
         quick: Whether to run at small sizes, to check that a script works; budgets are for full sizes.
         repeats: Number of times each side is timed.
-        seeds: Number of seeds over which accuracies are averaged.
-        json: File to which every row is appended as a line of JSON.
+        seeds: Number of seeds over which accuracies are averaged; 0 is the default of the script, its
+            ``SEEDS`` or 5.
+        record: Folder where the rows of a script are kept, in a file of its name.
         data_dir: Folder with the image data sets. Default: fetch them from OpenML.
     """
 
     quick: bool = False
     repeats: int = _REPEATS
-    seeds: int = _SEEDS
-    json: Path | None = None
+    seeds: int = 0
+    record: Path | None = None
     data_dir: Path | None = None
 
 
@@ -243,8 +247,8 @@ def parse(doc: str | None, arguments: Sequence[str] | None = None) -> Options:
     )
     parser.add_argument("--quick", action="store_true", help="run at small sizes, as a check")
     parser.add_argument("--repeats", type=int, help="timed rounds (default: 9; quick: 2)")
-    parser.add_argument("--seeds", type=int, help="seeds for accuracies (default: 5; quick: 2)")
-    parser.add_argument("--json", type=Path, help="append rows to this file as lines of JSON")
+    parser.add_argument("--seeds", type=int, help="seeds for accuracies (quick: 2)")
+    parser.add_argument("--record", type=Path, help="keep the rows in this folder, as NAME.json")
     parser.add_argument(
         "--data-dir",
         type=Path,
@@ -252,8 +256,8 @@ def parse(doc: str | None, arguments: Sequence[str] | None = None) -> Options:
     )
     given = parser.parse_args(arguments)
     repeats = given.repeats or (2 if given.quick else _REPEATS)
-    seeds = given.seeds or (2 if given.quick else _SEEDS)
-    return Options(given.quick, repeats, seeds, given.json, given.data_dir)
+    seeds = given.seeds or (2 if given.quick else 0)
+    return Options(given.quick, repeats, seeds, given.record, given.data_dir)
 
 
 def header(options: Options) -> str:
@@ -271,7 +275,7 @@ def command(name: str, doc: str | None, options: Options) -> str:
         words.append("--quick")
     if options.repeats != _REPEATS:
         words.append(f"--repeats {options.repeats}")
-    if options.seeds != _SEEDS:
+    if options.seeds:
         words.append(f"--seeds {options.seeds}")
     if options.data_dir is not None and "--data-dir" in (doc or ""):
         words.append("--data-dir FOLDER")  # other data than those of OpenML
@@ -279,8 +283,8 @@ def command(name: str, doc: str | None, options: Options) -> str:
 
 
 def save_figure(figure: Any, name: str, options: Options) -> None:
-    """Save a matplotlib figure for ``RESULTS.md``, or elsewhere if it is from a quick run."""
-    folder = _FIGURES.parent / "results" if options.quick else _FIGURES
+    """Save a matplotlib figure for the results, or elsewhere if it is from a quick run."""
+    folder = _PROJECT / "build" / "benchmarks" if options.quick else _FIGURES
     folder.mkdir(parents=True, exist_ok=True)
     figure.savefig(folder / f"{name}.png", dpi=100)
 
@@ -288,9 +292,10 @@ def save_figure(figure: Any, name: str, options: Options) -> None:
 def execute(
     name: str, doc: str | None, run: Callable[[Options], list[Row]], options: Options
 ) -> list[Row]:
-    """Run a script, print its rows below its question, and append them to ``options.json``."""
+    """Run a script, print its rows below its question, and record them."""
+    seeds = options.seeds or getattr(sys.modules[run.__module__], "SEEDS", _SEEDS)
     start = time.perf_counter()
-    rows = run(options)
+    rows = run(dataclasses.replace(options, seeds=seeds))
     seconds = time.perf_counter() - start
     if options.quick:  # budgets are for full sizes
         rows = [row | {"met": None} if "met" in row else row for row in rows]
@@ -302,27 +307,41 @@ def execute(
 
 
 def record(name: str, made_by: str, rows: list[Row], seconds: float, options: Options) -> None:
-    """Append rows with their command and time to ``options.json``, if given."""
-    if options.json is None:
+    """Keep rows with their command and time as ``NAME.json`` in ``options.record``, if given."""
+    if options.record is None:
         return
     about = {
         "benchmark": name,
         "finished": datetime.now(UTC).isoformat(timespec="seconds"),
-        "wall_s": seconds,
+        "wall_s": round(seconds, 1),
         "command": made_by,
         "quick": options.quick,
+        "source": source(name),
         "machine": machine(),
     }
-    options.json.parent.mkdir(parents=True, exist_ok=True)
-    lines = "".join(json.dumps(about | {"row": row}) + "\n" for row in rows)
-    with options.json.open("ab", buffering=0) as file:  # one write: other processes may append too
-        file.write(lines.encode())
+    head = json.dumps(about, indent=1).removesuffix("\n}")
+    lines = ",\n".join(f"  {json.dumps(row)}" for row in rows)
+    options.record.mkdir(parents=True, exist_ok=True)
+    file = options.record / f"{name}.json"
+    new = file.with_suffix(".new")
+    new.write_text(f'{head},\n "rows": [\n{lines}\n ]\n}}\n', encoding="utf-8")
+    new.replace(file)
+
+
+def source(name: str) -> str:
+    """Return a digest of the package and of the script, which changes with the code that they run."""
+    script = Path(__file__).with_name(f"{name}.py")
+    files = sorted((_PROJECT / "gp_distributions").rglob("*.py"))
+    digest = hashlib.sha256()
+    for file in (*files, *([script] if script.exists() else [])):
+        digest.update(file.read_bytes())
+    return digest.hexdigest()[:16]
 
 
 def main(
     doc: str | None, run: Callable[[Options], list[Row]], arguments: Sequence[str] | None = None
 ) -> list[Row]:
-    """Run one script from the command line: header, table, JSON lines."""
+    """Run one script from the command line: header, table, recorded rows."""
     options = parse(doc, arguments)
     print(header(options))
     return execute(Path(sys.modules[run.__module__].__file__ or "").stem, doc, run, options)

@@ -44,9 +44,8 @@ from gp_distributions import (
     PoolSearch,
     ShapeOptimizer,
     SlicedWassersteinKernel,
-    mixed_kernel,
 )
-from gp_distributions.bayesopt import covariate_lengthscale_priors, median_lengthscale_prior
+from gp_distributions.bayesopt import median_lengthscale_prior
 from gp_distributions.datasets import Airfoils, load_airfoils
 from gp_distributions.demo.searching import scaled
 
@@ -89,7 +88,7 @@ class Flow:
 def model(search: MixedSearch, X: Tensor, Y: Tensor) -> DistributionGP:
     """Make the model, which is the same for all searches."""
     shape = SlicedWassersteinKernel(2, num_slices=50, num_quantiles=64)
-    kernel = covariate_lengthscale_priors(mixed_kernel(search.encoding, {"shape": shape}))
+    kernel = search.kernel({"shape": shape})
     return median_lengthscale_prior(DistributionGP(X, Y, kernel))
 
 

@@ -1,14 +1,14 @@
-"""Write ``benchmarks/RESULTS.md``: all figures with their targets and commands.
+"""Write ``RESULTS.md`` and a page for each script from the rows that the scripts recorded.
 
-The input files hold the rows that scripts append with ``--json``. The latest run of each script counts,
-and runs with ``--quick`` are ignored. Targets are in ``targets.py``.
+``RESULTS.md`` has every target with its figure and command, and the missed ones first. The page of a
+script, ``NAME.md`` beside ``NAME.json`` in ``benchmarks/results``, has its protocol and all its rows.
+Targets are in ``targets.py``.
 
-    python -m benchmarks.report FILE.jsonl [FILE.jsonl ...] [--output benchmarks/RESULTS.md]
+    python -m benchmarks.report
 """
 
 from __future__ import annotations
 
-import argparse
 import ast
 import itertools
 import json
@@ -18,14 +18,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.harness import Row, cell
-from benchmarks.scripts import SCRIPTS
+from benchmarks.scripts import LONG, SCRIPTS
 from benchmarks.targets import BUDGETS, REACH, REASONS, Line
 
-# The name under which a run of all scripts is recorded.
-ALL = "everything"
-
 FOLDER = Path(__file__).parent
-RESULTS = FOLDER / "RESULTS.md"
+RECORDS = FOLDER / "results"
 
 
 @dataclass(frozen=True)
@@ -38,6 +35,7 @@ class Run:
     command: str
     machine: Row
     rows: list[Row]
+    source: str | None = None
 
 
 MISSING = """\
@@ -52,20 +50,13 @@ MISSING = """\
 """
 
 
-def read(files: Iterable[Path]) -> dict[str, Run]:
-    """Read the latest full run of each script."""
-    runs: dict[str, Run] = {}
-    for file in files:
-        for line in file.read_text().splitlines():
-            record = json.loads(line)
-            name, finished, row = record["benchmark"], record["finished"], record["row"]
-            known = runs.get(name)
-            if record["quick"] or (known and known.finished > finished):
-                continue
-            if known is None or known.finished < finished:
-                details = (record["wall_s"], record["command"], record["machine"])
-                known = runs[name] = Run(name, finished, *details, rows=[])
-            known.rows.append(row)
+def read(folder: Path) -> dict[str, Run]:
+    """Read the runs recorded in a folder, except those with ``--quick``."""
+    runs = {}
+    for file in sorted(folder.glob("*.json")):
+        about = json.loads(file.read_text(encoding="utf-8"))
+        if not about.pop("quick"):
+            runs[file.stem] = Run(**about)
     return runs
 
 
@@ -125,51 +116,90 @@ def explained(doc: str) -> str:
     return re.sub(r"(:\w+:)?`+([^`]+)`+", r"`\2`", text)
 
 
-def section(name: str, run: Run | None) -> str:
-    """Return the section of a script: question, command, time, tables and figures."""
-    doc = ast.get_docstring(ast.parse((FOLDER / f"{name}.py").read_text())) or ""
-    parts = [f"## [{name}]({name}.py)", explained(doc)]
+def documented(name: str) -> str:
+    """Return the docstring of a script."""
+    return ast.get_docstring(ast.parse((FOLDER / f"{name}.py").read_text(encoding="utf-8"))) or ""
+
+
+def page(name: str, run: Run | None) -> str:
+    """Return the page of a script: question, protocol, command, time, tables and figures."""
+    question, _, protocol = explained(documented(name)).partition("\n\n")
+    parts = [f"# {question}", protocol]
     if run is None:
-        return "\n\n".join([*parts, f"Not run: `python -m benchmarks.{name}`."])
-    parts += [f"`{run.command}`, {run.wall_s:.0f} s, {run.finished[:10]}.", markdown(run.rows)]
-    figures = sorted((FOLDER / "figures").glob(f"{name}*.png"))
-    return "\n\n".join([*parts, *(f"![{f.stem}](figures/{f.name})" for f in figures)])
+        parts += [f"Not run: `python -m benchmarks.{name}`."]
+    else:
+        parts += [f"`{run.command}`, {run.wall_s:.0f} s, {run.finished[:10]}.", markdown(run.rows)]
+        figures = sorted((FOLDER / "figures").glob(f"{name}*.png"))
+        parts += [f"![{figure.stem}](../figures/{figure.name})" for figure in figures]
+    parts += [f"Source: [{name}.py](../{name}.py). All results: [RESULTS.md](../RESULTS.md)."]
+    return "\n\n".join(filter(None, parts)) + "\n"
 
 
-def results(runs: Mapping[str, Run], scripts: Sequence[str]) -> str:
+def index(runs: Mapping[str, Run], standings: Mapping[str, list[Row]]) -> str:
+    """Return a table of all scripts: question, targets met, time."""
+    rows: list[Row] = []
+    for name in SCRIPTS:
+        met = [row["met"] for row in standings.get(name, ())]
+        run = runs.get(name)
+        rows.append(
+            {
+                "question": f"[{explained(documented(name)).splitlines()[0]}](results/{name}.md)",
+                "targets met": f"{met.count(True)} of {len(met)}" if met else None,
+                "run": "not run" if run is None else run.finished[:10],
+                "minutes": None if run is None else f"{run.wall_s / 60:.1f}",
+            }
+        )
+    return markdown(rows)
+
+
+def minutes(runs: Mapping[str, Run], *, long: bool) -> str:
+    """Return the minutes that the scripts of one make target took, added up."""
+    some = [run.wall_s for name, run in runs.items() if (name in LONG) == long]
+    return f"{sum(some) / 60:.0f} minutes for {len(some)} scripts"
+
+
+def results(runs: Mapping[str, Run]) -> str:
     """Return the text of ``RESULTS.md``."""
-    budgets, reach = ([standing(line, runs) for line in lines] for lines in (BUDGETS, REACH))
-    met = [row["met"] for row in budgets + reach]
-    whole = runs.get(ALL)
-    runs = {name: run for name, run in runs.items() if name != ALL}
+    lines = [(line, standing(line, runs)) for line in (*BUDGETS, *REACH)]
+    standings: dict[str, list[Row]] = {}
+    for line, row in lines:
+        standings.setdefault(line.script, []).append(row)
+    met = [row["met"] for _, row in lines]
+    missed = [row | {"met": None} for _, row in lines if row["met"] is False]
+    whole, long = minutes(runs, long=False), minutes(runs, long=True)
     parts = [
         "# Results",
-        "`make benchmarks` writes this page, as does `python -m benchmarks.report FILE.jsonl` from rows "
-        "that scripts recorded with `--json FILE.jsonl`. It lists missed targets as well as met ones.",
         f"Of {len(met)} targets, {met.count(True)} are met, {met.count(False)} are missed and "
-        f"{met.count(None)} were not run.",
-        "" if whole is None else f"`{whole.command}` took {whole.wall_s / 60:.0f} minutes.",
-        machines(runs.values()),
-        "## Budgets\n\nSpeed and memory. Ratios compare times within one run.",
-        markdown(budgets),
-        "## Accuracy\n\nMeans over seeds; the section of each script below gives the details.",
-        markdown(reach),
+        f"{met.count(None)} were not run. Each has the command that measures it.",
+        "## Missed" if missed else "",
+        markdown(missed),
+        "## Questions\n\nEach page has the protocol, the command and all figures.",
+        index(runs, standings),
+        "## Speed and memory\n\nRatios compare times within one run.",
+        markdown([row for line, row in lines if line in BUDGETS]),
+        "## Accuracy\n\nMeans over seeds; the pages above have the details.",
+        markdown([row for line, row in lines if line in REACH]),
         MISSING.strip(),
-        *(section(name, runs.get(name)) for name in scripts),
+        "## Machines\n\nTimes of scripts that ran side by side are added up here: `make benchmarks`, "
+        f"{whole}; `make benchmarks-long`, {long}. `python -m benchmarks.report` writes this page from "
+        "the recorded rows in `benchmarks/results`.",
+        machines(runs.values()),
     ]
     return "\n\n".join(filter(None, parts)) + "\n"
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Write the results from the given files."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("files", nargs="+", type=Path)
-    parser.add_argument("--output", type=Path, default=RESULTS)
-    given = parser.parse_args(arguments)
-    given.output.write_text(results(read(given.files), SCRIPTS), encoding="utf-8")
+def pages(folder: Path) -> dict[Path, str]:
+    """Return the text of all pages, by file, from the rows recorded in a folder."""
+    runs = read(folder)
+    texts = {folder / f"{name}.md": page(name, runs.get(name)) for name in SCRIPTS}
+    return {folder.parent / "RESULTS.md": results(runs)} | texts
+
+
+def write(folder: Path = RECORDS) -> None:
+    """Write the pages of the rows recorded in a folder."""
+    for file, text in pages(folder).items():
+        file.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":
-    main()
+    write()

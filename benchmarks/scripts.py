@@ -23,6 +23,7 @@ SCRIPTS = (
     "molecules",
     "cells",
     "scaled_distance",
+    "few_clouds",
     "digits_machines",
     "image_classification",
     "sampling_noise",
@@ -37,7 +38,15 @@ SCRIPTS = (
     "scaling",
 )
 
-# Scripts that measure accuracy and take long at full size, the longest first.
+# Scripts that take too long for a run of all.
+LONG = (
+    "large_sparse",
+    "molecules",
+    "scaled_distance",
+    "mixed_search",
+)
+
+# Scripts that measure accuracy only and take minutes at full size, the longest first.
 SIDE_BY_SIDE = (
     "mixed_search",
     "comparison",
@@ -51,6 +60,7 @@ SIDE_BY_SIDE = (
     "unknown_pose",
     "patients",
     "scaled_distance",
+    "few_clouds",
     "mixed",
     "airfoil_regression",
     "entropy_regression",

@@ -36,6 +36,10 @@ PAGES = (
         for path in ROOT.glob("benchmarks/figures/*.png")
     }
     | {
+        f"figures/{path.name}": f"tutorials/figures/{path.name}"
+        for path in ROOT.glob("tutorials/figures/*.png")
+    }
+    | {
         "benchmarks.md": "benchmarks/README.md",
         "results.md": "benchmarks/RESULTS.md",
         "contributing.md": "CONTRIBUTING.md",
@@ -69,7 +73,9 @@ def mathml(tex: str, *, block: bool = False) -> str:
     markup = convert(" ".join(tex.split()), display="block" if block else "inline")
     if "\\" in markup:
         raise ValueError(f"Expected TeX that MathML can show, got an unknown command in: {tex}")
-    return markup
+    # A browser takes a vertical bar for a relation, and puts space around it.
+    bar = r"<mo((?: (?!form)\w+=\"\w+\")*)>(&#x0007C;|&#x02016;)</mo>"
+    return re.sub(bar, r'<mo\1 lspace="0" rspace="0">\2</mo>', markup)
 
 
 class _Examples(Preprocessor):

@@ -76,6 +76,7 @@ from gp_distributions.models import (
     SparseDistributionGP,
 )
 from gp_distributions.relevances import Relevance, RelevanceEntry, relevance
+from gp_distributions.reporting import report
 from gp_distributions.saving import SavedModelError, load, save
 from gp_distributions.sensitivities import Sensitivity, sensitivity
 from gp_distributions.sharding import PieceError, ShardedClouds
@@ -154,6 +155,7 @@ __all__ = [
     "optimize_over_pool",
     "planar_rotations",
     "relevance",
+    "report",
     "save",
     "sensitivity",
 ]

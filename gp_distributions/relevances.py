@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from linear_operator.operators import DiagLinearOperator
@@ -20,10 +20,11 @@ from gp_distributions.measures.arrays import integer
 from gp_distributions.models import ClassificationGP, DistributionGP
 from gp_distributions.models.exact_inference import ExactMultivariateNormal
 from gp_distributions.numerics.cholesky import cholesky
+from gp_distributions.numerics.conditionals import conditional_log_densities
+from gp_distributions.numerics.partners import random_partners
 from gp_distributions.rows.clouds import drop_copies
 from gp_distributions.rows.columns import Columns, numbers_of
 from gp_distributions.rows.layout import Block
-from gp_distributions.sensitivities import row_gradients
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -31,8 +32,8 @@ if TYPE_CHECKING:
 Names = Sequence[str] | Mapping[str, Sequence[str]]
 
 _FOLDS = 10
-# Number of clouds at which sensitivities are computed.
-_MOST_CLOUDS = 100
+# Largest number of objects at which sensitivities are computed.
+_MOST_OBJECTS = 100
 _FORMAT = "{:<24} {:>8} {:>8} {:>12} {:>7}"
 
 
@@ -44,10 +45,13 @@ class RelevanceEntry:
         block: Name of the block; ``"X"`` if the model has only one.
         coordinate: Name of the coordinate or column, or None for the whole block.
         loss: What the mean log density of left-out targets loses if the input is exchanged between
-            objects at random, in nats. It is about zero if the input does not matter.
+            objects at random, in nats for each target. It is about zero if the input does not matter.
         error: Standard error of ``loss``.
-        sensitivity: Root mean square change of predictions, in units of the targets, if the coordinate
-            of an atom moves by its standard deviation; NaN for whole blocks and for categories.
+        sensitivity: Root mean square change of predictions, to first order, if a number changes by its
+            standard deviation; or if the atoms of a cloud move along a coordinate by its standard
+            deviation, in root mean square over atoms, and in the directions that change the prediction
+            most. The unit is that of the targets; if there are several outputs, the standard deviation
+            of each. NaN for whole blocks of several coordinates, categories, Gaussians and mixtures.
         scale: Scale of a :class:`ScaledDistance`; NaN if there is none.
 
     Example:
@@ -134,21 +138,25 @@ def relevance(
     .. math::
         \frac{1}{T} \sum_i \log p(y_i \mid x_i, D_{-i}) - \log p(y_i \mid x_i^{\pi(i)}, D_{-i}).
 
-    It has the same unit, nats for each target, for bags, numbers and categories. The values of a
-    coordinate of a bag are exchanged as a whole: location, spread, shape, and dependence on the other
-    coordinates. Coordinates that carry the same information can replace one another only as far as the
-    model has learned that; each of them may show a loss.
+    It has the same unit, nats for each target, for bags, numbers and categories. With several outputs,
+    it is the mean over outputs. The values of a coordinate of a bag are exchanged as a whole: location,
+    spread, shape, and dependence on the other coordinates. Coordinates that carry the same information
+    can replace one another only as far as the model has learned that; each of them may show a loss.
 
     The sensitivity of a coordinate summarises the gradients :math:`g` of :func:`sensitivity`:
     :math:`\sqrt{\operatorname{mean}_i \sum_a g_{ia}^2 / w_{ia}}` times the standard deviation of the
-    coordinate over all atoms, with :math:`w` the weights of the atoms.
+    coordinate over all atoms, with :math:`w` the weights of the atoms. With several outputs, it is the
+    root mean square over outputs of this value in standard deviations of the targets. The mean is over
+    at most 100 random objects. If the model has an ``input_transform``, the coordinates are those after
+    the transform, which the kernel reads; normalising them does not change the result.
 
     Args:
         model: A fitted model.
-        names: Names of the coordinates, or such names by block. Default: numbers from zero.
+        names: Names of the coordinates, or such names by block if there are several blocks of
+            distributions. Default: numbers from zero.
         repeats: Number of random exchanges over which losses are averaged.
-        atoms: Bags from which is predicted are thinned to at most this number of random atoms, to bound
-            the time.
+        atoms: Largest number of atoms. To bound the time, predictions are made from random subsets of
+            larger bags.
         seed: Random seed.
 
     Returns:
@@ -158,8 +166,8 @@ def relevance(
 
     Raises:
         TypeError: If ``model`` is not a :class:`DistributionGP`, or is a classifier.
-        ValueError: If ``repeats`` or ``atoms`` is less than one, there are fewer than four objects, or
-            the number of names is wrong.
+        ValueError: If ``repeats`` or ``atoms`` is less than one, there are fewer than four objects, the
+            number of names is wrong, or they are not given by block although there are several.
 
     Example:
         >>> import numpy as np
@@ -188,7 +196,9 @@ def relevance(
             found = _Exchange(model, rows, few, folds)
             inputs = list(_inputs(model, names))
             losses = [found.losses(each, repeats, seed) for each in inputs]
-        sensitivities = [_sensitivity(model, found.rows, each) for each in inputs]
+        chosen = order[:_MOST_OBJECTS].sort().values.to(few.device)
+        gradients = found.gradients(few[chosen])
+        sensitivities = [_sensitivity(few, chosen, gradients, each) for each in inputs]
     finally:
         model.train(training)
     entries = [
@@ -236,14 +246,16 @@ def _inputs(model: DistributionGP, names: Names | None) -> Iterator[_Input]:
     encoding = model.encoding
     if encoding is None:
         called = ["X"] if len(kernels) == 1 else [f"X{i}" for i in range(len(kernels))]
+        given = _names_by_block(names, called)
         for name, (block, distances) in zip(called, kernels.items(), strict=True):
-            yield from _of_distribution(name, block, distances, names)
+            yield from _of_distribution(name, block, distances, given.get(name))
         return
+    given = _names_by_block(names, [n for n, b in encoding.blocks.items() if isinstance(b, Block)])
     for name, columns in encoding.columns.items():
         kept = encoding.blocks[name]
         if isinstance(kept, Block):
             block = Block(kept.kind, kept.dim, columns)
-            yield from _of_distribution(name, block, kernels.get(block, []), names)
+            yield from _of_distribution(name, block, kernels.get(block, []), given.get(name))
             continue
         numeric = [i in kept.numbers for i in range(len(kept.columns))]
         numbers = numbers_of(columns, 0) if isinstance(columns, tuple) else ()
@@ -253,13 +265,31 @@ def _inputs(model: DistributionGP, names: Names | None) -> Iterator[_Input]:
                 yield _Input(name, column, (numbers[i],), numeric=numeric[i])
 
 
+def _names_by_block(names: Names | None, blocks: Sequence[str]) -> Mapping[str, Sequence[str]]:
+    """Return the given names of coordinates by block of distributions."""
+    if names is None:
+        return {}
+    if isinstance(names, Mapping):
+        unknown = sorted(names.keys() - set(blocks))
+        if unknown:
+            raise ValueError(
+                f"Expected names of coordinates of the blocks {list(blocks)}, got block {unknown[0]!r}."
+            )
+        return names
+    if len(blocks) > 1:
+        raise ValueError(
+            f"Expected names of coordinates by block, {{name: [...], ...}}, for the blocks "
+            f"{list(blocks)}, got {names!r}."
+        )
+    return dict.fromkeys(blocks, names)
+
+
 def _of_distribution(
-    name: str, block: Block, distances: list[torch.nn.Module], names: Names | None
+    name: str, block: Block, distances: list[torch.nn.Module], given: Sequence[str] | None
 ) -> Iterator[_Input]:
     yield _Input(name, None, block.columns, block)
     if not all(getattr(distance, "reads_coordinates", False) for distance in distances):
         return
-    given = names.get(name) if isinstance(names, Mapping) else names
     called = list(map(str, range(block.dim))) if given is None else list(map(str, given))
     if len(called) != block.dim:
         raise ValueError(
@@ -277,13 +307,17 @@ def _of_distribution(
 
 
 class _Exchange:
-    """Predictions in cross-validation from inputs that are exchanged between objects of a fold."""
+    """Predictions in cross-validation from inputs that are exchanged between objects of a fold.
+
+    All rows are those that the kernel reads, after the input transform of the model.
+    """
 
     def __init__(
         self, model: DistributionGP, train: Tensor, rows: Tensor, folds: Sequence[Tensor]
     ) -> None:
         self.model, self.train, self.rows, self.folds = model, train, rows, folds
         self.targets = model.train_targets
+        self.errors = self.targets - model.mean_module(train)
         zeros = torch.zeros_like(self.targets)
         nothing = ExactMultivariateNormal(zeros, DiagLinearOperator(zeros))
         nothing.rows = train
@@ -294,26 +328,56 @@ class _Exchange:
         ]
         self.kept = [each.to(train.device) for each in kept]
         self.factors = [cholesky(noisy[..., each, :][..., each]) for each in self.kept]
+        self.solved = torch.cholesky_solve(self.errors.unsqueeze(-1), cholesky(noisy))
         self.before = self.densities(rows)
 
     def densities(self, rows: Tensor) -> Tensor:
-        """Compute the log density of each target, given its row and the data of the other folds."""
+        """Compute the log density of each target, given its row and the data of the other folds.
+
+        Log densities are averaged over outputs.
+        """
         model = self.model
         across = covariance(model.covar_module, self.train, rows)
         variances = covariance(model.covar_module, rows, diag=True)
-        centred = (self.targets - model.mean_module(self.train)).unsqueeze(-1)
-        means = model.mean_module(rows)
+        errors = self.targets - model.mean_module(rows)
         densities = torch.empty(len(rows), dtype=rows.dtype, device=rows.device)
         for fold, kept, factor in zip(self.folds, self.kept, self.factors, strict=True):
-            part = across[..., kept, :][..., fold]
-            solved = torch.cholesky_solve(part, factor)
-            mean = means[..., fold] + (solved.mT @ centred[..., kept, :]).squeeze(-1)
-            variance = (variances[..., fold] - (part * solved).sum(-2)).clamp_min(0)
-            variance = variance + self.noise[..., fold]
-            squares = (self.targets[..., fold] - mean).square() / variance
-            found = -0.5 * ((2 * math.pi * variance).log() + squares)
-            densities[fold] = found.reshape(-1, len(fold)).sum(0)
+            found = conditional_log_densities(
+                errors[..., fold],
+                across[..., kept, :][..., fold],
+                variances[..., fold],
+                self.noise[..., fold],
+                given=self.errors[..., kept],
+                factor=factor,
+            )
+            densities[fold] = found.reshape(-1, len(fold)).mean(0)
         return densities
+
+    def gradients(self, rows: Tensor) -> Tensor:
+        """Differentiate the predictions of all data with respect to rows, ``outputs x N x width``.
+
+        The unit of predictions is that of the targets; if there are several outputs, the standard
+        deviation of each.
+        """
+        model = self.model
+        transform = getattr(model, "outcome_transform", None)
+
+        def in_units(values: Tensor) -> Tensor:
+            values = values.reshape(-1, values.shape[-1])
+            return values if transform is None else transform.untransform(values.mT)[0].mT
+
+        with torch.enable_grad():
+            rows = rows.clone().requires_grad_()
+            across = covariance(model.covar_module, rows, self.train)
+            means = in_units(model.mean_module(rows) + (across @ self.solved).squeeze(-1))
+            # Distances between objects that are only numbered do not depend on their rows.
+            options: Any = {"retain_graph": True, "allow_unused": True, "materialize_grads": True}
+            found = [torch.autograd.grad(m.sum(), rows, **options)[0] for m in means]
+        gradients = torch.stack(found)
+        if len(gradients) == 1:
+            return gradients
+        units = in_units(self.targets).std(-1)
+        return gradients / torch.where(units > 0, units, 1.0)[:, None, None]
 
     def losses(self, each: _Input, repeats: int, seed: int) -> Tensor:
         """Compute the loss in log density of each target, averaged over random exchanges."""
@@ -338,7 +402,7 @@ def _exchanged(rows: Tensor, each: _Input, giver: Tensor, generator: torch.Gener
         return new
     layout = Block(each.layout.kind, each.layout.dim)
     atoms, weights = layout.split(rows[:, numbers])
-    chosen = _paired(weights, weights[giver], generator)
+    chosen = random_partners(weights, weights[giver], generator)
     given = atoms[giver].gather(-2, chosen.unsqueeze(-1).expand(*chosen.shape, atoms.shape[-1]))
     changed = atoms.clone()
     axes = list(each.axes)
@@ -357,27 +421,20 @@ def _exchanged(rows: Tensor, each: _Input, giver: Tensor, generator: torch.Gener
     return new
 
 
-def _paired(weights: Tensor, given: Tensor, generator: torch.Generator) -> Tensor:
-    """Pair each atom of a cloud at random with an atom of another, in proportion to its weight."""
-    size = weights.shape[-1]
-    keys = torch.rand(weights.shape, generator=generator, dtype=torch.float64).to(weights.device)
-    present = weights > 0
-    place = keys.masked_fill(~present, 2.0).argsort(-1).argsort(-1)
-    level = (place + 0.5) / present.sum(-1, keepdim=True)  # of the quantile over the other's atoms
-    edges = given.double().cumsum(-1)
-    edges = edges / edges[..., -1:]
-    return torch.searchsorted(edges, level.clamp_max(1 - 1e-9)).clamp_max(size - 1)
+def _sensitivity(few: Tensor, chosen: Tensor, gradients: Tensor, each: _Input) -> float:
+    """Compute the root mean square change of predictions for a step of one standard deviation.
 
-
-def _sensitivity(model: DistributionGP, rows: Tensor, each: _Input) -> float:
-    """Compute the root mean square change of predictions for a step of one standard deviation."""
+    Args:
+        few: The rows of all objects.
+        chosen: Indices of some objects.
+        gradients: Gradients of predictions with respect to their rows.
+        each: An input.
+    """
     whole = each.layout is not None and each.axes is None and each.layout.dim > 1
     if whole or not each.numeric or (each.layout is None and len(numbers_of(each.columns, 0)) > 1):
         return math.nan
-    rows = rows[:_MOST_CLOUDS]
-    (gradients,) = row_gradients(model, rows, variance=False)
-    columns = torch.tensor(numbers_of(each.columns, rows.shape[-1]), device=rows.device)
-    gradients, values = gradients[..., columns], rows[:, columns]
+    columns = torch.tensor(numbers_of(each.columns, few.shape[-1]), device=few.device)
+    gradients, values = gradients[..., columns], few[:, columns]
     if each.layout is None:
         return gradients.square().mean().sqrt().item() * values.std(correction=0).item()
     layout = Block(each.layout.kind, each.layout.dim)
@@ -387,7 +444,8 @@ def _sensitivity(model: DistributionGP, rows: Tensor, each: _Input) -> float:
     weights = weights / weights.sum(-1, keepdim=True)
     axes = list(each.axes or (0,))
     slopes = layout.split(gradients)[0][..., axes]
-    squares = (slopes.square().sum(-1) / weights.clamp_min(1e-300)).masked_fill(weights == 0, 0)
+    own = weights[chosen]
+    squares = (slopes.square().sum(-1) / own.clamp_min(1e-300)).masked_fill(own == 0, 0)
     pooled = (weights / len(weights)).unsqueeze(-1)
     centred = points[..., axes] - (pooled * points[..., axes]).sum((0, 1))
     spread = (pooled * centred.square()).sum((0, 1)).mean().sqrt()

@@ -108,7 +108,7 @@ def sensitivity(
     """
     if not isinstance(X, PointClouds | MixedInputs):
         raise TypeError(f"Expected PointClouds or MixedInputs, got {type(X).__name__}.")
-    check_kind(X, model.covar_module)
+    check_kind(X, model.covar_module, model.encoding)
     size = integer(batch_size, "batch_size")
     if isinstance(X, MixedInputs):
         clouds = {name: b for name, b in X.blocks.items() if isinstance(b, PointClouds)}
@@ -131,7 +131,7 @@ def _all_gradients(
 ) -> Tensor:
     """Return the gradients of means and variances at rows, a ``2 x outputs x N x width`` tensor."""
     batches = rows.detach().split(batch_size)
-    return torch.cat([row_gradients(model, batch) for batch in batches], dim=-2)
+    return torch.cat([_row_gradients(model, batch) for batch in batches], dim=-2)
 
 
 def _read(
@@ -148,28 +148,15 @@ def _read(
     return Sensitivity(X, mean_points, mean_weights, variance_points, variance_weights)
 
 
-def row_gradients(
-    model: DistributionGP | SparseDistributionGP, rows: Tensor, *, variance: bool = True
-) -> Tensor:
-    """Differentiate posterior means, and variances, with respect to rows.
-
-    Args:
-        model: A fitted model.
-        rows: An ``N x width`` tensor.
-        variance: Whether to differentiate variances too.
-
-    Returns:
-        A ``2 x outputs x N x width`` tensor; ``1 x outputs x N x width`` without variances.
-    """
+def _row_gradients(model: DistributionGP | SparseDistributionGP, rows: Tensor) -> Tensor:
+    """Differentiate posterior means and variances at rows, a ``2 x outputs x N x width`` tensor."""
     model.eval()
     rows = rows.clone().requires_grad_()
     axes = [1] * len(model.batch_shape)
     # Each cloud is its own batch element, so the gradient of a sum over clouds contains the gradient at
     # each of them.
     posterior = model.posterior(rows.unflatten(0, (-1, *axes, 1)), observation_noise=False)
-    outputs = [posterior.mean]
-    if variance:
-        outputs.append(variances(posterior, model.smallest_variance))
+    outputs = posterior.mean, variances(posterior, model.smallest_variance)
     totals = [total for values in outputs for total in values.flatten(0, -2).sum(0)]
     found = [torch.autograd.grad(total, rows, retain_graph=True)[0] for total in totals]
-    return torch.stack(found).unflatten(0, (len(outputs), -1))
+    return torch.stack(found).unflatten(0, (2, -1))

@@ -33,6 +33,7 @@ __all__ = [
     "PrecisionWarning",
     "ReferenceWarning",
     "TiesWarning",
+    "UndeterminedWarning",
     "silenced",
 ]
 
@@ -75,6 +76,10 @@ class TiesWarning(DistributionWarning):
 
 class NotHilbertianWarning(DistributionWarning):
     """A distance is not Hilbertian, so its kernels may not be positive semi-definite."""
+
+
+class UndeterminedWarning(DistributionWarning):
+    """Intervals depend on hyperparameters that the data do not determine."""
 
 
 def warn(message: str, category: type[DistributionWarning]) -> None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import functools
+import os
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from gp_distributions import PointClouds
+from gp_distributions import PointClouds, SlicedWassersteinKernel
 
 
 @dataclass(frozen=True)
@@ -32,6 +35,28 @@ class Sums:
         return phi.exp().mT @ phi.exp()
 
 
+@dataclass(frozen=True)
+class Dies:
+    """A task that kills its process.
+
+    Attributes:
+        number: Number of the piece at which it does.
+    """
+
+    number: int
+
+    def __call__(self, number: int, *content: Any) -> None:
+        if number == self.number:
+            os._exit(1)
+
+
 def calls(folder: Path) -> list[int]:
     """Numbers of the pieces that were computed, once for each call."""
     return sorted(int(path.name.partition("-")[0]) for path in folder.glob("*-*"))
+
+
+def values() -> Any:
+    """Objects whose digest is the same in every process."""
+    kernel = SlicedWassersteinKernel(2, num_slices=5)
+    functions = functools.partial(int, base=2), lambda value: value + 1
+    return set("abcdefgh"), {"x": 1, "y": 2}, functions, kernel, torch.arange(3)

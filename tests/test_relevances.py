@@ -9,6 +9,7 @@ from torch import Tensor
 from gp_distributions import (
     MMD,
     ClassificationGP,
+    Decoder,
     DistributionGP,
     DistributionKernel,
     GaussianMixtures,
@@ -16,9 +17,11 @@ from gp_distributions import (
     MixedInputs,
     NormalizeClouds,
     PointClouds,
+    PrecomputedDistance,
     Relevance,
     RigidSlicedWasserstein,
     ScaledDistance,
+    SharedKernelGP,
     SlicedWasserstein,
     fit,
     relevance,
@@ -75,14 +78,73 @@ def test_one_exchange_agrees_with_models_without_the_fold() -> None:
     assert found.error == pytest.approx((losses.std() / math.sqrt(6)).item(), rel=1e-6)
 
 
+def aggregated(gradients: Tensor, points: Tensor) -> Tensor:
+    """Sensitivities of clouds of equal weights from the gradients at their atoms."""
+    spread = points.flatten(0, 1).std(0, correction=0)
+    return (gradients.square() * points.shape[1]).sum(1).mean(0).sqrt() * spread
+
+
+def sensitivities(found: Relevance) -> Tensor:
+    return torch.tensor([e.sensitivity for e in found.coordinates], dtype=torch.float64)
+
+
 def test_sensitivity_aggregates_gradients() -> None:
     X, y = bags(12)
     model = fit(DistributionGP(X, y, kernel()), restarts=0)
-    gradients = sensitivity(model, X).mean_points
-    spread = X.points.flatten(0, 1).std(0, correction=0)
-    expected = (gradients.square() * 10).sum(1).mean(0).sqrt() * spread
-    found = torch.tensor([entry.sensitivity for entry in relevance(model).coordinates])
-    torch.testing.assert_close(found.double(), expected)
+    expected = aggregated(sensitivity(model, X).mean_points, X.points)
+    torch.testing.assert_close(sensitivities(relevance(model)), expected)
+
+
+def test_sensitivity_with_input_transforms() -> None:
+    X, y = bags(12)
+    X = PointClouds(X.points * torch.tensor([1.0, 100.0, 0.01]) + 50)
+    transform = NormalizeClouds.from_data(X)
+    model = DistributionGP(X, y, kernel(), input_transform=transform).eval()
+    expected = aggregated(sensitivity(model, X).mean_points, X.points)
+    found = relevance(model)
+    torch.testing.assert_close(sensitivities(found), expected)
+    normalised = relevance(DistributionGP(X.normalize(), y, kernel()))
+    torch.testing.assert_close(sensitivities(found), sensitivities(normalised))
+
+
+def test_designs_that_decode_to_clouds() -> None:
+    design = torch.rand(16, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    corners = torch.tensor([[1.0, 0.0], [0.0, 1.0], [-1.0, 0.0], [0.0, -1.0]]).double()
+    decoder = Decoder(lambda x: (x + 0.5).unsqueeze(-2) * corners)
+    model = DistributionGP(design, design[:, 0], kernel(2), input_transform=decoder)
+    decoded = DistributionGP(
+        PointClouds((design + 0.5)[:, None] * corners), design[:, 0], kernel(2)
+    )
+    found, expected = relevance(model), relevance(decoded)
+    torch.testing.assert_close(sensitivities(found), sensitivities(expected))
+    assert [e.loss for e in found.entries] == pytest.approx([e.loss for e in expected.entries])
+
+
+def test_sensitivity_is_that_of_random_objects() -> None:
+    """In sorted data, the first objects do not represent all of them."""
+    X, _ = bags(160, dim=2)
+    mean = X.points[..., 1].mean(-1)
+    y = 3 * mean.clamp_min(0)
+    found = []
+    for order in (mean.argsort(), mean.argsort(descending=True)):
+        model = DistributionGP(X[order], y[order], kernel(2))
+        model.covar_module.lengthscale = 2.0
+        found.append(sensitivities(relevance(model, repeats=1))[1].item())
+    model = DistributionGP(X, y, kernel(2)).eval()
+    model.covar_module.lengthscale = 2.0
+    expected = aggregated(sensitivity(model, X).mean_points, X.points)[1].item()
+    assert found == pytest.approx([expected, expected], rel=0.2)
+
+
+@pytest.mark.parametrize("model", [DistributionGP, SharedKernelGP])
+def test_several_outputs_count_alike(model: type[DistributionGP]) -> None:
+    """Neither the unit of an output nor a copy of it changes anything."""
+    X, y = bags(20)
+    single = relevance(DistributionGP(X, y, kernel()))
+    copies = relevance(model(X, torch.stack([y, 1e4 * y], -1), kernel()))
+    losses = [e.loss for e in single.entries]
+    assert [e.loss for e in copies.entries] == pytest.approx(losses)
+    torch.testing.assert_close(sensitivities(copies), sensitivities(single) / y.std())
 
 
 @pytest.mark.parametrize("normalised", [False, True])
@@ -104,6 +166,9 @@ def test_mixed_inputs(normalised: bool) -> None:
     assert math.isnan(found["covariates: arm"].sensitivity)
     # The response changes by one standard deviation of age for each standard deviation of age.
     assert found["covariates: age"].sensitivity == pytest.approx(age.std().item(), rel=0.3)
+    expected = aggregated(sensitivity(model, inputs)["cells"].mean_points, X.points)
+    of_cells = [found[f"cells: {letter}"].sensitivity for letter in "abc"]
+    assert of_cells == pytest.approx(expected.tolist())
 
 
 def test_gaussians_and_mixtures() -> None:
@@ -152,9 +217,24 @@ def test_bad_arguments() -> None:
     model = DistributionGP(X, y, kernel())
     with pytest.raises(ValueError, match="Expected 3 names of coordinates of block 'X', got 2"):
         relevance(model, names=["a", "b"])
+    with pytest.raises(ValueError, match=r"of the blocks \['X'\], got block 'cells'"):
+        relevance(model, names={"cells": ["a", "b", "c"]})
+    two = MixedInputs(one=X, two=X, age=y)
+    with pytest.raises(
+        ValueError, match=r"by block, .* for the blocks \['one', 'two'\], got \['a'"
+    ):
+        relevance(DistributionGP(two, y), names=["a", "b", "c"])
     with pytest.raises(ValueError, match="repeats"):
         relevance(model, repeats=0)
     with pytest.raises(TypeError, match="for regression, got ClassificationGP"):
         relevance(ClassificationGP(X, ["a", "b"] * 6, kernel()))
     with pytest.raises(ValueError, match="at least four objects"):
         relevance(DistributionGP(X[:3], y[:3], kernel()))
+
+
+def test_objects_without_coordinates_have_no_sensitivity() -> None:
+    index = torch.arange(12, dtype=torch.float64).unsqueeze(-1)
+    kernel = DistributionKernel(PrecomputedDistance(torch.cdist(index, index).square()))
+    (entry,) = relevance(DistributionGP(index, index.squeeze(-1), kernel)).entries
+    assert entry.loss > 1
+    assert math.isnan(entry.sensitivity)

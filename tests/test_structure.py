@@ -17,6 +17,7 @@ FILES = [path for package in PACKAGES for path in sorted((ROOT / package).rglob(
 LAYERS = (
     ("context",),
     ("warnings",),
+    ("writing",),
     ("rows",),
     ("numerics",),
     ("measures",),
@@ -29,6 +30,7 @@ LAYERS = (
     ("bayesopt", "sensitivities", "inverse", "calibration", "datasets"),
     ("relevances",),
     ("estimators", "plotting"),
+    ("reporting",),
     ("comparison",),
     ("saving",),
     ("demo",),

@@ -17,10 +17,12 @@ from gp_distributions.distances.evaluation import looking_up
 
 # Smallest improvement that counts, relative to a value of less than one.
 _LEAST = 1e-6
+# Largest number of turns of all parts. A few are enough, unless improvements become ever smaller.
+_MOST_TURNS = 50
 
 
 @dataclass(frozen=True, eq=False)
-class FinitePart:
+class Choices:
     """The choices of a part that can be listed.
 
     Attributes:
@@ -52,6 +54,11 @@ class States:
     def __getitem__(self, index: Tensor) -> States:
         return States(self.rows[index], self.choices[index])
 
+    @classmethod
+    def joined(cls, states: Sequence[States]) -> States:
+        """Return several sets of states as one."""
+        return cls(torch.cat([s.rows for s in states]), torch.cat([s.choices for s in states]))
+
 
 class Alternation:
     """Alternates between the finite parts, each in turn, and all continuous parts together.
@@ -70,7 +77,7 @@ class Alternation:
     def __init__(
         self,
         acquisition: AcquisitionFunction,
-        finite: Sequence[FinitePart],
+        finite: Sequence[Choices],
         moving: Sequence[int],
         limits: Tensor,
         *,
@@ -91,7 +98,7 @@ class Alternation:
         self._others = [c for c in range(taken.rows.shape[-1]) if c not in held]
 
     def maximise(self, states: States) -> tuple[States, Tensor]:
-        """Moves each state until nothing improves; states that meet are continued as one.
+        """Moves each state until nothing improves, or for 50 turns; states that meet continue as one.
 
         Args:
             states: The starts.
@@ -105,7 +112,7 @@ class Alternation:
         states = States(rows, states.choices)
         values = self.values(states)
         done: list[tuple[States, Tensor]] = []
-        while len(states):
+        for turn in range(_MOST_TURNS):
             before = values
             for part in range(len(self.finite)):
                 states, values = self._choose(part, states, values)
@@ -113,14 +120,14 @@ class Alternation:
                 states, values = self._move(states, values)
             # Without any other kind of part, a single pass over one part finds its maximum.
             alone = len(self.finite) + bool(self.moving) == 1
-            moved = _improves(values, before) & (not alone)
+            last = alone or turn == _MOST_TURNS - 1
+            moved = _improves(values, before) & (not last)
             done.append((states[~moved], values[~moved]))
             kept = moved & self._first_of_kind(states, values)
             states, values = states[kept], values[kept]
-        reached = States(
-            *(torch.cat([getattr(s, a) for s, _ in done]) for a in ("rows", "choices"))
-        )
-        return reached, torch.cat([v for _, v in done])
+            if not len(states):
+                break
+        return States.joined([s for s, _ in done]), torch.cat([v for _, v in done])
 
     @torch.no_grad()
     def values(self, states: States) -> Tensor:

@@ -12,7 +12,6 @@ from botorch.optim import optimize_acqf_discrete
 from torch import Tensor
 
 from gp_distributions.bayesopt.pool_distances import PoolLookUp, Table
-from gp_distributions.distances.base import Distance
 from gp_distributions.distances.evaluation import looking_up
 from gp_distributions.kernels.reading import distribution_kernels
 from gp_distributions.measures import PointClouds
@@ -77,13 +76,6 @@ class Pool:
         """Forget all distances and features of the candidates."""
         self._tables.clear()
 
-    def _table(self, distance: Distance, block: Block) -> tuple[Hashable, Table]:
-        """Return the table of a distance between the given block of the rows, after its key."""
-        key = fingerprint(distance), block
-        if key not in self._tables:
-            self._tables[key] = Table(distance, block.select(self.rows), memory=self.memory)
-        return key, self._tables[key]
-
     def look_up(self, module: torch.nn.Module, columns: Columns = None) -> PoolLookUp:
         """Return a look-up of distances for the kernels of a module, for use with ``looking_up``.
 
@@ -92,12 +84,21 @@ class Pool:
             columns: Columns of the inputs of the kernels that hold the candidates; ``None`` if the
                 candidates are whole inputs.
         """
-        used = distribution_kernels(module)
-        if columns is not None:
-            used = [(k, Block(b.kind, b.dim)) for k, b in used if b.columns == columns]
+        used: set[Hashable] = set()
+        here: dict[Hashable, Table] = {}
+        for kernel, block in distribution_kernels(module):
+            inside = block if columns is None else Block(block.kind, block.dim)
+            key = fingerprint(kernel.distance), inside
+            used.add(key)
+            if columns is None or block.columns == columns:
+                if key not in self._tables:
+                    selected = inside.select(self.rows)
+                    self._tables[key] = Table(kernel.distance, selected, memory=self.memory)
+                here[key] = self._tables[key]
         # Drop the tables that the module does not use; they belong to the distances of earlier models.
-        self._tables = dict(self._table(kernel.distance, block) for kernel, block in used)
-        return PoolLookUp(list(self._tables.values()))
+        # Those of other columns stay, because several parts of a candidate may be in the same pool.
+        self._tables = {key: table for key, table in self._tables.items() if key in used}
+        return PoolLookUp(list(here.values()))
 
 
 def optimize_over_pool(

@@ -78,15 +78,17 @@ def covariate_lengthscale_priors(kernel: Kernel) -> Kernel:
     :math:`\log \ell \sim N(0, 1)`.
 
     Args:
-        kernel: A :func:`mixed_kernel`. The lengthscales of numbers are set to the modes of their priors.
+        kernel: A :func:`mixed_kernel` of numbers that are scaled to [0, 1]. The lengthscales of numbers
+            are set to the modes of their priors.
 
     Returns:
         The kernel.
 
     Example:
-        >>> from gp_distributions import MixedInputs, mixed_kernel
-        >>> from gp_distributions.bayesopt import covariate_lengthscale_priors
-        >>> kernel = covariate_lengthscale_priors(mixed_kernel(MixedInputs(angle=[0.0, 1.0])))
+        >>> from gp_distributions import MixedSearch, mixed_kernel
+        >>> from gp_distributions.bayesopt.priors import covariate_lengthscale_priors
+        >>> search = MixedSearch(angle=(0.0, 10.0))  # its encoding scales angles to [0, 1]
+        >>> kernel = covariate_lengthscale_priors(mixed_kernel(search.encoding))
         >>> round(kernel.base_kernel.base_kernel.lengthscale.item(), 3)
         0.205
 

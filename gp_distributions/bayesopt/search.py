@@ -1,4 +1,4 @@
-"""What a search is: how candidates are proposed, converted to inputs of a model, and described."""
+"""What can be searched: how candidates are proposed, converted to inputs of a model, and described."""
 
 from __future__ import annotations
 
@@ -15,51 +15,43 @@ from torch import Tensor
 from gp_distributions.bayesopt.free_shapes import Penalty
 from gp_distributions.bayesopt.pool_distances import PoolLookUp
 from gp_distributions.kernels.named import SlicedWassersteinKernel
+from gp_distributions.measures.encoding import CovariateEncoding
 from gp_distributions.rows.columns import Columns
 from gp_distributions.rows.layout import Block
 
-# Several candidates as plain data; Search explains this form.
+# Several candidates as plain data; Part explains this form.
 Plain = Sequence[Any]
 
 
-class Search(ABC):
-    """Base class of searches, which define candidates, draw the first ones and find better ones.
+class Part(ABC):
+    """Base class of all that a :class:`MixedSearch` can search together.
 
-    A candidate has two forms: the object that users see, and plain data that JSON stores exactly.
+    Parts define candidates, draw the first ones, and convert them to inputs of a model. A candidate has
+    two forms: the object that users see, and plain data that JSON stores exactly.
 
     Attributes:
-        dim: Dimension of the atoms, or ``None`` if it is not known.
-        input_transform: Input transform of the model, or ``None``.
-
-    Example:
-        >>> from gp_distributions import DesignSearch, FreeSearch, PoolSearch
-        >>> from gp_distributions.bayesopt import Search
-        >>> all(issubclass(kind, Search) for kind in (PoolSearch, DesignSearch, FreeSearch))
-        True
+        dim: Dimension of the atoms, or ``None`` if there are none or it is not known.
+        input_transform: Input transform from the inputs to rows, or ``None``.
     """
 
     dim: int | None = None
     input_transform: InputTransform | None = None
 
-    @property
-    def block(self) -> Block | None:
-        """Kind and dimension of the distributions of candidates, or ``None`` if it is not known."""
-        return None if self.dim is None else Block("clouds", self.dim)
-
-    def default_kernel(self, batch_shape: torch.Size) -> Kernel | None:
-        """Returns the kernel of the default model, or ``None`` if there is no default model.
+    def block(self, name: str) -> Block | CovariateEncoding | None:
+        """Returns the block of rows of :class:`MixedInputs` that holds a candidate.
 
         Args:
-            batch_shape: Batch shape of the parameters of the kernel.
+            name: Name of the block.
+
+        Returns:
+            The kind and dimension of the distributions, or ``None`` if they are not known; or the
+            encoding of numbers and categories. Scales of numbers apply to what :meth:`inputs` returns.
         """
-        if self.dim is None:
-            return None
-        base = SlicedWassersteinKernel(self.dim, profile="matern52", batch_shape=batch_shape)
-        return ScaleKernel(base, batch_shape=batch_shape)
+        return None if self.dim is None else Block("clouds", self.dim)
 
     @abstractmethod
     def describe(self) -> dict[str, Any]:
-        """Returns a description that distinguishes this search from others, as plain data."""
+        """Returns a description that distinguishes this object from others, as plain data."""
 
     @abstractmethod
     def initial(self, count: int, seed: int) -> list[Any]:
@@ -71,6 +63,52 @@ class Search(ABC):
     @abstractmethod
     def inputs(self, candidates: Plain) -> Tensor:
         """Converts candidates, given as plain data, to inputs of the model, one row for each."""
+
+    @abstractmethod
+    def show(self, candidate: Any) -> Any:
+        """Converts plain data to a candidate as users see it."""
+
+    @abstractmethod
+    def plain(self, candidate: Any) -> Any:
+        """Converts a candidate as users see it to plain data.
+
+        Raises:
+            ValueError: If ``candidate`` is not a candidate.
+        """
+
+    @abstractmethod
+    def read(self, data: Any) -> Any:
+        """Converts data read from a checkpoint to a candidate as plain data.
+
+        Raises:
+            ValueError: If ``data`` does not describe a candidate.
+        """
+
+
+class Search(Part):
+    """Base class of searches, which also find better candidates.
+
+    Example:
+        >>> from gp_distributions import DesignSearch, FreeSearch, MixedSearch, PoolSearch
+        >>> from gp_distributions.bayesopt import Search
+        >>> all(issubclass(c, Search) for c in (PoolSearch, DesignSearch, FreeSearch, MixedSearch))
+        True
+    """
+
+    @property
+    def has_default_kernel(self) -> bool:
+        """Whether there is a default model, for which the dimension of the atoms must be known."""
+        return self.dim is not None
+
+    def default_kernel(self, batch_shape: torch.Size) -> Kernel:
+        """Returns the kernel of the default model.
+
+        Args:
+            batch_shape: Batch shape of the parameters of the kernel.
+        """
+        assert self.dim is not None, "there is no default kernel"
+        base = SlicedWassersteinKernel(self.dim, profile="matern52", batch_shape=batch_shape)
+        return ScaleKernel(base, batch_shape=batch_shape)
 
     @abstractmethod
     def optimize(
@@ -86,29 +124,9 @@ class Search(ABC):
             seed: Random seed for the starts.
         """
 
-    @abstractmethod
-    def show(self, candidate: Any) -> Any:
-        """Converts plain data to a candidate as users see it."""
 
-    @abstractmethod
-    def plain(self, candidate: Any) -> Any:
-        """Converts a candidate as users see it to plain data.
-
-        Raises:
-            ValueError: If ``candidate`` is not a candidate of this search.
-        """
-
-    @abstractmethod
-    def read(self, data: Any) -> Any:
-        """Converts data read from a checkpoint to a candidate as plain data.
-
-        Raises:
-            ValueError: If ``data`` does not describe a candidate of this search.
-        """
-
-
-class FiniteSearch(Search):
-    """Base class of searches over candidates that can be listed.
+class FinitePart(Part):
+    """Base class of parts whose candidates can be listed.
 
     Example:
         >>> from gp_distributions import PointClouds, PoolSearch
@@ -126,7 +144,7 @@ class FiniteSearch(Search):
 
         Args:
             module: An acquisition function.
-            columns: Columns of the inputs of its kernels that hold the candidates of this search;
+            columns: Columns of the inputs of its kernels that hold the candidates of this part;
                 ``None`` for all columns.
 
         Returns:
@@ -135,8 +153,8 @@ class FiniteSearch(Search):
         return None
 
 
-class ContinuousSearch(Search):
-    """Base class of searches that move columns of the inputs by gradients.
+class ContinuousPart(Part):
+    """Base class of parts that move columns of the inputs by gradients.
 
     The plain data of a candidate are the numbers of its input, unless a subclass defines another
     :meth:`read_inputs`.
@@ -168,3 +186,28 @@ class ContinuousSearch(Search):
     def cost(self) -> Penalty | None:
         """What to subtract from the acquisition function, a function of inputs; ``None`` for nothing."""
         return None
+
+
+class Box(ContinuousPart):
+    """Base class of parts whose candidates are all vectors of numbers between bounds.
+
+    Attributes:
+        bounds: A ``2 x k`` tensor of lower and upper bounds.
+    """
+
+    bounds: Tensor
+
+    @property
+    def moving(self) -> list[int]:
+        """All columns."""
+        return list(range(self.bounds.shape[-1]))
+
+    @property
+    def limits(self) -> Tensor:
+        """The bounds."""
+        return self.bounds
+
+    def read_inputs(self, inputs: Tensor) -> list[Any]:
+        """Converts an ``N x k`` tensor to vectors within the bounds, whatever its precision."""
+        within: list[Any] = inputs.to(self.bounds).clamp(*self.bounds).tolist()
+        return within

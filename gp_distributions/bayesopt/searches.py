@@ -18,9 +18,10 @@ from gp_distributions.bayesopt.free_shapes import Penalty, check_bounds, optimiz
 from gp_distributions.bayesopt.pool import Pool, optimize_over_pool
 from gp_distributions.bayesopt.pool_distances import PoolLookUp
 from gp_distributions.bayesopt.records import read_numbers
-from gp_distributions.bayesopt.search import ContinuousSearch, FiniteSearch, Plain
+from gp_distributions.bayesopt.search import Box, ContinuousPart, FinitePart, Plain, Search
 from gp_distributions.measures import PointClouds
 from gp_distributions.measures.arrays import integer
+from gp_distributions.measures.encoding import CovariateEncoding, Scaling
 from gp_distributions.measures.kinds import Distributions
 from gp_distributions.rows.columns import Columns
 from gp_distributions.rows.layout import Block
@@ -30,7 +31,7 @@ from gp_distributions.rows.layout import Block
 _AROUND_BEST = {"sample_around_best": True, "sample_around_best_sigma": 0.1}
 
 
-class PoolSearch(FiniteSearch):
+class PoolSearch(FinitePart, Search):
     """Search over a fixed set of clouds; a candidate is the index of a cloud.
 
     Args:
@@ -47,9 +48,8 @@ class PoolSearch(FiniteSearch):
         self.pool = pool if isinstance(pool, Pool) else Pool(pool)
         self.dim = self.pool.dim
 
-    @property
-    def block(self) -> Block | None:
-        """Kind and dimension of the clouds, or ``None`` for a pool of rows."""
+    def block(self, name: str) -> Block | None:
+        """Returns the kind and dimension of the clouds, or ``None`` for a pool of rows."""
         return self.pool.block
 
     def choices(self) -> range:
@@ -85,7 +85,10 @@ class PoolSearch(FiniteSearch):
 
     def plain(self, candidate: int) -> int:
         """Returns the index as an ``int``."""
-        index = int(candidate)
+        try:
+            index = int(candidate)
+        except (TypeError, ValueError):
+            return self.read(candidate)
         return self.read(index if index == candidate else candidate)
 
     def read(self, data: Any) -> int:
@@ -97,7 +100,7 @@ class PoolSearch(FiniteSearch):
         return data
 
 
-class DesignSearch(ContinuousSearch):
+class DesignSearch(Box, Search):
     """Search over bounded design vectors; a candidate is a tensor of ``k`` numbers.
 
     The first candidates are a scrambled Sobol sequence. Later ones are found one after the other by
@@ -140,15 +143,12 @@ class DesignSearch(ContinuousSearch):
         self.num_restarts = integer(num_restarts, "num_restarts")
         self.raw_samples = integer(raw_samples, "raw_samples", least=self.num_restarts)
 
-    @property
-    def moving(self) -> list[int]:
-        """All columns."""
-        return list(range(self.bounds.shape[-1]))
-
-    @property
-    def limits(self) -> Tensor:
-        """The bounds of the designs."""
-        return self.bounds
+    def block(self, name: str) -> Block | CovariateEncoding | None:
+        """Returns the block of clouds that designs decode to, or the encoding of their numbers."""
+        if self.input_transform is not None:
+            return super().block(name)
+        bounds = enumerate(self.bounds.T.tolist())
+        return CovariateEncoding({f"{i}": Scaling(low, high - low) for i, (low, high) in bounds})
 
     def describe(self) -> dict[str, Any]:
         """Return the kind of search and its bounds."""
@@ -187,7 +187,10 @@ class DesignSearch(ContinuousSearch):
     def plain(self, candidate: Tensor | Sequence[float]) -> list[float]:
         """Returns the design as a list of numbers."""
         low, high = self.bounds.cpu()
-        design = torch.as_tensor(candidate, dtype=low.dtype, device=low.device)
+        try:
+            design = torch.as_tensor(candidate, dtype=low.dtype, device=low.device)
+        except (TypeError, ValueError):
+            design = low.new_empty(0)
         if design.shape != low.shape or not bool(((low <= design) & (design <= high)).all()):
             raise ValueError(
                 f"Expected a design within the bounds {self.bounds.tolist()}, got {candidate}."
@@ -199,7 +202,7 @@ class DesignSearch(ContinuousSearch):
         return self.plain(read_numbers(data, self.bounds.shape[-1]))
 
 
-class FreeSearch(ContinuousSearch):
+class FreeSearch(ContinuousPart, Search):
     """Search over the atoms of clouds; a candidate is a cloud.
 
     The first candidates are the clouds in ``starts``, in random order. Later ones are found by
@@ -311,11 +314,11 @@ class FreeSearch(ContinuousSearch):
 
     def plain(self, candidate: PointClouds) -> list[float]:
         """Converts a cloud to a row."""
-        row = candidate.pack()
+        row = candidate.pack() if isinstance(candidate, PointClouds) else self.starts.new_empty(0)
         if row.shape != self.starts.shape[1:] or candidate.dim != self.dim:
             raise ValueError(
                 f"Expected one cloud of dimension {self.dim} and of width {self.starts.shape[-1]} when "
-                f"packed, as in starts, got {candidate}."
+                f"packed, as in starts, got {reprlib.repr(candidate)}."
             )
         return row.detach().tolist()
 

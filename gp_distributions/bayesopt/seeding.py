@@ -6,6 +6,7 @@ import contextlib
 import threading
 from collections.abc import Iterator
 
+import numpy as np
 import torch
 
 _LOCK = threading.RLock()
@@ -25,3 +26,8 @@ def seeded(seed: int, device: torch.device) -> Iterator[None]:
         if on_gpu:
             torch.cuda.default_generators[device.index].manual_seed(seed)
         yield
+
+
+def derived_seed(*entropy: int) -> int:
+    """Return a seed that is determined by several numbers and differs where one of them does."""
+    return int(np.random.SeedSequence(entropy).generate_state(1)[0]) % 2**31

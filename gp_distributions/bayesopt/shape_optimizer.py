@@ -102,7 +102,7 @@ class ShapeOptimizer:
                 "Expected search as a PoolSearch, DesignSearch, FreeSearch or MixedSearch, got "
                 f"{type(search).__name__}. For a fixed set of clouds use PoolSearch(clouds)."
             )
-        if model is None and search.default_kernel(torch.Size()) is None:
+        if model is None and not search.has_default_kernel:
             raise ValueError(
                 "Expected a model, because the dimension of the atoms is not known, as for a pool of "
                 "rows. Pass model=, or give the search PointClouds or dim=."

@@ -27,7 +27,8 @@ class Distance(torch.nn.Module, ABC):
 
     Distances between fixed clouds are computed once: the distance remembers the most recent sets of
     clouds by the content of their rows, as long as its settings, parameters and buffers do not change.
-    It remembers nothing when the rows or its parameters require a gradient.
+    It remembers nothing when the rows or its parameters require a gradient. In evaluation mode, its
+    parameters are constants without a gradient, except as :meth:`DistributionGP.posterior` says.
 
     Args:
         dim: Dimension ``d`` of the atoms.
@@ -154,8 +155,8 @@ class Distance(torch.nn.Module, ABC):
             diag: Whether to compute only the distances of corresponding clouds, with ``M = N``.
 
         Returns:
-            A ``batch_shape x N x M`` tensor, or ``batch_shape x N`` with ``diag``. Values
-            are non-negative, and exactly zero between a cloud and itself.
+            A ``batch_shape x N x M`` tensor, or ``batch_shape x N`` with ``diag``. Values are
+            non-negative. Within one set, they are exactly zero between a cloud and itself.
 
         Raises:
             ValueError: If the width of the rows does not match ``dim``, a weight is negative or not

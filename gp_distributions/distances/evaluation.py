@@ -11,13 +11,14 @@ from collections.abc import Callable, Hashable, Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from gp_distributions.context import setting
+from gp_distributions.distances.fixed_parameters import with_fixed_parameters
 from gp_distributions.numerics.pairwise import squared_euclidean_to
 from gp_distributions.numerics.single_thread import put_rows
 from gp_distributions.rows.clouds import drop_copies, equal_rows
@@ -51,12 +52,14 @@ class Distance(Protocol):
 # again; to provide new memory would take as long as a third of the representations.
 _BLOCK_BYTES = 2**24
 
+DistanceT = TypeVar("DistanceT", bound=Distance)
 LookUp = Callable[[Distance, Tensor, Tensor, bool], Tensor | None]
 
 _shared: ContextVar[dict[tuple[int, int, bool], tuple[Distance, Tensor, Tensor]]]
 _shared = ContextVar("shared")
 _look_up: ContextVar[LookUp | None] = ContextVar("look_up", default=None)
 _borrower: ContextVar[Distance | None] = ContextVar("borrower", default=None)
+_learning: ContextVar[bool] = ContextVar("learning", default=False)
 
 
 @contextlib.contextmanager
@@ -79,6 +82,24 @@ def borrowing(distance: Distance) -> Iterator[None]:
     """
     with setting(_borrower, distance):
         yield
+
+
+@contextlib.contextmanager
+def learning() -> Iterator[None]:
+    """Track gradients of parameters of distances in evaluation mode, too, within a ``with`` block."""
+    with setting(_learning, True):
+        yield
+
+
+def settled(distance: DistanceT) -> DistanceT:
+    """Return a distance as it is evaluated now: its parameters are constants in evaluation mode.
+
+    Otherwise predictions and searches would represent the training clouds anew each time.
+    """
+    learned = distance.training or _learning.get() or not torch.is_grad_enabled()
+    if learned or not any(p.requires_grad for p in distance.parameters()):
+        return distance
+    return with_fixed_parameters(distance)
 
 
 @contextlib.contextmanager
@@ -128,6 +149,7 @@ def adapt(distance: Distance, rows: Tensor) -> None:
 
 def represent_rows(distance: Distance, rows: Tensor, factors: Tensor | None = None) -> Tensor:
     """Represent rows, whose atoms are multiplied by factors, in chunks that fit into the cache."""
+    distance = settled(distance)
 
     def represent(points: Tensor, weights: Tensor) -> Tensor:
         return distance.represent(points if factors is None else points * factors, weights)
@@ -144,10 +166,11 @@ def represent_rows(distance: Distance, rows: Tensor, factors: Tensor | None = No
     check_weights(weights)
     weights = weights.reshape(-1, num_atoms)
     out: Tensor | None = None
-    for chunk in chunks(weights, size, by_atoms=distance.trims_padding):
-        part = represent(points[chunk], normalized(weights[chunk]))
-        out = _empty(len(points), part) if out is None else out
-        put_rows(out, chunk, part)
+    with torch.no_grad():
+        for chunk in chunks(weights, size, by_atoms=distance.trims_padding):
+            part = represent(points[chunk], normalized(weights[chunk]))
+            out = _empty(len(points), part) if out is None else out
+            put_rows(out, chunk, part)
     assert out is not None
     return out.unflatten(0, batch_shape)
 
@@ -202,6 +225,11 @@ class _Evaluation:
     distance: Distance
 
     @cached_property
+    def settled(self) -> Distance:
+        """The distance that represents and compares; gradients flow through it."""
+        return settled(self.distance)
+
+    @cached_property
     def fingerprint(self) -> Hashable:
         """Fingerprint of the distance with its current settings, parameters and buffers."""
         return fingerprint(self.distance)
@@ -222,12 +250,12 @@ class _Evaluation:
             return self.zeros(x1, x2).expand(shape).clone()
         adapt(distance, x1)
         equal = x1 is x2 or same_tensor(x1.detach(), x2.detach())
-        tracked = any(_tracks(distance, rows) for rows in (x1, x2))
+        tracked = any(_tracks(self.settled, rows) for rows in (x1, x2))
         if equal and (diag or num1 == 1):
             check_weights(distance.block.split(drop_copies(x1))[1])
             return self.zeros(x1, x2).expand(shape).clone()
         if diag:
-            squared = distance.compare_paired(self.representation(x1), self.representation(x2))
+            squared = self.settled.compare_paired(self.representation(x1), self.representation(x2))
             if tracked and x1.shape[-1] == x2.shape[-1]:
                 squared = squared.masked_fill((x1 == x2).all(-1), 0)
         elif tracked:
@@ -240,7 +268,7 @@ class _Evaluation:
 
     def zeros(self, *sets: Tensor) -> Tensor:
         """Return a zero whose gradients with respect to the rows and the parameters are zero."""
-        tensors = (*sets, *self.distance.parameters())
+        tensors = (*sets, *self.settled.parameters())
         tied = sum(tensor.unsqueeze(-1)[..., :0].sum() for tensor in tensors)
         return sets[0].new_zeros(1) + tied
 
@@ -248,14 +276,15 @@ class _Evaluation:
         """Compute squared distances with gradients; between a cloud and itself, both are zero."""
         r1 = self.representation(x1)
         if x1 is x2:
-            return self.distance.compare_all(r1, r1)
-        if not _tracks(self.distance, x2):
+            return self.settled.compare_all(r1, r1)
+        if not _tracks(self.settled, x2):
             squared = self.to_known(x1, r1, x2)
         else:
-            squared = self.distance.compare_all(r1, self.representation(x2))
+            squared = self.settled.compare_all(r1, self.representation(x2))
         # Representations with and without a gradient may be rounded differently.
         return squared.masked_fill(equal_rows(x1, x2), 0)
 
+    @torch.no_grad()
     def within(self, rows: Tensor) -> Tensor:
         """Compute squared distances between all clouds of one set without gradients."""
         rows = drop_copies(rows)
@@ -269,6 +298,7 @@ class _Evaluation:
             self.distance.memory.remember(self.fingerprint, rows, _Clouds(representation, squared))
         return squared if _borrower.get() is self.distance else squared.clone()
 
+    @torch.no_grad()
     def between(self, x1: Tensor, x2: Tensor) -> Tensor:
         """Compute squared distances between two sets without gradients, in blocks to bound memory."""
         kept = self.distance.memory.recall(self.fingerprint, x2) if x2.dim() == 2 else None
@@ -295,19 +325,19 @@ class _Evaluation:
         if known is None:
             if x1.shape == x2.shape and torch.equal(x1.detach(), x2.detach()):
                 # The clouds are equal, but x2 is fixed: only x1 has a gradient.
-                return self.distance.compare_all(r1, r1.detach() if r1.requires_grad else r1)
-            return self.distance.compare_all(r1, self.representation(x2))
-        to_prefix = self.distance.compare_all(r1, known.value.representation)
+                return self.settled.compare_all(r1, r1.detach() if r1.requires_grad else r1)
+            return self.settled.compare_all(r1, self.representation(x2))
+        to_prefix = self.settled.compare_all(r1, known.value.representation)
         to_rest = self.to_known(x1, r1, x2[..., known.rows.shape[0] :, :])
         shape = torch.broadcast_shapes(to_prefix.shape[:-1], to_rest.shape[:-1])
         return torch.cat([to_prefix.expand(*shape, -1), to_rest.expand(*shape, -1)], dim=-1)
 
     def representation(self, rows: Tensor) -> Tensor:
         """Represent rows; within :func:`sharing`, represent each tensor only once."""
-        tracked, shared = _tracks(self.distance, rows), _shared.get({})
+        tracked, shared = _tracks(self.settled, rows), _shared.get({})
         key = (id(self.distance), id(rows), tracked)
         if key not in shared:
-            represent = self.distance.represent_rows if tracked else self.fixed
+            represent = self.settled.represent_rows if tracked else self.fixed
             shared[key] = self.distance, rows, represent(rows)  # keeps the ids from being reused
         return shared[key][-1]
 
@@ -322,13 +352,9 @@ class _Evaluation:
 
 
 def _tracks(distance: Distance, rows: Tensor) -> bool:
-    """Return whether the representations of rows need a gradient.
-
-    The parameters of a distance are learned in training mode only. Otherwise predictions and searches
-    would represent the training clouds anew each time.
-    """
-    learned = distance.training and any(p.requires_grad for p in distance.parameters())
-    return torch.is_grad_enabled() and (rows.requires_grad or learned)
+    """Return whether the representations of rows by a settled distance need a gradient."""
+    tensors = (rows, *distance.parameters())
+    return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
 
 
 def _empty(rows: int, like: Tensor) -> Tensor:

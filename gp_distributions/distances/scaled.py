@@ -13,6 +13,7 @@ from gpytorch.constraints import Positive
 from gpytorch.priors import LogNormalPrior, Prior
 from torch import Tensor
 
+from gp_distributions.distances import evaluation
 from gp_distributions.distances.base import Distance
 from gp_distributions.rows.clouds import join_rows
 
@@ -101,13 +102,12 @@ class ScaledDistance(Distance, gpytorch.Module):
 
         They can be set to ``d`` positive numbers, of which only the ratios matter.
         """
-        values = _positive(self)
-        values = torch.cat([values[:1].expand(self._shared), values])
-        return values / values.square().mean().sqrt()
+        return self._relative(_positive(self))
 
     @scales.setter
     def scales(self, values: Tensor | Sequence[float]) -> None:
-        given: Tensor = torch.as_tensor(values).to(self.raw_scales).expand(self.dim)
+        raw = self.raw_scales
+        given = torch.as_tensor(values, dtype=raw.dtype, device=raw.device).expand(self.dim)
         rotating = given[: self.distance.num_rotating]
         if not bool(((given > 0) & given.isfinite()).all()) or bool(
             (rotating != rotating[:1]).any()
@@ -116,7 +116,21 @@ class ScaledDistance(Distance, gpytorch.Module):
                 "Expected positive, finite scales, equal for coordinates that rotate together, got "
                 f"{given.tolist()}."
             )
-        _set_scales(self, given[self._shared :])
+        own = given[self._shared :]
+        module: Any = self  # GPyTorch has no types
+        raw_values = self.raw_scales_constraint.inverse_transform(own / self._size(own))
+        module.initialize(raw_scales=raw_values)
+
+    def _relative(self, values: Tensor) -> Tensor:
+        """Return the scale of each coordinate from positive values of which only ratios matter."""
+        relative = values / self._size(values)
+        return torch.cat([relative[:1].expand(self._shared), relative])
+
+    def _size(self, values: Tensor) -> Tensor:
+        """Return the root mean square over coordinates, which does not overflow."""
+        most = values.detach().max()
+        every = torch.cat([values[:1].expand(self._shared), values]) / most
+        return every.square().mean().sqrt() * most
 
     @property
     def _shared(self) -> int:
@@ -126,7 +140,7 @@ class ScaledDistance(Distance, gpytorch.Module):
     @property
     def _factors(self) -> Tensor:
         """Factors of the columns of an atom; for Gaussians also of the entries of the covariance."""
-        scales = self.scales if self.training else self.scales.detach()
+        scales = self.scales
         if self.inputs == "clouds":
             return scales
         return torch.cat([scales, torch.outer(scales, scales).flatten()])
@@ -165,7 +179,7 @@ class ScaledDistance(Distance, gpytorch.Module):
     def squared_norms(self, rows: Tensor) -> Tensor:
         """Compute squared distances to the origin of inner products of the distance."""
         points, weights = self.block.split(rows)
-        points = points * self._factors.to(rows)
+        points = points * evaluation.settled(self)._factors.to(rows)
         weighted = self.block.atom_columns is not None
         return self.distance.squared_norms(
             join_rows(points, weights) if weighted else points.flatten(-2)

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.sparse import issparse
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -16,11 +16,13 @@ from torch import Tensor
 from gp_distributions.estimators._packed import refuse_packed_rows
 from gp_distributions.measures import MixedInputs, PointClouds
 from gp_distributions.measures.arrays import real_array
-from gp_distributions.measures.bag_columns import has_bags_and_more, is_frame
+from gp_distributions.measures.bag_columns import is_frame, split_mixed
+from gp_distributions.measures.bags import count_axes, double
 from gp_distributions.measures.columns import entries, object_array
 from gp_distributions.measures.inputs import Inputs
 from gp_distributions.measures.kinds import KINDS, Distributions
 from gp_distributions.models.targets import check_order
+from gp_distributions.sharding import ShardedClouds
 
 Samples: TypeAlias = Inputs | ArrayLike | Tensor
 # The name of mixed inputs beside the kinds of distributions.
@@ -83,6 +85,12 @@ class DistributionEstimator(BaseEstimator):
         return read
 
     def _read(self, X: Samples, *, reset: bool) -> Inputs:
+        if isinstance(X, ShardedClouds):
+            raise TypeError(
+                f"{type(self).__name__} takes distributions in memory, got ShardedClouds. Pass them to "
+                "SparseDistributionGP or SparseClassificationGP and call gp_distributions.fit, or read "
+                "some of them with sample(n) or piece(index)."
+            )
         if self._takes_mixed and not reset and self.inputs_ == _MIXED and is_frame(X):
             validate_data(self, X, reset=False, skip_check_array=True)  # its names and their order
         mixed = _read_mixed(X)
@@ -154,9 +162,8 @@ def _read_mixed(X: Any) -> MixedInputs | None:
         X = MixedInputs.concatenate(X)
     if isinstance(X, MixedInputs):
         return X.to("cpu", torch.float64)
-    if isinstance(X, Distributions) or not is_frame(X) or not has_bags_and_more(X):
-        return None
-    return MixedInputs.from_frame(X)
+    blocks = None if isinstance(X, Distributions) or not is_frame(X) else split_mixed(X)
+    return None if blocks is None else MixedInputs(**blocks)
 
 
 def read_distributions(X: Samples, *, numbers: bool = False) -> Distributions | None:
@@ -194,7 +201,7 @@ def read_distributions(X: Samples, *, numbers: bool = False) -> Distributions | 
     if isinstance(X, np.ma.MaskedArray):
         real_array(X, "X")  # raises
     if isinstance(X, Tensor) or (isinstance(X, np.ndarray) and X.ndim == 3):
-        return PointClouds(_double(X, "X"))
+        return PointClouds(_plain(X, "X"))
     items = _bag_column(X)
     column = items is not None
     if items is None and isinstance(X, list | tuple):
@@ -203,7 +210,7 @@ def read_distributions(X: Samples, *, numbers: bool = False) -> Distributions | 
         return None
     if any(isinstance(item, Distributions) for item in items):
         return _joined(items)
-    axes = {_axes(item) for item in items}
+    axes = {count_axes(item) for item in items}
     if axes == {1} and not numbers and not column and len({len(item) for item in items}) == 1:
         if all(isinstance(item, np.ndarray | Tensor) for item in items):
             raise ValueError(
@@ -214,7 +221,7 @@ def read_distributions(X: Samples, *, numbers: bool = False) -> Distributions | 
         return None  # the rows of a matrix
     if axes == {0}:
         return None
-    return PointClouds.from_list([_double(bag, f"Bag {i}") for i, bag in enumerate(items)])
+    return PointClouds.from_list([_plain(bag, f"Bag {i}") for i, bag in enumerate(items)])
 
 
 def _bag_column(X: Any) -> list[Any] | None:
@@ -232,7 +239,7 @@ def _bag_column(X: Any) -> list[Any] | None:
         values = None if values is X else object_array(values)
     if values is None or not values.size:
         return None
-    if values.ndim == 2 and _axes(values.flat[0]):
+    if values.ndim == 2 and count_axes(values.flat[0]):
         if values.shape[1] > 1:
             names = list(getattr(X, "columns", range(values.shape[1])))
             raise ValueError(
@@ -263,13 +270,6 @@ def as_array(values: ArrayLike | Tensor) -> ArrayLike:
     return values.numpy(force=True) if isinstance(values, Tensor) else values
 
 
-def _axes(item: Any) -> int:
-    """Return the number of axes of a bag; in nested lists, only the first entries are counted."""
-    if isinstance(item, list | tuple):
-        return 1 + (_axes(item[0]) if item else 0)
-    return int(np.ndim(item)) if hasattr(item, "__array__") or hasattr(item, "ndim") else 0
-
-
 def _joined(items: list[Any]) -> Distributions:
     """Join single distributions of the same kind and dimension in one container."""
     first = items[0]
@@ -291,17 +291,6 @@ def _rows(distributions: Distributions) -> Tensor:
     return distributions.pack().detach().to("cpu", torch.float64)
 
 
-def _double(bag: Any, name: str) -> Tensor | NDArray[np.float64]:
+def _plain(bag: Any, name: str) -> Tensor:
     """Convert a bag to double precision, on the CPU and without gradients."""
-    if issparse(bag) or (isinstance(bag, Tensor) and bag.layout != torch.strided):
-        raise TypeError(
-            f"{name}: expected a dense array, got a sparse one. Convert SciPy arrays with toarray(), "
-            "and tensors with to_dense()."
-        )
-    if not isinstance(bag, list | tuple | Tensor):
-        bag = np.asanyarray(bag)
-        bag = bag.tolist() if bag.dtype == object else bag
-    array = real_array(bag, name)
-    if isinstance(array, Tensor):
-        return array.detach().to("cpu", torch.float64)
-    return array.astype(np.float64)
+    return double(bag, name).detach().cpu()

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from operator import itemgetter
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeVar
 
 from gp_distributions.fitting.marginal_likelihood import fit
 from gp_distributions.models.classification import ClassificationGP
 from gp_distributions.models.sparse_classification import SparseClassificationGP
+from gp_distributions.models.sparse_inference import Summed
 from gp_distributions.rows.memory import unchanging_rows
 
 Classifier = TypeVar("Classifier", ClassificationGP, SparseClassificationGP)
@@ -31,10 +33,11 @@ def fit_classification(
     that the order of the concentrations does not matter.
 
     Args:
-        model: A :class:`ClassificationGP` or :class:`SparseClassificationGP`. The latter needs three
-            passes over the data for each concentration.
+        model: A :class:`ClassificationGP` or :class:`SparseClassificationGP`. The latter needs two
+            passes over the data for each concentration: one for the sums, and one to leave out.
         alpha_epsilons: Concentrations to try.
-        **options: Options of :func:`gp_distributions.fit`.
+        **options: Options of :func:`gp_distributions.fit`. With ``checkpoint``, each concentration has a
+            folder within that folder.
 
     Returns:
         The fitted model, in evaluation mode.
@@ -58,14 +61,53 @@ def fit_classification(
         )
     if not alpha_epsilons:
         raise ValueError("Expected at least one concentration in alpha_epsilons.")
-    start, found = copy.deepcopy(model.state_dict()), []
-    with unchanging_rows():
-        for alpha_epsilon in alpha_epsilons:
+    start, concentration = copy.deepcopy(model.state_dict()), model.alpha_epsilon
+    checkpoint = options.pop("checkpoint", None)
+    best: _Fitted | None = None
+    try:
+        with unchanging_rows():
+            for alpha_epsilon in alpha_epsilons:
+                model.load_state_dict(start)
+                model.alpha_epsilon = alpha_epsilon
+                if checkpoint is not None:
+                    options["checkpoint"] = Path(checkpoint) / f"alpha_epsilon={alpha_epsilon!r}"
+                fit(model, **options)
+                found = _Fitted.of(model, options)
+                if best is None or found.density > best.density:
+                    best = found
+    except BaseException:
+        if checkpoint is not None:  # so that a fit of this object finds what it has done
             model.load_state_dict(start)
-            model.alpha_epsilon = alpha_epsilon
-            fit(model, **options)
-            state = copy.deepcopy(model.state_dict())
-            found.append((float(model.leave_one_out().mean()), alpha_epsilon, state))
-    _, model.alpha_epsilon, best = max(found, key=itemgetter(0))
-    model.load_state_dict(best)
+            model.alpha_epsilon = concentration
+        raise
+    assert best is not None
+    best.restore(model)
     return model
+
+
+@dataclass(frozen=True, eq=False)
+class _Fitted:
+    """A fitted classifier: its leave-one-out density, concentration, state, and sums if it is sparse."""
+
+    density: float
+    alpha_epsilon: float
+    state: dict[str, Any]
+    summed: Summed | None
+
+    @classmethod
+    def of(cls, model: Classifier, options: dict[str, Any]) -> _Fitted:
+        """Describe a model, given the options of its fit."""
+        if isinstance(model, SparseClassificationGP):
+            where = {name: options[name] for name in ("client", "progress") if name in options}
+            density, summed = model.leave_one_out(**where).mean(), model.summed()
+        else:
+            density, summed = model.leave_one_out().mean(), None
+        state = copy.deepcopy(dict(model.state_dict()))
+        return cls(float(density), model.alpha_epsilon, state, summed)
+
+    def restore(self, model: Classifier) -> None:
+        """Give a model the state and the sums."""
+        model.alpha_epsilon = self.alpha_epsilon
+        model.load_state_dict(self.state)
+        if isinstance(model, SparseClassificationGP) and self.summed is not None:
+            model.take_sums(self.summed.features, self.summed.sums)

@@ -28,11 +28,13 @@ def warn_of_cost(model: ExactGP) -> None:
         CostWarning: If there are more than 4,000 clouds.
     """
     targets = model.train_targets
-    num_clouds, outputs = targets.shape[-1], max(1, targets.shape[:-1].numel())
+    num_clouds = targets.shape[-1]
     if num_clouds <= _MANY:
         return
-    minutes = outputs * _PAIRS * _seconds(num_clouds) / 60
-    gibibytes = outputs * _MATRICES * num_clouds**2 * targets.element_size() / 2**30
+    # Outputs that share a kernel share its covariance matrix.
+    matrices = max(1, getattr(model, "_aug_batch_shape", targets.shape[:-1]).numel())
+    minutes = matrices * _PAIRS * _seconds(num_clouds, targets.device) / 60
+    gibibytes = matrices * _MATRICES * num_clouds**2 * targets.element_size() / 2**30
     time_needed = f"{minutes:.0f} minutes" if minutes < 90 else f"{minutes / 60:.0f} hours"
     warn(
         f"An exact fit of {num_clouds:,} clouds takes about {time_needed} and {gibibytes:.1f} GiB of "
@@ -42,12 +44,12 @@ def warn_of_cost(model: ExactGP) -> None:
     )
 
 
-def _seconds(num_clouds: int) -> float:
+def _seconds(num_clouds: int, device: torch.device) -> float:
     """Estimate the time of a Cholesky factor and an inverse from those of a smaller matrix."""
-    matrix = torch.eye(_TIMED, dtype=torch.float64)
+    matrix = torch.eye(_TIMED, dtype=torch.float64, device=device)
     seconds = []
     for _ in range(3):
         start = time.perf_counter()
-        torch.cholesky_inverse(torch.linalg.cholesky(matrix))
+        torch.cholesky_inverse(torch.linalg.cholesky(matrix)).sum().item()  # waits for a GPU
         seconds.append(time.perf_counter() - start)
     return min(seconds) * (num_clouds / _TIMED) ** 3

@@ -75,7 +75,9 @@ def integrate_hyperparameters(model: DistributionGP, *, seed: int = 0) -> Integr
 
     A prior that is registered with the kernel, such as ``lengthscale_prior``, replaces its default.
     Parameters that do not require a gradient stay as they are, and so do those of distances, and the
-    ratios between the noise variances of bags under sampling noise.
+    ratios between the noise variances of bags under sampling noise. If noise variances are known, or the
+    noise is fixed, the outputscale is integrated on a grid, with a prior that is flat in its logarithm
+    between 0.03 and 100 times the variance of the targets, and the members are normal.
 
     Up to two hyperparameters are integrated on a grid, and more by importance sampling around the mode
     of their posterior density. The model need not be fitted; a fit only helps to find the mode, and to
@@ -111,17 +113,47 @@ def integrate_hyperparameters(model: DistributionGP, *, seed: int = 0) -> Integr
     hyperparameters on a grid).
     """
     _check(model)
-    base = _frozen(model)
+    found = integrated(_frozen(model), seed=seed)
+    assert found is not None
+    return found
+
+
+def can_be_integrated(model: Any) -> bool:
+    """Whether :func:`integrate_hyperparameters` accepts a model."""
+    try:
+        _check(model)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def integrated(
+    model: DistributionGP, *, seed: int = 0, limit: int | None = None
+) -> IntegratedGP | None:
+    """Return the mixture of a model over its hyperparameters, which shares its kernel and its data.
+
+    Args:
+        model: A model that can be integrated. It is in evaluation mode afterwards.
+        seed: Random seed of importance sampling.
+        limit: Largest number of hyperparameters of the kernel, beside the outputscale, to integrate.
+
+    Returns:
+        The mixture. With a ``limit``, None if there are more hyperparameters, or if those of the model
+        are so extreme that the mixture leaves them out.
+    """
     with unchanging_rows(), torch.no_grad():
-        coordinates = list(_coordinates(base))
-        base.eval()
-        _check_targets(base)
-        evidence = _Evidence(base, coordinates)
+        coordinates = list(_coordinates(model.train()))
+        model.eval()
+        if limit is not None and sum(coordinate.size for coordinate in coordinates) > limit:
+            return None
+        evidence = _Evidence(model, coordinates)
+        if limit is not None and not evidence.reaches_current():
+            return None
         points, log_prior = _points(evidence, seed)
         axis = evidence.narrowed_axis(points, log_prior)
         values = evidence.values(points)
         return IntegratedGP(
-            base,
+            model,
             values,
             evidence.ratios(axis),
             log_prior[:, None] + evidence.log_ratios(axis),
@@ -200,7 +232,11 @@ class _Evidence:
         self.dimension = sum(coordinate.size for coordinate in coordinates)
         centre = self._kernel(torch.zeros(1, self.dimension).to(model.train_targets))
         self._unit = _unit(covariance(centre, model.train_inputs[0]))
-        self.known = isinstance(model.likelihood, FixedNoiseGaussianLikelihood)
+        likelihood = model.likelihood
+        self.known = (
+            isinstance(likelihood, FixedNoiseGaussianLikelihood)
+            or not likelihood.noise_covar.raw_noise.requires_grad
+        )
         bounds, number = (_SCALE_BOUNDS, _SCALES) if self.known else (_RATIO_BOUNDS, _RATIOS)
         low, high = map(math.log, bounds)
         self.axis = torch.linspace(low, high, number).to(model.train_targets)
@@ -252,9 +288,19 @@ class _Evidence:
         joint = self.joint(points, self.axis) - self.log_prior(points)[:, None]
         return narrowed(self.axis, (joint + log_prior[:, None]).logsumexp(0))
 
+    def reaches_current(self) -> bool:
+        """Whether the hyperparameters of the model lie between the bounds of a grid."""
+        current = self.start()[1]
+        inside = bool(((current >= _LOWEST) & (current <= _HIGHEST)).all())
+        if self.known:
+            return inside
+        log_ratio = (self.model.likelihood.noise.mean() / self._unit).log()
+        return inside and bool((log_ratio >= self.axis[0]) & (log_ratio <= self.axis[-1]))
+
     def start(self) -> Tensor:
         """Return points from which to find the mode: the centre of the prior, and current values."""
-        current = torch.cat([coordinate.current() for coordinate in self.coordinates])
+        none = self.axis.new_empty(0)
+        current = torch.cat([none, *(coordinate.current() for coordinate in self.coordinates)])
         return torch.stack([torch.zeros_like(current), current]).to(self.axis)
 
     def _kernel(self, points: Tensor) -> Kernel:
@@ -348,10 +394,9 @@ def _unit(covariances: Tensor) -> Tensor:
 
 
 def _frozen(model: DistributionGP) -> DistributionGP:
-    """Return a copy of a model in training mode, which shares its data."""
+    """Return a copy of a model that shares its data."""
     data = (*model.train_inputs, model.train_targets)
-    base = copy.deepcopy(model, {id(tensor): tensor for tensor in data})
-    return base.train()
+    return copy.deepcopy(model, {id(tensor): tensor for tensor in data})
 
 
 def _check(model: Any) -> None:
@@ -385,9 +430,6 @@ def _check(model: Any) -> None:
             f"Expected at least 4 clouds, got {size}: a Student's t distribution with fewer than 3 "
             "degrees of freedom has no finite variance."
         )
-
-
-def _check_targets(model: DistributionGP) -> None:
     targets = model.train_targets
     if not bool((targets != targets[:1]).any()):
         raise ValueError(

@@ -51,7 +51,8 @@ def minimise(
         callback: Function that is called with the loss after each step, when the parameters have the
             values of that step.
         metric: Estimate of the inverse Hessian matrix, such as the ``metric`` of the minimum of a
-            similar loss. It saves the steps in which the optimiser would learn it. Not used with bounds.
+            similar loss. It saves the steps in which the optimiser would learn it. Not used with bounds,
+            or if it is not positive definite in floating point.
         options: Options of ``scipy.optimize.minimize`` with L-BFGS-B.
 
     Returns:
@@ -79,6 +80,14 @@ def minimise(
     return Minimum(float(found.fun), bool(found.success), str(found.message), found.hess_inv)
 
 
+def _root(metric: LbfgsInvHessProduct) -> NDArray[np.float64] | None:
+    """Return the Cholesky factor of a metric, or None if rounding has made the metric indefinite."""
+    try:
+        return np.linalg.cholesky(metric.todense())
+    except np.linalg.LinAlgError:
+        return None
+
+
 class _Scaled:
     """A loss in coordinates in which its Hessian matrix is about a multiple of the identity.
 
@@ -91,7 +100,7 @@ class _Scaled:
     ) -> None:
         self.flat = flat
         self.origin: NDArray[np.float64] = flat.state
-        self.root = None if metric is None else np.linalg.cholesky(metric.todense())
+        self.root = None if metric is None else _root(metric)
         self.start = self.origin if self.root is None else np.zeros_like(self.origin)
         self.unit: float | None = None
 

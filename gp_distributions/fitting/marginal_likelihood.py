@@ -18,7 +18,9 @@ from scipy.optimize import LbfgsInvHessProduct
 from torch import Tensor
 from tqdm import tqdm
 
+from gp_distributions.distances.base import Distance
 from gp_distributions.fitting.cost import warn_of_cost
+from gp_distributions.fitting.determination import warn_of_undetermined
 from gp_distributions.fitting.lbfgs import Minimum, minimise
 from gp_distributions.fitting.observed import ObservedLikelihood, Record, values_of
 from gp_distributions.fitting.sampling_noise import learn_sampling_noise
@@ -98,6 +100,9 @@ def fit(
         CostWarning: If there are more than 4,000 clouds, before the fit starts.
         ConvergenceWarning: If the optimisation from the best start did not converge.
         JitterWarning: If the covariance matrix at the fitted hyperparameters is not positive definite.
+        UndeterminedWarning: If there are at most 100 clouds, and intervals would be half as wide again
+            or wider for all hyperparameters that are likely, not only the likeliest. Use
+            :func:`integrate_hyperparameters`.
 
     Example:
         >>> import torch
@@ -129,7 +134,7 @@ def fit(
         with bar, fixed_scales(scaled), unchanging_rows(), jitter_noted() as jitter:
             best, best_values = _best(mll, init, restarts, seed, options)
             _set_values(model, best_values)
-            if scaled and learn_scales(model, scaled, seed=seed):
+            if scaled and learn_scales(model, scaled, seed=seed, tick=bar.update):
                 record.largest = -math.inf  # values at other scales do not compare
                 best, best_values = _best(mll, "current", restarts, seed, options)
                 _set_values(model, best_values)
@@ -149,6 +154,7 @@ def fit(
             'restarts=5, or continue from them with fit(model, init="current").',
             ConvergenceWarning,
         )
+    warn_of_undetermined(model)
     return model
 
 
@@ -225,29 +231,37 @@ def _polished(
     """Maximise the marginal likelihood of all clouds from the maxima on a subset of them.
 
     The most likely candidate on all clouds comes first. Others follow unless they are the same maximum,
-    or too far below the best to reach it. If the likelihood grows much more than it should, the fit goes
-    on from all starts.
+    or too far below the best to reach it. If the likelihood grows much more than it should, or no
+    candidate leads to a maximum, the fit goes on from all starts.
     """
     model, outputs = mll.model, max(1, mll.model.train_targets.shape[:-1].numel())
     losses: list[float] = []
     for values, _ in candidates:
         _set_values(model, values)
-        with torch.no_grad():
-            losses.append(-mll(model(*model.train_inputs), model.train_targets).sum().item())
+        try:
+            with torch.no_grad():
+                losses.append(-mll(model(*model.train_inputs), model.train_targets).sum().item())
+        except (NanError, NotPSDError):
+            losses.append(math.inf)
     found: list[_Found] = []
     last = -math.inf
     for i in sorted(range(len(losses)), key=losses.__getitem__):
         values, metric = candidates[i]
+        if not math.isfinite(losses[i]):
+            continue
         if not found or (
             losses[i] - last > _SAME * outputs
             and losses[i] - min(map(_loss, found)) < _GAIN * outputs
         ):
-            found += _maxima(mll, [values], options, metric=metric)
+            try:
+                found += _maxima(mll, [values], options, metric=metric)
+            except (NanError, NotPSDError):
+                continue
             if losses[i] - found[-1][0].loss > _GAIN * outputs:
                 # The subset was a poor guide, so all clouds may have maxima that it lacks.
                 return min([*found, *_maxima(mll, starts, options)], key=_loss)
         last = losses[i]
-    return min(found, key=_loss)
+    return min(found or _maxima(mll, starts, options), key=_loss)
 
 
 def _loss(found: _Found) -> float:
@@ -257,8 +271,14 @@ def _loss(found: _Found) -> float:
 def _check_shapes(model: ExactGP) -> None:
     """Check that the models of a batch share no parameter, since BoTorch fits each one separately."""
     shape = getattr(model, "_aug_batch_shape", torch.Size())
+    if shape.numel() <= 1:
+        return
+    # Parameters of distances have no axis of outputs, even if their shapes look as if they had.
+    distances = (module for module in model.modules() if isinstance(module, Distance))
+    shared = {parameter for distance in distances for parameter in distance.parameters()}
     for name, parameter in model.named_parameters():
-        if parameter.requires_grad and shape.numel() > 1 and parameter.shape[: len(shape)] != shape:
+        own = parameter not in shared and parameter.shape[: len(shape)] == shape
+        if parameter.requires_grad and not own:
             raise ValueError(
                 f"Expected a {name} for each model in a batch of shape {tuple(shape)}, got one of "
                 f"shape {tuple(parameter.shape)}. Make kernels with batch_shape={shape}, or use "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import os
 from dataclasses import replace
@@ -16,7 +17,6 @@ from scipy.optimize import minimize
 from torch import Tensor
 
 from gp_distributions.fitting.marginal_likelihood import fit
-from gp_distributions.fitting.passes import sums_over_pieces
 from gp_distributions.models.classification import DirichletNoise
 from gp_distributions.models.collapsed import (
     CollapsedSums,
@@ -26,13 +26,16 @@ from gp_distributions.models.collapsed import (
     residual_variances,
 )
 from gp_distributions.models.distribution_gp import DistributionGP
+from gp_distributions.models.passes import sums_over_pieces
 from gp_distributions.models.pieces import described
 from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood
 from gp_distributions.models.shared_kernel import SharedKernelGP
 from gp_distributions.models.sparse_classification import SparseClassificationGP
 from gp_distributions.models.sparse_distribution_gp import SparseDistributionGP
+from gp_distributions.rows.memory import fingerprint
 from gp_distributions.sharding.checkpoint import Checkpoint
 from gp_distributions.sharding.digests import digest
+from gp_distributions.sharding.pieces import descriptions
 
 # Number of clouds from which an exact model learns the hyperparameters.
 _SAMPLE = 1000
@@ -54,13 +57,15 @@ def fit_sparse(
 ) -> SparseDistributionGP:
     """Fit a sparse model in place; :func:`fit` calls this function.
 
-    The hyperparameters are those of an exact model, fitted to a random sample of 1000 clouds. The
-    inducing clouds are chosen and the sums are formed at these hyperparameters, in one pass over all
-    clouds. Given the sums, the outputscale, the noise and the mean are then updated without a further
-    pass, unless all clouds are inducing. The outputscale and the noise maximise the leave-one-out log
-    density of 2000 random clouds, and the means the marginal likelihood. (The outputscale and noise that
-    maximise the lower bound predicted worse than those of the sample, since the bound counts what the
-    inducing clouds do not explain as noise.)
+    The hyperparameters are those of an exact model, fitted to 1000 random clouds of the sample that the
+    constructor drew. The inducing clouds are chosen out of the sample and the sums are formed at these
+    hyperparameters, in one pass over all clouds. Given the sums, the outputscale, the noise and the mean
+    are then updated without a further pass, unless all clouds are inducing. The outputscale and the
+    noise maximise the leave-one-out log density of 2000 random clouds of the sample, and the means the
+    marginal likelihood. Hyperparameters that do not require a gradient stay as they are; if the sampling
+    noise is one of them, the noise, to which it is relative, is not updated. (The outputscale and noise
+    that maximise the lower bound predicted worse than those of the sample, since the bound counts what
+    the inducing clouds do not explain as noise.)
 
     Args:
         model: The model.
@@ -76,6 +81,9 @@ def fit_sparse(
             ``OMP_NUM_THREADS=1``.
         checkpoint: Path to a folder for intermediate results. A fit that is interrupted and started
             again, with the same arguments on the same data, continues after the pieces already done.
+            The model object may be the same, since with a checkpoint an interrupted fit leaves its
+            hyperparameters as they were. To recognise data that are neither files nor
+            :class:`ShardedClouds`, all pieces are read once more.
 
     Returns:
         The fitted model, in evaluation mode.
@@ -89,44 +97,54 @@ def fit_sparse(
     first = (
         None if checkpoint is None else Checkpoint(checkpoint, "start", _key(model, options_key))
     )
-    features = _remembered_features(model, first)
-    if features is None:
-        fit(
-            _exact(model),
-            init=init,
-            restarts=restarts,
-            seed=seed,
-            options=options,
+    start = copy.deepcopy(model.state_dict())
+    try:
+        features = _remembered_features(model, first)
+        if features is None:
+            fit(
+                _exact(model),
+                init=init,
+                restarts=restarts,
+                seed=seed,
+                options=options,
+                progress=progress,
+            )
+            features = model.choose_features()
+            _remember_features(model, features, first)
+        state = model.piece_state(features)
+        second = None
+        if checkpoint is not None and first is not None:
+            second = Checkpoint(
+                checkpoint, "sums", digest(first.digest, features.rows, features.factor)
+            )
+        sums = sums_over_pieces(
+            piece_sums,
+            state,
+            data,
             progress=progress,
+            client=client,
+            checkpoint=second,
+            kind=CollapsedSums,
         )
-        features = model.choose_features()
-        _remember_features(model, features, first)
-    state = model.piece_state(features)
-    second = None
-    if checkpoint is not None and first is not None:
-        second = Checkpoint(
-            checkpoint, "sums", digest(first.digest, features.rows, features.factor)
-        )
-    sums = sums_over_pieces(
-        piece_sums,
-        state,
-        data,
-        progress=progress,
-        client=client,
-        checkpoint=second,
-        kind=CollapsedSums,
-    )
-    if len(features.rows) < sums.count:
-        features, sums = _polished(model, state, sums)
+        if len(features.rows) < sums.count:
+            features, sums = _polished(model, state, sums)
+    except BaseException:
+        if checkpoint is not None:  # so that a fit of this object finds what it has done
+            model.load_state_dict(start)
+        raise
     model.take_sums(features, sums)
     return model.eval()
 
 
 def _key(model: SparseDistributionGP, options: Any) -> str:
     """Return a digest of a model before a fit, of its data, and of the options of the fit."""
-    data = [piece.describe() for piece in described(model.training_data())]
+    data = descriptions(described(model.training_data()))
     settings = model.num_inducing, model.seed, str(model.feature_dtype)
-    return digest(dict(model.named_children()), settings, options, data)
+    modules = [(name, fingerprint(part)) for name, part in model.named_children()]
+    # Attributes of priors change when they are evaluated, but not their parameters.
+    priors = [(name, type(p), dict(p.state_dict())) for name, _, p, _, _ in model.named_priors()]
+    labelling = getattr(model.training_data(), "labelling", None)
+    return digest(modules, priors, labelling, settings, options, data)
 
 
 def _remembered_features(
@@ -175,8 +193,8 @@ class _LeaveOneOut:
     r"""Leave-one-out log density of a sample, as a function of two factors.
 
     The kernel is multiplied by ``amplitude`` and the noise by ``scale``; the constant means have their
-    best values given the two. After one eigendecomposition of the sums, an evaluation takes as many
-    operations as the sample has features.
+    best values given the two, unless they are fixed. After one eigendecomposition of the sums, an
+    evaluation takes as many operations as the sample has features.
 
     Args:
         model: A sparse model.
@@ -191,6 +209,8 @@ class _LeaveOneOut:
         self.rotated = vectors.mT @ sums.gram[:, :size, size:]  # of one and the targets
         self.products = sums.gram[:, size:, size:]
         self.noise = model.noise_scale().detach()
+        free = model.mean_module.raw_constant.requires_grad
+        self.fixed = None if free else model.means().detach()
         rows, targets, relative = model.sample_rows(_LEFT_OUT)
         phi = state.features(rows)
         self.residual = residual_variances(state.features, rows, phi)
@@ -199,7 +219,9 @@ class _LeaveOneOut:
         self.targets, self.relative = targets, relative
 
     def mean(self, amplitude: Tensor, scale: Tensor) -> Tensor:
-        """Return the constant means that maximise the bound, ``P x R``."""
+        """Return the constant means, ``P x R``: those that maximise the bound unless they are fixed."""
+        if self.fixed is not None:
+            return self.fixed
         ratio = amplitude / (scale * self.noise)
         shrunk = self.rotated / (1 + ratio * self.values).unsqueeze(-1)
         precise = self.products - ratio * (self.rotated.mT @ shrunk)
@@ -230,10 +252,7 @@ def _polished(
     limits = [(0.0, 0.0), (0.0, 0.0)]  # of the logarithms of the factors
     if isinstance(kernel, ScaleKernel) and kernel.raw_outputscale.requires_grad:
         limits[0] = _log_limits(kernel.raw_outputscale_constraint, kernel.outputscale)
-    if (
-        isinstance(likelihood, GaussianLikelihood)
-        and likelihood.noise_covar.raw_noise.requires_grad
-    ):
+    if _noise_is_free(likelihood):
         limits[1] = _log_limits(likelihood.noise_covar.raw_noise_constraint, likelihood.noise)
 
     def loss(values: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
@@ -260,6 +279,17 @@ def _polished(
     features = state.features
     factor = features.factor * math.sqrt(amplitude)
     return replace(features, factor=factor), sums.scaled(amplitude)
+
+
+def _noise_is_free(likelihood: GaussianLikelihood | FixedNoiseGaussianLikelihood) -> bool:
+    """Whether the noise of all clouds may be multiplied by a factor."""
+    if isinstance(likelihood, FixedNoiseGaussianLikelihood):
+        return False
+    if isinstance(likelihood, SamplingNoiseLikelihood):
+        parts = [likelihood.raw_sampling_noise, likelihood.noise_covar.raw_noise]
+    else:
+        parts = [likelihood.noise_covar.raw_noise]
+    return all(part.requires_grad for part in parts)
 
 
 def _log_limits(constraint: Any, value: Tensor) -> tuple[float, float]:

@@ -15,8 +15,10 @@ from gp_distributions.rows.layout import Block
 def thinned(rows: Tensor, kernel: Kernel, atoms: int, *, seed: int = 0) -> Tensor:
     """Reduce each cloud in rows to a random subset of at most ``atoms`` of its atoms.
 
-    An atom is drawn with a probability that is proportional to its weight, and at most once; clouds
-    that are not larger stay as they are. The atoms that are drawn have equal weights.
+    The atoms that are drawn have equal weights. An atom of weight ``w`` is drawn ``atoms * w`` times on
+    average: this number, or the next smaller or larger integer. So atoms of equal weight are drawn at
+    most once, and the expected value of every mean over the subset is that over the cloud. Clouds that
+    are not larger stay as they are.
 
     Args:
         rows: An ``... x N x width`` tensor of rows.
@@ -27,6 +29,8 @@ def thinned(rows: Tensor, kernel: Kernel, atoms: int, *, seed: int = 0) -> Tenso
 
     Returns:
         An ``... x N x width'`` tensor of rows that the kernel reads.
+
+    Source: Madow 1949 (systematic sampling with probabilities proportional to size).
     """
     blocks = {block for _, block in distribution_kernels(kernel)}
     whole = [block for block in blocks if block.columns is None and block.kind == "clouds"]
@@ -62,15 +66,23 @@ def _with_weights(
 def _subset(
     points: Tensor, weights: Tensor, atoms: int, generator: torch.Generator
 ) -> tuple[Tensor, Tensor]:
-    """Draw at most ``atoms`` atoms of each cloud without replacement."""
+    """Draw ``atoms`` atoms of each larger cloud by systematic sampling of the atoms in random order."""
     points, weights = drop_padding(points, weights)
     if weights.shape[-1] <= atoms:
         return points, weights
-    # The atoms with the largest keys u^(1/w) are a sample without replacement.
-    uniform = torch.rand(weights.shape, generator=generator, dtype=torch.float64).to(weights.device)
-    keys = uniform.log() / weights.double()
-    chosen = keys.masked_fill(weights == 0, -torch.inf).topk(atoms, dim=-1).indices
-    small = ((weights > 0).sum(-1, keepdim=True) <= atoms).expand_as(chosen)
-    kept = weights.gather(-1, chosen)
-    drawn = torch.where(small, kept, torch.ones_like(kept) / atoms)
+    order = torch.rand(weights.shape, generator=generator, dtype=torch.float64).argsort(-1)
+    order = order.to(weights.device)
+    cumulative = weights.double().gather(-1, order).cumsum(-1)
+    start = torch.rand(*weights.shape[:-1], 1, generator=generator, dtype=torch.float64)
+    levels = (start + torch.arange(atoms)).to(weights.device) / atoms * cumulative[..., -1:]
+    found = torch.searchsorted(cumulative, levels, right=True)
+    # A level may be rounded to the total weight, which the last atom of positive weight reaches.
+    last = torch.searchsorted(cumulative, cumulative[..., -1:].contiguous())
+    chosen = order.gather(-1, torch.minimum(found, last))
+    drawn = torch.full_like(chosen, 1.0, dtype=weights.dtype) / atoms
+    small = (weights > 0).sum(-1, keepdim=True) <= atoms
+    if bool(small.any()):
+        largest = weights.topk(atoms, dim=-1)
+        chosen = torch.where(small, largest.indices, chosen)
+        drawn = torch.where(small, largest.values, drawn)
     return points.gather(-2, chosen.unsqueeze(-1).expand(*chosen.shape, points.shape[-1])), drawn

@@ -19,6 +19,8 @@ from gp_distributions.kernels.orientation import LEVEL, axes_p_value, sees_rando
 from gp_distributions.kernels.reading import check_kind, distribution_kernels
 from gp_distributions.measures.inputs import Inputs, encoding_of, input_rows
 from gp_distributions.numerics.medians import apart, median_apart
+from gp_distributions.rows.columns import numbers_of
+from gp_distributions.rows.layout import Block
 
 # All clouds look unlike if the correlation at the median distance is below the first value, and alike
 # if it is above the second.
@@ -118,8 +120,7 @@ class DistanceDiagnosis:
                 "all directions (Bingham's test does not reject uniform axes at the level "
                 f"{LEVEL:.0%}, p = {self.axes_p_value:.2g}), and for {self.distance} turned copies of "
                 "a cloud are far apart. If orientation carries no meaning, use RigidSlicedWasserstein, "
-                "which is invariant to rotations, or align the clouds. If it does, as for an arrow "
-                "of wind, ignore this."
+                "which is invariant to rotations. If it does, as for an arrow of wind, ignore this."
             )
         return tuple(found)
 
@@ -135,8 +136,9 @@ class Diagnosis:
         precision: Machine epsilon of the dtype of the rows.
         effective_rank: Exponential of the entropy of the eigenvalues (Roy and Vetterli 2007): 1 if all
             clouds look alike, ``T`` if they are uncorrelated.
-        duplicates: Pairs of clouds that no distance in the kernel tells apart. Each cloud that
-            coincides with earlier ones is paired with the first of them.
+        duplicates: Pairs of clouds that no distance in the kernel tells apart, and whose covariates are
+            equal if there are any. Each cloud that coincides with earlier ones is paired with the first
+            of them.
         distances: Diagnosis of each :class:`DistributionKernel`.
 
     Example:
@@ -210,7 +212,8 @@ def diagnose(kernel: Kernel, X: Inputs | Tensor) -> Diagnosis:
 
     ``print(diagnose(kernel, X))`` reports whether clouds coincide, whether the lengthscale fits the
     distances, whether the covariance matrix is well conditioned, and whether clouds in two or three
-    dimensions look randomly oriented to a distance that is not invariant to rotations. It computes one
+    dimensions look randomly oriented to a distance that is not invariant to rotations. (All coordinates
+    count: of clouds with marks, diagnose the coordinates that rotate by themselves.) It computes one
     covariance matrix. A distance that sets its bandwidth from the first rows it sees sets it from
     ``X``. A diagnosis needs no targets; :func:`gp_distributions.compare` tells which kernel predicts
     targets best.
@@ -274,12 +277,16 @@ def diagnose(kernel: Kernel, X: Inputs | Tensor) -> Diagnosis:
     hooks = [d.register_forward_hook(look) for d in {part.distance for part in parts.values()}]
     try:
         with torch.no_grad():
-            eigenvalues = torch.linalg.eigvalsh(covariance(kernel, rows))
+            covariances = covariance(kernel, rows)
+            eigenvalues = torch.linalg.eigvalsh(covariances)
     finally:
         for hook in hooks:
             hook.remove()
     spectrum = eigenvalues.clamp_min(0)
     spectrum = spectrum / spectrum.sum()
+    blocks = [block for _, block in distribution_kernels(kernel)]
+    first, second = same.nonzero(as_tuple=True)
+    same[first, second] = _same_beside(rows, blocks, covariances, first, second)
     later = same.any(0).nonzero().flatten()
     earlier = same[:, later].to(torch.uint8).argmax(0)
     return Diagnosis(
@@ -300,6 +307,19 @@ def diagnose(kernel: Kernel, X: Inputs | Tensor) -> Diagnosis:
             for name, part in parts.items()
         ),
     )
+
+
+def _same_beside(
+    rows: Tensor, blocks: list[Block], covariances: Tensor, first: Tensor, second: Tensor
+) -> Tensor:
+    """Return which pairs of rows agree beside blocks too, or have the correlation one."""
+    width = rows.shape[-1]
+    read = {column for block in blocks for column in numbers_of(block.columns, width)}
+    others = rows[:, [column for column in range(width) if column not in read]]
+    equal = (others[first] == others[second]).all(-1)
+    variances = covariances.diagonal()
+    correlations = covariances[first, second] / (variances[first] * variances[second]).sqrt()
+    return equal | (correlations >= 1 - math.sqrt(torch.finfo(rows.dtype).eps))
 
 
 def _averages(kernel: Kernel, path: str) -> list[GroupAverageKernel]:

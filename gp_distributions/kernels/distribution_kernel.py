@@ -70,8 +70,8 @@ class DistributionKernel(RowKernel):
         if kwargs.get("ard_num_dims") is not None:
             raise ValueError(
                 f"Expected ard_num_dims=None, got {kwargs['ard_num_dims']}: a distance between "
-                "distributions has one lengthscale. To weight coordinates, scale them with "
-                "PointClouds.normalize(scale=...)."
+                "distributions has one lengthscale. To learn a scale for each coordinate, use "
+                "ScaledDistance(distance); to set the scales, PointClouds.normalize(scale=...)."
             )
         if kwargs.get("lengthscale_constraint") is None:
             kwargs["lengthscale_constraint"] = Positive(torch.exp, torch.log)

@@ -10,7 +10,7 @@ from gpytorch.kernels import AdditiveKernel, Kernel, ProductKernel, ScaleKernel
 from torch import Tensor
 
 from gp_distributions.distances.evaluation import looking_up
-from gp_distributions.distances.joint_motions import unchanged_by
+from gp_distributions.kernels.block_kernel import BlockKernel
 from gp_distributions.kernels.covariances import covariance
 from gp_distributions.kernels.distribution_kernel import DistributionKernel
 from gp_distributions.kernels.orbits import OrbitLookUp, Orbits
@@ -46,7 +46,9 @@ class GroupAverageKernel(RowKernel):
 
     Args:
         base_kernel: A kernel on rows that contains at least one :class:`DistributionKernel`. All of them
-            read the same columns. To set the variance, put a ``ScaleKernel`` around the average.
+            read the same columns. To set the variance, put a ``ScaleKernel`` around the average. In a
+            kernel of :class:`MixedInputs`, average the kernel of a block and not the whole kernel:
+            ``mixed_kernel(X, {name: GroupAverageKernel(kernel, group)})``.
         group: A ``|G| x d x d`` tensor of matrices that contains the identity and all products, such as
             :func:`planar_rotations`.
         normalize: Whether to normalise the average.
@@ -55,8 +57,9 @@ class GroupAverageKernel(RowKernel):
     Raises:
         TypeError: If ``base_kernel`` does not contain a :class:`DistributionKernel`, or ``group`` is not
             a tensor.
-        ValueError: If the matrices do not form a group or have another dimension than the clouds, or
-            the distribution kernels read different columns or kinds of distributions.
+        ValueError: If the matrices do not form a group or have another dimension than the clouds, the
+            distribution kernels read different columns or kinds of distributions, or ``base_kernel``
+            contains a :class:`BlockKernel`.
 
     Example:
         >>> import torch
@@ -107,7 +110,16 @@ class GroupAverageKernel(RowKernel):
     @property
     def both_sides(self) -> bool:
         """Whether the average over one side is not known to be the average over both."""
-        return not _moves_together(self.base_kernel, self.group)
+        return not self._moves_together(self.base_kernel)
+
+    def _moves_together(self, kernel: Kernel) -> bool:
+        """Return whether a kernel is known not to change when both distributions are mapped."""
+        if type(kernel) is ScaleKernel:
+            return self._moves_together(kernel.base_kernel)
+        if type(kernel) in (AdditiveKernel, ProductKernel):
+            return all(map(self._moves_together, kernel.kernels))
+        plain = type(kernel).forward is DistributionKernel.forward
+        return plain and self.orbits.leave_unchanged(kernel.distance)
 
     def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Tensor:
         """Compute covariances of rows: ``batch_shape x N x M``, or ``batch_shape x N`` with ``diag``."""
@@ -182,6 +194,12 @@ def closest_images(squared: Tensor, num: int) -> Tensor:
 def _distribution_kernels(base_kernel: Kernel) -> Iterator[DistributionKernel]:
     found = False
     for part in base_kernel.modules():
+        if isinstance(part, BlockKernel):
+            raise ValueError(
+                "Expected a base_kernel of distributions alone, got a BlockKernel, as in a kernel of "
+                "mixed inputs. Average the kernel inside the block: mixed_kernel(X, "
+                "{name: GroupAverageKernel(kernel, group)})."
+            )
         if isinstance(part, Kernel) and part.active_dims is not None:
             raise ValueError(
                 "Expected a base_kernel that reads all columns (active_dims=None). Give active_dims to "
@@ -195,20 +213,6 @@ def _distribution_kernels(base_kernel: Kernel) -> Iterator[DistributionKernel]:
             "Expected a base_kernel that contains a DistributionKernel, got "
             f"{type(base_kernel).__name__}."
         )
-
-
-def _moves_together(kernel: Kernel, group: Tensor) -> bool:
-    """Return whether a kernel is known not to change when both distributions are mapped."""
-    if type(kernel) is ScaleKernel:
-        return _moves_together(kernel.base_kernel, group)
-    if type(kernel) in (AdditiveKernel, ProductKernel):
-        return all(_moves_together(part, group) for part in kernel.kernels)
-    if (
-        isinstance(kernel, DistributionKernel)
-        and type(kernel).forward is DistributionKernel.forward
-    ):
-        return unchanged_by(kernel.distance, group)
-    return False
 
 
 def _same_constants(x1: Tensor, x2: Tensor) -> bool:

@@ -7,7 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from gp_distributions.distances.base import Distance
 from gp_distributions.distances.evaluation import looking_up
+from gp_distributions.distances.joint_motions import unchanged_by
 from gp_distributions.numerics.groups import checked_group
 from gp_distributions.rows.clouds import drop_copies, join_rows
 from gp_distributions.rows.gaussians import join_gaussians, split_gaussians
@@ -41,6 +43,16 @@ class Orbits(torch.nn.Module):
         self.block = block
         self.pairs = Memory(2 * num_distances)
         self.all_pairs = Memory(2 * num_distances)
+        self.unchanged = Memory(num_distances)
+
+    def leave_unchanged(self, distance: Distance) -> bool:
+        """Return whether a distance is known not to change when both distributions are mapped."""
+        key = fingerprint(distance)
+        found: bool | None = self.unchanged.recall(key, self.group)
+        if found is None:
+            found = unchanged_by(distance, self.group)
+            self.unchanged.remember(key, self.group, found)
+        return found
 
     def forward(self, rows: Tensor) -> Tensor:
         """Return the images of rows, element by element, the rows themselves first.

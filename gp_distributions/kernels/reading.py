@@ -10,7 +10,7 @@ from torch import Tensor
 
 from gp_distributions.kernels.block_kernel import BlockKernel
 from gp_distributions.kernels.distribution_kernel import DistributionKernel
-from gp_distributions.measures.encoding import CovariateEncoding
+from gp_distributions.measures.encoding import CovariateEncoding, MixedEncoding
 from gp_distributions.measures.inputs import Inputs
 from gp_distributions.measures.kinds import kind_of
 from gp_distributions.measures.mixed_inputs import MixedInputs
@@ -56,8 +56,15 @@ def _within(outer: Columns, inner: Columns) -> Columns:
     return tuple(outer[i] for i in inner)
 
 
-def check_kind(X: Inputs | Tensor, covar_module: torch.nn.Module) -> None:
+def check_kind(
+    X: Inputs | Tensor, covar_module: torch.nn.Module, encoding: MixedEncoding | None = None
+) -> None:
     """Check that kernels expect the kind and dimension of the distributions in ``X``.
+
+    Args:
+        X: The distributions, or rows, which are not checked.
+        covar_module: A module that contains the kernels.
+        encoding: The encoding by which mixed inputs become rows. Default: the one that they define.
 
     Raises:
         TypeError: If ``X`` is neither distributions nor a tensor.
@@ -65,7 +72,7 @@ def check_kind(X: Inputs | Tensor, covar_module: torch.nn.Module) -> None:
             GPyTorch's own, which do not read distributions.
     """
     if isinstance(X, MixedInputs):
-        _check_blocks(X, covar_module)
+        _check_blocks(X, covar_module, X.encoding if encoding is None else encoding)
         return
     kind = kind_of(X)
     if isinstance(X, Tensor):
@@ -91,9 +98,8 @@ def check_kind(X: Inputs | Tensor, covar_module: torch.nn.Module) -> None:
             )
 
 
-def _check_blocks(X: MixedInputs, covar_module: torch.nn.Module) -> None:
+def _check_blocks(X: MixedInputs, covar_module: torch.nn.Module, encoding: MixedEncoding) -> None:
     """Check that kernels read the blocks of mixed inputs."""
-    encoding = X.encoding
     kinds: dict[Columns, Block | CovariateEncoding]
     kinds = {columns: encoding.blocks[name] for name, columns in encoding.columns.items()}
     blocks = [m for m in covar_module.modules() if isinstance(m, BlockKernel)]

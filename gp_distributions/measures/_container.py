@@ -15,6 +15,7 @@ from torch import Tensor
 from gp_distributions.measures._indexing import Index, resolve
 from gp_distributions.measures.arrays import Data, integer
 from gp_distributions.measures.normalization import given_scale, unit_powers
+from gp_distributions.rows.padding import at, is_wide
 from gp_distributions.warnings import PrecisionWarning, silenced, warn
 
 
@@ -119,8 +120,8 @@ class Container(ABC):
 
         Raises:
             TypeError: If ``like`` is of another kind.
-            ValueError: If the dimensions differ, a scale is not positive, or a coordinate is constant
-                and no scale is given.
+            ValueError: If the dimensions differ; a scale is not positive; or no scale is given, and
+                there are no distributions or a coordinate is constant.
 
         Example:
             >>> from gp_distributions import PointClouds
@@ -152,7 +153,8 @@ class Container(ABC):
             The mean of the average, of shape ``d``, and the scale, a scalar or of shape ``d``.
 
         Raises:
-            ValueError: If a scale is not positive, or a coordinate is constant and no scale is given.
+            ValueError: If a scale is not positive; or no scale is given, and there are no distributions
+                or a coordinate is constant.
         """
         mean, variance, weights = self._components()
         present = weights > 0
@@ -162,6 +164,11 @@ class Container(ABC):
         centre = (weights.unsqueeze(-2) @ (mean * unit)).reshape(-1, self.dim).mean(0)
         if scale is not None:
             return centre / unit, given_scale(scale, centre)
+        if not self.batch_shape.numel():
+            raise ValueError(
+                f"Expected distributions whose standard deviation is the scale, got {self}. Pass like= "
+                "with at least one."
+            )
         low, high = mean[present].amin(0), mean[present].amax(0)
         constant = (low == high) & (variance[present] <= 0).all(0)
         if constant.any():
@@ -193,11 +200,13 @@ class Container(ABC):
             # The ellipsis makes the label of a single distribution an array, too.
             labels = labels[..., key.numpy(force=True) if isinstance(key, Tensor) else key]
         key = key.to(self.device) if isinstance(key, Tensor) else key
-        tensors = [
+        return self._unchecked(*self._at(key), labels=labels)
+
+    def _at(self, key: slice | Tensor) -> list[Tensor]:
+        return [
             tensor[(..., key, *[slice(None)] * axes)]
             for tensor, axes in zip(self._tensors, self._axes.values(), strict=True)
         ]
-        return self._unchecked(*tensors, labels=labels)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, type(self)):
@@ -244,6 +253,14 @@ class WeightedContainer(Container):
     def sizes(self) -> Tensor:
         """Number of atoms or components of positive weight: a ``batch_shape`` tensor of integers."""
         return (self.weights > 0).sum(-1)
+
+    def _at(self, key: slice | Tensor) -> list[Tensor]:
+        tracked = torch.is_grad_enabled() and any(t.requires_grad for t in self._tensors)
+        plain = isinstance(key, Tensor) and key.dim() == len(self.batch_shape) == 1
+        if plain and is_wide(self.weights) and not tracked:
+            index = key.remainder(len(self))  # type: ignore[union-attr]
+            return [at(tensor, index) for tensor in self._tensors]
+        return super()._at(key)
 
     def _row_size(self, size: int | None) -> int:
         """Return the number of parts in a packed row, which must hold all parts of positive weight."""

@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 
 from gp_distributions.measures._bags import pad
-from gp_distributions.measures._tables import Frame, column, opened
 from gp_distributions.measures._validation import Naming, validated
 from gp_distributions.measures.arrays import common_dtype, is_missing, real_array, to_tensor
+from gp_distributions.measures.tables import Frame, column, opened
 
 
 def read_frame(

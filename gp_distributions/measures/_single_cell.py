@@ -12,8 +12,8 @@ from scipy.sparse import issparse
 from torch import Tensor
 
 from gp_distributions.measures._frames import split_rows_by_bag
-from gp_distributions.measures._tables import column
 from gp_distributions.measures.arrays import real_array
+from gp_distributions.measures.tables import column
 
 # Largest number of entries of a matrix that are read at once.
 _PIECE = 10_000_000

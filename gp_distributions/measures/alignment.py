@@ -38,8 +38,8 @@ def align(
         The moved clouds, detached, with the same weights and labels.
 
     Raises:
-        ValueError: If the clouds are not in two or three dimensions, or the template is not a single
-            cloud of the same dimension.
+        ValueError: If there are no clouds, they are not in two or three dimensions, or the template is
+            not a single cloud of the same dimension.
 
     Example:
         >>> import torch
@@ -57,6 +57,8 @@ def align(
             f"Expected clouds in two or three dimensions, got dimension {clouds.dim}. Choose the "
             "coordinates to align, such as PointClouds(clouds.points[..., :2], clouds.weights)."
         )
+    if not clouds.batch_shape.numel():
+        raise ValueError(f"Expected at least one cloud, got {clouds}.")
     shape = clouds.points.shape
     points = clouds.points.detach().double().reshape(-1, *shape[-2:])
     weights = clouds.weights.detach().double().reshape(-1, shape[-2])

@@ -5,13 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor
 
-from gp_distributions.measures._tables import column, opened
-from gp_distributions.measures.arrays import is_missing, real_array, to_tensor
-from gp_distributions.measures.columns import entries
+from gp_distributions.measures.arrays import is_missing
+from gp_distributions.measures.bags import count_axes, double
 from gp_distributions.measures.point_clouds import PointClouds
+from gp_distributions.measures.tables import column, opened
 
 
 def is_frame(data: Any) -> bool:
@@ -20,11 +18,24 @@ def is_frame(data: Any) -> bool:
     return named and hasattr(data, "__getitem__") and getattr(data, "ndim", 2) == 2
 
 
-def has_bags_and_more(frame: Any) -> bool:
-    """Return whether a frame has several columns, some of which hold bags."""
+def split_mixed(frame: Any, covariates: str = "covariates") -> dict[str, Any] | None:
+    """Return the blocks of a frame with several columns of which some hold bags, or None for others.
+
+    Args:
+        frame: A data frame.
+        covariates: Name of the block of the columns without bags.
+
+    Raises:
+        TypeError: If bags are sparse.
+        ValueError: As for :func:`split_frame`.
+    """
     names = _names(frame)
     # Columns of a matrix may share a name in some versions of scikit-learn.
-    return len(set(names)) == len(names) > 1 and bool(_bags(opened(frame, [])))
+    if not len(set(names)) == len(names) > 1:
+        return None
+    read: Any = opened(frame, [])
+    bags = _bags(read)
+    return _blocks(read, bags, covariates) if bags else None
 
 
 def split_frame(data: Any, covariates: str) -> dict[str, Any]:
@@ -35,11 +46,15 @@ def split_frame(data: Any, covariates: str) -> dict[str, Any]:
         covariates: Name of the block of the other columns.
 
     Raises:
-        TypeError: If ``data`` is not a data frame.
+        TypeError: If ``data`` is not a data frame, or bags are sparse.
         ValueError: If the name is that of a column of bags, or a bag is invalid.
     """
     frame: Any = opened(data.collect() if hasattr(type(data), "collect") else data, [])
-    bags = _bags(frame)
+    return _blocks(frame, _bags(frame), covariates)
+
+
+def _blocks(frame: Any, bags: dict[str, list[Any]], covariates: str) -> dict[str, Any]:
+    """Return the blocks of an opened frame, given the cells of its columns of bags."""
     if covariates in bags:
         raise ValueError(
             f"Expected a name of the block of covariates that is not a column of bags, got "
@@ -75,9 +90,9 @@ def _bags(frame: Any) -> dict[str, list[Any]]:
         if values.ndim > 1:  # cells of equal lengths
             found[name] = list(values)
         elif values.dtype == object:
-            cells = entries(frame[name])
-            if _axes(next((cell for cell in cells if not _is_empty(cell)), None)) in (1, 2):
-                found[name] = list(cells)
+            cells = list(values)
+            if count_axes(next((cell for cell in cells if not _is_empty(cell)), None)) in (1, 2):
+                found[name] = cells
     return found
 
 
@@ -88,37 +103,19 @@ def _names(frame: Any) -> list[Any]:
 
 def _clouds(name: str, cells: list[Any]) -> PointClouds:
     for row, cell in enumerate(cells):
-        if _axes(cell) not in (1, 2):
+        if count_axes(cell) not in (1, 2):
             raise ValueError(
                 f"Column {name!r}: expected a bag, an array of shape (n,) or (n, d), in each row, got "
                 f"{_described(cell)} in row {row} (counted from 0)."
             )
     try:
-        return PointClouds.from_list([_double(cell, i) for i, cell in enumerate(cells)])
+        return PointClouds.from_list([double(cell, f"Bag {i}") for i, cell in enumerate(cells)])
     except (TypeError, ValueError) as error:
         raise type(error)(f"Column {name!r}: {error}") from error
 
 
-def _double(cell: Any, number: int) -> Tensor:
-    """Convert a bag to double precision."""
-    if isinstance(cell, np.ndarray) and cell.dtype == object:
-        cell = [np.asarray(row) for row in cell]  # nested lists, as Parquet files hold them
-    bag = real_array(cell, f"Bag {number}")
-    device = bag.device if isinstance(bag, Tensor) else torch.device("cpu")
-    return to_tensor(bag, torch.float64, device)
-
-
-def _axes(cell: Any) -> int:
-    """Return the number of axes of a cell; nested lists are counted by their first entries."""
-    if isinstance(cell, list | tuple):
-        return 1 + (_axes(cell[0]) if len(cell) else 0)
-    if isinstance(cell, np.ndarray) and cell.dtype == object:
-        return cell.ndim + (_axes(cell.flat[0]) if cell.size else 0)
-    return cell.ndim if isinstance(cell, np.ndarray | Tensor) else 0
-
-
 def _is_empty(cell: Any) -> bool:
-    return not isinstance(cell, list | tuple | np.ndarray | Tensor) and bool(is_missing(cell))
+    return not count_axes(cell) and is_missing(cell)
 
 
 def _described(cell: Any) -> str:

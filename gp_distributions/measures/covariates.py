@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Self, TypeAlias
@@ -12,9 +12,10 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from gp_distributions.measures._tables import column, opened
 from gp_distributions.measures.arrays import is_missing, real_array, to_tensor
 from gp_distributions.measures.columns import object_array
+from gp_distributions.measures.tables import column, column_names, index_of, opened, row_names
+from gp_distributions.rows.memory import same_tensor
 
 # A category: what files can hold and what compares as equal after reading it again.
 Level: TypeAlias = str | bool | int | float
@@ -28,8 +29,9 @@ class Covariates:
     """Named columns of numbers and of categories, with one entry for each bag.
 
     :class:`MixedInputs` makes them from arrays and data frames. Integers and floating-point numbers are
-    numbers; strings, booleans and the categorical types of pandas and Polars are categories. The
-    categories that such a type declares count as known, even if they do not occur.
+    numbers; strings, booleans and the categorical types of pandas and Polars are categories, whether a
+    column comes alone, in a dictionary or in a data frame. The categories that such a type declares
+    count as known, even if they do not occur.
 
     Args:
         columns: The columns by name: a tensor of ``N`` numbers, or an array of ``N`` categories.
@@ -75,53 +77,63 @@ class Covariates:
     @classmethod
     def _read_frame(cls, data: Any, block: str) -> Covariates:
         frame: Any = opened(data, [])
-        names = list(getattr(frame, "column_names", None) or frame.columns)
+        names = column_names(frame)
         if not names:
             raise ValueError(f"Block {block!r}: expected at least one column, got none.")
-        index = getattr(frame, "index", None)
-        labels = None if index is None else np.asarray(index)
-        columns: dict[str, Tensor | npt.NDArray[Any]] = {}
-        levels: dict[str, tuple[Level, ...]] = {}
-        for name in names:
-            where = f"Column {name!r} of block {block!r}"
-            declared = _declared(frame[name])
-            if declared is not None:
-                levels[str(name)] = tuple(_categories(declared, where, None).tolist())
-                columns[str(name)] = _categories(
-                    object_array(list(column(frame, name))), where, labels
-                )
-            else:
-                columns[str(name)] = _read_column(column(frame, name), where, labels)
-        # A RangeIndex counts the rows; it does not name them.
-        counts = type(index).__name__ == "RangeIndex"
-        return cls(columns, levels, None if counts else labels)
+
+        def values(name: Any) -> Any:
+            found = column(frame, name)
+            return found if _declared(frame[name]) is None else frame[name]
+
+        return cls._of(names, values, f" of block {block!r}", index_of(frame), row_names(frame))
 
     @classmethod
-    def _read_columns(cls, columns: Mapping[str, Any], block: str) -> Covariates:
-        read = {
-            str(name): _read_column(values, f"Column {name!r} of block {block!r}", None)
-            for name, values in columns.items()
-        }
-        lengths = {name: len(values) for name, values in read.items()}
+    def _read_columns(cls, columns: Mapping[Any, Any], block: str) -> Covariates:
+        read = cls._of(list(columns), columns.__getitem__, f" of block {block!r}")
+        lengths = {name: len(values) for name, values in read.columns.items()}
         if len(set(lengths.values())) != 1:
             raise ValueError(f"Block {block!r}: expected columns of one length, got {lengths}.")
-        return cls(read, {})
+        return read
 
     @classmethod
     def _read_array(cls, data: Any, block: str) -> Covariates:
-        values = data if isinstance(data, Tensor) else np.asarray(data)
+        values = (
+            data if isinstance(data, Tensor) or _declared(data) is not None else np.asarray(data)
+        )
         if values.ndim not in (1, 2) or 0 in values.shape[1:]:
             raise ValueError(
                 f"Block {block!r}: expected distributions, a data frame, or an array of shape (N,) or "
                 f"(N, columns), got {type(data).__name__} of shape {tuple(values.shape)}."
             )
         if values.ndim == 1:
-            return cls({block: _read_column(values, f"Block {block!r}", None)}, {})
-        columns = {
-            str(i): _read_column(values[:, i], f"Column {i} of block {block!r}", None)
-            for i in range(values.shape[1])
-        }
-        return cls(columns, {})
+            column, declared = _read_column(values, f"Block {block!r}", None)
+            return cls({block: column}, {} if declared is None else {block: declared})
+        numbers = list(range(values.shape[1]))
+        return cls._of(numbers, lambda i: values[:, i], f" of block {block!r}")
+
+    @classmethod
+    def _of(
+        cls,
+        names: list[Any],
+        values: Callable[[Any], Any],
+        where: str,
+        index: npt.NDArray[Any] | None = None,
+        labels: npt.NDArray[Any] | None = None,
+    ) -> Covariates:
+        """Read columns that a function returns by name; messages name rows by the index."""
+        columns: dict[str, Tensor | npt.NDArray[Any]] = {}
+        levels: dict[str, tuple[Level, ...]] = {}
+        for name in names:
+            column, declared = _read_column(values(name), f"Column {name!r}{where}", index)
+            if str(name) in columns:
+                raise ValueError(
+                    f"Column {name!r}{where}: expected columns whose names differ as text, got another "
+                    f"column {str(name)!r}. Rename one of them."
+                )
+            columns[str(name)] = column
+            if declared is not None:
+                levels[str(name)] = declared
+        return cls(columns, levels, labels)
 
     def __len__(self) -> int:
         return len(next(iter(self.columns.values())))
@@ -144,10 +156,7 @@ class Covariates:
             list(self.columns) == list(other.columns)
             and dict(self.levels) == dict(other.levels)
             and np.array_equal(np.asarray(self.labels), np.asarray(other.labels))
-            and all(
-                type(a) is type(b) and np.array_equal(np.asarray(a), np.asarray(b))
-                for a, b in zip(self.columns.values(), other.columns.values(), strict=True)
-            )
+            and all(map(_equal, self.columns.values(), other.columns.values()))
         )
 
     def __repr__(self) -> str:
@@ -177,7 +186,8 @@ class Covariates:
         """Concatenate covariates with the same columns; declared categories are joined.
 
         Raises:
-            ValueError: If the columns differ.
+            ValueError: If the columns differ, or a column holds numbers in one part and categories in
+                another.
         """
         first = parts[0]
         for part in parts[1:]:
@@ -185,31 +195,60 @@ class Covariates:
                 raise ValueError(
                     f"Expected columns {list(first.columns)}, got {list(part.columns)}."
                 )
-        columns = {name: _joined([part.columns[name] for part in parts]) for name in first.columns}
-        levels = {
-            name: tuple(dict.fromkeys(level for part in parts for level in part.levels_of(name)))
-            for name in first.levels
+        columns = {
+            name: _joined([part.columns[name] for part in parts], name) for name in first.columns
         }
+        levels: dict[str, tuple[Level, ...]] = {}
+        for name in first.columns:
+            # Levels that are declared keep their order; others that occur follow.
+            declaring = sorted(parts, key=lambda part: name not in part.levels)
+            if name in declaring[0].levels:
+                found = dict.fromkeys(level for part in declaring for level in part.levels_of(name))
+                levels[name] = tuple(found)
         given = [part.labels for part in parts if part.labels is not None]
         labels = np.concatenate(given) if len(given) == len(parts) else None
         return cls(columns, levels, labels)
 
 
-def _joined(values: list[Any]) -> Tensor | npt.NDArray[Any]:
+def _equal(a: Tensor | npt.NDArray[Any], b: Tensor | npt.NDArray[Any]) -> bool:
+    if isinstance(a, Tensor) and isinstance(b, Tensor):
+        return same_tensor(a, b)
+    return type(a) is type(b) and np.array_equal(a, b)
+
+
+def _joined(values: list[Any], name: str) -> Tensor | npt.NDArray[Any]:
+    kinds = ["numbers" if isinstance(part, Tensor) else "categories" for part in values]
+    if len(set(kinds)) > 1:
+        other = next(i for i, kind in enumerate(kinds) if kind != kinds[0])
+        raise ValueError(
+            f"Column {name!r}: expected {kinds[0]} in all parts, got {kinds[other]} in part {other}. "
+            "Convert the column to one type in all parts."
+        )
     if isinstance(values[0], Tensor):
         return torch.cat(values)
     return np.concatenate(values)
 
 
-def _declared(series: Any) -> npt.NDArray[Any] | None:
-    """Return the categories that the dtype of a column declares, or None."""
-    dtype = getattr(series, "dtype", None)
+def _declared(values: Any) -> npt.NDArray[Any] | None:
+    """Return the categories that the dtype of a column or an array declares, or None."""
+    dtype = getattr(values, "dtype", None)
     if type(dtype).__name__ not in ("CategoricalDtype", "Enum"):
         return None
     return object_array(list(dtype.categories))  # type: ignore[union-attr]
 
 
 def _read_column(
+    values: Any, where: str, labels: npt.NDArray[Any] | None
+) -> tuple[Tensor | npt.NDArray[Any], tuple[Level, ...] | None]:
+    """Return the numbers or the categories of a column, and the categories that it declares."""
+    declared = _declared(values)
+    if declared is None:
+        return _numbers_or_categories(values, where, labels), None
+    levels = tuple(_categories(declared, where, None).tolist())
+    return _categories(object_array(list(values)), where, labels), levels
+
+
+def _numbers_or_categories(
     values: Any, where: str, labels: npt.NDArray[Any] | None
 ) -> Tensor | npt.NDArray[Any]:
     if isinstance(values, Tensor) and values.dtype != torch.bool:

@@ -10,13 +10,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from gp_distributions.measures.arrays import integer
 from gp_distributions.measures.covariates import Covariates, Level
 from gp_distributions.measures.gaussian_mixtures import GaussianMixtures
 from gp_distributions.measures.gaussians import Gaussians
 from gp_distributions.measures.kinds import KINDS
+from gp_distributions.measures.normalization import unit_powers
 from gp_distributions.measures.point_clouds import PointClouds
-from gp_distributions.rows.columns import Slots
+from gp_distributions.rows.columns import Slots, select_columns
 from gp_distributions.rows.layout import Block
+from gp_distributions.rows.padding import copy_filled, is_wide, untouched_zeros
 
 Part: TypeAlias = PointClouds | Gaussians | GaussianMixtures | Covariates
 
@@ -29,6 +32,13 @@ class Scaling:
 
     mean: float
     scale: float
+
+    def standardised(self, values: Tensor) -> Tensor:
+        """Encode values, in double precision and in units in which nothing overflows."""
+        unit = unit_powers(
+            torch.tensor(max(abs(self.mean), self.scale), dtype=torch.float64)
+        ).item()
+        return (values.double() * unit - self.mean * unit) / (self.scale * unit)
 
 
 @dataclass(frozen=True)
@@ -88,7 +98,16 @@ class MixedEncoding:
 
     @classmethod
     def learn(cls, parts: Mapping[str, Part]) -> MixedEncoding:
-        """Learn the encoding from the blocks of training data."""
+        """Learn the encoding from the blocks of training data.
+
+        Raises:
+            ValueError: If the blocks are empty.
+        """
+        if not all(map(len, parts.values())):
+            raise ValueError(
+                "Expected at least one object from which to learn an encoding, got none. Pass the "
+                "encoding of the training data: X.pack(model.encoding)."
+            )
         return cls({name: _learned(part) for name, part in parts.items()})
 
     @property
@@ -120,14 +139,16 @@ class MixedEncoding:
         Args:
             parts: The blocks by name.
             atoms: Number of slots. Default: as many as the largest stored cloud or mixture has atoms.
+                Not used if there are no clouds and mixtures.
 
         Returns:
             An ``N x width`` tensor.
 
         Raises:
             ValueError: If blocks, kinds, dimensions or columns are not those of the training data, a
-                category did not occur there, or ``atoms`` is too small.
+                category did not occur there, or ``atoms`` is not an integer >= 1 or too small.
         """
+        atoms = None if atoms is None else integer(atoms, "atoms")
         if set(parts) != set(self.blocks):
             raise ValueError(f"Expected the blocks {list(self.blocks)}, got {list(parts)}.")
         dtype, device = common_dtype_and_device(parts)
@@ -156,8 +177,11 @@ class MixedEncoding:
             return torch.cat(fixed, dim=-1)
         most = max(part.weights.shape[-1] for part in tail.values()) if atoms is None else atoms
         slots = [part.pack(most).unflatten(-1, (most, -1)) for part in tail.values()]
-        joined = slots[0] if len(slots) == 1 else torch.cat(slots, dim=-1)
-        return torch.cat([*fixed, joined.flatten(-2)], dim=-1) if fixed else joined.flatten(-2)
+        if len(slots) == 1 and not fixed:
+            return slots[0].flatten(-2)
+        if any(is_wide(each.flatten(-2)) for each in slots):
+            return _side_by_side(fixed, slots)
+        return torch.cat([*fixed, torch.cat(slots, dim=-1).flatten(-2)], dim=-1)
 
     def decode(self, rows: Tensor) -> dict[str, Part]:
         """Read blocks from an ``N x width`` tensor of rows: the inverse of :meth:`encode`."""
@@ -169,9 +193,9 @@ class MixedEncoding:
         parts: dict[str, Part] = {}
         for name, columns in self.columns.items():
             block = self.blocks[name]
-            chosen = Block("indices", 1, columns).select(rows)
+            chosen = select_columns(rows, columns)
             if isinstance(block, CovariateEncoding):
-                parts[name] = _decoded(chosen, block)
+                parts[name] = _decoded(chosen, block, name)
             else:
                 parts[name] = readers[block.kind](chosen, block.dim)
         return parts
@@ -241,10 +265,27 @@ def _learned(part: Part) -> Block | CovariateEncoding:
             columns[name] = Levels(part.levels_of(name))
             continue
         numbers = values.detach().double()
-        spread = numbers.std(correction=0).item()
+        unit = unit_powers(numbers.abs().amax())
+        spread = ((numbers * unit).std(correction=0) / unit).item()
         constant = bool((numbers == numbers[0]).all()) or not spread > 0
-        columns[name] = Scaling(numbers.mean().item(), 1.0 if constant else spread)
+        mean = ((numbers * unit).mean() / unit).item()
+        columns[name] = Scaling(mean, 1.0 if constant else spread)
     return CovariateEncoding(columns)
+
+
+def _side_by_side(fixed: list[Tensor], slots: list[Tensor]) -> Tensor:
+    """Join the columns ``N x ...`` of a row and its slots ``N x m x ...``, without writing padding."""
+    start, width = sum(each.shape[-1] for each in fixed), sum(each.shape[-1] for each in slots)
+    num, most = slots[0].shape[:2]
+    rows = untouched_zeros((num, start + most * width), slots[0])
+    if fixed:
+        rows[:, :start] = torch.cat(fixed, dim=-1)
+    places = (
+        rows[:, start:].unflatten(-1, (most, width)).split([s.shape[-1] for s in slots], dim=-1)
+    )
+    for each, place in zip(slots, places, strict=True):
+        copy_filled(each, place, axes=2)
+    return rows
 
 
 def _encoded(part: Covariates, encoding: CovariateEncoding, block: str) -> Tensor:
@@ -260,7 +301,7 @@ def _encoded(part: Covariates, encoding: CovariateEncoding, block: str) -> Tenso
             expected, got = ("numbers", "categories")[:: 1 if isinstance(kind, Scaling) else -1]
             raise ValueError(f"{where}: expected {expected}, as in the training data, got {got}.")
         if isinstance(kind, Scaling):
-            columns.append((torch.as_tensor(values) - kind.mean) / kind.scale)
+            columns.append(kind.standardised(torch.as_tensor(values)))
             continue
         codes = {level: code for code, level in enumerate(kind.values)}
         for row, value in enumerate(values.tolist()):
@@ -279,7 +320,7 @@ def _encoded(part: Covariates, encoding: CovariateEncoding, block: str) -> Tenso
     return torch.stack([column.to(like.device) for column in columns], dim=-1)
 
 
-def _decoded(columns: Tensor, encoding: CovariateEncoding) -> Covariates:
+def _decoded(columns: Tensor, encoding: CovariateEncoding, block: str) -> Covariates:
     read: dict[str, Any] = {}
     levels: dict[str, tuple[Level, ...]] = {}
     for i, (name, kind) in enumerate(encoding.columns.items()):
@@ -287,7 +328,15 @@ def _decoded(columns: Tensor, encoding: CovariateEncoding) -> Covariates:
             read[name] = columns[..., i] * kind.scale + kind.mean
             continue
         levels[name] = kind.values
+        codes = columns[..., i].detach()
+        bad = (~((codes >= 0) & (codes.round() < len(kind.values)))).nonzero()
+        if len(bad):
+            row = int(bad[0])
+            raise ValueError(
+                f"Column {name!r} of block {block!r}: expected codes of levels from 0 to "
+                f"{len(kind.values) - 1}, got {codes[row].item()} in row {row}."
+            )
         array = np.empty(len(columns), dtype=object)
-        array[:] = [kind.values[round(code)] for code in columns[..., i].tolist()]
+        array[:] = [kind.values[round(code)] for code in codes.tolist()]
         read[name] = array
     return Covariates(read, levels)

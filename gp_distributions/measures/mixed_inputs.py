@@ -16,6 +16,7 @@ from gp_distributions.measures._indexing import Index, resolve
 from gp_distributions.measures.bag_columns import split_frame
 from gp_distributions.measures.covariates import Covariates
 from gp_distributions.measures.encoding import MixedEncoding, Part, common_dtype_and_device
+from gp_distributions.rows.padding import joined
 
 
 class MixedInputs:
@@ -141,8 +142,9 @@ covariates=Covariates(2, age))
             turn.
 
         Raises:
-            ValueError: If the blocks do not fit the encoding; the message names a category that did not
-                occur in the training data, and its row.
+            ValueError: If the blocks do not fit the encoding, and the message names a category that did
+                not occur in the training data, and its row; if ``atoms`` is not an integer >= 1 or too
+                small; or if there are no objects and no encoding is given.
 
         Example:
             >>> from gp_distributions import MixedInputs, PointClouds
@@ -197,8 +199,8 @@ covariates=Covariates(2, age))
         names = [list(given._blocks) for given in inputs]
         if not names or any(set(found) != set(names[0]) for found in names):
             raise ValueError(f"Expected inputs with the same blocks, got {names}.")
-        joined = {n: _joined([given._blocks[n] for given in inputs], n) for n in names[0]}
-        return cls.__new__(cls)._hold(joined)
+        blocks = {n: _joined([given._blocks[n] for given in inputs], n) for n in names[0]}
+        return cls.__new__(cls)._hold(blocks)
 
     def to(self, *args: Any, **kwargs: Any) -> MixedInputs:
         """Convert the dtype or device of the tensors, with the arguments of ``torch.Tensor.to``."""
@@ -264,10 +266,14 @@ def _check_names(blocks: Mapping[str, Part]) -> None:
                 f"{expected[row]!r} in {first!r} and {found[row]!r} in {name!r}. Reorder one of them, "
                 "for example a pandas frame with frame.loc[clouds.labels]."
             )
-        lacking = next(
-            label for label in expected + found if (label in found) != (label in expected)
-        )
-        where = name if lacking in expected else first
+        counts, others = Counter(expected), Counter(found)
+        lacking = next(iter([*(counts - others), *(others - counts)]))
+        if lacking in counts and lacking in others:
+            raise ValueError(
+                f"Expected the same names in the blocks {first!r} and {name!r}, but {lacking!r} occurs "
+                f"{counts[lacking]} times in {first!r} and {others[lacking]} times in {name!r}."
+            )
+        where = name if lacking in counts else first
         raise ValueError(
             f"Expected the same names in the blocks {first!r} and {name!r}, but {lacking!r} is missing "
             f"from {where!r}. Select the rows that both have, or drop the names: "
@@ -285,19 +291,12 @@ def _joined(parts: Sequence[Any], name: str) -> Part:
     if len(dims) > 1:
         raise ValueError(f"Block {name!r}: expected one dimension, got {dims}.")
     tensors = []
-    for attribute, axes in parts[0]._axes.items():
+    for attribute in parts[0]._axes:
         pieces = [getattr(part, attribute) for part in parts]
-        if isinstance(parts[0], WeightedContainer):
-            size = max(piece.shape[-axes] for piece in pieces)
-            pieces = [_padded(piece, axes, size) for piece in pieces]
-        tensors.append(torch.cat(pieces))
+        tensors.append(
+            joined(pieces) if isinstance(parts[0], WeightedContainer) else torch.cat(pieces)
+        )
     labels = [part.labels for part in parts]
     known = all(given is not None for given in labels)
-    joined: Part = parts[0]._unchecked(*tensors, labels=np.concatenate(labels) if known else None)
-    return joined
-
-
-def _padded(tensor: Tensor, axis: int, size: int) -> Tensor:
-    """Append zeros along an axis that is counted from the end."""
-    amounts = [0, 0] * (axis - 1) + [0, size - tensor.shape[-axis]]
-    return torch.nn.functional.pad(tensor, amounts)
+    whole: Part = parts[0]._unchecked(*tensors, labels=np.concatenate(labels) if known else None)
+    return whole

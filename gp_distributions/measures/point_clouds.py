@@ -20,10 +20,10 @@ from gp_distributions.measures._meshes import read_meshes
 from gp_distributions.measures._pairs import PairFeatures, read_pairs
 from gp_distributions.measures._sampling import draw_indices, seeded
 from gp_distributions.measures._single_cell import read_cells
-from gp_distributions.measures._tables import Frame
 from gp_distributions.measures._validation import Naming, equal_weights
 from gp_distributions.measures.arrays import Array, Data, integer, point_array
 from gp_distributions.measures.columns import listed, matched
+from gp_distributions.measures.tables import Frame
 from gp_distributions.rows.clouds import join_rows, pad_rows
 
 

@@ -67,6 +67,16 @@ def check_modules(covar_module: Kernel, likelihood: Likelihood | None, num_train
             )
 
 
+def check_batch_size(batch_size: int) -> None:
+    """Check that predictions process at least one cloud at a time.
+
+    Raises:
+        ValueError: If ``batch_size < 1``.
+    """
+    if batch_size < 1:
+        raise ValueError(f"Expected batch_size >= 1, got {batch_size}.")
+
+
 def default_kernel(train_X: Inputs | Tensor, batch_shape: torch.Size = _NO_BATCH) -> Kernel:
     """Return the default kernel, with one set of parameters for each element of ``batch_shape``.
 

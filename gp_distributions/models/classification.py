@@ -16,6 +16,7 @@ from torch import Tensor
 
 from gp_distributions.kernels.covariances import covariance
 from gp_distributions.measures.inputs import Inputs, encoding_of, input_rows
+from gp_distributions.models.arguments import check_batch_size
 from gp_distributions.models.dirichlet import DirichletFactors
 from gp_distributions.models.exact_inference import ExactMultivariateNormal
 from gp_distributions.models.kernel_ridge import Labels, read_labels
@@ -183,8 +184,7 @@ class ClassificationGP(SharedKernelGP):
             >>> (model.predict_proba(clouds[:1])[0, 0] > 0.5).item()
             True
         """
-        if batch_size < 1:
-            raise ValueError(f"Expected batch_size >= 1, got {batch_size}.")
+        check_batch_size(batch_size)
         self.eval()
         rows = self._rows_of(X)
         with torch.no_grad():

@@ -15,7 +15,7 @@ Source: Titsias 2009.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,7 +30,8 @@ from gp_distributions.kernels.reading import distribution_kernels
 from gp_distributions.measures.encoding import MixedEncoding
 from gp_distributions.measures.inputs import Inputs, input_rows
 from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood
-from gp_distributions.models.targets import as_targets
+from gp_distributions.models.scales import check_overflow
+from gp_distributions.models.targets import as_targets, as_variances
 from gp_distributions.numerics.cholesky import cholesky
 from gp_distributions.numerics.products import column_products
 
@@ -64,6 +65,8 @@ class InducingFeatures:
 
 def solved(factor: Tensor, right: Tensor) -> Tensor:
     """Return ``L^-1 x`` for each vector ``x`` along the last axis of ``right``, ``... x M``."""
+    if not right.numel():
+        return right
     flat = right.reshape(-1, right.shape[-1])
     found = torch.linalg.solve_triangular(factor.mT, flat, upper=True, left=False)
     return found.reshape(right.shape)
@@ -79,12 +82,15 @@ class Reader:
         input_transform: Transform of inputs to rows in evaluation mode, or ``None``.
         outcome_transform: Transform of targets in evaluation mode, or ``None``.
         encoding: Encoding of mixed inputs, or ``None``.
+        labelling: Function of labels that returns targets and noise variances, two ``N x outputs``
+            tensors, or ``None`` if the data carry targets.
     """
 
     likelihood: GaussianLikelihood | None
     input_transform: Callable[[Tensor], Tensor] | None
     outcome_transform: Callable[..., tuple[Tensor, Tensor | None]] | None
     encoding: MixedEncoding | None = None
+    labelling: Callable[[Any], tuple[Tensor, Tensor]] | None = None
 
     def rows(self, X: Inputs | Tensor) -> Tensor:
         """Return the rows of distributions, in double precision."""
@@ -94,10 +100,18 @@ class Reader:
     def targets(
         self, X: Inputs | Tensor, targets: Any, variances: Any = None
     ) -> tuple[Tensor, Tensor | None]:
-        """Return transformed targets and noise variances, two ``N x outputs`` tensors."""
-        like = torch.empty(1, dtype=torch.float64, device=X.device).expand(_number(X), 1)
+        """Return transformed targets and noise variances, two ``N x outputs`` tensors.
+
+        Raises:
+            ValueError: If their numbers differ from that of the clouds, a target is not finite, or a
+                variance is not positive and finite.
+        """
+        if self.labelling is not None:
+            targets, variances = self.labelling(targets)
+        like = torch.empty(1, dtype=torch.float64, device=X.device).expand(number_of(X), 1)
         found, _ = as_targets(targets, like)
-        return self.transformed(found, variances)
+        known = None if variances is None else as_variances(variances, like, found)
+        return self.transformed(found, known)
 
     def transformed(
         self, targets: Tensor, variances: Tensor | None
@@ -114,7 +128,8 @@ class Reader:
         return relative_noise(self.likelihood, rows).expand(rows.shape[-2]).unsqueeze(0)
 
 
-def _number(X: Inputs | Tensor) -> int:
+def number_of(X: Inputs | Tensor) -> int:
+    """Return the number of distributions."""
     return X.shape[-2] if isinstance(X, Tensor) else len(X)
 
 
@@ -148,6 +163,25 @@ class CollapsedSums:
     log_noise: Tensor
     count: int
     num_features: int
+
+    @classmethod
+    def of_nothing(cls, num_features: int, shape: tuple[int, int], like: Tensor) -> CollapsedSums:
+        """Return the sums over no clouds.
+
+        Args:
+            num_features: Number ``M`` of features.
+            shape: The lengths ``P`` and ``R``.
+            like: A tensor of the dtype and on the device of the sums.
+        """
+        length, outputs = shape
+        size = num_features + 1 + outputs
+        return cls(
+            gram=like.new_zeros(length, size, size),
+            residual=like.new_zeros(length),
+            log_noise=like.new_zeros(length),
+            count=0,
+            num_features=num_features,
+        )
 
     def __add__(self, other: CollapsedSums) -> CollapsedSums:
         return CollapsedSums(
@@ -201,10 +235,12 @@ class PieceState:
     Args:
         features: The features of rows.
         reader: What turns a piece of data into rows, targets and noise.
+        shape: The lengths ``P`` and ``R`` of the axes of :class:`CollapsedSums`.
     """
 
     features: InducingFeatures
     reader: Reader
+    shape: tuple[int, int]
 
 
 def piece_sums(
@@ -222,19 +258,26 @@ def piece_sums(
         The sums.
 
     Raises:
-        ValueError: If the targets do not match the clouds or are not finite, or a sum is not finite.
+        ValueError: If the targets do not match the clouds or are not finite, squares of coordinates
+            overflow, or a sum is not finite.
     """
+    features = state.features
+    total = CollapsedSums.of_nothing(features.factor.shape[-1], state.shape, features.factor)
+    if not number_of(X):
+        return total
     with torch.no_grad():
-        parts = (
-            _chunk_sums(state.features, rows, *rest)
-            for rows, *rest in chunks(state.reader, X, targets, variances)
-        )
-        total = next(parts)
-        for part in parts:
-            total += part
+        for rows, *rest in chunks(state.reader, X, targets, variances):
+            _check_scale(features, rows)
+            total += _chunk_sums(features, rows, *rest)
     if not bool(total.gram.isfinite().all()):
         raise ValueError("Expected clouds with finite covariances, got some that are not.")
     return total
+
+
+def _check_scale(features: InducingFeatures, rows: Tensor) -> None:
+    """Check that the squares of coordinates do not overflow."""
+    for kernel, block in distribution_kernels(features.covar_module):
+        check_overflow(kernel.distance, block.select(rows), block.select(features.rows[:1]))
 
 
 def chunks(
@@ -364,21 +407,25 @@ class CollapsedPosterior:
         weights = torch.cholesky_solve(linear / noise.reshape(-1, 1, 1), factor)
         return cls(features, factor, weights.movedim(0, -2).flatten(-2))
 
-    def moments(self, phi: Tensor, within: Tensor) -> tuple[Tensor, list[Tensor]]:
+    def moments(
+        self, phi: Tensor, within: Tensor, outputs: Sequence[int]
+    ) -> tuple[Tensor, list[Tensor]]:
         """Compute posterior means, without the prior mean, and covariances.
 
         Args:
             phi: Features, ``... x q x M``.
             within: Prior covariances, ``... x q x q``.
+            outputs: Indices of outputs.
 
         Returns:
-            The means, ``... x q x outputs``, and for each output covariances, ``... x q x q``.
+            The means, ``... x q x outputs``, and for each of the outputs covariances, ``... x q x q``.
         """
         left = within - phi @ phi.mT
-        roots = [solved(factor, phi) for factor in self.factor]
+        factors = [0] if len(self.factor) == 1 else outputs
+        roots = [solved(self.factor[index], phi) for index in factors]
         covariances = [left + root @ root.mT for root in roots]
-        outputs = self.weights.shape[-1]
-        return phi @ self.weights, covariances * (outputs if len(covariances) == 1 else 1)
+        means = phi @ self.weights[:, list(outputs)]
+        return means, covariances * (len(outputs) if len(self.factor) == 1 else 1)
 
     def spread(self, phi: Tensor) -> Tensor:
         """Return the posterior variances in the span of the features ``N x M``, as ``P x N``."""

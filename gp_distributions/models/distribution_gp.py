@@ -14,9 +14,9 @@ from botorch.models import SingleTaskGP
 from botorch.models.transforms.input import InputTransform
 from botorch.models.transforms.outcome import OutcomeTransform, Standardize
 from botorch.models.utils import add_output_dim
-from botorch.posteriors import GPyTorchPosterior, Posterior
+from botorch.posteriors import Posterior
 from botorch.utils.types import DEFAULT, _DefaultType
-from gpytorch.distributions import MultitaskMultivariateNormal, MultivariateNormal
+from gpytorch.distributions import MultivariateNormal
 from gpytorch.kernels import Kernel
 from gpytorch.likelihoods import GaussianLikelihood, Likelihood
 from gpytorch.means import Mean
@@ -26,12 +26,13 @@ from torch import Tensor
 from torch.nn import Module
 
 from gp_distributions.distances.base import Distance
-from gp_distributions.distances.evaluation import sharing
+from gp_distributions.distances.evaluation import learning, sharing
 from gp_distributions.kernels.covariances import covariance
 from gp_distributions.kernels.reading import check_kind
 from gp_distributions.measures.inputs import Inputs, encoding_of
 from gp_distributions.models.arguments import (
     adapt_distances,
+    check_batch_size,
     check_modules,
     counted_rows,
     default_kernel,
@@ -43,6 +44,8 @@ from gp_distributions.models.arguments import (
 from gp_distributions.models.exact_inference import (
     ExactMultivariateNormal,
     ExactPredictionStrategy,
+    joint_posterior,
+    smallest_variance,
     variances,
 )
 from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood
@@ -235,7 +238,7 @@ class DistributionGP(SingleTaskGP):
             gpytorch.settings.detach_test_caches.off()
         )
         (rows,) = self.train_inputs
-        with contextlib.nullcontext() if tracked else torch.no_grad():
+        with _parameters_tracked(), contextlib.nullcontext() if tracked else torch.no_grad():
             prior = self._prior_at(rows, covariance(self.covar_module, self._compared(rows)))
             return ExactPredictionStrategy([rows], prior, self.train_targets, self.likelihood)
 
@@ -246,7 +249,7 @@ class DistributionGP(SingleTaskGP):
         # does that tensor, and distances would embed the training rows anew for every t-batch. If the
         # training rows stay separate, distances remember their embedding.
         compared = self._compared(rows)
-        with sharing():
+        with sharing(), _parameters_tracked():
             to_train = covariance(self.covar_module, compared, self._compared(self.train_inputs[0]))
             within = covariance(self.covar_module, compared)
         mean, covariances = strategy.exact_prediction(self.mean_module(rows), within, to_train)
@@ -263,6 +266,10 @@ class DistributionGP(SingleTaskGP):
         posterior_transform: PosteriorTransform | None = None,
     ) -> Posterior:
         """Compute the joint posterior at clouds, with gradients, as BoTorch's ``SingleTaskGP`` does.
+
+        Gradients with respect to the clouds are complete. As in GPyTorch, those with respect to
+        hyperparameters leave out the training data, and parameters of distances get none, unless the
+        posterior is computed within ``gpytorch.settings.detach_test_caches(False)``.
 
         Args:
             X: Clouds, or a ``batch_shape x q x m*(d+1)`` tensor of rows, of any width. They are
@@ -296,20 +303,13 @@ class DistributionGP(SingleTaskGP):
             rows, axis = add_output_dim(rows, self._input_batch_shape)
         distribution = self._apply_noise(rows, self(rows), observation_noise)
         transform: OutcomeTransform | None = getattr(self, "outcome_transform", None)
+        normals = [distribution]
         if self.num_outputs > 1:
             outputs = range(self.num_outputs) if output_indices is None else output_indices
             normals = [distribution[(slice(None),) * axis + (output,)] for output in outputs]
-            distribution = normals[0]
-            if len(normals) > 1:
-                distribution = MultitaskMultivariateNormal.from_independent_mvns(normals)
             if transform is not None and output_indices is not None:
                 transform = transform.subset_output(output_indices)
-        posterior: Posterior = GPyTorchPosterior(distribution)
-        if transform is not None:
-            posterior = transform.untransform_posterior(posterior, X=rows)
-        if posterior_transform is not None:
-            return posterior_transform(posterior=posterior, X=rows)
-        return posterior
+        return joint_posterior(normals, rows, transform, posterior_transform)
 
     def predict(
         self,
@@ -343,8 +343,7 @@ class DistributionGP(SingleTaskGP):
             >>> mean.shape, bool(mean[0] < mean[1])
             (torch.Size([2]), True)
         """
-        if batch_size < 1:
-            raise ValueError(f"Expected batch_size >= 1, got {batch_size}.")
+        check_batch_size(batch_size)
         rows = self._rows_of(X)
         # A batch of models predicts clouds jointly: t-batches of single clouds would each copy its
         # Cholesky factors.
@@ -471,13 +470,11 @@ class DistributionGP(SingleTaskGP):
         The bound is ``gpytorch.settings.min_variance``, converted from standardised units if necessary.
         """
         transform = getattr(self, "outcome_transform", None)
-        unit = transform.stdvs.min().item() if isinstance(transform, Standardize) else 1.0
-        smallest: float = gpytorch.settings.min_variance.value(self.train_targets.dtype)
-        return unit**2 * smallest
+        return smallest_variance(transform, self.train_targets.dtype)
 
     def _rows_of(self, X: Inputs | Tensor) -> Tensor:
         if keeps_clouds(getattr(self, "input_transform", None)):
-            check_kind(X, self.covar_module)
+            check_kind(X, self.covar_module, self.encoding)
         return counted_rows(X, self.encoding).to(self.train_targets.dtype)
 
     def _widen_training(self, rows: Tensor) -> Tensor:
@@ -492,6 +489,12 @@ class DistributionGP(SingleTaskGP):
             if self._has_transformed_inputs:
                 self._original_train_inputs = pad_rows(self._original_train_inputs, width)
         return pad_rows(rows, width)
+
+
+def _parameters_tracked() -> contextlib.AbstractContextManager[None]:
+    """Track parameters of distances if posteriors are differentiated with respect to hyperparameters."""
+    detached = gpytorch.settings.detach_test_caches.on()
+    return contextlib.nullcontext() if detached else learning()
 
 
 def _output_axes(model: torch.nn.Module, batch_shape: torch.Size) -> dict[str, int]:

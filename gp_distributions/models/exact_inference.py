@@ -6,8 +6,13 @@ at the same time, the settings could stay changed. This module does not change a
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import gpytorch
 import torch
-from botorch.posteriors import Posterior
+from botorch.acquisition.objective import PosteriorTransform
+from botorch.models.transforms.outcome import OutcomeTransform, Standardize
+from botorch.posteriors import GPyTorchPosterior, Posterior
 from gpytorch.distributions import MultitaskMultivariateNormal, MultivariateNormal
 from gpytorch.likelihoods import Likelihood
 from gpytorch.models.exact_prediction_strategies import DefaultPredictionStrategy
@@ -120,6 +125,41 @@ def without_noise(operator: LinearOperator) -> tuple[Tensor, Tensor]:
             return first.to_dense(), second.diagonal()
     dense = operator.to_dense()
     return dense, dense.new_zeros(dense.shape[:-1])
+
+
+def joint_posterior(
+    normals: Sequence[MultivariateNormal],
+    rows: Tensor,
+    outcome_transform: OutcomeTransform | None,
+    posterior_transform: PosteriorTransform | None,
+) -> Posterior:
+    """Return the posterior of independent outputs in the units of the original targets.
+
+    Args:
+        normals: The distribution of each output.
+        rows: The rows of the clouds, which transforms may depend on.
+        outcome_transform: Transform of the targets of these outputs, or ``None``.
+        posterior_transform: BoTorch transform of the posterior, or ``None``.
+    """
+    posterior: Posterior = GPyTorchPosterior(
+        normals[0]
+        if len(normals) == 1
+        else MultitaskMultivariateNormal.from_independent_mvns(list(normals))
+    )
+    if outcome_transform is not None:
+        posterior = outcome_transform.untransform_posterior(posterior, X=rows)
+    if posterior_transform is not None:
+        return posterior_transform(posterior=posterior, X=rows)
+    return posterior
+
+
+def smallest_variance(outcome_transform: OutcomeTransform | None, dtype: torch.dtype) -> float:
+    """Return ``gpytorch.settings.min_variance`` in the units of the original targets."""
+    unit = 1.0
+    if isinstance(outcome_transform, Standardize):
+        unit = outcome_transform.stdvs.min().item()
+    smallest: float = gpytorch.settings.min_variance.value(dtype)
+    return unit**2 * smallest
 
 
 def variances(posterior: Posterior, smallest: float) -> Tensor:

@@ -51,6 +51,15 @@ class IntegratedGP(Model):
         log_prior: Log prior probabilities, times quadrature weights, an ``L x J`` tensor.
         outputscales: The ``J`` outputscales, if the noise variances are known and outputscales are not
             integrated in closed form. The members are then normal.
+
+    Example:
+        >>> import torch
+        >>> from gp_distributions import DistributionGP, PointClouds, integrate_hyperparameters
+        >>> points = torch.randn(9, 20, 2, generator=torch.Generator().manual_seed(0)).double()
+        >>> single = DistributionGP(PointClouds(points), points.mean((-2, -1)))
+        >>> model = integrate_hyperparameters(single)
+        >>> model.weights.shape  # lengthscales x ratios
+        torch.Size([16, 10])
     """
 
     ratios: Tensor
@@ -79,6 +88,22 @@ class IntegratedGP(Model):
     def values(self) -> dict[str, Tensor]:
         """Values of the raw parameters of the kernel, by name, with a leading axis of length ``L``."""
         return {name: self.covar_module.get_parameter(name).detach() for name in self._names}
+
+    def positive_values(self) -> dict[str, Tensor]:
+        """Return the values of the parameters of the kernel, by name, with a leading axis."""
+        kernel = self.covar_module
+        return {
+            name: kernel.constraint_for_parameter_name(name).transform(value)
+            for name, value in self.values.items()
+        }
+
+    def left_out(self) -> Tensor:
+        """Return squared scales of the predictions of training targets from all others.
+
+        Returns:
+            An ``L x J x T`` tensor, in units of the transformed targets, for known means.
+        """
+        return self._regression.left_out()
 
     @property
     def weights(self) -> Tensor:

@@ -86,7 +86,7 @@ class KernelRidgeClassifier:
         Raises:
             ValueError: If the kernel is for other distributions.
         """
-        check_kind(X, self.covar_module)
+        check_kind(X, self.covar_module, self._encoding)
         with torch.no_grad():
             rows = input_rows(X, self._encoding)
             to_train = covariance(self.covar_module, rows, self._rows)

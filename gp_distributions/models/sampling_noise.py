@@ -73,7 +73,7 @@ class SamplingNoiseLikelihood(GaussianLikelihood):
 
     .. math::
         \sigma^2 + c\, e + b\, e^2, \qquad
-        e = \left(\frac{1}{n_\mathrm{eff}} - \frac{1}{n_\mathrm{max}}\right)_+ .
+        e = (1 / n_\mathrm{eff} - 1 / n_\mathrm{max})_+ .
 
     Bags of at least :math:`n_\mathrm{max}` samples have the noise variance :math:`\sigma^2`. An estimate
     from :math:`n` samples has a variance of order :math:`1 / n`, which the term :math:`c\, e` models,

@@ -45,13 +45,38 @@ def check_coordinates(distance: Distance, rows: Tensor) -> float:
     """
     if not distance.reads_coordinates:
         return 0.0
-    atoms, weights = distance.block.split(drop_copies(rows.detach()))
-    atoms, weights = atoms.flatten(0, -3), weights.flatten(0, -2)
-    largest = max(map(partial(_largest, distance.dim), *_pieces(atoms, weights)))
+    largest = _largest_of(distance, rows)
     low, high = safe_range(rows.dtype)
     if largest and not low <= largest <= high and bool((rows != rows[..., :1, :]).any()):
         _raise("underflow" if largest < low else "overflow", largest, rows.dtype)
     return largest
+
+
+def check_overflow(distance: Distance, rows: Tensor, other: Tensor) -> None:
+    """Check that the squared coordinates of some of the training clouds do not overflow.
+
+    Args:
+        distance: Distance that reads the rows.
+        rows: An ``N x width`` tensor of the columns that the distance reads.
+        other: The row of another training cloud, ``1 x width``.
+
+    Raises:
+        ValueError: If the squares of the coordinates overflow, unless all rows equal the other.
+    """
+    if not distance.reads_coordinates:
+        return
+    largest = _largest_of(distance, rows)
+    if largest <= safe_range(rows.dtype)[1]:
+        return
+    if rows.shape[-1] != other.shape[-1] or bool((rows != other).any()):
+        _raise("overflow", largest, rows.dtype)
+
+
+def _largest_of(distance: Distance, rows: Tensor) -> float:
+    """Return the largest absolute coordinate or standard deviation in rows."""
+    atoms, weights = distance.block.split(drop_copies(rows.detach()))
+    atoms, weights = atoms.flatten(0, -3), weights.flatten(0, -2)
+    return max(map(partial(_largest, distance.dim), *_pieces(atoms, weights)))
 
 
 def _pieces(atoms: Tensor, weights: Tensor) -> tuple[Sequence[Tensor], Sequence[Tensor]]:

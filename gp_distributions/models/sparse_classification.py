@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -12,16 +12,24 @@ from gpytorch.kernels import Kernel
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from gp_distributions.kernels.covariances import covariance
-from gp_distributions.measures.encoding import MixedEncoding
 from gp_distributions.measures.inputs import Inputs
-from gp_distributions.models.classification import dirichlet_targets
-from gp_distributions.models.collapsed import CollapsedSums, InducingFeatures
+from gp_distributions.models.arguments import check_batch_size
+from gp_distributions.models.collapsed import (
+    CollapsedPosterior,
+    CollapsedSums,
+    InducingFeatures,
+    residual_variances,
+)
+from gp_distributions.models.inducing import num_candidates
 from gp_distributions.models.kernel_ridge import Labels, read_labels
-from gp_distributions.models.pieces import MemoryPieces, Pieces
-from gp_distributions.models.sparse_distribution_gp import SparseDistributionGP, Values
+from gp_distributions.models.labelling import DistinctLabels, Labelling
+from gp_distributions.models.leave_one_out import LabelDensities, left_out_proba
+from gp_distributions.models.pieces import LabelledPieces, MemoryPieces, Pieces, Sample
+from gp_distributions.models.sparse_distribution_gp import SparseDistributionGP
 from gp_distributions.models.targets import check_order
 from gp_distributions.numerics.expected_softmax import expected_softmax
+from gp_distributions.sharding.passes import run
+from gp_distributions.sharding.sharded_clouds import ShardedClouds
 
 
 class SparseClassificationGP(SparseDistributionGP):
@@ -29,9 +37,9 @@ class SparseClassificationGP(SparseDistributionGP):
 
     The model is to :class:`ClassificationGP` what :class:`SparseDistributionGP` is to
     :class:`DistributionGP`: each class has a latent function, all of them share one kernel, and the
-    labels become regression targets of known noise. One pass over the data forms the sums of all
-    classes. :func:`gp_distributions.fit` learns the hyperparameters from an exact model of 1000 random
-    clouds, and :func:`fit_classification` also selects ``alpha_epsilon``.
+    labels become regression targets of known noise, in the process that reads them. One pass over the
+    data forms the sums of all classes. :func:`gp_distributions.fit` learns the hyperparameters from an
+    exact model of 1000 random clouds, and :func:`fit_classification` also selects ``alpha_epsilon``.
 
     Args:
         train_X: The training clouds, as for :class:`SparseDistributionGP`.
@@ -43,11 +51,16 @@ class SparseClassificationGP(SparseDistributionGP):
             :class:`ClassificationGP`.
         input_transform: A transform from the model's inputs to rows.
         feature_dtype: Precision of the features of clouds, as for :class:`SparseDistributionGP`.
-        seed: Random seed for the samples and for the choice of the inducing clouds.
+        seed: As for :class:`SparseDistributionGP`.
+        client: As for :class:`SparseDistributionGP`. Its workers also find the classes of delayed
+            pieces.
+        progress: As for :class:`SparseDistributionGP`.
 
     Attributes:
-        classes_: The ``C`` distinct labels in sorted order, as an array. For data in pieces, those in a
-            random sample of 10,000 clouds.
+        classes_: The ``C`` distinct labels in sorted order, as an array. :class:`ShardedClouds` are
+            searched for all their labels: in files, the columns of labels are read, and delayed pieces
+            are computed once more. Other data in pieces give all labels by a method ``targets()``;
+            without it, those in the random sample count.
 
     Raises:
         TypeError: As for :class:`SparseDistributionGP`.
@@ -68,9 +81,6 @@ class SparseClassificationGP(SparseDistributionGP):
     Sources: Milios, Camoriano, Michiardi, Rosasco and Filippone 2018; Titsias 2009.
     """
 
-    data: LabelledPieces | None
-    _alpha_epsilon: float = 0.01
-
     def __init__(
         self,
         train_X: Inputs | Tensor | Pieces,
@@ -82,10 +92,14 @@ class SparseClassificationGP(SparseDistributionGP):
         input_transform: InputTransform | None = None,
         feature_dtype: torch.dtype = torch.float64,
         seed: int = 0,
+        client: Any = None,
+        progress: bool = True,
     ) -> None:
-        pieces, classes, kept = _labelled(train_X, train_Y, seed)
+        options: Any = {"client": client, "progress": progress}
+        sample = num_candidates(num_inducing), seed
+        pieces, classes, kept = _labelled(train_X, train_Y, sample, options)
         super().__init__(
-            LabelledPieces(pieces, kept, alpha_epsilon),
+            LabelledPieces(pieces, Labelling(kept, float(alpha_epsilon))),
             None,
             covar_module,
             num_inducing=num_inducing,
@@ -93,6 +107,7 @@ class SparseClassificationGP(SparseDistributionGP):
             input_transform=input_transform,
             feature_dtype=feature_dtype,
             seed=seed,
+            **options,
         )
         self.classes_ = classes
         self._alpha_epsilon = float(alpha_epsilon)
@@ -121,7 +136,6 @@ class SparseClassificationGP(SparseDistributionGP):
         """
         model = super().from_sums(features, sums, **parts)
         model.classes_, model._alpha_epsilon = classes, alpha_epsilon
-        model.take_sums(features, sums)
         return model
 
     @property
@@ -131,27 +145,44 @@ class SparseClassificationGP(SparseDistributionGP):
 
     @alpha_epsilon.setter
     def alpha_epsilon(self, value: float) -> None:
-        self.data = replace(self.training_data(), alpha_epsilon=value)
+        data = self.training_data()
+        labelling = replace(data.labelling, alpha_epsilon=float(value))
+        _, variances = labelling(self.sample()[1])
+        noise = self.likelihood.noise_covar.noise
+        self.data = replace(data, labelling=labelling)
+        self.likelihood.noise_covar.noise = variances.mean(0, keepdim=True).mT.to(noise)
         self._alpha_epsilon = float(value)
 
     def training_data(self) -> LabelledPieces:
-        """Return the training data in pieces, with the regression targets of the labels."""
+        """Return the training data in pieces, with their labels."""
         data = super().training_data()
         assert isinstance(data, LabelledPieces)
         return data
 
-    def predict_proba(self, X: Inputs | Tensor, *, batch_size: int = 1024) -> Tensor:
+    def predict_proba(
+        self,
+        X: Inputs | Tensor | ShardedClouds,
+        *,
+        batch_size: int = 1024,
+        client: Any = None,
+        progress: bool = True,
+    ) -> Tensor:
         """Predict class probabilities of clouds.
 
         Args:
-            X: The ``N`` clouds, or a ``... x N x m*(d+1)`` tensor of rows.
+            X: The ``N`` clouds, or a ``... x N x m*(d+1)`` tensor of rows; or :class:`ShardedClouds`,
+                which are read and predicted piece by piece.
             batch_size: Number of clouds to process at a time, which bounds memory.
+            client: As for :meth:`SparseDistributionGP.predict`.
+            progress: As for :meth:`SparseDistributionGP.predict`.
 
         Returns:
             A detached ``... x N x C`` tensor, with columns in the order of :attr:`classes_`.
 
         Raises:
-            ValueError: If the width of the rows does not fit the kernel, or ``batch_size < 1``.
+            ValueError: If the width of the rows does not fit the kernel, ``batch_size < 1``, or there
+                is a client but no :class:`ShardedClouds`.
+            PieceError: If a piece cannot be read; the message names its file.
 
         Example:
             >>> from gp_distributions import PointClouds, SparseClassificationGP
@@ -160,22 +191,35 @@ class SparseClassificationGP(SparseDistributionGP):
             >>> (model.predict_proba(clouds[:1])[0, 0] > 0.5).item()
             True
         """
-        if batch_size < 1:
-            raise ValueError(f"Expected batch_size >= 1, got {batch_size}.")
+        check_batch_size(batch_size)
+        self.check_client(X, client)
         self.eval()
+        current = self.collapsed(client=client, progress=progress)
+        if isinstance(X, ShardedClouds):
+            options: Any = {"batch_size": batch_size, "client": client, "progress": progress}
+            return torch.cat(list(self.over_shards("predict_proba", X, **options)))
         rows = self._rows_of(X)
         with torch.no_grad():
-            parts = [self._probabilities(part) for part in rows.flatten(0, -2).split(batch_size)]
+            parts = [
+                self._probabilities(current, part) for part in rows.flatten(0, -2).split(batch_size)
+            ]
         return torch.cat(parts).unflatten(0, rows.shape[:-1])
 
     def predict(  # type: ignore[override]
-        self, X: Inputs | Tensor, *, batch_size: int = 1024
+        self,
+        X: Inputs | Tensor | ShardedClouds,
+        *,
+        batch_size: int = 1024,
+        client: Any = None,
+        progress: bool = True,
     ) -> Labels:
         """Predict the labels of clouds: the classes with the largest :meth:`predict_proba`.
 
         Args:
-            X: The ``N`` clouds, or a ``... x N x m*(d+1)`` tensor of rows.
-            batch_size: Number of clouds to process at a time, which bounds memory.
+            X: As for :meth:`predict_proba`.
+            batch_size: As for :meth:`predict_proba`.
+            client: As for :meth:`predict_proba`.
+            progress: As for :meth:`predict_proba`.
 
         Returns:
             An array of labels of shape ``... x N``.
@@ -187,12 +231,19 @@ class SparseClassificationGP(SparseDistributionGP):
             >>> model.predict(clouds[1:3]).tolist()
             ['left', 'right']
         """
-        return self.classes_[self.predict_proba(X, batch_size=batch_size).argmax(-1).cpu().numpy()]
+        options: Any = {"batch_size": batch_size, "client": client, "progress": progress}
+        return self.classes_[self.predict_proba(X, **options).argmax(-1).cpu().numpy()]
 
-    def leave_one_out(self) -> Tensor:  # type: ignore[override]
+    def leave_one_out(  # type: ignore[override]
+        self, *, client: Any = None, progress: bool = True
+    ) -> Tensor:
         """Compute leave-one-out log probabilities of the labels, at the current hyperparameters.
 
         This takes a second pass over the data.
+
+        Args:
+            client: As for :meth:`SparseDistributionGP.leave_one_out`.
+            progress: As for :meth:`SparseDistributionGP.leave_one_out`.
 
         Returns:
             The logarithms of the probabilities of the labels in :meth:`leave_one_out_proba`, a detached
@@ -208,16 +259,19 @@ class SparseClassificationGP(SparseDistributionGP):
             >>> (model.leave_one_out().exp() > 0.5).tolist()
             [True, True, True, True]
         """
-        data, probabilities = self.training_data(), self.leave_one_out_proba()
-        labels = torch.cat([data.labels(index) for index in range(data.num_pieces)])
-        labels = labels.to(probabilities.device).unsqueeze(-1)
-        return probabilities.gather(-1, labels).squeeze(-1).log()
+        task = LabelDensities(self.training_data().labelling.index_of)
+        options: Any = {"client": client, "progress": progress}
+        return torch.cat(self.left_out(task, observation_noise=False, **options))
 
-    def leave_one_out_proba(self) -> Tensor:
+    def leave_one_out_proba(self, *, client: Any = None, progress: bool = True) -> Tensor:
         """Predict the class probabilities of each training cloud from all others.
 
         The hyperparameters and the inducing clouds stay the same. This takes a second pass over the
         data.
+
+        Args:
+            client: As for :meth:`SparseDistributionGP.leave_one_out`.
+            progress: As for :meth:`SparseDistributionGP.leave_one_out`.
 
         Returns:
             A detached ``T x C`` tensor, with columns in the order of :attr:`classes_`.
@@ -232,85 +286,28 @@ class SparseClassificationGP(SparseDistributionGP):
             >>> model.leave_one_out_proba().argmax(-1).tolist()
             [0, 0, 1, 1]
         """
-        mean, variance = self._without_each(observation_noise=False)
-        return expected_softmax(mean, variance.clamp_min(0).sqrt())
+        options: Any = {"client": client, "progress": progress}
+        return torch.cat(self.left_out(left_out_proba, observation_noise=False, **options))
 
-    def _values(self) -> Values:
-        return [*super()._values(), ("alpha_epsilon", torch.tensor(self._alpha_epsilon))]
-
-    def _probabilities(self, part: Tensor) -> Tensor:
-        rows, current = self.transform_inputs(part), self.collapsed()
+    def _probabilities(self, current: CollapsedPosterior, part: Tensor) -> Tensor:
+        rows = self.transform_inputs(part)
         phi = current.features(rows)
-        prior = covariance(self.covar_module, rows, diag=True)
-        left = (prior - phi.square().sum(-1)).clamp_min(0)
-        mean = phi @ current.weights + self._mean().flatten()
+        left = residual_variances(current.features, rows, phi)
+        mean = phi @ current.weights + self.means().flatten()
         return expected_softmax(mean, (left + current.spread(phi)).mT.sqrt())
 
 
-@dataclass(frozen=True, eq=False)
-class LabelledPieces:
-    """Pieces of data whose labels become the targets and noise of a classifier.
-
-    Args:
-        pieces: Pieces of data with labels.
-        classes: The distinct labels in sorted order, as the pieces have them.
-        alpha_epsilon: The concentration of the classes that are not the label.
-    """
-
-    pieces: Pieces
-    classes: Labels
-    alpha_epsilon: float
-
-    @property
-    def encoding(self) -> MixedEncoding | None:
-        """The encoding that mixed inputs define, or ``None``."""
-        return getattr(self.pieces, "encoding", None)
-
-    @property
-    def num_pieces(self) -> int:
-        """Number of pieces."""
-        return self.pieces.num_pieces
-
-    def piece(self, index: int) -> tuple[Any, ...]:
-        """Return the distributions of a piece, their targets and noise variances, ``N x C``."""
-        return self._with_targets(*self.pieces.piece(index))
-
-    def sample(self, n: int, seed: int) -> tuple[Any, ...]:
-        """Return a random sample of ``n`` clouds, as :meth:`piece` does."""
-        return self._with_targets(*self.pieces.sample(n, seed))
-
-    def labels(self, index: int) -> Tensor:
-        """Return the class indices of the clouds of a piece."""
-        return self._indices(self.pieces.piece(index)[1])
-
-    def _with_targets(self, X: Any, labels: Any) -> tuple[Any, ...]:
-        members = torch.nn.functional.one_hot(self._indices(labels), len(self.classes)).double()
-        return X, *dirichlet_targets(members.to(X.device), self.alpha_epsilon)
-
-    def _indices(self, labels: Any) -> Tensor:
-        values = np.asarray(labels.cpu() if isinstance(labels, Tensor) else labels)
-        index = np.searchsorted(self.classes, values).clip(max=len(self.classes) - 1)
-        strange = np.flatnonzero(self.classes[index] != values)
-        if len(strange):
-            raise ValueError(
-                f"Expected one of the labels {self.classes.tolist()}, but that of cloud {strange[0]} is "
-                f"{values[strange[0]]!r}."
-            )
-        return torch.from_numpy(index)
-
-
-# For data in pieces, the classes are those in a sample of this size.
-_SAMPLE = 10000
-
-
 def _labelled(
-    train_X: Inputs | Tensor | Pieces, train_Y: Tensor | ArrayLike | None, seed: int
+    train_X: Inputs | Tensor | Pieces,
+    train_Y: Tensor | ArrayLike | None,
+    sampled: tuple[int, int],
+    options: dict[str, Any],
 ) -> tuple[Pieces, Labels, Labels]:
     """Return the data in pieces, the distinct labels in sorted order, and as the pieces have them."""
     if not isinstance(train_X, Inputs | Tensor) and isinstance(train_X, Pieces):
         if train_Y is not None:
             raise ValueError("Expected train_Y=None for data in pieces, which carry their labels.")
-        _, labels, *_ = train_X.sample(_SAMPLE, seed)
+        labels = _labels_of(train_X, sampled, **options)
         if labels is None:
             raise ValueError("Expected pieces that carry labels, got labels of None.")
         classes, _ = read_labels(labels, len(labels))
@@ -321,3 +318,15 @@ def _labelled(
     count = train_X.shape[-2] if isinstance(train_X, Tensor) else len(train_X)
     classes, index = read_labels(train_Y, count)
     return MemoryPieces(train_X, index), classes, np.arange(len(classes))
+
+
+def _labels_of(data: Pieces, sampled: tuple[int, int], *, client: Any, progress: bool) -> Any:
+    """Return labels that include all classes, or None if there are none."""
+    if isinstance(data, ShardedClouds) and any(piece.count is None for piece in data.pieces):
+        label = "Labels" if progress else None  # to read labels means to compute the pieces
+        found = list(run(DistinctLabels(), data.pieces, client=client, progress=label))
+        known = [labels for labels in found if labels is not None]
+        return np.concatenate(known) if len(known) == len(found) else None
+    if callable(targets := getattr(data, "targets", None)):
+        return targets()
+    return Sample.draw(data, *sampled, client=client, progress=progress).content[1]

@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import copy
-from collections.abc import Iterable
-from dataclasses import dataclass
-from functools import reduce
-from operator import add
+from collections.abc import Iterator
 from typing import Any, Literal, Self
 
-import gpytorch
+import numpy as np
 import torch
 from botorch.acquisition.objective import PosteriorTransform
-from botorch.models.model import Model
 from botorch.models.transforms.input import InputTransform
 from botorch.models.transforms.outcome import OutcomeTransform, Standardize
-from botorch.posteriors import GPyTorchPosterior, Posterior
+from botorch.posteriors import Posterior
 from botorch.utils.types import DEFAULT, _DefaultType
-from gpytorch.distributions import MultitaskMultivariateNormal
 from gpytorch.kernels import Kernel
 from gpytorch.likelihoods import FixedNoiseGaussianLikelihood, GaussianLikelihood
 from gpytorch.means import ConstantMean
@@ -28,13 +22,13 @@ from torch import Tensor
 
 from gp_distributions.distances.evaluation import sharing
 from gp_distributions.kernels.covariances import covariance
-from gp_distributions.kernels.reading import check_kind, distribution_kernels
+from gp_distributions.kernels.reading import check_kind
 from gp_distributions.measures.arrays import integer
 from gp_distributions.measures.encoding import MixedEncoding
-from gp_distributions.measures.inputs import Inputs, encoding_of
-from gp_distributions.measures.point_clouds import PointClouds
+from gp_distributions.measures.inputs import Inputs
 from gp_distributions.models.arguments import (
     adapt_distances,
+    check_batch_size,
     check_modules,
     counted_rows,
     default_kernel,
@@ -44,39 +38,30 @@ from gp_distributions.models.arguments import (
     sampled_columns,
 )
 from gp_distributions.models.collapsed import (
-    CollapsedPosterior,
     CollapsedSums,
     InducingFeatures,
-    PieceState,
-    Reader,
     bound,
-    chunks,
-    piece_sums,
     relative_noise,
-    residual_variances,
 )
-from gp_distributions.models.exact_inference import ExactMultivariateNormal, variances
-from gp_distributions.models.pieces import MemoryPieces, Pieces
+from gp_distributions.models.exact_inference import (
+    ExactMultivariateNormal,
+    joint_posterior,
+    smallest_variance,
+    variances,
+)
+from gp_distributions.models.inducing import FEATURE_DTYPES, num_candidates
+from gp_distributions.models.leave_one_out import left_out
+from gp_distributions.models.passes import MethodOnPieces
+from gp_distributions.models.pieces import MemoryPieces, Pieces, Sample, as_pieces
 from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood
 from gp_distributions.models.shared_kernel import SharedNoise
-from gp_distributions.models.targets import as_targets, as_variances, check_order, standardize
-from gp_distributions.numerics.cholesky import cholesky
-from gp_distributions.numerics.inducing import choose_pivots
+from gp_distributions.models.sparse_inference import SparseInference
+from gp_distributions.models.targets import standardize
 from gp_distributions.sharding.passes import run
 from gp_distributions.sharding.sharded_clouds import ShardedClouds
 
-# Size of the sample to which distances, sampling noise and, for shards, the targets' scale adapt.
-_SAMPLE = 1000
-# Inducing clouds are chosen from this many times as many clouds, and from at least _FEWEST.
-_CANDIDATES, _FEWEST = 4, 2000
-# The covariance of candidates is computed for so many clouds at a time.
-_BLOCK = 2048
-# Jitter of the inducing covariance matrix: a share of the smallest noise variance, within two shares of
-# the mean prior variance. Rounding errors need the lower one.
-_JITTER, _LEAST_JITTER, _MOST_JITTER = 1e-8, {torch.float64: 1e-12, torch.float32: 1e-7}, 1e-6
 
-
-class SparseDistributionGP(Model, gpytorch.Module):
+class SparseDistributionGP(SparseInference):
     r"""Sparse Gaussian process regression on distributions, for up to millions of clouds.
 
     Let :math:`Z` be ``M`` inducing clouds out of the training clouds, :math:`L L^\top = K_{ZZ}` and
@@ -92,12 +77,14 @@ class SparseDistributionGP(Model, gpytorch.Module):
     clouds enter through sums, which are computed in one pass over pieces of the data: time grows
     linearly with the number of clouds, and memory does not grow.
 
-    :func:`gp_distributions.fit` learns the hyperparameters, chooses the inducing clouds and forms the
-    sums. Before that, the first prediction does the latter two at the current hyperparameters, and so
-    does the first prediction after a hyperparameter has been changed. The inducing clouds are drawn by
-    randomly pivoted Cholesky factorisation from a random subset of ``4 M`` clouds, at least 2000. The
-    jitter on the diagonal of :math:`K_{ZZ}` is :math:`10^{-8}` of the noise variance, but at least
-    :math:`10^{-12}` and at most :math:`10^{-6}` of the mean prior variance.
+    The constructor draws a random sample of ``4 M`` clouds, at least 2000, and keeps it. From data in
+    pieces, it reads each piece that holds one of them, once.
+    :func:`gp_distributions.fit` learns the hyperparameters from the sample, chooses the inducing clouds
+    out of it, and forms the sums in one pass over all clouds. Before that, the first prediction does the
+    latter two at the current hyperparameters, and so does the first prediction after a hyperparameter,
+    the kernel or a transform has been changed. The inducing clouds are drawn by randomly pivoted
+    Cholesky factorisation. The jitter on the diagonal of :math:`K_{ZZ}` is :math:`10^{-8}` of the noise
+    variance, but at least :math:`10^{-12}` and at most :math:`10^{-6}` of the mean prior variance.
 
     All computations are in double precision. With ``feature_dtype=torch.float32``, clouds are embedded
     and compared with the inducing clouds in single precision, in about two thirds of the time; all else
@@ -122,29 +109,35 @@ class SparseDistributionGP(Model, gpytorch.Module):
         covar_module: A kernel on rows, without a batch axis. The default for :class:`PointClouds` and
             :class:`Gaussians` is a scaled ``SlicedWassersteinKernel(dim, profile="matern52")``, and for
             :class:`MixedInputs` it is ``mixed_kernel(train_X)``.
-        num_inducing: Number ``M`` of inducing clouds. There are fewer if fewer clouds differ.
+        num_inducing: Number ``M`` of inducing clouds. If there are at most ``M`` clouds, all of them are
+            inducing; if there are more, fewer than ``M`` are where fewer differ.
         likelihood: A ``GaussianLikelihood`` or a :class:`SamplingNoiseLikelihood`, in units of the
             transformed targets. The default is that of :class:`DistributionGP`.
         outcome_transform: The transform of the targets. The default is BoTorch's ``Standardize`` with
             the mean and the standard deviation of all targets, or, for data in pieces, of the targets
-            of a random sample of 1000 clouds; ``None`` leaves the targets as they are.
+            of 1000 clouds of the sample; ``None`` leaves the targets as they are.
         train_Yvar: Known noise variances of the targets, used in place of a likelihood. They have the
             shape of ``train_Y`` and its squared units. The noise variance at new clouds is then their
             mean. Several outputs need one set of sums each.
         input_transform: A transform from the model's inputs to rows.
         sampling_noise: Whether smaller bags have more noise, as in :class:`DistributionGP`. The size of
-            the largest bag is that in a random sample of 1000 clouds.
+            the largest bag is that of 1000 clouds of the sample.
         feature_dtype: Precision of the features of clouds, ``torch.float64`` or ``torch.float32``.
-        seed: Random seed for the samples and for the choice of the inducing clouds.
+        seed: Random seed for the sample and for the choice of the inducing clouds.
+        client: A client of ``dask.distributed``, whose workers read the pieces of
+            :class:`ShardedClouds` from which the sample is drawn.
+        progress: Whether to show a progress bar if that takes more than a few seconds.
 
     Raises:
         TypeError: As for :class:`DistributionGP`, or if ``likelihood`` is of another class.
-        ValueError: As for :class:`DistributionGP`; if ``train_X`` or ``covar_module`` has a batch axis;
-            if targets are missing, or given for pieces that carry theirs; or if ``num_inducing < 1`` or
-            ``feature_dtype`` is another type.
+        ValueError: As for :class:`DistributionGP`; if ``train_X``, ``covar_module`` or ``likelihood``
+            has a batch axis; if targets are missing, or given for pieces that carry theirs; or if
+            ``num_inducing < 1`` or ``feature_dtype`` is another type. Clouds, targets and variances that
+            are not in the sample are checked when the sums are formed.
+        PieceError: If a piece cannot be read; the message names its file.
 
     Warns:
-        TiesWarning: As for :class:`DistributionGP`.
+        TiesWarning: As for :class:`DistributionGP`, of 1000 clouds of the sample.
 
     Example:
         >>> import torch
@@ -173,9 +166,11 @@ class SparseDistributionGP(Model, gpytorch.Module):
         sampling_noise: bool | Literal["ties"] = False,
         feature_dtype: torch.dtype = torch.float64,
         seed: int = 0,
+        client: Any = None,
+        progress: bool = True,
     ) -> None:
         super().__init__()
-        if feature_dtype not in _LEAST_JITTER:
+        if feature_dtype not in FEATURE_DTYPES:
             raise ValueError(
                 f"Expected feature_dtype to be torch.float64 or torch.float32, got {feature_dtype}."
             )
@@ -191,10 +186,12 @@ class SparseDistributionGP(Model, gpytorch.Module):
         self.num_inducing = integer(num_inducing, "num_inducing")
         self.seed = seed
         self.feature_dtype = feature_dtype
-        self.data: Pieces | None
-        self.data, self._squeeze_output = _pieces(train_X, train_Y, train_Yvar)
-        self.encoding: MixedEncoding | None = getattr(self.data, "encoding", None)
-        X, sample_Y, *known = self.data.sample(_SAMPLE, seed)
+        self.data, self._squeeze_output = as_pieces(train_X, train_Y, train_Yvar)
+        self.encoding = getattr(self.data, "encoding", None)
+        self._sample = Sample.draw(
+            self.data, num_candidates(self.num_inducing), seed, client=client, progress=progress
+        )
+        X, sample_Y, *given = self.sample()
         if sample_Y is None:
             raise ValueError("Expected pieces that carry targets, got targets of None.")
         if covar_module is None:
@@ -208,9 +205,10 @@ class SparseDistributionGP(Model, gpytorch.Module):
             )
         if keeps_clouds(input_transform):
             check_kind(X, covar_module)
-        targets, squeeze = as_targets(sample_Y, rows)
+        # The transforms are not there yet.
+        targets, known = self._reader().targets(X, sample_Y, *given)
         if not isinstance(self.data, MemoryPieces):
-            self._squeeze_output = squeeze
+            self._squeeze_output = np.ndim(sample_Y) == 1 and targets.shape[-1] == 1
         self._num_outputs = targets.shape[-1]
         if isinstance(outcome_transform, _DefaultType):
             every = self.data.targets if isinstance(self.data, MemoryPieces) else targets
@@ -234,15 +232,15 @@ class SparseDistributionGP(Model, gpytorch.Module):
             adapt_distances(self.covar_module, clouds)
             if sampling_noise and isinstance(self.likelihood, SamplingNoiseLikelihood):
                 self.likelihood.adapt(clouds)
-        self._summed: Summed | None = None
-        self._current: tuple[Values, CollapsedPosterior] | None = None
+        self._summed = None
+        self._current = None
 
     def _make_likelihood(
         self,
         likelihood: GaussianLikelihood | None,
         sampling_noise: bool | Literal["ties"],
         targets: Tensor,
-        known: list[Tensor],
+        known: Tensor | None,
     ) -> GaussianLikelihood | FixedNoiseGaussianLikelihood:
         floor = noise_floor(torch.float64)
         if likelihood is not None:
@@ -251,9 +249,14 @@ class SparseDistributionGP(Model, gpytorch.Module):
                     "Expected a GaussianLikelihood or a SamplingNoiseLikelihood, got "
                     f"{type(likelihood).__name__}. Pass known variances as train_Yvar."
                 )
+            if likelihood.noise.numel() > 1:
+                raise ValueError(
+                    "Expected a likelihood with one noise variance, which all outputs share, got "
+                    f"{likelihood.noise.numel()}. Fit one model for each output."
+                )
             return likelihood
-        if known:
-            every = self.data.variances if isinstance(self.data, MemoryPieces) else known[0]
+        if known is not None:
+            every = self.data.variances if isinstance(self.data, MemoryPieces) else known
             assert every is not None
             _, noise = self._reader().transformed(targets[:1], every.mean(0, keepdim=True))
             assert noise is not None
@@ -313,32 +316,25 @@ class SparseDistributionGP(Model, gpytorch.Module):
             (torch.Size([3, 1]), torch.Size([5, 3, 1]))
         """
         self.eval()
-        if output_indices is not None:
-            part = self.subset_output(output_indices)
-            return part.posterior(X, None, observation_noise, posterior_transform)
-        current = self.collapsed()
+        every = range(self.num_outputs)
+        outputs = list(every) if output_indices is None else [every[i] for i in output_indices]
+        current = self.collapsed(progress=False)
         rows = self.transform_inputs(self._rows_of(X))
         with sharing() if rows.shape[-2] > 1 else contextlib.nullcontext():
             phi = current.features(rows)
             within = covariance(self.covar_module, rows)
-        centred, covariances = current.moments(phi, within)
-        means = centred + self._mean().detach().flatten()
+        centred, covariances = current.moments(phi, within, outputs)
+        means = centred + self.means().detach().flatten()[outputs]
         noise = self._noise_at(rows, observation_noise)
         normals = []
-        for o, within_o in enumerate(covariances):
+        for mean, within_o, o in zip(means.unbind(-1), covariances, outputs, strict=True):
             if noise is not None:
-                within_o = within_o + torch.diag_embed(noise[..., o].expand(means.shape[:-1]))
-            normals.append(ExactMultivariateNormal(means[..., o], to_linear_operator(within_o)))
-        posterior: Posterior = GPyTorchPosterior(
-            normals[0]
-            if self.num_outputs == 1
-            else MultitaskMultivariateNormal.from_independent_mvns(normals)
-        )
-        if (transform := getattr(self, "outcome_transform", None)) is not None:
-            posterior = transform.untransform_posterior(posterior, X=rows)
-        if posterior_transform is not None:
-            return posterior_transform(posterior=posterior, X=rows)
-        return posterior
+                within_o = within_o + torch.diag_embed(noise[..., o].expand(mean.shape))
+            normals.append(ExactMultivariateNormal(mean, to_linear_operator(within_o)))
+        transform: OutcomeTransform | None = getattr(self, "outcome_transform", None)
+        if transform is not None and output_indices is not None:
+            transform = transform.subset_output(outputs)
+        return joint_posterior(normals, rows, transform, posterior_transform)
 
     def predict(
         self,
@@ -357,9 +353,9 @@ class SparseDistributionGP(Model, gpytorch.Module):
             observation_noise: Whether to return the standard deviation of a noisy observation rather
                 than that of the function.
             batch_size: Number of clouds to process at a time, which bounds memory.
-            client: A client of ``dask.distributed``, whose workers predict :class:`ShardedClouds`.
-            progress: Whether to show a progress bar if :class:`ShardedClouds` take more than a few
-                seconds.
+            client: A client of ``dask.distributed``, whose workers predict :class:`ShardedClouds`, and
+                first form the sums if the model has none at its hyperparameters.
+            progress: Whether to show a progress bar if a pass over data takes more than a few seconds.
 
         Returns:
             The means and the standard deviations in the units of ``train_Y``, two tensors of shape
@@ -378,27 +374,49 @@ class SparseDistributionGP(Model, gpytorch.Module):
             >>> mean.shape, bool(mean[0] < mean[1])
             (torch.Size([2]), True)
         """
-        if batch_size < 1:
-            raise ValueError(f"Expected batch_size >= 1, got {batch_size}.")
+        check_batch_size(batch_size)
+        self.check_client(X, client)
+        self.collapsed(client=client, progress=progress)
         if isinstance(X, ShardedClouds):
-            self.collapsed()  # once, before copies go to tasks
-            task = _Prediction(self._without_data(), observation_noise, batch_size)
-            label = "Predicting" if progress else None
-            found = zip(*run(task, X.pieces, client=client, progress=label), strict=True)
-            means, stds = map(torch.cat, found)
+            options = {"observation_noise": observation_noise, "batch_size": batch_size}
+            parts = self.over_shards("predict", X, client=client, progress=progress, **options)
+            means, stds = map(torch.cat, zip(*parts, strict=True))
             return means, stds
-        if client is not None:
-            raise ValueError("Expected ShardedClouds to predict with a client.")
         rows = self._rows_of(X)
-        moments: tuple[list[Tensor], list[Tensor]] = ([], [])
+        none = rows.new_empty(0, self.num_outputs)
+        moments: tuple[list[Tensor], list[Tensor]] = ([none], [none])
         with torch.no_grad():
-            for part in rows.flatten(0, -2).split(batch_size):
+            for part in rows.flatten(0, -2).split(batch_size) if rows.numel() else ():
                 posterior = self.posterior(part.unsqueeze(-2), observation_noise=observation_noise)
                 moments[0].append(posterior.mean.squeeze(-2))
                 moments[1].append(variances(posterior, self.smallest_variance).squeeze(-2))
         mean, variance = (torch.cat(parts).unflatten(0, rows.shape[:-1]) for parts in moments)
         std = variance.sqrt()
         return (mean.squeeze(-1), std.squeeze(-1)) if self._squeeze_output else (mean, std)
+
+    def check_client(self, X: object, client: Any) -> None:
+        """Check that there is no client, unless clouds to predict are in pieces.
+
+        Raises:
+            ValueError: If there is one.
+        """
+        if client is not None and not isinstance(X, ShardedClouds):
+            raise ValueError("Expected ShardedClouds to predict with a client.")
+
+    def over_shards(
+        self, method: str, X: ShardedClouds, *, client: Any, progress: bool, **options: Any
+    ) -> Iterator[Any]:
+        """Yield the result of a method of this model for the clouds of each piece, in order.
+
+        Args:
+            method: Name of the method.
+            X: Clouds in pieces.
+            client: A client of ``dask.distributed``, whose workers call the method, or ``None``.
+            progress: Whether to show a progress bar if this takes more than a few seconds.
+            **options: Further arguments of the method.
+        """
+        task = MethodOnPieces(self.without_data(), method, options)
+        return run(task, X.pieces, client=client, progress="Predicting" if progress else None)
 
     def bound(self) -> Tensor:
         """Compute the lower bound of the log marginal likelihood of the transformed targets.
@@ -419,9 +437,11 @@ class SparseDistributionGP(Model, gpytorch.Module):
         Source: Titsias 2009, eq. 9.
         """
         with torch.no_grad():
-            return bound(self.summed().sums, self.noise_scale(), self._mean())
+            return bound(self.summed(progress=False).sums, self.noise_scale(), self.means())
 
-    def leave_one_out(self, *, observation_noise: bool = True) -> tuple[Tensor, Tensor]:
+    def leave_one_out(
+        self, *, observation_noise: bool = True, client: Any = None, progress: bool = True
+    ) -> tuple[Tensor, Tensor]:
         r"""Predict each training cloud from all others, at the current hyperparameters.
 
         Leaving out cloud ``i`` subtracts one term from each sum. With :math:`h = \phi_i^\top B^{-1}
@@ -436,6 +456,8 @@ class SparseDistributionGP(Model, gpytorch.Module):
         Args:
             observation_noise: Whether to return the standard deviation of the target rather than that
                 of the function.
+            client: A client of ``dask.distributed`` whose workers predict the clouds.
+            progress: Whether to show a progress bar if a pass over data takes more than a few seconds.
 
         Returns:
             The means and standard deviations, of the shape and in the units of ``train_Y``.
@@ -457,23 +479,13 @@ class SparseDistributionGP(Model, gpytorch.Module):
                 "Expected Standardize or None as outcome transform, got "
                 f"{type(transform).__name__}, under which predictions are not normal."
             )
-        mean, variance = self._without_each(observation_noise)
+        options: Any = {"client": client, "progress": progress}
+        parts = self.left_out(left_out, observation_noise=observation_noise, **options)
+        mean, variance = map(torch.cat, zip(*parts, strict=True))
         if transform is not None:
             mean, variance = transform.untransform(mean, variance)
         mean, std = mean.detach(), variance.clamp_min(self.smallest_variance).sqrt()
         return (mean.squeeze(-1), std.squeeze(-1)) if self._squeeze_output else (mean, std)
-
-    def _without_each(self, observation_noise: bool) -> tuple[Tensor, Tensor]:
-        """Return leave-one-out means and variances of transformed targets, ``T x outputs``."""
-        data = self.training_data()
-        state, current = self.piece_state(), self.collapsed()
-        scale, centre = self.noise_scale(), self._mean()
-        parts = [
-            _left_out(state, current, scale, centre, observation_noise, *data.piece(index))
-            for index in range(data.num_pieces)
-        ]
-        mean, variance = (torch.cat(part) for part in zip(*parts, strict=True))
-        return mean, variance
 
     def subset_output(self, idcs: list[int]) -> SparseDistributionGP:
         """Return a model of some of the outputs, with the same hyperparameters, as in BoTorch.
@@ -483,7 +495,7 @@ class SparseDistributionGP(Model, gpytorch.Module):
         kept = [range(self.num_outputs)[i] for i in idcs]
         summed, several = self.summed(), len(kept) > 1
         index = torch.tensor(kept, device=summed.sums.gram.device)
-        constant = self._mean().detach().flatten()[index]
+        constant = self.means().detach().flatten()[index]
         mean_module = ConstantMean(batch_shape=torch.Size([len(kept)] if several else []))
         mean_module.to(constant).constant = constant if several else constant.squeeze(0)
         likelihood, transform = self.likelihood, getattr(self, "outcome_transform", None)
@@ -537,7 +549,8 @@ class SparseDistributionGP(Model, gpytorch.Module):
         """
         model = cls.__new__(cls)
         super(SparseDistributionGP, model).__init__()
-        model.num_inducing, model.seed, model.data = num_inducing, seed, None
+        model.num_inducing, model.seed = num_inducing, seed
+        model.data = model._sample = None
         model._squeeze_output, model.feature_dtype = squeeze_output, features.dtype
         model.encoding = encoding
         model._num_outputs = mean_module.constant.numel()
@@ -549,103 +562,6 @@ class SparseDistributionGP(Model, gpytorch.Module):
             model.input_transform = input_transform
         model.take_sums(features, sums)
         return model
-
-    # What a fit uses.
-
-    def choose_features(self) -> InducingFeatures:
-        """Choose inducing clouds at the current hyperparameters, and factorise their covariance."""
-        data = self.training_data()
-        with torch.no_grad():
-            candidates = max(_CANDIDATES * self.num_inducing, _FEWEST)
-            X, *_ = data.sample(candidates, self.seed + 1)
-            rows = self._reader().rows(X)
-            variances = covariance(self.covar_module, rows, diag=True)
-            level = max(float(variances.mean()), torch.finfo(torch.float64).tiny)
-            jitter = _JITTER * float(self.likelihood.noise.min())
-            least = _LEAST_JITTER[self.feature_dtype]
-            jitter = min(max(jitter, least * level), _MOST_JITTER * level)
-            if len(rows) > self.num_inducing:
-                rows = rows[self._pivots(rows, variances, jitter)]
-            matrix = covariance(self.covar_module, rows)
-            matrix.diagonal().add_(jitter)
-            return InducingFeatures(self.covar_module, rows, cholesky(matrix), self.feature_dtype)
-
-    def _pivots(self, rows: Tensor, variances: Tensor, jitter: float) -> Tensor:
-        """Return the indices of inducing rows."""
-        parts = rows.split(_BLOCK)
-
-        def covariances(first: Tensor | None, second: Tensor) -> Tensor:
-            chosen = rows[second]
-            if first is not None:
-                return covariance(self.covar_module, rows[first], chosen)
-            return torch.cat([covariance(self.covar_module, part, chosen) for part in parts])
-
-        options: Any = {"tolerance": jitter, "seed": self.seed}
-        if any(block.columns for _, block in distribution_kernels(self.covar_module)):
-            return choose_pivots(covariances, variances, self.num_inducing, **options)
-        with sharing():  # represents the parts only once
-            return choose_pivots(covariances, variances, self.num_inducing, **options)
-
-    def piece_state(self, features: InducingFeatures | None = None) -> PieceState:
-        """Return what :func:`piece_sums` needs, by default for the inducing clouds in use."""
-        features = self.summed().features if features is None else features
-        return PieceState(features, self._reader())
-
-    def take_sums(self, features: InducingFeatures, sums: CollapsedSums) -> None:
-        """Use sums that were formed at the current hyperparameters."""
-        self._summed = Summed(self._values(), features, sums)
-        self._current = None
-
-    def summed(self) -> Summed:
-        """Return the features and the sums, and form them if the hyperparameters have changed."""
-        summed = self._summed
-        if summed is None or not _same(summed.values, self._values()):
-            data = self.training_data()
-            features = self.choose_features()
-            state = self.piece_state(features)
-            sums = reduce(add, (piece_sums(state, *data.piece(i)) for i in range(data.num_pieces)))
-            summed = self._summed = Summed(self._values(), features, sums)
-        return summed
-
-    def collapsed(self) -> CollapsedPosterior:
-        """Return the posterior of the weights of the features at the current hyperparameters."""
-        summed = self.summed()
-        values = [*summed.values, ("noise", self.noise_scale()), ("mean", self._mean())]
-        current = self._current
-        if current is None or not _same(current[0], values):
-            with torch.no_grad():
-                posterior = CollapsedPosterior.from_sums(
-                    summed.features, summed.sums, self.noise_scale(), self._mean()
-                )
-            current = self._current = [(n, v.detach().clone()) for n, v in values], posterior
-        return current[1]
-
-    def noise_scale(self) -> Tensor:
-        """Return the noise variance of clouds with the relative noise 1."""
-        if isinstance(self.likelihood, FixedNoiseGaussianLikelihood):
-            return torch.ones_like(self.likelihood.noise.flatten()[:1])
-        return self.likelihood.noise
-
-    def sample_rows(self, size: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Return a random sample of clouds as one part of a piece; see :func:`chunks`."""
-        sample = self.training_data().sample(size, self.seed)
-        with torch.no_grad():
-            return next(chunks(self._reader(), *sample, size=size))
-
-    def _values(self) -> Values:
-        """Return the values on which the sums depend."""
-        values = list(self.covar_module.state_dict().items())
-        if isinstance(self.likelihood, SamplingNoiseLikelihood):
-            own = self.likelihood
-            values += [("noise", own.noise), ("size", own._largest), ("bias", own.sampling_bias)]
-            values += [("sampling", own.raw_sampling_noise)]
-        return [(name, value.detach().clone()) for name, value in values]
-
-    def _mean(self) -> Tensor:
-        """Return the constant means, ``P x R``."""
-        mean = self.mean_module.constant.reshape(-1)
-        fixed = isinstance(self.likelihood, FixedNoiseGaussianLikelihood)
-        return mean.unsqueeze(-1) if fixed else mean.unsqueeze(0)
 
     def _noise_at(self, rows: Tensor, observation_noise: bool | Tensor) -> Tensor | None:
         """Return noise variances at new clouds, ``... x q x outputs``."""
@@ -659,142 +575,18 @@ class SparseDistributionGP(Model, gpytorch.Module):
         each = noise * relative_noise(self.likelihood, rows)
         return each.unsqueeze(-1).expand(*each.shape, self.num_outputs)
 
-    def _reader(self) -> Reader:
-        """Return the transforms in evaluation mode, which do not adapt to what they transform."""
-        known = isinstance(getattr(self, "likelihood", None), FixedNoiseGaussianLikelihood)
-        inputs, outcomes = (
-            None if transform is None else copy.deepcopy(transform).eval()
-            for transform in (
-                getattr(self, "input_transform", None),
-                getattr(self, "outcome_transform", None),
-            )
-        )
-        likelihood = None if known else getattr(self, "likelihood", None)
-        return Reader(likelihood, inputs, outcomes, self.encoding)
-
-    def training_data(self) -> Pieces:
-        """Return the training data in pieces.
-
-        Raises:
-            ValueError: If the model has only sums over them.
-        """
-        if self.data is None:
-            raise ValueError(
-                "Expected a model with its training data, but files and subset_output keep only sums "
-                "over them. Make the model from the data again, or keep its hyperparameters."
-            )
-        return self.data
-
-    def _without_data(self) -> SparseDistributionGP:
-        """Return a model that shares all but the training data, to be sent to workers."""
-        model = copy.copy(self)
-        model.data = None
-        return model
-
     def _rows_of(self, X: Inputs | Tensor) -> Tensor:
         if keeps_clouds(getattr(self, "input_transform", None)):
-            check_kind(X, self.covar_module)
+            check_kind(X, self.covar_module, self.encoding)
         return counted_rows(X, self.encoding).double()
 
     @property
     def smallest_variance(self) -> float:
         """Lower bound of predicted variances, in the units of the original targets."""
-        transform = getattr(self, "outcome_transform", None)
-        unit = transform.stdvs.min().item() if isinstance(transform, Standardize) else 1.0
-        smallest: float = gpytorch.settings.min_variance.value(torch.float64)
-        return unit**2 * smallest
+        return smallest_variance(getattr(self, "outcome_transform", None), torch.float64)
 
     def _set_transformed_inputs(self) -> None:
         """Do nothing: training inputs are transformed piece by piece."""
 
     def _revert_to_original_inputs(self) -> None:
         """Do nothing: training inputs are transformed piece by piece."""
-
-
-Values = list[tuple[str, Tensor]]
-
-
-@dataclass(frozen=True, eq=False)
-class Summed:
-    """Features and sums, with the values of the hyperparameters at which they were formed."""
-
-    values: Values
-    features: InducingFeatures
-    sums: CollapsedSums
-
-
-@dataclass(frozen=True, eq=False)
-class _Prediction:
-    """Predictions for the clouds of one piece."""
-
-    model: SparseDistributionGP
-    observation_noise: bool
-    batch_size: int
-
-    def __call__(self, number: int, X: PointClouds, *rest: Any) -> tuple[Tensor, Tensor]:
-        options: Any = {"observation_noise": self.observation_noise, "batch_size": self.batch_size}
-        return self.model.predict(X, **options)
-
-
-def _same(first: Values, second: Iterable[tuple[str, Tensor]]) -> bool:
-    pairs = zip(first, second, strict=True)
-    return all(a == b and torch.equal(x, y) for (a, x), (b, y) in pairs)
-
-
-def _left_out(
-    state: PieceState,
-    current: CollapsedPosterior,
-    scale: Tensor,
-    mean: Tensor,
-    observation_noise: bool,
-    X: Any,
-    *rest: Any,
-) -> tuple[Tensor, Tensor]:
-    """Return leave-one-out means and variances of the clouds of a piece, ``N x outputs``."""
-    found: list[tuple[Tensor, Tensor]] = []
-    targets, *known = rest
-    with torch.no_grad():
-        parts = chunks(state.reader, X, targets, *known)
-        for rows, y, relative in parts:
-            noise = (scale * relative).unsqueeze(-1)  # P x N x 1
-            phi = current.features(rows)
-            fitted = (phi @ current.weights).unflatten(-1, mean.shape).movedim(-2, 0)
-            spread = current.spread(phi).unsqueeze(-1)
-            kept = 1 - spread / noise
-            error = (y - mean.unsqueeze(-2) - fitted) / kept
-            variance = residual_variances(state.features, rows, phi).unsqueeze(-1) + spread / kept
-            variance = variance + noise if observation_noise else variance
-            found.append((y - error, variance.expand(y.shape)))
-    pairs = zip(*found, strict=True)
-    means, all_variances = (torch.cat(part, dim=-2).movedim(0, -2).flatten(-2) for part in pairs)
-    return means, all_variances
-
-
-def _pieces(
-    train_X: Inputs | Tensor | Pieces,
-    train_Y: Tensor | ArrayLike | None,
-    train_Yvar: Tensor | ArrayLike | None,
-) -> tuple[Pieces, bool]:
-    """Check the training data; return them in pieces, and whether targets had no axis of outputs."""
-    if not isinstance(train_X, Inputs | Tensor) and isinstance(train_X, Pieces):
-        if train_Y is not None or train_Yvar is not None:
-            raise ValueError(
-                "Expected train_Y=None and train_Yvar=None for data in pieces, which carry their "
-                "targets."
-            )
-        return train_X, False
-    if train_Y is None:
-        raise ValueError("Expected train_Y, the targets of the clouds, got None.")
-    kept = train_X if isinstance(train_X, Tensor) else train_X[:1]
-    first = counted_rows(kept, encoding_of(train_X))
-    if first.dim() != 2:
-        raise ValueError(
-            f"Expected clouds without a batch axis, got batch shape {tuple(first.shape[:-2])}. Fit one "
-            "model for each batch."
-        )
-    count = len(train_X)
-    like = first[:1].detach().double().expand(count, -1)
-    check_order(train_X, train_Y)
-    targets, squeeze = as_targets(train_Y, like)
-    known = None if train_Yvar is None else as_variances(train_Yvar, like, targets)
-    return MemoryPieces(train_X, targets, known), squeeze

@@ -20,6 +20,9 @@ from torch import Tensor
 from gp_distributions.numerics.single_thread import matmul
 from gp_distributions.numerics.sorting import argsort, sort
 
+# With more than this many values in a cell, a sum over each cell is faster than a matrix product.
+_MANY = 10
+
 
 def cell_quantiles(values: Tensor, weights: Tensor, num_cells: int) -> Tensor:
     """Average the quantile functions of the slices of clouds over equal cells.
@@ -66,6 +69,9 @@ def uniform_cell_quantiles(values: Tensor, num_cells: int) -> Tensor:
         return ordered.repeat_interleave(num_cells // num_values, dim=-1)
     if num_values % num_cells == 0:
         return ordered.unflatten(-1, (num_cells, -1)).mean(-1)
+    if num_values > _MANY * num_cells:
+        steps, shares = _overlapping(num_values, num_cells)
+        return (ordered[..., steps.to(values.device)] * shares.to(ordered)).sum(-1)
     return matmul(ordered, _overlaps(num_values, num_cells).to(ordered))
 
 
@@ -77,6 +83,17 @@ def _overlaps(num_values: int, num_cells: int) -> Tensor:
     upper = torch.minimum(steps[1:], cells[:, 1:])
     lower = torch.maximum(steps[:-1], cells[:, :-1])
     return (upper - lower).clamp_min(0).to(torch.float64) / num_values
+
+
+def _overlapping(num_values: int, num_cells: int) -> tuple[Tensor, Tensor]:
+    """Return the steps that overlap each cell, ``N x K``, and the shares of the cell that they cover."""
+    starts = torch.arange(num_cells)[:, None] * num_values
+    most = num_values // num_cells + 2
+    steps = starts // num_cells + torch.arange(most)
+    upper = torch.minimum((steps + 1) * num_cells, starts + num_values)
+    lower = torch.maximum(steps * num_cells, starts)
+    shares = (upper - lower).clamp_min(0).to(torch.float64) / num_values
+    return steps.clamp_max(num_values - 1), shares
 
 
 def weighted_cell_quantiles(values: Tensor, weights: Tensor, num_cells: int) -> Tensor:

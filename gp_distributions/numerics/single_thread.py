@@ -1,8 +1,8 @@
 """Operations in a single thread on the CPU, for small chunks of work without gradients.
 
 PyTorch's threads keep spinning between operations. On few cores, this slows other work down by more
-than a second thread saves in a small operation. These functions therefore
-call NumPy, and fall back to PyTorch if a gradient is required or a tensor is on another device.
+than a second thread saves in a small operation. These functions therefore call NumPy, and fall back to
+PyTorch if a gradient is required or a tensor is on another device.
 """
 
 from __future__ import annotations

@@ -70,7 +70,7 @@ def with_value(X: MixedInputs, part: Part, place: Place, value: Any) -> Part:
         if len(one) == 1:
             return _without_labels(one)
     labels = [] if X.labels is None else X.labels.tolist()
-    if isinstance(value, str | int) and value in labels:
+    if is_label(value) and value in labels:
         original = X.blocks[block]
         assert not isinstance(original, Covariates)
         return _without_labels(original[[labels.index(value)]])
@@ -78,6 +78,11 @@ def with_value(X: MixedInputs, part: Part, place: Place, value: Any) -> Part:
         f"Expected one of {type(part).__name__} or a label of X as the value of {block!r}, got "
         f"{value!r}."
     )
+
+
+def is_label(value: Any) -> bool:
+    """Return whether a value may be a label of distributions, and not one of them."""
+    return isinstance(value, str | int | np.integer)
 
 
 def _with_column(part: Covariates, column: str, values: Sequence[Any]) -> Covariates:

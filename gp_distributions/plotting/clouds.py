@@ -105,7 +105,8 @@ def plot_clouds(
         The axes, one for each cloud.
 
     Raises:
-        ValueError: If clouds are not in the plane, or there are fewer axes or titles than clouds.
+        ValueError: If there are no clouds, they are not in the plane, or there are fewer axes or titles
+            than clouds.
 
     Example:
         >>> import numpy as np
@@ -145,6 +146,8 @@ def _atoms(clouds: PointClouds | Sequence[Values]) -> list[NDArray[np.float64]]:
             raise ValueError(f"Expected clouds along one axis, got {clouds}.")
         clouds = [x[w > 0] for x, w in zip(clouds.points, clouds.weights, strict=True)]
     arrays = [as_array(cloud) for cloud in clouds]
+    if not arrays:
+        raise ValueError("Expected at least one cloud, got none.")
     for index, points in enumerate(arrays):
         if points.ndim != 2 or points.shape[1] != 2:
             raise ValueError(

@@ -17,6 +17,7 @@ from gp_distributions.plotting._varied import (
     Part,
     Place,
     entry_name,
+    is_label,
     place_of,
     typical,
     varied,
@@ -72,8 +73,8 @@ def plot_effect(
 
     Raises:
         TypeError: If ``X`` is not :class:`MixedInputs`, or a value is of another kind than the block.
-        ValueError: If there is no such block or column, a category did not occur in training, or
-            ``path`` is given for other inputs than clouds.
+        ValueError: If there is no such block, column or output, a category did not occur in training,
+            ``level`` is not between 0 and 1, or ``path`` is given for other inputs than clouds.
 
     Example:
         >>> import numpy as np
@@ -88,6 +89,8 @@ def plot_effect(
     """
     if not isinstance(X, MixedInputs):
         raise TypeError(f"Expected MixedInputs, got {type(X).__name__}.")
+    if not 0 < level < 1:
+        raise ValueError(f"Expected a level between 0 and 1, such as 0.95, got {level}.")
     chosen, column = place = place_of(X, block)
     others = {name: typical(part) for name, part in X.blocks.items()}
     names = dict.fromkeys(others, entry_name(X, 0))
@@ -96,7 +99,7 @@ def plot_effect(
         if given == place:
             raise ValueError(f"Expected values of inputs other than {block!r} as at=.")
         others[given[0]] = with_value(X, others[given[0]], given, value)
-        names[given[0]] = value if isinstance(value, str) else "given"
+        names[given[0]] = str(value) if is_label(value) else "given"
 
     def predict(inputs: MixedInputs) -> NDArray[np.float64]:
         return _curves(model, inputs, level, observation_noise, output)[0][1]
@@ -137,7 +140,12 @@ def _curves(
         probabilities = as_array(model.predict_proba(inputs))
         return [(str(c), probabilities[:, i], None) for i, c in enumerate(model.classes_)]
     moments = model.predict(inputs, observation_noise=observation_noise)
-    mean, std = (as_array(m).reshape(len(inputs), -1)[:, output] for m in moments)
+    means, stds = (as_array(moment).reshape(len(inputs), -1) for moment in moments)
+    if not 0 <= output < means.shape[1]:
+        raise ValueError(
+            f"Expected the index of one of {means.shape[1]} outputs, from 0, got {output}."
+        )
+    mean, std = means[:, output], stds[:, output]
     return [("", mean, norm.ppf(0.5 + level / 2) * std)]
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from gp_distributions.rows.padding import copy_filled, is_wide, untouched_zeros
+from gp_distributions.rows.padding import copy_filled, is_wide, resized, untouched_zeros
 
 
 def join_rows(points: Tensor, weights: Tensor) -> Tensor:
@@ -57,8 +57,7 @@ def pad_rows(rows: Tensor, width: int) -> Tensor:
     """Pad rows to ``width`` columns with atoms of weight zero, which do not change distances."""
     if width == rows.shape[-1]:
         return rows
-    padded = torch.nn.functional.pad(drop_copies(rows), (0, width - rows.shape[-1]))
-    return padded.expand(*rows.shape[:-1], width)
+    return resized(drop_copies(rows), width).expand(*rows.shape[:-1], width)
 
 
 def drop_copies(rows: Tensor) -> Tensor:

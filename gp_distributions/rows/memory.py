@@ -17,7 +17,8 @@ from gp_distributions.context import setting
 from gp_distributions.rows.columns import selecting_once
 from gp_distributions.rows.padding import cloned
 
-_OF_MODULES = set(vars(torch.nn.Module()))
+# Attributes of modules of PyTorch and GPyTorch that are no settings. Constraints are submodules, too.
+_OF_MODULES = {*vars(torch.nn.Module()), "_priors", "_constraints", "_added_loss_terms"}
 # Tensors whose content was compared lately, with the entry that holds it.
 _compared: ContextVar[dict[Hashable, tuple[Tensor, Entry]] | None]
 _compared = ContextVar("compared", default=None)
@@ -132,7 +133,7 @@ class Memory:
 
 
 def fingerprint(module: Any) -> Hashable:
-    """Return a key made of a module's class, settings, parameters, buffers and submodules.
+    """Return a key made of a module's class, settings, parameters, buffers and submodules but priors.
 
     Modules with equal fingerprints compute the same results. Settings that are plain data (numbers,
     strings, arrays, tensors, and lists, tuples, sets and mappings of them) are compared by value. Other
@@ -140,7 +141,9 @@ def fingerprint(module: Any) -> Hashable:
     """
     settings = sorted(name for name in vars(module) if name not in _OF_MODULES)
     own = [(name, _key(vars(module)[name])) for name in settings]
-    parts = module._parameters, module._buffers, module._modules
+    priors = vars(module).get("_priors", {})  # which change no result of the module itself
+    submodules = {n: part for n, part in module._modules.items() if n not in priors}
+    parts = module._parameters, module._buffers, submodules
     return (
         type(module),
         *own,

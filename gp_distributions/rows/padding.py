@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import mmap
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -32,11 +33,16 @@ def untouched_zeros(shape: tuple[int, ...], like: Tensor) -> Tensor:
     return torch.from_numpy(np.frombuffer(pages, dtype=dtype)).view(shape)
 
 
-def is_wide(rows: Tensor) -> bool:
-    """Whether rows, the last axis of a tensor, are so long that their padding should not be written."""
+def is_wide(rows: Tensor, width: int | None = None) -> bool:
+    """Whether rows are so long that their padding should not be written.
+
+    Args:
+        rows: A tensor whose last axis is a row.
+        width: Length of the rows. Default: their length in the tensor.
+    """
     return (
         rows.dim() > 1
-        and rows.shape[-1] >= _WIDE
+        and (rows.shape[-1] if width is None else width) >= _WIDE
         and rows.device.type == "cpu"
         and not (rows.requires_grad and torch.is_grad_enabled())
     )
@@ -46,7 +52,7 @@ def copy_filled(source: Tensor, target: Tensor, *, axes: int = 1) -> None:
     """Copy each row into zeros, up to its last entry that is not zero.
 
     Args:
-        source: A ``batch_shape x n`` tensor, or ``batch_shape x n x d`` if ``axes`` is 2.
+        source: A ``batch_shape x n`` tensor, ``batch_shape x n x d`` if ``axes`` is 2, and so on.
         target: Zeros in the same shape, which are changed.
         axes: Number of axes that a row takes.
     """
@@ -57,11 +63,49 @@ def copy_filled(source: Tensor, target: Tensor, *, axes: int = 1) -> None:
 
 
 def filled(row: Tensor) -> int:
-    """Return the length of a row, ``n`` or ``n x d``, without the zeros at its end."""
+    """Return the length of a row, ``n`` or ``n x ...``, without the zeros at its end."""
     used = row != 0
-    used = used.any(-1) if used.dim() > 1 else used
+    used = used.flatten(1).any(-1) if used.dim() > 1 else used
     where = used.nonzero()
     return int(where[-1]) + 1 if len(where) else 0
+
+
+def resized(rows: Tensor, width: int) -> Tensor:
+    """Append zeros to ``batch_shape x n`` rows, or cut them, to ``batch_shape x width``."""
+    if not is_wide(rows, width):
+        return torch.nn.functional.pad(rows, (0, width - rows.shape[-1]))
+    wider = untouched_zeros((*rows.shape[:-1], width), rows)
+    size = min(width, rows.shape[-1])
+    copy_filled(rows[..., :size], wider[..., :size])
+    return wider
+
+
+def at(source: Tensor, index: Tensor) -> Tensor:
+    """Return the entries of the first axis, each ``n x ...``, at a tensor of integers."""
+    target = untouched_zeros((len(index), *source.shape[1:]), source)
+    for place, i in zip(target, index.tolist(), strict=True):
+        size = filled(source[i])
+        place[:size] = source[i, :size]
+    return target
+
+
+def joined(parts: Sequence[Tensor]) -> Tensor:
+    """Concatenate tensors ``N x n x ...`` that differ in ``N`` and ``n``.
+
+    The second axis is padded with zeros.
+    """
+    size = max(part.shape[1] for part in parts)
+    if not any(is_wide(part[..., 0] if part.dim() > 2 else part, size) for part in parts):
+        behind = [0, 0] * (parts[0].dim() - 2)
+        return torch.cat(
+            [torch.nn.functional.pad(p, [*behind, 0, size - p.shape[1]]) for p in parts]
+        )
+    shape = (sum(map(len, parts)), size, *parts[0].shape[2:])
+    target = untouched_zeros(shape, parts[0])
+    places = target.split([len(part) for part in parts])
+    for part, place in zip(parts, places, strict=True):
+        copy_filled(part, place[:, : part.shape[1]], axes=part.dim() - 1)
+    return target
 
 
 def cloned(rows: Tensor) -> Tensor:

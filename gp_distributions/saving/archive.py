@@ -27,18 +27,15 @@ import os
 import re
 import struct
 from collections.abc import Sequence
-from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-_POSIX = os.name == "posix"
-if _POSIX:
-    import fcntl
+from gp_distributions.writing import written_whole
 
 SIGNATURE = b"\x89GPDIST\n"
 FORMAT = 1
@@ -63,12 +60,8 @@ def write_archive(
 ) -> None:
     """Write a file completely or not at all.
 
-    The content goes to ``.NAME.unfinished`` beside the target ``NAME``, which it then replaces in one
-    step. If a process is killed, the next write to the same path reuses its unfinished file. An
-    advisory lock on that file makes a second writer wait for the first; the operating system releases
-    the lock of a killed process. If two processes write to the same path, the last to finish wins.
-    Systems without such locks (Windows, some network drives) do not protect two simultaneous writers
-    from each other, but the digest reveals a mixture of their content.
+    The file is written as by :func:`written_whole`. Where the system does not lock out a second writer,
+    the digest reveals a mixture of the content of both.
 
     Args:
         path: Path to the file. A symbolic link is followed.
@@ -86,42 +79,11 @@ def write_archive(
     length = _FRAME.size + len(text) + sum(array.nbytes for array in arrays) + _DIGEST_SIZE
     parts: list[Any] = [_FRAME.pack(SIGNATURE, FORMAT, length, len(text)), text, *arrays]
     digest = _DIGEST()
-    target = Path(path).resolve()
-    if target.exists() and not target.is_file():
-        raise OSError(
-            f"Expected the path of a regular file, but {path} is not one. Nothing was written."
-        )
-    unfinished = target.with_name(f".{target.name}.unfinished")
-    with _open_alone(unfinished) as file:
-        try:
-            for part in parts:
-                digest.update(part)
-                file.write(part)
-            file.write(digest.digest())
-            file.flush()
-            os.fsync(file.fileno())
-            if _POSIX:  # before the lock is released
-                unfinished.replace(target)
-        except BaseException:
-            with suppress(OSError):
-                unfinished.unlink()
-            raise
-    if not _POSIX:  # Windows does not rename open files
-        unfinished.replace(target)
-
-
-def _open_alone(path: Path) -> BinaryIO:
-    """Open an empty file for writing; where the system has advisory locks, lock out other writers."""
-    while _POSIX:
-        file = os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o666), "wb")
-        with suppress(OSError):
-            fcntl.flock(file, fcntl.LOCK_EX)
-        with suppress(FileNotFoundError):
-            if os.path.samestat(os.fstat(file.fileno()), path.stat()):
-                file.truncate()
-                return file
-        file.close()  # another process has renamed or removed the file in the meantime
-    return path.open("wb")
+    with written_whole(path) as file:
+        for part in parts:
+            digest.update(part)
+            file.write(part)
+        file.write(digest.digest())
 
 
 def read_archive(path: str | os.PathLike[str]) -> tuple[dict[str, Any], list[Tensor]]:

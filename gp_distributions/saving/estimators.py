@@ -90,7 +90,14 @@ def _advice(estimator: Any) -> str:
 def _describe(estimator: Any, description: Description) -> dict[str, Any]:
     if isinstance(estimator, Pipeline):
         steps = [[name, _describe(step, description)] for name, step in estimator.steps]
-        return {"class": "Pipeline", "steps": steps}
+        # Those with their defaults are left out: not all versions of scikit-learn know them.
+        defaults = Pipeline(estimator.steps).get_params(deep=False)
+        others = {
+            name: _described("Pipeline", name, value, description)
+            for name, value in estimator.get_params(deep=False).items()
+            if value is not defaults[name] and value != defaults[name]
+        }
+        return {"class": "Pipeline", "steps": steps, "parameters": others}
     if estimator is None or isinstance(estimator, str):  # a step that does nothing
         return {"class": None}
     parameters = estimator.get_params(deep=False)
@@ -99,20 +106,25 @@ def _describe(estimator: Any, description: Description) -> dict[str, Any]:
         kind = "parameters" if name in parameters else "fitted"
         if name == _MODEL:
             continue
-        try:
-            described[kind][name] = _value(value, description)
-        except TypeError as error:
-            raise TypeError(
-                f"{type(estimator).__name__} cannot be saved because of {name!r}: "
-                f"{str(error).split('. ')[0]}. {_ADVICE}"
-            ) from error
+        described[kind][name] = _described(type(estimator).__name__, name, value, description)
     return described
+
+
+def _described(estimator: str, name: str, value: Any, description: Description) -> dict[str, Any]:
+    """Describe a parameter or attribute of an estimator."""
+    try:
+        return _value(value, description)
+    except TypeError as error:
+        raise TypeError(
+            f"{estimator} cannot be saved because of {name!r}: {str(error).split('. ')[0]}. {_ADVICE}"
+        ) from error
 
 
 def _restored(described: dict[str, Any], value_of: Any, model: Any) -> Any:
     if described["class"] == "Pipeline":
         steps = [(name, _restored(step, value_of, model)) for name, step in described["steps"]]
-        return Pipeline(steps)
+        others = described.get("parameters", {})  # files of earlier versions have none
+        return Pipeline(steps, **{name: _read(value, value_of) for name, value in others.items()})
     if described["class"] is None:
         return "passthrough"
     cls = _NAMED[described["class"]]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import mmap
 import os
-from collections.abc import Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +16,12 @@ from gp_distributions.measures.arrays import real_array
 from gp_distributions.measures.point_clouds import PointClouds
 from gp_distributions.sharding.pieces import Contents, PieceError, cut
 from gp_distributions.sharding.targets import target_tensor
+
+Result = TypeVar("Result")
+
+# What is read of a piece in a file to tell it from another of the same name, size and time.
+_SAMPLED_ENTRIES = 8
+_SAMPLED_NUMBERS = 512
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,8 +80,14 @@ class Source:
                 f"{array.dtype}."
             )
         shape, dtype = array.shape, array.dtype.str
-        # A part of a memory map does not know where in the file it begins, so its values are kept.
-        if isinstance(array, np.memmap) and isinstance(array.base, mmap.mmap) and array.filename:
+        # The values of a part of a memory map are kept, as it does not know where in the file it begins,
+        # and those of one that can be changed, as they may differ from the file.
+        if (
+            isinstance(array, np.memmap)
+            and isinstance(array.base, mmap.mmap)
+            and array.mode == "r"
+            and array.filename
+        ):
             path = os.path.abspath(array.filename)
             status = os.stat(path)
             fortran = array.flags.f_contiguous and not array.flags.c_contiguous
@@ -97,6 +109,14 @@ class Source:
         """
         if self.array is not None:
             return np.array(self.array, dtype=np.float64)
+        return self._from_file(lambda entries: np.array(entries, dtype=np.float64))
+
+    def _from_file(self, read: Callable[[npt.NDArray[Any]], Result]) -> Result:
+        """Return the result of a function of the entries in the file.
+
+        Raises:
+            PieceError: If the file cannot be read or has changed.
+        """
         assert self.path is not None
         try:
             status = os.stat(self.path)
@@ -109,7 +129,7 @@ class Source:
                     shape=self.shape,
                     order="F" if self.fortran else "C",
                 )
-                return np.array(whole[self.start : self.start + self.count], dtype=np.float64)
+                return read(whole[self.start : self.start + self.count])
         except (OSError, ValueError) as error:
             raise PieceError(f"Cannot read {self.path}: {error}.") from error
         raise PieceError(
@@ -117,12 +137,25 @@ class Source:
         )
 
     def describe(self) -> Hashable:
-        """Return the file without its folder and the range, or the entries themselves."""
+        """Return the entries themselves, or the file without its folder and a sample of the entries.
+
+        Raises:
+            PieceError: If the file cannot be read or has changed.
+        """
         if self.array is not None:
             return self.array.dtype.str, self.array.shape, self.array.tobytes()
         assert self.path is not None
         name = os.path.basename(self.path)
-        return name, self.size, self.modified, self.start, self.count
+        described = self.shape, self.dtype, self.start, self.count, self._from_file(_sample)
+        return name, self.size, self.modified, *described
+
+
+def _sample(entries: npt.NDArray[Any]) -> bytes:
+    """Return the first numbers of evenly spaced entries."""
+    places = np.linspace(0, len(entries) - 1, _SAMPLED_ENTRIES).astype(int)
+    return b"".join(
+        entries[place : place + 1].flat[:_SAMPLED_NUMBERS].tobytes() for place in places
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -181,13 +214,13 @@ class ArrayPiece:
         """Return the labels."""
         return self.names
 
-    def describe(self) -> Hashable:
+    def describe(self, *, first: bool = True) -> Hashable:
         """Return what identifies the content."""
         return (
             self.points.describe(),
             None if self.offsets is None else self.offsets.tobytes(),
             None if self.weights is None else self.weights.describe(),
-            None if self.given is None else self.given.numpy().tobytes(),
+            None if self.given is None else (self.given.shape, self.given.numpy().tobytes()),
         )
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
 import torch
+
+from gp_distributions.writing import written_whole
 
 # Share of the time of a pass that may go into writing.
 _SHARE = 0.05
@@ -50,13 +51,14 @@ class Checkpoint:
             digest, done, values = content["digest"], content["done"], content["values"]
         except Exception as error:
             raise ValueError(
-                f"Cannot read the checkpoint {self.path}: {error}. Delete it to start again."
+                f"Cannot read the checkpoint {self.path}: {error}. Delete all files *.checkpoint in "
+                f"{self.path.parent} to start again."
             ) from error
         if digest != self.digest:
             raise ValueError(
                 f"Expected a checkpoint of this model and these data, got {self.path}, which belongs to "
-                "others: options, files or the seed have changed. Delete it to start again, or pass "
-                "another folder."
+                "others: options, files or the seed have changed. Delete all files *.checkpoint in "
+                f"{self.path.parent} to start again, or pass another folder."
             )
         return done, values
 
@@ -70,15 +72,7 @@ class Checkpoint:
             return
         start = time.monotonic()
         content = {"digest": self.digest, "done": done, "values": values}
-        handle, temporary = tempfile.mkstemp(dir=self.path.parent, prefix=".", suffix=".part")
-        try:
-            with os.fdopen(handle, "wb") as file:
-                torch.save(content, file)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(temporary, self.path)
-        except BaseException:
-            Path(temporary).unlink(missing_ok=True)
-            raise
+        with written_whole(self.path) as file:
+            torch.save(content, file)
         end = time.monotonic()
         self._due = end + (end - start) / _SHARE

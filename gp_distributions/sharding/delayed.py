@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,9 +13,10 @@ from torch import Tensor
 from gp_distributions.measures.point_clouds import PointClouds
 from gp_distributions.sharding.digests import digest
 from gp_distributions.sharding.optional import needed
-from gp_distributions.sharding.pieces import Contents, PieceError
-from gp_distributions.sharding.tables import Layout
+from gp_distributions.sharding.pieces import Contents
+from gp_distributions.sharding.tables import Layout, arrow_table
 from gp_distributions.sharding.targets import target_tensor
+from gp_distributions.warnings import CostWarning, warn
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,16 +65,23 @@ class DelayedPiece:
         """Compute the piece, and return its labels."""
         return self.read()[0].labels
 
-    def describe(self) -> Hashable:
-        """Return the number, and the content of the first piece: keys differ between processes."""
-        if self.number:
-            return self.number
+    def describe(self, *, first: bool = True) -> Hashable:
+        """Return the number and the layout, and of a first piece its content.
+
+        The keys of Dask differ between processes, so they are no part of it.
+        """
+        if not first:
+            return self.number, self.layout
         clouds, targets = self.read()
-        return digest(clouds.points, clouds.weights, targets)
+        return (
+            self.number,
+            self.layout,
+            digest(clouds.points, clouds.weights, clouds.labels, targets),
+        )
 
     def _contents(self, value: Any) -> Contents:
         if self.layout is not None:
-            return self.layout.clouds(_arrow(value, self.layout))
+            return self.layout.clouds(arrow_table(value, [self.layout.bag, *self.layout.numbers]))
         if isinstance(value, tuple) and len(value) != 2:
             raise ValueError(f"Expected (clouds, targets), got a tuple of {len(value)} entries.")
         X, y = value if isinstance(value, tuple) else (value, None)
@@ -92,36 +100,44 @@ class _Key:
     key: str
 
 
-def delayed_pieces(values: Any, layout: Layout | None) -> Iterator[DelayedPiece]:
+def delayed_pieces(values: Any, layout: Layout | None) -> list[DelayedPiece]:
     """Make a piece of each delayed value, or each partition of a collection.
 
     Raises:
+        ImportError: If a package is missing.
         TypeError: If there are other values.
         ValueError: If there are none.
     """
     needed("dask", "dask", "Delayed pieces")
+    if layout is not None:
+        needed("pyarrow", "arrow", "Data frames in pieces")
     parts = values.to_delayed() if hasattr(values, "to_delayed") else values
     parts = parts.ravel().tolist() if isinstance(parts, np.ndarray) else list(parts)
     if not parts:
         raise ValueError("Expected at least one delayed piece, got none.")
-    for number, part in enumerate(parts):
+    for part in parts:
         if not (hasattr(part, "dask") and hasattr(part, "key")):
             raise TypeError(
                 "Expected a Dask collection or a list of delayed values, got an entry of type "
                 f"{type(part).__name__}. Wrap the function that reads a piece in dask.delayed."
             )
-        yield DelayedPiece(part, number, layout)
+    _warn_if_shared(parts)
+    return [DelayedPiece(part, number, layout) for number, part in enumerate(parts)]
 
 
-def _arrow(frame: Any, layout: Layout) -> Any:
-    """Return a data frame as a table with its bags next to each other, in order of appearance."""
-    needed("pyarrow", "arrow", "Data frames in pieces")
-    import pyarrow as pa
+def _warn_if_shared(parts: list[Any]) -> None:
+    """Warn if pieces depend on as many common tasks as there are pieces, as they do after a shuffle."""
+    if len(parts) < 2:
+        return
+    from dask.optimization import cull
 
-    if hasattr(frame, "index") and frame.index.name == layout.bag:  # Dask's set_index puts it there
-        frame = frame.reset_index()
-    wanted = [layout.bag, *layout.numbers]
-    missing = [name for name in wanted if name not in list(frame.columns)]
-    if missing:
-        raise PieceError(f"Expected a column {missing[0]!r}; columns: {list(frame.columns)}.")
-    return pa.Table.from_pandas(frame[wanted], preserve_index=False)
+    first, last = (set(cull(dict(part.dask), [part.key])[0]) for part in (parts[0], parts[-1]))
+    common = len(first & last)
+    if common >= len(parts):
+        warn(
+            f"Each of {len(parts)} pieces depends on {common} tasks that other pieces depend on, too, "
+            "as after a shuffle (set_index, sort_values, merge). A pass computes a few pieces at a "
+            "time, and these tasks again for each of them. Call .persist() before from_delayed if the "
+            "data fit into memory, or write them to Parquet files for from_parquet.",
+            CostWarning,
+        )

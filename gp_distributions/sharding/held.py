@@ -19,15 +19,12 @@ class HeldPiece:
     Attributes:
         data: The object.
         number: Number of the piece.
+        name: Where the content lies, for messages; if empty, errors are raised as they are.
     """
 
     data: Any
     number: int
-
-    @property
-    def name(self) -> str:
-        """Nothing that would help the owner of the data."""
-        return ""
+    name: str = ""
 
     @property
     def count(self) -> None:
@@ -56,7 +53,7 @@ class HeldPiece:
         """Read the labels."""
         return getattr(self.read()[0], "labels", None)
 
-    def describe(self) -> Hashable:
+    def describe(self, *, first: bool = True) -> Hashable:
         """Return a digest of the content."""
         X, *others = self.read()
         rows = X if isinstance(X, Tensor) else X.pack()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
     import pyarrow
     import pyarrow.parquet
 
+# The last bytes of every Parquet file; the length of its description precedes them.
+_END = b"PAR1"
+
 
 @dataclass(frozen=True)
 class ParquetFile:
@@ -26,21 +30,31 @@ class ParquetFile:
         filesystem: File system of PyArrow, or None for the local one.
         size: Size of the file in bytes.
         modified: Time of its last change, in nanoseconds; None if the file system keeps none.
+        footer: Digest of its end, which lists places, sizes and ranges of all columns.
     """
 
     path: str
     filesystem: Any
     size: int
     modified: int | None
+    footer: str
 
     @classmethod
     def at(cls, path: str, filesystem: Any) -> ParquetFile:
-        """Describe the file at a path."""
+        """Describe the file at a path.
+
+        Raises:
+            PieceError: If it cannot be read.
+        """
         from pyarrow import fs
 
         local = isinstance(filesystem, fs.LocalFileSystem)
-        info = filesystem.get_file_info(path)
-        return cls(path, None if local else filesystem, info.size or 0, info.mtime_ns)
+        try:
+            size, modified = _state(path, filesystem)
+            footer = hashlib.sha256(_footer(path, filesystem, size)).hexdigest()
+        except OSError as error:
+            raise unreadable(path, error) from error
+        return cls(path, None if local else filesystem, size, modified, footer)
 
     def opened(self) -> pyarrow.parquet.ParquetFile:
         """Open the file, if it is as it was.
@@ -52,11 +66,16 @@ class ParquetFile:
         from pyarrow import fs
 
         try:
-            now = self.at(self.path, self.filesystem or fs.LocalFileSystem())
-            if (now.size, now.modified) == (self.size, self.modified):
-                return pq.ParquetFile(self.path, filesystem=self.filesystem, pre_buffer=True)
+            now = _state(self.path, self.filesystem or fs.LocalFileSystem())
+            if now == (self.size, self.modified):
+                return pq.ParquetFile(
+                    self.path,
+                    filesystem=self.filesystem,
+                    pre_buffer=True,
+                    page_checksum_verification=True,
+                )
         except (OSError, ValueError) as error:  # PyArrow's errors are among them
-            raise self.unreadable(error) from error
+            raise unreadable(self.path, error) from error
         raise PieceError(
             f"{self.path} has changed since ShardedClouds.from_parquet read it. Call it again."
         )
@@ -77,24 +96,44 @@ class ParquetFile:
         with self.opened() as file:
             try:
                 *whole, last = range(*groups)
-                table = file.read_row_groups(whole, columns=list(columns), use_threads=False)
+                parts = []
+                if whole:  # PyArrow 19 does not read an empty list of row groups
+                    parts = [file.read_row_groups(whole, columns=list(columns), use_threads=False)]
+                left = rows - sum(map(len, parts))
                 # Mostly the end of a bag: what follows it in the row group is not decoded.
                 batches = file.iter_batches(
-                    rows - len(table), row_groups=[last], columns=list(columns), use_threads=False
+                    left, row_groups=[last], columns=list(columns), use_threads=False
                 )
-                parts = [table]
                 while sum(map(len, parts)) < rows:
                     parts.append(pa.Table.from_batches([next(batches)]))
                 return pa.concat_tables(parts)
             except (OSError, ValueError) as error:
-                raise self.unreadable(error) from error
+                raise unreadable(self.path, error) from error
 
-    def unreadable(self, error: Exception) -> PieceError:
-        """Return the error to raise if the file cannot be read."""
-        return PieceError(
-            f"Cannot read {self.path}: {error}. Expected a Parquet file; write it again if it is "
-            "damaged."
-        )
+
+def unreadable(path: str, error: Exception) -> PieceError:
+    """Return the error to raise if a file cannot be read."""
+    return PieceError(
+        f"Cannot read {path}: {error}. Expected a Parquet file; write it again if it is damaged."
+    )
+
+
+def _state(path: str, filesystem: Any) -> tuple[int, int | None]:
+    """Return the size of a file and the time of its last change."""
+    info = filesystem.get_file_info(path)
+    return info.size or 0, info.mtime_ns
+
+
+def _footer(path: str, filesystem: Any, size: int) -> bytes:
+    """Return the description at the end of a Parquet file, or less of a file that is none."""
+    with filesystem.open_input_file(path) as file:
+        file.seek(max(0, size - len(_END) - 4))
+        end: bytes = file.read()
+        if end[4:] != _END:
+            return end
+        file.seek(max(0, size - len(end) - int.from_bytes(end[:4], "little")))
+        content: bytes = file.read()
+        return content
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,12 +190,12 @@ class ParquetPiece:
         """Read the labels alone."""
         return bags(self._table([])[self.layout.bag], self.layout.bag)[1]
 
-    def describe(self) -> Hashable:
+    def describe(self, *, first: bool = True) -> Hashable:
         """Return the file without its folder, what was read of it, and the targets."""
         name = self.file.path.rpartition("/")[2]
-        given = None if self.given is None else self.given.numpy().tobytes()
+        given = None if self.given is None else (self.given.shape, self.given.numpy().tobytes())
         read = self.layout, self.first, self.rows, given
-        return name, self.file.size, self.file.modified, *read
+        return name, self.file.size, self.file.modified, self.file.footer, *read
 
     def _table(self, columns: Sequence[str]) -> pyarrow.Table:
         names = list(dict.fromkeys([self.layout.bag, *columns]))

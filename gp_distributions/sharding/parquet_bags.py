@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gp_distributions.sharding.optional import needed
-from gp_distributions.sharding.parquet import ParquetFile, ParquetPiece
+from gp_distributions.sharding.parquet import ParquetFile, ParquetPiece, unreadable
 from gp_distributions.sharding.pieces import PieceError, cut
 from gp_distributions.sharding.tables import Layout, repeated, runs
 from gp_distributions.sharding.targets import target_tensor
@@ -51,13 +51,13 @@ def parquet_pieces(
         ValueError: If there is no file, a column is missing, or a bag has no target.
     """
     needed("pyarrow", "arrow", "Parquet files")
-    files = _files(path)
+    names, filesystem = _files(path)
     lookup = None if targets is None else TargetsByBag.of(targets, layout)
     within = (
         layout if lookup is None else Layout(layout.bag, layout.columns, layout.weight, (), True)
     )
     with ThreadPoolExecutor(_FILES_AT_A_TIME) as pool:
-        found = list(pool.map(lambda file: _find(file, within), files))
+        found = list(pool.map(lambda name: _find(ParquetFile.at(name, filesystem), within), names))
     _check_places(found, layout.bag)
     for bags_of_file in found:
         given = None if lookup is None else lookup(bags_of_file.names, bags_of_file.file.path)
@@ -74,7 +74,8 @@ class BagsOfFile:
     group_starts: npt.NDArray[np.int64]
 
 
-def _files(path: Any) -> list[ParquetFile]:
+def _files(path: Any) -> tuple[list[str], Any]:
+    """Return the paths of files, and their file system."""
     import pyarrow.dataset as ds
 
     paths = [str(p) for p in path] if isinstance(path, list | tuple) else str(path)
@@ -86,8 +87,7 @@ def _files(path: Any) -> list[ParquetFile]:
         ) from error
     if not data.files:
         raise ValueError(f"Expected at least one Parquet file in {paths}, got none.")
-    names = data.files if isinstance(paths, list) else sorted(data.files)
-    return [ParquetFile.at(name, data.filesystem) for name in names]
+    return data.files if isinstance(paths, list) else sorted(data.files), data.filesystem
 
 
 def _find(file: ParquetFile, layout: Layout) -> BagsOfFile:
@@ -109,7 +109,7 @@ def _find(file: ParquetFile, layout: Layout) -> BagsOfFile:
             try:
                 column = opened.read_row_group(group, columns=[layout.bag], use_threads=False)
             except (OSError, ValueError) as error:
-                raise file.unreadable(error) from error
+                raise unreadable(file.path, error) from error
             try:
                 rows, values = runs(column[layout.bag], layout.bag)
             except ValueError as error:

@@ -131,10 +131,16 @@ def _there(
                 sent = _send(task, client)
                 continue
             except KilledWorker as error:
-                raise PieceError(
-                    f"{name}: the workers that computed this piece died, most likely out of memory: "
+                text = (
+                    "the workers that computed this piece died, most likely out of memory: "
                     f"{error} Give workers more memory, or make smaller pieces by piece_atoms=."
-                ) from error
+                )
+                raise failure(name, PieceError(text)) from error
+            except Exception as error:
+                # That of a task names the piece, but not that of what Dask computes before it.
+                if not name:
+                    raise
+                raise failure(name, error) from error
             waiting.popleft()
             done += 1
             yield result
@@ -146,7 +152,7 @@ def _there(
 def _send(task: Any, client: Any) -> Any:
     """Send what is common to all pieces to every worker, once."""
     if not client.nthreads():
-        _log.info("Waiting for workers.")
+        _log.warning("Waiting for workers: the cluster has none.")
     client.wait_for_workers(1)
     return client.scatter(task, broadcast=True, hash=False)
 
@@ -197,4 +203,4 @@ def failure(name: str, error: BaseException) -> PieceError:
     if isinstance(error, PieceError) and name in text:
         return error
     kind = "" if isinstance(error, ValueError) else f"{type(error).__name__}: "
-    return PieceError(f"{name}: {kind}{text}")
+    return PieceError(f"{name}: {kind}{text}" if name else f"{kind}{text}")

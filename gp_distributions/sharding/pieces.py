@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -59,8 +59,38 @@ class Piece(Readable, Protocol):
     def labels(self) -> npt.NDArray[Any] | None:
         """Read the labels of the distributions alone."""
 
-    def describe(self) -> Hashable:
-        """Return what identifies the content of the piece, the same in every process."""
+    def describe(self, *, first: bool = True) -> Hashable:
+        """Return what identifies the content of the piece, the same in every process.
+
+        Args:
+            first: Whether the piece is the first of its data. Others may be described without being
+                computed, by less than their content.
+        """
+
+
+def descriptions(pieces: Sequence[Piece]) -> list[Hashable]:
+    """Return what identifies the content of all pieces of a data set, the same in every process."""
+    return [piece.describe(first=number == 0) for number, piece in enumerate(pieces)]
+
+
+def check_alike(part: object, first: object, name: str, what: str) -> None:
+    """Check that a piece has targets, or labels, if and only if the first piece has them.
+
+    Args:
+        part: Those of the piece, or None.
+        first: Those of the first piece, or None.
+        name: Name of the piece.
+        what: What they are, for the message.
+
+    Raises:
+        PieceError: If only one of the two pieces has them.
+    """
+    if (part is None) != (first is None):
+        found, expected = ("no ", "") if part is None else ("", "no ")
+        raise PieceError(
+            f"{name}: expected {expected}{what}, as in the first piece, got {found}{what}. Give {what} "
+            "to all pieces or to none."
+        )
 
 
 def cut(sizes: npt.NDArray[np.int64], limit: int) -> list[tuple[int, int]]:

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from gp_distributions.measures.point_clouds import PointClouds
+from gp_distributions.sharding.pieces import check_alike
 
 
 @dataclass(frozen=True)
@@ -70,10 +71,20 @@ def needed_pieces(counts: Sequence[int | None], n: int, seed: int) -> tuple[list
     return [number for number, own in enumerate(keys) if (own <= largest).any()], largest
 
 
-def drawn_sample(parts: Iterable[Drawn], n: int) -> tuple[PointClouds, Tensor | None]:
-    """Return the sample, given the clouds that may be in it, piece by piece."""
+def drawn_sample(
+    parts: Iterable[Drawn], names: Iterable[str], n: int
+) -> tuple[PointClouds, Tensor | None]:
+    """Return the sample, given the clouds that may be in it and the name of their piece, in order.
+
+    Raises:
+        PieceError: If only some of the pieces have targets, or labels.
+    """
     held: list[Drawn] = []
-    for part in parts:
+    first: Drawn | None = None
+    for part, name in zip(parts, names, strict=True):
+        first = part if first is None else first
+        check_alike(part.targets, first.targets, name, "targets")
+        check_alike(part.clouds.labels, first.clouds.labels, name, "labels")
         held.append(part)
         largest = _nth(np.concatenate([other.keys for other in held]), n)
         held = [other.smallest(n, largest) for other in held if (other.keys <= largest).any()]
@@ -92,7 +103,7 @@ def joined(parts: Sequence[PointClouds]) -> PointClouds:
     offsets = torch.cat([sizes.new_zeros(1), sizes.cumsum(0)])
     labels = [part.labels for part in parts if part.labels is not None]
     return PointClouds.from_ragged(
-        points, offsets, weights, np.concatenate(labels) if len(labels) == len(parts) else None
+        points, offsets, weights, np.concatenate(labels) if labels else None
     )
 
 

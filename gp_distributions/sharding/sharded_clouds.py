@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -19,9 +19,17 @@ from gp_distributions.sharding.delayed import delayed_pieces
 from gp_distributions.sharding.digests import digest
 from gp_distributions.sharding.parquet_bags import parquet_pieces
 from gp_distributions.sharding.passes import read_piece, run
-from gp_distributions.sharding.pieces import PIECE_ATOMS, Contents, Piece
+from gp_distributions.sharding.pieces import (
+    PIECE_ATOMS,
+    Contents,
+    Piece,
+    check_alike,
+    descriptions,
+)
 from gp_distributions.sharding.sampling import Draw, drawn_sample, needed_pieces
 from gp_distributions.sharding.tables import Layout
+
+Part = TypeVar("Part", Tensor, npt.NDArray[Any])
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -129,7 +137,8 @@ class ShardedClouds:
         """Describe arrays on disk or in memory.
 
         Each argument is the path to a ``.npy`` file, a memory map, an array or a tensor. Files and
-        memory maps of whole files are read where they are needed; arrays in memory are sent there.
+        read-only memory maps of whole files (``mmap_mode="r"``) are read where they are needed; other
+        arrays are sent there.
         Offsets, targets and labels are read at once.
 
         Args:
@@ -179,8 +188,9 @@ class ShardedClouds:
                 :class:`PointClouds`, a list of arrays of shape ``n_i x d``, or an array of shape
                 ``B x n x d``; or a data frame in the layout of :meth:`from_parquet`. All rows of a bag
                 must be in one partition, next to each other, as they are after
-                ``frame.set_index(bag)``; within a partition this is checked. A value must not change
-                when it is computed again.
+                ``frame.set_index(bag).persist()``; within a partition this is checked. A value must not
+                change when it is computed again. A pass over the data computes a few pieces at a time:
+                without ``persist``, each piece of a shuffled frame computes the whole shuffle.
             bag: Name of the column that identifies the bag of each row, if the pieces are data frames.
             columns: Name or names of the columns of coordinates, if the pieces are data frames.
             weight: As for :meth:`from_parquet`.
@@ -193,6 +203,9 @@ class ShardedClouds:
             ImportError: If Dask is not installed (extra ``dask``).
             TypeError: If an entry is not a delayed value.
             ValueError: If there are no pieces, or only one of ``bag`` and ``columns`` is given.
+
+        Warns:
+            CostWarning: If the pieces depend on common tasks, as after a shuffle.
 
         Example:
             >>> import dask
@@ -240,23 +253,24 @@ class ShardedClouds:
         return clouds, targets
 
     def labels(self, index: int | None = None) -> npt.NDArray[Any] | None:
-        """Read the labels of the clouds of a piece, or of all pieces, or None if there are none."""
-        chosen = self.pieces if index is None else (self.pieces[index],)
-        found = [piece.labels() for piece in chosen]
-        return (
-            None
-            if found[0] is None
-            else np.concatenate([part for part in found if part is not None])
-        )
+        """Read the labels of the clouds of a piece, or of all pieces, or None if there are none.
+
+        Raises:
+            PieceError: If a piece cannot be read, or only some pieces have labels.
+        """
+        found = self._of_pieces(lambda piece: piece.labels(), "labels", index)
+        return None if found is None else np.concatenate(found)
 
     def targets(self, index: int | None = None) -> Tensor | None:
         """Read the targets of a piece, or of all pieces, or None if there are none.
 
         Of Parquet files, only the columns of bags and targets are read.
+
+        Raises:
+            PieceError: If a piece cannot be read, or only some pieces have targets.
         """
-        chosen = self.pieces if index is None else (self.pieces[index],)
-        found = [piece.targets() for piece in chosen]
-        return None if found[0] is None else torch.cat([part for part in found if part is not None])
+        found = self._of_pieces(lambda piece: piece.targets(), "targets", index)
+        return None if found is None else torch.cat(found)
 
     def select(self, indices: Iterable[int]) -> ShardedClouds:
         """Return some of the pieces, for example to hold others out.
@@ -276,7 +290,7 @@ class ShardedClouds:
         return ShardedClouds(chosen)
 
     def sample(
-        self, n: int, seed: int = 0, *, client: Any = None
+        self, n: int, seed: int = 0, *, client: Any = None, progress: bool = False
     ) -> tuple[PointClouds, Tensor | None]:
         """Draw clouds uniformly, without replacement.
 
@@ -288,12 +302,13 @@ class ShardedClouds:
             n: Number of clouds. If there are fewer, all are returned.
             seed: Random seed.
             client: A client of ``dask.distributed``, whose workers read the pieces.
+            progress: Whether to show a progress bar if this takes more than a few seconds.
 
         Returns:
             The clouds in the order of the pieces, and their targets, or None if there are none.
 
         Raises:
-            PieceError: If a piece cannot be read.
+            PieceError: If a piece cannot be read, or only some pieces have targets or labels.
 
         Example:
             >>> import numpy as np
@@ -307,16 +322,28 @@ class ShardedClouds:
         counts = [piece.count for piece in self.pieces]
         chosen, largest = needed_pieces(counts, count, seed)
         draw = Draw(count, seed, largest)
-        parts = run(draw, self.pieces, chosen, client=client)
-        return drawn_sample(parts, count)
+        label = "Sampling" if progress else None
+        parts = run(draw, self.pieces, chosen, client=client, progress=label)
+        return drawn_sample(parts, [self.pieces[number].name for number in chosen], count)
 
     def digest(self) -> str:
         """Return a digest of the data, the same in every process.
 
-        Files are recognised by name, size and time of the last change; delayed pieces by their number
-        and the content of the first, which is computed.
+        Files are recognised by name, size, time of the last change and a sample of their content;
+        delayed pieces by their numbers and the content of the first, which is computed.
         """
-        return digest([piece.describe() for piece in self.pieces])
+        return digest(descriptions(self.pieces))
+
+    def _of_pieces(
+        self, read: Callable[[Piece], Part | None], what: str, index: int | None
+    ) -> list[Part] | None:
+        """Read targets or labels of a piece, or of all pieces; None if there are none."""
+        chosen = self.pieces if index is None else (self.pieces[index],)
+        found = [read(piece) for piece in chosen]
+        for part, piece in zip(found, chosen, strict=True):
+            check_alike(part, found[0], piece.name, what)
+        parts = [part for part in found if part is not None]
+        return parts or None
 
     def __len__(self) -> int:
         counts = [piece.count for piece in self.pieces]

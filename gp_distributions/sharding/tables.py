@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gp_distributions.measures.point_clouds import PointClouds
+from gp_distributions.measures.tables import check_name, opened
 from gp_distributions.sharding.pieces import Contents
 from gp_distributions.sharding.targets import constant_within_bags, joined, target_tensor
 
@@ -68,6 +69,9 @@ class Layout:
             ValueError: If the content of a column is wrong; the message names the bag.
         """
         offsets, labels = bags(table[self.bag], self.bag)
+        if not len(table):  # as partitions of a data frame may be
+            one = np.zeros((1, len(self.columns))), [0, 1], None, np.zeros(1, dtype=labels.dtype)
+            return PointClouds.from_ragged(*one)[:0], self.targets(table, offsets, labels)
         points = np.empty((len(table), len(self.columns)))
         for axis, name in enumerate(self.columns):
             points[:, axis] = numbers(table[name], name)
@@ -122,16 +126,45 @@ def runs(column: pyarrow.ChunkedArray, name: str) -> tuple[npt.NDArray[np.int64]
             f"Column {name!r}: expected a bag for each row, got a missing value in row {row} "
             "(counted from 0)."
         )
-    if pa.types.is_dictionary(column.type):  # of a categorical column
-        column = column.cast(column.type.value_type)
-    values = column.combine_chunks()
+    found = pc.run_end_encode(plain(column), pa.int64())
+    ends = found.run_ends.to_numpy()
+    return np.append(0, ends)[: len(ends)], found.values
+
+
+def plain(column: pyarrow.ChunkedArray) -> pyarrow.Array:
+    """Return a column as one array, of a type that PyArrow can compare."""
+    import pyarrow as pa
+
+    kind = column.type
+    if pa.types.is_dictionary(kind):  # of a categorical column
+        kind = kind.value_type
+    if pa.types.is_string_view(kind) or pa.types.is_binary_view(kind):  # of Polars
+        kind = pa.large_string() if pa.types.is_string_view(kind) else pa.large_binary()
+    values = column.cast(kind).combine_chunks()
     if isinstance(values, pa.ChunkedArray):  # as newer versions of PyArrow return none
-        values = values.chunk(0) if values.num_chunks else pa.array([], type=column.type)
-    if not len(values):
-        return np.zeros(0, dtype=np.int64), values
-    changes = pc.not_equal(values[1:], values[:-1]).to_numpy(zero_copy_only=False)
-    starts = np.append(0, np.flatnonzero(changes) + 1)
-    return starts, values.take(pa.array(starts))
+        values = values.chunk(0) if values.num_chunks else pa.array([], type=kind)
+    return values
+
+
+def arrow_table(frame: Any, needed: Sequence[str]) -> pyarrow.Table:
+    """Return columns of a data frame of any library as a table, in which an index of pandas counts too.
+
+    Raises:
+        TypeError: If the object is not a data frame.
+        ValueError: If it lacks a column, or has two of one name.
+    """
+    import pyarrow as pa
+
+    read: Any = opened(frame, needed)
+    arrow = hasattr(type(read), "column_names")
+    index = getattr(getattr(read, "index", None), "name", None)
+    if index in needed and index not in read.columns:  # Dask's set_index puts it there
+        read = read.reset_index()
+    for name in needed:
+        check_name(name, list(read.column_names if arrow else read.columns))
+    if not isinstance(read, pa.Table):
+        read = pa.table(read if arrow else read[list(needed)])
+    return read.select(list(needed))
 
 
 def repeated(values: pyarrow.Array | pyarrow.ChunkedArray) -> Any:

@@ -44,7 +44,8 @@ def check_finite(values: npt.NDArray[np.float64], labels: Any, name: str) -> Non
     Raises:
         ValueError: If there is one.
     """
-    wrong = np.flatnonzero(~np.isfinite(values).reshape(len(values), -1).all(-1))
+    finite = np.isfinite(values)
+    wrong = np.flatnonzero(~(finite if finite.ndim == 1 else finite.all(-1)))
     if len(wrong):
         where = wrong[0] if labels is None else repr(labels[wrong[0]])
         raise ValueError(

@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from gp_distributions.sharding.tables import Layout, numbers, repeated
+from gp_distributions.sharding.tables import (
+    Layout,
+    arrow_table,
+    numbers,
+    plain,
+    repeated,
+)
 from gp_distributions.sharding.targets import check_finite, joined, number_array
 
 if TYPE_CHECKING:
@@ -35,32 +41,24 @@ class TargetsByBag:
 
         Raises:
             TypeError: If the targets are something else.
-            ValueError: If a column is missing, or a bag has several targets.
+            ValueError: If a column is missing, or a target is not a number.
         """
         import pyarrow as pa
 
-        series = hasattr(type(targets), "to_frame") and not hasattr(type(targets), "columns")
+        series = _is_series(targets)
         if isinstance(targets, Mapping) or series:
             names = list(targets.index if series else targets)
             values = number_array(list(targets if series else targets.values()))
-            keys = pa.array(names)
+            keys = pa.chunked_array([pa.array(names)])
         else:
-            table = _table(targets)
-            wanted = [layout.bag, *layout.target]
-            if not layout.target or any(table.column_names.count(name) != 1 for name in wanted):
+            table = _table(targets, [layout.bag, *layout.target])
+            if not layout.target:
                 raise ValueError(
-                    f"targets: expected a table with a column {layout.bag!r} and those that target= "
-                    f"names, {list(layout.target)}; columns: {', '.join(table.column_names)}."
+                    "targets: expected target= to name the columns of targets of a table, got none."
                 )
-            keys = table[layout.bag].combine_chunks()
-            keys = keys.chunk(0) if isinstance(keys, pa.ChunkedArray) else keys
-            columns = [numbers(table[name], name) for name in layout.target]
-            values = joined(columns, layout.single)
-        if pa.types.is_dictionary(keys.type):
-            keys = keys.cast(keys.type.value_type)
-        if (twice := repeated(keys)) is not None:
-            raise ValueError(f"targets: expected one row for each bag, got more for bag {twice!r}.")
-        return cls(keys, values)
+            keys = table[layout.bag]
+            values = joined([numbers(table[name], name) for name in layout.target], layout.single)
+        return cls(plain(keys), values)
 
     def __call__(self, bags: pyarrow.Array, path: str) -> npt.NDArray[np.float64]:
         """Return targets in the order of bags.
@@ -70,17 +68,19 @@ class TargetsByBag:
             path: The file in which they are, for error messages.
 
         Raises:
-            ValueError: If a bag has no target.
+            ValueError: If a bag has no target, or several.
         """
         import pyarrow as pa
         import pyarrow.compute as pc
 
         try:
             keys = self.keys.cast(bags.type)
-        except pa.ArrowInvalid as error:
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             raise ValueError(
                 f"targets: expected bags of type {bags.type}, as in {path}, got {self.keys.type}."
             ) from error
+        if (twice := repeated(keys)) is not None:
+            raise ValueError(f"targets: expected one row for each bag, got more for bag {twice!r}.")
         places = pc.index_in(bags, value_set=keys)
         if places.null_count:
             missing = int(np.flatnonzero(places.is_null().to_numpy(zero_copy_only=False))[0])
@@ -93,20 +93,24 @@ class TargetsByBag:
         return values
 
 
-def _table(targets: Any) -> pyarrow.Table:
-    """Return a data frame, or the content of a Parquet file, as a table."""
-    import pyarrow as pa
+def _is_series(targets: Any) -> bool:
+    """Return whether targets are a series whose index names the bags."""
+    column = hasattr(type(targets), "to_frame") and not hasattr(type(targets), "columns")
+    return column and hasattr(targets, "index")
+
+
+def _table(targets: Any, needed: list[str]) -> pyarrow.Table:
+    """Return columns of a data frame, or of a Parquet file, as a table."""
     import pyarrow.parquet as pq
 
     if isinstance(targets, str | os.PathLike):
-        return pq.read_table(targets)
-    if isinstance(targets, pa.Table):
-        return targets
-    if hasattr(targets, "to_arrow"):  # Polars
-        return targets.to_arrow()
-    if hasattr(targets, "columns") and hasattr(targets, "dtypes"):
-        return pa.Table.from_pandas(targets)
-    raise TypeError(
-        "targets: expected a mapping from bags to targets, a data frame or the path to a Parquet file, "
-        f"got {type(targets).__name__}."
-    )
+        targets = pq.read_table(targets)
+    try:
+        return arrow_table(targets, needed)
+    except ValueError as error:
+        raise ValueError(f"targets: {error}") from error
+    except TypeError as error:
+        raise TypeError(
+            "targets: expected a mapping from bags to targets, a series of pandas whose index names the "
+            f"bags, a data frame or the path to a Parquet file, got {type(targets).__name__}."
+        ) from error

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from botorch.acquisition import (
@@ -23,20 +24,22 @@ from gp_distributions import (
     Gaussians,
     MixedInputs,
     PointClouds,
+    Pool,
     SlicedWassersteinKernel,
-    mixed_kernel,
 )
 from gp_distributions.bayesopt import (
+    Categories,
     Decoder,
     DesignSearch,
     FreeSearch,
     MixedSearch,
     PoolSearch,
     ShapeOptimizer,
-    covariate_lengthscale_priors,
+    alternation,
+    pool,
 )
-from gp_distributions.bayesopt import mixed_search as module
 from gp_distributions.bayesopt.alternation import Alternation
+from gp_distributions.bayesopt.seeding import derived_seed
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:Sparse invariant checks"),
@@ -72,8 +75,7 @@ def model_of(search: MixedSearch) -> Callable[[Tensor, Tensor], DistributionGP]:
             for name in search.encoding.blocks
             if name.startswith("shape")
         }
-        kernel = mixed_kernel(search.encoding, kernels, batch_shape=shape)
-        kernel = covariate_lengthscale_priors(kernel)
+        kernel = search.kernel(kernels, batch_shape=shape)
         return DistributionGP(X, Y, kernel, input_transform=search.input_transform)
 
     return make
@@ -98,15 +100,36 @@ def fitted(
     return model.eval(), candidates, values
 
 
+def fitted_to_angle(
+    search: MixedSearch,
+) -> tuple[DistributionGP, list[dict[str, Any]], Tensor]:
+    """A model of the angle of the first candidates."""
+    candidates = search.initial(4, 0)
+    Y = torch.tensor([[c["angle"]] for c in candidates], dtype=torch.float64)
+    return model_of(search)(search.inputs(candidates), Y).eval(), candidates, Y
+
+
 class TestOptimum:
+    def test_the_seed_determines_the_candidates(self) -> None:
+        search = pool_search(raw_samples=8, num_restarts=3)
+        model, candidates, values = fitted(search)
+        acquisition = LogExpectedImprovement(model, best_f=max(values))
+        found = []
+        with torch.random.fork_rng():
+            for state in range(3):
+                torch.manual_seed(state)
+                found.append(search.optimize(acquisition, 1, candidates, candidates, 0))
+                drawn = torch.rand(1)
+                torch.manual_seed(state)
+                assert drawn == torch.rand(1)  # the generators of the user are left alone
+        assert found[0] == found[1] == found[2]
+
     def test_acquisition_is_maximised_over_all_parts(self) -> None:
         search = pool_search(raw_samples=16)
         model, candidates, values = fitted(search)
         acquisition = LogExpectedImprovement(model, best_f=max(values))
         best = sorted(candidates, key=lambda c: -outcome(c))
-        with torch.random.fork_rng():
-            torch.manual_seed(0)
-            (found,) = search.optimize(acquisition, 1, candidates, best, 0)
+        (found,) = search.optimize(acquisition, 1, candidates, best, 0)
         grid = [
             {"shape": s, "angle": a, "material": m}
             for s, a, m in itertools.product(range(30), np.linspace(-1, 3, 81), ["oak", "ash"])
@@ -126,11 +149,19 @@ class TestOptimum:
         assert len({e.key for e in optimizer.evaluations}) == 12
 
     def test_default_model(self) -> None:
-        optimizer = ShapeOptimizer(
-            pool_search(raw_samples=8, num_restarts=2), initial=4, restarts=0
-        )
-        (candidate,) = optimizer.run(outcome, 5, progress=False).ask()
-        assert candidate.keys() == {"shape", "angle", "material"}
+        """It has a kernel for each part and a prior for each lengthscale, and finds good candidates."""
+        search = pool_search(raw_samples=8, num_restarts=2)
+        optimizer = ShapeOptimizer(search, initial=6, restarts=0).run(outcome, 12, progress=False)
+        modules = optimizer.model().covar_module.modules()
+        kernels = [k for k in modules if getattr(k, "has_lengthscale", False)]
+        assert [type(k).__name__ for k in kernels] == [
+            "SlicedWassersteinKernel",
+            "MaternKernel",
+            "CategoricalKernel",
+        ]
+        assert all(hasattr(kernel, "lengthscale_prior") for kernel in kernels)
+        first = max(outcome(e.candidate) for e in optimizer.evaluations[:6])
+        assert optimizer.best[1] > max(-0.02, first)
 
     def test_gradients_with_and_without_look_up(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """The search reaches the same candidate whether distances are looked up or computed."""
@@ -140,10 +171,8 @@ class TestOptimum:
                 monkeypatch.setattr(PoolSearch, "look_up", lambda *_: None)
             search = pool_search(raw_samples=8, num_restarts=2)
             model, candidates, values = fitted(search)
-            with torch.random.fork_rng():
-                torch.manual_seed(0)
-                acquisition = LogExpectedImprovement(model, best_f=max(values))
-                found += search.optimize(acquisition, 1, candidates, candidates, 0)
+            acquisition = LogExpectedImprovement(model, best_f=max(values))
+            found += search.optimize(acquisition, 1, candidates, candidates, 0)
         assert found[0]["shape"] == found[1]["shape"]
         assert found[0]["angle"] == pytest.approx(found[1]["angle"], abs=1e-4)
 
@@ -177,6 +206,20 @@ class TestOptimum:
         search.optimize(acquisition, 1, candidates, candidates, 0)
         assert sum(represented) == 0
 
+    def test_improvements_that_never_end_are_left(self) -> None:
+        """As for an acquisition function that changes between evaluations, such as one with noise."""
+        search = pool_search(raw_samples=4, num_restarts=2)
+        model, candidates, _ = fitted(search)
+        evaluations = itertools.count()
+
+        class Growing(PosteriorMean):
+            def forward(self, X: Tensor) -> Tensor:
+                step = next(evaluations)
+                assert step < 10_000
+                return super().forward(X) + 0.1 * step
+
+        search.optimize(Growing(model), 1, candidates, candidates, 0)
+
     def test_several_candidates_differ(self) -> None:
         search = pool_search(raw_samples=4, num_restarts=1)
         model, candidates, values = fitted(search)
@@ -188,6 +231,116 @@ class TestOptimum:
 
 
 class TestParts:
+    @pytest.mark.filterwarnings("ignore:The model inputs are of type torch.float32")
+    def test_optimum_on_a_bound_in_single_precision(self) -> None:
+        """Bounds rounded to the precision of the pool are not the bounds of the design."""
+        bounds = torch.tensor([[0.1, 0.0], [0.3, 1.0]], dtype=torch.float64)
+        assert float(torch.tensor(0.3)) > 0.3
+        single = CLOUDS.to(torch.float32)
+        designs = {
+            "numbers": DesignSearch(None, bounds),
+            "shape_2": DesignSearch(Decoder(lambda x: x.unsqueeze(-2)), bounds, dim=2),
+        }
+        for name, design in designs.items():
+            parts: dict[str, Any] = {"shape": PoolSearch(single), name: design, "x": (0.1, 0.3)}
+            search = MixedSearch(**parts, raw_samples=8, num_restarts=2)
+            assert search.inputs(search.initial(2, 0)).dtype == torch.float32
+            candidates = search.initial(8, 0)
+            X = search.inputs(candidates)
+            Y = X.new_tensor([[float(c[name][0]) + c["x"]] for c in candidates])
+            model = model_of(search)(X, Y).eval()
+            for part in model.modules():
+                if getattr(part, "has_lengthscale", False):
+                    part.lengthscale = 10.0  # nearly linear, so that the maximum is on the bounds
+            (found,) = search.optimize(PosteriorMean(model), 1, candidates, candidates, 0)
+            assert search.plain(search.show(found)) == found
+            assert found[name][0] == 0.3
+            assert found["x"] == 0.3
+
+    def test_options_come_from_the_parts(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        used: list[tuple[int, int]] = []
+        original = alternation.optimize_acqf
+
+        def spy(*args: Any, **kwargs: Any) -> Any:
+            used.append((kwargs["options"]["maxiter"], kwargs["num_restarts"]))
+            return original(*args, **kwargs)
+
+        monkeypatch.setattr(alternation, "optimize_acqf", spy)
+        free = FreeSearch(CLOUDS[:3], BOX, maxiter=2, num_restarts=1)
+        for options, expected in (({}, (2, 1)), ({"maxiter": 3, "num_restarts": 2}, (3, 2))):
+            search = MixedSearch(shape=free, angle=(0.0, 1.0), raw_samples=4, **options)
+            model, candidates, _ = fitted_to_angle(search)
+            used.clear()
+            search.optimize(PosteriorMean(model), 1, candidates, candidates, 0)
+            assert used[0] == expected
+        design = DesignSearch(None, torch.tensor([[0.0], [1.0]]), num_restarts=3, raw_samples=5)
+        search = MixedSearch(x=design, free=FreeSearch(CLOUDS[:3], BOX, num_restarts=2))
+        assert (search.num_restarts, search.raw_samples, search.maxiter) == (3, 5, 100)
+        search = MixedSearch(shape=PoolSearch(CLOUDS), angle=(0.0, 1.0))
+        assert (search.num_restarts, search.raw_samples, search.maxiter) == (8, 256, 100)
+
+    def test_one_pool_in_two_parts(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Each part keeps the distances of its own kernel from one step to the next."""
+        tables: list[Any] = []
+        original = pool.Table
+
+        def table(*args: Any, **kwargs: Any) -> Any:
+            tables.append(args[0].num_slices)
+            return original(*args, **kwargs)
+
+        monkeypatch.setattr(pool, "Table", table)
+        shared = Pool(CLOUDS)
+        search = MixedSearch(
+            a=PoolSearch(shared),
+            b=PoolSearch(shared),
+            angle=(0.0, 1.0),
+            raw_samples=4,
+            num_restarts=1,
+        )
+
+        def make(X: Tensor, Y: Tensor) -> DistributionGP:
+            kernels = {
+                "a": SlicedWassersteinKernel(2, num_slices=4, num_quantiles=8),
+                "b": SlicedWassersteinKernel(2, num_slices=8, num_quantiles=8),
+            }
+            kernel = search.kernel(kernels)
+            return DistributionGP(X, Y, kernel, input_transform=search.input_transform)
+
+        def value(c: dict[str, Any]) -> float:
+            return -abs(c["a"] - 20) - abs(c["b"] - 10) - c["angle"]
+
+        optimizer = optimizer_of(search, model=make).run(value, 8, progress=False)
+        assert sorted(tables) == [4, 8]
+        assert {len(e.candidate) for e in optimizer.evaluations} == {3}
+
+    def test_two_pools_are_searched_together(self) -> None:
+        """The maximum over all pairs of clouds and a grid of angles is not larger."""
+        search = MixedSearch(
+            shape=PoolSearch(CLOUDS[::3]),
+            shape_2=PoolSearch(CLOUDS[1::4]),
+            angle=(0.0, 1.0),
+            raw_samples=16,
+            num_restarts=4,
+        )
+
+        def value(c: dict[str, Any]) -> float:
+            return -((c["shape"] - 6) ** 2) - (c["shape_2"] - 2) ** 2 + c["angle"]
+
+        candidates = search.initial(8, 0)
+        Y = torch.tensor([value(c) for c in candidates], dtype=torch.float64)[:, None]
+        model = model_of(search)(search.inputs(candidates), Y)
+        for part in model.modules():
+            if isinstance(part, SlicedWassersteinKernel):
+                part.lengthscale = 0.5
+        acquisition = LogExpectedImprovement(model.eval(), best_f=Y.max())
+        (found,) = search.optimize(acquisition, 1, candidates, candidates, 0)
+        choices = itertools.product(range(10), range(8), np.linspace(0, 1, 11))
+        grid = [{"shape": a, "shape_2": b, "angle": x} for a, b, x in choices]
+        with torch.no_grad():
+            on_grid = acquisition(search.inputs(grid).unsqueeze(-2))
+            reached = acquisition(search.inputs([found]).unsqueeze(-2))
+        assert reached >= on_grid.max()
+
     def test_only_intervals(self) -> None:
         search = MixedSearch(x=(0.0, 1.0), y=(-2.0, 2.0), raw_samples=8, num_restarts=2)
         optimizer = optimizer_of(search)
@@ -294,23 +447,72 @@ class TestCandidates:
 
     def test_bounds_are_exact(self) -> None:
         search = MixedSearch(x=(0.1, 0.7))
-        assert search.parts["x"].read_inputs(torch.tensor([[1.0], [0.0]])) == [0.7, 0.1]  # type: ignore[attr-defined]
         assert search.inputs([{"x": 0.7}, {"x": 0.1}]).tolist() == [[1.0], [0.0]]
 
+    @pytest.mark.parametrize("candidate", [3, {"shape": 3, "angle": 1.0}])
+    def test_candidates_of_other_parts(self, candidate: Any) -> None:
+        with pytest.raises(ValueError, match="Expected a dictionary with the keys"):
+            pool_search().plain(candidate)
+
     @pytest.mark.parametrize(
-        "candidate",
+        ("name", "value"),
         [
-            3,
-            {"shape": 3, "angle": 1.0},
-            {"shape": 30, "angle": 1.0, "material": "oak"},
-            {"shape": 3, "angle": 3.1, "material": "oak"},
-            {"shape": 3, "angle": "steep", "material": "oak"},
-            {"shape": 3, "angle": 1.0, "material": "elm"},
+            ("shape", 30),
+            ("shape", "x"),
+            ("shape", None),
+            ("angle", 3.1),
+            ("angle", "steep"),
+            ("material", "elm"),
+            ("design", "x"),
+            ("design", [0.5, 0.5]),
+            ("free", 3),
+            ("free", CLOUDS[0].points),
         ],
     )
-    def test_invalid_candidates(self, candidate: Any) -> None:
-        with pytest.raises(ValueError, match="Expected"):
-            pool_search().plain(candidate)
+    def test_invalid_candidates_name_their_part(self, name: str, value: Any) -> None:
+        search = MixedSearch(
+            shape=PoolSearch(CLOUDS),
+            angle=(-1.0, 3.0),
+            material=["oak", "ash"],
+            design=DesignSearch(None, torch.tensor([[0.0], [1.0]])),
+            free=FreeSearch(CLOUDS, BOX),
+        )
+        candidate = search.show(search.initial(1, 0)[0])
+        search.plain(candidate)
+        with pytest.raises(ValueError, match=f"Part '{name}': Expected"):
+            search.plain(candidate | {name: value})
+
+    @pytest.mark.parametrize(
+        "levels",
+        [
+            np.unique(["oak", "ash"]),
+            list(np.unique(["oak", "ash"])),
+            [np.float64(1.5), np.float64(2.5), np.float64(3.5)],
+            np.array([1.5, 2.5, 3.5], dtype=np.float32),
+            [np.int64(1), np.int64(2), np.int64(3)],
+            pd.Series(["oak", "ash"]),
+            pd.Series(["oak", "ash"], dtype="category"),
+            torch.tensor([3, 2, 1]),
+            Categories([1, 2]),
+            (True, False),
+        ],
+    )
+    def test_categories_of_any_kind(self, levels: Any) -> None:
+        """Candidates survive the round trip through what users see, and through a file."""
+        search = MixedSearch(m=levels, angle=(0.0, 1.0))
+        for candidate in search.initial(4, 0):
+            assert type(candidate["m"]) in (str, bool, int, float)
+            assert search.plain(search.show(candidate)) == candidate
+            assert search.read(json.loads(json.dumps(candidate))) == candidate
+        given = levels.levels if isinstance(levels, Categories) else levels
+        for position, level in enumerate(given):
+            assert search.inputs([search.plain({"m": level, "angle": 0.0})])[0, 0] == position
+
+    def test_booleans_are_not_numbers(self) -> None:
+        search = MixedSearch(coats=Categories([1, 2]))
+        assert search.plain({"coats": 2.0}) == {"coats": 2}
+        with pytest.raises(ValueError, match="Expected a category"):
+            search.plain({"coats": True})
 
     @pytest.mark.parametrize(
         ("parts", "error", "message"),
@@ -323,7 +525,14 @@ class TestCandidates:
             ({"material": ["oak"]}, ValueError, "two different categories"),
             ({"material": ["oak", "oak"]}, ValueError, "two different categories"),
             ({"material": "oak"}, TypeError, "list of categories"),
-            ({"material": ["oak", None]}, TypeError, "as text"),
+            ({"material": ["oak", None]}, ValueError, "Part 'material'.*missing"),
+            ({"material": ["oak", object()]}, TypeError, "Part 'material'.*as text"),
+            ({"coats": np.array([1, 2])}, ValueError, r"Use \(1, 2\).*or Categories\(\[1, 2\]\)"),
+            (
+                {"a": PoolSearch(CLOUDS), "b": PoolSearch(CLOUDS.to(torch.float32))},
+                ValueError,
+                "one dtype",
+            ),
             ({"shape": PoolSearch(CLOUDS.pack())}, ValueError, "instead of rows"),
         ],
     )
@@ -351,19 +560,31 @@ class TestOptimizer:
                 raise RuntimeError("too small")
             return outcome(candidate), candidate["angle"] - 1.0
 
-        search = pool_search(raw_samples=4, num_restarts=1)
+        search = pool_search(raw_samples=16, num_restarts=2)
         optimizer = optimizer_of(search, constraints=1)
         optimizer.tell_failure({"shape": 0, "angle": 0.0, "material": "ash"}, "too small")
-        optimizer.run(both, 8, q=2, progress=False)
-        candidate, _ = optimizer.best
-        assert candidate["angle"] <= 1.0
+        optimizer.run(both, 11, q=2, progress=False)
+        # Without the constraint, the best angle is 1.4; with it, the best value is at the bound.
+        chosen = [e.candidate for e in optimizer.evaluations[5:]]
+        assert sum(c["angle"] <= 1.0 for c in chosen) >= 4
+        assert optimizer.best[1] > max(
+            e.outcomes[0]
+            for e in optimizer.evaluations[:5]
+            if e.outcomes is not None and e.outcomes[1] <= 0
+        )
+        assert len({e.key for e in optimizer.evaluations}) == 11
 
     def test_several_objectives(self) -> None:
         optimizer = optimizer_of(
             pool_search(raw_samples=8, num_restarts=2), objectives=2, initial=4
         )
-        optimizer.run(lambda c: (outcome(c), -c["angle"]), 6, progress=False)
-        assert len(optimizer.pareto) >= 1
+        optimizer.run(lambda c: (outcome(c), -c["angle"]), 8, progress=False)
+        # The second objective alone is largest at the smallest angle, and the first at 1.4.
+        front = {json.dumps(candidate) for candidate, _ in optimizer.pareto}
+        assert len(front) >= 3
+        assert sum(e.key in front for e in optimizer.evaluations[4:]) >= 2
+        best = max(outcome(e.candidate) for e in optimizer.evaluations[:4])
+        assert max(values[0] for _, values in optimizer.pareto) >= best
 
 
 def test_one_shot_acquisition_functions_are_refused() -> None:
@@ -378,7 +599,7 @@ def test_one_shot_acquisition_functions_are_refused() -> None:
 
 
 def test_seeds_differ() -> None:
-    assert module._seed(0, 1) != module._seed(1, 0)
+    assert derived_seed(0, 1) != derived_seed(1, 0)
 
 
 def _tensors(part: Any) -> list[Tensor]:

@@ -4,11 +4,11 @@ import ast
 import dataclasses
 import json
 import math
-import re
 import runpy
 from collections.abc import Iterator
 from functools import partial
 from graphlib import TopologicalSorter
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
@@ -18,79 +18,28 @@ import pytest
 import torch
 
 from benchmarks import (
-    acquisition_speed,
     airfoil_regression,
-    airfoil_search,
     cells,
-    comparison,
-    digits_machines,
-    distance_comparison,
-    entropy_regression,
     everything,
     fit_speed,
     harness,
-    image_classification,
-    image_embeddings,
-    large_bags,
-    large_exact,
     large_sparse,
-    learning_curves,
-    mixed,
-    mixed_search,
-    mmd_gram,
-    mode_counting,
     molecules,
-    patients,
-    reference_learning,
     reference_speed,
     report,
     rigid_speed,
-    sampling_noise,
-    scaled_distance,
     scaling,
+    scripts,
     sinkhorn_potentials,
     slice_accuracy,
     sliced_wasserstein_gram,
-    support_measure_machines,
     t_batch_speed,
     targets,
-    turned_airfoil_search,
-    unknown_pose,
 )
 
+SCRIPTS = [import_module(f"benchmarks.{name}") for name in scripts.SCRIPTS]
 TIMED = [sliced_wasserstein_gram, fit_speed, rigid_speed, t_batch_speed, sinkhorn_potentials]
-SCRIPTS = [
-    acquisition_speed,
-    slice_accuracy,
-    *TIMED,
-    large_exact,
-    large_bags,
-    large_sparse,
-    reference_speed,
-    reference_learning,
-    mmd_gram,
-    distance_comparison,
-    comparison,
-    airfoil_regression,
-    unknown_pose,
-    mixed,
-    patients,
-    molecules,
-    cells,
-    scaled_distance,
-    digits_machines,
-    image_classification,
-    sampling_noise,
-    airfoil_search,
-    turned_airfoil_search,
-    mixed_search,
-    mode_counting,
-    entropy_regression,
-    learning_curves,
-    support_measure_machines,
-    image_embeddings,
-    scaling,
-]
+ALL_TARGETS = (*targets.BUDGETS, *targets.REACH)
 MODULES = {
     "__init__",
     "__main__",
@@ -114,9 +63,9 @@ def one_thread() -> Iterator[None]:
 
 def test_all_benchmarks_are_run_and_tested() -> None:
     files = {path.stem for path in Path(harness.__file__).parent.glob("*.py")}
-    scripts = files - MODULES
-    assert set(everything.SCRIPTS) == scripts
-    assert {script.__name__.rpartition(".")[2] for script in SCRIPTS} == scripts
+    assert set(scripts.SCRIPTS) == files - MODULES
+    assert len(set(scripts.SCRIPTS)) == len(scripts.SCRIPTS)
+    assert {*scripts.LONG, *scripts.SIDE_BY_SIDE} <= set(scripts.SCRIPTS)
 
 
 def test_modules_import_each_other_in_one_direction() -> None:
@@ -133,12 +82,9 @@ def test_modules_import_each_other_in_one_direction() -> None:
     TopologicalSorter(imports).prepare()  # raises CycleError
 
 
-def test_readme_has_the_question_of_every_benchmark() -> None:
-    readme = (Path(harness.__file__).parent / "README.md").read_text()
-    for script in SCRIPTS:
-        name = script.__name__.rpartition(".")[2]
-        question = (script.__doc__ or "").splitlines()[0].replace("SW2^2", "SW2²")
-        assert f"| [{name}]({name}.py) | {question} |" in readme
+def test_results_are_those_of_the_recorded_rows() -> None:
+    for file, text in report.pages(report.RECORDS).items():
+        assert file.read_text(encoding="utf-8") == text, "Run `python -m benchmarks.report`."
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.__name__)
@@ -159,82 +105,115 @@ def test_quick_run(script: ModuleType) -> None:
             assert row["ours_s"] > 0
 
 
-def test_run_of_all(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_run_of_all(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["--quick", "--repeats", "1", "--seeds", "1", "--record", str(tmp_path / "new")]
     names = ("slice_accuracy", "sinkhorn_potentials")
-    monkeypatch.setattr(everything, "SCRIPTS", names)
-    file = tmp_path / "new" / "rows.jsonl"
-    arguments = ["--quick", "--repeats", "1", "--seeds", "1", "--json", str(file)]
-    results = everything.main(arguments)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(everything, "SCRIPTS", names)
+        results = everything.main(arguments)
     printed = capsys.readouterr().out
     assert tuple(results) == names
     assert all(f"== {name}: " in printed for name in names)
-    records = [json.loads(line) for line in file.read_text().splitlines()]
-    assert len(records) == sum(map(len, results.values()))
-    assert all(record["quick"] and record["machine"]["torch"] for record in records)
-    rows = [row for name in names for row in results[name]]
-    assert [record["row"] for record in records] == rows
-    assert all(record["wall_s"] > 0 for record in records)
-    assert (
-        records[0]["command"] == "python -m benchmarks.slice_accuracy --quick --repeats 1 --seeds 1"
-    )
+    for name in names:
+        record = json.loads((tmp_path / "new" / f"{name}.json").read_text())
+        assert record["quick"]
+        assert record["machine"]["torch"]
+        assert record["rows"] == results[name]
+        assert record["wall_s"] > 0
+        assert record["command"] == f"python -m benchmarks.{name} --quick --repeats 1 --seeds 1"
+    assert report.read(tmp_path / "new") == {}
+    assert not (tmp_path / "RESULTS.md").exists()
 
 
 def test_scripts_of_accuracy_run_side_by_side(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     names = ("learning_curves", "digits_machines")
-    file = tmp_path / "rows.jsonl"
-    quick = harness.Options(quick=True, repeats=1, seeds=1, json=file)
+    quick = harness.Options(quick=True, repeats=1, seeds=1)
+    options = dataclasses.replace(quick, quick=False, record=tmp_path / "results")
     monkeypatch.setattr(everything, "SCRIPTS", names)
     monkeypatch.setattr(everything, "SIDE_BY_SIDE", names[::-1])
-    monkeypatch.setattr(harness, "parse", lambda *_: dataclasses.replace(quick, quick=False))
-    monkeypatch.setattr(everything, "execute", partial(_with, quick))
-    monkeypatch.setattr(report, "RESULTS", tmp_path / "RESULTS.md")
+    monkeypatch.setattr(harness, "parse", lambda *_: options)
+    monkeypatch.setattr(everything, "execute", partial(_with, quick, tmp_path / "results"))
     runpy.run_module("benchmarks", run_name="__main__")
-    written = [json.loads(line)["benchmark"] for line in file.read_text().splitlines()]
-    assert set(written) == {*names, report.ALL}
-    text = (tmp_path / "RESULTS.md").read_text()
-    assert re.search(r"`make benchmarks` took \d+ minutes\.", text)
+    assert set(report.read(tmp_path / "results")) == set(names)
+    assert "for 2 scripts; `make benchmarks-long`" in (tmp_path / "RESULTS.md").read_text()
 
 
-def _with(options: harness.Options, name: str, _: harness.Options) -> list[harness.Row]:
-    """Run in another process, which imports its own modules."""
-    return everything.execute(name, options)
+def _with(
+    options: harness.Options, folder: Path, name: str, _: harness.Options
+) -> list[harness.Row]:
+    """Run at small sizes in another process, and record as if at full size."""
+    rows = everything.execute(name, options)
+    recorded(folder, name, rows)
+    return rows
 
 
-def test_run_of_all_goes_on_after_a_failure(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+@pytest.fixture
+def two_scripts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Let a run of all be one of two scripts, the first of which fails; the names of those run."""
+    ran = []
+
     def fails(options: harness.Options) -> list[harness.Row]:
+        ran.append("fit_speed")
         raise OSError("no network")
+
+    def passes(options: harness.Options) -> list[harness.Row]:
+        ran.append("slice_accuracy")
+        return [{"error": 1.0}]
 
     monkeypatch.setattr(everything, "SCRIPTS", ("fit_speed", "slice_accuracy"))
     monkeypatch.setattr(fit_speed, "run", fails)
-    monkeypatch.setattr(slice_accuracy, "run", lambda options: [{"error": 1.0}])
-    monkeypatch.setattr(report, "RESULTS", tmp_path / "RESULTS.md")
-    with pytest.raises(SystemExit, match="failed: fit_speed"):
-        everything.main(["--json", str(tmp_path / "rows.jsonl")])
+    monkeypatch.setattr(slice_accuracy, "run", passes)
+    return ran
+
+
+def test_run_of_all_goes_on_after_a_failure_and_continues_there(
+    two_scripts: list[str],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    folder = tmp_path / "results"
+    for _ in range(2):
+        with pytest.raises(SystemExit, match="failed: fit_speed"):
+            everything.main(["--record", str(folder)])
     assert "no network" in capsys.readouterr().err
-    text = (tmp_path / "RESULTS.md").read_text()
-    assert "Not run: `python -m benchmarks.fit_speed`." in text
-    assert "| error |\n| --- |\n| 1 |" in text
+    assert two_scripts == ["fit_speed", "slice_accuracy", "fit_speed"]
+    assert "Not run: `python -m benchmarks.fit_speed`." in (folder / "fit_speed.md").read_text()
+    assert "| error |\n| --- |\n| 1 |" in (folder / "slice_accuracy.md").read_text()
+    # Rows of other code or of another command do not count.
+    with pytest.raises(SystemExit):
+        everything.main(["--record", str(folder), "--seeds", "7"])
+    assert two_scripts[3:] == ["fit_speed", "slice_accuracy"]
+    monkeypatch.setattr(harness, "source", lambda name: "other")
+    with pytest.raises(SystemExit):
+        everything.main(["--record", str(folder), "--seeds", "7"])
+    assert two_scripts[5:] == ["fit_speed", "slice_accuracy"]
 
 
-def recorded(
-    benchmark: str, rows: list[harness.Row], finished: str = "2026-01-02T00:00", **more: object
-) -> str:
-    """Return rows as lines that the harness would write."""
+def test_long_scripts_run_apart(
+    two_scripts: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(everything, "LONG", ("slice_accuracy",))
+    everything.main(["--long", "--record", str(tmp_path / "results")])
+    assert two_scripts == ["slice_accuracy"]
+
+
+def recorded(folder: Path, benchmark: str, rows: list[harness.Row], **more: object) -> None:
+    """Record rows as the harness would."""
     record = {
         "benchmark": benchmark,
-        "finished": finished,
+        "finished": "2026-01-02T00:00",
         "wall_s": 60.0,
         "command": f"python -m benchmarks.{benchmark}",
         "quick": False,
+        "source": "0123",
         "machine": {"torch": "1"},
+        "rows": rows,
     }
-    return "".join(json.dumps(record | more | {"row": row}) + "\n" for row in rows)
+    folder.mkdir(exist_ok=True)
+    (folder / f"{benchmark}.json").write_text(json.dumps(record | more))
 
 
 def line_of(text: str, start: str) -> list[str]:
@@ -258,34 +237,28 @@ def test_report_says_what_is_met_what_is_not_and_what_was_not_run(tmp_path: Path
         }
         for value in (0.93, 0.91)
     ]
-    first, second = tmp_path / "first.jsonl", tmp_path / "second.jsonl"
-    first.write_text(
-        recorded("fit_speed", [fit | {"ratio": 3.0}], "2026-01-03T00:00")
-        + recorded("reference_learning", [toy])
-        + recorded("sliced_wasserstein_gram", [uniform])
-        + recorded("image_classification", [image], command="python -m x --data-dir FOLDER")
-        + recorded("airfoil_search", [pool])
-        + recorded("sampling_noise", noise)
-    )
-    second.write_text(
-        recorded("fit_speed", [fit], "2026-01-04T00:00")
-        + recorded("fit_speed", [fit | {"ratio": 4.0}], "2026-01-05T00:00", quick=True)
-        + recorded("reference_learning", [toy | {"evs": 1.0}], "2026-01-01T00:00")
-    )
-    output = tmp_path / "RESULTS.md"
-    report.main([str(first), str(second), "--output", str(output)])
-    text = output.read_text()
+    folder = tmp_path / "results"
+    recorded(folder, "fit_speed", [fit])
+    recorded(folder, "mmd_gram", [fit], quick=True)
+    recorded(folder, "reference_learning", [toy])
+    recorded(folder, "sliced_wasserstein_gram", [uniform])
+    recorded(folder, "image_classification", [image], command="python -m x --data-dir FOLDER")
+    recorded(folder, "airfoil_search", [pool])
+    recorded(folder, "sampling_noise", noise)
+    report.write(folder)
+    text = (tmp_path / "RESULTS.md").read_text()
+    everywhere, all_targets = text, text[text.index("## Speed") :]
+    text = all_targets
 
-    assert "targets, 1 are met, 5 are missed and " in text
+    assert "targets, 1 are met, 5 are missed and " in everywhere
     command = "`python -m benchmarks.fit_speed`"
-    # The latest full run counts, in any order of files.
     assert line_of(text, "marginal-likelihood fit")[1:] == ["1.5", "≤ 2", "yes", command, "-"]
     assert line_of(text, "Sinkhorn toy, d = 4")[1:4] == ["0.9969", "≥ 0.997", "NO"]
     assert line_of(text, "Sinkhorn toy, d = 4")[-1] == "Unknown."
     reason = targets.REASONS[targets.BUDGETS[0].text]
     assert line_of(text, targets.BUDGETS[0].text)[1:4] == ["1.504", "≤ 1.5", "NO"]
     assert line_of(text, targets.BUDGETS[0].text)[-1] == reason
-    assert text.count(reason) == 1
+    assert everywhere[: -len(text)].count(reason) == text.count(reason) == 1
     # Validation selects the Gaussian process, although the other has the better test accuracy.
     assert line_of(text, "MNIST, 15 degrees")[1:5] == [
         "0.900",
@@ -302,115 +275,40 @@ def test_report_says_what_is_met_what_is_not_and_what_was_not_run(tmp_path: Path
     # A script that was not run, and one that ran without this row.
     assert line_of(text, "exact MMD Gram matrix, T = 500")[1:4] == ["not run", "≤ 1", "-"]
     assert line_of(text, "Sinkhorn toy, d = 6")[1:4] == ["not run", "≥ 0.95", "-"]
-    assert "\n## [fit_speed](fit_speed.py)\n\nDoes a marginal-likelihood fit" in text
-    assert f"{command}, 60 s, 2026-01-04." in text
-    assert "Not run: `python -m benchmarks.mmd_gram`." in text
+    page = (folder / "fit_speed.md").read_text()
+    assert page.startswith("# Does a marginal-likelihood fit")
+    assert f"{command}, 60 s, 2026-01-02." in page
+    assert "Not run: `python -m benchmarks.mmd_gram`." in (folder / "mmd_gram.md").read_text()
 
 
-def test_report_has_every_budget_and_every_figure_to_reach() -> None:
-    text = report.results({}, everything.SCRIPTS)
-    lines = [*targets.BUDGETS, *targets.REACH]
+def test_report_has_every_target_once() -> None:
+    text = report.results({})
+    lines = ALL_TARGETS
     assert len({line.text for line in lines}) == len(lines)
-    assert {line.script for line in lines} <= set(everything.SCRIPTS)
+    assert {line.script for line in lines} <= set(scripts.SCRIPTS)
     assert set(targets.REASONS) <= {line.text for line in lines}
     for line in lines:
         assert line_of(text, f"{line.text} |")[1] == "not run"
-    scripts = [line.script for line in targets.BUDGETS]
-    assert {name: scripts.count(name) for name in scripts} == {
-        "sliced_wasserstein_gram": 4,
-        "sinkhorn_potentials": 2,
-        "mmd_gram": 2,
-        "fit_speed": 1,
-        "large_exact": 2,
-        "rigid_speed": 2,
-        "t_batch_speed": 2,
-        "reference_speed": 4,
-    }
-    scripts = [line.script for line in targets.REACH]
-    assert {name: scripts.count(name) for name in scripts} == {
-        "mode_counting": 4,
-        "image_classification": 6,
-        "molecules": 3,
-        "patients": 4,
-        "comparison": 4,
-        "mixed_search": 2,
-        "large_sparse": 5,
-        "reference_learning": 11,
-        "support_measure_machines": 2,
-        "airfoil_search": 4,
-        "turned_airfoil_search": 1,
-        "cells": 2,
-        "sampling_noise": 12,
-    }
 
 
-def test_report_finds_the_rows_of_the_scripts() -> None:
+@pytest.mark.parametrize("script", sorted({line.script for line in ALL_TARGETS}))
+def test_targets_find_their_rows(script: str) -> None:
+    run = report.read(report.RECORDS).get(script)
+    if run is None:
+        pytest.skip("not run yet")
+    for line in ALL_TARGETS:
+        if line.script == script:
+            figure, met = line.judge(run.rows)  # raises LookupError
+            assert figure
+            assert isinstance(met, bool)
+
+
+def test_memory_of_a_solver_that_keeps_iterations_is_too_much() -> None:
     rows = reference_speed.memory(harness.Options(quick=True, repeats=1))
     (line,) = (line for line in targets.BUDGETS if line.text.startswith("gradient"))
     assert line.judge(rows)[0].startswith("1 x kept, peak ")
     grown = [row | {"saved_mib": float(i)} for i, row in enumerate(rows, start=1)]
     assert not line.judge(grown)[1]
-    tasks = {str(task) for task in mode_counting.TASKS}
-    kernels = {"linear", "gaussian"}
-    made_up: dict[str, list[harness.Row]] = {
-        "mode_counting": [{"task": task, "rounded": 0.0} for task in tasks],
-        "support_measure_machines": [
-            {"embedding": kernel, "kernel": kernel, "accuracy": 100.0} for kernel in kernels
-        ],
-        "image_classification": [
-            {"name": f"{name} {degrees or 'raw'}", "best": "gp", "gp": 1.0}
-            for name, degrees, _ in image_classification.TASKS
-        ],
-        "molecules": [
-            {"name": "load", "seconds": 20.0},
-            *(
-                {"name": f"{name}, {size}", "mae": 4.4, "coverage": 0.95, "seconds": 700.0}
-                for name, size, _ in molecules.methods(molecules.Sizes(), quick=True)
-            ),
-        ],
-        "large_sparse": [
-            *(
-                {
-                    "name": f"Parquet, {size}, single precision",
-                    "ratio": 3.9,
-                    "peak_mib": 2000.0,
-                    "rmse": 1 / size,
-                }
-                for size in large_sparse.Sizes().sharded
-            ),
-            {"name": "sparse, 50000", "nlpd": 0.5},
-            {"name": "SVGP, 50000", "nlpd": 0.6},
-            {"name": "BayesianRidge, 20000", "nlpd": 0.7},
-        ],
-        "mmd_gram": [
-            {"name": f"gaussian, uniform / bare exp, {case}", "ratio": 0.5, "ours_mib": 1.0}
-            for case in (mmd_gram.Case(), mmd_gram.Case(clouds=2000, atoms=200))
-        ],
-        "airfoil_search": [
-            {"name": name, "value": 1.0, "value_std": 0.0, **dict.fromkeys(found, "10 of 10")}
-            for name in (
-                f"pool, seeds {airfoil_search.FROZEN_SEEDS}-{airfoil_search.FROZEN_SEEDS + 9}: ours",
-                "designs, seeds 0-9: ours",
-                "designs, seeds 0-9: GP on designs",
-                "designs, seeds 0-9: GP on designs with priors",
-            )
-            for found in [("best_found", "top_1pct_by_20")]
-        ],
-    }
-    rows = comparison.run(harness.Options(quick=True, repeats=1, seeds=1))
-    made_up["comparison"] = [
-        rows[-1] | {"never_below": 10, "above_best": 5, "above_default": 8, "spearman": 0.7}
-    ]
-    made_up["cells"] = [
-        {"name": name, "line": value, "treatment": value}
-        for name, value in (("SW2", 0.7), ("principal axes", 0.75), ("chosen", 0.8))
-    ]
-    made_up["turned_airfoil_search"] = [
-        {"name": "turned, seeds 3000-3009: rigid", "best_found": "8 of 10"}
-    ]
-    for line in (*targets.BUDGETS, *targets.REACH):
-        if line.script in made_up:
-            assert line.judge(made_up[line.script])[1]
 
 
 def test_tables_of_rows_with_other_columns_are_apart() -> None:
@@ -439,6 +337,7 @@ def test_figures_of_small_sizes_do_not_replace_those_of_results(
             file.touch()
 
     monkeypatch.setattr(harness, "_FIGURES", tmp_path / "figures")
+    monkeypatch.setattr(harness, "_PROJECT", tmp_path)
     harness.save_figure(Figure(), "a", harness.Options(quick=True))
     assert not (tmp_path / "figures").exists()
     harness.save_figure(Figure(), "a", harness.Options())
@@ -602,7 +501,7 @@ def test_table_is_aligned() -> None:
 def test_options() -> None:
     assert harness.parse("", []) == harness.Options()
     assert harness.parse("", ["--quick"]) == harness.Options(quick=True, repeats=2, seeds=2)
-    words = ["--quick", "--repeats", "7", "--seeds", "3", "--json", "a", "--data-dir", "b"]
+    words = ["--quick", "--repeats", "7", "--seeds", "3", "--record", "a", "--data-dir", "b"]
     given = harness.parse("", words)
-    expected = harness.Options(quick=True, repeats=7, seeds=3, json=Path("a"), data_dir=Path("b"))
+    expected = harness.Options(quick=True, repeats=7, seeds=3, record=Path("a"), data_dir=Path("b"))
     assert given == expected

@@ -10,9 +10,17 @@ import torch
 from cases import random_rows
 from torch import Tensor
 
-from gp_distributions import Distance, Fourier, SlicedWasserstein
+from gp_distributions import (
+    MMD,
+    Distance,
+    Fourier,
+    ReferenceMeasure,
+    ScaledDistance,
+    SinkhornPotential,
+    SlicedWasserstein,
+)
 from gp_distributions.distances import evaluation
-from gp_distributions.distances.evaluation import keep, looking_up, sharing
+from gp_distributions.distances.evaluation import keep, learning, looking_up, sharing
 
 
 class Means(Distance):
@@ -196,3 +204,70 @@ class TestKeeping:
         other = torch.ones(3, 8).double()
         with pytest.raises(ValueError, match="clouds of one size"):
             distance.squared(other, kept)
+
+    def test_a_learnable_reference(self) -> None:
+        """In evaluation mode its parameters are constants, also for more clouds than one chunk."""
+        reference = ReferenceMeasure(random_rows(1)[0].unflatten(-1, (-1, 3))[:4, :2])
+        distance = SinkhornPotential(reference.requires_grad_(), epsilon=1.0).eval()
+        rows, kept = random_rows(20), random_rows(4, seed=1)
+        with torch.no_grad():
+            expected = distance.squared(rows, kept)
+        distance.clear_cache()
+        keep(distance, kept)
+        distance.chunk_elements = 8
+        assert distance.chunk_size(rows.shape[-1] // 3) < 20
+        found = distance.squared(rows, kept)
+        assert not found.requires_grad
+        torch.testing.assert_close(found, expected)
+        assert not distance.represent_rows(rows).requires_grad
+
+
+class TestParameters:
+    """They are learned in training mode, and else constants, whichever rows have a gradient."""
+
+    @staticmethod
+    def stretched() -> ScaledDistance:
+        distance = ScaledDistance(MMD(2, bandwidth=1.0))
+        distance.scales = [2.0, 1.0]
+        return distance
+
+    @pytest.mark.parametrize("diag", [False, True])
+    def test_they_get_all_of_the_gradient_or_none(self, diag: bool) -> None:
+        x1, x2 = random_rows(3), random_rows(3, seed=1)
+        for tracked in (False, True):
+            distance = self.stretched()
+            distance.squared(x1.clone().requires_grad_(tracked), x2, diag=diag).sum().backward()
+            complete = distance.raw_scales.grad
+            assert complete is not None
+            assert bool(complete.abs().max() > 1e-3)
+            distance = self.stretched().eval()
+            found = distance.squared(x1.clone().requires_grad_(tracked), x2, diag=diag)
+            assert found.requires_grad == tracked
+            if tracked:
+                found.sum().backward()
+            assert distance.raw_scales.grad is None
+            with learning():
+                distance.squared(x1.clone().requires_grad_(tracked), x2, diag=diag).sum().backward()
+            torch.testing.assert_close(distance.raw_scales.grad, complete)
+
+    def test_gradients_of_rows_are_the_same(self) -> None:
+        gradients = []
+        for distance in (self.stretched(), self.stretched().eval()):
+            rows = random_rows(3).requires_grad_()
+            distance.squared(rows, random_rows(3, seed=1)).sum().backward()
+            distance.squared_norms(rows).sum().backward()
+            gradients.append(rows.grad)
+        torch.testing.assert_close(*gradients)
+
+    def test_norms(self) -> None:
+        distance = ScaledDistance(SlicedWasserstein(2)).eval()
+        assert not distance.squared_norms(random_rows(3)).requires_grad
+        assert distance.train().squared_norms(random_rows(3)).requires_grad
+
+    def test_nothing_changes_in_the_distance(self) -> None:
+        distance = self.stretched().eval()
+        before = dict(distance.named_parameters())
+        distance.squared(random_rows(3).requires_grad_(), random_rows(2))
+        after = dict(distance.named_parameters())
+        assert all(after[name] is parameter for name, parameter in before.items())
+        assert distance.raw_scales.requires_grad

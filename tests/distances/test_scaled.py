@@ -2,6 +2,7 @@
 
 import copy
 
+import gpytorch
 import pytest
 import torch
 from cases import GRID, random_rows
@@ -179,3 +180,44 @@ def test_copies_are_independent() -> None:
     assert distance.scales.tolist() == [1.0, 1.0]
     rows = random_rows(4)
     assert not torch.equal(distance.squared(rows), other.squared(rows))
+
+
+def test_values_are_kept_relative() -> None:
+    """Scales are stored with mean square one, so that the bounds of their logarithms do not cut them."""
+    distance = ScaledDistance(SlicedWasserstein(2))
+    distance.scales = [3e4, 1e4]
+    found = distance.raw_scales.detach().exp()
+    torch.testing.assert_close(found, torch.tensor([3.0, 1.0]).double() / 5**0.5)
+    distance.scales = [1e300, 1e299]
+    assert distance.scales.tolist() == pytest.approx([2**0.5 * 10 / 101**0.5, (2 / 101) ** 0.5])
+    marked = ScaledDistance(RigidSlicedWasserstein(3, marks=1, num_slices=20, max_degree=2))
+    marked.scales = [2.0, 2.0, 1.0]
+    assert marked.raw_scales.detach().exp().tolist() == pytest.approx([2 / 3**0.5, 1 / 3**0.5])
+
+
+def test_all_hyperparameters_of_a_posterior_get_gradients_on_request() -> None:
+    X = clouds()
+    y = X.points.mean((1, 2))
+    distance = ScaledDistance(MMD(3, bandwidth=2.0))
+    model = DistributionGP(X, y, ScaleKernel(DistributionKernel(distance))).eval()
+    new = clouds(2, seed=4)
+    model.posterior(new).mean.sum().backward()
+    assert distance.raw_scales.grad is None
+    assert model.covar_module.base_kernel.raw_lengthscale.grad is not None
+    model.prediction_strategy = None
+    with gpytorch.settings.detach_test_caches(False):
+        model.posterior(new).mean.sum().backward()
+    found = distance.raw_scales.grad
+    assert found is not None
+    step = 1e-5
+    for j in range(3):
+        means = []
+        for sign in (1, -1):
+            with torch.no_grad():
+                distance.raw_scales[j] += sign * step
+                model.prediction_strategy = None
+                means.append(model.posterior(new).mean.sum().item())
+                distance.raw_scales[j] -= sign * step
+        assert found[j].item() == pytest.approx(
+            (means[0] - means[1]) / (2 * step), rel=1e-4, abs=1e-8
+        )

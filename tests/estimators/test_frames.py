@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 import torch
 from numpy.typing import NDArray
+from scipy import sparse
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV, KFold, cross_val_score, train_test_split
@@ -30,6 +31,7 @@ from gp_distributions import (
     mixed_kernel,
     save,
 )
+from gp_distributions.measures import bag_columns
 
 N = 30
 RNG = np.random.default_rng(5)
@@ -79,6 +81,27 @@ class TestFrames:
         assert torch.equal(MixedInputs.from_frame(frame).pack(), INPUTS.pack())
         expected = regressor().fit(FRAME, Y).predict(FRAME)
         np.testing.assert_array_equal(regressor().fit(frame, Y).predict(frame), expected)
+
+    def test_bags_are_converted_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        lists = pa.table({"age": AGE, "cells": [bag.tolist() for bag in BAGS], "arm": ARM})
+        read: list[str] = []
+        original = bag_columns.column
+
+        def column(frame: Any, name: str) -> Any:
+            read.append(name)
+            return original(frame, name)
+
+        monkeypatch.setattr(bag_columns, "column", column)
+        scaler = CloudScaler().fit(lists)
+        assert read == ["age", "cells", "arm"]
+        scaler.transform(lists)
+        assert read == ["age", "cells", "arm"] * 2
+
+    def test_sparse_bags(self) -> None:
+        cells = [sparse.csr_array(bag) for bag in BAGS]
+        for given in (FRAME.assign(cells=cells), cells):
+            with pytest.raises(TypeError, match="Bag 0: expected a dense array, got a sparse one"):
+                regressor().fit(given, Y)
 
     def test_bags_of_numbers(self) -> None:
         flat = FRAME.assign(cells=[bag[:, 0].astype(np.float32) for bag in BAGS])

@@ -16,6 +16,7 @@ from gp_distributions import (
     Gaussians,
     GramTransformer,
     PointClouds,
+    ShardedClouds,
 )
 from gp_distributions.warnings import PrecisionWarning
 
@@ -67,6 +68,22 @@ def test_gradients_end_at_estimators() -> None:
         clouds = embedding.inverse_transform(given, **options)
         assert clouds.dtype == torch.float64
         assert not clouds.points.requires_grad
+
+
+def test_pieces_are_refused() -> None:
+    shards = ShardedClouds.from_arrays(X, targets=Y)
+    for estimator in (
+        *(DistributionGPRegressor(num_inducing=3), DistributionGPClassifier(num_inducing=3)),
+        *(EmbeddingTransformer(options=SMALL), GramTransformer(), CloudScaler()),
+    ):
+        message = (
+            f"{type(estimator).__name__} takes distributions in memory, got ShardedClouds.*Sparse"
+        )
+        with pytest.raises(TypeError, match=message):
+            estimator.fit(shards, Y > 0)
+        estimator.fit(X, Y > 0)
+        with pytest.raises(TypeError, match=message):
+            estimator._read_fitted_inputs(shards)
 
 
 def test_sparse_input_is_refused() -> None:

@@ -400,6 +400,18 @@ class TestModel:
         assert (exact_std < 0.7 * unchanged).all()
         assert len(model.model.likelihood.noise) == T
 
+    def test_fixed_noise_is_known_noise(self) -> None:
+        fixed = make(outcome_transform=None)
+        fixed.likelihood.noise = 0.01
+        fixed.likelihood.noise_covar.raw_noise.requires_grad_(False)
+        noise = torch.full((T,), 0.01, dtype=torch.float64)
+        known = make(train_Yvar=noise, outcome_transform=None)
+        found, expected = (integrate_hyperparameters(one) for one in (fixed, known))
+        torch.testing.assert_close(found.predict(ROWS[NEW]), expected.predict(ROWS[NEW]))
+        more = found.condition_on_observations(ROWS[20:22], TARGETS[20:22])
+        again = expected.condition_on_observations(ROWS[20:22], TARGETS[20:22])
+        torch.testing.assert_close(more.predict(ROWS[NEW]), again.predict(ROWS[NEW]))
+
     def test_sampling_noise(self) -> None:
         """Small bags have as much more noise as the likelihood says."""
         likelihood = SamplingNoiseLikelihood(2)

@@ -1,9 +1,13 @@
 """Scales of coordinates are learned where that helps held-out predictions, and else left alone."""
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 import torch
 from gpytorch.kernels import ScaleKernel
 from torch import Tensor
+from tqdm import tqdm
 
 from gp_distributions import (
     ClassificationGP,
@@ -17,6 +21,8 @@ from gp_distributions import (
     fit,
     mixed_kernel,
 )
+from gp_distributions.fitting import scales
+from gp_distributions.fitting.observed import Record
 
 
 def bags(num: int = 30, dim: int = 4, seed: int = 0) -> tuple[PointClouds, Tensor]:
@@ -69,6 +75,21 @@ def test_fixed_scales_stay() -> None:
     assert not fixed.base_kernel.distance.raw_scales.requires_grad
 
 
+def test_the_progress_bar_counts_their_evaluations(monkeypatch: pytest.MonkeyPatch) -> None:
+    X, y = bags(12)
+    counts, see = {"bar": 0, "others": 0}, Record.see
+
+    def counted(name: str, call: Callable[..., None], *args: Any) -> None:
+        counts[name] += 1
+        call(*args)
+
+    monkeypatch.setattr(tqdm, "update", lambda *args: counted("bar", lambda *args: None, *args))
+    monkeypatch.setattr(Record, "see", lambda *args: counted("others", see, *args))
+    monkeypatch.setattr(scales, "_STEPS", 2)
+    fit(DistributionGP(X, y, kernel()), restarts=0)
+    assert counts["bar"] > counts["others"] + 10
+
+
 def test_equal_seeds_give_equal_scales() -> None:
     X, y = bags()
     first, second = (scales_of(fit(DistributionGP(X, y, kernel()), seed=1)) for _ in range(2))
@@ -87,5 +108,33 @@ def test_other_models() -> None:
     inputs = MixedInputs(cells=X, age=age)
     mixed = mixed_kernel(inputs, {"cells": kernel().base_kernel})
     assert scales_of(fit(DistributionGP(inputs, y + age, mixed))).argmax() == 0
-    with pytest.raises(ValueError, match="SharedKernelGP"):
-        fit(DistributionGP(X, torch.stack([y, -y], -1), kernel()))
+    for outputs in (2, 4):  # as many as coordinates, too
+        shape = torch.Size([outputs])
+        single = DistributionKernel(kernel().base_kernel.distance, batch_shape=shape)
+        each = ScaleKernel(single, batch_shape=shape)
+        several = DistributionGP(X, torch.stack([y] * outputs, -1), each)
+        with pytest.raises(ValueError, match=r"raw_scales for each model.*SharedKernelGP"):
+            fit(several)
+
+
+def test_fits_start_at_the_given_scales() -> None:
+    X, y = bags()
+    given = kernel(2)
+    distance = given.base_kernel.distance
+    distance.scales = [1.0, 1e-5]
+    model = DistributionGP(PointClouds(X.points[..., :2]), y, given).train()
+    ascent = scales._Ascent(model, [distance], torch.arange(30), 100, 0)
+    ascent._minimise(torch.ones(30, dtype=torch.bool), 0)
+    # The optimiser may take a step, but the bounds of logarithms would add a factor of 90.
+    assert ascent.distances[0].scales[1] < 1.5e-5
+
+
+def test_gains_of_several_outputs_are_means() -> None:
+    X, y = bags()
+    means = []
+    for targets in (y[:, None], torch.stack([y, y, y], -1)):
+        model = SharedKernelGP(X, targets, kernel()).train()
+        (distance,) = scales.learned_scales(model)
+        ascent = scales._Ascent(model, [distance], torch.arange(30), 100, 0)
+        means.append(ascent.held_out(torch.arange(30) % 5 != 0).mean().item())
+    assert means[1] == pytest.approx(means[0])

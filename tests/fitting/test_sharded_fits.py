@@ -1,7 +1,9 @@
 """Fits and predictions over pieces: in this process and on workers, killed, interrupted and poisoned."""
 
+import itertools
 import os
 import queue
+import re
 import signal
 import subprocess
 import sys
@@ -11,17 +13,29 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import dask
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
 from distributed import Client, LocalCluster
+from sharding_tasks import Dies
 
-from gp_distributions import PieceError, PointClouds, ShardedClouds, SparseDistributionGP, fit
-from gp_distributions.fitting import passes
+from gp_distributions import (
+    PieceError,
+    PointClouds,
+    ShardedClouds,
+    SparseClassificationGP,
+    SparseDistributionGP,
+    fit,
+    fit_classification,
+)
+from gp_distributions.models import passes
 from gp_distributions.models.collapsed import piece_sums
 from gp_distributions.sharding.checkpoint import Checkpoint
+from gp_distributions.sharding.parquet import ParquetPiece
 from gp_distributions.sharding.passes import run
 
 COUNT = 240
@@ -47,6 +61,7 @@ def write(folder: Path) -> Path:
     sizes, atoms, targets = data()
     bag = np.repeat(np.arange(COUNT), sizes)
     columns = {"bag": bag, "x": atoms[:, 0], "y": atoms[:, 1], "target": targets[bag]}
+    columns["x0"] = np.sin(targets)[bag]  # a second output
     table = pa.table(columns)
     for number in range(4):
         rows = np.flatnonzero(bag // 60 == number)
@@ -96,14 +111,16 @@ def client(cluster: LocalCluster) -> Iterator[Client]:
         yield client
 
 
-def on_write(monkeypatch: pytest.MonkeyPatch, count: int, action: Callable[[], None]) -> None:
-    """Do something once the sums of a number of pieces have been written."""
+def on_write(
+    monkeypatch: pytest.MonkeyPatch, count: int, action: Callable[[], None], name: str = "sums"
+) -> None:
+    """Do something once the sums of a number of pieces have been written, or another file."""
     original = Checkpoint.write
     acted: list[int] = []
 
     def write(self: Checkpoint, done: int, values: dict[str, Any], *, now: bool = False) -> None:
         original(self, done, values, now=True)
-        if self.path.stem == "sums" and done == count and not acted:
+        if self.path.stem == name and done == count and not acted:
             acted.append(done)
             action()
 
@@ -145,6 +162,75 @@ def fitted_in_memory(model: SparseDistributionGP) -> SparseDistributionGP:
     state = other.piece_state(features)
     other.take_sums(features, passes.sums_over_pieces(piece_sums, state, other.training_data()))
     return other.eval()
+
+
+def test_a_fit_reads_each_piece_twice(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    reads: list[str] = []
+    read = ParquetPiece.read
+
+    def noted(self: ParquetPiece, *inputs: Any) -> Any:
+        reads.append(self.name)
+        return read(self, *inputs)
+
+    monkeypatch.setattr(ParquetPiece, "read", noted)
+    data = shards(folder)
+    model = SparseDistributionGP(data, num_inducing=40)
+    assert sorted(reads) == sorted(piece.name for piece in data.pieces)
+    fit(model, restarts=0)
+    model.predict(clouds())
+    assert len(reads) == 2 * data.num_pieces
+
+
+def test_workers_read_the_pieces(
+    folder: Path, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data, labels = shards(folder).select(range(3)), labelled(folder).select(range(3))
+    model = SparseDistributionGP(data, num_inducing=40)
+    expected = model.predict(clouds())
+    left_out = model.leave_one_out()
+    classifier = SparseClassificationGP(labels, num_inducing=40)
+    classes, densities = classifier.predict(data), classifier.leave_one_out()
+
+    def here(self: ParquetPiece, *inputs: Any) -> None:
+        raise AssertionError("The piece was read in this process.")
+
+    monkeypatch.setattr(ParquetPiece, "read", here)
+    model = SparseDistributionGP(data, num_inducing=40, client=client)
+    assert all(map(same, model.leave_one_out(client=client), left_out))
+    assert all(map(same, model.predict(clouds()), expected))
+    fit(model, restarts=0, client=client)
+    model = SparseClassificationGP(labels, num_inducing=40, client=client)
+    assert model.predict(data, client=client).tolist() == classes.tolist()
+    assert same(model.leave_one_out(client=client), densities)
+    fit_classification(model, alpha_epsilons=(0.1,), restarts=0, client=client)
+
+
+def labelled(folder: Path) -> ShardedClouds:
+    """The pieces with the signs of the targets as labels."""
+    labels = dict(enumerate((data()[2] > 0).astype(float)))
+    names: Any = {"bag": "bag", "columns": ["x", "y"], "targets": labels, "piece_atoms": 160}
+    return ShardedClouds.from_parquet(folder, **names)
+
+
+def test_empty_partitions_add_nothing() -> None:
+    sizes, atoms, targets = data()
+    bag = np.repeat(np.arange(COUNT), sizes)
+    table = {"bag": bag, "x": atoms[:, 0], "y": atoms[:, 1], "target": targets[bag]}
+    frame = pd.DataFrame(table)
+
+    def model(*bounds: int) -> SparseDistributionGP:
+        parts = [
+            dask.delayed(frame[(bag >= low) & (bag < high)])
+            for low, high in itertools.pairwise(bounds)
+        ]
+        shards = ShardedClouds.from_delayed(parts, bag="bag", columns=["x", "y"], target=["target"])
+        return SparseDistributionGP(shards, num_inducing=300)
+
+    found, expected = model(0, 0, 100, 100, COUNT), model(0, 100, COUNT)
+    for first, second in zip(found.predict(clouds()), expected.predict(clouds()), strict=True):
+        torch.testing.assert_close(first, second, rtol=1e-6, atol=1e-6)
+    assert found.leave_one_out()[0].shape == (COUNT, 1)
+    assert found.predict(found.data)[0].shape == (COUNT, 1)
 
 
 def test_predictions_come_in_order(folder: Path) -> None:
@@ -199,8 +285,41 @@ def test_a_poisoned_piece_raises_and_names_its_file(folder: Path, client: Client
         error = outcome(lambda where=where: model.predict(data, client=where), seconds=60)
         assert isinstance(error, PieceError)
         assert "part-2.parquet" in str(error)
-    with pytest.raises(PieceError, match=r"part-2\.parquet"):
-        fitted(data, client=client)
+
+
+def test_a_piece_that_is_poisoned_during_a_fit_raises_on_a_worker(
+    folder: Path, tmp_path: Path, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads: list[ParquetPiece] = []
+
+    def start() -> None:
+        """Before the pass over all pieces: poison one of them, and record what this process reads."""
+        poison(folder / "part-2.parquet")
+        monkeypatch.setattr(ParquetPiece, "read", lambda self, *inputs: reads.append(self))
+
+    data = shards(folder)
+    on_write(monkeypatch, 1, start, "start")
+    error = outcome(
+        lambda: fitted(data, client=client, checkpoint=tmp_path / "checkpoint"), seconds=60
+    )
+    assert isinstance(error, PieceError)
+    assert "part-2.parquet" in str(error)
+    assert not reads
+
+
+def test_a_piece_that_kills_its_workers_is_named(
+    folder: Path, cluster: LocalCluster, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cluster.scheduler, "allowed_failures", 0)
+    data = shards(folder)
+    victim = data.num_pieces - 1
+    order = [
+        victim,
+        *range(victim),
+    ]  # the tasks that wait on the same worker count as suspicious, too
+    error = outcome(lambda: list(run(Dies(victim), data.pieces, order, client=client)), seconds=60)
+    assert isinstance(error, PieceError)
+    assert re.search(r"part-3\.parquet, rows .*: the workers .* died.*piece_atoms=", str(error))
 
 
 def poison(path: Path) -> None:
@@ -223,6 +342,35 @@ def outcome(call: Callable[[], Any], seconds: float) -> Any:
 
     threading.Thread(target=target, daemon=True).start()
     return found.get(timeout=seconds)
+
+
+@pytest.mark.parametrize("kind", ["sampling noise", "outputs"])
+def test_models_of_other_kinds_resume(
+    kind: str,
+    folder: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    pieces_used: list[list[int]],
+) -> None:
+    names: dict[str, Any] = {"bag": "bag", "columns": ["x", "y"], "piece_atoms": 160}
+    target = ["target", "x0"] if kind == "outputs" else "target"
+    data = ShardedClouds.from_parquet(folder, target=target, **names)
+
+    def fitted(**options: Any) -> SparseDistributionGP:
+        noisy = kind == "sampling noise"
+        model = SparseDistributionGP(data, num_inducing=40, sampling_noise=noisy)
+        return fit(model, restarts=0, **options)
+
+    with monkeypatch.context() as patch:
+        on_write(patch, 3, interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            fitted(checkpoint=tmp_path / "checkpoint")
+    resumed = fitted(checkpoint=tmp_path / "checkpoint")
+    every = list(range(data.num_pieces))
+    assert pieces_used == [every, every[3:]]
+    expected = fitted()
+    assert same(resumed.summed().sums.gram, expected.summed().sums.gram)
+    assert all(map(same, resumed.predict(clouds()), expected.predict(clouds())))
 
 
 def test_a_killed_process_resumes(

@@ -1,12 +1,16 @@
 """Fits of sparse models: the exact model of a sample, one pass, then outputscale and noise."""
 
+import copy
 import math
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from cases import as_rows, random_clouds
 from gpytorch.kernels import ScaleKernel
+from gpytorch.likelihoods import FixedNoiseGaussianLikelihood
 from torch import Tensor
 
 from gp_distributions import (
@@ -19,9 +23,7 @@ from gp_distributions import (
 )
 from gp_distributions.calibration import nlpd
 from gp_distributions.fitting import sparse as fitting
-from gp_distributions.fitting.passes import sums_over_pieces
 from gp_distributions.models.collapsed import piece_sums
-from gp_distributions.models.pieces import MemoryPieces
 
 CLOUDS = random_clouds(300, sizes=(5, 20))
 ROWS = as_rows(CLOUDS)
@@ -44,20 +46,23 @@ def values(model: Any) -> dict[str, Tensor]:
 )
 def test_all_clouds_inducing_is_the_exact_fit(several: bool, options: dict[str, Any]) -> None:
     targets = (SEVERAL if several else TARGETS)[:60]
-    options = dict(options)
-    if options.get("train_Yvar"):
-        options["train_Yvar"] = 0.1 + 0 * targets
-    model = SparseDistributionGP(ROWS[:60], targets, make_kernel(), **options)
-    fit(model, restarts=0, progress=False)
-    if several and options:
-        assert bool(model.predict(ROWS[60:])[1].isfinite().all())
-        return
+    known = options.get("train_Yvar", False)
+    given = {"train_Yvar": 0.1 + 0 * targets} if known else options
+    model = SparseDistributionGP(ROWS[:60], targets, make_kernel(), **given)
+    if several:  # the model of several outputs that share one covariance matrix has no such options
+        given = {"likelihood": copy.deepcopy(model.likelihood)} if options else {}
+        if known:
+            variances = 0.1 / targets.var(0).unsqueeze(-1)
+            given = {"likelihood": FixedNoiseGaussianLikelihood(variances.expand(2, 60))}
     exact = (SharedKernelGP if several else DistributionGP)(
-        ROWS[:60], targets, make_kernel(), **options
+        ROWS[:60], targets, make_kernel(), **given
     )
+    fit(model, restarts=0, progress=False)
     fit(exact, restarts=0)
-    for found, wanted in zip(model.predict(ROWS[60:]), exact.predict(ROWS[60:]), strict=True):
-        torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-4)
+    for noise in (True, False) if not (several and known) else (False,):
+        found, wanted = (m.predict(ROWS[60:], observation_noise=noise) for m in (model, exact))
+        for part, expected in zip(found, wanted, strict=True):
+            torch.testing.assert_close(part, expected, rtol=1e-4, atol=1e-4)
 
 
 class TestPolish:
@@ -135,26 +140,70 @@ def test_fixed_hyperparameters_stay() -> None:
     assert float(model.likelihood.noise.detach()) == pytest.approx(0.3)
 
 
+def test_fixed_sampling_noise_stays() -> None:
+    model = SparseDistributionGP(ROWS, TARGETS, make_kernel(), num_inducing=20, sampling_noise=True)
+    model.likelihood.sampling_noise = 0.5
+    model.likelihood.raw_sampling_noise.requires_grad_(False)
+    fit(model, restarts=0)
+    assert float(model.likelihood.sampling_noise.detach()) == pytest.approx(0.5)
+    assert float(model.likelihood.sampling_bias) == 0
+
+
+def test_outputscale_and_noise_are_those_of_a_fixed_mean() -> None:
+    model = SparseDistributionGP(ROWS, TARGETS, make_kernel(), num_inducing=20)
+    model.mean_module.constant = 2.0
+    model.mean_module.raw_constant.requires_grad_(False)
+    fit(model, restarts=0)
+    assert float(model.mean_module.constant.detach()) == 2.0
+    summed = model.summed()
+
+    def density(outputscale: float, noise: float) -> float:
+        """Leave-one-out log density with both multiplied by these factors."""
+        other = copy.deepcopy(model)
+        with torch.no_grad():
+            other.covar_module.outputscale = outputscale * model.covar_module.outputscale
+            other.likelihood.noise = noise * model.likelihood.noise
+        factor = summed.features.factor * math.sqrt(outputscale)
+        features = replace(summed.features, covar_module=other.covar_module, factor=factor)
+        other.take_sums(features, summed.sums.scaled(outputscale))
+        return -float(nlpd(TARGETS, *other.leave_one_out()))
+
+    best = density(1, 1)
+    for factors in ((0.9, 1), (1.1, 1), (1, 0.9), (1, 1.1)):
+        assert density(*factors) < best
+
+
+@pytest.mark.parametrize("options", [{}, {"sampling_noise": True}], ids=["plain", "sizes"])
+def test_an_interrupted_fit_of_the_same_object_is_continued(
+    options: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def make() -> SparseDistributionGP:
+        model = SparseDistributionGP(ROWS, TARGETS, make_kernel(), num_inducing=20, **options)
+        model.likelihood.noise = 0.3
+        return model
+
+    def interrupted(*arguments: Any) -> Any:
+        raise KeyboardInterrupt
+
+    model = make()
+    before = values(model)
+    with monkeypatch.context() as patch:
+        patch.setattr(fitting, "piece_sums", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            fit(model, restarts=0, checkpoint=tmp_path)
+    after = values(model)
+    assert all(torch.equal(after[name], before[name]) for name in before)
+    monkeypatch.setattr(fitting, "_exact", interrupted)  # what was fitted is in the checkpoint
+    fit(model, restarts=0, checkpoint=tmp_path)
+    monkeypatch.undo()
+    expected = fit(make(), restarts=0)
+    for found, wanted in zip(model.predict(ROWS[:9]), expected.predict(ROWS[:9]), strict=True):
+        assert torch.equal(found, wanted)
+
+
 def test_arguments_are_checked() -> None:
     model = SparseDistributionGP(ROWS, TARGETS, make_kernel(), num_inducing=20)
     with pytest.raises(ValueError, match="init="):
         fit(model, init="best")
     with pytest.raises(ValueError, match="with its training data"):
         fit(SparseDistributionGP(ROWS, SEVERAL, make_kernel()).subset_output([0]))
-
-
-class TestPasses:
-    def test_sums_are_added_in_order(self) -> None:
-        data = MemoryPieces(ROWS, TARGETS.unsqueeze(-1), size=70)
-        found = sums_over_pieces(
-            lambda state, X, y: [state * float(y.sum())], 2.0, data, progress=False
-        )
-        assert found == [2.0 * float(part.sum()) for part in TARGETS.split(70)]
-
-    def test_progress_bars_wait_and_can_be_silenced(
-        self, capsys: pytest.CaptureFixture[str]
-    ) -> None:
-        data = MemoryPieces(ROWS, TARGETS.unsqueeze(-1), size=70)
-        for progress in (True, False):
-            sums_over_pieces(lambda state, X, y: y.sum(), None, data, progress=progress)
-        assert capsys.readouterr().err == ""

@@ -9,6 +9,7 @@ from cases import random_clouds
 from gpytorch.kernels import RBFKernel, ScaleKernel
 from gpytorch.likelihoods import GaussianLikelihood
 from gpytorch.mlls import ExactMarginalLogLikelihood
+from linear_operator.utils.errors import NotPSDError
 from torch import Tensor
 
 from gp_distributions import (
@@ -22,7 +23,7 @@ from gp_distributions import (
     fit,
 )
 from gp_distributions.fitting import cost, marginal_likelihood
-from gp_distributions.fitting.observed import Record
+from gp_distributions.fitting.observed import ObservedLikelihood, Record
 from gp_distributions.fitting.subsets import has_subsets, on_subset
 from gp_distributions.warnings import CostWarning
 
@@ -204,3 +205,48 @@ def test_the_progress_bar(
     assert "Fitting: " in capsys.readouterr().err
     fit(MODELS["one output"](), restarts=0, progress=False)
     assert not capsys.readouterr().err
+
+
+def test_outputs_that_share_a_kernel_cost_as_much_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cost, "_MANY", 89)
+    monkeypatch.setattr(cost, "_MATRICES", 1e6)
+
+    def gibibytes(model: DistributionGP) -> float:
+        with pytest.warns(CostWarning) as caught:
+            cost.warn_of_cost(model)
+        return float(str(caught[0].message).split(" GiB")[0].split()[-1])
+
+    one = 1e6 * 90**2 * 8 / 2**30
+    for name, matrices in (("one output", 1), ("two outputs", 2), ("shared kernel", 1)):
+        assert gibibytes(MODELS[name]()) == pytest.approx(matrices * one, abs=0.1)
+
+
+def fail_on_all_clouds(monkeypatch: pytest.MonkeyPatch, fails: Callable[[int], bool]) -> None:
+    """Let evaluations on all clouds fail whose number, from one, is to fail."""
+    forward, count = ObservedLikelihood.forward, [0]
+
+    def failing(self: ObservedLikelihood, prior: Any, target: Tensor, *args: Any) -> Tensor:
+        count[0] += target.shape[-1] == 90
+        if target.shape[-1] == 90 and fails(count[0]):
+            raise NotPSDError("This covariance matrix cannot be factorised.")
+        return forward(self, prior, target, *args)
+
+    monkeypatch.setattr(ObservedLikelihood, "forward", failing)
+
+
+@pytest.mark.parametrize("failures", [1, 2, 3])
+def test_candidates_that_fail_on_all_clouds_are_left_out(
+    failures: int, seen: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = fit(MODELS["one output"]())
+    fail_on_all_clouds(monkeypatch, lambda number: number <= failures)
+    found = fit(MODELS["one output"]())
+    assert value(found) == pytest.approx(value(expected), abs=1e-3)
+
+
+def test_an_error_if_every_start_fails_on_all_clouds(
+    seen: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fail_on_all_clouds(monkeypatch, lambda number: True)
+    with pytest.raises(NotPSDError, match="cannot be factorised"):
+        fit(MODELS["one output"]())

@@ -7,11 +7,19 @@ import pandas as pd
 import pytest
 import torch
 
-from gp_distributions import CloudScaler, DistributionGPRegressor, MixedInputs, PointClouds
+from gp_distributions import (
+    CloudScaler,
+    DistributionGPRegressor,
+    MixedInputs,
+    PointClouds,
+    ShardedClouds,
+)
 
 pl = pytest.importorskip("polars")
 pa = pytest.importorskip("pyarrow")
 nw = pytest.importorskip("narwhals")
+pq = pytest.importorskip("pyarrow.parquet")
+dask = pytest.importorskip("dask")
 
 COUNT = 60
 RNG = np.random.default_rng(0)
@@ -173,3 +181,37 @@ def test_columns_of_arrays_of_one_length():
     )
     cells = MixedInputs.from_frame(frame).blocks["cells"]
     assert torch.equal(cells.points[..., 0], torch.tensor([[1.0, 2.0], [3.0, 4.0]]).double())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_frames_in_pieces_and_tables_of_targets(kind, tmp_path):
+    ordered = PANDAS.sort_values("bag", kind="stable", ignore_index=True)
+    names = {name: ordered[name].tolist() for name in COLUMNS}
+    frame = _made(KINDS[kind], names)
+    columns = {"bag": "bag", "columns": ["x", "y"]}
+    # Dask computes frames of its own, so the value is made by a function.
+    part = dask.delayed(lambda: frame)()
+    found, _ = ShardedClouds.from_delayed([part], **columns, weight="w").piece(0)
+    assert found == PointClouds.from_frame(ordered, **READ)
+
+    pq.write_table(pa.table(names), tmp_path / "all.parquet")
+    bags = list(dict.fromkeys(names["bag"]))
+    table = _made(KINDS[kind], {"bag": bags[::-1], "y": list(range(len(bags)))[::-1]})
+    shards = ShardedClouds.from_parquet(tmp_path, **columns, target="y", targets=table)
+    assert shards.targets().tolist() == list(range(len(bags)))
+
+
+def _made(make, columns):
+    """A frame of the same kind with other columns."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(globals(), "COLUMNS", columns)
+        patch.setitem(globals(), "PANDAS", pd.DataFrame(columns))
+        return make()
+
+
+def test_a_series_without_an_index_names_no_bags(tmp_path):
+    pq.write_table(pa.table({"bag": ["a"], "x": [1.0]}), tmp_path / "all.parquet")
+    with pytest.raises(TypeError, match="a series of pandas whose index names the bags"):
+        ShardedClouds.from_parquet(
+            tmp_path, bag="bag", columns="x", target="y", targets=pl.Series([1.0])
+        )

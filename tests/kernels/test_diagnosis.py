@@ -15,17 +15,20 @@ from torch import Tensor
 
 from gp_distributions import (
     MMD,
+    BlockKernel,
     Distance,
     DistributionGP,
     DistributionKernel,
     GroupAverageKernel,
     LinearTransport,
+    MixedInputs,
     PointClouds,
     ReferenceMeasure,
     RigidSlicedWasserstein,
     SinkhornPotential,
     SlicedWasserstein,
     fit,
+    mixed_kernel,
     planar_rotations,
 )
 from gp_distributions.datasets import load_airfoils
@@ -128,6 +131,22 @@ class TestFigures:
         assert diagnose(kernel_of(center=True), moved).duplicates == ((1, 3),)
         assert diagnose(kernel_of(center=True) + kernel_of(), moved).duplicates == ()
         assert diagnose(kernel_of() * kernel_of(center=True), moved).duplicates == ()
+
+    def test_covariates_tell_clouds_apart(self) -> None:
+        shapes = torch.randn(4, 10, 2, generator=torch.Generator().manual_seed(0)).double()
+        shape, angle = PointClouds(shapes.repeat_interleave(3, 0)), [0.0, 5.0, 10.0] * 4
+        arm = ["on", "on", "off"] * 4
+        for covariates in ({"angle": angle}, {"arm": arm}):
+            X = MixedInputs(shape=shape, **covariates)
+            expected = ((0, 1), (3, 4), (6, 7), (9, 10)) if "arm" in covariates else ()
+            assert diagnose(mixed_kernel(X), X).duplicates == expected
+        X = MixedInputs(shape=shape, angle=angle)
+        alone = BlockKernel(kernel_of(), X.encoding.columns["shape"])  # does not read the angles
+        assert len(diagnose(alone, X).duplicates) == 8
+        beside = kernel_of() * RBFKernel(active_dims=[30]).double()
+        beside.kernels[0].active_dims = torch.arange(30)
+        rows = torch.cat([shape.pack(), torch.tensor(angle)[:, None].double()], -1)
+        assert diagnose(beside, rows).duplicates == ()
 
     def test_is_frozen(self) -> None:
         with pytest.raises(dataclasses.FrozenInstanceError):

@@ -16,6 +16,7 @@ from gp_distributions import (
     DistributionGP,
     DistributionKernel,
     GroupAverageKernel,
+    MixedInputs,
     PointClouds,
     PrecomputedDistance,
     ReferenceMeasure,
@@ -25,9 +26,11 @@ from gp_distributions import (
     diagnose,
     fit,
     load,
+    mixed_kernel,
     planar_rotations,
     save,
 )
+from gp_distributions.kernels import orbits
 from gp_distributions.kernels.covariances import covariance
 
 GROUP = planar_rotations(3, reflections=True)
@@ -210,6 +213,22 @@ def test_distances_between_fixed_clouds_are_computed_once(monkeypatch: pytest.Mo
     assert sum(represented) == 6 * len(GROUP)
 
 
+def test_whether_it_averages_both_sides_is_found_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    plain = orbits.unchanged_by
+    monkeypatch.setattr(orbits, "unchanged_by", lambda d, group: asked.append(d) or plain(d, group))
+    base = sliced()
+    kernel = GroupAverageKernel(ScaleKernel(base) + base, GROUP)
+    x = random_rows(6)
+    covariance(kernel, x)
+    covariance(kernel, x, random_rows(3, seed=1))
+    assert asked == [base.distance]
+    base.distance.directions = SlicedWasserstein(2, num_slices=13).directions
+    assert kernel.both_sides  # a changed distance is asked again
+    kernel.double().orbits.group = planar_rotations(13)
+    assert not kernel.both_sides
+
+
 def test_fit_predict_diagnose_and_save(tmp_path: Path) -> None:
     generator = torch.Generator().manual_seed(0)
     sizes = torch.rand(30, 2, generator=generator, dtype=torch.float64) + 0.2
@@ -276,6 +295,9 @@ def test_rejects_bad_arguments() -> None:
         GroupAverageKernel(sliced(active_dims=[0, 1, 2]), GROUP)
     with pytest.raises(ValueError, match="Average each kernel"):
         GroupAverageKernel(base + DistributionKernel(MMD(3)), GROUP)
+    inputs = MixedInputs(shape=PointClouds(torch.eye(2)[:, None].double()), age=[1.0, 2.0])
+    with pytest.raises(ValueError, match="Average the kernel inside the block"):
+        GroupAverageKernel(mixed_kernel(inputs), GROUP)
     with pytest.raises(ValueError, match="got indices"):
         GroupAverageKernel(DistributionKernel(PrecomputedDistance(torch.zeros(2, 2))), GROUP)
 

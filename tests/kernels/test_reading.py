@@ -1,10 +1,18 @@
 """The blocks of columns that kernels read."""
 
+import pytest
 import torch
 from gpytorch.kernels import RBFKernel, ScaleKernel
 
-from gp_distributions import MMDKernel, SlicedWassersteinKernel
+from gp_distributions import (
+    DistributionGP,
+    MixedInputs,
+    MMDKernel,
+    PointClouds,
+    SlicedWassersteinKernel,
+)
 from gp_distributions.kernels.reading import distribution_kernels
+from gp_distributions.measures import MixedEncoding
 from gp_distributions.rows.layout import Block
 
 
@@ -34,3 +42,32 @@ class TestDistributionKernels:
         left.active_dims, right.active_dims = torch.tensor([0, 1]), torch.tensor([2, 3])
         found = distribution_kernels(left + right)
         assert found == [(kernel, Block("clouds", 1, (0, 1))), (kernel, Block("clouds", 1, (2, 3)))]
+
+
+class TestMixedInputs:
+    """Models read mixed inputs by the encoding of the training data."""
+
+    @staticmethod
+    def model() -> tuple[DistributionGP, MixedInputs]:
+        points = torch.randn(8, 3, 2, generator=torch.Generator().manual_seed(0)).double()
+        X = MixedInputs(cells=PointClouds(points), age=points[:, 0, 0], table=points[:, 1])
+        return DistributionGP(X, points.mean((1, 2))), X
+
+    def test_blocks_in_another_order(self) -> None:
+        model, X = self.model()
+        blocks = X.blocks
+        other = MixedInputs(table=blocks["table"], age=blocks["age"], cells=blocks["cells"])
+        for found, expected in zip(model.predict(other), model.predict(X), strict=True):
+            assert torch.equal(found, expected)
+
+    def test_no_objects(self) -> None:
+        model, X = self.model()
+        with pytest.raises(ValueError, match="at least one object"):
+            DistributionGP(X[:0], torch.zeros(0))
+        mean, std = model.predict(X[:0])
+        assert mean.shape == std.shape == (0,)
+
+    def test_nothing_is_learned_from_test_data(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        model, X = self.model()
+        monkeypatch.setattr(MixedEncoding, "learn", None)
+        assert model.predict(X[:2])[0].shape == (2,)

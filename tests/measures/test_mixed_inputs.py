@@ -87,6 +87,30 @@ class TestReading:
         assert isinstance(covariates, Covariates)
         assert {name: len(values) for name, values in covariates.columns.items()} == columns
 
+    @pytest.mark.parametrize("declared", [[3, 7, 9], ["a", "b", "z"]])
+    @pytest.mark.parametrize("alone", [False, True])
+    def test_declared_categories_in_every_form(self, declared: list[Any], alone: bool) -> None:
+        values = pd.Categorical([declared[0], declared[1], declared[0]], categories=declared)
+        forms = [values, pd.Series(values), pd.Series(values, name="block")]
+        if not alone:
+            forms = [{"block": form} for form in forms] + [pd.DataFrame({"block": values})]
+        for form in forms:
+            covariates = MixedInputs(block=form).blocks["block"]
+            assert isinstance(covariates, Covariates)
+            assert covariates.levels_of("block") == tuple(declared)
+            assert covariates.columns["block"].tolist() == list(values)
+
+    def test_a_missing_category(self) -> None:
+        with pytest.raises(
+            ValueError, match="Block 'arm': expected a value, got a missing one in row 1"
+        ):
+            MixedInputs(arm=pd.Categorical(["a", None]))
+
+    def test_names_that_are_the_same_as_text(self) -> None:
+        for block in ({1: [1.0], "1": [2.0]}, pd.DataFrame([[1.0, 2.0]], columns=[1, "1"])):
+            with pytest.raises(ValueError, match="names differ as text, got another column '1'"):
+                MixedInputs(block=block)
+
     def test_frames_of_other_libraries(self) -> None:
         pa = pytest.importorskip("pyarrow")
         table = pa.table({"age": [50, 60], "arm": ["a", "b"], "smokes": [True, False]})
@@ -139,6 +163,13 @@ class TestNames:
         with pytest.raises(ValueError, match="'bob' is missing from 't'"):
             MixedInputs(cells=CELLS, t=FRAME.loc[["ann", "ann", "cem", "dee"]])
 
+    def test_names_that_occur_in_other_numbers(self) -> None:
+        cells = PointClouds._unchecked(
+            CELLS.points[:3], CELLS.weights[:3], labels=np.array(["a", "a", "b"], dtype=object)
+        )
+        with pytest.raises(ValueError, match="'a' occurs 2 times in 'cells' and 1 times in 't'"):
+            MixedInputs(cells=cells, t=pd.DataFrame({"x": [1.0, 2.0, 3.0]}, index=["a", "b", "b"]))
+
     def test_numbers_of_rows_are_not_names(self) -> None:
         clouds = PointClouds.from_list({3: [[0.0]], 1: [[1.0]], 0: [[2.0]], 2: [[3.0]]})
         assert len(MixedInputs(cells=clouds, t=FRAME.reset_index(drop=True))) == 4
@@ -176,6 +207,31 @@ class TestContainer:
     def test_concatenation_of_different_blocks(self, other: dict[str, Any]) -> None:
         with pytest.raises(ValueError, match=r"expected one kind|same blocks"):
             MixedInputs.concatenate([MixedInputs(cells=CELLS), MixedInputs(**other)])
+
+    def test_concatenation_of_numbers_and_categories(self) -> None:
+        numbers, words = MixedInputs(x=[1.0]), MixedInputs(x=["a", "b"])
+        with pytest.raises(
+            ValueError, match="'x': expected categories in all parts, got numbers in part 1"
+        ):
+            MixedInputs.concatenate([words, numbers])
+        with pytest.raises(
+            ValueError, match="expected numbers in all parts, got categories in part 2"
+        ):
+            MixedInputs.concatenate([numbers, numbers, words])
+
+    def test_concatenation_keeps_declared_levels(self) -> None:
+        plain = MixedInputs(dose=["mid", "none"])
+        levels = ["low", "mid", "high"]
+        declared = MixedInputs(dose=pd.Categorical(["low"], categories=levels))
+        for parts in ([plain, declared], [declared, plain]):
+            joined = MixedInputs.concatenate(parts).blocks["dose"]
+            assert isinstance(joined, Covariates)
+            assert joined.levels_of("dose") == ("low", "mid", "high", "none")
+
+    def test_equality_of_tracked_numbers(self) -> None:
+        ones = torch.ones(3).double()
+        assert MixedInputs(age=ones.clone().requires_grad_()) == MixedInputs(age=ones)
+        assert MixedInputs(age=ones.clone().requires_grad_()) != MixedInputs(age=2 * ones)
 
     def test_copies_and_pickles(self) -> None:
         X = everything()
@@ -244,6 +300,8 @@ class TestRows:
 
     def test_only_covariates(self) -> None:
         X = MixedInputs(age=[1.0, 3.0], arm=["a", "b"])
+        with pytest.raises(ValueError, match="atoms: expected an integer >= 1, got -5"):
+            X.pack(atoms=-5)
         assert X.pack().tolist() == [[-1.0, 0.0], [1.0, 1.0]]
 
 
@@ -258,6 +316,30 @@ class TestEncoding:
         assert MixedInputs(dose=[0.1, 1.1]).pack(encoding).flatten().tolist() == pytest.approx(
             [0, 1]
         )
+
+    @pytest.mark.parametrize("size", [1e200, 1e-200, 1e308, 1e-307])
+    def test_numbers_of_any_size(self, size: float) -> None:
+        values = np.array([1.0, 1.7, -1.2])
+        X = MixedInputs(age=size * values)
+        expected = (values - values.mean()) / values.std()
+        np.testing.assert_allclose(X.pack().flatten().numpy(), expected, rtol=1e-12)
+        found = MixedInputs(age=-size * values).pack(X.encoding).flatten().numpy()
+        np.testing.assert_allclose(found, (-values - values.mean()) / values.std(), rtol=1e-12)
+
+    def test_no_objects(self) -> None:
+        X = everything()
+        with pytest.raises(ValueError, match="at least one object from which to learn"):
+            X[:0].pack()
+        assert X[:0].pack(X.encoding).shape == (0, X.pack().shape[-1])
+
+    @pytest.mark.parametrize("code", [-1.0, 3.0, float("nan")])
+    def test_codes_that_are_no_levels(self, code: float) -> None:
+        encoding = MixedInputs(arm=["a", "b", "c"]).encoding
+        rows = torch.tensor([[0.0], [code]]).double()
+        with pytest.raises(
+            ValueError, match=r"'arm'.*codes of levels from 0 to 2, got .* in row 1"
+        ):
+            MixedInputs.unpack(rows, encoding)
 
     def test_an_unseen_category_is_named_with_its_row(self) -> None:
         encoding = everything().encoding

@@ -583,7 +583,12 @@ def test_normalize_counts_each_cloud_once():
 
 
 def test_normalize_without_clouds():
-    assert len(PointClouds(np.eye(3)[:, None])[:0].normalize(scale=1)) == 0
+    none = PointClouds(np.eye(3)[:, None])[:0]
+    assert len(none.normalize(scale=1)) == 0
+    with pytest.raises(
+        ValueError, match="standard deviation is the scale, got PointClouds\\(0 clouds"
+    ):
+        none.normalize()
 
 
 def test_normalize_with_a_given_scale():

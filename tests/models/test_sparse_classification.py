@@ -1,6 +1,7 @@
 """The sparse classifier: exact with all clouds inducing, any labels, and pieces with labels."""
 
 import copy
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from gpytorch.kernels import ScaleKernel
 from gp_distributions import (
     ClassificationGP,
     PointClouds,
+    ShardedClouds,
     SlicedWassersteinKernel,
     SparseClassificationGP,
     SparseDistributionGP,
@@ -19,6 +21,7 @@ from gp_distributions import (
     fit_classification,
 )
 from gp_distributions.models.collapsed import piece_sums
+from gp_distributions.models.pieces import described
 
 CLOUDS = random_clouds(80, sizes=(5, 20))
 ROWS = as_rows(CLOUDS)
@@ -80,12 +83,25 @@ class TestSums:
             expected = columns.T @ (columns / noise[output].unsqueeze(-1))
             torch.testing.assert_close(summed.sums.gram[output], expected)
 
-    def test_the_concentration_changes_the_sums(self) -> None:
+    def test_the_concentration_can_be_changed(self) -> None:
         model = make_model(num_inducing=15)
         model.predict_proba(ROWS[:2])
         model.alpha_epsilon = 0.1
         other = make_model(num_inducing=15, alpha_epsilon=0.1)
-        torch.testing.assert_close(model.predict_proba(ROWS[60:]), other.predict_proba(ROWS[60:]))
+        assert torch.equal(model.predict_proba(ROWS[60:]), other.predict_proba(ROWS[60:]))
+        assert torch.equal(model.leave_one_out(), other.leave_one_out())
+        noisy = [m.posterior(ROWS[60:], observation_noise=True).variance for m in (model, other)]
+        assert torch.equal(*noisy)
+        assert torch.equal(model.summed().features.factor, other.summed().features.factor)
+
+    @pytest.mark.parametrize("value", [0.0, -1.0, float("nan")])
+    def test_a_concentration_that_is_not_positive_is_refused(self, value: float) -> None:
+        model = make_model(num_inducing=15)
+        expected = model.predict_proba(ROWS[60:])
+        with pytest.raises(ValueError, match="alpha_epsilon > 0"):
+            model.alpha_epsilon = value
+        assert model.alpha_epsilon == 0.01
+        assert torch.equal(model.predict_proba(ROWS[60:]), expected)
 
     def test_leave_one_out_is_leaving_out(self) -> None:
         model = make_model(num_inducing=20)
@@ -135,6 +151,11 @@ class TestInputs:
         with pytest.raises(ValueError, match="train_Y=None"):
             SparseClassificationGP(Pieces(NAMES), NAMES, **options)
 
+    def test_no_clouds(self) -> None:
+        model = make_model(num_inducing=10)
+        assert model.predict_proba(ROWS[:0]).shape == (0, 3)
+        assert model.predict(ROWS[:0]).shape == (0,)
+
     def test_mistakes_are_named(self) -> None:
         with pytest.raises(ValueError, match="at least two classes"):
             SparseClassificationGP(ROWS, ["a"] * 80, make_kernel())
@@ -151,3 +172,123 @@ class TestInputs:
         assert type(part) is SparseDistributionGP
         expected = model.posterior(ROWS[60:]).mean[:, [2, 0]]
         torch.testing.assert_close(part.posterior(ROWS[60:]).mean, expected)
+
+
+POINTS_OF_SHARDS = torch.randn(90, 6, 2, generator=torch.Generator().manual_seed(1)).double()
+LABELS_OF_SHARDS = (POINTS_OF_SHARDS.square().mean((1, 2)) > 1).double() * 2
+LABELS_OF_SHARDS[77] = 1
+
+
+class Counted(ShardedClouds):
+    """Clouds in pieces that count how often each piece is read."""
+
+    def __init__(self, counts: bool = True) -> None:
+        data = ShardedClouds.from_arrays(POINTS_OF_SHARDS, targets=LABELS_OF_SHARDS, piece_atoms=60)
+        self.reads = [0] * data.num_pieces
+        super().__init__(tuple(CountedPiece(p, self.reads, counts) for p in data.pieces))
+
+
+class CountedPiece:
+    def __init__(self, piece: Any, reads: list[int], counts: bool) -> None:
+        self.piece, self.reads, self.counts = piece, reads, counts
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.__dict__["piece"], name)
+
+    @property
+    def count(self) -> int | None:
+        return self.piece.count if self.counts else None
+
+    def read(self, *inputs: Any) -> Any:
+        self.reads[self.piece.first // 10] += 1
+        return self.piece.read(*inputs)
+
+
+class TestShards:
+    @pytest.fixture
+    def small_sample(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("gp_distributions.models.inducing._FEWEST", 12)
+
+    @pytest.mark.parametrize("counts", [True, False])
+    @pytest.mark.usefixtures("small_sample")
+    def test_every_class_is_found(self, counts: bool) -> None:
+        data = Counted(counts)
+        model = SparseClassificationGP(data, covar_module=make_kernel(), num_inducing=2)
+        assert 1 not in model.sample()[1]
+        assert model.classes_.tolist() == [0, 1, 2]
+        assert max(data.reads) == (1 if counts else 2)
+        assert len(fit(model, restarts=0).predict_proba(data)) == 90
+
+    def test_labels_become_targets_where_pieces_are_read(self) -> None:
+        data = Counted()
+        model = SparseClassificationGP(data, covar_module=make_kernel(), num_inducing=20)
+        assert list(described(model.training_data())) == list(data.pieces)
+        memory = SparseClassificationGP(
+            PointClouds(POINTS_OF_SHARDS), LABELS_OF_SHARDS, make_kernel(), num_inducing=20
+        )
+        for m in (model, memory):
+            m.likelihood.noise_covar.noise = torch.ones(3, 1).double()
+        memory.take_sums(
+            model.summed().features,
+            piece_sums(
+                memory.piece_state(model.summed().features), *memory.training_data().piece(0)
+            ),
+        )
+        clouds = PointClouds(POINTS_OF_SHARDS)
+        expected = memory.predict_proba(clouds)
+        torch.testing.assert_close(model.predict_proba(clouds), expected)
+        torch.testing.assert_close(model.predict_proba(data), expected)
+        torch.testing.assert_close(model.leave_one_out(), memory.leave_one_out())
+        assert model.predict(data).tolist() == memory.predict(clouds).tolist()
+        for method in (model.predict, model.predict_proba):
+            with pytest.raises(ValueError, match="Expected ShardedClouds to predict with a client"):
+                method(clouds, client=object())
+
+    def test_passes_over_the_data(self) -> None:
+        data = Counted()
+
+        def passes() -> list[int]:
+            found, data.reads[:] = sorted(set(data.reads)), [0] * 9
+            return found
+
+        model = SparseClassificationGP(data, covar_module=make_kernel(), num_inducing=20)
+        assert passes() == [1]
+        fit(model, restarts=0)
+        assert passes() == [1]
+        model.leave_one_out()
+        assert passes() == [1]
+        fit_classification(model, alpha_epsilons=(0.1, 0.01), restarts=0)
+        assert passes() == [4]
+        model.predict(PointClouds(POINTS_OF_SHARDS))
+        assert passes() == [0]
+
+    def test_a_selection_of_the_concentration_is_continued(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def make() -> SparseClassificationGP:
+            return SparseClassificationGP(data, covar_module=make_kernel(), num_inducing=20)
+
+        def interrupted(*arguments: Any, **options: Any) -> Any:
+            raise KeyboardInterrupt
+
+        data = Counted()
+        options: dict[str, Any] = {"alpha_epsilons": (0.1, 0.01), "restarts": 0}
+        model = make()
+        start = copy.deepcopy(model.state_dict())
+        left_out = SparseClassificationGP.leave_one_out
+
+        def leave_one_out(self: SparseClassificationGP, **where: Any) -> Any:
+            return left_out(self) if self.alpha_epsilon == 0.1 else interrupted()
+
+        with monkeypatch.context() as patch:
+            patch.setattr(SparseClassificationGP, "leave_one_out", leave_one_out)
+            with pytest.raises(KeyboardInterrupt):
+                fit_classification(model, checkpoint=tmp_path, **options)
+        assert model.alpha_epsilon == 0.01  # the concentration that it had before
+        assert all(torch.equal(model.state_dict()[name], start[name]) for name in start)
+        with monkeypatch.context() as patch:
+            patch.setattr("gp_distributions.fitting.sparse._exact", interrupted)
+            fit_classification(model, checkpoint=tmp_path, **options)
+        expected = fit_classification(make(), **options)
+        assert model.alpha_epsilon == expected.alpha_epsilon
+        assert torch.equal(model.predict_proba(data), expected.predict_proba(data))

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from gp_distributions.numerics import quantiles
 from gp_distributions.numerics.quantiles import (
     cell_quantiles,
     uniform_cell_quantiles,
@@ -21,6 +22,7 @@ EPS = torch.finfo(torch.float64).eps
 
 # Numbers of atoms and cells: equal, one divides the other, coprime, with a common factor, one.
 SIZES = [(6, 6), (4, 12), (12, 4), (7, 5), (5, 7), (6, 4), (1, 5), (5, 1), (1, 1), (30, 100)]
+SIZES += [(11, 2), (101, 7)]  # many values in each cell
 
 
 def exact_cell_averages(values: list[float], weights: list[int], num_cells: int) -> Tensor:
@@ -72,6 +74,19 @@ def test_uniform_is_the_integral(size: int, num_cells: int) -> None:
     expected = exact_cell_averages(values.tolist(), [1] * size, num_cells)
     actual = uniform_cell_quantiles(values, num_cells)
     torch.testing.assert_close(actual, expected, rtol=0, atol=rounding(values, num_cells))
+
+
+@pytest.mark.parametrize(("size", "num_cells"), [(7, 5), (5, 7), (30, 4), (1001, 100)])
+def test_sums_over_cells_are_a_matrix_product(
+    size: int, num_cells: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    values = random_values(2, size)
+    monkeypatch.setattr(quantiles, "_MANY", 10**9)
+    product = uniform_cell_quantiles(values, num_cells)
+    monkeypatch.setattr(quantiles, "_MANY", 0)
+    torch.testing.assert_close(
+        uniform_cell_quantiles(values, num_cells), product, rtol=0, atol=1e-14
+    )
 
 
 @pytest.mark.parametrize(("size", "num_cells"), SIZES)

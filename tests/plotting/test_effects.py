@@ -70,9 +70,18 @@ def test_given_values_of_the_others() -> None:
     np.testing.assert_allclose(same.lines[0].get_ydata(), mean, rtol=1e-9)
     wide = band(ax)[:, 1].max() - mean.item()
     assert wide > band(same)[:, 1].max() - mean.item()
+    assert "cells = given" in same.get_title()
     older = plot_effect(MODEL, X, "arm", at={"age": 75.0})
     found = predict(CELLS[[0, 0]], [75.0, 75.0], ["drug", "none"], [True, True])[0]
     np.testing.assert_allclose(older.lines[0].get_ydata(), found, rtol=1e-9)
+
+
+@pytest.mark.parametrize("kind", [int, np.int64])
+def test_labels_that_are_numbers(kind: type) -> None:
+    numbered = PointClouds.from_list({100 + i: CELLS.points[i] for i in range(6)})
+    inputs = MixedInputs(cells=numbered, age=AGE[:6])
+    ax = plot_effect(DistributionGP(inputs, AGE[:6]), inputs, "age", at={"cells": kind(103)})
+    assert ax.get_title() == "at cells = 103"
 
 
 def test_categories() -> None:
@@ -165,3 +174,7 @@ def test_bad_arguments() -> None:
         plot_effect(MODEL, X, "cells", [1, 2])
     with pytest.raises(TypeError, match="label of X as the value of 'cells', got 'p99'"):
         plot_effect(MODEL, X, "age", at={"cells": "p99"})
+    with pytest.raises(ValueError, match=r"level between 0 and 1, such as 0\.95, got 95"):
+        plot_effect(MODEL, X, "age", level=95)
+    with pytest.raises(ValueError, match="index of one of 1 outputs, from 0, got 3"):
+        plot_effect(MODEL, X, "age", output=3)

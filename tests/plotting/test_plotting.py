@@ -79,6 +79,9 @@ def test_gallery_of_clouds_leaves_padding_out() -> None:
         np.testing.assert_array_equal(ax.collections[0].get_offsets(), bag)
     with pytest.raises(ValueError, match="one axis"):
         plot_clouds(PointClouds(bags[0]))
+    for none in ([], PointClouds.from_list(bags)[:0]):
+        with pytest.raises(ValueError, match="at least one cloud, got none"):
+            plot_clouds(none)
     solid = PointClouds(np.random.default_rng(0).normal(size=(2, 5, 3)), np.ones((2, 5)))
     with pytest.raises(ValueError, match=r"in the plane.*PointClouds\(clouds.points\[\.\.\., :2\]"):
         plot_clouds(solid)

@@ -7,9 +7,11 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import gpytorch
 import numpy as np
 import pytest
 import torch
+from gpytorch.priors import LogNormalPrior
 from torch import Tensor
 
 from gp_distributions.rows import memory as module
@@ -227,6 +229,14 @@ class TestFingerprint:
         ):
             assert fingerprint(other) == first
             assert hash(fingerprint(other)) == hash(first)
+
+    def test_leaves_priors_out(self) -> None:
+        kernel = gpytorch.kernels.RBFKernel(lengthscale_prior=LogNormalPrior(0.0, 1.0))
+        other = copy.deepcopy(kernel)
+        kernel.lengthscale_prior.log_prob(kernel.lengthscale)  # stores the inverse of a transform
+        assert fingerprint(other) == fingerprint(kernel)
+        other.lengthscale = 2.0
+        assert fingerprint(other) != fingerprint(kernel)
 
     def test_tells_settings_apart(self) -> None:
         for first in PLAIN:

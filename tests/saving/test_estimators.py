@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from joblib import Memory
 from sklearn.base import clone
 from sklearn.decomposition import PCA
 from sklearn.exceptions import NotFittedError
@@ -70,6 +71,31 @@ def test_predictions_and_parameters(name: str, tmp_path: Path) -> None:
     assert repr(loaded) == repr(estimator)
     # Parameters are whole: a new fit is the same fit.
     np.testing.assert_array_equal(clone(loaded).fit(X, LEVEL).predict(X), expected)
+
+
+def test_parameters_of_pipelines(tmp_path: Path) -> None:
+    steps = [("scale", CloudScaler()), ("gp", DistributionGPRegressor(**FAST))]
+    pipeline = Pipeline(steps, memory=str(tmp_path / "cache"), verbose=True)
+    pipeline.fit(CELLS, LEVEL)
+    save(pipeline, tmp_path / "file")
+    loaded = load(tmp_path / "file")
+    names = pipeline.get_params(deep=False).keys() - {"steps"}
+    assert {name: getattr(loaded, name) for name in names} == {
+        name: getattr(pipeline, name) for name in names
+    }
+    assert loaded.memory == str(tmp_path / "cache")
+    pipeline.memory = Memory(tmp_path / "cache", verbose=0)
+    with pytest.raises(TypeError, match=r"Pipeline cannot be saved because of 'memory'.*joblib"):
+        save(pipeline, tmp_path / "file")
+
+
+def test_pipelines_of_earlier_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pipeline = make_pipeline(CloudScaler(), DistributionGPRegressor(**FAST)).fit(CELLS, LEVEL)
+    save(pipeline, tmp_path / "file")
+    header, tensors = read_archive(tmp_path / "file")
+    assert header["estimator"].pop("parameters") == {}
+    monkeypatch.setattr("gp_distributions.saving.files.read_archive", lambda _: (header, tensors))
+    assert load(tmp_path / "file").memory is None
 
 
 @pytest.mark.parametrize("labels", [LEVEL > 0, np.where(LEVEL > 0, "high", "low")])

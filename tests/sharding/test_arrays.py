@@ -1,3 +1,4 @@
+import os
 import pickle
 from pathlib import Path
 from typing import Any
@@ -73,6 +74,30 @@ def test_files_are_sent_as_paths(tmp_path: Path) -> None:
     with pytest.raises(PieceError, match=r"points\.npy has changed"):
         shards.piece(0)
     assert ShardedClouds.from_arrays(tmp_path / "points.npy").digest() != before
+
+
+def test_changed_copies_of_a_file_are_not_read_from_it(tmp_path: Path) -> None:
+    np.save(tmp_path / "points.npy", POINTS)
+    changed = np.load(tmp_path / "points.npy", mmap_mode="c")
+    changed -= 100
+    clouds, _ = ShardedClouds.from_arrays(changed).piece(0)
+    assert torch.equal(clouds.points, torch.from_numpy(POINTS - 100))
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_digests_follow_the_content_of_files_of_one_name(tmp_path: Path, order: str) -> None:
+    found = []
+    for folder, shift in (("fold1", 0), ("fold2", 0), ("fold3", 1)):
+        path = tmp_path / folder / "points.npy"
+        path.parent.mkdir()
+        np.save(path, np.asarray(POINTS + shift, order=order))  # type: ignore[call-overload]
+        os.utime(path, (1.7e9, 1.7e9))
+        found.append(ShardedClouds.from_arrays(path, piece_atoms=17).digest())
+    assert found[0] == found[1] != found[2]
+    shards = ShardedClouds.from_arrays(path)
+    path.unlink()
+    with pytest.raises(PieceError, match=r"Cannot read .*points\.npy"):
+        shards.digest()
 
 
 def test_digests_follow_the_content() -> None:

@@ -5,10 +5,12 @@ import dask.bag
 import dask.dataframe
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 import torch
 
 from gp_distributions import PieceError, PointClouds, ShardedClouds
+from gp_distributions.warnings import CostWarning
 
 POINTS = np.random.default_rng(0).normal(size=(6, 4, 2))
 
@@ -46,7 +48,10 @@ def test_data_frames_of_dask() -> None:
     )
     shuffled = dask.dataframe.from_pandas(frame.sample(frac=1, random_state=0), npartitions=3)
     indexed = shuffled.set_index("bag", npartitions=2)
-    shards = ShardedClouds.from_delayed(indexed, bag="bag", columns="x", target="y")
+    options: dict[str, Any] = {"bag": "bag", "columns": "x", "target": "y"}
+    with pytest.warns(CostWarning, match=r"Each of 2 pieces depends on .* Call \.persist\(\)"):
+        ShardedClouds.from_delayed(indexed, **options)
+    shards = ShardedClouds.from_delayed(indexed.persist(), **options)
     assert shards.dim == 1
     assert shards.labels().tolist() == ["a", "b", "c", "d"]
     assert shards.targets().tolist() == [1.0, 2.0, 3.0, 4.0]
@@ -55,6 +60,34 @@ def test_data_frames_of_dask() -> None:
     apart = dask.dataframe.from_pandas(frame.iloc[[0, 3, 1]], npartitions=1, sort=False)
     shards = ShardedClouds.from_delayed(apart, bag="bag", columns="x")
     with pytest.raises(PieceError, match=r"frompandas.*Bag 'a': expected all rows"):
+        shards.piece(0)
+
+
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_a_table_that_all_pieces_look_up_costs_little(count: int) -> None:
+    shared = dask.delayed(lambda: POINTS)()
+    pieces = [dask.delayed(lambda table, i: table[i : i + 1])(shared, i) for i in range(count)]
+    assert ShardedClouds.from_delayed(pieces).num_pieces == count
+
+
+@pytest.mark.parametrize("kind", ["arrow", "index"])
+def test_data_frames_of_other_libraries(kind: str) -> None:
+    frame = pd.DataFrame({"bag": ["b", "b", "a"], "x": [1.0, 2.0, 3.0], "y": [5.0, 5.0, 7.0]})
+    frame["cells"] = [object(), 1, "z"]  # which PyArrow cannot hold, and which is not needed
+    value: Any = {
+        "arrow": pa.table({name: frame[name] for name in ("y", "bag", "x")}),
+        "index": frame.set_index("bag"),
+    }[kind]
+    part = dask.delayed(lambda: value)()
+    shards = ShardedClouds.from_delayed([part], bag="bag", columns="x", target="y")
+    clouds, targets = shards.piece(0)
+    assert clouds.labels is not None
+    assert clouds.labels.tolist() == ["b", "a"]
+    assert clouds.sizes.tolist() == [2, 1]
+    assert targets is not None
+    assert targets.tolist() == [5.0, 7.0]
+    shards = ShardedClouds.from_delayed([part], bag="bag", columns="z")
+    with pytest.raises(PieceError, match="Expected one column 'z', got none"):
         shards.piece(0)
 
 
@@ -91,3 +124,30 @@ def test_digests_follow_the_first_piece() -> None:
 
     assert shards(POINTS).digest() == shards(POINTS.copy()).digest()
     assert shards(POINTS).digest() != shards(POINTS + 1).digest()
+
+
+def test_digests_of_selections_follow_their_first_piece() -> None:
+    computed: list[int] = []
+
+    def shards(shift: float) -> ShardedClouds:
+        def piece(i: int) -> Any:
+            computed.append(i)
+            return POINTS + shift * (i + 1)
+
+        return ShardedClouds.from_delayed([dask.delayed(piece)(i) for i in range(4)])
+
+    first, second = shards(1), shards(2)
+    assert first.select([1, 2]).digest() == shards(1).select([1, 2]).digest()
+    assert computed == [1, 1]  # the others are not computed
+    assert first.select([1, 2]).digest() != second.select([1, 2]).digest()
+    assert first.select([1, 2]).digest() != first.select([1, 3]).digest()
+    assert first.select([1, 2]).digest() != first.select([1]).digest()
+
+
+def test_digests_follow_the_columns() -> None:
+    frame = pd.DataFrame({"bag": ["a", "b"], "x": [1.0, 1.0], "y": [1.0, 1.0]})
+    part = dask.delayed(frame)
+    first, second = (
+        ShardedClouds.from_delayed([part, part], bag="bag", columns=name) for name in "xy"
+    )
+    assert first.digest() != second.digest()

@@ -1,8 +1,11 @@
+import os
 import pickle
 from collections.abc import Callable
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import dask.dataframe
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -112,8 +115,9 @@ def test_files_are_read_in_order_and_several_outputs(tmp_path: Path) -> None:
         lambda bag: bag.astype("category"),
         lambda bag: bag.str[1:].astype(int),
         lambda bag: pd.Timestamp("2026-01-01") + pd.to_timedelta(bag.str[1:].astype(int), "D"),
+        lambda bag: bag.str[1:].astype(int).map(Decimal),
     ],
-    ids=["strings", "categories", "integers", "times"],
+    ids=["strings", "categories", "integers", "times", "decimals"],
 )
 def test_names_of_bags_may_be_of_any_type(tmp_path: Path, names: Callable[..., pd.Series]) -> None:
     frame = table()
@@ -125,7 +129,7 @@ def test_names_of_bags_may_be_of_any_type(tmp_path: Path, names: Callable[..., p
     assert pd.Series(labels).tolist() == frame["bag"].drop_duplicates().tolist()
 
 
-@pytest.mark.parametrize("kind", ["mapping", "series", "pandas", "arrow", "file"])
+@pytest.mark.parametrize("kind", ["mapping", "series", "pandas", "index", "arrow", "dask", "file"])
 def test_targets_may_lie_in_a_table_of_their_own(tmp_path: Path, kind: str) -> None:
     frame = table()
     write(frame.drop(columns=["lift", "drag"]), tmp_path / "data" / "all.parquet")
@@ -134,9 +138,13 @@ def test_targets_may_lie_in_a_table_of_their_own(tmp_path: Path, kind: str) -> N
         "mapping": dict(zip(second["bag"], second["lift"], strict=True)),
         "series": second.set_index("bag")["lift"],
         "pandas": second,
+        "index": second.set_index("bag"),
+        "dask": dask.dataframe.from_pandas(second, npartitions=2),
         "arrow": pa.Table.from_pandas(second),
         "file": write(second, tmp_path / "targets.parquet"),
     }[kind]
+    if kind == "dask":
+        pytest.importorskip("narwhals")
     options: dict[str, Any] = {"bag": "bag", "columns": ["x", "y"], "piece_atoms": 20}
     target = None if kind in ("mapping", "series") else "lift"
     shards = ShardedClouds.from_parquet(tmp_path / "data", **options, target=target, targets=given)
@@ -161,6 +169,10 @@ def test_bags_without_a_target_or_with_several_are_named(tmp_path: Path) -> None
         ShardedClouds.from_parquet(path, **options, targets={"p0": 1.0, "p1": [1.0, 2.0]})
     with pytest.raises(TypeError, match="targets: expected a mapping"):
         ShardedClouds.from_parquet(path, **options, targets=3.0)
+    with pytest.raises(ValueError, match=r"targets: expected target= to name the columns"):
+        ShardedClouds.from_parquet(path, **options, targets=table())
+    with pytest.raises(ValueError, match=r"targets: Expected one column 'fare', got none"):
+        ShardedClouds.from_parquet(path, **options, target="fare", targets=table())
     frame = table()
     frame["bag"] = frame["bag"].str[1:].astype(int)
     path = write(frame, tmp_path / "numbers.parquet")
@@ -168,6 +180,20 @@ def test_bags_without_a_target_or_with_several_are_named(tmp_path: Path) -> None
         ValueError, match=r"bags of type int64, as in .*numbers\.parquet, got string"
     ):
         ShardedClouds.from_parquet(path, **options, targets={"p0": 1.0})
+
+
+def test_bags_are_distinct_after_conversion_to_their_type(tmp_path: Path) -> None:
+    frame = table()
+    frame["bag"] = frame["bag"].str[1:].astype(int)
+    path = write(frame, tmp_path / "all.parquet")
+    options: dict[str, Any] = {"bag": "bag", "columns": ["x", "y"]}
+    given = {str(i): float(i) for i in range(10)}
+    shards = ShardedClouds.from_parquet(path, **options, targets=given)
+    assert shards.targets().tolist() == list(range(10))
+    with pytest.raises(ValueError, match="one row for each bag, got more for bag 1"):
+        ShardedClouds.from_parquet(path, **options, targets=given | {"01": 20.0})
+    with pytest.raises(ValueError, match=r"bags of type int64, as in .*, got struct"):
+        ShardedClouds.from_parquet(path, **options, targets=pd.Series([1.0], index=[{"a": 1}]))
 
 
 def test_targets_that_differ_within_a_bag_are_refused(tmp_path: Path) -> None:
@@ -232,6 +258,34 @@ def test_a_damaged_or_changed_file_is_not_read(tmp_path: Path) -> None:
     path.unlink()
     with pytest.raises(PieceError, match=r"all\.parquet"):
         shards.piece(0)
+
+
+def test_values_that_do_not_match_their_checksum_are_not_read(tmp_path: Path) -> None:
+    frame = table([4] * 500)
+    path = write(
+        frame,
+        tmp_path / "all.parquet",
+        compression="NONE",
+        use_dictionary=["bag"],
+        write_page_checksum=True,
+    )
+    shards = ShardedClouds.from_parquet(path, bag="bag", columns=["x", "y"])
+    content, status = bytearray(path.read_bytes()), path.stat()
+    content[content.find(frame["x"].to_numpy()[1000].tobytes()) + 6] ^= 3
+    path.write_bytes(content)
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+    with pytest.raises(PieceError, match=r"Cannot read .*all\.parquet"):
+        shards.piece(0)
+
+
+def test_digests_follow_the_content_of_files_of_one_name(tmp_path: Path) -> None:
+    found = []
+    for folder, seed in (("fold1", 0), ("fold2", 0), ("fold3", 1)):
+        path = write(table(seed=seed), tmp_path / folder / "all.parquet", compression="NONE")
+        os.utime(path, (1.7e9, 1.7e9))
+        found.append(ShardedClouds.from_parquet(path, bag="bag", columns=["x", "y"]))
+    assert len({shards.pieces[0].file.size for shards in found}) == 1  # type: ignore[attr-defined]
+    assert found[0].digest() == found[1].digest() != found[2].digest()
 
 
 def test_descriptions_are_small_and_their_digest_is_that_of_the_data(tmp_path: Path) -> None:

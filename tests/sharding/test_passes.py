@@ -1,14 +1,25 @@
+import collections
+import functools
+import os
 import pickle
+import signal
+import subprocess
+import sys
+import textwrap
 import threading
 import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import dask
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from distributed import Client, Future, LocalCluster
-from sharding_tasks import Sums, calls
+from sharding_tasks import Sums, calls, values
 
 from gp_distributions import PieceError, PointClouds, ShardedClouds
 from gp_distributions.sharding.checkpoint import Checkpoint
@@ -60,8 +71,36 @@ def test_errors_name_the_piece() -> None:
         list(run(fails, SHARDS.pieces))
 
 
+@pytest.fixture
+def client(tmp_path: Path) -> Iterator[Client]:
+    options: dict[str, Any] = {"n_workers": 1, "threads_per_worker": 1, "processes": False}
+    options |= {"dashboard_address": "127.0.0.1:0", "local_directory": str(tmp_path / "dask")}
+    with LocalCluster(**options) as cluster, Client(cluster) as client:
+        yield client
+
+
+def test_errors_on_a_cluster_name_the_piece_once(client: Client) -> None:
+    def reads(i: int) -> Any:
+        if i:
+            raise OSError("the disk is full")
+        return SHARDS.piece(0)
+
+    parts = [dask.delayed(reads)(i, dask_key_name=f"night-{i}") for i in range(2)]
+    shards = ShardedClouds.from_delayed(parts)
+    results = run(Sums(), shards.pieces, client=client)
+    next(results)
+    with pytest.raises(PieceError, match=r"^delayed piece night-1: OSError: the disk is full$"):
+        next(results)
+
+    def fails(number: int, *content: Any) -> None:
+        raise MemoryError
+
+    with pytest.raises(PieceError, match=r"^array, bags 0 to 4: MemoryError: MemoryError$"):
+        list(run(fails, SHARDS.pieces, client=client))
+
+
 def test_data_that_a_cluster_lost_are_sent_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sent: list[Future] = []
     original = Client.scatter
@@ -71,20 +110,37 @@ def test_data_that_a_cluster_lost_are_sent_again(
         return sent[-1]
 
     monkeypatch.setattr(Client, "scatter", scatter)
-    options: dict[str, Any] = {"n_workers": 1, "threads_per_worker": 1, "processes": False}
-    options |= {"dashboard_address": "127.0.0.1:0", "local_directory": str(tmp_path / "dask")}
-    with LocalCluster(**options) as cluster, Client(cluster) as client:
-        results = run(Sums(), SHARDS.pieces, client=client)
-        found = [next(results)]
-        client.cancel(sent[0], force=True)
-        found += results
-        assert len(sent) == 2
+    results = run(Sums(), SHARDS.pieces, client=client)
+    found = [next(results)]
+    client.cancel(sent[0], force=True)
+    found += results
+    assert len(sent) == 2
     assert all(map(torch.equal, found, run(Sums(), SHARDS.pieces)))
 
 
 def test_a_client_of_another_kind_is_refused() -> None:
     with pytest.raises(TypeError, match=r"distributed\.Client, got str"):
         list(run(numbers, SHARDS.pieces, client="tcp://"))  # type: ignore[arg-type]
+
+
+def test_a_cluster_without_workers_is_announced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    waited: list[int] = []
+    original = Client.wait_for_workers
+
+    def wait_for_workers(self: Client, count: int) -> None:
+        waited.append(len(self.nthreads()))
+        self.cluster.scale(1)
+        original(self, count)
+
+    options: dict[str, Any] = {"n_workers": 0, "threads_per_worker": 1, "processes": False}
+    options |= {"dashboard_address": "127.0.0.1:0", "local_directory": str(tmp_path / "dask")}
+    with LocalCluster(**options) as cluster, Client(cluster) as client:
+        monkeypatch.setattr(Client, "wait_for_workers", wait_for_workers)
+        assert list(run(numbers, SHARDS.pieces, [3, 1], client=client)) == [3, 1]
+    assert waited == [0]
+    assert "Waiting for workers" in caplog.text
 
 
 def test_digests_are_of_content() -> None:
@@ -99,6 +155,68 @@ def test_digests_are_of_content() -> None:
     assert digest("ab", "c") != digest("a", "bc")
     assert digest([1, [2]]) != digest([[1], 2])
     assert digest(np.zeros(2)) != digest(np.zeros((2, 1))) != digest(np.zeros(2, dtype=np.float32))
+    half = torch.tensor([1.0, 2.0], dtype=torch.bfloat16)
+    assert digest(half) == digest(half.clone()) != digest(half.float())
+
+
+def shifted(by: int) -> Callable[[int], int]:
+    return lambda value: value + by
+
+
+class Reader:
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.itself = self
+
+    def read(self) -> str:
+        return self.path
+
+
+@pytest.mark.parametrize(
+    ("make", "first", "second"),
+    [
+        (lambda base: functools.partial(int, base=base), 2, 3),
+        (shifted, 1, 2),
+        (lambda value: pd.DataFrame({"x": [value]}), 1, 2),
+        (lambda value: pd.DataFrame({"x": [value]}), "a", "b"),
+        (lambda path: Reader(path).read, "a", "b"),
+        (lambda text: text.upper, "a", "b"),
+        (lambda kind: kind([1, 2]), list, tuple),
+        (lambda kind: kind([1, 2]), list, collections.deque),
+        (lambda mask: np.ma.masked_array([1, 2], mask), [True, False], [False, True]),
+        (lambda value: np.array([{"a": value}], dtype=object), 1, 2),
+        (lambda value: collections.OrderedDict(a=value), 1, 2),
+        (lambda function: function, len, max),
+        (lambda function: function, calls, digest),
+        (np.random.default_rng, 0, 1),
+    ],
+)
+def test_digests_of_objects(make: Callable[[Any], Any], first: Any, second: Any) -> None:
+    assert digest(make(first)) == digest(make(first))
+    assert digest(make(first)) != digest(make(second))
+
+
+def test_digests_of_functions_follow_their_code() -> None:
+    assert digest(lambda value: value + 1) != digest(lambda value: value + 2)
+    assert digest(lambda value: value.a) != digest(lambda value: value.b)
+    assert digest(lambda value=1: value) != digest(lambda value=2: value)
+    with pytest.raises(TypeError, match="cannot pickle 'generator'"):
+        digest(value for value in range(3))
+
+
+def test_digests_are_the_same_in_every_process() -> None:
+    program = f"""
+    import sys
+    sys.path.insert(0, {str(Path(__file__).parents[1])!r})
+    from gp_distributions.sharding.digests import digest
+    from sharding_tasks import values
+    print(digest(values()))
+    """
+    command = [sys.executable, "-c", textwrap.dedent(program)]
+    # The order of a set of strings depends on the seed of their hashes.
+    seed = str(int(os.environ.get("PYTHONHASHSEED", "random") == "0"))
+    found = subprocess.check_output(command, env=os.environ | {"PYTHONHASHSEED": seed}, text=True)
+    assert found.strip() == digest(values())
 
 
 def test_checkpoints_are_whole_and_belong_to_their_data(tmp_path: Path) -> None:
@@ -110,10 +228,10 @@ def test_checkpoints_are_whole_and_belong_to_their_data(tmp_path: Path) -> None:
     assert (done, values["n"]) == (3, 7)
     assert torch.equal(values["a"], torch.arange(3))
     assert [path.name for path in folder.iterdir()] == ["sums.checkpoint"]
-    with pytest.raises(ValueError, match=r"this model and these data, got .*sums\.checkpoint"):
+    with pytest.raises(ValueError, match=r"got .*sums\.checkpoint.*all files .* in .*folder"):
         Checkpoint(folder, "sums", "other").read()
     checkpoint.path.write_bytes(checkpoint.path.read_bytes()[:-30])
-    with pytest.raises(ValueError, match=r"Cannot read the checkpoint .*Delete it"):
+    with pytest.raises(ValueError, match=r"Cannot read the checkpoint .*Delete all"):
         checkpoint.read()
     with pytest.raises(ValueError, match="to be a folder"):
         Checkpoint(checkpoint.path, "sums", "digest")
@@ -133,3 +251,38 @@ def test_an_interrupted_write_leaves_the_last_checkpoint(
         checkpoint.write(4, {"n": 8}, now=True)
     assert checkpoint.read() == (3, {"n": 7})
     assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_a_write_that_was_killed_leaves_nothing_after_the_next_one(tmp_path: Path) -> None:
+    program = """
+    import os, signal, sys
+    from gp_distributions.sharding.checkpoint import Checkpoint
+    os.fsync = lambda _: os.kill(os.getpid(), signal.SIGKILL)
+    Checkpoint(sys.argv[1], "sums", "digest").write(4, {"n": 8}, now=True)
+    """
+    checkpoint = Checkpoint(tmp_path, "sums", "digest")
+    checkpoint.write(3, {"n": 7}, now=True)
+    command = [sys.executable, "-c", textwrap.dedent(program), str(tmp_path)]
+    assert subprocess.run(command, check=False).returncode == -signal.SIGKILL
+    assert checkpoint.read() == (3, {"n": 7})
+    assert len(list(tmp_path.iterdir())) == 2
+    checkpoint.write(5, {"n": 9}, now=True)
+    assert checkpoint.read() == (5, {"n": 9})
+    assert [path.name for path in tmp_path.iterdir()] == ["sums.checkpoint"]
+
+
+def test_two_writers_in_one_folder_do_not_mix(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "fsync", lambda _: time.sleep(0.005))
+
+    def write(number: int) -> None:
+        checkpoint = Checkpoint(tmp_path, "sums", "digest")
+        checkpoint.write(number, {"n": torch.full((1000 * number,), number)}, now=True)
+        done, values = checkpoint.read()
+        assert values["n"].unique().tolist() == [done]
+        assert len(values["n"]) == 1000 * done
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(write, range(1, 21)))
+    assert [path.name for path in tmp_path.iterdir()] == ["sums.checkpoint"]

@@ -1,9 +1,11 @@
+from typing import Any
+
 import dask
 import numpy as np
 import pytest
 import torch
 
-from gp_distributions import ShardedClouds
+from gp_distributions import PieceError, PointClouds, ShardedClouds
 from gp_distributions.sharding.sampling import Draw
 
 TARGETS = torch.arange(200).double()
@@ -76,3 +78,24 @@ def test_pieces_can_be_held_out() -> None:
     assert torch.equal(some.targets(), torch.cat([TARGETS[60:80], TARGETS[20:40]]))
     with pytest.raises(ValueError, match="at least one"):
         SHARDS.select([])
+
+
+@pytest.mark.parametrize("bare", [0, 1, 2])
+def test_targets_and_labels_of_some_pieces_alone_are_refused(bare: int) -> None:
+    def piece(i: int) -> Any:
+        clouds, targets = SHARDS.piece(i)
+        return (clouds, targets) if i != bare else clouds
+
+    def unlabelled(i: int) -> Any:
+        clouds, targets = SHARDS.piece(i)
+        return (clouds if i != bare else PointClouds(clouds.points), targets)
+
+    for what, function in (("targets", piece), ("labels", unlabelled)):
+        parts = [dask.delayed(function)(i, dask_key_name=f"night-{i}") for i in range(3)]
+        shards = ShardedClouds.from_delayed(parts)
+        message = f"night-{bare or 1}: expected {'no ' * (not bare)}{what}, as in the first piece"
+        with pytest.raises(PieceError, match=message):
+            getattr(shards, what)()
+        with pytest.raises(PieceError, match=message):
+            shards.sample(30)
+        assert getattr(shards, what)(bare) is None

@@ -50,7 +50,7 @@ def opened(frame: Any, needed: Sequence[str]) -> Frame:
         if isinstance(read, narwhals.LazyFrame):
             existing = read.collect_schema().names()
             for name in needed:
-                _check_name(name, existing)
+                check_name(name, existing)
             return read.select(dict.fromkeys(needed)).collect().to_native()
     lazy = hasattr(type(frame), "collect")
     if lazy or not (
@@ -70,7 +70,7 @@ def column(frame: Any, name: str) -> npt.NDArray[Any]:
         ValueError: If there is no such column, or more than one.
         TypeError: If the column cannot be read as an array.
     """
-    _check_name(name, list(frame.column_names if _is_arrow(frame) else frame.columns))
+    check_name(name, column_names(frame))
     values = frame[name]
     if _is_arrow(frame):
         return np.asarray(values)  # its to_numpy refuses to copy by default
@@ -83,7 +83,29 @@ def column(frame: Any, name: str) -> npt.NDArray[Any]:
     return values.to_numpy()
 
 
-def _check_name(name: str, existing: list[Any]) -> None:
+def column_names(frame: Any) -> list[Any]:
+    """Return the names of the columns of an opened frame."""
+    return list(frame.column_names if _is_arrow(frame) else frame.columns)
+
+
+def index_of(frame: Any) -> npt.NDArray[Any] | None:
+    """Return the index of a pandas frame, by which messages name rows, or None."""
+    index = getattr(frame, "index", None)
+    return None if index is None else np.asarray(index)
+
+
+def row_names(frame: Any) -> npt.NDArray[Any] | None:
+    """Return the names of the rows, or None: a RangeIndex counts the rows, it does not name them."""
+    counts = type(getattr(frame, "index", None)).__name__ == "RangeIndex"
+    return None if counts else index_of(frame)
+
+
+def check_name(name: str, existing: list[Any]) -> None:
+    """Check that exactly one column has a name.
+
+    Raises:
+        ValueError: If not.
+    """
     if existing.count(name) != 1:
         problem = "more than one" if name in existing else "none"
         raise ValueError(f"Expected one column {name!r}, got {problem}; columns: {existing}.")

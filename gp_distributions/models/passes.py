@@ -1,8 +1,8 @@
-"""Sums over pieces of data."""
+"""Passes over pieces of data, and sums over them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, fields
 from typing import Any, Generic, TypeVar
 
@@ -16,7 +16,7 @@ Sums = TypeVar("Sums")
 
 @dataclass(frozen=True)
 class Step(Generic[State, Sums]):
-    """The sums over one piece.
+    """The result of one piece.
 
     Attributes:
         task: Function of a state and of the content of a piece.
@@ -27,8 +27,40 @@ class Step(Generic[State, Sums]):
     state: State
 
     def __call__(self, number: int, *content: Any) -> Sums:
-        """Compute the sums over the content of a piece."""
+        """Compute the result of the content of a piece."""
         return self.task(self.state, *content)
+
+
+@dataclass(frozen=True, eq=False)
+class MethodOnPieces:
+    """The result of a method of a model for the clouds of a piece.
+
+    Attributes:
+        model: The model, which is sent to workers.
+        method: Name of its method, which takes clouds and ``progress``.
+        options: Further arguments of the method.
+    """
+
+    model: Any
+    method: str
+    options: dict[str, Any]
+
+    def __call__(self, number: int, X: Any, *rest: Any) -> Any:
+        """Compute the result for the clouds of a piece."""
+        return getattr(self.model, self.method)(X, progress=False, **self.options)
+
+
+def results_of_pieces(
+    task: Callable[..., Sums],
+    state: State,
+    data: Pieces,
+    *,
+    progress: bool = True,
+    client: Any = None,
+) -> Generator[Sums, None, None]:
+    """Yield the result of a function for each piece of data, in order; see :func:`sums_over_pieces`."""
+    label = "Pieces" if progress else None
+    return run(Step(task, state), described(data), client=client, progress=label)
 
 
 def sums_over_pieces(
@@ -52,15 +84,17 @@ def sums_over_pieces(
         client: A client of ``dask.distributed`` whose workers compute the sums. Default: this process.
         checkpoint: Where the sums so far are kept, and from where they are taken. If the pass is
             interrupted in any way other than the end of the process, those of all pieces done are kept.
-        kind: The class of the sums, a dataclass, if there is a checkpoint.
+        kind: The class of the sums, a dataclass. Required with a checkpoint, which holds its fields.
 
     Returns:
         The sum of the results.
 
     Raises:
         PieceError: If a piece cannot be read or summed; the message names it.
-        ValueError: If the checkpoint belongs to something else.
+        ValueError: If the checkpoint belongs to something else, or there is one without ``kind``.
     """
+    if checkpoint is not None and kind is None:
+        raise ValueError("Expected kind, the class of the sums, with a checkpoint, got None.")
     pieces = described(data)
     done, values = (0, {}) if checkpoint is None else checkpoint.read()
     total = kind(**values) if kind is not None and done else None

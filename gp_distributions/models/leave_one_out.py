@@ -1,0 +1,108 @@
+"""Leave-one-out predictions of sparse models, in one pass over the data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gp_distributions.measures.inputs import Inputs
+from gp_distributions.models.collapsed import (
+    CollapsedPosterior,
+    PieceState,
+    chunks,
+    number_of,
+    residual_variances,
+)
+from gp_distributions.numerics.expected_softmax import expected_softmax
+
+# Number of clouds whose class probabilities are computed at a time.
+_PART = 1024
+
+
+@dataclass(frozen=True, eq=False)
+class LeaveOneOutState:
+    """What leave-one-out predictions need of a model besides the data; it can be pickled.
+
+    Args:
+        pieces: What the sums over a piece need.
+        posterior: The posterior given all clouds.
+        noise: The noise variance of clouds with the relative noise 1.
+        mean: The constant means, ``P x R``.
+        observation_noise: Whether variances are those of targets rather than of the function.
+    """
+
+    pieces: PieceState
+    posterior: CollapsedPosterior
+    noise: Tensor
+    mean: Tensor
+    observation_noise: bool
+
+
+def left_out(
+    state: LeaveOneOutState, X: Inputs | Tensor, targets: Any, variances: Any = None
+) -> tuple[Tensor, Tensor]:
+    """Predict each cloud of a piece from all others.
+
+    Args:
+        state: What this needs of the model.
+        X: ``N`` distributions, or an ``N x width`` tensor.
+        targets: Their targets or labels.
+        variances: Their noise variances if they are known.
+
+    Returns:
+        Means and variances of transformed targets, two ``N x outputs`` tensors.
+    """
+    mean, current = state.mean, state.posterior
+    if not number_of(X):
+        empty = mean.new_empty(0, mean.numel())
+        return empty, empty
+    found: list[tuple[Tensor, Tensor]] = []
+    with torch.no_grad():
+        for rows, y, relative in chunks(state.pieces.reader, X, targets, variances):
+            noise = (state.noise * relative).unsqueeze(-1)  # P x N x 1
+            phi = current.features(rows)
+            fitted = (phi @ current.weights).unflatten(-1, mean.shape).movedim(-2, 0)
+            spread = current.spread(phi).unsqueeze(-1)
+            kept = 1 - spread / noise
+            error = (y - mean.unsqueeze(-2) - fitted) / kept
+            left = residual_variances(current.features, rows, phi).unsqueeze(-1)
+            variance = left + spread / kept
+            variance = variance + noise if state.observation_noise else variance
+            found.append((y - error, variance.expand(y.shape)))
+    pairs = zip(*found, strict=True)
+    means, all_variances = (torch.cat(part, dim=-2).movedim(0, -2).flatten(-2) for part in pairs)
+    return means, all_variances
+
+
+def left_out_proba(state: LeaveOneOutState, X: Inputs | Tensor, labels: Any) -> Tensor:
+    """Predict the class of each cloud of a piece from all others; see :func:`left_out`.
+
+    Returns:
+        Class probabilities, an ``N x C`` tensor.
+    """
+    mean, variance = left_out(state, X, labels)
+    if not len(mean):
+        return mean
+    parts = zip(mean.split(_PART), variance.clamp_min(0).sqrt().split(_PART), strict=True)
+    return torch.cat([expected_softmax(*part) for part in parts])
+
+
+@dataclass(frozen=True)
+class LabelDensities:
+    """A task that predicts the label of each cloud of a piece from all others.
+
+    Args:
+        index_of: Function of labels that returns their class indices.
+    """
+
+    index_of: Callable[[Any], Tensor]
+
+    def __call__(self, state: LeaveOneOutState, X: Inputs | Tensor, labels: Any) -> Tensor:
+        """Return the log probabilities of the labels, a tensor of length ``N``."""
+        probabilities = left_out_proba(state, X, labels)
+        index = self.index_of(labels).to(probabilities.device).unsqueeze(-1)
+        return probabilities.gather(-1, index).squeeze(-1).log()

@@ -1,0 +1,230 @@
+"""Sums over the training clouds of a sparse model, formed when they are needed."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import gpytorch
+import torch
+from botorch.models.model import Model
+from gpytorch.likelihoods import FixedNoiseGaussianLikelihood
+from torch import Tensor
+
+from gp_distributions.measures.encoding import MixedEncoding
+from gp_distributions.models.collapsed import (
+    CollapsedPosterior,
+    CollapsedSums,
+    InducingFeatures,
+    PieceState,
+    Reader,
+    chunks,
+    piece_sums,
+)
+from gp_distributions.models.inducing import choose_features, num_candidates
+from gp_distributions.models.leave_one_out import LeaveOneOutState
+from gp_distributions.models.passes import results_of_pieces, sums_over_pieces
+from gp_distributions.models.pieces import Pieces, Sample
+from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood
+from gp_distributions.rows.memory import fingerprint
+
+# Number of sampled clouds to which distances, sampling noise and, for shards, the targets' scale adapt.
+_ADAPTED = 1000
+
+
+@dataclass(frozen=True, eq=False)
+class Summed:
+    """Features and sums, with the key of what they depend on besides the data."""
+
+    key: Hashable
+    features: InducingFeatures
+    sums: CollapsedSums
+
+
+class SparseInference(Model, gpytorch.Module):
+    """What fits and predictions of sparse models need: the sample, the inducing clouds and the sums.
+
+    Attributes:
+        data: The training data in pieces, or ``None`` if the model has only sums over them.
+        encoding: Encoding of mixed inputs, or ``None``.
+        num_inducing: Largest number of inducing clouds.
+        feature_dtype: Precision of the features.
+        seed: Random seed of the sample, and for the choice of the inducing clouds.
+    """
+
+    data: Pieces | None
+    encoding: MixedEncoding | None
+    num_inducing: int
+    feature_dtype: torch.dtype
+    seed: int
+    _sample: Sample | None
+    _summed: Summed | None
+    _current: tuple[Hashable, CollapsedPosterior] | None
+
+    def training_data(self) -> Pieces:
+        """Return the training data in pieces.
+
+        Raises:
+            ValueError: If the model has only sums over them.
+        """
+        if self.data is None:
+            raise ValueError(
+                "Expected a model with its training data, but files and subset_output keep only sums "
+                "over them. Make the model from the data again, or keep its hyperparameters."
+            )
+        return self.data
+
+    def sample(self, size: int = _ADAPTED) -> tuple[Any, ...]:
+        """Return a random part of the sample of training clouds; a smaller part is in a larger one.
+
+        Args:
+            size: Number of clouds. The default is the number to which the model adapts.
+
+        Returns:
+            The clouds, their targets or labels, and their noise variances if known.
+        """
+        self.training_data()
+        assert self._sample is not None
+        return self._sample.part(size)
+
+    def sample_rows(self, size: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Return :meth:`sample` as one part of a piece; see :func:`chunks`."""
+        with torch.no_grad():
+            return next(chunks(self._reader(), *self.sample(size), size=size))
+
+    def choose_features(self) -> InducingFeatures:
+        """Choose inducing clouds at the current hyperparameters, and factorise their covariance."""
+        with torch.no_grad():
+            X, *_ = self.sample(num_candidates(self.num_inducing))
+            return choose_features(
+                self.covar_module,
+                self._reader().rows(X),
+                self.num_inducing,
+                noise=float(self.likelihood.noise.min()),
+                dtype=self.feature_dtype,
+                seed=self.seed,
+            )
+
+    def piece_state(self, features: InducingFeatures | None = None) -> PieceState:
+        """Return what :func:`piece_sums` needs, by default for the inducing clouds in use."""
+        features = self.summed().features if features is None else features
+        several = isinstance(self.likelihood, FixedNoiseGaussianLikelihood)
+        shape = (self.num_outputs, 1) if several else (1, self.num_outputs)
+        return PieceState(features, self._reader(), shape)
+
+    def take_sums(self, features: InducingFeatures, sums: CollapsedSums) -> None:
+        """Use sums that were formed at the current hyperparameters."""
+        self._summed = Summed(self._key(), features, sums)
+        self._current = None
+
+    def summed(self, *, client: Any = None, progress: bool = True) -> Summed:
+        """Return the features and the sums, and form them if what they depend on has changed."""
+        key, summed = self._key(), self._summed
+        if summed is None or summed.key != key:
+            data = self.training_data()
+            features = self.choose_features()
+            state = self.piece_state(features)
+            sums = sums_over_pieces(piece_sums, state, data, client=client, progress=progress)
+            summed = self._summed = Summed(key, features, sums)
+        return summed
+
+    def collapsed(self, *, client: Any = None, progress: bool = True) -> CollapsedPosterior:
+        """Return the posterior of the weights of the features at the current hyperparameters."""
+        summed = self.summed(client=client, progress=progress)
+        key = self._posterior_key(summed.key)
+        current = self._current
+        if current is None or current[0] != key:
+            with torch.no_grad():
+                posterior = CollapsedPosterior.from_sums(
+                    summed.features, summed.sums, self.noise_scale(), self.means()
+                )
+            current = self._current = key, posterior
+        return current[1]
+
+    def left_out(
+        self,
+        task: Callable[..., Any],
+        *,
+        observation_noise: bool,
+        client: Any = None,
+        progress: bool = True,
+    ) -> list[Any]:
+        """Return the results of a function of leave-one-out predictions, for each piece of the data.
+
+        Args:
+            task: A function as :func:`gp_distributions.models.leave_one_out.left_out`.
+            observation_noise: As for :meth:`leave_one_out`.
+            client: As for :meth:`leave_one_out`.
+            progress: As for :meth:`leave_one_out`.
+        """
+        data, options = self.training_data(), {"client": client, "progress": progress}
+        current = self.collapsed(**options)
+        noise, mean = self.noise_scale().detach(), self.means().detach()
+        state = LeaveOneOutState(self.piece_state(), current, noise, mean, observation_noise)
+        return list(results_of_pieces(task, state, data, **options))
+
+    def noise_scale(self) -> Tensor:
+        """Return the noise variance of clouds with the relative noise 1."""
+        if isinstance(self.likelihood, FixedNoiseGaussianLikelihood):
+            return torch.ones_like(self.likelihood.noise.flatten()[:1])
+        return self.likelihood.noise
+
+    def means(self) -> Tensor:
+        """Return the constant means, ``P x R``; see :class:`CollapsedSums`."""
+        mean = self.mean_module.constant.reshape(-1)
+        fixed = isinstance(self.likelihood, FixedNoiseGaussianLikelihood)
+        return mean.unsqueeze(-1) if fixed else mean.unsqueeze(0)
+
+    def _reader(self) -> Reader:
+        """Return the transforms in evaluation mode, which do not adapt to what they transform."""
+        known = isinstance(getattr(self, "likelihood", None), FixedNoiseGaussianLikelihood)
+        inputs, outcomes = (
+            None if transform is None else copy.deepcopy(transform).eval()
+            for transform in (
+                getattr(self, "input_transform", None),
+                getattr(self, "outcome_transform", None),
+            )
+        )
+        likelihood = None if known else getattr(self, "likelihood", None)
+        labelling = getattr(self.data, "labelling", None)
+        return Reader(likelihood, inputs, outcomes, self.encoding, labelling)
+
+    def _key(self) -> Hashable:
+        """Return a key of all on which the sums depend, besides the data."""
+        parts = [self.covar_module]
+        parts += [getattr(self, name, None) for name in ("input_transform", "outcome_transform")]
+        # The scale of homoskedastic noise does not enter the sums.
+        if isinstance(self.likelihood, SamplingNoiseLikelihood | FixedNoiseGaussianLikelihood):
+            parts.append(self.likelihood)
+        return tuple(None if part is None else fingerprint(part) for part in parts)
+
+    def _posterior_key(self, key: Hashable) -> Hashable:
+        """Return a key of all on which the posterior depends, given that of the sums."""
+        parts = self.likelihood, self.mean_module
+        return key, *(fingerprint(part) for part in parts)
+
+    # Keys compare some settings by identity, so those of copies differ.
+
+    def __getstate__(self) -> dict[str, Any]:
+        summed, current, key = self._summed, self._current, self._key()
+        if summed is None or summed.key != key:
+            return self.__dict__ | {"_summed": None, "_current": None}
+        kept = current is not None and current[0] == self._posterior_key(key)
+        posterior = current[1] if current is not None and kept else None
+        return self.__dict__ | {"_summed": replace(summed, key=None), "_current": posterior}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        posterior = state["_current"]
+        if self._summed is not None:
+            self._summed = replace(self._summed, key=self._key())
+        if self._summed is not None and posterior is not None:
+            self._current = self._posterior_key(self._summed.key), posterior
+
+    def without_data(self) -> Self:
+        """Return a model that shares all but the training data, to be sent to workers."""
+        model = copy.copy(self)
+        model.data = model._sample = None
+        return model

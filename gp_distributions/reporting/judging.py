@@ -1,0 +1,257 @@
+"""Predictions for given objects, and their scores in words and numbers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy.stats import binom, norm
+from torch import Tensor
+
+from gp_distributions.models.targets import as_targets
+from gp_distributions.reporting.training import Classifier, Model, Training
+
+Array = npt.NDArray[np.float64]
+
+LEVELS = (0.5, 0.8, 0.9, 0.95)
+# Share of the random numbers of hits that the ranges in the report contain.
+_RANGE = 0.95
+# A bin of probabilities holds at least this many objects; there are at most so many bins.
+_FEWEST, _MOST_BINS = 10, 10
+
+
+@dataclass(frozen=True)
+class Hits:
+    """How often something happened, beside how often it should have happened.
+
+    Attributes:
+        nominal: Probability with which it should happen, on average.
+        count: Number of times that it happened.
+        total: Number of objects.
+        low: Smallest number of times that chance explains, if the probabilities are right.
+        high: Largest such number.
+    """
+
+    nominal: float
+    count: int
+    total: int
+    low: int
+    high: int
+
+    @property
+    def share(self) -> float:
+        """Share of the objects for which it happened."""
+        return self.count / self.total
+
+    @property
+    def verdict(self) -> int:
+        """-1 if it happened less often than chance explains, 1 if more often, 0 otherwise."""
+        return int(self.count > self.high) - int(self.count < self.low)
+
+
+@dataclass(frozen=True, eq=False)
+class Regression:
+    """Predictions of one output and their scores.
+
+    Attributes:
+        truth: The ``N`` measured values.
+        mean: The ``N`` predicted means.
+        std: The ``N`` predicted standard deviations of measurements.
+    """
+
+    truth: Array
+    mean: Array
+    std: Array
+
+    @property
+    def rmse(self) -> float:
+        """Root mean square error."""
+        return math.sqrt(np.square(self.errors).mean())
+
+    @property
+    def constant(self) -> float:
+        """Root mean square error of always predicting the mean of the measured values."""
+        return float(self.truth.std())
+
+    @property
+    def r_squared(self) -> float:
+        """Share of the variance that predictions explain; NaN if all measured values are equal."""
+        return 1 - (self.rmse / self.constant) ** 2 if self.constant else math.nan
+
+    @property
+    def errors(self) -> Array:
+        """Absolute errors."""
+        return np.abs(self.truth - self.mean)
+
+    def half_width(self, level: float) -> Array:
+        """Return half of the width of the central interval of each prediction."""
+        return self.std * float(norm.ppf(0.5 + level / 2))
+
+    def coverage(self, level: float) -> Hits:
+        """Count the measured values inside the central intervals."""
+        inside = self.errors <= self.half_width(level)
+        total = len(self.truth)
+        low, high = binom.interval(_RANGE, total, level)
+        return Hits(level, int(inside.sum()), total, int(low), int(high))
+
+
+@dataclass(frozen=True, eq=False)
+class Classification:
+    """Class probabilities and their scores.
+
+    Attributes:
+        classes: The ``C`` classes, as text.
+        truth: Indices of the ``N`` observed classes.
+        probabilities: The predicted probabilities, ``N x C``.
+    """
+
+    classes: list[str]
+    truth: npt.NDArray[np.int64]
+    probabilities: Array
+
+    @property
+    def predicted(self) -> npt.NDArray[np.int64]:
+        """Indices of the most probable classes."""
+        return self.probabilities.argmax(1)
+
+    @property
+    def of_truth(self) -> Array:
+        """Probabilities that were predicted for the observed classes."""
+        return np.take_along_axis(self.probabilities, self.truth[:, None], 1)[:, 0]
+
+    @property
+    def frequent(self) -> tuple[str, float]:
+        """The most frequent of the observed classes, and its share."""
+        counts = np.bincount(self.truth, minlength=len(self.classes))
+        return self.classes[int(counts.argmax())], float(counts.max() / len(self.truth))
+
+    @property
+    def log_loss(self) -> float:
+        """Mean negative logarithm of the probabilities of the observed classes."""
+        return float(-np.log(self.of_truth).mean())
+
+    @property
+    def constant_log_loss(self) -> float:
+        """Log loss of always predicting the frequencies of the observed classes."""
+        shares = np.bincount(self.truth) / len(self.truth)
+        return float(-np.log(shares[self.truth]).mean())
+
+    def hits(self, chosen: npt.NDArray[Any] | slice = slice(None)) -> Hits:
+        """Count how often the most probable class was observed, over some of the objects."""
+        right = (self.predicted == self.truth)[chosen]
+        probable = self.probabilities.max(1)[chosen]
+        centre = probable.sum()
+        # The normal approximation of a sum of unequal coins.
+        reach = 1.96 * math.sqrt((probable * (1 - probable)).sum()) + 0.5
+        low, high = math.ceil(centre - reach), math.floor(centre + reach)
+        return Hits(
+            float(probable.mean()),
+            int(right.sum()),
+            len(right),
+            max(low, 0),
+            min(high, len(right)),
+        )
+
+    def bins(self) -> list[Hits]:
+        """Count hits in bins of objects whose most probable classes have similar probabilities."""
+        order = self.probabilities.max(1).argsort(kind="stable")
+        number = min(_MOST_BINS, max(len(order) // _FEWEST, 1))
+        return [self.hits(part) for part in np.array_split(order, number)]
+
+    def table(self) -> list[list[int]]:
+        """Count the objects of each observed class, by the class that was predicted."""
+        counts = np.zeros((len(self.classes),) * 2, dtype=int)
+        np.add.at(counts, (self.truth, self.predicted), 1)
+        return counts.tolist()
+
+
+@dataclass(frozen=True, eq=False)
+class Judged:
+    """Predictions for given objects.
+
+    Attributes:
+        outputs: The predictions of each output, or those of the classes.
+        places: Number of each object among the training objects, or -1. The former are predicted from
+            all other training objects.
+        checked: Whether the model keeps its training objects, so that they could be compared.
+    """
+
+    outputs: Sequence[Regression | Classification]
+    places: npt.NDArray[np.int64]
+    checked: bool
+
+    @property
+    def worst_first(self) -> npt.NDArray[np.int64]:
+        """The objects, from the worst to the best prediction over all outputs."""
+        badness = [
+            -output.of_truth
+            if isinstance(output, Classification)
+            else output.errors / (output.rmse or 1.0)
+            for output in self.outputs
+        ]
+        return np.argsort(-np.max(badness, axis=0), kind="stable")
+
+
+def judge(model: Model, rows: Tensor, y: Any, training: Training | None) -> Judged:
+    """Predict objects and compare the predictions with their values.
+
+    Args:
+        model: A fitted model.
+        rows: The rows of the ``N`` objects.
+        y: Their targets or labels.
+        training: The training objects of the model, if it keeps them.
+
+    Raises:
+        ValueError: If the number of values is wrong, a value is missing, or a label is not one of the
+            classes of the model.
+    """
+    if isinstance(model, Classifier):
+        classes, truth = _observed_classes(model, y, len(rows))
+        places = _places(training, rows, truth[:, None].astype(float))
+        predicted = model.predict_proba(rows)
+        if (places >= 0).any():
+            predicted[places >= 0] = model.leave_one_out_proba()[places[places >= 0]]
+        found = Classification(classes, truth, predicted.double().numpy(force=True))
+        return Judged([found], places, training is not None)
+    targets, _ = as_targets(y, rows)
+    if targets.shape[-1] != model.num_outputs:
+        raise ValueError(
+            f"Expected targets of {model.num_outputs} outputs, which the model predicts, got "
+            f"{targets.shape[-1]}."
+        )
+    values = targets.double().numpy(force=True)
+    places = _places(training, rows, values)
+    moments = [m.reshape(len(rows), -1).clone() for m in model.predict(rows)]
+    if (places >= 0).any():
+        left_out = model.leave_one_out()
+        for moment, without in zip(moments, left_out, strict=True):
+            moment[places >= 0] = without.reshape(len(without), -1)[places[places >= 0]]
+    mean, std = (moment.double().numpy(force=True).T for moment in moments)
+    outputs = [Regression(*parts) for parts in zip(values.T, mean, std, strict=True)]
+    return Judged(outputs, places, training is not None)
+
+
+def _places(training: Training | None, rows: Tensor, values: Array) -> npt.NDArray[np.int64]:
+    return np.full(len(rows), -1) if training is None else training.places(rows, values)
+
+
+def _observed_classes(
+    model: Classifier, y: Any, count: int
+) -> tuple[list[str], npt.NDArray[np.int64]]:
+    labels = np.asarray(y.detach().cpu() if isinstance(y, Tensor) else y)
+    if labels.shape != (count,):
+        raise ValueError(
+            f"Expected one label for each of {count} objects, got labels of shape {labels.shape}."
+        )
+    places = {label: place for place, label in enumerate(model.classes_.tolist())}
+    for number, label in enumerate(labels.tolist()):
+        if label not in places:
+            raise ValueError(
+                f"Expected labels from {list(places)}, which the model knows, but that of object "
+                f"{number} is {label!r}."
+            )
+    return list(map(str, places)), np.array([places[label] for label in labels.tolist()])

@@ -1,0 +1,458 @@
+"""The page of a report: what is shown, and how it becomes HTML."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from numpy.typing import ArrayLike
+from torch import Tensor
+
+from gp_distributions.measures import MixedInputs
+from gp_distributions.measures.covariates import Covariates
+from gp_distributions.measures.inputs import Inputs
+from gp_distributions.models import ClassificationGP, DistributionGP, SparseDistributionGP
+from gp_distributions.models.arguments import counted_rows
+from gp_distributions.models.targets import check_order
+from gp_distributions.relevances import Relevance, relevance
+from gp_distributions.reporting import pictures
+from gp_distributions.reporting.clouds import CloudBlock, Names, cloud_blocks, drawn_rows
+from gp_distributions.reporting.judging import LEVELS, Classification, Judged, Regression, judge
+from gp_distributions.reporting.neighbours import Neighbour, nearest
+from gp_distributions.reporting.training import Classifier, Model, Training, training_of
+from gp_distributions.reporting.words import described, number, versions, writer
+from gp_distributions.sensitivities import sensitivity
+from gp_distributions.writing import written_whole
+
+# Numbers of rows of the table of errors, and of training objects beside each example.
+_WORST, _NEAREST = 10, 3
+# Relevance needs at least so many training objects. Sensitivities are means over at most so many.
+_FEWEST_RELEVANT, _MOST_SENSITIVE = 4, 100
+# A training object at a larger distance says little about another.
+_ALIKE = 1.0
+
+
+def report(
+    model: DistributionGP | SparseDistributionGP,
+    X: Inputs | Tensor,
+    y: Tensor | ArrayLike,
+    path: str | os.PathLike[str],
+    *,
+    title: str = "Report on predictions",
+    label: str | Sequence[str] = "",
+    names: Names | None = None,
+    train_labels: Sequence[Any] | npt.NDArray[Any] | None = None,
+    level: float = 0.95,
+    relevance: Relevance | bool = True,
+    date: str | None = None,
+) -> Path:
+    r"""Write a report on the predictions of a model, as one HTML file for readers who do not program.
+
+    The report shows how well the model predicts the given objects, whether its intervals or
+    probabilities can be trusted, the largest errors, which inputs matter, the training objects most
+    similar to some of the given objects, and the model in words. Each picture is explained in plain
+    sentences. The file needs no other files and no network, and adapts to phones and dark screens.
+
+    Objects that are among the training objects are predicted from all others
+    (:meth:`DistributionGP.leave_one_out`), so the training data can be given as well as held-out data.
+    With the errors :math:`e_i` of ``N`` targets of variance :math:`s^2`, the report gives
+    :math:`R^2 = 1 - \sum_i e_i^2 / (N s^2)`, the root mean square error beside that of a constant, and
+    the coverage of central intervals at several levels, beside the central 95% of a binomial
+    distribution.
+
+    Args:
+        model: A fitted model for regression or classification.
+        X: The ``N`` objects, as for ``model.predict``. Their ``labels`` name them in the report.
+        y: Their targets, ``N`` or ``N x outputs``, or their labels for classification.
+        path: Path to the file.
+        title: Title of the report.
+        label: Name and unit of the predicted quantity, or of each output.
+        names: Names of the coordinates of bags, or such names by block, as for :func:`relevance`.
+        train_labels: Names of the training objects. The default is the names in ``X`` if these are the
+            training objects, and numbers from zero otherwise.
+        level: Nominal probability of the intervals.
+        relevance: Whether to compute which inputs matter, which takes most of the time for many
+            training objects; or what :func:`relevance` found. For classification and
+            sparse models, the report shows sensitivities instead.
+        date: Date to show. Default: none, so that equal inputs give equal files.
+
+    Returns:
+        The path to the file.
+
+    Raises:
+        TypeError: If ``model`` is of another class.
+        ValueError: If there are fewer than two objects, their number differs from that of ``y``, a value
+            is missing, ``level`` is not between 0 and 1, or a number of names is wrong.
+        FileNotFoundError: If the folder of the file does not exist.
+
+    Example:
+        >>> import tempfile
+        >>> import numpy as np
+        >>> from gp_distributions import DistributionGP, PointClouds, fit, report
+        >>> clouds = PointClouds(np.random.default_rng(0).normal(size=(20, 5, 2)))
+        >>> targets = clouds.points[..., 0].mean(-1)
+        >>> model = fit(DistributionGP(clouds[:15], targets[:15]))
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = report(model, clouds[15:], targets[15:], f"{folder}/report.html")
+        ...     "<h1>Report on predictions</h1>" in path.read_text()
+        True
+    """
+    import jinja2  # torch requires it
+
+    path = Path(path)
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"Expected an existing folder, got {path.parent}.")
+    if not isinstance(model, DistributionGP | SparseDistributionGP):
+        advice = " Pass its attribute model_." if hasattr(model, "model_") else ""
+        raise TypeError(
+            "Expected a DistributionGP, SparseDistributionGP or a classifier, got "
+            f"{type(model).__name__}.{advice}"
+        )
+    if not 0 < level < 1:
+        raise ValueError(f"Expected level between 0 and 1, got {level}.")
+    check_order(X, y)
+    rows = counted_rows(X, model.encoding)
+    if rows.dim() != 2 or len(rows) < 2:
+        raise ValueError(f"Expected at least two objects, N x width, got {tuple(rows.shape)}.")
+    known = None if train_labels is None else np.asarray(train_labels, dtype=object)
+    training = training_of(model, known)
+    rows = rows.detach().to(torch.float64 if training is None else training.rows.dtype)
+    blocks = cloud_blocks(model, names)
+    judged = judge(model, rows, y, training)
+    labelled = [label] if isinstance(label, str) else list(label)
+    if len(labelled) == 1:
+        labelled *= len(judged.outputs)
+    if len(labelled) != len(judged.outputs):
+        raise ValueError(f"Expected {len(judged.outputs)} labels, got {len(labelled)}.")
+    page = _Page(model, X, rows, judged, training, blocks, labelled, level)
+    importance = page.importance(relevance)
+    environment = jinja2.Environment(
+        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True
+    )
+    environment.filters |= {"number": number, "percent": _percent}
+    template = files("gp_distributions.reporting").joinpath("report.html.jinja")
+    text = environment.from_string(template.read_text(encoding="utf-8")).render(
+        title=title,
+        date=date,
+        level=level,
+        importance=importance,
+        **page.summary(),
+        **page.examples(importance),
+        model=[*described(model, blocks, training, labelled), ("Software", versions())],
+    )
+    with written_whole(path) as file:
+        file.write(text.encode())
+    return path
+
+
+def _percent(share: float) -> str:
+    """Write a share as a percentage, with a decimal only where it matters."""
+    text = f"{share:.1%}" if 0.99 < share < 1 or 0 < share < 0.01 else f"{share:.0%}"
+    return text.replace(".0%", "%")
+
+
+def _writer(output: Regression) -> Callable[[float], str]:
+    """Return a function that writes values of an output to the precision of its predictions."""
+    return writer(float(np.median(output.std)))
+
+
+class _Page:
+    """What a report shows."""
+
+    def __init__(
+        self,
+        model: Model,
+        X: Inputs | Tensor,
+        rows: Tensor,
+        judged: Judged,
+        training: Training | None,
+        blocks: list[CloudBlock],
+        labels: list[str],
+        level: float,
+    ) -> None:
+        self.model, self.X, self.rows, self.judged = model, X, rows, judged
+        self.training, self.blocks, self.labels, self.level = training, blocks, labels, level
+        self.names = [f"object {i}" for i in range(len(rows))]
+        given = getattr(X, "labels", None)
+        if given is not None:
+            self.names = list(map(str, given))
+        elif training is not None and training.labels is not None:
+            for i, place in enumerate(judged.places):
+                if place >= 0:
+                    self.names[i] = str(training.labels[place])
+        self.training_names: list[str] = []
+        if training is not None:
+            self.training_names = [f"training object {i}" for i in range(len(training.rows))]
+            if training.labels is not None:
+                self.training_names = list(map(str, training.labels))
+            else:
+                for i, place in enumerate(judged.places):
+                    if place >= 0:
+                        self.training_names[place] = self.names[i]
+
+    def summary(self) -> dict[str, Any]:
+        """Return what the report says of all predictions."""
+        outputs = self.judged.outputs
+        classification = isinstance(outputs[0], Classification)
+        named = [label for label in self.labels if label]
+        what = ", ".join(dict.fromkeys(named)) or ("classes" if classification else "a quantity")
+        training = self.training
+        return {
+            "classification": classification,
+            "what": what,
+            "learned": "data" if training is None else f"{len(training.rows)} objects",
+            "total": len(self.rows),
+            "checked": self.judged.checked,
+            "seen": int((self.judged.places >= 0).sum()),
+            "outputs": [
+                self._classification(output)
+                if isinstance(output, Classification)
+                else self._regression(output, label)
+                for output, label in zip(outputs, self.labels, strict=True)
+            ],
+        }
+
+    def _regression(self, output: Regression, label: str) -> dict[str, Any]:
+        half = output.half_width(self.level)
+        worst = np.argsort(-output.errors, kind="stable")[:_WORST]
+        write = _writer(output)
+        levels = sorted({*LEVELS, self.level})
+        return {
+            "name": label,
+            "scores": output,
+            "hits": output.coverage(self.level),
+            "levels": [output.coverage(level) for level in levels],
+            "predictions": pictures.predictions(output, label, self.level),
+            "calibration": pictures.coverage(output),
+            "worst": [
+                {
+                    "name": self.names[i],
+                    "truth": write(output.truth[i]),
+                    "mean": write(output.mean[i]),
+                    "low": write(output.mean[i] - half[i]),
+                    "high": write(output.mean[i] + half[i]),
+                    "error": write(output.mean[i] - output.truth[i]),
+                    "outside": output.errors[i] > half[i],
+                }
+                for i in worst
+            ],
+        }
+
+    def _classification(self, output: Classification) -> dict[str, Any]:
+        worst = np.argsort(output.of_truth, kind="stable")[:_WORST]
+        return {
+            "name": "",
+            "scores": output,
+            "hits": output.hits(),
+            "levels": output.bins(),
+            "confusion": list(zip(output.classes, output.table(), strict=True)),
+            "predictions": pictures.probabilities(output),
+            "calibration": pictures.reliability(output),
+            "worst": [
+                {
+                    "name": self.names[i],
+                    "truth": output.classes[output.truth[i]],
+                    "of_truth": output.of_truth[i],
+                    "predicted": output.classes[output.predicted[i]],
+                    "probability": output.probabilities[i].max(),
+                }
+                for i in worst
+            ],
+        }
+
+    def importance(self, given: Relevance | bool) -> dict[str, Any] | None:
+        """Return how much inputs matter: relevance if it can be computed, else sensitivities."""
+        if given is False:
+            return None
+        model = self.model
+        exact = isinstance(model, DistributionGP) and not isinstance(model, ClassificationGP)
+        if given is True and exact:
+            if self.training is None or len(self.training.rows) < _FEWEST_RELEVANT:
+                return None
+            names = {block.name or "X": block.coordinates for block in self.blocks}
+            given = relevance(model, names=names)
+        if isinstance(given, Relevance):
+            order = sorted(given.entries, key=lambda entry: -entry.loss)
+            whole = "" if model.encoding else "whole bag"
+            most = order[0].coordinate or whole or order[0].block
+            return {
+                "kind": "relevance",
+                "picture": pictures.relevances(given, whole),
+                "alt": f"Relevance of inputs; {most} matters most.",
+                "of": {(e.block, e.coordinate): e.loss for e in order if e.coordinate},
+            }
+        found = self._sensitivities()
+        if not found:
+            return None
+        unit = "change of scores" if isinstance(model, Classifier) else "change of predictions"
+        called = [f"{block}: {name}" if block != "X" else name for block, name in found]
+        most = called[int(np.argmax(list(found.values())))]
+        return {
+            "kind": "sensitivity",
+            "picture": pictures.sensitivities(called, list(found.values()), unit),
+            "alt": f"Sensitivity to coordinates; that to {most} is the largest.",
+            "of": found,
+        }
+
+    def _sensitivities(self) -> dict[tuple[str, str], float]:
+        """Return the root mean square change of predictions for a step of one standard deviation.
+
+        Several outputs count in units of their standard deviations.
+        """
+        if isinstance(self.X, Tensor) or not self.blocks:
+            return {}
+        found = sensitivity(self.model, self.X[:_MOST_SENSITIVE])  # type: ignore[arg-type]
+        by_block = found if isinstance(found, Mapping) else {"": found}
+        sizes = {}
+        outputs = self.judged.outputs
+        units = [o.constant or 1.0 for o in outputs if isinstance(o, Regression)]
+        for block in self.blocks:
+            read = by_block[block.name]
+            weights, points = read.clouds.weights, read.clouds.points
+            slopes = read.mean_points
+            if len(units) > 1:
+                slopes = slopes / slopes.new_tensor(units).reshape(-1, 1, 1, 1)
+            slopes = slopes.square() / weights.clamp_min(1e-300).unsqueeze(-1)
+            squares = slopes.masked_fill((weights == 0).unsqueeze(-1), 0).sum(-2)
+            pooled = (weights / len(weights)).unsqueeze(-1)
+            centred = points - (pooled * points).sum((0, 1))
+            spread = (pooled * centred.square()).sum((0, 1)).sqrt()
+            sizes_of = squares.reshape(-1, block.block.dim).mean(0).sqrt() * spread
+            for name, size in zip(block.coordinates, sizes_of.tolist(), strict=True):
+                sizes[block.name or "X", name] = size
+        return sizes
+
+    def examples(self, importance: dict[str, Any] | None) -> dict[str, Any]:
+        """Return some objects beside their nearest training objects."""
+        training = self.training
+        if training is None:
+            return {"examples": [], "drawn": False, "projected": False, "thinned": 0}
+        order = self.judged.worst_first
+        chosen = {"The largest error": order[0], "A typical prediction": order[len(order) // 2]}
+        if isinstance(self.judged.outputs[0], Classification):
+            chosen = {"The least expected class": order[0], **chosen}
+            del chosen["The largest error"]
+        places = np.array(list(chosen.values()))
+        found = nearest(
+            self.model,
+            self.rows[torch.from_numpy(places).to(self.rows.device)],
+            training.rows,
+            self.judged.places[places],
+            _NEAREST,
+        )
+        importance_of = {} if importance is None else importance["of"]
+        drawn = [(block, block.drawn(importance_of)) for block in self.blocks]
+        most = max(
+            (int(b.sizes(drawn_rows(self.model, self.rows)).max()) for b in self.blocks), default=0
+        )
+        return {
+            "examples": [
+                self._example(heading, int(i), neighbours, training, drawn)
+                for (heading, i), neighbours in zip(chosen.items(), found, strict=True)
+            ],
+            "drawn": bool(drawn),
+            "projected": any(len(axes) < b.block.dim and not b.rotating for b, axes in drawn),
+            "thinned": pictures.MOST_ATOMS if most > pictures.MOST_ATOMS else 0,
+        }
+
+    def _example(
+        self,
+        heading: str,
+        i: int,
+        neighbours: list[Neighbour],
+        training: Training,
+        drawn: list[tuple[CloudBlock, list[int]]],
+    ) -> dict[str, Any]:
+        names = [self.names[i], *(self.training_names[found.place] for found in neighbours)]
+        objects = [self.rows[[i]], *(training.rows[[found.place]] for found in neighbours)]
+        values = [self._values_of(i), *(self._trained(training, f.place) for f in neighbours)]
+        covariates = [self._covariates(rows) for rows in objects]
+        distances = ["", *(f"{found.distance:.2f}" for found in neighbours)]
+        galleries = []
+        for block, axes in drawn:
+            shown = [block.atoms(drawn_rows(self.model, rows)[0]) for rows in objects]
+            points = [(atoms[:, axes], weights) for atoms, weights in shown]
+            images = pictures.clouds(points, [block.coordinates[axis] for axis in axes])
+            galleries.append(
+                {"name": block.name, "pictures": list(zip(names, images, strict=True))}
+            )
+        return {
+            "heading": heading,
+            "name": self.names[i],
+            "sentence": self._sentence(i, neighbours),
+            "columns": [*self._value_columns(), *covariates[0]],
+            "rows": [
+                {"name": name, "distance": distance, "values": [*value, *other.values()]}
+                for name, distance, value, other in zip(
+                    names, distances, values, covariates, strict=True
+                )
+            ],
+            "galleries": galleries,
+        }
+
+    def _value_columns(self) -> list[str]:
+        if isinstance(self.judged.outputs[0], Classification):
+            return ["class"]
+        return [label or "measured" for label in self.labels]
+
+    def _values_of(self, i: int) -> list[str]:
+        return [
+            output.classes[output.truth[i]]
+            if isinstance(output, Classification)
+            else _writer(output)(output.truth[i])
+            for output in self.judged.outputs
+        ]
+
+    def _trained(self, training: Training, place: int) -> list[str]:
+        return [
+            output.classes[int(value)]
+            if isinstance(output, Classification)
+            else _writer(output)(value)
+            for output, value in zip(self.judged.outputs, training.values[place], strict=True)
+        ]
+
+    def _covariates(self, row: Tensor) -> dict[str, str]:
+        """Return the numbers and categories in a row of mixed inputs."""
+        if self.model.encoding is None:
+            return {}
+        found = {}
+        for part in MixedInputs.unpack(row, self.model.encoding).blocks.values():
+            if isinstance(part, Covariates):
+                for name, (value,) in part.columns.items():
+                    numeric = isinstance(value, Tensor)
+                    found[name] = number(float(value)) if numeric else str(value)
+        return found
+
+    def _sentence(self, i: int, neighbours: list[Neighbour]) -> str:
+        """Say what was predicted, and whether the training data have anything like it."""
+        output = self.judged.outputs[0]
+        if isinstance(output, Classification):
+            said = (
+                f"The model held “{output.classes[output.predicted[i]]}” most probable, with "
+                f"{_percent(output.probabilities[i].max())}. "
+            )
+            said += (
+                "This class was observed."
+                if output.predicted[i] == output.truth[i]
+                else f"It gave “{output.classes[output.truth[i]]}”, which was observed, "
+                f"{_percent(output.of_truth[i])}."
+            )
+        else:
+            half, write = output.half_width(self.level)[i], _writer(output)
+            said = (
+                f"Predicted {write(output.mean[i])}, with a {_percent(self.level)} interval from "
+                f"{write(output.mean[i] - half)} to {write(output.mean[i] + half)}; measured "
+                f"{write(output.truth[i])}."
+            )
+        if neighbours and neighbours[0].distance > _ALIKE:
+            said += (
+                " No training object resembles it much, so the model had little to go by and stayed "
+                "close to the average."
+            )
+        return said

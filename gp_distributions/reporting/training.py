@@ -1,0 +1,112 @@
+"""The training objects of a model, as far as the model keeps them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from gp_distributions.models import (
+    ClassificationGP,
+    DistributionGP,
+    SparseClassificationGP,
+    SparseDistributionGP,
+)
+from gp_distributions.models.arguments import counted_rows
+from gp_distributions.models.pieces import LabelledPieces, MemoryPieces
+from gp_distributions.rows.clouds import drop_copies
+
+Model: TypeAlias = DistributionGP | SparseDistributionGP
+Classifier: TypeAlias = ClassificationGP | SparseClassificationGP
+
+
+@dataclass(frozen=True, eq=False)
+class Training:
+    """The training objects of a model.
+
+    Attributes:
+        rows: A ``T x width`` tensor of rows, before the input transform of the model.
+        values: Targets in their own units, or indices of classes, a ``T x outputs`` array.
+        labels: Names of the objects, or None.
+    """
+
+    rows: Tensor
+    values: npt.NDArray[np.float64]
+    labels: npt.NDArray[Any] | None
+
+    def places(self, rows: Tensor, values: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
+        """Find given objects among the training objects.
+
+        An object counts as found if both its row, up to padding, and its values are those of a training
+        object. Repeated measurements of the training inputs are thus new objects.
+
+        Args:
+            rows: An ``N x width`` tensor of rows.
+            values: Their values, an ``N x outputs`` array.
+
+        Returns:
+            The number of each object among the training objects, or -1.
+        """
+        known: dict[bytes, list[int]] = {}
+        for place, key in enumerate(_contents(self.rows)):
+            known.setdefault(key, []).append(place)
+        precision = torch.finfo(self.rows.dtype).eps
+        tolerance = np.sqrt(precision) * np.abs(self.values - self.values.mean(0)).max(0)
+        found = np.full(len(rows), -1)
+        for number, key in enumerate(_contents(rows)):
+            for place in known.get(key, []):
+                if (np.abs(self.values[place] - values[number]) <= tolerance).all():
+                    found[number] = place
+                    break
+        return found
+
+
+def _contents(rows: Tensor) -> list[bytes]:
+    """Return what identifies each row, up to padding at its end."""
+    return [np.trim_zeros(row, "b").tobytes() for row in rows.numpy(force=True)]
+
+
+def training_of(model: Model, labels: npt.NDArray[Any] | None = None) -> Training | None:
+    """Return the training objects of a model, or None if it has them in pieces or not at all.
+
+    Args:
+        model: A fitted model.
+        labels: Names of the training objects. The default is what the model knows of them.
+
+    Raises:
+        ValueError: If the model is a batch of models, or the number of names is wrong.
+    """
+    if isinstance(model, SparseDistributionGP):
+        data = model.data
+        inner = data.pieces if isinstance(data, LabelledPieces) else data
+        if not isinstance(inner, MemoryPieces):
+            return None
+        rows = counted_rows(inner.X, model.encoding).double()
+        values = inner.targets
+        values = values.unsqueeze(-1) if values.dim() == 1 else values
+        labels = getattr(inner.X, "labels", None) if labels is None else labels
+    else:
+        original = not model.training and model._has_transformed_inputs
+        rows = drop_copies(model._original_train_inputs if original else model.train_inputs[0])
+        values = _exact_targets(model)
+    if rows.dim() != 2:
+        raise ValueError(f"Expected a single model, got a batch of shape {tuple(rows.shape[:-2])}.")
+    if labels is not None and len(labels) != len(rows):
+        raise ValueError(
+            f"Expected a name for each of {len(rows)} training objects, got {len(labels)}."
+        )
+    return Training(rows.detach(), values.detach().double().numpy(force=True), labels)
+
+
+def _exact_targets(model: DistributionGP) -> Tensor:
+    if isinstance(model, ClassificationGP):
+        labels: Tensor = model.likelihood.labels
+        return labels.unsqueeze(-1)
+    targets = model.train_targets
+    targets = targets.mT if model.num_outputs > 1 else targets.unsqueeze(-1)
+    transform = getattr(model, "outcome_transform", None)
+    return targets if transform is None else transform.untransform(targets)[0]

@@ -1,0 +1,144 @@
+"""Fits warn where intervals hang on hyperparameters that the data do not determine."""
+
+import warnings
+
+import pytest
+import torch
+from gpytorch.constraints import Interval
+from gpytorch.kernels import ScaleKernel
+from gpytorch.likelihoods import GaussianLikelihood
+from torch import Tensor
+
+from gp_distributions import (
+    ClassificationGP,
+    DistributionGP,
+    MMDKernel,
+    PointClouds,
+    SlicedWassersteinKernel,
+    fit,
+    integrate_hyperparameters,
+)
+from gp_distributions.fitting.determination import determination
+from gp_distributions.kernels.covariances import covariance
+from gp_distributions.warnings import UndeterminedWarning, silenced
+
+
+def data(count: int, noise: float, seed: int = 0) -> tuple[PointClouds, Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    centres = 3 * torch.rand(count, 1, 1, generator=generator, dtype=torch.float64)
+    points = centres + torch.randn(count, 10, 1, generator=generator, dtype=torch.float64) / 10
+    errors = noise * torch.randn(count, generator=generator, dtype=torch.float64)
+    return PointClouds(points), (2 * centres.flatten()).sin() + errors
+
+
+def overconfident() -> DistributionGP:
+    """A model of unrelated targets whose hyperparameters claim that they are almost free of noise."""
+    X, _ = data(8, 0.0)
+    y = torch.tensor([1.0, -1, 1, 1, -1, 1, -1, -1], dtype=torch.float64)
+    model = DistributionGP(X, y, ScaleKernel(SlicedWassersteinKernel(1)))
+    model.covar_module.base_kernel.lengthscale = 3.0
+    model.likelihood.noise = 1e-3
+    return model.eval()
+
+
+class TestDetermination:
+    def test_widening_is_the_ratio_of_leave_one_out_widths(self) -> None:
+        X, y = data(12, 0.3)
+        with silenced():
+            model = fit(DistributionGP(X, y), restarts=0)
+        found = determination(model)
+        assert found is not None
+        mixture = integrate_hyperparameters(model)
+        rows, eye = model.train_inputs[0], torch.eye(12, dtype=torch.float64)
+        weights = mixture.weights
+        total = torch.zeros(12, dtype=torch.float64)
+        with torch.no_grad():
+            K = covariance(mixture.covar_module, rows)
+            targets, ones = model.train_targets, torch.ones(12, dtype=torch.float64)
+            for i, matrix in enumerate(K):
+                for j, ratio in enumerate(mixture.ratios):
+                    inverse = torch.linalg.inv(matrix + ratio * eye)
+                    rest = targets - ones @ inverse @ targets / (ones @ inverse @ ones)
+                    scale = rest @ inverse @ rest / 11
+                    total += weights[i, j] * scale / inverse.diagonal()
+            own = covariance(model.covar_module, rows) + model.likelihood.noise * eye
+            widths = torch.linalg.inv(own).diagonal()
+        expected = (total * widths).log().mean().div(2).exp().item()
+        assert found.widening == pytest.approx(expected, rel=1e-6)
+
+    def test_the_hyperparameter_and_its_range_are_those_of_the_mixture(self) -> None:
+        found = determination(overconfident())
+        assert found is not None
+        assert found.name == "the ratio of noise to outputscale"
+        mixture = integrate_hyperparameters(overconfident())
+        unit = overconfident().covar_module.outputscale.item()
+        share = mixture.weights.sum(0)
+        values = mixture.ratios / unit
+        inside = (values >= found.low * 0.999) & (values <= found.high * 1.001)
+        assert 0.9 < share[inside].sum().item() <= 1
+        assert 1e-4 <= found.low < found.high <= 1.001
+
+    def test_fixed_noise_leaves_the_lengthscale(self) -> None:
+        found = determination(overconfident())
+        assert found is not None
+        X, y = data(10, 0.0, seed=3)
+        model = DistributionGP(X, y, ScaleKernel(SlicedWassersteinKernel(1)))
+        with silenced():
+            fit(model)
+        better = determination(model)
+        assert better is not None
+        assert better.widening < found.widening
+
+    def test_models_that_are_not_examined(self) -> None:
+        X, y = data(120, 0.1)
+        both = torch.stack([y, -y], dim=-1)
+        kernel = SlicedWassersteinKernel(1, batch_shape=torch.Size([2]))
+        large = DistributionGP(X, y).eval()
+        outputs = DistributionGP(X[:9], both[:9], kernel).eval()
+        three = MMDKernel(1) * SlicedWassersteinKernel(1) * SlicedWassersteinKernel(1, p=1)
+        many = DistributionGP(X[:9], y[:9], ScaleKernel(three)).eval()
+        classes = ClassificationGP(X[:8], ["a", "b"] * 4, SlicedWassersteinKernel(1)).eval()
+        equal = DistributionGP(X[:9], torch.ones(9), SlicedWassersteinKernel(1)).eval()
+        few = DistributionGP(X[:3], y[:3], SlicedWassersteinKernel(1)).eval()
+        known = DistributionGP(X[:9], y[:9]).eval()
+        known.likelihood.raw_noise.requires_grad_(False)
+        bounded = SlicedWassersteinKernel(1, lengthscale_constraint=Interval(0.1, 2.0))
+        limited = DistributionGP(X[:9], y[:9], bounded).eval()
+        extreme = DistributionGP(X[:9], y[:9]).eval()
+        extreme.likelihood.noise = 1e-6  # the mixture has ratios of noise to outputscale from 1e-4
+        for model in (large, outputs, many, classes, equal, few, known, limited, extreme):
+            assert determination(model) is None
+
+
+class TestWarning:
+    def test_it_names_the_hyperparameter_and_the_remedy(self) -> None:
+        X, y = data(6, 0.5, seed=4)
+        model = DistributionGP(X, y)
+        with pytest.warns(
+            UndeterminedWarning,
+            match=r"6 clouds .* covar_module.base_kernel.lengthscale, which .*integrate_",
+        ):
+            fit(model)
+
+    def test_ordinary_fits_are_silent(self) -> None:
+        for seed in range(3):
+            X, y = data(60, 0.2, seed)
+            model = DistributionGP(X, y)
+            before = model.state_dict().keys()
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")
+                fit(model)
+            assert not model.training
+            assert model.state_dict().keys() == before
+
+    def test_the_fitted_model_is_not_changed(self) -> None:
+        X, y = data(9, 0.5)
+        model = DistributionGP(X, y, likelihood=GaussianLikelihood())
+        with silenced():
+            fit(model, restarts=0)
+        before = {name: value.clone() for name, value in model.state_dict().items()}
+        expected = model.predict(X)
+        determination(model)
+        assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+        torch.testing.assert_close(model.predict(X), expected, rtol=0, atol=0)
+        assert all(p.requires_grad for p in model.parameters())

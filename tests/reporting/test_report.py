@@ -1,0 +1,424 @@
+"""Reports are whole, escaped, reproducible pages whose numbers agree with independent computations."""
+
+import base64
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from scipy.stats import binom, norm
+
+from gp_distributions import (
+    MMD,
+    ClassificationGP,
+    DistributionGP,
+    DistributionKernel,
+    GaussianMixtures,
+    Gaussians,
+    MixedInputs,
+    MMDKernel,
+    NormalizeClouds,
+    PointClouds,
+    PrecomputedDistance,
+    RigidSlicedWasserstein,
+    SlicedWassersteinKernel,
+    SparseClassificationGP,
+    SparseDistributionGP,
+    load,
+    relevance,
+    report,
+    save,
+)
+from gp_distributions.reporting import pictures
+from gp_distributions.reporting.judging import Classification, Regression, judge
+from gp_distributions.reporting.neighbours import nearest
+from gp_distributions.reporting.training import training_of
+from gp_distributions.reporting.words import number, writer
+
+RNG = np.random.default_rng(3)
+SIZES = RNG.integers(4, 12, 24)
+BAGS = {f"p{i}": RNG.normal(size=2) + RNG.normal(size=(int(n), 2)) for i, n in enumerate(SIZES)}
+CLOUDS = PointClouds.from_list(BAGS)
+Y = np.array([bag[:, 0].mean() for bag in BAGS.values()]) + 0.1 * RNG.normal(size=24)
+LABELS = np.where(Y > 0, "high", "low")
+TRAIN, TEST = slice(0, 16), slice(16, 24)
+EVIL = "<script>alert('1')</script>\"&"
+MODEL = DistributionGP(CLOUDS[TRAIN], Y[TRAIN])
+
+
+class Page(HTMLParser):
+    """The elements of a page, its text, and the cells of its tables."""
+
+    VOID = ("meta", "img", "br")
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.open: list[str] = []
+        self.text = ""
+        self.rows: list[list[str]] = []
+        self.feed(text)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+        if tag not in self.VOID:
+            self.open.append(tag)
+        if tag == "tr":
+            self.rows.append([])
+        if tag in ("td", "th"):
+            self.rows[-1].append("")
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+        if self.open and self.open[-1] in ("td", "th"):
+            self.rows[-1][-1] += data
+
+    @property
+    def images(self) -> list[str]:
+        return [dict(attrs)["src"] or "" for tag, attrs in self.elements if tag == "img"]
+
+
+def page(path: Path) -> Page:
+    return Page(path.read_text(encoding="utf-8"))
+
+
+def check_alone(found: Page) -> None:
+    """Check that a page is complete in itself and runs nothing."""
+    tags = {tag for tag, _ in found.elements}
+    assert not tags & {"script", "link", "iframe", "object", "a", "form"}
+    assert found.images
+    for tag, attrs in found.elements:
+        assert not [name for name in attrs if name.startswith("on")]
+        for name in ("src", "href", "srcset", "action"):
+            value = attrs.get(name)
+            assert value is None or re.match(r"data:image/(png|svg\+xml);base64,", value), tag
+        assert tag != "img" or attrs["alt"]
+    for source in found.images:
+        kind, data = source.removeprefix("data:image/").split(";base64,")
+        picture = base64.b64decode(data, validate=True)
+        if kind == "png":
+            assert picture.startswith(b"\x89PNG")
+        else:
+            assert b"</svg>" in picture
+            assert b"<script" not in picture
+            references = re.findall(rb'href="([^"]*)"', picture)
+            assert all(each.startswith((b"#", b"data:")) for each in references)
+
+
+@pytest.fixture
+def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave the pictures empty, because drawing takes most of the time."""
+    empty = {True: "data:image/svg+xml;base64,", False: "data:image/png;base64,"}
+    monkeypatch.setattr(pictures, "picture", lambda *_, vectors=True: empty[vectors])
+
+
+def test_scores_of_regression(tmp_path: Path) -> None:
+    mean, std = (values.numpy() for values in MODEL.predict(CLOUDS[TEST]))
+    found = page(
+        report(MODEL, CLOUDS[TEST], Y[TEST], tmp_path / "a.html", level=0.8, label="width")
+    )
+    check_alone(found)
+    error = Y[TEST] - mean
+    inside = sum(abs(e) <= norm.ppf(0.9) * s for e, s in zip(error, std, strict=True))
+    squares = 1 - (error**2).sum() / ((Y[TEST] - Y[TEST].mean()) ** 2).sum()
+    assert f"{squares:.3f}R²" in found.text.replace("\n", "")
+    assert f"{np.sqrt((error**2).mean()):.3g}typical error" in found.text.replace("\n", "")
+    low, high = (int(binom.ppf(p, 8, 0.8)) for p in (0.025, 0.975))
+    assert ["80%", f"{inside / 8:.0%}", f"{inside} of 8", f"{low} to {high}"] in found.rows
+    worst = int(np.abs(error).argmax())
+    (row,) = (row for row in found.rows if row[:1] == [f"p{16 + worst}"] and len(row) == 5)
+    assert float(row[1].replace("\N{MINUS SIGN}", "-")) == pytest.approx(Y[16 + worst], abs=0.01)
+    assert "None of these objects was used" in found.text
+
+
+def test_training_objects_are_predicted_without_themselves() -> None:
+    training = training_of(MODEL)
+    assert training is not None
+    rows = CLOUDS[8:].pack(atoms=30)
+    judged = judge(MODEL, rows, Y[8:], training)
+    assert judged.places.tolist() == [*range(8, 16), *[-1] * 8]
+    (output,) = judged.outputs
+    assert isinstance(output, Regression)
+    for i, place in enumerate(judged.places):
+        kept = [j for j in range(16) if j != place]
+        rest = DistributionGP(
+            CLOUDS[kept], torch.from_numpy(Y[kept]), MODEL.covar_module, outcome_transform=None
+        )
+        rest.likelihood, rest.mean_module = MODEL.likelihood, MODEL.mean_module
+        transform = MODEL.outcome_transform
+        standard = transform(torch.from_numpy(Y[kept])[:, None])[0]
+        rest.set_train_data(targets=standard.squeeze(-1), strict=False)
+        mean, std = rest.predict(CLOUDS[8:][[i]])
+        unit, centre = transform.stdvs.item(), transform.means.item()
+        assert output.mean[i] == pytest.approx(mean.item() * unit + centre, rel=1e-8)
+        assert output.std[i] == pytest.approx(std.item() * unit, rel=1e-8)
+
+
+def test_repeated_measurements_are_new_objects() -> None:
+    training = training_of(MODEL)
+    assert training is not None
+    shifted = torch.from_numpy(Y[TRAIN] + 0.01)
+    assert (judge(MODEL, CLOUDS[TRAIN].pack(), shifted, training).places == -1).all()
+
+
+def test_scores_of_classes() -> None:
+    probabilities = RNG.dirichlet([2, 1, 1], 45)
+    truth = RNG.integers(3, size=45)
+    found = Classification(["a", "b", "c"], truth, probabilities)
+    assert found.log_loss == pytest.approx(
+        -np.log([p[t] for p, t in zip(probabilities, truth, strict=True)]).mean()
+    )
+    shares = np.bincount(truth) / 45
+    assert found.constant_log_loss == pytest.approx(-(shares * np.log(shares)).sum())
+    assert found.frequent == ("abc"[shares.argmax()], shares.max())
+    assert np.array(found.table()).sum() == 45
+    assert sum(np.diag(found.table())) == found.hits().count
+    bins = found.bins()
+    assert [b.total for b in bins] == [12, 11, 11, 11]
+    assert sum(b.count for b in bins) == found.hits().count
+    assert sum(b.nominal * b.total for b in bins) == pytest.approx(probabilities.max(1).sum())
+    # The range of hits holds 95% of what the probabilities give.
+    draws = (RNG.random((20000, 45)) < probabilities.max(1)).sum(1)
+    share = ((found.hits().low <= draws) & (draws <= found.hits().high)).mean()
+    assert 0.93 < share < 0.99
+
+
+def test_neighbours_are_nearest_in_the_space_of_the_kernel() -> None:
+    training, rows = CLOUDS[TRAIN].pack(), CLOUDS.pack()
+    own = np.array([*range(16), *[-1] * 8])
+    found = nearest(MODEL, rows, training, own, 5)
+    gram = MODEL.covar_module(rows).to_dense().detach().numpy()
+    squared = np.diag(gram)[:, None] + np.diag(gram) - 2 * gram
+    unit = np.sqrt(squared[:16, :16].sum() / (16 * 15))
+    for i, neighbours in enumerate(found):
+        others = [j for j in range(16) if j != i]
+        expected = sorted(np.sqrt(squared[i, others].clip(0)) / unit)[:5]
+        np.testing.assert_allclose([n.distance for n in neighbours], expected, rtol=1e-6)
+        for n in neighbours:
+            assert n.distance == pytest.approx(np.sqrt(squared[i, n.place]) / unit, rel=1e-6)
+
+
+def test_everything_that_users_write_is_escaped(tmp_path: Path) -> None:
+    named = PointClouds.from_list({f"{EVIL}{name}": bag for name, bag in BAGS.items()})
+    options = {"title": EVIL, "label": EVIL + "$\\frac$", "names": [EVIL, "$\\x$ $"], "date": EVIL}
+    path = report(
+        MODEL, named[TEST], Y[TEST], tmp_path / "a.html", train_labels=[EVIL] * 16, **options
+    )
+    found = page(path)
+    check_alone(found)
+    assert found.text.count(EVIL) > 20
+    covariates = {EVIL: [EVIL, "b"] * 12, f"{EVIL}2": Y}
+    mixed = MixedInputs(**{EVIL: CLOUDS, "other": covariates})
+    labels = np.where(Y > 0, EVIL, "</style>")
+    classifier = ClassificationGP(mixed[TRAIN], labels[TRAIN])
+    found = page(report(classifier, mixed, labels, path, train_labels=[EVIL] * 16))
+    check_alone(found)
+    assert "</style>" in found.text
+    assert f"{EVIL}2" in found.text
+
+
+def test_equal_inputs_give_equal_files(tmp_path: Path) -> None:
+    first = report(MODEL, CLOUDS[TEST], Y[TEST], tmp_path / "a.html").read_bytes()
+    second = report(MODEL, CLOUDS[TEST], Y[TEST], tmp_path / "b.html").read_bytes()
+    assert first == second
+    assert b"1 March" not in first
+    third = report(MODEL, CLOUDS[TEST], Y[TEST], tmp_path / "b.html", date="1 March").read_bytes()
+    assert third.count(b"1 March") == 1
+
+
+def cases() -> dict[str, tuple[Any, Any, Any]]:
+    means = torch.from_numpy(np.stack([bag.mean(0) for bag in BAGS.values()]))
+    identity = torch.eye(2, dtype=torch.float64).expand(24, 2, 2)
+    gaussians = Gaussians(means, identity)
+    mixtures = GaussianMixtures(means[:, None], identity[:, None])
+    mixed = MixedInputs(cells=CLOUDS, arm=["a", "b"] * 12, age=np.arange(24.0))
+    two = np.stack([Y, -Y], 1)
+    wide = PointClouds(RNG.normal(size=(24, 6, 5)))
+    solid = PointClouds(RNG.normal(size=(24, 6, 3)))
+    flat = PointClouds(RNG.normal(size=(24, 6, 1)))
+    squared = torch.cdist(means, means).square()
+    index = torch.arange(24.0, dtype=torch.float64)[:, None]
+    return {
+        "sampling noise": (lambda X, y: DistributionGP(X, y, sampling_noise=True), CLOUDS, Y),
+        "several outputs": (DistributionGP, CLOUDS, two),
+        "shared kernel": (SparseDistributionGP, CLOUDS, two),
+        "known noise": (lambda X, y: DistributionGP(X, y, train_Yvar=0 * y + 0.1), CLOUDS, Y),
+        "normalised": (
+            lambda X, y: DistributionGP(X, y, input_transform=NormalizeClouds.from_data(X)),
+            CLOUDS,
+            Y,
+        ),
+        "single precision": (DistributionGP, CLOUDS.to(torch.float32), Y.astype(np.float32)),
+        "no transform": (lambda X, y: DistributionGP(X, y, outcome_transform=None), CLOUDS, Y),
+        "rows": (lambda X, y: DistributionGP(X, y, SlicedWassersteinKernel(2)), CLOUDS.pack(), Y),
+        "mixed": (DistributionGP, mixed, Y),
+        "sparse": (lambda X, y: SparseDistributionGP(X, y, num_inducing=8), CLOUDS, Y),
+        "sparse mixed": (SparseDistributionGP, mixed, Y),
+        "classification": (ClassificationGP, CLOUDS, LABELS),
+        "mixed classification": (ClassificationGP, mixed, LABELS),
+        "sparse classification": (SparseClassificationGP, CLOUDS, LABELS),
+        "integer labels": (ClassificationGP, CLOUDS, (Y > 0).astype(int)),
+        "gaussians": (DistributionGP, gaussians, Y),
+        "sparse gaussians": (SparseDistributionGP, gaussians, Y),
+        "mixtures": (
+            lambda X, y: DistributionGP(X, y, MMDKernel(2, inputs="mixtures")),
+            mixtures,
+            Y,
+        ),
+        "five dimensions": (DistributionGP, wide, Y),
+        "three dimensions": (DistributionGP, solid, Y),
+        "unknown pose": (
+            lambda X, y: DistributionGP(
+                X, y, DistributionKernel(RigidSlicedWasserstein(3, max_degree=2))
+            ),
+            solid,
+            Y,
+        ),
+        "one dimension": (DistributionGP, flat, Y),
+        "precomputed": (
+            lambda X, y: DistributionGP(X, y, DistributionKernel(PrecomputedDistance(squared))),
+            index,
+            Y,
+        ),
+        "sum of kernels": (
+            lambda X, y: DistributionGP(
+                X, y, SlicedWassersteinKernel(2) + DistributionKernel(MMD(2, bandwidth=1.0))
+            ),
+            CLOUDS,
+            Y,
+        ),
+        "constant": (DistributionGP, CLOUDS, 0 * Y + 3),
+        "tiny": (DistributionGP, CLOUDS, 1e-9 * Y),
+    }
+
+
+CASES = cases()
+DRAWN = ("mixed", "classification", "one dimension", "three dimensions", "constant", "tiny")
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.filterwarnings("ignore:The model inputs are of type torch.float32")
+def test_all_models(name: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    if name not in DRAWN:
+        request.getfixturevalue("undrawn")
+    make, X, y = CASES[name]
+    model = make(X[TRAIN], y[TRAIN])
+    before = {key: value.clone() for key, value in model.state_dict().items()}
+    found = page(report(model, X[8:], y[8:], tmp_path / "a.html"))
+    if name in DRAWN:
+        check_alone(found)
+    assert "Of these, 8 were also used to train" in " ".join(found.text.split())
+    assert "nan" not in found.text.lower()
+    assert all(torch.equal(value, before[key]) for key, value in model.state_dict().items())
+    drawn = sum(source.startswith("data:image/png") for source in found.images)
+    kinds = ("gaussians", "sparse gaussians", "mixtures", "precomputed")
+    assert drawn == (0 if name in kinds else 8)
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_models_without_their_training_data(tmp_path: Path) -> None:
+    save(SparseDistributionGP(CLOUDS[TRAIN], Y[TRAIN]), tmp_path / "model")
+    found = page(report(load(tmp_path / "model"), CLOUDS[TEST], Y[TEST], tmp_path / "a.html"))
+    assert "cannot tell whether these 8 are among them" in found.text
+    assert "Where predictions come from" not in found.text
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_names_of_training_objects(tmp_path: Path) -> None:
+    path = tmp_path / "a.html"
+    names = [f"trained {i}" for i in range(16)]
+    assert (
+        "trained 3"
+        in page(report(MODEL, CLOUDS, Y, path, train_labels=names, relevance=False)).text
+    )
+    numbered = r"training object \d"
+    assert not re.search(numbered, page(report(MODEL, CLOUDS, Y, path, relevance=False)).text)
+    held_out = page(report(MODEL, CLOUDS[TEST], Y[TEST], path, relevance=False)).text
+    assert re.search(numbered, held_out)
+    with pytest.raises(ValueError, match="a name for each of 16 training objects, got 3"):
+        report(MODEL, CLOUDS, Y, path, train_labels=["a", "b", "c"])
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_relevance(tmp_path: Path) -> None:
+    path = tmp_path / "a.html"
+    found = relevance(MODEL, names=["coordinate 0", "coordinate 1"])
+    most = max(found.entries, key=lambda entry: entry.loss).coordinate or "whole bag"
+    given = report(MODEL, CLOUDS[TEST], Y[TEST], path, relevance=found).read_text()
+    assert given == report(MODEL, CLOUDS[TEST], Y[TEST], path).read_text()
+    assert f"Relevance of inputs; {most} matters most." in given
+    assert (
+        "What matters"
+        not in report(MODEL, CLOUDS[TEST], Y[TEST], path, relevance=False).read_text()
+    )
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_sensitivities_follow_the_function(tmp_path: Path) -> None:
+    means = np.array([bag[:, 1].mean() for bag in BAGS.values()])
+    model = SparseDistributionGP(CLOUDS, means)
+    text = report(model, CLOUDS, means, tmp_path / "a.html", names=["dull", "telling"]).read_text()
+    assert "that to telling is the largest" in text
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_large_bags_are_thinned(tmp_path: Path) -> None:
+    X = PointClouds(RNG.normal(size=(6, pictures.MOST_ATOMS + 1, 2)))
+    found = page(report(DistributionGP(X, Y[:6]), X, Y[:6], tmp_path / "a.html", relevance=False))
+    assert "1000 random points are shown" in found.text
+
+
+def test_invalid_arguments(tmp_path: Path) -> None:
+    path = tmp_path / "a.html"
+    with pytest.raises(FileNotFoundError, match="existing folder"):
+        report(MODEL, CLOUDS, Y, tmp_path / "none" / "a.html")
+    with pytest.raises(TypeError, match="Expected a DistributionGP"):
+        report(None, CLOUDS, Y, path)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="level between 0 and 1"):
+        report(MODEL, CLOUDS, Y, path, level=95)
+    with pytest.raises(ValueError, match="one target for each"):
+        report(MODEL, CLOUDS, Y[:3], path)
+    with pytest.raises(ValueError, match="that of cloud 2 is"):
+        report(MODEL, CLOUDS, [*Y[:2], np.nan, *Y[3:]], path)
+    with pytest.raises(ValueError, match="targets of 1 outputs"):
+        report(MODEL, CLOUDS, np.stack([Y, Y], 1), path)
+    with pytest.raises(ValueError, match="at least two objects"):
+        report(MODEL, CLOUDS[:1], Y[:1], path)
+    with pytest.raises(ValueError, match="Expected 1 labels, got 2"):
+        report(MODEL, CLOUDS, Y, path, label=["a", "b"])
+    with pytest.raises(ValueError, match="2 names of coordinates"):
+        report(MODEL, CLOUDS, Y, path, names=["a"])
+    with pytest.raises(ValueError, match="order of the clouds"):
+        report(MODEL, CLOUDS, pd.Series(Y, index=CLOUDS.labels)[::-1], path)
+    classifier = ClassificationGP(CLOUDS, LABELS)
+    with pytest.raises(ValueError, match="object 1 is 'middle'"):
+        report(classifier, CLOUDS[:2], ["low", "middle"], path)
+    with pytest.raises(ValueError, match="one label for each of 24"):
+        report(classifier, CLOUDS, LABELS[:5], path)
+    assert not path.exists()
+
+
+def test_numbers() -> None:
+    assert [number(x) for x in (0.5, -1.23456, 123456.0, 1e-9)] == [
+        "0.5",
+        "\N{MINUS SIGN}1.23",
+        "123456",
+        "1e\N{MINUS SIGN}09",
+    ]
+    assert number(float("nan")) == "not defined"
+    assert [writer(0.15)(x) for x in (1.0, -0.001, -2.345)] == [
+        "1.00",
+        "0.00",
+        "\N{MINUS SIGN}2.35",
+    ]
+    assert [writer(1234.0)(x) for x in (1.5e6, -3.0)] == ["1500000", "\N{MINUS SIGN}3"]
+    assert writer(1e-9)(1.234e-8) == "1.23e\N{MINUS SIGN}08"
