@@ -1,4 +1,4 @@
-"""Does ``compare`` find the kernel that predicts best, and do stacked kernels predict better still?
+"""Does comparing kernels find the one that predicts best, and do stacked kernels predict better still?
 
 ``compare(default_kernels(X), X, y)`` ranks and weighs kernels by leave-one-out log densities of the
 training clouds; the log densities of held-out targets show what that is worth. Ten tasks, most of them

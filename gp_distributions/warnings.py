@@ -37,7 +37,7 @@ __all__ = [
     "silenced",
 ]
 
-_silent: ContextVar[bool] = ContextVar("silent", default=False)
+_silent: ContextVar[tuple[type[Warning], ...]] = ContextVar("silent", default=())
 
 
 class DistributionWarning(UserWarning):
@@ -89,7 +89,7 @@ def warn(message: str, category: type[DistributionWarning]) -> None:
         message: The problem and what to do about it.
         category: Category of the warning.
     """
-    if _silent.get():
+    if issubclass(category, _silent.get()):
         return
     level = 1
     frame: FrameType | None = sys._getframe()
@@ -99,8 +99,11 @@ def warn(message: str, category: type[DistributionWarning]) -> None:
 
 
 @contextlib.contextmanager
-def silenced() -> Iterator[None]:
-    """Silence the warnings of this package within a ``with`` block, in the current thread only.
+def silenced(category: type[Warning] = DistributionWarning) -> Iterator[None]:
+    """Silence warnings of this package within a ``with`` block, in the current thread only.
+
+    Args:
+        category: Category of the warnings. Default: all warnings of this package.
 
     Example:
         >>> from gp_distributions import PrecomputedDistance
@@ -110,5 +113,5 @@ def silenced() -> Iterator[None]:
         >>> distance.negative_part > 0
         True
     """
-    with setting(_silent, True):
+    with setting(_silent, (*_silent.get(), category)):
         yield

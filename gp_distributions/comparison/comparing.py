@@ -55,7 +55,9 @@ def compare(
 
     Leave-one-out is exact for the hyperparameters found, which have seen all clouds. That flatters
     candidates with many hyperparameters, such as learned references or scales of coordinates: use
-    ``folds`` for them, in which the hyperparameters are fitted again without the fold.
+    ``folds`` for them, in which the hyperparameters are fitted again without the fold. If the coverage
+    of few clouds is low, use :func:`integrate_hyperparameters` on the best model; the fits of a
+    comparison do not issue an ``UndeterminedWarning``.
 
     Args:
         candidates: Candidates by name: kernels, which get an outputscale if they have none; distances,

@@ -16,6 +16,7 @@ from gp_distributions.fitting import fit
 from gp_distributions.rows.memory import unchanging_rows
 from gp_distributions.scoring.leave_one_out import left_out
 from gp_distributions.scoring.predictions import ClassPredictions, NormalPredictions, Predictions
+from gp_distributions.warnings import UndeterminedWarning, silenced
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +60,8 @@ def run_trials(
         options: Options of :func:`fit`.
     """
     trials = []
-    with unchanging_rows():
+    # Held-out log densities and coverage show what it warns of.
+    with unchanging_rows(), silenced(UndeterminedWarning):
         for name, candidate in copied(group).items():
             start = time.perf_counter()
             try:
