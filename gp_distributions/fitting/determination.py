@@ -17,6 +17,8 @@ from gp_distributions.warnings import UndeterminedWarning, warn
 # Models of more clouds, or of more than two hyperparameters of the kernel, are not examined: the
 # integration of few hyperparameters takes a small part of the time of a fit.
 _CLOUDS, _HYPERPARAMETERS = 100, 2
+# So few clouds, as at the start of a search, determine hardly anything, which needs no warning.
+_FEWEST = 10
 # Fits warn if intervals should be wider by this factor. On airfoils (benchmarks/few_clouds.py, draws 900
 # to 917), 1 of 18 fits to 10 clouds exceeded 1.5, and its 95% intervals covered .63; 6 exceeded 1.25 and
 # covered .78 on average, the others .91.
@@ -55,12 +57,12 @@ def determination(model: ExactGP) -> Determination | None:
         model: A fitted model. It is in evaluation mode afterwards.
 
     Returns:
-        The result; None for models of more than 100 clouds, with more than two hyperparameters of the
-        kernel beside the outputscale, with hyperparameters that are fixed, bounded from above or
-        extreme, or that cannot be integrated.
+        The result; None for models of fewer than 10 or more than 100 clouds, with more than two
+        hyperparameters of the kernel beside the outputscale, with hyperparameters that are fixed,
+        bounded from above or extreme, or that cannot be integrated.
     """
     size = model.train_targets.shape[-1]
-    if size > _CLOUDS or not can_be_integrated(model) or _is_restricted(model):
+    if not _FEWEST <= size <= _CLOUDS or not can_be_integrated(model) or _is_restricted(model):
         return None
     found = integrated(model, limit=_HYPERPARAMETERS)
     if found is None:

@@ -18,7 +18,8 @@ from gp_distributions import (
     fit,
     integrate_hyperparameters,
 )
-from gp_distributions.fitting.determination import determination
+from gp_distributions.fitting import marginal_likelihood
+from gp_distributions.fitting.determination import determination, warn_of_undetermined
 from gp_distributions.kernels.covariances import covariance
 from gp_distributions.warnings import UndeterminedWarning, silenced
 
@@ -33,8 +34,8 @@ def data(count: int, noise: float, seed: int = 0) -> tuple[PointClouds, Tensor]:
 
 def overconfident() -> DistributionGP:
     """A model of unrelated targets whose hyperparameters claim that they are almost free of noise."""
-    X, _ = data(8, 0.0)
-    y = torch.tensor([1.0, -1, 1, 1, -1, 1, -1, -1], dtype=torch.float64)
+    X, _ = data(12, 0.0)
+    y = torch.tensor([1.0, -1, 1, 1, -1, 1, -1, -1, 1, -1, -1, 1], dtype=torch.float64)
     model = DistributionGP(X, y, ScaleKernel(SlicedWassersteinKernel(1)))
     model.covar_module.base_kernel.lengthscale = 3.0
     model.likelihood.noise = 1e-3
@@ -69,19 +70,20 @@ class TestDetermination:
     def test_the_hyperparameter_and_its_range_are_those_of_the_mixture(self) -> None:
         found = determination(overconfident())
         assert found is not None
-        assert found.name == "the ratio of noise to outputscale"
+        assert found.name == "covar_module.base_kernel.lengthscale"
         mixture = integrate_hyperparameters(overconfident())
-        unit = overconfident().covar_module.outputscale.item()
-        share = mixture.weights.sum(0)
-        values = mixture.ratios / unit
+        share = mixture.weights.sum(-1)
+        values = mixture.covar_module.base_kernel.lengthscale.flatten()
         inside = (values >= found.low * 0.999) & (values <= found.high * 1.001)
-        assert 0.9 < share[inside].sum().item() <= 1
-        assert 1e-4 <= found.low < found.high <= 1.001
+        # The range ends at points of the grid, the first ones beyond the quantiles.
+        assert 0.95 <= share[inside].sum().item() <= 1
+        assert share[values < found.low * 0.999].sum() <= 0.025
+        assert share[values > found.high * 1.001].sum() <= 0.025
 
-    def test_fixed_noise_leaves_the_lengthscale(self) -> None:
+    def test_good_hyperparameters_need_less_widening(self) -> None:
         found = determination(overconfident())
         assert found is not None
-        X, y = data(10, 0.0, seed=3)
+        X, y = data(12, 0.0, seed=3)
         model = DistributionGP(X, y, ScaleKernel(SlicedWassersteinKernel(1)))
         with silenced():
             fit(model)
@@ -94,17 +96,17 @@ class TestDetermination:
         both = torch.stack([y, -y], dim=-1)
         kernel = SlicedWassersteinKernel(1, batch_shape=torch.Size([2]))
         large = DistributionGP(X, y).eval()
-        outputs = DistributionGP(X[:9], both[:9], kernel).eval()
+        outputs = DistributionGP(X[:12], both[:12], kernel).eval()
         three = MMDKernel(1) * SlicedWassersteinKernel(1) * SlicedWassersteinKernel(1, p=1)
-        many = DistributionGP(X[:9], y[:9], ScaleKernel(three)).eval()
-        classes = ClassificationGP(X[:8], ["a", "b"] * 4, SlicedWassersteinKernel(1)).eval()
-        equal = DistributionGP(X[:9], torch.ones(9), SlicedWassersteinKernel(1)).eval()
-        few = DistributionGP(X[:3], y[:3], SlicedWassersteinKernel(1)).eval()
-        known = DistributionGP(X[:9], y[:9]).eval()
+        many = DistributionGP(X[:12], y[:12], ScaleKernel(three)).eval()
+        classes = ClassificationGP(X[:12], ["a", "b"] * 6, SlicedWassersteinKernel(1)).eval()
+        equal = DistributionGP(X[:12], torch.ones(12), SlicedWassersteinKernel(1)).eval()
+        few = DistributionGP(X[:9], y[:9], SlicedWassersteinKernel(1)).eval()
+        known = DistributionGP(X[:12], y[:12]).eval()
         known.likelihood.raw_noise.requires_grad_(False)
         bounded = SlicedWassersteinKernel(1, lengthscale_constraint=Interval(0.1, 2.0))
-        limited = DistributionGP(X[:9], y[:9], bounded).eval()
-        extreme = DistributionGP(X[:9], y[:9]).eval()
+        limited = DistributionGP(X[:12], y[:12], bounded).eval()
+        extreme = DistributionGP(X[:12], y[:12]).eval()
         extreme.likelihood.noise = 1e-6  # the mixture has ratios of noise to outputscale from 1e-4
         for model in (large, outputs, many, classes, equal, few, known, limited, extreme):
             assert determination(model) is None
@@ -112,13 +114,18 @@ class TestDetermination:
 
 class TestWarning:
     def test_it_names_the_hyperparameter_and_the_remedy(self) -> None:
-        X, y = data(6, 0.5, seed=4)
-        model = DistributionGP(X, y)
         with pytest.warns(
             UndeterminedWarning,
-            match=r"6 clouds .* covar_module.base_kernel.lengthscale, which .*integrate_",
+            match=r"12 clouds .* covar_module.base_kernel.lengthscale, .*integrate_hyper",
         ):
-            fit(model)
+            warn_of_undetermined(overconfident())
+
+    def test_fits_issue_it(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        X, y = data(12, 0.2)
+        warned: list[DistributionGP] = []
+        monkeypatch.setattr(marginal_likelihood, "warn_of_undetermined", warned.append)
+        model = fit(DistributionGP(X, y), restarts=0)
+        assert warned == [model]
 
     def test_ordinary_fits_are_silent(self) -> None:
         for seed in range(3):
@@ -132,7 +139,7 @@ class TestWarning:
             assert model.state_dict().keys() == before
 
     def test_the_fitted_model_is_not_changed(self) -> None:
-        X, y = data(9, 0.5)
+        X, y = data(12, 0.5)
         model = DistributionGP(X, y, likelihood=GaussianLikelihood())
         with silenced():
             fit(model, restarts=0)
