@@ -117,9 +117,7 @@ class ScaledDistance(Distance, gpytorch.Module):
                 f"{given.tolist()}."
             )
         own = given[self._shared :]
-        self.initialize(
-            raw_scales=self.raw_scales_constraint.inverse_transform(own / self._size(own))
-        )
+        _set_scales(self, own / self._size(own))
 
     def _relative(self, values: Tensor) -> Tensor:
         """Return the scale of each coordinate from positive values of which only ratios matter."""
