@@ -70,7 +70,7 @@ def learn_scales(
     model: ExactGP,
     distances: list[ScaledDistance],
     *,
-    atoms: int = 100,
+    atoms: int = 128,
     seed: int = 0,
     tick: Callable[[], object] | None = None,
 ) -> bool:
