@@ -9,7 +9,7 @@ r"""What do learned scales of coordinates gain where few coordinates matter, and
 - ``airfoils``: 200 for training and all others for testing; two coordinates, both of which matter.
 
 The kernels use SW2 and Matern 5/2, ``without`` and with a :class:`ScaledDistance`. ``all atoms`` learns
-scales without thinning the bags to 100 atoms, on the first two seeds. The settings were chosen on bags
+scales without thinning the bags to 128 atoms, on the first two seeds. The settings were chosen on bags
 and patients of the seeds 1000, 1001, ... and on the airfoils of splits 5 to 9. The seeds reported are
 3000, 3001, ... for bags and patients, and the splits 0, 1, ... for airfoils. Split 0 had been looked at
 in an earlier state of the method.

@@ -117,9 +117,7 @@ class ScaledDistance(Distance, gpytorch.Module):
                 f"{given.tolist()}."
             )
         own = given[self._shared :]
-        module: Any = self  # GPyTorch has no types
-        raw_values = self.raw_scales_constraint.inverse_transform(own / self._size(own))
-        module.initialize(raw_scales=raw_values)
+        _set_scales(self, own / self._size(own))
 
     def _relative(self, values: Tensor) -> Tensor:
         """Return the scale of each coordinate from positive values of which only ratios matter."""

@@ -38,8 +38,9 @@ _SCREENING, _STEPS, _OTHERS = 25, 12, 200
 _STARTS, _EMPHASIS = 4, 1.5
 # Smallest gain in log density for each target for which scales are changed.
 _LEAST = 0.01
-# The logarithms of the scales stay within this distance of zero.
-_FARTHEST = 7.0
+# The logarithms of scales stay within the first distance of zero, and those of other parameters within
+# the second: the lengthscale of a category that does not matter would otherwise overflow.
+_FARTHEST, _LARGEST = 7.0, 30.0
 
 _log = logging.getLogger(__name__)
 
@@ -69,7 +70,7 @@ def learn_scales(
     model: ExactGP,
     distances: list[ScaledDistance],
     *,
-    atoms: int = 100,
+    atoms: int = 128,
     seed: int = 0,
     tick: Callable[[], object] | None = None,
 ) -> bool:
@@ -132,6 +133,18 @@ def _values(model: ExactGP) -> dict[str, Tensor]:
     return values
 
 
+def _logarithms(model: ExactGP) -> dict[str, Tensor]:
+    """Return the parameters that are logarithms of what they stand for, except scales."""
+    far = torch.tensor(1e3, dtype=torch.float64)
+    return {
+        name: parameter
+        for name, parameter, constraint in model.named_parameters_and_constraints()
+        if constraint is not None
+        and not name.endswith("raw_scales")
+        and bool(constraint.transform(far.to(parameter)).isinf())
+    }
+
+
 def _box(logs: Tensor) -> tuple[float, float]:
     """Return bounds of the logarithms of scales that their current values satisfy."""
     return min(-_FARTHEST, logs.min().item()), max(_FARTHEST, logs.max().item())
@@ -154,6 +167,10 @@ class _Ascent:
         self.model = copy.deepcopy(model, {id(tensor): tensor for tensor in data})
         places = {module: name for name, module in model.named_modules()}
         self.distances = [self.model.get_submodule(places[d]) for d in distances]
+        self.logarithms = _logarithms(self.model)
+        with torch.no_grad():
+            for parameter in self.logarithms.values():
+                parameter.clamp_(-_LARGEST, _LARGEST)
         self.start = _values(self.model)
         self.additive = AdditiveDistances(self.distances)
         self.bags = bags.to(model.train_targets.device)
@@ -239,7 +256,11 @@ class _Ascent:
     def _minimise(self, kept: Tensor, steps: int) -> None:
         parameters, bounds = get_parameters_and_bounds(self.model, requires_grad=True)
         scales = {distance.raw_scales for distance in self.distances}
-        boxes = {name: _box(p) for name, p in parameters.items() if p in scales}
+        boxes = {
+            name: _box(p) if p in scales else (-_LARGEST, _LARGEST)
+            for name, p in parameters.items()
+            if p in scales or name in self.logarithms
+        }
         closure = ForwardBackwardClosure(lambda: self._loss(kept), parameters)
         try:
             minimise(closure, parameters, bounds | boxes, options={"maxiter": steps})

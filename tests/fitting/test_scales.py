@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import torch
+from botorch.models.kernels.categorical import CategoricalKernel
 from gpytorch.kernels import ScaleKernel
 from torch import Tensor
 from tqdm import tqdm
@@ -127,6 +128,21 @@ def test_fits_start_at_the_given_scales() -> None:
     ascent._minimise(torch.ones(30, dtype=torch.bool), 0)
     # The optimiser may take a step, but the bounds of logarithms would add a factor of 90.
     assert ascent.distances[0].scales[1] < 1.5e-5
+
+
+def test_lengthscales_that_overflow_stop_nothing() -> None:
+    """A category that does not matter gets a lengthscale of any size."""
+    X, y = bags(40)
+    inputs = MixedInputs(cells=X, arm=["a", "b"] * 20)
+    mixed = mixed_kernel(inputs, {"cells": kernel().base_kernel})
+    model = DistributionGP(inputs, y, mixed)
+    (distance,) = scales.learned_scales(model)
+    (categorical,) = (m for m in model.modules() if isinstance(m, CategoricalKernel))
+    with torch.no_grad():
+        categorical.raw_lengthscale.fill_(900.0)
+    assert scales.learn_scales(model.train(), [distance])
+    assert distance.scales.argmax() == 0
+    assert bool((distance.scales[0] > 3 * distance.scales[1:]).all())
 
 
 def test_gains_of_several_outputs_are_means() -> None:
