@@ -4,6 +4,7 @@ from gp_distributions.bayesopt.acquisitions import Observations, default_acquisi
 from gp_distributions.bayesopt.decoder import Decoder
 from gp_distributions.bayesopt.free_shapes import DataPenalty, optimize_free_shapes
 from gp_distributions.bayesopt.mixed_search import MixedSearch
+from gp_distributions.bayesopt.mixture_improvement import MixtureLogExpectedImprovement
 from gp_distributions.bayesopt.pool import Pool, optimize_over_pool
 from gp_distributions.bayesopt.priors import (
     covariate_lengthscale_priors,
@@ -24,6 +25,7 @@ __all__ = [
     "FiniteSearch",
     "FreeSearch",
     "MixedSearch",
+    "MixtureLogExpectedImprovement",
     "Observations",
     "Pool",
     "PoolSearch",
