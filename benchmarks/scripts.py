@@ -30,6 +30,7 @@ SCRIPTS = (
     "airfoil_search",
     "turned_airfoil_search",
     "mixed_search",
+    "compared_search",
     "mode_counting",
     "entropy_regression",
     "learning_curves",
@@ -44,10 +45,12 @@ LONG = (
     "molecules",
     "scaled_distance",
     "mixed_search",
+    "compared_search",
 )
 
 # Scripts that measure accuracy only and take minutes at full size, the longest first.
 SIDE_BY_SIDE = (
+    "compared_search",
     "mixed_search",
     "comparison",
     "airfoil_search",

@@ -300,6 +300,20 @@ def shape_and_angle(rows: Rows) -> tuple[str, bool]:
     return " beside ".join(texts), number(ours, "value") > number(peer, "value")
 
 
+def compared(task: str, column: str, peers: tuple[str, ...], errors: float) -> Judge:
+    """Return whether searches that compare kernels are better than each peer by some errors."""
+    sign = 1 if column == "value" else -1
+
+    def judge(rows: Rows) -> tuple[str, bool]:
+        found = [find(rows, {"name": f"{task}: {peer}"}) for peer in peers]
+        pairs = [(number(r, f"{column}_difference"), number(r, f"{column}_se")) for r in found]
+        texts = [f"{difference:+.1f} ± {error:.1f}" for difference, error in pairs]
+        met = all(sign * difference > errors * error for difference, error in pairs)
+        return ", ".join(texts), met
+
+    return judge
+
+
 def above_random(rows: Rows) -> tuple[str, bool]:
     """Compare the search over airfoils and angles with random search, in standard errors."""
     ours, peer = (find(rows, {"name": f"{_MIXED}: {name}"}) for name in ("mixed", "random"))
@@ -366,6 +380,8 @@ def denser(peer: str) -> Judge:
 _MOLECULES = "QM9, 120,831 molecules, M = 4000"
 _COUNTED = "counting modes, T = 100, n = 50, C = 2, r = 2: RMSE, rounded"
 _EARLY = "pool search: one of the top 1% within 20 evaluations"
+_KERNELS = ("default", "selected", "aligned ordinates")
+_ON_DESIGNS = ("GP on designs", "GP on designs with priors")
 _MIXED = "seeds 5000-5009"
 _TURNED = "pool search among turned airfoils, 10 + 40 evaluations: best airfoil found"
 _COMPARED = "comparing kernels, ten tasks"
@@ -537,6 +553,20 @@ REACH = (
     Line(
         "airfoil and angle: best value above random, in standard errors",
         *("mixed_search", ">= 2", above_random),
+    ),
+    *(
+        Line(
+            f"comparing kernels in a pool search: evaluations to the {text}, less those of its "
+            "default, the selected kernel and ordinates",
+            *("compared_search", "< 0 by 2 standard errors"),
+            compared("pool, seeds 6000-6019", column, _KERNELS, 2),
+        )
+        for text, column in (("best hundredth", "top"), ("best", "best"))
+    ),
+    Line(
+        "comparing kernels in a design search: final value less those of both GPs on designs",
+        *("compared_search", "> 0 by a standard error"),
+        compared("designs, seeds 7000-7019", "value", _ON_DESIGNS, 1),
     ),
     in_any_pose("airfoils", 0.87, 0.01),
     in_any_pose("solids", 0.93, None),

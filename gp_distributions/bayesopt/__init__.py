@@ -5,6 +5,7 @@ from gp_distributions.bayesopt.covariate_parts import Categories, Interval
 from gp_distributions.bayesopt.decoder import Decoder
 from gp_distributions.bayesopt.free_shapes import DataPenalty, optimize_free_shapes
 from gp_distributions.bayesopt.mixed_search import MixedSearch
+from gp_distributions.bayesopt.mixture_improvement import MixtureLogExpectedImprovement
 from gp_distributions.bayesopt.pool import Pool, optimize_over_pool
 from gp_distributions.bayesopt.priors import median_lengthscale_prior
 from gp_distributions.bayesopt.records import CheckpointError, Evaluation
@@ -24,6 +25,7 @@ __all__ = [
     "FreeSearch",
     "Interval",
     "MixedSearch",
+    "MixtureLogExpectedImprovement",
     "Observations",
     "Pool",
     "PoolSearch",

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from functools import partial
 
 import torch
-from botorch.acquisition import AcquisitionFunction, LogExpectedImprovement
+from botorch.acquisition import AcquisitionFunction
+from botorch.acquisition.cached_cholesky import supports_cache_root
 from botorch.acquisition.factory import get_acquisition_function
 from botorch.acquisition.multi_objective.objective import IdentityMCMultiOutputObjective
 from botorch.acquisition.objective import LinearMCObjective
@@ -15,6 +16,8 @@ from botorch.models.model import Model
 from botorch.utils.multi_objective.hypervolume import infer_reference_point
 from botorch.utils.multi_objective.pareto import is_non_dominated
 from torch import Tensor
+
+from gp_distributions.bayesopt.mixture_improvement import log_expected_improvement
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,11 +62,11 @@ def default_acquisition(model: Model, data: Observations) -> AcquisitionFunction
     """Make the variant of log expected improvement that the problem needs.
 
     For one objective without constraints, one candidate and no pending inputs, this is
-    ``LogExpectedImprovement``. Otherwise, one objective needs ``qLogExpectedImprovement``, with the
-    constraints if there are any, and several objectives need
-    ``qLogNoisyExpectedHypervolumeImprovement``, with the reference point that BoTorch infers from the
-    feasible outcomes. As long as the model predicts that no evaluated input is feasible,
-    ``qLogProbabilityOfFeasibility`` is used instead.
+    ``LogExpectedImprovement``, or :class:`MixtureLogExpectedImprovement` for a mixture of models.
+    Otherwise, one objective needs ``qLogExpectedImprovement``, with the constraints if there are any,
+    and several objectives need ``qLogNoisyExpectedHypervolumeImprovement``, with the reference point
+    that BoTorch infers from the feasible outcomes. As long as the model predicts that no evaluated input
+    is feasible, ``qLogProbabilityOfFeasibility`` is used instead.
 
     Args:
         model: A fitted model of all outcomes.
@@ -83,9 +86,17 @@ def default_acquisition(model: Model, data: Observations) -> AcquisitionFunction
         >>> type(default_acquisition(model, data)).__name__
         'LogExpectedImprovement'
     """
+    acquisition = _log_improvement(model, data)
+    if not hasattr(model, "train_inputs") and not hasattr(acquisition, "X_baseline"):
+        # Around these, BoTorch draws starts; it finds them in models that are no mixtures.
+        acquisition.X_baseline = data.X
+    return acquisition
+
+
+def _log_improvement(model: Model, data: Observations) -> AcquisitionFunction:
     outcomes = data.Y.shape[-1]
     if outcomes == 1 and data.q == 1 and data.X_pending is None:
-        return LogExpectedImprovement(model, best_f=data.Y.max())
+        return log_expected_improvement(model, data.Y.max())
     last = range(data.objectives, outcomes)
     constraints = [partial(torch.select, dim=-1, index=index) for index in last] or None
     options = {"X_pending": data.X_pending, "constraints": constraints, "seed": data.seed}
@@ -98,6 +109,7 @@ def default_acquisition(model: Model, data: Observations) -> AcquisitionFunction
         indices = list(range(data.objectives))
         name, objective = "qLogNEHVI", IdentityMCMultiOutputObjective(outcomes=indices)
         options["ref_point"] = _reference_point(data)
+        options["cache_root"] = supports_cache_root(model)
     return get_acquisition_function(name, model, objective, data.X, mc_samples=128, **options)
 
 

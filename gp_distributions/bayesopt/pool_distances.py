@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from gp_distributions.distances.base import Distance
-from gp_distributions.distances.evaluation import looking_up, sharing
+from gp_distributions.distances.evaluation import looking_up, representations
 from gp_distributions.rows.clouds import drop_copies, pad_rows
 from gp_distributions.rows.memory import fingerprint
 
@@ -37,6 +37,7 @@ class Table:
         self._memory = memory
         self._centre: Tensor | None = None
         self._features: tuple[Tensor, ...] = ()
+        self._representations: tuple[Tensor, ...] = ()
         self._places: dict[bytes, int] = {}
         self._known = rows[:0]
         self._between = rows.new_empty(0, 0)
@@ -88,16 +89,29 @@ class Table:
         """
         apart = rows.split(1)
         if not self.distance.euclidean:
-            return torch.cat([self._compare(part, apart) for part in self.rows.split(_BLOCK)])
+            points = [representations(self.distance, row) for row in apart]
+            return torch.cat([self._compare(part, points) for part in self._represented()])
         if self._centre is None:
             self._centre = self._keep_features()
         points = [self.distance.embed(row).squeeze(0) - self._centre for row in apart]
         blocks = self._blocks(self._centre)
         return torch.cat([_squared(features, norms, points) for features, norms in blocks])
 
-    def _compare(self, candidates: Tensor, apart: Sequence[Tensor]) -> Tensor:
-        with sharing():
-            return torch.cat([self.distance.squared(candidates, row) for row in apart], dim=-1)
+    def _compare(self, candidates: Tensor, points: Sequence[Tensor]) -> Tensor:
+        return torch.cat([self.distance.compare_all(candidates, point) for point in points], dim=-1)
+
+    def _represented(self) -> Iterator[Tensor]:
+        """Yield the representations of the candidates in blocks, and keep them if there is memory."""
+        if self._representations:
+            yield from self._representations
+            return
+        kept: list[Tensor] = []
+        for part in self.rows.split(_BLOCK):
+            represented = representations(self.distance, part)
+            if len(self.rows) * represented[0].nbytes <= self._memory:
+                kept.append(represented)
+            yield represented
+        self._representations = tuple(kept)
 
     def _keep_features(self) -> Tensor:
         """Keep the features of the candidates if they fit into memory, and return their centre."""

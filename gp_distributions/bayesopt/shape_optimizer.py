@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from itertools import compress
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
+from botorch.models.model import Model
 from botorch.utils.multi_objective.pareto import is_non_dominated
-from linear_operator.utils.errors import NanError, NotPSDError
 from torch import Tensor
+from torch.nn import Module
 from tqdm import tqdm
 
 from gp_distributions.bayesopt.acquisitions import (
@@ -19,18 +21,16 @@ from gp_distributions.bayesopt.acquisitions import (
     Observations,
     default_acquisition,
 )
+from gp_distributions.bayesopt.compared_models import Candidates, ComparedModels, read_candidates
 from gp_distributions.bayesopt.decoder import decodable
+from gp_distributions.bayesopt.default_candidates import default_candidates
+from gp_distributions.bayesopt.fitted import MakeModel, fitted
 from gp_distributions.bayesopt.priors import median_lengthscale_prior
 from gp_distributions.bayesopt.records import Checkpoint, Evaluation, candidate_key, read_outcomes
 from gp_distributions.bayesopt.search import Search
 from gp_distributions.bayesopt.seeding import seeded
-from gp_distributions.fitting import fit
-from gp_distributions.fitting.starts import start_at_medians
 from gp_distributions.measures.arrays import integer
 from gp_distributions.models import DistributionGP
-from gp_distributions.warnings import ConvergenceWarning, warn
-
-MakeModel = Callable[[Tensor, Tensor], DistributionGP]
 
 
 class ShapeOptimizer:
@@ -50,12 +50,24 @@ class ShapeOptimizer:
         objectives: Number of objectives.
         constraints: Number of constraints.
         initial: Number of random candidates at the start, at least two.
-        restarts: Number of additional starts of each fit, see :func:`gp_distributions.fit`.
+        restarts: Number of additional starts of each fit, see :func:`gp_distributions.fit`. Default: 1,
+            or 0 if several kernels are compared.
         model: A function that makes a model, to be fitted, from a ``T x width`` tensor of inputs (rows,
             or designs for a :class:`DesignSearch`) and a ``T x outcomes`` tensor. Its random numbers, if
             any, must have a fixed seed. Default: a model with a scaled ``SlicedWassersteinKernel(dim,
             profile="matern52")`` for each outcome, or a :func:`mixed_kernel` for a :class:`MixedSearch`,
             with a :func:`median_lengthscale_prior`.
+
+            Or a list or a dictionary of kernels, distances and such functions. At each step all of them
+            predict each evaluation from the others. The model is their mixture with the weights of
+            pseudo-BMA+ (Yao et al. 2018), for each outcome separately; weights below a hundredth are
+            set to zero. Kernels have a :func:`median_lengthscale_prior`, and after 10 evaluations their
+            hyperparameters are found anew every second to fifth. In a :class:`DesignSearch`, kernels of
+            GPyTorch compare the designs, scaled to [0, 1], and kernels of this package their shapes.
+
+            ``"compare"`` stands for the :func:`default_kernels` of the clouds, and in a
+            :class:`DesignSearch` also for a Gaussian kernel and Matern 5/2 on designs, with the priors
+            of BoTorch.
         acquisition: A function that makes an acquisition function from the fitted model and the
             :class:`Observations`.
         path: Path to the checkpoint, a file of JSON lines for one optimizer at a time; ``None`` for no
@@ -64,9 +76,10 @@ class ShapeOptimizer:
         seed: Random seed, not negative.
 
     Raises:
-        TypeError: If ``search`` is not a search.
-        ValueError: If a number is not an integer or too small, or ``model`` is missing although the
-            dimension of the atoms is not known.
+        TypeError: If ``search`` is not a search, or ``model`` is none of these.
+        ValueError: If a number is not an integer or too small, or ``model`` is missing or ``"compare"``
+            although the dimension of the atoms is not known, or ``"compare"`` for a
+            :class:`MixedSearch`.
         CheckpointError: If the file belongs to another search, is damaged, or cannot be created.
 
     Warns:
@@ -91,8 +104,8 @@ class ShapeOptimizer:
         objectives: int = 1,
         constraints: int = 0,
         initial: int = 10,
-        restarts: int = 1,
-        model: MakeModel | None = None,
+        restarts: int | None = None,
+        model: MakeModel | Candidates | Literal["compare"] | None = None,
         acquisition: MakeAcquisition = default_acquisition,
         path: str | os.PathLike[str] | None = None,
         seed: int = 0,
@@ -111,9 +124,11 @@ class ShapeOptimizer:
         self.objectives = integer(objectives, "objectives")
         self.constraints = integer(constraints, "constraints", least=0)
         self.initial = integer(initial, "initial", least=2)
+        if restarts is None:
+            restarts = 1 if _is_one(model) else 0
         self.restarts = integer(restarts, "restarts", least=0)
         self.seed = integer(seed, "seed", least=0)
-        self._make_model = model or self._default_model
+        self._fitted = self._fitting(model)
         self._make_acquisition = acquisition
         self._pending: dict[str, Any] = {}
         self._evaluations: list[Evaluation] = []
@@ -288,8 +303,11 @@ class ShapeOptimizer:
         values = [_first(e) if self._is_feasible(e) else np.nan for e in self._evaluations]
         return np.fmax.accumulate(np.array(values)).tolist()
 
-    def model(self) -> DistributionGP:
+    def model(self) -> Model:
         """Returns a model fitted to all evaluations so far.
+
+        If several kernels are compared, this is a :class:`MixtureModel` with the weights of the next
+        step; or BoTorch's ``ModelList`` of one for each outcome, if there are several.
 
         Raises:
             ValueError: If fewer than two evaluations have succeeded.
@@ -342,21 +360,17 @@ class ShapeOptimizer:
                 X = X.to(self.search.input_transform.transform(X).dtype)
         return X, X.new_tensor([e.outcomes for e in succeeded])
 
-    def _fitted(self, X: Tensor, Y: Tensor) -> DistributionGP:
-        try:
-            return fit(
-                self._make_model(X, Y), restarts=self.restarts, seed=self.seed, progress=False
-            )
-        except (NanError, NotPSDError) as error:
-            # A failed line search must not end the search.
-            warn(
-                f"The fit to {len(X)} evaluations failed ({error}). The search goes on with the initial "
-                "hyperparameters of the model.",
-                ConvergenceWarning,
-            )
-        model = self._make_model(X, Y)
-        start_at_medians(model)
-        return model.eval()
+    def _fitting(self, model: Any) -> Callable[[Tensor, Tensor], Model]:
+        """Return the function that makes a fitted model from inputs and outcomes."""
+        options: dict[str, Any] = {"restarts": self.restarts, "seed": self.seed}
+        if _is_one(model):
+            return partial(fitted, model or self._default_model, **options)
+        if isinstance(model, str) and model == "compare":
+            candidates = default_candidates(self.search, self.seed)
+        else:
+            candidates = read_candidates(model)
+        outcomes = self.objectives + self.constraints
+        return ComparedModels(candidates, self.search, outcomes, **options)
 
     def _default_model(self, X: Tensor, Y: Tensor) -> DistributionGP:
         kernel = self.search.default_kernel(torch.Size(Y.shape[-1:] if Y.shape[-1] > 1 else []))
@@ -366,3 +380,8 @@ class ShapeOptimizer:
 
 def _first(evaluation: Evaluation) -> float:
     return evaluation.outcomes[0] if evaluation.outcomes is not None else -np.inf
+
+
+def _is_one(model: Any) -> bool:
+    """Whether there is one model, a function or the default, rather than several to compare."""
+    return model is None or (callable(model) and not isinstance(model, Module))

@@ -461,7 +461,8 @@ class DistributionGP(SingleTaskGP):
         """Transform inputs to rows; if all outputs share the inputs, transform them only once."""
         shared = X.dim() > 2 and X.stride(-3) == 0
         rows = super().transform_inputs(X.narrow(-3, 0, 1) if shared else X, input_transform)
-        return rows.expand(*X.shape[:-2], *rows.shape[-2:])
+        # Rows stay the same tensor if they can, so that models share what they compute from it.
+        return rows.expand(*X.shape[:-2], *rows.shape[-2:]) if shared else rows
 
     @property
     def smallest_variance(self) -> float:

@@ -33,7 +33,7 @@ from gp_distributions.bayesopt import (
     Search,
     ShapeOptimizer,
     default_acquisition,
-    shape_optimizer,
+    fitted,
 )
 from gp_distributions.warnings import ConvergenceWarning
 
@@ -250,7 +250,7 @@ class TestAskAndTell:
     def test_searches_in_several_threads_draw_as_each_does_alone(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(shape_optimizer, "fit", lambda model, **_: model.eval())
+        monkeypatch.setattr(fitted, "fit", lambda model, **_: model.eval())
 
         def draws(seed: int) -> list[float]:
             drawn: list[float] = []
@@ -418,7 +418,7 @@ class TestOutcomes:
         def fail(*args: Any, **kwargs: Any) -> None:
             raise NotPSDError("too far")
 
-        monkeypatch.setattr(shape_optimizer, "fit", fail)
+        monkeypatch.setattr(fitted, "fit", fail)
         optimizer = pool_optimizer().run(of_index, 5, progress=False)
         with pytest.warns(ConvergenceWarning, match=r"fit to 5 evaluations failed \(too far\)"):
             optimizer.ask()

@@ -1,0 +1,322 @@
+"""Searches that compare kernels: weights, what they fit, and that they continue as they would have."""
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from botorch.models import ModelList
+from botorch.models.transforms.input import Normalize
+from gpytorch.kernels import Kernel, MaternKernel, RBFKernel, ScaleKernel
+from linear_operator.utils.errors import NotPSDError
+from torch import Tensor
+
+from gp_distributions import (
+    MMD,
+    DistributionGP,
+    DistributionKernel,
+    MixtureModel,
+    PointClouds,
+    SlicedWasserstein,
+    fit,
+)
+from gp_distributions.bayesopt import (
+    Decoder,
+    DesignSearch,
+    FreeSearch,
+    MixedSearch,
+    Pool,
+    PoolSearch,
+    Search,
+    ShapeOptimizer,
+    compared_models,
+    median_lengthscale_prior,
+    pool_distances,
+)
+from gp_distributions.bayesopt.default_candidates import default_candidates
+from gp_distributions.numerics.pseudo_bma import pseudo_bma_weights
+from gp_distributions.scoring import left_out
+from gp_distributions.warnings import ConvergenceWarning
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:Sparse invariant checks"),
+    pytest.mark.filterwarnings("ignore:A not p.d., added jitter"),
+]
+
+ANGLES = torch.arange(12, dtype=torch.float64) * (2 * torch.pi / 12) + 0.1
+CIRCLE = torch.stack([ANGLES.cos(), ANGLES.sin()], dim=-1)
+BOUNDS = torch.tensor([[0.1, 0.1], [1.0, 1.0]], dtype=torch.float64)
+AXES = 0.1 + 0.9 * torch.rand(
+    40, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0)
+)
+
+
+def ellipses(axes: Tensor) -> Tensor:
+    return axes.unsqueeze(-2) * CIRCLE
+
+
+CLOUDS = PointClouds(ellipses(AXES))
+
+
+def value(axes: Tensor) -> float:
+    return -float((axes - axes.new_tensor([0.7, 0.4])).square().sum())
+
+
+def of_index(index: int) -> float:
+    return value(AXES[index])
+
+
+def kernels() -> dict[str, Any]:
+    distance = SlicedWasserstein(2, num_slices=8, num_quantiles=12)
+    return {
+        "rough": DistributionKernel(distance, "exponential"),
+        "smooth": ScaleKernel(DistributionKernel(distance, "gaussian")),
+        "mmd": MMD(2, bandwidth=0.3),
+        "sw1": SlicedWasserstein(2, p=1, num_slices=8, num_quantiles=12),
+    }
+
+
+def pool_optimizer(**options: Any) -> ShapeOptimizer:
+    return ShapeOptimizer(
+        PoolSearch(CLOUDS), **{"initial": 5, "model": kernels(), "seed": 3} | options
+    )
+
+
+def design_search(**options: Any) -> DesignSearch:
+    return DesignSearch(
+        Decoder(ellipses), BOUNDS, **{"dim": 2, "num_restarts": 1, "raw_samples": 16} | options
+    )
+
+
+def told(optimizer: ShapeOptimizer, count: int) -> ShapeOptimizer:
+    for index in range(count):
+        optimizer.tell(index, of_index(index))
+    return optimizer
+
+
+def keys(optimizer: ShapeOptimizer) -> list[str]:
+    return [e.key for e in optimizer.evaluations]
+
+
+def mixture(optimizer: ShapeOptimizer) -> MixtureModel:
+    model = optimizer.model()
+    assert isinstance(model, MixtureModel)
+    return model
+
+
+def _transform(model: DistributionGP) -> dict[str, Tensor]:
+    state = model.state_dict()
+    return {name: value for name, value in state.items() if name.startswith("outcome_transform")}
+
+
+class TestMixture:
+    def test_members_are_fits_and_weights_come_from_what_they_leave_out(self) -> None:
+        given = kernels()
+        before = copy.deepcopy({n: k.state_dict() for n, k in given.items()})
+        found = mixture(told(pool_optimizer(model=given), 12))
+        X, y = CLOUDS[:12].pack(), torch.tensor([[of_index(i)] for i in range(12)]).double()
+        densities = []
+        # After 12 evaluations, fits take turns of two.
+        for size, (name, member) in zip(
+            [12, 11, 12, 11], zip(given, found.models, strict=True), strict=True
+        ):
+            kernel = kernels()[name]
+            kernel = kernel if isinstance(kernel, Kernel) else DistributionKernel(kernel)
+            kernel = kernel if isinstance(kernel, ScaleKernel) else ScaleKernel(kernel)
+            first = DistributionGP(X[:size], y[:size], kernel)
+            first = fit(median_lengthscale_prior(first), restarts=0, seed=3)
+            model = DistributionGP(X, y, copy.deepcopy(kernel))
+            model.load_state_dict(first.state_dict() | _transform(model))
+            for (one, p), (two, q) in zip(
+                model.named_parameters(), member.named_parameters(), strict=True
+            ):
+                assert one == two
+                torch.testing.assert_close(p, q)
+            densities.append(left_out(model, y).log_density)
+        weights = pseudo_bma_weights(torch.stack(densities, dim=-1), seed=3)
+        weights = weights.where(weights >= 0.01, 0.0)
+        torch.testing.assert_close(found.weights, weights / weights.sum())
+        for name, kernel in given.items():
+            for key, tensor in kernel.state_dict().items():
+                assert torch.equal(tensor, before[name][key])
+
+    def test_restarts(self) -> None:
+        assert [pool_optimizer().restarts, pool_optimizer(restarts=2).restarts] == [0, 2]
+        assert ShapeOptimizer(PoolSearch(CLOUDS)).restarts == 1
+
+    def test_finds_the_best(self) -> None:
+        optimizer = pool_optimizer().run(of_index, 12, progress=False)
+        values = [of_index(i) for i in range(40)]
+        assert optimizer.best == (values.index(max(values)), max(values))
+
+    def test_functions_and_lists(self) -> None:
+        def make(X: Tensor, Y: Tensor) -> DistributionGP:
+            return DistributionGP(X, Y, kernels()["smooth"])
+
+        found = mixture(told(pool_optimizer(model=[kernels()["rough"], make]), 8))
+        assert len(found.models) == 2
+
+    def test_a_candidate_that_fails_is_left_out(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def fails_for(*wrong: int) -> None:
+            calls = iter(range(100))
+
+            def predict(model: Any, y: Any) -> Any:
+                if next(calls) in wrong:
+                    raise NotPSDError("too close")
+                return left_out(model, y)
+
+            monkeypatch.setattr(compared_models, "left_out", predict)
+
+        optimizer = told(pool_optimizer(), 8)
+        fails_for(1)
+        with pytest.warns(ConvergenceWarning, match="'smooth' is left out"):
+            assert len(mixture(optimizer).models) == 3
+        fails_for(0, 1, 2, 3)
+        with pytest.raises(NotPSDError), pytest.warns(ConvergenceWarning, match="left out"):
+            optimizer.model()
+
+
+class TestSearches:
+    @pytest.mark.parametrize("q", [1, 2])
+    def test_pool_continues_as_it_would_have(self, tmp_path: Path, q: int) -> None:
+        whole = pool_optimizer().run(of_index, 7, q=q, progress=False)
+        whole.run(of_index, 11, q=q, progress=False)
+        path = tmp_path / "search.jsonl"
+        pool_optimizer(path=path).run(of_index, 7, q=q, progress=False)
+        resumed = pool_optimizer(path=path).run(of_index, 11, q=q, progress=False)
+        assert keys(resumed) == keys(whole)
+
+    def test_designs_continue_as_they_would_have(self, tmp_path: Path) -> None:
+        def optimizer(path: Path | None = None) -> ShapeOptimizer:
+            model = kernels() | {"designs": MaternKernel(nu=2.5, ard_num_dims=2)}
+            return ShapeOptimizer(design_search(), model=model, initial=5, path=path)
+
+        whole = optimizer().run(value, 8, progress=False)
+        path = tmp_path / "search.jsonl"
+        optimizer(path).run(value, 6, progress=False)
+        assert keys(optimizer(path).run(value, 8, progress=False)) == keys(whole)
+        assert len(set(keys(whole))) == 8
+
+    def test_both_kinds_of_kernels_for_designs(self) -> None:
+        search = design_search()
+        model = {"shape": kernels()["rough"], "design": RBFKernel(ard_num_dims=2)}
+        optimizer = ShapeOptimizer(search, model=model, initial=5)
+        for design in optimizer.ask(5):
+            optimizer.tell(design, value(design))
+        shape, design = mixture(optimizer).models
+        assert shape.input_transform is search.input_transform
+        assert isinstance(design.input_transform, Normalize)
+        torch.testing.assert_close(
+            design.input_transform(BOUNDS), torch.tensor([[0.0, 0.0], [1.0, 1.0]]).double()
+        )
+
+    def test_constraints_and_objectives(self) -> None:
+        optimizer = pool_optimizer(constraints=1)
+        optimizer.run(lambda i: [of_index(i), float(AXES[i, 0]) - 0.6], 8, q=2, progress=False)
+        assert AXES[optimizer.best[0], 0] <= 0.6
+        assert isinstance(optimizer.model(), ModelList)
+        optimizer = pool_optimizer(objectives=2, constraints=1)
+        optimizer.run(
+            lambda i: [of_index(i), float(AXES[i, 1]), float(AXES[i, 0]) - 0.6], 7, progress=False
+        )
+        assert len(set(keys(optimizer))) == 7
+        assert optimizer.model().posterior(CLOUDS[:3].pack()).mean.shape == (3, 3)
+
+    def test_distances_of_a_pool_are_computed_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        made: list[Any] = []
+
+        class Counted(pool_distances.Table):
+            def __init__(self, *args: Any, **kwargs: Any) -> None:
+                made.append(args)
+                super().__init__(*args, **kwargs)
+
+        monkeypatch.setattr("gp_distributions.bayesopt.pool.Table", Counted)
+        pool_optimizer().run(of_index, 10, progress=False)
+        assert len(made) == 3  # two kernels share a distance
+
+
+class TestDefaults:
+    def test_pools_and_free_shapes(self) -> None:
+        names = list(default_candidates(PoolSearch(CLOUDS), 0))
+        assert names[:2] == ["sw2 matern52", "sw2 exponential"]
+        box = torch.tensor([[-2.0, -2.0], [2.0, 2.0]], dtype=torch.float64)
+        assert list(default_candidates(FreeSearch(CLOUDS, box), 0)) == names
+        assert list(default_candidates(PoolSearch(Pool(CLOUDS)), 0)) == names
+
+    def test_designs(self) -> None:
+        names = list(default_candidates(design_search(), 0))
+        assert names[:1] == ["sw2 matern52"]
+        assert names[-2:] == ["designs gaussian", "designs matern52"]
+        found = default_candidates(DesignSearch(None, BOUNDS), 0)
+        assert list(found) == ["designs gaussian", "designs matern52"]
+        assert [type(k) for k in found.values()] == [RBFKernel, MaternKernel]
+
+    def test_designs_that_cannot_be_decoded(self) -> None:
+        def decode(axes: Tensor) -> Tensor:
+            if bool((axes[:, 0] > 0.5).any()):
+                raise ArithmeticError("no such shape")
+            return ellipses(axes)
+
+        search = DesignSearch(Decoder(decode), BOUNDS, dim=2)
+        assert "sw2 matern52" in default_candidates(search, 0)
+        shifted = DesignSearch(Decoder(decode), BOUNDS + 1, dim=2)
+        with pytest.raises(ArithmeticError, match="no such shape"):
+            default_candidates(shifted, 0)
+
+    def test_search(self) -> None:
+        optimizer = ShapeOptimizer(PoolSearch(CLOUDS), model="compare", initial=5)
+        optimizer.run(of_index, 7, progress=False)
+        assert len(mixture(optimizer).models) == len(default_candidates(PoolSearch(CLOUDS), 0))
+
+    @pytest.mark.parametrize(
+        "search",
+        [
+            PoolSearch(CLOUDS.pack()),
+            design_search(dim=None),
+            MixedSearch(shape=PoolSearch(CLOUDS), angle=(0.0, 1.0)),
+        ],
+    )
+    def test_unknown_kinds(self, search: Search) -> None:
+        with pytest.raises(ValueError, match=r'Expected a .* for model="compare"'):
+            ShapeOptimizer(search, model="compare")
+
+
+@pytest.mark.parametrize(
+    ("model", "error", "match"),
+    [
+        ([], ValueError, "at least one kernel"),
+        ({}, ValueError, "at least one kernel"),
+        ("comparison", TypeError, 'a function, "compare", or a list'),
+        (MaternKernel(), TypeError, "Pass a single kernel in a list"),
+        ({"a": MaternKernel(), "b": 3}, TypeError, r"model\['b'\] as a kernel.* got int"),
+        ([3], TypeError, r"model\[0\] as a kernel"),
+        ([MaternKernel(batch_shape=torch.Size([2]))], ValueError, "without a batch shape"),
+    ],
+)
+def test_errors(model: Any, error: type[Exception], match: str) -> None:
+    with pytest.raises(error, match=match):
+        ShapeOptimizer(PoolSearch(CLOUDS), model=model)
+
+
+def test_pool_keeps_representations_if_they_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    distance = SlicedWasserstein(2, p=1, num_slices=8, num_quantiles=12)
+    rows = CLOUDS.pack()
+    expected = distance.squared(rows, rows[:3])
+    sizes: list[int] = []
+    represent = SlicedWasserstein.represent
+
+    def counted(self: Any, points: Tensor, weights: Tensor) -> Tensor:
+        sizes.append(len(points))
+        return represent(self, points, weights)
+
+    monkeypatch.setattr(SlicedWasserstein, "represent", counted)
+    for memory, times in ((1e9, 1), (0.0, 2)):
+        sizes.clear()
+        table = pool_distances.Table(distance, rows, memory=memory)
+        table.places(rows[:2])
+        places = table.places(rows[:3])
+        assert sizes.count(len(rows)) == times
+        found = table.to_known(torch.arange(len(rows)), places)
+        np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-15)

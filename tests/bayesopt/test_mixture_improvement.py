@@ -1,0 +1,165 @@
+"""The expected improvement of a mixture is exact, also where it is tiny, and has gradients."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from botorch.acquisition import LogExpectedImprovement
+from botorch.exceptions import UnsupportedError
+from cases import as_rows, random_clouds
+from scipy.integrate import quad
+from torch import Tensor
+
+from gp_distributions import (
+    DistributionGP,
+    DistributionKernel,
+    MixtureModel,
+    MMDKernel,
+    PointClouds,
+    SlicedWasserstein,
+    SlicedWassersteinKernel,
+)
+from gp_distributions.bayesopt import (
+    Decoder,
+    MixtureLogExpectedImprovement,
+    Observations,
+    default_acquisition,
+)
+
+ROWS = as_rows(random_clouds(20, sizes=(8, 8)))
+TRAIN, NEW = ROWS[:12], ROWS[12:].unsqueeze(-2)
+TARGETS = PointClouds.unpack(TRAIN, 2).points.square().mean((-2, -1))
+BEST = TARGETS.max()
+
+
+def member(scale: float) -> DistributionGP:
+    kernel = SlicedWassersteinKernel(2, num_slices=8, num_quantiles=8)
+    kernel.lengthscale = scale
+    return DistributionGP(TRAIN, TARGETS, kernel).eval()
+
+
+def mixture() -> MixtureModel:
+    other = DistributionGP(TRAIN, TARGETS, MMDKernel(2, bandwidth=1.0))
+    return MixtureModel([member(0.5), other, member(3.0)], [0.2, 0.5, 0.3])
+
+
+def test_agrees_with_quadrature() -> None:
+    model = mixture()
+    found = MixtureLogExpectedImprovement(model, BEST)(NEW).exp().detach()
+    with torch.no_grad():
+        posterior = model.posterior(NEW)
+    part = posterior.mixture
+
+    def improvement(y: float, place: int) -> float:
+        value = torch.tensor(y, dtype=torch.float64)
+        density = part.log_density(value.expand(len(NEW), 1, 1))[place, 0, 0].exp()
+        return (y - float(BEST)) * float(density)
+
+    for place in range(len(NEW)):
+        top = float(BEST) + 12 * float(posterior.variance.max().sqrt())
+        limits = float(BEST), top, (place,)
+        expected = quad(improvement, *limits, epsabs=1e-12, epsrel=1e-9, limit=200)[0]
+        assert found[place].item() == pytest.approx(expected, rel=1e-5, abs=1e-9)
+
+
+def test_is_finite_far_from_any_improvement() -> None:
+    """BoTorch's logarithm is finite where the improvement itself underflows."""
+    model = mixture()
+    values = MixtureLogExpectedImprovement(model, BEST + 1e4)(NEW)
+    assert bool((values < -1e3).all())
+    each = torch.stack(
+        [LogExpectedImprovement(part, BEST + 1e4)(NEW) for part in model.models], dim=-1
+    )
+    np.testing.assert_allclose(
+        values.detach(), (each + model.weights.log()).logsumexp(-1).detach(), rtol=1e-12
+    )
+
+
+def test_mixtures_within_mixtures() -> None:
+    first, second, third = member(0.5), member(1.0), member(3.0)
+    flat = MixtureModel([first, second, third], [0.2, 0.3, 0.5])
+    nested = MixtureModel([MixtureModel([first, second], [0.4, 0.6]), third])
+    torch.testing.assert_close(
+        MixtureLogExpectedImprovement(nested, BEST)(NEW),
+        MixtureLogExpectedImprovement(flat, BEST)(NEW),
+    )
+
+
+def test_members_without_weight_are_not_evaluated(monkeypatch: pytest.MonkeyPatch) -> None:
+    used, unused = member(1.0), member(2.0)
+
+    def fail(*args: object, **kwargs: object) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr(unused, "posterior", fail)
+    acquisition = MixtureLogExpectedImprovement(MixtureModel([used, unused], [1.0, 0.0]), BEST)
+    torch.testing.assert_close(acquisition(NEW), LogExpectedImprovement(used, BEST)(NEW))
+
+
+def test_gradients_agree_with_differences() -> None:
+    acquisition = MixtureLogExpectedImprovement(mixture(), BEST)
+    rows = NEW[:2].clone().requires_grad_()
+    (gradient,) = torch.autograd.grad(acquisition(rows).sum(), rows)
+    step = 1e-6
+    for column in (0, 4):
+        shift = torch.zeros_like(NEW[:2])
+        shift[..., column] = step
+        with torch.no_grad():
+            change = acquisition(NEW[:2] + shift) - acquisition(NEW[:2] - shift)
+        np.testing.assert_allclose(
+            gradient[:, 0, column], change / (2 * step), rtol=1e-4, atol=1e-6
+        )
+
+
+def test_members_share_decoded_designs_and_their_representations(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    calls = {"decode": 0, "represent": 0}
+
+    def decode(designs: Tensor) -> Tensor:
+        calls["decode"] += 1
+        return designs.unsqueeze(-2) * designs.new_tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
+
+    class Counted(SlicedWasserstein):
+        def represent(self, points: Tensor, weights: Tensor) -> Tensor:
+            calls["represent"] += 1
+            return super().represent(points, weights)
+
+    decoder, distance = Decoder(decode), Counted(2, num_slices=8, num_quantiles=6)
+    generator = torch.Generator().manual_seed(0)
+    designs = torch.rand(7, 2, generator=generator, dtype=torch.float64)
+    members = [
+        DistributionGP(
+            designs[:5],
+            designs[:5].square().sum(-1),
+            DistributionKernel(distance, profile),
+            input_transform=decoder,
+        )
+        for profile in ("matern52", "exponential")
+    ]
+    acquisition = MixtureLogExpectedImprovement(MixtureModel(members), 1.0)
+    new = designs[5:].unsqueeze(-2).requires_grad_()
+    first = acquisition(new)  # the training designs are decoded and remembered
+    expected = [LogExpectedImprovement(member, 1.0)(new) for member in members]
+    torch.testing.assert_close(first, torch.stack(expected).logsumexp(0) - math.log(2))
+    calls.update(decode=0, represent=0)
+    (gradient,) = torch.autograd.grad(acquisition(new).sum(), new)
+    assert calls == {"decode": 1, "represent": 1}
+    apart = torch.autograd.grad((torch.stack(expected).logsumexp(0)).sum(), new)[0]
+    torch.testing.assert_close(gradient, apart)
+    with torch.no_grad():  # what a block has decoded is forgotten after it
+        calls.update(decode=0)
+        acquisition(new)
+        acquisition(new)
+    assert calls["decode"] == 2
+
+
+def test_is_the_default_of_mixtures() -> None:
+    data = Observations(TRAIN, TARGETS.unsqueeze(-1), 1, None, q=1, seed=0)
+    acquisition = default_acquisition(mixture(), data)
+    assert isinstance(acquisition, MixtureLogExpectedImprovement)
+    assert math.isfinite(acquisition(NEW[:1]).item())
+    with pytest.raises(UnsupportedError):
+        acquisition.set_X_pending(NEW[0])
+    assert type(default_acquisition(member(1.0), data)) is LogExpectedImprovement
