@@ -100,8 +100,8 @@ def fit(
         CostWarning: If there are more than 4,000 clouds, before the fit starts.
         ConvergenceWarning: If the optimisation from the best start did not converge.
         JitterWarning: If the covariance matrix at the fitted hyperparameters is not positive definite.
-        UndeterminedWarning: If there are 10 to 100 clouds, and intervals would be half as wide again or
-            wider for all hyperparameters that are likely, not only the likeliest. Use
+        UndeterminedWarning: If there are 10 to 100 clouds, and intervals would be at least twice as wide
+            for all hyperparameters that are likely, not only the likeliest. Use
             :func:`integrate_hyperparameters`.
 
     Example:
