@@ -154,8 +154,8 @@ def searches(task: str, ways: Mapping[str, Callable[[int], Outcomes]], seeds: ra
 def run(options: Options) -> list[Row]:
     """Search the pool, then designs."""
     if options.quick:
-        rows = searches("pool", pool_ways(100, 11), range(POOL_SEEDS, POOL_SEEDS + 2))
-        return rows + searches("designs", design_ways(11), range(DESIGN_SEEDS, DESIGN_SEEDS + 1))
+        rows = searches("pool", pool_ways(100, 11), range(900, 902))  # not the reported seeds
+        return rows + searches("designs", design_ways(11), range(900, 901))
     rows = searches("pool", pool_ways(None, 50), range(POOL_SEEDS, POOL_SEEDS + 20))
     return rows + searches("designs", design_ways(40), range(DESIGN_SEEDS, DESIGN_SEEDS + 20))
 
