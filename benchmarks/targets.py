@@ -597,12 +597,12 @@ REASONS = {
         "At the limit: most of the bare time is one matrix product, which gains most from two threads."
     ),
     _COUNTED: (
-        "Missed by less than the standard error over five seeds of 100 bags, which is in the table "
-        "below. The model was chosen on other seeds, and stays."
+        "Missed by less than the standard error over five seeds of 100 bags, which its page gives. The "
+        "model was chosen on other seeds, and stays."
     ),
     _PRIORS: "Level within the spread over seeds. The model was chosen on other seeds, and stays.",
     _EARLY: (
-        "The evaluations at which each seed finds its first are in the table below. The kernel was "
-        "frozen before these seeds were run, and stays."
+        "Its page has the evaluations at which each seed finds its first. The kernel was frozen before "
+        "these seeds were run, and stays."
     ),
 }
