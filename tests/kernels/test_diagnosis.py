@@ -162,7 +162,7 @@ class TestSentences:
         assert f"effective rank {found.effective_rank:.1f}" in first
         assert second.startswith(f"kernel, Matern52 of SlicedWasserstein: lengthscale {MEDIAN:.3g}")
         assert f"median distance {MEDIAN:.3g} (90% between " in second
-        assert third == "No problems found."
+        assert third == "No problems found. compare() tells which kernel predicts targets best."
 
     def test_short_lengthscale(self) -> None:
         (sentence,) = diagnose(kernel_of(0.01 * MEDIAN), ROWS).findings
