@@ -87,7 +87,7 @@ class SparseDistributionGP(SparseInference):
     variance, but at least :math:`10^{-12}` and at most :math:`10^{-6}` of the mean prior variance.
 
     All computations are in double precision. With ``feature_dtype=torch.float32``, clouds are embedded
-    and compared with the inducing clouds in single precision, in about two thirds of the time; all else
+    and compared with the inducing clouds in single precision, which takes less time; all else
     stays in double precision. The squared distances then err by at most about
     :math:`10^{-5} (|P| + |Q|)^2`, where :math:`|P|` is the norm of the embedding of :math:`P`. For
     :class:`SlicedWasserstein` in ``d`` dimensions, this is the root mean square distance of the atoms
