@@ -594,7 +594,7 @@ REACH = (
 
 # Why a target is missed, by its text; shown only if it is missed.
 REASONS = {
-    _GENERAL: "Level: this row was measured beside other work, and has to be repeated on an idle machine.",
+    _GENERAL: "Level: this row was measured beside other work, and is to be repeated on a free machine.",
     f"{_SLICED}, uniform, over the bare primitives": (
         "At the limit: most of the bare time is one matrix product, which gains most from two threads."
     ),
