@@ -67,6 +67,7 @@ from gp_distributions.datasets import (
     random_patients,
     random_solids,
 )
+from gp_distributions.measures.covariates import Covariates
 from gp_distributions.numerics.mixtures import Mixture
 from gp_distributions.warnings import silenced
 
@@ -212,7 +213,11 @@ def markers(train: int, test: int, seed: int) -> Draw:
 def patients(train: int, test: int, seed: int) -> Draw:
     """Cells beside age, sex and arm."""
     found = random_patients(train + test, dim=4, sizes=(50, 200), seed=seed)
-    X = found.inputs
+    covariates = found.inputs.blocks["covariates"]
+    assert isinstance(covariates, Covariates)
+    # So few patients need not have all arms.
+    levels = {name: tuple(np.unique(covariates.columns[name]).tolist()) for name in ("sex", "arm")}
+    X = MixedInputs(cells=found.cells, covariates=replace(covariates, levels=levels))
     return Draw(X, torch.from_numpy(found.response), train, mixed_kernel(X[:train]))
 
 
