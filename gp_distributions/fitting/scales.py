@@ -25,6 +25,7 @@ from gp_distributions.fitting.thinning import thinned
 from gp_distributions.kernels.covariances import covariance
 from gp_distributions.models.exact_inference import ExactMultivariateNormal
 from gp_distributions.numerics.cholesky import cholesky, log_densities
+from gp_distributions.numerics.conditionals import conditional_log_densities
 from gp_distributions.rows.clouds import drop_copies
 from gp_distributions.rows.memory import unchanging_rows
 
@@ -242,15 +243,15 @@ class _Ascent:
         with torch.no_grad():
             mean, covariances, noise = self._prior()
             noisy = covariances[..., kept, :][..., kept] + torch.diag_embed(noise[..., kept])
-            factor = cholesky(noisy)
-            across = covariances[..., kept, :][..., ~kept]
-            errors = (self.targets - mean).unsqueeze(-1)
-            mean = (across.mT @ torch.cholesky_solve(errors[..., kept, :], factor)).squeeze(-1)
-            explained = (across * torch.cholesky_solve(across, factor)).sum(-2)
-            variance = covariances.diagonal(dim1=-2, dim2=-1)[..., ~kept] - explained
-            variance = variance.clamp_min(0) + noise[..., ~kept]
-            squares = (errors.squeeze(-1)[..., ~kept] - mean).square() / variance
-            densities = -0.5 * ((2 * math.pi * variance).log() + squares)
+            errors = self.targets - mean
+            densities = conditional_log_densities(
+                errors[..., ~kept],
+                covariances[..., kept, :][..., ~kept],
+                covariances.diagonal(dim1=-2, dim2=-1)[..., ~kept],
+                noise[..., ~kept],
+                given=errors[..., kept],
+                factor=cholesky(noisy),
+            )
             return densities.reshape(-1, densities.shape[-1]).mean(0).double().cpu()
 
     def _minimise(self, kept: Tensor, steps: int) -> None:

@@ -8,10 +8,7 @@ from typing import Any
 
 import torch
 from botorch.acquisition.objective import PosteriorTransform
-from botorch.models.model import Model
-from botorch.models.utils.assorted import fantasize as fantasizing
 from botorch.posteriors import Posterior
-from botorch.sampling.base import MCSampler
 from gpytorch.likelihoods import FixedNoiseGaussianLikelihood
 from gpytorch.means import ConstantMean
 from numpy.typing import ArrayLike
@@ -22,6 +19,7 @@ from gp_distributions.kernels.batching import batched
 from gp_distributions.kernels.covariances import covariance
 from gp_distributions.measures.inputs import Inputs
 from gp_distributions.models.distribution_gp import DistributionGP
+from gp_distributions.models.fantasies import FantasizingModel
 from gp_distributions.models.mixture_posterior import MixturePosterior
 from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood
 from gp_distributions.numerics.spectral_regression import SpectralRegression
@@ -30,7 +28,7 @@ from gp_distributions.numerics.spectral_regression import SpectralRegression
 _JOINT_CLOUDS = 16
 
 
-class IntegratedGP(Model):
+class IntegratedGP(FantasizingModel):
     r"""Mixture of Gaussian processes over hyperparameters, each weighted by its posterior probability.
 
     :func:`integrate_hyperparameters` makes it. The members have the kernels of given hyperparameters and
@@ -259,18 +257,6 @@ class IntegratedGP(Model):
             model.likelihood = FixedNoiseGaussianLikelihood(_joined(known, new, -1))
         model.set_train_data(inputs, _joined(model.train_targets, targets, -1), strict=False)
         return IntegratedGP(model, self.values, self.ratios, self.log_prior, self.outputscales)
-
-    def fantasize(self, X: Tensor, sampler: MCSampler, **kwargs: Any) -> IntegratedGP:
-        """Condition the model on samples of its noisy posterior at ``X``, as in BoTorch.
-
-        Args:
-            X: A ``batch_shape x N x m*(d+1)`` tensor of rows.
-            sampler: Sampler of the noisy posterior at ``X``.
-            **kwargs: Options of :meth:`condition_on_observations`.
-        """
-        with fantasizing():
-            samples = sampler(self.posterior(X, observation_noise=True))
-            return self.condition_on_observations(X, samples, **kwargs)
 
     @property
     def _training_rows(self) -> Tensor:

@@ -9,10 +9,8 @@ import gpytorch
 import torch
 from botorch.acquisition.objective import PosteriorTransform
 from botorch.models.model import Model
-from botorch.models.utils.assorted import fantasize as fantasizing
 from botorch.posteriors import GPyTorchPosterior, Posterior
 from botorch.posteriors.fully_bayesian import GaussianMixturePosterior
-from botorch.sampling.base import MCSampler
 from gpytorch.distributions import MultitaskMultivariateNormal
 from numpy.typing import ArrayLike
 from torch import Tensor
@@ -20,11 +18,12 @@ from torch import Tensor
 from gp_distributions.measures.inputs import Inputs
 from gp_distributions.models.classification import ClassificationGP
 from gp_distributions.models.exact_inference import variances
+from gp_distributions.models.fantasies import FantasizingModel
 from gp_distributions.models.mixture_posterior import MixturePosterior, mixed
 from gp_distributions.models.sparse_classification import SparseClassificationGP
 
 
-class MixtureModel(Model):
+class MixtureModel(FantasizingModel):
     r"""Mixture of the predictive distributions of several models, with a weight for each.
 
     .. math::
@@ -180,18 +179,6 @@ class MixtureModel(Model):
         """
         models = [model.condition_on_observations(X, Y, **kwargs) for model in self._members]
         return MixtureModel(models, self.weights)
-
-    def fantasize(self, X: Tensor, sampler: MCSampler, **kwargs: Any) -> MixtureModel:
-        """Condition all models on samples of the mixture at ``X``, as in BoTorch.
-
-        Args:
-            X: A ``batch_shape x N x m*(d+1)`` tensor of rows.
-            sampler: Sampler of the noisy posterior at ``X``.
-            **kwargs: Options of ``condition_on_observations``.
-        """
-        with fantasizing():
-            samples = sampler(self.posterior(X, observation_noise=True))
-            return self.condition_on_observations(X, samples, **kwargs)
 
     def subset_output(self, idcs: list[int]) -> MixtureModel:
         """Return the mixture of some outputs."""
