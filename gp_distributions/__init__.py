@@ -14,6 +14,7 @@ from gp_distributions.bayesopt import (
 from gp_distributions.comparison import Comparison, compare
 from gp_distributions.distances import (
     MMD,
+    CompressedDistance,
     Distance,
     Fourier,
     Hellinger,
@@ -89,6 +90,7 @@ __all__ = [
     "ClassificationGP",
     "CloudScaler",
     "Comparison",
+    "CompressedDistance",
     "Decoder",
     "DesignSearch",
     "Diagnosis",

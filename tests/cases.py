@@ -10,6 +10,7 @@ from torch import Tensor
 
 from gp_distributions import (
     MMD,
+    CompressedDistance,
     Distance,
     DistributionKernel,
     Fourier,
@@ -140,6 +141,13 @@ def _scaled(
     return scaled.requires_grad_(False)
 
 
+def _compressed(distance: Callable[..., Distance], inputs: Inputs = CLOUDS) -> Distance:
+    """A distance whose components come from other rows than those of the tests."""
+    compressed = CompressedDistance(distance(), num_components=8)
+    compressed.adapt(inputs.rows(20, seed=7))
+    return compressed
+
+
 # Distances of rows in two dimensions, of mixtures in one.
 DISTANCES: dict[str, Case[Distance]] = {
     "sw2": Case(_SLICED, settings={"num_quantiles": 7, "center": True}),
@@ -178,6 +186,11 @@ DISTANCES: dict[str, Case[Distance]] = {
     ),
     "scaled-mixtures": Case(
         partial(_scaled, partial(Fourier, 1, inputs="mixtures"), scales=(1.0,)), MIXTURES
+    ),
+    "compressed-sw2": Case(partial(_compressed, _SLICED)),
+    "compressed-gaussians": Case(
+        partial(_compressed, partial(SlicedWasserstein, 2, inputs="gaussians"), GAUSSIANS),
+        GAUSSIANS,
     ),
     "precomputed": Case(partial(PrecomputedDistance, OBJECTS), INDICES),
 }

@@ -345,7 +345,12 @@ def _grams(phi: Tensor, others: Tensor, weights: Tensor) -> Tensor:
 def residual_variances(features: InducingFeatures, rows: Tensor, phi: Tensor) -> Tensor:
     r"""Return :math:`k(P, P) - |\phi(P)|^2` of ``N x width`` rows, at least 0."""
     prior = covariance(features.covar_module, rows, diag=True)
-    return (prior - phi.square().sum(-1)).clamp_min(0)
+    return (prior - squares(phi)).clamp_min(0)
+
+
+def squares(vectors: Tensor) -> Tensor:
+    """Return the squared lengths of vectors along the last axis."""
+    return torch.linalg.vecdot(vectors, vectors)
 
 
 def bound(sums: CollapsedSums, noise: Tensor, mean: Tensor) -> Tensor:
@@ -427,6 +432,16 @@ class CollapsedPosterior:
         means = phi @ self.weights[:, list(outputs)]
         return means, covariances * (len(outputs) if len(self.factor) == 1 else 1)
 
-    def spread(self, phi: Tensor) -> Tensor:
-        """Return the posterior variances in the span of the features ``N x M``, as ``P x N``."""
-        return torch.stack([solved(factor, phi).square().sum(-1) for factor in self.factor])
+    def marginals(self, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Compute posterior means, without the prior mean, and the two parts of posterior variances.
+
+        Args:
+            rows: ``N x width`` rows.
+
+        Returns:
+            The means, ``N x outputs``; the variances in the span of the features, ``P x N``; and the
+            variances beyond it, ``N``.
+        """
+        phi = self.features(rows)
+        spread = torch.stack([squares(solved(factor, phi)) for factor in self.factor])
+        return phi @ self.weights, spread, residual_variances(self.features, rows, phi)

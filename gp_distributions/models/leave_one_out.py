@@ -15,7 +15,6 @@ from gp_distributions.models.collapsed import (
     PieceState,
     chunks,
     number_of,
-    residual_variances,
 )
 from gp_distributions.numerics.expected_softmax import expected_softmax
 
@@ -64,12 +63,11 @@ def left_out(
     with torch.no_grad():
         for rows, y, relative in chunks(state.pieces.reader, X, targets, variances):
             noise = (state.noise * relative).unsqueeze(-1)  # P x N x 1
-            phi = current.features(rows)
-            fitted = (phi @ current.weights).unflatten(-1, mean.shape).movedim(-2, 0)
-            spread = current.spread(phi).unsqueeze(-1)
+            fitted, *parts = current.marginals(rows)
+            fitted = fitted.unflatten(-1, mean.shape).movedim(-2, 0)
+            spread, left = (part.unsqueeze(-1) for part in parts)
             kept = 1 - spread / noise
             error = (y - mean.unsqueeze(-2) - fitted) / kept
-            left = residual_variances(current.features, rows, phi).unsqueeze(-1)
             variance = left + spread / kept
             variance = variance + noise if state.observation_noise else variance
             found.append((y - error, variance.expand(y.shape)))

@@ -18,7 +18,6 @@ from gp_distributions.models.collapsed import (
     CollapsedPosterior,
     CollapsedSums,
     InducingFeatures,
-    residual_variances,
 )
 from gp_distributions.models.inducing import num_candidates
 from gp_distributions.models.kernel_ridge import Labels, read_labels
@@ -291,10 +290,8 @@ class SparseClassificationGP(SparseDistributionGP):
 
     def _probabilities(self, current: CollapsedPosterior, part: Tensor) -> Tensor:
         rows = self.transform_inputs(part)
-        phi = current.features(rows)
-        left = residual_variances(current.features, rows, phi)
-        mean = phi @ current.weights + self.means().flatten()
-        return expected_softmax(mean, (left + current.spread(phi)).mT.sqrt())
+        mean, spread, left = current.marginals(rows)
+        return expected_softmax(mean + self.means().flatten(), (left + spread).mT.sqrt())
 
 
 def _labelled(

@@ -17,6 +17,7 @@ from gpytorch.kernels import Kernel
 from gpytorch.likelihoods import FixedNoiseGaussianLikelihood, GaussianLikelihood
 from gpytorch.means import ConstantMean
 from linear_operator import to_linear_operator
+from linear_operator.operators import DiagLinearOperator
 from numpy.typing import ArrayLike
 from torch import Tensor
 
@@ -387,12 +388,26 @@ class SparseDistributionGP(SparseInference):
         moments: tuple[list[Tensor], list[Tensor]] = ([none], [none])
         with torch.no_grad():
             for part in rows.flatten(0, -2).split(batch_size) if rows.numel() else ():
-                posterior = self.posterior(part.unsqueeze(-2), observation_noise=observation_noise)
-                moments[0].append(posterior.mean.squeeze(-2))
-                moments[1].append(variances(posterior, self.smallest_variance).squeeze(-2))
+                posterior = self._marginals(part, observation_noise)
+                moments[0].append(posterior.mean)
+                moments[1].append(variances(posterior, self.smallest_variance))
         mean, variance = (torch.cat(parts).unflatten(0, rows.shape[:-1]) for parts in moments)
         std = variance.sqrt()
         return (mean.squeeze(-1), std.squeeze(-1)) if self._squeeze_output else (mean, std)
+
+    def _marginals(self, rows: Tensor, observation_noise: bool) -> Posterior:
+        """Return the posterior at ``N x width`` rows, as if the clouds were independent."""
+        rows = self.transform_inputs(rows)
+        means, spread, left = self.collapsed(progress=False).marginals(rows)
+        means = means + self.means().flatten()
+        variance = (left + spread).mT.expand(means.shape)
+        noise = self._noise_at(rows, observation_noise)
+        variance = variance if noise is None else variance + noise
+        normals = [
+            ExactMultivariateNormal(mean, DiagLinearOperator(each))
+            for mean, each in zip(means.unbind(-1), variance.unbind(-1), strict=True)
+        ]
+        return joint_posterior(normals, rows, getattr(self, "outcome_transform", None), None)
 
     def check_client(self, X: object, client: Any) -> None:
         """Check that there is no client, unless clouds to predict are in pieces.

@@ -1,0 +1,137 @@
+"""What CompressedDistance adds to the shared tests: components, what they explain, and states."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from sklearn.decomposition import PCA
+
+from gp_distributions import (
+    MMD,
+    CompressedDistance,
+    Distance,
+    DistributionGP,
+    DistributionKernel,
+    PointClouds,
+    ScaledDistance,
+    SlicedWasserstein,
+    SparseDistributionGP,
+    load,
+    save,
+)
+
+
+def clouds(num: int, *, atoms: int = 12, seed: int = 0) -> PointClouds:
+    generator = torch.Generator().manual_seed(seed)
+    return PointClouds(torch.randn(num, atoms, 2, generator=generator, dtype=torch.float64))
+
+
+def sliced() -> SlicedWasserstein:
+    return SlicedWasserstein(2, num_slices=10, num_quantiles=12)
+
+
+def test_components_are_those_of_scikit_learn() -> None:
+    train, new = clouds(40).pack(), clouds(5, seed=1).pack()
+    distance = CompressedDistance(sliced(), num_components=6)
+    distance.adapt(train)
+    expected = PCA(6).fit(sliced().embed(train).numpy())
+    parts = [torch.from_numpy(expected.transform(sliced().embed(X).numpy())) for X in (new, train)]
+    found = distance.squared(new, train)
+    torch.testing.assert_close(found, torch.cdist(*parts).square(), rtol=1e-9, atol=1e-12)
+    share = expected.explained_variance_ratio_.sum()
+    torch.testing.assert_close(distance.explained.item(), share, rtol=1e-9, atol=0)
+
+
+def test_distances_are_exact_if_clouds_are_fewer_than_components() -> None:
+    train, new = clouds(9).pack(), clouds(4, seed=1).pack()
+    distance = CompressedDistance(sliced(), num_components=20)
+    torch.testing.assert_close(
+        distance.squared(train), sliced().squared(train), rtol=1e-9, atol=1e-12
+    )
+    assert distance.components.shape[-1] == 8  # nine points span eight directions
+    assert (distance.squared(new, train) <= sliced().squared(new, train) + 1e-12).all()
+
+
+def test_the_first_clouds_decide() -> None:
+    first, second = clouds(30).pack(), clouds(30, seed=1).pack()
+    distance = CompressedDistance(sliced(), num_components=3)
+    before = distance.squared(first)
+    distance.squared(second)
+    distance.clear_cache()
+    assert torch.equal(distance.squared(first), before)
+
+
+def test_evenly_spaced_clouds_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gp_distributions.distances.compressed._CLOUDS", 10)
+    rows = clouds(40).pack()
+    distance, few = (CompressedDistance(sliced(), num_components=3) for _ in range(2))
+    distance.adapt(rows)
+    few.adapt(rows[::4])
+    assert torch.equal(distance.components, few.components)
+
+
+def test_states_carry_components() -> None:
+    rows = clouds(20).pack()
+    distance, other = (CompressedDistance(sliced(), num_components=4) for _ in range(2))
+    expected = distance.squared(rows)
+    other.load_state_dict(distance.state_dict())
+    assert torch.equal(other.squared(rows), expected)
+    assert torch.equal(other.explained, distance.explained)
+
+
+def test_scales_apply_before_components() -> None:
+    X = clouds(20)
+    distance = ScaledDistance(CompressedDistance(sliced(), num_components=30))
+    distance.scales = [2.0, 1.0]
+    factors = distance.scales.detach()
+    rows = PointClouds(X.points * factors).pack()
+    distance.adapt(X.pack())
+    with torch.no_grad():
+        found = distance.squared(X.pack())
+    inner = distance.distance
+    assert isinstance(inner, Distance)
+    torch.testing.assert_close(found, inner.squared(rows), rtol=1e-9, atol=1e-12)
+
+
+def test_a_sparse_model_compresses_and_comes_back(tmp_path: Path) -> None:
+    X, new = clouds(60), clouds(5, seed=1)
+    y = X.points.mean((-2, -1))
+    kernel = DistributionKernel(CompressedDistance(sliced(), num_components=59))
+    model = SparseDistributionGP(X, y, kernel, num_inducing=60)
+    exact = DistributionGP(
+        X, y, DistributionKernel(CompressedDistance(sliced(), num_components=59))
+    )
+    # The lengthscales and noise are those at construction.
+    for one, other in zip(model.predict(new), exact.predict(new), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5)
+    save(model, tmp_path / "model.gpd")
+    again = load(tmp_path / "model.gpd")
+    for one, other in zip(again.predict(new), model.predict(new), strict=True):
+        assert torch.equal(one, other)
+
+
+@pytest.mark.parametrize(
+    ("distance", "message"),
+    [
+        (SlicedWasserstein(2, p=1), "Expected a distance with features"),
+        (MMD(2, bandwidth=1.0), "Expected a distance with features"),
+        (ScaledDistance(sliced()), "parameters to learn"),
+    ],
+)
+def test_distances_without_fixed_features_are_refused(distance: Distance, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        CompressedDistance(distance)
+
+
+def test_other_arguments_are_refused() -> None:
+    with pytest.raises(TypeError, match="Expected a Distance, got DistributionKernel"):
+        CompressedDistance(DistributionKernel(sliced()))  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="num_components"):
+        CompressedDistance(sliced(), num_components=0)
+
+
+def test_features_must_not_depend_on_sizes() -> None:
+    distance = CompressedDistance(SlicedWasserstein(2, num_slices=5, num_quantiles=None))
+    distance.adapt(clouds(5, atoms=6).pack())
+    with pytest.raises(ValueError, match="must not depend on the size of a cloud"):
+        distance.embed(clouds(5, atoms=7).pack())
