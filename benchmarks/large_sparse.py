@@ -126,8 +126,8 @@ def clouds(
     count: int, number: int, noise: float, seed: int = SEED
 ) -> tuple[PointClouds, Floats, Floats]:
     """Draw clouds, signals and targets into memory."""
-    points, sizes, *values = draw(count, number, noise, seed)
-    return PointClouds.from_ragged(points, np.append(0, sizes.cumsum())), *values
+    points, sizes, signal, targets = draw(count, number, noise, seed)
+    return PointClouds.from_ragged(points, np.append(0, sizes.cumsum())), signal, targets
 
 
 def write(folder: Path, count: int) -> list[str]:
@@ -201,7 +201,7 @@ def sharded(paths: Sequence[str], sizes: Sizes, compressed: bool, single: bool) 
         fit(model, progress=False)
     with timed(seconds, "predict"):
         model.predict(shards, progress=False)
-    held_out, *values = clouds(sizes.held_out, 0, NOISE)
+    held_out, signal, targets = clouds(sizes.held_out, 0, NOISE)
     mean, std = model.predict(held_out)
     (embed, fitting, predicting), (cpu, *others) = zip(*seconds.values(), strict=True)
     return {
@@ -213,7 +213,7 @@ def sharded(paths: Sequence[str], sizes: Sizes, compressed: bool, single: bool) 
         "ratio": (fitting + predicting) / embed,
         "cpu_ratio": sum(others) / cpu,
         "peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
-        **scores(*values, mean.numpy(), std.numpy()),
+        **scores(signal, targets, mean.numpy(), std.numpy()),
     }
 
 
