@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -463,8 +465,9 @@ class SparseDistributionGP(SparseInference):
             The means and standard deviations, of the shape and in the units of ``train_Y``.
 
         Raises:
-            ValueError: If the model was loaded, without its training data, or the outcome transform
-                is not a ``Standardize``.
+            ValueError: If the model was loaded, without its training data, the outcome transform is
+                not a ``Standardize``, or the noise of a cloud is so small that :math:`1 - h / s_i^2` is
+                lost in rounding errors.
 
         Example:
             >>> from gp_distributions import PointClouds, SparseDistributionGP
@@ -490,7 +493,7 @@ class SparseDistributionGP(SparseInference):
     def subset_output(self, idcs: list[int]) -> SparseDistributionGP:
         """Return a model of some of the outputs, with the same hyperparameters, as in BoTorch.
 
-        The model has the sums of these outputs but not the training data.
+        The model has the sums of these outputs but not the training data. Its modules are copies.
         """
         kept = [range(self.num_outputs)[i] for i in idcs]
         summed, several = self.summed(), len(kept) > 1
@@ -498,17 +501,20 @@ class SparseDistributionGP(SparseInference):
         constant = self.means().detach().flatten()[index]
         mean_module = ConstantMean(batch_shape=torch.Size([len(kept)] if several else []))
         mean_module.to(constant).constant = constant if several else constant.squeeze(0)
-        likelihood, transform = self.likelihood, getattr(self, "outcome_transform", None)
+        kernel, likelihood, inputs = copy.deepcopy(
+            (self.covar_module, self.likelihood, getattr(self, "input_transform", None))
+        )
+        transform = getattr(self, "outcome_transform", None)
         if isinstance(likelihood, FixedNoiseGaussianLikelihood):
             noise = likelihood.noise.reshape(self.num_outputs, 1)[index]
             likelihood = FixedNoiseGaussianLikelihood(noise if several else noise[0])
         return SparseDistributionGP.from_sums(
-            summed.features,
+            replace(summed.features, covar_module=kernel),
             summed.sums.of_outputs(index),
             likelihood=likelihood,
             mean_module=mean_module,
             outcome_transform=None if transform is None else transform.subset_output(kept),
-            input_transform=getattr(self, "input_transform", None),
+            input_transform=inputs,
             num_inducing=self.num_inducing,
             seed=self.seed,
             squeeze_output=False,
