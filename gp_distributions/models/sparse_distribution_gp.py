@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from botorch.acquisition.objective import PosteriorTransform
 from botorch.models.transforms.input import InputTransform
-from botorch.models.transforms.outcome import OutcomeTransform, Standardize
+from botorch.models.transforms.outcome import OutcomeTransform
 from botorch.posteriors import Posterior
 from botorch.utils.types import DEFAULT, _DefaultType
 from gpytorch.kernels import Kernel
@@ -32,6 +32,7 @@ from gp_distributions.models.arguments import (
     adapt_distances,
     check_batch_size,
     check_modules,
+    check_noise,
     counted_rows,
     default_kernel,
     gaussian_noise,
@@ -47,7 +48,9 @@ from gp_distributions.models.collapsed import (
 )
 from gp_distributions.models.exact_inference import (
     ExactMultivariateNormal,
+    check_normal,
     joint_posterior,
+    moments_of_targets,
     smallest_variance,
     variances,
 )
@@ -176,15 +179,7 @@ class SparseDistributionGP(SparseInference):
             raise ValueError(
                 f"Expected feature_dtype to be torch.float64 or torch.float32, got {feature_dtype}."
             )
-        if sampling_noise not in (False, True, "ties"):
-            raise ValueError(
-                f'Expected sampling_noise to be False, True or "ties", got {sampling_noise!r}.'
-            )
-        if (likelihood is not None) + (train_Yvar is not None) + bool(sampling_noise) > 1:
-            raise ValueError(
-                "Expected at most one of likelihood, train_Yvar and sampling_noise, got two of them. To "
-                "choose the options of sampling noise, pass a SamplingNoiseLikelihood as likelihood."
-            )
+        check_noise(likelihood, train_Yvar, sampling_noise)
         self.num_inducing = integer(num_inducing, "num_inducing")
         self.seed = seed
         self.feature_dtype = feature_dtype
@@ -477,17 +472,11 @@ class SparseDistributionGP(SparseInference):
             torch.Size([3])
         """
         transform = getattr(self, "outcome_transform", None)
-        if not isinstance(transform, Standardize | None):
-            raise ValueError(
-                "Expected Standardize or None as outcome transform, got "
-                f"{type(transform).__name__}, under which predictions are not normal."
-            )
+        check_normal(transform)
         options: Any = {"client": client, "progress": progress}
         parts = self.left_out(left_out, observation_noise=observation_noise, **options)
         mean, variance = map(torch.cat, zip(*parts, strict=True))
-        if transform is not None:
-            mean, variance = transform.untransform(mean, variance)
-        mean, std = mean.detach(), variance.clamp_min(self.smallest_variance).sqrt()
+        mean, std = moments_of_targets(mean, variance, transform, self.smallest_variance)
         return (mean.squeeze(-1), std.squeeze(-1)) if self._squeeze_output else (mean, std)
 
     def subset_output(self, idcs: list[int]) -> SparseDistributionGP:
