@@ -16,6 +16,7 @@ from gp_distributions.distances.evaluation import looking_up
 from gp_distributions.kernels.reading import distribution_kernels
 from gp_distributions.measures import PointClouds
 from gp_distributions.measures.kinds import Distributions, as_rows, kind_of
+from gp_distributions.models.arguments import check_batch_size
 from gp_distributions.rows.columns import Columns
 from gp_distributions.rows.layout import Block
 from gp_distributions.rows.memory import fingerprint
@@ -152,8 +153,7 @@ def optimize_over_pool(
             f"fantasies, got {type(acquisition).__name__}. Use, for example, "
             "qLogNoisyExpectedImprovement."
         )
-    if batch_size < 1:
-        raise ValueError(f"Expected batch_size >= 1, got {batch_size}.")
+    check_batch_size(batch_size)
     pool = pool if isinstance(pool, Pool) else Pool(pool)
     choices = _remaining(len(pool), exclude, pool.rows.device)
     if not 1 <= q <= len(choices):

@@ -113,6 +113,23 @@ def fit(
         >>> bool(model.likelihood.noise < 0.01)
         True
     """
+    maximise_likelihood(
+        model, init=init, restarts=restarts, seed=seed, options=options, progress=progress
+    )
+    warn_of_undetermined(model)
+    return model
+
+
+def maximise_likelihood(
+    model: Any,
+    *,
+    init: Literal["median", "current"],
+    restarts: int,
+    seed: int,
+    options: dict[str, Any] | None,
+    progress: bool,
+) -> None:
+    """Fit a model as :func:`fit` does, but do not ask whether the data determine the hyperparameters."""
     if not isinstance(model, ExactGP):
         raise TypeError(
             "Expected a DistributionGP or another ExactGP of GPyTorch, got "
@@ -154,8 +171,6 @@ def fit(
             'restarts=5, or continue from them with fit(model, init="current").',
             ConvergenceWarning,
         )
-    warn_of_undetermined(model)
-    return model
 
 
 # A result of the optimiser, and the values of all parameters of the model.

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 from torch import Tensor
 
-from gp_distributions.fitting.marginal_likelihood import fit
+from gp_distributions.fitting.marginal_likelihood import fit, maximise_likelihood
 from gp_distributions.models.classification import DirichletNoise
 from gp_distributions.models.collapsed import (
     CollapsedSums,
@@ -101,7 +101,8 @@ def fit_sparse(
     try:
         features = _remembered_features(model, first)
         if features is None:
-            fit(
+            # A sparse model cannot be integrated over the hyperparameters that few clouds leave open.
+            maximise_likelihood(
                 _exact(model),
                 init=init,
                 restarts=restarts,

@@ -15,7 +15,7 @@ from torch import Tensor
 from gp_distributions.measures._indexing import Index, resolve
 from gp_distributions.measures.arrays import Data, integer
 from gp_distributions.measures.normalization import given_scale, unit_powers
-from gp_distributions.rows.padding import at, is_wide
+from gp_distributions.rows.padding import at, is_tracked, is_wide
 from gp_distributions.warnings import PrecisionWarning, silenced, warn
 
 
@@ -255,9 +255,8 @@ class WeightedContainer(Container):
         return (self.weights > 0).sum(-1)
 
     def _at(self, key: slice | Tensor) -> list[Tensor]:
-        tracked = torch.is_grad_enabled() and any(t.requires_grad for t in self._tensors)
         plain = isinstance(key, Tensor) and key.dim() == len(self.batch_shape) == 1
-        if plain and is_wide(self.weights) and not tracked:
+        if plain and is_wide(self.weights) and not is_tracked(*self._tensors):
             index = key.remainder(len(self))  # type: ignore[union-attr]
             return [at(tensor, index) for tensor in self._tensors]
         return super()._at(key)

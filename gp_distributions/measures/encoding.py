@@ -19,7 +19,7 @@ from gp_distributions.measures.normalization import unit_powers
 from gp_distributions.measures.point_clouds import PointClouds
 from gp_distributions.rows.columns import Slots, select_columns
 from gp_distributions.rows.layout import Block
-from gp_distributions.rows.padding import copy_filled, is_wide, untouched_zeros
+from gp_distributions.rows.padding import copy_filled, is_tracked, is_wide, untouched_zeros
 
 Part: TypeAlias = PointClouds | Gaussians | GaussianMixtures | Covariates
 
@@ -179,7 +179,8 @@ class MixedEncoding:
         slots = [part.pack(most).unflatten(-1, (most, -1)) for part in tail.values()]
         if len(slots) == 1 and not fixed:
             return slots[0].flatten(-2)
-        if any(is_wide(each.flatten(-2)) for each in slots):
+        wide = any(is_wide(each.flatten(-2)) for each in slots)
+        if wide and not is_tracked(*fixed, *slots):
             return _side_by_side(fixed, slots)
         return torch.cat([*fixed, torch.cat(slots, dim=-1).flatten(-2)], dim=-1)
 

@@ -67,6 +67,24 @@ def check_modules(covar_module: Kernel, likelihood: Likelihood | None, num_train
             )
 
 
+def check_noise(likelihood: object, train_Yvar: object, sampling_noise: object) -> None:
+    """Check that the noise of a model is given in one way.
+
+    Raises:
+        ValueError: If ``sampling_noise`` is not one of its three values, or if more than one of the
+            arguments is given.
+    """
+    if sampling_noise not in (False, True, "ties"):
+        raise ValueError(
+            f'Expected sampling_noise to be False, True or "ties", got {sampling_noise!r}.'
+        )
+    if (likelihood is not None) + (train_Yvar is not None) + bool(sampling_noise) > 1:
+        raise ValueError(
+            "Expected at most one of likelihood, train_Yvar and sampling_noise, got two of them. To "
+            "choose the options of sampling noise, pass a SamplingNoiseLikelihood as likelihood."
+        )
+
+
 def check_batch_size(batch_size: int) -> None:
     """Check that predictions process at least one cloud at a time.
 

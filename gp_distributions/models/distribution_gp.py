@@ -12,7 +12,7 @@ import torch
 from botorch.acquisition.objective import PosteriorTransform
 from botorch.models import SingleTaskGP
 from botorch.models.transforms.input import InputTransform
-from botorch.models.transforms.outcome import OutcomeTransform, Standardize
+from botorch.models.transforms.outcome import OutcomeTransform
 from botorch.models.utils import add_output_dim
 from botorch.posteriors import Posterior
 from botorch.utils.types import DEFAULT, _DefaultType
@@ -34,6 +34,7 @@ from gp_distributions.models.arguments import (
     adapt_distances,
     check_batch_size,
     check_modules,
+    check_noise,
     counted_rows,
     default_kernel,
     gaussian_noise,
@@ -44,7 +45,9 @@ from gp_distributions.models.arguments import (
 from gp_distributions.models.exact_inference import (
     ExactMultivariateNormal,
     ExactPredictionStrategy,
+    check_normal,
     joint_posterior,
+    moments_of_targets,
     smallest_variance,
     variances,
 )
@@ -148,10 +151,7 @@ class DistributionGP(SingleTaskGP):
         input_transform: InputTransform | None = None,
         sampling_noise: bool | Literal["ties"] = False,
     ) -> None:
-        if sampling_noise not in (False, True, "ties"):
-            raise ValueError(
-                f'Expected sampling_noise to be False, True or "ties", got {sampling_noise!r}.'
-            )
+        check_noise(likelihood, train_Yvar, sampling_noise)
         encoding = encoding_of(train_X)
         rows = counted_rows(train_X, encoding).detach()
         check_order(train_X, train_Y)
@@ -163,11 +163,6 @@ class DistributionGP(SingleTaskGP):
         check_modules(covar_module, likelihood, rows.shape[-2])
         if keeps_clouds(input_transform):
             check_kind(train_X, covar_module)
-        if (likelihood is not None) + (variances is not None) + bool(sampling_noise) > 1:
-            raise ValueError(
-                "Expected at most one of likelihood, train_Yvar and sampling_noise, got two of them. To "
-                "choose the options of sampling noise, pass a SamplingNoiseLikelihood as likelihood."
-            )
         noise = gaussian_noise(noise_floor(rows.dtype), batch_shape)
         if sampling_noise:
             likelihood = SamplingNoiseLikelihood(
@@ -400,11 +395,7 @@ class DistributionGP(SingleTaskGP):
         Source: Sundararajan and Keerthi 2001; Rasmussen and Williams 2006, eq. 5.12.
         """
         transform = getattr(self, "outcome_transform", None)
-        if not isinstance(transform, Standardize | None):
-            raise ValueError(
-                "Expected Standardize or None as outcome transform, got "
-                f"{type(transform).__name__}, under which predictions are not normal."
-            )
+        check_normal(transform)
         self.eval()
         with torch.no_grad():
             strategy = self._new_strategy()
@@ -416,9 +407,7 @@ class DistributionGP(SingleTaskGP):
                 variance = variance - (strategy.lik_train_train_covar - prior).diagonal()
             moments = mean, variance.expand(mean.shape)
             mean, variance = (m.mT if self.num_outputs > 1 else m.unsqueeze(-1) for m in moments)
-            if transform is not None:
-                mean, variance = transform.untransform(mean, variance)
-            std = variance.clamp_min(self.smallest_variance).sqrt()
+            mean, std = moments_of_targets(mean, variance, transform, self.smallest_variance)
         return (mean.squeeze(-1), std.squeeze(-1)) if self._squeeze_output else (mean, std)
 
     def condition_on_observations(

@@ -162,6 +162,35 @@ def smallest_variance(outcome_transform: OutcomeTransform | None, dtype: torch.d
     return unit**2 * smallest
 
 
+def check_normal(outcome_transform: OutcomeTransform | None) -> None:
+    """Check that predictions in the units of the original targets are normal.
+
+    Raises:
+        ValueError: If the outcome transform is neither a ``Standardize`` nor ``None``.
+    """
+    if not isinstance(outcome_transform, Standardize | None):
+        raise ValueError(
+            "Expected Standardize or None as outcome transform, got "
+            f"{type(outcome_transform).__name__}, under which predictions are not normal."
+        )
+
+
+def moments_of_targets(
+    mean: Tensor, variance: Tensor, outcome_transform: OutcomeTransform | None, smallest: float
+) -> tuple[Tensor, Tensor]:
+    """Return detached means and standard deviations in the units of the original targets.
+
+    Args:
+        mean: Means of transformed targets.
+        variance: Their variances.
+        outcome_transform: Transform of the targets, or ``None``.
+        smallest: Lower bound of the variances, in the units of the original targets.
+    """
+    if outcome_transform is not None:
+        mean, variance = outcome_transform.untransform(mean, variance)
+    return mean.detach(), variance.detach().clamp_min(smallest).sqrt()
+
+
 def variances(posterior: Posterior, smallest: float) -> Tensor:
     """Return the marginal variances of a posterior.
 

@@ -18,6 +18,7 @@ from gp_distributions.distances.evaluation import sharing
 from gp_distributions.kernels.batching import batched
 from gp_distributions.kernels.covariances import covariance
 from gp_distributions.measures.inputs import Inputs
+from gp_distributions.models.arguments import check_batch_size
 from gp_distributions.models.distribution_gp import DistributionGP
 from gp_distributions.models.fantasies import FantasizingModel
 from gp_distributions.models.mixture_posterior import MixturePosterior
@@ -207,8 +208,7 @@ class IntegratedGP(FantasizingModel):
             TypeError: If ``X`` is neither distributions nor a dense tensor.
             ValueError: If the width of the rows does not fit the kernel, or ``batch_size < 1``.
         """
-        if batch_size < 1:
-            raise ValueError(f"Expected batch_size >= 1, got {batch_size}.")
+        check_batch_size(batch_size)
         rows = self.model._rows_of(X)
         paired = len(self.batch_shape) > 0
         found = []

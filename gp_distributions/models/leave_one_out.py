@@ -18,6 +18,9 @@ from gp_distributions.models.collapsed import (
 )
 from gp_distributions.numerics.expected_softmax import expected_softmax
 
+# Where a share is smaller than this many times the machine precision and the number of features, its
+# rounding errors could exceed a hundredth of it.
+_LEAST = 100
 # Number of clouds whose class probabilities are computed at a time.
 _PART = 1024
 
@@ -54,6 +57,9 @@ def left_out(
 
     Returns:
         Means and variances of transformed targets, two ``N x outputs`` tensors.
+
+    Raises:
+        ValueError: If the noise of a cloud is so small that rounding errors hide what others predict.
     """
     mean, current = state.mean, state.posterior
     if not number_of(X):
@@ -67,6 +73,7 @@ def left_out(
             fitted = fitted.unflatten(-1, mean.shape).movedim(-2, 0)
             spread, left = (part.unsqueeze(-1) for part in parts)
             kept = 1 - spread / noise
+            _check_kept(kept, noise, phi.shape[-1], sum(part.shape[-2] for part, _ in found))
             error = (y - mean.unsqueeze(-2) - fitted) / kept
             variance = left + spread / kept
             variance = variance + noise if state.observation_noise else variance
@@ -74,6 +81,19 @@ def left_out(
     pairs = zip(*found, strict=True)
     means, all_variances = (torch.cat(part, dim=-2).movedim(0, -2).flatten(-2) for part in pairs)
     return means, all_variances
+
+
+def _check_kept(kept: Tensor, noise: Tensor, features: int, start: int) -> None:
+    """Check that the differences ``P x N x 1`` have not been lost in rounding errors."""
+    least = _LEAST * features * torch.finfo(kept.dtype).eps
+    lost = (kept < least).any(0).flatten().nonzero()
+    if len(lost):
+        first = int(lost[0])
+        raise ValueError(
+            f"Cloud {start + first}: expected a noise variance that can be told from rounding errors "
+            f"when the cloud is left out, got {noise[:, first].min().item():.2g} in transformed units. "
+            "Set a larger noise, or use DistributionGP for few clouds."
+        )
 
 
 def left_out_proba(state: LeaveOneOutState, X: Inputs | Tensor, labels: Any) -> Tensor:

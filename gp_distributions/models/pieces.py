@@ -109,19 +109,28 @@ def as_pieces(
         return train_X, False
     if train_Y is None:
         raise ValueError("Expected train_Y, the targets of the clouds, got None.")
-    kept = train_X if isinstance(train_X, Tensor) else train_X[:1]
-    first = counted_rows(kept, encoding_of(train_X))
-    if first.dim() != 2:
-        raise ValueError(
-            f"Expected clouds without a batch axis, got batch shape {tuple(first.shape[:-2])}. Fit one "
-            "model for each batch."
-        )
-    count = len(train_X)
-    like = first[:1].detach().double().expand(count, -1)
+    like = first_row(train_X).detach().double().expand(len(train_X), -1)
     check_order(train_X, train_Y)
     targets, squeeze = as_targets(train_Y, like)
     known = None if train_Yvar is None else as_variances(train_Yvar, like, targets)
     return MemoryPieces(train_X, targets, known), squeeze
+
+
+def first_row(train_X: Inputs | Tensor) -> Tensor:
+    """Return the row of the first of several clouds, a ``1 x width`` tensor; without any, ``0 x width``.
+
+    Raises:
+        TypeError: If a tensor is not dense.
+        ValueError: If there is a single cloud, or a batch axis.
+    """
+    kept = train_X if isinstance(train_X, Tensor) else train_X[:1]
+    rows = counted_rows(kept, encoding_of(train_X))
+    if rows.dim() != 2:
+        raise ValueError(
+            f"Expected clouds without a batch axis, got batch shape {tuple(rows.shape[:-2])}. Fit one "
+            "model for each batch."
+        )
+    return rows[:1]
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,10 +140,12 @@ class LabelledPieces:
     Args:
         pieces: Pieces of data with labels.
         labelling: Function of labels that returns targets and noise variances, ``N x outputs``.
+        drawn: The sample of the clouds if it has been drawn, or None.
     """
 
     pieces: Pieces
     labelling: Labelling
+    drawn: Sample | None = None
 
     @property
     def encoding(self) -> MixedEncoding | None:
@@ -181,6 +192,8 @@ class Sample:
             progress: Whether to show a progress bar if that takes more than a few seconds.
         """
         if isinstance(data, LabelledPieces):
+            if data.drawn is not None:
+                return data.drawn
             return cls.draw(data.pieces, n, seed, client=client, progress=progress)
         if isinstance(data, ShardedClouds):
             return cls(data.sample(n, seed, client=client, progress=progress), seed)

@@ -23,7 +23,7 @@ from gp_distributions.models.inducing import num_candidates
 from gp_distributions.models.kernel_ridge import Labels, read_labels
 from gp_distributions.models.labelling import DistinctLabels, Labelling
 from gp_distributions.models.leave_one_out import LabelDensities, left_out_proba
-from gp_distributions.models.pieces import LabelledPieces, MemoryPieces, Pieces, Sample
+from gp_distributions.models.pieces import LabelledPieces, MemoryPieces, Pieces, Sample, first_row
 from gp_distributions.models.sparse_distribution_gp import SparseDistributionGP
 from gp_distributions.models.targets import check_order
 from gp_distributions.numerics.expected_softmax import expected_softmax
@@ -96,9 +96,9 @@ class SparseClassificationGP(SparseDistributionGP):
     ) -> None:
         options: Any = {"client": client, "progress": progress}
         sample = num_candidates(num_inducing), seed
-        pieces, classes, kept = _labelled(train_X, train_Y, sample, options)
+        pieces, classes, kept, drawn = _labelled(train_X, train_Y, sample, options)
         super().__init__(
-            LabelledPieces(pieces, Labelling(kept, float(alpha_epsilon))),
+            LabelledPieces(pieces, Labelling(kept, float(alpha_epsilon)), drawn),
             None,
             covar_module,
             num_inducing=num_inducing,
@@ -299,31 +299,37 @@ def _labelled(
     train_Y: Tensor | ArrayLike | None,
     sampled: tuple[int, int],
     options: dict[str, Any],
-) -> tuple[Pieces, Labels, Labels]:
-    """Return the data in pieces, the distinct labels in sorted order, and as the pieces have them."""
+) -> tuple[Pieces, Labels, Labels, Sample | None]:
+    """Return the data in pieces, the distinct labels in sorted order and as the pieces have them.
+
+    Return also the sample of the data, if it had to be drawn to find the labels.
+    """
     if not isinstance(train_X, Inputs | Tensor) and isinstance(train_X, Pieces):
         if train_Y is not None:
             raise ValueError("Expected train_Y=None for data in pieces, which carry their labels.")
-        labels = _labels_of(train_X, sampled, **options)
+        labels, drawn = _labels_of(train_X, sampled, **options)
         if labels is None:
             raise ValueError("Expected pieces that carry labels, got labels of None.")
         classes, _ = read_labels(labels, len(labels))
-        return train_X, classes, classes
+        return train_X, classes, classes, drawn
     if train_Y is None:
         raise ValueError("Expected train_Y, the labels of the clouds, got None.")
+    first_row(train_X)
     check_order(train_X, train_Y)
-    count = train_X.shape[-2] if isinstance(train_X, Tensor) else len(train_X)
-    classes, index = read_labels(train_Y, count)
-    return MemoryPieces(train_X, index), classes, np.arange(len(classes))
+    classes, index = read_labels(train_Y, len(train_X))
+    return MemoryPieces(train_X, index), classes, np.arange(len(classes)), None
 
 
-def _labels_of(data: Pieces, sampled: tuple[int, int], *, client: Any, progress: bool) -> Any:
-    """Return labels that include all classes, or None if there are none."""
+def _labels_of(
+    data: Pieces, sampled: tuple[int, int], *, client: Any, progress: bool
+) -> tuple[Any, Sample | None]:
+    """Return labels that include all classes, or None if there are none; and the sample, if drawn."""
     if isinstance(data, ShardedClouds) and any(piece.count is None for piece in data.pieces):
         label = "Labels" if progress else None  # to read labels means to compute the pieces
         found = list(run(DistinctLabels(), data.pieces, client=client, progress=label))
         known = [labels for labels in found if labels is not None]
-        return np.concatenate(known) if len(known) == len(found) else None
+        return np.concatenate(known) if len(known) == len(found) else None, None
     if callable(targets := getattr(data, "targets", None)):
-        return targets()
-    return Sample.draw(data, *sampled, client=client, progress=progress).content[1]
+        return targets(), None
+    drawn = Sample.draw(data, *sampled, client=client, progress=progress)
+    return drawn.content[1], drawn

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, Literal, Self
 
 import numpy as np
 import torch
 from botorch.acquisition.objective import PosteriorTransform
 from botorch.models.transforms.input import InputTransform
-from botorch.models.transforms.outcome import OutcomeTransform, Standardize
+from botorch.models.transforms.outcome import OutcomeTransform
 from botorch.posteriors import Posterior
 from botorch.utils.types import DEFAULT, _DefaultType
 from gpytorch.kernels import Kernel
@@ -31,6 +33,7 @@ from gp_distributions.models.arguments import (
     adapt_distances,
     check_batch_size,
     check_modules,
+    check_noise,
     counted_rows,
     default_kernel,
     gaussian_noise,
@@ -46,7 +49,9 @@ from gp_distributions.models.collapsed import (
 )
 from gp_distributions.models.exact_inference import (
     ExactMultivariateNormal,
+    check_normal,
     joint_posterior,
+    moments_of_targets,
     smallest_variance,
     variances,
 )
@@ -175,15 +180,7 @@ class SparseDistributionGP(SparseInference):
             raise ValueError(
                 f"Expected feature_dtype to be torch.float64 or torch.float32, got {feature_dtype}."
             )
-        if sampling_noise not in (False, True, "ties"):
-            raise ValueError(
-                f'Expected sampling_noise to be False, True or "ties", got {sampling_noise!r}.'
-            )
-        if (likelihood is not None) + (train_Yvar is not None) + bool(sampling_noise) > 1:
-            raise ValueError(
-                "Expected at most one of likelihood, train_Yvar and sampling_noise, got two of them. To "
-                "choose the options of sampling noise, pass a SamplingNoiseLikelihood as likelihood."
-            )
+        check_noise(likelihood, train_Yvar, sampling_noise)
         self.num_inducing = integer(num_inducing, "num_inducing")
         self.seed = seed
         self.feature_dtype = feature_dtype
@@ -478,8 +475,9 @@ class SparseDistributionGP(SparseInference):
             The means and standard deviations, of the shape and in the units of ``train_Y``.
 
         Raises:
-            ValueError: If the model was loaded, without its training data, or the outcome transform
-                is not a ``Standardize``.
+            ValueError: If the model was loaded, without its training data, the outcome transform is
+                not a ``Standardize``, or the noise of a cloud is so small that :math:`1 - h / s_i^2` is
+                lost in rounding errors.
 
         Example:
             >>> from gp_distributions import PointClouds, SparseDistributionGP
@@ -489,23 +487,17 @@ class SparseDistributionGP(SparseInference):
             torch.Size([3])
         """
         transform = getattr(self, "outcome_transform", None)
-        if not isinstance(transform, Standardize | None):
-            raise ValueError(
-                "Expected Standardize or None as outcome transform, got "
-                f"{type(transform).__name__}, under which predictions are not normal."
-            )
+        check_normal(transform)
         options: Any = {"client": client, "progress": progress}
         parts = self.left_out(left_out, observation_noise=observation_noise, **options)
         mean, variance = map(torch.cat, zip(*parts, strict=True))
-        if transform is not None:
-            mean, variance = transform.untransform(mean, variance)
-        mean, std = mean.detach(), variance.clamp_min(self.smallest_variance).sqrt()
+        mean, std = moments_of_targets(mean, variance, transform, self.smallest_variance)
         return (mean.squeeze(-1), std.squeeze(-1)) if self._squeeze_output else (mean, std)
 
     def subset_output(self, idcs: list[int]) -> SparseDistributionGP:
         """Return a model of some of the outputs, with the same hyperparameters, as in BoTorch.
 
-        The model has the sums of these outputs but not the training data.
+        The model has the sums of these outputs but not the training data. Its modules are copies.
         """
         kept = [range(self.num_outputs)[i] for i in idcs]
         summed, several = self.summed(), len(kept) > 1
@@ -513,17 +505,20 @@ class SparseDistributionGP(SparseInference):
         constant = self.means().detach().flatten()[index]
         mean_module = ConstantMean(batch_shape=torch.Size([len(kept)] if several else []))
         mean_module.to(constant).constant = constant if several else constant.squeeze(0)
-        likelihood, transform = self.likelihood, getattr(self, "outcome_transform", None)
+        kernel, likelihood, inputs = copy.deepcopy(
+            (self.covar_module, self.likelihood, getattr(self, "input_transform", None))
+        )
+        transform = getattr(self, "outcome_transform", None)
         if isinstance(likelihood, FixedNoiseGaussianLikelihood):
             noise = likelihood.noise.reshape(self.num_outputs, 1)[index]
             likelihood = FixedNoiseGaussianLikelihood(noise if several else noise[0])
         return SparseDistributionGP.from_sums(
-            summed.features,
+            replace(summed.features, covar_module=kernel),
             summed.sums.of_outputs(index),
             likelihood=likelihood,
             mean_module=mean_module,
             outcome_transform=None if transform is None else transform.subset_output(kept),
-            input_transform=getattr(self, "input_transform", None),
+            input_transform=inputs,
             num_inducing=self.num_inducing,
             seed=self.seed,
             squeeze_output=False,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from gp_distributions.rows.padding import copy_filled, is_wide, resized, untouched_zeros
+from gp_distributions.rows.padding import copy_filled, is_tracked, is_wide, resized, untouched_zeros
 
 
 def join_rows(points: Tensor, weights: Tensor) -> Tensor:
@@ -22,7 +22,7 @@ def join_rows(points: Tensor, weights: Tensor) -> Tensor:
     Returns:
         A ``batch_shape x m*(d+1)`` tensor.
     """
-    if is_wide(weights) and not points.requires_grad:
+    if is_wide(weights) and not is_tracked(points):
         rows = untouched_zeros((*weights.shape, points.shape[-1] + 1), points)
         copy_filled(points, rows[..., :-1], axes=2)
         copy_filled(weights, rows[..., -1])

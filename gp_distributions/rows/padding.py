@@ -33,6 +33,11 @@ def untouched_zeros(shape: tuple[int, ...], like: Tensor) -> Tensor:
     return torch.from_numpy(np.frombuffer(pages, dtype=dtype)).view(shape)
 
 
+def is_tracked(*tensors: Tensor) -> bool:
+    """Whether autograd records what is computed from tensors, which rules out filling zeros in place."""
+    return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
+
+
 def is_wide(rows: Tensor, width: int | None = None) -> bool:
     """Whether rows are so long that their padding should not be written.
 
@@ -44,7 +49,7 @@ def is_wide(rows: Tensor, width: int | None = None) -> bool:
         rows.dim() > 1
         and (rows.shape[-1] if width is None else width) >= _WIDE
         and rows.device.type == "cpu"
-        and not (rows.requires_grad and torch.is_grad_enabled())
+        and not is_tracked(rows)
     )
 
 
@@ -92,16 +97,17 @@ def at(source: Tensor, index: Tensor) -> Tensor:
 def joined(parts: Sequence[Tensor]) -> Tensor:
     """Concatenate tensors ``N x n x ...`` that differ in ``N`` and ``n``.
 
-    The second axis is padded with zeros.
+    The second axis is padded with zeros. The dtype is that of ``torch.cat``.
     """
     size = max(part.shape[1] for part in parts)
-    if not any(is_wide(part[..., 0] if part.dim() > 2 else part, size) for part in parts):
+    wide = any(is_wide(part[..., 0] if part.dim() > 2 else part, size) for part in parts)
+    if is_tracked(*parts) or not wide:
         behind = [0, 0] * (parts[0].dim() - 2)
         return torch.cat(
             [torch.nn.functional.pad(p, [*behind, 0, size - p.shape[1]]) for p in parts]
         )
     shape = (sum(map(len, parts)), size, *parts[0].shape[2:])
-    target = untouched_zeros(shape, parts[0])
+    target = untouched_zeros(shape, torch.cat([part[:0, :0] for part in parts]))
     places = target.split([len(part) for part in parts])
     for part, place in zip(parts, places, strict=True):
         copy_filled(part, place[:, : part.shape[1]], axes=part.dim() - 1)

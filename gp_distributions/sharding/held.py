@@ -10,6 +10,7 @@ import numpy.typing as npt
 from torch import Tensor
 
 from gp_distributions.sharding.digests import digest
+from gp_distributions.sharding.pieces import read_piece
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,7 +39,7 @@ class HeldPiece:
 
     def remote(self, client: Any) -> tuple[SentPiece, list[Any]]:
         """Send the content of the piece, but not the other pieces."""
-        return SentPiece(self.name, self.read()), []
+        return SentPiece(self.name, read_piece(self)), []
 
     def read(self, *inputs: Any) -> tuple[Any, ...]:
         """Read the distributions, their targets, and what else belongs to them."""
@@ -47,15 +48,15 @@ class HeldPiece:
 
     def targets(self) -> Tensor | None:
         """Read the targets."""
-        return self.read()[1]
+        return read_piece(self)[1]
 
     def labels(self) -> npt.NDArray[Any] | None:
         """Read the labels."""
-        return getattr(self.read()[0], "labels", None)
+        return getattr(read_piece(self)[0], "labels", None)
 
     def describe(self, *, first: bool = True) -> Hashable:
         """Return a digest of the content."""
-        X, *others = self.read()
+        X, *others = read_piece(self)
         rows = X if isinstance(X, Tensor) else X.pack()
         # The rows of mixed inputs have lost the units of numbers.
         return digest(rows, getattr(X, "encoding", None), *others)

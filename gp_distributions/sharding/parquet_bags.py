@@ -58,10 +58,13 @@ def parquet_pieces(
     )
     with ThreadPoolExecutor(_FILES_AT_A_TIME) as pool:
         found = list(pool.map(lambda name: _find(ParquetFile.at(name, filesystem), within), names))
-    _check_places(found, layout.bag)
-    for bags_of_file in found:
-        given = None if lookup is None else lookup(bags_of_file.names, bags_of_file.file.path)
-        yield from _divide(bags_of_file, within, given, piece_atoms)
+    found = [bags_of_file for bags_of_file in found if len(bags_of_file.names)]
+    bags = _joined_names(found, names, layout.bag)
+    given = None if lookup is None else lookup(bags, [part.file.path for part in found])
+    ends = np.cumsum([len(part.names) for part in found])
+    for part, end in zip(found, ends, strict=True):
+        own = None if given is None else given[end - len(part.names) : end]
+        yield from _divide(part, within, own, piece_atoms)
 
 
 @dataclass(frozen=True)
@@ -125,24 +128,29 @@ def _find(file: ParquetFile, layout: Layout) -> BagsOfFile:
     return BagsOfFile(file, np.concatenate(starts), pa.concat_arrays(names), group_starts)
 
 
-def _check_places(found: Sequence[BagsOfFile], bag: str) -> None:
-    """Check that all rows of a bag are next to each other, in one file."""
+def _joined_names(
+    found: Sequence[BagsOfFile], paths: Sequence[str], bag: str
+) -> pyarrow.ChunkedArray:
+    """Return the names of all bags, one chunk for each file that has rows.
+
+    Raises:
+        PieceError: If the rows of a bag are not next to each other, in one file.
+        ValueError: If no file has rows, or bags are of different types.
+    """
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    counts = [len(part.names) for part in found]
-    if not sum(counts):
-        raise ValueError(f"Expected rows in {found[0].file.path}, got none.")
-    kinds = {part.names.type for part, count in zip(found, counts, strict=True) if count}
+    if not found:
+        raise ValueError(f"Expected rows in {paths[0]}, got none.")
+    kinds = {part.names.type for part in found}
     if len(kinds) > 1:
         kind, other = sorted(map(str, kinds))[:2]
         raise ValueError(f"Column {bag!r}: expected one type in all files, got {kind} and {other}.")
-    names = pa.chunked_array(
-        [part.names for part, count in zip(found, counts, strict=True) if count]
-    )
+    names = pa.chunked_array([part.names for part in found])
     twice = repeated(names)
     if twice is None:
-        return
+        return names
+    counts = [len(part.names) for part in found]
     ends = np.cumsum(counts)
     equal = pc.equal(names, pa.scalar(twice, names.type)).to_numpy()
     places = []

@@ -18,7 +18,14 @@ import torch
 from tqdm import tqdm
 
 from gp_distributions.sharding.optional import needed
-from gp_distributions.sharding.pieces import Piece, PieceError, Readable
+from gp_distributions.sharding.pieces import (
+    Piece,
+    PieceError,
+    Readable,
+    failure,
+    raise_named,
+    read_piece,
+)
 
 Result = TypeVar("Result", covariant=True)
 
@@ -138,9 +145,7 @@ def _there(
                 raise failure(name, PieceError(text)) from error
             except Exception as error:
                 # That of a task names the piece, but not that of what Dask computes before it.
-                if not name:
-                    raise
-                raise failure(name, error) from error
+                raise_named(name, error)
             waiting.popleft()
             done += 1
             yield result
@@ -178,29 +183,4 @@ def compute(task: Task[Result], number: int, piece: Readable, *inputs: Any) -> R
         with torch.no_grad():
             return task(number, *contents)
     except Exception as error:
-        if not piece.name:
-            raise
-        raise failure(piece.name, error) from error
-
-
-def read_piece(piece: Readable, *inputs: Any) -> tuple[Any, ...]:
-    """Read a piece.
-
-    Raises:
-        PieceError: If it cannot be read; the message names it.
-    """
-    try:
-        return piece.read(*inputs)
-    except Exception as error:
-        if not piece.name:
-            raise
-        raise failure(piece.name, error) from error
-
-
-def failure(name: str, error: BaseException) -> PieceError:
-    """Return the error to raise if a piece of this name led to another error."""
-    text = str(error) or type(error).__name__
-    if isinstance(error, PieceError) and name in text:
-        return error
-    kind = "" if isinstance(error, ValueError) else f"{type(error).__name__}: "
-    return PieceError(f"{name}: {kind}{text}" if name else f"{kind}{text}")
+        raise_named(piece.name, error)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from typing import Any, Protocol, TypeAlias
+from typing import Any, NoReturn, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -66,6 +66,39 @@ class Piece(Readable, Protocol):
             first: Whether the piece is the first of its data. Others may be described without being
                 computed, by less than their content.
         """
+
+
+def read_piece(piece: Readable, *inputs: Any) -> tuple[Any, ...]:
+    """Read a piece.
+
+    Raises:
+        PieceError: If it cannot be read; the message names it.
+    """
+    try:
+        return piece.read(*inputs)
+    except Exception as error:
+        raise_named(piece.name, error)
+
+
+def raise_named(name: str, error: Exception) -> NoReturn:
+    """Raise an error that names a piece, or the error itself if it does so or the name is empty.
+
+    Raises:
+        PieceError: If the name is not empty.
+    """
+    named = failure(name, error) if name else error
+    if named is error:
+        raise error
+    raise named from error
+
+
+def failure(name: str, error: BaseException) -> PieceError:
+    """Return the error to raise if a piece of this name led to another error."""
+    text = str(error) or type(error).__name__
+    if isinstance(error, PieceError) and name in text:
+        return error
+    kind = "" if isinstance(error, ValueError) else f"{type(error).__name__}: "
+    return PieceError(f"{name}: {kind}{text}" if name else f"{kind}{text}")
 
 
 def descriptions(pieces: Sequence[Piece]) -> list[Hashable]:

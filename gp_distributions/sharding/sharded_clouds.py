@@ -18,13 +18,14 @@ from gp_distributions.sharding.arrays import array_pieces
 from gp_distributions.sharding.delayed import delayed_pieces
 from gp_distributions.sharding.digests import digest
 from gp_distributions.sharding.parquet_bags import parquet_pieces
-from gp_distributions.sharding.passes import read_piece, run
+from gp_distributions.sharding.passes import run
 from gp_distributions.sharding.pieces import (
     PIECE_ATOMS,
     Contents,
     Piece,
     check_alike,
     descriptions,
+    read_piece,
 )
 from gp_distributions.sharding.sampling import Draw, drawn_sample, needed_pieces
 from gp_distributions.sharding.tables import Layout

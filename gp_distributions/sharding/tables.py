@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gp_distributions.measures.point_clouds import PointClouds
-from gp_distributions.measures.tables import check_name, opened
+from gp_distributions.measures.tables import check_name, column_names, opened
 from gp_distributions.sharding.pieces import Contents
 from gp_distributions.sharding.targets import constant_within_bags, joined, target_tensor
 
@@ -161,7 +161,7 @@ def arrow_table(frame: Any, needed: Sequence[str]) -> pyarrow.Table:
     if index in needed and index not in read.columns:  # Dask's set_index puts it there
         read = read.reset_index()
     for name in needed:
-        check_name(name, list(read.column_names if arrow else read.columns))
+        check_name(name, column_names(read))
     if not isinstance(read, pa.Table):
         read = pa.table(read if arrow else read[list(needed)])
     return read.select(list(needed))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -60,12 +60,12 @@ class TargetsByBag:
             values = joined([numbers(table[name], name) for name in layout.target], layout.single)
         return cls(plain(keys), values)
 
-    def __call__(self, bags: pyarrow.Array, path: str) -> npt.NDArray[np.float64]:
+    def __call__(self, bags: pyarrow.ChunkedArray, paths: Sequence[str]) -> npt.NDArray[np.float64]:
         """Return targets in the order of bags.
 
         Args:
-            bags: Names of bags.
-            path: The file in which they are, for error messages.
+            bags: Names of bags, one chunk for each file.
+            paths: The files, for error messages.
 
         Raises:
             ValueError: If a bag has no target, or several.
@@ -77,18 +77,21 @@ class TargetsByBag:
             keys = self.keys.cast(bags.type)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             raise ValueError(
-                f"targets: expected bags of type {bags.type}, as in {path}, got {self.keys.type}."
+                f"targets: expected bags of type {bags.type}, as in {paths[0]}, got "
+                f"{self.keys.type}."
             ) from error
         if (twice := repeated(keys)) is not None:
             raise ValueError(f"targets: expected one row for each bag, got more for bag {twice!r}.")
         places = pc.index_in(bags, value_set=keys)
         if places.null_count:
-            missing = int(np.flatnonzero(places.is_null().to_numpy(zero_copy_only=False))[0])
+            missing = int(np.flatnonzero(places.is_null().to_numpy())[0])
+            ends = np.cumsum([len(chunk) for chunk in bags.chunks])
+            path = paths[int(np.searchsorted(ends, missing, side="right"))]
             raise ValueError(
                 f"Bag {bags[missing].as_py()!r} of {path}: expected a target, got "
                 "none in targets. Leave out bags without a target."
             )
-        values: npt.NDArray[np.float64] = self.values[places.to_numpy(zero_copy_only=False)]
+        values: npt.NDArray[np.float64] = self.values[places.to_numpy()]
         check_finite(values, bags.to_pylist() if not np.isfinite(values).all() else None, "targets")
         return values
 

@@ -15,6 +15,7 @@ from gp_distributions import (
     MMDKernel,
     PointClouds,
     SlicedWassersteinKernel,
+    SparseDistributionGP,
     fit,
     integrate_hyperparameters,
 )
@@ -126,6 +127,13 @@ class TestWarning:
         monkeypatch.setattr(marginal_likelihood, "warn_of_undetermined", warned.append)
         model = fit(DistributionGP(X, y), restarts=0)
         assert warned == [model]
+
+    def test_fits_of_sparse_models_do_not(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("gp_distributions.fitting.determination._BOUND", 0.0)
+        X, y = data(12, 0.2)
+        with pytest.warns(UndeterminedWarning):
+            fit(DistributionGP(X, y), restarts=0)
+        fit(SparseDistributionGP(X, y), restarts=0)  # warnings are errors
 
     def test_ordinary_fits_are_silent(self) -> None:
         for seed in range(3):

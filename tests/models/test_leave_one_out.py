@@ -19,6 +19,7 @@ from gp_distributions import (
     SparseDistributionGP,
     mixed_kernel,
 )
+from gp_distributions.kernels.covariances import covariance
 
 NUM = 14
 CLOUDS = random_clouds(NUM, sizes=(5, 20))
@@ -86,6 +87,31 @@ def test_agrees_with_the_sparse_model_on_all_clouds() -> None:
     sparse = SparseDistributionGP(X, ONE, kernel)
     for a, b in zip(exact.leave_one_out(), sparse.leave_one_out(), strict=True):
         torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-5)
+
+
+def test_little_noise() -> None:
+    variances = VARIANCES.clone()
+    variances[5] = 1e-8
+    options: dict[str, Any] = {"train_Yvar": variances, "outcome_transform": None}
+    model = SparseDistributionGP(ROWS, ONE, make_kernel(), **options)
+    mean, std = model.leave_one_out()
+    with torch.no_grad():
+        matrix = covariance(model.covar_module, ROWS) + variances.diag()
+        inverse = torch.linalg.inv(matrix)
+        errors = inverse @ (ONE - model.mean_module.constant) / inverse.diagonal()
+    # The share that is left when cloud 5 is left out, about 1e-8, has rounding errors of about 1e-14.
+    torch.testing.assert_close(mean, ONE - errors, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(std, inverse.diagonal().rsqrt(), rtol=1e-5, atol=1e-5)
+
+
+def test_noise_that_is_lost_in_rounding_errors_is_refused() -> None:
+    variances = torch.full((NUM,), 0.1, dtype=torch.float64)
+    variances[5] = 1e-16
+    model = SparseDistributionGP(
+        ROWS, ONE, make_kernel(), train_Yvar=variances, outcome_transform=None
+    )
+    with pytest.raises(ValueError, match=r"^Cloud 5: .*noise variance.*rounding errors.*got 1e-16"):
+        model.leave_one_out()
 
 
 def test_changes_nothing_and_follows_hyperparameters() -> None:

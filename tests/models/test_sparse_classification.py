@@ -125,6 +125,8 @@ class TestInputs:
         torch.testing.assert_close(model.predict_proba(BAGS).sum(-1), torch.ones(80).double())
 
     def test_pieces_with_labels(self) -> None:
+        drawn: list[int] = []
+
         class Pieces:
             num_pieces = 3
 
@@ -136,10 +138,12 @@ class TestInputs:
                 return BAGS[part], None if self.labels is None else self.labels[part]
 
             def sample(self, n: int, seed: int) -> Any:
+                drawn.append(n)
                 return BAGS[:30], None if self.labels is None else self.labels[:30]
 
         options: dict[str, Any] = {"covar_module": make_kernel(), "num_inducing": 100}
         model = SparseClassificationGP(Pieces(NAMES), **options)
+        assert drawn == [2000]
         assert len(model.leave_one_out()) == 60
         assert model.classes_.tolist() == ["medium", "narrow", "wide"]
         strange = NAMES.copy()
@@ -165,6 +169,12 @@ class TestInputs:
             make_model(alpha_epsilon=0.0)
         with pytest.raises(ValueError, match="got None"):
             SparseClassificationGP(ROWS, None, make_kernel())
+        for batch in (ROWS.unflatten(0, (2, 40)), PointClouds(BAGS.points.unflatten(0, (2, 40)))):
+            for labels in (NAMES[:40], NAMES[:2]):
+                with pytest.raises(ValueError, match="without a batch axis"):
+                    SparseClassificationGP(batch, labels, make_kernel())
+        with pytest.raises(TypeError, match="dense tensor, got layout"):
+            SparseClassificationGP(ROWS.to_sparse(), NAMES, make_kernel())
 
     def test_latent_functions_are_a_regression_model(self) -> None:
         model = make_model(num_inducing=15)

@@ -499,6 +499,14 @@ class TestBoTorch:
         with pytest.raises(ValueError, match="with its training data"):
             model.subset_output([0]).leave_one_out()
 
+    def test_subset_of_outputs_does_not_follow_its_origin(self) -> None:
+        model = make_sparse(SEVERAL, num_inducing=20)
+        part = model.subset_output([0])
+        expected = part.predict(NEW)
+        model.covar_module.outputscale = 3.0
+        model.likelihood.noise = 0.5
+        assert all(map(torch.equal, part.predict(NEW), expected))
+
     def test_subset_of_outputs_with_known_noise(self) -> None:
         variances = 0.01 * SEVERAL[:60].square() + 0.01
         model = SparseDistributionGP(

@@ -14,6 +14,7 @@ import pytest
 import torch
 
 from gp_distributions import PieceError, PointClouds, ShardedClouds
+from gp_distributions.sharding import tables, targets_by_bag
 
 SIZES = [3, 1, 4, 1, 5, 9, 2, 6, 5, 3]
 
@@ -180,6 +181,33 @@ def test_bags_without_a_target_or_with_several_are_named(tmp_path: Path) -> None
         ValueError, match=r"bags of type int64, as in .*numbers\.parquet, got string"
     ):
         ShardedClouds.from_parquet(path, **options, targets={"p0": 1.0})
+
+
+def test_targets_are_looked_up_once_for_all_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    frame = table()
+    empty = pa.table({"bag": pa.nulls(0), "x": pa.nulls(0), "y": pa.nulls(0)})
+    pq.write_table(empty, tmp_path / "empty.parquet")
+    paths = [tmp_path / "empty.parquet"]
+    for name, (low, high) in {"b": (0, 4), "a": (4, 5), "c": (5, 10)}.items():
+        part = frame[frame["bag"].str[1:].astype(int).between(low, high - 1)]
+        paths.append(write(part, tmp_path / f"{name}.parquet"))
+    searched: list[int] = []
+
+    def repeated(values: Any) -> Any:
+        searched.append(len(values))
+        return tables.repeated(values)
+
+    monkeypatch.setattr(targets_by_bag, "repeated", repeated)
+    given = {f"p{i}": float(i) for i in range(12)}
+    options: dict[str, Any] = {"bag": "bag", "columns": ["x", "y"]}
+    shards = ShardedClouds.from_parquet(paths, **options, targets=given)
+    assert shards.targets().tolist() == list(range(10))
+    assert searched == [12]
+    del given["p4"], given["p9"]
+    with pytest.raises(ValueError, match=r"Bag 'p4' of .*a\.parquet: expected a target"):
+        ShardedClouds.from_parquet(paths, **options, targets=given)
 
 
 def test_bags_are_distinct_after_conversion_to_their_type(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,9 @@ from sharding_tasks import Sums, calls, values
 from gp_distributions import PieceError, PointClouds, ShardedClouds
 from gp_distributions.sharding.checkpoint import Checkpoint
 from gp_distributions.sharding.digests import digest
+from gp_distributions.sharding.held import HeldPiece
 from gp_distributions.sharding.passes import run
+from gp_distributions.sharding.pieces import descriptions
 
 RNG = np.random.default_rng(0)
 SHARDS = ShardedClouds.from_arrays(
@@ -69,6 +72,40 @@ def test_errors_name_the_piece() -> None:
 
     with pytest.raises(PieceError, match="array, bags 15 to 19: MemoryError"):
         list(run(fails, SHARDS.pieces))
+
+
+def test_errors_that_name_the_piece_are_raised_as_they_are() -> None:
+    found = PieceError("array, bags 0 to 4: unusable")
+
+    def fails(number: int, clouds: PointClouds, targets: torch.Tensor | None) -> None:
+        raise found
+
+    with pytest.raises(PieceError) as caught:
+        list(run(fails, SHARDS.pieces))
+    assert caught.value is found
+    assert found.__cause__ is None
+
+
+@dataclass(frozen=True)
+class Disk:
+    """Data in pieces, which cannot be read."""
+
+    num_pieces: int = 2
+
+    def piece(self, index: int) -> Any:
+        raise OSError("the disk is full")
+
+
+@pytest.mark.parametrize(
+    "use", [lambda p: p.remote(None), lambda p: p.targets(), lambda p: p.labels(), descriptions]
+)
+def test_errors_of_objects_that_return_pieces_name_the_piece(use: Callable[[Any], Any]) -> None:
+    piece = HeldPiece(Disk(), 1, "piece 1")
+    with pytest.raises(PieceError, match=r"^piece 1: OSError: the disk is full$"):
+        use([piece] if use is descriptions else piece)
+    unnamed = HeldPiece(Disk(), 1)
+    with pytest.raises(OSError, match=r"^the disk is full$"):
+        use([unnamed] if use is descriptions else unnamed)
 
 
 @pytest.fixture
