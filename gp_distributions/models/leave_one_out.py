@@ -73,7 +73,7 @@ def left_out(
             fitted = fitted.unflatten(-1, mean.shape).movedim(-2, 0)
             spread, left = (part.unsqueeze(-1) for part in parts)
             kept = 1 - spread / noise
-            _check_kept(kept, noise, phi.shape[-1], sum(part.shape[-2] for part, _ in found))
+            _check_kept(kept, noise, len(current.weights), sum(part.shape[-2] for part, _ in found))
             error = (y - mean.unsqueeze(-2) - fitted) / kept
             variance = left + spread / kept
             variance = variance + noise if state.observation_noise else variance
