@@ -12,7 +12,7 @@ import torch
 from botorch.models import ModelList
 from botorch.models.model import Model
 from botorch.models.transforms.input import InputTransform, Normalize
-from gpytorch.kernels import Kernel, ScaleKernel
+from gpytorch.kernels import Kernel
 from linear_operator.utils.errors import NanError, NotPSDError
 from torch import Tensor
 
@@ -21,7 +21,7 @@ from gp_distributions.bayesopt.priors import median_lengthscale_prior
 from gp_distributions.bayesopt.search import Search
 from gp_distributions.bayesopt.searches import DesignSearch
 from gp_distributions.distances.base import Distance
-from gp_distributions.kernels.distribution_kernel import DistributionKernel
+from gp_distributions.kernels.candidates import as_scaled_kernel, copied
 from gp_distributions.models import DistributionGP, MixtureModel
 from gp_distributions.numerics.pseudo_bma import pseudo_bma_weights
 from gp_distributions.rows.memory import Memory, unchanging_rows
@@ -83,8 +83,7 @@ class ComparedModels:
         return mixtures[0] if len(mixtures) == 1 else ModelList(*mixtures)
 
     def _mixture(self, X: Tensor, y: Tensor) -> MixtureModel:
-        # One copy of all keeps the distances that they share, which embed the clouds only once.
-        candidates = copy.deepcopy(dict(self.candidates))
+        candidates = copied(self.candidates)
         models: list[DistributionGP] = []
         densities: list[Tensor] = []
         failure: Exception | None = None
@@ -129,13 +128,9 @@ class ComparedModels:
         return model.eval()
 
     def _maker(self, candidate: Candidate) -> MakeModel:
-        if isinstance(candidate, Distance):
-            candidate = DistributionKernel(candidate)
-        if not isinstance(candidate, Kernel):
-            return candidate
-        if not any(isinstance(part, ScaleKernel) for part in candidate.modules()):
-            candidate = ScaleKernel(candidate)
-        return partial(self._with_kernel, candidate)
+        if isinstance(candidate, Kernel | Distance):
+            return partial(self._with_kernel, as_scaled_kernel(candidate))
+        return candidate
 
     def _with_kernel(self, kernel: Kernel, X: Tensor, Y: Tensor) -> DistributionGP:
         transform: InputTransform | None = self.search.input_transform

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
-import torch
 from botorch.models.transforms.outcome import Standardize
 from botorch.utils.types import DEFAULT
-from gpytorch.kernels import Kernel, ScaleKernel
+from gpytorch.kernels import Kernel
 from gpytorch.likelihoods import FixedNoiseGaussianLikelihood
 from torch import Tensor
 
 from gp_distributions.comparison.data import Data
 from gp_distributions.distances.base import Distance
-from gp_distributions.kernels.distribution_kernel import DistributionKernel
+from gp_distributions.kernels.candidates import as_scaled_kernel, distances_of
 from gp_distributions.kernels.reading import check_kind
 from gp_distributions.models import (
     ClassificationGP,
@@ -44,10 +42,8 @@ def make_model(candidate: Candidate, data: Data, index: Tensor | None) -> Model:
         ValueError: If the candidate does not fit the data.
     """
     X, y = data.training(index)
-    if isinstance(candidate, Distance):
-        candidate = DistributionKernel(candidate)
-    if isinstance(candidate, Kernel):
-        return _with_kernel(candidate, data, X, y)
+    if isinstance(candidate, Kernel | Distance):
+        return _with_kernel(as_scaled_kernel(candidate), data, X, y)
     if isinstance(candidate, Model):
         return _on_data(candidate, data, X, y, index)
     if not callable(candidate):
@@ -66,8 +62,6 @@ def make_model(candidate: Candidate, data: Data, index: Tensor | None) -> Model:
 
 def _with_kernel(kernel: Kernel, data: Data, X: Any, y: Any) -> Model:
     check_kind(data.X, kernel)  # in folds, X are rows
-    if not any(isinstance(part, ScaleKernel) for part in kernel.modules()):
-        kernel = ScaleKernel(kernel, batch_shape=kernel.batch_shape)
     if data.classify:
         return ClassificationGP(X, y, kernel)
     if y.dim() > 1 and y.shape[-1] > 1 and not kernel.batch_shape:
@@ -121,29 +115,11 @@ def _outcomes(model: Model, data: Data, index: Tensor | None) -> dict[str, Any]:
     return options | {"train_Yvar": variances if index is None else variances[index]}
 
 
-def copied(candidates: Mapping[str, Candidate]) -> dict[str, Candidate]:
-    """Copy candidates; those that shared a distance without learned parameters still share it."""
-    modules = [c for c in candidates.values() if isinstance(c, torch.nn.Module)]
-    fixed = {
-        id(distance): distance
-        for candidate in modules
-        for distance in _distances(candidate)
-        if not any(parameter.requires_grad for parameter in distance.parameters())
-    }
-    memo = {key: copy.deepcopy(distance) for key, distance in fixed.items()}
-    return {
-        name: copy.deepcopy(candidate, dict(memo))
-        if isinstance(candidate, torch.nn.Module)
-        else candidate
-        for name, candidate in candidates.items()
-    }
-
-
 def grouped(candidates: Mapping[str, Candidate]) -> list[dict[str, Candidate]]:
     """Group candidates such that those that share a distance are in one group."""
     groups: list[tuple[set[int], list[str]]] = []
     for name, candidate in candidates.items():
-        shared = {id(d) for d in _distances(candidate)}
+        shared = {id(d) for d in distances_of(candidate)}
         joined: tuple[set[int], list[str]] = (shared, [name])
         rest = []
         for group in groups:
@@ -153,8 +129,3 @@ def grouped(candidates: Mapping[str, Candidate]) -> list[dict[str, Candidate]]:
                 rest.append(group)
         groups = [*rest, joined]
     return [{name: candidates[name] for name in names} for _, names in groups]
-
-
-def _distances(candidate: Any) -> Sequence[Distance]:
-    modules = candidate.modules() if isinstance(candidate, torch.nn.Module) else ()
-    return [module for module in modules if isinstance(module, Distance)]

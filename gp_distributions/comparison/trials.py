@@ -10,9 +10,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gp_distributions.comparison.candidates import CLASSIFIERS, Candidate, copied, make_model
+from gp_distributions.comparison.candidates import CLASSIFIERS, Candidate, make_model
 from gp_distributions.comparison.data import Data, Split
 from gp_distributions.fitting import fit
+from gp_distributions.kernels.candidates import copied
 from gp_distributions.rows.memory import unchanging_rows
 from gp_distributions.scoring.leave_one_out import left_out
 from gp_distributions.scoring.predictions import ClassPredictions, NormalPredictions, Predictions

@@ -19,6 +19,7 @@ from gp_distributions import (
     DistributionKernel,
     MixtureModel,
     PointClouds,
+    ScaledDistance,
     SlicedWasserstein,
     fit,
 )
@@ -176,6 +177,50 @@ class TestMixture:
         fails_for(0, 1, 2, 3)
         with pytest.raises(NotPSDError), pytest.warns(ConvergenceWarning, match="left out"):
             optimizer.model()
+
+
+class TestSharedDistances:
+    """A fit of one member must not change what another has learned."""
+
+    @staticmethod
+    def candidates(distance: Any) -> dict[str, Any]:
+        return {p: DistributionKernel(distance, p) for p in ("matern52", "exponential")}
+
+    @pytest.mark.parametrize(
+        "make",
+        [
+            lambda: MMD(2),  # its bandwidth is set from the first clouds that it sees
+            lambda: ScaledDistance(SlicedWasserstein(2, num_slices=8, num_quantiles=12)),
+        ],
+    )
+    def test_whole_and_resumed_searches_agree(self, make: Any) -> None:
+        whole, resumed = (pool_optimizer(model=self.candidates(make())) for _ in range(2))
+        for index in range(12):
+            if index > 9:
+                whole.model()
+            for optimizer in (whole, resumed):
+                optimizer.tell(index, -5 * float(AXES[index, 0] - 0.7) ** 2)
+        first, second = mixture(whole), mixture(resumed)
+        assert torch.equal(first.weights, second.weights)
+        for (name, one), other in zip(first.named_parameters(), second.parameters(), strict=True):
+            assert torch.equal(one, other), name
+
+    def test_members_stay_as_they_were_weighed(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        densities = []
+
+        def predict(model: Any, y: Any) -> Any:
+            found = left_out(model, y)
+            densities.append(found.log_density)
+            return found
+
+        monkeypatch.setattr(compared_models, "left_out", predict)
+        distance = MMD(2, bandwidth=3.0)
+        distance.raw_bandwidth.requires_grad_()
+        found = mixture(told(pool_optimizer(model=self.candidates(distance)), 12))
+        y = torch.tensor([[of_index(i)] for i in range(12)]).double()
+        for member, density in zip(found.models, densities, strict=True):
+            again = left_out(member, y).log_density
+            torch.testing.assert_close(again, density, rtol=1e-4, atol=1e-4)
 
 
 class TestSearches:
