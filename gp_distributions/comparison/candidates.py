@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, get_args
 
 from botorch.models.transforms.outcome import Standardize
 from botorch.utils.types import DEFAULT
@@ -19,14 +19,12 @@ from gp_distributions.models import (
     ClassificationGP,
     DistributionGP,
     SharedKernelGP,
-    SparseClassificationGP,
     SparseDistributionGP,
 )
+from gp_distributions.models.mixture_classifier import Classifier
 
 Model: TypeAlias = DistributionGP | SparseDistributionGP
 Candidate: TypeAlias = Kernel | Distance | Model | Callable[[Any, Any], Model]
-
-CLASSIFIERS = (ClassificationGP, SparseClassificationGP)
 
 
 def make_model(candidate: Candidate, data: Data, index: Tensor | None) -> Model:
@@ -61,7 +59,7 @@ def make_model(candidate: Candidate, data: Data, index: Tensor | None) -> Model:
 
 
 def _with_kernel(kernel: Kernel, data: Data, X: Any, y: Any) -> Model:
-    check_kind(data.X, kernel)  # in folds, X are rows
+    check_kind(data.X, kernel)  # in folds, mixed inputs are rows
     if data.classify:
         return ClassificationGP(X, y, kernel)
     if y.dim() > 1 and y.shape[-1] > 1 and not kernel.batch_shape:
@@ -77,13 +75,13 @@ def _on_data(model: Model, data: Data, X: Any, y: Any, index: Tensor | None) -> 
         options |= {
             name: getattr(model, name) for name in ("num_inducing", "feature_dtype", "seed")
         }
-    if isinstance(model, CLASSIFIERS):
+    if isinstance(model, Classifier):
         options["alpha_epsilon"] = model.alpha_epsilon
     else:
         options |= _outcomes(model, data, index)
         if kind in (DistributionGP, SharedKernelGP):
             options["mean_module"] = model.mean_module
-    known = (DistributionGP, SharedKernelGP, SparseDistributionGP, *CLASSIFIERS)
+    known = (DistributionGP, SharedKernelGP, SparseDistributionGP, *get_args(Classifier))
     if kind not in known:
         raise TypeError(
             f"Expected a model of {', '.join(k.__name__ for k in known)}, got {kind.__name__}. Pass a "
@@ -101,18 +99,35 @@ def _outcomes(model: Model, data: Data, index: Tensor | None) -> dict[str, Any]:
             "which predictions are not normal."
         )
     options: dict[str, Any] = {"outcome_transform": None if transform is None else DEFAULT}
-    likelihood = model.likelihood
-    if not isinstance(likelihood, FixedNoiseGaussianLikelihood):
-        return options | {"likelihood": likelihood}
-    if isinstance(model, SparseDistributionGP) or likelihood.noise.shape[-1] != data.size:
+    variances = known_variances(model, data)
+    if variances is None:
+        return options | {"likelihood": model.likelihood}
+    return options | {"train_Yvar": variances if index is None else variances[index]}
+
+
+def known_variances(candidate: Candidate, data: Data) -> Tensor | None:
+    """Return the noise variances that a model was given for all targets, or None if they are learned.
+
+    Returns:
+        A ``T x outputs`` tensor in squared units of the targets.
+
+    Raises:
+        ValueError: If the model has another number of variances, or is sparse.
+    """
+    likelihood = getattr(candidate, "likelihood", None)
+    if isinstance(candidate, Classifier) or not isinstance(
+        likelihood, FixedNoiseGaussianLikelihood
+    ):
+        return None
+    if isinstance(candidate, SparseDistributionGP) or likelihood.noise.shape[-1] != data.size:
         raise ValueError(
             f"Expected an exact model whose noise variances are those of the {data.size} clouds. Pass "
             "a function of X and y that makes the model."
         )
+    transform = getattr(candidate, "outcome_transform", None)
     unit = 1.0 if transform is None else transform.stdvs.squeeze(-2)
     variances = likelihood.noise.movedim(0, -1) if likelihood.noise.dim() > 1 else likelihood.noise
-    variances = variances.reshape(data.size, -1) * unit**2
-    return options | {"train_Yvar": variances if index is None else variances[index]}
+    return variances.reshape(data.size, -1) * unit**2
 
 
 def grouped(candidates: Mapping[str, Candidate]) -> list[dict[str, Candidate]]:
