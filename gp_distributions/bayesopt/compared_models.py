@@ -26,7 +26,7 @@ from gp_distributions.models import DistributionGP, MixtureModel
 from gp_distributions.numerics.pseudo_bma import pseudo_bma_weights
 from gp_distributions.rows.memory import Memory, unchanging_rows
 from gp_distributions.scoring import left_out
-from gp_distributions.warnings import ConvergenceWarning, warn
+from gp_distributions.warnings import ConvergenceWarning, UndeterminedWarning, silenced, warn
 
 Candidate: TypeAlias = Kernel | Distance | MakeModel
 Candidates: TypeAlias = Mapping[str, Candidate] | Sequence[Candidate]
@@ -73,12 +73,14 @@ class ComparedModels:
             Y: The outcomes, ``T x outcomes``.
 
         Raises:
-            NotPSDError: If every candidate fails.
+            NotPSDError: If every candidate fails, the last one at a covariance matrix.
+            NanError: If every candidate fails, the last one at a log density that is not finite.
 
         Warns:
             ConvergenceWarning: If a fit fails or does not converge.
         """
-        with unchanging_rows():
+        # What each leaves out shows what it warns of.
+        with unchanging_rows(), silenced(UndeterminedWarning):
             mixtures = [self._mixture(X, y.unsqueeze(-1)) for y in Y.unbind(-1)]
         return mixtures[0] if len(mixtures) == 1 else ModelList(*mixtures)
 
@@ -90,7 +92,7 @@ class ComparedModels:
         for place, (name, candidate) in enumerate(candidates.items()):
             model = self._fitted(candidate, place, X, y)
             try:
-                densities.append(left_out(model, y).log_density)
+                densities.append(_log_density(model, y))
             except (NanError, NotPSDError) as error:
                 failure = error
                 message = f"Candidate {name!r} is left out of the mixture of models ({error})."
@@ -171,6 +173,19 @@ def read_candidates(given: object) -> dict[str, Candidate]:
                 f"one of batch shape {tuple(candidate.batch_shape)}."
             )
     return candidates
+
+
+def _log_density(model: DistributionGP, y: Tensor) -> Tensor:
+    """Compute the leave-one-out log density of each evaluation.
+
+    Raises:
+        NanError: If one is not finite.
+    """
+    density = left_out(model, y).log_density
+    bad = (~density.isfinite()).nonzero().flatten().tolist()
+    if bad:
+        raise NanError(f"the log density of evaluation {bad[0]} is {density[bad[0]].item()}")
+    return density
 
 
 def _reads_shapes(kernel: Kernel) -> bool:

@@ -1,6 +1,7 @@
 """Searches that compare kernels: weights, what they fit, and that they continue as they would have."""
 
 import copy
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import torch
 from botorch.models import ModelList
 from botorch.models.transforms.input import Normalize
 from gpytorch.kernels import Kernel, MaternKernel, RBFKernel, ScaleKernel
-from linear_operator.utils.errors import NotPSDError
+from linear_operator.utils.errors import NanError, NotPSDError
 from torch import Tensor
 
 from gp_distributions import (
@@ -177,6 +178,33 @@ class TestMixture:
         fails_for(0, 1, 2, 3)
         with pytest.raises(NotPSDError), pytest.warns(ConvergenceWarning, match="left out"):
             optimizer.model()
+
+    def test_a_candidate_whose_density_is_not_finite_is_left_out(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def without_width(*wrong: int) -> None:
+            calls = iter(range(100))
+
+            def predict(model: Any, y: Any) -> Any:
+                found = left_out(model, y)
+                return replace(found, std=0 * found.std) if next(calls) in wrong else found
+
+            monkeypatch.setattr(compared_models, "left_out", predict)
+
+        optimizer = told(pool_optimizer(model=kernels() | {"mmd": MMD(2, bandwidth=1.0)}), 8)
+        without_width(1)
+        with pytest.warns(ConvergenceWarning, match="'smooth' is left out.*density of evaluation"):
+            assert len(mixture(optimizer).models) == 3
+        without_width(0, 1, 2, 3)
+        with pytest.raises(NanError), pytest.warns(ConvergenceWarning, match="left out"):
+            optimizer.model()
+
+    def test_what_fits_are_unsure_of_is_not_sought(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def fail(model: object) -> None:
+            raise AssertionError
+
+        monkeypatch.setattr("gp_distributions.fitting.determination.determination", fail)
+        told(pool_optimizer(), 10).model()
 
 
 class TestSharedDistances:
