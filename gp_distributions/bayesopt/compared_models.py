@@ -109,7 +109,7 @@ class ComparedModels:
         """Return the model of a candidate, whose turns depend on its place among all."""
         make, options = self._maker(candidate), {"restarts": self.restarts, "seed": self.seed}
         count = len(X)
-        size = count - (count - place) % min(max(count // _SHARE, 1), _LONGEST)
+        size = _fitted_size(count, place)
         if not isinstance(
             candidate, Kernel | Distance
         ):  # its parameters may depend on the evaluations
@@ -186,6 +186,14 @@ def _log_density(model: DistributionGP, y: Tensor) -> Tensor:
     if bad:
         raise NanError(f"the log density of evaluation {bad[0]} is {density[bad[0]].item()}")
     return density
+
+
+def _fitted_size(count: int, place: int) -> int:
+    """Return the number of evaluations to which a candidate is fitted, which never becomes smaller."""
+    return max(
+        size - (size - place) % min(max(size // _SHARE, 1), _LONGEST)
+        for size in range(1, count + 1)
+    )
 
 
 def _reads_shapes(kernel: Kernel) -> bool:

@@ -199,6 +199,27 @@ class TestMixture:
         with pytest.raises(NanError), pytest.warns(ConvergenceWarning, match="left out"):
             optimizer.model()
 
+    def test_hyperparameters_never_come_from_fewer_evaluations_than_before(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        sizes: dict[int, list[int]] = {}
+
+        def unfitted(make: Any, X: Tensor, Y: Tensor, **options: Any) -> DistributionGP:
+            model = make(X, Y)
+            sizes.setdefault(model.covar_module.base_kernel.ard_num_dims, []).append(len(X))
+            return model.eval()
+
+        monkeypatch.setattr(compared_models, "fitted", unfitted)
+        generator = torch.Generator().manual_seed(0)
+        X = torch.rand(16, 5, generator=generator, dtype=torch.float64)
+        candidates = {str(n): RBFKernel(ard_num_dims=n, active_dims=range(n)) for n in range(1, 6)}
+        search = DesignSearch(None, torch.tensor([[0.0] * 5, [1.0] * 5]).double())
+        models = compared_models.ComparedModels(candidates, search, 1, restarts=0, seed=0)
+        for count in range(13, 17):
+            models(X[:count], X[:count, :1])
+        assert [sorted(found) for found in sizes.values()] == list(sizes.values())
+        assert max(sizes[5]) > min(sizes[5])
+
     def test_what_fits_are_unsure_of_is_not_sought(self, monkeypatch: pytest.MonkeyPatch) -> None:
         def fail(model: object) -> None:
             raise AssertionError
