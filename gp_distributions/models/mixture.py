@@ -22,6 +22,7 @@ from gp_distributions.models.classification import ClassificationGP
 from gp_distributions.models.exact_inference import variances
 from gp_distributions.models.mixture_posterior import MixturePosterior, mixed
 from gp_distributions.models.sparse_classification import SparseClassificationGP
+from gp_distributions.models.together import together
 
 
 class MixtureModel(Model):
@@ -122,10 +123,11 @@ class MixtureModel(Model):
         """
         self.eval()
         counting, weights = self._counting()
-        found = [
-            _as_mixture(model.posterior(X, output_indices, observation_noise), model)
-            for model in counting
-        ]
+        with together():
+            found = [
+                _as_mixture(model.posterior(X, output_indices, observation_noise), model)
+                for model in counting
+            ]
         posterior = mixed(found, weights.to(found[0].member_mean))
         if posterior_transform is not None:
             return posterior_transform(posterior=posterior, X=X)
