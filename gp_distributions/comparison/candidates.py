@@ -126,7 +126,9 @@ def known_variances(candidate: Candidate, data: Data) -> Tensor | None:
         )
     transform = getattr(candidate, "outcome_transform", None)
     unit = 1.0 if transform is None else transform.stdvs.squeeze(-2)
-    variances = likelihood.noise.movedim(0, -1) if likelihood.noise.dim() > 1 else likelihood.noise
+    variances: Tensor = (
+        likelihood.noise.movedim(0, -1) if likelihood.noise.dim() > 1 else likelihood.noise
+    )
     return variances.reshape(data.size, -1) * unit**2
 
 

@@ -42,7 +42,7 @@ def test_only_distances_that_do_not_change_are_shared(distance: Distance, togeth
 
 def test_copies_keep_what_is_shared_within_one_candidate() -> None:
     distance = MMD(2)
-    kernel = DistributionKernel(distance) + DistributionKernel(distance, "exponential")
+    kernel: Any = DistributionKernel(distance) + DistributionKernel(distance, "exponential")
     (copy,) = copied({"sum": kernel}).values()
     first, second = (part.distance for part in copy.kernels)
     assert first is second
@@ -61,11 +61,11 @@ def test_functions_are_copied_with_what_they_hold() -> None:
 
 def test_scaled_kernels() -> None:
     distance = sliced()
-    found = as_scaled_kernel(distance)
+    found: Any = as_scaled_kernel(distance)
     assert isinstance(found, ScaleKernel)
     assert found.base_kernel.distance is distance
     assert type(found.base_kernel.profile) is type(DistributionKernel(distance).profile)
-    batch = as_scaled_kernel(RBFKernel(batch_shape=torch.Size([3])))
+    batch: Any = as_scaled_kernel(RBFKernel(batch_shape=torch.Size([3])))
     assert batch.outputscale.shape == (3,)
     inner = RBFKernel() * ScaleKernel(RBFKernel())
     assert as_scaled_kernel(inner) is inner
