@@ -303,6 +303,8 @@ class DistributionGP(SingleTaskGP):
         axis = 0
         if self.num_outputs > 1:
             rows, axis = add_output_dim(rows, self._input_batch_shape)
+        if not isinstance(observation_noise, Tensor):
+            observation_noise = bool(observation_noise)  # BoTorch asks whether it is False itself
         distribution = self._apply_noise(rows, self(rows), observation_noise)
         transform: OutcomeTransform | None = getattr(self, "outcome_transform", None)
         normals = [distribution]
