@@ -306,6 +306,30 @@ class TestSearches:
             design.input_transform(BOUNDS), torch.tensor([[0.0, 0.0], [1.0, 1.0]]).double()
         )
 
+    def test_mixed_searches_continue_as_they_would_have(self, tmp_path: Path) -> None:
+        search = MixedSearch(
+            shape=design_search(), angle=(0.0, 1.0), num_restarts=2, raw_samples=8, maxiter=10
+        )
+        distance = kernels()["rough"].distance
+        candidates = {
+            profile: search.kernel({"shape": DistributionKernel(distance, profile)})
+            for profile in ("matern52", "exponential")
+        }
+
+        def measure(candidate: dict[str, Any]) -> float:
+            return value(candidate["shape"]) - (candidate["angle"] - 0.3) ** 2
+
+        def optimizer(path: Path | None = None) -> ShapeOptimizer:
+            return ShapeOptimizer(search, model=candidates, initial=4, path=path)
+
+        whole = optimizer().run(measure, 6, progress=False)
+        path = tmp_path / "search.jsonl"
+        optimizer(path).run(measure, 5, progress=False)
+        resumed = optimizer(path).run(measure, 6, progress=False)
+        assert keys(resumed) == keys(whole)
+        first, second = mixture(resumed).models
+        assert first.input_transform is second.input_transform is search.input_transform
+
     def test_constraints_and_objectives(self) -> None:
         optimizer = pool_optimizer(constraints=1)
         optimizer.run(lambda i: [of_index(i), float(AXES[i, 0]) - 0.6], 8, q=2, progress=False)
