@@ -89,13 +89,18 @@ def warn(message: str, category: type[DistributionWarning]) -> None:
         message: The problem and what to do about it.
         category: Category of the warning.
     """
-    if issubclass(category, _silent.get()):
+    if is_silenced(category):
         return
     level = 1
     frame: FrameType | None = sys._getframe()
     while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] in _INNER:
         level, frame = level + 1, frame.f_back
     warnings.warn(message, category, stacklevel=level)
+
+
+def is_silenced(category: type[DistributionWarning]) -> bool:
+    """Return whether warnings of a category are silenced, so that their causes need no search."""
+    return issubclass(category, _silent.get())
 
 
 @contextlib.contextmanager

@@ -12,7 +12,7 @@ import torch
 from botorch.models import ModelList
 from botorch.models.model import Model
 from botorch.models.transforms.input import InputTransform, Normalize
-from gpytorch.kernels import Kernel, ScaleKernel
+from gpytorch.kernels import Kernel
 from linear_operator.utils.errors import NanError, NotPSDError
 from torch import Tensor
 
@@ -21,12 +21,12 @@ from gp_distributions.bayesopt.priors import median_lengthscale_prior
 from gp_distributions.bayesopt.search import Search
 from gp_distributions.bayesopt.searches import DesignSearch
 from gp_distributions.distances.base import Distance
-from gp_distributions.kernels.distribution_kernel import DistributionKernel
+from gp_distributions.kernels.candidates import as_scaled_kernel, copied
 from gp_distributions.models import DistributionGP, MixtureModel
 from gp_distributions.numerics.pseudo_bma import pseudo_bma_weights
 from gp_distributions.rows.memory import Memory, unchanging_rows
 from gp_distributions.scoring import left_out
-from gp_distributions.warnings import ConvergenceWarning, warn
+from gp_distributions.warnings import ConvergenceWarning, UndeterminedWarning, silenced, warn
 
 Candidate: TypeAlias = Kernel | Distance | MakeModel
 Candidates: TypeAlias = Mapping[str, Candidate] | Sequence[Candidate]
@@ -73,25 +73,26 @@ class ComparedModels:
             Y: The outcomes, ``T x outcomes``.
 
         Raises:
-            NotPSDError: If every candidate fails.
+            NotPSDError: If every candidate fails, the last one at a covariance matrix.
+            NanError: If every candidate fails, the last one at a log density that is not finite.
 
         Warns:
             ConvergenceWarning: If a fit fails or does not converge.
         """
-        with unchanging_rows():
+        # What each leaves out shows what it warns of.
+        with unchanging_rows(), silenced(UndeterminedWarning):
             mixtures = [self._mixture(X, y.unsqueeze(-1)) for y in Y.unbind(-1)]
         return mixtures[0] if len(mixtures) == 1 else ModelList(*mixtures)
 
     def _mixture(self, X: Tensor, y: Tensor) -> MixtureModel:
-        # One copy of all keeps the distances that they share, which embed the clouds only once.
-        candidates = copy.deepcopy(dict(self.candidates))
+        candidates = copied(self.candidates)
         models: list[DistributionGP] = []
         densities: list[Tensor] = []
         failure: Exception | None = None
         for place, (name, candidate) in enumerate(candidates.items()):
             model = self._fitted(candidate, place, X, y)
             try:
-                densities.append(left_out(model, y).log_density)
+                densities.append(_log_density(model, y))
             except (NanError, NotPSDError) as error:
                 failure = error
                 message = f"Candidate {name!r} is left out of the mixture of models ({error})."
@@ -108,7 +109,7 @@ class ComparedModels:
         """Return the model of a candidate, whose turns depend on its place among all."""
         make, options = self._maker(candidate), {"restarts": self.restarts, "seed": self.seed}
         count = len(X)
-        size = count - (count - place) % min(max(count // _SHARE, 1), _LONGEST)
+        size = _fitted_size(count, place)
         if not isinstance(
             candidate, Kernel | Distance
         ):  # its parameters may depend on the evaluations
@@ -129,13 +130,9 @@ class ComparedModels:
         return model.eval()
 
     def _maker(self, candidate: Candidate) -> MakeModel:
-        if isinstance(candidate, Distance):
-            candidate = DistributionKernel(candidate)
-        if not isinstance(candidate, Kernel):
-            return candidate
-        if not any(isinstance(part, ScaleKernel) for part in candidate.modules()):
-            candidate = ScaleKernel(candidate)
-        return partial(self._with_kernel, candidate)
+        if isinstance(candidate, Kernel | Distance):
+            return partial(self._with_kernel, as_scaled_kernel(candidate))
+        return candidate
 
     def _with_kernel(self, kernel: Kernel, X: Tensor, Y: Tensor) -> DistributionGP:
         transform: InputTransform | None = self.search.input_transform
@@ -176,6 +173,27 @@ def read_candidates(given: object) -> dict[str, Candidate]:
                 f"one of batch shape {tuple(candidate.batch_shape)}."
             )
     return candidates
+
+
+def _log_density(model: DistributionGP, y: Tensor) -> Tensor:
+    """Compute the leave-one-out log density of each evaluation.
+
+    Raises:
+        NanError: If one is not finite.
+    """
+    density = left_out(model, y).log_density
+    bad = (~density.isfinite()).nonzero().flatten().tolist()
+    if bad:
+        raise NanError(f"the log density of evaluation {bad[0]} is {density[bad[0]].item()}")
+    return density
+
+
+def _fitted_size(count: int, place: int) -> int:
+    """Return the number of evaluations to which a candidate is fitted, which never becomes smaller."""
+    return max(
+        size - (size - place) % min(max(size // _SHARE, 1), _LONGEST)
+        for size in range(1, count + 1)
+    )
 
 
 def _reads_shapes(kernel: Kernel) -> bool:

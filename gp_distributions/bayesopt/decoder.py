@@ -2,33 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator
-from contextvars import ContextVar
+from collections.abc import Callable
 
 import torch
 from botorch.models.model import Model
 from botorch.models.transforms.input import InputTransform
 from torch import Tensor
 
-from gp_distributions.context import setting
 from gp_distributions.measures import PointClouds
 from gp_distributions.rows.clouds import join_rows
 
 Decode = Callable[[Tensor], Tensor | tuple[Tensor, Tensor] | PointClouds]
-
-_decoded: ContextVar[dict[tuple[int, int], tuple[Decoder, Tensor, Tensor]]] = ContextVar("decoded")
-
-
-@contextlib.contextmanager
-def decoding_once() -> Iterator[None]:
-    """Decode each tensor of designs once within a ``with`` block, in the current thread only.
-
-    Tensors are told apart by identity. Several models with one decoder then see the same rows, and
-    within ``sharing`` their distances represent these once.
-    """
-    with setting(_decoded, _decoded.get({})):
-        yield
 
 
 class Decoder(InputTransform, torch.nn.Module):
@@ -86,12 +70,6 @@ class Decoder(InputTransform, torch.nn.Module):
         Returns:
             A ``batch_shape x q x m*(d+1)`` tensor of rows.
         """
-        known, key = _decoded.get({}), (id(self), id(X))
-        if key not in known:
-            known[key] = self, X, self._rows(X)  # keeps the ids from being reused
-        return known[key][-1]
-
-    def _rows(self, X: Tensor) -> Tensor:
         designs = X.reshape(-1, X.shape[-1])
         rows = join_rows(*self._decoded(designs))
         finite = rows.isfinite().all(-1)

@@ -9,9 +9,8 @@ from botorch.models.model import Model
 from botorch.utils.transforms import t_batch_mode_transform
 from torch import Tensor
 
-from gp_distributions.bayesopt.decoder import decoding_once
-from gp_distributions.distances.evaluation import sharing
 from gp_distributions.models import MixtureModel
+from gp_distributions.models.together import together
 
 
 class MixtureLogExpectedImprovement(AnalyticAcquisitionFunction):
@@ -60,7 +59,7 @@ class MixtureLogExpectedImprovement(AnalyticAcquisitionFunction):
         Returns:
             A ``batch_shape`` tensor.
         """
-        with sharing(), decoding_once():
+        with together():
             values = torch.stack([part(X) for part in self.parts], dim=-1)
         return (values + self.log_weights.to(values)).logsumexp(-1)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Hashable, Iterable
 
 import torch
@@ -36,7 +35,8 @@ class Pool:
         candidates: The ``N`` clouds, as :class:`PointClouds`, :class:`Gaussians`,
             :class:`GaussianMixtures` or an ``N x m*(d+1)`` tensor of rows.
         memory: Number of bytes for the features of the candidates, for each distance. Default: half of
-            the free memory, or 2 GiB if that is unknown.
+            the memory that is free before the features of a distance are stored, or 2 GiB if that is
+            unknown.
 
     Attributes:
         rows: The candidates, ``N x width``.
@@ -67,7 +67,7 @@ class Pool:
         self.dim = candidates.dim if isinstance(candidates, PointClouds) else None
         kind = kind_of(candidates)
         self.block = None if isinstance(candidates, Tensor) else Block(str(kind), candidates.dim)
-        self.memory = _half_of_free_memory(self.rows.device) if memory is None else memory
+        self.memory = memory
         self._tables: dict[Hashable, Table] = {}
 
     def __len__(self) -> int:
@@ -215,12 +215,3 @@ def _remaining(size: int, exclude: Iterable[int] | Tensor, device: torch.device)
     left = torch.ones(size, dtype=torch.bool, device=device)
     left[indices.long()] = False
     return left.nonzero().squeeze(-1)
-
-
-def _half_of_free_memory(device: torch.device) -> float:
-    if device.type == "cuda":
-        return torch.cuda.mem_get_info(device)[0] / 2
-    try:
-        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2
-    except (AttributeError, OSError, ValueError):
-        return 2.0**31

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import os
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -26,10 +27,11 @@ class Table:
     Args:
         distance: The distance, which is copied.
         rows: The ``N`` candidates, with only the columns that the distance reads.
-        memory: Number of bytes available for the features of the candidates.
+        memory: Number of bytes available for the features of the candidates. Default: half of the
+            memory that is free when they are stored.
     """
 
-    def __init__(self, distance: Distance, rows: Tensor, *, memory: float) -> None:
+    def __init__(self, distance: Distance, rows: Tensor, *, memory: float | None = None) -> None:
         self.fingerprint = fingerprint(distance)
         # Later changes of the parameters do not affect a copy.
         self.distance = copy.deepcopy(distance).requires_grad_(False)
@@ -106,9 +108,10 @@ class Table:
             yield from self._representations
             return
         kept: list[Tensor] = []
+        memory = self._available()
         for part in self.rows.split(_BLOCK):
             represented = representations(self.distance, part)
-            if len(self.rows) * represented[0].nbytes <= self._memory:
+            if len(self.rows) * represented[0].nbytes <= memory:
                 kept.append(represented)
             yield represented
         self._representations = tuple(kept)
@@ -119,7 +122,7 @@ class Table:
         # Subtracting a point close to all features preserves digits.
         centre = first.mean(0)
         size = len(self.rows)
-        if size * first[0].nbytes > self._memory:
+        if size * first[0].nbytes > self._available():
             return centre
         features, norms = first.new_empty(size, first.shape[-1]), first.new_empty(size)
         for start in range(0, size, _BLOCK):
@@ -128,6 +131,10 @@ class Table:
             norms[part] = _squared_norms(features[part])
         self._features = (features, norms)
         return centre
+
+    def _available(self) -> float:
+        """Return the number of bytes for features, given what other tables have stored."""
+        return _half_of_free_memory(self.rows.device) if self._memory is None else self._memory
 
     def _blocks(self, centre: Tensor) -> Iterator[tuple[Tensor, ...]]:
         """Yield the centred features of the candidates and their squared norms in blocks."""
@@ -243,3 +250,12 @@ def _squared(features: Tensor, norms: Tensor, points: Sequence[Tensor]) -> Tenso
 
 def _squared_norms(features: Tensor) -> Tensor:
     return torch.einsum("nd,nd->n", features, features)
+
+
+def _half_of_free_memory(device: torch.device) -> float:
+    if device.type == "cuda":
+        return torch.cuda.mem_get_info(device)[0] / 2
+    try:
+        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2
+    except (AttributeError, OSError, ValueError):
+        return 2.0**31

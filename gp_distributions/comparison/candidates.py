@@ -2,33 +2,29 @@
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias, get_args
 
-import torch
 from botorch.models.transforms.outcome import Standardize
 from botorch.utils.types import DEFAULT
-from gpytorch.kernels import Kernel, ScaleKernel
+from gpytorch.kernels import Kernel
 from gpytorch.likelihoods import FixedNoiseGaussianLikelihood
 from torch import Tensor
 
 from gp_distributions.comparison.data import Data
 from gp_distributions.distances.base import Distance
-from gp_distributions.kernels.distribution_kernel import DistributionKernel
+from gp_distributions.kernels.candidates import as_scaled_kernel, distances_of
 from gp_distributions.kernels.reading import check_kind
 from gp_distributions.models import (
     ClassificationGP,
     DistributionGP,
     SharedKernelGP,
-    SparseClassificationGP,
     SparseDistributionGP,
 )
+from gp_distributions.models.mixture_classifier import Classifier
 
 Model: TypeAlias = DistributionGP | SparseDistributionGP
 Candidate: TypeAlias = Kernel | Distance | Model | Callable[[Any, Any], Model]
-
-CLASSIFIERS = (ClassificationGP, SparseClassificationGP)
 
 
 def make_model(candidate: Candidate, data: Data, index: Tensor | None) -> Model:
@@ -44,10 +40,8 @@ def make_model(candidate: Candidate, data: Data, index: Tensor | None) -> Model:
         ValueError: If the candidate does not fit the data.
     """
     X, y = data.training(index)
-    if isinstance(candidate, Distance):
-        candidate = DistributionKernel(candidate)
-    if isinstance(candidate, Kernel):
-        return _with_kernel(candidate, data, X, y)
+    if isinstance(candidate, Kernel | Distance):
+        return _with_kernel(as_scaled_kernel(candidate), data, X, y)
     if isinstance(candidate, Model):
         return _on_data(candidate, data, X, y, index)
     if not callable(candidate):
@@ -65,9 +59,7 @@ def make_model(candidate: Candidate, data: Data, index: Tensor | None) -> Model:
 
 
 def _with_kernel(kernel: Kernel, data: Data, X: Any, y: Any) -> Model:
-    check_kind(data.X, kernel)  # in folds, X are rows
-    if not any(isinstance(part, ScaleKernel) for part in kernel.modules()):
-        kernel = ScaleKernel(kernel, batch_shape=kernel.batch_shape)
+    check_kind(data.X, kernel)  # in folds, mixed inputs are rows
     if data.classify:
         return ClassificationGP(X, y, kernel)
     if y.dim() > 1 and y.shape[-1] > 1 and not kernel.batch_shape:
@@ -83,13 +75,13 @@ def _on_data(model: Model, data: Data, X: Any, y: Any, index: Tensor | None) -> 
         options |= {
             name: getattr(model, name) for name in ("num_inducing", "feature_dtype", "seed")
         }
-    if isinstance(model, CLASSIFIERS):
+    if isinstance(model, Classifier):
         options["alpha_epsilon"] = model.alpha_epsilon
     else:
         options |= _outcomes(model, data, index)
         if kind in (DistributionGP, SharedKernelGP):
             options["mean_module"] = model.mean_module
-    known = (DistributionGP, SharedKernelGP, SparseDistributionGP, *CLASSIFIERS)
+    known = (DistributionGP, SharedKernelGP, SparseDistributionGP, *get_args(Classifier))
     if kind not in known:
         raise TypeError(
             f"Expected a model of {', '.join(k.__name__ for k in known)}, got {kind.__name__}. Pass a "
@@ -107,43 +99,44 @@ def _outcomes(model: Model, data: Data, index: Tensor | None) -> dict[str, Any]:
             "which predictions are not normal."
         )
     options: dict[str, Any] = {"outcome_transform": None if transform is None else DEFAULT}
-    likelihood = model.likelihood
-    if not isinstance(likelihood, FixedNoiseGaussianLikelihood):
-        return options | {"likelihood": likelihood}
-    if isinstance(model, SparseDistributionGP) or likelihood.noise.shape[-1] != data.size:
+    variances = known_variances(model, data)
+    if variances is None:
+        return options | {"likelihood": model.likelihood}
+    return options | {"train_Yvar": variances if index is None else variances[index]}
+
+
+def known_variances(candidate: Candidate, data: Data) -> Tensor | None:
+    """Return the noise variances that a model was given for all targets, or None if they are learned.
+
+    Returns:
+        A ``T x outputs`` tensor in squared units of the targets.
+
+    Raises:
+        ValueError: If the model has another number of variances, or is sparse.
+    """
+    likelihood = getattr(candidate, "likelihood", None)
+    if isinstance(candidate, Classifier) or not isinstance(
+        likelihood, FixedNoiseGaussianLikelihood
+    ):
+        return None
+    if isinstance(candidate, SparseDistributionGP) or likelihood.noise.shape[-1] != data.size:
         raise ValueError(
             f"Expected an exact model whose noise variances are those of the {data.size} clouds. Pass "
             "a function of X and y that makes the model."
         )
+    transform = getattr(candidate, "outcome_transform", None)
     unit = 1.0 if transform is None else transform.stdvs.squeeze(-2)
-    variances = likelihood.noise.movedim(0, -1) if likelihood.noise.dim() > 1 else likelihood.noise
-    variances = variances.reshape(data.size, -1) * unit**2
-    return options | {"train_Yvar": variances if index is None else variances[index]}
-
-
-def copied(candidates: Mapping[str, Candidate]) -> dict[str, Candidate]:
-    """Copy candidates; those that shared a distance without learned parameters still share it."""
-    modules = [c for c in candidates.values() if isinstance(c, torch.nn.Module)]
-    fixed = {
-        id(distance): distance
-        for candidate in modules
-        for distance in _distances(candidate)
-        if not any(parameter.requires_grad for parameter in distance.parameters())
-    }
-    memo = {key: copy.deepcopy(distance) for key, distance in fixed.items()}
-    return {
-        name: copy.deepcopy(candidate, dict(memo))
-        if isinstance(candidate, torch.nn.Module)
-        else candidate
-        for name, candidate in candidates.items()
-    }
+    variances: Tensor = (
+        likelihood.noise.movedim(0, -1) if likelihood.noise.dim() > 1 else likelihood.noise
+    )
+    return variances.reshape(data.size, -1) * unit**2
 
 
 def grouped(candidates: Mapping[str, Candidate]) -> list[dict[str, Candidate]]:
     """Group candidates such that those that share a distance are in one group."""
     groups: list[tuple[set[int], list[str]]] = []
     for name, candidate in candidates.items():
-        shared = {id(d) for d in _distances(candidate)}
+        shared = {id(d) for d in distances_of(candidate)}
         joined: tuple[set[int], list[str]] = (shared, [name])
         rest = []
         for group in groups:
@@ -153,8 +146,3 @@ def grouped(candidates: Mapping[str, Candidate]) -> list[dict[str, Candidate]]:
                 rest.append(group)
         groups = [*rest, joined]
     return [{name: candidates[name] for name in names} for _, names in groups]
-
-
-def _distances(candidate: Any) -> Sequence[Distance]:
-    modules = candidate.modules() if isinstance(candidate, torch.nn.Module) else ()
-    return [module for module in modules if isinstance(module, Distance)]

@@ -12,11 +12,12 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 from tqdm import tqdm
 
-from gp_distributions.comparison.candidates import CLASSIFIERS, Candidate, grouped
+from gp_distributions.comparison.candidates import Candidate, grouped
 from gp_distributions.comparison.comparison import Comparison
 from gp_distributions.comparison.data import Data, Split
 from gp_distributions.comparison.trials import Trial, run_trials
 from gp_distributions.measures.inputs import Inputs
+from gp_distributions.models.mixture_classifier import Classifier
 from gp_distributions.scoring.predictions import Predictions
 
 # The progress bar appears after this many seconds.
@@ -63,15 +64,18 @@ def compare(
         candidates: Candidates by name: kernels, which get an outputscale if they have none; distances,
             which get the profile ``matern52``; models that are not fitted, which are made again on
             ``X`` and ``y``; or functions of ``X`` and ``y`` that make a model. They stay as they are.
-            See :func:`default_kernels`.
+            In folds, functions get the part of ``X`` to train on; of :class:`MixedInputs`, they get
+            rows. Known noise variances of a model are those of its clouds in folds, too. See
+            :func:`default_kernels`.
         X: The ``T`` training inputs, as for :class:`DistributionGP`.
         y: The targets, ``T`` or ``T x outputs``; or ``T`` labels. If there are several outputs, log
             densities are sums over them, and a kernel without a batch shape becomes a
             :class:`SharedKernelGP`.
         folds: Number of folds, a splitter of scikit-learn, or pairs of training and test indices, in
-            place of leave-one-out. Each cloud must be left out once.
-        groups: A label for each cloud; clouds with the same label stay in one fold, as patients of one
-            hospital. Default of ``folds`` with groups: 5, or the number of groups.
+            place of leave-one-out. Each cloud must be left out once, by a training part without it.
+        groups: A label for each cloud, at least two different ones; clouds with the same label stay in
+            one fold, as patients of one hospital. A splitter must respect them, such as ``GroupKFold``.
+            Default of ``folds`` with groups: 5, or the number of groups.
         classification: Whether ``y`` are labels. By default, they are if a candidate is a classifier, or
             if they are not numbers.
         n_jobs: Number of processes of joblib. Candidates that share a distance run in one of them.
@@ -109,7 +113,7 @@ def compare(
         raise ValueError("Expected at least one candidate, got none.")
     if classification is None:
         classification = _are_labels(y) or any(
-            isinstance(candidate, CLASSIFIERS) for candidate in candidates.values()
+            isinstance(candidate, Classifier) for candidate in candidates.values()
         )
     data = Data.read(X, y, classify=classification)
     splits = data.splits(folds, groups, seed)

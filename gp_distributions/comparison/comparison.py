@@ -11,9 +11,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gp_distributions.comparison.candidates import CLASSIFIERS
 from gp_distributions.comparison.trials import Trial
 from gp_distributions.models import MixtureClassifier, MixtureModel
+from gp_distributions.models.mixture_classifier import Classifier
 from gp_distributions.numerics.stacking import stacking_weights
 from gp_distributions.plotting.comparisons import plot_comparison
 from gp_distributions.plotting.drawing import Axes
@@ -126,7 +126,7 @@ class Comparison:
         """
         kept = {name: weight for name, weight in self.weights.items() if weight > 0}
         models = [self.models[name] for name in kept]
-        kind = MixtureClassifier if isinstance(models[0], CLASSIFIERS) else MixtureModel
+        kind = MixtureClassifier if isinstance(models[0], Classifier) else MixtureModel
         return kind(models, list(kept.values()))
 
     @property

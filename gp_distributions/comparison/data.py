@@ -13,6 +13,7 @@ from sklearn.model_selection import GroupKFold, KFold, StratifiedKFold, check_cv
 from torch import Tensor
 
 from gp_distributions.measures.inputs import Inputs, encoding_of
+from gp_distributions.measures.mixed_inputs import MixedInputs
 from gp_distributions.models.arguments import counted_rows
 from gp_distributions.models.kernel_ridge import Labels, read_labels
 from gp_distributions.models.targets import as_targets, check_order
@@ -32,7 +33,7 @@ class Data:
         X: The inputs.
         rows: The inputs as rows, all encoded alike.
         y: Targets, ``T`` or ``T x outputs``, or labels.
-        targets: The targets in double precision, or class indices.
+        targets: The targets in the precision of the rows, or class indices.
         classes: The distinct labels in sorted order, or None.
     """
 
@@ -71,11 +72,13 @@ class Data:
         return len(self.rows)
 
     def training(self, index: Tensor | None) -> tuple[Any, Any]:
-        """Return the inputs and targets of numbers ``index``, as rows, or all as they were given."""
+        """Return the inputs and targets of numbers ``index``, or all; some mixed inputs as rows."""
         if index is None:
             return self.X, self.y
         kept = index.to(self.rows.device)
-        return self.rows[kept], self.y[index.numpy()] if self.classify else self.y[kept]
+        # Rows keep the encoding that all mixed inputs define.
+        X = self.rows[kept] if isinstance(self.X, MixedInputs | Tensor) else self.X[index]
+        return X, self.y[index.numpy()] if self.classify else self.y[kept]
 
     def splits(
         self, folds: Any, groups: Sequence[Hashable] | ArrayLike | None, seed: int
@@ -83,14 +86,16 @@ class Data:
         """Split the inputs into folds, each of which is left out once; none for leave-one-out.
 
         Raises:
-            ValueError: If the folds are not a partition, the number of groups is wrong, or a training
-                part lacks a class.
+            ValueError: If the folds are not a partition, the number of groups is wrong, a training part
+                holds an input or a group that it leaves out, or it lacks a class.
         """
         labels = None if groups is None else np.asarray(groups)
         if labels is not None and labels.shape != (self.size,):
             raise ValueError(
                 f"Expected a group for each of {self.size} inputs, got groups of shape {labels.shape}."
             )
+        if labels is not None and len(np.unique(labels)) < 2:
+            raise ValueError("Expected at least two different groups, got one.")
         if folds is None and labels is None:
             return []
         parts = [
@@ -103,7 +108,19 @@ class Data:
                 "Expected folds in which each input is left out exactly once, such as KFold(5), got "
                 f"{len(left)} inputs left out, {len(left.unique())} of {self.size} different."
             )
-        for number, (train, _) in enumerate(parts):
+        for number, (train, test) in enumerate(parts):
+            if bool(torch.isin(train, test).any()):
+                raise ValueError(
+                    f"Expected training parts without the inputs that are left out, but that of fold "
+                    f"{number} holds input {int(train[torch.isin(train, test)][0])}."
+                )
+            if labels is not None:
+                both = np.intersect1d(labels[train.numpy()], labels[test.numpy()])
+                if len(both):
+                    raise ValueError(
+                        f"Expected groups that stay together, but fold {number} leaves out only some of "
+                        f"group {both.tolist()[0]!r}. Use a splitter of groups, such as GroupKFold."
+                    )
             if self.classes is not None and len(self.targets[train].unique()) < len(self.classes):
                 raise ValueError(
                     f"Expected all classes in each training part, but that of fold {number} lacks one. "

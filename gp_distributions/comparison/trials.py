@@ -8,11 +8,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from gpytorch.likelihoods import FixedNoiseGaussianLikelihood
 from torch import Tensor
 
-from gp_distributions.comparison.candidates import CLASSIFIERS, Candidate, copied, make_model
+from gp_distributions.comparison.candidates import Candidate, known_variances, make_model
 from gp_distributions.comparison.data import Data, Split
 from gp_distributions.fitting import fit
+from gp_distributions.kernels.candidates import copied
+from gp_distributions.models.mixture_classifier import Classifier
 from gp_distributions.rows.memory import unchanging_rows
 from gp_distributions.scoring.leave_one_out import left_out
 from gp_distributions.scoring.predictions import ClassPredictions, NormalPredictions, Predictions
@@ -85,7 +88,7 @@ def _tried(
     options: Mapping[str, Any],
 ) -> tuple[Any, Predictions | None]:
     model = make_model(candidate, data, None if split is None else split[0])
-    if isinstance(model, CLASSIFIERS) != data.classify:
+    if isinstance(model, Classifier) != data.classify:
         kinds = ("regression", "classification")
         raise ValueError(
             f"Expected a model for {kinds[data.classify]}, as the others, got {type(model).__name__}."
@@ -93,14 +96,39 @@ def _tried(
     fit(model, **options)
     if split is None:
         return model, left_out(model, data.y) if leave_one_out else None
-    return None, _predicted(model, data, split[1])
+    return None, _predicted(model, data, split[1], known_variances(candidate, data))
 
 
-def _predicted(model: Any, data: Data, index: Tensor) -> Predictions:
-    """Predict the inputs of numbers ``index``."""
+def _predicted(model: Any, data: Data, index: Tensor, variances: Tensor | None) -> Predictions:
+    """Predict the inputs of numbers ``index``.
+
+    Args:
+        model: A model fitted to other inputs.
+        data: All data.
+        index: The numbers.
+        variances: Known noise variances of all targets, or None.
+    """
     rows = data.rows[index.to(data.rows.device)]
     targets = data.targets[index.to(data.targets.device)]
     with torch.no_grad():
         if data.classify:
             return ClassPredictions.of(targets, model.predict_proba(rows))
-        return NormalPredictions.of(targets, *model.predict(rows))
+        if variances is None:
+            _check_noise(model)
+            return NormalPredictions.of(targets, *model.predict(rows))
+        mean, std = model.predict(rows, observation_noise=False)
+        noise = variances[index.to(variances.device)].reshape(std.shape)
+        return NormalPredictions.of(targets, mean, (std.square() + noise).sqrt())
+
+
+def _check_noise(model: Any) -> None:
+    """Check that a model of a function, which knows variances of training targets, has only one."""
+    likelihood = model.likelihood
+    if not isinstance(likelihood, FixedNoiseGaussianLikelihood):
+        return
+    noise = likelihood.noise
+    if not torch.allclose(noise, noise[..., :1]):
+        raise ValueError(
+            "Expected known noise variances of the clouds that are left out, got a function that gives "
+            "those of training clouds. Pass the model of all clouds itself, with its train_Yvar."
+        )

@@ -30,6 +30,8 @@ _PAIRS, _FEATURES = 2e9, 500
 # The reference of linear transport has so many atoms. It is the mean shape of at most so many clouds,
 # of which each is thinned to at most so many atoms.
 _REFERENCE, _CLOUDS, _ATOMS = 20, 50, 100
+# A mean shape that is smaller than this share of the median distance between atoms is a point.
+_POINT = 1e-6
 
 
 def default_kernels(X: Inputs, *, seed: int = 0) -> dict[str, Kernel]:
@@ -41,7 +43,8 @@ def default_kernels(X: Inputs, *, seed: int = 0) -> dict[str, Kernel]:
     (``"energy"``); :class:`LinearTransport` to a mean shape of 20 atoms (``"transport"``); and in two
     and three dimensions :class:`RigidSlicedWasserstein` (``"rigid"``). Each has the profiles
     ``"matern52"`` and ``"exponential"``, which share its distances, so that the clouds are embedded
-    only once. With more than 40,000 atoms, MMD has 500 features, and the energy distance is left out.
+    only once. With more than 44,721 atoms, MMD has 500 features, and the energy distance is left out;
+    linear transport is left out if the mean shape is a point, as for clouds of one atom.
 
     :class:`Gaussians` have those distances that have closed forms, and :class:`GaussianMixtures` MMD
     at three scales. For :class:`MixedInputs`, each kernel is the product of such a kernel for each
@@ -99,7 +102,9 @@ def _distances(X: Distributions, seed: int) -> dict[str, Distance]:
     if isinstance(X, PointClouds):
         if median.num_features is None:
             found["energy"] = MMD(dim, kernel="energy", seed=seed)
-        found["transport"] = LinearTransport(_mean_shape(X, seed))
+        reference = _mean_shape(X, seed)
+        if torch.pdist(reference.points).max() > _POINT * median.bandwidth:
+            found["transport"] = LinearTransport(reference)
     if not isinstance(X, GaussianMixtures) and dim in (2, 3):
         found["rigid"] = RigidSlicedWasserstein(dim, inputs=KINDS[type(X)])
     return found

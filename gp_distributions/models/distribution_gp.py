@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+from functools import partial
 from typing import Any, ClassVar, Literal
 
 import botorch
@@ -53,6 +54,7 @@ from gp_distributions.models.exact_inference import (
 )
 from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood
 from gp_distributions.models.targets import as_targets, as_variances, check_order, standardize
+from gp_distributions.models.together import transformed_once
 from gp_distributions.rows.clouds import pad_rows
 
 # A batch of models predicts at most this many clouds at a time, because it computes their joint
@@ -296,6 +298,8 @@ class DistributionGP(SingleTaskGP):
         axis = 0
         if self.num_outputs > 1:
             rows, axis = add_output_dim(rows, self._input_batch_shape)
+        if not isinstance(observation_noise, Tensor):
+            observation_noise = bool(observation_noise)  # BoTorch asks whether it is False itself
         distribution = self._apply_noise(rows, self(rows), observation_noise)
         transform: OutcomeTransform | None = getattr(self, "outcome_transform", None)
         normals = [distribution]
@@ -448,9 +452,15 @@ class DistributionGP(SingleTaskGP):
 
     def transform_inputs(self, X: Tensor, input_transform: Module | None = None) -> Tensor:
         """Transform inputs to rows; if all outputs share the inputs, transform them only once."""
+        own = getattr(self, "input_transform", None)
+        transform = own if input_transform is None else input_transform
+        if transform is None:
+            return X
+        return transformed_once(transform, X, partial(self._transformed, X, input_transform))
+
+    def _transformed(self, X: Tensor, input_transform: Module | None) -> Tensor:
         shared = X.dim() > 2 and X.stride(-3) == 0
         rows = super().transform_inputs(X.narrow(-3, 0, 1) if shared else X, input_transform)
-        # Rows stay the same tensor if they can, so that models share what they compute from it.
         return rows.expand(*X.shape[:-2], *rows.shape[-2:]) if shared else rows
 
     @property

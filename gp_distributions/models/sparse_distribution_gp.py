@@ -575,10 +575,10 @@ class SparseDistributionGP(SparseInference):
 
     def _noise_at(self, rows: Tensor, observation_noise: bool | Tensor) -> Tensor | None:
         """Return noise variances at new clouds, ``... x q x outputs``."""
-        if observation_noise is False:
-            return None
         if isinstance(observation_noise, Tensor):
             return observation_noise
+        if not observation_noise:
+            return None
         noise = self.likelihood.noise
         if isinstance(self.likelihood, FixedNoiseGaussianLikelihood):
             return noise.reshape(1, -1)

@@ -9,13 +9,9 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from gp_distributions.models import (
-    ClassificationGP,
-    DistributionGP,
-    SparseClassificationGP,
-    SparseDistributionGP,
-)
+from gp_distributions.models import DistributionGP, SparseDistributionGP
 from gp_distributions.models.kernel_ridge import read_labels
+from gp_distributions.models.mixture_classifier import Classifier
 from gp_distributions.numerics.stacking import stacking_weights
 from gp_distributions.scoring.predictions import ClassPredictions, NormalPredictions, Predictions
 
@@ -46,7 +42,7 @@ def left_out(model: Any, y: Tensor | ArrayLike) -> Predictions:
         >>> left_out(model, [0.0, 1.0, 2.0]).log_density.shape
         torch.Size([3])
     """
-    if isinstance(model, ClassificationGP | SparseClassificationGP):
+    if isinstance(model, Classifier):
         _, labels = read_labels(y, len(y))  # type: ignore[arg-type]
         return ClassPredictions.of(labels, model.leave_one_out_proba())
     if isinstance(model, DistributionGP | SparseDistributionGP):

@@ -1,6 +1,7 @@
 """Searches that compare kernels: weights, what they fit, and that they continue as they would have."""
 
 import copy
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import torch
 from botorch.models import ModelList
 from botorch.models.transforms.input import Normalize
 from gpytorch.kernels import Kernel, MaternKernel, RBFKernel, ScaleKernel
-from linear_operator.utils.errors import NotPSDError
+from linear_operator.utils.errors import NanError, NotPSDError
 from torch import Tensor
 
 from gp_distributions import (
@@ -19,6 +20,7 @@ from gp_distributions import (
     DistributionKernel,
     MixtureModel,
     PointClouds,
+    ScaledDistance,
     SlicedWasserstein,
     fit,
 )
@@ -177,6 +179,98 @@ class TestMixture:
         with pytest.raises(NotPSDError), pytest.warns(ConvergenceWarning, match="left out"):
             optimizer.model()
 
+    def test_a_candidate_whose_density_is_not_finite_is_left_out(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def without_width(*wrong: int) -> None:
+            calls = iter(range(100))
+
+            def predict(model: Any, y: Any) -> Any:
+                found = left_out(model, y)
+                return replace(found, std=0 * found.std) if next(calls) in wrong else found
+
+            monkeypatch.setattr(compared_models, "left_out", predict)
+
+        optimizer = told(pool_optimizer(model=kernels() | {"mmd": MMD(2, bandwidth=1.0)}), 8)
+        without_width(1)
+        with pytest.warns(ConvergenceWarning, match="'smooth' is left out.*density of evaluation"):
+            assert len(mixture(optimizer).models) == 3
+        without_width(0, 1, 2, 3)
+        with pytest.raises(NanError), pytest.warns(ConvergenceWarning, match="left out"):
+            optimizer.model()
+
+    def test_hyperparameters_never_come_from_fewer_evaluations_than_before(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        sizes: dict[int, list[int]] = {}
+
+        def unfitted(make: Any, X: Tensor, Y: Tensor, **options: Any) -> DistributionGP:
+            model = make(X, Y)
+            sizes.setdefault(model.covar_module.base_kernel.ard_num_dims, []).append(len(X))
+            return model.eval()
+
+        monkeypatch.setattr(compared_models, "fitted", unfitted)
+        generator = torch.Generator().manual_seed(0)
+        X = torch.rand(16, 5, generator=generator, dtype=torch.float64)
+        candidates = {str(n): RBFKernel(ard_num_dims=n, active_dims=range(n)) for n in range(1, 6)}
+        search = DesignSearch(None, torch.tensor([[0.0] * 5, [1.0] * 5]).double())
+        models = compared_models.ComparedModels(candidates, search, 1, restarts=0, seed=0)
+        for count in range(13, 17):
+            models(X[:count], X[:count, :1])
+        assert [sorted(found) for found in sizes.values()] == list(sizes.values())
+        assert max(sizes[5]) > min(sizes[5])
+
+    def test_what_fits_are_unsure_of_is_not_sought(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def fail(model: object) -> None:
+            raise AssertionError
+
+        monkeypatch.setattr("gp_distributions.fitting.determination.determination", fail)
+        told(pool_optimizer(), 10).model()
+
+
+class TestSharedDistances:
+    """A fit of one member must not change what another has learned."""
+
+    @staticmethod
+    def candidates(distance: Any) -> dict[str, Any]:
+        return {p: DistributionKernel(distance, p) for p in ("matern52", "exponential")}
+
+    @pytest.mark.parametrize(
+        "make",
+        [
+            lambda: MMD(2),  # its bandwidth is set from the first clouds that it sees
+            lambda: ScaledDistance(SlicedWasserstein(2, num_slices=8, num_quantiles=12)),
+        ],
+    )
+    def test_whole_and_resumed_searches_agree(self, make: Any) -> None:
+        whole, resumed = (pool_optimizer(model=self.candidates(make())) for _ in range(2))
+        for index in range(12):
+            if index > 9:
+                whole.model()
+            for optimizer in (whole, resumed):
+                optimizer.tell(index, -5 * float(AXES[index, 0] - 0.7) ** 2)
+        first, second = mixture(whole), mixture(resumed)
+        assert torch.equal(first.weights, second.weights)
+        for (name, one), other in zip(first.named_parameters(), second.parameters(), strict=True):
+            assert torch.equal(one, other), name
+
+    def test_members_stay_as_they_were_weighed(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        densities = []
+
+        def predict(model: Any, y: Any) -> Any:
+            found = left_out(model, y)
+            densities.append(found.log_density)
+            return found
+
+        monkeypatch.setattr(compared_models, "left_out", predict)
+        distance = MMD(2, bandwidth=3.0)
+        distance.raw_bandwidth.requires_grad_()
+        found = mixture(told(pool_optimizer(model=self.candidates(distance)), 12))
+        y = torch.tensor([[of_index(i)] for i in range(12)]).double()
+        for member, density in zip(found.models, densities, strict=True):
+            again = left_out(member, y).log_density
+            torch.testing.assert_close(again, density, rtol=1e-4, atol=1e-4)
+
 
 class TestSearches:
     @pytest.mark.parametrize("q", [1, 2])
@@ -211,6 +305,30 @@ class TestSearches:
         torch.testing.assert_close(
             design.input_transform(BOUNDS), torch.tensor([[0.0, 0.0], [1.0, 1.0]]).double()
         )
+
+    def test_mixed_searches_continue_as_they_would_have(self, tmp_path: Path) -> None:
+        search = MixedSearch(
+            shape=design_search(), angle=(0.0, 1.0), num_restarts=2, raw_samples=8, maxiter=10
+        )
+        distance = kernels()["rough"].distance
+        candidates = {
+            profile: search.kernel({"shape": DistributionKernel(distance, profile)})
+            for profile in ("matern52", "exponential")
+        }
+
+        def measure(candidate: dict[str, Any]) -> float:
+            return value(candidate["shape"]) - (candidate["angle"] - 0.3) ** 2
+
+        def optimizer(path: Path | None = None) -> ShapeOptimizer:
+            return ShapeOptimizer(search, model=candidates, initial=4, path=path)
+
+        whole = optimizer().run(measure, 6, progress=False)
+        path = tmp_path / "search.jsonl"
+        optimizer(path).run(measure, 5, progress=False)
+        resumed = optimizer(path).run(measure, 6, progress=False)
+        assert keys(resumed) == keys(whole)
+        first, second = mixture(resumed).models
+        assert first.input_transform is second.input_transform is search.input_transform
 
     def test_constraints_and_objectives(self) -> None:
         optimizer = pool_optimizer(constraints=1)

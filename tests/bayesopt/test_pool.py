@@ -265,14 +265,23 @@ class TestMemory:
         assert torch.equal(together._squared, apart._squared)
         torch.testing.assert_close(together._squared, measured.squared(ROWS, ROWS[:15]))
 
-    def test_half_of_the_free_memory_unless_it_is_not_known(
+    def test_half_of_what_is_free_when_the_features_of_a_distance_are_stored(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        numbers = {"SC_AVPHYS_PAGES": 1000, "SC_PAGE_SIZE": 4096}
-        monkeypatch.setattr(os, "sysconf", numbers.__getitem__)
-        assert Pool(ROWS).memory == 500 * 4096
-        monkeypatch.delattr(os, "sysconf")
-        assert Pool(ROWS).memory == 2**31
+        size = len(ROWS) * distance().embed(ROWS[:1]).nbytes
+        free = {"SC_AVPHYS_PAGES": 2 * size, "SC_PAGE_SIZE": 1}
+        monkeypatch.setattr(os, "sysconf", free.__getitem__)
+        pool = Pool(ROWS)
+        for center, kept in ((False, True), (True, False)):
+            measured = SlicedWasserstein(2, num_slices=10, num_quantiles=20, center=center)
+            (table,) = pool.look_up(DistributionKernel(measured))._tables
+            table.places(ROWS[:3])
+            assert bool(table._features) == kept
+            free["SC_AVPHYS_PAGES"] -= size
+        monkeypatch.delattr(os, "sysconf")  # nothing is known on this system
+        table = Table(distance(), ROWS)
+        table.places(ROWS[:3])
+        assert table._features
 
     def test_the_model_is_as_it_was(self) -> None:
         model = make_model()

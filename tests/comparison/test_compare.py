@@ -2,6 +2,7 @@
 
 import copy
 import math
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -172,6 +173,41 @@ class TestCandidates:
             assert not hasattr(models["plain"], "outcome_transform")
             assert (models["sparse"].num_inducing, models["sparse"].seed) == (7, 3)
 
+    def test_known_variances_are_those_of_clouds_left_out(self) -> None:
+        variances = torch.where(torch.arange(T) % 2 == 0, 1e-4, 1.0).double()
+        model = DistributionGP(X, Y, sliced(), train_Yvar=variances)
+        found = compare({"known": model}, X, Y, folds=3, **FAST)
+        for train, test in KFold(3, shuffle=True, random_state=0).split(np.zeros(T)):
+            apart = DistributionGP(X[train], Y[train], sliced(), train_Yvar=variances[train])
+            mean, std = fit(apart, restarts=0).predict(X[test], observation_noise=False)
+            expected = densities(mean, (std**2 + variances[test]).sqrt(), Y[test])
+            torch.testing.assert_close(
+                found.log_density["known"][test], expected, rtol=1e-5, atol=1e-5
+            )
+
+    def test_functions_do_not_know_variances_of_clouds_left_out(self) -> None:
+        def make(X: Any, y: Any, step: float) -> DistributionGP:
+            variances = 0.01 + step * torch.arange(len(y)).double()
+            return DistributionGP(X, y, sliced(), train_Yvar=variances)
+
+        given = {str(step): partial(make, step=step) for step in (0.0, 0.01)}
+        found = compare(given, X, Y, folds=2, **FAST)
+        assert [entry.name for entry in found.table if entry.failed] == ["0.01"]
+        assert "Expected known noise variances" in found.table[-1].message
+
+    def test_functions_get_inputs_in_folds(self) -> None:
+        seen = []
+
+        def make(X: Any, y: Any) -> DistributionGP:
+            seen.append(X)
+            return DistributionGP(X, y)
+
+        found = compare({"default": make}, X, Y, folds=2, **FAST)
+        assert not found.table[0].failed
+        assert [type(part) for part in seen] == [PointClouds] * 3
+        train = next(iter(KFold(2, shuffle=True, random_state=0).split(np.zeros(T))))[0]
+        assert torch.equal(seen[1].points, X[train].points)
+
     def test_shared_distances_are_embedded_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
         calls = []
         represent = SlicedWasserstein.represent
@@ -263,6 +299,14 @@ class TestFailures:
             compare(kernels(), X, Y, folds=1)
         with pytest.raises(ValueError, match="left out exactly once"):
             compare(kernels(), X, Y, folds=ShuffleSplit(3))
+        every = np.arange(T)
+        with pytest.raises(ValueError, match="that of fold 0 holds input 0"):
+            compare(kernels(), X, Y, folds=[(every, every[:9]), (every[:9], every[9:])])
+        with pytest.raises(ValueError, match=r"only some of group 'hospital 0'.*GroupKFold"):
+            compare(kernels(), X, Y, folds=list(KFold(3).split(every)), groups=GROUPS)
+        for folds in (None, 2, KFold(3)):
+            with pytest.raises(ValueError, match="at least two different groups"):
+                compare(kernels(), X, Y, folds=folds, groups=["one"] * T)
         with pytest.raises(ValueError, match="all classes in each training part"):
             compare(kernels(), X, LABELS, folds=[(range(2), range(2, T)), (range(2, T), range(2))])
 

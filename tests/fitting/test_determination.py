@@ -114,6 +114,16 @@ class TestDetermination:
 
 
 class TestWarning:
+    def test_is_not_sought_where_it_is_silenced(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def fail(model: object) -> None:
+            raise AssertionError
+
+        monkeypatch.setattr("gp_distributions.fitting.determination.determination", fail)
+        with silenced(UndeterminedWarning):
+            warn_of_undetermined(overconfident())
+        with pytest.raises(AssertionError):
+            warn_of_undetermined(overconfident())
+
     def test_it_names_the_hyperparameter_and_the_remedy(self) -> None:
         with pytest.warns(
             UndeterminedWarning,

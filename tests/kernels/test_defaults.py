@@ -93,6 +93,15 @@ def test_large_clouds_are_thinned_for_the_mean_shape() -> None:
     assert found["transport matern52"].base_kernel.distance.reference.size == 20
 
 
+@pytest.mark.filterwarnings("ignore:The clouds are in single precision")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_clouds_of_one_atom_have_no_mean_shape(dtype: torch.dtype) -> None:
+    for X in (clouds(2, size=1), PointClouds(clouds(2, size=1).points.repeat(1, 3, 1))):
+        found = default_kernels(X.to(dtype))
+        assert "sw2 matern52" in found
+        assert "transport matern52" not in found
+
+
 def test_other_inputs_are_refused() -> None:
     with pytest.raises(TypeError, match=r"Expected PointClouds, Gaussians.*got Tensor"):
         default_kernels(clouds(2).pack())  # type: ignore[arg-type]

@@ -19,6 +19,7 @@ from gp_distributions import (
     SharedKernelGP,
     SlicedWasserstein,
     SlicedWassersteinKernel,
+    SparseDistributionGP,
 )
 from gp_distributions.models import KernelRidgeClassifier
 
@@ -50,6 +51,17 @@ def test_kernels_of_columns_are_for_rows() -> None:
     with pytest.raises(ValueError, match="got a ScaleKernel, which would compare the columns"):
         DistributionGP(CLOUDS, TARGETS, kernel)
     DistributionGP(CLOUDS.pack(), TARGETS, kernel)
+
+
+@pytest.mark.parametrize("kind", [DistributionGP, SharedKernelGP, SparseDistributionGP])
+def test_flags_of_numpy_are_flags(kind: Any) -> None:
+    model = kind(CLOUDS, TARGETS)
+    for flag in (False, True):
+        found, expected = (
+            model.posterior(CLOUDS[:2], observation_noise=noise).variance
+            for noise in (np.bool_(flag), flag)
+        )
+        torch.testing.assert_close(found, expected)
 
 
 def test_one_cloud_needs_an_axis() -> None:

@@ -1,0 +1,71 @@
+"""Copies of candidates that share distances, and the kernels that candidates become."""
+
+from functools import partial
+from typing import Any
+
+import pytest
+import torch
+from gpytorch.kernels import Kernel, RBFKernel, ScaleKernel
+
+from gp_distributions import MMD, Distance, DistributionKernel, ScaledDistance, SlicedWasserstein
+from gp_distributions.kernels.candidates import as_scaled_kernel, copied, distances_of
+
+
+def sliced() -> SlicedWasserstein:
+    return SlicedWasserstein(2, num_slices=4, num_quantiles=4)
+
+
+def learned() -> MMD:
+    distance = MMD(2, bandwidth=1.0)
+    distance.raw_bandwidth.requires_grad_()
+    return distance
+
+
+@pytest.mark.parametrize(
+    ("distance", "together"),
+    [
+        (sliced(), True),
+        (MMD(2, bandwidth=1.0), True),
+        (MMD(2), False),  # its bandwidth is still to be set
+        (MMD(2, bandwidth=1.0, num_features=4), True),
+        (learned(), False),
+        (ScaledDistance(sliced()), False),
+    ],
+)
+def test_only_distances_that_do_not_change_are_shared(distance: Distance, together: bool) -> None:
+    given = {p: DistributionKernel(distance, p) for p in ("matern52", "exponential")}
+    first, second = (distances_of(kernel) for kernel in copied(given).values())
+    assert (first[0] is second[0]) is together
+    assert distance not in (first[0], second[0])
+    assert first[-1] is second[-1] or isinstance(distance, MMD)
+
+
+def test_copies_keep_what_is_shared_within_one_candidate() -> None:
+    distance = MMD(2)
+    kernel: Any = DistributionKernel(distance) + DistributionKernel(distance, "exponential")
+    (copy,) = copied({"sum": kernel}).values()
+    first, second = (part.distance for part in copy.kernels)
+    assert first is second
+    assert first is not distance
+
+
+def test_functions_are_copied_with_what_they_hold() -> None:
+    def make(kernel: Kernel, X: Any, Y: Any) -> None: ...
+
+    kernel = RBFKernel()
+    plain, bound = copied({"plain": make, "bound": partial(make, kernel)}).values()
+    assert plain is make
+    assert isinstance(bound, partial)
+    assert bound.args[0] is not kernel
+
+
+def test_scaled_kernels() -> None:
+    distance = sliced()
+    found: Any = as_scaled_kernel(distance)
+    assert isinstance(found, ScaleKernel)
+    assert found.base_kernel.distance is distance
+    assert type(found.base_kernel.profile) is type(DistributionKernel(distance).profile)
+    batch: Any = as_scaled_kernel(RBFKernel(batch_shape=torch.Size([3])))
+    assert batch.outputscale.shape == (3,)
+    inner = RBFKernel() * ScaleKernel(RBFKernel())
+    assert as_scaled_kernel(inner) is inner
