@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from torch import Tensor
+
 from gp_distributions.distances.mmd import MMD
 from gp_distributions.distances.sliced_wasserstein import SlicedWasserstein
 from gp_distributions.distances.transport import SinkhornPotential
 from gp_distributions.kernels.distribution_kernel import DistributionKernel
 from gp_distributions.kernels.profiles import Profile
+from gp_distributions.measures.kinds import Distributions
 from gp_distributions.measures.reference import ReferenceMeasure
 
 
@@ -19,6 +22,7 @@ class SlicedWassersteinKernel(DistributionKernel):
 
     Args:
         profile: Profile, or the name of one; see :class:`DistributionKernel`.
+        origin: Origin of inner products; see :class:`DistributionKernel`.
         **kwargs: GPyTorch options; see :class:`DistributionKernel`.
 
     Raises:
@@ -45,6 +49,7 @@ class SlicedWassersteinKernel(DistributionKernel):
         num_quantiles: int | None = 100,
         center: bool = False,
         seed: int = 0,
+        origin: Distributions | Tensor | None = None,
         **kwargs: Any,
     ) -> None:
         distance = SlicedWasserstein(
@@ -56,7 +61,7 @@ class SlicedWassersteinKernel(DistributionKernel):
             center=center,
             seed=seed,
         )
-        super().__init__(distance, profile, **kwargs)
+        super().__init__(distance, profile, origin=origin, **kwargs)
 
 
 class MMDKernel(DistributionKernel):
@@ -70,6 +75,7 @@ class MMDKernel(DistributionKernel):
     Args:
         kernel: Name of the embedding kernel on the points; see :class:`MMD`.
         profile: Profile of the distance, or the name of one; see :class:`DistributionKernel`.
+        origin: Origin of inner products; see :class:`DistributionKernel`.
         **kwargs: GPyTorch options; see :class:`DistributionKernel`.
 
     Raises:
@@ -97,6 +103,7 @@ class MMDKernel(DistributionKernel):
         features: str = "orthogonal",
         normalize: bool = False,
         seed: int = 0,
+        origin: Distributions | Tensor | None = None,
         **kwargs: Any,
     ) -> None:
         distance = MMD(
@@ -109,7 +116,7 @@ class MMDKernel(DistributionKernel):
             normalize=normalize,
             seed=seed,
         )
-        super().__init__(distance, profile, **kwargs)
+        super().__init__(distance, profile, origin=origin, **kwargs)
 
 
 class SinkhornKernel(DistributionKernel):
@@ -119,6 +126,7 @@ class SinkhornKernel(DistributionKernel):
 
     Args:
         profile: Profile, or the name of one; see :class:`DistributionKernel`.
+        origin: Origin of inner products; see :class:`DistributionKernel`.
         **kwargs: GPyTorch options; see :class:`DistributionKernel`.
 
     Raises:
@@ -143,6 +151,8 @@ class SinkhornKernel(DistributionKernel):
         *,
         profile: str | Profile = "matern52",
         epsilon: float | None = None,
+        origin: Distributions | Tensor | None = None,
         **kwargs: Any,
     ) -> None:
-        super().__init__(SinkhornPotential(reference, epsilon=epsilon), profile, **kwargs)
+        distance = SinkhornPotential(reference, epsilon=epsilon)
+        super().__init__(distance, profile, origin=origin, **kwargs)
