@@ -10,6 +10,7 @@ from torch import Tensor
 
 from gp_distributions import (
     MMD,
+    ChiSquared,
     Distance,
     DistributionKernel,
     Fourier,
@@ -169,6 +170,7 @@ DISTANCES: dict[str, Case[Distance]] = {
     ),
     "hellinger": Case(partial(Hellinger, 2, support=GRID), LATTICE),
     "total-variation": Case(partial(TotalVariation, 2, support=GRID), LATTICE),
+    "chi-squared": Case(partial(ChiSquared, 2, support=GRID), LATTICE),
     "fourier": Case(partial(Fourier, 2, num_frequencies=30), settings={"frequencies": GRID / 2}),
     "fourier-gaussians": Case(partial(Fourier, 2, inputs="gaussians"), GAUSSIANS),
     "fourier-mixtures": Case(partial(Fourier, 1, inputs="mixtures"), MIXTURES),

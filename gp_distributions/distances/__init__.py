@@ -1,6 +1,7 @@
 """Hilbertian distances between distributions, one per file."""
 
 from gp_distributions.distances.base import Distance
+from gp_distributions.distances.chi_squared import ChiSquared
 from gp_distributions.distances.fourier import Fourier
 from gp_distributions.distances.hellinger import Hellinger
 from gp_distributions.distances.mmd import MMD
@@ -13,6 +14,7 @@ from gp_distributions.distances.transport import LinearTransport, SinkhornPotent
 
 __all__ = [
     "MMD",
+    "ChiSquared",
     "Distance",
     "Fourier",
     "Hellinger",
