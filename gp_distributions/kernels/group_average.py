@@ -36,7 +36,7 @@ class GroupAverageKernel(RowKernel):
     - :class:`SlicedWasserstein`, if the matrices are orthogonal and permute the directions of the slices
       up to their signs. In the plane, these are rotations by multiples of :math:`2 \pi / n` where ``n``
       divides ``2 * num_slices``, and reflections at the axes;
-    - :class:`MMD` without features, if the matrices are orthogonal.
+    - :class:`MMD` with a named embedding kernel and without features, if the matrices are orthogonal.
 
     For all other kernels, both sides are averaged. The average is normalised,
     :math:`k_G(P, P') / \sqrt{k_G(P, P) k_G(P', P')}`, where :math:`k_G(P, P)` is positive.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from torch import Tensor
@@ -73,7 +74,8 @@ class MMDKernel(DistributionKernel):
     are functions of the distance between mean embeddings.
 
     Args:
-        kernel: Name of the embedding kernel on the points; see :class:`MMD`.
+        kernel: Embedding kernel on the points: a name, a function or a GPyTorch kernel; see
+            :class:`MMD`.
         profile: Profile of the distance, or the name of one; see :class:`DistributionKernel`.
         origin: Origin of inner products; see :class:`DistributionKernel`.
         **kwargs: GPyTorch options; see :class:`DistributionKernel`.
@@ -97,7 +99,7 @@ class MMDKernel(DistributionKernel):
         *,
         inputs: str = "clouds",
         profile: str | Profile = "matern52",
-        kernel: str = "gaussian",
+        kernel: str | Callable[..., Any] = "gaussian",
         bandwidth: float | None = None,
         num_features: int | None = None,
         features: str = "orthogonal",

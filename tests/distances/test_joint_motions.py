@@ -45,6 +45,7 @@ def test_gaussians() -> None:
     [
         SlicedWasserstein(2, num_slices=12),
         MMD(2, bandwidth=1.0, num_features=20),
+        MMD(2, kernel=lambda x, y: x @ y.mT),
         type("Other", (SlicedWasserstein,), {})(2, num_slices=20),
         *(DISTANCES[name]() for name in ("rigid", "sinkhorn", "fourier", "hellinger")),
     ],
