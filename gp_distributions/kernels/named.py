@@ -49,6 +49,7 @@ class SlicedWassersteinKernel(DistributionKernel):
         num_slices: int = 100,
         num_quantiles: int | None = 100,
         center: bool = False,
+        sampling: str = "even",
         seed: int = 0,
         origin: Distributions | Tensor | None = None,
         **kwargs: Any,
@@ -60,6 +61,7 @@ class SlicedWassersteinKernel(DistributionKernel):
             num_slices=num_slices,
             num_quantiles=num_quantiles,
             center=center,
+            sampling=sampling,
             seed=seed,
         )
         super().__init__(distance, profile, origin=origin, **kwargs)
