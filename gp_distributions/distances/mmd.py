@@ -69,6 +69,10 @@ class MMD(Distance):
     is bounded as for other kernels. :func:`gp_distributions.save` stores no code, so it refuses models
     with such a kernel. They can be pickled if the kernel can.
 
+    Between Gaussians, expectations are over independent draws, also for a Gaussian and itself. So the
+    linear kernel lacks the term :math:`\delta_{ij} \operatorname{tr} \Sigma_i` of Muandet et al., which
+    depends on the index of a Gaussian rather than on the Gaussian.
+
     The distance is exact unless ``num_features`` is given. The ``"linear"`` and ``"polynomial"``
     profiles use the inner products of mean embeddings; for ``"energy"``, the origin is a point mass at
     zero.
@@ -140,14 +144,14 @@ class MMD(Distance):
         inputs: str = "clouds",
     ) -> None:
         super().__init__(dim, inputs=inputs)
-        if not isinstance(kernel, str):
-            kernel = kernel if isinstance(kernel, PointKernel) else PointKernel(kernel)
-        elif kernel not in EMBEDDING_KERNELS:
+        if isinstance(kernel, str) and kernel not in EMBEDDING_KERNELS:
             names = ", ".join(EMBEDDING_KERNELS)
             raise ValueError(f"There is no embedding kernel {kernel!r}; choose from {names}.")
         if normalize and kernel == "energy":
             raise ValueError("The energy kernel cannot be normalised: use normalize=False.")
-        self.kernel = kernel
+        self.kernel: str | PointKernel = (
+            kernel if isinstance(kernel, str | PointKernel) else PointKernel(kernel)
+        )
         self.num_features = num_features
         self.features = features
         self.normalize = normalize

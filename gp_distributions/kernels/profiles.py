@@ -135,7 +135,7 @@ class PowerExponential(Profile):
         >>> round(PowerExponential(beta=0.5)(torch.tensor(1.0)).item(), 4)
         0.3679
 
-    Source: Meunier et al. 2022, proposition 5.
+    Source: Meunier et al. 2022, propositions 13 and 20.
     """
 
     def __init__(self, beta: float = 0.75) -> None:
