@@ -14,6 +14,7 @@ from gp_distributions.bayesopt import (
 from gp_distributions.comparison import Comparison, compare
 from gp_distributions.distances import (
     MMD,
+    ChiSquared,
     CompressedDistance,
     Distance,
     Fourier,
@@ -87,6 +88,7 @@ __version__ = "0.1.0"
 __all__ = [
     "MMD",
     "BlockKernel",
+    "ChiSquared",
     "ClassificationGP",
     "CloudScaler",
     "Comparison",

@@ -208,7 +208,7 @@ def _check_embeddings(distance: Distance, embeddings: Tensor) -> None:
         )
     width = embeddings.shape[-1]
     if isinstance(distance, SlicedWasserstein):
-        rest = 0 if distance.center else distance.dim
+        rest = 0 if distance.center or distance.slices_means else distance.dim
         quantiles, unmatched = divmod(width - rest, distance.num_slices)
         count = distance.num_quantiles
         fits = not unmatched and (quantiles == count if count else quantiles > 0)
@@ -243,7 +243,9 @@ def _start(distance: Distance, embeddings: Tensor, atoms: int | None, seed: int)
         size = atoms or 4 * distance.num_quantiles
     else:
         assert isinstance(distance, SlicedWasserstein)
-        if not distance.center:
+        if distance.slices_means and not distance.center:
+            quantiles, means = _without_means(distance, embeddings)
+        elif not distance.center:
             quantiles, means = embeddings[:, :-dim], embeddings[:, -dim:] * math.sqrt(dim)
         count = distance.num_quantiles
         size = quantiles.shape[-1] // distance.num_slices if count is None else atoms or 2 * count
@@ -253,6 +255,15 @@ def _start(distance: Distance, embeddings: Tensor, atoms: int | None, seed: int)
     # is the squared norm of the harmonic coefficients too.
     deviations = quantiles.square().sum(-1).sqrt()
     return PointClouds(means[:, None, :] + deviations[:, None, None] * normal.to(embeddings))
+
+
+def _without_means(distance: SlicedWasserstein, embeddings: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the quantiles of slices about their means, and the mean whose slices fit best."""
+    slices = embeddings.unflatten(-1, (distance.num_slices, -1))
+    averages = slices.mean(-1, keepdim=True)
+    projected = averages.squeeze(-1) * math.sqrt(embeddings.shape[-1])
+    means = projected @ torch.linalg.pinv(distance.directions.to(embeddings)).mT
+    return (slices - averages).flatten(-2), means
 
 
 def _in_pose(

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from gp_distributions import (
     MMD,
+    ChiSquared,
     CompressedDistance,
     Distance,
     DistributionKernel,
@@ -158,6 +159,7 @@ DISTANCES: dict[str, Case[Distance]] = {
     "sinkhorn": Case(partial(_on_reference, SinkhornPotential), settings={"epsilon": 1.0}),
     "linear-transport": Case(partial(_on_reference, LinearTransport), settings={"epsilon": 1.0}),
     "sw1": Case(partial(_SLICED, p=1), settings={"num_quantiles": 7}),
+    "sw2-random": Case(partial(_SLICED, sampling="random"), settings={"num_quantiles": 7}),
     "sw2-gaussians": Case(partial(SlicedWasserstein, 2, inputs="gaussians"), GAUSSIANS),
     "sw1-gaussians": Case(partial(SlicedWasserstein, 2, p=1, inputs="gaussians"), GAUSSIANS),
     "mmd": Case(partial(MMD, 2, bandwidth=1.0), settings={"bandwidth": 2.0}),
@@ -177,6 +179,7 @@ DISTANCES: dict[str, Case[Distance]] = {
     ),
     "hellinger": Case(partial(Hellinger, 2, support=GRID), LATTICE),
     "total-variation": Case(partial(TotalVariation, 2, support=GRID), LATTICE),
+    "chi-squared": Case(partial(ChiSquared, 2, support=GRID), LATTICE),
     "fourier": Case(partial(Fourier, 2, num_frequencies=30), settings={"frequencies": GRID / 2}),
     "fourier-gaussians": Case(partial(Fourier, 2, inputs="gaussians"), GAUSSIANS),
     "fourier-mixtures": Case(partial(Fourier, 1, inputs="mixtures"), MIXTURES),

@@ -182,6 +182,19 @@ def test_barycentre_of_translated_copies_is_the_translated_mean(kind: str) -> No
     assert reached.item() <= 1e-3 * diameters(expected).item()
 
 
+def test_random_slices() -> None:
+    """They slice the mean, which the start finds again."""
+    points = torch.randn(1, 6, 2, generator=torch.Generator().manual_seed(0)).double()
+    clouds = PointClouds(points + torch.tensor([30.0, -10.0]).double())
+    distance = SlicedWasserstein(2, num_slices=12, num_quantiles=6, sampling="random")
+    embedding = distance.embed(clouds.pack())
+    first = invert_embedding(distance, embedding, max_iterations=0, tolerance=100.0).clouds
+    # The samples of the start are within their spread of the mean.
+    assert float((first.points.mean(-2) - clouds.points.mean(-2)).norm()) < 2.0
+    found = invert_embedding(distance, embedding, atoms=6, learn_weights=False).clouds
+    assert distance.squared(clouds.pack(), found.pack()).sqrt().item() <= 0.05
+
+
 def test_start_keeps_its_correspondence() -> None:
     """A small step from the start moves its atoms little, so paths of shapes have no jumps."""
     shape = outlines()[[0]]

@@ -1,6 +1,7 @@
 """Hilbertian distances between distributions, one per file."""
 
 from gp_distributions.distances.base import Distance
+from gp_distributions.distances.chi_squared import ChiSquared
 from gp_distributions.distances.compressed import CompressedDistance
 from gp_distributions.distances.fourier import Fourier
 from gp_distributions.distances.hellinger import Hellinger
@@ -14,6 +15,7 @@ from gp_distributions.distances.transport import LinearTransport, SinkhornPotent
 
 __all__ = [
     "MMD",
+    "ChiSquared",
     "CompressedDistance",
     "Distance",
     "Fourier",

@@ -72,7 +72,8 @@ class Fourier(Distance):
         >>> Fourier(1, measure="cauchy", num_frequencies=50).embed(clouds.pack()).shape
         torch.Size([2, 100])
 
-    Source: Sriperumbudur et al. 2010, corollary 4; Yu et al. 2016 (orthogonal frequencies).
+    Sources: Christmann and Steinwart 2010; Meunier, Pontil and Ciliberto 2022, eq. 10; Sriperumbudur et
+    al. 2010, corollary 4; Yu et al. 2016 (orthogonal frequencies).
     """
 
     supported_inputs = ("clouds", "gaussians", "mixtures")

@@ -23,11 +23,12 @@ def unchanged_by(distance: Distance, group: Tensor) -> bool:
 
         - :class:`SlicedWasserstein`, if the maps are orthogonal and permute the directions of the
           slices;
-        - :class:`MMD` without features, if the maps are orthogonal, because its embedding kernels are
-          functions of distances and inner products.
+        - :class:`MMD` without features, if the maps are orthogonal, because its named embedding kernels
+          are functions of distances and inner products.
     """
     if type(distance) not in (SlicedWasserstein, MMD) or not is_orthogonal(group):
         return False
     if isinstance(distance, SlicedWasserstein):
         return permutes_axes(group, distance.directions)
-    return isinstance(distance, MMD) and distance.num_features is None
+    exact = isinstance(distance, MMD) and distance.num_features is None
+    return exact and isinstance(distance.kernel, str)

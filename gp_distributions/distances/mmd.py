@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import partial
 from typing import Any, ClassVar
 
@@ -13,6 +14,7 @@ from gp_distributions.distances import evaluation
 from gp_distributions.distances.base import Distance
 from gp_distributions.numerics.embedding_kernels import (
     EMBEDDING_KERNELS,
+    EmbeddingKernel,
     EnergyKernel,
     IsotropicKernel,
     PolynomialKernel,
@@ -26,6 +28,7 @@ from gp_distributions.numerics.gaussian_expectations import gaussian_expectation
 from gp_distributions.numerics.landmarks import landmark_features, spread_landmarks
 from gp_distributions.numerics.mean_embeddings import inner_products
 from gp_distributions.numerics.pairwise import zero_diagonal
+from gp_distributions.numerics.point_kernels import PointKernel
 from gp_distributions.numerics.pooled_atoms import draw_atoms, median_distance
 from gp_distributions.numerics.tensor_moments import moment_features
 from gp_distributions.rows.gaussians import join_gaussians, split_gaussians
@@ -60,13 +63,25 @@ class MMD(Distance):
       ``"polynomial3"``: :math:`(\langle x, y \rangle + 1)^p`, the distance between moments up to
       order ``p``.
 
+    Any other symmetric, positive semi-definite kernel can be given as a function or a GPyTorch kernel.
+    It must not change afterwards. The hyperparameters of a GPyTorch kernel are those at construction:
+    they are not learned. Gradients with respect to atoms and weights pass through the kernel, and memory
+    is bounded as for other kernels. :func:`gp_distributions.save` stores no code, so it refuses models
+    with such a kernel. They can be pickled if the kernel can.
+
+    Between Gaussians, expectations are over independent draws, also for a Gaussian and itself. So the
+    linear kernel lacks the term :math:`\delta_{ij} \operatorname{tr} \Sigma_i` of Muandet et al., which
+    depends on the index of a Gaussian rather than on the Gaussian.
+
     The distance is exact unless ``num_features`` is given. The ``"linear"`` and ``"polynomial"``
     profiles use the inner products of mean embeddings; for ``"energy"``, the origin is a point mass at
     zero.
 
     Args:
         dim: Dimension ``d`` of the atoms.
-        kernel: Name of the embedding kernel.
+        kernel: Name of the embedding kernel; or a function that maps a ``batch_shape x N x d`` and a
+            ``batch_shape x M x d`` tensor of atoms to their ``batch_shape x N x M`` kernel matrix; or a
+            GPyTorch kernel, which is copied.
         bandwidth: Bandwidth ``l``, in the units of the points. Default: the median distance between
             1000 atoms drawn from the first rows. Its logarithm is the parameter ``raw_bandwidth``,
             which is fixed unless ``raw_bandwidth.requires_grad_()`` is called.
@@ -81,12 +96,15 @@ class MMD(Distance):
             Fourier features.
 
     Raises:
+        TypeError: If ``kernel`` is neither a name nor can be called.
         ValueError: If ``kernel`` or ``features`` is unknown, the bandwidth is not positive or the
             kernel has none, ``num_features`` does not match ``features``, or the kernel does not
             support the kind of features, the inputs or ``normalize``; on evaluation, if all atoms
-            coincide, so that their median distance is not a bandwidth.
+            coincide, so that their median distance is not a bandwidth, or if a function returns a
+            matrix of another shape.
 
     Example:
+        >>> import torch
         >>> from gp_distributions import MMD, PointClouds
         >>> clouds = PointClouds.from_list([[[0.0], [2.0]], [[1.0]], [[5.0]]])
         >>> MMD(1, kernel="energy").squared(clouds.pack())
@@ -96,8 +114,17 @@ class MMD(Distance):
         >>> MMD(1, bandwidth=1.0, num_features=20).embed(clouds.pack()).shape
         torch.Size([3, 20])
 
-    Sources: Gretton et al. 2012; Muandet et al. 2012, table 1; Szekely and Rizzo 2013; Rahimi and Recht
-    2007; Yu et al. 2016.
+        A kernel of one's own, here on positions modulo 5:
+
+        >>> def periodic(x, y):
+        ...     return torch.cos(2 * torch.pi / 5 * (x - y.mT))
+        >>> MMD(1, kernel=periodic).squared(clouds.pack()).round(decimals=4)
+        tensor([[0.0000, 0.4775, 0.9045],
+                [0.4775, 0.0000, 1.3820],
+                [0.9045, 1.3820, 0.0000]], dtype=torch.float64)
+
+    Sources: Gretton et al. 2012; Szabo et al. 2015, section 2 (any kernel on atoms); Muandet et al.
+    2012, table 1; Szekely and Rizzo 2013; Rahimi and Recht 2007; Yu et al. 2016.
     """
 
     supported_inputs: ClassVar[tuple[str, ...]] = ("clouds", "gaussians", "mixtures")
@@ -108,7 +135,7 @@ class MMD(Distance):
         self,
         dim: int,
         *,
-        kernel: str = "gaussian",
+        kernel: str | Callable[..., Any] = "gaussian",
         bandwidth: float | None = None,
         num_features: int | None = None,
         features: str = "orthogonal",
@@ -117,12 +144,14 @@ class MMD(Distance):
         inputs: str = "clouds",
     ) -> None:
         super().__init__(dim, inputs=inputs)
-        if kernel not in EMBEDDING_KERNELS:
+        if isinstance(kernel, str) and kernel not in EMBEDDING_KERNELS:
             names = ", ".join(EMBEDDING_KERNELS)
             raise ValueError(f"There is no embedding kernel {kernel!r}; choose from {names}.")
         if normalize and kernel == "energy":
             raise ValueError("The energy kernel cannot be normalised: use normalize=False.")
-        self.kernel = kernel
+        self.kernel: str | PointKernel = (
+            kernel if isinstance(kernel, str | PointKernel) else PointKernel(kernel)
+        )
         self.num_features = num_features
         self.features = features
         self.normalize = normalize
@@ -138,7 +167,7 @@ class MMD(Distance):
     def _set_up_features(self) -> None:
         self.frequencies: Tensor
         self.landmarks: Tensor
-        kernel, count = EMBEDDING_KERNELS[self.kernel], self.num_features
+        kernel, count = self._point_kernel, self.num_features
         if self.features not in _FEATURES:
             raise ValueError(f"Expected features from {_FEATURES}, got {self.features!r}.")
         if count is None and self.features == "landmarks":
@@ -167,20 +196,25 @@ class MMD(Distance):
             self.register_buffer("landmarks", torch.full((count, self.dim), math.nan).double())
 
     @property
+    def _point_kernel(self) -> EmbeddingKernel:
+        """The kernel between points, in units of the bandwidth."""
+        return EMBEDDING_KERNELS[self.kernel] if isinstance(self.kernel, str) else self.kernel
+
+    @property
     def _kernel(self) -> Any:
         """The kernel between points, or its expectation under Gaussians (``None`` if unknown)."""
-        kernel = EMBEDDING_KERNELS[self.kernel]
+        kernel = self._point_kernel
         return kernel if self.inputs == "clouds" else gaussian_expectation(kernel, self.dim)
 
     @property
     def _has_bandwidth(self) -> bool:
-        kernel = EMBEDDING_KERNELS[self.kernel]
+        kernel = self._point_kernel
         return isinstance(kernel, IsotropicKernel) and not isinstance(kernel, EnergyKernel)
 
     @property
     def _degree(self) -> int | None:
         """Order of the moments used as features, or ``None`` if moments are not used."""
-        kernel = EMBEDDING_KERNELS[self.kernel]
+        kernel = self._point_kernel
         if not isinstance(kernel, PolynomialKernel) or self.num_features is not None:
             return None
         few = kernel.degree == 1 or self.dim**kernel.degree <= self._max_moments

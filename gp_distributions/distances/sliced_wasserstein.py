@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from gp_distributions.distances.base import Distance
-from gp_distributions.numerics.directions import sphere_directions
+from gp_distributions.numerics.directions import random_directions, sphere_directions
 from gp_distributions.numerics.normals import (
     MEAN_ABSOLUTE,
     normal_wasserstein,
@@ -22,6 +22,7 @@ from gp_distributions.numerics.single_thread import concatenate, matmul
 from gp_distributions.rows.clouds import drop_padding
 from gp_distributions.rows.gaussians import split_gaussians
 
+_SAMPLINGS = {"even": sphere_directions, "random": random_directions}
 _ONLY_ONE_SIZE = (
     "num_quantiles=None needs clouds of one size with equal weights, but these clouds differ in size "
     "or have unequal weights. Set a number of quantiles, for example num_quantiles=100."
@@ -44,7 +45,9 @@ class SlicedWasserstein(Distance):
 
     For ``p = 2``, the contribution of the means is computed exactly, as :math:`|m - m'|^2 / d`, and
     only the centred clouds are sliced. The directions are spread evenly over the projective sphere,
-    fixed at construction and saved with the state.
+    fixed at construction and saved with the state. With ``sampling="random"`` they are independent draws
+    instead, and the means are sliced like the rest, as in the papers. The error of squared distances is
+    then of order :math:`L^{-1/2}`, many times larger.
 
     For Gaussians no quantile functions are needed: the projection of :math:`N(m, S)` is normal with
     mean :math:`a = \theta^\top m` and variance :math:`s^2 = \theta^\top S \theta`. Each direction
@@ -66,12 +69,13 @@ class SlicedWasserstein(Distance):
             Gaussians.
         center: Whether to centre distributions at their means first, which makes the distance invariant
             to translations.
-        seed: Random seed for the directions in three and more dimensions.
+        sampling: How to choose directions: ``"even"`` or ``"random"``.
+        seed: Random seed for the directions, if they are random or in three and more dimensions.
 
     Raises:
-        ValueError: If ``p`` is not 1 or 2, a number is less than one, or the inputs are not supported;
-            on evaluation, if ``num_quantiles=None`` and sizes differ or weights are not equal, or if a
-            covariance is not positive semi-definite.
+        ValueError: If ``p`` is not 1 or 2, ``sampling`` is unknown, a number is less than one, or the
+            inputs are not supported; on evaluation, if ``num_quantiles=None`` and sizes differ or
+            weights are not equal, or if a covariance is not positive semi-definite.
 
     Example:
         >>> from gp_distributions import PointClouds, SlicedWasserstein
@@ -83,7 +87,7 @@ class SlicedWasserstein(Distance):
         torch.Size([2, 202])
 
     Sources: Kolouri, Zou and Rohde 2016, eq. 14 and theorem 5; Meunier, Pontil and Ciliberto 2022,
-    section 3 and proposition 5.
+    section 4 and algorithm 1 (random directions).
     """
 
     supported_inputs: ClassVar[tuple[str, ...]] = ("clouds", "gaussians")
@@ -98,6 +102,7 @@ class SlicedWasserstein(Distance):
         num_slices: int = 100,
         num_quantiles: int | None = 100,
         center: bool = False,
+        sampling: str = "even",
         seed: int = 0,
     ) -> None:
         super().__init__(dim, inputs=inputs)
@@ -105,11 +110,15 @@ class SlicedWasserstein(Distance):
             raise ValueError(f"Expected p = 1 or p = 2, the Hilbertian orders, got p={p!r}.")
         if num_quantiles is not None and num_quantiles < 1:
             raise ValueError(f"Expected num_quantiles >= 1 or None, got {num_quantiles}.")
+        if sampling not in _SAMPLINGS:
+            names = ", ".join(_SAMPLINGS)
+            raise ValueError(f"There is no sampling {sampling!r}; choose from {names}.")
         self.p = p
         self.num_quantiles = num_quantiles
         self.center = center
+        self.sampling = sampling
         self.directions: Tensor
-        self.register_buffer("directions", sphere_directions(self.dim, num_slices, seed=seed))
+        self.register_buffer("directions", _SAMPLINGS[sampling](self.dim, num_slices, seed=seed))
 
     @property
     def num_slices(self) -> int:
@@ -122,11 +131,11 @@ class SlicedWasserstein(Distance):
         return self.p == 2
 
     def represent(self, points: Tensor, weights: Tensor) -> Tensor:
-        """Return the scaled quantiles of all slices, followed by the scaled mean for ``p = 2``.
+        """Return the scaled quantiles of all slices, and the scaled mean if it is not sliced.
 
         For Gaussians, return the scaled standard deviations of all slices instead. The scaled mean
-        follows them for ``p = 2``, and the scaled means of all slices precede them for ``p = 1``. If
-        ``center`` is set, means are left out.
+        follows them, or the scaled means of all slices precede them if means are sliced, as they are for
+        ``p = 1`` and random directions. If ``center`` is set, means are left out.
         """
         if self.inputs == "gaussians":
             return self._represent_gaussians(points.squeeze(-2))
@@ -138,9 +147,9 @@ class SlicedWasserstein(Distance):
         count = self.num_slices * (self.num_quantiles or points.shape[-2])
         directions = self.directions.to(points) * count ** (-1 / self.p)
         quantiles = self._quantiles(directions, points - mean.unsqueeze(-2), weights)
-        if self.p == 1 and not self.center:
+        if self.slices_means and not self.center:
             quantiles = quantiles + (mean @ directions.T).unsqueeze(-1)
-        if self.p == 1 or self.center:
+        if self.slices_means or self.center:
             return quantiles.flatten(-2)
         return concatenate(quantiles.flatten(-2), mean / math.sqrt(self.dim))
 
@@ -152,7 +161,7 @@ class SlicedWasserstein(Distance):
         if self.center:
             # Between centred normal distributions, the distance of order one is E|Z| |s - s'|.
             return deviations if self.p == 2 else MEAN_ABSOLUTE * deviations
-        if self.p == 2:
+        if not self.slices_means:
             return concatenate(deviations, mean / math.sqrt(self.dim))
         return concatenate(scale * (mean @ directions.T), deviations)
 
@@ -178,6 +187,11 @@ class SlicedWasserstein(Distance):
         if self.inputs == "gaussians":
             per_cloud = max(self.num_slices, self.block.atom_dim)
         return max(1, self.chunk_elements // per_cloud)
+
+    @property
+    def slices_means(self) -> bool:
+        """Whether means are sliced with the rest, instead of compared exactly."""
+        return self.p == 1 or self.sampling == "random"
 
     @property
     def _compares_normals(self) -> bool:
@@ -207,6 +221,8 @@ class SlicedWasserstein(Distance):
     def extra_repr(self) -> str:
         """Return the settings, for printing."""
         shown = f"dim={self.dim}, p={self.p}, num_slices={self.num_slices}"
+        if self.sampling != "even":
+            shown += f", sampling={self.sampling}"
         if self.inputs == "gaussians":
             return f"{shown}, center={self.center}, inputs={self.inputs}"
         return f"{shown}, num_quantiles={self.num_quantiles}, center={self.center}"

@@ -12,6 +12,7 @@ from gpytorch.kernels import Kernel, ScaleKernel
 
 from gp_distributions.distances import (
     MMD,
+    ChiSquared,
     Distance,
     Fourier,
     Hellinger,
@@ -38,6 +39,7 @@ _DISTANCES: dict[str, type[Distance]] = {
     "fourier": Fourier,
     "hellinger": Hellinger,
     "total_variation": TotalVariation,
+    "chi_squared": ChiSquared,
     "sinkhorn": SinkhornPotential,
     "linear_transport": LinearTransport,
 }

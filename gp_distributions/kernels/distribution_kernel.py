@@ -10,8 +10,10 @@ from torch import Tensor
 
 from gp_distributions.distances.base import Distance
 from gp_distributions.distances.evaluation import borrowing
+from gp_distributions.kernels.origins import Origin
 from gp_distributions.kernels.profiles import Profile, make_profile
 from gp_distributions.kernels.row_kernel import RowKernel
+from gp_distributions.measures.kinds import Distributions
 from gp_distributions.numerics.strips import entrywise
 
 
@@ -29,8 +31,8 @@ class DistributionKernel(RowKernel):
     .. math::
         \langle P, P' \rangle = (d^2(P, P_0) + d^2(P', P_0) - d^2(P, P')) / 2,
 
-    about the origin :math:`P_0` of the distance: all mass at zero, or the zero of a space of mean
-    embeddings.
+    about an origin :math:`P_0`: by default that of the distance, which is all mass at zero or the zero
+    of a space of mean embeddings.
 
     This is an ordinary GPyTorch kernel on rows, ``batch_shape x N x m*(d+1)`` tensors. It can be
     wrapped in a ``ScaleKernel``, added, multiplied, and given ``active_dims`` beside ordinary columns.
@@ -41,15 +43,20 @@ class DistributionKernel(RowKernel):
         profile: :class:`Profile`, or the name of one with default parameters: gaussian,
             exponential, matern32, matern52, rational_quadratic, cauchy, student_t,
             inverse_multiquadric, power_exponential, linear, polynomial. Default: matern52.
+        origin: Origin of inner products, for the profiles ``"linear"`` and ``"polynomial"``: a container
+            of one distribution, the template; or of several, whose mean in the Hilbert space of the
+            distance is the origin. ``origin=train_X`` centres the training data. Rows of the same
+            distributions are accepted too. Default: the origin of the distance.
         **kwargs: GPyTorch options: ``batch_shape``, ``active_dims``, ``lengthscale_prior``,
             ``lengthscale_constraint``. By default the raw parameter is the logarithm of the
             lengthscale, so that fits do not depend on the unit of the coordinates. The lengthscale is 1
             until :func:`gp_distributions.fit` sets it to the median distance.
 
     Raises:
-        TypeError: If ``distance`` is not a :class:`Distance`, or ``profile`` is neither a name nor a
-            :class:`Profile`.
-        ValueError: If there is no profile of that name, or ``ard_num_dims`` is given.
+        TypeError: If ``distance`` is not a :class:`Distance`, ``profile`` is neither a name nor a
+            :class:`Profile`, or ``origin`` is neither distributions nor a tensor.
+        ValueError: If there is no profile of that name, ``ard_num_dims`` is given, the distance does not
+            read ``origin``, or the profile is a function of the distance, which has no origin.
 
     Example:
         >>> from gpytorch.kernels import ScaleKernel
@@ -58,12 +65,29 @@ class DistributionKernel(RowKernel):
         >>> rows = PointClouds.from_list([[[0.0], [2.0]], [[1.0]], [[3.0]]]).pack()
         >>> kernel(rows).to_dense().shape
         torch.Size([3, 3])
+
+        Inner products about a template, which are covariances of points about the mean here:
+
+        >>> clouds = PointClouds.from_list([[[0.0]], [[2.0]], [[4.0]]])
+        >>> kernel = DistributionKernel(SlicedWasserstein(dim=1), "linear", origin=clouds)
+        >>> kernel(clouds.pack()).to_dense().detach()
+        tensor([[ 4.,  0., -4.],
+                [ 0.,  0.,  0.],
+                [-4.,  0.,  4.]], dtype=torch.float64)
+
+    Source: Meunier et al. 2022, eq. 7 and proposition 13; Kolouri, Zou and Rohde 2016, theorem 6 (inner
+    products about a template).
     """
 
     has_lengthscale = True
 
     def __init__(
-        self, distance: Distance, profile: str | Profile = "matern52", **kwargs: Any
+        self,
+        distance: Distance,
+        profile: str | Profile = "matern52",
+        *,
+        origin: Distributions | Tensor | None = None,
+        **kwargs: Any,
     ) -> None:
         if not isinstance(distance, Distance):
             raise TypeError(f"Expected a Distance, got {type(distance).__name__}.")
@@ -80,6 +104,18 @@ class DistributionKernel(RowKernel):
         self.profile = make_profile(profile)
         if self.batch_shape:
             self.profile = self.profile.expand_batch(self.batch_shape)
+        if origin is not None and self.profile.radial:
+            raise ValueError(
+                f"Expected origin=None for the profile {type(self.profile).__name__}, a function of "
+                'the distance. Only "linear" and "polynomial" have an origin.'
+            )
+        # Kernels of a batch slice their own buffers, but not those of other modules.
+        self._origin = None if origin is None else Origin(origin, distance)
+
+    @property
+    def origin(self) -> Tensor | None:
+        """Rows of the distributions whose mean is the origin; ``None`` for that of the distance."""
+        return None if self._origin is None else self._origin.rows
 
     def _set_lengthscale(self, value: Any) -> None:
         # GPyTorch converts a plain number to single precision.
@@ -117,10 +153,15 @@ class DistributionKernel(RowKernel):
         return covariance.squeeze(-1) if diag else covariance
 
     def _inner_products(self, x1: Tensor, x2: Tensor, squared: Tensor, *, diag: bool) -> Tensor:
-        norms1 = self.distance.squared_norms(x1)
-        norms2 = norms1 if x2 is x1 else self.distance.squared_norms(x2)
+        norms1 = self._squared_norms(x1)
+        norms2 = norms1 if x2 is x1 else self._squared_norms(x2)
         sums = norms1 + norms2 if diag else norms1.unsqueeze(-1) + norms2.unsqueeze(-2)
         return (sums - squared) / 2
+
+    def _squared_norms(self, rows: Tensor) -> Tensor:
+        if self._origin is None:
+            return self.distance.squared_norms(rows)
+        return self._origin.squared_norms(self.distance, rows)
 
     # The distance has no batch axes: all kernels of a batch share the distance and its cache.
 

@@ -31,12 +31,12 @@ class GroupAverageKernel(RowKernel):
     group. If :math:`k` does not change when both distributions are mapped together, the average over
     one side, :math:`\frac{1}{|G|} \sum_g k(g P, P')`, is equal to it. It is used, because it needs
     :math:`|G|` times fewer distances, if it is known to be equal: if ``base_kernel`` consists of scales,
-    sums and products of :class:`DistributionKernel` with these distances:
+    sums and products of :class:`DistributionKernel` without an ``origin``, with these distances:
 
     - :class:`SlicedWasserstein`, if the matrices are orthogonal and permute the directions of the slices
       up to their signs. In the plane, these are rotations by multiples of :math:`2 \pi / n` where ``n``
       divides ``2 * num_slices``, and reflections at the axes;
-    - :class:`MMD` without features, if the matrices are orthogonal.
+    - :class:`MMD` with a named embedding kernel and without features, if the matrices are orthogonal.
 
     For all other kernels, both sides are averaged. The average is normalised,
     :math:`k_G(P, P') / \sqrt{k_G(P, P) k_G(P', P')}`, where :math:`k_G(P, P)` is positive.
@@ -119,6 +119,7 @@ class GroupAverageKernel(RowKernel):
         if type(kernel) in (AdditiveKernel, ProductKernel):
             return all(map(self._moves_together, kernel.kernels))
         plain = type(kernel).forward is DistributionKernel.forward
+        plain = plain and kernel.origin is None  # which the maps may move
         return plain and self.orbits.leave_unchanged(kernel.distance)
 
     def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Tensor:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
+
+from torch import Tensor
 
 from gp_distributions.distances.mmd import MMD
 from gp_distributions.distances.sliced_wasserstein import SlicedWasserstein
 from gp_distributions.distances.transport import SinkhornPotential
 from gp_distributions.kernels.distribution_kernel import DistributionKernel
 from gp_distributions.kernels.profiles import Profile
+from gp_distributions.measures.kinds import Distributions
 from gp_distributions.measures.reference import ReferenceMeasure
 
 
@@ -19,6 +23,7 @@ class SlicedWassersteinKernel(DistributionKernel):
 
     Args:
         profile: Profile, or the name of one; see :class:`DistributionKernel`.
+        origin: Origin of inner products; see :class:`DistributionKernel`.
         **kwargs: GPyTorch options; see :class:`DistributionKernel`.
 
     Raises:
@@ -44,7 +49,9 @@ class SlicedWassersteinKernel(DistributionKernel):
         num_slices: int = 100,
         num_quantiles: int | None = 100,
         center: bool = False,
+        sampling: str = "even",
         seed: int = 0,
+        origin: Distributions | Tensor | None = None,
         **kwargs: Any,
     ) -> None:
         distance = SlicedWasserstein(
@@ -54,9 +61,10 @@ class SlicedWassersteinKernel(DistributionKernel):
             num_slices=num_slices,
             num_quantiles=num_quantiles,
             center=center,
+            sampling=sampling,
             seed=seed,
         )
-        super().__init__(distance, profile, **kwargs)
+        super().__init__(distance, profile, origin=origin, **kwargs)
 
 
 class MMDKernel(DistributionKernel):
@@ -68,8 +76,10 @@ class MMDKernel(DistributionKernel):
     are functions of the distance between mean embeddings.
 
     Args:
-        kernel: Name of the embedding kernel on the points; see :class:`MMD`.
+        kernel: Embedding kernel on the points: a name, a function or a GPyTorch kernel; see
+            :class:`MMD`.
         profile: Profile of the distance, or the name of one; see :class:`DistributionKernel`.
+        origin: Origin of inner products; see :class:`DistributionKernel`.
         **kwargs: GPyTorch options; see :class:`DistributionKernel`.
 
     Raises:
@@ -91,12 +101,13 @@ class MMDKernel(DistributionKernel):
         *,
         inputs: str = "clouds",
         profile: str | Profile = "matern52",
-        kernel: str = "gaussian",
+        kernel: str | Callable[..., Any] = "gaussian",
         bandwidth: float | None = None,
         num_features: int | None = None,
         features: str = "orthogonal",
         normalize: bool = False,
         seed: int = 0,
+        origin: Distributions | Tensor | None = None,
         **kwargs: Any,
     ) -> None:
         distance = MMD(
@@ -109,7 +120,7 @@ class MMDKernel(DistributionKernel):
             normalize=normalize,
             seed=seed,
         )
-        super().__init__(distance, profile, **kwargs)
+        super().__init__(distance, profile, origin=origin, **kwargs)
 
 
 class SinkhornKernel(DistributionKernel):
@@ -119,6 +130,7 @@ class SinkhornKernel(DistributionKernel):
 
     Args:
         profile: Profile, or the name of one; see :class:`DistributionKernel`.
+        origin: Origin of inner products; see :class:`DistributionKernel`.
         **kwargs: GPyTorch options; see :class:`DistributionKernel`.
 
     Raises:
@@ -143,6 +155,8 @@ class SinkhornKernel(DistributionKernel):
         *,
         profile: str | Profile = "matern52",
         epsilon: float | None = None,
+        origin: Distributions | Tensor | None = None,
         **kwargs: Any,
     ) -> None:
-        super().__init__(SinkhornPotential(reference, epsilon=epsilon), profile, **kwargs)
+        distance = SinkhornPotential(reference, epsilon=epsilon)
+        super().__init__(distance, profile, origin=origin, **kwargs)

@@ -135,7 +135,7 @@ class PowerExponential(Profile):
         >>> round(PowerExponential(beta=0.5)(torch.tensor(1.0)).item(), 4)
         0.3679
 
-    Source: Meunier et al. 2022, proposition 5.
+    Source: Meunier et al. 2022, propositions 13 and 20.
     """
 
     def __init__(self, beta: float = 0.75) -> None:
@@ -285,10 +285,11 @@ class Polynomial(_Parametric):
 
     Args:
         power: Degree ``k``, at least 1, which is fixed.
-        offset: Initial value of the positive constant ``c``, which is learned.
+        offset: Initial value of the positive constant ``c``, which is learned. 0 fixes it at zero: there
+            are no terms of lower degrees then.
 
     Raises:
-        ValueError: If ``power`` is not a positive integer, or ``offset`` is not positive.
+        ValueError: If ``power`` is not a positive integer, or ``offset`` is negative.
 
     Example:
         >>> import torch
@@ -300,12 +301,25 @@ class Polynomial(_Parametric):
     radial = False
 
     def __init__(self, power: int = 2, offset: float = 1.0) -> None:
-        super().__init__("offset", offset)
         if power < 1 or power != int(power):
             raise ValueError(f"Expected power to be a positive integer, got {power!r}.")
+        if offset == 0:
+            Profile.__init__(self)  # without a parameter
+            self.raw_offset = None
+        else:
+            super().__init__("offset", offset)
         self.power = int(power)
 
-    offset = _Parametric._value
+    @property
+    def offset(self) -> Tensor | float:
+        """The constant ``c``, ``batch_shape x 1 x 1``; the number 0 if it is fixed at zero."""
+        return 0.0 if self.raw_offset is None else self._value
+
+    @offset.setter
+    def offset(self, value: Tensor | float) -> None:
+        if self.raw_offset is None:
+            raise ValueError(f"Expected a fixed offset of 0, got {value}: make a new profile.")
+        self._value = value
 
     def forward(self, scaled: Tensor) -> Tensor:
         """Compute the covariance for each entry of ``scaled``."""

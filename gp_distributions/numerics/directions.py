@@ -1,4 +1,4 @@
-"""Directions on the unit sphere that integrate even functions well."""
+"""Directions on the unit sphere: those that integrate even functions well, and random ones."""
 
 from __future__ import annotations
 
@@ -36,10 +36,7 @@ def sphere_directions(dim: int, num_directions: int, *, seed: int = 0) -> Tensor
     Raises:
         ValueError: If ``dim`` or ``num_directions`` is less than one.
     """
-    if dim < 1 or num_directions < 1:
-        raise ValueError(
-            f"Expected dim >= 1 and num_directions >= 1, got {dim} and {num_directions}."
-        )
+    _check_counts(dim, num_directions)
     if dim == 1:
         return torch.ones(1, 1, dtype=torch.float64)
     if dim == 2:
@@ -48,6 +45,34 @@ def sphere_directions(dim: int, num_directions: int, *, seed: int = 0) -> Tensor
         return torch.stack([angles.cos(), angles.sin()], dim=-1)
     construct = _least_energy if num_directions <= _MAX_OPTIMISED else _orthonormal_bases
     return torch.from_numpy(construct(dim, num_directions, seed).copy())
+
+
+def random_directions(dim: int, num_directions: int, *, seed: int = 0) -> Tensor:
+    """Independent unit vectors, uniform on the sphere; in one dimension, the only direction.
+
+    Args:
+        dim: Dimension ``d`` of the space.
+        num_directions: Number ``L`` of directions.
+        seed: Random seed.
+
+    Returns:
+        An ``L x d`` tensor in double precision, or ``1 x 1`` in one dimension.
+
+    Raises:
+        ValueError: If ``dim`` or ``num_directions`` is less than one.
+    """
+    _check_counts(dim, num_directions)
+    if dim == 1:
+        return torch.ones(1, 1, dtype=torch.float64)
+    normal = np.random.default_rng(seed).standard_normal((num_directions, dim))
+    return torch.from_numpy(normal / np.linalg.norm(normal, axis=1, keepdims=True))
+
+
+def _check_counts(dim: int, num_directions: int) -> None:
+    if dim < 1 or num_directions < 1:
+        raise ValueError(
+            f"Expected dim >= 1 and num_directions >= 1, got {dim} and {num_directions}."
+        )
 
 
 def _orthonormal_bases(dim: int, num_directions: int, seed: int) -> NDArray[np.float64]:

@@ -3,7 +3,9 @@ r"""Embedding kernels between Gaussians in closed form: :math:`\mathrm E\,k(X, Y
 A Gaussian is a point with ``d + d*d`` coordinates: the mean, then the row-major covariance.
 
 Source: Muandet et al. 2012, table 1, whose term of degree 3 should read
-:math:`6 m_i^\top \Sigma_j \Sigma_i m_j`.
+:math:`6 m_i^\top \Sigma_j \Sigma_i m_j`. Its linear entry has a term
+:math:`\delta_{ij} \operatorname{tr} \Sigma_i`, the variance of one draw, which independent draws do not
+have: it is left out here.
 """
 
 from __future__ import annotations

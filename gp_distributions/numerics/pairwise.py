@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from scipy.linalg import get_blas_funcs
 from torch import Tensor
+from torch.utils.checkpoint import checkpoint
 
 from gp_distributions.numerics.single_thread import matmul
 
@@ -15,6 +16,8 @@ from gp_distributions.numerics.single_thread import matmul
 _STRIP = 2**21
 # Number of rows in a strip of a symmetric matrix.
 _ROWS = 128
+# Number of quotients in a strip of a matrix of chi-squared distances; they should fit the cache.
+_QUOTIENTS = 2**17
 
 
 def squared_euclidean(x1: Tensor, x2: Tensor) -> Tensor:
@@ -64,6 +67,40 @@ def manhattan(x1: Tensor, x2: Tensor) -> Tensor:
         return torch.cdist(x1.flatten(0, -2), x2, p=1.0).unflatten(0, x1.shape[:-1])
     distances = torch.cdist(x1, x2, p=1.0)
     return zero_diagonal(distances) if x1 is x2 else distances
+
+
+def chi_squared(x1: Tensor, x2: Tensor) -> Tensor:
+    """Sums of ``(a - b)**2 / (a + b)`` over features, with shapes as in :func:`squared_euclidean`.
+
+    The rows are non-negative. Where both features are zero, the summand and its gradient are zero. The
+    backward pass computes each strip again, so that no quotients are stored.
+    """
+    if x1 is x2 and x1.dim() == 2:
+        return symmetric(_chi_squared, x1)
+    if x2.dim() == 2:
+        return _chi_squared(x1.flatten(0, -2), x2).unflatten(0, x1.shape[:-1])
+    return _chi_squared(x1, x2)
+
+
+def chi_squared_paired(x1: Tensor, x2: Tensor) -> Tensor:
+    """Sums of ``(a - b)**2 / (a + b)`` over features of corresponding rows; see :func:`chi_squared`."""
+    difference, total = x1 - x2, x1 + x2
+    # The ratio is at most one, and its gradient is finite even where squares would underflow.
+    ratio = difference / total.masked_fill(total < torch.finfo(total.dtype).tiny, 1)
+    return (difference * ratio).sum(-1)
+
+
+def _chi_squared(x1: Tensor, x2: Tensor) -> Tensor:
+    def strip(few: Tensor) -> Tensor:
+        return chi_squared_paired(few.unsqueeze(-2), x2.unsqueeze(-3))
+
+    parts = x1.split(max(1, _QUOTIENTS // max(1, x2.numel())), dim=-2)
+    if not (_tracked(x1) or _tracked(x2)):
+        return torch.cat([strip(part) for part in parts], dim=-2)
+    again = [
+        checkpoint(strip, part, use_reentrant=False, preserve_rng_state=False) for part in parts
+    ]
+    return torch.cat(again, dim=-2)
 
 
 def symmetric(distances: Callable[[Tensor, Tensor], Tensor], x: Tensor) -> Tensor:

@@ -27,6 +27,7 @@ _DISTANCES: Mapping[str, str] = {
     "Fourier": "all differences at chosen frequencies",
     "Hellinger": "the weights of bins",
     "TotalVariation": "the weights of bins",
+    "ChiSquared": "the weights of bins",
     "SinkhornPotential": "the way in which points are transported to a reference",
     "LinearTransport": "the way in which points are transported to a reference",
     "PrecomputedDistance": "a given table of distances",

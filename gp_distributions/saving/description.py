@@ -74,6 +74,7 @@ _KEPT_ELSEWHERE: dict[str, Callable[[Any], Any]] = {
         None if constraint.initial_value is None else constraint.transform(constraint.initial_value)
     ),
     "learn_additional_noise": lambda likelihood: likelihood.second_noise_covar is not None,
+    "origin": lambda kernel: kernel.origin,
     "squared": lambda precomputed: precomputed.matrix,
 }
 

@@ -8,6 +8,7 @@ import torch
 
 from gp_distributions import (
     MMD,
+    ChiSquared,
     Distance,
     Fourier,
     Hellinger,
@@ -17,7 +18,7 @@ from gp_distributions import (
     TotalVariation,
 )
 
-MADE = [MMD, Fourier, SlicedWasserstein, Hellinger, TotalVariation]
+MADE = [MMD, Fourier, SlicedWasserstein, Hellinger, TotalVariation, ChiSquared]
 
 
 @pytest.mark.parametrize("make", [*MADE, SlicedWassersteinKernel, MMDKernel])

@@ -44,7 +44,9 @@ def test_gaussians() -> None:
     "distance",
     [
         SlicedWasserstein(2, num_slices=12),
+        SlicedWasserstein(2, num_slices=20, sampling="random"),
         MMD(2, bandwidth=1.0, num_features=20),
+        MMD(2, kernel=lambda x, y: x @ y.mT),
         type("Other", (SlicedWasserstein,), {})(2, num_slices=20),
         *(DISTANCES[name]() for name in ("rigid", "sinkhorn", "fourier", "hellinger")),
     ],

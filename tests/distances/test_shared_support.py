@@ -10,14 +10,18 @@ import numpy as np
 import pytest
 import torch
 from cases import GRID, as_rows, lattice_clouds, random_clouds
+from sklearn.metrics.pairwise import additive_chi2_kernel, chi2_kernel
 from torch import Tensor
 
 from gp_distributions import DistributionGP, DistributionKernel, PointClouds
+from gp_distributions.distances.chi_squared import ChiSquared
 from gp_distributions.distances.hellinger import Hellinger
 from gp_distributions.distances.shared_support import SharedSupportDistance, distinct
 from gp_distributions.distances.total_variation import TotalVariation
+from gp_distributions.numerics import pairwise
+from gp_distributions.numerics.pairwise import chi_squared
 
-both = pytest.mark.parametrize("kind", [Hellinger, TotalVariation])
+each = pytest.mark.parametrize("kind", [Hellinger, TotalVariation, ChiSquared])
 
 
 def masses(cloud: tuple[Tensor, Tensor]) -> dict[tuple[float, ...], float]:
@@ -33,6 +37,8 @@ def by_hand(kind: type, one: tuple[Tensor, Tensor], other: tuple[Tensor, Tensor]
     pairs = [(p.get(place, 0.0), q.get(place, 0.0)) for place in {*p, *q}]
     if kind is Hellinger:
         return sum((math.sqrt(a) - math.sqrt(b)) ** 2 for a, b in pairs) / 2
+    if kind is ChiSquared:
+        return sum((a - b) ** 2 / (a + b) for a, b in pairs) / 2
     return sum(abs(a - b) for a, b in pairs) / 2
 
 
@@ -52,7 +58,7 @@ THREE = torch.stack(
 
 
 class TestValues:
-    @both
+    @each
     @pytest.mark.parametrize("dim", [1, 2, 5])
     def test_agree_with_sums_over_places(self, kind: type, dim: int) -> None:
         clouds = [(p.round(), w) for p, w in random_clouds(8, dim=dim, sizes=(1, 30))]
@@ -72,14 +78,42 @@ class TestValues:
         torch.testing.assert_close(actual, expected)
         actual = TotalVariation(1).squared(THREE)[[0, 0, 1], [1, 2, 2]]
         torch.testing.assert_close(actual, torch.tensor([1 / 2, 1.0, 1 / 2]).double())
+        expected = torch.tensor([(9 / 40 + 1 / 56 + 1 / 2) / 2, 1.0, (1 / 2 + 1 / 6) / 2]).double()
+        actual = ChiSquared(1).squared(THREE)[[0, 0, 1], [1, 2, 2]]
+        torch.testing.assert_close(actual, expected)
+
+    def test_chi_squared_is_that_of_scikit_learn(self) -> None:
+        images = torch.rand(9, 4, 5, generator=torch.Generator().manual_seed(0)).double()
+        images[images < 0.4] = 0
+        rows = PointClouds.from_images(images).pack()
+        histograms = (images / images.sum((1, 2), keepdim=True)).flatten(1).numpy()
+        squared = ChiSquared(2).squared(rows)
+        expected = -additive_chi2_kernel(histograms) / 2
+        np.testing.assert_allclose(squared.numpy(), expected, rtol=1e-13, atol=1e-15)
+        kernel = DistributionKernel(ChiSquared(2), "gaussian").double()
+        kernel.lengthscale = 0.3
+        gram = kernel(rows, rows[:4]).to_dense().detach().numpy()
+        expected = chi2_kernel(histograms, histograms[:4], gamma=1 / (4 * 0.3**2))
+        np.testing.assert_allclose(gram, expected, rtol=1e-12)
+
+    def test_chi_squared_lies_between_the_others(self) -> None:
+        rows = as_rows(lattice_clouds(40))
+        hellinger, variation, squared = (
+            kind(2, support=GRID).squared(rows) for kind in (Hellinger, TotalVariation, ChiSquared)
+        )
+        rounding = 1e-14
+        assert bool((hellinger <= squared + rounding).all())
+        assert bool((squared <= torch.minimum(2 * hellinger, variation) + rounding).all())
+        assert float((variation - squared).max()) > 0.05
 
     def test_only_one_of_them_has_features(self) -> None:
         features = Hellinger(1).embed(THREE)
         squared = torch.cdist(features, features).square()
         torch.testing.assert_close(Hellinger(1).squared(THREE), squared)
         assert not hasattr(TotalVariation(1), "embed")
+        assert not hasattr(ChiSquared(1), "embed")
 
-    @both
+    @each
     def test_linear_profile_is_half_the_overlap(self, kind: type) -> None:
         rows = as_rows(lattice_clouds(30))
         kernel = DistributionKernel(kind(2), "linear").double()
@@ -104,7 +138,57 @@ class TestValues:
         torch.testing.assert_close(gradient[0], expected)
         assert torch.equal(gradient[1], torch.zeros(3).double())
 
-    @both
+    def test_slope_of_chi_squared_at_empty_bins_is_finite(self) -> None:
+        weights = torch.tensor([[0.0, 1.0, 1.0, 0.0], [1.0, 1.0, 2.0, 0.0]]).double()
+        points = torch.arange(4.0).double().expand(2, 4)
+
+        def squared(first: Tensor) -> Tensor:
+            rows = torch.stack([points, torch.stack([first, weights[1]])], dim=-1).flatten(-2)
+            return ChiSquared(1, support=points[0, :, None]).squared(rows[:1], rows[1:]).squeeze()
+
+        first = weights[0].clone().requires_grad_()
+        (gradient,) = torch.autograd.grad(squared(first), first)
+        p, q = torch.tensor([[0.0, 1 / 2, 1 / 2, 0.0], [1 / 4, 1 / 4, 1 / 2, 0.0]]).double()
+        # Each term (p - q)^2 / 2 (p + q) has the slope (p - q) (p + 3 q) / 2 (p + q)^2; 0 at p = q = 0.
+        slopes = torch.where(p + q > 0, (p - q) * (p + 3 * q) / (2 * (p + q) ** 2), 0)
+        torch.testing.assert_close(gradient, (slopes - slopes @ p) / 2)
+        assert float(slopes[0]) == -3 / 2
+        # The weight of a bin that only the first cloud leaves empty can grow.
+        step = torch.tensor([1e-7, 0.0, 0.0, 0.0]).double()
+        change = float((squared(weights[0] + step) - squared(weights[0])) / 1e-7)
+        assert change == pytest.approx(float(gradient[0]), abs=1e-6)
+
+    def test_slope_of_chi_squared_between_tiny_weights_is_finite(self) -> None:
+        """Their squares underflow."""
+        x = torch.tensor([[1e-200, 1.0], [5e-324, 1.0]], dtype=torch.float64).requires_grad_()
+        other = torch.tensor([[3e-200, 1.0], [0.0, 1.0]], dtype=torch.float64)
+        (gradient,) = torch.autograd.grad(chi_squared(x, other).sum(), x)
+        assert bool(gradient.isfinite().all())
+        # -2 * 10 / 16 from the first pair, and 1 from the pair of 1e-200 and 0
+        torch.testing.assert_close(gradient[0, 0], torch.tensor(-1.25 + 1.0).double())
+
+    @pytest.mark.parametrize("shape", [(), (3,)])
+    def test_strips_of_chi_squared_agree(
+        self, shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        generator = torch.Generator().manual_seed(0)
+        x = torch.rand(*shape, 7, 4, generator=generator).double().requires_grad_()
+        y = torch.rand(5, 4, generator=generator).double().requires_grad_()
+        factors = torch.rand(*shape, 7, 5, generator=generator).double()
+
+        def results() -> list[Tensor]:
+            squared = chi_squared(x, y)
+            return [squared, *torch.autograd.grad((squared * factors).sum(), (x, y))]
+
+        whole = results()
+        monkeypatch.setattr(pairwise, "_QUOTIENTS", 1)
+        for few, all_at_once in zip(results(), whole, strict=True):
+            torch.testing.assert_close(few, all_at_once)
+        torch.testing.assert_close(
+            chi_squared(x, x).detach(), chi_squared(x, x.detach()).detach(), rtol=0, atol=0
+        )
+
+    @each
     def test_gradient_in_the_weight_of_padding_is_that_of_the_total(self, kind: type) -> None:
         """The weight of padding outside the support only changes the total weight."""
         p, q = torch.tensor([0.75, 0.25]).double(), torch.tensor([0.25, 0.75]).double()
@@ -113,13 +197,17 @@ class TestValues:
         distance = kind(1, support=[[0.0], [1.0]])
         squared = distance.squared(rows[None], row((0, 1), (1, 3), (5, 0))[None])
         (gradient,) = torch.autograd.grad(squared.sum(), weights)
-        slopes = (1 - (q / p).sqrt()) / 2 if kind is Hellinger else (p - q).sign() / 2
+        slopes = {
+            Hellinger: (1 - (q / p).sqrt()) / 2,
+            TotalVariation: (p - q).sign() / 2,
+            ChiSquared: (p - q) * (p + 3 * q) / (2 * (p + q) ** 2),
+        }[kind]
         torch.testing.assert_close(gradient[:2], slopes - slopes @ p)
         torch.testing.assert_close(gradient[2], -slopes @ p)
 
 
 class TestLearnedSupport:
-    @both
+    @each
     def test_is_the_union_of_the_atoms(self, kind: type) -> None:
         clouds = lattice_clouds(12)
         known = kind(2, support=GRID).squared(as_rows(clouds))
@@ -130,7 +218,7 @@ class TestLearnedSupport:
         places = sorted({place for cloud in clouds for place in masses(cloud)})
         assert distance.support.tolist() == [list(place) for place in places]
 
-    @both
+    @each
     def test_is_that_of_both_sides(self, kind: type) -> None:
         clouds = lattice_clouds(12)
         expected = kind(2, support=GRID).squared(as_rows(clouds))
@@ -138,7 +226,7 @@ class TestLearnedSupport:
             across = kind(2).squared(as_rows(clouds[:x1]), as_rows(clouds[-x2:]))
             torch.testing.assert_close(across, expected[:x1, -x2:], rtol=0, atol=1e-14)
 
-    @both
+    @each
     def test_has_the_dark_pixels_of_images(self, kind: type) -> None:
         images = torch.zeros(3, 4, 5).double()
         images[0, 1, 2] = images[1, 0, 0] = images[2, 3, 3] = (
@@ -155,7 +243,7 @@ class TestLearnedSupport:
         assert float(distance.squared(moved)[0, 2]) == pytest.approx(1.0)
         assert distance.squared(moved[:2], moved[2:]).shape == (2, 1)
 
-    @both
+    @each
     def test_of_padded_images(self, kind: type) -> None:
         images = PointClouds.from_images(torch.rand(5, 3, 3).double())
         expected = kind(2).squared(images.pack())
@@ -163,7 +251,7 @@ class TestLearnedSupport:
         torch.testing.assert_close(distance.squared(images.pack(atoms=12)), expected)
         assert len(distance.support) == 9
 
-    @both
+    @each
     def test_is_kept(self, kind: type) -> None:
         distance = kind(1)
         distance.squared(THREE)
@@ -171,13 +259,13 @@ class TestLearnedSupport:
         distance.squared(THREE[:2, :4])
         assert torch.equal(distance.support, support)
 
-    @both
+    @each
     def test_of_one_cloud_is_its_own(self, kind: type) -> None:
         distance = kind(1)
         assert torch.equal(distance.squared(THREE[:1]), torch.zeros(1, 1).double())
         assert distance.support.flatten().tolist() == [0, 1, 2]
 
-    @both
+    @each
     def test_of_a_model_is_that_of_its_training_clouds(self, kind: type) -> None:
         images = torch.rand(12, 4, 4, generator=torch.Generator().manual_seed(0)).double()
         images[:, 0, 0] = 0
@@ -191,7 +279,7 @@ class TestLearnedSupport:
 
 
 class TestRefuses:
-    @both
+    @each
     def test_an_atom_that_is_not_in_the_support(self, kind: type) -> None:
         distance = kind(1, support=[[0.0], [1.0], [2.0]])
         far = torch.stack([row((0, 1), (1, 1), (9, 0)), row((0, 1), (1, 1), (2.5, 2))])
@@ -206,7 +294,7 @@ class TestRefuses:
                 assert part in str(error.value)
         distance.squared(far[:1], THREE)
 
-    @both
+    @each
     def test_a_later_atom_whatever_the_chunks(
         self, kind: type, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -218,7 +306,7 @@ class TestRefuses:
         with pytest.raises(ValueError, match="row 17 has weight at its atom 0"):
             distance.squared(as_rows(later))
 
-    @both
+    @each
     @pytest.mark.parametrize("num", [2, 10])
     def test_samples_of_continuous_distributions(self, kind: type, num: int) -> None:
         rows = as_rows(random_clouds(num, sizes=(3, 9)))
@@ -236,7 +324,7 @@ class TestRefuses:
         assert len(distance.support) == 0
         distance.squared(as_rows(lattice_clouds(9)))
 
-    @both
+    @each
     def test_one_cloud_that_meets_no_other(self, kind: type) -> None:
         apart = torch.cat([THREE, row((5, 1), (6, 1), (5, 1))[None]])
         with pytest.raises(ValueError, match=r"1 of the first 4 clouds .* cloud 3"):
@@ -244,7 +332,7 @@ class TestRefuses:
         distance = kind(1, support=torch.arange(7.0)[:, None])
         assert distance.squared(apart)[3].tolist() == pytest.approx([1.0, 1.0, 1.0, 0.0])
 
-    @both
+    @each
     def test_what_is_not_finite(self, kind: type) -> None:
         for value in (math.nan, math.inf):
             rows = THREE.clone()
@@ -254,7 +342,7 @@ class TestRefuses:
         with pytest.raises(ValueError, match="finite, non-negative weights"):
             kind(1).squared(-THREE)
 
-    @both
+    @each
     @pytest.mark.parametrize(
         ("support", "message"),
         [
@@ -270,7 +358,7 @@ class TestRefuses:
 
 
 class TestPrecision:
-    @both
+    @each
     def test_of_rows_may_be_lower_than_that_of_the_support(self, kind: type) -> None:
         # Pixels are at thirds, which neither precision represents exactly.
         rows = PointClouds.from_images(torch.rand(5, 4, 4).double()).pack()
@@ -282,7 +370,7 @@ class TestPrecision:
         distance.float()
         torch.testing.assert_close(distance.squared(rows), expected, rtol=0, atol=1e-14)
 
-    @both
+    @each
     def test_never_merges_atoms(self, kind: type) -> None:
         distance = kind(1, support=[[1.0], [1.0 + 1e-9]])
         rows = torch.stack([row((1.0, 1.0)), row((1.0 + 1e-9, 1.0))])
@@ -290,7 +378,7 @@ class TestPrecision:
         with pytest.raises(ValueError, match=r"coincide in torch\.float32"):
             distance.squared(rows.float()[:1], rows.float())
 
-    @both
+    @each
     def test_zero_has_one_sign(self, kind: type) -> None:
         rows = torch.stack([row((0.0, 1.0), (1.0, 0.0)), row((-0.0, 1.0), (1.0, 0.0))])
         assert float(kind(1).squared(rows)[0, 1]) == 0.0
@@ -298,7 +386,7 @@ class TestPrecision:
 
 
 class TestState:
-    @both
+    @each
     @pytest.mark.parametrize("size", [None, 1, 60])
     def test_dict_carries_the_support(self, kind: type, size: int | None) -> None:
         rows = as_rows(lattice_clouds(9))
@@ -310,12 +398,12 @@ class TestState:
         assert torch.equal(target(rows).to_dense().detach(), expected)
         assert torch.equal(target.distance.support, source.distance.support)
 
-    @both
+    @each
     def test_dict_of_another_dimension_is_refused(self, kind: type) -> None:
         with pytest.raises(RuntimeError, match="support"):
             kind(2).load_state_dict(kind(1, support=[[0.0], [1.0], [2.0]]).state_dict())
 
-    @both
+    @each
     @pytest.mark.parametrize("copied", [copy.deepcopy, lambda d: pickle.loads(pickle.dumps(d))])
     def test_copies_carry_the_support(self, kind: type, copied: Any) -> None:
         distance: SharedSupportDistance = kind(1)
@@ -325,13 +413,13 @@ class TestState:
         assert len(unset.support) == 0
         assert torch.equal(unset.squared(THREE), expected)
 
-    @both
+    @each
     def test_is_printed(self, kind: type) -> None:
         assert repr(kind(2)) == f"{kind.__name__}(dim=2, support: not known yet)"
         assert repr(kind(2, support=GRID)) == f"{kind.__name__}(dim=2, support: 25 atoms)"
 
 
-@both
+@each
 def test_support_is_learned_on_the_device(kind: type, device: torch.device) -> None:
     rows = as_rows(lattice_clouds(9))
     distance = kind(2)

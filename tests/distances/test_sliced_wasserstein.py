@@ -396,7 +396,66 @@ class TestWithoutQuantiles:
                 distance.squared(as_rows([five]), as_rows([other]), diag=diag)
 
 
+@pytest.mark.parametrize("dim", [2, 4])
+@pytest.mark.parametrize("center", [False, True])
+class TestRandomSlices:
+    @pytest.mark.parametrize("p", [1, 2])
+    def test_agree_with_pot_on_the_same_directions(self, p: int, center: bool, dim: int) -> None:
+        """POT slices the means, too."""
+        one, other = cloud(12, dim, 0), cloud(20, dim, 1)
+        distance = SlicedWasserstein(
+            dim, p=p, num_slices=9, num_quantiles=60, center=center, sampling="random"
+        )
+        (x, a), (y, b) = one, other
+        if center:
+            x, y = x - a @ x, y - b @ y
+        directions = distance.directions.T.numpy()
+        expected = ot.sliced_wasserstein_distance(
+            x.numpy(), y.numpy(), a.numpy(), b.numpy(), projections=directions, p=p
+        )
+        assert between(distance, one, other) == pytest.approx(expected**p, rel=EXACT)
+
+    def test_of_gaussians_have_a_closed_form(self, center: bool, dim: int) -> None:
+        """In each slice, the squared differences of means and of deviations add up."""
+        generator = torch.Generator().manual_seed(0)
+        means = torch.randn(2, dim, generator=generator, dtype=torch.float64)
+        roots = torch.randn(2, dim, dim, generator=generator, dtype=torch.float64)
+        covariances = roots @ roots.mT
+        distance = SlicedWasserstein(
+            dim, inputs="gaussians", num_slices=7, center=center, sampling="random"
+        )
+        rows = torch.cat([means, covariances.flatten(1)], -1)
+        directions = distance.directions
+        deviations = torch.einsum("ld,kde,le->kl", directions, covariances, directions).sqrt()
+        expected = (deviations[0] - deviations[1]).square().mean()
+        if not center:
+            expected = expected + ((means[0] - means[1]) @ directions.T).square().mean()
+        torch.testing.assert_close(distance.squared(rows)[0, 1], expected)
+
+    def test_average_to_the_even_ones(self, center: bool, dim: int) -> None:
+        """Over seeds, the error is that of independent draws."""
+        one, other = cloud(12, dim, 0), cloud(20, dim, 1)
+        options: dict[str, Any] = {"num_quantiles": 60, "center": center}
+        even = between(SlicedWasserstein(dim, num_slices=400, **options), one, other)
+        drawn = np.array(
+            [
+                between(
+                    SlicedWasserstein(dim, num_slices=50, sampling="random", seed=seed, **options),
+                    one,
+                    other,
+                )
+                for seed in range(30)
+            ]
+        )
+        assert abs(drawn.mean() - even) < 4 * drawn.std(ddof=1) / math.sqrt(30)
+        assert 0.01 < drawn.std() / even < 0.5
+
+
 class TestRefuses:
+    def test_other_samplings(self) -> None:
+        with pytest.raises(ValueError, match="no sampling 'uniform'; choose from even, random"):
+            SlicedWasserstein(2, sampling="uniform")
+
     @pytest.mark.parametrize("p", [0, 3, 1.5, "2", math.inf])
     def test_other_orders(self, p: Any) -> None:
         with pytest.raises(ValueError, match="p = 1 or p = 2"):

@@ -216,6 +216,17 @@ class TestParameters:
             with pytest.raises((ValueError, RuntimeError)):
                 make(value)
 
+    def test_an_offset_of_zero_is_fixed(self) -> None:
+        profile = Polynomial(3, offset=0)
+        products = doubles(-2.0, 0.0, 0.5)
+        assert profile(products).tolist() == [-8.0, 0.0, 0.125]
+        assert not list(profile.parameters())
+        assert profile.offset == 0
+        with pytest.raises(ValueError, match="fixed offset of 0"):
+            profile.offset = 1.0
+        batch = profile.expand_batch(torch.Size([2]))
+        assert torch.equal(batch[0](products), profile(products))
+
     def test_alpha_is_not_zero(self) -> None:
         """The profile would be NaN for zero."""
         with pytest.raises((ValueError, RuntimeError)):

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from gp_distributions.numerics.directions import sphere_directions
+from gp_distributions.numerics.directions import random_directions, sphere_directions
 
 # (dim, number): one and two dimensions, least energy with fewer and more than dim, bases.
 CASES = [(1, 7), (2, 1), (2, 9), (3, 1), (3, 2), (3, 40), (5, 40), (10, 40), (3, 600), (7, 700)]
@@ -137,3 +137,24 @@ def test_what_is_returned_may_be_changed(dim: int) -> None:
     expected = sphere_directions(dim, 20).clone()
     sphere_directions(dim, 20).zero_()
     assert torch.equal(sphere_directions(dim, 20), expected)
+
+
+@pytest.mark.parametrize("dim", [1, 2, 3, 7])
+def test_random_ones_are_uniform_draws(dim: int) -> None:
+    directions = random_directions(dim, 2000, seed=1)
+    torch.testing.assert_close(directions.norm(dim=-1), torch.ones(len(directions)).double())
+    assert len(directions) == (1 if dim == 1 else 2000)
+    assert torch.equal(directions, random_directions(dim, 2000, seed=1))
+    if dim > 1:
+        assert not torch.equal(directions, random_directions(dim, 2000, seed=2))
+        # The covariance of a uniform direction is the identity over dim, its mean is zero.
+        room = 5 / math.sqrt(2000)
+        assert float(directions.mean(0).abs().max()) < room
+        second = directions.T @ directions / 2000 - torch.eye(dim).double() / dim
+        assert float(second.abs().max()) < room
+
+
+@pytest.mark.parametrize("counts", [(0, 3), (3, 0)])
+def test_random_ones_are_at_least_one(counts: tuple[int, int]) -> None:
+    with pytest.raises(ValueError, match="dim >= 1 and num_directions >= 1"):
+        random_directions(*counts)
