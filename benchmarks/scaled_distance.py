@@ -137,9 +137,9 @@ def score(task: Task, model: DistributionGP, seconds: float) -> Score:
     found = calibration(y, mean, std)
     places = None
     if task.dim > 2:
-        markers = [
-            one.loss for one in relevance(model).coordinates if (one.coordinate or "").isdigit()
-        ]
+        names = [f"marker {i}" for i in range(task.dim)]
+        losses = {one.coordinate: one.loss for one in relevance(model, names=names).coordinates}
+        markers = [losses[name] for name in names]
         places = [sum(other >= markers[j] for other in markers) for j in RELEVANT]
     return Score(r2_score(y, mean), float(found.coverage), float(found.nlpd), seconds, places)
 
