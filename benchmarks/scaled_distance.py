@@ -55,6 +55,7 @@ from gp_distributions.datasets import Airfoils, load_airfoils, random_patients
 from gp_distributions.fitting.scales import learn_scales
 
 Inputs = PointClouds | MixedInputs
+SEEDS = 10
 RELEVANT = (0, 1, 2)
 # The first seed of bags and patients, which no setting was chosen on.
 _FIRST = 3000
