@@ -302,7 +302,7 @@ class _Page:
             return None
         unit = "change of scores" if isinstance(model, Classifier) else "change of predictions"
         called = [
-            (name or whole or block) if block == "X" or name is None else f"{block}: {name}"
+            name or whole or block if block == "X" else ": ".join(filter(None, (block, name)))
             for block, name in found
         ]
         most = called[int(np.argmax(list(found.values())))]
@@ -453,12 +453,8 @@ class _Page:
             )
         else:
             half, write = output.half_width(self.level)[i], _writer(output)
-            several = len(self.judged.outputs) > 1
-            said = (
-                f"{self.labels[worst] or f'Output {worst + 1}'}: predicted"
-                if several
-                else "Predicted"
-            )
+            called = self.labels[worst] or f"Output {worst + 1}"
+            said = f"{called}: predicted" if len(self.judged.outputs) > 1 else "Predicted"
             said += (
                 f" {write(output.mean[i])}, with a {percent_level(self.level)} interval from "
                 f"{write(output.mean[i] - half)} to {write(output.mean[i] + half)}; measured "
