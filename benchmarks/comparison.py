@@ -69,6 +69,7 @@ from gp_distributions.datasets import (
 from gp_distributions.scoring import NormalPredictions
 
 Inputs = PointClouds | MixedInputs
+SEEDS = 4
 FROZEN_SEEDS = 2000
 
 

@@ -40,8 +40,8 @@ def execute(name: str, options: harness.Options) -> Rows:
 def is_recorded(name: str, options: harness.Options) -> bool:
     """Return whether the same code and command have recorded the rows of a script."""
     run = None if options.record is None else report.read(options.record).get(name)
-    doc = importlib.import_module(f"benchmarks.{name}").__doc__
-    same = (harness.source(name), harness.command(name, doc, options))
+    script = importlib.import_module(f"benchmarks.{name}")
+    same = (harness.source(name), harness.command(name, script, options))
     return run is not None and (run.source, run.command) == same
 
 

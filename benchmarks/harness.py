@@ -9,6 +9,7 @@ the machine affects all of them alike.
 from __future__ import annotations
 
 import argparse
+import ast
 import ctypes
 import dataclasses
 import gc
@@ -19,11 +20,12 @@ import platform
 import statistics
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -268,16 +270,21 @@ def header(options: Options) -> str:
     return "\n".join(lines)
 
 
-def command(name: str, doc: str | None, options: Options) -> str:
-    """Return the command that reproduces the figures of a script."""
+def default_seeds(script: ModuleType) -> int:
+    """Return the number of seeds of a script if none is given."""
+    return int(getattr(script, "SEEDS", _SEEDS))
+
+
+def command(name: str, script: ModuleType, options: Options) -> str:
+    """Return the command that reproduces the figures of a script, without options of their defaults."""
     words = [f"python -m benchmarks.{name}"]
     if options.quick:
         words.append("--quick")
     if options.repeats != _REPEATS:
         words.append(f"--repeats {options.repeats}")
-    if options.seeds:
+    if options.seeds not in (0, default_seeds(script)):
         words.append(f"--seeds {options.seeds}")
-    if options.data_dir is not None and "--data-dir" in (doc or ""):
+    if options.data_dir is not None and "--data-dir" in (script.__doc__ or ""):
         words.append("--data-dir FOLDER")  # other data than those of OpenML
     return " ".join(words)
 
@@ -293,7 +300,8 @@ def execute(
     name: str, doc: str | None, run: Callable[[Options], list[Row]], options: Options
 ) -> list[Row]:
     """Run a script, print its rows below its question, and record them."""
-    seeds = options.seeds or getattr(sys.modules[run.__module__], "SEEDS", _SEEDS)
+    script = sys.modules[run.__module__]
+    seeds = options.seeds or default_seeds(script)
     start = time.perf_counter()
     rows = run(dataclasses.replace(options, seeds=seeds))
     seconds = time.perf_counter() - start
@@ -302,7 +310,7 @@ def execute(
     question = (doc or "").strip().splitlines()[:1]
     print("\n" + "\n".join([f"== {name}: {' '.join(question)}", table(rows)]))
     print(f"({seconds:.0f} s)", flush=True)
-    record(name, command(name, doc, options), rows, seconds, options)
+    record(name, command(name, script, options), rows, seconds, options)
     return rows
 
 
@@ -317,6 +325,7 @@ def record(name: str, made_by: str, rows: list[Row], seconds: float, options: Op
         "command": made_by,
         "quick": options.quick,
         "source": source(name),
+        "script": script_source(name),
         "machine": machine(),
     }
     head = json.dumps(about, indent=1).removesuffix("\n}")
@@ -329,11 +338,35 @@ def record(name: str, made_by: str, rows: list[Row], seconds: float, options: Op
 
 
 def source(name: str) -> str:
-    """Return a digest of the package and of the script, which changes with the code that they run."""
-    script = Path(__file__).with_name(f"{name}.py")
-    files = sorted((_PROJECT / "gp_distributions").rglob("*.py"))
+    """Return a digest of all code that a script runs: the package and the benchmarks."""
+    return _digest([*sorted((_PROJECT / "gp_distributions").rglob("*.py")), *files_of(name)])
+
+
+def script_source(name: str) -> str:
+    """Return a digest of a script and the benchmarks that it imports, but not of this file."""
+    return _digest(file for file in files_of(name) if file.stem != Path(__file__).stem)
+
+
+def files_of(name: str) -> list[Path]:
+    """Return the file of a script and those of the benchmarks that it imports, directly or not."""
+    found: set[Path] = set()
+    left = [name]
+    while left:
+        file = Path(__file__).with_name(f"{left.pop()}.py")
+        if file in found or not file.exists():
+            continue
+        found.add(file)
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom):
+                package, _, module = (node.module or "").partition(".")
+                names = [module] if module else [alias.name for alias in node.names]
+                left += names if package == "benchmarks" else []
+    return sorted(found)
+
+
+def _digest(files: Iterable[Path]) -> str:
     digest = hashlib.sha256()
-    for file in (*files, *([script] if script.exists() else [])):
+    for file in files:
         digest.update(file.read_bytes())
     return digest.hexdigest()[:16]
 

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.harness import Row, cell
+from benchmarks.harness import Row, cell, script_source
 from benchmarks.scripts import LONG, SCRIPTS
 from benchmarks.targets import BUDGETS, REACH, REASONS, Line
 
@@ -36,6 +36,7 @@ class Run:
     machine: Row
     rows: list[Row]
     source: str | None = None
+    script: str | None = None
 
 
 MISSING = """\
@@ -136,7 +137,7 @@ def page(name: str, run: Run | None) -> str:
 
 
 def index(runs: Mapping[str, Run], standings: Mapping[str, list[Row]]) -> str:
-    """Return a table of all scripts: question, targets met, time."""
+    """Return a table of all scripts: question, targets met, time, and whether the script has changed."""
     rows: list[Row] = []
     for name in SCRIPTS:
         met = [row["met"] for row in standings.get(name, ())]
@@ -144,12 +145,20 @@ def index(runs: Mapping[str, Run], standings: Mapping[str, list[Row]]) -> str:
         rows.append(
             {
                 "question": f"[{explained(documented(name)).splitlines()[0]}](results/{name}.md)",
-                "targets met": f"{met.count(True)} of {len(met)}" if met else None,
+                "targets met": f"{met.count(True)} of {len(met)}" if met and run else None,
                 "run": "not run" if run is None else run.finished[:10],
                 "minutes": None if run is None else f"{run.wall_s / 60:.1f}",
+                "script since then": None if run is None else since(run),
             }
         )
     return markdown(rows)
+
+
+def since(run: Run) -> str:
+    """Say whether the script that recorded a run has changed."""
+    if run.script is None:
+        return "not known"
+    return "unchanged" if run.script == script_source(run.benchmark) else "changed"
 
 
 def minutes(runs: Mapping[str, Run], *, long: bool) -> str:
@@ -173,7 +182,9 @@ def results(runs: Mapping[str, Run]) -> str:
         f"{met.count(None)} were not run. Each has the command that measures it.",
         "## Missed" if missed else "",
         markdown(missed),
-        "## Questions\n\nEach page has the protocol, the command and all figures.",
+        "## Questions\n\nEach page has the protocol, the command and all figures. The last column says "
+        "whether the script and the benchmarks that it imports have changed since they recorded the "
+        "figures; the package may have changed in any case.",
         index(runs, standings),
         "## Speed and memory\n\nRatios compare times within one run.",
         markdown([row for line, row in lines if line in BUDGETS]),

@@ -55,6 +55,7 @@ from gp_distributions.datasets import Airfoils, load_airfoils, random_patients
 from gp_distributions.fitting.scales import learn_scales
 
 Inputs = PointClouds | MixedInputs
+SEEDS = 10
 RELEVANT = (0, 1, 2)
 # The first seed of bags and patients, which no setting was chosen on.
 _FIRST = 3000
@@ -137,9 +138,9 @@ def score(task: Task, model: DistributionGP, seconds: float) -> Score:
     found = calibration(y, mean, std)
     places = None
     if task.dim > 2:
-        markers = [
-            one.loss for one in relevance(model).coordinates if (one.coordinate or "").isdigit()
-        ]
+        names = [f"marker {i}" for i in range(task.dim)]
+        losses = {one.coordinate: one.loss for one in relevance(model, names=names).coordinates}
+        markers = [losses[name] for name in names]
         places = [sum(other >= markers[j] for other in markers) for j in RELEVANT]
     return Score(r2_score(y, mean), float(found.coverage), float(found.nlpd), seconds, places)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import overload
+from typing import Any, overload
 
 import torch
 from torch import Tensor
@@ -115,7 +115,7 @@ def sensitivity(
         if not clouds:
             raise ValueError(f"Expected a block of PointClouds, got {X}.")
         assert model.encoding is not None  # check_kind has checked the kernel
-        gradients = _all_gradients(model, X.pack(model.encoding), size)
+        gradients = gradients_at(model, X.pack(model.encoding), size)
         columns = model.encoding.columns
         return {
             name: _read(model, block, select_columns(gradients, columns[name]))
@@ -123,13 +123,19 @@ def sensitivity(
         }
     if len(X.batch_shape) != 1:
         raise ValueError(f"Expected clouds along one axis, got shape {tuple(X.batch_shape)}.")
-    return _read(model, X, _all_gradients(model, X.pack(), size))
+    return _read(model, X, gradients_at(model, X.pack(), size))
 
 
-def _all_gradients(
-    model: DistributionGP | SparseDistributionGP, rows: Tensor, batch_size: int
+def gradients_at(
+    model: DistributionGP | SparseDistributionGP, rows: Tensor, batch_size: int = 64
 ) -> Tensor:
-    """Return the gradients of means and variances at rows, a ``2 x outputs x N x width`` tensor."""
+    """Return the gradients of means and variances at rows, a ``2 x outputs x N x width`` tensor.
+
+    Args:
+        model: A fitted model.
+        rows: An ``N x width`` tensor of rows.
+        batch_size: Number of rows to differentiate at a time, which bounds memory.
+    """
     batches = rows.detach().split(batch_size)
     return torch.cat([_row_gradients(model, batch) for batch in batches], dim=-2)
 
@@ -158,5 +164,7 @@ def _row_gradients(model: DistributionGP | SparseDistributionGP, rows: Tensor) -
     posterior = model.posterior(rows.unflatten(0, (-1, *axes, 1)), observation_noise=False)
     outputs = posterior.mean, variances(posterior, model.smallest_variance)
     totals = [total for values in outputs for total in values.flatten(0, -2).sum(0)]
-    found = [torch.autograd.grad(total, rows, retain_graph=True)[0] for total in totals]
+    # Some distances do not depend on the coordinates in their rows.
+    options: Any = {"retain_graph": True, "allow_unused": True, "materialize_grads": True}
+    found = [torch.autograd.grad(total, rows, **options)[0] for total in totals]
     return torch.stack(found).unflatten(0, (2, -1))

@@ -3,6 +3,7 @@
 import ast
 import importlib
 import inspect
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -103,6 +104,21 @@ def test_layers_import_only_those_below() -> None:
             if len(below) > 1 and below[1] != parts[1] and floor[below[1]] >= floor[parts[1]]:
                 wrong.append(f"{name} imports {found}")
     assert wrong == []
+
+
+def test_layers_are_those_documented() -> None:
+    design = (ROOT / "docs" / "design.md").read_text()
+    table = design.partition("## Layers")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| (`.*?) \|", table, flags=re.MULTILINE)
+    documented = [name for row in rows for name in re.findall(r"`(\w+)`", row)]
+    assert documented == [name for layer in LAYERS for name in layer]
+    floor = {layer: number for number, layers in enumerate(LAYERS) for layer in layers}
+    lines = [
+        line.partition(" | ")[0] for line in (ROOT / "CONTRIBUTING.md").read_text().splitlines()
+    ]
+    cells = "".join(cell for cell in lines if cell.startswith("| ["))
+    floors = [floor[name] for name in re.findall(r"\]\(gp_distributions/(\w+)", cells)]
+    assert floors == sorted(floors)
 
 
 @pytest.mark.parametrize(

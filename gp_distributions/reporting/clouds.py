@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,15 +10,21 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from gp_distributions.kernels.reading import distribution_kernels
 from gp_distributions.models.arguments import keeps_clouds
+from gp_distributions.relevances.inputs import (
+    Names,
+    coordinate_names,
+    distributions,
+    names_by_block,
+    num_rotating,
+)
 from gp_distributions.reporting.training import Model
-from gp_distributions.rows.columns import Columns
 from gp_distributions.rows.layout import Block
 
-Names = Sequence[str] | Mapping[str, Sequence[str]]
+# How much coordinates matter, by the names of block and coordinate.
+Importance = Mapping[tuple[str, str | None], float]
 
-# Coordinates to draw at most; of more, the first that matter most.
+# Coordinates to draw at most; of more, two.
 _MOST_DRAWN = 3
 
 
@@ -50,46 +56,50 @@ class CloudBlock:
         weights = Block(self.block.kind, self.block.dim).split(self.block.select(rows))[1]
         return (weights > 0).sum(-1)
 
-    def drawn(self, importance: Mapping[tuple[str, str], float]) -> list[int]:
-        """Return the coordinates to draw: all, or the two that matter most.
+    def is_ranked(self, importance: Importance) -> bool:
+        """Return whether it is known how much each coordinate matters."""
+        return importance.keys() >= set(self._keys)
+
+    def drawn(self, importance: Importance) -> list[int]:
+        """Return the coordinates to draw: all, the two that matter most, or else the first two.
 
         Args:
-            importance: How much coordinates matter, by the names of block and coordinate.
+            importance: How much coordinates matter.
         """
         if self.rotating:
             return list(range(self.rotating))
         if self.block.dim <= _MOST_DRAWN:
             return list(range(self.block.dim))
-        keys = [(self.name or "X", coordinate) for coordinate in self.coordinates]
-        order = sorted(range(self.block.dim), key=lambda i: -importance.get(keys[i], 0.0))
+        if not self.is_ranked(importance):
+            return [0, 1]
+        order = sorted(range(self.block.dim), key=lambda i: -importance[self._keys[i]])
         return sorted(order[:2])
+
+    @property
+    def _keys(self) -> list[tuple[str, str]]:
+        return [(self.name or "X", coordinate) for coordinate in self.coordinates]
 
 
 def cloud_blocks(model: Model, names: Names | None) -> list[CloudBlock]:
     """Return the blocks of clouds that the kernel reads.
 
     Raises:
-        ValueError: If the number of names of coordinates is wrong.
+        ValueError: If the number of names of coordinates is wrong, or they are not given by block
+            although there are several.
     """
-    found: dict[Block, int] = {}
-    for kernel, block in distribution_kernels(model.covar_module):
-        if block.kind == "clouds":
-            rotating = int(getattr(kernel.distance, "num_rotating", 0))
-            found[block] = max(found.get(block, 0), rotating)
-    encoded = {} if model.encoding is None else model.encoding.columns
-    called: dict[Columns, str] = {columns: name for name, columns in encoded.items()}
-    blocks = []
-    for number, (block, rotating) in enumerate(found.items()):
-        name = called.get(block.columns, "" if len(found) == 1 else f"X{number}")
-        given = names.get(name or "X") if isinstance(names, Mapping) else names
-        default = [f"coordinate {i}" for i in range(block.dim)]
-        coordinates = default if given is None else list(map(str, given))
-        if len(coordinates) != block.dim:
-            raise ValueError(
-                f"Expected {block.dim} names of coordinates of block {name!r}, got {len(coordinates)}."
-            )
-        blocks.append(CloudBlock(name, block, coordinates, rotating))
-    return blocks
+    found = distributions(model)
+    given = names_by_block(names, list(found))
+    alone = model.encoding is None and len(found) == 1
+    return [
+        CloudBlock(
+            "" if alone else name,
+            block,
+            coordinate_names(name, block, given.get(name)),
+            num_rotating(distances),
+        )
+        for name, (block, distances) in found.items()
+        if block.kind == "clouds" and distances
+    ]
 
 
 def drawn_rows(model: Model, rows: Tensor) -> Tensor:

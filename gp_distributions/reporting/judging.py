@@ -18,8 +18,9 @@ from gp_distributions.reporting.training import Classifier, Model, Training
 Array = npt.NDArray[np.float64]
 
 LEVELS = (0.5, 0.8, 0.9, 0.95)
-# Share of the random numbers of hits that the ranges in the report contain.
-_RANGE = 0.95
+# Chance that any count of an output lies outside its range, if the probabilities are right. It is shared
+# out evenly (Bonferroni): among the levels above and that of the report, or among bins and their total.
+_ANY_OUTSIDE = 0.05
 # A bin of probabilities holds at least this many objects; there are at most so many bins.
 _FEWEST, _MOST_BINS = 10, 10
 
@@ -32,7 +33,8 @@ class Hits:
         nominal: Probability with which it should happen, on average.
         count: Number of times that it happened.
         total: Number of objects.
-        low: Smallest number of times that chance explains, if the probabilities are right.
+        low: Smallest number of times that chance explains, if the probabilities are right. All counts
+            of an output lie in their ranges with a probability of about 95%.
         high: Largest such number.
     """
 
@@ -95,7 +97,7 @@ class Regression:
         """Count the measured values inside the central intervals."""
         inside = self.errors <= self.half_width(level)
         total = len(self.truth)
-        low, high = binom.interval(_RANGE, total, level)
+        low, high = binom.interval(1 - _ANY_OUTSIDE / (len(LEVELS) + 1), total, level)
         return Hits(level, int(inside.sum()), total, int(low), int(high))
 
 
@@ -146,7 +148,8 @@ class Classification:
         probable = self.probabilities.max(1)[chosen]
         centre = probable.sum()
         # The normal approximation of a sum of unequal coins.
-        reach = 1.96 * math.sqrt((probable * (1 - probable)).sum()) + 0.5
+        quantile = float(norm.isf(_ANY_OUTSIDE / (self._num_bins + 1) / 2))
+        reach = quantile * math.sqrt((probable * (1 - probable)).sum()) + 0.5
         low, high = math.ceil(centre - reach), math.floor(centre + reach)
         return Hits(
             float(probable.mean()),
@@ -159,8 +162,11 @@ class Classification:
     def bins(self) -> list[Hits]:
         """Count hits in bins of objects whose most probable classes have similar probabilities."""
         order = self.probabilities.max(1).argsort(kind="stable")
-        number = min(_MOST_BINS, max(len(order) // _FEWEST, 1))
-        return [self.hits(part) for part in np.array_split(order, number)]
+        return [self.hits(part) for part in np.array_split(order, self._num_bins)]
+
+    @property
+    def _num_bins(self) -> int:
+        return min(_MOST_BINS, max(len(self.truth) // _FEWEST, 1))
 
     def table(self) -> list[list[int]]:
         """Count the objects of each observed class, by the class that was predicted."""
@@ -187,13 +193,23 @@ class Judged:
     @property
     def worst_first(self) -> npt.NDArray[np.int64]:
         """The objects, from the worst to the best prediction over all outputs."""
-        badness = [
-            -output.of_truth
-            if isinstance(output, Classification)
-            else output.errors / (output.rmse or 1.0)
-            for output in self.outputs
-        ]
-        return np.argsort(-np.max(badness, axis=0), kind="stable")
+        return np.argsort(-self._badness.max(0), kind="stable")
+
+    def worst_output(self, i: int) -> int:
+        """Return the number of the output that is predicted worst of an object."""
+        return int(self._badness[:, i].argmax())
+
+    @property
+    def _badness(self) -> Array:
+        """How bad each prediction is, relative to the others of its output, ``outputs x N``."""
+        return np.array(
+            [
+                -output.of_truth
+                if isinstance(output, Classification)
+                else output.errors / (output.rmse or 1.0)
+                for output in self.outputs
+            ]
+        )
 
 
 def judge(model: Model, rows: Tensor, y: Any, training: Training | None) -> Judged:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
+from botorch.models.transforms.outcome import Standardize
 from numpy.typing import ArrayLike
 from torch import Tensor
 
@@ -18,23 +19,32 @@ from gp_distributions.measures import MixedInputs
 from gp_distributions.measures.covariates import Covariates
 from gp_distributions.measures.inputs import Inputs
 from gp_distributions.models import ClassificationGP, DistributionGP, SparseDistributionGP
-from gp_distributions.models.arguments import counted_rows
+from gp_distributions.models.arguments import counted_rows, keeps_clouds
 from gp_distributions.models.targets import check_order
 from gp_distributions.relevances import Relevance, relevance
+from gp_distributions.relevances.inputs import Names, inputs_of
+from gp_distributions.relevances.steps import sensitivity_to
 from gp_distributions.reporting import pictures
-from gp_distributions.reporting.clouds import CloudBlock, Names, cloud_blocks, drawn_rows
+from gp_distributions.reporting.clouds import CloudBlock, cloud_blocks, drawn_rows
 from gp_distributions.reporting.judging import LEVELS, Classification, Judged, Regression, judge
 from gp_distributions.reporting.neighbours import Neighbour, nearest
 from gp_distributions.reporting.training import Classifier, Model, Training, training_of
-from gp_distributions.reporting.words import described, number, versions, writer
-from gp_distributions.sensitivities import sensitivity
+from gp_distributions.reporting.words import (
+    described,
+    number,
+    percent,
+    percent_level,
+    versions,
+    writer,
+)
+from gp_distributions.sensitivities import gradients_at
 from gp_distributions.writing import written_whole
 
 # Numbers of rows of the table of errors, and of training objects beside each example.
 _WORST, _NEAREST = 10, 3
 # Relevance needs at least so many training objects. Sensitivities are means over at most so many.
 _FEWEST_RELEVANT, _MOST_SENSITIVE = 4, 100
-# A training object at a larger distance says little about another.
+# The typical distance of two training objects.
 _ALIKE = 1.0
 
 
@@ -63,8 +73,8 @@ def report(
     (:meth:`DistributionGP.leave_one_out`), so the training data can be given as well as held-out data.
     With the errors :math:`e_i` of ``N`` targets of variance :math:`s^2`, the report gives
     :math:`R^2 = 1 - \sum_i e_i^2 / (N s^2)`, the root mean square error beside that of a constant, and
-    the coverage of central intervals at several levels, beside the central 95% of a binomial
-    distribution.
+    the coverage of central intervals at several levels, beside the range that chance explains. If the
+    intervals are right, all counts of an output lie in their ranges with a probability of at least 95%.
 
     Args:
         model: A fitted model for regression or classification.
@@ -88,7 +98,8 @@ def report(
     Raises:
         TypeError: If ``model`` is of another class.
         ValueError: If there are fewer than two objects, their number differs from that of ``y``, a value
-            is missing, ``level`` is not between 0 and 1, or a number of names is wrong.
+            is missing, ``level`` is not between 0 and 1, the outcome transform is not a
+            ``Standardize``, a number of names is wrong, or a block of these names does not exist.
         FileNotFoundError: If the folder of the file does not exist.
 
     Example:
@@ -114,6 +125,12 @@ def report(
             "Expected a DistributionGP, SparseDistributionGP or a classifier, got "
             f"{type(model).__name__}.{advice}"
         )
+    transform = getattr(model, "outcome_transform", None)
+    if not isinstance(transform, Standardize | None):
+        raise ValueError(
+            "Expected Standardize or None as outcome transform, got "
+            f"{type(transform).__name__}, under which predictions are not normal."
+        )
     if not 0 < level < 1:
         raise ValueError(f"Expected level between 0 and 1, got {level}.")
     check_order(X, y)
@@ -131,11 +148,11 @@ def report(
     if len(labelled) != len(judged.outputs):
         raise ValueError(f"Expected {len(judged.outputs)} labels, got {len(labelled)}.")
     page = _Page(model, X, rows, judged, training, blocks, labelled, level)
-    importance = page.importance(relevance)
+    importance = page.importance(relevance, names)
     environment = jinja2.Environment(
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True
     )
-    environment.filters |= {"number": number, "percent": _percent}
+    environment.filters |= {"number": number, "percent": percent, "level": percent_level}
     template = files("gp_distributions.reporting").joinpath("report.html.jinja")
     text = environment.from_string(template.read_text(encoding="utf-8")).render(
         title=title,
@@ -149,12 +166,6 @@ def report(
     with written_whole(path) as file:
         file.write(text.encode())
     return path
-
-
-def _percent(share: float) -> str:
-    """Write a share as a percentage, with a decimal only where it matters."""
-    text = f"{share:.1%}" if 0.99 < share < 1 or 0 < share < 0.01 else f"{share:.0%}"
-    return text.replace(".0%", "%")
 
 
 def _writer(output: Regression) -> Callable[[float], str]:
@@ -176,7 +187,7 @@ class _Page:
         labels: list[str],
         level: float,
     ) -> None:
-        self.model, self.X, self.rows, self.judged = model, X, rows, judged
+        self.model, self.rows, self.judged = model, rows, judged
         self.training, self.blocks, self.labels, self.level = training, blocks, labels, level
         self.names = [f"object {i}" for i in range(len(rows))]
         given = getattr(X, "labels", None)
@@ -266,7 +277,7 @@ class _Page:
             ],
         }
 
-    def importance(self, given: Relevance | bool) -> dict[str, Any] | None:
+    def importance(self, given: Relevance | bool, names: Names | None) -> dict[str, Any] | None:
         """Return how much inputs matter: relevance if it can be computed, else sensitivities."""
         if given is False:
             return None
@@ -275,64 +286,58 @@ class _Page:
         if given is True and exact:
             if self.training is None or len(self.training.rows) < _FEWEST_RELEVANT:
                 return None
-            names = {block.name or "X": block.coordinates for block in self.blocks}
             given = relevance(model, names=names)
+        whole = "" if model.encoding else "whole bag"
         if isinstance(given, Relevance):
             order = sorted(given.entries, key=lambda entry: -entry.loss)
-            whole = "" if model.encoding else "whole bag"
             most = order[0].coordinate or whole or order[0].block
             return {
                 "kind": "relevance",
                 "picture": pictures.relevances(given, whole),
                 "alt": f"Relevance of inputs; {most} matters most.",
-                "of": {(e.block, e.coordinate): e.loss for e in order if e.coordinate},
+                "of": {(e.block, e.coordinate): e.loss for e in order},
             }
-        found = self._sensitivities()
+        found = self._sensitivities(names)
         if not found:
             return None
         unit = "change of scores" if isinstance(model, Classifier) else "change of predictions"
-        called = [f"{block}: {name}" if block != "X" else name for block, name in found]
+        called = [
+            name or whole or block if block == "X" else ": ".join(filter(None, (block, name)))
+            for block, name in found
+        ]
         most = called[int(np.argmax(list(found.values())))]
         return {
             "kind": "sensitivity",
             "picture": pictures.sensitivities(called, list(found.values()), unit),
-            "alt": f"Sensitivity to coordinates; that to {most} is the largest.",
+            "alt": f"Sensitivity to inputs; that to {most} is the largest.",
             "of": found,
         }
 
-    def _sensitivities(self) -> dict[tuple[str, str], float]:
+    def _sensitivities(self, names: Names | None) -> dict[tuple[str, str | None], float]:
         """Return the root mean square change of predictions for a step of one standard deviation.
 
-        Several outputs count in units of their standard deviations.
+        The mean is over random objects. Several outputs count in units of their standard deviations.
         """
-        if isinstance(self.X, Tensor) or not self.blocks:
+        model, rows = self.model, self.rows
+        found = [each for each in inputs_of(model, names) if each.is_continuous]
+        if not found or not keeps_clouds(getattr(model, "input_transform", None)):
             return {}
-        found = sensitivity(self.model, self.X[:_MOST_SENSITIVE])  # type: ignore[arg-type]
-        by_block = found if isinstance(found, Mapping) else {"": found}
-        sizes = {}
-        outputs = self.judged.outputs
-        units = [o.constant or 1.0 for o in outputs if isinstance(o, Regression)]
-        for block in self.blocks:
-            read = by_block[block.name]
-            weights, points = read.clouds.weights, read.clouds.points
-            slopes = read.mean_points
-            if len(units) > 1:
-                slopes = slopes / slopes.new_tensor(units).reshape(-1, 1, 1, 1)
-            slopes = slopes.square() / weights.clamp_min(1e-300).unsqueeze(-1)
-            squares = slopes.masked_fill((weights == 0).unsqueeze(-1), 0).sum(-2)
-            pooled = (weights / len(weights)).unsqueeze(-1)
-            centred = points - (pooled * points).sum((0, 1))
-            spread = (pooled * centred.square()).sum((0, 1)).sqrt()
-            sizes_of = squares.reshape(-1, block.block.dim).mean(0).sqrt() * spread
-            for name, size in zip(block.coordinates, sizes_of.tolist(), strict=True):
-                sizes[block.name or "X", name] = size
-        return sizes
+        order = torch.randperm(len(rows), generator=torch.Generator().manual_seed(0))
+        chosen = order[:_MOST_SENSITIVE].sort().values.to(rows.device)
+        gradients, _ = gradients_at(model, rows[chosen])
+        units = [o.constant or 1.0 for o in self.judged.outputs if isinstance(o, Regression)]
+        if len(units) > 1:
+            gradients = gradients / gradients.new_tensor(units)[:, None, None]
+        return {
+            (each.block, each.coordinate): sensitivity_to(each, rows, chosen, gradients)
+            for each in found
+        }
 
     def examples(self, importance: dict[str, Any] | None) -> dict[str, Any]:
         """Return some objects beside their nearest training objects."""
         training = self.training
         if training is None:
-            return {"examples": [], "drawn": False, "projected": False, "thinned": 0}
+            return {"examples": [], "drawn": False}
         order = self.judged.worst_first
         chosen = {"The largest error": order[0], "A typical prediction": order[len(order) // 2]}
         if isinstance(self.judged.outputs[0], Classification):
@@ -348,17 +353,17 @@ class _Page:
         )
         importance_of = {} if importance is None else importance["of"]
         drawn = [(block, block.drawn(importance_of)) for block in self.blocks]
-        most = max(
-            (int(b.sizes(drawn_rows(self.model, self.rows)).max()) for b in self.blocks), default=0
-        )
+        shown = [
+            self._example(heading, int(i), neighbours, training, drawn)
+            for (heading, i), neighbours in zip(chosen.items(), found, strict=True)
+        ]
+        projected = [b for b, axes in drawn if len(axes) < b.block.dim and not b.rotating]
         return {
-            "examples": [
-                self._example(heading, int(i), neighbours, training, drawn)
-                for (heading, i), neighbours in zip(chosen.items(), found, strict=True)
-            ],
+            "examples": shown,
             "drawn": bool(drawn),
-            "projected": any(len(axes) < b.block.dim and not b.rotating for b, axes in drawn),
-            "thinned": pictures.MOST_ATOMS if most > pictures.MOST_ATOMS else 0,
+            "projected": bool(projected),
+            "ranked": all(block.is_ranked(importance_of) for block in projected),
+            "thinned": pictures.MOST_ATOMS if any(e["thinned"] for e in shown) else 0,
         }
 
     def _example(
@@ -374,10 +379,11 @@ class _Page:
         values = [self._values_of(i), *(self._trained(training, f.place) for f in neighbours)]
         covariates = [self._covariates(rows) for rows in objects]
         distances = ["", *(f"{found.distance:.2f}" for found in neighbours)]
-        galleries = []
+        galleries, thinned = [], False
         for block, axes in drawn:
             shown = [block.atoms(drawn_rows(self.model, rows)[0]) for rows in objects]
             points = [(atoms[:, axes], weights) for atoms, weights in shown]
+            thinned |= len(axes) > 1 and any(len(w) > pictures.MOST_ATOMS for _, w in shown)
             images = pictures.clouds(points, [block.coordinates[axis] for axis in axes])
             galleries.append(
                 {"name": block.name, "pictures": list(zip(names, images, strict=True))}
@@ -394,6 +400,7 @@ class _Page:
                 )
             ],
             "galleries": galleries,
+            "thinned": thinned,
         }
 
     def _value_columns(self) -> list[str]:
@@ -430,29 +437,32 @@ class _Page:
         return found
 
     def _sentence(self, i: int, neighbours: list[Neighbour]) -> str:
-        """Say what was predicted, and whether the training data have anything like it."""
-        output = self.judged.outputs[0]
+        """Say what was predicted, and how near the nearest training object is."""
+        worst = self.judged.worst_output(i)
+        output = self.judged.outputs[worst]
         if isinstance(output, Classification):
             said = (
                 f"The model held “{output.classes[output.predicted[i]]}” most probable, with "
-                f"{_percent(output.probabilities[i].max())}. "
+                f"{percent(output.probabilities[i].max())}. "
             )
             said += (
                 "This class was observed."
                 if output.predicted[i] == output.truth[i]
                 else f"It gave “{output.classes[output.truth[i]]}”, which was observed, "
-                f"{_percent(output.of_truth[i])}."
+                f"{percent(output.of_truth[i])}."
             )
         else:
             half, write = output.half_width(self.level)[i], _writer(output)
-            said = (
-                f"Predicted {write(output.mean[i])}, with a {_percent(self.level)} interval from "
+            called = self.labels[worst] or f"Output {worst + 1}"
+            said = f"{called}: predicted" if len(self.judged.outputs) > 1 else "Predicted"
+            said += (
+                f" {write(output.mean[i])}, with a {percent_level(self.level)} interval from "
                 f"{write(output.mean[i] - half)} to {write(output.mean[i] + half)}; measured "
                 f"{write(output.truth[i])}."
             )
         if neighbours and neighbours[0].distance > _ALIKE:
             said += (
-                " No training object resembles it much, so the model had little to go by and stayed "
-                "close to the average."
+                f" Even the nearest training object is at a distance of {neighbours[0].distance:.2f}, "
+                "further away than two training objects picked at random are on average."
             )
         return said

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from gp_distributions.plotting import plot_calibration, plot_relevance
 from gp_distributions.relevances import Relevance
 from gp_distributions.reporting.judging import Classification, Regression
+from gp_distributions.reporting.words import percent_level
 
 Array = npt.NDArray[np.float64]
 # The atoms of a cloud, and their weights.
@@ -75,7 +76,7 @@ def predictions(output: Regression, label: str, level: float) -> str:
             ends, ends, color="0.5", linewidth=1, linestyle="--", label="prediction = measurement"
         )
         for chosen, color, name in (
-            (~missed, "#6baed6", f"{level:.0%} interval"),
+            (~missed, "#6baed6", f"{percent_level(level)} interval"),
             (missed, _RED, "interval that misses the measurement"),
         ):
             low, high = (m - half)[chosen], (m + half)[chosen]
@@ -183,13 +184,12 @@ def sensitivities(names: Sequence[str], values: Sequence[float], label: str) -> 
     return picture(draw, 4.8, 0.9 + 0.28 * len(names))
 
 
-def clouds(found: Sequence[Atoms], coordinates: Sequence[str], *, marked: int = 0) -> list[str]:
-    """Draw clouds on the same scales, one picture for each.
+def clouds(found: Sequence[Atoms], coordinates: Sequence[str]) -> list[str]:
+    """Draw clouds on the same scales, one picture for each, the first in another colour.
 
     Args:
         found: Atoms in one to three dimensions, and their weights.
         coordinates: Names of the coordinates.
-        marked: Number of the cloud to draw in another colour.
     """
     dim = len(coordinates)
     together = np.concatenate([points for points, _ in found])
@@ -203,7 +203,7 @@ def clouds(found: Sequence[Atoms], coordinates: Sequence[str], *, marked: int = 
     def draw(figure: Any, number: int) -> None:
         ax = figure.subplots(subplot_kw={"projection": "3d"} if dim == 3 else {})
         points, weights = found[number]
-        color = _RED if number == marked else "0.25"
+        color = _RED if number == 0 else "0.25"
         if dim == 1:
             ax.hist(points[:, 0], bins=bins, weights=weights / weights.sum(), color=color)
             ax.set(xlim=limits[0], ylim=(0, 1.05 * tallest), ylabel="share")

@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping
 from importlib.metadata import version
 
 import numpy as np
-from botorch.models.transforms.outcome import Standardize
 from gpytorch.kernels import Kernel
 from gpytorch.likelihoods import FixedNoiseGaussianLikelihood, GaussianLikelihood
 
@@ -60,6 +59,17 @@ def writer(unit: float) -> Callable[[float], str]:
         return (text.removeprefix("-") if float(text) == 0 else text).replace("-", _MINUS)
 
     return write
+
+
+def percent(share: float) -> str:
+    """Write a share as a percentage, with a decimal only where it matters."""
+    text = f"{share:.1%}" if 0.99 < share < 1 or 0 < share < 0.01 else f"{share:.0%}"
+    return text.replace(".0%", "%")
+
+
+def percent_level(level: float) -> str:
+    """Write a level that was chosen as a percentage, with all of its digits."""
+    return f"{100 * level:g}%"
 
 
 def described(
@@ -155,8 +165,6 @@ def _noise(model: Model, labels: list[str]) -> str:
     if not isinstance(likelihood, GaussianLikelihood):
         return type(likelihood).__name__
     transform = getattr(model, "outcome_transform", None)
-    if not isinstance(transform, Standardize | None):
-        return f"variance {_list(likelihood.noise.sqrt())} of transformed values"
     stds = likelihood.noise.detach().sqrt().flatten()
     units = stds.new_ones(1) if transform is None else transform.stdvs.detach().flatten()
     each = (stds * units).expand(len(labels)).tolist()
@@ -168,7 +176,3 @@ def _noise(model: Model, labels: list[str]) -> str:
     if isinstance(likelihood, SamplingNoiseLikelihood):
         text += " for the largest bags, and more for smaller ones"
     return text
-
-
-def _list(values: object) -> str:
-    return ", ".join(map(number, np.ravel(np.asarray(values))))

@@ -4,6 +4,7 @@ import ast
 import dataclasses
 import json
 import math
+import re
 import runpy
 from collections.abc import Iterator
 from functools import partial
@@ -25,6 +26,7 @@ from benchmarks import (
     harness,
     large_sparse,
     molecules,
+    patients,
     reference_speed,
     report,
     rigid_speed,
@@ -192,6 +194,52 @@ def test_run_of_all_goes_on_after_a_failure_and_continues_there(
     assert two_scripts[5:] == ["fit_speed", "slice_accuracy"]
 
 
+def test_rows_of_the_default_number_of_seeds_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(harness, "source", lambda name: "0123")
+    recorded(tmp_path, "patients", [{"r2": 1.0}])
+    options = harness.Options(record=tmp_path)
+    assert everything.is_recorded("patients", options)
+    assert everything.is_recorded("patients", dataclasses.replace(options, seeds=patients.SEEDS))
+    assert not everything.is_recorded("patients", dataclasses.replace(options, seeds=5))
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.__name__)
+def test_the_number_of_seeds_is_the_one_documented(script: ModuleType) -> None:
+    documented = re.search(r"--seeds (\d+)", (script.__doc__ or "").rpartition("python -m")[2])
+    default = harness.default_seeds(script)
+    if documented is not None:
+        assert int(documented[1]) == min(default, getattr(script, "REPEATS", default))
+
+
+def test_source_is_that_of_all_code_that_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = {file.stem for file in harness.files_of("comparison")}
+    assert names >= {"comparison", "harness", "unknown_pose", "mode_counting", "molecules"}
+    assert "patients" not in names
+    for name, text in (
+        ("first", "from benchmarks import second\nfrom benchmarks.harness import main"),
+        ("second", "from benchmarks.third import run"),
+        *(("third", ""), ("harness", ""), ("other", "")),
+    ):
+        (tmp_path / f"{name}.py").write_text(text)
+    monkeypatch.setattr(harness, "__file__", str(tmp_path / "harness.py"))
+    monkeypatch.setattr(harness, "_PROJECT", tmp_path)
+    for changed, differs in (
+        ("first", (True, True)),
+        ("third", (True, True)),
+        ("harness", (True, False)),
+        ("other", (False, False)),
+    ):
+        before = harness.source("first"), harness.script_source("first")
+        with (tmp_path / f"{changed}.py").open("a") as file:
+            file.write("\n")
+        after = harness.source("first"), harness.script_source("first")
+        assert tuple(a != b for a, b in zip(after, before, strict=True)) == differs
+
+
 def test_long_scripts_run_apart(
     two_scripts: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -275,10 +323,43 @@ def test_report_says_what_is_met_what_is_not_and_what_was_not_run(tmp_path: Path
     # A script that was not run, and one that ran without this row.
     assert line_of(text, "exact MMD Gram matrix, T = 500")[1:4] == ["not run", "≤ 1", "-"]
     assert line_of(text, "Sinkhorn toy, d = 6")[1:4] == ["not run", "≥ 0.95", "-"]
+    # Nor are targets of scripts that were not run counted as not met.
+    index = everywhere[everywhere.index("## Questions") : everywhere.index("## Speed")]
+    (line,) = (line for line in index.splitlines() if "results/unknown_pose.md" in line)
+    assert " | - | not run |" in line
     page = (folder / "fit_speed.md").read_text()
     assert page.startswith("# Does a marginal-likelihood fit")
     assert f"{command}, 60 s, 2026-01-02." in page
     assert "Not run: `python -m benchmarks.mmd_gram`." in (folder / "mmd_gram.md").read_text()
+
+
+def test_report_says_whether_scripts_have_changed(tmp_path: Path) -> None:
+    recorded(tmp_path, "fit_speed", [{"ratio": 1.0}], script=harness.script_source("fit_speed"))
+    recorded(tmp_path, "rigid_speed", [{"ratio": 1.0}], script="0123")
+    recorded(tmp_path, "patients", [{"ratio": 1.0}])
+    text = report.index(report.read(tmp_path), {})
+    found = {line.partition("(results/")[2].partition(".md")[0]: line for line in text.splitlines()}
+    assert found["fit_speed"].endswith("| unchanged |")
+    assert found["rigid_speed"].endswith("| changed |")
+    assert found["patients"].endswith("| not known |")
+    assert found["mmd_gram"].endswith("| not run | - | - |")
+
+
+def test_records_say_which_script_made_them(tmp_path: Path) -> None:
+    options = harness.Options(record=tmp_path)
+    harness.record("fit_speed", "python -m benchmarks.fit_speed", [{"ratio": 1.0}], 1.0, options)
+    assert report.since(report.read(tmp_path)["fit_speed"]) == "unchanged"
+
+
+def test_targets_of_few_clouds_are_for_all_draws_and_tasks() -> None:
+    lines = [line for line in ALL_TARGETS if line.script == "few_clouds"]
+    rows = report.read(report.RECORDS)["few_clouds"].rows
+    fewer = [
+        row | {n: int(str(row[n])) - 1 for n in ("draws", "tasks") if n in row} for row in rows
+    ]
+    for line in lines:
+        with pytest.raises(LookupError):
+            line.judge(fewer)
 
 
 def test_report_has_every_target_once() -> None:

@@ -10,6 +10,8 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from botorch.models.transforms.outcome import Log
+from matplotlib.figure import Figure
 from scipy.stats import binom, norm
 
 from gp_distributions import (
@@ -34,7 +36,7 @@ from gp_distributions import (
     save,
 )
 from gp_distributions.reporting import pictures
-from gp_distributions.reporting.judging import Classification, Regression, judge
+from gp_distributions.reporting.judging import LEVELS, Classification, Regression, judge
 from gp_distributions.reporting.neighbours import nearest
 from gp_distributions.reporting.training import training_of
 from gp_distributions.reporting.words import number, writer
@@ -132,7 +134,7 @@ def test_scores_of_regression(tmp_path: Path) -> None:
     squares = 1 - (error**2).sum() / ((Y[TEST] - Y[TEST].mean()) ** 2).sum()
     assert f"{squares:.3f}R²" in found.text.replace("\n", "")
     assert f"{np.sqrt((error**2).mean()):.3g}typical error" in found.text.replace("\n", "")
-    low, high = (int(binom.ppf(p, 8, 0.8)) for p in (0.025, 0.975))
+    low, high = (int(binom.ppf(p, 8, 0.8)) for p in (0.005, 0.995))
     assert ["80%", f"{inside / 8:.0%}", f"{inside} of 8", f"{low} to {high}"] in found.rows
     worst = int(np.abs(error).argmax())
     (row,) = (row for row in found.rows if row[:1] == [f"p{16 + worst}"] and len(row) == 5)
@@ -186,10 +188,36 @@ def test_scores_of_classes() -> None:
     assert [b.total for b in bins] == [12, 11, 11, 11]
     assert sum(b.count for b in bins) == found.hits().count
     assert sum(b.nominal * b.total for b in bins) == pytest.approx(probabilities.max(1).sum())
-    # The range of hits holds 95% of what the probabilities give.
+    # The range of hits holds 99% of what the probabilities give: there are four bins and their total.
     draws = (RNG.random((20000, 45)) < probabilities.max(1)).sum(1)
     share = ((found.hits().low <= draws) & (draws <= found.hits().high)).mean()
-    assert 0.93 < share < 0.99
+    assert 0.98 < share < 0.998
+
+
+@pytest.mark.parametrize("size", [30, 300])
+def test_verdicts_on_calibrated_predictions(size: int) -> None:
+    """At most about 5% of calibrated models have any count outside its range."""
+    rng, reports = np.random.default_rng(size), 400
+    levels = (*LEVELS, 0.99)
+    outside = {"classes": 0, "intervals": 0}
+    for _ in range(reports):
+        probabilities = rng.dirichlet([1, 1, 1], size)
+        truth = (rng.random((size, 1)) > probabilities.cumsum(1)[:, :2]).sum(1)
+        classes = Classification(["a", "b", "c"], truth, probabilities)
+        outside["classes"] += any(hits.verdict for hits in (classes.hits(), *classes.bins()))
+        output = Regression(rng.normal(size=size), np.zeros(size), np.ones(size))
+        outside["intervals"] += any(output.coverage(level).verdict for level in levels)
+    # 5% and two standard errors of this simulation.
+    limit = reports * 0.05 + 2 * np.sqrt(reports * 0.05 * 0.95)
+    assert all(count <= limit for count in outside.values())
+
+
+def test_verdicts_on_predictions_that_are_too_sure() -> None:
+    rng = np.random.default_rng(0)
+    output = Regression(2 * rng.normal(size=100), np.zeros(100), np.ones(100))
+    assert all(output.coverage(level).verdict == -1 for level in LEVELS)
+    classes = Classification(["a", "b"], rng.integers(2, size=100), np.tile([0.9, 0.1], (100, 1)))
+    assert classes.hits().verdict == -1
 
 
 def test_neighbours_are_nearest_in_the_space_of_the_kernel() -> None:
@@ -351,7 +379,7 @@ def test_names_of_training_objects(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("undrawn")
 def test_relevance(tmp_path: Path) -> None:
     path = tmp_path / "a.html"
-    found = relevance(MODEL, names=["coordinate 0", "coordinate 1"])
+    found = relevance(MODEL)
     most = max(found.entries, key=lambda entry: entry.loss).coordinate or "whole bag"
     given = report(MODEL, CLOUDS[TEST], Y[TEST], path, relevance=found).read_text()
     assert given == report(MODEL, CLOUDS[TEST], Y[TEST], path).read_text()
@@ -370,11 +398,137 @@ def test_sensitivities_follow_the_function(tmp_path: Path) -> None:
     assert "that to telling is the largest" in text
 
 
+@pytest.fixture
+def bars(monkeypatch: pytest.MonkeyPatch) -> dict[str, float]:
+    """The bars of sensitivities that a report draws, by name."""
+    drawn: dict[str, float] = {}
+    draw = pictures.sensitivities
+
+    def spy(names: list[str], values: list[float], label: str) -> str:
+        drawn.update(zip(names, values, strict=True))
+        return draw(names, values, label)
+
+    monkeypatch.setattr(pictures, "sensitivities", spy)
+    return drawn
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_sensitivities_are_those_of_relevance(bars: dict[str, float], tmp_path: Path) -> None:
+    X = MixedInputs(cells=CLOUDS, arm=["a", "b"] * 12, age=np.arange(24.0))
+    model = DistributionGP(X, Y)
+    every = SparseDistributionGP(X, Y, model.covar_module, num_inducing=24)
+    every.likelihood, every.mean_module = model.likelihood, model.mean_module
+    report(every, X, Y, tmp_path / "a.html", names={"cells": ["CD4", "CD8"]})
+    found = relevance(model, names={"cells": ["CD4", "CD8"]})
+    expected = {e.name: e.sensitivity for e in found.entries if np.isfinite(e.sensitivity)}
+    assert list(expected) == ["cells: CD4", "cells: CD8", "age"]
+    assert bars == pytest.approx(expected, rel=1e-3)
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_sensitivities_are_those_of_random_objects(bars: dict[str, float], tmp_path: Path) -> None:
+    """In sorted data, the first objects do not represent all of them."""
+    points = RNG.normal(size=(160, 6, 2))
+    points[:100, :, 1] *= 0.01
+    points[100:, :, 1] += 3 * RNG.normal(size=(60, 1))
+    y = points[..., 1].mean(-1) + 0.3 * points[..., 0].mean(-1)
+    model = SparseDistributionGP(PointClouds(points), y, num_inducing=30)
+    model.covar_module.base_kernel.lengthscale = 3.0
+    report(model, PointClouds(points), y, tmp_path / "a.html")
+    assert bars["coordinate 1"] > 2 * bars["coordinate 0"]
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_coordinates_that_rotate_are_one_input(bars: dict[str, float], tmp_path: Path) -> None:
+    X = PointClouds(RNG.normal(size=(24, 6, 3)))
+    kernel = DistributionKernel(RigidSlicedWasserstein(3, marks=1, max_degree=2, num_slices=8))
+    report(ClassificationGP(X, LABELS, kernel), X, LABELS, tmp_path / "a.html", names="xym")
+    assert list(bars) == ["x, y", "m"]
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_coordinates_drawn_are_those_that_matter(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn = []
+    draw = pictures.clouds
+
+    def spy(found: list[pictures.Atoms], coordinates: list[str], **options: Any) -> list[str]:
+        drawn.append(coordinates)
+        return draw(found, coordinates, **options)
+
+    monkeypatch.setattr(pictures, "clouds", spy)
+    X = PointClouds(RNG.normal(size=(24, 6, 5)))
+    y = X.points[..., 2].mean(-1) + X.points[..., 4].mean(-1)
+    model, claim = DistributionGP(X, y), "the two that matter most are shown"
+    for given in (True, relevance(model)):
+        drawn.clear()
+        assert claim in page(report(model, X, y, tmp_path / "a.html", relevance=given)).text
+        assert drawn == [["coordinate 2", "coordinate 4"]] * 2
+    # Nothing is said of what matters if it is not known, or known of coordinates with other names.
+    for given in (False, relevance(model, names="abcde")):
+        drawn.clear()
+        assert claim not in page(report(model, X, y, tmp_path / "a.html", relevance=given)).text
+        assert drawn == [["coordinate 0", "coordinate 1"]] * 2
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_predictions_far_from_training_data_are_not_interpreted(tmp_path: Path) -> None:
+    places = np.r_[np.linspace(0, 1, 20), 3.0, 3.1]
+    X = PointClouds(places[:, None, None] + np.linspace(-0.1, 0.1, 5)[:, None])
+    model = DistributionGP(X[:20], 2 * places[:20])
+    model.covar_module.base_kernel.lengthscale, model.likelihood.noise = 50.0, 1e-6
+    np.testing.assert_allclose(model.predict(X[20:])[0], 2 * places[20:], rtol=0.05)
+    found = page(report(model, X[20:], 2 * places[20:], tmp_path / "a.html", relevance=False))
+    assert "Even the nearest training object is at a distance of" in found.text
+    assert "the average" not in found.text.partition("Where predictions come from")[2]
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_the_sentence_is_about_the_worst_output(tmp_path: Path) -> None:
+    y = np.stack([Y, np.where(np.arange(24) == 20, 50.0, -Y)], 1)
+    model = DistributionGP(CLOUDS[TRAIN], y[TRAIN])
+    path = tmp_path / "a.html"
+    found = page(report(model, CLOUDS[TEST], y[TEST], path, label=["A", "B"], relevance=False))
+    assert re.search(
+        r"The largest error: p20\s+B: predicted \S+, .* measured 50\.\d+\.", found.text
+    )
+    found = page(report(model, CLOUDS[TEST], y[TEST], path, relevance=False))
+    assert re.search(r"The largest error: p20\s+Output 2: predicted", found.text)
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_levels_are_written_with_all_digits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    legends: list[str] = []
+
+    def draw(make: Any, *_: float, vectors: bool = True) -> str:
+        figure = Figure()
+        make(figure)
+        legends.extend(text.get_text() for each in figure.legends for text in each.get_texts())
+        return "data:image/png;base64,"
+
+    monkeypatch.setattr(pictures, "picture", draw)
+    path = tmp_path / "a.html"
+    text = report(MODEL, CLOUDS, Y, path, level=0.975, relevance=False).read_text()
+    assert "98%" not in page(path).text
+    assert "The 97.5% interval contains" in text
+    assert "a 97.5% interval from" in text
+    assert [row[0] for row in page(path).rows if row[0].startswith("97")] == ["97.5%"]
+    assert "97.5% interval" in legends
+
+
 @pytest.mark.usefixtures("undrawn")
 def test_large_bags_are_thinned(tmp_path: Path) -> None:
-    X = PointClouds(RNG.normal(size=(6, pictures.MOST_ATOMS + 1, 2)))
-    found = page(report(DistributionGP(X, Y[:6]), X, Y[:6], tmp_path / "a.html", relevance=False))
-    assert "1000 random points are shown" in found.text
+    claim, path = "1000 random points are shown", tmp_path / "a.html"
+    large = PointClouds(RNG.normal(size=(6, pictures.MOST_ATOMS + 1, 2)))
+    model = DistributionGP(large, Y[:6])
+    for X in (large, CLOUDS[:6]):  # training objects are drawn beside them
+        assert claim in page(report(model, X, Y[:6], path, relevance=False)).text
+    flat = PointClouds(large.points[..., :1])  # histograms use all points
+    model = DistributionGP(flat, Y[:6])
+    assert claim not in page(report(model, flat, Y[:6], path, relevance=False)).text
 
 
 def test_invalid_arguments(tmp_path: Path) -> None:
@@ -397,6 +551,11 @@ def test_invalid_arguments(tmp_path: Path) -> None:
         report(MODEL, CLOUDS, Y, path, label=["a", "b"])
     with pytest.raises(ValueError, match="2 names of coordinates"):
         report(MODEL, CLOUDS, Y, path, names=["a"])
+    with pytest.raises(ValueError, match=r"of the blocks \['X'\], got block 'cells'"):
+        report(MODEL, CLOUDS, Y, path, names={"cells": ["a", "b"]})
+    logarithmic = DistributionGP(CLOUDS, np.exp(Y), outcome_transform=Log())
+    with pytest.raises(ValueError, match=r"Expected Standardize or None .* got Log"):
+        report(logarithmic, CLOUDS, Y, path)
     with pytest.raises(ValueError, match="order of the clouds"):
         report(MODEL, CLOUDS, pd.Series(Y, index=CLOUDS.labels)[::-1], path)
     classifier = ClassificationGP(CLOUDS, LABELS)

@@ -193,7 +193,7 @@ def test_scales_and_coordinates_that_rotate() -> None:
     torch.testing.assert_close([e.scale for e in found.coordinates], scaled.scales.tolist())
     rigid = RigidSlicedWasserstein(3, marks=1, num_slices=10, max_degree=3)
     names = [e.name for e in relevance(DistributionGP(X, y, DistributionKernel(rigid))).entries]
-    assert names == ["X", "X: 0, 1", "X: 2"]
+    assert names == ["X", "X: coordinate 0, coordinate 1", "X: coordinate 2"]
 
 
 def test_it_prints_and_becomes_a_frame() -> None:

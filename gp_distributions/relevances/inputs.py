@@ -1,0 +1,149 @@
+"""The inputs of a model: the blocks of its rows, and their coordinates or columns."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+
+from gp_distributions.distances.scaled import ScaledDistance
+from gp_distributions.kernels.reading import distribution_kernels
+from gp_distributions.measures.encoding import CovariateEncoding, MixedEncoding
+from gp_distributions.models import DistributionGP, SparseDistributionGP
+from gp_distributions.rows.columns import Columns, numbers_of
+from gp_distributions.rows.layout import Block
+
+Names = Sequence[str] | Mapping[str, Sequence[str]]
+# Blocks of distributions by name, with the distances that read each of them.
+Distributions = dict[str, tuple[Block, list[torch.nn.Module]]]
+
+
+@dataclass(frozen=True)
+class Input:
+    """A block of a row, or some coordinates of it.
+
+    Attributes:
+        block: Name of the block.
+        coordinate: Name of the coordinates, or None for the whole block.
+        columns: Columns of the block.
+        layout: Layout of a distribution, or None for a column of numbers or categories.
+        axes: The coordinates, or None for the whole block.
+        scale: Scale of the coordinates, or NaN.
+        numeric: Whether the columns are numbers rather than categories.
+    """
+
+    block: str
+    coordinate: str | None
+    columns: Columns
+    layout: Block | None = None
+    axes: tuple[int, ...] | None = None
+    scale: float = math.nan
+    numeric: bool = True
+
+    @property
+    def is_continuous(self) -> bool:
+        """Whether it has a sensitivity: it is a number, or one or more coordinates of clouds."""
+        if self.layout is None:
+            return self.numeric
+        return self.layout.kind == "clouds" and (self.axes is not None or self.layout.dim == 1)
+
+
+def inputs_of(model: DistributionGP | SparseDistributionGP, names: Names | None) -> Iterator[Input]:
+    """Yield the blocks that the kernel reads, each followed by its coordinates or columns.
+
+    Raises:
+        ValueError: If the number of names is wrong, or they are not given by block although there are
+            several.
+    """
+    found, encoding = distributions(model), model.encoding
+    given = names_by_block(names, list(found))
+    for name in found if encoding is None else encoding.columns:
+        if name in found:
+            yield from _of_distribution(name, *found[name], given.get(name))
+        elif encoding is not None:
+            yield from _of_covariates(name, encoding)
+
+
+def distributions(model: DistributionGP | SparseDistributionGP) -> Distributions:
+    """Return the blocks of distributions by name: ``"X"`` if a model of one block has no names."""
+    kernels: dict[Block, list[torch.nn.Module]] = {}
+    for kernel, block in distribution_kernels(model.covar_module):
+        kernels.setdefault(block, []).append(kernel.distance)
+    encoding = model.encoding
+    if encoding is None:
+        called = ["X"] if len(kernels) == 1 else [f"X{i}" for i in range(len(kernels))]
+        return dict(zip(called, kernels.items(), strict=True))
+    found = {}
+    for name, columns in encoding.columns.items():
+        kept = encoding.blocks[name]
+        if isinstance(kept, Block):
+            block = Block(kept.kind, kept.dim, columns)
+            found[name] = (block, kernels.get(block, []))
+    return found
+
+
+def num_rotating(distances: Sequence[torch.nn.Module]) -> int:
+    """Return the number of leading coordinates that rotate together."""
+    return max((int(getattr(distance, "num_rotating", 0)) for distance in distances), default=0)
+
+
+def coordinate_names(name: str, block: Block, given: Sequence[str] | None) -> list[str]:
+    """Return the names of the coordinates of a block: those given, or ``coordinate 0`` and so on."""
+    called = (
+        [f"coordinate {i}" for i in range(block.dim)] if given is None else list(map(str, given))
+    )
+    if len(called) != block.dim:
+        raise ValueError(
+            f"Expected {block.dim} names of coordinates of block {name!r}, got {len(called)}."
+        )
+    return called
+
+
+def _of_covariates(name: str, encoding: MixedEncoding) -> Iterator[Input]:
+    kept, columns = encoding.blocks[name], encoding.columns[name]
+    assert isinstance(kept, CovariateEncoding)
+    numeric = [i in kept.numbers for i in range(len(kept.columns))]
+    numbers = numbers_of(columns, 0) if isinstance(columns, tuple) else ()
+    yield Input(name, None, columns, numeric=all(numeric) and len(numeric) == 1)
+    if len(numeric) > 1:
+        for i, column in enumerate(kept.columns):
+            yield Input(name, column, (numbers[i],), numeric=numeric[i])
+
+
+def names_by_block(names: Names | None, blocks: Sequence[str]) -> Mapping[str, Sequence[str]]:
+    """Return the given names of coordinates by block of distributions."""
+    if names is None:
+        return {}
+    if isinstance(names, Mapping):
+        unknown = sorted(names.keys() - set(blocks))
+        if unknown:
+            raise ValueError(
+                f"Expected names of coordinates of the blocks {list(blocks)}, got block {unknown[0]!r}."
+            )
+        return names
+    if len(blocks) > 1:
+        raise ValueError(
+            f"Expected names of coordinates by block, {{name: [...], ...}}, for the blocks "
+            f"{list(blocks)}, got {names!r}."
+        )
+    return dict.fromkeys(blocks, names)
+
+
+def _of_distribution(
+    name: str, block: Block, distances: list[torch.nn.Module], given: Sequence[str] | None
+) -> Iterator[Input]:
+    yield Input(name, None, block.columns, block)
+    if not all(getattr(distance, "reads_coordinates", False) for distance in distances):
+        return
+    called = coordinate_names(name, block, given)
+    scaled = [distance for distance in distances if isinstance(distance, ScaledDistance)]
+    scales = scaled[0].scales.tolist() if len(scaled) == 1 else [math.nan] * block.dim
+    rotating = num_rotating(distances)
+    if rotating:
+        joined = ", ".join(called[:rotating])
+        yield Input(name, joined, block.columns, block, tuple(range(rotating)), scales[0])
+    for axis in range(rotating, block.dim):
+        if block.dim > 1:
+            yield Input(name, called[axis], block.columns, block, (axis,), scales[axis])

@@ -1,0 +1,47 @@
+"""How much predictions change, to first order, with a step of one standard deviation of an input."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from gp_distributions.relevances.inputs import Input
+from gp_distributions.rows.columns import numbers_of
+from gp_distributions.rows.layout import Block
+
+
+def sensitivity_to(each: Input, rows: Tensor, chosen: Tensor, gradients: Tensor) -> float:
+    r"""Compute the root mean square change of predictions for a step of one standard deviation.
+
+    With the gradients :math:`g` at atoms of weights :math:`w`, it is
+    :math:`\sqrt{\operatorname{mean}_i \sum_a g_{ia}^2 / w_{ia}}` times the standard deviation of the
+    coordinate over all atoms.
+
+    Args:
+        each: An input.
+        rows: The rows of all objects, ``N x width``, to which the standard deviation refers.
+        chosen: Indices of some objects.
+        gradients: Gradients of predictions at the chosen rows, ``outputs x chosen x width``.
+
+    Returns:
+        The change, or NaN for whole blocks of several coordinates, categories, Gaussians and mixtures.
+    """
+    if not each.is_continuous:
+        return math.nan
+    columns = torch.tensor(numbers_of(each.columns, rows.shape[-1]), device=rows.device)
+    gradients, values = gradients[..., columns], rows[:, columns]
+    if each.layout is None:
+        return gradients.square().mean().sqrt().item() * values.std(correction=0).item()
+    layout = Block(each.layout.kind, each.layout.dim)
+    points, weights = layout.split(values)
+    weights = weights / weights.sum(-1, keepdim=True)
+    axes = list(each.axes or (0,))
+    slopes = layout.split(gradients)[0][..., axes]
+    own = weights[chosen]
+    squares = (slopes.square().sum(-1) / own.clamp_min(1e-300)).masked_fill(own == 0, 0)
+    pooled = (weights / len(weights)).unsqueeze(-1)
+    centred = points[..., axes] - (pooled * points[..., axes]).sum((0, 1))
+    spread = (pooled * centred.square()).sum((0, 1)).mean().sqrt()
+    return (squares.sum(-1).mean().sqrt() * spread).item()
