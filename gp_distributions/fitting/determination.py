@@ -74,7 +74,7 @@ def determination(model: ExactGP) -> Determination | None:
         own = 1 / torch.linalg.inv(noise.to_dense()).diagonal()
         mixed = (weights.unsqueeze(-1) * squared).sum((0, 1))
         widening = (mixed / own).log().mean().div(2).exp().item()
-        unit = covariance(found.covar_module, rows, diag=True).mean()
+        unit = covariance(found.covar_module, rows, diag=True).mean(-1, keepdim=True)
         logs = squared.log().mean(-1)
         return Determination(widening, *_most_important(found, weights, logs, unit))
 
@@ -122,7 +122,7 @@ def _most_important(
 ) -> tuple[str, float, float]:
     """Find the hyperparameter that varies most together with the ``L x J`` logarithms of widths.
 
-    ``unit`` is the variance of the function if the outputscale is one.
+    ``unit`` has the variances of the functions if the outputscale is one, ``L x 1`` or one of them.
     """
     mean = (weights * logs).sum()
     best: tuple[float, Any, Any] = (-1.0, None, None)

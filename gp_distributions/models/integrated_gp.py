@@ -12,6 +12,7 @@ from botorch.models.model import Model
 from botorch.models.utils.assorted import fantasize as fantasizing
 from botorch.posteriors import Posterior
 from botorch.sampling.base import MCSampler
+from gpytorch.kernels import Kernel
 from gpytorch.likelihoods import FixedNoiseGaussianLikelihood
 from gpytorch.means import ConstantMean
 from numpy.typing import ArrayLike
@@ -47,10 +48,10 @@ class IntegratedGP(Model):
         model: A :class:`DistributionGP` of one output, with the training data, the kernel, the
             likelihood and the transforms. It is kept, not copied.
         values: Values of the raw parameters of the kernel, by name, ``L`` of each, with a leading axis.
-        ratios: The ``J`` ratios of noise to outputscale.
+        ratios: The ratios of noise to outputscale, an ``L x J`` tensor.
         log_prior: Log prior probabilities, times quadrature weights, an ``L x J`` tensor.
-        outputscales: The ``J`` outputscales, if the noise variances are known and outputscales are not
-            integrated in closed form. The members are then normal.
+        outputscales: The outputscales, an ``L x J`` tensor, if the noise variances are known and
+            outputscales are not integrated in closed form. The members are then normal.
 
     Example:
         >>> import torch
@@ -280,7 +281,8 @@ class IntegratedGP(Model):
 
     def _solve(self) -> None:
         """Factorise the covariances of the training clouds."""
-        self._regression = regression(self.model, self.covar_module, self.ratios, self.outputscales)
+        covariances = training_covariances(self.model, self.covar_module)
+        self._regression = regression(self.model, covariances, self.ratios, self.outputscales)
 
     def _apply(self, fn: Any, recurse: bool = True) -> IntegratedGP:
         moved = super()._apply(fn, recurse)
@@ -298,7 +300,7 @@ class IntegratedGP(Model):
             return None
         relative = _relative_noise(self.model, rows, self.ratios, self.outputscales)
         relative = relative[..., None, None, :]
-        return self._regression.scales.unsqueeze(-1) * self.ratios[:, None] * relative
+        return self._regression.scales.unsqueeze(-1) * self.ratios.unsqueeze(-1) * relative
 
     def _units(self) -> tuple[Tensor, Tensor]:
         """Return the value of a transformed target of zero, and the unit of transformed targets."""
@@ -310,23 +312,36 @@ class IntegratedGP(Model):
         return zero, one - zero
 
 
+def training_covariances(model: DistributionGP, kernel: Kernel) -> Tensor:
+    """Return the covariances of the training clouds of a model under a batch of kernels.
+
+    Args:
+        model: A model in evaluation mode.
+        kernel: A kernel of batch shape ``L``.
+
+    Returns:
+        A detached ``batch_shape x L x T x T`` tensor.
+    """
+    (rows,) = model.train_inputs
+    with torch.no_grad():
+        covariances = covariance(kernel, rows if rows.dim() == 2 else rows.unsqueeze(-3))
+    return covariances.unsqueeze(0) if covariances.dim() == 2 else covariances
+
+
 def regression(
-    model: DistributionGP, kernel: Any, ratios: Tensor, outputscales: Tensor | None = None
+    model: DistributionGP, covariances: Tensor, ratios: Tensor, outputscales: Tensor | None = None
 ) -> SpectralRegression:
-    """Return the regression on the training data of a model, for a batch of kernels and some ratios.
+    """Return the regression on the training data of a model, for several covariances and ratios.
 
     Args:
         model: A model in evaluation mode, with one output.
-        kernel: A kernel of batch shape ``L``.
-        ratios: Ratios of noise to outputscale.
-        outputscales: Outputscales, if noise variances are known.
+        covariances: Covariances of the training clouds, a ``batch_shape x L x T x T`` tensor.
+        ratios: Ratios of noise to outputscale, an ``L x J`` tensor.
+        outputscales: Outputscales, an ``L x J`` tensor, if noise variances are known.
     """
     (rows,) = model.train_inputs
     mean = model.mean_module
     with torch.no_grad():
-        covariances = covariance(kernel, rows if rows.dim() == 2 else rows.unsqueeze(-3))
-        if covariances.dim() == 2:
-            covariances = covariances.unsqueeze(0)
         free = isinstance(mean, ConstantMean) and mean.raw_constant.requires_grad
         targets = model.train_targets
         return SpectralRegression(
@@ -353,7 +368,7 @@ def _relative_noise(
         noise = likelihood._shaped_noise_covar(rows.shape[:-1], rows).diagonal()
         return noise / likelihood.noise
     if outputscales is not None:
-        relative = likelihood.noise / (ratios[0] * outputscales[0])
+        relative = likelihood.noise / (ratios * outputscales).flatten()[0]
         return relative if training else relative.mean(-1, keepdim=True).expand(rows.shape[:-1])
     return torch.ones_like(rows[..., 0])
 

@@ -74,9 +74,11 @@ def brute_force(log_prior: Tensor, covariances: Tensor) -> tuple[Tensor, Tensor,
     nu = T - 1
     K, k = covariances[:, :T, :T], covariances[:, T:, :T]
     logs, means, scales = [], [], []
-    for log_ratio in np.linspace(math.log(1e-4), 0, 41):
-        ratio = math.exp(log_ratio)
-        A = torch.linalg.inv(K + ratio * eye)
+    # The expected variance of the function among the training clouds.
+    among = (T - K.sum((-2, -1)) / T) / (T - 1)
+    for log_ratio in np.linspace(math.log(1e-4), math.log(10), 51):
+        ratio = math.exp(log_ratio) * among
+        A = torch.linalg.inv(K + ratio[:, None, None] * eye)
         total = (A @ ones) @ ones
         mean = (A @ y) @ ones / total
         rest = y - mean[:, None]
@@ -86,7 +88,7 @@ def brute_force(log_prior: Tensor, covariances: Tensor) -> tuple[Tensor, Tensor,
         logs.append(0.5 * torch.logdet(A) - 0.5 * total.log() - nu / 2 * square.log() + prior)
         means.append(mean[:, None] + (k @ solved[..., None]).squeeze(-1))
         left = 1 - k @ A @ ones
-        variance = 1 - ((k @ A) * k).sum(-1) + left**2 / total[:, None] + ratio
+        variance = 1 - ((k @ A) * k).sum(-1) + left**2 / total[:, None] + ratio[:, None]
         scales.append((square[:, None] / nu * variance).sqrt())
     weights = torch.cat(logs).softmax(0)[:, None]
     mean, scale = torch.cat(means), torch.cat(scales)
@@ -202,13 +204,14 @@ class TestKernels:
         assert (std > 0).all()
         # Members are the models with their hyperparameters.
         best = int(integrated.weights.flatten().argmax())
-        lengthscale, ratio = divmod(best, len(integrated.ratios))
+        lengthscale = best // integrated.ratios.shape[-1]
+        ratio = integrated.ratios.flatten()[best]
         posterior = integrated.posterior(rows[10:])
         kernel = copy.deepcopy(model.covar_module)
         for name_, values in integrated.values.items():
             kernel.get_parameter(name_).data = values[lengthscale]
         with torch.no_grad():
-            K = covariance(kernel, rows[:10]) + integrated.ratios[ratio] * torch.eye(10)
+            K = covariance(kernel, rows[:10]) + ratio * torch.eye(10)
             A = torch.linalg.inv(K)
             ones = torch.ones(10, dtype=torch.float64)
             centre = ones @ A @ targets / (ones @ A @ ones)
