@@ -82,7 +82,7 @@ class IntegratedGP(Model):
         self.register_buffer("ratios", ratios)
         self.register_buffer("log_prior", log_prior)
         self.register_buffer("outputscales", outputscales)
-        self.eval()
+        self.register_load_state_dict_post_hook(_solve_again)
         self._solve()
 
     @property
@@ -154,12 +154,22 @@ class IntegratedGP(Model):
         if output_indices not in (None, [0], [-1]):
             raise ValueError(f"Expected output_indices=None or [0], got {output_indices}.")
         self.eval()
-        rows = self.model.transform_inputs(self.model._rows_of(X))
+        rows = self.model._rows_of(X)
+        joint = rows.shape[-2] <= _JOINT_CLOUDS
+        posterior = self._mixture(rows, observation_noise, joint=joint)
+        if posterior_transform is not None:
+            return posterior_transform(posterior=posterior, X=self.model.transform_inputs(rows))
+        return posterior
+
+    def _mixture(
+        self, rows: Tensor, observation_noise: bool | Tensor, *, joint: bool
+    ) -> MixturePosterior:
+        """Compute the posterior; ``joint`` says that covariances within the rows are needed."""
+        rows = self.model.transform_inputs(rows)
         x, kernel, regression = rows.unsqueeze(-3), self.covar_module, self._regression
         with sharing():
             across = covariance(kernel, x, self._training_rows)
-            few = x.shape[-2] <= _JOINT_CLOUDS
-            within = covariance(kernel, x) if few else None
+            within = covariance(kernel, x) if joint else None
             variances = (
                 covariance(kernel, x, diag=True)
                 if within is None
@@ -180,16 +190,13 @@ class IntegratedGP(Model):
             squared = squared + noise
         moments = (part.flatten(-3, -2).unsqueeze(-1) for part in (location, squared))
         mean, variance = torch.broadcast_tensors(*moments)
-        posterior = MixturePosterior(
+        return MixturePosterior(
             offset + factor * mean,
             factor**2 * variance.clamp_min(0),
             scale_matrices,
             self.weights.flatten(-2).unsqueeze(-1),
             mean.new_full(mean.shape[-3:-2], regression.degrees),
         )
-        if posterior_transform is not None:
-            return posterior_transform(posterior=posterior, X=rows)
-        return posterior
 
     def predict(
         self, X: Inputs | Tensor, *, observation_noise: bool = True, batch_size: int = 256
@@ -212,12 +219,13 @@ class IntegratedGP(Model):
         """
         if batch_size < 1:
             raise ValueError(f"Expected batch_size >= 1, got {batch_size}.")
+        self.eval()
         rows = self.model._rows_of(X)
         paired = len(self.batch_shape) > 0
         found = []
         with torch.no_grad():
             for part in (rows if paired else rows.flatten(0, -2)).split(batch_size, dim=-2):
-                posterior = self.posterior(part, observation_noise=observation_noise)
+                posterior = self._mixture(part, observation_noise, joint=False)
                 found.append((posterior.mean, posterior.variance))
         mean, variance = (torch.cat(parts, dim=-2) for parts in zip(*found, strict=True))
         if not paired:
@@ -281,6 +289,7 @@ class IntegratedGP(Model):
 
     def _solve(self) -> None:
         """Factorise the covariances of the training clouds."""
+        self.eval()
         covariances = training_covariances(self.model, self.covar_module)
         self._regression = regression(self.model, covariances, self.ratios, self.outputscales)
 
@@ -310,6 +319,10 @@ class IntegratedGP(Model):
             ends = transform.untransform(ends)[0]
         zero, one = ends.reshape(2)
         return zero, one - zero
+
+
+def _solve_again(model: IntegratedGP, _: Any) -> None:
+    model._solve()
 
 
 def training_covariances(model: DistributionGP, kernel: Kernel) -> Tensor:
