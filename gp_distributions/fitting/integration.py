@@ -6,10 +6,12 @@ import copy
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import torch
 from botorch.models.kernels.categorical import CategoricalKernel
+from gpytorch.kernels import AdditiveKernel, Kernel, ProductKernel, ScaleKernel
 from gpytorch.likelihoods import FixedNoiseGaussianLikelihood, GaussianLikelihood
 from gpytorch.means import ConstantMean, ZeroMean
 from gpytorch.priors import LogNormalPrior
@@ -20,12 +22,14 @@ from gp_distributions.fitting.starts import median_distances
 from gp_distributions.kernels.batching import batched
 from gp_distributions.kernels.block_kernel import BlockKernel
 from gp_distributions.kernels.distribution_kernel import DistributionKernel
+from gp_distributions.kernels.group_average import GroupAverageKernel
 from gp_distributions.models.classification import ClassificationGP
 from gp_distributions.models.distribution_gp import DistributionGP
 from gp_distributions.models.integrated_gp import IntegratedGP, regression, training_covariances
 from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood
 from gp_distributions.models.shared_kernel import SharedNoise
 from gp_distributions.numerics.quadrature import grid, importance_points, narrowed
+from gp_distributions.numerics.truncated_normal import truncated, untruncated
 from gp_distributions.rows.memory import unchanging_rows
 
 # A grid has so many points for each hyperparameter and for the ratio of noise to outputscale; more
@@ -82,9 +86,11 @@ def integrate_hyperparameters(model: DistributionGP, *, seed: int = 0) -> Integr
       log-normal around 1, with deviation 1;
     - any other positive parameter of the kernel: log-normal around its current value, with deviation 1.
 
-    A prior that is registered with the kernel, such as ``lengthscale_prior``, replaces its default.
-    Parameters that do not require a gradient stay as they are, and so do those of distances, and the
-    ratios between the noise variances of bags under sampling noise. If noise variances are known, or the
+    A prior that is registered with the kernel, such as ``lengthscale_prior``, replaces its default, and
+    bounds of a constraint truncate priors. Parameters that do not require a gradient stay as they are,
+    and so do those of distances, and the ratios between the noise variances of bags under sampling
+    noise. Outputscales that multiply the kernel, or the terms of a sum that all have one, can neither
+    be fixed nor have a prior of their own. If noise variances are known, or the
     noise is fixed, the outputscale is integrated on a grid, with a prior that is flat in its logarithm
     where the variance among the clouds is between 0.03 and 100 times the variance of the targets, and
     the members are normal.
@@ -105,7 +111,8 @@ def integrate_hyperparameters(model: DistributionGP, *, seed: int = 0) -> Integr
     Raises:
         TypeError: If ``model`` is not a :class:`DistributionGP`, or is a classifier.
         ValueError: If it has several outputs or a batch of training data, fewer than four clouds,
-            targets that are all equal, or another likelihood, mean or outcome transform.
+            targets that are all equal, or another likelihood, mean or outcome transform; or if its
+            kernel has a parameter that may be negative, or an outputscale that is fixed or has a prior.
 
     Example:
         >>> import torch
@@ -169,12 +176,15 @@ def integrated(
 class _Coordinate:
     """One raw parameter of a kernel, as standardised logarithms of its entries.
 
+    Bounds of the parameter truncate its prior: coordinates are standard normal variables, which
+    :func:`truncated` maps to the logarithms.
+
     Attributes:
         name: Name of the parameter.
         like: Its current raw value.
         constraint: Constraint whose transform gives the positive values, or None.
-        centre: Logarithm of the value at coordinate zero.
-        spread: Difference of logarithms that one coordinate stands for.
+        centre: Logarithm of the value at coordinate zero, without bounds.
+        spread: Difference of logarithms that one coordinate stands for, without bounds.
         prior: Registered prior of the values, or None for a standard normal prior of coordinates.
     """
 
@@ -192,8 +202,10 @@ class _Coordinate:
 
     def positive(self, points: Tensor) -> Tensor:
         """Return positive values for ``n x size`` coordinates, with the shape of the parameter."""
-        values = (self.centre + self.spread * points).exp().unflatten(-1, self._shape)
-        lower, upper = (bound.to(values) for bound in _bounds(self.constraint))
+        values = (self.centre + self.spread * self._truncated(points)).exp()
+        values = values.unflatten(-1, self._shape)
+        # The raw parameter of a value on a bound would be infinite.
+        lower, upper = (bound.to(values) for bound in self._bounds)
         return values.clamp(lower * (1 + 1e-6), upper * (1 - 1e-6))
 
     def raw(self, points: Tensor) -> Tensor:
@@ -205,21 +217,38 @@ class _Coordinate:
         """Return the log densities of the prior of ``n x size`` coordinates."""
         if self.prior is None:
             return -0.5 * points.square().sum(-1)
-        densities = self.prior.log_prob(self.positive(points))
-        return densities.reshape(len(points), -1).sum(-1) + self.spread * points.sum(-1)
+        densities = self.prior.log_prob(self.positive(points)).reshape(len(points), -1)
+        logs = self._truncated(points)
+        # The logarithm of the derivative of a value by its coordinate, up to a constant.
+        slopes = self.spread * logs + (logs.square() - points.square()) / 2
+        return densities.sum(-1) + slopes.sum(-1)
 
     def current(self) -> Tensor:
         """Return the coordinates of the current value."""
         value = self.constraint.transform(self.like).flatten()
-        return (value.clamp_min(1e-300).log() - self.centre) / self.spread
+        logs = (value.clamp_min(1e-300).log() - self.centre) / self.spread
+        return untruncated(logs, *self._ends)
+
+    def _truncated(self, points: Tensor) -> Tensor:
+        """Return standardised logarithms of values, whose distribution bounds truncate."""
+        return truncated(points, *self._ends)
+
+    @property
+    def _bounds(self) -> tuple[Tensor, Tensor]:
+        return self.constraint.lower_bound.clamp_min(0), self.constraint.upper_bound
+
+    @property
+    def _ends(self) -> tuple[Tensor, Tensor]:
+        """Standardised logarithms of the bounds of each entry."""
+        low, high = (
+            ((bound.to(self.like).log() - self.centre) / self.spread).expand(self._shape).flatten()
+            for bound in self._bounds
+        )
+        return low, high
 
     @property
     def _shape(self) -> tuple[int, ...]:
         return tuple(self.like.shape) or (1,)
-
-
-def _bounds(constraint: Any) -> tuple[Tensor, Tensor]:
-    return constraint.lower_bound.clamp_min(0), constraint.upper_bound
 
 
 class _Evidence:
@@ -346,14 +375,7 @@ def _coordinates(model: DistributionGP) -> Iterator[_Coordinate]:
     """Yield the hyperparameters of the kernel of a model in training mode."""
     kernel = model.covar_module
     medians = median_distances(model)
-    fixed = {
-        p for part in kernel.modules() if isinstance(part, Distance) for p in part.parameters()
-    }
-    places = {
-        parameter: (part, name)
-        for part in kernel.modules()
-        for name, parameter in part.named_parameters(recurse=False)
-    }
+    outputscales = _outputscales(kernel)
     priors = {name: prior for name, _, prior, _, _ in kernel.named_priors()}
     inside = {
         part
@@ -361,20 +383,9 @@ def _coordinates(model: DistributionGP) -> Iterator[_Coordinate]:
         if isinstance(block, BlockKernel)
         for part in block.modules()
     }
-    scaled = False
-    for name, parameter in kernel.named_parameters():
-        owner, raw = places[parameter]
-        if parameter in fixed or not parameter.requires_grad:
-            continue
-        if raw == "raw_outputscale" and not scaled:
-            scaled = True  # integrated in closed form
-            continue
-        constraint = kernel.constraint_for_parameter_name(name)
-        if constraint is None or not bool((constraint.lower_bound >= 0).all()):
-            raise ValueError(
-                f"Expected positive hyperparameters, got {name}, which may be negative. Fix it: "
-                f"model.covar_module.get_parameter({name!r}).requires_grad_(False)."
-            )
+    for name, owner in _hyperparameters(kernel):
+        raw = name.rpartition(".")[-1]
+        parameter, constraint = getattr(owner, raw), kernel.constraint_for_parameter_name(name)
         value = constraint.transform(parameter).detach()
         prior = priors.get(name.replace("raw_", "") + "_prior")
         centre, spread = value.log().mean().item(), 1.0
@@ -386,9 +397,61 @@ def _coordinates(model: DistributionGP) -> Iterator[_Coordinate]:
             centre = 0.0
         elif raw == "raw_lengthscale" and owner in inside:
             centre, spread = math.log(parameter.shape[-1]) / 2, math.sqrt(3.0)
+        elif owner in outputscales:  # relative to the first, which stays as it is
+            centre = outputscales[0].outputscale.log().mean().item()
         elif raw in ("raw_outputscale", "raw_alpha", "raw_offset"):
             centre = 0.0
         yield _Coordinate(name, parameter.detach(), constraint, centre, spread, prior)
+
+
+def _hyperparameters(kernel: Kernel) -> Iterator[tuple[str, torch.nn.Module]]:
+    """Yield the names and modules of the raw parameters of a kernel that are integrated numerically."""
+    outputscales = _outputscales(kernel)
+    names = {parameter: name for name, parameter in kernel.named_parameters()}
+    for part in outputscales:
+        name = names[part.raw_outputscale].replace("raw_", "")
+        if not part.raw_outputscale.requires_grad:
+            raise ValueError(
+                f"Expected outputscales that are not fixed, got a fixed {name}: they are integrated, "
+                "together with the noise. Let raw_outputscale require a gradient."
+            )
+        if any(owner is part for _, owner, *_ in part.named_priors()):
+            raise ValueError(
+                f"Expected outputscales without a prior, got one of {name}: they are integrated with a "
+                "prior that is flat in the logarithm. Make the kernel without it."
+            )
+    fixed = {
+        p for part in kernel.modules() if isinstance(part, Distance) for p in part.parameters()
+    }
+    fixed |= {part.raw_outputscale for part in outputscales[:1]}  # integrated in closed form
+    for parameter, name in names.items():
+        if parameter in fixed or not parameter.requires_grad:
+            continue
+        constraint = kernel.constraint_for_parameter_name(name)
+        if constraint is None or not bool((constraint.lower_bound >= 0).all()):
+            raise ValueError(
+                f"Expected positive hyperparameters, got {name}, which may be negative. Fix it: "
+                f"model.covar_module.get_parameter({name!r}).requires_grad_(False)."
+            )
+        yield name, kernel.get_submodule(name.rpartition(".")[0])
+
+
+def _outputscales(kernel: Kernel) -> list[ScaleKernel]:
+    """Return the kernels whose outputscales together multiply a kernel.
+
+    Returns:
+        One kernel, or one of each term of a sum, or none if part of the kernel has no outputscale.
+    """
+    if isinstance(kernel, ScaleKernel):
+        return [kernel]
+    if isinstance(kernel, BlockKernel | GroupAverageKernel):
+        return _outputscales(kernel.base_kernel)
+    if not isinstance(kernel, ProductKernel | AdditiveKernel):
+        return []
+    parts = [_outputscales(part) for part in kernel.kernels]
+    if isinstance(kernel, ProductKernel):
+        return next(filter(None, parts), [])
+    return list(chain(*parts)) if all(parts) else []
 
 
 def _variances_among(covariances: Tensor) -> Tensor:
@@ -442,3 +505,5 @@ def _check(model: Any) -> None:
             f"Expected targets that differ, got {len(targets)} times the same: they do not determine "
             "an outputscale."
         )
+    for _ in _hyperparameters(model.covar_module):
+        pass
