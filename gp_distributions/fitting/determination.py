@@ -19,9 +19,8 @@ from gp_distributions.warnings import UndeterminedWarning, warn
 _CLOUDS, _HYPERPARAMETERS = 100, 2
 # So few clouds, as at the start of a search, determine hardly anything, which needs no warning.
 _FEWEST = 10
-# Fits warn if intervals should be wider by this factor. It is strict. On airfoils (draws 900 to 917 of
-# benchmarks/few_clouds.py), 6 of 18 fits to 10 clouds exceeded 1.25, with coverages of .78 on average,
-# 1 exceeded 1.5, with .63, and none 2; fits within searches exceed 1.6 at times.
+# Fits warn if intervals should be wider by this factor. It is strict: most intervals from few clouds
+# should be somewhat wider (width_of_fit in benchmarks/few_clouds.py), which needs no warning each time.
 _BOUND = 2.0
 # Probabilities between which the values of a hyperparameter are reported.
 _LOW, _HIGH = 0.025, 0.975
