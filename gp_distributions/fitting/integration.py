@@ -74,7 +74,7 @@ def integrate_hyperparameters(model: DistributionGP, *, seed: int = 0) -> Integr
 
     .. math:: u_\theta = \bigl(\operatorname{tr} K_\theta - 1^\top K_\theta 1 / T\bigr) / (T - 1).
 
-    The other priors are:
+    The priors are:
 
     - a lengthscale of a :class:`DistributionKernel`: log-normal around the median distance between the
       training clouds, with deviation 1 of the logarithm;
@@ -89,11 +89,10 @@ def integrate_hyperparameters(model: DistributionGP, *, seed: int = 0) -> Integr
     A prior that is registered with the kernel, such as ``lengthscale_prior``, replaces its default, and
     bounds of a constraint truncate priors. Parameters that do not require a gradient stay as they are,
     and so do those of distances, and the ratios between the noise variances of bags under sampling
-    noise. Outputscales that multiply the kernel, or the terms of a sum that all have one, can neither
-    be fixed nor have a prior of their own. If noise variances are known, or the
-    noise is fixed, the outputscale is integrated on a grid, with a prior that is flat in its logarithm
-    where the variance among the clouds is between 0.03 and 100 times the variance of the targets, and
-    the members are normal.
+    noise. The outputscale of the kernel, or of each term of a sum, can neither be fixed nor have a
+    prior. If noise variances are known, or the noise is fixed, the outputscale is integrated on a grid,
+    with a prior that is flat in its logarithm where the variance among the clouds is between 0.03 and
+    100 times the variance of the targets, and the members are normal.
 
     Up to two hyperparameters are integrated on a grid, and more by importance sampling around the mode
     of their posterior density. The model need not be fitted; a fit only helps to find the mode, and to
