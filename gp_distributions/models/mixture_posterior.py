@@ -236,7 +236,8 @@ def mixed(posteriors: Sequence[MixturePosterior], weights: Tensor) -> MixturePos
     starts = torch.tensor([0, *sizes]).cumsum(0).tolist()
 
     def covariance(members: Tensor) -> Tensor:
-        found, places = [], []
+        found: list[Tensor] = []
+        places: list[Tensor] = []
         for posterior, start, size in zip(posteriors, starts, sizes, strict=False):
             (own,) = ((members >= start) & (members < start + size)).nonzero(as_tuple=True)
             if len(own):
