@@ -19,7 +19,8 @@ the number of draws below .85. ``nlpd`` is the negative log density of test targ
 measured on test targets; both are means over draws. ``width`` is the mean width of intervals over that
 of the likeliest single member of the mixture, whose Student's t distribution integrates the mean and the
 outputscale only; ``width_of_fit`` is that over the width of ``fit``. ``seconds`` is the time of a fit or
-an integration.
+an integration. ``nlpd_difference`` is the mean of ``nlpd`` over tasks, less that of ``fit``, and
+``largest_difference`` that of the task where it is largest.
 
 The seeds of draws are 1500, 1501, ...; settings were chosen on the seeds 900 to 929.
 
@@ -304,16 +305,26 @@ def run(options: Options) -> list[Row]:
                 progress.update()
             rows += [row(f"{name}: {side}", found, side) for side in ("fit", "integrate")]
     others = [r for r in rows if not str(r["name"]).startswith("airfoils, T=")]
-    for side in ("fit", "integrate"):
-        part = [r for r in others if str(r["name"]).endswith(side)]
-        part += [r for r in rows if r["name"] == f"airfoils, T={FEW}: {side}"]
+    parts = {
+        side: [
+            *(r for r in others if str(r["name"]).endswith(side)),
+            *(r for r in rows if r["name"] == f"airfoils, T={FEW}: {side}"),
+        ]
+        for side in ("fit", "integrate")
+    }
+    fitted, integrated = ([float(str(r["nlpd"])) for r in part] for part in parts.values())
+    differences = [ours - theirs for ours, theirs in zip(integrated, fitted, strict=True)]
+    for side, part in parts.items():
         figures = [float(str(r["coverage"])) for r in part]
+        compared = side == "integrate"
         rows.append(
             {
                 "name": f"all tasks, T={FEW}: {side}",
                 "coverage": statistics.fmean(figures),
                 "lowest_task": min(figures),
                 "highest_task": max(figures),
+                "nlpd_difference": statistics.fmean(differences) if compared else None,
+                "largest_difference": max(differences) if compared else None,
                 "tasks": len(figures),
             }
         )

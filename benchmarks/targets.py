@@ -423,6 +423,13 @@ def all_few_clouds(rows: Rows) -> tuple[str, bool]:
     return f"{value:.3g}", 0.9 <= value <= 0.98
 
 
+def all_densities(rows: Rows) -> tuple[str, bool]:
+    """Return the mean difference of negative log densities over all tasks, and the largest."""
+    row = find(rows, {"name": "all tasks, T=15: integrate"})
+    mean, largest = number(row, "nlpd_difference"), number(row, "largest_difference")
+    return f"{mean:.3f}, {largest:.3f}", mean < 0 and largest <= 0.05
+
+
 REACH = (
     *(
         at_most(
@@ -480,6 +487,10 @@ REACH = (
     ),
     Line(
         "all tasks, T = 15: coverage of 95% intervals", "few_clouds", ".90 to .98", all_few_clouds
+    ),
+    Line(
+        "all tasks, T = 15: negative log density less that of fit, mean and largest of a task",
+        *("few_clouds", "< 0, <= 0.05", all_densities),
     ),
     at_least(
         "3 of 12 markers matter: gain in R² by scales",

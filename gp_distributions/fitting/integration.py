@@ -6,11 +6,12 @@ import copy
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import torch
 from botorch.models.kernels.categorical import CategoricalKernel
-from gpytorch.kernels import Kernel
+from gpytorch.kernels import AdditiveKernel, Kernel, ProductKernel, ScaleKernel
 from gpytorch.likelihoods import FixedNoiseGaussianLikelihood, GaussianLikelihood
 from gpytorch.means import ConstantMean, ZeroMean
 from gpytorch.priors import LogNormalPrior
@@ -20,14 +21,15 @@ from gp_distributions.distances.base import Distance
 from gp_distributions.fitting.starts import median_distances
 from gp_distributions.kernels.batching import batched
 from gp_distributions.kernels.block_kernel import BlockKernel
-from gp_distributions.kernels.covariances import covariance
 from gp_distributions.kernels.distribution_kernel import DistributionKernel
+from gp_distributions.kernels.group_average import GroupAverageKernel
 from gp_distributions.models.classification import ClassificationGP
 from gp_distributions.models.distribution_gp import DistributionGP
-from gp_distributions.models.integrated_gp import IntegratedGP, regression
+from gp_distributions.models.integrated_gp import IntegratedGP, regression, training_covariances
 from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood
 from gp_distributions.models.shared_kernel import SharedNoise
 from gp_distributions.numerics.quadrature import grid, importance_points, narrowed
+from gp_distributions.numerics.truncated_normal import truncated, untruncated
 from gp_distributions.rows.memory import unchanging_rows
 
 # A grid has so many points for each hyperparameter and for the ratio of noise to outputscale; more
@@ -35,14 +37,17 @@ from gp_distributions.rows.memory import unchanging_rows
 _LENGTHSCALES, _RATIOS, _GRID, _POINTS = 16, 10, 2, 128
 # If the prior of a logarithm has deviation 1, the grid reaches from a tenth to twenty times its centre.
 _LOWEST, _HIGHEST = math.log(0.1), math.log(20.0)
-# The prior of the ratio is log-normal around _RATIO, between these bounds.
-_RATIO, _RATIO_SPREAD, _RATIO_BOUNDS = 0.03, 1.5, (1e-4, 1.0)
-# Known noise: the outputscale over the variance of the targets lies between these bounds.
+# The prior of the noise variance over the variance among clouds is log-normal around _RATIO, between
+# these bounds.
+_RATIO, _RATIO_SPREAD, _RATIO_BOUNDS = 0.03, 1.5, (1e-4, 10.0)
+# Known noise: the variance among clouds over that of the targets lies between these bounds.
 _SCALE_BOUNDS, _SCALES = (0.03, 100.0), 16
 _LIKELIHOODS = (
     *(GaussianLikelihood, FixedNoiseGaussianLikelihood),
     *(SamplingNoiseLikelihood, SharedNoise),
 )
+# A kernel that varies among clouds by less than this share of its variance is constant.
+_CONSTANT = 1e-6
 # Points of importance sampling that together weigh less than this are left out.
 _NEGLIGIBLE = 1e-3
 
@@ -62,22 +67,32 @@ def integrate_hyperparameters(model: DistributionGP, *, seed: int = 0) -> Integr
     logarithm, are integrated in closed form, so that members are Student's t processes with
     :math:`T - 1` degrees of freedom.
 
-    The other priors are:
+    The prior of the ratio refers to the variance of the function among the training clouds, which the
+    outputscale alone does not determine: a function with a long lengthscale hardly varies. For the
+    covariances :math:`K_\theta` of the training clouds with outputscale one, the expectation of their
+    sample variance is
+
+    .. math:: u_\theta = \bigl(\operatorname{tr} K_\theta - 1^\top K_\theta 1 / T\bigr) / (T - 1).
+
+    The priors are:
 
     - a lengthscale of a :class:`DistributionKernel`: log-normal around the median distance between the
       training clouds, with deviation 1 of the logarithm;
-    - the ratio of noise to outputscale: log-normal around 0.03, with deviation 1.5, between 1e-4 and 1;
+    - the ratio of noise to that variance, :math:`r / u_\theta`: log-normal around 0.03, with deviation
+      1.5, between 1e-4 and 10;
     - lengthscales of numbers and categories of :class:`MixedInputs`: log-normal around the root of how
       many numbers there are, with deviation :math:`\sqrt 3`, and around 1, with deviation 1;
     - parameters of profiles, and outputscales of the further terms of a sum relative to the first:
       log-normal around 1, with deviation 1;
     - any other positive parameter of the kernel: log-normal around its current value, with deviation 1.
 
-    A prior that is registered with the kernel, such as ``lengthscale_prior``, replaces its default.
-    Parameters that do not require a gradient stay as they are, and so do those of distances, and the
-    ratios between the noise variances of bags under sampling noise. If noise variances are known, or the
-    noise is fixed, the outputscale is integrated on a grid, with a prior that is flat in its logarithm
-    between 0.03 and 100 times the variance of the targets, and the members are normal.
+    A prior that is registered with the kernel, such as ``lengthscale_prior``, replaces its default, and
+    bounds of a constraint truncate priors. Parameters that do not require a gradient stay as they are,
+    and so do those of distances, and the ratios between the noise variances of bags under sampling
+    noise. The outputscale of the kernel, or of each term of a sum, can neither be fixed nor have a
+    prior. If noise variances are known, or the noise is fixed, the outputscale is integrated on a grid,
+    with a prior that is flat in its logarithm where the variance among the clouds is between 0.03 and
+    100 times the variance of the targets, and the members are normal.
 
     Up to two hyperparameters are integrated on a grid, and more by importance sampling around the mode
     of their posterior density. The model need not be fitted; a fit only helps to find the mode, and to
@@ -95,7 +110,8 @@ def integrate_hyperparameters(model: DistributionGP, *, seed: int = 0) -> Integr
     Raises:
         TypeError: If ``model`` is not a :class:`DistributionGP`, or is a classifier.
         ValueError: If it has several outputs or a batch of training data, fewer than four clouds,
-            targets that are all equal, or another likelihood, mean or outcome transform.
+            targets that are all equal, or another likelihood, mean or outcome transform; or if its
+            kernel has a parameter that may be negative, or an outputscale that is fixed or has a prior.
 
     Example:
         >>> import torch
@@ -149,28 +165,25 @@ def integrated(
         evidence = _Evidence(model, coordinates)
         if limit is not None and not evidence.reaches_current():
             return None
-        points, log_prior = _points(evidence, seed)
-        axis = evidence.narrowed_axis(points, log_prior)
-        values = evidence.values(points)
-        return IntegratedGP(
-            model,
-            values,
-            evidence.ratios(axis),
-            log_prior[:, None] + evidence.log_ratios(axis),
-            evidence.outputscales(axis),
-        )
+        points, log_prior, axis = _quadrature(evidence, seed)
+        ratios, outputscales = evidence.members(evidence.covariances(points), axis)
+        log_priors = log_prior[:, None] + evidence.log_ratios(axis)
+        return IntegratedGP(model, evidence.values(points), ratios, log_priors, outputscales)
 
 
 @dataclass(frozen=True)
 class _Coordinate:
     """One raw parameter of a kernel, as standardised logarithms of its entries.
 
+    Bounds of the parameter truncate its prior: coordinates are standard normal variables, which
+    :func:`truncated` maps to the logarithms.
+
     Attributes:
         name: Name of the parameter.
         like: Its current raw value.
         constraint: Constraint whose transform gives the positive values, or None.
-        centre: Logarithm of the value at coordinate zero.
-        spread: Difference of logarithms that one coordinate stands for.
+        centre: Logarithm of the value at coordinate zero, without bounds.
+        spread: Difference of logarithms that one coordinate stands for, without bounds.
         prior: Registered prior of the values, or None for a standard normal prior of coordinates.
     """
 
@@ -188,8 +201,10 @@ class _Coordinate:
 
     def positive(self, points: Tensor) -> Tensor:
         """Return positive values for ``n x size`` coordinates, with the shape of the parameter."""
-        values = (self.centre + self.spread * points).exp().unflatten(-1, self._shape)
-        lower, upper = (bound.to(values) for bound in _bounds(self.constraint))
+        values = (self.centre + self.spread * self._truncated(points)).exp()
+        values = values.unflatten(-1, self._shape)
+        # The raw parameter of a value on a bound would be infinite.
+        lower, upper = (bound.to(values) for bound in self._bounds)
         return values.clamp(lower * (1 + 1e-6), upper * (1 - 1e-6))
 
     def raw(self, points: Tensor) -> Tensor:
@@ -201,21 +216,38 @@ class _Coordinate:
         """Return the log densities of the prior of ``n x size`` coordinates."""
         if self.prior is None:
             return -0.5 * points.square().sum(-1)
-        densities = self.prior.log_prob(self.positive(points))
-        return densities.reshape(len(points), -1).sum(-1) + self.spread * points.sum(-1)
+        densities = self.prior.log_prob(self.positive(points)).reshape(len(points), -1)
+        logs = self._truncated(points)
+        # The logarithm of the derivative of a value by its coordinate, up to a constant.
+        slopes = self.spread * logs + (logs.square() - points.square()) / 2
+        return densities.sum(-1) + slopes.sum(-1)
 
     def current(self) -> Tensor:
         """Return the coordinates of the current value."""
         value = self.constraint.transform(self.like).flatten()
-        return (value.clamp_min(1e-300).log() - self.centre) / self.spread
+        logs = (value.clamp_min(1e-300).log() - self.centre) / self.spread
+        return untruncated(logs, *self._ends)
+
+    def _truncated(self, points: Tensor) -> Tensor:
+        """Return standardised logarithms of values, whose distribution bounds truncate."""
+        return truncated(points, *self._ends)
+
+    @property
+    def _bounds(self) -> tuple[Tensor, Tensor]:
+        return self.constraint.lower_bound.clamp_min(0), self.constraint.upper_bound
+
+    @property
+    def _ends(self) -> tuple[Tensor, Tensor]:
+        """Standardised logarithms of the bounds of each entry."""
+        low, high = (
+            ((bound.to(self.like).log() - self.centre) / self.spread).expand(self._shape).flatten()
+            for bound in self._bounds
+        )
+        return low, high
 
     @property
     def _shape(self) -> tuple[int, ...]:
         return tuple(self.like.shape) or (1,)
-
-
-def _bounds(constraint: Any) -> tuple[Tensor, Tensor]:
-    return constraint.lower_bound.clamp_min(0), constraint.upper_bound
 
 
 class _Evidence:
@@ -230,8 +262,6 @@ class _Evidence:
         self.model = model
         self.coordinates = coordinates
         self.dimension = sum(coordinate.size for coordinate in coordinates)
-        centre = self._kernel(torch.zeros(1, self.dimension).to(model.train_targets))
-        self._unit = _unit(covariance(centre, model.train_inputs[0]))
         likelihood = model.likelihood
         self.known = (
             isinstance(likelihood, FixedNoiseGaussianLikelihood)
@@ -246,18 +276,26 @@ class _Evidence:
         parts = points.split([coordinate.size for coordinate in self.coordinates], dim=-1)
         return {c.name: c.raw(part) for c, part in zip(self.coordinates, parts, strict=True)}
 
-    def ratios(self, axis: Tensor) -> Tensor:
-        """Return the ratios of noise to outputscale at points of the last axis."""
-        scales = self.outputscales(axis)
-        if scales is None:
-            return self._unit * axis.exp()
-        return self.model.likelihood.noise.mean() / scales
+    def covariances(self, points: Tensor) -> Tensor:
+        """Return the covariances of the training clouds at ``n x p`` points, ``n x T x T``."""
+        kernel = batched(self.model.covar_module, self.values(points))
+        return training_covariances(self.model, kernel)
 
-    def outputscales(self, axis: Tensor) -> Tensor | None:
-        """Return the outputscales at points of the last axis if noise variances are known."""
+    def members(self, covariances: Tensor, axis: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Return the ratios of noise to outputscale, and the outputscales if noise is known.
+
+        Args:
+            covariances: Covariances of the training clouds, ``n x T x T``.
+            axis: The ``J`` points of the last axis.
+
+        Returns:
+            Two ``n x J`` tensors, or one and None.
+        """
+        unit = _variances_among(covariances).unsqueeze(-1)
         if not self.known:
-            return None
-        return self.model.train_targets.var() * axis.exp() / self._unit
+            return unit * axis.exp(), None
+        scales = self.model.train_targets.var() * axis.exp() / unit
+        return self.model.likelihood.noise.mean() / scales, scales
 
     def log_ratios(self, axis: Tensor) -> Tensor:
         """Return the log prior at points of the last axis."""
@@ -275,18 +313,13 @@ class _Evidence:
 
     def joint(self, points: Tensor, axis: Tensor) -> Tensor:
         """Return log posterior densities, up to a constant, ``n x J``."""
-        ratios, scales = self.ratios(axis), self.outputscales(axis)
-        found = regression(self.model, self._kernel(points), ratios, scales).log_evidence
+        covariances = self.covariances(points)
+        found = regression(self.model, covariances, *self.members(covariances, axis)).log_evidence
         return found + self.log_prior(points)[:, None] + self.log_ratios(axis)
 
     def marginal(self, points: Tensor) -> Tensor:
         """Return log posterior densities of the hyperparameters of the kernel."""
         return self.joint(points, self.axis).logsumexp(-1)
-
-    def narrowed_axis(self, points: Tensor, log_prior: Tensor) -> Tensor:
-        """Return points of the last axis where the posterior density is not negligible."""
-        joint = self.joint(points, self.axis) - self.log_prior(points)[:, None]
-        return narrowed(self.axis, (joint + log_prior[:, None]).logsumexp(0))
 
     def reaches_current(self) -> bool:
         """Whether the hyperparameters of the model lie between the bounds of a grid."""
@@ -294,7 +327,8 @@ class _Evidence:
         inside = bool(((current >= _LOWEST) & (current <= _HIGHEST)).all())
         if self.known:
             return inside
-        log_ratio = (self.model.likelihood.noise.mean() / self._unit).log()
+        unit = _variances_among(training_covariances(self.model, self.model.covar_module))
+        log_ratio = (self.model.likelihood.noise.mean() / unit).log()
         return inside and bool((log_ratio >= self.axis[0]) & (log_ratio <= self.axis[-1]))
 
     def start(self) -> Tensor:
@@ -303,49 +337,44 @@ class _Evidence:
         current = torch.cat([none, *(coordinate.current() for coordinate in self.coordinates)])
         return torch.stack([torch.zeros_like(current), current]).to(self.axis)
 
-    def _kernel(self, points: Tensor) -> Kernel:
-        return batched(self.model.covar_module, self.values(points))
 
-
-def _points(evidence: _Evidence, seed: int) -> tuple[Tensor, Tensor]:
-    """Choose values of the hyperparameters of the kernel.
+def _quadrature(evidence: _Evidence, seed: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Choose values of the hyperparameters.
 
     Returns:
-        An ``L x p`` tensor of coordinates, and the log prior at each times its quadrature weight.
+        An ``L x p`` tensor of coordinates of those of the kernel, the log prior at each times its
+        quadrature weight, and the points of the last axis.
     """
     if evidence.dimension > _GRID:
-        points, weights = importance_points(evidence.marginal, evidence.start(), _POINTS, seed=seed)
+        start = evidence.start()
+        points, weights, densities = importance_points(evidence.marginal, start, _POINTS, seed=seed)
         order = weights.argsort(descending=True)
         total = weights[order].exp().cumsum(0)
         order = order[: int((total < 1 - _NEGLIGIBLE).sum()) + 1]
-        points = points[order]
-        log_proposal = evidence.marginal(points) - weights[order]
-        return points, evidence.log_prior(points) - log_proposal
+        points, log_proposal = points[order], (densities - weights)[order]
+        joint = evidence.joint(points, evidence.axis) - log_proposal[:, None]
+        axis = narrowed(evidence.axis, joint.logsumexp(0))
+        return points, evidence.log_prior(points) - log_proposal, axis
     axes = [torch.linspace(_LOWEST, _HIGHEST, _LENGTHSCALES).to(evidence.axis)] * evidence.dimension
-    if axes:
-        shape = [_LENGTHSCALES] * evidence.dimension
-        density = evidence.marginal(grid(axes)).reshape(shape)
-        others = [[j for j in range(len(axes)) if j != i] for i in range(len(axes))]
-        axes = [
-            narrowed(axis, density.logsumexp(rest) if rest else density)
-            for axis, rest in zip(axes, others, strict=True)
-        ]
-    points = grid(axes) if axes else evidence.axis.new_zeros(1, 0)
-    return points, evidence.log_prior(points)
+    sizes = [*map(len, axes), len(evidence.axis)]
+    joint = evidence.joint(_grid(evidence, axes), evidence.axis).reshape(sizes)
+    *axes, last = (
+        narrowed(axis, joint.movedim(place, 0).reshape(len(axis), -1).logsumexp(1))
+        for place, axis in enumerate([*axes, evidence.axis])
+    )
+    points = _grid(evidence, axes)
+    return points, evidence.log_prior(points), last
+
+
+def _grid(evidence: _Evidence, axes: list[Tensor]) -> Tensor:
+    return grid(axes) if axes else evidence.axis.new_zeros(1, 0)
 
 
 def _coordinates(model: DistributionGP) -> Iterator[_Coordinate]:
     """Yield the hyperparameters of the kernel of a model in training mode."""
     kernel = model.covar_module
     medians = median_distances(model)
-    fixed = {
-        p for part in kernel.modules() if isinstance(part, Distance) for p in part.parameters()
-    }
-    places = {
-        parameter: (part, name)
-        for part in kernel.modules()
-        for name, parameter in part.named_parameters(recurse=False)
-    }
+    outputscales = _outputscales(kernel)
     priors = {name: prior for name, _, prior, _, _ in kernel.named_priors()}
     inside = {
         part
@@ -353,20 +382,9 @@ def _coordinates(model: DistributionGP) -> Iterator[_Coordinate]:
         if isinstance(block, BlockKernel)
         for part in block.modules()
     }
-    scaled = False
-    for name, parameter in kernel.named_parameters():
-        owner, raw = places[parameter]
-        if parameter in fixed or not parameter.requires_grad:
-            continue
-        if raw == "raw_outputscale" and not scaled:
-            scaled = True  # integrated in closed form
-            continue
-        constraint = kernel.constraint_for_parameter_name(name)
-        if constraint is None or not bool((constraint.lower_bound >= 0).all()):
-            raise ValueError(
-                f"Expected positive hyperparameters, got {name}, which may be negative. Fix it: "
-                f"model.covar_module.get_parameter({name!r}).requires_grad_(False)."
-            )
+    for name, owner in _hyperparameters(kernel):
+        raw = name.rpartition(".")[-1]
+        parameter, constraint = getattr(owner, raw), kernel.constraint_for_parameter_name(name)
         value = constraint.transform(parameter).detach()
         prior = priors.get(name.replace("raw_", "") + "_prior")
         centre, spread = value.log().mean().item(), 1.0
@@ -378,19 +396,69 @@ def _coordinates(model: DistributionGP) -> Iterator[_Coordinate]:
             centre = 0.0
         elif raw == "raw_lengthscale" and owner in inside:
             centre, spread = math.log(parameter.shape[-1]) / 2, math.sqrt(3.0)
+        elif owner in outputscales:  # relative to the first, which stays as it is
+            centre = outputscales[0].outputscale.log().mean().item()
         elif raw in ("raw_outputscale", "raw_alpha", "raw_offset"):
             centre = 0.0
         yield _Coordinate(name, parameter.detach(), constraint, centre, spread, prior)
 
 
-def _unit(covariances: Tensor) -> Tensor:
-    """Return the variance of the function: its prior variance, or around the mean if that varies."""
-    covariances = covariances.reshape(-1, *covariances.shape[-2:])[0]
-    diagonal = covariances.diagonal()
-    if bool((diagonal.max() - diagonal.min()) <= 1e-6 * diagonal.mean()):
-        return diagonal.mean()
-    size = len(diagonal)
-    return (diagonal.sum() - covariances.sum() / size) / (size - 1)
+def _hyperparameters(kernel: Kernel) -> Iterator[tuple[str, torch.nn.Module]]:
+    """Yield the names and modules of the raw parameters of a kernel that are integrated numerically."""
+    outputscales = _outputscales(kernel)
+    names = {parameter: name for name, parameter in kernel.named_parameters()}
+    for part in outputscales:
+        name = names[part.raw_outputscale].replace("raw_", "")
+        if not part.raw_outputscale.requires_grad:
+            raise ValueError(
+                f"Expected outputscales that are not fixed, got a fixed {name}: they are integrated, "
+                "together with the noise. Let raw_outputscale require a gradient."
+            )
+        if any(owner is part for _, owner, *_ in part.named_priors()):
+            raise ValueError(
+                f"Expected outputscales without a prior, got one of {name}: they are integrated with a "
+                "prior that is flat in the logarithm. Make the kernel without it."
+            )
+    fixed = {
+        p for part in kernel.modules() if isinstance(part, Distance) for p in part.parameters()
+    }
+    fixed |= {part.raw_outputscale for part in outputscales[:1]}  # integrated in closed form
+    for parameter, name in names.items():
+        if parameter in fixed or not parameter.requires_grad:
+            continue
+        constraint = kernel.constraint_for_parameter_name(name)
+        if constraint is None or not bool((constraint.lower_bound >= 0).all()):
+            raise ValueError(
+                f"Expected positive hyperparameters, got {name}, which may be negative. Fix it: "
+                f"model.covar_module.get_parameter({name!r}).requires_grad_(False)."
+            )
+        yield name, kernel.get_submodule(name.rpartition(".")[0])
+
+
+def _outputscales(kernel: Kernel) -> list[ScaleKernel]:
+    """Return the kernels whose outputscales together multiply a kernel.
+
+    Returns:
+        One kernel, or one of each term of a sum, or none if part of the kernel has no outputscale.
+    """
+    if isinstance(kernel, ScaleKernel):
+        return [kernel]
+    if isinstance(kernel, BlockKernel | GroupAverageKernel):
+        return _outputscales(kernel.base_kernel)
+    if not isinstance(kernel, ProductKernel | AdditiveKernel):
+        return []
+    parts = [_outputscales(part) for part in kernel.kernels]
+    if isinstance(kernel, ProductKernel):
+        return next(filter(None, parts), [])
+    return list(chain(*parts)) if all(parts) else []
+
+
+def _variances_among(covariances: Tensor) -> Tensor:
+    """Return the expected sample variances of functions at clouds, for ``n x T x T`` covariances."""
+    size = covariances.shape[-1]
+    traces = covariances.diagonal(dim1=-2, dim2=-1).sum(-1)
+    among = (traces - covariances.sum((-2, -1)) / size) / (size - 1)
+    return among.clamp_min(_CONSTANT * traces / size)
 
 
 def _frozen(model: DistributionGP) -> DistributionGP:
@@ -436,3 +504,5 @@ def _check(model: Any) -> None:
             f"Expected targets that differ, got {len(targets)} times the same: they do not determine "
             "an outputscale."
         )
+    for _ in _hyperparameters(model.covar_module):
+        pass

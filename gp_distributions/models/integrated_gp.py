@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from botorch.acquisition.objective import PosteriorTransform
 from botorch.posteriors import Posterior
+from gpytorch.kernels import Kernel
 from gpytorch.likelihoods import FixedNoiseGaussianLikelihood
 from gpytorch.means import ConstantMean
 from numpy.typing import ArrayLike
@@ -46,10 +47,10 @@ class IntegratedGP(FantasizingModel):
         model: A :class:`DistributionGP` of one output, with the training data, the kernel, the
             likelihood and the transforms. It is kept, not copied.
         values: Values of the raw parameters of the kernel, by name, ``L`` of each, with a leading axis.
-        ratios: The ``J`` ratios of noise to outputscale.
+        ratios: The ratios of noise to outputscale, an ``L x J`` tensor.
         log_prior: Log prior probabilities, times quadrature weights, an ``L x J`` tensor.
-        outputscales: The ``J`` outputscales, if the noise variances are known and outputscales are not
-            integrated in closed form. The members are then normal.
+        outputscales: The outputscales, an ``L x J`` tensor, if the noise variances are known and
+            outputscales are not integrated in closed form. The members are then normal.
 
     Example:
         >>> import torch
@@ -80,7 +81,7 @@ class IntegratedGP(FantasizingModel):
         self.register_buffer("ratios", ratios)
         self.register_buffer("log_prior", log_prior)
         self.register_buffer("outputscales", outputscales)
-        self.eval()
+        self.register_load_state_dict_post_hook(_solve_again)
         self._solve()
 
     @property
@@ -152,12 +153,22 @@ class IntegratedGP(FantasizingModel):
         if output_indices not in (None, [0], [-1]):
             raise ValueError(f"Expected output_indices=None or [0], got {output_indices}.")
         self.eval()
-        rows = self.model.transform_inputs(self.model._rows_of(X))
+        rows = self.model._rows_of(X)
+        joint = rows.shape[-2] <= _JOINT_CLOUDS
+        posterior = self._mixture(rows, observation_noise, joint=joint)
+        if posterior_transform is not None:
+            return posterior_transform(posterior=posterior, X=self.model.transform_inputs(rows))
+        return posterior
+
+    def _mixture(
+        self, rows: Tensor, observation_noise: bool | Tensor, *, joint: bool
+    ) -> MixturePosterior:
+        """Compute the posterior; ``joint`` says that covariances within the rows are needed."""
+        rows = self.model.transform_inputs(rows)
         x, kernel, regression = rows.unsqueeze(-3), self.covar_module, self._regression
         with sharing():
             across = covariance(kernel, x, self._training_rows)
-            few = x.shape[-2] <= _JOINT_CLOUDS
-            within = covariance(kernel, x) if few else None
+            within = covariance(kernel, x) if joint else None
             variances = (
                 covariance(kernel, x, diag=True)
                 if within is None
@@ -178,16 +189,13 @@ class IntegratedGP(FantasizingModel):
             squared = squared + noise
         moments = (part.flatten(-3, -2).unsqueeze(-1) for part in (location, squared))
         mean, variance = torch.broadcast_tensors(*moments)
-        posterior = MixturePosterior(
+        return MixturePosterior(
             offset + factor * mean,
             factor**2 * variance.clamp_min(0),
             scale_matrices,
             self.weights.flatten(-2).unsqueeze(-1),
             mean.new_full(mean.shape[-3:-2], regression.degrees),
         )
-        if posterior_transform is not None:
-            return posterior_transform(posterior=posterior, X=rows)
-        return posterior
 
     def predict(
         self, X: Inputs | Tensor, *, observation_noise: bool = True, batch_size: int = 256
@@ -209,12 +217,13 @@ class IntegratedGP(FantasizingModel):
             ValueError: If the width of the rows does not fit the kernel, or ``batch_size < 1``.
         """
         check_batch_size(batch_size)
+        self.eval()
         rows = self.model._rows_of(X)
         paired = len(self.batch_shape) > 0
         found = []
         with torch.no_grad():
             for part in (rows if paired else rows.flatten(0, -2)).split(batch_size, dim=-2):
-                posterior = self.posterior(part, observation_noise=observation_noise)
+                posterior = self._mixture(part, observation_noise, joint=False)
                 found.append((posterior.mean, posterior.variance))
         mean, variance = (torch.cat(parts, dim=-2) for parts in zip(*found, strict=True))
         if not paired:
@@ -266,7 +275,9 @@ class IntegratedGP(FantasizingModel):
 
     def _solve(self) -> None:
         """Factorise the covariances of the training clouds."""
-        self._regression = regression(self.model, self.covar_module, self.ratios, self.outputscales)
+        self.eval()
+        covariances = training_covariances(self.model, self.covar_module)
+        self._regression = regression(self.model, covariances, self.ratios, self.outputscales)
 
     def _apply(self, fn: Any, recurse: bool = True) -> IntegratedGP:
         moved = super()._apply(fn, recurse)
@@ -284,7 +295,7 @@ class IntegratedGP(FantasizingModel):
             return None
         relative = _relative_noise(self.model, rows, self.ratios, self.outputscales)
         relative = relative[..., None, None, :]
-        return self._regression.scales.unsqueeze(-1) * self.ratios[:, None] * relative
+        return self._regression.scales.unsqueeze(-1) * self.ratios.unsqueeze(-1) * relative
 
     def _units(self) -> tuple[Tensor, Tensor]:
         """Return the value of a transformed target of zero, and the unit of transformed targets."""
@@ -296,23 +307,40 @@ class IntegratedGP(FantasizingModel):
         return zero, one - zero
 
 
+def _solve_again(model: IntegratedGP, _: Any) -> None:
+    model._solve()
+
+
+def training_covariances(model: DistributionGP, kernel: Kernel) -> Tensor:
+    """Return the covariances of the training clouds of a model under a batch of kernels.
+
+    Args:
+        model: A model in evaluation mode.
+        kernel: A kernel of batch shape ``L``.
+
+    Returns:
+        A detached ``batch_shape x L x T x T`` tensor.
+    """
+    (rows,) = model.train_inputs
+    with torch.no_grad():
+        covariances = covariance(kernel, rows if rows.dim() == 2 else rows.unsqueeze(-3))
+    return covariances.unsqueeze(0) if covariances.dim() == 2 else covariances
+
+
 def regression(
-    model: DistributionGP, kernel: Any, ratios: Tensor, outputscales: Tensor | None = None
+    model: DistributionGP, covariances: Tensor, ratios: Tensor, outputscales: Tensor | None = None
 ) -> SpectralRegression:
-    """Return the regression on the training data of a model, for a batch of kernels and some ratios.
+    """Return the regression on the training data of a model, for several covariances and ratios.
 
     Args:
         model: A model in evaluation mode, with one output.
-        kernel: A kernel of batch shape ``L``.
-        ratios: Ratios of noise to outputscale.
-        outputscales: Outputscales, if noise variances are known.
+        covariances: Covariances of the training clouds, a ``batch_shape x L x T x T`` tensor.
+        ratios: Ratios of noise to outputscale, an ``L x J`` tensor.
+        outputscales: Outputscales, an ``L x J`` tensor, if noise variances are known.
     """
     (rows,) = model.train_inputs
     mean = model.mean_module
     with torch.no_grad():
-        covariances = covariance(kernel, rows if rows.dim() == 2 else rows.unsqueeze(-3))
-        if covariances.dim() == 2:
-            covariances = covariances.unsqueeze(0)
         free = isinstance(mean, ConstantMean) and mean.raw_constant.requires_grad
         targets = model.train_targets
         return SpectralRegression(
@@ -339,7 +367,7 @@ def _relative_noise(
         noise = likelihood._shaped_noise_covar(rows.shape[:-1], rows).diagonal()
         return noise / likelihood.noise
     if outputscales is not None:
-        relative = likelihood.noise / (ratios[0] * outputscales[0])
+        relative = likelihood.noise / (ratios * outputscales).flatten()[0]
         return relative if training else relative.mean(-1, keepdim=True).expand(rows.shape[:-1])
     return torch.ones_like(rows[..., 0])
 

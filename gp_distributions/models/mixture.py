@@ -20,6 +20,7 @@ from gp_distributions.models.classification import ClassificationGP
 from gp_distributions.models.exact_inference import variances
 from gp_distributions.models.fantasies import FantasizingModel
 from gp_distributions.models.mixture_posterior import MixturePosterior, mixed
+from gp_distributions.models.mixture_weights import normalized_weights
 from gp_distributions.models.sparse_classification import SparseClassificationGP
 from gp_distributions.models.together import together
 
@@ -75,7 +76,7 @@ class MixtureModel(FantasizingModel):
         models = list(models)
         _check(models)
         self.models = torch.nn.ModuleList(models)
-        self.register_buffer("weights", _normalized(weights, len(models)))
+        self.register_buffer("weights", normalized_weights(weights, len(models)))
         self.eval()
 
     @property
@@ -147,8 +148,8 @@ class MixtureModel(FantasizingModel):
             **options: Further options of ``predict`` of all models, such as ``batch_size``.
 
         Returns:
-            The means and the standard deviations, two tensors of shape ``... x N``, or
-            ``... x N x outputs``, as the models return them.
+            The means and the standard deviations, two tensors of shape ``... x N`` if all models have
+            one output without an axis of outputs, else ``... x N x outputs``.
 
         Example:
             >>> from gp_distributions import DistributionGP, MixtureModel, PointClouds
@@ -160,10 +161,13 @@ class MixtureModel(FantasizingModel):
         """
         counting, weights = self._counting()
         found = [_moments(model, X, observation_noise, options) for model in counting]
-        means, stds = (torch.stack(part, dim=-1) for part in zip(*found, strict=True))
+        axes = max(mean.dim() for mean, _ in found)
+        # Models of one output need not have an axis of outputs.
+        whole = [[m if m.dim() == axes else m.unsqueeze(-1) for m in pair] for pair in found]
+        means, within = (torch.stack(part, dim=-1) for part in zip(*whole, strict=True))
         weights = weights.to(means)
         mean = means @ weights
-        variance = (stds.square() + (means - mean.unsqueeze(-1)).square()) @ weights
+        variance = (within + (means - mean.unsqueeze(-1)).square()) @ weights
         return mean, variance.sqrt()
 
     def condition_on_observations(
@@ -172,15 +176,16 @@ class MixtureModel(FantasizingModel):
         """Return a mixture of the models with further training clouds and targets, as in BoTorch.
 
         The weights stay as they are; only members that are mixtures over hyperparameters weight theirs
-        anew.
+        anew. Members of weight zero are left out.
 
         Args:
             X: The ``N`` new clouds, or a ``batch_shape x N x m*(d+1)`` tensor of rows.
             Y: The targets of the new clouds, as each model takes them.
             **kwargs: Options of the models, such as ``noise``.
         """
-        models = [model.condition_on_observations(X, Y, **kwargs) for model in self._members]
-        return MixtureModel(models, self.weights)
+        counting, weights = self._counting()
+        models = [model.condition_on_observations(X, Y, **kwargs) for model in counting]
+        return MixtureModel(models, weights)
 
     def subset_output(self, idcs: list[int]) -> MixtureModel:
         """Return the mixture of some outputs."""
@@ -213,28 +218,16 @@ def _check(models: list[Model]) -> None:
         raise ValueError(f"Expected models of the same outputs, got {outputs} of them.")
 
 
-def _normalized(weights: Tensor | ArrayLike | None, number: int) -> Tensor:
-    given = torch.ones(number) if weights is None else torch.as_tensor(weights).detach()
-    given = given.double()
-    if given.shape != (number,):
-        raise ValueError(
-            f"Expected one weight for each of {number} models, got weights of shape "
-            f"{tuple(given.shape)}."
-        )
-    total = given.sum()
-    if not bool((given >= 0).all() & total.isfinite() & (total > 0)):
-        raise ValueError(f"Expected weights that are not negative, got {given.tolist()}.")
-    return given / total
-
-
 def _moments(
     model: Any, X: Inputs | Tensor, observation_noise: bool, options: dict[str, Any]
 ) -> tuple[Tensor, Tensor]:
+    """Return the means and variances of one model, with or without an axis of outputs."""
     if hasattr(model, "predict"):
-        return model.predict(X, observation_noise=observation_noise, **options)
+        mean, std = model.predict(X, observation_noise=observation_noise, **options)
+        return mean, std.square()
     with torch.no_grad():
-        posterior = model.posterior(X, observation_noise=observation_noise)
-        return posterior.mean, posterior.variance.sqrt()
+        posterior = _as_mixture(model.posterior(X, observation_noise=observation_noise), model)
+        return posterior.mean, posterior.variance
 
 
 def _as_mixture(posterior: Posterior, model: Any) -> MixturePosterior:

@@ -12,6 +12,7 @@ from torch import Tensor
 from gp_distributions.measures.inputs import Inputs
 from gp_distributions.models.classification import ClassificationGP
 from gp_distributions.models.kernel_ridge import Labels
+from gp_distributions.models.mixture_weights import normalized_weights
 from gp_distributions.models.sparse_classification import SparseClassificationGP
 
 Classifier = ClassificationGP | SparseClassificationGP
@@ -32,7 +33,7 @@ class MixtureClassifier(torch.nn.Module):
 
     Raises:
         TypeError: If a model is not a classifier.
-        ValueError: If there are no models, their classes differ, or the weights are not one
+        ValueError: If there are no models, their classes differ, or the weights are not one finite,
             non-negative number for each of them with a positive sum.
 
     Example:
@@ -58,14 +59,8 @@ class MixtureClassifier(torch.nn.Module):
                     f"Expected the same classes, got {models[0].classes_.tolist()} and "
                     f"{model.classes_.tolist()}."
                 )
-        given = torch.as_tensor(weights).detach().double()
-        if given.shape != (len(models),) or not bool((given >= 0).all() & (given.sum() > 0)):
-            raise ValueError(
-                f"Expected a weight that is not negative for each of {len(models)} classifiers, got "
-                f"{given.tolist()}."
-            )
         self.models = torch.nn.ModuleList(models)
-        self.register_buffer("weights", given / given.sum())
+        self.register_buffer("weights", normalized_weights(weights, len(models)))
         self.eval()
 
     @property

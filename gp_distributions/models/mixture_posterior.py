@@ -85,8 +85,8 @@ class MixturePosterior(Posterior):
     @property
     def mixture(self) -> Mixture:
         """The marginal distribution of each value, of shape ``batch_shape x q x outputs``."""
-        mean, scale = self.member_mean, self.member_variance.clamp_min(0).sqrt()
-        scale = scale.clamp_min(torch.finfo(scale.dtype).tiny ** 0.5)
+        mean, tiny = self.member_mean, torch.finfo(self.dtype).tiny
+        scale = self.member_variance.clamp_min(tiny).sqrt()
         weights = self.weights.unsqueeze(-2)  # the axis of q
         mean, scale, weights = (part.movedim(-3, -1) for part in (mean, scale, weights))
         return Mixture(weights, mean, scale, self.degrees)
@@ -236,13 +236,15 @@ def mixed(posteriors: Sequence[MixturePosterior], weights: Tensor) -> MixturePos
     starts = torch.tensor([0, *sizes]).cumsum(0).tolist()
 
     def covariance(members: Tensor) -> Tensor:
-        found = []
+        found: list[Tensor] = []
+        places: list[Tensor] = []
         for posterior, start, size in zip(posteriors, starts, sizes, strict=False):
-            own = members[(members >= start) & (members < start + size)] - start
+            (own,) = ((members >= start) & (members < start + size)).nonzero(as_tuple=True)
             if len(own):
-                blocks = _blocks(posterior.member_covariance(own), groups)
+                blocks = _blocks(posterior.member_covariance(members[own] - start), groups)
                 found.append(blocks.expand(*shape, *blocks.shape[-4:]))
-        return torch.cat(found, dim=-4)
+                places.append(own)
+        return torch.cat(found, dim=-4).index_select(-4, torch.cat(places).argsort())
 
     def joined(values: Sequence[Tensor]) -> Tensor:
         return torch.cat([part.expand(*shape, *part.shape[-3:]) for part in values], dim=-3)

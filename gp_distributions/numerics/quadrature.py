@@ -57,7 +57,7 @@ def narrowed(axis: Tensor, log_density: Tensor) -> Tensor:
 
 def importance_points(
     log_density: LogDensity, start: Tensor, num: int, *, seed: int
-) -> tuple[Tensor, Tensor]:
+) -> tuple[Tensor, Tensor, Tensor]:
     """Draw points that represent a density, by importance sampling around its mode.
 
     The first proposal is normal, with the curvature at the mode (Laplace's approximation), and a fourth
@@ -73,7 +73,8 @@ def importance_points(
         seed: Random seed of the quasi-random points.
 
     Returns:
-        The points, ``n x p`` for ``n >= num``, and their log weights, which sum to one.
+        The points, ``n x p`` for ``n >= num``; the logarithms of their weights, which sum to one; and
+        their log densities.
 
     Source: Cornuet, Marin, Mira and Robert 2012 (adaptive multiple importance sampling).
     """
@@ -95,7 +96,7 @@ def importance_points(
         weights = weights - weights.logsumexp(0)
         worth = 1 / (2 * weights).exp().sum()
         if worth >= _ENOUGH * len(points) or len(points) == len(normals):
-            return points, weights
+            return points, weights, densities
         share = weights.exp().unsqueeze(-1)
         centre = (share * points).sum(0)
         spread = (share * (points - centre)).mT @ (points - centre)

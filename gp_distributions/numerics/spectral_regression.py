@@ -12,10 +12,11 @@ from torch import Tensor
 class SpectralRegression:
     r"""Gaussian process regression whose mean and outputscale are integrated in closed form.
 
-    With covariances :math:`s^2 K_l`, noise variances :math:`s^2 r_j D` and a constant mean :math:`\mu`,
+    With covariances :math:`s^2 K_l`, noise variances :math:`s^2 r_{lj} D` and a constant mean
+    :math:`\mu`,
 
     .. math::
-        y \sim \mathcal N\bigl(\mu 1,\; s^2 A_{lj}\bigr), \qquad A_{lj} = K_l + r_j D, \qquad
+        y \sim \mathcal N\bigl(\mu 1,\; s^2 A_{lj}\bigr), \qquad A_{lj} = K_l + r_{lj} D, \qquad
         p(\mu, \log s^2) \propto 1,
 
     a new value is a Student's t variable with :math:`\nu = T - 1` degrees of freedom. Let
@@ -40,10 +41,11 @@ class SpectralRegression:
     Args:
         covariances: Covariances :math:`K_l`, a ``batch_shape x L x T x T`` tensor.
         targets: Targets, a ``batch_shape x T`` tensor, with the same or a broadcasting batch shape.
-        ratios: The ``J`` ratios :math:`r_j` of noise to outputscale.
+        ratios: The ratios :math:`r_{lj}` of noise to outputscale, an ``L x J`` tensor, or ``J`` of them
+            for all covariances.
         noise: The diagonal of :math:`D`, a ``batch_shape x T`` tensor. Default: ones.
-        outputscales: The ``J`` outputscales :math:`s^2` if they are known rather than integrated. New
-            values are then normal.
+        outputscales: The outputscales :math:`s^2`, in the shape of ``ratios``, if they are known rather
+            than integrated. New values are then normal.
         constant: Whether there is a constant mean :math:`\mu` to integrate. If not, :math:`\mu = 0` and
             :math:`\nu = T`.
 
@@ -70,7 +72,7 @@ class SpectralRegression:
         #: ``batch_shape x L x T x T`` matrices whose rows project values at the clouds.
         self.projection = vectors.mT * root[..., None, :]
         #: Inverse variances of the projections, ``batch_shape x L x J x T``.
-        self.precision = 1 / (values.clamp_min(0).unsqueeze(-2) + ratios[:, None])
+        self.precision = 1 / (values.clamp_min(0).unsqueeze(-2) + ratios.unsqueeze(-1))
         ones = self._project(torch.ones_like(targets[..., :1]).expand(*targets.shape[:-1], size))
         self._ones = ones if constant else torch.zeros_like(ones)
         self._targets = self._project(targets)
@@ -164,7 +166,7 @@ class SpectralRegression:
         """
         projected = self.projection @ across.mT
         left = self._unexplained(projected).flatten(-3, -2)[..., members, :]
-        first = members // len(self.ratios)
+        first = members // self.ratios.shape[-1]
         projected = projected[..., first, :, :]
         precision = self.precision.flatten(-3, -2)[..., members, :].unsqueeze(-1)
         squared = within[..., first, :, :] - projected.mT @ (precision * projected)

@@ -58,7 +58,7 @@ class TestDetermination:
             K = covariance(mixture.covar_module, rows)
             targets, ones = model.train_targets, torch.ones(12, dtype=torch.float64)
             for i, matrix in enumerate(K):
-                for j, ratio in enumerate(mixture.ratios):
+                for j, ratio in enumerate(mixture.ratios[i]):
                     inverse = torch.linalg.inv(matrix + ratio * eye)
                     rest = targets - ones @ inverse @ targets / (ones @ inverse @ ones)
                     scale = rest @ inverse @ rest / 11

@@ -16,6 +16,7 @@ from botorch.acquisition import (
     qLogNoisyExpectedImprovement,
 )
 from botorch.models import KroneckerMultiTaskGP, ModelList, SingleTaskGP
+from botorch.models.model import Model
 from botorch.models.transforms.outcome import Log
 from botorch.optim import optimize_acqf
 from botorch.posteriors.fully_bayesian import GaussianMixturePosterior
@@ -153,6 +154,36 @@ class TestMoments:
         far = members()[1].posterior(ROWS[20:23].unsqueeze(0)).mean
         torch.testing.assert_close(posterior.mean, (expected.unsqueeze(-1)[..., 0] + far) / 2)
 
+    def test_predictions_of_models_without_predict(self) -> None:
+        """Fully Bayesian models have an axis of members, and plain BoTorch models one of outputs."""
+        X = torch.rand(9, 1, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+        y = (X.sin() - X.sin().mean()) / X.sin().std()
+        sampled = SingleTaskGP(X.expand(3, -1, -1), y.expand(3, -1, -1), outcome_transform=None)
+        sampled.covar_module.lengthscale = torch.tensor([0.3, 1.0, 3.0]).reshape(3, 1, 1)
+
+        class Sampled(Model):
+            num_outputs, batch_shape = 1, S([])
+
+            def posterior(self, X: Tensor, *args: object, **kwargs: object) -> object:
+                found = sampled.posterior(X.unsqueeze(-3), observation_noise=True)
+                return GaussianMixturePosterior(found.distribution)
+
+        for members_ in ([Sampled()], [Sampled(), SingleTaskGP(X, X.cos())]):
+            model = MixtureModel(members_)
+            posterior = model.posterior(X[:4], observation_noise=True)
+            mean, std = model.predict(X[:4])
+            torch.testing.assert_close(mean, posterior.mean)
+            torch.testing.assert_close(std, posterior.variance.sqrt())
+
+    @pytest.mark.parametrize("number", [1, 10])
+    def test_targets_with_and_without_an_axis_of_outputs(self, number: int) -> None:
+        X, y = ROWS[20 : 20 + number], TARGETS[:20]
+        both = [DistributionGP(ROWS[:20], Y, sliced()) for Y in (y, y.unsqueeze(-1))]
+        model = MixtureModel([both[0], both[1]], WEIGHTS[:2])
+        mean, std = model.predict(X)
+        torch.testing.assert_close((mean, std), both[1].predict(X))
+        torch.testing.assert_close(mean, model.posterior(X).mean)
+
 
 class TestSamples:
     def test_samples_have_the_joint_distribution_of_the_mixture(self) -> None:
@@ -229,6 +260,24 @@ class TestSamples:
         samples = posterior.sample(S([20_000])).flatten(1)
         scale = expected.diagonal().max().item()
         torch.testing.assert_close(torch.cov(samples.mT), expected, rtol=0, atol=0.05 * scale)
+
+    def test_covariances_are_in_the_order_of_the_members(self) -> None:
+        flat = MixtureModel(members(), WEIGHTS).posterior(ROWS[20:22])
+        index = torch.tensor([2, 0, 1, 0])
+        found = flat.member_covariance(index).diagonal(dim1=-2, dim2=-1).squeeze(-2)
+        expected = flat.member_variance.squeeze(-1)[index]
+        torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-8)
+
+    def test_gradients_at_values_without_variance(self) -> None:
+        mean = torch.zeros(2, 1, 1, dtype=torch.float64)
+        variance = torch.tensor([[[1.0]], [[0.0]]], dtype=torch.float64).requires_grad_()
+        weights = torch.full((2, 1), 0.5, dtype=torch.float64)
+        posterior = MixturePosterior(mean, variance, lambda k: variance[k].unsqueeze(1), weights)
+        value = torch.tensor([[0.3]], dtype=torch.float64)
+        (gradient,) = torch.autograd.grad(posterior.log_density(value).sum(), variance)
+        # That of the first member, since the other has no density there: ((y / s)^2 - 1) / (2 s^2).
+        expected = torch.tensor([-0.455, 0.0], dtype=torch.float64)
+        torch.testing.assert_close(gradient.flatten(), expected)
 
     def test_samples_at_known_points_are_finite(self) -> None:
         model = DistributionGP(ROWS[:20], TARGETS[:20], sliced())
@@ -329,6 +378,15 @@ class TestInputs:
         expected = members()[0].predict(ROWS[20:])
         torch.testing.assert_close(model.predict(ROWS[20:]), expected)
         assert model.posterior(ROWS[20:]).mean.shape == (10, 1)
+
+    def test_models_without_weight_are_not_conditioned(self) -> None:
+        X = torch.rand(9, 1, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+        one, other = SingleTaskGP(X, X.sin()), SingleTaskGP(X, X.cos())
+        model = MixtureModel([one, other], [1.0, 0.0])
+        sampler = SobolQMCNormalSampler(S([2]), seed=0)
+        found = model.fantasize(X[:2].unsqueeze(0), sampler).posterior(X[:3])
+        expected = MixtureModel([one]).fantasize(X[:2].unsqueeze(0), sampler).posterior(X[:3])
+        torch.testing.assert_close(found.mean, expected.mean)
 
     @pytest.mark.parametrize("weights", [[1.0], [-1.0, 2.0], [0.0, 0.0], [math.nan, 1.0], [[1, 1]]])
     def test_weights_that_cannot_be(self, weights: list[float]) -> None:

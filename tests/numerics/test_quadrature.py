@@ -33,7 +33,8 @@ def test_two_dimensions_agree_with_a_fine_grid(density: object, seed: int) -> No
     fine = grid([axis, axis])
     expected = moments(fine, density(fine))  # type: ignore[operator]
     start = torch.zeros(1, 2, dtype=torch.float64)
-    points, log_weights = importance_points(density, start, 256, seed=seed)  # type: ignore[arg-type]
+    points, log_weights, densities = importance_points(density, start, 256, seed=seed)  # type: ignore[arg-type]
+    assert torch.equal(densities, density(points))  # type: ignore[operator]
     assert log_weights.logsumexp(0).item() == pytest.approx(0, abs=1e-9)
     worth = 1 / (2 * log_weights).exp().sum().item()
     assert worth > 60
@@ -46,7 +47,7 @@ def test_many_dimensions_agree_with_products_of_integrals(dimension: int) -> Non
     axis = torch.linspace(-12, 3, 4001, dtype=torch.float64).unsqueeze(-1)
     one = moments(axis, skewed(axis))
     start = torch.zeros(1, dimension, dtype=torch.float64)
-    points, log_weights = importance_points(skewed, start, 256, seed=0)
+    points, log_weights, _ = importance_points(skewed, start, 256, seed=0)
     worth = 1 / (2 * log_weights).exp().sum().item()
     assert worth > 60
     found = moments(points, log_weights)
@@ -62,7 +63,7 @@ def test_the_mode_is_found_from_the_better_start() -> None:
         return torch.logaddexp(-5 - near / 0.02, -far / 0.02)
 
     start = torch.tensor([[-2.0, -2, -2], [2.8, 3.1, 3.0]], dtype=torch.float64)
-    points, log_weights = importance_points(two_modes, start, 128, seed=0)
+    points, log_weights, _ = importance_points(two_modes, start, 128, seed=0)
     found = moments(points, log_weights)
     expected = torch.tensor([3.0, 3, 3, 0.1, 0.1, 0.1], dtype=torch.float64)
     torch.testing.assert_close(found, expected, rtol=0, atol=0.02)
