@@ -1,15 +1,16 @@
-"""Extensions of Markdown for the site: mathematics, examples, references to the API, and links.
+"""Extensions of Markdown for the site: mathematics, examples, references to the API, tutorials, links.
 
 MkDocs loads this file as a hook. Mathematics becomes MathML when the site is built, so pages need
 neither scripts nor a network: ``$...$`` and ``$$...$$`` in pages, ``:math:`` roles and ``.. math::``
 blocks in docstrings. Doctests in docstrings become highlighted code. The name of a documented object
-links to it, in pages as code and in docstrings as a role. Links are relative to the repository: some of
-its files outside ``docs``, such as the tutorials with their outputs, are pages of the site, and links to
-other files become text.
+links to it, in pages as code and in docstrings as a role. The tutorials are pages with their outputs;
+``<!-- gallery -->`` becomes a picture of each with a link. Links are relative to the repository: some of
+its files outside ``docs`` are pages of the site, and links to other files become text.
 """
 
 from __future__ import annotations
 
+import base64
 import html
 import json
 import os
@@ -27,8 +28,10 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.plugins import event_priority
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
+from mkdocs.utils import get_relative_url
 
 ROOT = Path(__file__).parent.parent
+NOTEBOOKS = sorted(path.stem for path in ROOT.glob("tutorials/*.ipynb"))
 # Pages and pictures of the site that are files of the repository outside docs.
 PAGES = (
     {
@@ -45,11 +48,17 @@ PAGES = (
         "contributing.md": "CONTRIBUTING.md",
         "changelog.md": "CHANGELOG.md",
     }
-    | {
-        f"tutorials/{path.stem}.md": f"tutorials/{path.name}"
-        for path in ROOT.glob("tutorials/*.ipynb")
-    }
+    | {f"tutorials/{name}.md": f"tutorials/{name}.ipynb" for name in NOTEBOOKS}
 )
+# The number of the figure that stands for a notebook in the gallery, if it is not the first.
+FIGURES = {
+    "01_quickstart": 5,
+    "02_choosing_a_kernel": 3,
+    "06_small_bags": 2,
+    "08_images_and_meshes": 3,
+    "09_shapes_in_unknown_pose": 7,
+    "10_patients_cells_and_covariates": 3,
+}
 _LINK = re.compile(r"\[([^\]]*)\]\((?!\w+:|#)([^)#\s]+)(#[^)\s]*)?\)")
 
 
@@ -73,9 +82,13 @@ def mathml(tex: str, *, block: bool = False) -> str:
     markup = convert(" ".join(tex.split()), display="block" if block else "inline")
     if "\\" in markup:
         raise ValueError(f"Expected TeX that MathML can show, got an unknown command in: {tex}")
-    # A browser takes a vertical bar for a relation, and puts space around it.
-    bar = r"<mo((?: (?!form)\w+=\"\w+\")*)>(&#x0007C;|&#x02016;)</mo>"
-    return re.sub(bar, r'<mo\1 lspace="0" rspace="0">\2</mo>', markup)
+    # A browser takes a vertical bar for a relation, and a slash for an operation with space around it.
+    tight = r"<mo((?: (?!form)\w+=\"\w+\")*)>(&#x0007C;|&#x02016;|&#x0002F;|/)</mo>"
+    markup = re.sub(tight, r'<mo\1 lspace="0" rspace="0">\2</mo>', markup)
+    # It takes a minus after a bracket, comma or equals sign for the difference of two numbers.
+    signed = r"(<mo[^>]*>(?:&#x00028;|\[|&#x0002C;|&#x0003D;)</mo>)<mo>(&#x02212;)</mo>"
+    markup = re.sub(signed, r'\1<mo form="prefix">\2</mo>', markup)
+    return markup.replace("<mi>&#x0007E;</mi>", "<mo>&#x0223C;</mo>")  # a relation
 
 
 class _Examples(Preprocessor):
@@ -107,7 +120,8 @@ class _Blocks(Preprocessor):
     def _show(self, match: re.Match[str]) -> str:
         indent = match[1] if match.re.groups == 2 else ""
         markup = mathml(match[match.re.groups], block=True)
-        return f"\n{indent}{self.md.htmlStash.store(f'<div>{markup}</div>')}\n"
+        shown = self.md.htmlStash.store(f'<div class="formula">{markup}</div>')
+        return f"\n{indent}{shown}\n"
 
 
 class _Inline(InlineProcessor):
@@ -163,21 +177,39 @@ class _Reading(Extension):
         )
 
 
-def read_notebook(path: Path) -> str:
-    """Return a notebook as Markdown: texts, code and outputs."""
-    parts = []
-    for cell in json.loads(path.read_text())["cells"]:
+def read_notebook(name: str) -> tuple[str, dict[str, bytes]]:
+    """Return a notebook as Markdown (texts, code and outputs), and its figures by their file names."""
+    cells = json.loads((ROOT / "tutorials" / f"{name}.ipynb").read_text())["cells"]
+    parts: list[str] = []
+    figures: dict[str, bytes] = {}
+    for cell in cells:
         source = "".join(cell["source"])
         parts.append(source if cell["cell_type"] == "markdown" else f"```python\n{source}\n```")
         for output in cell.get("outputs", []):
             data = output.get("data", {})
             printed = "".join(output.get("text", data.get("text/plain", [])))
             if "image/png" in data:
-                picture = "".join(data["image/png"]).replace("\n", "")
-                parts.append(f"![](data:image/png;base64,{picture})")
+                figure = f"{name}-{len(figures) + 1}.png"
+                figures[figure] = base64.b64decode("".join(data["image/png"]))
+                parts.append(f"![](figures/{figure})")
             elif printed.strip():
                 parts.append(f"```text\n{printed.rstrip()}\n```")
-    return "\n\n".join(parts)
+    return "\n\n".join(parts), figures
+
+
+def gallery(url: str) -> str:
+    """Return links from the page at ``url`` to all notebooks, each with its picture and title."""
+    cards = []
+    for name in NOTEBOOKS:
+        title = read_notebook(name)[0].partition("\n")[0].removeprefix("# ")
+        address = f"tutorials/{name}/"
+        figure = f"tutorials/figures/{name}-{FIGURES.get(name, 1)}.png"
+        cards.append(
+            f'<a href="{get_relative_url(address, url)}">'
+            f'<img src="{get_relative_url(figure, url)}" alt="" loading="lazy">'
+            f"<span>{html.escape(title)}</span></a>"
+        )
+    return f'<div class="gallery">{"".join(cards)}</div>'
 
 
 @event_priority(100)
@@ -190,10 +222,13 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 def on_files(files: Files, *, config: MkDocsConfig) -> Files:
     """Add the pages from outside docs."""
     for uri, path in PAGES.items():
-        if path.endswith(".ipynb"):
-            files.append(File.generated(config, uri, content=read_notebook(ROOT / path)))
-        else:
+        if not path.endswith(".ipynb"):
             files.append(File.generated(config, uri, abs_src_path=str(ROOT / path)))
+    for name in NOTEBOOKS:
+        text, figures = read_notebook(name)
+        files.append(File.generated(config, f"tutorials/{name}.md", content=text))
+        for figure, content in figures.items():
+            files.append(File.generated(config, f"tutorials/figures/{figure}", content=content))
     return files
 
 
@@ -216,4 +251,7 @@ def on_page_markdown(markdown: str, *, page: Page, **_: Any) -> str:
             return match[0]
         return f"[{text}]({os.path.relpath(to, PurePosixPath(uri).parent)}{anchor})"
 
+    marker = "<!-- gallery -->"
+    if marker in markdown:
+        markdown = markdown.replace(marker, gallery(page.file.url))
     return _LINK.sub(relink, markdown)

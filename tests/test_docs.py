@@ -81,9 +81,14 @@ def test_site_builds(tmp_path: Path) -> None:
     everything = "".join(pages.values())
     for name in DOCUMENTED:
         assert everything.count(f'id="{name}"') == 1, name
-    (front,) = (text for path, text in pages.items() if path == tmp_path / "index.html")
-    (picture,) = re.findall('<img [^>]*src="([^"]*)"', front)
-    assert (tmp_path / picture).exists()
+    for path, text in pages.items():
+        for picture in re.findall('<img [^>]*src="([^"]*)"', text):
+            assert (path.parent / picture).exists(), (path.name, picture)
+    notebooks = [path.stem for path in (ROOT / "tutorials").glob("*.ipynb")]
+    for page in (tmp_path / "index.html", tmp_path / "tutorials" / "index.html"):
+        linked = re.findall('<a href="([^"]*)"><img ', pages[page])
+        assert sorted(Path(link).name for link in linked) == sorted(notebooks)
+        assert all((page.parent / link / "index.html") in pages for link in linked)
     reference = "".join(text for path, text in pages.items() if "api" in path.parts)
     assert "<math" in reference
     for left in (":math:", ":class:", ":func:", ".. math::", "$"):
