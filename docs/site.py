@@ -1,11 +1,10 @@
-"""Extensions of Markdown for the site: mathematics, examples, references to the API, tutorials, links.
+"""Extensions of Markdown for the site: mathematics, references to the API, tutorials, and links.
 
-MkDocs loads this file as a hook. Mathematics becomes MathML when the site is built, so pages need
-neither scripts nor a network: ``$...$`` and ``$$...$$`` in pages, ``:math:`` roles and ``.. math::``
-blocks in docstrings. Doctests in docstrings become highlighted code. The name of a documented object
-links to it, in pages as code and in docstrings as a role. The tutorials are pages with their outputs;
-``<!-- gallery -->`` becomes a picture of each with a link. Links are relative to the repository: some of
-its files outside ``docs`` are pages of the site, and links to other files become text.
+MkDocs loads this file as a hook. Mathematics, ``$...$`` and ``$$...$$``, becomes MathML when the site
+is built, so pages need neither scripts nor a network. The name of a documented object, written as code,
+links to it. The tutorials are pages with their outputs; ``<!-- gallery -->`` becomes a picture of each
+with a link. Links are relative to the repository: some of its files outside ``docs`` are pages of the
+site, and links to other files become text.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ import os
 import re
 from pathlib import Path, PurePosixPath
 from typing import Any
-from xml.etree.ElementTree import Element
+from xml.etree.ElementTree import Element, SubElement
 
 from latex2mathml.converter import convert
 from markdown import Extension, Markdown
@@ -25,7 +24,6 @@ from markdown.inlinepatterns import InlineProcessor
 from markdown.preprocessors import Preprocessor
 from markdown.util import AtomicString
 from mkdocs.config.defaults import MkDocsConfig
-from mkdocs.plugins import event_priority
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 from mkdocs.utils import get_relative_url
@@ -63,14 +61,17 @@ _LINK = re.compile(r"\[([^\]]*)\]\((?!\w+:|#)([^)#\s]+)(#[^)\s]*)?\)")
 
 
 def documented() -> dict[str, str]:
-    """Return the full names of all objects in the API reference, by their short names."""
-    directives = (
-        line.removeprefix("::: ")
-        for page in sorted((ROOT / "docs" / "api").glob("*.md"))
-        for line in page.read_text().splitlines()
-        if line.startswith("::: ")
-    )
-    return {name.rpartition(".")[2]: name for name in directives}
+    """Return the addresses of all objects in the API reference and their members, by their names."""
+    addresses = {}
+    for page in sorted((ROOT / "docs" / "api").glob("*.md")):
+        outer = ""
+        for level, name in re.findall(
+            r'^(##+) <a id="([\w.]+)"></a>', page.read_text(), re.MULTILINE
+        ):
+            outer = name if level == "##" else outer
+            short = name.removeprefix(outer.rpartition(".")[0] + ".")
+            addresses[short] = f"api/{page.name}#{name}"
+    return addresses
 
 
 def mathml(tex: str, *, block: bool = False) -> str:
@@ -91,37 +92,17 @@ def mathml(tex: str, *, block: bool = False) -> str:
     return markup.replace("<mi>&#x0007E;</mi>", "<mo>&#x0223C;</mo>")  # a relation
 
 
-class _Examples(Preprocessor):
-    """Put fences around doctests, which Markdown would take for block quotes."""
-
-    def run(self, lines: list[str]) -> list[str]:
-        fenced, example = r"^ *```(?s:.*?)^ *```", r"^(?P<indent> *)>>> .*(?:\n(?P=indent).*\S.*)*"
-        text = "\n".join(lines)
-        return re.sub(f"{fenced}|{example}", self._fence, text, flags=re.MULTILINE).split("\n")
-
-    def _fence(self, match: re.Match[str]) -> str:
-        indent = match["indent"]
-        if indent is None:
-            return match[0]
-        code = re.sub(r" *# doctest:.*|<BLANKLINE>", "", match[0])
-        return f"\n{indent}```pycon\n{code}\n{indent}```\n"
-
-
 class _Blocks(Preprocessor):
-    """Replace ``$$`` and ``.. math::`` blocks."""
+    """Replace ``$$`` blocks."""
 
     def run(self, lines: list[str]) -> list[str]:
-        text = "\n".join(lines)
-        text = re.sub(r"^\$\$\n(.+?)\n\$\$$", self._show, text, flags=re.MULTILINE | re.DOTALL)
-        directive = r"^( *)\.\. math::[ ]*(.*(?:\n(?:\1 +.*|\s*(?=\n\1 +)))*)"
-        text = re.sub(directive, self._show, text, flags=re.MULTILINE)
-        return text.split("\n")
+        block = re.compile(r"^( *)\$\$\n(.+?)\n\1\$\$$", re.MULTILINE | re.DOTALL)
+        return block.sub(self._show, "\n".join(lines)).split("\n")
 
     def _show(self, match: re.Match[str]) -> str:
-        indent = match[1] if match.re.groups == 2 else ""
-        markup = mathml(match[match.re.groups], block=True)
+        markup = mathml(match[2], block=True)
         shown = self.md.htmlStash.store(f'<div class="formula">{markup}</div>')
-        return f"\n{indent}{shown}\n"
+        return f"\n{match[1]}{shown}\n"
 
 
 class _Inline(InlineProcessor):
@@ -134,47 +115,43 @@ class _Inline(InlineProcessor):
 class _References(InlineProcessor):
     """Link names of documented objects to their documentation."""
 
-    def __init__(self, pattern: str, md: Markdown, names: dict[str, str]) -> None:
+    def __init__(self, pattern: str, md: Markdown, addresses: dict[str, str], uri: str) -> None:
         super().__init__(pattern, md)
-        self.names = names
+        self.addresses = addresses
+        self.uri = uri
 
     def handleMatch(self, m: re.Match[str], data: str) -> tuple[Element, int, int]:  # noqa: N802
         name = m["name"].removeprefix("gp_distributions.")
-        first, *rest = name.split(".")
-        code = Element("code")
+        address = self.addresses.get(name) or self.addresses[name.partition(".")[0]]
+        reference = Element("a", href=os.path.relpath(address, PurePosixPath(self.uri).parent))
+        code = SubElement(reference, "code")
         code.text = AtomicString(name)
-        if f"gp_distributions.{name}" in self.names.values():
-            identifier = f"gp_distributions.{name}"
-        elif first in self.names:
-            identifier = ".".join([self.names[first], *rest])
-        else:
-            return code, m.start(0), m.end(0)
-        reference = Element("autoref", identifier=identifier)
-        reference.append(code)
         return reference, m.start(0), m.end(0)
 
 
 class _Reading(Extension):
     """Register all of the above with Markdown."""
 
+    uri = ""  # of the page that is read
+
     def extendMarkdown(self, md: Markdown) -> None:  # noqa: N802
-        names = documented()
+        addresses = documented()
+        names = [name for name in addresses if "." not in name]
         name = rf"(?P<name>(?:gp_distributions\.)?(?:{'|'.join(map(re.escape, names))})(?:\.\w+)?)"
-        md.preprocessors.register(_Examples(md), "examples", 28)  # before fences of code
-        md.preprocessors.register(_Blocks(md), "math", 22)  # after fences of code
-        md.inlinePatterns.register(_Inline(r"(?<!`` ):math:`([^`]+)`", md), "math role", 196)
-        role = r":(?:class|func|meth|attr|mod|data):`(?P<name>[\w.]+)`"
-        md.inlinePatterns.register(_References(role, md, names), "role", 195)
         # Names that are common words are linked only if the package name precedes them. Links are not
         # nested.
         common = (
             rf"(?!(?:{'|'.join(name for name in names if name.isalpha() and name.islower())})\b)"
         )
         code = rf"(?<![`\[])(`{{1,2}}){common}{name}\1(?![`\]])"
-        md.inlinePatterns.register(_References(code, md, names), "name", 194)
+        md.preprocessors.register(_Blocks(md), "math", 22)  # after fences of code
+        md.inlinePatterns.register(_References(code, md, addresses, self.uri), "name", 194)
         md.inlinePatterns.register(
             _Inline(r"(?<![\\$\w])\$(?!\s)([^$]+?)(?<!\s)\$(?![\w$])", md), "math", 185
         )
+
+
+_READING = _Reading()
 
 
 def read_notebook(name: str) -> tuple[str, dict[str, bytes]]:
@@ -212,10 +189,9 @@ def gallery(url: str) -> str:
     return f'<div class="gallery">{"".join(cards)}</div>'
 
 
-@event_priority(100)
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Add the extension before mkdocstrings copies the list of extensions."""
-    config.markdown_extensions.append(_Reading())
+    """Add the extension."""
+    config.markdown_extensions.append(_READING)
     return config
 
 
@@ -233,8 +209,8 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, *, page: Page, **_: Any) -> str:
-    """Rewrite links within the repository as links within the site."""
-    uri = page.file.src_uri
+    """Rewrite links within the repository as links within the site, and put the gallery in."""
+    _READING.uri = uri = page.file.src_uri
     folder = PurePosixPath(PAGES.get(uri, f"docs/{uri}")).parent
     pages = {path: uri for uri, path in PAGES.items()}
 
