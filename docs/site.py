@@ -80,7 +80,10 @@ def mathml(tex: str, *, block: bool = False) -> str:
     Raises:
         ValueError: If the TeX has an unknown command.
     """
-    markup = convert(" ".join(tex.split()), display="block" if block else "inline")
+    # Brackets of a fixed size do not sit at the height of the line: let them fit what they enclose.
+    tex = re.sub(r"\\[bB]igg?[lr]?(?=[(\[])", r"\\left", " ".join(tex.split()))
+    tex = re.sub(r"\\[bB]igg?[lr]?(?=[)\]])", r"\\right", tex)
+    markup = convert(tex, display="block" if block else "inline")
     if "\\" in markup:
         raise ValueError(f"Expected TeX that MathML can show, got an unknown command in: {tex}")
     # A browser takes a vertical bar for a relation, and a slash for an operation with space around it.
@@ -89,6 +92,12 @@ def mathml(tex: str, *, block: bool = False) -> str:
     # It takes a minus after a bracket, comma or equals sign for the difference of two numbers.
     signed = r"(<mo[^>]*>(?:&#x00028;|\[|&#x0002C;|&#x0003D;)</mo>)<mo>(&#x02212;)</mo>"
     markup = re.sub(signed, r'\1<mo form="prefix">\2</mo>', markup)
+    # It puts no space beside functions such as log.
+    space = '<mspace width="0.167em"/>'
+    before = r"(</m(?:frac|i|n|style|su\w+)>)(<mi>(?:log|exp|sin|cos)</mi>)"
+    markup = re.sub(before, rf"\1{space}\2", markup)
+    bare = r"(<mi>(?:log|exp|sin|cos)</mi>)(?!<mo|<mrow><mo|</)"
+    markup = re.sub(bare, rf"\1{space}", markup)
     return markup.replace("<mi>&#x0007E;</mi>", "<mo>&#x0223C;</mo>")  # a relation
 
 

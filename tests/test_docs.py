@@ -15,6 +15,7 @@ import gp_distributions
 from docs.outputs import PAGES, current, draw, drawn_by
 from docs.reference import PAGES as REFERENCE
 from docs.reference import full_names, markdown, rendered
+from docs.site import mathml
 
 ROOT = Path(__file__).parent.parent
 TEXTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -124,6 +125,17 @@ def test_names_of_modules_are_not_taken_for_those_of_functions() -> None:
         if list((ROOT / "gp_distributions").rglob(f"{short}.py")):
             described = resolved(name)
             assert name == f"{described.__module__}.{described.__qualname__}"
+
+
+def test_formulas() -> None:
+    grown = mathml(r"\Bigl(\frac{a}{b}\Bigr)^2")
+    assert grown.count('stretchy="true"') == 2
+    assert "minsize" not in grown
+    assert '<mo form="prefix">&#x02212;</mo>' in mathml(r"\exp(-d)")
+    assert '<mo form="prefix">&#x02212;</mo>' not in mathml("a - b")
+    assert mathml(r"2 \log p \exp(x)").count("<mspace") == 3  # none before the bracket
+    with pytest.raises(ValueError, match="unknown command"):
+        mathml(r"\unheardof{x}")
 
 
 def test_site_builds(tmp_path: Path) -> None:
