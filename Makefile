@@ -8,7 +8,7 @@ OLDEST := .venv-oldest
 PATIENT := OMP_WAIT_POLICY=passive
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-oldest lint types format benchmarks benchmarks-long tutorials docs release-check clean
+.PHONY: help demo test test-oldest lint types format benchmarks benchmarks-long tutorials pages docs release-check clean
 
 help:  ## List the targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/^([a-z-]+):.*## /\1\t/'
@@ -52,6 +52,10 @@ benchmarks-long: $(READY)  ## Measure what takes hours; continues where it was s
 
 tutorials: $(READY)  ## Run all notebooks, in place
 	$(PATIENT) $(BIN)/python -m tutorials
+
+pages: $(READY)  ## Write docstrings into the API reference, and outputs of code into the other pages
+	$(BIN)/python -m docs.reference
+	OMP_NUM_THREADS=1 $(BIN)/python -m docs.outputs $(ARGS)
 
 docs: $(READY)  ## Build the documentation in site/; broken links fail
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict

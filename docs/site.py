@@ -1,22 +1,22 @@
-"""Extensions of Markdown for the site: mathematics, examples, references to the API, and links.
+"""Extensions of Markdown for the site: mathematics, references to the API, tutorials, and links.
 
-MkDocs loads this file as a hook. Mathematics becomes MathML when the site is built, so pages need
-neither scripts nor a network: ``$...$`` and ``$$...$$`` in pages, ``:math:`` roles and ``.. math::``
-blocks in docstrings. Doctests in docstrings become highlighted code. The name of a documented object
-links to it, in pages as code and in docstrings as a role. Links are relative to the repository: some of
-its files outside ``docs``, such as the tutorials with their outputs, are pages of the site, and links to
-other files become text.
+MkDocs loads this file as a hook. Mathematics, ``$...$`` and ``$$...$$``, becomes MathML when the site
+is built, so pages need neither scripts nor a network. The name of a documented object, written as code,
+links to it. The tutorials are pages with their outputs; ``<!-- gallery -->`` becomes a picture of each
+with a link. Links are relative to the repository: some of its files outside ``docs`` are pages of the
+site, and links to other files become text.
 """
 
 from __future__ import annotations
 
+import base64
 import html
 import json
 import os
 import re
 from pathlib import Path, PurePosixPath
 from typing import Any
-from xml.etree.ElementTree import Element
+from xml.etree.ElementTree import Element, SubElement
 
 from latex2mathml.converter import convert
 from markdown import Extension, Markdown
@@ -24,11 +24,12 @@ from markdown.inlinepatterns import InlineProcessor
 from markdown.preprocessors import Preprocessor
 from markdown.util import AtomicString
 from mkdocs.config.defaults import MkDocsConfig
-from mkdocs.plugins import event_priority
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
+from mkdocs.utils import get_relative_url
 
 ROOT = Path(__file__).parent.parent
+NOTEBOOKS = sorted(path.stem for path in ROOT.glob("tutorials/*.ipynb"))
 # Pages and pictures of the site that are files of the repository outside docs.
 PAGES = (
     {
@@ -45,23 +46,32 @@ PAGES = (
         "contributing.md": "CONTRIBUTING.md",
         "changelog.md": "CHANGELOG.md",
     }
-    | {
-        f"tutorials/{path.stem}.md": f"tutorials/{path.name}"
-        for path in ROOT.glob("tutorials/*.ipynb")
-    }
+    | {f"tutorials/{name}.md": f"tutorials/{name}.ipynb" for name in NOTEBOOKS}
 )
+# The number of the figure that stands for a notebook in the gallery, if it is not the first.
+FIGURES = {
+    "01_quickstart": 5,
+    "02_choosing_a_kernel": 3,
+    "06_small_bags": 2,
+    "08_images_and_meshes": 3,
+    "09_shapes_in_unknown_pose": 7,
+    "10_patients_cells_and_covariates": 3,
+}
 _LINK = re.compile(r"\[([^\]]*)\]\((?!\w+:|#)([^)#\s]+)(#[^)\s]*)?\)")
 
 
 def documented() -> dict[str, str]:
-    """Return the full names of all objects in the API reference, by their short names."""
-    directives = (
-        line.removeprefix("::: ")
-        for page in sorted((ROOT / "docs" / "api").glob("*.md"))
-        for line in page.read_text().splitlines()
-        if line.startswith("::: ")
-    )
-    return {name.rpartition(".")[2]: name for name in directives}
+    """Return the addresses of all objects in the API reference and their members, by their names."""
+    addresses = {}
+    for page in sorted((ROOT / "docs" / "api").glob("*.md")):
+        outer = ""
+        for level, name in re.findall(
+            r'^(##+) <a id="([\w.]+)"></a>', page.read_text(), re.MULTILINE
+        ):
+            outer = name if level == "##" else outer
+            short = name.removeprefix(outer.rpartition(".")[0] + ".")
+            addresses[short] = f"api/{page.name}#{name}"
+    return addresses
 
 
 def mathml(tex: str, *, block: bool = False) -> str:
@@ -70,44 +80,38 @@ def mathml(tex: str, *, block: bool = False) -> str:
     Raises:
         ValueError: If the TeX has an unknown command.
     """
-    markup = convert(" ".join(tex.split()), display="block" if block else "inline")
+    # Brackets of a fixed size do not sit at the height of the line: let them fit what they enclose.
+    tex = re.sub(r"\\[bB]igg?[lr]?(?=[(\[])", r"\\left", " ".join(tex.split()))
+    tex = re.sub(r"\\[bB]igg?[lr]?(?=[)\]])", r"\\right", tex)
+    markup = convert(tex, display="block" if block else "inline")
     if "\\" in markup:
         raise ValueError(f"Expected TeX that MathML can show, got an unknown command in: {tex}")
-    # A browser takes a vertical bar for a relation, and puts space around it.
-    bar = r"<mo((?: (?!form)\w+=\"\w+\")*)>(&#x0007C;|&#x02016;)</mo>"
-    return re.sub(bar, r'<mo\1 lspace="0" rspace="0">\2</mo>', markup)
-
-
-class _Examples(Preprocessor):
-    """Put fences around doctests, which Markdown would take for block quotes."""
-
-    def run(self, lines: list[str]) -> list[str]:
-        fenced, example = r"^ *```(?s:.*?)^ *```", r"^(?P<indent> *)>>> .*(?:\n(?P=indent).*\S.*)*"
-        text = "\n".join(lines)
-        return re.sub(f"{fenced}|{example}", self._fence, text, flags=re.MULTILINE).split("\n")
-
-    def _fence(self, match: re.Match[str]) -> str:
-        indent = match["indent"]
-        if indent is None:
-            return match[0]
-        code = re.sub(r" *# doctest:.*|<BLANKLINE>", "", match[0])
-        return f"\n{indent}```pycon\n{code}\n{indent}```\n"
+    # A browser takes a vertical bar for a relation, and a slash for an operation with space around it.
+    tight = r"<mo((?: (?!form)\w+=\"\w+\")*)>(&#x0007C;|&#x02016;|&#x0002F;|/)</mo>"
+    markup = re.sub(tight, r'<mo\1 lspace="0" rspace="0">\2</mo>', markup)
+    # It takes a minus after a bracket, comma or equals sign for the difference of two numbers.
+    signed = r"(<mo[^>]*>(?:&#x00028;|\[|&#x0002C;|&#x0003D;)</mo>)<mo>(&#x02212;)</mo>"
+    markup = re.sub(signed, r'\1<mo form="prefix">\2</mo>', markup)
+    # It puts no space beside functions such as log.
+    space = '<mspace width="0.167em"/>'
+    before = r"(</m(?:frac|i|n|style|su\w+)>)(<mi>(?:log|exp|sin|cos)</mi>)"
+    markup = re.sub(before, rf"\1{space}\2", markup)
+    bare = r"(<mi>(?:log|exp|sin|cos)</mi>)(?!<mo|<mrow><mo|</)"
+    markup = re.sub(bare, rf"\1{space}", markup)
+    return markup.replace("<mi>&#x0007E;</mi>", "<mo>&#x0223C;</mo>")  # a relation
 
 
 class _Blocks(Preprocessor):
-    """Replace ``$$`` and ``.. math::`` blocks."""
+    """Replace ``$$`` blocks."""
 
     def run(self, lines: list[str]) -> list[str]:
-        text = "\n".join(lines)
-        text = re.sub(r"^\$\$\n(.+?)\n\$\$$", self._show, text, flags=re.MULTILINE | re.DOTALL)
-        directive = r"^( *)\.\. math::[ ]*(.*(?:\n(?:\1 +.*|\s*(?=\n\1 +)))*)"
-        text = re.sub(directive, self._show, text, flags=re.MULTILINE)
-        return text.split("\n")
+        block = re.compile(r"^( *)\$\$\n(.+?)\n\1\$\$$", re.MULTILINE | re.DOTALL)
+        return block.sub(self._show, "\n".join(lines)).split("\n")
 
     def _show(self, match: re.Match[str]) -> str:
-        indent = match[1] if match.re.groups == 2 else ""
-        markup = mathml(match[match.re.groups], block=True)
-        return f"\n{indent}{self.md.htmlStash.store(f'<div>{markup}</div>')}\n"
+        markup = mathml(match[2], block=True)
+        shown = self.md.htmlStash.store(f'<div class="formula">{markup}</div>')
+        return f"\n{match[1]}{shown}\n"
 
 
 class _Inline(InlineProcessor):
@@ -120,86 +124,102 @@ class _Inline(InlineProcessor):
 class _References(InlineProcessor):
     """Link names of documented objects to their documentation."""
 
-    def __init__(self, pattern: str, md: Markdown, names: dict[str, str]) -> None:
+    def __init__(self, pattern: str, md: Markdown, addresses: dict[str, str], uri: str) -> None:
         super().__init__(pattern, md)
-        self.names = names
+        self.addresses = addresses
+        self.uri = uri
 
     def handleMatch(self, m: re.Match[str], data: str) -> tuple[Element, int, int]:  # noqa: N802
         name = m["name"].removeprefix("gp_distributions.")
-        first, *rest = name.split(".")
-        code = Element("code")
+        address = self.addresses.get(name) or self.addresses[name.partition(".")[0]]
+        reference = Element("a", href=os.path.relpath(address, PurePosixPath(self.uri).parent))
+        code = SubElement(reference, "code")
         code.text = AtomicString(name)
-        if f"gp_distributions.{name}" in self.names.values():
-            identifier = f"gp_distributions.{name}"
-        elif first in self.names:
-            identifier = ".".join([self.names[first], *rest])
-        else:
-            return code, m.start(0), m.end(0)
-        reference = Element("autoref", identifier=identifier)
-        reference.append(code)
         return reference, m.start(0), m.end(0)
 
 
 class _Reading(Extension):
     """Register all of the above with Markdown."""
 
+    uri = ""  # of the page that is read
+
     def extendMarkdown(self, md: Markdown) -> None:  # noqa: N802
-        names = documented()
+        addresses = documented()
+        names = [name for name in addresses if "." not in name]
         name = rf"(?P<name>(?:gp_distributions\.)?(?:{'|'.join(map(re.escape, names))})(?:\.\w+)?)"
-        md.preprocessors.register(_Examples(md), "examples", 28)  # before fences of code
-        md.preprocessors.register(_Blocks(md), "math", 22)  # after fences of code
-        md.inlinePatterns.register(_Inline(r"(?<!`` ):math:`([^`]+)`", md), "math role", 196)
-        role = r":(?:class|func|meth|attr|mod|data):`(?P<name>[\w.]+)`"
-        md.inlinePatterns.register(_References(role, md, names), "role", 195)
         # Names that are common words are linked only if the package name precedes them. Links are not
         # nested.
         common = (
             rf"(?!(?:{'|'.join(name for name in names if name.isalpha() and name.islower())})\b)"
         )
         code = rf"(?<![`\[])(`{{1,2}}){common}{name}\1(?![`\]])"
-        md.inlinePatterns.register(_References(code, md, names), "name", 194)
+        md.preprocessors.register(_Blocks(md), "math", 22)  # after fences of code
+        md.inlinePatterns.register(_References(code, md, addresses, self.uri), "name", 194)
         md.inlinePatterns.register(
             _Inline(r"(?<![\\$\w])\$(?!\s)([^$]+?)(?<!\s)\$(?![\w$])", md), "math", 185
         )
 
 
-def read_notebook(path: Path) -> str:
-    """Return a notebook as Markdown: texts, code and outputs."""
-    parts = []
-    for cell in json.loads(path.read_text())["cells"]:
+_READING = _Reading()
+
+
+def read_notebook(name: str) -> tuple[str, dict[str, bytes]]:
+    """Return a notebook as Markdown (texts, code and outputs), and its figures by their file names."""
+    cells = json.loads((ROOT / "tutorials" / f"{name}.ipynb").read_text())["cells"]
+    parts: list[str] = []
+    figures: dict[str, bytes] = {}
+    for cell in cells:
         source = "".join(cell["source"])
         parts.append(source if cell["cell_type"] == "markdown" else f"```python\n{source}\n```")
         for output in cell.get("outputs", []):
             data = output.get("data", {})
             printed = "".join(output.get("text", data.get("text/plain", [])))
             if "image/png" in data:
-                picture = "".join(data["image/png"]).replace("\n", "")
-                parts.append(f"![](data:image/png;base64,{picture})")
+                figure = f"{name}-{len(figures) + 1}.png"
+                figures[figure] = base64.b64decode("".join(data["image/png"]))
+                parts.append(f"![](figures/{figure})")
             elif printed.strip():
                 parts.append(f"```text\n{printed.rstrip()}\n```")
-    return "\n\n".join(parts)
+    return "\n\n".join(parts), figures
 
 
-@event_priority(100)
+def gallery(url: str) -> str:
+    """Return links from the page at ``url`` to all notebooks, each with its picture and title."""
+    cards = []
+    for name in NOTEBOOKS:
+        title = read_notebook(name)[0].partition("\n")[0].removeprefix("# ")
+        address = f"tutorials/{name}/"
+        figure = f"tutorials/figures/{name}-{FIGURES.get(name, 1)}.png"
+        cards.append(
+            f'<a href="{get_relative_url(address, url)}">'
+            f'<img src="{get_relative_url(figure, url)}" alt="" loading="lazy">'
+            f"<span>{html.escape(title)}</span></a>"
+        )
+    return f'<div class="gallery">{"".join(cards)}</div>'
+
+
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Add the extension before mkdocstrings copies the list of extensions."""
-    config.markdown_extensions.append(_Reading())
+    """Add the extension."""
+    config.markdown_extensions.append(_READING)
     return config
 
 
 def on_files(files: Files, *, config: MkDocsConfig) -> Files:
     """Add the pages from outside docs."""
     for uri, path in PAGES.items():
-        if path.endswith(".ipynb"):
-            files.append(File.generated(config, uri, content=read_notebook(ROOT / path)))
-        else:
+        if not path.endswith(".ipynb"):
             files.append(File.generated(config, uri, abs_src_path=str(ROOT / path)))
+    for name in NOTEBOOKS:
+        text, figures = read_notebook(name)
+        files.append(File.generated(config, f"tutorials/{name}.md", content=text))
+        for figure, content in figures.items():
+            files.append(File.generated(config, f"tutorials/figures/{figure}", content=content))
     return files
 
 
 def on_page_markdown(markdown: str, *, page: Page, **_: Any) -> str:
-    """Rewrite links within the repository as links within the site."""
-    uri = page.file.src_uri
+    """Rewrite links within the repository as links within the site, and put the gallery in."""
+    _READING.uri = uri = page.file.src_uri
     folder = PurePosixPath(PAGES.get(uri, f"docs/{uri}")).parent
     pages = {path: uri for uri, path in PAGES.items()}
 
@@ -216,4 +236,7 @@ def on_page_markdown(markdown: str, *, page: Page, **_: Any) -> str:
             return match[0]
         return f"[{text}]({os.path.relpath(to, PurePosixPath(uri).parent)}{anchor})"
 
+    marker = "<!-- gallery -->"
+    if marker in markdown:
+        markdown = markdown.replace(marker, gallery(page.file.url))
     return _LINK.sub(relink, markdown)
