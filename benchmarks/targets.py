@@ -86,6 +86,11 @@ GRAM, POTENTIALS, MMD = "sliced_wasserstein_gram", "sinkhorn_potentials", "mmd_g
 LEARNING, SPEED = "reference_learning", "reference_speed"
 
 _BY_AUTOGRAD = "exact fit, T = 500, n = 40, d = 2, over one with automatic gradients"
+_SEARCHED_TOP, _SEARCHED_BEST = (
+    f"comparing kernels in a pool search: evaluations to the {text}, less those of its default, the "
+    "selected kernel and ordinates"
+    for text in ("best hundredth", "best")
+)
 _SLICED = "SW2 Gram matrix, T = 1000, n = 100, d = 2, 100 slices x 100 quantiles"
 _SOLVED = "potentials, 100 clouds x 30 points, m = 20, epsilon 1e-3"
 _EXACT = "exact MMD Gram matrix"
@@ -577,12 +582,11 @@ REACH = (
     ),
     *(
         Line(
-            f"comparing kernels in a pool search: evaluations to the {text}, less those of its "
-            "default, the selected kernel and ordinates",
+            name,
             *("compared_search", "< 0 by 2 standard errors"),
             compared("pool, seeds 6000-6019", column, _KERNELS, 2),
         )
-        for text, column in (("best hundredth", "top"), ("best", "best"))
+        for name, column in ((_SEARCHED_TOP, "top"), (_SEARCHED_BEST, "best"))
     ),
     Line(
         "comparing kernels in a design search: final value less those of both GPs on designs",
@@ -622,6 +626,14 @@ REASONS = {
         "model was chosen on other seeds, and stays."
     ),
     _PRIORS: "Level within the spread over seeds. The model was chosen on other seeds, and stays.",
+    _SEARCHED_TOP: (
+        "The first ten evaluations are the same random ones for all, and all four searches need about two "
+        "more: they are level."
+    ),
+    _SEARCHED_BEST: (
+        "Below the default and the ordinates by more than two standard errors, but level with the kernel "
+        "that was selected for these airfoils by hand."
+    ),
     _EARLY: (
         "Its page has the evaluations at which each seed finds its first. The kernel was frozen before "
         "these seeds were run, and stays."
