@@ -627,12 +627,12 @@ REASONS = {
     ),
     _PRIORS: "Level within the spread over seeds. The model was chosen on other seeds, and stays.",
     _SEARCHED_TOP: (
-        "The first ten evaluations are the same random ones for all, and all four searches need about two "
-        "more: they are level."
+        "The first ten evaluations are the same random ones for all, and all four searches need about "
+        "two more: they are level."
     ),
     _SEARCHED_BEST: (
-        "Below the default and the ordinates by more than two standard errors, but level with the kernel "
-        "that was selected for these airfoils by hand."
+        "Below the default and the ordinates by more than two standard errors, but level with the "
+        "kernel that was selected for these airfoils by hand."
     ),
     _EARLY: (
         "Its page has the evaluations at which each seed finds its first. The kernel was frozen before "
