@@ -38,6 +38,8 @@ SCRIPTS = (
     "support_measure_machines",
     "image_embeddings",
     "textures",
+    "slices_and_quantiles",
+    "sliced_or_mmd",
     "scaling",
 )
 
@@ -71,5 +73,7 @@ SIDE_BY_SIDE = (
     "airfoil_regression",
     "entropy_regression",
     "image_embeddings",
+    "slices_and_quantiles",
+    "sliced_or_mmd",
     "textures",
 )
