@@ -27,7 +27,7 @@ means over seeds:
 
 ``figures/sliced_or_mmd.png`` shows ``sw2``, ``sw1`` and ``mmd``.
 
-    python -m benchmarks.sliced_or_mmd [--quick] [--seeds 5]
+    python -m benchmarks.sliced_or_mmd [--quick] [--seeds 3]
 """
 
 from __future__ import annotations
@@ -55,6 +55,7 @@ from gp_distributions import (
 from gp_distributions.distances import Distance
 
 Draw = Callable[[int, int, float, torch.Generator], tuple[Tensor, Tensor]]
+SEEDS = 3
 FACTORS = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 1, 2)
 
 
