@@ -23,8 +23,9 @@ Columns are means over seeds (runs):
   validation images select the lengthscale or power, and a penalty of 1, 10 or 100.
 
 The data of the paper, textures of the University of Illinois and the LHI animal faces, are not
-available here. Nor are the data sets on which other papers test kernels on distributions: USPS digits
-and natural scenes (Muandet et al. 2012) and the aerosol data of MISR (Szabo et al. 2015).
+available here; :mod:`benchmarks.textures` has other textures. Nor are the data sets on which other
+papers test kernels on distributions: USPS digits and natural scenes (Muandet et al. 2012) and the
+aerosol data of MISR (Szabo et al. 2015).
 
     python -m benchmarks.image_embeddings [--quick] [--seeds 5] [--data-dir FOLDER]
 
@@ -35,7 +36,7 @@ row, which says so.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -105,19 +106,23 @@ def accuracy(
 
 
 def results(
-    one: Run, seed: int, *, quick: bool
+    sides: Mapping[str, Array], labels: Sequence[NDArray[np.int64]], seed: int
 ) -> Iterator[tuple[tuple[str, str], dict[str, float]]]:
-    """Results of one run, for each side and kernel."""
-    parts = (one.train, one.validation, one.test)
-    labels = [part.labels.numpy() for part in parts]
-    borders = np.cumsum([len(part) for part in parts])[:-1]
-    images = np.concatenate([part.images.double().numpy() for part in parts])
-    for side, values in features(images, quick=quick).items():
+    """Results of one run, for each side and kernel.
+
+    Args:
+        sides: Features of each side: of training, validation and test images, in this order.
+        labels: Labels of the images of each part.
+        seed: Random seed of k-means.
+    """
+    borders = np.cumsum([len(part) for part in labels])[:-1]
+    classes = len(np.unique(labels[0]))
+    for side, values in sides.items():
         split_values = np.split(values - values[: borders[0]].mean(0), borders)
         train = split_values[0]
         for kind, choices in kernels(train).items():
             shares, scores = components(choices[-1](train, train))
-            clusters = KMeans(10, n_init=STARTS, random_state=seed).fit_predict(scores)
+            clusters = KMeans(classes, n_init=STARTS, random_state=seed).fit_predict(scores)
             yield (
                 (side, kind),
                 {
@@ -126,6 +131,24 @@ def results(
                     "accuracy": accuracy(choices, split_values, labels),
                 },
             )
+
+
+def averaged(name: str, each: Sequence[Mapping[tuple[str, str], Mapping[str, float]]]) -> list[Row]:
+    """Return the means over runs, one row per side and kernel."""
+    rows: list[Row] = []
+    for side, kind in each[0]:
+        columns = {key: [one[side, kind][key] for one in each] for key in each[0][side, kind]}
+        rows.append(
+            {
+                "images": name,
+                "side": side,
+                "kernel": kind,
+                **{key: statistics.fmean(values) for key, values in columns.items()},
+                "lowest": min(columns["accuracy"]),
+                "highest": max(columns["accuracy"]),
+            }
+        )
+    return rows
 
 
 def run(options: Options) -> list[Row]:
@@ -144,24 +167,13 @@ def run(options: Options) -> list[Row]:
 
 
 def _rows(name: str, runs: Sequence[Run], *, quick: bool) -> list[Row]:
-    found: dict[tuple[str, str], list[dict[str, float]]] = {}
+    each = []
     for seed, one in enumerate(tqdm(runs, desc=name, leave=False, disable=None)):
-        for key, result in results(one, seed, quick=quick):
-            found.setdefault(key, []).append(result)
-    rows: list[Row] = []
-    for (side, kind), each in found.items():
-        columns = {key: [result[key] for result in each] for key in each[0]}
-        rows.append(
-            {
-                "images": name,
-                "side": side,
-                "kernel": kind,
-                **{key: statistics.fmean(values) for key, values in columns.items()},
-                "lowest": min(columns["accuracy"]),
-                "highest": max(columns["accuracy"]),
-            }
-        )
-    return rows
+        parts = (one.train, one.validation, one.test)
+        images = np.concatenate([part.images.double().numpy() for part in parts])
+        labels = [part.labels.numpy() for part in parts]
+        each.append(dict(results(features(images, quick=quick), labels, seed)))
+    return averaged(name, each)
 
 
 if __name__ == "__main__":

@@ -47,7 +47,8 @@ MISSING = """\
 - USPS digits and natural scenes (Muandet et al. 2012).
   [support_measure_machines](support_measure_machines.py) has the two classes of Gaussians of that paper.
 - Textures of the University of Illinois and the LHI animal faces (Kolouri et al. 2016).
-  [image_embeddings](image_embeddings.py) has components, clusters and support vector machines on MNIST.
+  [textures](textures.py) has components, clusters and support vector machines on other textures, and
+  [image_embeddings](image_embeddings.py) on MNIST.
 """
 
 

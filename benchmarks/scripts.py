@@ -26,6 +26,7 @@ SCRIPTS = (
     "few_clouds",
     "digits_machines",
     "image_classification",
+    "published_images",
     "sampling_noise",
     "airfoil_search",
     "turned_airfoil_search",
@@ -36,6 +37,9 @@ SCRIPTS = (
     "learning_curves",
     "support_measure_machines",
     "image_embeddings",
+    "textures",
+    "slices_and_quantiles",
+    "sliced_or_mmd",
     "scaling",
 )
 
@@ -57,6 +61,7 @@ SIDE_BY_SIDE = (
     "cells",
     "turned_airfoil_search",
     "mode_counting",
+    "published_images",
     "image_classification",
     "reference_learning",
     "sampling_noise",
@@ -68,4 +73,7 @@ SIDE_BY_SIDE = (
     "airfoil_regression",
     "entropy_regression",
     "image_embeddings",
+    "slices_and_quantiles",
+    "sliced_or_mmd",
+    "textures",
 )

@@ -51,6 +51,7 @@ def current(page: Path, save: Callable[[Path, str], None]) -> str:
     """
     namespace: dict[str, Any] = {"__name__": "__main__"}
     ran = ""
+    plt.close("all")  # figures of a page that failed
 
     def run(block: re.Match[str]) -> str:
         nonlocal ran

@@ -1,0 +1,72 @@
+"""Parts of the benchmarks on published experiments agree with independent computations."""
+
+import numpy as np
+import pytest
+import torch
+
+from benchmarks import published_images, textures
+from benchmarks.image_protocol import as_clouds
+from benchmarks.mode_counting import RIDGES
+from gp_distributions import MMD
+
+
+class TestImages:
+    def test_mmd_on_the_grid_is_that_of_clouds(self) -> None:
+        generator = torch.Generator().manual_seed(0)
+        images = torch.rand(3, 5, 7, generator=generator, dtype=torch.float64)
+        images[images < 0.4] = 0
+        distance = MMD(2, bandwidth=0.3)
+        expected = distance.squared(as_clouds(images).pack())
+        found = published_images.squared_mmd(images, 1 / (2 * 0.3**2), 2)
+        torch.testing.assert_close(found, expected[:, :2], rtol=1e-10, atol=1e-14)
+
+    def test_the_first_best_candidate_on_validation_images_is_selected(self) -> None:
+        found = torch.tensor([[[0.5, 0.9], [0.8, 0.1]], [[0.8, 0.7], [0.2, 1.0]]])
+        assert published_images.selected(found) == pytest.approx(0.1)
+
+    def test_accuracies_are_those_of_ridge_regression(self) -> None:
+        generator = torch.Generator().manual_seed(0)
+        labels = torch.arange(24) % 3
+        points = labels[:, None] + torch.randn(24, 2, generator=generator).double()
+        squared = torch.cdist(points, points).square()
+        found = published_images.accuracies(squared[:, :12], torch.tensor([0.7]), labels, 6)
+        covariance = torch.exp(-0.7 * squared)
+        indicators = torch.nn.functional.one_hot(labels[:12]).double()
+        for ridge, (validation, test) in zip(RIDGES, found[0], strict=True):
+            noisy = covariance[:12, :12] + 12 * ridge * torch.eye(12)
+            guesses = (covariance[12:, :12] @ torch.linalg.solve(noisy, indicators)).argmax(-1)
+            right = (guesses == labels[12:]).double()
+            assert float(right[:6].mean()) == pytest.approx(float(validation))
+            assert float(right[6:].mean()) == pytest.approx(float(test))
+
+
+class TestTextures:
+    def test_cooccurrences_are_counted_in_both_orders(self) -> None:
+        image = np.array([[0.0, 0.4, 1.0], [0.4, 0.4, 0.4]])
+        expected = np.array([[0, 1, 0], [1, 4, 1], [0, 1, 0]]) / 8
+        np.testing.assert_allclose(textures.cooccurrence(image[None], 3)[0], expected)
+
+    def test_patches_are_squares_of_the_image(self) -> None:
+        image = np.arange(35.0).reshape(5, 7)
+        found = textures.patches(image, 2)
+        assert found.shape == (6, 2, 2)
+        np.testing.assert_array_equal(found[4], image[2:4, 2:4])
+
+    def test_light_keeps_the_order_of_grey_levels(self) -> None:
+        random = np.random.default_rng(0)
+        images = random.uniform(size=(4, 3, 3))
+        found = textures.relit(images, random)
+        assert found.min() >= 0
+        assert found.max() <= 1
+        assert not np.allclose(found, images)
+        np.testing.assert_array_equal(
+            found.reshape(4, -1).argsort(1), images.reshape(4, -1).argsort(1)
+        )
+
+    def test_parts_of_a_run_are_disjoint(self) -> None:
+        numbered = [np.arange(20.0).reshape(10, 1, 2) + 100 * k for k in range(3)]
+        parts, labels = textures.drawn(numbered, (4, 2, 3), np.random.default_rng(0))
+        assert [len(part) for part in parts] == [12, 6, 9]
+        assert len(np.unique(np.concatenate(parts))) == 2 * 27
+        for part, label in zip(parts, labels, strict=True):
+            np.testing.assert_array_equal(part[:, 0, 0] // 100, label)
