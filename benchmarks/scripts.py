@@ -12,6 +12,7 @@ SCRIPTS = (
     "acquisition_speed",
     "sinkhorn_potentials",
     "reference_speed",
+    "sinkhorn_toy",
     "reference_learning",
     "mmd_gram",
     "distance_comparison",
@@ -35,6 +36,7 @@ SCRIPTS = (
     "entropy_regression",
     "learning_curves",
     "support_measure_machines",
+    "virtual_examples",
     "image_embeddings",
     "scaling",
 )
@@ -59,6 +61,7 @@ SIDE_BY_SIDE = (
     "mode_counting",
     "image_classification",
     "reference_learning",
+    "support_measure_machines",
     "sampling_noise",
     "unknown_pose",
     "patients",
