@@ -61,16 +61,11 @@ def reference(kind: str, dim: int, seed: int, size: int = 6) -> ReferenceMeasure
 
     Args:
         kind: ``"normal"``, from N(0, 0.1 I); ``"far"``, uniform in [-20, -10]^d; ``"narrow"``, from
-            N((-0.2, ..., -0.2), 1e-4 I); ``"horizontal"`` or ``"diagonal"``, two fixed atoms in the
-            plane.
+            N((-0.2, ..., -0.2), 1e-4 I).
         dim: Dimension of the atoms.
         seed: Random seed.
         size: Number of atoms.
     """
-    if kind == "horizontal":
-        return ReferenceMeasure([[-0.3, 0.0], [0.3, 0.0]])
-    if kind == "diagonal":
-        return ReferenceMeasure([[-0.3, -0.3], [0.3, 0.3]])
     generator = torch.Generator().manual_seed(1000 + seed)
     normal = torch.randn(size, dim, generator=generator, dtype=torch.float64)
     if kind == "narrow":

@@ -9,8 +9,8 @@ from benchmarks.gaussian_toy import target, toy
 def test_target_is_equation_12() -> None:
     mean = torch.tensor([[-0.5, 0.5, 1.5], [0.0, 0.1, 0.2]], dtype=torch.float64)
     deviation = torch.tensor([0.0, 1.0], dtype=torch.float64)
-    expected = [-0 + 1 - 8, (-0.5 + 0.36 - 0.343) / 2]
-    torch.testing.assert_close(target(mean, deviation).tolist(), expected)
+    expected = torch.tensor([-0.0 + 1.0 - 8.0, (-0.5 + 0.36 - 0.343) / 2], dtype=torch.float64)
+    torch.testing.assert_close(target(mean, deviation), expected)
 
 
 def test_target_in_two_dimensions_is_the_negative_of_the_other() -> None:

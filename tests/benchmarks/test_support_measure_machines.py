@@ -21,7 +21,7 @@ def test_cross_validation_is_that_of_scikit_learn(distance: float) -> None:
     rng = np.random.default_rng(0)
     labels = np.arange(60) % 2
     points = rng.normal(size=(60, 2)) + distance * labels[:, None]
-    gram = points @ points.T
+    gram = points @ points.T / 20  # so that all solvers converge
     folds = list(StratifiedKFold(10).split(gram, labels))
     search = GridSearchCV(SVC(kernel="precomputed"), {"C": PENALTIES}, cv=folds).fit(gram, labels)
     penalty, score = cross_validate(gram, labels, folds)
