@@ -23,8 +23,7 @@ table are attempts at the reason:
 - ``trace term``: the linear entry of Table 1 in full, with tr(Sigma_i) added to the diagonal of the
   training Gram matrix;
 - ``two dimensions``: the same classes in the plane, where the Bayes rate of the means is 84.1%. This is
-  the only attempt at the published level of the linear kernels, and the Gaussian kernels stay above
-  theirs.
+  the only attempt near the published level.
 
 ``figures/support_measure_machines.png`` is figure 1b: accuracy in cross-validation, with the best C, by
 the parameters of both levels.
