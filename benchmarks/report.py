@@ -44,8 +44,8 @@ MISSING = """\
 
 - Aerosol optical depth of MISR (Szabo et al. 2015). [entropy_regression](entropy_regression.py) has the
   other experiment of that paper, the entropy of a rotated normal distribution.
-- USPS digits and natural scenes (Muandet et al. 2012).
-  [support_measure_machines](support_measure_machines.py) has the two classes of Gaussians of that paper.
+- USPS digits and natural scenes (Muandet et al. 2012). [virtual_examples](virtual_examples.py) has the
+  experiment on digits with MNIST.
 - Textures of the University of Illinois and the LHI animal faces (Kolouri et al. 2016).
   [textures](textures.py) has components, clusters and support vector machines on other textures, and
   [image_embeddings](image_embeddings.py) on MNIST.
