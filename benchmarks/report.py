@@ -192,7 +192,8 @@ def results(runs: Mapping[str, Run]) -> str:
         "## Accuracy\n\nMeans over seeds; the pages above have the details.",
         markdown([row for line, row in lines if line in REACH]),
         MISSING.strip(),
-        "## Machines\n\nTimes of scripts that ran side by side are added up here: `make benchmarks`, "
+        "## Machines\n\nNo GPU was at hand: nothing was measured on CUDA. Times of scripts that ran "
+        "side by side are added up here: `make benchmarks`, "
         f"{whole}; `make benchmarks-long`, {long}. `python -m benchmarks.report` writes this page from "
         "the recorded rows in `benchmarks/results`.",
         machines(runs.values()),
