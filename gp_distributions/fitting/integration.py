@@ -39,7 +39,7 @@ _LENGTHSCALES, _RATIOS, _GRID, _POINTS = 16, 10, 2, 128
 _LOWEST, _HIGHEST = math.log(0.1), math.log(20.0)
 # The prior of the noise variance over the variance among clouds is log-normal around _RATIO, between
 # these bounds.
-_RATIO, _RATIO_SPREAD, _RATIO_BOUNDS = 0.03, 1.5, (1e-4, 10.0)
+_RATIO, _RATIO_SPREAD, _RATIO_BOUNDS = 0.06, 1.5, (1e-4, 10.0)
 # Known noise: the variance among clouds over that of the targets lies between these bounds.
 _SCALE_BOUNDS, _SCALES = (0.03, 100.0), 16
 _LIKELIHOODS = (
@@ -78,7 +78,7 @@ def integrate_hyperparameters(model: DistributionGP, *, seed: int = 0) -> Integr
 
     - a lengthscale of a :class:`DistributionKernel`: log-normal around the median distance between the
       training clouds, with deviation 1 of the logarithm;
-    - the ratio of noise to that variance, :math:`r / u_\theta`: log-normal around 0.03, with deviation
+    - the ratio of noise to that variance, :math:`r / u_\theta`: log-normal around 0.06, with deviation
       1.5, between 1e-4 and 10;
     - lengthscales of numbers and categories of :class:`MixedInputs`: log-normal around the root of how
       many numbers there are, with deviation :math:`\sqrt 3`, and around 1, with deviation 1;

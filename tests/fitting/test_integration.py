@@ -88,7 +88,7 @@ def brute_force(log_prior: Tensor, covariances: Tensor) -> tuple[Tensor, Tensor,
         rest = y - mean[:, None]
         solved = (A @ rest[..., None]).squeeze(-1)
         square = (solved * rest).sum(-1)
-        prior = log_prior - 0.5 * ((log_ratio - math.log(0.03)) / 1.5) ** 2
+        prior = log_prior - 0.5 * ((log_ratio - math.log(0.06)) / 1.5) ** 2
         logs.append(0.5 * torch.logdet(A) - 0.5 * total.log() - nu / 2 * square.log() + prior)
         means.append(mean[:, None] + (k @ solved[..., None]).squeeze(-1))
         left = 1 - k @ A @ ones
