@@ -445,7 +445,7 @@ def all_few_clouds(rows: Rows) -> tuple[str, bool]:
 
 def all_densities(rows: Rows) -> tuple[str, bool]:
     """Return the mean difference of negative log densities over all tasks, and the largest."""
-    row = find(rows, {"name": "all tasks, T=15: integrate"})
+    row = find(rows, {"name": "all tasks, T=15: integrate", "tasks": 10})
     mean, largest = number(row, "nlpd_difference"), number(row, "largest_difference")
     return f"{mean:.3f}, {largest:.3f}", mean < 0 and largest <= 0.05
 
@@ -659,6 +659,10 @@ REASONS = {
         "model was chosen on other seeds, and stays."
     ),
     _PRIORS: "Level within the spread over seeds. The model was chosen on other seeds, and stays.",
+    "all tasks, T = 15: negative log density less that of fit, mean and largest of a task": (
+        "Solids, whose targets have almost no noise, which the prior of the noise makes unlikely. With it "
+        "independent of the lengthscale, the difference was .17; the line was added with this prior."
+    ),
     _SEARCHED_TOP: (
         "The first ten evaluations are the same random ones for all, and all four searches need about "
         "two more: they are level."
