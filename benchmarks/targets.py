@@ -660,8 +660,8 @@ REASONS = {
     ),
     _PRIORS: "Level within the spread over seeds. The model was chosen on other seeds, and stays.",
     "all tasks, T = 15: negative log density less that of fit, mean and largest of a task": (
-        "Solids, whose targets have almost no noise, which the prior of the noise makes unlikely. With it "
-        "independent of the lengthscale, the difference was .17; the line was added with this prior."
+        "Solids, whose targets have almost no noise, which the prior of the noise makes unlikely. With a "
+        "prior independent of the lengthscale, the difference was .17."
     ),
     _SEARCHED_TOP: (
         "The first ten evaluations are the same random ones for all, and all four searches need about "
