@@ -648,9 +648,6 @@ REACH = (
 
 # Why a target is missed, by its text; shown only if it is missed.
 REASONS = {
-    "support measure machines, RBF-RBF: accuracy in %": (
-        "One repetition was recorded, of which one test Gaussian is 0.5%: three of 200 are wrong."
-    ),
     f"{_SLICED}, uniform, over the bare primitives": (
         "At the limit: most of the bare time is one matrix product, which gains most from two threads."
     ),
@@ -660,8 +657,8 @@ REASONS = {
     ),
     _PRIORS: "Level within the spread over seeds. The model was chosen on other seeds, and stays.",
     "all tasks, T = 15: negative log density less that of fit, mean and largest of a task": (
-        "Solids, whose targets have almost no noise, which the prior of the noise makes unlikely. With a "
-        "prior independent of the lengthscale, the difference was .17."
+        "Solids, whose targets have almost no noise, which the prior of the noise makes unlikely. With "
+        "a prior independent of the lengthscale, the difference was .17."
     ),
     _SEARCHED_TOP: (
         "The first ten evaluations are the same random ones for all, and all four searches need about "
