@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from gp_distributions.distances.base import Distance
+from gp_distributions.distances.wrapper import DistanceWrapper
 from gp_distributions.measures.arrays import integer
 from gp_distributions.rows.clouds import drop_copies
 
@@ -15,7 +16,7 @@ from gp_distributions.rows.clouds import drop_copies
 _CLOUDS = 1024
 
 
-class CompressedDistance(Distance):
+class CompressedDistance(DistanceWrapper):
     r"""A distance between the principal components of the features of a distance, which are few.
 
     With the features :math:`f(P)` of the distance and the ``K`` principal directions
@@ -61,14 +62,11 @@ class CompressedDistance(Distance):
     Source: Scholkopf, Smola and Muller 1998 (kernel principal components).
     """
 
-    supported_inputs: ClassVar[tuple[str, ...]] = ("clouds", "gaussians", "mixtures")
-
     components: Tensor
     explained: Tensor
 
     def __init__(self, distance: Distance, *, num_components: int = 100) -> None:
-        if not isinstance(distance, Distance):
-            raise TypeError(f"Expected a Distance, got {type(distance).__name__}.")
+        super().__init__(distance)
         if not distance.euclidean:
             raise ValueError(
                 f"Expected a distance with features, got {distance!r}. Use p=2, or features of MMD."
@@ -78,15 +76,13 @@ class CompressedDistance(Distance):
                 f"Expected a distance without parameters to learn, got {distance!r}, whose components "
                 "would change with them. Fix them with requires_grad_(False)."
             )
-        super().__init__(distance.dim, inputs=distance.inputs)
-        self.distance = distance
         self.num_components = integer(num_components, "num_components")
         self.register_buffer("components", torch.empty(0, 0, dtype=torch.float64))
         self.register_buffer("explained", torch.tensor(float("nan"), dtype=torch.float64))
 
     def adapt(self, rows: Tensor) -> None:
         """Compute the components from these rows, if they are not known yet."""
-        self.distance.adapt(rows)
+        super().adapt(rows)
         if self.components.numel() or not rows.numel():
             return
         rows = drop_copies(rows).flatten(0, -2)
@@ -111,29 +107,13 @@ class CompressedDistance(Distance):
             )
         return features @ self.components.to(features)
 
-    @property
-    def reads_coordinates(self) -> bool:  # type: ignore[override]
-        """Whether distances depend on the coordinates of atoms as numbers."""
-        return self.distance.reads_coordinates
-
-    @property
-    def num_rotating(self) -> int:  # type: ignore[override]
-        """Number of leading coordinates that rotate together."""
-        return self.distance.num_rotating
-
-    @property
-    def trims_padding(self) -> bool:  # type: ignore[override]
-        """Whether :meth:`represent` drops padding."""
-        return self.distance.trims_padding
-
-    def chunk_size(self, num_atoms: int) -> int:
-        """Return the number of clouds of ``num_atoms`` atoms to represent at a time."""
-        return self.distance.chunk_size(num_atoms)
-
-    def clear_cache(self) -> None:
-        """Forget all clouds that this and the wrapped distance remember."""
-        super().clear_cache()
-        self.distance.clear_cache()
+    def represent_rows(self, rows: Tensor, factors: Tensor | None = None) -> Tensor:
+        """Represent all rows, one chunk of clouds at a time."""
+        try:
+            return super().represent_rows(rows, factors)
+        except ValueError:
+            self.distance.represent_rows(rows, factors)  # its error names the row
+            raise
 
     def extra_repr(self) -> str:
         """Return the settings, for printing."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import gpytorch
 import torch
@@ -15,13 +15,14 @@ from torch import Tensor
 
 from gp_distributions.distances import evaluation
 from gp_distributions.distances.base import Distance
+from gp_distributions.distances.wrapper import DistanceWrapper
 from gp_distributions.rows.clouds import join_rows
 
 # Standard deviation of the logarithms of the scales under the default prior.
 _SPREAD = math.sqrt(3.0)
 
 
-class ScaledDistance(Distance, gpytorch.Module):
+class ScaledDistance(DistanceWrapper, gpytorch.Module):
     r"""A distance with a learnable scale for each coordinate, which tells which coordinates matter.
 
     Coordinates are multiplied by positive scales :math:`s_1, \dots, s_d` before the distance sees them:
@@ -65,23 +66,18 @@ class ScaledDistance(Distance, gpytorch.Module):
     Source: Neal 1996, section 1.2.3 (automatic relevance determination).
     """
 
-    supported_inputs: ClassVar[tuple[str, ...]] = ("clouds", "gaussians", "mixtures")
-
     raw_scales: torch.nn.Parameter
     raw_scales_constraint: Positive
 
     def __init__(
         self, distance: Distance, *, scales_prior: Prior | _DefaultType | None = DEFAULT
     ) -> None:
-        if not isinstance(distance, Distance):
-            raise TypeError(f"Expected a Distance, got {type(distance).__name__}.")
+        super().__init__(distance)
         if not distance.reads_coordinates:
             raise ValueError(
                 f"Expected a distance that reads coordinates, got {type(distance).__name__}, whose "
                 "atoms are labels or indices."
             )
-        super().__init__(distance.dim, inputs=distance.inputs)
-        self.distance = distance
         size = distance.dim - self._shared
         # A single scale is always one: there is nothing to learn.
         raw = torch.nn.Parameter(torch.zeros(size, dtype=torch.float64), requires_grad=size > 1)
@@ -161,11 +157,6 @@ class ScaledDistance(Distance, gpytorch.Module):
         """Whether the distance is the Euclidean distance between representations."""
         return self.distance.euclidean
 
-    @property
-    def num_rotating(self) -> int:  # type: ignore[override]
-        """Number of leading coordinates that rotate together."""
-        return self.distance.num_rotating
-
     def compare_all(self, r1: Tensor, r2: Tensor) -> Tensor:
         """Compute the squared distances between all pairs of representations."""
         return self.distance.compare_all(r1, r2)
@@ -182,15 +173,6 @@ class ScaledDistance(Distance, gpytorch.Module):
         return self.distance.squared_norms(
             join_rows(points, weights) if weighted else points.flatten(-2)
         )
-
-    def chunk_size(self, num_atoms: int) -> int:
-        """Return the number of clouds of ``num_atoms`` atoms to represent at a time."""
-        return self.distance.chunk_size(num_atoms)
-
-    def clear_cache(self) -> None:
-        """Forget all clouds that this and the wrapped distance remember."""
-        super().clear_cache()
-        self.distance.clear_cache()
 
     def extra_repr(self) -> str:
         """Return the scales, for printing."""

@@ -154,7 +154,7 @@ class SharedSupportDistance(Distance):
         return f"dim={self.dim}, support: {f'{count} atoms' if count else 'not known yet'}"
 
 
-class _UnknownAtomError(Exception):
+class _UnknownAtomError(ValueError):
     """Raised if an atom of positive weight is not in the support."""
 
 
