@@ -48,8 +48,11 @@ SCRIPTS = (
 # Scripts that take too long for a run of all.
 LONG = (
     "large_sparse",
+    "comparison",
+    "patients",
     "molecules",
     "scaled_distance",
+    "turned_airfoil_search",
     "mixed_search",
     "compared_search",
 )
