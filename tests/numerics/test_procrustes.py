@@ -18,8 +18,9 @@ def drawn(dim: int) -> list[torch.Tensor]:
 def test_agrees_with_scipy_in_space() -> None:
     points, target, weights = drawn(3)
     centred = [x - weights @ x for x in (target, points)]
-    rotation, _ = Rotation.align_vectors(*centred, weights=weights)
-    expected = torch.from_numpy(rotation.apply(centred[1])) + weights @ target
+    arrays = [x.numpy() for x in (*centred, weights)]
+    rotation, _ = Rotation.align_vectors(arrays[0], arrays[1], weights=arrays[2])
+    expected = torch.from_numpy(rotation.apply(arrays[1])) + weights @ target
     torch.testing.assert_close(procrustes(points, target, weights), expected)
 
 
