@@ -83,7 +83,7 @@ from gp_distributions.saving import SavedModelError, load, save
 from gp_distributions.sensitivities import Sensitivity, sensitivity
 from gp_distributions.sharding import PieceError, ShardedClouds
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "MMD",
