@@ -24,6 +24,7 @@ from gp_distributions.models.distribution_gp import DistributionGP
 from gp_distributions.models.fantasies import FantasizingModel
 from gp_distributions.models.mixture_posterior import MixturePosterior
 from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood
+from gp_distributions.numerics.mixtures import Mixture
 from gp_distributions.numerics.spectral_regression import SpectralRegression
 
 # Covariances within larger sets of clouds are computed only if samples are drawn.
@@ -231,6 +232,64 @@ class IntegratedGP(FantasizingModel):
         std = variance.clamp_min(self.model.smallest_variance).sqrt()
         squeeze = self.model._squeeze_output
         return (mean.squeeze(-1), std.squeeze(-1)) if squeeze else (mean, std)
+
+    def leave_one_out(self, *, observation_noise: bool = True) -> tuple[Tensor, Tensor]:
+        r"""Predict each training cloud from all others, with the members weighted anew for each.
+
+        Let :math:`w_k` be the weights of the members, and :math:`p_k` their densities. Without target
+        ``i``, the weights are
+
+        .. math:: w_{-i, k} \propto \frac{w_k}{p_k(y_i \mid y_{-i})}.
+
+        Each member predicts target ``i`` in closed form, with its mean and its outputscale integrated
+        over the other targets. The quadrature points, the priors, which refer to the distances between
+        all training clouds, and the scale of the outcome transform stay the same.
+
+        Args:
+            observation_noise: Whether to return the standard deviation of the target rather than that
+                of the function.
+
+        Returns:
+            The means and standard deviations, detached, of the shape and in the units of ``train_Y``.
+            With four clouds, whose members have two degrees of freedom without one, the standard
+            deviations are infinite.
+
+        Example:
+            >>> import torch
+            >>> from gp_distributions import DistributionGP, PointClouds, integrate_hyperparameters
+            >>> points = torch.randn(9, 20, 2, generator=torch.Generator().manual_seed(0)).double()
+            >>> single = DistributionGP(PointClouds(points), points.mean((-2, -1)))
+            >>> mean, std = integrate_hyperparameters(single).leave_one_out()
+            >>> mean.shape, bool((std > 0).all())
+            (torch.Size([9]), True)
+
+        Source: Gelfand, Dey and Chang 1992 (the weights).
+        """
+        self.eval()
+        with torch.no_grad():
+            regression = self._regression
+            left = regression.leave_one_out()
+            log_weights = (regression.log_evidence + self.log_prior).unsqueeze(-1)
+            weights = (log_weights - left.log_density).flatten(-3, -2).softmax(-2)
+            squared = left.squared
+            if not observation_noise:
+                (rows,) = self.model.train_inputs
+                relative = _relative_noise(
+                    self.model, rows, self.ratios, self.outputscales, training=True
+                )
+                noise = self.ratios.unsqueeze(-1) * relative[..., None, None, :]
+                squared = squared - left.outputscales * noise
+            mixture = Mixture(
+                weights.mT,
+                (self.model.train_targets[..., None, None, :] - left.errors).flatten(-3, -2).mT,
+                squared.clamp_min(0).sqrt().flatten(-3, -2).mT,
+                squared.new_full(weights.shape[-2:-1], regression.degrees - 1),
+            )
+            offset, factor = self._units()
+            mean = offset + factor * mixture.mean()
+            variance = factor**2 * mixture.variance()
+        std = variance.clamp_min(self.model.smallest_variance).sqrt()
+        return (mean, std) if self.model._squeeze_output else (mean[..., None], std[..., None])
 
     def condition_on_observations(
         self, X: Inputs | Tensor, Y: Tensor | ArrayLike, noise: Tensor | None = None

@@ -161,14 +161,48 @@ class MixtureModel(FantasizingModel):
         """
         counting, weights = self._counting()
         found = [_moments(model, X, observation_noise, options) for model in counting]
-        axes = max(mean.dim() for mean, _ in found)
-        # Models of one output need not have an axis of outputs.
-        whole = [[m if m.dim() == axes else m.unsqueeze(-1) for m in pair] for pair in found]
-        means, within = (torch.stack(part, dim=-1) for part in zip(*whole, strict=True))
-        weights = weights.to(means)
-        mean = means @ weights
-        variance = (within + (means - mean.unsqueeze(-1)).square()) @ weights
-        return mean, variance.sqrt()
+        return _mixed_moments(found, weights)
+
+    def leave_one_out(self, *, observation_noise: bool = True) -> tuple[Tensor, Tensor]:
+        """Predict each training cloud from all others, at the current weights.
+
+        The weights have seen all targets; only members that are mixtures over hyperparameters weight
+        theirs anew without each.
+
+        Args:
+            observation_noise: Whether to return the standard deviation of the target rather than that
+                of the function.
+
+        Returns:
+            The means and the standard deviations, of the shape of those of ``predict``.
+
+        Raises:
+            TypeError: If a member of positive weight has no leave-one-out predictions.
+            ValueError: If members have different numbers of training clouds.
+
+        Example:
+            >>> from gp_distributions import DistributionGP, MixtureModel, PointClouds
+            >>> clouds = PointClouds([[[0.0], [0.2]], [[1.0], [1.2]], [[2.0], [2.2]]])
+            >>> member = DistributionGP(clouds, [0.0, 1.0, 2.0])
+            >>> mean, std = MixtureModel([member, member]).leave_one_out()
+            >>> mean.shape
+            torch.Size([3])
+        """
+        counting, weights = self._counting()
+        found = []
+        for model in counting:
+            if not hasattr(model, "leave_one_out"):
+                raise TypeError(
+                    f"Expected members with a method leave_one_out, got {type(model).__name__}."
+                )
+            mean, std = model.leave_one_out(observation_noise=observation_noise)
+            found.append((mean, std.square()))
+        numbers = [len(mean) for mean, _ in found]
+        if len(set(numbers)) > 1:
+            raise ValueError(
+                f"Expected members with the same training clouds, got {numbers} of them."
+            )
+        return _mixed_moments(found, weights)
 
     def condition_on_observations(
         self, X: Inputs | Tensor, Y: Tensor | ArrayLike, **kwargs: Any
@@ -228,6 +262,20 @@ def _moments(
     with torch.no_grad():
         posterior = _as_mixture(model.posterior(X, observation_noise=observation_noise), model)
         return posterior.mean, posterior.variance
+
+
+def _mixed_moments(
+    moments: Sequence[tuple[Tensor, Tensor]], weights: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Return the means and standard deviations of mixtures from the moments of their members."""
+    axes = max(mean.dim() for mean, _ in moments)
+    # Models of one output need not have an axis of outputs.
+    whole = [[m if m.dim() == axes else m.unsqueeze(-1) for m in pair] for pair in moments]
+    means, within = (torch.stack(part, dim=-1) for part in zip(*whole, strict=True))
+    weights = weights.to(means)
+    mean = means @ weights
+    variance = (within + (means - mean.unsqueeze(-1)).square()) @ weights
+    return mean, variance.sqrt()
 
 
 def _as_mixture(posterior: Posterior, model: Any) -> MixturePosterior:

@@ -4,9 +4,28 @@ from __future__ import annotations
 
 import math
 from functools import cached_property
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
+
+from gp_distributions.numerics import student_t
+
+
+class LeftOut(NamedTuple):
+    """Predictions of each target from all others, ``batch_shape x L x J x T`` tensors.
+
+    Attributes:
+        errors: The targets minus the locations.
+        squared: The squared scales.
+        outputscales: The outputscales estimated without the target, or the known ones.
+        log_density: Log densities of the targets.
+    """
+
+    errors: Tensor
+    squared: Tensor
+    outputscales: Tensor
+    log_density: Tensor
 
 
 class SpectralRegression:
@@ -135,6 +154,30 @@ class SpectralRegression:
         """Return the squared scales of targets given all others, ``batch_shape x L x J x T``."""
         inverses = self.precision @ self.projection.square()
         return self.scales.unsqueeze(-1) / inverses
+
+    def leave_one_out(self) -> LeftOut:
+        r"""Predict each target from all others, with the mean and the outputscale integrated anew.
+
+        With :math:`P = A^{-1} - A^{-1} 1 1^\top A^{-1} / S`, the error of target :math:`i`, and the
+        quadratic form of all others, are
+
+        .. math:: e_i = \frac{[P y]_i}{P_{ii}}, \qquad Q_{-i} = Q - P_{ii}\, e_i^2.
+
+        The squared scale is :math:`Q_{-i} / ((\nu - 1) P_{ii})`, with :math:`\nu - 1` degrees of
+        freedom.
+        """
+        ones = (self.precision * self._ones) @ self.projection
+        diagonal = self.precision @ self.projection.square()
+        diagonal = diagonal - ones.square() / self._total.unsqueeze(-1)
+        errors = self._weighted @ self.projection / diagonal
+        scales = self.scales.unsqueeze(-1)
+        if self.outputscales is None:
+            others = self._quadratic.unsqueeze(-1) - diagonal * errors.square()
+            scales = others.clamp_min(0) / (self.freedom - 1)
+        squared = scales / diagonal
+        degrees = errors.new_tensor(self.degrees - 1)
+        log_density = student_t.log_density(errors * squared.rsqrt(), degrees) - squared.log() / 2
+        return LeftOut(errors, squared, scales.expand(errors.shape), log_density)
 
     def predict(self, across: Tensor, variances: Tensor) -> tuple[Tensor, Tensor]:
         """Compute the locations and squared scales of new values.

@@ -207,6 +207,48 @@ class TestBruteForce:
         torch.testing.assert_close(found.predict(ROWS[NEW])[0], expected, rtol=0, atol=2e-3)
 
 
+class TestLeaveOneOut:
+    """Predictions are those of mixtures without the cloud, with the same members and priors."""
+
+    @pytest.mark.parametrize("observation_noise", [False, True])
+    @pytest.mark.parametrize("kind", ["free", "known", "zero mean", "sampling noise", "outputs"])
+    def test_it_is_the_mixture_of_all_others(self, kind: str, observation_noise: bool) -> None:
+        noise = torch.linspace(0.1, 0.4, T, dtype=torch.float64)
+        targets = TARGETS[:, None] if kind == "outputs" else TARGETS
+
+        def single(rows: list[int]) -> DistributionGP:
+            options: dict[str, object] = {
+                "known": {"train_Yvar": noise[rows], "outcome_transform": None},
+                "zero mean": {"mean_module": ZeroMean(), "outcome_transform": None},
+                "sampling noise": {"sampling_noise": True},
+            }.get(kind, {})
+            return DistributionGP(ROWS[rows], targets[rows], ScaleKernel(sliced()), **options)
+
+        whole = integrate_hyperparameters(single(list(range(T))))
+        mean, std = whole.leave_one_out(observation_noise=observation_noise)
+        assert mean.shape == std.shape == targets[:T].shape
+        for i in range(T):
+            model = single([j for j in range(T) if j != i])
+            if kind == "sampling noise":
+                model.likelihood.load_state_dict(whole.model.likelihood.state_dict())
+            other = IntegratedGP(
+                model.eval(), whole.values, whole.ratios, whole.log_prior, whole.outputscales
+            )
+            expected = other.predict(ROWS[[i]], observation_noise=False)
+            torch.testing.assert_close(mean[[i]], expected[0])
+            if not observation_noise:
+                torch.testing.assert_close(std[[i]], expected[1], rtol=1e-5, atol=1e-7)
+            elif kind != "known":  # new clouds get the mean of known variances
+                expected = other.predict(ROWS[[i]])
+                torch.testing.assert_close(std[[i]], expected[1])
+
+    def test_four_clouds(self) -> None:
+        model = DistributionGP(ROWS[:4], TARGETS[:4], ScaleKernel(sliced()))
+        mean, std = integrate_hyperparameters(model).leave_one_out()
+        assert mean.isfinite().all()
+        assert std.isposinf().all()
+
+
 class TestKernels:
     @pytest.mark.parametrize("name", KERNELS)
     def test_every_kernel(self, name: str, tmp_path: Path) -> None:

@@ -37,6 +37,7 @@ from gp_distributions import (
     SharedKernelGP,
     SlicedWassersteinKernel,
     SparseDistributionGP,
+    integrate_hyperparameters,
 )
 from gp_distributions.models import MixturePosterior
 
@@ -56,6 +57,11 @@ def members() -> list[DistributionGP]:
     far = DistributionGP(ROWS[:20], TARGETS[:20] + 30, MMDKernel(2, bandwidth=1.0))
     sparse = SparseDistributionGP(ROWS[:20], TARGETS[:20], sliced(), num_inducing=10)
     return [DistributionGP(ROWS[:20], TARGETS[:20], sliced()), far, sparse]
+
+
+def other_model() -> SingleTaskGP:
+    x = torch.linspace(0, 1, 6, dtype=torch.float64).unsqueeze(-1)
+    return SingleTaskGP(x, x.sin())
 
 
 def student(mean: Tensor, scale: Tensor, degrees: float) -> MixturePosterior:
@@ -82,6 +88,27 @@ class TestMoments:
         posterior = model.posterior(ROWS[20:], observation_noise=noise)
         torch.testing.assert_close(posterior.mean.squeeze(-1), found[0])
         torch.testing.assert_close(posterior.variance.squeeze(-1).sqrt(), found[1])
+
+    @pytest.mark.parametrize("noise", [False, True])
+    def test_leave_one_out_predictions_are_mixed(self, noise: bool) -> None:
+        _, far, sparse = members()
+        integrated = integrate_hyperparameters(DistributionGP(CLOUDS[:20], TARGETS[:20]))
+        model = MixtureModel([integrated, far, sparse, other_model()], [1, 2, 1, 0])
+        found = model.leave_one_out(observation_noise=noise)
+        kept = [each.leave_one_out(observation_noise=noise) for each in (integrated, far, sparse)]
+        means, stds = (torch.stack(part) for part in zip(*kept, strict=True))
+        weights = torch.tensor([[0.25], [0.5], [0.25]]).double()
+        mean = (weights * means).sum(0)
+        second = (weights * (stds.square() + means.square())).sum(0)
+        torch.testing.assert_close(found[0], mean)
+        torch.testing.assert_close(found[1], (second - mean.square()).sqrt())
+
+    def test_leave_one_out_needs_the_same_clouds(self) -> None:
+        fewer = DistributionGP(CLOUDS[:5], TARGETS[:5])
+        with pytest.raises(ValueError, match=r"same training clouds, got \[20, 5\] of them"):
+            MixtureModel([members()[0], fewer]).leave_one_out()
+        with pytest.raises(TypeError, match="a method leave_one_out, got SingleTaskGP"):
+            MixtureModel([other_model()]).leave_one_out()
 
     def test_one_model_is_itself(self) -> None:
         one = members()[0]
