@@ -116,6 +116,26 @@ class IntegratedGP(FantasizingModel):
             .unflatten(-1, self.log_prior.shape)
         )
 
+    def member(self, place: int) -> tuple[dict[str, Tensor], Tensor, Tensor, Tensor]:
+        """Return the hyperparameters of a member of a model without batch axes.
+
+        Args:
+            place: Number of the member in the flattened ``weights``.
+
+        Returns:
+            The values of the raw parameters of the kernel; the factor of the kernel, estimated or
+            known; the ratio of noise to it; and the estimated mean, in transformed units.
+        """
+        first, second = divmod(place, self.ratios.shape[-1])
+        values = {name: value[first] for name, value in self.values.items()}
+        found = self._regression
+        return (
+            values,
+            found.scales[first, second],
+            self.ratios[first, second],
+            found.mean[first, second],
+        )
+
     @property
     def num_outputs(self) -> int:
         """Number of outputs: one."""

@@ -12,8 +12,9 @@ import numpy.typing as npt
 from scipy.stats import binom, norm
 from torch import Tensor
 
+from gp_distributions.measures.inputs import Inputs
 from gp_distributions.models.targets import as_targets
-from gp_distributions.reporting.training import Classifier, Model, Training
+from gp_distributions.reporting.training import Classifier, Mixed, Model, Training, check_shared
 
 Array = npt.NDArray[np.float64]
 
@@ -212,18 +213,21 @@ class Judged:
         )
 
 
-def judge(model: Model, rows: Tensor, y: Any, training: Training | None) -> Judged:
+def judge(
+    model: Model | Mixed, X: Inputs | Tensor, rows: Tensor, y: Any, training: Training | None
+) -> Judged:
     """Predict objects and compare the predictions with their values.
 
     Args:
         model: A fitted model.
-        rows: The rows of the ``N`` objects.
+        X: The ``N`` objects.
+        rows: Their rows.
         y: Their targets or labels.
         training: The training objects of the model, if it keeps them.
 
     Raises:
-        ValueError: If the number of values is wrong, a value is missing, or a label is not one of the
-            classes of the model.
+        ValueError: If the number of values is wrong, a value is missing, a label is not one of the
+            classes of the model, or the members of a mixture have different training objects.
     """
     if isinstance(model, Classifier):
         classes, truth = _observed_classes(model, y, len(rows))
@@ -241,8 +245,9 @@ def judge(model: Model, rows: Tensor, y: Any, training: Training | None) -> Judg
         )
     values = targets.double().numpy(force=True)
     places = _places(training, rows, values)
-    moments = [m.reshape(len(rows), -1).clone() for m in model.predict(rows)]
-    if (places >= 0).any():
+    moments = [m.reshape(len(rows), -1).clone() for m in model.predict(X)]
+    if (places >= 0).any() and training is not None:
+        check_shared(model, training)
         left_out = model.leave_one_out()
         for moment, without in zip(moments, left_out, strict=True):
             moment[places >= 0] = without.reshape(len(without), -1)[places[places >= 0]]

@@ -18,8 +18,15 @@ from torch import Tensor
 from gp_distributions.measures import MixedInputs
 from gp_distributions.measures.covariates import Covariates
 from gp_distributions.measures.inputs import Inputs
-from gp_distributions.models import ClassificationGP, DistributionGP, SparseDistributionGP
+from gp_distributions.models import (
+    ClassificationGP,
+    DistributionGP,
+    IntegratedGP,
+    MixtureModel,
+    SparseDistributionGP,
+)
 from gp_distributions.models.arguments import counted_rows, keeps_clouds
+from gp_distributions.models.likeliest import likeliest
 from gp_distributions.models.targets import check_order
 from gp_distributions.relevances import Relevance, relevance
 from gp_distributions.relevances.inputs import Names, inputs_of
@@ -35,6 +42,7 @@ from gp_distributions.reporting.words import (
     percent,
     percent_level,
     versions,
+    weighted,
     writer,
 )
 from gp_distributions.sensitivities import gradients_at
@@ -49,7 +57,7 @@ _ALIKE = 1.0
 
 
 def report(
-    model: DistributionGP | SparseDistributionGP,
+    model: DistributionGP | SparseDistributionGP | MixtureModel | IntegratedGP,
     X: Inputs | Tensor,
     y: Tensor | ArrayLike,
     path: str | os.PathLike[str],
@@ -77,7 +85,9 @@ def report(
     intervals are right, all counts of an output lie in their ranges with a probability of at least 95%.
 
     Args:
-        model: A fitted model for regression or classification.
+        model: A fitted model for regression or classification, or a mixture of models for regression.
+            Of a mixture, the page describes the member of largest weight, and what matters to it;
+            predictions and intervals are those of the mixture, as if they were normal.
         X: The ``N`` objects, as for ``model.predict``. Their ``labels`` name them in the report.
         y: Their targets, ``N`` or ``N x outputs``, or their labels for classification.
         path: Path to the file.
@@ -119,13 +129,14 @@ def report(
     path = Path(path)
     if not path.parent.is_dir():
         raise FileNotFoundError(f"Expected an existing folder, got {path.parent}.")
-    if not isinstance(model, DistributionGP | SparseDistributionGP):
+    single = likeliest(model)
+    if not isinstance(single, DistributionGP | SparseDistributionGP):
         advice = " Pass its attribute model_." if hasattr(model, "model_") else ""
         raise TypeError(
-            "Expected a DistributionGP, SparseDistributionGP or a classifier, got "
-            f"{type(model).__name__}.{advice}"
+            "Expected a DistributionGP, SparseDistributionGP, a classifier or a mixture of models for "
+            f"regression, got {type(single).__name__}.{advice}"
         )
-    transform = getattr(model, "outcome_transform", None)
+    transform = getattr(single, "outcome_transform", None)
     if not isinstance(transform, Standardize | None):
         raise ValueError(
             "Expected Standardize or None as outcome transform, got "
@@ -134,20 +145,20 @@ def report(
     if not 0 < level < 1:
         raise ValueError(f"Expected level between 0 and 1, got {level}.")
     check_order(X, y)
-    rows = counted_rows(X, model.encoding)
+    rows = counted_rows(X, single.encoding)
     if rows.dim() != 2 or len(rows) < 2:
         raise ValueError(f"Expected at least two objects, N x width, got {tuple(rows.shape)}.")
     known = None if train_labels is None else np.asarray(train_labels, dtype=object)
-    training = training_of(model, known)
+    training = training_of(single, known)
     rows = rows.detach().to(torch.float64 if training is None else training.rows.dtype)
-    blocks = cloud_blocks(model, names)
-    judged = judge(model, rows, y, training)
+    blocks = cloud_blocks(single, names)
+    judged = judge(model, X, rows, y, training)
     labelled = [label] if isinstance(label, str) else list(label)
     if len(labelled) == 1:
         labelled *= len(judged.outputs)
     if len(labelled) != len(judged.outputs):
         raise ValueError(f"Expected {len(judged.outputs)} labels, got {len(labelled)}.")
-    page = _Page(model, X, rows, judged, training, blocks, labelled, level)
+    page = _Page(single, X, rows, judged, training, blocks, labelled, level)
     importance = page.importance(relevance, names)
     environment = jinja2.Environment(
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True
@@ -161,7 +172,11 @@ def report(
         importance=importance,
         **page.summary(),
         **page.examples(importance),
-        model=[*described(model, blocks, training, labelled), ("Software", versions())],
+        model=[
+            *weighted(model),
+            *described(single, blocks, training, labelled),
+            ("Software", versions()),
+        ],
     )
     with written_whole(path) as file:
         file.write(text.encode())

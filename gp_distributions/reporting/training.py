@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -13,15 +14,19 @@ from torch import Tensor
 from gp_distributions.models import (
     ClassificationGP,
     DistributionGP,
+    IntegratedGP,
+    MixtureModel,
     SparseClassificationGP,
     SparseDistributionGP,
 )
 from gp_distributions.models.arguments import counted_rows
+from gp_distributions.models.likeliest import likeliest
 from gp_distributions.models.pieces import LabelledPieces, MemoryPieces
 from gp_distributions.rows.clouds import drop_copies
 
 Model: TypeAlias = DistributionGP | SparseDistributionGP
 Classifier: TypeAlias = ClassificationGP | SparseClassificationGP
+Mixed: TypeAlias = MixtureModel | IntegratedGP
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,6 +73,27 @@ class Training:
 def _contents(rows: Tensor) -> list[bytes]:
     """Return what identifies each row, up to padding at its end."""
     return [np.trim_zeros(row, "b").tobytes() for row in rows.numpy(force=True)]
+
+
+def check_shared(model: Model | Mixed, training: Training) -> None:
+    """Check that all members of a mixture that count have the training values of one of them.
+
+    Raises:
+        ValueError: If one has others.
+    """
+    members: Iterable[Any] = model.models if isinstance(model, MixtureModel) else ()
+    for member, weight in zip(members, getattr(model, "weights", ()), strict=False):
+        other = training_of(likeliest(member)) if weight > 0 else training
+        if other is None or not _equal(other.values, training.values):
+            raise ValueError(
+                "Expected objects that none of the members of the mixture has seen, or members with the "
+                "same training objects and values. Report on held-out objects, or on one member."
+            )
+
+
+def _equal(one: npt.NDArray[np.float64], other: npt.NDArray[np.float64]) -> bool:
+    """Whether values are equal up to the rounding of outcome transforms."""
+    return one.shape == other.shape and np.allclose(one, other, rtol=1e-6, atol=1e-6 * other.std())
 
 
 def training_of(model: Model, labels: npt.NDArray[Any] | None = None) -> Training | None:

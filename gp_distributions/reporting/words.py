@@ -15,9 +15,9 @@ from gp_distributions.kernels.block_kernel import BlockKernel
 from gp_distributions.kernels.distribution_kernel import DistributionKernel
 from gp_distributions.kernels.reading import distribution_kernels
 from gp_distributions.measures.encoding import CovariateEncoding, Levels
-from gp_distributions.models import SamplingNoiseLikelihood, SparseDistributionGP
+from gp_distributions.models import IntegratedGP, SamplingNoiseLikelihood, SparseDistributionGP
 from gp_distributions.reporting.clouds import CloudBlock, drawn_rows
-from gp_distributions.reporting.training import Classifier, Model, Training
+from gp_distributions.reporting.training import Classifier, Mixed, Model, Training
 
 _DISTANCES: Mapping[str, str] = {
     "SlicedWasserstein": "location, spread and shape, along many directions",
@@ -107,6 +107,22 @@ def described(
             ]
     lines.append(("Noise", _noise(model, labels)))
     return lines
+
+
+def weighted(model: Model | Mixed) -> list[tuple[str, str]]:
+    """Say what is averaged, if a model is a mixture."""
+    if not isinstance(model, Mixed):
+        return []
+    weights = model.weights.flatten()
+    what = "settings of one model" if isinstance(model, IntegratedGP) else "models"
+    return [
+        (
+            "Average",
+            f"predictions average {int((weights > 0).sum())} {what}, by how well they explain the data; "
+            f"the one that counts most, with a weight of {percent(float(weights.max()))}, is described "
+            "here, and what matters and which objects are alike is told by it",
+        )
+    ]
 
 
 def versions() -> str:

@@ -22,6 +22,7 @@ from gp_distributions import (
     GaussianMixtures,
     Gaussians,
     MixedInputs,
+    MixtureModel,
     MMDKernel,
     NormalizeClouds,
     PointClouds,
@@ -30,16 +31,18 @@ from gp_distributions import (
     SlicedWassersteinKernel,
     SparseClassificationGP,
     SparseDistributionGP,
+    integrate_hyperparameters,
     load,
     relevance,
     report,
     save,
 )
+from gp_distributions.models.likeliest import likeliest
 from gp_distributions.reporting import pictures
 from gp_distributions.reporting.judging import LEVELS, Classification, Regression, judge
 from gp_distributions.reporting.neighbours import nearest
 from gp_distributions.reporting.training import training_of
-from gp_distributions.reporting.words import number, writer
+from gp_distributions.reporting.words import number, percent, writer
 
 RNG = np.random.default_rng(3)
 SIZES = RNG.integers(4, 12, 24)
@@ -146,7 +149,7 @@ def test_training_objects_are_predicted_without_themselves() -> None:
     training = training_of(MODEL)
     assert training is not None
     rows = CLOUDS[8:].pack(atoms=30)
-    judged = judge(MODEL, rows, Y[8:], training)
+    judged = judge(MODEL, rows, rows, Y[8:], training)
     assert judged.places.tolist() == [*range(8, 16), *[-1] * 8]
     (output,) = judged.outputs
     assert isinstance(output, Regression)
@@ -169,7 +172,7 @@ def test_repeated_measurements_are_new_objects() -> None:
     training = training_of(MODEL)
     assert training is not None
     shifted = torch.from_numpy(Y[TRAIN] + 0.01)
-    assert (judge(MODEL, CLOUDS[TRAIN].pack(), shifted, training).places == -1).all()
+    assert (judge(MODEL, CLOUDS[TRAIN], CLOUDS[TRAIN].pack(), shifted, training).places == -1).all()
 
 
 def test_scores_of_classes() -> None:
@@ -350,6 +353,37 @@ def test_all_models(name: str, tmp_path: Path, request: pytest.FixtureRequest) -
     drawn = sum(source.startswith("data:image/png") for source in found.images)
     kinds = ("gaussians", "sparse gaussians", "mixtures", "precomputed")
     assert drawn == (0 if name in kinds else 8)
+
+
+@pytest.mark.usefixtures("undrawn")
+@pytest.mark.parametrize("kind", ["integrated", "mixture"])
+def test_mixtures(kind: str, tmp_path: Path) -> None:
+    single = DistributionGP(CLOUDS[TRAIN], Y[TRAIN])
+    model: Any = integrate_hyperparameters(single)
+    if kind == "mixture":
+        model = MixtureModel([DistributionGP(CLOUDS[TRAIN], Y[TRAIN], MMDKernel(2)), model], [1, 3])
+    training = training_of(likeliest(model))
+    assert training is not None
+    judged = judge(model, CLOUDS[8:], CLOUDS[8:].pack(), Y[8:], training)
+    (found,) = judged.outputs
+    assert isinstance(found, Regression)
+    mean, std = model.predict(CLOUDS[8:])
+    mean[:8], std[:8] = (moment[8:] for moment in model.leave_one_out())
+    np.testing.assert_allclose(found.mean, mean.numpy())
+    np.testing.assert_allclose(found.std, std.numpy())
+    text = " ".join(page(report(model, CLOUDS[8:], Y[8:], tmp_path / "a.html")).text.split())
+    assert "Of these, 8 were also used to train" in text
+    weight = percent(float(model.weights.max()))
+    said = {"integrated": "settings of one model", "mixture": "average 2 models"}[kind]
+    assert said in text
+    assert f"counts most, with a weight of {weight}" in text
+
+
+def test_mixtures_of_models_with_different_training_data(tmp_path: Path) -> None:
+    members = [DistributionGP(CLOUDS[i : i + 8], Y[i : i + 8]) for i in (0, 8)]
+    model = MixtureModel(members, [0.6, 0.4])
+    with pytest.raises(ValueError, match="none of the members of the mixture has seen"):
+        report(model, CLOUDS[:10], Y[:10], tmp_path / "a.html", relevance=False)
 
 
 @pytest.mark.usefixtures("undrawn")
