@@ -66,6 +66,7 @@ from gp_distributions.measures import (
 )
 from gp_distributions.models import (
     ClassificationGP,
+    ConformalCorrection,
     DistributionGP,
     IntegratedGP,
     KernelRidgeClassifier,
@@ -93,6 +94,7 @@ __all__ = [
     "CloudScaler",
     "Comparison",
     "CompressedDistance",
+    "ConformalCorrection",
     "Decoder",
     "DesignSearch",
     "Diagnosis",

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import torch
-from numpy.typing import ArrayLike
 from torch import Tensor
 
+from gp_distributions.numerics.standardized_errors import Values, standardized_errors
+
 Groups = Tensor | Sequence[Hashable]
-Values = Tensor | ArrayLike
 
 _LEVELS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
 
@@ -43,7 +41,7 @@ def coverage(
         >>> coverage(y=[0.1, -0.3, 2.5, 0.8], mean=[0.0] * 4, std=[1.0] * 4)
         tensor(0.7500, dtype=torch.float64)
     """
-    z = _standardised(y, mean, std)[0]
+    z = standardized_errors(y, mean, std)[0]
     return _grouped(_within(z, [level])[0], groups)
 
 
@@ -63,7 +61,7 @@ def nlpd(
         >>> nlpd(y=[0.0, 2.0], mean=[0.0, 1.0], std=[1.0, 1.0])
         tensor(1.1689, dtype=torch.float64)
     """
-    return _grouped(_nlpd(*_standardised(y, mean, std)), groups)
+    return _grouped(_nlpd(*standardized_errors(y, mean, std)), groups)
 
 
 def crps(
@@ -88,7 +86,7 @@ def crps(
 
     Source: Gneiting and Raftery 2007, equation (21).
     """
-    return _grouped(_crps(*_standardised(y, mean, std)), groups)
+    return _grouped(_crps(*standardized_errors(y, mean, std)), groups)
 
 
 def reliability(
@@ -122,7 +120,7 @@ def reliability(
         >>> reliability([0.1, -0.3, 2.5, 0.8], [0.0] * 4, [1.0] * 4, levels=[0.2, 0.5, 0.9])
         tensor([0.2500, 0.5000, 0.7500], dtype=torch.float64)
     """
-    z = _standardised(y, mean, std)[0]
+    z = standardized_errors(y, mean, std)[0]
     return _grouped(_within(z, levels), groups)
 
 
@@ -198,7 +196,7 @@ def calibration(
         >>> [round(float(score), 2) for score in (scores.coverage, scores.rmse, scores.std)]
         [0.96, 0.98, 1.0]
     """
-    z, std = _standardised(y, mean, std)
+    z, std = standardized_errors(y, mean, std)
     members = ({} if groups is None else _members(groups, len(z))) | {"all": range(len(z))}
 
     def by_group(scores: Tensor) -> Tensor:
@@ -216,36 +214,12 @@ def calibration(
     )
 
 
-def _standardised(y: Values, mean: Values, std: Values) -> tuple[Tensor, Tensor]:
-    """Return standardised errors and standard deviations, in the highest precision of the inputs."""
-    values = [_tensor(v) for v in (y, mean, std)]
-    dtype = functools.reduce(torch.promote_types, [v.dtype for v in values])
-    target, centre, std = (v.to(values[-1].device, dtype) for v in values)
-    if not target.shape == centre.shape == std.shape or std.dim() != 1:
-        raise ValueError(
-            "Expected targets, means and standard deviations of the same shape (N,), got "
-            f"{tuple(target.shape)}, {tuple(centre.shape)} and {tuple(std.shape)}."
-        )
-    bad = ~(target.isfinite() & centre.isfinite() & std.isfinite() & (std > 0))
-    if bool(bad.any()):
-        i = int(bad.nonzero()[0])
-        raise ValueError(
-            f"Expected finite targets and means, and standard deviations > 0, but those of bag {i} are "
-            f"{float(target[i])}, {float(centre[i])} and {float(std[i])}."
-        )
-    return (target - centre) / std, std
-
-
-def _tensor(values: Values) -> Tensor:
-    """Convert values to a tensor, copying arrays because columns of data frames are read-only."""
-    tensor = values.detach() if isinstance(values, Tensor) else torch.from_numpy(np.array(values))
-    return tensor if tensor.is_floating_point() else tensor.double()
-
-
 def _within(z: Tensor, levels: Sequence[float]) -> Tensor:
     if not all(0 < level < 1 for level in levels):
         raise ValueError(f"Expected levels between 0 and 1, got {levels}.")
-    half_widths = torch.special.ndtri((1 + torch.as_tensor(levels).to(z)) / 2)
+    half_widths = torch.special.ndtri(
+        (1 + torch.as_tensor(levels, dtype=z.dtype, device=z.device)) / 2
+    )
     return (z.abs() <= half_widths.unsqueeze(-1)).double()
 
 

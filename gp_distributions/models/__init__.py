@@ -2,6 +2,7 @@
 
 import gp_distributions.models.pathwise  # noqa: F401, registers with BoTorch
 from gp_distributions.models.classification import ClassificationGP
+from gp_distributions.models.conformal import ConformalCorrection
 from gp_distributions.models.distribution_gp import DistributionGP
 from gp_distributions.models.integrated_gp import IntegratedGP
 from gp_distributions.models.kernel_ridge import KernelRidgeClassifier
@@ -16,6 +17,7 @@ from gp_distributions.models.sparse_distribution_gp import SparseDistributionGP
 
 __all__ = [
     "ClassificationGP",
+    "ConformalCorrection",
     "DistributionGP",
     "IntegratedGP",
     "KernelRidgeClassifier",

@@ -43,6 +43,7 @@ from gp_distributions.models.arguments import (
     noise_floor,
     sampled_columns,
 )
+from gp_distributions.models.conformal import ConformalCorrection, check_conformal, rescaled
 from gp_distributions.models.exact_inference import (
     ExactMultivariateNormal,
     ExactPredictionStrategy,
@@ -316,6 +317,7 @@ class DistributionGP(SingleTaskGP):
         *,
         observation_noise: bool = True,
         batch_size: int = 1024,
+        conformal: ConformalCorrection | None = None,
     ) -> tuple[Tensor, Tensor]:
         """Predict means and standard deviations at clouds, without gradients.
 
@@ -326,6 +328,8 @@ class DistributionGP(SingleTaskGP):
             observation_noise: Whether to return the standard deviation of a noisy observation rather
                 than that of the function.
             batch_size: Number of clouds to process at a time, which bounds memory.
+            conformal: Correction of the standard deviations, whose intervals then hold held-out targets
+                at the level of the correction. Default: no correction.
 
         Returns:
             The means and the standard deviations in the units of ``train_Y``, two tensors of shape
@@ -333,7 +337,8 @@ class DistributionGP(SingleTaskGP):
 
         Raises:
             TypeError: If ``X`` is neither distributions nor a dense tensor.
-            ValueError: If the width of the rows does not fit the kernel, or ``batch_size < 1``.
+            ValueError: If the width of the rows does not fit the kernel, ``batch_size < 1``, or
+                ``conformal`` meets ``observation_noise=False`` or another number of outputs.
 
         Example:
             >>> from gp_distributions import DistributionGP, PointClouds
@@ -343,6 +348,7 @@ class DistributionGP(SingleTaskGP):
             (torch.Size([2]), True)
         """
         check_batch_size(batch_size)
+        check_conformal(conformal, observation_noise)
         rows = self._rows_of(X)
         # A batch of models predicts clouds jointly: t-batches of single clouds would each copy its
         # Cholesky factors.
@@ -362,8 +368,9 @@ class DistributionGP(SingleTaskGP):
         mean, variance = (torch.cat(parts, dim=-2) for parts in moments)
         if not paired:
             mean, variance = (m.unflatten(-2, rows.shape[:-1]) for m in (mean, variance))
-        std = variance.sqrt()
-        return (mean.squeeze(-1), std.squeeze(-1)) if self._squeeze_output else (mean, std)
+        if self._squeeze_output:
+            mean, variance = mean.squeeze(-1), variance.squeeze(-1)
+        return mean, rescaled(variance.sqrt(), conformal)
 
     def leave_one_out(self, *, observation_noise: bool = True) -> tuple[Tensor, Tensor]:
         r"""Predict each training cloud from all others, at the current hyperparameters.

@@ -20,6 +20,7 @@ from gp_distributions.kernels.batching import batched
 from gp_distributions.kernels.covariances import covariance
 from gp_distributions.measures.inputs import Inputs
 from gp_distributions.models.arguments import check_batch_size
+from gp_distributions.models.conformal import ConformalCorrection, check_conformal, rescaled
 from gp_distributions.models.distribution_gp import DistributionGP
 from gp_distributions.models.fantasies import FantasizingModel
 from gp_distributions.models.mixture_posterior import MixturePosterior
@@ -219,7 +220,12 @@ class IntegratedGP(FantasizingModel):
         )
 
     def predict(
-        self, X: Inputs | Tensor, *, observation_noise: bool = True, batch_size: int = 256
+        self,
+        X: Inputs | Tensor,
+        *,
+        observation_noise: bool = True,
+        batch_size: int = 256,
+        conformal: ConformalCorrection | None = None,
     ) -> tuple[Tensor, Tensor]:
         """Predict means and standard deviations of the mixture at clouds, without gradients.
 
@@ -228,6 +234,8 @@ class IntegratedGP(FantasizingModel):
             observation_noise: Whether to return the standard deviation of a noisy observation rather
                 than that of the function.
             batch_size: Number of clouds to process at a time, which bounds memory.
+            conformal: Correction of the standard deviations, whose intervals then hold held-out targets
+                at the level of the correction. Default: no correction.
 
         Returns:
             The means and the standard deviations in the units of ``train_Y``, two tensors of shape
@@ -235,9 +243,11 @@ class IntegratedGP(FantasizingModel):
 
         Raises:
             TypeError: If ``X`` is neither distributions nor a dense tensor.
-            ValueError: If the width of the rows does not fit the kernel, or ``batch_size < 1``.
+            ValueError: If the width of the rows does not fit the kernel, ``batch_size < 1``, or
+                ``conformal`` meets ``observation_noise=False`` or another number of outputs.
         """
         check_batch_size(batch_size)
+        check_conformal(conformal, observation_noise)
         self.eval()
         rows = self.model._rows_of(X)
         paired = len(self.batch_shape) > 0
@@ -250,8 +260,9 @@ class IntegratedGP(FantasizingModel):
         if not paired:
             mean, variance = (m.unflatten(-2, rows.shape[:-1]) for m in (mean, variance))
         std = variance.clamp_min(self.model.smallest_variance).sqrt()
-        squeeze = self.model._squeeze_output
-        return (mean.squeeze(-1), std.squeeze(-1)) if squeeze else (mean, std)
+        if self.model._squeeze_output:
+            mean, std = mean.squeeze(-1), std.squeeze(-1)
+        return mean, rescaled(std, conformal)
 
     def leave_one_out(self, *, observation_noise: bool = True) -> tuple[Tensor, Tensor]:
         r"""Predict each training cloud from all others, with the members weighted anew for each.

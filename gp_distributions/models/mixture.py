@@ -17,6 +17,7 @@ from torch import Tensor
 
 from gp_distributions.measures.inputs import Inputs
 from gp_distributions.models.classification import ClassificationGP
+from gp_distributions.models.conformal import ConformalCorrection, check_conformal, rescaled
 from gp_distributions.models.exact_inference import variances
 from gp_distributions.models.fantasies import FantasizingModel
 from gp_distributions.models.mixture_posterior import MixturePosterior, mixed
@@ -134,7 +135,12 @@ class MixtureModel(FantasizingModel):
         return posterior
 
     def predict(
-        self, X: Inputs | Tensor, *, observation_noise: bool = True, **options: Any
+        self,
+        X: Inputs | Tensor,
+        *,
+        observation_noise: bool = True,
+        conformal: ConformalCorrection | None = None,
+        **options: Any,
     ) -> tuple[Tensor, Tensor]:
         """Predict means and standard deviations of the mixture at clouds, without gradients.
 
@@ -145,11 +151,17 @@ class MixtureModel(FantasizingModel):
             X: The ``N`` clouds, or a ``... x N x m*(d+1)`` tensor of rows, as each model takes them.
             observation_noise: Whether to return the standard deviation of a noisy observation rather
                 than that of the function.
+            conformal: Correction of the standard deviations of the mixture, whose intervals then hold
+                held-out targets at the level of the correction. Default: no correction.
             **options: Further options of ``predict`` of all models, such as ``batch_size``.
 
         Returns:
             The means and the standard deviations, two tensors of shape ``... x N`` if all models have
             one output without an axis of outputs, else ``... x N x outputs``.
+
+        Raises:
+            ValueError: As for the models, or if ``conformal`` meets ``observation_noise=False`` or
+                another number of outputs.
 
         Example:
             >>> from gp_distributions import DistributionGP, MixtureModel, PointClouds
@@ -159,9 +171,11 @@ class MixtureModel(FantasizingModel):
             >>> mean.shape, bool(mean[0] < mean[1])
             (torch.Size([2]), True)
         """
+        check_conformal(conformal, observation_noise)
         counting, weights = self._counting()
         found = [_moments(model, X, observation_noise, options) for model in counting]
-        return _mixed_moments(found, weights)
+        mean, std = _mixed_moments(found, weights)
+        return mean, rescaled(std, conformal)
 
     def leave_one_out(self, *, observation_noise: bool = True) -> tuple[Tensor, Tensor]:
         """Predict each training cloud from all others, at the current weights.

@@ -47,6 +47,7 @@ from gp_distributions.models.collapsed import (
     bound,
     relative_noise,
 )
+from gp_distributions.models.conformal import ConformalCorrection, check_conformal, rescaled
 from gp_distributions.models.exact_inference import (
     ExactMultivariateNormal,
     check_normal,
@@ -340,6 +341,7 @@ class SparseDistributionGP(SparseInference):
         *,
         observation_noise: bool = True,
         batch_size: int = 1024,
+        conformal: ConformalCorrection | None = None,
         client: Any = None,
         progress: bool = True,
     ) -> tuple[Tensor, Tensor]:
@@ -351,6 +353,8 @@ class SparseDistributionGP(SparseInference):
             observation_noise: Whether to return the standard deviation of a noisy observation rather
                 than that of the function.
             batch_size: Number of clouds to process at a time, which bounds memory.
+            conformal: Correction of the standard deviations, whose intervals then hold held-out targets
+                at the level of the correction. Default: no correction.
             client: A client of ``dask.distributed``, whose workers predict :class:`ShardedClouds`, and
                 first form the sums if the model has none at its hyperparameters.
             progress: Whether to show a progress bar if a pass over data takes more than a few seconds.
@@ -361,8 +365,9 @@ class SparseDistributionGP(SparseInference):
 
         Raises:
             TypeError: If ``X`` is neither distributions nor a dense tensor.
-            ValueError: If the width of the rows does not fit the kernel, ``batch_size < 1``, or there
-                is a client but no :class:`ShardedClouds`.
+            ValueError: If the width of the rows does not fit the kernel, ``batch_size < 1``, there is a
+                client but no :class:`ShardedClouds`, or ``conformal`` meets ``observation_noise=False``
+                or another number of outputs.
             PieceError: If a piece cannot be read; the message names its file.
 
         Example:
@@ -373,13 +378,14 @@ class SparseDistributionGP(SparseInference):
             (torch.Size([2]), True)
         """
         check_batch_size(batch_size)
+        check_conformal(conformal, observation_noise)
         self.check_client(X, client)
         self.collapsed(client=client, progress=progress)
         if isinstance(X, ShardedClouds):
             options = {"observation_noise": observation_noise, "batch_size": batch_size}
             parts = self.over_shards("predict", X, client=client, progress=progress, **options)
             means, stds = map(torch.cat, zip(*parts, strict=True))
-            return means, stds
+            return means, rescaled(stds, conformal)
         rows = self._rows_of(X)
         none = rows.new_empty(0, self.num_outputs)
         moments: tuple[list[Tensor], list[Tensor]] = ([none], [none])
@@ -389,8 +395,9 @@ class SparseDistributionGP(SparseInference):
                 moments[0].append(posterior.mean)
                 moments[1].append(variances(posterior, self.smallest_variance))
         mean, variance = (torch.cat(parts).unflatten(0, rows.shape[:-1]) for parts in moments)
-        std = variance.sqrt()
-        return (mean.squeeze(-1), std.squeeze(-1)) if self._squeeze_output else (mean, std)
+        if self._squeeze_output:
+            mean, variance = mean.squeeze(-1), variance.squeeze(-1)
+        return mean, rescaled(variance.sqrt(), conformal)
 
     def _marginals(self, rows: Tensor, observation_noise: bool) -> Posterior:
         """Return the posterior at ``N x width`` rows, as if the clouds were independent."""
