@@ -89,6 +89,7 @@ class Data:
             ValueError: If the folds are not a partition, the number of groups is wrong, a training part
                 holds an input or a group that it leaves out, or it lacks a class.
         """
+        check_order(self.X, groups, "groups")
         labels = None if groups is None else np.asarray(groups)
         if labels is not None and labels.shape != (self.size,):
             raise ValueError(

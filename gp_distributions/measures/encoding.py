@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from gp_distributions.measures.arrays import integer
+from gp_distributions.measures.category_checks import check_categories
 from gp_distributions.measures.covariates import Covariates, Level
 from gp_distributions.measures.gaussian_mixtures import GaussianMixtures
 from gp_distributions.measures.gaussians import Gaussians
@@ -101,14 +102,15 @@ class MixedEncoding:
         """Learn the encoding from the blocks of training data.
 
         Raises:
-            ValueError: If the blocks are empty.
+            ValueError: If the blocks are empty, or text with more than ten different values, which no
+                type declares as categories, is mostly numbers or differs in every row.
         """
         if not all(map(len, parts.values())):
             raise ValueError(
                 "Expected at least one object from which to learn an encoding, got none. Pass the "
                 "encoding of the training data: X.pack(model.encoding)."
             )
-        return cls({name: _learned(part) for name, part in parts.items()})
+        return cls({name: _learned(part, name) for name, part in parts.items()})
 
     @property
     def columns(self) -> dict[str, tuple[int, ...] | Slots]:
@@ -257,9 +259,10 @@ def common_dtype_and_device(parts: Mapping[str, Part]) -> tuple[torch.dtype, tor
     return next(iter([*tensors.values(), *numbers]), fallback)
 
 
-def _learned(part: Part) -> Block | CovariateEncoding:
+def _learned(part: Part, block: str) -> Block | CovariateEncoding:
     if not isinstance(part, Covariates):
         return Block(KINDS[type(part)], part.dim)
+    check_categories(part, block)
     columns: dict[str, Scaling | Levels] = {}
     for name, values in part.columns.items():
         if not isinstance(values, Tensor):

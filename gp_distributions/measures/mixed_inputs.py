@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -16,6 +15,7 @@ from gp_distributions.measures._indexing import Index, resolve
 from gp_distributions.measures.bag_columns import split_frame
 from gp_distributions.measures.covariates import Covariates
 from gp_distributions.measures.encoding import MixedEncoding, Part, common_dtype_and_device
+from gp_distributions.measures.names import check_names, index_names
 from gp_distributions.rows.padding import joined
 
 
@@ -42,10 +42,10 @@ class MixedInputs:
 
     Raises:
         TypeError: If there are no blocks.
-        ValueError: If the lengths of blocks differ; the labels of clouds and the index of a frame are
-            the same names in another order, or only partly the same names; a value is missing; a number
-            is not finite; a column is neither of numbers nor of categories; or distributions have
-            further batch axes.
+        ValueError: If the lengths of blocks differ; the labels of clouds and the index of a frame differ
+            in their names, in the types of these or in their order, where an index that counts rows does
+            not name them; a value is missing; a number is not finite; a column is neither of numbers nor
+            of categories; or distributions have further batch axes.
 
     Example:
         >>> import pandas as pd
@@ -66,8 +66,9 @@ covariates=Covariates(2, age, arm: 2 levels))
         if not blocks:
             raise TypeError("Expected at least one block, such as cells=clouds, got none.")
         self._hold({name: _read(block, name) for name, block in blocks.items()})
+        indices = {name: index_names(block) for name, block in blocks.items()}
+        _check_names(self._blocks, {name for name, index in indices.items() if index and not index[1]})
         _check_lengths(self._blocks)
-        _check_names(self._blocks)
         common_dtype_and_device(self._blocks)
 
     @classmethod
@@ -252,33 +253,18 @@ def _check_lengths(blocks: Mapping[str, Part]) -> None:
         raise ValueError(f"Expected blocks of one length, got {lengths}.")
 
 
-def _check_names(blocks: Mapping[str, Part]) -> None:
-    """Check that blocks whose entries have names have them in the same order."""
+def _check_names(blocks: Mapping[str, Part], unnamed: set[str]) -> None:
+    """Check that blocks whose entries have names have the same names in the same order.
+
+    Args:
+        blocks: The blocks.
+        unnamed: Blocks whose labels may be numbers of rows.
+    """
     named = [(n, b.labels.tolist()) for n, b in blocks.items() if b.labels is not None]
     for name, found in named[1:]:
         first, expected = named[0]
-        if found == expected or not set(found) & set(expected):
-            continue  # names that have nothing in common are not the names of the same objects
-        if Counter(found) == Counter(expected):
-            row = next(i for i, label in enumerate(found) if label != expected[i])
-            raise ValueError(
-                f"Expected the blocks {first!r} and {name!r} in the same order, but row {row} is named "
-                f"{expected[row]!r} in {first!r} and {found[row]!r} in {name!r}. Reorder one of them, "
-                "for example a pandas frame with frame.loc[clouds.labels]."
-            )
-        counts, others = Counter(expected), Counter(found)
-        lacking = next(iter([*(counts - others), *(others - counts)]))
-        if lacking in counts and lacking in others:
-            raise ValueError(
-                f"Expected the same names in the blocks {first!r} and {name!r}, but {lacking!r} occurs "
-                f"{counts[lacking]} times in {first!r} and {others[lacking]} times in {name!r}."
-            )
-        where = name if lacking in counts else first
-        raise ValueError(
-            f"Expected the same names in the blocks {first!r} and {name!r}, but {lacking!r} is missing "
-            f"from {where!r}. Select the rows that both have, or drop the names: "
-            "frame.reset_index(drop=True)."
-        )
+        related = not {first, name} & unnamed
+        check_names(expected, found, repr(first), repr(name), related=related)
 
 
 def _joined(parts: Sequence[Any], name: str) -> Part:

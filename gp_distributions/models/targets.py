@@ -11,30 +11,29 @@ from botorch.models.transforms.outcome import Standardize
 from numpy.typing import ArrayLike
 from torch import Tensor
 
+from gp_distributions.measures.names import check_names, index_names
 from gp_distributions.models.scales import check_targets
 
 
-def check_order(train_X: Any, train_Y: Any) -> None:
+def check_order(train_X: Any, train_Y: Any, noun: str = "targets") -> None:
     """Check that targets whose index names the clouds are in the order of the clouds.
 
     Args:
         train_X: Training clouds. Clouds that ``from_frame`` made have an attribute ``labels``.
         train_Y: Targets. A pandas series or data frame has an attribute ``index``.
+        noun: What the targets are called in error messages.
 
     Raises:
-        ValueError: If the index and the labels hold the same names in different orders.
+        ValueError: If the index and the labels differ in their names or in their order.
     """
-    labels, index = getattr(train_X, "labels", None), getattr(train_Y, "index", None)
-    if labels is None or index is None or callable(index) or len(index) != len(labels):
+    index = index_names(train_Y)
+    labels = None if index is None else getattr(train_X, "labels", None)
+    if index is None or labels is None or labels.ndim != 1:
         return
-    names = list(index)
-    if names != labels.tolist() and Counter(names) == Counter(labels.tolist()):
-        first = next(i for i, name in enumerate(names) if name != labels[i])
-        raise ValueError(
-            f"Expected targets in the order of the clouds, but target {first} is named "
-            f"{names[first]!r} and cloud {first} is named {labels.tolist()[first]!r}. Pass "
-            "targets.loc[clouds.labels]."
-        )
+    names, known = index
+    expected = labels.tolist()
+    if known or Counter(names) == Counter(expected):
+        check_names(expected, names, "the clouds", f"the {noun}", table=noun)
 
 
 def as_variances(train_Yvar: Tensor | ArrayLike, rows: Tensor, targets: Tensor) -> Tensor:

@@ -293,7 +293,7 @@ def test_two_csv_files(numbered: bool, tmp_path: Path) -> None:
     save(model, tmp_path / "model")
     assert torch.equal(load(tmp_path / "model").predict(X[20:])[1], std)
     forgotten = pd.read_csv(tmp_path / "patients.csv", index_col="patient")
-    with pytest.raises(ValueError, match=r"the same order, but row .*clouds\.labels"):
+    with pytest.raises(ValueError, match=r"in the order of .cells., but row .*clouds\.labels"):
         MixedInputs(cells=bags, covariates=forgotten[["age", "arm"]])
     with pytest.raises(ValueError, match="order of the clouds"):
         DistributionGP(X, forgotten["y"])

@@ -1,0 +1,63 @@
+"""Columns that are read as categories although their values suggest numbers or names."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from gp_distributions import DistributionGPRegressor, MixedInputs
+
+NAMES = [f"p{i}" for i in range(12)]
+AGES = pd.Series(range(40, 52), index=NAMES, name="age")
+
+
+def learn(values: Any) -> Any:
+    return MixedInputs(table=pd.DataFrame({"age": values}, index=NAMES)).encoding
+
+
+@pytest.mark.parametrize("kind", [str, object])
+def test_a_word_among_numbers(kind: Any) -> None:
+    values = AGES.astype(kind)
+    values["p7"] = "unknown"
+    with pytest.raises(ValueError, match="'age' of block 'table'.*'unknown' in row 'p7' of a column"):
+        learn(values)
+    learn(values.astype("category"))
+
+
+def test_numbers_as_text() -> None:
+    with pytest.raises(ValueError, match=r"numbers as text, such as '40'. Convert .*or declare 12"):
+        learn(AGES.astype(str))
+    learn(AGES.astype(str).astype("category"))
+
+
+def test_few_codes_are_categories() -> None:
+    learn((AGES % 10).astype(str))
+    learn(["1", "2", "3a", "unknown"] * 3)
+
+
+def test_names_of_rows() -> None:
+    with pytest.raises(ValueError, match="in each of 12 rows. Drop the column"):
+        learn(NAMES)
+    learn([*NAMES[:-1], NAMES[0]])
+
+
+def test_rows_of_arrays() -> None:
+    with pytest.raises(ValueError, match="'many' in row 11 of a column of numbers"):
+        _ = MixedInputs(dose=[*map(str, range(11)), "many"]).encoding
+
+
+def test_new_inputs_may_differ_in_every_row() -> None:
+    """The check belongs to training: a dozen new patients may well have a dozen different codes."""
+    train = [f"c{i % 12}" for i in range(24)]
+    encoding = MixedInputs(code=train).encoding
+    assert MixedInputs(code=train[:12]).pack(encoding).shape == (12, 1)
+
+
+def test_estimators() -> None:
+    bags = [np.arange(3.0) + i for i in range(12)]
+    frame = pd.DataFrame({"cells": bags, "id": NAMES})
+    with pytest.raises(ValueError, match="'id' of block 'covariates'.*names the rows"):
+        DistributionGPRegressor().fit(frame, range(12))
