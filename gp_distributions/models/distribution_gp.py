@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 from functools import partial
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, TypeVar
 
 import botorch
 import gpytorch
@@ -29,6 +29,7 @@ from torch.nn import Module
 from gp_distributions.distances.base import Distance
 from gp_distributions.distances.evaluation import learning, sharing
 from gp_distributions.kernels.covariances import covariance
+from gp_distributions.kernels.lazy_covariance import LazyCovariance
 from gp_distributions.kernels.reading import check_kind
 from gp_distributions.measures.inputs import Inputs, encoding_of
 from gp_distributions.models.arguments import (
@@ -57,6 +58,8 @@ from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood
 from gp_distributions.models.targets import as_targets, as_variances, check_order, standardize
 from gp_distributions.models.together import transformed_once
 from gp_distributions.rows.clouds import pad_rows
+
+ModuleT = TypeVar("ModuleT", bound=Module)
 
 # A batch of models predicts at most this many clouds at a time, because it computes their joint
 # posterior although only the variances are needed.
@@ -201,7 +204,8 @@ class DistributionGP(SingleTaskGP):
             return self._prior_at(x, covariance(self.covar_module, self._compared(x)))
         # The kernel stays lazy: GPyTorch needs only a part of the covariances of training clouds
         # and fantasies.
-        return self._prior_at(x, self.covar_module(self._compared(x)))
+        rows = self._compared(x)
+        return self._prior_at(x, LazyCovariance(rows, rows, kernel=self.covar_module))
 
     def _prior_at(
         self, rows: Tensor, covariances: Tensor | LinearOperator
@@ -232,11 +236,9 @@ class DistributionGP(SingleTaskGP):
         return posterior
 
     def _new_strategy(self) -> ExactPredictionStrategy:
-        tracked = botorch.settings.propagate_grads.on() or (
-            gpytorch.settings.detach_test_caches.off()
-        )
         (rows,) = self.train_inputs
-        with _parameters_tracked(), contextlib.nullcontext() if tracked else torch.no_grad():
+        tracked = contextlib.nullcontext() if _caches_tracked() else torch.no_grad()
+        with _parameters_tracked(), tracked:
             prior = self._prior_at(rows, covariance(self.covar_module, self._compared(rows)))
             return ExactPredictionStrategy([rows], prior, self.train_targets, self.likelihood)
 
@@ -451,11 +453,23 @@ class DistributionGP(SingleTaskGP):
             if kwargs.get("noise") is not None:
                 kwargs["noise"] = kwargs["noise"].unsqueeze(-1)
         self.eval()
-        model = copy.copy(self)  # GPyTorch removes the data of self for a moment
+        # GPyTorch takes the data, the likelihood and its noise away for a moment: here, from copies.
+        model, likelihood = _copied(self), _copied(self.likelihood)
+        model.likelihood = likelihood
         rows = model._widen_training(rows)
-        if model.prediction_strategy is None:  # GPyTorch updates its caches
-            model.prediction_strategy = model._new_strategy()
-        return super(DistributionGP, model).condition_on_observations(rows, Y, **kwargs)
+        strategy = copy.copy(model.prediction_strategy or model._new_strategy())
+        strategy.likelihood = likelihood
+        model.prediction_strategy = strategy
+        # The graph of the new caches would keep the caches of all models before this one.
+        with torch.set_grad_enabled(torch.is_grad_enabled() and model._is_tracked(rows, Y)):
+            return super(DistributionGP, model).condition_on_observations(rows, Y, **kwargs)
+
+    def _is_tracked(self, *data: Tensor) -> bool:
+        """Whether caches that are updated with new data need a gradient of more than hyperparameters."""
+        strategy = self.prediction_strategy
+        caches = [] if strategy is None else [strategy.mean_cache, strategy.covar_cache]
+        tensors = (*data, *self.train_inputs, self.train_targets, *caches)
+        return _caches_tracked() or any(tensor.requires_grad for tensor in tensors)
 
     def transform_inputs(self, X: Tensor, input_transform: Module | None = None) -> Tensor:
         """Transform inputs to rows; if all outputs share the inputs, transform them only once."""
@@ -469,6 +483,34 @@ class DistributionGP(SingleTaskGP):
         shared = X.dim() > 2 and X.stride(-3) == 0
         rows = super().transform_inputs(X.narrow(-3, 0, 1) if shared else X, input_transform)
         return rows.expand(*X.shape[:-2], *rows.shape[-2:]) if shared else rows
+
+    # BoTorch changes the training inputs and then the flag that says so. Here they change in one step:
+    # neither a second thread nor an interrupt finds only one of them changed.
+
+    def _set_transformed_inputs(self) -> None:
+        """Replace the training inputs by their transforms."""
+        now = dict(self.__dict__)
+        transform = getattr(self, "input_transform", None)
+        if transform is None or now.get("_has_transformed_inputs"):
+            return
+        (original,) = now["train_inputs"]
+        with torch.no_grad():
+            rows = transform.preprocess_transform(original)
+        self.__dict__.update(
+            train_inputs=(rows,),
+            _original_train_inputs=original,
+            _has_transformed_inputs=True,
+            prediction_strategy=None,
+        )
+
+    def _revert_to_original_inputs(self) -> None:
+        """Replace transforms of the training inputs by the inputs themselves."""
+        if self._has_transformed_inputs:
+            self.__dict__.update(
+                train_inputs=(self._original_train_inputs,),
+                _has_transformed_inputs=False,
+                prediction_strategy=None,
+            )
 
     @property
     def smallest_variance(self) -> float:
@@ -496,6 +538,21 @@ class DistributionGP(SingleTaskGP):
             if self._has_transformed_inputs:
                 self._original_train_inputs = pad_rows(self._original_train_inputs, width)
         return pad_rows(rows, width)
+
+
+def _copied(module: ModuleT) -> ModuleT:
+    """Return a copy of a module that shares its parts, of which each can be replaced."""
+    shallow = copy.copy(module)
+    shallow.__dict__["_modules"] = dict(module._modules)
+    return shallow
+
+
+def _caches_tracked() -> bool:
+    """Whether the settings say that caches of the training data have gradients."""
+    tracked: bool = botorch.settings.propagate_grads.on() or (
+        gpytorch.settings.detach_test_caches.off()
+    )
+    return tracked
 
 
 def _parameters_tracked() -> contextlib.AbstractContextManager[None]:

@@ -1,17 +1,14 @@
 """Predictions in several threads: equal to those of one thread, without side effects."""
 
 import copy
-import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
-import gpytorch
-import linear_operator
 import pytest
 import torch
 from botorch.models.transforms.outcome import Standardize
 from cases import as_rows, random_clouds
+from library_settings import settings
 from torch import Tensor
 
 from gp_distributions import (
@@ -59,19 +56,6 @@ MODELS: dict[str, Callable[[], DistributionGP]] = {
     "shared": lambda: SharedKernelGP(NARROW[:30], OUTPUTS[:30], kernel()),
     "classes": lambda: ClassificationGP(NARROW[:30], (TARGETS[:30] > 5).long(), kernel()),
 }
-
-
-def settings() -> dict[str, Any]:
-    """All settings of GPyTorch and linear_operator, and the filters of warnings."""
-    state = {}
-    for module in (gpytorch.settings, linear_operator.settings):
-        for name, setting in vars(module).items():
-            if isinstance(setting, type):
-                values = {k: v for k, v in vars(setting).items() if isinstance(v, int | float)}
-                state[f"{module.__name__}.{name}"] = repr(sorted(values.items()))
-    # The first import of SymPy, which torch does when it likes, adds a filter of its own.
-    filters = [f for f in warnings.filters if "sympy" not in f[2].__module__]
-    return state | {"warnings": filters}
 
 
 def predict(model: DistributionGP, rows: Tensor) -> tuple[Tensor, ...]:
