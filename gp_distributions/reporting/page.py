@@ -121,6 +121,11 @@ def report(
         raise FileNotFoundError(f"Expected an existing folder, got {path.parent}.")
     if not isinstance(model, DistributionGP | SparseDistributionGP):
         advice = " Pass its attribute model_." if hasattr(model, "model_") else ""
+        if hasattr(model, "steps"):
+            advice = (
+                " Pass the model of its last step, pipeline[-1].model_, and the inputs that it sees, "
+                "pipeline[:-1].transform(X)."
+            )
         raise TypeError(
             "Expected a DistributionGP, SparseDistributionGP or a classifier, got "
             f"{type(model).__name__}.{advice}"
