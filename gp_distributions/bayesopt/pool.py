@@ -42,6 +42,7 @@ class Pool:
         rows: The candidates, ``N x width``.
         dim: Dimension of the atoms of :class:`PointClouds`, else ``None``.
         block: Kind and dimension of the candidates; ``None`` for a tensor of rows.
+        labels: Labels of the candidates, or ``None``.
 
     Raises:
         TypeError: If ``candidates`` has another type, such as a list.
@@ -67,6 +68,7 @@ class Pool:
         self.dim = candidates.dim if isinstance(candidates, PointClouds) else None
         kind = kind_of(candidates)
         self.block = None if isinstance(candidates, Tensor) else Block(str(kind), candidates.dim)
+        self.labels = getattr(candidates, "labels", None)
         self.memory = memory
         self._tables: dict[Hashable, Table] = {}
 

@@ -58,10 +58,19 @@ def read_outcomes(value: Any, count: int) -> tuple[float, ...] | str:
     """Returns outcomes as floats, or a message that names the first one that is not finite.
 
     Raises:
-        ValueError: If the number of outcomes is not ``count``.
+        ValueError: If the number of outcomes is not ``count``, or one is not a number.
     """
     flat = getattr(value, "tolist", lambda: value)()
-    outcomes = tuple(float(v) for v in (flat if isinstance(flat, Sequence) else [flat]))
+    if value is None:
+        raise ValueError(
+            "Expected outcomes, got None. If the evaluation failed, call tell_failure(candidate, "
+            "reason)."
+        )
+    entries = flat if isinstance(flat, Sequence) and not isinstance(flat, str) else [flat]
+    for entry in entries:
+        if isinstance(entry, str) or not hasattr(type(entry), "__float__"):
+            raise ValueError(f"Expected a number for each outcome, got {reprlib.repr(entry)}.")
+    outcomes = tuple(map(float, entries))
     if len(outcomes) != count:
         raise ValueError(
             f"Expected the number of outcomes (objectives, then constraints) to be {count}, got "
@@ -82,6 +91,16 @@ def read_numbers(value: Any, count: int) -> list[float]:
     if not isinstance(value, list) or len(value) != count or not all(map(_is_finite, value)):
         raise ValueError(f"Expected a list of {count} finite numbers, got {reprlib.repr(value)}.")
     return [float(number) for number in value]
+
+
+def _difference(found: Any, header: dict[str, Any]) -> str:
+    """Describe how the header of a file differs from that of a search."""
+    old, new = ({**entry, **entry.get("search", {})} for entry in (dict(found), header))
+    return ", ".join(
+        f"{key}={reprlib.repr(old.get(key))} instead of {reprlib.repr(new.get(key))}"
+        for key in {**old, **new}
+        if key != "search" and old.get(key) != new.get(key)
+    )
 
 
 class Checkpoint:
@@ -127,7 +146,7 @@ class Checkpoint:
         entries = list(_parse(self.path, content[:end]))
         if entries and entries[0] != json.loads(json.dumps(header)):
             raise CheckpointError(
-                f"{self.path} belongs to another search: expected {header}, got {entries[0]}. Use "
+                f"{self.path} belongs to another search, with {_difference(entries[0], header)}. Use "
                 "another path, or the same settings."
             )
         self.evaluations: list[Evaluation] = []

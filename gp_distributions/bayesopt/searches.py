@@ -94,8 +94,15 @@ class PoolSearch(FinitePart, Search):
     def read(self, data: Any) -> int:
         """Returns the index if it is valid."""
         if type(data) is not int or not 0 <= data < len(self.pool):
+            labels = [] if self.pool.labels is None else self.pool.labels.tolist()
+            advice = ""
+            if data in labels:
+                advice = (
+                    f" The cloud with this label has the index {labels.index(data)}, "
+                    "clouds.labels.tolist().index(label)."
+                )
             raise ValueError(
-                f"Expected an index from 0 to {len(self.pool) - 1}, got {reprlib.repr(data)}."
+                f"Expected an index from 0 to {len(self.pool) - 1}, got {reprlib.repr(data)}.{advice}"
             )
         return data
 

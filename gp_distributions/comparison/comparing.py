@@ -107,7 +107,8 @@ def compare(
     """
     if not isinstance(candidates, Mapping):
         raise TypeError(
-            f"Expected a dictionary of candidates by name, got {type(candidates).__name__}."
+            f"Expected a dictionary of candidates by name, got {type(candidates).__name__}. Pass "
+            "{name: kernel, ...}, or default_kernels(X)."
         )
     if not candidates:
         raise ValueError("Expected at least one candidate, got none.")

@@ -85,6 +85,8 @@ class DistributionEstimator(BaseEstimator):
         return read
 
     def _read(self, X: Samples, *, reset: bool) -> Inputs:
+        if hasattr(type(X), "collect"):
+            raise TypeError(f"Expected data in memory, got {type(X).__name__}. Pass X.collect().")
         if isinstance(X, ShardedClouds):
             raise TypeError(
                 f"{type(self).__name__} takes distributions in memory, got ShardedClouds. Pass them to "
@@ -106,7 +108,16 @@ class DistributionEstimator(BaseEstimator):
             X, numbers=not reset and getattr(self, "n_features_in_", None) == 1
         )
         if read is None:
-            array = validate_data(self, X, reset=reset, dtype=np.float64)
+            try:
+                array = validate_data(self, X, reset=reset, dtype=np.float64)
+            except ValueError as error:
+                if not is_frame(X) or not str(error).startswith("could not convert"):
+                    raise
+                raise ValueError(
+                    f"Expected a frame with a column of bags, or of numbers only: {error}. Read a long "
+                    "table, with a row for each atom, with PointClouds.from_frame, and pass covariates "
+                    "without bags as MixedInputs(covariates=frame)."
+                ) from error
             # A kernel given by the user may select the columns of the atoms with active_dims.
             if reset and getattr(self, "kernel", None) is None:
                 refuse_packed_rows(array)
@@ -210,6 +221,11 @@ def read_distributions(X: Samples, *, numbers: bool = False) -> Distributions | 
         return None
     if any(isinstance(item, Distributions) for item in items):
         return _joined(items)
+    if any(hasattr(item, "__geo_interface__") for item in items):
+        raise TypeError(
+            f"Expected distributions, got a list of {type(items[0]).__name__}. Read shapes with "
+            "PointClouds.from_curves or PointClouds.from_meshes."
+        )
     axes = {count_axes(item) for item in items}
     if axes == {1} and not numbers and not column and len({len(item) for item in items}) == 1:
         if all(isinstance(item, np.ndarray | Tensor) for item in items):
@@ -254,12 +270,18 @@ def read_targets(estimator: BaseEstimator, X: Samples, y: ArrayLike | Tensor | N
     """Read targets, converting tensors to arrays.
 
     Raises:
+        TypeError: If ``y`` is a dictionary.
         ValueError: If ``y`` is ``None``, or the index of ``y`` has the labels of ``X`` in another
             order.
     """
     if y is None:
         raise ValueError(
             f"{type(estimator).__name__} requires y to be passed, but the target y is None."
+        )
+    if isinstance(y, Mapping):
+        raise TypeError(
+            "Expected y as a list or array, got a dictionary. Pass [y[label] for label in "
+            "clouds.labels]."
         )
     check_order(X, y)
     return as_array(y)

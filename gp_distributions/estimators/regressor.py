@@ -84,12 +84,15 @@ class DistributionGPRegressor(MultiOutputMixin, RegressorMixin, ProcessEstimator
             The fitted estimator.
         """
         training = self._read_training_inputs(X)
-        targets = check_array(
-            read_targets(self, training if isinstance(training, MixedInputs) else X, y),
-            dtype=np.float64,
-            ensure_2d=False,
-            input_name="y",
-        )
+        given = read_targets(self, training if isinstance(training, MixedInputs) else X, y)
+        try:
+            targets = check_array(given, dtype=np.float64, ensure_2d=False, input_name="y")
+        except ValueError as error:
+            if str(error).startswith("could not convert string"):
+                raise ValueError(
+                    f"Expected numbers as y: {error}. Use DistributionGPClassifier for labels."
+                ) from error
+            raise
         check_consistent_length(training, targets)
         if self.num_inducing is None:
             kernel = self._make_kernel(training, outputs=targets.shape[1:])

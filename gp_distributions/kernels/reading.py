@@ -93,8 +93,8 @@ def check_kind(
         if block.columns is None and (block.kind, block.dim) != (kind, X.dim):
             raise ValueError(
                 f"Expected {block.kind} of dimension {block.dim}, which the kernel reads, "
-                f"got {type(X).__name__} of dimension {X.dim}. Make the kernel with "
-                f'dim={X.dim} and inputs="{kind}".'
+                f"got {type(X).__name__} of dimension {X.dim}. Pass inputs like those of training, or "
+                f'make the kernel with dim={X.dim} and inputs="{kind}".'
             )
 
 

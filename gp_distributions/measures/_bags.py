@@ -21,6 +21,7 @@ from gp_distributions.measures.arrays import (
     row_tensor,
     to_tensors,
 )
+from gp_distributions.measures.tables import column_names, is_table
 from gp_distributions.rows.clouds import split_rows
 from gp_distributions.rows.padding import untouched_zeros
 
@@ -135,10 +136,24 @@ def _sizes(offsets: Data, atoms: int) -> Tensor:
 
 def _columns_of_numbers(bags: Sequence[Data], naming: Naming) -> list[Array]:
     """Return the bags as arrays; if all bags are one-dimensional, make them ``n_i x 1`` arrays."""
+    _check_columns(bags, naming)
     arrays = [real_array(bag, naming((i,))) for i, bag in enumerate(bags)]
     if all(array.ndim == 1 for array in arrays):
         return [array[:, None] for array in arrays]
     return arrays
+
+
+def _check_columns(bags: Sequence[Any], naming: Naming) -> None:
+    """Check that bags that are data frames have the same columns in the same order."""
+    first: list[Any] | None = None
+    for i, bag in enumerate(bags):
+        if is_table(bag):
+            names = column_names(bag)
+            if names != (first := names if first is None else first):
+                raise ValueError(
+                    f"{naming((i,))}: expected the columns {first}, as in other bags, got {names}. "
+                    "Select the columns of each bag, bag[columns]."
+                )
 
 
 def point_arrays(bags: Iterable[Data], naming: Naming) -> list[Array]:

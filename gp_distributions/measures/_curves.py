@@ -14,7 +14,7 @@ from torch import Tensor
 from gp_distributions.measures._bags import occupied, pad_arrays, point_arrays
 from gp_distributions.measures._geometries import is_geometry, lines
 from gp_distributions.measures._validation import Naming, equal_weights, validated
-from gp_distributions.measures.arrays import Data, dtype_and_device, integer, point_array
+from gp_distributions.measures.arrays import Data, dtype_and_device, integer, point_array, shown
 
 
 @dataclass(frozen=True)
@@ -73,6 +73,11 @@ def read_curves(
 
 
 def _lines(curve: Any, name: str, *, closed: bool) -> _Lines:
+    if isinstance(curve, str | bytes):
+        raise ValueError(
+            f"{name}: expected vertices or a geometry, got {shown(curve)}. Read text with "
+            "shapely.from_wkt or shapely.from_geojson, and bytes with shapely.from_wkb."
+        )
     if is_geometry(curve):
         arrays, loops = zip(*lines(curve, name), strict=True)
         curve = np.concatenate(arrays)

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from gp_distributions.measures._bags import pad
 from gp_distributions.measures._validation import Naming, validated
-from gp_distributions.measures.arrays import common_dtype, is_missing, real_array, to_tensor
+from gp_distributions.measures.arrays import common_dtype, is_missing, real_array, shown, to_tensor
 from gp_distributions.measures.tables import Frame, column, opened
 
 
@@ -45,6 +45,7 @@ def read_frame(
         raise ValueError("Expected a frame with at least one row, got an empty frame.")
     values = [_numbers(frame, name) for name in names]
     values.append(np.ones_like(values[0]) if weight is None else _numbers(frame, weight))
+    _check_finite(values, [*names, weight], frame, ids)
     table = to_tensor(np.stack(values, axis=-1), common_dtype(values), torch.device("cpu"))
     return split_rows_by_bag(table[:, :-1], table[:, -1], ids, bag)
 
@@ -76,6 +77,11 @@ def _numbers(frame: Frame, name: str) -> npt.NDArray[Any]:
         values = values.astype(np.float64)  # databases return ``Decimal`` objects
     if values.dtype.kind not in "OUST":  # NumPy's kinds of arrays that hold text or objects
         return np.asarray(real_array(values, f"Column {name!r}"))
+    if any(isinstance(value, list | np.ndarray) for value in values[:1]):
+        raise ValueError(
+            f"Column {name!r}: expected a number in each row, got a bag, {shown(values[0])}. Read "
+            f"columns of bags with PointClouds.from_list(dict(zip(frame[bag], frame[{name!r}])))."
+        )
     # The error names the first entry that is not a number.
     row = next((row for row, value in enumerate(values) if not _is_number(value)), None)
     remedy = "Replace it with a number or drop the row."
@@ -83,10 +89,32 @@ def _numbers(frame: Frame, name: str) -> npt.NDArray[Any]:
         row, remedy = 0, "Convert the column to floating-point numbers."
         if hasattr(frame[name], "astype"):
             remedy = f"Convert the column with frame[{name!r}].astype(float)."
-    label = getattr(frame, "index", range(len(values)))[row]
     raise ValueError(
-        f"Column {name!r}: expected real numbers, got {values[row]!r} in row {label!r}. {remedy}"
+        f"Column {name!r}: expected real numbers, got {shown(values[row])} in row "
+        f"{_row(frame, row)!r}. {remedy}"
     )
+
+
+def _check_finite(
+    values: list[npt.NDArray[Any]],
+    names: list[Any],
+    frame: Frame,
+    ids: npt.NDArray[Any],
+) -> None:
+    """Check that no value is missing or infinite; the error names the row and the bag."""
+    for array, name in zip(values, names, strict=True):
+        bad = np.flatnonzero(~np.isfinite(array))
+        if len(bad):
+            row = int(bad[0])
+            raise ValueError(
+                f"Column {name!r}: expected finite numbers, got {array[row]} in row "
+                f"{_row(frame, row)!r}, of bag {ids.tolist()[row]!r}. Fill in the value or drop the row."
+            )
+
+
+def _row(frame: Any, row: int) -> Any:
+    """Return the name of a row, for error messages: its number, or its entry in a pandas index."""
+    return next(iter(frame.index[row : row + 1])) if hasattr(frame, "index") else row
 
 
 def _is_number(value: Any) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -13,8 +13,8 @@ _AREAS = ("Polygon", "MultiPolygon")
 
 
 def is_geometry(value: object) -> bool:
-    """Return whether a value has a ``__geo_interface__``, which describes it in the form of GeoJSON."""
-    return hasattr(value, "__geo_interface__")
+    """Return whether a value is GeoJSON, or has a ``__geo_interface__``, which describes it as such."""
+    return hasattr(value, "__geo_interface__") or (isinstance(value, Mapping) and "type" in value)
 
 
 def lines(geometry: Any, name: str) -> list[tuple[npt.NDArray[np.float64], bool]]:
@@ -70,7 +70,7 @@ def triangles(geometry: Any, name: str) -> tuple[npt.NDArray[np.float64], npt.ND
         ValueError: If the geometry has no area.
     """
     try:
-        from shapely import constrained_delaunay_triangles, get_coordinates
+        from shapely import GEOSException, constrained_delaunay_triangles, get_coordinates
         from shapely.geometry import shape
     except ImportError as error:
         raise ImportError(
@@ -82,14 +82,20 @@ def triangles(geometry: Any, name: str) -> tuple[npt.NDArray[np.float64], npt.ND
     if described["type"] not in _AREAS or not described["coordinates"]:
         raise ValueError(f"{name}: expected a geometry made of polygons, got {_kind(described)}.")
     # Each triangle is a polygon whose first corner is repeated at the end.
-    corners = get_coordinates(constrained_delaunay_triangles(shape(described)))
+    try:
+        corners = get_coordinates(constrained_delaunay_triangles(shape(described)))
+    except GEOSException as error:
+        raise ValueError(
+            f"{name}: cannot divide a {_kind(described)} into triangles: {error}. If its outline "
+            "crosses itself, repair it with shapely.make_valid(polygon)."
+        ) from error
     corners = corners.reshape(-1, 4, 2)[:, :3].reshape(-1, 2)
     vertices, faces = np.unique(corners, axis=0, return_inverse=True)
     return vertices, faces.reshape(-1, 3)
 
 
 def _description(geometry: Any) -> Any:
-    described = geometry.__geo_interface__
+    described = geometry if isinstance(geometry, Mapping) else geometry.__geo_interface__
     if described["type"] == "Feature":
         return described["geometry"] or described
     return described
@@ -97,4 +103,9 @@ def _description(geometry: Any) -> Any:
 
 def _kind(described: Any) -> str:
     empty = "" if described.get("coordinates", True) else "an empty "
-    return f"{empty}{described['type']}"
+    advice = ""
+    if described["type"] in ("GeometryCollection", "FeatureCollection"):
+        advice = (
+            ". Pass its polygons or its lines, for example those of shapely.get_parts(collection)"
+        )
+    return f"{empty}{described['type']}{advice}"

@@ -32,7 +32,14 @@ def resolve(index: Index, length: int) -> slice | Tensor:
         return torch.from_numpy(np.arange(length)[index].copy()) if backward else index
     if isinstance(index, tuple):
         raise TypeError(f"Expected one index, into the last batch axis, got the tuple {index}.")
-    key = index if isinstance(index, Tensor) else torch.from_numpy(np.array(index))
+    if not isinstance(index, Tensor):
+        index = np.array(index)
+        if index.dtype.kind not in "biuf":
+            raise TypeError(
+                f"Expected integers or a mask as index, got {index.tolist()!r}. Select clouds by label "
+                "with clouds[numpy.isin(clouds.labels, names)]."
+            )
+    key = index if isinstance(index, Tensor) else torch.from_numpy(index)
     if key.dtype == torch.bool:
         if key.shape != (length,):
             raise IndexError(f"Expected a mask of length {length}, got shape {tuple(key.shape)}.")

@@ -18,9 +18,11 @@ Data: TypeAlias = Tensor | npt.ArrayLike
 _NUMPY_DTYPES = {torch.float32: np.float32, torch.float64: np.float64, torch.int64: np.int64}
 _SINGLE = {"torch.float32", "float32", "<f4", ">f4"}
 _RAGGED = (
-    "expected an array, got nested sequences of unequal lengths; pass bags of unequal sizes to "
-    "PointClouds.from_list."
+    "expected an array, got nested sequences of unequal lengths; give all atoms of a bag the same "
+    "number of coordinates, and pass bags of unequal sizes to PointClouds.from_list."
 )
+# Largest number of characters of a value in an error message.
+_SHOWN = 60
 
 
 def real_array(value: Data, name: str) -> Array:
@@ -62,8 +64,7 @@ def real_array(value: Data, name: str) -> Array:
     except (TypeError, ValueError) as error:
         raise ValueError(f"{name}: {_RAGGED}") from error
     if array.dtype.kind not in "biuf":
-        got = f"an array of dtype {array.dtype}" if array.ndim else repr(value)
-        raise ValueError(f"{name}: expected real numbers, got {got}.")
+        raise ValueError(f"{name}: expected real numbers, got {_strange(value, array)}.")
     return array
 
 
@@ -85,12 +86,37 @@ def point_array(value: Data, name: str, shape: str) -> Array:
             f"of shape {tuple(array.shape)}."
         )
     if array.ndim < 2 or (array.ndim > 2 and not shape.startswith("(...")):
-        hint = "; write n numbers as an array of shape (n, 1)." if array.ndim == 1 else "."
+        hints = {
+            0: "; pass a single bag in a list, [bag].",
+            1: "; write n numbers as an array of shape (n, 1).",
+        }
+        hint = "." if shape.startswith("(...") and not array.ndim else hints.get(array.ndim, ".")
         raise ValueError(
             f"{name}: expected an array of shape {shape}, got a {array.ndim}-D array of shape "
             f"{tuple(array.shape)}{hint}"
         )
     return array
+
+
+def shown(value: object) -> str:
+    """Return a value as text for error messages, of which long ones are cut."""
+    text = repr(value)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+
+
+def _strange(value: Any, array: npt.NDArray[Any]) -> str:
+    """Describe a value that is not made of real numbers: its first entry that is none."""
+    if hasattr(value, "__geo_interface__"):
+        return f"a {type(value).__name__}; read shapes with PointClouds.from_curves or from_meshes"
+    if not array.ndim:
+        return shown(value)
+    entries = np.asarray(value, dtype=object)
+    numbers = (int, float, np.integer, np.floating)
+    first = next((i for i, v in np.ndenumerate(entries) if not isinstance(v, numbers)), None)
+    if first is None:
+        return f"an array of dtype {array.dtype}"
+    place = first[0] if len(first) == 1 else tuple(first)
+    return f"an array of dtype {array.dtype}, with {shown(entries[first])} at {place}"
 
 
 def common_dtype(arrays: Iterable[Array]) -> torch.dtype:

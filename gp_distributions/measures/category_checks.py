@@ -31,7 +31,7 @@ def _check_column(covariates: Covariates, name: str, where: str) -> None:
     levels = len(set(entries))
     if levels <= _FEW or not any(isinstance(entry, str) for entry in entries):
         return
-    declare = 'frame[{0!r}].astype("category") in pandas, pl.Enum in Polars'.format(name)
+    declare = f'frame[{name!r}].astype("category") in pandas, pl.Enum in Polars'
     words = [row for row, entry in enumerate(entries) if not _is_number(entry)]
     if 2 * len(words) < len(entries):
         if not words:

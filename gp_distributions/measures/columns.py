@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from os import PathLike
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from gp_distributions.measures.tables import is_table
 
 
 def entries(column: Any) -> Any:
@@ -25,20 +29,34 @@ def listed(items: Any, noun: str) -> tuple[list[Any], npt.NDArray[Any] | None]:
         noun: What an item is called in error messages.
 
     Raises:
-        TypeError: If the items cannot be iterated over, or are the path of one file.
+        TypeError: If the items cannot be iterated over, are a table, or are the path of one file.
     """
     if isinstance(items, Mapping):
-        return list(items.values()), object_array(list(items))
+        return list(map(_plain, items.values())), object_array(list(map(_plain, items)))
     items = entries(items)
+    if is_table(items) or hasattr(items, "get_group"):
+        raise TypeError(
+            f"Expected a list or dictionary with an entry for each {noun}, got "
+            f"{type(items).__name__}. Read a long table with PointClouds.from_frame(frame, bag=..., "
+            f"columns=[...]), and pass a column that holds a {noun} in each row as frame[name]."
+        )
     try:
         if isinstance(items, str):
             raise TypeError("A path is not a list.")
         return list(items), None
     except TypeError as error:
+        advice = f"Pass a single {noun} in a list, [{noun}]."
+        if noun == "mesh" and isinstance(items, str | PathLike) and not Path(items).suffix:
+            advice += f" Pass the files of a folder as sorted(Path({str(items)!r}).glob('*.stl'))."
         raise TypeError(
             f"Expected a list or dictionary with an entry for each {noun}, got "
-            f"{type(items).__name__}. Pass a single {noun} in a list, [{noun}]."
+            f"{type(items).__name__}. {advice}"
         ) from error
+
+
+def _plain(value: Any) -> Any:
+    """Return scalars of PyArrow, such as the bags in a column of lists, as Python values."""
+    return value.as_py() if callable(getattr(type(value), "as_py", None)) else value
 
 
 def matched(weights: Any, labels: npt.NDArray[Any] | None) -> Any:

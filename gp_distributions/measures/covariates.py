@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from gp_distributions.measures.arrays import is_missing, real_array, to_tensor
+from gp_distributions.measures.bags import count_axes
 from gp_distributions.measures.columns import object_array
 from gp_distributions.measures.tables import column, column_names, index_of, opened, row_names
 from gp_distributions.rows.memory import same_tensor
@@ -287,16 +288,22 @@ def _categories(
     _check_present(entries, where, labels)
     for row, value in enumerate(entries):
         if not isinstance(value, _LEVELS):
+            advice = "Convert the column to strings."
+            if count_axes(value):
+                advice = (
+                    "Pass a column of bags as PointClouds.from_list(column), or the whole frame to "
+                    "MixedInputs.from_frame."
+                )
             raise ValueError(
                 f"{where}: expected numbers, or strings, booleans or numbers as categories, got a "
-                f"{type(value).__name__} in {_row(row, labels)}. Convert the column to strings."
+                f"{type(value).__name__} in {_row(row, labels)}. {advice}"
             )
     return object_array(entries)
 
 
 def _check_present(entries: list[Any], where: str, labels: npt.NDArray[Any] | None) -> None:
     for row, value in enumerate(entries):
-        if is_missing(value):
+        if not count_axes(value) and is_missing(value):
             raise ValueError(
                 f"{where}: expected a value, got a missing one in {_row(row, labels)}. Fill in the "
                 "value or drop the row."

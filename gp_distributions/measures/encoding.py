@@ -303,7 +303,10 @@ def _encoded(part: Covariates, encoding: CovariateEncoding, block: str) -> Tenso
         values, where = part.columns[name], f"Column {name!r} of block {block!r}"
         if isinstance(values, Tensor) != isinstance(kind, Scaling):
             expected, got = ("numbers", "categories")[:: 1 if isinstance(kind, Scaling) else -1]
-            raise ValueError(f"{where}: expected {expected}, as in the training data, got {got}.")
+            first = values[0].item() if isinstance(values, Tensor) else values.tolist()[0]
+            raise ValueError(
+                f"{where}: expected {expected}, as in the training data, got {got}, such as {first!r}."
+            )
         if isinstance(kind, Scaling):
             columns.append(kind.standardised(torch.as_tensor(values)))
             continue

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from os import PathLike
+from typing import Any, TypeAlias
 
 from torch import Tensor
 
 from gp_distributions.measures.gaussian_mixtures import GaussianMixtures
 from gp_distributions.measures.gaussians import Gaussians
 from gp_distributions.measures.point_clouds import PointClouds
+from gp_distributions.measures.tables import is_table
 
 Distributions: TypeAlias = PointClouds | Gaussians | GaussianMixtures
 
@@ -41,10 +43,26 @@ def kind_of(X: Distributions | Tensor) -> str | None:
         return None
     if isinstance(X, Distributions):
         return KINDS[type(X)]
-    advice = "Convert a list of arrays with PointClouds.from_list."
-    if hasattr(X, "encoding"):
-        advice = "Pass mixed inputs as rows: X.pack(model.encoding)."
     raise TypeError(
         f"Expected PointClouds, Gaussians, GaussianMixtures or a tensor of rows, got "
-        f"{type(X).__name__}. {advice}"
+        f"{type(X).__name__}. {_advice(X)}"
     )
+
+
+def _advice(X: Any) -> str:
+    """Return how to make distributions from data of another kind."""
+    if hasattr(X, "encoding"):
+        return "Pass mixed inputs as rows: X.pack(model.encoding)."
+    if hasattr(X, "obsm"):
+        return "Read it with PointClouds.from_anndata(adata, sample=...)."
+    if is_table(X):
+        return (
+            "Read a long table, with a row for each atom, with PointClouds.from_frame, and a table with "
+            "bags in its columns with MixedInputs.from_frame."
+        )
+    first = next(iter(X), None) if isinstance(X, list | tuple) else None
+    if hasattr(first, "__geo_interface__"):
+        return "Read shapes with PointClouds.from_curves or PointClouds.from_meshes."
+    if hasattr(first, "vertices") or isinstance(first, PathLike):
+        return "Read meshes with PointClouds.from_meshes."
+    return "Convert a list of arrays with PointClouds.from_list."

@@ -67,7 +67,9 @@ covariates=Covariates(2, age, arm: 2 levels))
             raise TypeError("Expected at least one block, such as cells=clouds, got none.")
         self._hold({name: _read(block, name) for name, block in blocks.items()})
         indices = {name: index_names(block) for name, block in blocks.items()}
-        _check_names(self._blocks, {name for name, index in indices.items() if index and not index[1]})
+        _check_names(
+            self._blocks, {name for name, index in indices.items() if index and not index[1]}
+        )
         _check_lengths(self._blocks)
         common_dtype_and_device(self._blocks)
 

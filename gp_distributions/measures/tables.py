@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from os import PathLike
 from typing import Any, Protocol
 
 import numpy as np
@@ -30,6 +31,11 @@ class Frame(Protocol):
     def __getitem__(self, name: str, /) -> Column: ...
 
 
+def is_table(data: Any) -> bool:
+    """Return whether an object has named columns, as data frames do, in memory or not."""
+    return _is_arrow(data) or (hasattr(data, "columns") and getattr(data, "ndim", 2) == 2)
+
+
 def opened(frame: Any, needed: Sequence[str]) -> Frame:
     """Return a data frame whose columns are in memory; collect the needed columns of a lazy frame.
 
@@ -52,6 +58,8 @@ def opened(frame: Any, needed: Sequence[str]) -> Frame:
             for name in needed:
                 check_name(name, existing)
             return read.select(dict.fromkeys(needed)).collect().to_native()
+    if isinstance(frame, str | PathLike):
+        advice = f" Read the file first, for example with pandas.read_csv({str(frame)!r})."
     lazy = hasattr(type(frame), "collect")
     if lazy or not (
         hasattr(frame, "__getitem__") and (_is_arrow(frame) or hasattr(frame, "columns"))

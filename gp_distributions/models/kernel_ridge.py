@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from gp_distributions.kernels.covariances import covariance
 from gp_distributions.kernels.reading import check_kind
 from gp_distributions.measures.arrays import is_missing
 from gp_distributions.measures.inputs import Inputs, encoding_of, input_rows
-from gp_distributions.models.targets import check_order
+from gp_distributions.models.targets import check_order, label_of
 
 Labels = NDArray[Any]
 
@@ -142,9 +143,15 @@ def read_labels(labels: Tensor | ArrayLike, count: int) -> tuple[Labels, Tensor]
         An array of the ``C`` distinct labels, and a tensor of ``T`` class indices.
 
     Raises:
-        ValueError: If the number of labels is not ``count``, a label is missing (None, NaN), the labels
-            cannot be sorted, or there are fewer than two classes.
+        TypeError: If the labels are a dictionary.
+        ValueError: If the number of labels is not ``count``, a label is missing (None, NaN) or a number
+            that is not an integer, the labels cannot be sorted, or there are fewer than two classes.
     """
+    if isinstance(labels, Mapping):
+        raise TypeError(
+            "Expected a list or array of labels, got a dictionary. Pass [labels[name] for name in "
+            "clouds.labels]."
+        )
     values = np.asarray(labels.detach().cpu() if isinstance(labels, Tensor) else labels)
     if values.shape != (count,):
         raise ValueError(
@@ -154,9 +161,15 @@ def read_labels(labels: Tensor | ArrayLike, count: int) -> tuple[Labels, Tensor]
     for cloud, value in enumerate(given):
         if is_missing(value):
             raise ValueError(
-                f"Expected a label for each cloud, but that of cloud {cloud} is {value!r}. Leave out "
-                "clouds without a label."
+                f"Expected a label for each cloud, but that of cloud {cloud}{label_of(labels, cloud)} "
+                f"is {value!r}. Leave out clouds without a label."
             )
+    broken = [value for value in given if isinstance(value, float) and not value.is_integer()]
+    if broken:
+        raise ValueError(
+            f"Expected labels, got the number {broken[0]!r}. Use DistributionGP for numbers, or pass "
+            "numbers that are labels as text."
+        )
     if all(isinstance(value, str) for value in given):
         values = np.array(
             given, dtype=str

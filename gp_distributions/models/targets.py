@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import torch
 from botorch.models.transforms.outcome import Standardize
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from gp_distributions.measures.names import check_names, index_names
@@ -34,6 +35,12 @@ def check_order(train_X: Any, train_Y: Any, noun: str = "targets") -> None:
     expected = labels.tolist()
     if known or Counter(names) == Counter(expected):
         check_names(expected, names, "the clouds", f"the {noun}", table=noun)
+
+
+def label_of(data: Any, row: int) -> str:
+    """Return the name of a row in the index of a pandas series or frame, for error messages."""
+    names = index_names(data)
+    return "" if names is None else f" (named {names[0][row]!r})"
 
 
 def as_variances(train_Yvar: Tensor | ArrayLike, rows: Tensor, targets: Tensor) -> Tensor:
@@ -98,7 +105,8 @@ def as_targets(train_Y: Tensor | ArrayLike, rows: Tensor) -> tuple[Tensor, bool]
                 "the clouds for which it is known, and join them: botorch.models.ModelListGP(*models)."
             )
         raise ValueError(
-            f"Expected finite targets, but that of cloud {bad[-1]} is {targets[bad].tolist()}. {remedy}"
+            f"Expected finite targets, but that of cloud {bad[-1]}{label_of(train_Y, bad[-1])} is "
+            f"{targets[bad].tolist()}. {remedy}"
         )
     check_targets(targets, rows.dtype)
     return targets.to(rows), squeeze
@@ -110,6 +118,15 @@ def _first(bad: Tensor) -> tuple[int, ...]:
     return tuple(where[0].tolist()) if len(where) else ()
 
 
+def _strange(given: Any, array: NDArray[Any]) -> str:
+    """Describe the first target that is not a number."""
+    for place, value in np.ndenumerate(np.asarray(given, dtype=object)):
+        if not isinstance(value, int | float | np.integer | np.floating | np.bool_):
+            cloud = place[0] if place else 0
+            return f"{value!r} for cloud {cloud}{label_of(given, cloud)}"
+    return f"an array of {array.dtype}"
+
+
 def _columns(given: Tensor | ArrayLike, rows: Tensor) -> tuple[Tensor, bool]:
     """Convert targets or variances to double precision, and add an axis of outputs if they have none.
 
@@ -117,12 +134,18 @@ def _columns(given: Tensor | ArrayLike, rows: Tensor) -> tuple[Tensor, bool]:
         The converted tensor, and whether the axis of outputs was added.
     """
     if not isinstance(given, Tensor):
-        given = np.array(given)  # a copy: columns of data frames are read-only
-        if given.dtype.kind not in "biuf":
-            raise ValueError(
-                f"Expected numbers as targets, got an array of {given.dtype}. Use ClassificationGP "
-                "for labels."
+        if isinstance(given, Mapping):
+            raise TypeError(
+                "Expected a list or array of targets, got a dictionary. Pass [targets[label] for label "
+                "in clouds.labels]."
             )
+        array = np.array(given)  # a copy: columns of data frames are read-only
+        if array.dtype.kind not in "biuf":
+            raise ValueError(
+                f"Expected numbers as targets, got {_strange(given, array)}. Use ClassificationGP for "
+                "labels, and leave out clouds without a target."
+            )
+        given = array
     values = torch.as_tensor(given, dtype=torch.float64, device=rows.device).detach()
     squeeze = values.dim() == rows.dim() - 1
     return (values.unsqueeze(-1) if squeeze else values), squeeze

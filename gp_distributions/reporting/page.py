@@ -132,6 +132,11 @@ def report(
     single = likeliest(model)
     if not isinstance(single, DistributionGP | SparseDistributionGP):
         advice = " Pass its attribute model_." if hasattr(model, "model_") else ""
+        if hasattr(model, "steps"):
+            advice = (
+                " Pass the model of its last step, pipeline[-1].model_, and the inputs that it sees, "
+                "pipeline[:-1].transform(X)."
+            )
         raise TypeError(
             "Expected a DistributionGP, SparseDistributionGP, a classifier or a mixture of models for "
             f"regression, got {type(single).__name__}.{advice}"

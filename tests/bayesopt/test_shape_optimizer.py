@@ -225,6 +225,17 @@ class TestAskAndTell:
             optimizer.tell(60, 0.0)
         with pytest.raises(ValueError, match=r"number of outcomes .* to be 1, got 2"):
             optimizer.tell(7, [1.0, 2.0])
+        for outcome, message in (
+            ("3.1", "a number for each outcome, got '3.1'"),
+            (None, r"call tell_failure\(candidate, reason\)"),
+        ):
+            with pytest.raises(ValueError, match=message):
+                optimizer.tell(7, outcome)  # type: ignore[arg-type]
+        named = PoolSearch(PointClouds.from_list({"cube": [[0.0]], "ball": [[1.0]]}))
+        with pytest.raises(
+            ValueError, match=r"index from 0 to 1, got 'ball'. .* has the index 1, "
+        ):
+            ShapeOptimizer(named).tell("ball", 1.0)
         with pytest.raises(ValueError, match="within"):
             design_optimizer().tell(torch.tensor([0.0, 0.5]), 1.0)
 
@@ -540,13 +551,18 @@ class TestCheckpoint:
         path = tmp_path / "search.jsonl"
         pool_optimizer(path=path).run(of_index, 4, progress=False)
         content = path.read_bytes()
-        for other in (
-            lambda: pool_optimizer(path=path, seed=4),
-            lambda: pool_optimizer(path=path, constraints=1),
-            lambda: design_optimizer(path=path),
-            lambda: ShapeOptimizer(PoolSearch(CLOUDS[:50]), path=path, initial=5, seed=3),
+        for other, difference in (
+            (lambda: pool_optimizer(path=path, seed=4), "seed=3 instead of 4. Use"),
+            (lambda: pool_optimizer(path=path, constraints=1), "constraints=0 instead of 1"),
+            (lambda: design_optimizer(path=path), "kind='pool' instead of 'design"),
+            (
+                lambda: ShapeOptimizer(PoolSearch(CLOUDS[:50]), path=path, initial=5, seed=3),
+                "rows=",
+            ),
         ):
-            with pytest.raises(CheckpointError, match="belongs to another search"):
+            with pytest.raises(
+                CheckpointError, match=f"belongs to another search, with {difference}"
+            ):
                 other()
         for wrong, message in (
             (content.replace(b'"outcomes"', b'"outgoing"', 1), "not an evaluation"),

@@ -287,7 +287,9 @@ class TestFailures:
             compare(kernels() | {"stop": interrupted}, X, Y, **FAST)
 
     def test_bad_arguments(self) -> None:
-        with pytest.raises(TypeError, match="dictionary of candidates"):
+        with pytest.raises(
+            TypeError, match=r"dictionary of candidates.*Pass \{name: kernel, \.\.\.\}"
+        ):
             compare([sliced()], X, Y)  # type: ignore[arg-type]
         with pytest.raises(ValueError, match="at least one candidate"):
             compare({}, X, Y)

@@ -131,6 +131,27 @@ class TestFrames:
         with pytest.raises(ValueError, match=message):
             regressor().fit(frame, Y)
 
+    def test_no_bags(self) -> None:
+        for columns in (["arm"], ["age", "arm"]):
+            with pytest.raises(ValueError, match=r"column of bags, or .*PointClouds\.from_frame"):
+                regressor().fit(FRAME[columns], Y)
+
+    def test_lazy_frames(self) -> None:
+        class LazyFrame:
+            def collect(self) -> None:
+                raise AssertionError
+
+        with pytest.raises(TypeError, match=r"got LazyFrame\. Pass X\.collect\(\)"):
+            regressor().fit(LazyFrame(), Y)  # type: ignore[arg-type]
+
+    def test_targets_that_are_no_numbers(self) -> None:
+        with pytest.raises(
+            ValueError, match=r"Expected numbers as y: .*Use DistributionGPClassifier"
+        ):
+            regressor().fit(FRAME, ARM)
+        with pytest.raises(TypeError, match=r"\[y\[label\] for label in clouds\.labels\]"):
+            regressor().fit(FRAME, dict(zip(FRAME.index, Y, strict=True)))  # type: ignore[arg-type]
+
     def test_names_that_occur_twice(self) -> None:
         numbers = pd.DataFrame(np.stack([AGE, LEVEL], 1), columns=["x", "x"])
         for frame in (numbers, numbers.astype(object)):

@@ -22,7 +22,9 @@ def learn(values: Any) -> Any:
 def test_a_word_among_numbers(kind: Any) -> None:
     values = AGES.astype(kind)
     values["p7"] = "unknown"
-    with pytest.raises(ValueError, match="'age' of block 'table'.*'unknown' in row 'p7' of a column"):
+    with pytest.raises(
+        ValueError, match=r"'age' of block 'table'.*'unknown' in row 'p7' of a column"
+    ):
         learn(values)
     learn(values.astype("category"))
 
@@ -39,7 +41,7 @@ def test_few_codes_are_categories() -> None:
 
 
 def test_names_of_rows() -> None:
-    with pytest.raises(ValueError, match="in each of 12 rows. Drop the column"):
+    with pytest.raises(ValueError, match=r"in each of 12 rows\. Drop the column"):
         learn(NAMES)
     learn([*NAMES[:-1], NAMES[0]])
 
@@ -59,5 +61,5 @@ def test_new_inputs_may_differ_in_every_row() -> None:
 def test_estimators() -> None:
     bags = [np.arange(3.0) + i for i in range(12)]
     frame = pd.DataFrame({"cells": bags, "id": NAMES})
-    with pytest.raises(ValueError, match="'id' of block 'covariates'.*names the rows"):
+    with pytest.raises(ValueError, match=r"'id' of block 'covariates'.*names the rows"):
         DistributionGPRegressor().fit(frame, range(12))

@@ -254,7 +254,8 @@ def test_rows_without_index_are_counted():
 def test_bad_frames_name_the_label():
     frame = table(["wing", "tail", "wing"])
     options = {"bag": "bag", "columns": ["x", "y"], "weight": "w"}
-    with pytest.raises(ValueError, match=r"Bag 1 \(label tail\): expected finite coordinates"):
+    where = r"'x': expected finite numbers, got nan in row 1, of bag 'tail'\. Fill"
+    with pytest.raises(ValueError, match=where):
         PointClouds.from_frame(frame.assign(x=[0, np.nan, 0]), **options)
     with pytest.raises(ValueError, match=r"Bag 0 \(label wing\): expected finite weights >= 0"):
         PointClouds.from_frame(frame.assign(w=[1, 1, -1.0]), **options)

@@ -2,6 +2,7 @@
 
 import sys
 from decimal import Decimal
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 import torch
 from scipy import sparse
 
-from gp_distributions import PointClouds
+from gp_distributions import DistributionGP, DistributionGPRegressor, PointClouds
 
 RNG = np.random.default_rng(0)
 BAGS = {"ann": RNG.normal(size=(3, 2)), "bob": RNG.normal(size=(1, 2)), ("c", 1): [[0, 1], [2, 3]]}
@@ -32,6 +33,60 @@ def test_keys_of_dictionaries_become_labels():
     assert clouds.weights.tolist() == [[0.25, 0.75, 0], [1, 0, 0]]
     series = pd.Series([[1.0, 2.0], [3.0]], index=["x", "y"])
     assert PointClouds.from_list(dict(series)).labels.tolist() == ["x", "y"]
+
+
+def test_bags_that_are_frames_have_the_same_columns():
+    frame = pd.DataFrame({"x": [1.0, 2.0], "y": [3.0, 4.0]})
+    assert PointClouds.from_list([frame, frame[:1]]).points[0].tolist() == [[1, 3], [2, 4]]
+    with pytest.raises(
+        ValueError, match=r"Bag 1 \(label b\): expected the columns \['x', 'y'\], .*'y',"
+    ):
+        PointClouds.from_list({"a": frame, "b": frame[["y", "x"]]})
+
+
+def test_scalars_of_arrow_in_dictionaries():
+    class Scalar:
+        def __init__(self, value):
+            self.value = value
+
+        def as_py(self):
+            return self.value
+
+    made = PointClouds.from_list({Scalar("a"): Scalar([1.0, 2.0]), Scalar("b"): Scalar([3.0])})
+    assert made == PointClouds.from_list({"a": [1.0, 2.0], "b": [3.0]})
+
+
+def test_labels_are_not_indices():
+    clouds = PointClouds.from_list({"a": [1.0], "b": [2.0]})
+    for index in ("b", ["b", "a"]):
+        with pytest.raises(TypeError, match=r"numpy\.isin\(clouds\.labels, names\)"):
+            clouds[index]
+    assert clouds[np.isin(clouds.labels, ["b"])].labels.tolist() == ["b"]
+
+
+def test_a_column_of_bags_is_not_a_column_of_numbers():
+    table = pd.DataFrame({"id": ["a", "b"], "x": [[1.0, 2.0], [3.0]]})
+    with pytest.raises(
+        ValueError, match=r"'x': .* got a bag, .*from_list\(dict\(zip\(frame\[bag\]"
+    ):
+        PointClouds.from_frame(table, bag="id", columns="x")
+    assert PointClouds.from_list(
+        dict(zip(table["id"], table["x"], strict=True))
+    ).sizes.tolist() == [2, 1]
+
+
+@pytest.mark.parametrize(
+    ("given", "advice"),
+    [
+        ([[1.0], [2.0]], "PointClouds.from_list"),
+        (pd.DataFrame({"x": [1.0]}), "PointClouds.from_frame, .* MixedInputs.from_frame"),
+        (SimpleNamespace(obsm={}), "PointClouds.from_anndata"),
+        ([Path("part.stl")], "PointClouds.from_meshes"),
+    ],
+)
+def test_models_say_how_to_read_other_data(given, advice):
+    with pytest.raises(TypeError, match=advice):
+        DistributionGP(given, [1.0])
 
 
 def test_dictionaries_of_curves_and_meshes():
@@ -74,8 +129,24 @@ def test_numbers_have_weights_and_gradients():
     [
         ({"a": [1.0], "b": []}, None, ValueError, r"Bag 1 \(label b\): expected at least one atom"),
         ([[1.0], None], None, ValueError, r"Bag 1: expected real numbers, got None\."),
-        ([1.0, 2.0], None, ValueError, r"Bag 0: expected .* got a 0-D array"),
+        (
+            [1.0, 2.0],
+            None,
+            ValueError,
+            r"Bag 0: expected .* got a 0-D array .* single bag in a list",
+        ),
         ([[1.0], ["x"]], None, ValueError, r"Bag 1: expected real numbers, got an array of dtype"),
+        ([[1.0], [2.0, "x"]], None, ValueError, r"Bag 1: .* with 'x' at 1\.$"),
+        ([[[1.0], [None]]], None, ValueError, r"Bag 0: .* with None at \(1, 0\)\.$"),
+        ([{"a": "b" * 99}], None, ValueError, r"got \{'a': 'b{53}\.\.\.\.$"),
+        (
+            pd.DataFrame({"x": [1]}),
+            None,
+            TypeError,
+            r"got DataFrame\. Read a long table with .*_frame",
+        ),
+        (pd.DataFrame({"x": [1]}).groupby("x"), None, TypeError, r"got DataFrameGroupBy\. Read a"),
+        ("parts", None, TypeError, r"got str\. Pass a single bag in a list, \[bag\]\.$"),
         ({}, None, ValueError, "at least one bag"),
         (
             {"a": [1.0]},
@@ -153,6 +224,8 @@ def test_things_that_are_not_frames_are_refused(frame, installed, monkeypatch):
     else:
         monkeypatch.setitem(sys.modules, "narwhals", None)
     advice = "" if installed else r" Collect lazy frames, and install narwhals.*"
+    if isinstance(frame, str):
+        advice = r" Read the file first, .* pandas\.read_csv\('table\.csv'\)\."
     name = type(frame).__name__
     with pytest.raises(TypeError, match=rf"Expected a data frame, .* got {name}\.{advice}$"):
         PointClouds.from_frame(frame, bag="bag", columns="x")
@@ -311,6 +384,22 @@ def test_shapes_are_like_their_arrays():
     np.testing.assert_allclose(both[1].points, expected, atol=1e-14)
 
 
+def test_geojson_is_read_like_a_shape():
+    made = PointClouds.from_curves([shape("Polygon", [OUTER, HOLE]).__geo_interface__])
+    assert made == PointClouds.from_curves([shape("Polygon", [OUTER, HOLE])])
+
+
+def test_a_list_of_shapes_gets_advice():
+    shapes = [shape("Polygon", [OUTER])] * 3
+    with pytest.raises(
+        ValueError, match=r"Bag 0: .* got a SimpleNamespace; read shapes with .*_curves"
+    ):
+        PointClouds.from_list(shapes)
+    for use in (DistributionGP, DistributionGPRegressor().fit):
+        with pytest.raises(TypeError, match=r"Read shapes with PointClouds\.from_curves"):
+            use(shapes, [1.0, 2.0, 3.0])
+
+
 def test_several_polygons_are_one_cloud():
     far = [(x + 9, y) for x, y in HOLE]
     made = PointClouds.from_curves([shape("MultiPolygon", [[OUTER], [far]])])
@@ -325,6 +414,12 @@ def test_several_polygons_are_one_cloud():
         (shape("Polygon", ()), r"Curve 1: .* polygons or lines, got an empty Polygon"),
         (shape("LineString", [(0, 0, 1), (1, 1, 1)]), r"Curve 1: expected 2 columns .* got 3"),
         (shape("LineString", [(1, 1), (1, 1)]), r"Curve 1: expected arc lengths with a positive"),
+        (
+            shape("GeometryCollection", ()),
+            r"got .*GeometryCollection\. Pass its polygons or its lines",
+        ),
+        ("POLYGON ((0 0, 1 0, 0 1, 0 0))", r"Curve 1: .* got 'POLYGON .* shapely\.from_wkt"),
+        (None, r"Curve 1: expected real numbers, got None"),
     ],
 )
 def test_bad_shapes_are_named(given, message):
@@ -366,3 +461,9 @@ def test_packages_that_are_needed_are_named(mesh, package, message, monkeypatch)
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(ImportError, match=message):
         PointClouds.from_meshes([mesh])
+
+
+def test_a_folder_is_not_a_list_of_meshes():
+    for folder in ("parts", Path("parts")):
+        with pytest.raises(TypeError, match=r"sorted\(Path\('parts'\)\.glob\('\*\.stl'\)\)"):
+            PointClouds.from_meshes(folder)

@@ -134,6 +134,10 @@ class TestReading:
             ({"t": FRAME.assign(arm=["a", "b", None, "a"])}, "'arm' of block 't'.*row 'cem'"),
             ({"t": FRAME.assign(day=pd.Timestamp(0))}, "'day' of block 't'.*datetime64"),
             ({"t": FRAME.assign(age=[(1,), (2,), (3,), (4,)])}, "got a tuple in row 'ann'"),
+            (
+                {"t": FRAME.assign(age=[[1.0], [2.0], [3.0, 4.0], [5.0]])},
+                "column of bags as PointCl",
+            ),
             ({"t": pd.DataFrame(index=NAMES)}, "at least one column"),
             ({"t": {"x": [1], "y": [1, 2]}}, "columns of one length"),
             ({"t": 3.0}, r"got float of shape \(\)"),

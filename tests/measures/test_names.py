@@ -61,7 +61,9 @@ class TestCheckNames:
         check_names([1, 2], [1.0, 2.0], "X", "t")
 
     def test_types(self) -> None:
-        with pytest.raises(ValueError, match=r"7 of X is of type int and '7' of t of type str.*dtype"):
+        with pytest.raises(
+            ValueError, match=r"7 of X is of type int and '7' of t of type str.*dtype"
+        ):
             check_names([7, 8], ["8", "7"], "X", "t", related=False)
 
     def test_numbers_of_rows(self) -> None:
@@ -75,7 +77,7 @@ class TestTables:
         assert len(MixedInputs(cells=CLOUDS, table=AGES)) == 3
         with pytest.raises(ValueError, match="101 of 'cells' is of type int and '101' of 'table'"):
             MixedInputs(cells=CLOUDS, table=AGES.set_axis(AGES.index.astype(str)))
-        with pytest.raises(ValueError, match="none in common: the first is 101 .* and 'P101'"):
+        with pytest.raises(ValueError, match=r"none in common: the first is 101 .* and 'P101'"):
             MixedInputs(cells=CLOUDS, table=AGES.set_axis("P" + AGES.index.astype(str)))
 
     def test_one_row_more(self) -> None:

@@ -1,5 +1,8 @@
-"""Missing targets: the error names the cloud, and how to use its other outputs."""
+"""Targets that are missing or no numbers: the error names the cloud, and what to do."""
 
+from typing import Any
+
+import pandas as pd
 import pytest
 import torch
 from botorch.models import ModelListGP
@@ -7,6 +10,7 @@ from cases import as_rows, random_clouds
 from gpytorch.kernels import ScaleKernel
 
 from gp_distributions import (
+    ClassificationGP,
     DistributionGP,
     PointClouds,
     SharedKernelGP,
@@ -26,6 +30,33 @@ def test_a_cloud_without_a_target_is_to_be_left_out() -> None:
     for targets in (absent, absent[:, 0]):
         with pytest.raises(ValueError, match=r"cloud 4 is .*nan.* Leave out clouds without"):
             DistributionGP(CLOUDS, targets)
+
+
+def test_the_name_of_a_cloud_without_a_target() -> None:
+    names = [f"patient {i}" for i in range(20)]
+    targets = pd.Series(MISSING[:, 1].numpy(), index=names)
+    with pytest.raises(ValueError, match=r"cloud 3 \(named 'patient 3'\) is .*nan"):
+        DistributionGP(CLOUDS, targets)
+    labels = pd.Series(["a", "b", None, "b"] * 5, index=names)
+    with pytest.raises(ValueError, match=r"cloud 2 \(named 'patient 2'\) is (None|nan)"):
+        ClassificationGP(CLOUDS, labels)
+
+
+def test_targets_that_are_not_numbers_are_shown() -> None:
+    targets = [*TARGETS[:19, 0].tolist(), "unknown"]
+    with pytest.raises(ValueError, match=r"got 'unknown' for cloud 19\. Use ClassificationGP"):
+        DistributionGP(CLOUDS, targets)
+
+
+def test_numbers_are_not_labels() -> None:
+    with pytest.raises(ValueError, match=r"Expected labels, got the number .*Use DistributionGP"):
+        ClassificationGP(CLOUDS, TARGETS[:, 0])
+
+
+@pytest.mark.parametrize("model", [DistributionGP, ClassificationGP])
+def test_dictionaries_are_refused(model: Any) -> None:
+    with pytest.raises(TypeError, match=r"\] for (label|name) in clouds\.labels\]"):
+        model(CLOUDS, dict(enumerate(TARGETS[:, 0].tolist())))
 
 
 def test_outputs_of_their_own_clouds_are_joined() -> None:
