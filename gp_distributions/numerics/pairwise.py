@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -23,6 +24,9 @@ _QUOTIENTS = 2**17
 def squared_euclidean(x1: Tensor, x2: Tensor) -> Tensor:
     """Squared Euclidean distances between rows, never negative.
 
+    They come from inner products, and from differences between rows so close that inner products would
+    lose half of the digits.
+
     Args:
         x1: A ``batch_shape x N x D`` tensor.
         x2: A ``batch_shape x M x D`` tensor. Passing ``x1`` itself gives an exactly symmetric result
@@ -37,7 +41,8 @@ def squared_euclidean(x1: Tensor, x2: Tensor) -> Tensor:
     squares = inner.diagonal(dim1=-2, dim2=-1).clone()
     # Adding the squares first gives both halves of the matrix the same rounding errors.
     sums = squares.unsqueeze(-1) + squares.unsqueeze(-2)
-    return zero_diagonal(sums.sub_(inner, alpha=2).clamp_min_(0))
+    squared = zero_diagonal(sums.sub_(inner, alpha=2).clamp_min_(0))
+    return _with_differences(squared, squares, x2, x2)
 
 
 def squared_euclidean_to(x2: Tensor) -> Callable[[Tensor], Tensor]:
@@ -50,10 +55,41 @@ def squared_euclidean_to(x2: Tensor) -> Callable[[Tensor], Tensor]:
     def squared(x1: Tensor) -> Tensor:
         centred1 = x1 - centre
         inner = _inner_products(centred1, centred2)
-        sums = _squared_norms(centred1).unsqueeze(-1) + squares2
-        return sums.sub_(inner, alpha=2).clamp_min_(0)
+        squares1 = _squared_norms(centred1)
+        sums = squares1.unsqueeze(-1) + squares2
+        return _with_differences(sums.sub_(inner, alpha=2).clamp_min_(0), squares1, x1, x2)
 
     return squared
+
+
+def _with_differences(squared: Tensor, squares1: Tensor, x1: Tensor, x2: Tensor) -> Tensor:
+    """Replace squared distances that rounding errors of inner products reach by sums of differences.
+
+    Args:
+        squared: A ``batch_shape x N x M`` tensor of squared distances, symmetric if ``x1 is x2``.
+        squares1: The squared norms of the first rows, from which squared distances were subtracted.
+        x1: The first rows, without loss of digits.
+        x2: The second rows.
+    """
+    least = 2 * math.sqrt(torch.finfo(squared.dtype).eps) * squares1.detach()
+    close = squared.detach() < least.unsqueeze(-1)
+    symmetric = x1 is x2
+    close = close.triu(1) if symmetric else close
+    if not bool(close.any()):
+        return squared
+    *batch, row, column = close.nonzero(as_tuple=True)
+    places, values = (*batch, row, column), []
+    x1, x2 = (x.expand(*squared.shape[:-2], *x.shape[-2:]) for x in (x1, x2))
+    for part in zip(
+        *(index.split(max(1, _STRIP // x2.shape[-1])) for index in places), strict=True
+    ):
+        *batch, row, column = part
+        values.append((x1[(*batch, row)] - x2[(*batch, column)]).square().sum(-1))
+    found = torch.cat(values)
+    squared = squared.index_put(places, found)
+    return (
+        squared.index_put((*places[:-2], places[-1], places[-2]), found) if symmetric else squared
+    )
 
 
 def manhattan(x1: Tensor, x2: Tensor) -> Tensor:

@@ -91,10 +91,11 @@ class _SemiDual:
         self, points: Tensor, weights: Tensor, support: Tensor, masses: Tensor, epsilon: Tensor
     ) -> None:
         # After centring, the cost is -2 <x, u> plus terms in i only, which cancel in the softmax, and
-        # terms in j only, which the potentials absorb.
-        centre = weights.unsqueeze(-2) @ points
-        self.offset = (support - centre).square().sum(-1)
-        self.inner = 2 * (support - masses.unsqueeze(-2) @ support) @ (points - centre).mT
+        # terms in j only, which the potentials absorb. The latter are relative to the middle of the
+        # reference, as squared distances to a far cloud would round off the differences between clouds.
+        centre, middle = weights.unsqueeze(-2) @ points, masses.unsqueeze(-2) @ support
+        self.offset = ((support - middle) * ((support - centre) + (middle - centre))).sum(-1)
+        self.inner = 2 * (support - middle) @ (points - centre).mT
         self.weights = weights
         self.masses, self.log_masses = masses, masses.log()
         # An atom without weight receives no mass, so its scale is arbitrary.

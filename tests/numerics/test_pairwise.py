@@ -122,6 +122,30 @@ class TestBoth:
         )
 
 
+@pytest.mark.parametrize("tracked", [False, True])
+@pytest.mark.parametrize(("shape1", "shape2"), [((), ()), ((2,), (2,)), ((3, 1), (2,)), ((), (2,))])
+def test_close_rows_keep_their_digits(
+    shape1: tuple[int, ...], shape2: tuple[int, ...], tracked: bool
+) -> None:
+    """Inner products alone would leave two digits of these distances: 1e-16 of 1e-14 and 1."""
+    near = torch.cat([random(1, 5), random(1, 5)]) + 1e-7 * random(2, 5, seed=1)
+    x1 = torch.cat([near[:1].expand(*shape1, 1, 5), random(*shape1, 6, 5, seed=2)], dim=-2)
+    x2 = torch.cat([random(*shape2, 6, 5, seed=3), near[1:].expand(*shape2, 1, 5)], dim=-2)
+    both = torch.cat([x1.expand(*x2.shape[:-2], 7, 5), x2], dim=-2) if shape1 == shape2 else x1
+    one, both = x1.requires_grad_(tracked), both.detach().requires_grad_(tracked)
+    for left, right in ((one, x2), (x2, one), (both, both)):
+        expected = (left.unsqueeze(-2) - right.unsqueeze(-3)).square().sum(-1)
+        actual = squared_euclidean(left, right)
+        torch.testing.assert_close(actual, expected, rtol=1e-12, atol=0)
+        if tracked:
+            source = both if left is both else one
+            found, known = (
+                torch.autograd.grad(each[expected > 0].sqrt().sum(), source)[0]
+                for each in (actual, expected)
+            )
+            torch.testing.assert_close(found, known, rtol=1e-10, atol=1e-10)
+
+
 def test_zero_diagonal_leaves_the_rest() -> None:
     matrix = random(2, 3, 3)
     expected = matrix.clone()
