@@ -124,9 +124,9 @@ def reliability(
     return _grouped(_within(z, levels), groups)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Calibration:
-    """Scores of normal predictions by group, which ``print`` shows as a table.
+    """Scores of normal predictions by group, shown as a table.
 
     The last group contains all targets.
 
@@ -156,7 +156,7 @@ class Calibration:
     std: Tensor
     level: float
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         lines = [["group", "count", f"cover {self.level:g}", "nlpd", "crps", "rmse", "std"]]
         columns = (self.count, self.coverage, self.nlpd, self.crps, self.rmse, self.std)
         values = zip(*(column.tolist() for column in columns), strict=True)

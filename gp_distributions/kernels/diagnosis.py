@@ -29,7 +29,7 @@ _UNLIKE, _ALIKE = 0.01, 0.99
 _EQUAL = 0.05
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class DistanceDiagnosis:
     """Diagnosis of one :class:`DistributionKernel` within a kernel.
 
@@ -77,7 +77,7 @@ class DistanceDiagnosis:
         """Suggested initial lengthscale: the median distance."""
         return self.median_distance
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         low, high = self.distance_range
         return (
             f"{self.name}, {self.profile} of {self.distance}: lengthscale {self.lengthscale:.3g}, "
@@ -125,7 +125,7 @@ class DistanceDiagnosis:
         return tuple(found)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Diagnosis:
     """Result of :func:`diagnose`. Print it to see the figures and findings in words.
 
@@ -195,7 +195,7 @@ class Diagnosis:
             )
         return (*found, *(text for distance in self.distances for text in distance.findings))
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         summary = (
             f"{self.size} clouds: eigenvalues of the covariance matrix from "
             f"{self.smallest_eigenvalue:.2g} to {self.largest_eigenvalue:.2g}, condition "
