@@ -57,7 +57,7 @@ def plot_comparison(entries: Sequence[ComparisonEntry], *, ax: Axes | None = Non
             )
     ax.set_yticks(range(len(entries)), [entry.name for entry in entries])
     ax.set_ylim(len(entries) - 0.5, -0.5)
-    ax.margins(x=0.15)
+    ax.margins(x=0.12)  # room for the weights
     ax.axvline(0, color="black", linewidth=0.8)
     ax.set_xlabel("log density minus that of the best (nats per cloud)")
     return ax

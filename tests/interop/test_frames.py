@@ -39,7 +39,7 @@ KINDS = {
     "narwhals lazy": lambda: nw.from_native(pl.LazyFrame(COLUMNS)),
     "arrow": lambda: pa.table(COLUMNS),
     "record batch": lambda: pa.RecordBatch.from_pydict(COLUMNS),
-    "several chunks": lambda: pa.concat_tables([pa.table(PANDAS[:9]), pa.table(PANDAS[9:])]),
+    "several chunks": lambda: pa.concat_tables([pa.table(PANDAS[:5]), pa.table(PANDAS[5:])]),
     "pandas of arrow": lambda: pa.table(COLUMNS).to_pandas(types_mapper=pd.ArrowDtype),
 }
 READ = {"bag": "bag", "columns": ["x", "y"], "weight": "w"}
@@ -105,7 +105,7 @@ def test_missing_values_are_named(kind):
         PointClouds.from_frame(frame, bag="bag", columns="k")
     for column in ("x", "n"):
         with pytest.raises(
-            ValueError, match=r"Bag 1 \(label b\): expected finite .* got nan in atom 0"
+            ValueError, match=rf"'{column}': expected finite .* got nan in row 1, of bag 'b'\."
         ):
             PointClouds.from_frame(frame[:2], bag="bag", columns=column)
     with pytest.raises(ValueError, match=r"Column 'n': expected a bag for each row, .* in row 1"):

@@ -246,6 +246,23 @@ def test_comparison_has_a_point_for_each_model() -> None:
     assert plot_comparison(entries, ax=ax) is ax
 
 
+def test_weights_of_a_comparison_are_within_the_frame() -> None:
+    entries = [
+        ComparisonEntry("best", difference=0.0, error=0.0, weight=0.43),
+        ComparisonEntry("other", difference=-0.011, error=0.063, weight=0.32),
+        ComparisonEntry("last", difference=-0.047, error=0.093, weight=0.25),
+    ]
+    ax = plot_comparison(entries, ax=plt.subplots(figsize=(6, 2.4))[1])
+    ax.figure.canvas.draw()
+    assert len(ax.texts) == 3
+    for text in ax.texts:
+        inside = ax.get_window_extent().padded(1)
+        assert inside.x0 < text.get_window_extent().x0
+        assert text.get_window_extent().x1 < inside.x1
+        assert inside.y0 < text.get_window_extent().y0
+        assert text.get_window_extent().y1 < inside.y1
+
+
 def test_relevance_has_a_bar_for_each_input() -> None:
     entries = (
         RelevanceEntry("cells", None, 2.0, 0.1),
