@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
 from scipy.special import gammainc
 from torch import Tensor
@@ -9,6 +11,7 @@ from torch import Tensor
 from gp_distributions.distances import evaluation
 from gp_distributions.distances.base import Distance
 from gp_distributions.distances.mmd import SAMPLINGS
+from gp_distributions.distances.restoring import unless_restoring
 from gp_distributions.measures.arrays import Data, point_array, to_tensors
 from gp_distributions.numerics.embedding_kernels import EMBEDDING_KERNELS, IsotropicKernel
 from gp_distributions.numerics.frequencies import fourier_features
@@ -107,7 +110,8 @@ class Fourier(Distance):
                 raise ValueError(f"Expected num_frequencies >= 1, got {num_frequencies}.")
             if not 0 < scale < float("inf"):
                 raise ValueError(f"Expected scale > 0 and finite, got {scale}.")
-            drawn = scale * _draw(measure, self.dim, num_frequencies, sampling, seed)
+            draw = partial(_draw, measure, self.dim, num_frequencies, sampling, seed)
+            drawn = scale * unless_restoring(draw)
         self.measure = measure if frequencies is None else "given"
         self.frequencies: Tensor
         self.register_buffer("frequencies", drawn)

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from gp_distributions.distances import evaluation
 from gp_distributions.distances.base import Distance
+from gp_distributions.distances.restoring import unless_restoring
 from gp_distributions.numerics.embedding_kernels import (
     EMBEDDING_KERNELS,
     EmbeddingKernel,
@@ -182,8 +183,8 @@ class MMD(Distance):
                 )
             if count < 2 or count % 2:
                 raise ValueError(f"Expected an even number num_features >= 2, got {count}.")
-            frequencies = SAMPLINGS[self.features](kernel, self.dim, count // 2, seed=self.seed)
-            self.register_buffer("frequencies", frequencies)
+            draw = partial(SAMPLINGS[self.features], kernel, self.dim, count // 2, seed=self.seed)
+            self.register_buffer("frequencies", unless_restoring(draw))
         elif self._kernel is None:
             raise ValueError(
                 f"The {self.kernel} kernel has no closed form for Gaussians; the gaussian, linear, "
@@ -193,7 +194,8 @@ class MMD(Distance):
         elif count is not None:
             if count < 1:
                 raise ValueError(f"Expected num_features >= 1, got {count}.")
-            self.register_buffer("landmarks", torch.full((count, self.dim), math.nan).double())
+            unknown = partial(torch.full, (count, self.dim), math.nan, dtype=torch.float64)
+            self.register_buffer("landmarks", unless_restoring(unknown))
 
     @property
     def _point_kernel(self) -> EmbeddingKernel:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from gp_distributions.distances.base import Distance
+from gp_distributions.distances.restoring import RESTORING, unless_restoring
 from gp_distributions.measures.arrays import integer
 from gp_distributions.numerics.absolute_value import absolute_value
 from gp_distributions.numerics.directions import sphere_directions
@@ -121,13 +123,16 @@ class RigidSlicedWasserstein(Distance):
         self.reflections = reflections
         self.scale = scale
         harmonics = circle_harmonics if space == 2 else sphere_harmonics
-        directions, series = harmonics(count, self.max_degree)
+        none = torch.empty(0, dtype=torch.float64)
+        found = (none, none) if RESTORING.get() else harmonics(count, self.max_degree)
+        directions, series = found
         self.directions: Tensor
         self.series: Tensor
         self.slices: Tensor
         self.register_buffer("directions", directions)
         self.register_buffer("series", series)
-        self.register_buffer("slices", _mark_slices(space, self.marks))
+        slices = unless_restoring(partial(_mark_slices, space, self.marks))
+        self.register_buffer("slices", slices)
 
     @property
     def num_rotating(self) -> int:  # type: ignore[override]

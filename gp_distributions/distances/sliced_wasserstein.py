@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from gp_distributions.distances.base import Distance
+from gp_distributions.distances.restoring import unless_restoring
 from gp_distributions.numerics.directions import random_directions, sphere_directions
 from gp_distributions.numerics.normals import (
     MEAN_ABSOLUTE,
@@ -118,7 +120,8 @@ class SlicedWasserstein(Distance):
         self.center = center
         self.sampling = sampling
         self.directions: Tensor
-        self.register_buffer("directions", _SAMPLINGS[sampling](self.dim, num_slices, seed=seed))
+        directions = partial(_SAMPLINGS[sampling], self.dim, num_slices, seed=seed)
+        self.register_buffer("directions", unless_restoring(directions))
 
     @property
     def num_slices(self) -> int:

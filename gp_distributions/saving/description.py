@@ -28,6 +28,7 @@ from gp_distributions.models.normalization import NormalizeClouds
 from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood
 from gp_distributions.models.shared_kernel import SharedNoise
 from gp_distributions.rows.columns import Slots
+from gp_distributions.saving.limits import Limits
 
 _PACKAGES = (distances, kernels, measures, constraints, gpytorch_kernels, means, priors)
 _PUBLIC = (getattr(package, name) for package in _PACKAGES for name in package.__all__)
@@ -159,8 +160,13 @@ class Description:
 
 
 def restore(objects: Sequence[dict[str, Any]], tensors: Sequence[Tensor]) -> Callable[[Any], Any]:
-    """Build all described modules, and return a function that converts a description to its value."""
+    """Build all described modules, and return a function that converts a description to its value.
+
+    Raises:
+        ValueError: If the description asks for far more than the tensors and modules that there are.
+    """
     made: list[Module] = []
+    limits = Limits(tensors)
 
     def value_of(description: Any) -> Any:
         if isinstance(description, list):
@@ -178,6 +184,7 @@ def restore(objects: Sequence[dict[str, Any]], tensors: Sequence[Tensor]) -> Cal
             case "tensor":
                 return tensors[content]
             case "expanded":
+                limits.check_expanded(content[1])
                 return tensors[content[0]].expand(content[1])
             case "object":
                 return made[content]
@@ -186,6 +193,7 @@ def restore(objects: Sequence[dict[str, Any]], tensors: Sequence[Tensor]) -> Cal
         raise ValueError(f"unknown kind of value {kind!r}")
 
     for entry in objects:
+        limits.add_module(entry)
         positional = [value_of(item) for item in entry["positional"]]
         named = {name: value_of(item) for name, item in entry["named"].items()}
         made.append(_NAMED[entry["class"]](*positional, **named))

@@ -12,12 +12,16 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 from torch.nn import Module
 
+from gp_distributions.context import setting
+from gp_distributions.distances.restoring import RESTORING
 from gp_distributions.estimators import (
     CloudScaler,
     DistributionGPClassifier,
     DistributionGPRegressor,
 )
 from gp_distributions.saving.description import Description, restore
+from gp_distributions.saving.limits import array_of
+from gp_distributions.saving.state import described_state, set_state
 
 _PREDICTORS = (DistributionGPRegressor, DistributionGPClassifier)
 _NAMED: dict[str, type[BaseEstimator]] = {cls.__name__: cls for cls in (*_PREDICTORS, CloudScaler)}
@@ -74,7 +78,8 @@ def wrapped(
 
 def unwrapped(header: dict[str, Any], tensors: Sequence[Tensor], model: Any) -> BaseEstimator:
     """Return the estimator that :func:`wrapped` described, given its model and the further tensors."""
-    return _restored(header["estimator"], restore(header["objects"], tensors), model)
+    with setting(RESTORING, True):
+        return _restored(header["estimator"], restore(header["objects"], tensors), model)
 
 
 def _steps(estimator: BaseEstimator) -> list[tuple[str, Any]]:
@@ -143,9 +148,7 @@ def _value(value: Any, description: Description) -> dict[str, Any]:
     if isinstance(value, np.ndarray):
         return {"array": [value.dtype.str, value.tolist()]}
     if isinstance(value, Module):
-        state = {name: description.of(item) for name, item in value.state_dict().items()}
-        learned = [name for name, parameter in value.named_parameters() if parameter.requires_grad]
-        return {"module": [description.of(value), state, learned]}
+        return {"module": [description.of(value), described_state(value, description.of)]}
     return {"plain": description.of(value)}
 
 
@@ -154,12 +157,9 @@ def _read(described: dict[str, Any], value_of: Any) -> Any:
     if kind == "mapping":
         return {name: _read(item, value_of) for name, item in content.items()}
     if kind == "array":
-        return np.array(content[1], dtype=np.dtype(content[0]))
+        return array_of(content[1], content[0])
     if kind == "module":
         module = value_of(content[0])
-        state = {name: value_of(item) for name, item in content[1].items()}
-        module.load_state_dict(state, assign=True)
-        for name, parameter in module.named_parameters():
-            parameter.requires_grad_(name in content[2])
+        set_state(module, content[1], value_of)
         return module
     return value_of(content)

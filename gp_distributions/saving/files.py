@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 import os
 import platform
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from itertools import zip_longest
-from operator import itemgetter
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -16,9 +15,11 @@ import torch
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from torch import Tensor
-from torch.nn import Module, ModuleDict, Parameter
+from torch.nn import ModuleDict
 
+from gp_distributions.context import setting
 from gp_distributions.distances.base import Distance
+from gp_distributions.distances.restoring import RESTORING
 from gp_distributions.measures import MixedEncoding
 from gp_distributions.models.classification import ClassificationGP
 from gp_distributions.models.collapsed import CollapsedSums, InducingFeatures
@@ -32,6 +33,8 @@ from gp_distributions.models.sparse_distribution_gp import SparseDistributionGP
 from gp_distributions.saving.archive import SavedModelError, read_archive, write_archive
 from gp_distributions.saving.description import ADVICE, Description, restore
 from gp_distributions.saving.estimators import fitted_model, unwrapped, wrapped
+from gp_distributions.saving.limits import array_of
+from gp_distributions.saving.state import described_state, set_state
 from gp_distributions.warnings import silenced
 
 __all__ = ["SavedModelError", "load", "save"]
@@ -133,7 +136,8 @@ def load(path: str | os.PathLike[str]) -> Any:
     """Load a model or an estimator from a file that :func:`save` wrote. Its tensors are on the CPU.
 
     Nothing in the file is executed. The file only names classes from a fixed list and their arguments,
-    so a forged file can give wrong predictions or waste time and memory, but cannot run code.
+    and arguments that would take far more memory than the file are refused. The digest in a file reveals
+    accidents, not forgeries: what a file from someone else predicts is as trustworthy as they are.
 
     Args:
         path: Path to the file.
@@ -211,13 +215,7 @@ def _describe(model: Saved, description: Description) -> dict[str, Any]:
             name: description.of(getattr(model, name, None)) for name in _MODELS[type(model)]
         },
         "labels": _labels(model, description),
-        "state": {
-            name: {
-                "value": description.of(value),
-                "requires_grad": isinstance(value, Parameter) and value.requires_grad,
-            }
-            for name, _, _, value in sorted(_state(model), key=itemgetter(0))
-        },
+        "state": described_state(model, description.of),
     }
 
 
@@ -277,7 +275,8 @@ def _restore(header: dict[str, Any], tensors: Sequence[Tensor]) -> Any:
     if "estimator" in header:
         count = header["tensors_of_model"]
         return unwrapped(header, tensors[count:], _restore(header["fitted"], tensors[:count]))
-    with silenced():  # the warnings were raised when the model was first built
+    # The warnings were raised when the model was first built.
+    with silenced(), setting(RESTORING, True):
         return _restore_model(header["model"], restore(header["objects"], tensors))
 
 
@@ -300,7 +299,7 @@ def _restore_model(described: dict[str, Any], value_of: Callable[[Any], Any]) ->
     present = {name: part for name, part in parts.items() if part is not None}
     # If the modules have their state, the constructor does not set it from the data again.
     owned = {n: v for n, v in described["state"].items() if n.partition(".")[0] in present}
-    _set_state(ModuleDict(present), owned, value_of)
+    set_state(ModuleDict(present), owned, value_of)
     if issubclass(cls, SparseDistributionGP):
         return _restore_sparse(cls, described, parts, value_of)
     return _restore_exact(cls, described, parts, value_of)
@@ -320,7 +319,7 @@ def _restore_sparse(
     if described.get("encoding") is not None:
         options["encoding"] = MixedEncoding.from_dict(described["encoding"])
     if (labels := described["labels"]) is not None:
-        options["classes"] = np.array(labels["classes"], dtype=labels["dtype"])
+        options["classes"] = array_of(labels["classes"], labels["dtype"])
         options["alpha_epsilon"] = labels["alpha_epsilon"]
     model = cls.from_sums(features, sums, **parts, **options)
     return model.train(described["training"])
@@ -341,7 +340,7 @@ def _restore_exact(
     model.__dict__["_validate_tensor_args"] = lambda *args, **kwargs: None
     if issubclass(cls, ClassificationGP):
         labels = described["labels"]
-        classes = np.array(labels["classes"], dtype=labels["dtype"])
+        classes = array_of(labels["classes"], labels["dtype"])
         given = classes[value_of(labels["numbers"]).numpy()]
         cls.__init__(model, rows, given, alpha_epsilon=labels["alpha_epsilon"], **parts)
         model.set_train_data(targets=targets.transpose(-1, -2), strict=False)
@@ -355,34 +354,8 @@ def _restore_exact(
     model.train_inputs = (inputs,)
     model._subset_batch_dict = described["output_axes"]
     # The constructor has converted all tensors to one dtype.
-    _set_state(model, described["state"], value_of)
+    set_state(model, described["state"], value_of)
     return model.train(described["training"])
-
-
-def _state(model: Module) -> Iterator[tuple[str, Module, str, Tensor | None]]:
-    """Yield each parameter and buffer: full name, module, name within the module, and value."""
-    for prefix, module in model.named_modules(remove_duplicate=False):
-        for values in (module._parameters, module._buffers):
-            for name, value in values.items():
-                yield f"{prefix}.{name}", module, name, value
-
-
-def _set_state(model: Module, state: dict[str, Any], value_of: Callable[[Any], Any]) -> None:
-    """Set parameters and buffers, whose shapes may change; parameters that were shared stay shared."""
-    places = list(_state(model))
-    differing = {name for name, *_ in places} ^ set(state)
-    if differing:
-        raise ValueError(f"the state differs in {', '.join(sorted(differing))}")
-    parameters: dict[int, Parameter] = {}
-    for full_name, module, name, _ in places:
-        value = value_of(state[full_name]["value"])
-        if name not in module._parameters:
-            module._buffers[name] = value
-        elif value is None:
-            module._parameters[name] = None
-        else:
-            parameter = Parameter(value, requires_grad=state[full_name]["requires_grad"])
-            module._parameters[name] = parameters.setdefault(id(value), parameter)
 
 
 def _check_restored(model: Saved, header: dict[str, Any], tensors: Sequence[Tensor]) -> None:

@@ -66,7 +66,7 @@ class Source:
         if isinstance(value, str | os.PathLike):
             try:
                 value = np.load(value, mmap_mode="r", allow_pickle=False)
-            except (OSError, ValueError) as error:
+            except Exception as error:  # NumPy evaluates the header as an expression of Python
                 raise ValueError(
                     f"{name}: cannot read {os.fspath(value)}: {error}. Expected a file that "
                     "numpy.save wrote."
@@ -259,6 +259,8 @@ def array_pieces(
             f"weights: expected shape {atoms.shape[:-1]}, one for each atom, got {masses.shape}."
         )
     count = len(sizes)
+    if not atoms.count or not atoms.shape[-1]:
+        raise ValueError(f"points: expected at least one bag and coordinate, got {atoms.shape}.")
     values = None if targets is None else target_tensor(Source.of(targets, "targets").read(), count)
     names = None if labels is None else np.asarray(labels)
     if names is not None and names.shape != (count,):

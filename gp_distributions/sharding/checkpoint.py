@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import io
 import os
 import time
 from pathlib import Path
@@ -11,6 +13,8 @@ import torch
 
 from gp_distributions.writing import written_whole
 
+# Length of the digest at the end of a file.
+_SEAL = hashlib.sha256().digest_size
 # Share of the time of a pass that may go into writing.
 _SHARE = 0.05
 
@@ -47,7 +51,11 @@ class Checkpoint:
         if not self.path.exists():
             return 0, {}
         try:
-            content = torch.load(self.path, weights_only=True)
+            sealed = memoryview(self.path.read_bytes())
+            written, seal = sealed[:-_SEAL], sealed[-_SEAL:]
+            if hashlib.sha256(written).digest() != seal:
+                raise ValueError("its digest does not match its content")
+            content = torch.load(io.BytesIO(written), weights_only=True)
             digest, done, values = content["digest"], content["done"], content["values"]
         except Exception as error:
             raise ValueError(
@@ -72,7 +80,11 @@ class Checkpoint:
             return
         start = time.monotonic()
         content = {"digest": self.digest, "done": done, "values": values}
-        with written_whole(self.path) as file:
-            torch.save(content, file)
+        # PyTorch checks neither its zip files nor what it reads of them.
+        buffer = io.BytesIO()
+        torch.save(content, buffer)
+        with written_whole(self.path) as file, buffer.getbuffer() as written:
+            file.write(written)
+            file.write(hashlib.sha256(written).digest())
         end = time.monotonic()
         self._due = end + (end - start) / _SHARE

@@ -124,6 +124,8 @@ def test_digests_follow_the_content() -> None:
         ({"points": POINTS.astype(str)}, "points: expected real numbers"),
         ({"points": np.ma.masked_array(POINTS)}, "points: expected an array, got a masked array"),
         ({"points": POINTS, "piece_atoms": 0}, "piece_atoms"),
+        ({"points": POINTS[:0]}, r"points: expected at least one bag and coordinate, got \(0, "),
+        ({"points": POINTS[..., :0]}, "points: expected at least one bag and coordinate"),
     ],
 )
 def test_wrong_arguments_are_refused(arguments: dict[str, Any], message: str) -> None:
@@ -138,3 +140,19 @@ def test_errors_name_the_file_and_the_bags(tmp_path: Path) -> None:
     shards = ShardedClouds.from_arrays(tmp_path / "points.npy", piece_atoms=17)
     with pytest.raises(PieceError, match=r"points\.npy, bags 4 to 7: Bag 3: .*nan in atom 1"):
         shards.piece(1)
+
+
+def test_damaged_headers_name_the_file(tmp_path: Path) -> None:
+    """NumPy evaluates a header as an expression of Python, which can fail in many ways."""
+    path = tmp_path / "points.npy"
+    np.save(path, POINTS)
+    content = path.read_bytes()
+    for place in range(80):
+        for byte in b"({'\\\n\0":
+            path.write_bytes(content[:place] + bytes([byte]) + content[place + 1 :])
+            try:
+                shards = ShardedClouds.from_arrays(path)
+            except ValueError as error:
+                assert "points" in str(error)  # noqa: PT017
+            else:
+                assert shards.dim
