@@ -242,9 +242,9 @@ class TestSamples:
             DistributionGP(ROWS[:20], OUTPUTS[:20], sliced(batch_shape=S([2]))),
             SharedKernelGP(ROWS[:20], OUTPUTS[:20], sliced()),
         ]
-        posterior = MixtureModel(both, [1, 3]).posterior(ROWS[20:26].reshape(3, 1, 2, -1))
+        posterior = MixtureModel(both, [1, 3]).posterior(ROWS[20:26].reshape(2, 1, 3, -1))
         samples = posterior.sample(S([8, 1000]))
-        assert samples.shape == (8, 1000, 3, 1, 2, 2)
+        assert samples.shape == (8, 1000, 2, 1, 3, 2)
         mean, variance = samples.flatten(0, 1).mean(0), samples.flatten(0, 1).var(0)
         std = posterior.variance.sqrt()
         assert ((mean - posterior.mean).abs() < 5 * std / math.sqrt(8000)).all()
