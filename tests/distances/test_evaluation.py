@@ -1,5 +1,6 @@
 """The contexts in which distances are evaluated: shared representations and look-ups."""
 
+import math
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -271,3 +272,17 @@ class TestParameters:
         after = dict(distance.named_parameters())
         assert all(after[name] is parameter for name, parameter in before.items())
         assert distance.raw_scales.requires_grad
+
+
+@pytest.mark.parametrize("batch", [(), (2,), (2, 2)])
+def test_corresponding_clouds_that_coincide_have_distance_zero(batch: tuple[int, ...]) -> None:
+    """Exactly, whatever rounding errors the inner products of a cloud with itself have."""
+    rows = random_rows(6 * math.prod(batch)).unflatten(0, (*batch, 6))
+    other = rows.clone()
+    other[..., 1, 0] += 0.1
+    squared = MMD(2, bandwidth=0.7).squared(rows.requires_grad_(), other, diag=True)
+    assert squared.shape == (*batch, 6)
+    assert bool((squared[..., 1] > 1e-6).all())
+    assert float(squared[..., [0, 2, 3, 4, 5]].detach().abs().max()) == 0
+    (gradient,) = torch.autograd.grad(squared.sum(), rows)
+    assert float(gradient[..., [0, 2, 3, 4, 5], :].abs().max()) == 0

@@ -207,7 +207,41 @@ class TestTheorem:
         assert ratios[2] < 0.3 * ratios[1]
 
 
+def test_a_single_cell_sees_the_distance_of_the_mean_from_the_origin() -> None:
+    """The only coefficient that is not zero is that of degree one, which is half of the mean."""
+    points = random(5, 4, 2)
+    norms = points.mean(-2).norm(dim=-1)
+    found = RigidSlicedWasserstein(2, num_quantiles=1, center=False).squared(rows(points))
+    torch.testing.assert_close(found, (norms[:, None] - norms).square() / 2)
+
+
+@pytest.mark.parametrize("dim", [2, 3])
+def test_degree_zero_is_the_mean_over_all_directions(dim: int) -> None:
+    """Hence the distance between cells is that between their means, which pose does not change."""
+    distance = RigidSlicedWasserstein(dim, max_degree=0, num_quantiles=2)
+    points = shapes(4, 10, dim)
+    # Of two centred cells, one is minus the other: a mean absolute projection.
+    centred = points - points.mean(-2, keepdim=True)
+    upper = (centred @ distance.directions.T).sort(dim=-2).values[:, 5:].mean(-2)
+    sizes = upper @ distance.series[0]  # weights of the quadrature
+    expected = (sizes[:, None] - sizes).square()
+    torch.testing.assert_close(distance.squared(rows(points)), expected)
+
+
+def test_default_numbers_of_slices() -> None:
+    assert [RigidSlicedWasserstein(dim).num_slices for dim in (2, 3)] == [200, 625]
+
+
 class TestMarks:
+    @pytest.mark.parametrize("marks", [1, 2, 3])
+    def test_slices_are_weighted_as_uniform_directions_in_all_coordinates(self, marks: int) -> None:
+        """An angle between the parts has the density cos^(d-1) sin^(k-1)."""
+        cosines, shares, *others = RigidSlicedWasserstein(3 + marks, marks=marks).slices.T
+        sines = torch.stack(others).norm(dim=0)
+        torch.testing.assert_close(cosines.square() + sines.square(), torch.ones_like(sines))
+        expected = cosines**2 * sines ** (marks - 1)
+        torch.testing.assert_close(shares.square(), expected / expected.sum())
+
     def test_do_not_rotate(self) -> None:
         clouds, charges = shapes(8, 40, 2), random(8, 40, 1, seed=3)
         turned = clouds @ rotations(8, 2).mT + 2

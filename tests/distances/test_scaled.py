@@ -115,6 +115,13 @@ def test_gradients_agree_with_finite_differences() -> None:
     assert torch.autograd.gradcheck(squared, raw, eps=1e-6, atol=1e-7)
 
 
+def test_the_default_prior_is_symmetric_about_equal_scales() -> None:
+    """One is its median, and a scale is as likely as its inverse in units of the logarithm."""
+    prior = ScaledDistance(SlicedWasserstein(3)).scales_prior
+    assert prior.cdf(torch.ones(())).item() == 0.5
+    assert prior.scale.item() ** 2 == pytest.approx(3)
+
+
 def test_the_marginal_likelihood_adds_the_prior() -> None:
     X = clouds()
     values = {}

@@ -438,3 +438,12 @@ def test_distinct_points_are_those_of_torch(dim: int, device: torch.device) -> N
     expected, inverse = points.unique(dim=0, return_inverse=True)
     assert torch.equal(atoms, expected)
     assert torch.equal(place, inverse)
+
+
+@pytest.mark.parametrize("kind", [Hellinger, TotalVariation, ChiSquared])
+def test_no_clouds_teach_no_support(kind: type) -> None:
+    rows = as_rows(lattice_clouds(4))
+    for one, other, shape in ((rows[:0], rows, (0, 4)), (rows[:0], rows[:0], (0, 0))):
+        distance = kind(2)
+        assert distance.squared(one, other).shape == shape
+        assert not len(distance.support)

@@ -32,8 +32,9 @@ def test_default_epsilon_is_a_share_of_the_mean_squared_distance() -> None:
 def test_arguments_are_checked(kind: type) -> None:
     with pytest.raises(TypeError, match="Expected a ReferenceMeasure, got Tensor"):
         kind(torch.zeros(3, 2))
-    with pytest.raises(ValueError, match="epsilon > 0"):
-        kind(reference(), epsilon=0.0)
+    for epsilon in (0.0, -1.0, float("inf"), float("nan")):
+        with pytest.raises(ValueError, match="epsilon > 0"):
+            kind(reference(), epsilon=epsilon)
     with pytest.raises(ValueError, match="All atoms of the reference coincide"):
         kind(ReferenceMeasure(torch.zeros(3, 2, dtype=torch.float64)))
 

@@ -247,6 +247,19 @@ class TestSamples:
         expected = stats.f(3, 5)
         assert stats.kstest(whitened.mean(0).numpy(), expected.cdf).statistic < 1e-2
 
+    def test_outputs_choose_their_members_by_their_own_weights(self) -> None:
+        mean = torch.tensor([0.0, 10, 20]).double()[:, None, None].expand(3, 3, 2)
+        variance = torch.full((3, 3, 2), 1e-4).double()
+        weights = torch.tensor([[0.2, 0.6], [0.3, 0.1], [0.5, 0.3]]).double()
+        covariance = 1e-4 * torch.eye(3).double().expand(3, 2, 3, 3)
+        posterior = MixturePosterior(mean, variance, lambda k: covariance[k], weights)
+        samples = SobolQMCNormalSampler(S([2**12]), seed=0)(posterior)
+        members = (samples / 10).round()
+        assert bool((members == members[:, :1]).all())  # the same at all points
+        shares = torch.stack([(members[:, 0] == k).double().mean(0) for k in range(3)])
+        # Quasi-random levels: the error of a share is about 1 / n.
+        torch.testing.assert_close(shares, weights, rtol=0, atol=3e-3)
+
     def test_base_samples_are_the_same_in_all_t_batches(self) -> None:
         posterior = MixtureModel(members(), WEIGHTS).posterior(ROWS[20:22].expand(4, -1, -1))
         for sampler in (
@@ -269,9 +282,9 @@ class TestSamples:
             DistributionGP(ROWS[:20], OUTPUTS[:20], sliced(batch_shape=S([2]))),
             SharedKernelGP(ROWS[:20], OUTPUTS[:20], sliced()),
         ]
-        posterior = MixtureModel(both, [1, 3]).posterior(ROWS[20:26].reshape(3, 1, 2, -1))
+        posterior = MixtureModel(both, [1, 3]).posterior(ROWS[20:26].reshape(2, 1, 3, -1))
         samples = posterior.sample(S([8, 1000]))
-        assert samples.shape == (8, 1000, 3, 1, 2, 2)
+        assert samples.shape == (8, 1000, 2, 1, 3, 2)
         mean, variance = samples.flatten(0, 1).mean(0), samples.flatten(0, 1).var(0)
         std = posterior.variance.sqrt()
         assert ((mean - posterior.mean).abs() < 5 * std / math.sqrt(8000)).all()

@@ -69,6 +69,16 @@ def test_the_mode_is_found_from_the_better_start() -> None:
     torch.testing.assert_close(found, expected, rtol=0, atol=0.02)
 
 
+@pytest.mark.parametrize("deviation", [0.005, 0.5, 4.0])
+def test_first_points_follow_the_curvature_within_bounds(deviation: float) -> None:
+    """A nearly flat density is searched no farther than the prior, and a peak is not missed."""
+    start = torch.zeros(1, 1, dtype=torch.float64)
+    points, *_ = importance_points(lambda p: -0.5 * (p[:, 0] / deviation) ** 2, start, 1024, seed=0)
+    expected = min(max(deviation, 0.02), 1.5)
+    assert points[:768].std().item() == pytest.approx(expected, rel=0.02)  # by Laplace
+    assert points[768:1024].std().item() == pytest.approx(1, rel=0.02)  # as the prior
+
+
 def test_points_depend_on_the_seed_only() -> None:
     start = torch.zeros(1, 3, dtype=torch.float64)
     first, again, other = (importance_points(skewed, start, 64, seed=seed)[0] for seed in (1, 1, 2))
