@@ -2,17 +2,44 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
+from collections.abc import Iterator
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from gp_distributions.locking import locked
 from gp_distributions.writing import written_whole
 
 # Share of the time of a pass that may go into writing.
 _SHARE = 0.05
+
+
+@contextlib.contextmanager
+def claimed(folder: str | os.PathLike[str]) -> Iterator[None]:
+    """Let no other process use the checkpoints in a folder within a ``with`` block.
+
+    Args:
+        folder: Path to the folder, which is created if it does not exist.
+
+    Raises:
+        InUseError: If another process, or another fit of this one, uses the folder.
+        ValueError: If ``folder`` is a file.
+    """
+    _make(Path(folder))
+    with locked(Path(folder) / ".lock", f"The checkpoint {folder}"):
+        yield
+
+
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except FileExistsError as error:
+        raise ValueError(f"Expected checkpoint to be a folder, got the file {folder}.") from error
 
 
 class Checkpoint:
@@ -31,12 +58,7 @@ class Checkpoint:
         self.path = Path(folder) / f"{name}.checkpoint"
         self.digest = digest
         self._due = 0.0
-        try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-        except FileExistsError as error:
-            raise ValueError(
-                f"Expected checkpoint to be a folder, got the file {folder}."
-            ) from error
+        _make(self.path.parent)
 
     def read(self) -> tuple[int, dict[str, Any]]:
         """Return the number of pieces done and the values written with it; zero if there is no file.
@@ -67,12 +89,17 @@ class Checkpoint:
 
         Unless ``now``, nothing is written if the last time was so short ago that writing would slow
         the pass down.
+
+        Raises:
+            OSError: If writing fails, as on a full disk. The file is then as it was before.
         """
         if not now and time.monotonic() < self._due:
             return
         start = time.monotonic()
         content = {"digest": self.digest, "done": done, "values": values}
+        buffer = BytesIO()  # torch.save does not say why writing to a file failed
+        torch.save(content, buffer)
         with written_whole(self.path) as file:
-            torch.save(content, file)
+            file.write(buffer.getbuffer())
         end = time.monotonic()
         self._due = end + (end - start) / _SHARE
