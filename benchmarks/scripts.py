@@ -7,6 +7,7 @@ SCRIPTS = (
     "large_exact",
     "large_bags",
     "large_sparse",
+    "long_runs",
     "rigid_speed",
     "t_batch_speed",
     "acquisition_speed",
@@ -48,6 +49,7 @@ SCRIPTS = (
 # Scripts that take too long for a run of all.
 LONG = (
     "large_sparse",
+    "long_runs",
     "comparison",
     "patients",
     "molecules",

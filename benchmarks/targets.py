@@ -183,6 +183,20 @@ BUDGETS = (
         "1 x",
         memory,
     ),
+    *(
+        at_most(f"{text}, second half: {figure}", *("long_runs", most, column, unit), name=name)
+        for name, text in (
+            ("predictions", "10,000 predictions"),
+            ("fits", "500 fits"),
+            ("search steps", "2,000 search steps"),
+            ("conditioned models", "1,000 conditioned models"),
+        )
+        for figure, most, column, unit in (
+            ("growth of memory beyond its noise", 1, "beyond_mib", " MiB"),
+            ("more objects", 100, "objects", ""),
+            ("time of a step, last quarter over the one before", 1.15, "slowdown", ""),
+        )
+    ),
 )
 
 

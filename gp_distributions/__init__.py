@@ -56,6 +56,7 @@ from gp_distributions.kernels import (
     mixed_kernel,
     planar_rotations,
 )
+from gp_distributions.locking import InUseError
 from gp_distributions.measures import (
     GaussianMixtures,
     Gaussians,
@@ -111,6 +112,7 @@ __all__ = [
     "GramTransformer",
     "GroupAverageKernel",
     "Hellinger",
+    "InUseError",
     "IntegratedGP",
     "Inversion",
     "KernelRidgeClassifier",

@@ -33,7 +33,7 @@ def written_whole(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
 
     Raises:
         OSError: If the path exists and is not a regular file, or if writing fails. An existing file is
-            then unchanged.
+            then unchanged, and the message names the path.
     """
     target = Path(path).resolve()
     if target.exists() and not target.is_file():
@@ -41,19 +41,39 @@ def written_whole(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
             f"Expected the path of a regular file, but {path} is not one. Nothing was written."
         )
     unfinished = target.with_name(f".{target.name}.unfinished")
-    with _open_alone(unfinished) as file:
-        try:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-            if _POSIX:  # before the lock is released
-                unfinished.replace(target)
-        except BaseException:
-            with suppress(OSError):
-                unfinished.unlink()
+    try:
+        with _open_alone(unfinished) as file:
+            try:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+                if _POSIX:  # before the lock is released
+                    unfinished.replace(target)
+                    sync_folder(target.parent)
+            except BaseException:
+                with suppress(OSError):
+                    unfinished.unlink()
+                raise
+        if not _POSIX:  # Windows does not rename open files
+            unfinished.replace(target)
+    except OSError as error:
+        if error.errno is None or error.filename is not None:
             raise
-    if not _POSIX:  # Windows does not rename open files
-        unfinished.replace(target)
+        reason = f"{error.strerror}: nothing was written, and an existing file stays as it was"
+        raise OSError(error.errno, reason, str(path)) from error
+
+
+def sync_folder(folder: Path) -> None:
+    """Write the names of the files in a folder to the disk, on systems that can open folders."""
+    try:
+        descriptor = os.open(folder, os.O_RDONLY)
+    except OSError:
+        return
+    try:
+        with suppress(OSError):  # some network drives cannot do it
+            os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _open_alone(path: Path) -> BinaryIO:

@@ -3,6 +3,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 from botorch.acquisition.multi_objective import logei
+from fault_tasks import Children
 
 
 @pytest.fixture(params=["cpu", "cuda"])
@@ -22,3 +23,10 @@ def uncompiled_hypervolumes() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(logei, "_load_attempted", True)
         yield
+
+
+@pytest.fixture(scope="session")
+def children() -> Iterator[Children]:
+    """Processes to kill, which are forked from one."""
+    with Children() as children:
+        yield children

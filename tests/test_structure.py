@@ -18,7 +18,7 @@ FILES = [path for package in PACKAGES for path in sorted((ROOT / package).rglob(
 LAYERS = (
     ("context",),
     ("warnings",),
-    ("writing",),
+    ("writing", "locking"),
     ("rows",),
     ("numerics",),
     ("measures",),

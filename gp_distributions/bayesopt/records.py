@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import math
@@ -13,6 +14,9 @@ from dataclasses import dataclass
 from io import FileIO
 from pathlib import Path
 from typing import Any
+
+from gp_distributions.locking import InUseError, locked
+from gp_distributions.writing import sync_folder
 
 _LOGGER = logging.getLogger(__name__)
 _FORMAT = 1
@@ -108,9 +112,11 @@ class Checkpoint:
 
     A line is on the disk before :meth:`add` returns. If the process is killed while it writes, it may
     leave an unfinished line, which is removed when the file is next opened. A line that another process
-    is writing at that moment looks the same, so only one search at a time may use a file. If the size of
-    the file has changed since this object last wrote to it, :meth:`add` writes nothing and raises an
-    error.
+    is writing at that moment looks the same, so only one search at a time may use a file: it is locked
+    while it is opened, while a line is written, and in :meth:`alone`. If the size of the file has
+    changed since this object last wrote to it, :meth:`add` writes nothing and raises an error.
+
+    After an interrupt, :attr:`evaluations` and the file agree: both hold an evaluation, or neither.
 
     Args:
         path: Path to the file, which is created if it does not exist; its folder must exist. A relative
@@ -123,10 +129,11 @@ class Checkpoint:
 
     Attributes:
         path: Absolute path to the file.
-        evaluations: The evaluations that the file held when it was opened.
+        evaluations: The evaluations in the file.
 
     Raises:
-        CheckpointError: If the file belongs to another search, has a damaged line, or cannot be created.
+        CheckpointError: If the file belongs to another search, has a damaged line, is in use by another
+            process, or cannot be created.
     """
 
     def __init__(
@@ -138,8 +145,15 @@ class Checkpoint:
         read: Callable[[Any], Any],
     ) -> None:
         self.path = Path(path).absolute()
-        header = {"format": _FORMAT, "search": search}
-        content = _content(self.path)
+        self._header = {"format": _FORMAT, "search": search}
+        self._claims = 0
+        self.evaluations: list[Evaluation] = []
+        with self.alone():
+            self._read(outcomes, read)
+
+    def _read(self, outcomes: int, read: Callable[[Any], Any]) -> None:
+        """Read all evaluations; cut off an unfinished line; write the header if it is missing."""
+        header, content = self._header, _content(self.path)
         end = content.rfind(b"\n") + 1
         if not end and not _line(header).startswith(content):
             raise CheckpointError(f"Expected {self.path} to be a checkpoint, got another file.")
@@ -149,7 +163,6 @@ class Checkpoint:
                 f"{self.path} belongs to another search, with {_difference(entries[0], header)}. Use "
                 "another path, or the same settings."
             )
-        self.evaluations: list[Evaluation] = []
         for number, entry in enumerate(entries[1:], start=2):
             try:
                 self.evaluations.append(_evaluation(entry, outcomes, read))
@@ -160,27 +173,61 @@ class Checkpoint:
                 ) from error
         unfinished = len(content) - end
         if unfinished:
-            _LOGGER.warning("Cutting off an unfinished line of %d bytes in %s.", unfinished, path)
+            _LOGGER.warning(
+                "Cutting off an unfinished line of %d bytes in %s.", unfinished, self.path
+            )
             with self.path.open("r+b") as file:
                 file.truncate(end)
         self._size = end
         if not entries:
             self._append(header)
-            _sync_folder(self.path.parent)
+            sync_folder(self.path.parent)
+
+    @contextlib.contextmanager
+    def alone(self) -> Iterator[None]:
+        """Let no other process use the file within a ``with`` block; blocks may be nested.
+
+        Raises:
+            CheckpointError: If another process uses it.
+        """
+        if self._claims:
+            yield
+            return
+        lock = self.path.with_name(f".{self.path.name}.lock")
+        with contextlib.ExitStack() as stack:
+            try:
+                stack.enter_context(locked(lock, f"The checkpoint {self.path}"))
+            except InUseError as error:
+                raise CheckpointError(str(error)) from error
+            except (FileNotFoundError, NotADirectoryError):
+                pass  # What is done to the file itself says so better.
+            except OSError as error:
+                raise CheckpointError(
+                    f"Expected a folder in which files can be created, for {self.path}, but: {error}."
+                ) from error
+            self._claims += 1
+            try:
+                yield
+            finally:
+                self._claims -= 1
 
     def add(self, evaluation: Evaluation) -> None:
         """Write an evaluation to the disk.
 
         Raises:
-            CheckpointError: If the file is missing, or another process has written to it.
+            CheckpointError: If the file is missing or in use by another process, or another process has
+                written to it.
+            OSError: If writing fails, as on a full disk. The file is as it was before.
         """
         try:
-            self._append(vars(evaluation))
-        except Exception as error:
-            error.add_note(f"This evaluation was not recorded: {evaluation}.")
+            with self.alone():
+                self._append(vars(evaluation), evaluation)
+        except BaseException as error:
+            if not (self.evaluations and self.evaluations[-1] is evaluation):
+                error.add_note(f"This evaluation was not recorded: {evaluation}.")
             raise
 
-    def _append(self, entry: dict[str, Any]) -> None:
+    def _append(self, entry: dict[str, Any], *evaluations: Evaluation) -> None:
         line = _line(entry)
         with self._opened() as file:
             end = file.seek(0, os.SEEK_END)
@@ -190,17 +237,25 @@ class Checkpoint:
                     f"got {end} bytes: another process has written to it. Use the file in only one "
                     "search at a time; a new ShapeOptimizer with this path resumes from all records."
                 )
+            count = len(self.evaluations)
             try:
                 written = file.write(line)
                 if written != len(line):
-                    raise OSError(
-                        f"Expected to write {len(line)} bytes to {self.path}, wrote {written}."
-                    )
+                    raise OSError(f"wrote {written} of {len(line)} bytes")
                 os.fsync(file.fileno())
-            except BaseException:
+                self.evaluations.extend(evaluations)
+                self._size = end + len(line)
+            except BaseException as error:
+                del self.evaluations[count:]
+                self._size = end
                 file.truncate(end)  # an unfinished line would corrupt the next line
+                if isinstance(error, OSError):
+                    raise OSError(
+                        error.errno,
+                        f"Writing failed, and nothing was recorded: {error}",
+                        str(self.path),
+                    ) from error
                 raise
-        self._size = end + len(line)
 
     def _opened(self) -> FileIO:
         try:
@@ -218,7 +273,7 @@ def _content(path: Path) -> bytes:
         if not path.exists():
             path.touch()
         return path.read_bytes()
-    except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
+    except OSError as error:
         raise CheckpointError(
             f"Expected the path to a file in an existing folder, got {path}: {error.strerror}. Create "
             "the folder, or use another path."
@@ -265,15 +320,3 @@ def _evaluation(entry: Any, outcomes: int, read: Callable[[Any], Any]) -> Evalua
 def _is_finite(value: Any) -> bool:
     """Whether a value read from JSON is a number within the range of floats."""
     return type(value) in (int, float) and abs(value) <= sys.float_info.max
-
-
-def _sync_folder(folder: Path) -> None:
-    """Write a folder that contains a new file to the disk, on systems that can open folders."""
-    try:
-        descriptor = os.open(folder, os.O_RDONLY)
-    except OSError:
-        return
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

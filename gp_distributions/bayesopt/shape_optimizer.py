@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Sequence
+from contextlib import nullcontext
 from functools import partial
 from itertools import compress
 from typing import Any, Literal
@@ -43,6 +44,7 @@ class ShapeOptimizer:
     With a ``path``, every evaluation is on the disk before :meth:`tell` returns. A new optimizer with
     the same path and settings continues the search, however it ended, and proposes candidates without
     outcomes again. The candidates depend only on the settings, the seed and the outcomes told so far.
+    While :meth:`run` runs, it holds a lock that other processes respect; it ends with the process.
 
     Args:
         search: What to search: a :class:`PoolSearch`, :class:`DesignSearch`, :class:`FreeSearch` or
@@ -80,7 +82,8 @@ class ShapeOptimizer:
         ValueError: If a number is not an integer or too small, or ``model`` is missing or ``"compare"``
             although the dimension of the atoms is not known, or ``"compare"`` for a
             :class:`MixedSearch`.
-        CheckpointError: If the file belongs to another search, is damaged, or cannot be created.
+        CheckpointError: If the file belongs to another search, is damaged, is in use by another process,
+            or cannot be created.
 
     Warns:
         ConvergenceWarning: In :meth:`ask`, if a fit fails or does not converge.
@@ -138,7 +141,7 @@ class ShapeOptimizer:
             settings = search.describe() | {name: getattr(self, name) for name in names}
             outcomes = self.objectives + self.constraints
             self._checkpoint = Checkpoint(path, settings, outcomes=outcomes, read=search.read)
-            self._evaluations = list(self._checkpoint.evaluations)
+            self._evaluations = self._checkpoint.evaluations  # which it extends
 
     def ask(self, q: int = 1) -> list[Any]:
         """Returns candidates to evaluate next, taking into account those that await their outcomes.
@@ -187,8 +190,10 @@ class ShapeOptimizer:
 
         Raises:
             ValueError: If the number of outcomes is wrong, or ``candidate`` is not valid.
-            CheckpointError: If the checkpoint is missing, or another process has written to it. The
-                evaluation is then not recorded.
+            CheckpointError: If the checkpoint is missing, in use by another process, or another process
+                has written to it. The evaluation is then not recorded.
+            OSError: If writing to the checkpoint fails, as on a full disk. The evaluation is then not
+                recorded, and the checkpoint as it was before.
         """
         read = read_outcomes(outcomes, self.objectives + self.constraints)
         if isinstance(read, str):
@@ -239,7 +244,9 @@ class ShapeOptimizer:
             CheckpointError: As :meth:`tell` does.
         """
         done = len(self._evaluations)
-        with tqdm(total=evaluations, initial=done, desc="Evaluations", disable=not progress) as bar:
+        bar = tqdm(total=evaluations, initial=done, desc="Evaluations", disable=not progress)
+        alone = nullcontext() if self._checkpoint is None else self._checkpoint.alone()
+        with alone, bar:
             while len(self._evaluations) < evaluations:
                 asked = self.ask(min(q, evaluations - len(self._evaluations)))
                 try:
@@ -324,9 +331,10 @@ class ShapeOptimizer:
         return e.outcomes is not None and all(c <= 0 for c in e.outcomes[self.objectives :])
 
     def _record(self, evaluation: Evaluation) -> None:
-        if self._checkpoint is not None:
+        if self._checkpoint is None:
+            self._evaluations.append(evaluation)
+        else:
             self._checkpoint.add(evaluation)
-        self._evaluations.append(evaluation)
         self._pending.pop(evaluation.key, None)
 
     def _initial(self, count: int, taken: Collection[str]) -> list[Any]:

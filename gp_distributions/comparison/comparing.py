@@ -19,6 +19,7 @@ from gp_distributions.comparison.trials import Trial, run_trials
 from gp_distributions.measures.inputs import Inputs
 from gp_distributions.models.mixture_classifier import Classifier
 from gp_distributions.scoring.predictions import Predictions
+from gp_distributions.warnings import InterruptionWarning, warn
 
 # The progress bar appears after this many seconds.
 _PATIENCE = 3.0
@@ -85,12 +86,18 @@ def compare(
         progress: Whether to show a progress bar if the comparison takes more than a few seconds.
 
     Returns:
-        The comparison. A candidate that fails is a line of its table.
+        The comparison. A candidate that fails is a line of its table. An interrupt ends the comparison:
+        if candidates are compared by then, they are returned, with a warning, and the others are lines
+        of the table like those that failed.
 
     Raises:
         TypeError: If ``candidates`` are not a mapping, or ``X`` are not inputs of a model.
         ValueError: If there are no candidates, ``y`` does not fit ``X``, or the folds or groups do not.
         RuntimeError: If every candidate fails.
+        KeyboardInterrupt: If it is interrupted before any candidate is compared.
+
+    Warns:
+        InterruptionWarning: If it is interrupted later.
 
     Example:
         >>> import torch
@@ -128,13 +135,43 @@ def compare(
     trials: list[Trial] = []
     total = len(candidates) * len(parts)
     bar = tqdm(total=total, desc="Comparing", unit=" fits", delay=_PATIENCE, disable=not progress)
-    with bar:
-        for found in Parallel(n_jobs=n_jobs, return_as="generator_unordered")(tasks):
-            trials += found
-            bar.update(len(found))
+    try:
+        with bar:
+            for found in Parallel(n_jobs=n_jobs, return_as="generator_unordered")(tasks):
+                trials += found
+                bar.update(len(found))
+                if any(trial.interrupted for trial in found):
+                    raise KeyboardInterrupt
+    except KeyboardInterrupt:
+        trials = _complete(trials, candidates, len(parts))
     results = {name: _result([t for t in trials if t.name == name], splits) for name in candidates}
     clusters = None if groups is None else np.unique(np.asarray(groups), return_inverse=True)[1]
     return Comparison.of(results, clusters)
+
+
+def _complete(
+    trials: Sequence[Trial], candidates: Mapping[str, Candidate], parts: int
+) -> list[Trial]:
+    """Return the trials of the candidates that were compared before an interrupt, and say which.
+
+    Raises:
+        KeyboardInterrupt: If there are none.
+    """
+    done = {
+        name: [t for t in trials if t.name == name and not t.interrupted] for name in candidates
+    }
+    failed = {name for name, found in done.items() if any(t.message for t in found)}
+    whole = {name for name in done.keys() - failed if len(done[name]) == parts}
+    if not whole:
+        raise KeyboardInterrupt
+    left = [name for name in candidates if name not in whole | failed]
+    warn(
+        f"The comparison was interrupted. It compares {len(whole | failed)} of {len(candidates)} "
+        f"candidates, without {', '.join(map(repr, left))}.",
+        InterruptionWarning,
+    )
+    kept = [t for name in whole | failed for t in done[name]]
+    return kept + [Trial(name, None, message="not compared: interrupted") for name in left]
 
 
 def _are_labels(y: Any) -> bool:

@@ -33,6 +33,7 @@ class Trial:
         predictions: The predictions for clouds that were left out.
         seconds: Time taken.
         message: What went wrong; empty if nothing did.
+        interrupted: Whether the fit was interrupted. There is nothing else then.
     """
 
     name: str
@@ -41,6 +42,7 @@ class Trial:
     predictions: Predictions | None = None
     seconds: float = 0.0
     message: str = ""
+    interrupted: bool = False
 
 
 def run_trials(
@@ -61,14 +63,20 @@ def run_trials(
         split: The fold, or None.
         leave_one_out: Whether models of all data predict each cloud from all others.
         options: Options of :func:`fit`.
+
+    Returns:
+        A trial of each candidate. After an interrupt, that of the candidate at work says so and is the
+        last.
     """
-    trials = []
+    trials: list[Trial] = []
     # Held-out log densities and coverage show what it warns of.
     with unchanging_rows(), silenced(UndeterminedWarning):
         for name, candidate in copied(group).items():
             start = time.perf_counter()
             try:
                 model, predictions = _tried(candidate, data, split, leave_one_out, options)
+            except KeyboardInterrupt:  # which must not lose what is done
+                return [*trials, Trial(name, fold, interrupted=True)]
             except Exception as error:  # a failure is a line of the table
                 text = f"{type(error).__name__}: {error}"
                 where = "" if fold is None else f"fold {fold}: "

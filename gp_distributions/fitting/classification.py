@@ -30,7 +30,8 @@ def fit_classification(
     the one with the largest mean leave-one-out log probability of the labels. Noisy labels need a large
     concentration and well-separated classes need a small one; an unsuitable concentration gives poorly
     calibrated probabilities. All fits start from the hyperparameters that the model has at the call, so
-    that the order of the concentrations does not matter.
+    that the order of the concentrations does not matter. If it is interrupted without a checkpoint, the
+    best of the concentrations already fitted is kept.
 
     Args:
         model: A :class:`ClassificationGP` or :class:`SparseClassificationGP`. The latter needs two
@@ -79,6 +80,9 @@ def fit_classification(
         if checkpoint is not None:  # so that a fit of this object finds what it has done
             model.load_state_dict(start)
             model.alpha_epsilon = concentration
+        elif best is not None:
+            best.restore(model)
+        model.eval()
         raise
     assert best is not None
     best.restore(model)

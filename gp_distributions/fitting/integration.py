@@ -158,8 +158,10 @@ def integrated(
         are so extreme that the mixture leaves them out.
     """
     with unchanging_rows(), torch.no_grad():
-        coordinates = list(_coordinates(model.train()))
-        model.eval()
+        try:
+            coordinates = list(_coordinates(model.train()))
+        finally:
+            model.eval()
         if limit is not None and sum(coordinate.size for coordinate in coordinates) > limit:
             return None
         evidence = _Evidence(model, coordinates)

@@ -160,7 +160,7 @@ def maximise_likelihood(
                 mll(model(*model.train_inputs), model.train_targets)
         if isinstance(model.likelihood, SamplingNoiseLikelihood):
             learn_sampling_noise(model, seed=seed)
-    except KeyboardInterrupt:
+    except BaseException:  # an interrupt, or an exception with which a signal ends the fit
         _set_values(model, record.best)
         raise
     finally:

@@ -104,7 +104,8 @@ def fit_reference(
     If the model with the first reference explains less than half of the variance of the targets
     (leaving out each cloud in turn), the likelihood is nearly flat in the reference. Learning then
     starts from other hyperparameters, and from up to four references drawn from the training clouds
-    until one explains more; the result with the highest likelihood is kept.
+    until one explains more; the result with the highest likelihood is kept. The model itself changes
+    only at the end: if learning is interrupted, it stays as it was.
 
     Args:
         model: A :class:`DistributionGP` with one output whose kernel has one reference measure.
@@ -189,10 +190,9 @@ def fit_reference(
             candidates = [candidates[choice.start]]
         runs = [ascend(restarted(model, candidate), steps=choice.steps) for candidate in candidates]
         run = max(runs, key=lambda r: r.trace[-1])
-        model.load_state_dict(run.model.state_dict())
-        widening = _widen(model, choice.widening)
+        widening, rank = _widen(run.model, choice.widening), _effective_rank(run.model)
+    model.load_state_dict(run.model.state_dict())
     model.eval()
-    rank = _effective_rank(model)
     if rank < 1.1 and reference.size > 1 and reference.dim > 1:
         warn(
             "The features of the training clouds on this reference lie almost on a line (effective rank "

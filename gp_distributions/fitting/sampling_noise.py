@@ -72,13 +72,15 @@ def learn_sampling_noise(model: ExactGP, *, seed: int = 0) -> None:
         return
     training = model.training
     model.train()
-    with torch.no_grad():
-        density = _LeaveOneOut(model, training_rows(model).detach(), seed)
-        if bool(density.excess.any()) and len(density.targets.unique()) > 1:
-            likelihood.sampling_noise, bias = _maximise(density, likelihood.sampling_noise)
-            likelihood.sampling_bias.copy_(bias)
-    model.prediction_strategy = None
-    model.train(training)
+    try:
+        with torch.no_grad():
+            density = _LeaveOneOut(model, training_rows(model).detach(), seed)
+            if bool(density.excess.any()) and len(density.targets.unique()) > 1:
+                likelihood.sampling_noise, bias = _maximise(density, likelihood.sampling_noise)
+                likelihood.sampling_bias.copy_(bias)
+    finally:
+        model.prediction_strategy = None
+        model.train(training)
 
 
 class _LeaveOneOut:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import math
 import os
@@ -33,7 +34,7 @@ from gp_distributions.models.shared_kernel import SharedKernelGP
 from gp_distributions.models.sparse_classification import SparseClassificationGP
 from gp_distributions.models.sparse_distribution_gp import SparseDistributionGP
 from gp_distributions.rows.memory import fingerprint
-from gp_distributions.sharding.checkpoint import Checkpoint
+from gp_distributions.sharding.checkpoint import Checkpoint, claimed
 from gp_distributions.sharding.digests import digest
 from gp_distributions.sharding.pieces import descriptions
 
@@ -67,6 +68,9 @@ def fit_sparse(
     that maximise the lower bound predicted worse than those of the sample, since the bound counts what
     the inducing clouds do not explain as noise.)
 
+    If a fit without a checkpoint is interrupted, the model keeps the best hyperparameters found so far,
+    and forms its sums when it next predicts.
+
     Args:
         model: The model.
         init: As in :func:`fit`.
@@ -91,25 +95,35 @@ def fit_sparse(
     Raises:
         PieceError: If a piece of the data cannot be read; the message names its file.
         ValueError: If the checkpoint belongs to another model, other data or other options.
+        InUseError: If another process uses the checkpoint.
     """
-    data = model.training_data()
-    options_key = init, restarts, seed, options
+    how = {"init": init, "restarts": restarts, "seed": seed, "options": options}
+    alone = contextlib.nullcontext() if checkpoint is None else claimed(checkpoint)
+    with alone:
+        _fit(model, how, checkpoint, progress=progress, client=client)
+    return model
+
+
+def _fit(
+    model: SparseDistributionGP,
+    how: dict[str, Any],
+    checkpoint: str | os.PathLike[str] | None,
+    *,
+    progress: bool,
+    client: Any,
+) -> None:
+    """Fit a model as :func:`fit_sparse` does, with the options ``how`` of :func:`fit`."""
     first = (
-        None if checkpoint is None else Checkpoint(checkpoint, "start", _key(model, options_key))
+        None
+        if checkpoint is None
+        else Checkpoint(checkpoint, "start", _key(model, tuple(how.values())))
     )
     start = copy.deepcopy(model.state_dict())
     try:
         features = _remembered_features(model, first)
         if features is None:
             # A sparse model cannot be integrated over the hyperparameters that few clouds leave open.
-            maximise_likelihood(
-                _exact(model),
-                init=init,
-                restarts=restarts,
-                seed=seed,
-                options=options,
-                progress=progress,
-            )
+            maximise_likelihood(_exact(model), **how, progress=progress)
             features = model.choose_features()
             _remember_features(model, features, first)
         state = model.piece_state(features)
@@ -121,7 +135,7 @@ def fit_sparse(
         sums = sums_over_pieces(
             piece_sums,
             state,
-            data,
+            model.training_data(),
             progress=progress,
             client=client,
             checkpoint=second,
@@ -129,12 +143,13 @@ def fit_sparse(
         )
         if len(features.rows) < sums.count:
             features, sums = _polished(model, state, sums)
+        model.take_sums(features, sums)
     except BaseException:
         if checkpoint is not None:  # so that a fit of this object finds what it has done
             model.load_state_dict(start)
         raise
-    model.take_sums(features, sums)
-    return model.eval()
+    finally:
+        model.eval()
 
 
 def _key(model: SparseDistributionGP, options: Any) -> str:

@@ -23,13 +23,13 @@ class LazyCovariance(LazyEvaluatedKernelTensor):
         kernel: The kernel.
     """
 
-    @cached(name="kernel_eval")
-    @recall_grad_state
+    @cached(name="kernel_eval")  # type: ignore[untyped-decorator]
+    @recall_grad_state  # type: ignore[untyped-decorator]
     def evaluate_kernel(self) -> LinearOperator:
         """Return the covariances as an operator that is no longer lazy."""
         return to_linear_operator(covariance(self.kernel, self.x1, self.x2))
 
-    @cached(name="kernel_diag")
-    @recall_grad_state
+    @cached(name="kernel_diag")  # type: ignore[untyped-decorator]
+    @recall_grad_state  # type: ignore[untyped-decorator]
     def _diagonal(self) -> Tensor:
         return covariance(self.kernel, self.x1, self.x2, diag=True).expand(self.shape[:-1])

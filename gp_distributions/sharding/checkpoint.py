@@ -2,21 +2,47 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
-import io
 import os
 import time
+from collections.abc import Iterator
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from gp_distributions.locking import locked
 from gp_distributions.writing import written_whole
 
 # Length of the digest at the end of a file.
 _SEAL = hashlib.sha256().digest_size
 # Share of the time of a pass that may go into writing.
 _SHARE = 0.05
+
+
+@contextlib.contextmanager
+def claimed(folder: str | os.PathLike[str]) -> Iterator[None]:
+    """Let no other process use the checkpoints in a folder within a ``with`` block.
+
+    Args:
+        folder: Path to the folder, which is created if it does not exist.
+
+    Raises:
+        InUseError: If another process, or another fit of this one, uses the folder.
+        ValueError: If ``folder`` is a file.
+    """
+    _make(Path(folder))
+    with locked(Path(folder) / ".lock", f"The checkpoint {folder}"):
+        yield
+
+
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except FileExistsError as error:
+        raise ValueError(f"Expected checkpoint to be a folder, got the file {folder}.") from error
 
 
 class Checkpoint:
@@ -35,12 +61,7 @@ class Checkpoint:
         self.path = Path(folder) / f"{name}.checkpoint"
         self.digest = digest
         self._due = 0.0
-        try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-        except FileExistsError as error:
-            raise ValueError(
-                f"Expected checkpoint to be a folder, got the file {folder}."
-            ) from error
+        _make(self.path.parent)
 
     def read(self) -> tuple[int, dict[str, Any]]:
         """Return the number of pieces done and the values written with it; zero if there is no file.
@@ -55,7 +76,7 @@ class Checkpoint:
             written, seal = sealed[:-_SEAL], sealed[-_SEAL:]
             if hashlib.sha256(written).digest() != seal:
                 raise ValueError("its digest does not match its content")
-            content = torch.load(io.BytesIO(written), weights_only=True)
+            content = torch.load(BytesIO(written), weights_only=True)
             digest, done, values = content["digest"], content["done"], content["values"]
         except Exception as error:
             raise ValueError(
@@ -75,13 +96,16 @@ class Checkpoint:
 
         Unless ``now``, nothing is written if the last time was so short ago that writing would slow
         the pass down.
+
+        Raises:
+            OSError: If writing fails, as on a full disk. The file is then as it was before.
         """
         if not now and time.monotonic() < self._due:
             return
         start = time.monotonic()
         content = {"digest": self.digest, "done": done, "values": values}
-        # PyTorch checks neither its zip files nor what it reads of them.
-        buffer = io.BytesIO()
+        # PyTorch does not check its files, and does not say why writing to one failed.
+        buffer = BytesIO()
         torch.save(content, buffer)
         with written_whole(self.path) as file, buffer.getbuffer() as written:
             file.write(written)

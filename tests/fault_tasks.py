@@ -1,0 +1,384 @@
+"""Work that is killed, for children of one process that has imported all once.
+
+A child is forked for each task. It dies, or is interrupted, when it reaches a given line of some files.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType, TracebackType
+from typing import Any, Self
+
+ROOT = Path(__file__).parents[1]
+
+
+class Children:
+    """Runs functions of this module, each in a process of its own, within a ``with`` block."""
+
+    def __enter__(self) -> Self:
+        environment = os.environ | {
+            "PYTHONPATH": os.pathsep.join([str(ROOT / "tests"), str(ROOT)]),
+            "OMP_NUM_THREADS": "1",
+            "OPENBLAS_NUM_THREADS": "1",
+        }
+        self._process = subprocess.Popen(
+            [sys.executable, "-W", "ignore", "-c", "import fault_tasks; fault_tasks.serve()"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=environment,
+            text=True,
+        )
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait()
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+
+    def start(self, task: str, *arguments: Any) -> int:
+        """Start a task; return the number of its process."""
+        return int(self._ask(["start", task, *arguments]))
+
+    def end(self, process: int) -> int:
+        """Wait for a task; return its exit status, or minus the signal that killed it."""
+        return int(self._ask(["end", process]))
+
+    def run(self, task: str, *arguments: Any) -> int:
+        """Run a task; return its exit status, or minus the signal that killed it."""
+        return self.end(self.start(task, *arguments))
+
+    def _ask(self, question: list[Any]) -> str:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(
+            json.dumps([str(q) if isinstance(q, Path) else q for q in question])
+        )
+        self._process.stdin.write("\n")
+        self._process.stdin.flush()
+        return self._process.stdout.readline()
+
+
+def serve() -> None:
+    """Fork a child for each line of the standard input."""
+    import torch
+
+    import gp_distributions  # noqa: F401
+
+    torch.set_num_threads(1)
+    with tempfile.TemporaryDirectory() as folder:  # what libraries do at first use is done once
+        saved(0.0, f"{folder}/model", "never", 0)
+        search("compared", None, "never", 0, None)
+        sparse_fit(f"{folder}/checkpoint", "never", 0, None)
+    for line in sys.stdin:
+        what, *rest = json.loads(line)
+        if what == "end":
+            answer = os.waitstatus_to_exitcode(os.waitpid(rest[0], 0)[1])
+        elif not (answer := os.fork()):
+            _child(*rest)
+        os.write(1, f"{answer}\n".encode())
+
+
+def _child(task: str, *arguments: Any) -> None:
+    os.dup2(2, 1)  # what a task prints is no answer
+    try:
+        TASKS[task](*arguments)
+        os._exit(0)
+    except BaseException:
+        import traceback
+
+        traceback.print_exc()
+        os._exit(1)
+
+
+# Where results are kept.
+KEPT = (
+    "bayesopt/records.py",
+    "sharding/checkpoint.py",
+    "saving/archive.py",
+    "writing.py",
+    "locking.py",
+)
+
+
+class AtLine:
+    """Does something when a number of lines of the files that keep results are reached.
+
+    Attributes:
+        count: How many lines were reached.
+    """
+
+    def __init__(self, line: int, action: Callable[[], None]) -> None:
+        self.files = tuple(f"{os.sep}gp_distributions{os.sep}{file}" for file in KEPT)
+        self.line, self.action, self.count = line, action, 0
+
+    def within(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a function of which lines are counted."""
+
+        @functools.wraps(function)
+        def counted(*arguments: Any, **options: Any) -> Any:
+            before = sys.gettrace()
+            sys.settrace(self._entered)
+            try:
+                return function(*arguments, **options)
+            finally:
+                sys.settrace(before)
+
+        return counted
+
+    def _entered(self, frame: FrameType, event: str, argument: Any) -> Any:
+        return self._reached if frame.f_code.co_filename.endswith(self.files) else None
+
+    def _reached(self, frame: FrameType, event: str, argument: Any) -> Any:
+        if event == "line":
+            self.count += 1
+            if self.count == self.line:
+                self.action()
+        return self._reached
+
+
+def die() -> None:
+    """Kill this process."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def dying(when: str, number: int) -> None:
+    """Arrange for the death of this process.
+
+    Args:
+        when: What is done when it dies: "reading and writing" for the lines of files that keep results,
+            "anything" for milliseconds of processor time, or "never".
+        number: After how many lines or milliseconds.
+    """
+    if (
+        when == "anything"
+    ):  # nothing handles this signal, so that the system ends the process at once
+        signal.setitimer(signal.ITIMER_PROF, number / 1000)
+    if when == "reading and writing":
+        from gp_distributions.bayesopt import ShapeOptimizer
+        from gp_distributions.bayesopt.records import Checkpoint as Record
+        from gp_distributions.saving import files
+        from gp_distributions.sharding.checkpoint import Checkpoint
+
+        at = AtLine(number, die)
+        owners = [(Record, "__init__"), (ShapeOptimizer, "tell"), (files, "write_archive")]
+        for owner, name in (*owners, (Checkpoint, "read"), (Checkpoint, "write")):
+            setattr(owner, name, at.within(getattr(owner, name)))
+
+
+def write(path: str, found: Any) -> None:
+    """Write results for the parent."""
+    signal.setitimer(signal.ITIMER_PROF, 0)
+    Path(path).write_bytes(pickle.dumps(found))
+
+
+# Searches.
+
+
+def clouds(count: int = 40) -> Any:
+    """Return random clouds."""
+    import torch
+
+    from gp_distributions import PointClouds
+
+    generator = torch.Generator().manual_seed(0)
+    points = torch.randn(count, 4, 2, generator=generator, dtype=torch.float64)
+    return PointClouds(points + torch.randn(count, 1, 2, generator=generator, dtype=torch.float64))
+
+
+def optimizer(kind: str, path: str | None) -> Any:
+    """Make the optimizer of a search."""
+    from gp_distributions import (
+        MixedSearch,
+        MMDKernel,
+        PoolSearch,
+        ShapeOptimizer,
+        SlicedWassersteinKernel,
+    )
+
+    options: dict[str, Any] = {"initial": 3, "restarts": 0, "path": path}
+    if kind == "random":
+        options["initial"] = 7
+    if kind == "mixed":
+        parts = {"shape": PoolSearch(clouds()), "angle": (0.0, 1.0)}
+        search = MixedSearch(**parts, num_restarts=2, raw_samples=4, maxiter=5)
+        return ShapeOptimizer(search, **options)
+    if kind == "compared":
+        options["model"] = [
+            SlicedWassersteinKernel(2, num_slices=4, num_quantiles=4),
+            MMDKernel(2, bandwidth=1.0),
+        ]
+    return ShapeOptimizer(PoolSearch(clouds()), **options)
+
+
+def value(candidate: Any) -> float:
+    """Evaluate a candidate of a search."""
+    shape, angle = (
+        (candidate["shape"], candidate["angle"]) if isinstance(candidate, dict) else (candidate, 0)
+    )
+    return float((shape * 7919 % 40) / 40 - (angle - 0.3) ** 2)
+
+
+def search(kind: str, path: str | None, when: str, number: int, result: str | None) -> None:
+    """Search to 6 evaluations, and write them to a file."""
+    dying(when, number)
+    made = optimizer(kind, path).run(value, 6, progress=False)
+    if result is not None:
+        write(result, [(e.candidate, e.outcomes) for e in made.evaluations])
+
+
+def search_dies_in_a_line(path: str, share: float) -> None:
+    """Die while the line of the 5th evaluation is written."""
+    from gp_distributions.bayesopt.records import Checkpoint
+
+    opened = Checkpoint._opened
+
+    class Partial:
+        def __init__(self, file: Any) -> None:
+            self.file = file
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self.file, name)
+
+        def __enter__(self) -> Self:
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            self.file.close()
+
+        def write(self, line: bytes) -> None:
+            self.file.write(line[: int(share * len(line))])
+            die()
+
+    def some_opened(self: Checkpoint) -> Any:
+        file = opened(self)
+        return Partial(file) if len(self.evaluations) == 4 else file
+
+    Checkpoint._opened = some_opened  # type: ignore[method-assign]
+    optimizer("random", path).run(value, 6, progress=False)
+
+
+# Fits with checkpoints.
+
+
+def sparse(folder: str) -> Any:
+    """Make a sparse model of clouds in pieces."""
+    import numpy as np
+
+    from gp_distributions import ShardedClouds, SlicedWassersteinKernel, SparseDistributionGP
+
+    points = clouds(48).points.numpy()
+    data = ShardedClouds.from_arrays(points, targets=np.sin(points[..., 0].mean(1)), piece_atoms=32)
+    kernel = SlicedWassersteinKernel(2, num_slices=4, num_quantiles=4)
+    return SparseDistributionGP(data, covar_module=kernel, num_inducing=10, progress=False)
+
+
+def sparse_fit(folder: str, when: str, number: int, result: str | None) -> None:
+    """Fit a sparse model, and write its predictions to a file."""
+    from gp_distributions import fit
+    from gp_distributions.sharding import checkpoint
+
+    checkpoint._SHARE = 1e9  # each piece is written
+    model = sparse(folder)
+    dying(when, number)
+    fit(model, checkpoint=folder, restarts=0, progress=False)
+    if result is not None:
+        found = [*model.predict(clouds(5)), model.summed().sums.gram]
+        write(result, [part.numpy() for part in found])
+
+
+# Saves.
+
+
+def saved(constant: float, path: str, when: str, number: int) -> None:
+    """Save a model with a constant mean."""
+    import torch
+
+    from gp_distributions import DistributionGP, SlicedWassersteinKernel
+    from gp_distributions.saving import files
+
+    X = clouds(5)
+    kernel = SlicedWassersteinKernel(2, num_slices=4, num_quantiles=4)
+    model = DistributionGP(X, X.points.mean((1, 2)), kernel)
+    model.mean_module.constant = torch.tensor(constant)
+    dying(when, number)
+    files.save(model, path)
+
+
+# Locks.
+
+
+def hold(path: str, ready: str) -> None:
+    """Hold a lock until this process is killed."""
+    import time
+
+    from gp_distributions.locking import locked
+
+    with locked(path, "The checkpoint"):
+        Path(ready).touch()
+        time.sleep(60)
+
+
+def add(path: str, counter: str, times: int) -> None:
+    """Add one to the number in a file, under a lock, some times."""
+    from gp_distributions import InUseError
+    from gp_distributions.locking import locked
+
+    done = 0
+    while done < times:
+        try:
+            with locked(path, "The counter"):
+                Path(counter).write_text(str(int(Path(counter).read_text()) + 1))
+                done += 1
+        except InUseError:
+            pass
+
+
+# Interrupts.
+
+
+def interrupt() -> None:
+    """Do what the interrupt key does."""
+    raise KeyboardInterrupt
+
+
+def fit_until_interrupted(ready: str, result: str) -> None:
+    """Fit a model again and again until a signal comes, and write what became of it."""
+    from gp_distributions import DistributionGP, fit
+    from gp_distributions.warnings import DistributionWarning, silenced
+
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    X = clouds(30)
+    model = DistributionGP(X, X.points.mean((1, 2)))
+    try:
+        with silenced(DistributionWarning):
+            while True:
+                fit(model, restarts=5, progress=False)
+                Path(ready).touch()
+    except KeyboardInterrupt:
+        finite = bool(model.predict(X[:3])[0].isfinite().all())
+        Path(result).write_text(f"interrupted, {model.training}, {finite}")
+
+
+TASKS: dict[str, Callable[..., None]] = {
+    task.__name__: task
+    for task in (
+        *(search, search_dies_in_a_line, sparse_fit, saved),
+        *(hold, add, fit_until_interrupted),
+    )
+}

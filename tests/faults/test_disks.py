@@ -1,0 +1,196 @@
+"""Full disks, folders in which nothing can be written, and clocks that jump."""
+
+import errno
+import os
+import random
+import resource
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from io import FileIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from fault_tasks import clouds, optimizer, sparse, value
+
+from gp_distributions import (
+    DistributionGP,
+    SlicedWassersteinKernel,
+    SparseDistributionGP,
+    fit,
+    save,
+)
+from gp_distributions.bayesopt import CheckpointError
+from gp_distributions.sharding.checkpoint import Checkpoint
+
+OPTIONS: dict[str, Any] = {"restarts": 0, "progress": False}
+
+
+def model() -> DistributionGP:
+    X = clouds(12)
+    kernel = SlicedWassersteinKernel(2, num_slices=4, num_quantiles=4)
+    return DistributionGP(X, X.points.mean((1, 2)), kernel)
+
+
+def save_model(path: Path) -> None:
+    save(model(), path)
+
+
+def write_checkpoint(path: Path) -> None:
+    Checkpoint(path.parent, path.stem, "digest").write(1, {"sums": torch.rand(60, 60)}, now=True)
+
+
+WRITERS: dict[str, tuple[str, Callable[[Path], None]]] = {
+    "save": ("model.gp", save_model),
+    "checkpoint": ("sums.checkpoint", write_checkpoint),
+}
+
+
+@contextmanager
+def small_files(size: int) -> Iterator[None]:
+    """Let no file grow beyond a size; longer ones stay."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def snapshot(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_full_disks(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file, write = WRITERS[name]
+    (tmp_path / "folder").mkdir()
+    write(tmp_path / "folder" / file)
+    whole = (tmp_path / "folder" / file).stat().st_size
+    path = tmp_path / "disk" / file
+    path.parent.mkdir()
+    for is_new in (True, False):
+        if not is_new:
+            write(path)
+        before = snapshot(path.parent)
+        for size in (0, 1000, whole - 1):
+            with pytest.raises(OSError, match="nothing was written") as raised, small_files(size):
+                write(path)
+            assert raised.value.errno == errno.EFBIG
+            assert str(path) in str(raised.value)
+            assert snapshot(path.parent) == before
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "fsync", full)
+            with pytest.raises(OSError, match="No space left") as raised:
+                write(path)
+        assert str(path) in str(raised.value)
+        assert snapshot(path.parent) == before
+
+
+def full(*_: Any) -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+@pytest.mark.parametrize("fault", ["limit", "write", "part", "fsync"])
+def test_searches_on_full_disks(
+    fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "search.jsonl"
+    made = optimizer("random", str(path)).run(value, 3, progress=False)
+    before = snapshot(tmp_path)
+    with monkeypatch.context() as patch:
+        if fault == "fsync":
+            patch.setattr(os, "fsync", full)
+        elif fault != "limit":
+            written = full if fault == "write" else lambda self, line: FileIO.write(self, line[:9])
+            partial = type("Partial", (FileIO,), {"write": written})
+            patch.setattr(
+                "gp_distributions.bayesopt.records.open", opened_by(partial), raising=False
+            )
+        limit = len(before[path.name]) + 9 if fault == "limit" else resource.RLIM_INFINITY
+        with pytest.raises(OSError, match="nothing was recorded") as raised, small_files(limit):
+            made.run(value, 5, progress=False)
+    assert str(path) in str(raised.value)
+    assert "This evaluation was not recorded: Evaluation(candidate=" in raised.value.__notes__[0]
+    assert snapshot(tmp_path) == before
+    assert len(made.evaluations) == 3
+    expected = optimizer("random", None).run(value, 5, progress=False).evaluations
+    assert made.run(value, 5, progress=False).evaluations == expected
+    assert optimizer("random", str(path)).evaluations == expected
+
+
+def opened_by(kind: type[FileIO]) -> Callable[..., FileIO]:
+    def opened(path: Path, mode: str, buffering: int, opener: Callable[[str, int], int]) -> FileIO:
+        return kind(path, mode, opener=opener)
+
+    return opened
+
+
+def fitted(folder: Path) -> SparseDistributionGP:
+    return fit(sparse(str(folder)), checkpoint=folder, **OPTIONS)
+
+
+def test_a_fit_whose_checkpoint_does_not_fit(tmp_path: Path) -> None:
+    folder = tmp_path / "checkpoint"
+    expected = fitted(tmp_path / "whole").predict(clouds(3))
+    model = sparse(str(folder))
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    with pytest.raises(OSError, match="nothing was written") as raised, small_files(1000):
+        fit(model, checkpoint=folder, **OPTIONS)
+    assert str(folder / "start.checkpoint") in str(raised.value)
+    assert not list(folder.iterdir())
+    assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
+    found = fit(model, checkpoint=folder, **OPTIONS).predict(clouds(3))
+    assert all(map(torch.equal, found, expected))
+
+
+def test_folders_in_which_nothing_can_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record = tmp_path / "search.jsonl"
+    made = optimizer("random", str(record)).run(value, 2, progress=False)
+    for file, write in WRITERS.values():
+        write(tmp_path / file)
+    before, opened = snapshot(tmp_path), os.open
+
+    def read_only(path: Any, flags: int, *rest: Any, **options: Any) -> int:
+        if flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT) and str(path).startswith(str(tmp_path)):
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))
+        return opened(path, flags, *rest, **options)
+
+    monkeypatch.setattr(os, "open", read_only)
+    for file, write in WRITERS.values():
+        with pytest.raises(OSError, match=f"Read-only .*{tmp_path}.*{file}"):
+            write(tmp_path / file)
+    with pytest.raises(OSError, match=f"Read-only .*{tmp_path}"):
+        fitted(tmp_path)
+    for path in (record, tmp_path / "new.jsonl"):
+        with pytest.raises(
+            CheckpointError, match=f"files can be created, for {path}, but: .*Read-on"
+        ):
+            optimizer("random", str(path))
+    with pytest.raises(CheckpointError, match=r"files can be created.*Read-only") as raised:
+        made.tell(7, 1.0)
+    assert "was not recorded" in raised.value.__notes__[0]
+    monkeypatch.undo()
+    assert snapshot(tmp_path) == before
+
+
+def test_clocks_that_jump(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = (
+        fitted(tmp_path / "steady").predict(clouds(3)),
+        optimizer("compared", None).run(value, 5, progress=False).evaluations,
+    )
+    rng = random.Random(0)
+    for name in ("time", "monotonic", "perf_counter"):
+        monkeypatch.setattr(time, name, lambda: rng.uniform(-1e9, 1e9))
+    path = str(tmp_path / "search.jsonl")
+    first = optimizer("compared", path).run(value, 4, progress=False)
+    assert len(first.evaluations) == 4
+    found = fitted(tmp_path / "jumping").predict(clouds(3))
+    evaluations = optimizer("compared", path).run(value, 5, progress=False).evaluations
+    monkeypatch.undo()
+    assert all(map(torch.equal, found, expected[0]))
+    assert evaluations == expected[1]

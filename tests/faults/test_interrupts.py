@@ -1,0 +1,299 @@
+"""Interrupts at any evaluation: models stay usable, and comparisons keep what is done."""
+
+import copy
+import math
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from cases import as_rows, random_clouds
+from fault_tasks import AtLine, Children, interrupt, optimizer, value
+from gpytorch.mlls import ExactMarginalLogLikelihood
+from library_settings import settings
+
+from gp_distributions import (
+    ClassificationGP,
+    DistributionGP,
+    MMDKernel,
+    PointClouds,
+    ReferenceMeasure,
+    ScaledDistance,
+    SinkhornKernel,
+    SlicedWasserstein,
+    SlicedWassersteinKernel,
+    SparseDistributionGP,
+    compare,
+    fit,
+    fit_classification,
+    fit_reference,
+    integrate_hyperparameters,
+)
+from gp_distributions.bayesopt import ShapeOptimizer
+from gp_distributions.fitting.sampling_noise import learn_sampling_noise
+from gp_distributions.kernels import DistributionKernel
+from gp_distributions.warnings import InterruptionWarning, UndeterminedWarning, silenced
+
+CLOUDS = random_clouds(16, sizes=(6, 9))
+ROWS = as_rows(CLOUDS)
+TARGETS = torch.stack([points.square().sum() for points, _ in CLOUDS])
+OUTPUTS = torch.stack([TARGETS, TARGETS.sqrt()], dim=-1)
+
+
+def kernel(**options: Any) -> SlicedWassersteinKernel:
+    return SlicedWassersteinKernel(2, num_slices=4, num_quantiles=6, **options)
+
+
+def exact(covar_module: Any = None, **options: Any) -> DistributionGP:
+    return DistributionGP(ROWS[:12], TARGETS[:12], covar_module or kernel(), **options)
+
+
+def of_reference() -> DistributionGP:
+    reference = ReferenceMeasure.from_data(PointClouds.unpack(ROWS[:12], 2), 3, method="ball")
+    return exact(SinkhornKernel(reference))
+
+
+def scaled() -> DistributionGP:
+    return exact(
+        DistributionKernel(ScaledDistance(SlicedWasserstein(2, num_slices=4, num_quantiles=4)))
+    )
+
+
+def fast(model: Any) -> Any:
+    with silenced(UndeterminedWarning):
+        return fit(model, restarts=0, progress=False)
+
+
+def learn_reference(model: Any) -> Any:
+    return fit_reference(model, steps=3, guard=2, progress=False)
+
+
+# By name: the model, what is interrupted, and whether it leaves the model as it was.
+FITS: dict[str, tuple[Callable[[], Any], Callable[[Any], Any], bool]] = {
+    "fit": (exact, fast, False),
+    "undetermined": (exact, lambda model: fit(model, restarts=0, progress=False), False),
+    "outputs": (
+        lambda: DistributionGP(ROWS[:12], OUTPUTS[:12], kernel(batch_shape=torch.Size([2]))),
+        *(fast, False),
+    ),
+    "sampling noise": (lambda: exact(sampling_noise=True), fast, False),
+    "scales": (scaled, fast, False),
+    "classes": (
+        lambda: ClassificationGP(
+            ROWS[:12], (TARGETS[:12] > TARGETS[:12].median()).long(), kernel()
+        ),
+        lambda model: fit_classification(model, alpha_epsilons=(0.1, 0.01), restarts=0),
+        False,
+    ),
+    "sparse": (
+        lambda: SparseDistributionGP(ROWS[:12], TARGETS[:12], kernel(), num_inducing=6),
+        *(fast, False),
+    ),
+    "reference": (of_reference, learn_reference, True),
+    "integration": (exact, integrate_hyperparameters, True),
+}
+
+
+class Counter:
+    """Counts factorisations, of which every evaluation has one, and interrupts at one of them."""
+
+    def __init__(self, patch: pytest.MonkeyPatch, at: float = math.inf) -> None:
+        self.count, self.at = 0, at
+        for name in ("cholesky", "cholesky_ex", "eigh"):
+            patch.setattr(torch.linalg, name, self.counted(getattr(torch.linalg, name)))
+
+    def counted(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any, **options: Any) -> Any:
+            self.count += 1
+            if self.count == self.at:
+                interrupt()
+            return original(*arguments, **options)
+
+        return call
+
+
+def flags(model: Any) -> dict[str, bool]:
+    return {name: parameter.requires_grad for name, parameter in model.named_parameters()}
+
+
+def likelihood(model: Any) -> float:
+    model = copy.deepcopy(model).train()
+    mll = ExactMarginalLogLikelihood(model.likelihood, model)
+    with torch.no_grad():
+        return float(mll(model(*model.train_inputs), model.train_targets).sum())
+
+
+@pytest.mark.filterwarnings("ignore::gp_distributions.warnings.DistributionWarning")
+@pytest.mark.parametrize("name", FITS)
+def test_models_stay_usable(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    make, work, unchanged = FITS[name]
+    with monkeypatch.context() as patch:
+        whole = Counter(patch)
+        work(make())
+    assert whole.count > 1
+    some = 1 if name in ("scales", "reference") else 3  # these take long
+    places = np.random.default_rng(0).integers(1, whole.count + 1, size=some)
+    for at in (1, *places.tolist(), whole.count):
+        model, known = make(), settings()
+        before, mode, start = flags(model), model.training, copy.deepcopy(model.state_dict())
+        exact_model = isinstance(model, DistributionGP) and not isinstance(model, ClassificationGP)
+        initial = likelihood(model) if exact_model else -math.inf
+        with monkeypatch.context() as patch:
+            Counter(patch, at)
+            with pytest.raises(KeyboardInterrupt):
+                work(model)
+        assert model.training is (mode if unchanged else False)
+        assert flags(model) == before
+        assert torch.is_grad_enabled()
+        assert settings() == known
+        if unchanged:
+            after = model.state_dict()
+            assert all(torch.equal(after[key], start[key]) for key in start)
+        elif exact_model and name != "scales":  # the likelihood of other scales is not compared
+            assert likelihood(model) >= initial - 1e-9
+        if isinstance(model, ClassificationGP):
+            assert model.predict_proba(ROWS[12:]).isfinite().all()
+        else:
+            mean, std = model.predict(ROWS[12:])
+            assert mean.isfinite().all()
+            assert (std > 0).all()
+
+
+def test_the_best_concentration_so_far_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    make, _, _ = FITS["classes"]
+    first = fit_classification(make(), alpha_epsilons=(0.1,), restarts=0)
+    with monkeypatch.context() as patch:
+        counter = Counter(patch)
+        fit_classification(make(), alpha_epsilons=(0.1,), restarts=0)
+    model = make()
+    with monkeypatch.context() as patch:
+        Counter(patch, counter.count + 5)
+        with pytest.raises(KeyboardInterrupt):
+            fit_classification(model, alpha_epsilons=(0.1, 0.001), restarts=0)
+    assert model.alpha_epsilon == 0.1
+    assert torch.equal(model.predict_proba(ROWS[12:]), first.predict_proba(ROWS[12:]))
+
+
+def test_other_ends_of_a_fit_keep_the_best(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A time limit that a signal enforces raises an ordinary exception."""
+    model, seen = exact(), []
+    see = "gp_distributions.fitting.observed.Record.see"
+
+    def limited(self: Any, model: Any, value: float) -> None:
+        seen.append((value, [p.detach().clone() for p in model.parameters()]))
+        if len(seen) == 6:
+            raise TimeoutError
+        self.largest = max(self.largest, value)
+        self.best = max(seen, key=lambda pair: pair[0])[1]
+
+    monkeypatch.setattr(see, limited)
+    with pytest.raises(TimeoutError):
+        fast(model)
+    best = max(seen[:-1], key=lambda pair: pair[0])[1]
+    assert all(map(torch.equal, model.parameters(), best))
+    assert not model.training
+
+
+def test_a_fit_that_asks_what_the_data_determine(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, expected = exact(), fast(exact())
+    with monkeypatch.context() as patch:
+        patch.setattr("gp_distributions.fitting.integration.median_distances", interrupt_any)
+        with pytest.raises(KeyboardInterrupt):
+            fit(model, restarts=0)
+    assert not model.training
+    assert all(map(torch.equal, model.predict(ROWS[12:]), expected.predict(ROWS[12:])))
+
+
+def test_sampling_noise_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = exact(sampling_noise=True).eval()
+    before = model.predict(ROWS[12:])
+    with monkeypatch.context() as patch:
+        patch.setattr("gp_distributions.fitting.sampling_noise.minimize", interrupt_any)
+        with pytest.raises(KeyboardInterrupt):
+            learn_sampling_noise(model)
+    assert not model.training
+    assert all(map(torch.equal, model.predict(ROWS[12:]), before))
+
+
+def interrupt_any(*_: Any, **__: Any) -> Any:
+    raise KeyboardInterrupt
+
+
+def candidates() -> dict[str, Any]:
+    shared = SlicedWasserstein(2, num_slices=4, num_quantiles=6)
+    kernels = {name: DistributionKernel(shared, name) for name in ("matern52", "gaussian")}
+    return {**kernels, "mmd": MMDKernel(2, bandwidth=1.0)}
+
+
+@pytest.mark.parametrize("folds", [None, 3])
+def test_comparisons_keep_what_is_done(folds: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    options: dict[str, Any] = {"restarts": 0, "progress": False, "folds": folds}
+    X, y = ROWS[:12], TARGETS[:12]
+    whole = compare(candidates(), X, y, **options)
+    fits = 1 if folds is None else 1 + folds
+    for at in (1, 2 * fits, 3 * fits):
+        calls: list[Any] = []
+
+        def counted(*arguments: Any, at: int = at, calls: list[Any] = calls, **given: Any) -> Any:
+            calls.append(arguments)
+            if len(calls) == at:
+                interrupt()
+            return fit(*arguments, **given)
+
+        with monkeypatch.context() as patch:
+            patch.setattr("gp_distributions.comparison.trials.fit", counted)
+            if at == 1:
+                with pytest.raises(KeyboardInterrupt):
+                    compare(candidates(), X, y, **options)
+                continue
+            with pytest.warns(
+                InterruptionWarning, match=r"of 3 candidates, without .*'mmd'"
+            ) as seen:
+                found = compare(candidates(), X, y, **options)
+        assert len(seen) == 1
+        assert len(calls) == at  # nothing more is fitted
+        done = [entry for entry in found.table if not entry.failed]
+        assert len(done) == (2 if at == 3 * fits else 1)
+        for entry in done:
+            same = torch.equal(found.log_density[entry.name], whole.log_density[entry.name])
+            assert same
+            found.models[entry.name].predict(ROWS[12:])
+        assert "mmd: not compared: interrupted" in repr(found)
+        found.model().predict(ROWS[12:])
+
+
+# A file whose variable the interrupt takes away is closed by Python, with a warning.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+@pytest.mark.parametrize("line", range(1, 60, 3))
+def test_records_and_memory_agree_after_an_interrupt(line: int, tmp_path: Path) -> None:
+    """Whichever line that writes them is interrupted, the search goes on as if nothing had happened."""
+    expected = optimizer("random", None).run(value, 6, progress=False).evaluations
+    path = str(tmp_path / "search.jsonl")
+    made = optimizer("random", path)
+    at = AtLine(line, interrupt)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ShapeOptimizer, "tell", at.within(ShapeOptimizer.tell))
+        try:
+            made.run(value, 6, progress=False)
+        except KeyboardInterrupt:
+            assert optimizer("random", path).evaluations == made.evaluations
+            made.run(value, 6, progress=False)
+    assert made.evaluations == expected
+    assert optimizer("random", path).evaluations == expected
+    assert list(tmp_path.iterdir()) == [Path(path)]
+
+
+def test_a_real_signal(children: Children, tmp_path: Path) -> None:
+    ready, result = tmp_path / "ready", tmp_path / "result"
+    process = children.start("fit_until_interrupted", ready, result)
+    while not ready.exists():
+        time.sleep(0.005)
+    os.kill(process, signal.SIGINT)
+    assert children.end(process) == 0
+    assert result.read_text() == "interrupted, False, True"

@@ -1,0 +1,151 @@
+"""Locks between processes, with and without the help of the operating system."""
+
+import errno
+import json
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fault_tasks import Children, optimizer, sparse, value
+
+from gp_distributions import InUseError, fit, locking
+from gp_distributions.bayesopt import CheckpointError
+from gp_distributions.locking import locked
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "lock"
+
+
+@pytest.fixture(params=["flock", "no flock", "no fcntl"])
+def system(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Systems with locks, network drives without them, and Windows."""
+
+    def refuse(*_: Any) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    if request.param == "no flock":
+        monkeypatch.setattr(locking.fcntl, "flock", refuse)
+    if request.param == "no fcntl":
+        monkeypatch.setattr(locking, "fcntl", None)
+    return request.param
+
+
+def held(children: Children, path: Path) -> int:
+    """Let a child hold a lock; return the number of its process."""
+    ready = path.with_name("ready")
+    process = children.start("hold", path, ready)
+    while not ready.exists():
+        time.sleep(0.005)
+    ready.unlink()
+    return process
+
+
+def test_one_at_a_time(path: Path, system: str) -> None:
+    for _ in range(2):
+        with locked(path, "The file"):
+            with (
+                pytest.raises(InUseError, match=r"^The file is in use by this process\. Only one"),
+                locked(path, "The file"),
+            ):
+                raise AssertionError
+            assert path.exists()
+        assert not path.exists()
+    with pytest.raises(KeyboardInterrupt), locked(path, "The file"):
+        raise KeyboardInterrupt
+    assert not path.exists()
+
+
+def test_the_holder_is_named_and_its_death_ends_the_lock(path: Path, children: Children) -> None:
+    process = held(children, path)
+    for _ in range(2):
+        with pytest.raises(InUseError, match=f"in use by process {process} on "):
+            locked(path, "The file").__enter__()
+    os.kill(process, signal.SIGKILL)
+    assert children.end(process) == -signal.SIGKILL
+    assert path.exists()
+    with locked(path, "The file"):
+        assert json.loads(path.read_text())["process"] == os.getpid()
+    assert not path.exists()
+
+
+def test_without_locks_the_dead_are_removed_by_hand(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(locking, "fcntl", None)
+    path.write_text(json.dumps({"process": 12345, "host": "elsewhere"}))
+    expected = f"in use by process 12345 on elsewhere.* has no locks.* delete {path}"
+    with pytest.raises(InUseError, match=expected), locked(path, "The file"):
+        raise AssertionError
+    assert path.exists()
+    path.unlink()
+    with locked(path, "The file"):
+        pass
+
+
+@pytest.mark.parametrize("content", [b"", b"{}", b"[1", b'{"process": null, "host": 1}', b"\xff"])
+def test_holders_of_whom_nothing_is_known(
+    content: bytes, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path.write_bytes(content)
+    with locked(path, "The file"):  # nobody holds it
+        pass
+    path.write_bytes(content)
+    monkeypatch.setattr(locking, "fcntl", None)
+    with pytest.raises(InUseError, match="in use by another process"), locked(path, "The file"):
+        raise AssertionError
+
+
+def test_many_processes_take_turns(path: Path, tmp_path: Path, children: Children) -> None:
+    """Two never hold the lock at once: each adds to a number that it reads first."""
+    counter = tmp_path / "counter"
+    counter.write_text("0")
+    workers = [children.start("add", path, counter, 20) for _ in range(4)]
+    assert [children.end(worker) for worker in workers] == [0] * 4
+    assert counter.read_text() == "80"
+    assert not path.exists()
+
+
+def test_searches_of_two_processes(tmp_path: Path, children: Children) -> None:
+    path = tmp_path / "search.jsonl"
+    mine = optimizer("random", str(path)).run(value, 2, progress=False)
+    content = path.read_bytes()
+    process = held(children, tmp_path / ".search.jsonl.lock")
+    expected = f"checkpoint {path} is in use by process {process} on"
+    with pytest.raises(CheckpointError, match=expected) as raised:
+        mine.tell(5, 1.0)
+    assert "Evaluation(candidate=5, outcomes=(1.0,)" in raised.value.__notes__[0]
+    with pytest.raises(CheckpointError, match=expected):
+        mine.run(value, 3, progress=False)
+    path.write_bytes(content[:-5])  # what the other one writes at this moment
+    with pytest.raises(CheckpointError, match=expected):
+        optimizer("random", str(path))
+    assert path.read_bytes() == content[:-5]
+    os.kill(process, signal.SIGKILL)
+    children.end(process)
+    path.write_bytes(content)
+    assert len(mine.run(value, 3, progress=False).evaluations) == 3
+    assert optimizer("random", str(path)).evaluations == mine.evaluations
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_fits_of_two_processes(tmp_path: Path, children: Children) -> None:
+    folder = tmp_path / "checkpoint"
+    folder.mkdir()
+    process = held(children, folder / ".lock")
+    model = sparse(str(folder))
+    options: dict[str, Any] = {"restarts": 0, "progress": False}
+    with pytest.raises(InUseError, match=f"{folder} is in use by process {process} on"):
+        fit(model, checkpoint=folder, **options)
+    os.kill(process, signal.SIGKILL)
+    children.end(process)
+    fit(model, checkpoint=folder, **options)
+    assert {file.suffix for file in folder.iterdir()} == {".checkpoint"}
+    with locked(folder / ".lock", "The checkpoint"):  # another thread of this process
+        with pytest.raises(InUseError, match="in use by this process"):
+            fit(model, checkpoint=folder, **options)
+        fit(model, checkpoint=tmp_path / "other", **options)
