@@ -1,6 +1,7 @@
 """The benchmark scripts, listed in the order of the report."""
 
 SCRIPTS = (
+    "correct_digits",
     "slice_accuracy",
     "sliced_wasserstein_gram",
     "fit_speed",

@@ -464,7 +464,34 @@ def all_densities(rows: Rows) -> tuple[str, bool]:
     return f"{mean:.3f}, {largest:.3f}", mean < 0 and largest <= 0.05
 
 
+# Squared distances are then differences of sums of size one, or of potentials of the size of epsilon.
+_SUBTRACTED = ("MMD, gaussian: near", "Sinkhorn potentials: epsilon 1e4")
+
+
+def most_lost(models: bool) -> Judge:
+    """Return a judge of the most digits lost in double precision by models, or by distances."""
+
+    def judge(rows: Rows) -> tuple[str, bool]:
+        kept = [row for row in rows if not str(row["name"]).startswith(_SUBTRACTED)]
+        mine = [row for row in kept if (" noise " in str(row["name"])) == models]
+        if not mine:
+            raise LookupError("no rows")
+        worst = max(mine, key=lambda row: number(row, "lost"))
+        value = number(worst, "lost")
+        return f"{value:.1f} ({worst['name']})", value <= (5 if models else 2.5)
+
+    return judge
+
+
 REACH = (
+    Line(
+        "digits that the data determine, lost by a distance but MMD between close clouds",
+        *("correct_digits", "<= 2.5", most_lost(False)),
+    ),
+    Line(
+        "digits lost by the likelihood and leave-one-out with a noise of 1e-8 of the outputscale",
+        *("correct_digits", "<= 5", most_lost(True)),
+    ),
     *(
         at_most(
             f"counting modes, T = {T}, n = {n}, C = {C}, r = {r}: RMSE, rounded",

@@ -46,6 +46,7 @@ MODULES = {
     "__init__",
     "__main__",
     "everything",
+    "exact",
     "gaussian_toy",
     "harness",
     "image_protocol",
