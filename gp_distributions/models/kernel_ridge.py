@@ -167,8 +167,8 @@ def read_labels(labels: Tensor | ArrayLike, count: int) -> tuple[Labels, Tensor]
     broken = [value for value in given if isinstance(value, float) and not value.is_integer()]
     if broken:
         raise ValueError(
-            f"Expected labels, got the number {broken[0]!r}. Use DistributionGP for numbers, or pass "
-            "numbers that are labels as text."
+            f"Expected labels, got continuous numbers, such as {broken[0]!r}. Use DistributionGP for "
+            "numbers, or pass numbers that are labels as text."
         )
     if all(isinstance(value, str) for value in given):
         values = np.array(

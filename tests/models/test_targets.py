@@ -49,7 +49,9 @@ def test_targets_that_are_not_numbers_are_shown() -> None:
 
 
 def test_numbers_are_not_labels() -> None:
-    with pytest.raises(ValueError, match=r"Expected labels, got the number .*Use DistributionGP"):
+    with pytest.raises(
+        ValueError, match=r"Expected labels, got continuous numbers, such as .*Use DistributionGP"
+    ):
         ClassificationGP(CLOUDS, TARGETS[:, 0])
 
 

@@ -262,7 +262,7 @@ class TestBits:
         assert torch.equal(density(loaded), density(model))
 
     @pytest.mark.parametrize(
-        "labels", [["no", "yes, both"], [3, 1], [0.1, -2.5], [False, True]], ids=repr
+        "labels", [["no", "yes, both"], [3, 1], [1.0, -2.0], [False, True]], ids=repr
     )
     def test_classifiers(self, labels: list[Any], path: Path) -> None:
         given = np.array(labels)[(TARGETS[:20] > TARGETS.median()).long()]
