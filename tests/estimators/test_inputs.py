@@ -121,7 +121,7 @@ def test_targets_in_the_order_of_labelled_clouds(kind: type) -> None:
     clouds = PointClouds.from_frame(table, bag="bag", columns="x")
     targets = pd.Series(Y > 0, index=list("abcdefgh"))
     kind(options=SMALL, restarts=0).fit(clouds, targets)
-    with pytest.raises(ValueError, match="target 0 is named 'h' and cloud 0 is named 'a'"):
+    with pytest.raises(ValueError, match="row 0 is named 'a' in the clouds and 'h' in the targets"):
         kind().fit(clouds, targets[::-1])
 
 
