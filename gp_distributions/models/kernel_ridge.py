@@ -19,6 +19,8 @@ from gp_distributions.measures.inputs import Inputs, encoding_of, input_rows
 from gp_distributions.models.targets import check_order, label_of
 
 Labels = NDArray[Any]
+# More different numbers than these are taken for targets, unless all are integers.
+_MANY = 10
 
 
 class KernelRidgeClassifier:
@@ -144,8 +146,9 @@ def read_labels(labels: Tensor | ArrayLike, count: int) -> tuple[Labels, Tensor]
 
     Raises:
         TypeError: If the labels are a dictionary.
-        ValueError: If the number of labels is not ``count``, a label is missing (None, NaN) or a number
-            that is not an integer, the labels cannot be sorted, or there are fewer than two classes.
+        ValueError: If the number of labels is not ``count``, a label is missing (None, NaN), there are
+            more than ten different numbers that are not all integers, the labels cannot be sorted, or
+            there are fewer than two classes.
     """
     if isinstance(labels, Mapping):
         raise TypeError(
@@ -165,7 +168,7 @@ def read_labels(labels: Tensor | ArrayLike, count: int) -> tuple[Labels, Tensor]
                 f"is {value!r}. Leave out clouds without a label."
             )
     broken = [value for value in given if isinstance(value, float) and not value.is_integer()]
-    if broken:
+    if broken and len(set(given)) > _MANY:
         raise ValueError(
             f"Expected labels, got continuous numbers, such as {broken[0]!r}. Use DistributionGP for "
             "numbers, or pass numbers that are labels as text."

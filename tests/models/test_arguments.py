@@ -92,7 +92,7 @@ def test_targets_in_another_order(kind: str) -> None:
         "classification": lambda y: ClassificationGP(clouds, y.astype(int)),
         "ridge": lambda y: KernelRidgeClassifier(clouds, y.astype(int), kernel, ridge=0.1),
     }
-    with pytest.raises(ValueError, match=r"target 0 is named 'h' and cloud 0 is named 'a'"):
+    with pytest.raises(ValueError, match="row 0 is named 'a' in the clouds and 'h' in the targets"):
         make[kind](targets)
     make[kind](targets.loc[clouds.labels])
     make[kind](targets.reset_index(drop=True))
