@@ -11,7 +11,7 @@ from gp_distributions.bayesopt import (
     optimize_free_shapes,
     optimize_over_pool,
 )
-from gp_distributions.comparison import Comparison, compare
+from gp_distributions.comparison import Comparison, InterruptedComparison, compare
 from gp_distributions.distances import (
     MMD,
     ChiSquared,
@@ -114,6 +114,7 @@ __all__ = [
     "Hellinger",
     "InUseError",
     "IntegratedGP",
+    "InterruptedComparison",
     "Inversion",
     "KernelRidgeClassifier",
     "LinearTransport",

@@ -28,7 +28,6 @@ __all__ = [
     "ConvergenceWarning",
     "CostWarning",
     "DistributionWarning",
-    "InterruptionWarning",
     "JitterWarning",
     "NotHilbertianWarning",
     "PrecisionWarning",
@@ -61,10 +60,6 @@ class ConvergenceWarning(DistributionWarning):
 
 class CostWarning(DistributionWarning):
     """A computation takes long or needs much memory, and another one does not."""
-
-
-class InterruptionWarning(DistributionWarning):
-    """A computation was interrupted, and its result lacks a part."""
 
 
 class JitterWarning(DistributionWarning):

@@ -1,6 +1,6 @@
 """Which kernel? Candidates fitted to the same data, their held-out scores and stacking weights."""
 
 from gp_distributions.comparison.comparing import compare
-from gp_distributions.comparison.comparison import Comparison
+from gp_distributions.comparison.comparison import Comparison, InterruptedComparison
 
-__all__ = ["Comparison", "compare"]
+__all__ = ["Comparison", "InterruptedComparison", "compare"]

@@ -13,13 +13,12 @@ from torch import Tensor
 from tqdm import tqdm
 
 from gp_distributions.comparison.candidates import Candidate, grouped
-from gp_distributions.comparison.comparison import Comparison
+from gp_distributions.comparison.comparison import Comparison, InterruptedComparison
 from gp_distributions.comparison.data import Data, Split
 from gp_distributions.comparison.trials import Trial, run_trials
 from gp_distributions.measures.inputs import Inputs
 from gp_distributions.models.mixture_classifier import Classifier
 from gp_distributions.scoring.predictions import Predictions
-from gp_distributions.warnings import InterruptionWarning, warn
 
 # The progress bar appears after this many seconds.
 _PATIENCE = 3.0
@@ -86,18 +85,15 @@ def compare(
         progress: Whether to show a progress bar if the comparison takes more than a few seconds.
 
     Returns:
-        The comparison. A candidate that fails is a line of its table. An interrupt ends the comparison:
-        if candidates are compared by then, they are returned, with a warning, and the others are lines
-        of the table like those that failed.
+        The comparison. A candidate that fails is a line of its table.
 
     Raises:
         TypeError: If ``candidates`` are not a mapping, or ``X`` are not inputs of a model.
         ValueError: If there are no candidates, ``y`` does not fit ``X``, or the folds or groups do not.
         RuntimeError: If every candidate fails.
-        KeyboardInterrupt: If it is interrupted before any candidate is compared.
-
-    Warns:
-        InterruptionWarning: If it is interrupted later.
+        InterruptedComparison: A ``KeyboardInterrupt``, if the comparison is interrupted. Its
+            ``comparison`` has the candidates that are already compared. If there are none, the interrupt
+            is passed on as it is.
 
     Example:
         >>> import torch
@@ -143,7 +139,19 @@ def compare(
                 if any(trial.interrupted for trial in found):
                     raise KeyboardInterrupt
     except KeyboardInterrupt:
-        trials = _complete(trials, candidates, len(parts))
+        done = _complete(trials, candidates, len(parts))
+        if not done:
+            raise
+        raise InterruptedComparison(_compared(done, candidates, splits, groups)) from None
+    return _compared(trials, candidates, splits, groups)
+
+
+def _compared(
+    trials: Sequence[Trial],
+    candidates: Mapping[str, Candidate],
+    splits: Sequence[Split],
+    groups: Sequence[Hashable] | ArrayLike | None,
+) -> Comparison:
     results = {name: _result([t for t in trials if t.name == name], splits) for name in candidates}
     clusters = None if groups is None else np.unique(np.asarray(groups), return_inverse=True)[1]
     return Comparison.of(results, clusters)
@@ -152,26 +160,20 @@ def compare(
 def _complete(
     trials: Sequence[Trial], candidates: Mapping[str, Candidate], parts: int
 ) -> list[Trial]:
-    """Return the trials of the candidates that were compared before an interrupt, and say which.
+    """Return the trials of the candidates that were compared before an interrupt, if any.
 
-    Raises:
-        KeyboardInterrupt: If there are none.
+    Those of the others say that they were not.
     """
-    done = {
-        name: [t for t in trials if t.name == name and not t.interrupted] for name in candidates
-    }
-    failed = {name for name, found in done.items() if any(t.message for t in found)}
-    whole = {name for name in done.keys() - failed if len(done[name]) == parts}
-    if not whole:
-        raise KeyboardInterrupt
-    left = [name for name in candidates if name not in whole | failed]
-    warn(
-        f"The comparison was interrupted. It compares {len(whole | failed)} of {len(candidates)} "
-        f"candidates, without {', '.join(map(repr, left))}.",
-        InterruptionWarning,
-    )
-    kept = [t for name in whole | failed for t in done[name]]
-    return kept + [Trial(name, None, message="not compared: interrupted") for name in left]
+    kept: list[Trial] = []
+    compared = False
+    for name in candidates:
+        found = [t for t in trials if t.name == name and not t.interrupted]
+        failed = any(t.message for t in found)
+        whole = len(found) == parts and not failed
+        compared = compared or whole
+        left = Trial(name, None, message="not compared: interrupted")
+        kept += found if whole or failed else [left]
+    return kept if compared else []
 
 
 def _are_labels(y: Any) -> bool:

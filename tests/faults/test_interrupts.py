@@ -20,6 +20,7 @@ from library_settings import settings
 from gp_distributions import (
     ClassificationGP,
     DistributionGP,
+    InterruptedComparison,
     MMDKernel,
     PointClouds,
     ReferenceMeasure,
@@ -37,7 +38,7 @@ from gp_distributions import (
 from gp_distributions.bayesopt import ShapeOptimizer
 from gp_distributions.fitting.sampling_noise import learn_sampling_noise
 from gp_distributions.kernels import DistributionKernel
-from gp_distributions.warnings import InterruptionWarning, UndeterminedWarning, silenced
+from gp_distributions.warnings import UndeterminedWarning, silenced
 
 CLOUDS = random_clouds(16, sizes=(6, 9))
 ROWS = as_rows(CLOUDS)
@@ -251,11 +252,9 @@ def test_comparisons_keep_what_is_done(folds: int | None, monkeypatch: pytest.Mo
                 with pytest.raises(KeyboardInterrupt):
                     compare(candidates(), X, y, **options)
                 continue
-            with pytest.warns(
-                InterruptionWarning, match=r"of 3 candidates, without .*'mmd'"
-            ) as seen:
-                found = compare(candidates(), X, y, **options)
-        assert len(seen) == 1
+            with pytest.raises(InterruptedComparison, match="of 3 candidates were") as raised:
+                compare(candidates(), X, y, **options)
+        found = raised.value.comparison
         assert len(calls) == at  # nothing more is fitted
         done = [entry for entry in found.table if not entry.failed]
         assert len(done) == (2 if at == 3 * fits else 1)
