@@ -1,5 +1,7 @@
 """What the project says of itself holds: links, versions, public names."""
 
+import contextlib
+import inspect
 import re
 import tomllib
 from importlib.metadata import version
@@ -90,6 +92,16 @@ def test_python_versions() -> None:
 
 def test_public_names() -> None:
     assert all(hasattr(gp_distributions, name) for name in gp_distributions.__all__)
+
+
+def test_seeds_are_zero_unless_given() -> None:
+    seeds = []
+    for name in gp_distributions.__all__:
+        with contextlib.suppress(TypeError, ValueError):  # not all classes have a signature
+            parameters = inspect.signature(getattr(gp_distributions, name)).parameters
+            seeds += [parameters["seed"].default] if "seed" in parameters else []
+    assert len(seeds) > 10
+    assert set(seeds) == {0}
 
 
 def test_version_is_the_same_everywhere() -> None:

@@ -286,3 +286,15 @@ def test_corresponding_clouds_that_coincide_have_distance_zero(batch: tuple[int,
     assert float(squared[..., [0, 2, 3, 4, 5]].detach().abs().max()) == 0
     (gradient,) = torch.autograd.grad(squared.sum(), rows)
     assert float(gradient[..., [0, 2, 3, 4, 5], :].abs().max()) == 0
+
+
+@pytest.mark.parametrize("shape", [(), (2,), (2, 3)])
+def test_batches_are_compared_in_blocks(shape: tuple[int, ...]) -> None:
+    rows, others = random_rows(4 * math.prod(shape)), random_rows(5, seed=1)
+    distance = SlicedWasserstein(2, num_slices=4)
+    expected = distance.squared(rows, others)
+    distance.clear_cache()
+    distance.block_rows = 3
+    found = distance.squared(rows.unflatten(0, (*shape, 4)), others)
+    assert found.shape == (*shape, 4, 5)
+    torch.testing.assert_close(found.reshape(-1, 5), expected)

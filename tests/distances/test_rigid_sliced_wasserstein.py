@@ -242,6 +242,18 @@ class TestMarks:
         expected = cosines**2 * sines ** (marks - 1)
         torch.testing.assert_close(shares.square(), expected / expected.sum())
 
+    def test_single_atoms_at_the_origin_of_space(self) -> None:
+        """Slices see only the mark times the sine, and the absolute value hides its sign."""
+        values = torch.tensor([2.0, -0.5, 1.0], dtype=torch.float64)
+        points = torch.cat([torch.zeros(3, 1, 2).double(), values[:, None, None]], dim=-1)
+        distance = RigidSlicedWasserstein(3, marks=1, num_slices=10, max_degree=3)
+        sines = 1 - distance.slices[:, 0].square()
+        density = distance.slices[:, 0]  # the cosine, to the power of d - 1
+        factor = (density * sines).sum() / density.sum()
+        sizes = values.abs()
+        expected = factor * (sizes[:, None] - sizes).square()
+        torch.testing.assert_close(distance.squared(rows(points)), expected)
+
     def test_do_not_rotate(self) -> None:
         clouds, charges = shapes(8, 40, 2), random(8, 40, 1, seed=3)
         turned = clouds @ rotations(8, 2).mT + 2

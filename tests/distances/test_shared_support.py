@@ -447,3 +447,20 @@ def test_no_clouds_teach_no_support(kind: type) -> None:
         distance = kind(2)
         assert distance.squared(one, other).shape == shape
         assert not len(distance.support)
+
+
+@pytest.mark.parametrize("kind", [Hellinger, TotalVariation, ChiSquared])
+def test_the_first_atom_outside_the_support_is_named(kind: type) -> None:
+    distance = kind(1, support=torch.tensor([[0.0], [1.0]], dtype=torch.float64))
+    rows = torch.stack([row((0, 1), (1, 1), (5, 0)), row((0, 1), (3, 1), (4, 1)), THREE[1]])
+    with pytest.raises(ValueError, match=r"row 1 has weight at its atom 1, \[3\.0\]"):
+        distance.squared(rows)
+
+
+@pytest.mark.parametrize("kind", [Hellinger, TotalVariation, ChiSquared])
+def test_a_support_learned_from_clouds_has_no_gradient(kind: type) -> None:
+    rows = as_rows(lattice_clouds(6))
+    distance = kind(2)
+    distance.squared(rows[:3].requires_grad_(), rows[3:])
+    assert not distance.support.requires_grad
+    assert distance.support.grad_fn is None

@@ -5,7 +5,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from gp_distributions.numerics.entropic_transport import conditional_plan, transport_potentials
+from gp_distributions.numerics.entropic_transport import (
+    _FixedPoint,
+    conditional_plan,
+    transport_potentials,
+)
 
 
 def problem(
@@ -157,6 +161,25 @@ def test_gradient(argument: int, size: int) -> None:
         return potentials, conditional_plan(points, support, masses, epsilon, potentials)
 
     assert torch.autograd.gradcheck(outputs, tensors[argument].requires_grad_())
+
+
+def test_the_pseudo_inverse_is_the_inverse_where_there_is_one() -> None:
+    """The gradient of potentials that the Hessian determines does not depend on the way."""
+    points, weights, support, masses = problem()
+    epsilon = torch.tensor(0.1, dtype=torch.float64)
+    potentials, _ = transport_potentials(points, weights, support, masses, epsilon)
+    conditional = conditional_plan(points, support, masses, epsilon, potentials)
+    swept = potentials.requires_grad_()
+    factors = torch.linspace(-1, 2, potentials.numel()).double().view_as(potentials)
+    factors = factors - factors.mean(-1, keepdim=True)  # constants have no potential
+    found = [
+        torch.autograd.grad(
+            (factors * _FixedPoint.apply(swept, conditional, weights, determined)).sum(), swept
+        )[0]
+        for determined in (torch.tensor([True] * 4), torch.tensor([False, True, False, True]))
+    ]
+    assert float((found[0] - factors).abs().max()) > 0.1
+    torch.testing.assert_close(found[1], found[0])
 
 
 def test_gradient_is_that_of_unrolled_iterations() -> None:

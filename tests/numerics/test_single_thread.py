@@ -20,6 +20,8 @@ def test_matmul_and_concatenate(grad: bool) -> None:
     joined = concatenate(product.flatten(-2), uniform(5, 2))
     torch.testing.assert_close(joined, torch.cat([product.flatten(-2), uniform(5, 2)], dim=-1))
     assert joined.requires_grad == grad
+    thick = concatenate(product, uniform(5, 4, 2))
+    torch.testing.assert_close(thick, torch.cat([product, uniform(5, 4, 2)], dim=-1))
 
 
 def test_put_rows() -> None:

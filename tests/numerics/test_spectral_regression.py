@@ -31,6 +31,17 @@ def regression(**options: object) -> tuple[SpectralRegression, Tensor, Tensor, T
     return found, covariances, y, noise
 
 
+def test_noise_is_equal_by_default() -> None:
+    covariances, y, noise = data()
+    known = covariances[:, :T, :T]
+    found, expected = (
+        SpectralRegression(known, y, RATIOS, **options)
+        for options in ({}, {"noise": torch.ones_like(noise)})
+    )
+    assert torch.equal(found.log_evidence, expected.log_evidence)
+    assert torch.equal(found.projection, expected.projection)
+
+
 class TestEvidence:
     def test_it_is_the_integral_over_mean_and_outputscale(self) -> None:
         found, covariances, y, noise = regression()
