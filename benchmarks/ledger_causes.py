@@ -70,13 +70,17 @@ def _causes(row: Row, rows: Sequence[Row]) -> Iterator[str]:
         return
     if task == "shifted: wider bags":
         yield (
-            "Test bags are wider than all training bags: a long lengthscale extrapolates the trend."
+            "Test bags are wider than all training bags: predictions stay near the mean of the training "
+            "targets, and intervals near the width of those for training bags."
             if low
             else "Test bags are wider than all training bags: the prior is wider than their errors."
         )
         return
     if task in (TOO_NARROW if low else TOO_WIDE):
         yield (TOO_NARROW if low else TOO_WIDE)[task].format(**row)
+    bare = other("fit") if low and model == "scaled" else None
+    if bare is not None and bare > float(str(row["cover95"])):
+        yield f"Scales learned from few clouds make intervals narrow; `fit` covers {bare:.3f}."
     integrated = other("integrate") if low and model != "integrate" and train <= 60 else None
     if integrated is not None and integrated > float(str(row["cover95"])):
         yield f"Few clouds leave hyperparameters open; `integrate` covers {integrated:.3f}."

@@ -50,6 +50,14 @@ def test_places_regard_errors() -> None:
     assert places == ["inside", "low", "below", "high", "above"]
 
 
+def test_places_of_labels() -> None:
+    scores = {"ece": 0.1, "ece_exact_95": 0.05, "accuracy": 0.9, "confidence": 0.8}
+    place = calibration_ledger.place_of_labels
+    assert place(row(0.0, **scores)) == "timid"
+    assert place(row(0.0, **scores | {"accuracy": 0.7})) == "bold"
+    assert place(row(0.0, **scores | {"ece": 0.04})) == "inside"
+
+
 def test_outside_needs_a_cause() -> None:
     rows = [row(0.7), row(0.95), row(0.6, task="shifted: wider bags")]
     rows = calibration_ledger.assembled(rows)
