@@ -31,6 +31,7 @@ SCRIPTS = (
     "image_classification",
     "published_images",
     "sampling_noise",
+    "calibration_ledger",
     "airfoil_search",
     "turned_airfoil_search",
     "mixed_search",
@@ -58,6 +59,7 @@ LONG = (
     "turned_airfoil_search",
     "mixed_search",
     "compared_search",
+    "calibration_ledger",
 )
 
 # Scripts that measure accuracy only and take minutes at full size, the longest first.

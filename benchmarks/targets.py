@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -457,6 +458,17 @@ def all_few_clouds(rows: Rows) -> tuple[str, bool]:
     return f"{value:.3g}", 0.9 <= value <= 0.98
 
 
+def corrected(rows: Rows) -> tuple[str, bool]:
+    """Return the mean coverage of conformal corrections where targets have outliers."""
+    tasks = ("heavy tails", "contaminated")
+    found = [row for row in rows if row.get("task") in tasks and row.get("width") is not None]
+    shares = [number(row, "conformal") for row in found]
+    if not shares:
+        raise LookupError("no rows with outliers")
+    mean = statistics.fmean(shares)
+    return f"{mean:.3g}, {len(shares)} rows", 0.9 <= mean <= 0.98
+
+
 def all_densities(rows: Rows) -> tuple[str, bool]:
     """Return the mean difference of negative log densities over all tasks, and the largest."""
     row = find(rows, {"name": "all tasks, T=15: integrate", "tasks": 10})
@@ -552,6 +564,16 @@ REACH = (
     Line(
         "all tasks, T = 15: negative log density less that of fit, mean and largest of a task",
         *("few_clouds", "< 0, <= 0.05", all_densities),
+    ),
+    at_least("calibration ledger: tasks", "calibration_ledger", 15, "tasks", name="all"),
+    at_most(
+        "calibration ledger: unexplained entries with coverage outside .90 to .98",
+        *("calibration_ledger", 0, "unexplained"),
+        name="all",
+    ),
+    Line(
+        "calibration ledger: targets with outliers, coverage of 95% intervals with corrections",
+        *("calibration_ledger", ".90 to .98", corrected),
     ),
     at_least(
         "3 of 12 markers matter: gain in R² by scales",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -58,9 +58,13 @@ def choose_pivots(
         known = factor[: len(chosen)]
         within = covariances(proposed, proposed) - known[:, proposed].mT @ known[:, proposed]
         thresholds = torch.rand(size, generator=generator, dtype=torch.float64)
-        accepted = _accepted(within.cpu(), residual[proposed].cpu() * thresholds, tolerance)
-        pivots = proposed[accepted.to(proposed.device)]
+        thresholds = residual[proposed].cpu() * thresholds
+        places = _accepted(within.cpu(), proposed.tolist(), thresholds, tolerance).to(proposed)
+        pivots = proposed[places]
         left = covariances(None, pivots) - known.mT @ known[:, pivots]
+        # Rounding errors of distances are not small beside a tiny lengthscale: two evaluations of one
+        # covariance can differ, and only this one has been checked.
+        left[pivots] = within[places][:, places]
         root = torch.linalg.cholesky(left[pivots])
         new = torch.linalg.solve_triangular(root, left.mT, upper=False)
         factor[len(chosen) : len(chosen) + len(pivots)] = new
@@ -70,12 +74,19 @@ def choose_pivots(
     return chosen
 
 
-def _accepted(within: Tensor, thresholds: Tensor, tolerance: float) -> Tensor:
-    """Return which proposals have a residual variance above a threshold, given those before them."""
-    accepted = torch.zeros(len(within), dtype=torch.bool)
-    for i in range(len(within)):
+def _accepted(
+    within: Tensor, proposed: Sequence[int], thresholds: Tensor, tolerance: float
+) -> Tensor:
+    """Return the places of the proposals that are accepted, each input at most once.
+
+    They have a residual variance above a threshold, given those accepted before them.
+    """
+    places: list[int] = []
+    taken: set[int] = set()
+    for i, index in enumerate(proposed):
         pivot = within[i, i]
-        if pivot > max(float(thresholds[i]), tolerance):
-            accepted[i] = True
+        if index not in taken and pivot > max(float(thresholds[i]), tolerance):
+            places.append(i)
+            taken.add(index)
             within = within - torch.outer(within[:, i], within[i]) / pivot
-    return accepted
+    return torch.tensor(places, dtype=torch.long)

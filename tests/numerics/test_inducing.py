@@ -58,3 +58,16 @@ def test_pivots_follow_the_distribution_of_one_at_a_time() -> None:
     first = torch.stack([pivots(matrix, 2, seed=seed)[0] for seed in range(1000)])
     # Binomial with p = 1 / 9: a deviation of 0.04 is four standard deviations.
     assert abs(float((first == 2).double().mean()) - 1 / 9) < 0.04
+
+
+def test_rounding_errors_beside_a_tiny_lengthscale() -> None:
+    # A distance of an input to itself that is not exactly zero looks large beside such a lengthscale.
+    def covariances(rows: Tensor | None, columns: Tensor) -> Tensor:
+        return (
+            torch.zeros(20, len(columns)).double()
+            if rows is None
+            else torch.eye(len(rows)).double()
+        )
+
+    chosen = choose_pivots(covariances, torch.ones(20).double(), 15, tolerance=1e-8)
+    assert len(chosen.unique()) == len(chosen) == 15

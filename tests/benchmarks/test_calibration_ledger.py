@@ -1,0 +1,94 @@
+"""The ledger goes on where it was stopped, judges coverage with its error, and knows its own scores."""
+
+import math
+from pathlib import Path
+
+import pytest
+import torch
+
+from benchmarks import calibration_ledger, ledger_causes, ledger_measures, ledger_tasks
+from benchmarks.harness import Options, Row
+from benchmarks.ledger_measures import Entry
+
+ENTRIES = [Entry("normal noise", "fit", train, 1) for train in (15, 60, 200)]
+
+
+def row(cover: float, error: float = 0.01, **more: object) -> Row:
+    columns = {"task": "normal noise", "model": "fit", "T": 15, "draws": 1, "targets": 200}
+    scores = {"kurtosis": 0.0, "conformal": 0.95, "conformal_error": 0.02, "jackknife": None}
+    return columns | scores | {"cover95": cover, "error": error, "seconds": 1.0} | more  # type: ignore[return-value]
+
+
+def test_a_stopped_run_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(calibration_ledger, "ROWS", tmp_path / "new" / "rows.jsonl")
+    monkeypatch.setattr(calibration_ledger, "entries", lambda quick: iter(ENTRIES))
+    seen: list[int] = []
+
+    def measured(entry: Entry, seed: int, *, quick: bool) -> Row | None:
+        if entry.train == 200 and len(seen) < 3:
+            seen.append(0)
+            raise KeyboardInterrupt
+        seen.append(entry.train)
+        return None if entry.train == 60 else row(0.95, T=entry.train)
+
+    monkeypatch.setattr(calibration_ledger, "measured", measured)
+    with pytest.raises(KeyboardInterrupt):
+        calibration_ledger.run(Options(seeds=1))
+    rows = calibration_ledger.run(Options(seeds=1))
+    assert seen == [15, 60, 0, 200]
+    assert [r["T"] for r in rows if "place" in r] == [15, 200]
+    assert rows == calibration_ledger.run(Options(seeds=1))
+    # Rows of another version of tasks and models do not count.
+    monkeypatch.setattr(calibration_ledger, "version", lambda: "another")
+    calibration_ledger.run(Options(seeds=1))
+    assert seen == [15, 60, 0, 200, 15, 60, 200]
+
+
+def test_places_regard_errors() -> None:
+    covers = [(0.95, 0.01), (0.89, 0.01), (0.87, 0.01), (0.99, 0.01), (0.99, 0.004)]
+    places = [calibration_ledger.place(row(*pair)) for pair in covers]
+    assert places == ["inside", "low", "below", "high", "above"]
+
+
+def test_places_of_labels() -> None:
+    scores = {"ece": 0.1, "ece_exact_95": 0.05, "accuracy": 0.9, "confidence": 0.8}
+    place = calibration_ledger.place_of_labels
+    assert place(row(0.0, **scores)) == "timid"
+    assert place(row(0.0, **scores | {"accuracy": 0.7})) == "bold"
+    assert place(row(0.0, **scores | {"ece": 0.04})) == "inside"
+
+
+def test_outside_needs_a_cause() -> None:
+    rows = [row(0.7), row(0.95), row(0.6, task="shifted: wider bags")]
+    rows = calibration_ledger.assembled(rows)
+    count = rows[-1]
+    assert (count["below"], count["inside"], count["unexplained"]) == (2, 1, 1)
+    # Evidence: integrating over hyperparameters covers more on the same task.
+    few = row(0.7, place="below")
+    better = row(0.94, model="integrate", place="inside")
+    assert ledger_causes.cause(few, [few]) is None
+    assert "`integrate` covers 0.940" in str(ledger_causes.cause(few, [few, better]))
+
+
+def test_errors_of_coverage() -> None:
+    error = ledger_measures.standard_error
+    assert error(0.5, 100, [0.5]) == pytest.approx(0.05)
+    assert error(0.5, 100, [0.2, 0.8]) == pytest.approx(0.3)
+    assert error(1.0, 100, [1.0]) > 0
+
+
+def test_calibration_error() -> None:
+    top = (0.5 + torch.arange(20).double() / 50).flip(0)
+    right = (torch.arange(20) % 3 > 0).double()
+    gaps = (top - right).reshape(10, 2).mean(-1).abs()
+    found = ledger_measures.calibration_error(top, right)
+    assert found == pytest.approx(gaps.mean().item(), rel=1e-12)
+
+
+def test_toys_have_their_sizes() -> None:
+    X, y = ledger_tasks.REGRESSION["shifted: bags of 5 after 500"].make(8, 3, 0)
+    assert X.sizes.tolist() == [500] * 5 + [5] * 3  # type: ignore[union-attr]
+    X, _ = ledger_tasks.REGRESSION["shifted: wider bags"].make(60, 20, 0)
+    spread = X.points.std(-2).mean(-1)  # type: ignore[union-attr]
+    assert float(spread[40:].min()) > 0.7 * float(spread[:40].max())
+    assert all(map(math.isfinite, y.tolist()))
