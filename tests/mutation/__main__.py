@@ -1,0 +1,125 @@
+"""Mutation testing: which small changes of the package does no test see?
+
+``make mutants`` draws mutants of three layers, runs the tests that reach each, and prints the scores.
+It first records which tests reach which lines. Each mutant becomes a line of JSON in
+``build/mutation``, and a run that is started again goes on from there: delete what has changed.
+"""
+
+import argparse
+import json
+import math
+import os
+from dataclasses import asdict
+from datetime import datetime
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any
+
+from tests.mutation.mutants import Mutant, sample
+from tests.mutation.reach import Reach, record
+from tests.mutation.session import Session, pytest_quietly, test_files
+from tests.mutation.trials import judge
+
+LAYERS = ("numerics", "distances", "models")
+EQUIVALENT = Path("tests/mutation/equivalent.json")
+
+
+def results(file: Path) -> dict[str, dict[str, Any]]:
+    """Read the last line about each mutant, by its name."""
+    lines = map(json.loads, file.read_text().splitlines()) if file.exists() else ()
+    return {line["name"]: line for line in lines}
+
+
+def judge_all(
+    session: Session, mutants: list[Mutant], folder: Path, until: datetime | None, again: bool
+) -> None:
+    """Judge mutants that have no line yet, and append their lines.
+
+    Those that survived are judged once more, by all tests that reach them, if ``again``.
+    """
+    reach = Reach.read(folder / "reach")
+    file = folder / "mutants.jsonl"
+    known, same = results(file), equivalent()
+    for mutant in mutants:
+        if until and datetime.now() > until:
+            return
+        line = known.get(mutant.name)
+        survived = line and not line["killed_by"] and mutant.name not in same
+        if survived if again else line is None:
+            line = {"name": mutant.name, "layer": Path(mutant.path).parts[1]}
+            trial = asdict(judge(session, mutant, reach, every=again))
+            with file.open("a") as lines:
+                lines.write(json.dumps(line | trial) + "\n")
+
+
+def equivalent() -> dict[str, str]:
+    """Mutants that no test can tell from the package, by name, each with the reason."""
+    return json.loads(EQUIVALENT.read_text()) if EQUIVALENT.exists() else {}
+
+
+def wilson(found: int, number: int, z: float = 1.96) -> tuple[float, float]:
+    """Return the 95 % interval of a proportion."""
+    share = found / number
+    centre = share + z**2 / (2 * number)
+    half = z * math.sqrt(share * (1 - share) / number + z**2 / (4 * number**2))
+    return (centre - half) / (1 + z**2 / number), (centre + half) / (1 + z**2 / number)
+
+
+def report(mutants: list[Mutant], folder: Path) -> None:
+    """Print the scores of what has been judged, and what survived."""
+    known, same = results(folder / "mutants.jsonl"), equivalent()
+    judged = [known[mutant.name] for mutant in mutants if mutant.name in known]
+    for layer in LAYERS:
+        of_layer = [line for line in judged if line["layer"] == layer]
+        counted = [line for line in of_layer if line["name"] not in same]
+        if counted:
+            killed = sum(bool(line["killed_by"]) for line in counted)
+            low, high = wilson(killed, len(counted))
+            print(
+                f"{layer}: {killed} of {len(counted)} found, {killed / len(counted):.1%} "
+                f"({low:.1%} to {high:.1%}); {len(of_layer) - len(counted)} more are equivalent"
+            )
+    for mutant in mutants:
+        line = known.get(mutant.name)
+        if line and not line["killed_by"] and mutant.name not in same:
+            print(f"\n{mutant.name} ({line['tests']} tests, {line['left']} left out)")
+            changes = zip(
+                Path(mutant.path).read_text().splitlines(),
+                mutant.source().splitlines(),
+                strict=False,
+            )
+            before, after = next((a, b) for a, b in changes if a != b)
+            print(f"-{before}\n+{after}")
+
+
+def main() -> None:
+    """Draw, judge and report."""
+    parser = argparse.ArgumentParser(prog="tests.mutation", description=__doc__)
+    parser.add_argument("--number", type=int, default=300, help="mutants of each layer")
+    parser.add_argument("--seed", type=int, default=0, help="random seed of the mutants")
+    parser.add_argument("--folder", type=Path, default=Path("build/mutation"), help="results")
+    parser.add_argument("--until", type=datetime.fromisoformat, help="start no mutant after this")
+    parser.add_argument(
+        "--again",
+        action="store_true",
+        help="judge survivors once more, by all tests that reach them",
+    )
+    parser.add_argument("--report", action="store_true", help="judge nothing")
+    options = parser.parse_args()
+    os.nice(15)
+    drawn = [
+        sample(Path("gp_distributions", layer), options.number, options.seed) for layer in LAYERS
+    ]
+    mutants = [mutant for each in zip_longest(*drawn) for mutant in each if mutant]
+
+    def work(session: Session) -> None:
+        record(session, options.folder / "reach")
+        judge_all(session, mutants, options.folder, options.until, options.again)
+
+    if not options.report:
+        pytest_quietly(test_files(), Session(work))
+    report(mutants, options.folder)
+
+
+if __name__ == "__main__":
+    main()
