@@ -44,6 +44,10 @@ test-interop: $(READY)  ## Test with Polars, PyArrow, anndata, trimesh, shapely 
 	$(INTEROP)/bin/python -m pip install --quiet --disable-pip-version-check -c $(INTEROP)/constraints.txt "anndata>=0.12.19" "ax-platform>=1.3.1" pandas polars pyarrow shapely trimesh
 	OMP_NUM_THREADS=1 $(INTEROP)/bin/python -m pytest -q tests/interop
 
+.PHONY: fuzz
+fuzz: $(READY)  ## Look for faults for 10 minutes with new random cases; ARGS="--minutes 60 --seed 1"
+	OMP_NUM_THREADS=1 PYTHONPATH=.:tests $(BIN)/python -m fuzzing $(ARGS)
+
 benchmarks: $(READY)  ## Measure accuracy and speed; ARGS="--data-dir FOLDER" for image data of your own
 	$(BIN)/python -m benchmarks $(ARGS)
 

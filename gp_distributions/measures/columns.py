@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import torch
 
 
 def entries(column: Any) -> Any:
@@ -31,8 +32,9 @@ def listed(items: Any, noun: str) -> tuple[list[Any], npt.NDArray[Any] | None]:
         return list(items.values()), object_array(list(items))
     items = entries(items)
     try:
-        if isinstance(items, str):
-            raise TypeError("A path is not a list.")
+        # Kernels have an entry for every index, so that a list of them would never end.
+        if isinstance(items, str | torch.nn.Module):
+            raise TypeError("Paths and modules are not lists.")
         return list(items), None
     except TypeError as error:
         raise TypeError(
