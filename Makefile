@@ -52,6 +52,10 @@ mutants: $(READY)  ## Count the small changes of the code that no test sees; tak
 	$(MUTATION)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt "cosmic-ray>=8.7.0" "coverage>=7.17.3"
 	OMP_NUM_THREADS=1 $(MUTATION)/bin/python -m tests.mutation $(ARGS)
 
+.PHONY: fuzz
+fuzz: $(READY)  ## Look for faults for 10 minutes with new random cases; ARGS="--minutes 60 --seed 1"
+	OMP_NUM_THREADS=1 PYTHONPATH=.:tests $(BIN)/python -m fuzzing $(ARGS)
+
 benchmarks: $(READY)  ## Measure accuracy and speed; ARGS="--data-dir FOLDER" for image data of your own
 	$(BIN)/python -m benchmarks $(ARGS)
 

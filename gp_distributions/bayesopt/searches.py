@@ -7,6 +7,7 @@ import reprlib
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from botorch.acquisition import AcquisitionFunction
 from botorch.models.transforms.input import InputTransform
@@ -87,7 +88,7 @@ class PoolSearch(FinitePart, Search):
         """Returns the index as an ``int``."""
         try:
             index = int(candidate)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError, np.ma.MaskError):
             return self.read(candidate)
         return self.read(index if index == candidate else candidate)
 

@@ -122,6 +122,33 @@ def squared_distances(distance: Distance, x1: Tensor, x2: Tensor, *, diag: bool)
     return _Evaluation(distance).squared(x1, x2, diag=diag) if known is None else known
 
 
+def check_rows(distance: Distance, rows: Tensor) -> None:
+    """Check that a distance can read rows.
+
+    Raises:
+        TypeError: If they are not a dense tensor, or one within a transform of ``torch.func``.
+        ValueError: If they have another width, or no axis that counts them.
+    """
+    if not isinstance(rows, Tensor) or rows.layout != torch.strided:
+        raise TypeError(
+            "Expected rows as a dense tensor, got "
+            f"{rows.layout if isinstance(rows, Tensor) else type(rows).__name__}. Pass clouds.pack()."
+        )
+    try:
+        rows.data_ptr()
+    except RuntimeError as error:  # of a wrapper, whose content nobody can compare
+        raise TypeError(
+            "Distances look at the content of rows, which the transforms of torch.func (vmap, grad) do "
+            "not allow. Pass all rows at once, as a tensor with batch axes, and differentiate with "
+            "torch.autograd."
+        ) from error
+    distance.block.split(rows)
+    if rows.dim() < 2:
+        raise ValueError(
+            f"Expected rows as a tensor of shape (..., N, m*(d+1)), got {tuple(rows.shape)}."
+        )
+
+
 def representations(distance: Distance, rows: Tensor) -> Tensor:
     """Adapt a distance to rows and represent them.
 
@@ -133,6 +160,7 @@ def representations(distance: Distance, rows: Tensor) -> Tensor:
 
 def embedding(distance: Distance, rows: Tensor) -> Tensor:
     """Represent rows as a tensor with all batch axes that nothing else holds."""
+    check_rows(distance, rows)
     representation = representations(distance, rows)
     features = representation.expand(*rows.shape[:-1], -1)
     kept = bool(_shared.get({})) or any(
@@ -237,12 +265,7 @@ class _Evaluation:
     def squared(self, x1: Tensor, x2: Tensor, *, diag: bool) -> Tensor:
         distance = self.distance
         for rows in (x1, x2):
-            distance.block.split(rows)
-            if rows.dim() < 2:
-                raise ValueError(
-                    "Expected rows as a tensor of shape (..., N, m*(d+1)), got "
-                    f"{tuple(rows.shape)}."
-                )
+            check_rows(distance, rows)
         batch_shape = torch.broadcast_shapes(x1.shape[:-2], x2.shape[:-2])
         num1, num2 = x1.shape[-2], x2.shape[-2]
         shape = batch_shape + ((num1,) if diag else (num1, num2))

@@ -212,7 +212,7 @@ class SlicedWasserstein(Distance):
             return cell_quantiles(projected, weights, num_quantiles)
 
         # A large cloud is sliced in a few directions at a time, to bound memory.
-        count = max(1, self.chunk_elements // weights.numel())
+        count = max(1, self.chunk_elements // max(1, weights.numel()))
         if tracked or count >= len(directions):
             return sliced(directions)
         return torch.cat([sliced(few) for few in directions.split(count)], dim=-2)

@@ -113,7 +113,7 @@ def read_ragged(
 
 def _sizes(offsets: Data, atoms: int) -> Tensor:
     """Return the sizes of bags that begin at the given offsets."""
-    array = torch.as_tensor(offsets)
+    array = torch.as_tensor(real_array(offsets, "Offsets"))
     if array.dim() != 1 or len(array) < 2 or array.is_floating_point() or array.is_complex():
         raise ValueError(
             "Offsets: expected a one-dimensional array of at least two integers, got shape "

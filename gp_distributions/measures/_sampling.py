@@ -5,12 +5,18 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from gp_distributions.measures.arrays import integer
+
 
 def seeded(seed: int | torch.Generator, device: torch.device) -> torch.Generator:
-    """Return a generator on the device with the given seed; return a given generator unchanged."""
+    """Return a generator on the device with the given seed; return a given generator unchanged.
+
+    Raises:
+        ValueError: If the seed is neither a generator nor a non-negative integer.
+    """
     if isinstance(seed, torch.Generator):
         return seed
-    return torch.Generator(device).manual_seed(seed)
+    return torch.Generator(device).manual_seed(integer(seed, "seed", least=0))
 
 
 def draw_indices(weights: Tensor, count: int, generator: torch.Generator) -> Tensor:

@@ -38,6 +38,7 @@ def align(
         The moved clouds, detached, with the same weights and labels.
 
     Raises:
+        TypeError: If ``clouds`` are not :class:`PointClouds`.
         ValueError: If there are no clouds, they are not in two or three dimensions, or the template is
             not a single cloud of the same dimension.
 
@@ -52,6 +53,8 @@ def align(
 
     Source: Bonneel et al. 2015 (sliced Wasserstein distances of point sets).
     """
+    if not isinstance(clouds, PointClouds):
+        raise TypeError(f"Expected PointClouds, got {type(clouds).__name__}.")
     if clouds.dim not in (2, 3):
         raise ValueError(
             f"Expected clouds in two or three dimensions, got dimension {clouds.dim}. Choose the "

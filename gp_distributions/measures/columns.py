@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import torch
 
 from gp_distributions.measures.tables import is_table
 
@@ -41,8 +42,9 @@ def listed(items: Any, noun: str) -> tuple[list[Any], npt.NDArray[Any] | None]:
             f"columns=[...]), and pass a column that holds a {noun} in each row as frame[name]."
         )
     try:
-        if isinstance(items, str):
-            raise TypeError("A path is not a list.")
+        # Kernels have an entry for every index, so that a list of them would never end.
+        if isinstance(items, str | torch.nn.Module):
+            raise TypeError("Paths and modules are not lists.")
         return list(items), None
     except TypeError as error:
         advice = f"Pass a single {noun} in a list, [{noun}]."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 from typing import Any
 
 import torch
@@ -89,10 +90,10 @@ def check_batch_size(batch_size: int) -> None:
     """Check that predictions process at least one cloud at a time.
 
     Raises:
-        ValueError: If ``batch_size < 1``.
+        ValueError: If ``batch_size`` is not an integer >= 1.
     """
-    if batch_size < 1:
-        raise ValueError(f"Expected batch_size >= 1, got {batch_size}.")
+    if not isinstance(batch_size, numbers.Integral) or batch_size < 1:
+        raise ValueError(f"Expected an integer batch_size >= 1, got {batch_size!r}.")
 
 
 def default_kernel(train_X: Inputs | Tensor, batch_shape: torch.Size = _NO_BATCH) -> Kernel:

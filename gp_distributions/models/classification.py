@@ -15,8 +15,8 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from gp_distributions.kernels.covariances import covariance
-from gp_distributions.measures.inputs import Inputs, encoding_of, input_rows
-from gp_distributions.models.arguments import check_batch_size
+from gp_distributions.measures.inputs import Inputs, encoding_of
+from gp_distributions.models.arguments import check_batch_size, counted_rows
 from gp_distributions.models.dirichlet import DirichletFactors
 from gp_distributions.models.exact_inference import ExactMultivariateNormal
 from gp_distributions.models.kernel_ridge import Labels, read_labels
@@ -83,7 +83,7 @@ class ClassificationGP(SharedKernelGP):
         alpha_epsilon: float = 0.01,
         input_transform: InputTransform | None = None,
     ) -> None:
-        rows = input_rows(train_X, encoding_of(train_X))
+        rows = counted_rows(train_X, encoding_of(train_X))
         check_order(train_X, train_Y)
         classes, labels = read_labels(train_Y, rows.shape[-2])
         labels = labels.to(rows.device)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from linear_operator.utils.cholesky import psd_safe_cholesky
 from torch import Tensor
@@ -27,7 +29,8 @@ class DirichletFactors:
     def __init__(self, prior: Tensor, labels: Tensor, noise: Tensor) -> None:
         noise = noise.to(prior)
         self._gap = noise.max() - noise.min()
-        self._factor = psd_safe_cholesky(prior + noise.max() * torch.eye(len(prior)).to(prior))
+        like: dict[str, Any] = {"dtype": prior.dtype, "device": prior.device}
+        self._factor = psd_safe_cholesky(prior + noise.max() * torch.eye(len(prior), **like))
         self._inverse = torch.cholesky_inverse(self._factor)
         self._classes = [(labels == c).nonzero().flatten() for c in range(len(noise))]
         # A single look-up has one T x T gradient; one look-up per class would have C of them.
@@ -35,7 +38,7 @@ class DirichletFactors:
         sizes = [len(members) for members in self._classes]
         blocks = self._inverse[pairs[:, 0], pairs[:, 1]].split([size**2 for size in sizes])
         self._inner = [
-            torch.linalg.cholesky(torch.eye(size).to(prior) - self._gap * block.view(size, size))
+            torch.linalg.cholesky(torch.eye(size, **like) - self._gap * block.view(size, size))
             for size, block in zip(sizes, blocks, strict=True)
         ]
 

@@ -31,6 +31,7 @@ from gp_distributions.distances.evaluation import learning, sharing
 from gp_distributions.kernels.covariances import covariance
 from gp_distributions.kernels.lazy_covariance import LazyCovariance
 from gp_distributions.kernels.reading import check_kind
+from gp_distributions.measures.arrays import real_array
 from gp_distributions.measures.inputs import Inputs, encoding_of
 from gp_distributions.models.arguments import (
     adapt_distances,
@@ -438,6 +439,9 @@ class DistributionGP(SingleTaskGP):
         Returns:
             A new model with the same hyperparameters.
 
+        Raises:
+            ValueError: If ``Y`` are not numbers of this shape.
+
         Example:
             >>> from gp_distributions import DistributionGP, PointClouds
             >>> clouds = PointClouds([[[0.0], [0.2]], [[1.0], [1.2]], [[2.0], [2.2]]])
@@ -447,11 +451,17 @@ class DistributionGP(SingleTaskGP):
             True
         """
         rows = self._rows_of(X)
-        Y = torch.as_tensor(Y).to(self.train_targets)
+        like = self.train_targets
+        Y = torch.as_tensor(real_array(Y, "Y"), dtype=like.dtype, device=like.device)
         if self._squeeze_output and Y.shape == rows.shape[:-1]:
             Y = Y.unsqueeze(-1)
             if kwargs.get("noise") is not None:
                 kwargs["noise"] = kwargs["noise"].unsqueeze(-1)
+        if Y.shape[-2:] != (rows.shape[-2], self.num_outputs):
+            raise ValueError(
+                f"Expected a target for each of {rows.shape[-2]} clouds and {self.num_outputs} outputs, "
+                f"got Y of shape {tuple(Y.shape)}."
+            )
         self.eval()
         # GPyTorch takes the data, the likelihood and its noise away for a moment: here, from copies.
         model, likelihood = _copied(self), _copied(self.likelihood)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 from collections.abc import Mapping
 from typing import Any
 
@@ -124,8 +125,8 @@ def ridge_weights(covariance: Tensor, labels: Tensor, ridge: float) -> tuple[Ten
     Raises:
         ValueError: If ``ridge`` is not positive.
     """
-    if not ridge > 0:
-        raise ValueError(f"Expected ridge > 0, got {ridge}.")
+    if not isinstance(ridge, numbers.Real) or not ridge > 0:
+        raise ValueError(f"Expected ridge > 0, got {ridge!r}.")
     indicators = torch.nn.functional.one_hot(labels).to(covariance)
     frequencies = indicators.mean(0)
     noisy = covariance.clone()

@@ -11,8 +11,10 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
+from gp_distributions.measures import MixedInputs
 from gp_distributions.measures.encoding import MixedEncoding
 from gp_distributions.measures.inputs import Inputs, encoding_of
+from gp_distributions.measures.kinds import Distributions
 from gp_distributions.models.arguments import counted_rows
 from gp_distributions.models.labelling import Labelling
 from gp_distributions.models.targets import as_targets, as_variances, check_order
@@ -123,7 +125,7 @@ def first_row(train_X: Inputs | Tensor) -> Tensor:
         TypeError: If a tensor is not dense.
         ValueError: If there is a single cloud, or a batch axis.
     """
-    kept = train_X if isinstance(train_X, Tensor) else train_X[:1]
+    kept = train_X[:1] if isinstance(train_X, Distributions | MixedInputs) else train_X
     rows = counted_rows(kept, encoding_of(train_X))
     if rows.dim() != 2:
         raise ValueError(

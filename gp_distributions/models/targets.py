@@ -87,14 +87,18 @@ def as_targets(train_Y: Tensor | ArrayLike, rows: Tensor) -> tuple[Tensor, bool]
         A ``batch_shape x T x outputs`` tensor, and whether ``train_Y`` had no axis of outputs.
 
     Raises:
-        ValueError: If the numbers of targets and rows differ, a target is not finite, or the squares of
-            centred targets overflow or underflow.
+        ValueError: If the numbers of targets and rows differ, there are none, a target is not finite, or
+            the squares of centred targets overflow or underflow.
     """
     targets, squeeze = _columns(train_Y, rows)
     if targets.shape[:-1] != rows.shape[:-1]:
         raise ValueError(
             f"Expected one target for each of {tuple(rows.shape[:-1])} clouds, or one row of targets "
             f"for each, got train_Y of shape {tuple(np.shape(train_Y))}."
+        )
+    if not targets.numel():
+        raise ValueError(
+            f"Expected at least one cloud and output, got train_Y of shape {tuple(targets.shape)}."
         )
     bad = _first(~targets.isfinite())
     if bad:

@@ -112,7 +112,9 @@ def drop_padding(points: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
         number of atoms of positive weight in the largest cloud.
     """
     padding = weights == 0
-    size = int((~padding).sum(-1).max()) if padding.numel() else 0
+    if not padding.numel():
+        return points, weights
+    size = int((~padding).sum(-1).max())
     if size == weights.shape[-1]:
         return points, weights
     if not bool(padding[..., size:].all()):

@@ -5,8 +5,8 @@ from fuzzing.attacks import run
 
 def test_changed_files_are_refused_or_are_data() -> None:
     """Nothing ends the process, takes far more memory than the file, or runs without end."""
-    report = run(cases=6)
+    report = run(cases=4)
     assert report.wrong == []
-    assert report.outcomes["damage: refused"] > 50
-    assert report.outcomes["forge: refused"] > 20
-    assert report.outcomes["forge: predicts"] > 2
+    assert report.outcomes["damage: refused"] > 30
+    assert report.outcomes["forge: refused"] > 12
+    assert report.outcomes["forge: predicts"] > 0

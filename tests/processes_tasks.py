@@ -1,0 +1,128 @@
+"""What other processes, and processes with other defaults, compute in the tests of processes."""
+
+import tempfile
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from gpytorch.kernels import ScaleKernel
+
+from gp_distributions import (
+    MMD,
+    ClassificationGP,
+    DistributionGP,
+    DistributionGPRegressor,
+    DistributionKernel,
+    Fourier,
+    Gaussians,
+    LinearTransport,
+    PointClouds,
+    PoolSearch,
+    ReferenceMeasure,
+    RigidSlicedWasserstein,
+    ScaledDistance,
+    ShapeOptimizer,
+    SlicedWasserstein,
+    SlicedWassersteinKernel,
+    SparseDistributionGP,
+    fit,
+    integrate_hyperparameters,
+    load,
+    save,
+)
+
+Array: TypeAlias = npt.NDArray[Any]
+
+RNG = np.random.default_rng(0)
+BAGS = [RNG.normal(size=(int(size), 3)) for size in RNG.integers(2, 6, size=14)]
+TARGETS = np.array([bag.mean() for bag in BAGS])
+
+
+def arrays(*values: Any) -> list[Array]:
+    """Tensors as arrays."""
+    return [np.asarray(value) for value in values]
+
+
+def make_model() -> DistributionGP:
+    """A fitted model."""
+    clouds = PointClouds.from_list(BAGS[:10])
+    kernel = ScaleKernel(SlicedWassersteinKernel(3, num_slices=6, num_quantiles=5))
+    return fit(DistributionGP(clouds, TARGETS[:10], kernel), restarts=0, progress=False)
+
+
+def predicted(model: DistributionGP) -> list[Array]:
+    """What a model predicts."""
+    return arrays(*model.predict(PointClouds.from_list(BAGS[10:])))
+
+
+def everything() -> dict[str, list[Array]]:
+    """Results of most parts of the package, made from NumPy arrays."""
+    clouds, new = PointClouds.from_list(BAGS[:10]), PointClouds.from_list(BAGS[10:])
+    reference = ReferenceMeasure.from_data(clouds, size=3)
+    distances = {
+        "sliced": SlicedWasserstein(3, num_slices=5),
+        "random": SlicedWasserstein(3, num_slices=5, sampling="random"),
+        "rigid": RigidSlicedWasserstein(3, num_slices=9, max_degree=3, num_quantiles=4),
+        "mmd": MMD(3),
+        "features": MMD(3, num_features=6, bandwidth=1.0),
+        "landmarks": MMD(3, num_features=4, features="landmarks"),
+        "fourier": Fourier(3, num_frequencies=5),
+        "transport": LinearTransport(reference),
+        "scaled": ScaledDistance(MMD(3, bandwidth=1.0)),
+    }
+    rows = clouds.pack()
+    found = {name: arrays(d.squared(rows).detach()) for name, d in distances.items()}
+    found["data"] = arrays(clouds.points, clouds.weights, clouds.normalize().points)
+    found["drawn"] = arrays(clouds.resample(3).points, clouds.pairs().points)
+    exact = make_model()
+    found["exact"] = predicted(exact) + arrays(*exact.leave_one_out())
+    more = exact.condition_on_observations(new, TARGETS[10:])
+    found["more"] = arrays(*more.predict(clouds))
+    noisy = DistributionGP(clouds, TARGETS[:10], sampling_noise=True)
+    found["noise"] = arrays(*fit(noisy, restarts=0, progress=False).predict(new))
+    sparse = SparseDistributionGP(clouds, TARGETS[:10], num_inducing=4)
+    found["sparse"] = arrays(*fit(sparse, restarts=0, progress=False).predict(new))
+    classes = ClassificationGP(clouds, ["a", "b"] * 5, DistributionKernel(Fourier(3)))
+    found["classes"] = arrays(classes.predict_proba(new))
+    found["integrated"] = arrays(*integrate_hyperparameters(noisy).predict(new))
+    covariances = np.stack([np.cov(bag.T) + np.eye(3) for bag in BAGS])
+    gaussians = Gaussians(np.stack([bag.mean(0) for bag in BAGS]), covariances)
+    found["gaussians"] = arrays(*DistributionGP(gaussians, TARGETS).predict(gaussians))
+    regressor = DistributionGPRegressor(restarts=0).fit(BAGS[:10], TARGETS[:10])
+    found["regressor"] = arrays(*regressor.predict(BAGS[10:], return_std=True))
+    with tempfile.TemporaryDirectory() as folder:
+        save(exact, Path(folder, "model"))
+        found["loaded"] = predicted(load(Path(folder, "model")))
+    optimizer = ShapeOptimizer(PoolSearch(clouds), initial=3, restarts=0)
+    optimizer.run(lambda index: TARGETS[index], 5, progress=False)
+    found["search"] = [np.array([e.candidate for e in optimizer.evaluations])]
+    return found
+
+
+def same_bits(found: list[Array], expected: list[Array]) -> bool:
+    """Whether arrays have the same dtypes and bits."""
+    pairs = zip(found, expected, strict=True)
+    return all(a.dtype == b.dtype and a.tobytes() == b.tobytes() for a, b in pairs)
+
+
+def changed_by_defaults() -> tuple[list[str], list[str]]:
+    """Names of the results that other defaults of PyTorch change, for the rest of a process.
+
+    Returns:
+        Those of which bits change, and those that differ by more than the rounding of the initial
+        hyperparameters, which GPyTorch keeps in the default dtype.
+    """
+    expected = everything()
+    torch.set_default_device("cpu")
+    torch.set_default_dtype(torch.float64)
+    found = everything()
+    bits = [name for name in expected if not same_bits(found[name], expected[name])]
+    digits = [
+        name
+        for name in bits
+        for a, b in zip(found[name], expected[name], strict=True)
+        if a.dtype != b.dtype or not np.allclose(a, b, rtol=1e-3, atol=1e-3)
+    ]
+    return bits, digits
