@@ -95,7 +95,12 @@ def serve() -> None:
 
 
 def _child(task: str, *arguments: Any) -> None:
+    import torch
+
     os.dup2(2, 1)  # what a task prints is no answer
+    torch.set_num_threads(
+        1
+    )  # renews PyTorch's threads, which two threads of a child cannot do at once
     try:
         TASKS[task](*arguments)
         os._exit(0)

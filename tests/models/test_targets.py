@@ -49,9 +49,7 @@ def test_targets_that_are_not_numbers_are_shown() -> None:
 
 
 def test_numbers_are_not_labels() -> None:
-    with pytest.raises(
-        ValueError, match=r"got continuous numbers, such as .*Use DistributionGP"
-    ):
+    with pytest.raises(ValueError, match=r"got continuous numbers, such as .*Use DistributionGP"):
         ClassificationGP(CLOUDS, TARGETS[:, 0])
 
 
