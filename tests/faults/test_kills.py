@@ -14,7 +14,7 @@ from gp_distributions import load
 WRITING, ANYTHING, NEVER = "reading and writing", "anything", "never"
 KILLED = -signal.SIGKILL, -signal.SIGPROF
 # Beyond how many lines, or milliseconds, the first life does not go on.
-FIRST = {WRITING: 100, ANYTHING: 50}
+FIRST = {WRITING: 100, ANYTHING: 30}
 
 
 def result(path: Path) -> Any:
@@ -28,7 +28,7 @@ def work_on(children: Children, seed: int, when: str, *work: Any, result: Path) 
     """
     rng = np.random.default_rng(seed)
     for lives in range(1, 50):
-        number = int(rng.integers(1, lives * FIRST[when]))
+        number = int(rng.integers(1, FIRST[when] * 1.5**lives / 1.5))
         status = children.run(*work, when, number, result)
         if status == 0:
             assert lives > 1
