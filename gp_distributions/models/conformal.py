@@ -114,7 +114,7 @@ class ConformalCorrection:
             >>> correction.rescale(torch.ones(2))
             tensor([2.9652, 2.9652])
         """
-        factor = self.factor
+        factor = self.factor.squeeze()  # one output needs no axis
         if factor.dim() and std.shape[-1:] != factor.shape:
             raise ValueError(
                 f"Expected standard deviations of {len(factor)} outputs in the last axis, like those of "
@@ -128,12 +128,20 @@ class ConformalCorrection:
         return f"ConformalCorrection(level={self.level:g}, clouds={len(self.scores)}, factor={factors})"
 
 
-def check_conformal(conformal: ConformalCorrection | None, observation_noise: bool) -> None:
+def check_conformal(
+    conformal: ConformalCorrection | None, observation_noise: bool, outputs: int
+) -> None:
     """Check that a correction can be applied to the standard deviations of a prediction.
+
+    Args:
+        conformal: The correction, if there is one.
+        observation_noise: Whether the standard deviations are those of observations.
+        outputs: Number of outputs of the model.
 
     Raises:
         TypeError: If it is something else.
-        ValueError: If the standard deviations are not those of observations.
+        ValueError: If the standard deviations are not those of observations, or the correction has
+            another number of outputs.
     """
     if conformal is None:
         return
@@ -146,6 +154,12 @@ def check_conformal(conformal: ConformalCorrection | None, observation_noise: bo
         raise ValueError(
             "Expected observation_noise=True with a conformal correction, whose intervals are those of "
             "observed targets, not of the function."
+        )
+    count = 1 if conformal.scores.dim() == 1 else conformal.scores.shape[-1]
+    if count != outputs:
+        raise ValueError(
+            f"Expected a conformal correction of {outputs} outputs, which the model predicts, got one of "
+            f"{count}."
         )
 
 

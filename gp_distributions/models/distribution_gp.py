@@ -351,7 +351,7 @@ class DistributionGP(SingleTaskGP):
             (torch.Size([2]), True)
         """
         check_batch_size(batch_size)
-        check_conformal(conformal, observation_noise)
+        check_conformal(conformal, observation_noise, self.num_outputs)
         rows = self._rows_of(X)
         # A batch of models predicts clouds jointly: t-batches of single clouds would each copy its
         # Cholesky factors.
@@ -471,7 +471,8 @@ class DistributionGP(SingleTaskGP):
         strategy.likelihood = likelihood
         model.prediction_strategy = strategy
         # The graph of the new caches would keep the caches of all models before this one.
-        with torch.set_grad_enabled(torch.is_grad_enabled() and model._is_tracked(rows, Y)):
+        given = [rows, Y, *(value for value in kwargs.values() if isinstance(value, Tensor))]
+        with torch.set_grad_enabled(torch.is_grad_enabled() and model._is_tracked(*given)):
             return super(DistributionGP, model).condition_on_observations(rows, Y, **kwargs)
 
     def _is_tracked(self, *data: Tensor) -> bool:

@@ -247,7 +247,7 @@ class IntegratedGP(FantasizingModel):
                 ``conformal`` meets ``observation_noise=False`` or another number of outputs.
         """
         check_batch_size(batch_size)
-        check_conformal(conformal, observation_noise)
+        check_conformal(conformal, observation_noise, self.num_outputs)
         self.eval()
         rows = self.model._rows_of(X)
         paired = len(self.batch_shape) > 0

@@ -171,7 +171,7 @@ class MixtureModel(FantasizingModel):
             >>> mean.shape, bool(mean[0] < mean[1])
             (torch.Size([2]), True)
         """
-        check_conformal(conformal, observation_noise)
+        check_conformal(conformal, observation_noise, self.num_outputs)
         counting, weights = self._counting()
         found = [_moments(model, X, observation_noise, options) for model in counting]
         mean, std = _mixed_moments(found, weights)

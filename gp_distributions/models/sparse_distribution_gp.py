@@ -378,7 +378,7 @@ class SparseDistributionGP(SparseInference):
             (torch.Size([2]), True)
         """
         check_batch_size(batch_size)
-        check_conformal(conformal, observation_noise)
+        check_conformal(conformal, observation_noise, self.num_outputs)
         self.check_client(X, client)
         self.collapsed(client=client, progress=progress)
         if isinstance(X, ShardedClouds):

@@ -86,10 +86,13 @@ def _with_differences(squared: Tensor, squares1: Tensor, x1: Tensor, x2: Tensor)
         *batch, row, column = part
         values.append((x1[(*batch, row)] - x2[(*batch, column)]).square().sum(-1))
     found = torch.cat(values)
-    squared = squared.index_put(places, found)
-    return (
-        squared.index_put((*places[:-2], places[-1], places[-2]), found) if symmetric else squared
-    )
+    if symmetric:
+        other_half = (*places[:-2], places[-1], places[-2])
+        places = tuple(torch.cat(pair) for pair in zip(places, other_half, strict=True))
+        found = found.repeat(2)
+    # Without gradients, a second matrix would be memory for nothing.
+    put = squared.index_put if squared.requires_grad or found.requires_grad else squared.index_put_
+    return put(places, found)
 
 
 def manhattan(x1: Tensor, x2: Tensor) -> Tensor:

@@ -172,8 +172,11 @@ class SpectralRegression:
         errors = self._weighted @ self.projection / diagonal
         scales = self.scales.unsqueeze(-1)
         if self.outputscales is None:
-            others = self._quadratic.unsqueeze(-1) - diagonal * errors.square()
-            scales = others.clamp_min(0) / (self.freedom - 1)
+            total = self._quadratic.unsqueeze(-1)
+            others = total - diagonal * errors.square()
+            # Nothing is left but rounding errors where all other targets are equal.
+            floor = torch.finfo(total.dtype).eps * total
+            scales = torch.maximum(others, floor) / (self.freedom - 1)
         squared = scales / diagonal
         degrees = errors.new_tensor(self.degrees - 1)
         log_density = student_t.log_density(errors * squared.rsqrt(), degrees) - squared.log() / 2

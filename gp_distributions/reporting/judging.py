@@ -246,8 +246,9 @@ def judge(
     values = targets.double().numpy(force=True)
     places = _places(training, rows, values)
     moments = [m.reshape(len(rows), -1).clone() for m in model.predict(X)]
-    if (places >= 0).any() and training is not None:
-        check_shared(model, training)
+    if isinstance(model, Mixed):
+        check_shared(model, rows, values, places)
+    if (places >= 0).any():
         left_out = model.leave_one_out()
         for moment, without in zip(moments, left_out, strict=True):
             moment[places >= 0] = without.reshape(len(without), -1)[places[places >= 0]]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -20,7 +20,6 @@ from gp_distributions.models import (
     SparseDistributionGP,
 )
 from gp_distributions.models.arguments import counted_rows
-from gp_distributions.models.likeliest import likeliest
 from gp_distributions.models.pieces import LabelledPieces, MemoryPieces
 from gp_distributions.rows.clouds import drop_copies
 
@@ -75,25 +74,42 @@ def _contents(rows: Tensor) -> list[bytes]:
     return [np.trim_zeros(row, "b").tobytes() for row in rows.numpy(force=True)]
 
 
-def check_shared(model: Model | Mixed, training: Training) -> None:
-    """Check that all members of a mixture that count have the training values of one of them.
+def check_shared(
+    model: Model | Mixed,
+    rows: Tensor,
+    values: npt.NDArray[np.float64],
+    places: npt.NDArray[np.int64],
+) -> None:
+    """Check that all members of a mixture have the same objects among their training objects.
+
+    Args:
+        model: The model.
+        rows: The ``N x width`` rows of the objects.
+        values: Their values, an ``N x outputs`` array.
+        places: Number of each object among the training objects of one member, or -1.
 
     Raises:
-        ValueError: If one has others.
+        ValueError: If a member has others among its own.
     """
-    members: Iterable[Any] = model.models if isinstance(model, MixtureModel) else ()
-    for member, weight in zip(members, getattr(model, "weights", ()), strict=False):
-        other = training_of(likeliest(member)) if weight > 0 else training
-        if other is None or not _equal(other.values, training.values):
+    for member in _members(model):
+        training = training_of(member)
+        if training is not None and (training.places(rows, values) != places).any():
             raise ValueError(
                 "Expected objects that none of the members of the mixture has seen, or members with the "
                 "same training objects and values. Report on held-out objects, or on one member."
             )
 
 
-def _equal(one: npt.NDArray[np.float64], other: npt.NDArray[np.float64]) -> bool:
-    """Whether values are equal up to the rounding of outcome transforms."""
-    return one.shape == other.shape and np.allclose(one, other, rtol=1e-6, atol=1e-6 * other.std())
+def _members(model: Any) -> Iterator[Model]:
+    """Yield the single models of which the predictions of a mixture consist."""
+    if isinstance(model, MixtureModel):
+        for member, weight in zip(model.models, model.weights.tolist(), strict=True):
+            if weight > 0:
+                yield from _members(member)
+    elif isinstance(model, IntegratedGP):
+        yield model.model
+    elif isinstance(model, DistributionGP | SparseDistributionGP):
+        yield model
 
 
 def training_of(model: Model, labels: npt.NDArray[Any] | None = None) -> Training | None:

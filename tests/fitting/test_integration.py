@@ -242,6 +242,16 @@ class TestLeaveOneOut:
                 expected = other.predict(ROWS[[i]])
                 torch.testing.assert_close(std[[i]], expected[1])
 
+    def test_targets_of_which_one_differs(self) -> None:
+        targets = torch.zeros(9, dtype=torch.float64)
+        targets[3] = 1
+        model = integrate_hyperparameters(DistributionGP(ROWS[:9], targets, ScaleKernel(sliced())))
+        mean, std = model.leave_one_out()
+        assert mean.isfinite().all()
+        assert std.isfinite().all()
+        assert mean[3].abs() < 1e-6
+        assert std[3] < 1e-4
+
     def test_four_clouds(self) -> None:
         model = DistributionGP(ROWS[:4], TARGETS[:4], ScaleKernel(sliced()))
         mean, std = integrate_hyperparameters(model).leave_one_out()

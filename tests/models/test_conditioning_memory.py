@@ -127,3 +127,11 @@ def test_a_condition_that_is_interrupted_changes_nothing(monkeypatch: pytest.Mon
             assert all(map(torch.equal, model.predict(MORE), expected))
             model.prediction_strategy = None
             assert all(map(torch.equal, model.predict(MORE), expected))
+
+
+def test_gradients_of_the_noise_of_new_targets() -> None:
+    model = MODELS["known noise"]()
+    noise = torch.full((2,), 0.1, dtype=torch.float64, requires_grad=True)
+    more = model.condition_on_observations(as_rows(CLOUDS)[12:14], TARGETS[12:14], noise=noise)
+    (gradient,) = torch.autograd.grad(more.posterior(as_rows(CLOUDS)[14:]).mean.sum(), noise)
+    assert (gradient != 0).all()

@@ -181,3 +181,11 @@ def test_bad_input() -> None:
     correction = ConformalCorrection(pair, pair, pair)
     with pytest.raises(ValueError, match="Expected standard deviations of 2 outputs in the last"):
         correction.rescale(one)
+
+
+@pytest.mark.parametrize(("y", "other"), [(TARGETS, OUTPUTS), (OUTPUTS, TARGETS)])
+@pytest.mark.parametrize("name", ["exact", "sparse", "mixture"])
+def test_corrections_of_other_outputs(name: str, y: Tensor, other: Tensor) -> None:
+    correction = ConformalCorrection(other, other + 1, torch.ones_like(other), level=0.5)
+    with pytest.raises(ValueError, match="a conformal correction of . outputs"):
+        model_of(name, y).predict(CLOUDS[15:17], conformal=correction)
