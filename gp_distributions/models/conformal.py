@@ -158,8 +158,8 @@ def check_conformal(
     count = 1 if conformal.scores.dim() == 1 else conformal.scores.shape[-1]
     if count != outputs:
         raise ValueError(
-            f"Expected a conformal correction of {outputs} outputs, which the model predicts, got one of "
-            f"{count}."
+            f"Expected a conformal correction of {outputs} outputs, which the model predicts, got one "
+            f"of {count}."
         )
 
 
