@@ -1,9 +1,9 @@
 """Does memory stay flat, and does each step take the same time, in long runs of one process?
 
-- ``predictions``: 10,000 calls of ``predict`` of one model of 60 clouds, each for 5 to 20 clouds of
-  another size.
+- ``predictions``: 10,000 calls of ``predict`` of one model of 60 clouds, each for 5 to 19 clouds
+  of 5 to 19 points.
 - ``fits``: 500 models of 30 clouds, each made of other data and fitted with ``restarts=0``.
-- ``search steps``: 40 searches of 50 evaluations each, with default options and ``restarts=0``, in one
+- ``search steps``: 40 searches of 50 evaluations each, with ``initial=5`` and ``restarts=0``, in one
   pool of 200 clouds and each with a checkpoint. Short searches, since a single one of 2,000 steps takes
   hours: its model grows with each evaluation.
 - ``conditioned models``: 40 chains of 25 calls of ``condition_on_observations``, each from one model of
@@ -14,7 +14,8 @@ data. After each part, garbage is collected, and the resident memory and the num
 Python tracks are noted. All columns refer to the second half of the run: ``growth_mib`` is the slope of
 the resident memory times the length of this half, ``noise_mib`` the range of what the line leaves,
 ``beyond_mib`` the growth less the noise, ``objects`` the growth of the number of objects, and
-``slowdown`` the median seconds of a part of the last quarter over that of the quarter before it.
+``slowdown`` the median seconds of a part of the last quarter over that of the quarter before it. Seconds
+are those of the processor, which other processes do not change much.
 
     python -m benchmarks.long_runs [--quick]
 """
@@ -140,9 +141,9 @@ def measure(name: str, parts: int, steps: int) -> Row:
     work = _WORKS[name](steps)
     seconds, memory, objects = np.empty(parts), np.empty(parts), np.empty(parts)
     for part in range(parts):
-        start = time.perf_counter()
+        start = time.process_time()
         next(work)
-        seconds[part] = time.perf_counter() - start
+        seconds[part] = time.process_time() - start
         gc.collect()
         memory[part], objects[part] = resident(), len(gc.get_objects())
     work.close()

@@ -4,6 +4,7 @@ import errno
 import json
 import os
 import signal
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -73,7 +74,122 @@ def test_the_holder_is_named_and_its_death_ends_the_lock(path: Path, children: C
     assert not path.exists()
 
 
-def test_without_locks_the_dead_are_removed_by_hand(
+def dead(children: Children, path: Path) -> dict[str, Any]:
+    """Return what a process that was killed has left in a lock."""
+    process = held(children, path)
+    os.kill(process, signal.SIGKILL)
+    children.end(process)
+    return dict(json.loads(path.read_text()))
+
+
+def test_without_locks_the_death_of_the_holder_ends_the_lock(
+    path: Path, children: Children, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(locking, "fcntl", None)
+    process = held(children, path)
+    with pytest.raises(InUseError, match=f"in use by process {process} on "):
+        locked(path, "The file").__enter__()
+    os.kill(process, signal.SIGKILL)
+    children.end(process)
+    with locked(path, "The file"):
+        assert json.loads(path.read_text())["process"] == os.getpid()
+        assert list(path.parent.iterdir()) == [path]
+    assert not path.exists()
+
+
+@pytest.mark.parametrize(
+    "change", [{"host": "elsewhere"}, {"namespace": 1}, {"process": 0}, {"process": 10**30}]
+)
+def test_without_locks_only_the_certainly_dead_are_removed(
+    change: dict[str, Any], path: Path, children: Children, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(locking, "fcntl", None)
+    path.write_text(json.dumps(dead(children, path) | change))
+    with pytest.raises(InUseError, match=f"delete {path}"), locked(path, "The file"):
+        raise AssertionError
+    assert path.exists()
+
+
+def test_windows_sends_no_signal(
+    path: Path, children: Children, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dead(children, path)
+    with monkeypatch.context() as patch:
+        patch.setattr(locking, "fcntl", None)
+        patch.setattr(sys, "platform", "win32")
+        patch.setattr(os, "kill", None)
+        with pytest.raises(InUseError, match=f"delete {path}"):
+            locked(path, "The file").__enter__()
+
+
+def test_without_locks_one_process_follows_the_dead(
+    path: Path, children: Children, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A faster one takes the lock after a slower one has seen that its holder is dead."""
+    monkeypatch.setattr(locking, "fcntl", None)
+    left = dead(children, path)
+    original, calls = locking._has_ended, []
+
+    def slow(holder: Any) -> bool:
+        ended = original(holder)
+        calls.append(ended)
+        if len(calls) == 1:
+            path.write_text(json.dumps(left | {"process": os.getppid()}))
+        return ended
+
+    with monkeypatch.context() as patch:
+        patch.setattr(locking, "_has_ended", slow)
+        with pytest.raises(InUseError, match=f"in use by process {os.getppid()} on "):
+            locked(path, "The file").__enter__()
+    assert calls == [True, False, False]
+    assert list(path.parent.iterdir()) == [path]
+    path.write_text(json.dumps(left))
+    guard = path.with_name("lock.removal")
+    guard.touch()  # another process is about to remove the file
+    with pytest.raises(InUseError), locked(path, "The file"):
+        raise AssertionError
+    assert path.exists()
+
+
+def test_a_holder_that_ends_while_its_file_is_opened(
+    path: Path, system: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path.touch()
+    original = os.open
+
+    def late(file: Any, flags: int, *mode: int) -> int:
+        if not flags & os.O_EXCL:
+            path.unlink()
+        return original(file, flags, *mode)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "open", late)
+        with locked(path, "The file"):
+            assert path.exists()
+    assert not path.exists()
+
+
+def test_a_file_that_another_process_reads_on_windows_is_removed(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(locking, "fcntl", None)
+    original, calls = Path.unlink, []
+
+    def busy(self: Path, *arguments: Any, **options: Any) -> None:
+        calls.append(self)
+        if len(calls) < 4:
+            raise PermissionError
+        original(self, *arguments, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "unlink", busy)
+        with locked(path, "The file"):
+            pass
+    assert calls == [path] * 4
+    assert not path.exists()
+
+
+def test_without_locks_the_dead_of_other_hosts_are_removed_by_hand(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(locking, "fcntl", None)
@@ -130,6 +246,19 @@ def test_searches_of_two_processes(tmp_path: Path, children: Children) -> None:
     path.write_bytes(content)
     assert len(mine.run(value, 3, progress=False).evaluations) == 3
     assert optimizer("random", str(path)).evaluations == mine.evaluations
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_without_locks_a_killed_search_goes_on(
+    tmp_path: Path, children: Children, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(locking, "fcntl", None)
+    path = tmp_path / "search.jsonl"
+    first = optimizer("random", str(path)).run(value, 2, progress=False)
+    dead(children, tmp_path / ".search.jsonl.lock")
+    second = optimizer("random", str(path))
+    assert second.evaluations == first.evaluations
+    second.run(value, 3, progress=False)
     assert list(tmp_path.iterdir()) == [path]
 
 

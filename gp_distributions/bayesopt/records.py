@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import logging
 import math
@@ -20,6 +21,8 @@ from gp_distributions.writing import sync_folder
 
 _LOGGER = logging.getLogger(__name__)
 _FORMAT = 1
+# What creating a file raises in a folder that may only be read.
+_READ_ONLY = {errno.EROFS, errno.EACCES, errno.EPERM}
 
 
 class CheckpointError(ValueError):
@@ -113,7 +116,8 @@ class Checkpoint:
     A line is on the disk before :meth:`add` returns. If the process is killed while it writes, it may
     leave an unfinished line, which is removed when the file is next opened. A line that another process
     is writing at that moment looks the same, so only one search at a time may use a file: it is locked
-    while it is opened, while a line is written, and in :meth:`alone`. If the size of the file has
+    while it is opened, while a line is written, and in :meth:`alone`. In a folder that may only be read,
+    a file with whole lines is opened without a lock, and :meth:`add` raises an error. If the size has
     changed since this object last wrote to it, :meth:`add` writes nothing and raises an error.
 
     After an interrupt, :attr:`evaluations` and the file agree: both hold an evaluation, or neither.
@@ -148,10 +152,10 @@ class Checkpoint:
         self._header = {"format": _FORMAT, "search": search}
         self._claims = 0
         self.evaluations: list[Evaluation] = []
-        with self.alone():
-            self._read(outcomes, read)
+        with self._alone(reading=True) as unlocked:
+            self._read(outcomes, read, unlocked)
 
-    def _read(self, outcomes: int, read: Callable[[Any], Any]) -> None:
+    def _read(self, outcomes: int, read: Callable[[Any], Any], unlocked: OSError | None) -> None:
         """Read all evaluations; cut off an unfinished line; write the header if it is missing."""
         header, content = self._header, _content(self.path)
         end = content.rfind(b"\n") + 1
@@ -172,6 +176,8 @@ class Checkpoint:
                     "the file, or delete the line to evaluate its candidate again."
                 ) from error
         unfinished = len(content) - end
+        if unlocked is not None and (unfinished or not entries):
+            raise self._no_lock(unlocked, ", which is not whole") from unlocked
         if unfinished:
             _LOGGER.warning(
                 "Cutting off an unfinished line of %d bytes in %s.", unfinished, self.path
@@ -188,11 +194,18 @@ class Checkpoint:
         """Let no other process use the file within a ``with`` block; blocks may be nested.
 
         Raises:
-            CheckpointError: If another process uses it.
+            CheckpointError: If another process uses it, or its folder may only be read.
         """
-        if self._claims:
+        with self._alone():
             yield
+
+    @contextlib.contextmanager
+    def _alone(self, *, reading: bool = False) -> Iterator[OSError | None]:
+        """Hold the lock; or, to read an existing file, yield why there can be none."""
+        if self._claims:
+            yield None
             return
+        unlocked = None
         lock = self.path.with_name(f".{self.path.name}.lock")
         with contextlib.ExitStack() as stack:
             try:
@@ -202,21 +215,26 @@ class Checkpoint:
             except (FileNotFoundError, NotADirectoryError):
                 pass  # What is done to the file itself says so better.
             except OSError as error:
-                raise CheckpointError(
-                    f"Expected a folder in which files can be created, for {self.path}, but: {error}."
-                ) from error
+                if not (reading and error.errno in _READ_ONLY and os.path.exists(self.path)):
+                    raise self._no_lock(error) from error
+                unlocked = error
             self._claims += 1
             try:
-                yield
+                yield unlocked
             finally:
                 self._claims -= 1
+
+    def _no_lock(self, error: OSError, which: str = "") -> CheckpointError:
+        return CheckpointError(
+            f"Expected a folder in which files can be created, for {self.path}{which}, but: {error}."
+        )
 
     def add(self, evaluation: Evaluation) -> None:
         """Write an evaluation to the disk.
 
         Raises:
-            CheckpointError: If the file is missing or in use by another process, or another process has
-                written to it.
+            CheckpointError: If the file is missing or in use by another process, another process has
+                written to it, or its folder may only be read.
             OSError: If writing fails, as on a full disk. The file is as it was before.
         """
         try:

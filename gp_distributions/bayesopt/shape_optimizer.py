@@ -44,7 +44,10 @@ class ShapeOptimizer:
     With a ``path``, every evaluation is on the disk before :meth:`tell` returns. A new optimizer with
     the same path and settings continues the search, however it ended, and proposes candidates without
     outcomes again. The candidates depend only on the settings, the seed and the outcomes told so far.
-    While :meth:`run` runs, it holds a lock that other processes respect; it ends with the process.
+    While :meth:`run` runs, it holds a lock that other processes respect. The lock ends with the process;
+    on Windows, and if a killed process ran on another host on a file system without locks, the file that
+    the error names must be deleted by hand. In a folder that may only be read, a search can be opened,
+    but not continued.
 
     Args:
         search: What to search: a :class:`PoolSearch`, :class:`DesignSearch`, :class:`FreeSearch` or

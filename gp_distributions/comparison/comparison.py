@@ -204,6 +204,9 @@ class InterruptedComparison(KeyboardInterrupt):
         )
         self.comparison = comparison
 
+    def __reduce__(self) -> tuple[type[InterruptedComparison], tuple[Comparison]]:
+        return type(self), (self.comparison,)
+
 
 _Scored = dict[str, tuple[Trial, Predictions, Tensor]]
 

@@ -1,6 +1,8 @@
 """Checkpoints: which lines are accepted, and that nothing is lost silently."""
 
+import errno
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -167,6 +169,41 @@ class TestFiles:
         made.tell(1, [3.0, 4.0])
         assert optimizer(path).evaluations == made.evaluations
         assert len(made.evaluations) == 2
+
+    @pytest.mark.parametrize("reason", [errno.EROFS, errno.EACCES, errno.EPERM])
+    def test_a_folder_that_may_only_be_read(
+        self, reason: int, path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        made = optimizer(path)
+        made.tell(0, [1.0, 2.0])
+        content = path.read_bytes()
+
+        def refuse(*_: Any) -> None:
+            raise OSError(reason, os.strerror(reason))
+
+        expected = f"Expected a folder in which files can be created, for {path}"
+        with monkeypatch.context() as patch:
+            patch.setattr("gp_distributions.bayesopt.records.locked", refuse)
+            read = optimizer(path)
+            assert read.evaluations == made.evaluations
+            with pytest.raises(CheckpointError, match=expected):
+                read.tell(1, [3.0, 4.0])
+            with pytest.raises(CheckpointError, match=expected):
+                read.run(lambda _: [1.0, 2.0], 2, progress=False)
+            assert read.evaluations == made.evaluations
+            assert path.read_bytes() == content
+            for part in (content[:-5], content[:5], b""):  # another process may be writing
+                path.write_bytes(part)
+                with pytest.raises(CheckpointError, match=f"{expected}, which is not whole"):
+                    optimizer(path)
+                assert path.read_bytes() == part
+            path.unlink()
+            with pytest.raises(CheckpointError, match=expected):
+                optimizer(path)
+            assert not path.exists()
+        path.write_bytes(content)
+        read.tell(1, [3.0, 4.0])
+        assert len(optimizer(path).evaluations) == 2
 
     def test_two_searches_at_one_file(self, path: Path) -> None:
         first, second = optimizer(path), optimizer(path)

@@ -2,6 +2,7 @@
 
 import copy
 import math
+import pickle
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from gp_distributions import (
     DistributionGP,
     DistributionKernel,
     Gaussians,
+    InterruptedComparison,
     MixedInputs,
     MixtureClassifier,
     MixtureModel,
@@ -412,6 +414,14 @@ class TestData:
         few = {name: candidates[name] for name in ("sw2 matern52", "mmd exponential")}
         found = compare(few, gaussians, Y, **FAST)
         assert not [entry.message for entry in found.table if entry.failed]
+
+
+def test_an_interrupt_can_be_pickled(found: Comparison) -> None:
+    error = InterruptedComparison(found)
+    read = pickle.loads(pickle.dumps(error))
+    assert type(read) is InterruptedComparison
+    assert str(read) == str(error)
+    assert repr(read.comparison) == repr(found)
 
 
 def test_runs_in_parallel(found: Comparison) -> None:
