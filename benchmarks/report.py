@@ -170,7 +170,7 @@ def results(runs: Mapping[str, Run]) -> str:
         f"Of {len(met)} targets, {met.count(True)} are met, {met.count(False)} are missed and "
         f"{met.count(None)} were not run. Each has the command that measures it. "
         "[Papers, table by table](../docs/papers.md) says which published figures reproduce, and which "
-        "data are not to be had; [Findings](../docs/findings.md) has answers with pictures.",
+        "experiments were not run; [Findings](../docs/findings.md) has answers with pictures.",
         "## Missed" if missed else "",
         markdown(missed),
         "## Questions\n\nEach page has the protocol, the command and all figures. The last column says "
