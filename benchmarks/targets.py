@@ -484,7 +484,9 @@ def most_lost(models: bool) -> Judge:
     """Return a judge of the most digits lost in double precision by models, or by distances."""
 
     def judge(rows: Rows) -> tuple[str, bool]:
-        kept = [row for row in rows if not str(row["name"]).startswith(_SUBTRACTED)]
+        # Some rows are in single precision only.
+        known = [row for row in rows if row.get("lost") is not None]
+        kept = [row for row in known if not str(row["name"]).startswith(_SUBTRACTED)]
         mine = [row for row in kept if (" noise " in str(row["name"])) == models]
         if not mine:
             raise LookupError("no rows")
