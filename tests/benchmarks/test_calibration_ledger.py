@@ -68,6 +68,18 @@ def test_outside_needs_a_cause() -> None:
     better = row(0.94, model="integrate", place="inside")
     assert ledger_causes.cause(few, [few]) is None
     assert "`integrate` covers 0.940" in str(ledger_causes.cause(few, [few, better]))
+    # A difference within the error is no evidence, and to be within two errors is no cause.
+    near = row(0.89, place="low")
+    assert ledger_causes.cause(near, [near, better | {"cover95": 0.899}]) is None
+    assert ledger_causes.remark(near) == "Within two errors."
+    assert ledger_causes.remark(few) is None
+
+
+def test_the_cause_of_outliers_depends_on_the_noise() -> None:
+    small = row(0.87, place="low", task="heavy tails", cover50=0.45)
+    assert "learned too small" in str(ledger_causes.cause(small, [small]))
+    large = small | {"cover50": 0.6}
+    assert "outside any interval" in str(ledger_causes.cause(large, [large]))
 
 
 def test_errors_of_coverage() -> None:
