@@ -8,8 +8,9 @@ import numpy as np
 
 from gp_distributions.measures.arrays import is_missing
 from gp_distributions.measures.bags import count_axes, double
+from gp_distributions.measures.names import Naming, index_naming
 from gp_distributions.measures.point_clouds import PointClouds
-from gp_distributions.measures.tables import column, opened
+from gp_distributions.measures.tables import column, opened, row_names
 
 
 def is_frame(data: Any) -> bool:
@@ -60,16 +61,15 @@ def _blocks(frame: Any, bags: dict[str, list[Any]], covariates: str) -> dict[str
             f"Expected a name of the block of covariates that is not a column of bags, got "
             f"{covariates!r}. Pass another one as covariates=."
         )
-    index = getattr(frame, "index", None)
-    counts = (
-        index is None or type(index).__name__ == "RangeIndex"
-    )  # counts rows, does not name them
-    labels = None if counts else np.array(index)
+    others = [name for name in _names(frame) if name not in bags]
+    # Integers that may count rows are labels of the covariates, as they do not name the clouds.
+    counted = index_naming(getattr(frame, "index", None)) == Naming.COUNTED
+    names = None if others and counted else row_names(frame)
+    labels = None if names is None else names.copy()
     blocks: dict[str, Any] = {}
     for name, cells in bags.items():
         clouds = _clouds(name, cells)
         blocks[str(name)] = PointClouds._unchecked(clouds.points, clouds.weights, labels=labels)
-    others = [name for name in _names(frame) if name not in bags]
     if others:
         arrow = hasattr(type(frame), "column_names")
         blocks[covariates] = frame.select(others) if arrow else frame[others]

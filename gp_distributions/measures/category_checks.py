@@ -1,4 +1,4 @@
-"""Columns that are read as categories although their values suggest numbers or names."""
+"""Columns that are read as categories although their values suggest numbers."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ _FEW = 10
 
 
 def check_categories(covariates: Covariates, block: str) -> None:
-    """Check that no column of many categories consists mostly of numbers, or differs in every row.
+    """Check that no column of many categories consists mostly of numbers.
 
-    One word among the numbers of a table makes all of them text, and a column that names the rows says
-    nothing about new ones. A column whose type declares its categories is not checked.
+    One word among the numbers of a table makes all of them text. A column whose type declares its
+    categories is not checked.
 
     Args:
         covariates: Covariates from which categories are learned.
@@ -31,27 +31,31 @@ def _check_column(covariates: Covariates, name: str, where: str) -> None:
     levels = len(set(entries))
     if levels <= _FEW or not any(isinstance(entry, str) for entry in entries):
         return
-    declare = f'frame[{name!r}].astype("category") in pandas, pl.Enum in Polars'
     words = [row for row, entry in enumerate(entries) if not _is_number(entry)]
-    if 2 * len(words) < len(entries):
-        if not words:
-            problem = f"got numbers as text, such as {entries[0]!r}. Convert the column to numbers"
-        else:
-            labels = covariates.labels
-            row = words[0] if labels is None else labels.tolist()[words[0]]
-            problem = (
-                f"got {entries[words[0]]!r} in row {row!r} of a column of numbers. Replace it with a "
-                "number or drop the row"
-            )
+    if 2 * len(words) >= len(entries):
+        return
+    dtypes = f'frame[{name!r}].astype("category") in pandas, pl.Enum in Polars'
+    declare = f"declare {levels} categories: {dtypes}"
+    if not words:
         raise ValueError(
-            f"{where}: expected numbers or categories, {problem}; or declare {levels} categories: "
-            f"{declare}."
+            f"{where}: expected numbers or categories, got numbers as text, such as {entries[0]!r}. "
+            f"Convert the column to numbers; or, if they are codes, {declare}."
         )
-    if levels == len(entries):
-        raise ValueError(
-            f"{where}: expected categories that several rows share, got a different one in each of "
-            f"{levels} rows. Drop the column if it names the rows, or declare the categories: {declare}."
+    word, labels = entries[words[0]], covariates.labels
+    row = words[0] if labels is None else labels.tolist()[words[0]]
+    got = f"got {word!r} in row {row!r} of a column of numbers"
+    if any(character.isdigit() for character in str(word)):
+        number = next(entry for entry in entries if _is_number(entry))
+        advice = (
+            f"If {word!r} and {number!r} are codes, {declare}; this keeps all rows. If it is a "
+            "misspelt number, correct it"
         )
+    else:
+        advice = (
+            f"Replace it with a number, such as the median, beside a column that tells where it was; or "
+            f"{declare}. Either keeps all rows"
+        )
+    raise ValueError(f"{where}: expected numbers or categories, {got}. {advice}.")
 
 
 def _is_number(entry: Level) -> bool:

@@ -6,9 +6,11 @@ from typing import TypeAlias
 
 from torch import Tensor
 
+from gp_distributions.measures.covariates import Covariates
 from gp_distributions.measures.encoding import MixedEncoding
 from gp_distributions.measures.kinds import Distributions, as_rows
 from gp_distributions.measures.mixed_inputs import MixedInputs
+from gp_distributions.measures.names import Naming, are_integers
 
 Inputs: TypeAlias = Distributions | MixedInputs
 
@@ -33,3 +35,18 @@ def input_rows(X: Inputs | Tensor, encoding: MixedEncoding | None = None) -> Ten
 def encoding_of(train_X: object) -> MixedEncoding | None:
     """Return the encoding that training inputs define, or None if they are not mixed inputs."""
     return train_X.encoding if isinstance(train_X, MixedInputs) else None
+
+
+def naming_of(X: Inputs) -> Naming:
+    """Return how certain it is that the labels of inputs name them, and do not count rows.
+
+    Labels of distributions are names. Integers of mixed inputs may come from the index of a frame. A
+    frame of bags and covariates labels its clouds by an index of integers only if the index has a name,
+    and a frame of bags alone does so in any case.
+    """
+    if not isinstance(X, MixedInputs) or X.labels is None or not are_integers(X.labels.tolist()):
+        return Naming.NAMED
+    blocks = X.blocks.values()
+    covariates = [block for block in blocks if isinstance(block, Covariates)]
+    named = any(b.labels is not None for b in blocks if not isinstance(b, Covariates))
+    return Naming.NUMBERED if covariates and named else Naming.COUNTED

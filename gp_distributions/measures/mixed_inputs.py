@@ -15,7 +15,7 @@ from gp_distributions.measures._indexing import Index, resolve
 from gp_distributions.measures.bag_columns import split_frame
 from gp_distributions.measures.covariates import Covariates
 from gp_distributions.measures.encoding import MixedEncoding, Part, common_dtype_and_device
-from gp_distributions.measures.names import check_names, index_names
+from gp_distributions.measures.names import Naming, are_integers, check_names, index_names
 from gp_distributions.rows.padding import joined
 
 
@@ -37,14 +37,14 @@ class MixedInputs:
 
     Attributes:
         blocks: The blocks by name; arrays and frames become :class:`Covariates`.
-        labels: Names of the objects: the labels of the first block that has labels, or the index of the
-            first pandas frame, or None.
+        labels: Names of the objects: the labels of the first distributions that have labels, or the
+            index of the first pandas frame, or None.
 
     Raises:
         TypeError: If there are no blocks.
         ValueError: If the lengths of blocks differ; the labels of clouds and the index of a frame differ
-            in their names, in the types of these or in their order, where an index that counts rows does
-            not name them; a value is missing; a number is not finite; a column is neither of numbers nor
+            in their names, in the types of these or in their order, where integers without a name may
+            count rows; a value is missing; a number is not finite; a column is neither of numbers nor
             of categories; or distributions have further batch axes.
 
     Example:
@@ -67,9 +67,7 @@ covariates=Covariates(2, age, arm: 2 levels))
             raise TypeError("Expected at least one block, such as cells=clouds, got none.")
         self._hold({name: _read(block, name) for name, block in blocks.items()})
         indices = {name: index_names(block) for name, block in blocks.items()}
-        _check_names(
-            self._blocks, {name for name, index in indices.items() if index and not index[1]}
-        )
+        _check_names(self._blocks, {name: index[1] for name, index in indices.items() if index})
         _check_lengths(self._blocks)
         common_dtype_and_device(self._blocks)
 
@@ -114,8 +112,8 @@ covariates=Covariates(2, age))
     @property
     def labels(self) -> npt.NDArray[Any] | None:
         """Names of the objects, or None."""
-        found = (block.labels for block in self._blocks.values())
-        return next((labels for labels in found if labels is not None), None)
+        parts = sorted(self._blocks.values(), key=lambda part: isinstance(part, Covariates))
+        return next((part.labels for part in parts if part.labels is not None), None)
 
     @property
     def dtype(self) -> torch.dtype:
@@ -255,18 +253,29 @@ def _check_lengths(blocks: Mapping[str, Part]) -> None:
         raise ValueError(f"Expected blocks of one length, got {lengths}.")
 
 
-def _check_names(blocks: Mapping[str, Part], unnamed: set[str]) -> None:
+def _check_names(blocks: Mapping[str, Part], indices: Mapping[str, Naming]) -> None:
     """Check that blocks whose entries have names have the same names in the same order.
 
     Args:
         blocks: The blocks.
-        unnamed: Blocks whose labels may be numbers of rows.
+        indices: How certain it is that the index of a frame names its rows, by block.
     """
-    named = [(n, b.labels.tolist()) for n, b in blocks.items() if b.labels is not None]
-    for name, found in named[1:]:
-        first, expected = named[0]
-        related = not {first, name} & unnamed
-        check_names(expected, found, repr(first), repr(name), related=related)
+    named = [
+        (name, block.labels.tolist(), indices.get(name, _naming(block)))
+        for name, block in blocks.items()
+        if block.labels is not None
+    ]
+    # The most certain names come first.
+    named.sort(key=lambda entry: -entry[2])
+    for name, found, naming in named[1:]:
+        first, expected, _ = named[0]
+        check_names(expected, found, repr(first), repr(name), naming=naming)
+
+
+def _naming(block: Part) -> Naming:
+    """Return how certain it is that labels are names: integers of covariates may count rows."""
+    counted = isinstance(block, Covariates) and are_integers(np.asarray(block.labels).tolist())
+    return Naming.COUNTED if counted else Naming.NAMED
 
 
 def _joined(parts: Sequence[Any], name: str) -> Part:

@@ -3,24 +3,43 @@
 from __future__ import annotations
 
 from collections import Counter
+from enum import IntEnum
 from typing import Any
 
 
-def index_names(data: Any) -> tuple[list[Any], bool] | None:
-    """Return the index of a pandas frame or series as a list, and whether it is known to name rows.
+class Naming(IntEnum):
+    """How certain it is that values name objects, and do not count them.
 
-    An index that counts the rows does not name them. Integers without a name may be either: the numbers
-    of the rows that a filter kept, or names.
+    A part of a table, such as a fold of a cross-validation, keeps the certainty of the whole.
+    """
+
+    COUNTED = 0  # integers that may be the numbers of rows, which a filter or a fold leaves
+    NUMBERED = 1  # integers with a name, such as the numbers of patients
+    NAMED = 2
+
+
+def index_naming(index: Any) -> Naming:
+    """Return how certain it is that the index of a pandas frame or series names the rows."""
+    if getattr(getattr(index, "dtype", None), "kind", "O") not in "iu":
+        return Naming.NAMED
+    return Naming.COUNTED if getattr(index, "name", None) is None else Naming.NUMBERED
+
+
+def are_integers(names: list[Any]) -> bool:
+    """Return whether all names are integers."""
+    return all(isinstance(name, int) for name in names)
+
+
+def index_names(data: Any) -> tuple[list[Any], Naming] | None:
+    """Return the index of a pandas frame or series as a list, and how certain it is that it names rows.
 
     Returns:
-        The names and whether they are known to be names, or None if there is no index.
+        The names and the certainty, or None if there is no index.
     """
     index = getattr(data, "index", None)
     if index is None or callable(index):
         return None
-    counts = type(index).__name__ == "RangeIndex"
-    integers = getattr(getattr(index, "dtype", None), "kind", "O") in "iu"
-    return list(index), not counts and (not integers or getattr(index, "name", None) is not None)
+    return list(index), index_naming(index)
 
 
 def check_names(
@@ -30,7 +49,7 @@ def check_names(
     elsewhere: str,
     *,
     table: str = "frame",
-    related: bool = True,
+    naming: Naming = Naming.NAMED,
 ) -> None:
     """Check that two lists name the same objects in the same order.
 
@@ -40,7 +59,9 @@ def check_names(
         where: What has the ``names``, for error messages.
         elsewhere: What has the others.
         table: Variable of what has the others, for advice.
-        related: Whether lists of one length without a common name are an error.
+        naming: The lower certainty of both lists. Integers that may count rows are only compared with
+            the same integers in another order; numbers that name rows may differ throughout from
+            other names.
 
     Raises:
         ValueError: If the orders or the names differ.
@@ -55,9 +76,11 @@ def check_names(
             f"{where} and {others[row]!r} in {elsewhere}. Reorder one of them, for example with "
             f"{table}.loc[clouds.labels]."
         )
+    if naming == Naming.COUNTED:
+        return
     expected = f"Expected the same names in {where} and {elsewhere}, but"
     if not set(names) & set(others):
-        _check_unrelated(names, others, expected, where, elsewhere, table, related=related)
+        _check_unrelated(names, others, expected, where, elsewhere, table, naming=naming)
         return
     lacking = next(iter([*(counts - found), *(found - counts)]))
     if lacking in counts and lacking in found:
@@ -84,7 +107,7 @@ def _check_unrelated(
     elsewhere: str,
     table: str,
     *,
-    related: bool,
+    naming: Naming,
 ) -> None:
     """Check names without a common one: they may differ in type only, or not be names."""
     texts = {str(other): other for other in others}
@@ -96,7 +119,7 @@ def _check_unrelated(
             f"{elsewhere} of type {type(other).__name__}. Convert both columns to one type when they "
             'are read, for example pandas.read_csv(path, dtype={"patient": str}).'
         )
-    if related and len(names) == len(others) > 0:
+    if naming == Naming.NAMED and len(names) == len(others) > 0:
         raise ValueError(
             f"{expected} they have none in common: the first is {names[0]!r} in {where} and "
             f"{others[0]!r} in {elsewhere}. Rename one of them, or drop the names if the order is the "

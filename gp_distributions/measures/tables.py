@@ -9,6 +9,8 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from gp_distributions.measures.names import Naming, index_naming
+
 
 class Column(Protocol):
     """A column of a data frame."""
@@ -103,8 +105,9 @@ def index_of(frame: Any) -> npt.NDArray[Any] | None:
 
 
 def row_names(frame: Any) -> npt.NDArray[Any] | None:
-    """Return the names of the rows, or None: a RangeIndex counts the rows, it does not name them."""
-    counts = type(getattr(frame, "index", None)).__name__ == "RangeIndex"
+    """Return the names of the rows, or None: a RangeIndex without a name counts the rows."""
+    index = getattr(frame, "index", None)
+    counts = type(index).__name__ == "RangeIndex" and index_naming(index) == Naming.COUNTED
     return None if counts else index_of(frame)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,6 +11,7 @@ from botorch.models.transforms.outcome import Standardize
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
+from gp_distributions.measures.inputs import Inputs, naming_of
 from gp_distributions.measures.names import check_names, index_names
 from gp_distributions.models.scales import check_targets
 
@@ -20,7 +20,7 @@ def check_order(train_X: Any, train_Y: Any, noun: str = "targets") -> None:
     """Check that targets whose index names the clouds are in the order of the clouds.
 
     Args:
-        train_X: Training clouds. Clouds that ``from_frame`` made have an attribute ``labels``.
+        train_X: Training inputs. Containers of this package may have labels.
         train_Y: Targets. A pandas series or data frame has an attribute ``index``.
         noun: What the targets are called in error messages.
 
@@ -28,13 +28,14 @@ def check_order(train_X: Any, train_Y: Any, noun: str = "targets") -> None:
         ValueError: If the index and the labels differ in their names or in their order.
     """
     index = index_names(train_Y)
-    labels = None if index is None else getattr(train_X, "labels", None)
-    if index is None or labels is None or labels.ndim != 1:
+    if index is None or not isinstance(train_X, Inputs):
         return
-    names, known = index
-    expected = labels.tolist()
-    if known or Counter(names) == Counter(expected):
-        check_names(expected, names, "the clouds", f"the {noun}", table=noun)
+    labels = train_X.labels
+    if labels is None or labels.ndim != 1:
+        return
+    names, naming = index
+    naming = min(naming, naming_of(train_X))
+    check_names(labels.tolist(), names, "the clouds", f"the {noun}", table=noun, naming=naming)
 
 
 def label_of(data: Any, row: int) -> str:

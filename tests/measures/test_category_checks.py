@@ -1,4 +1,4 @@
-"""Columns that are read as categories although their values suggest numbers or names."""
+"""Columns that are read as categories although their values suggest numbers."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.model_selection import KFold, cross_val_score
 
 from gp_distributions import DistributionGPRegressor, MixedInputs
 
@@ -30,7 +31,9 @@ def test_a_word_among_numbers(kind: Any) -> None:
 
 
 def test_numbers_as_text() -> None:
-    with pytest.raises(ValueError, match=r"numbers as text, such as '40'. Convert .*or declare 12"):
+    with pytest.raises(
+        ValueError, match=r"numbers as text, such as '40'. Convert .* codes, declare 12"
+    ):
         learn(AGES.astype(str))
     learn(AGES.astype(str).astype("category"))
 
@@ -40,10 +43,20 @@ def test_few_codes_are_categories() -> None:
     learn(["1", "2", "3a", "unknown"] * 3)
 
 
-def test_names_of_rows() -> None:
-    with pytest.raises(ValueError, match=r"in each of 12 rows\. Drop the column"):
-        learn(NAMES)
-    learn([*NAMES[:-1], NAMES[0]])
+def test_codes() -> None:
+    codes = [*map(str, range(101, 111)), "A1", "A2"]
+    declare = r"If 'A1' and '101' are codes, declare 12 categories: .*keeps all rows\. If it is"
+    with pytest.raises(ValueError, match=f"'A1' in row 'p10' of a column of numbers. {declare}"):
+        learn(codes)
+    learn(pd.Categorical(codes))
+
+
+def test_folds_in_which_every_row_differs() -> None:
+    frame = pd.DataFrame({"cells": [np.arange(3.0) + i for i in range(24)]})
+    frame["site"] = [f"site{i}" for i in range(12)] * 2
+    targets = np.random.default_rng(0).normal(size=24)
+    model = DistributionGPRegressor(restarts=0)
+    assert np.isfinite(cross_val_score(model, frame, targets, cv=KFold(2))).all()
 
 
 def test_rows_of_arrays() -> None:
@@ -60,6 +73,6 @@ def test_new_inputs_may_differ_in_every_row() -> None:
 
 def test_estimators() -> None:
     bags = [np.arange(3.0) + i for i in range(12)]
-    frame = pd.DataFrame({"cells": bags, "id": NAMES})
-    with pytest.raises(ValueError, match=r"'id' of block 'covariates'.*names the rows"):
+    frame = pd.DataFrame({"cells": bags, "age": AGES.astype(str).to_numpy()})
+    with pytest.raises(ValueError, match=r"'age' of block 'covariates'.*numbers as text"):
         DistributionGPRegressor().fit(frame, range(12))
