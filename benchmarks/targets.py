@@ -702,10 +702,6 @@ REACH = (
 
 # Why a target is missed, by its text; shown only if it is missed.
 REASONS = {
-    "2,000 search steps, second half: time of a step, last quarter over the one before": (
-        "Recorded on a shared machine, of which this process got a tenth of a core: in the same run, "
-        "the same ratio is .47 for predictions and .57 for fits."
-    ),
     f"{_SLICED}, uniform, over the bare primitives": (
         "At the limit: most of the bare time is one matrix product, which gains most from two threads."
     ),
