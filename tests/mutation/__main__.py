@@ -15,6 +15,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
+from tests.mutation.children import side_by_side
 from tests.mutation.mutants import Mutant, sample
 from tests.mutation.reach import Reach, record
 from tests.mutation.session import Session, pytest_quietly, test_files
@@ -104,6 +105,7 @@ def main() -> None:
         action="store_true",
         help="judge survivors once more, by all tests that reach them",
     )
+    parser.add_argument("--workers", type=int, default=1, help="processes that judge side by side")
     parser.add_argument("--report", action="store_true", help="judge nothing")
     options = parser.parse_args()
     os.nice(15)
@@ -112,12 +114,22 @@ def main() -> None:
     ]
     mutants = [mutant for each in zip_longest(*drawn) for mutant in each if mutant]
 
+    files = list(test_files())
+
     def work(session: Session) -> None:
-        record(session, options.folder / "reach")
-        judge_all(session, mutants, options.folder, options.until, options.again)
+        side_by_side(
+            lambda n: record(session, files[n :: options.workers], options.folder / "reach"),
+            options.workers,
+        )
+        side_by_side(
+            lambda n: judge_all(
+                session, mutants[n :: options.workers], options.folder, options.until, options.again
+            ),
+            options.workers,
+        )
 
     if not options.report:
-        pytest_quietly(test_files(), Session(work))
+        pytest_quietly(files, Session(work))
     report(mutants, options.folder)
 
 

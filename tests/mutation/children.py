@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import multiprocessing
 import os
 import select
 import signal
@@ -39,3 +40,20 @@ def in_child(work: Callable[[], Any], seconds: float) -> Any:
         os.killpg(child, signal.SIGKILL)
     os.waitpid(child, 0)
     return json.loads(b"".join(parts)) if parts else None
+
+
+def side_by_side(work: Callable[[int], None], workers: int) -> None:
+    """Call ``work`` with the number of each worker, the first here and the others in children.
+
+    Raises:
+        RuntimeError: If a child fails.
+    """
+    context = multiprocessing.get_context("fork")
+    children = [context.Process(target=work, args=(n,)) for n in range(1, workers)]  # type: ignore[attr-defined]
+    for child in children:
+        child.start()
+    work(0)
+    for child in children:
+        child.join()
+    if any(child.exitcode for child in children):
+        raise RuntimeError("A worker failed; its error is above.")

@@ -60,15 +60,13 @@ def _record(session: Session, names: list[str]) -> dict[str, Any]:
     return {"seconds": plugin.seconds, "failed": failed, "lines": lines}
 
 
-def record(session: Session, folder: Path) -> None:
+def record(session: Session, files: list[str], folder: Path) -> None:
     """Run each test file once, and write what it reaches into a file; files that exist are kept."""
     folder.mkdir(parents=True, exist_ok=True)
-    files: dict[str, list[str]] = defaultdict(list)
-    for name in session.items:
-        files[name.partition("::")[0]].append(name)
-    for file, names in files.items():
+    for file in files:
+        names = [name for name in session.items if name.partition("::")[0] == file]
         target = folder / (file.replace("/", "__") + ".json")
-        if not target.exists():
+        if names and not target.exists():
             found = in_child(partial(_record, session, names), _LONGEST)
             target.write_text(json.dumps(found))
 
