@@ -15,7 +15,13 @@ from gp_distributions.measures._indexing import Index, resolve
 from gp_distributions.measures.bag_columns import split_frame
 from gp_distributions.measures.covariates import Covariates
 from gp_distributions.measures.encoding import MixedEncoding, Part, common_dtype_and_device
-from gp_distributions.measures.names import Naming, are_integers, check_names, index_names
+from gp_distributions.measures.names import (
+    Naming,
+    are_integers,
+    check_names,
+    index_naming,
+    row_index,
+)
 from gp_distributions.rows.padding import joined
 
 
@@ -66,8 +72,9 @@ covariates=Covariates(2, age, arm: 2 levels))
         if not blocks:
             raise TypeError("Expected at least one block, such as cells=clouds, got none.")
         self._hold({name: _read(block, name) for name, block in blocks.items()})
-        indices = {name: index_names(block) for name, block in blocks.items()}
-        _check_names(self._blocks, {name: index[1] for name, index in indices.items() if index})
+        indices = {name: row_index(block) for name, block in blocks.items()}
+        namings = {n: index_naming(index) for n, index in indices.items() if index is not None}
+        _check_names(self._blocks, namings)
         _check_lengths(self._blocks)
         common_dtype_and_device(self._blocks)
 

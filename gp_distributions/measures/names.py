@@ -30,16 +30,10 @@ def are_integers(names: list[Any]) -> bool:
     return all(isinstance(name, int) for name in names)
 
 
-def index_names(data: Any) -> tuple[list[Any], Naming] | None:
-    """Return the index of a pandas frame or series as a list, and how certain it is that it names rows.
-
-    Returns:
-        The names and the certainty, or None if there is no index.
-    """
+def row_index(data: Any) -> Any | None:
+    """Return the index of a pandas frame or series, or None for anything else."""
     index = getattr(data, "index", None)
-    if index is None or callable(index):
-        return None
-    return list(index), index_naming(index)
+    return None if callable(index) else index  # lists and tuples have a method of this name
 
 
 def check_names(

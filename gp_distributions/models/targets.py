@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from gp_distributions.measures.inputs import Inputs, naming_of
-from gp_distributions.measures.names import check_names, index_names
+from gp_distributions.measures.names import check_names, index_naming, row_index
 from gp_distributions.models.scales import check_targets
 
 
@@ -27,21 +27,22 @@ def check_order(train_X: Any, train_Y: Any, noun: str = "targets") -> None:
     Raises:
         ValueError: If the index and the labels differ in their names or in their order.
     """
-    index = index_names(train_Y)
+    index = row_index(train_Y)
     if index is None or not isinstance(train_X, Inputs):
         return
     labels = train_X.labels
     if labels is None or labels.ndim != 1:
         return
-    names, naming = index
-    naming = min(naming, naming_of(train_X))
-    check_names(labels.tolist(), names, "the clouds", f"the {noun}", table=noun, naming=naming)
+    naming = min(index_naming(index), naming_of(train_X))
+    check_names(
+        labels.tolist(), list(index), "the clouds", f"the {noun}", table=noun, naming=naming
+    )
 
 
 def label_of(data: Any, row: int) -> str:
     """Return the name of a row in the index of a pandas series or frame, for error messages."""
-    names = index_names(data)
-    return "" if names is None else f" (named {names[0][row]!r})"
+    index = row_index(data)
+    return "" if index is None else f" (named {list(index)[row]!r})"
 
 
 def as_variances(train_Yvar: Tensor | ArrayLike, rows: Tensor, targets: Tensor) -> Tensor:

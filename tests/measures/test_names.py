@@ -18,7 +18,7 @@ from gp_distributions import (
     SlicedWassersteinKernel,
     compare,
 )
-from gp_distributions.measures.names import Naming, check_names, index_names
+from gp_distributions.measures.names import Naming, check_names, index_naming, row_index
 
 CLOUDS = PointClouds.from_list({number: [[float(number)]] for number in (101, 103, 102)})
 AGES = pd.DataFrame({"age": [50.0, 60.0, 70.0]}, index=pd.Index([101, 103, 102], name="patient"))
@@ -37,11 +37,13 @@ class TestIndexNames:
         ],
     )
     def test_which_indices_name_rows(self, index: pd.Index, naming: Naming) -> None:
-        assert index_names(pd.Series([1.0, 2.0], index=index)) == (list(index), naming)
+        series = pd.Series([1.0, 2.0], index=index)
+        assert list(row_index(series)) == list(index)
+        assert index_naming(index) == naming
 
     @pytest.mark.parametrize("data", [[1.0], np.ones(2), "text", None])
     def test_others_have_none(self, data: Any) -> None:
-        assert index_names(data) is None
+        assert row_index(data) is None
 
 
 class TestCheckNames:
