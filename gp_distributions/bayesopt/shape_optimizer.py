@@ -327,6 +327,12 @@ class ShapeOptimizer:
             raise ValueError(f"Expected at least two successful evaluations, got {len(succeeded)}.")
         return self._fitted(*self._data(succeeded))
 
+    def __repr__(self) -> str:
+        failed = len(self._evaluations) - len(self._succeeded())
+        parts = [type(self.search).__name__, f"{len(self._evaluations)} evaluations"]
+        parts += [f"{failed} failed"] * bool(failed)
+        return f"{type(self).__name__}({', '.join(parts)})"
+
     def _succeeded(self) -> list[Evaluation]:
         return [e for e in self._evaluations if e.outcomes is not None]
 

@@ -350,6 +350,9 @@ class TestOutcomes:
         best = max((i for i in range(2, 60, 3)), key=of_index)
         assert optimizer.best[0] == best
         assert pool_optimizer(path=path).evaluations == optimizer.evaluations
+        shown = f"ShapeOptimizer(PoolSearch, 18 evaluations, {len(failures)} failed)"
+        assert repr(optimizer) == shown
+        assert repr(pool_optimizer()) == "ShapeOptimizer(PoolSearch, 0 evaluations)"
 
     def test_failed_designs_are_not_tried_for_ever(self) -> None:
         def evaluate(design: Tensor) -> float:
