@@ -287,6 +287,24 @@ def test_gaussians_are_the_limit_of_their_samples() -> None:
         assert float(error.max()) < 4 / math.sqrt(20_000)
 
 
+@pytest.mark.parametrize("center", [True, False])
+def test_scaled_gaussians_have_unit_radius(center: bool) -> None:
+    """The radius is the root of the mean squared distance to the centre, or to the origin."""
+    roots, means = random(4, 2, 2), random(4, 2, seed=2)
+    covariances = roots @ roots.mT
+    squares = covariances.diagonal(dim1=-2, dim2=-1).sum(-1)
+    squares = squares if center else squares + means.square().sum(-1)
+    scaled = Gaussians(
+        means / squares.sqrt().unsqueeze(-1), covariances / squares.reshape(-1, 1, 1)
+    )
+    options: dict[str, Any] = {"inputs": "gaussians", "center": center}
+    found = RigidSlicedWasserstein(2, scale=True, **options).embed(
+        Gaussians(means, covariances).pack()
+    )
+    expected = RigidSlicedWasserstein(2, **options).embed(scaled.pack())
+    torch.testing.assert_close(found, expected)
+
+
 @pytest.mark.parametrize("shape", [(1, 4), (3, 4), (4, 4), (7, 4)])
 def test_absolute_values(shape: tuple[int, int]) -> None:
     matrices = random(5, *shape)

@@ -106,7 +106,7 @@ def test_little_noise() -> None:
 
 def test_noise_that_is_lost_in_rounding_errors_is_refused() -> None:
     variances = torch.full((NUM,), 0.1, dtype=torch.float64)
-    variances[5] = 1e-16
+    variances[[5, 7]] = 1e-16
     model = SparseDistributionGP(
         ROWS, ONE, make_kernel(), train_Yvar=variances, outcome_transform=None
     )

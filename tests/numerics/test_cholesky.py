@@ -176,3 +176,10 @@ def test_log_densities_with_noise(batch: tuple[int, ...]) -> None:
 
     assert torch.autograd.gradcheck(densities, [x.clone().requires_grad_() for x in inputs])
     assert torch.autograd.gradgradcheck(densities, [x.clone().requires_grad_() for x in inputs])
+    # First derivatives with a graph for the second, and in place without one.
+    tracked = [x.clone().requires_grad_() for x in inputs]
+    first, again = (
+        torch.autograd.grad(log_densities(*tracked).square().sum(), tracked, create_graph=graph)
+        for graph in (False, True)
+    )
+    torch.testing.assert_close(again, first)

@@ -31,3 +31,12 @@ def test_angles_between_those_of_the_grid(steps: float) -> None:
     # One step away, the squared distance is about (|x| times the step)^2.
     size = float((weights.unsqueeze(-1) * points.square()).sum())
     assert squared < 0.01 * size * math.radians(0.5) ** 2
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_squared_distances_to_itself_are_not_negative(seed: int) -> None:
+    """The parabola is below zero between the angles of the grid, by rounding errors at least."""
+    points, weights = cloud(2, seed)
+    turn = nearest_rotation(points, weights, points.flip(-1), weights)[0]
+    _, squared = nearest_rotation(points, weights, points @ turn.mT, weights)
+    assert squared >= 0
