@@ -12,7 +12,7 @@ from gp_distributions.distances import evaluation
 from gp_distributions.distances.base import Distance
 from gp_distributions.distances.mmd import SAMPLINGS
 from gp_distributions.distances.restoring import unless_restoring
-from gp_distributions.measures.arrays import Data, point_array, to_tensors
+from gp_distributions.measures.arrays import Data, integer, point_array, positive, to_tensors
 from gp_distributions.numerics.embedding_kernels import EMBEDDING_KERNELS, IsotropicKernel
 from gp_distributions.numerics.frequencies import fourier_features
 from gp_distributions.rows.clouds import drop_padding
@@ -106,12 +106,11 @@ class Fourier(Distance):
                     raise ValueError(
                         f"There is no {name} {value!r}; choose from {', '.join(choices)}."
                     )
-            if num_frequencies < 1:
-                raise ValueError(f"Expected num_frequencies >= 1, got {num_frequencies}.")
-            if not 0 < scale < float("inf"):
-                raise ValueError(f"Expected scale > 0 and finite, got {scale}.")
-            draw = partial(_draw, measure, self.dim, num_frequencies, sampling, seed)
-            drawn = scale * unless_restoring(draw)
+            count = integer(num_frequencies, "num_frequencies")
+            factor = positive(scale, "scale")
+            drawn = factor * unless_restoring(
+                partial(_draw, measure, self.dim, count, sampling, seed)
+            )
         self.measure = measure if frequencies is None else "given"
         self.frequencies: Tensor
         self.register_buffer("frequencies", drawn)

@@ -13,6 +13,7 @@ from torch import Tensor
 from gp_distributions.distances import evaluation
 from gp_distributions.distances.base import Distance
 from gp_distributions.distances.restoring import unless_restoring
+from gp_distributions.measures.arrays import integer
 from gp_distributions.numerics.embedding_kernels import (
     EMBEDDING_KERNELS,
     EmbeddingKernel,
@@ -181,8 +182,8 @@ class MMD(Distance):
                     f"The {self.kernel} kernel has no Fourier features: leave num_features out, or "
                     'use features="landmarks".'
                 )
-            if count < 2 or count % 2:
-                raise ValueError(f"Expected an even number num_features >= 2, got {count}.")
+            if integer(count, "num_features", least=2) % 2:
+                raise ValueError(f"Expected an even number of features, got num_features={count}.")
             draw = partial(SAMPLINGS[self.features], kernel, self.dim, count // 2, seed=self.seed)
             self.register_buffer("frequencies", unless_restoring(draw))
         elif self._kernel is None:
@@ -192,8 +193,7 @@ class MMD(Distance):
                 "inverse_multiquadric kernels, use Fourier features: set num_features."
             )
         elif count is not None:
-            if count < 1:
-                raise ValueError(f"Expected num_features >= 1, got {count}.")
+            integer(count, "num_features")
             unknown = partial(torch.full, (count, self.dim), math.nan, dtype=torch.float64)
             self.register_buffer("landmarks", unless_restoring(unknown))
 

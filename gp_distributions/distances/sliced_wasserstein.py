@@ -11,6 +11,7 @@ from torch import Tensor
 
 from gp_distributions.distances.base import Distance
 from gp_distributions.distances.restoring import unless_restoring
+from gp_distributions.measures.arrays import integer
 from gp_distributions.numerics.directions import random_directions, sphere_directions
 from gp_distributions.numerics.normals import (
     MEAN_ABSOLUTE,
@@ -110,17 +111,18 @@ class SlicedWasserstein(Distance):
         super().__init__(dim, inputs=inputs)
         if p not in (1, 2):
             raise ValueError(f"Expected p = 1 or p = 2, the Hilbertian orders, got p={p!r}.")
-        if num_quantiles is not None and num_quantiles < 1:
-            raise ValueError(f"Expected num_quantiles >= 1 or None, got {num_quantiles}.")
         if sampling not in _SAMPLINGS:
             names = ", ".join(_SAMPLINGS)
             raise ValueError(f"There is no sampling {sampling!r}; choose from {names}.")
         self.p = p
-        self.num_quantiles = num_quantiles
+        self.num_quantiles = (
+            None if num_quantiles is None else integer(num_quantiles, "num_quantiles")
+        )
         self.center = center
         self.sampling = sampling
         self.directions: Tensor
-        directions = partial(_SAMPLINGS[sampling], self.dim, num_slices, seed=seed)
+        count = integer(num_slices, "num_slices")
+        directions = partial(_SAMPLINGS[sampling], self.dim, count, seed=seed)
         self.register_buffer("directions", unless_restoring(directions))
 
     @property

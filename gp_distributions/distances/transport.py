@@ -12,6 +12,7 @@ from torch import Tensor
 
 from gp_distributions.context import setting
 from gp_distributions.distances.base import Distance
+from gp_distributions.measures.arrays import positive
 from gp_distributions.measures.reference import ReferenceMeasure
 from gp_distributions.numerics.entropic_transport import conditional_plan, transport_potentials
 from gp_distributions.numerics.semi_dual import TransportOutcome
@@ -42,9 +43,7 @@ class TransportDistance(Distance):
         if not isinstance(reference, ReferenceMeasure):
             raise TypeError(f"Expected a ReferenceMeasure, got {type(reference).__name__}.")
         super().__init__(reference.dim)
-        value = _default_epsilon(reference) if epsilon is None else float(epsilon)
-        if not 0 < value < float("inf"):
-            raise ValueError(f"Expected epsilon > 0 and finite, got {epsilon}.")
+        value = _default_epsilon(reference) if epsilon is None else positive(epsilon, "epsilon")
         self.reference = reference
         self.epsilon: Tensor
         self.register_buffer("epsilon", torch.tensor(value, dtype=torch.float64))

@@ -27,6 +27,7 @@ from gp_distributions.fitting.sampling_noise import learn_sampling_noise
 from gp_distributions.fitting.scales import fixed_scales, learn_scales, learned_scales
 from gp_distributions.fitting.starts import make_smooth, median_distances, scatter, start_at_medians
 from gp_distributions.fitting.subsets import has_subsets, on_subset
+from gp_distributions.measures.arrays import integer
 from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood
 from gp_distributions.numerics.cholesky import jitter_noted
 from gp_distributions.rows.memory import unchanging_rows
@@ -138,8 +139,7 @@ def maximise_likelihood(
         )
     if init not in ("median", "current"):
         raise ValueError(f'Expected init="median" or init="current", got {init!r}.')
-    if restarts < 0:
-        raise ValueError(f"Expected restarts >= 0, got {restarts}.")
+    restarts = integer(restarts, "restarts", least=0)
     _check_shapes(model)
     warn_of_cost(model)
     model.train()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias
@@ -192,6 +193,21 @@ def integer(value: int, name: str, least: int = 1) -> int:
     if count < least or isinstance(value, bool):
         raise ValueError(f"{name}: expected an integer >= {least}, got {value!r}.")
     return count
+
+
+def positive(value: float, name: str) -> float:
+    """Return a number as a ``float``, after checking it.
+
+    Raises:
+        ValueError: If it is not one number, positive and finite.
+    """
+    try:
+        number = math.nan if isinstance(value, str) else float(value)
+    except (TypeError, ValueError, RuntimeError):  # RuntimeError: a tensor of several numbers
+        number = math.nan
+    if not 0 < number < math.inf:
+        raise ValueError(f"Expected {name} > 0 and finite, got {value!r}.")
+    return number
 
 
 def is_missing(value: object) -> bool:

@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from gp_distributions.kernels.covariances import covariance
+from gp_distributions.measures.arrays import positive
 from gp_distributions.measures.inputs import Inputs, encoding_of
 from gp_distributions.models.arguments import check_batch_size, counted_rows
 from gp_distributions.models.dirichlet import DirichletFactors
@@ -245,9 +246,7 @@ def dirichlet_targets(members: Tensor, alpha_epsilon: float) -> tuple[Tensor, Te
     Raises:
         ValueError: If ``alpha_epsilon`` is not positive.
     """
-    if not alpha_epsilon > 0:
-        raise ValueError(f"Expected alpha_epsilon > 0, got {alpha_epsilon}.")
-    alpha = members + alpha_epsilon
+    alpha = members + positive(alpha_epsilon, "alpha_epsilon")
     noise = (1 / alpha + 1).log()
     return alpha.log() - noise / 2, noise
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from numbers import Integral
 
 import torch
 from torch import Tensor
@@ -34,8 +35,8 @@ def planar_rotations(num_rotations: int, *, reflections: bool = False) -> Tensor
         >>> planar_rotations(4, reflections=True).shape
         torch.Size([8, 2, 2])
     """
-    if num_rotations < 1:
-        raise ValueError(f"Expected num_rotations >= 1, got {num_rotations}.")
+    if not isinstance(num_rotations, Integral) or num_rotations < 1:
+        raise ValueError(f"Expected an integer num_rotations >= 1, got {num_rotations!r}.")
     angles = torch.arange(num_rotations, dtype=torch.float64) * (2 * math.pi / num_rotations)
     cosine, sine = angles.cos(), angles.sin()
     rotations = torch.stack([cosine, -sine, sine, cosine], dim=-1).reshape(-1, 2, 2)

@@ -267,7 +267,9 @@ class TestRefuses:
         [
             ({"measure": "laplace"}, "no measure 'laplace'; choose from gaussian, cauchy"),
             ({"sampling": "iid"}, "no sampling 'iid'; choose from orthogonal"),
-            ({"num_frequencies": 0}, "num_frequencies >= 1"),
+            ({"num_frequencies": 0}, "num_frequencies: expected an integer >= 1, got 0"),
+            ({"num_frequencies": torch.ones(2)}, "num_frequencies: expected an integer"),
+            ({"scale": torch.ones(2)}, "scale > 0 and finite"),
             ({"scale": 0.0}, "scale > 0"),
             ({"scale": math.inf}, "scale > 0"),
             ({"frequencies": [[1.0]]}, r"shape \(F, 2\), got \(1, 1\)"),

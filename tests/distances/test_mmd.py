@@ -500,7 +500,10 @@ class TestRefuses:
             ({"num_features": 7}, "even"),
             ({"num_features": 0}, ">= 2"),
             ({"features": "landmarks"}, "number of landmarks"),
-            ({"features": "landmarks", "num_features": 0}, "num_features >= 1"),
+            (
+                {"features": "landmarks", "num_features": 0},
+                "num_features: expected an integer >= 1",
+            ),
             ({"kernel": "energy", "num_features": 8}, "no Fourier features"),
             ({"kernel": "linear", "num_features": 8}, "no Fourier features"),
             ({"kernel": "polynomial2", "num_features": 8}, "no Fourier features"),

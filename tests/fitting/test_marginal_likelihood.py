@@ -191,7 +191,7 @@ def test_parameters_in_common_are_refused() -> None:
 def test_bad_arguments() -> None:
     with pytest.raises(ValueError, match='init="median"'):
         fit(make_model(), init="mean")  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="restarts >= 0"):
+    with pytest.raises(ValueError, match="restarts: expected an integer >= 0"):
         fit(make_model(), restarts=-1)
 
 

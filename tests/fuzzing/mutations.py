@@ -142,8 +142,10 @@ def _add_module(header: dict[str, Any], rng: random.Random) -> None:
     name, cls = rng.choice(sorted(description._NAMED.items()))
     names = list(inspect.signature(cls).parameters)
     named = {each: copy.deepcopy(rng.choice(_VALUES)) for each in names if rng.random() < 0.6}
-    place = rng.randrange(len(header["objects"]) + 1)
-    header["objects"].insert(place, {"class": name, "positional": [], "named": named})
+    objects = header.get("objects")
+    if isinstance(objects, list):  # unless an earlier change has replaced it
+        place = rng.randrange(len(objects) + 1)
+        objects.insert(place, {"class": name, "positional": [], "named": named})
 
 
 def _other_numbers(content: bytes, rng: random.Random) -> bytes:

@@ -50,7 +50,7 @@ def test_rejects_what_is_not_a_group(matrices: torch.Tensor, message: str) -> No
 
 
 def test_rejects_no_rotations() -> None:
-    with pytest.raises(ValueError, match="num_rotations >= 1, got 0"):
+    with pytest.raises(ValueError, match="integer num_rotations >= 1, got 0"):
         planar_rotations(0)
 
 
