@@ -485,6 +485,13 @@ class TestGaussians:
         assert abs(float(distance.bandwidth) / (2 * scipy.stats.norm.ppf(0.75)) - 1) < 0.1
 
 
+def test_nothing_is_learned_from_no_rows() -> None:
+    distance = MMD(2, num_features=4, features="landmarks")
+    distance.adapt(as_rows(random_clouds(3))[:0])
+    assert distance.bandwidth is None
+    assert bool(distance.landmarks.isnan().all())
+
+
 class TestRefuses:
     @pytest.mark.parametrize(
         ("options", "message"),
@@ -496,6 +503,7 @@ class TestRefuses:
             ({"bandwidth": -1.0}, "bandwidth > 0"),
             ({"bandwidth": math.nan}, "bandwidth > 0"),
             ({"bandwidth": math.inf}, "bandwidth > 0"),
+            ({"bandwidth": torch.empty(0)}, "bandwidth > 0"),
             ({"features": "random"}, "orthogonal"),
             ({"num_features": 7}, "even"),
             ({"num_features": 0}, ">= 2"),

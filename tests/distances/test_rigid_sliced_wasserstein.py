@@ -305,6 +305,15 @@ def test_scaled_gaussians_have_unit_radius(center: bool) -> None:
     torch.testing.assert_close(found, expected)
 
 
+def test_absolute_values_have_no_second_derivatives() -> None:
+    matrices = random(5, 4, 4).requires_grad_()
+    (first,) = torch.autograd.grad(
+        absolute_value(matrices).square().sum(), matrices, create_graph=True
+    )
+    with pytest.raises(RuntimeError, match="once_differentiable"):
+        first.sum().backward()
+
+
 @pytest.mark.parametrize("shape", [(1, 4), (3, 4), (4, 4), (7, 4)])
 def test_absolute_values(shape: tuple[int, int]) -> None:
     matrices = random(5, *shape)

@@ -73,6 +73,14 @@ def test_means_and_covariances_are_scaled(kind: str) -> None:
     torch.testing.assert_close(scaled.squared_norms(X.pack()), norms, rtol=1e-12, atol=1e-12)
 
 
+def test_representations_are_those_of_scaled_clouds() -> None:
+    X, distance = clouds(), SlicedWasserstein(3)
+    scaled = ScaledDistance(distance)
+    scaled.scales = SCALES
+    expected = distance.represent(X.points * RELATIVE, X.weights)
+    torch.testing.assert_close(scaled.represent(X.points, X.weights), expected)
+
+
 def test_only_ratios_of_scales_matter() -> None:
     first, second = ScaledDistance(SlicedWasserstein(3)), ScaledDistance(SlicedWasserstein(3))
     first.scales, second.scales = [3.0, 1.0, 0.5], [30.0, 10.0, 5.0]

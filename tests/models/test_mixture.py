@@ -40,6 +40,7 @@ from gp_distributions import (
     integrate_hyperparameters,
 )
 from gp_distributions.models import MixturePosterior
+from gp_distributions.models.mixture_posterior import mixed
 
 ROWS = as_rows(random_clouds(30, sizes=(3, 9)))
 CLOUDS = PointClouds.unpack(ROWS, 2)
@@ -447,7 +448,7 @@ class TestInputs:
         with pytest.raises(TypeError, match="TransformedPosterior from DistributionGP"):
             MixtureModel([positive]).posterior(ROWS[20:])
 
-    @pytest.mark.parametrize("level", [0.0, 1.0, math.nan])
+    @pytest.mark.parametrize("level", [-0.5, 0.0, 1.0, 1.5, math.nan])
     def test_levels_that_cannot_be(self, level: float) -> None:
         posterior = MixtureModel(members()).posterior(ROWS[20:])
         with pytest.raises(ValueError, match="levels"):
@@ -480,3 +481,20 @@ class TestState:
             )
         for one in found:
             torch.testing.assert_close(one, expected)
+
+
+def test_outputs_that_are_independent_in_one_mixture_only() -> None:
+    """The covariances of each output are blocks of the joint ones."""
+    roots = torch.randn(2, 6, 6, generator=torch.Generator().manual_seed(0)).double()
+    joint = roots @ roots.mT  # three points times two outputs, of two members
+    blocks = torch.stack([joint[:, i::2, i::2] for i in range(2)], dim=1)
+    mean, variance = torch.zeros(2, 3, 2).double(), joint.diagonal(dim1=-2, dim2=-1)
+    arguments = mean, variance.unflatten(-1, (3, 2))
+    together = MixturePosterior(
+        *arguments, lambda k: joint[k].unsqueeze(1), torch.full((2, 1), 0.5).double()
+    )
+    apart = MixturePosterior(*arguments, lambda k: blocks[k], torch.full((2, 2), 0.5).double())
+    posterior = mixed([together, apart], torch.tensor([0.5, 0.5]).double())
+    expected = torch.cat([blocks, blocks])
+    torch.testing.assert_close(posterior.member_covariance(torch.arange(4)), expected)
+    assert posterior.weights.shape == (4, 2)

@@ -113,6 +113,13 @@ def test_equal_clouds_are_valid(scale: float) -> None:
         assert bool((std > 0).all())
 
 
+def test_the_first_cloud_may_be_the_smallest() -> None:
+    """Coordinates whose squares overflow, none below those of the first cloud."""
+    clouds = PointClouds(1e200 * torch.arange(1.0, 7.0, dtype=torch.float64).reshape(6, 1, 1))
+    with pytest.raises(ValueError, match="overflow"):
+        fit(DistributionGP(clouds, TARGETS[:6], MMDKernel(1, bandwidth=1.0)))
+
+
 def test_coinciding_clouds_are_valid() -> None:
     """In another order, padded, or moved where the distance does not see it."""
     lattice = POINTS[:1].round()

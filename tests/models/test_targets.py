@@ -53,6 +53,12 @@ def test_numbers_are_not_labels() -> None:
         ClassificationGP(CLOUDS, TARGETS[:, 0])
 
 
+def test_a_few_broken_numbers_are_labels() -> None:
+    """Doses, for example. More than ten distinct ones are refused."""
+    model = ClassificationGP(CLOUDS, [0.5, 1.5, 2.5, 4.0] * 5)
+    assert model.classes_.tolist() == [0.5, 1.5, 2.5, 4.0]
+
+
 @pytest.mark.parametrize("model", [DistributionGP, ClassificationGP])
 def test_dictionaries_are_refused(model: Any) -> None:
     with pytest.raises(TypeError, match=r"\] for (label|name) in clouds\.labels\]"):

@@ -94,3 +94,16 @@ def test_axes_are_narrowed_to_where_a_density_is() -> None:
     # The density falls below a thousandth at 3.7 deviations; a neighbour on either side is kept.
     torch.testing.assert_close(found[[0, -1]], torch.tensor([-0.5, 2.5], dtype=torch.float64))
     torch.testing.assert_close(narrowed(axis, torch.zeros_like(axis)), axis)
+
+
+def test_the_mode_is_found_from_afar() -> None:
+    """The first points are about the mode, and their weights are nearly equal."""
+    start = torch.zeros(1, 2, dtype=torch.float64)
+
+    def normal(points: Tensor) -> Tensor:
+        return -0.5 * (points - 2).square().sum(-1) / 0.01
+
+    points, *_ = importance_points(normal, start, 256, seed=0)
+    torch.testing.assert_close(
+        points[:192].mean(0), torch.full((2,), 2.0).double(), rtol=0, atol=0.05
+    )
