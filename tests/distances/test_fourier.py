@@ -99,6 +99,9 @@ class TestValues:
         atoms = torch.cat([points, torch.ones(5, 1).double()], dim=-1)
         torch.testing.assert_close(actual, Fourier(2).squared(atoms))
 
+    def test_default_number_of_frequencies(self) -> None:
+        assert Fourier(2).frequencies.shape == (100, 2)
+
     def test_features_are_those_of_the_distance(self) -> None:
         rows, distance = as_rows(random_clouds(6)), Fourier(2, num_frequencies=17)
         features = distance.embed(rows)

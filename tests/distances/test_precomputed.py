@@ -279,7 +279,7 @@ class TestRefuses:
     def test_what_is_not_the_number_of_an_object(self, value: float) -> None:
         distance = PrecomputedDistance(CIRCLE)
         with pytest.raises(ValueError, match=rf"from 0 to 3, but row 2 is {value:g}"):
-            distance.squared(indices(0, 1, value))
+            distance.squared(indices(0, 1, value, 9.0))
         with pytest.raises(ValueError, match=r"row \(1, 2\)"):
             distance.squared(indices(0, 1), torch.stack([indices(0, 1, 2), indices(0, 1, value)]))
 

@@ -13,6 +13,7 @@ from gp_distributions import (
     PointClouds,
     SharedKernelGP,
     SlicedWassersteinKernel,
+    SparseDistributionGP,
     diagnose,
     fit,
 )
@@ -38,8 +39,10 @@ def test_predicts_from_means_and_covariances() -> None:
         model.posterior(PointClouds(train.mean.unsqueeze(-2)))
 
 
-@pytest.mark.parametrize("model", [DistributionGP, SharedKernelGP])
-def test_kernels_of_other_inputs_are_refused(model: type[DistributionGP]) -> None:
+@pytest.mark.parametrize("model", [DistributionGP, SharedKernelGP, SparseDistributionGP])
+def test_kernels_of_other_inputs_are_refused(
+    model: type[DistributionGP | SparseDistributionGP],
+) -> None:
     """The width of rows of Gaussians in d dimensions is that of clouds of d atoms."""
     train, y = gaussians(20, 0)
     message = r'clouds of dimension 2.*got Gaussians of dimension 2.*dim=2 and inputs="gaussians"'

@@ -105,3 +105,14 @@ def test_rows_are_dense(layout: str) -> None:
     ):
         with pytest.raises(TypeError, match=r"dense tensor, got .*Pass rows\.to_"):
             use(rows)
+
+
+@pytest.mark.filterwarnings("ignore::gp_distributions.warnings.PrecisionWarning")
+@pytest.mark.parametrize(("dtype", "least"), [(torch.float64, 1e-8), (torch.float32, 1e-4)])
+def test_the_least_noise_variance_depends_on_the_precision(
+    dtype: torch.dtype, least: float
+) -> None:
+    X = PointClouds(torch.randn(6, 3, 2, generator=torch.Generator().manual_seed(0)).to(dtype))
+    model = DistributionGP(X, X.points.mean((-2, -1)))
+    constraint = model.likelihood.noise_covar.raw_noise_constraint
+    assert constraint.lower_bound.item() == pytest.approx(least)

@@ -113,9 +113,11 @@ def test_equal_clouds_are_valid(scale: float) -> None:
         assert bool((std > 0).all())
 
 
-def test_the_first_cloud_may_be_the_smallest() -> None:
-    """Coordinates whose squares overflow, none below those of the first cloud."""
-    clouds = PointClouds(1e200 * torch.arange(1.0, 7.0, dtype=torch.float64).reshape(6, 1, 1))
+@pytest.mark.parametrize("step", [1.0, -1.0])
+def test_the_first_cloud_may_be_the_smallest(step: float) -> None:
+    """Or the largest: coordinates whose squares overflow, all on one side of the first cloud."""
+    atoms = 1e200 * (10 + step * torch.arange(6, dtype=torch.float64))
+    clouds = PointClouds(atoms.reshape(6, 1, 1))
     with pytest.raises(ValueError, match="overflow"):
         fit(DistributionGP(clouds, TARGETS[:6], MMDKernel(1, bandwidth=1.0)))
 

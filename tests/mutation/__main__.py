@@ -22,7 +22,6 @@ from tests.mutation.session import Session, pytest_quietly, test_files
 from tests.mutation.trials import judge
 
 LAYERS = ("numerics", "distances", "models")
-EQUIVALENT = Path("tests/mutation/equivalent.json")
 
 
 def results(file: Path) -> dict[str, dict[str, Any]]:
@@ -40,22 +39,17 @@ def judge_all(
     """
     reach = Reach.read(folder / "reach")
     file = folder / "mutants.jsonl"
-    known, same = results(file), equivalent()
+    known = results(file)
     for mutant in mutants:
         if until and datetime.now() > until:
             return
         line = known.get(mutant.name)
-        survived = line and not line["killed_by"] and mutant.name not in same
+        survived = line and not line["killed_by"]
         if survived if again else line is None:
             line = {"name": mutant.name, "layer": Path(mutant.path).parts[1]}
             trial = asdict(judge(session, mutant, reach, every=again))
             with file.open("a") as lines:
                 lines.write(json.dumps(line | trial) + "\n")
-
-
-def equivalent() -> dict[str, str]:
-    """Mutants that no test can tell from the package, by name, each with the reason."""
-    return json.loads(EQUIVALENT.read_text()) if EQUIVALENT.exists() else {}
 
 
 def wilson(found: int, number: int, z: float = 1.96) -> tuple[float, float]:
@@ -68,21 +62,20 @@ def wilson(found: int, number: int, z: float = 1.96) -> tuple[float, float]:
 
 def report(mutants: list[Mutant], folder: Path) -> None:
     """Print the scores of what has been judged, and what survived."""
-    known, same = results(folder / "mutants.jsonl"), equivalent()
+    known = results(folder / "mutants.jsonl")
     judged = [known[mutant.name] for mutant in mutants if mutant.name in known]
     for layer in LAYERS:
         of_layer = [line for line in judged if line["layer"] == layer]
-        counted = [line for line in of_layer if line["name"] not in same]
-        if counted:
-            killed = sum(bool(line["killed_by"]) for line in counted)
-            low, high = wilson(killed, len(counted))
+        if of_layer:
+            killed = sum(bool(line["killed_by"]) for line in of_layer)
+            low, high = wilson(killed, len(of_layer))
             print(
-                f"{layer}: {killed} of {len(counted)} found, {killed / len(counted):.1%} "
-                f"({low:.1%} to {high:.1%}); {len(of_layer) - len(counted)} more are equivalent"
+                f"{layer}: {killed} of {len(of_layer)} found, {killed / len(of_layer):.1%} "
+                f"({low:.1%} to {high:.1%})"
             )
     for mutant in mutants:
         line = known.get(mutant.name)
-        if line and not line["killed_by"] and mutant.name not in same:
+        if line and not line["killed_by"]:
             print(f"\n{mutant.name} ({line['tests']} tests, {line['left']} left out)")
             changes = zip(
                 Path(mutant.path).read_text().splitlines(),

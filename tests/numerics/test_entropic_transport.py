@@ -252,3 +252,13 @@ def test_says_when_it_did_not_converge() -> None:
     assert not bool(outcome.converged.any())
     assert bool((outcome.marginal_error > 1e-10).all())
     assert bool(potentials.isfinite().all())
+
+
+def test_second_derivatives_are_refused() -> None:
+    points, *others = problem()
+    points.requires_grad_()
+    (first,) = torch.autograd.grad(
+        solve(points, *others, epsilon=0.1)[0].square().sum(), points, create_graph=True
+    )
+    with pytest.raises(RuntimeError, match="once_differentiable"):
+        first.sum().backward()
