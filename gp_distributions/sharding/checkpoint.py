@@ -87,9 +87,9 @@ class Checkpoint:
             )
         return done, values
 
-    def refusal(self, reason: object) -> ValueError:
-        """Return the error to raise if the content of the file is not what was written to it."""
-        text = str(reason).removesuffix(".")
+    def refusal(self, reason: Exception) -> ValueError:
+        """Return the error to raise if the content of the file cannot be what was written to it."""
+        text = str(reason).removesuffix(".") if isinstance(reason, ValueError) else repr(reason)
         return ValueError(
             f"Cannot read the checkpoint {self.path}: {text}. Delete all files *.checkpoint in "
             f"{self.path.parent} to start again."
