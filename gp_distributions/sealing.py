@@ -91,9 +91,10 @@ def write_sealed(
     text = json.dumps({**header, "tensors": described}).encode()
     length = _FRAME.size + len(text) + sum(array.nbytes for array in arrays) + _DIGEST_SIZE
     frame = _FRAME.pack(kind.signature, kind.format, length, len(text))
+    parts: list[Any] = [frame, text, *arrays]
     digest = _DIGEST()
     with written_whole(path) as file:
-        for part in (frame, text, *arrays):
+        for part in parts:
             digest.update(part)
             file.write(part)
         file.write(digest.digest())

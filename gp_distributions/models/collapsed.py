@@ -201,7 +201,7 @@ class CollapsedSums:
             raise ValueError("expected a number of clouds, and variances")
         if sums.num_features != self.num_features or not _is_gram(sums.gram):
             raise ValueError("expected sums of products of features")
-        moved = {name: part.to(self.gram) for name, part in parts.items()}
+        moved: dict[str, Any] = {name: part.to(self.gram) for name, part in parts.items()}
         return replace(sums, **moved)
 
     def __add__(self, other: CollapsedSums) -> CollapsedSums:
