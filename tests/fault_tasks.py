@@ -116,6 +116,7 @@ KEPT = (
     "bayesopt/records.py",
     "sharding/checkpoint.py",
     "saving/archive.py",
+    "sealing.py",
     "writing.py",
     "locking.py",
 )

@@ -19,6 +19,7 @@ LAYERS = (
     ("context",),
     ("warnings",),
     ("writing", "locking"),
+    ("sealing",),
     ("rows",),
     ("numerics",),
     ("measures",),

@@ -100,9 +100,12 @@ def read_numbers(value: Any, count: int) -> list[float]:
     return [float(number) for number in value]
 
 
-def _difference(found: Any, header: dict[str, Any]) -> str:
+def _difference(found: dict[str, Any], header: dict[str, Any]) -> str:
     """Describe how the header of a file differs from that of a search."""
-    old, new = ({**entry, **entry.get("search", {})} for entry in (dict(found), header))
+    old, new = (
+        {**entry, **search} if isinstance(search := entry.get("search"), dict) else entry
+        for entry in (found, header)
+    )
     return ", ".join(
         f"{key}={reprlib.repr(old.get(key))} instead of {reprlib.repr(new.get(key))}"
         for key in {**old, **new}
@@ -162,6 +165,8 @@ class Checkpoint:
         if not end and not _line(header).startswith(content):
             raise CheckpointError(f"Expected {self.path} to be a checkpoint, got another file.")
         entries = list(_parse(self.path, content[:end]))
+        if entries and not isinstance(entries[0], dict):
+            raise CheckpointError(f"Expected {self.path} to be a checkpoint, got another file.")
         if entries and entries[0] != json.loads(json.dumps(header)):
             raise CheckpointError(
                 f"{self.path} belongs to another search, with {_difference(entries[0], header)}. Use "

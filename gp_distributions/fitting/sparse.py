@@ -27,6 +27,7 @@ from gp_distributions.models.collapsed import (
     residual_variances,
 )
 from gp_distributions.models.distribution_gp import DistributionGP
+from gp_distributions.models.inducing import check_features
 from gp_distributions.models.passes import sums_over_pieces
 from gp_distributions.models.pieces import described
 from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood
@@ -139,7 +140,7 @@ def _fit(
             progress=progress,
             client=client,
             checkpoint=second,
-            kind=CollapsedSums,
+            kind=CollapsedSums.of_nothing(len(features.rows), state.shape, features.factor).alike,
         )
         if len(features.rows) < sums.count:
             features, sums = _polished(model, state, sums)
@@ -168,20 +169,46 @@ def _remembered_features(
 ) -> InducingFeatures | None:
     """Set the hyperparameters to those of a checkpoint, and return the features in it, if any."""
     done, values = (0, {}) if checkpoint is None else checkpoint.read()
-    if not done:
+    if checkpoint is None or not done:
         return None
-    model.load_state_dict(values["state"])
-    return InducingFeatures(
-        model.covar_module, values["rows"], values["factor"], model.feature_dtype
-    )
+    try:
+        _set_fitted_state(model, values["state"])
+        like = model.means()
+        features = InducingFeatures(
+            *(model.covar_module, values["rows"].to(like), values["factor"].to(like)),
+            dtype=model.feature_dtype,
+        )
+        check_features(features, model.num_inducing)
+    except Exception as error:
+        raise checkpoint.refusal(error) from error
+    return features
+
+
+def _fitted_state(model: SparseDistributionGP) -> dict[str, Tensor]:
+    """Return the parameters and buffers of the modules that a fit may change."""
+    names = ("covar_module.", "likelihood.", "mean_module.")
+    return {name: value for name, value in model.state_dict().items() if name.startswith(names)}
+
+
+def _set_fitted_state(model: SparseDistributionGP, state: dict[str, Tensor]) -> None:
+    """Set what :func:`_fitted_state` returned."""
+    own = _fitted_state(model)
+    if state.keys() != own.keys():
+        raise ValueError(f"expected values of {', '.join(own)}")
+    for name, value in state.items():
+        before = own[name].cpu()
+        kept = (value == before) | (value.isnan() & before.isnan())
+        free = value.isfinite() & (not name.endswith(("lower_bound", "upper_bound")))
+        if value.shape != before.shape or not (free | kept).all():
+            raise ValueError(f"expected numbers like those of the model ({name})")
+    model.load_state_dict(model.state_dict() | state)
 
 
 def _remember_features(
     model: SparseDistributionGP, features: InducingFeatures, checkpoint: Checkpoint | None
 ) -> None:
     if checkpoint is not None:
-        state = dict(model.state_dict())
-        values = {"state": state, "rows": features.rows, "factor": features.factor}
+        values = {"state": _fitted_state(model), "rows": features.rows, "factor": features.factor}
         checkpoint.write(1, values, now=True)
 
 

@@ -1,54 +1,17 @@
-r"""Files that contain a header and tensors, sealed by a digest.
-
-A file has the following layout, with numbers in little-endian order:
-
-====================  ==============================================================
-8 bytes               the signature :data:`SIGNATURE`
-4 bytes               the version of the format
-8 bytes               the length of the whole file
-8 bytes               the length of the header
-the header            JSON in UTF-8: the ``versions`` of the software that wrote the
-                      file, the dtype and shape of each of the ``tensors``, and the
-                      description of the model
-the tensors           the elements of each tensor in turn
-32 bytes              the SHA-256 digest of all bytes before it
-====================  ==============================================================
-
-The reader checks the digest before it interprets the header. Every later version of the format will keep
-the signature, the version, the lengths, the digest, and ``versions`` at the start of the header.
-"""
+"""Files of saved models: their signature, and the version of their format."""
 
 from __future__ import annotations
 
-import hashlib
-import json
-import math
 import os
-import re
-import struct
 from collections.abc import Sequence
-from importlib.metadata import version
-from pathlib import Path
 from typing import Any
 
-import numpy as np
-import torch
 from torch import Tensor
 
-from gp_distributions.writing import written_whole
+from gp_distributions.sealing import Kind, read_sealed, write_sealed
 
 SIGNATURE = b"\x89GPDIST\n"
 FORMAT = 1
-
-_FRAME = struct.Struct("<8sIQQ")
-_DIGEST = hashlib.sha256
-_DIGEST_SIZE = _DIGEST().digest_size
-_WRITER = re.compile(rb'"gp_distributions": "([\w.+!-]+)"')
-
-_DTYPES = {
-    name: np.dtype(name).newbyteorder("<")
-    for name in ("float64", "float32", "float16", "int64", "int32", "uint8", "bool")
-}
 
 
 class SavedModelError(ValueError):
@@ -58,97 +21,19 @@ class SavedModelError(ValueError):
 def write_archive(
     path: str | os.PathLike[str], header: dict[str, Any], tensors: Sequence[Tensor]
 ) -> None:
-    """Write a file completely or not at all.
-
-    The file is written as by :func:`written_whole`. Where the system does not lock out a second writer,
-    the digest reveals a mixture of the content of both.
-
-    Args:
-        path: Path to the file. A symbolic link is followed.
-        header: Content of the header, to which this function adds ``tensors``.
-        tensors: Tensors on the CPU.
-
-    Raises:
-        TypeError: If the format does not support the dtype of a tensor.
-        OSError: If the path exists and is not a regular file, or if writing fails. An existing file is
-            then unchanged.
-    """
-    arrays = [_as_array(tensor) for tensor in tensors]
-    described = [{"dtype": array.dtype.name, "shape": list(array.shape)} for array in arrays]
-    text = json.dumps({**header, "tensors": described}).encode()
-    length = _FRAME.size + len(text) + sum(array.nbytes for array in arrays) + _DIGEST_SIZE
-    parts: list[Any] = [_FRAME.pack(SIGNATURE, FORMAT, length, len(text)), text, *arrays]
-    digest = _DIGEST()
-    with written_whole(path) as file:
-        for part in parts:
-            digest.update(part)
-            file.write(part)
-        file.write(digest.digest())
+    """Write the file of a model, as :func:`write_sealed` does."""
+    write_sealed(path, _kind(), header, tensors)
 
 
 def read_archive(path: str | os.PathLike[str]) -> tuple[dict[str, Any], list[Tensor]]:
-    """Read a file that :func:`write_archive` wrote.
-
-    Args:
-        path: Path to the file.
-
-    Returns:
-        The header and the tensors, on the CPU.
+    """Read the file of a model, as :func:`read_sealed` does.
 
     Raises:
-        SavedModelError: If the file is damaged, truncated, too new or of another kind. The message
-            names the version that wrote the file if that can still be read.
+        SavedModelError: If the file is damaged, truncated, too new or of another kind.
         OSError: If the file cannot be read.
     """
-    content = Path(path).read_bytes()
-    found = _WRITER.search(content, 0, _FRAME.size + 1000)
-    written = f" It was written by gp_distributions {found[1].decode()}." if found else ""
-    if content[: len(SIGNATURE)] != SIGNATURE[: len(content)] or not content:
-        raise SavedModelError(f"{path} is not a model written by gp_distributions.save.{written}")
-    if len(content) < _FRAME.size + _DIGEST_SIZE:
-        raise SavedModelError(f"{path} is truncated: only {len(content)} bytes are left.{written}")
-    _, number, length, header_length = _FRAME.unpack_from(content)
-    if len(content) < length:
-        raise SavedModelError(
-            f"{path} is truncated: only {len(content)} of {length} bytes are left.{written}"
-        )
-    sealed = memoryview(content)[:-_DIGEST_SIZE]
-    if _DIGEST(sealed).digest() != content[-_DIGEST_SIZE:]:
-        raise SavedModelError(f"{path} is damaged: its digest does not match its content.{written}")
-    data_start = _FRAME.size + header_length
-    try:
-        header = json.loads(bytes(sealed[_FRAME.size : data_start]))
-        needed = header["versions"]["gp_distributions"]
-        tensors = _tensors(header["tensors"], sealed[data_start:]) if number <= FORMAT else []
-    except Exception as error:
-        raise SavedModelError(f"{path} has an invalid header: {error!r}.{written}") from error
-    if number > FORMAT:
-        raise SavedModelError(
-            f"{path} is in format {number}, but gp_distributions {version('gp_distributions')} only "
-            f"reads formats up to {FORMAT}. Install gp_distributions {needed}, which wrote it, or later."
-        )
-    return header, tensors
+    return read_sealed(path, _kind())
 
 
-def _as_array(tensor: Tensor) -> np.ndarray[Any, Any]:
-    dtype = str(tensor.dtype).removeprefix("torch.")
-    if dtype not in _DTYPES:
-        raise TypeError(f"Expected tensors of dtype {', '.join(_DTYPES)}, got {dtype}.")
-    array = tensor.detach().contiguous().numpy()
-    return array.astype(_DTYPES[dtype], copy=False)
-
-
-def _tensors(described: list[dict[str, Any]], data: memoryview) -> list[Tensor]:
-    tensors, start = [], 0
-    for entry in described:
-        dtype, shape = _DTYPES[entry["dtype"]], entry["shape"]
-        if any(type(size) is not int or size < 0 for size in shape):
-            raise ValueError(f"shape {shape}")
-        stop = start + math.prod(shape) * dtype.itemsize
-        array = np.ndarray(shape, dtype, buffer=data[start:stop])
-        # Copy to memory that torch allocates, since the last bits of results can depend on alignment.
-        tensors.append(torch.tensor(array.astype(dtype.newbyteorder("="), copy=False)))
-        start = stop
-    if start != len(data):
-        raise ValueError("bytes that do not belong to a tensor")
-    return tensors
+def _kind() -> Kind:
+    return Kind(SIGNATURE, FORMAT, "a model written by gp_distributions.save", SavedModelError)

@@ -64,13 +64,14 @@ class Source:
             ValueError: If a file cannot be read, or does not hold numbers.
         """
         if isinstance(value, str | os.PathLike):
+            path = os.fspath(value)
             try:
-                value = np.load(value, mmap_mode="r", allow_pickle=False)
+                value = np.load(path, mmap_mode="r", allow_pickle=False)
             except Exception as error:  # NumPy evaluates the header as an expression of Python
                 raise ValueError(
-                    f"{name}: cannot read {os.fspath(value)}: {error}. Expected a file that "
-                    "numpy.save wrote."
+                    f"{name}: cannot read {path}: {error}. Expected a file that numpy.save wrote."
                 ) from error
+            name = _named(name, path)
         if not isinstance(value, np.memmap):
             value = real_array(value, name)
         array = value.numpy(force=True) if isinstance(value, Tensor) else value
@@ -183,7 +184,9 @@ class ArrayPiece:
     @property
     def name(self) -> str:
         """Where the piece lies."""
-        return f"{self.points.path or 'array'}, bags {self.first} to {self.first + self.count - 1}"
+        weights = None if self.weights is None else self.weights.path
+        files = " and ".join(path for path in (self.points.path, weights) if path)
+        return f"{files or 'array'}, bags {self.first} to {self.first + self.count - 1}"
 
     @property
     def dim(self) -> int:
@@ -249,19 +252,26 @@ def array_pieces(
     starts = None if offsets is None else _offsets(offsets, atoms)
     if starts is None and len(atoms.shape) != 3:
         raise ValueError(
-            "points: expected shape (bags, n, d), or (atoms, d) with offsets=, got "
+            f"{_named('points', points)}: expected shape (bags, n, d), or (atoms, d) with offsets=, got "
             f"{atoms.shape}{'' if len(atoms.shape) != 2 else ' without offsets'}."
+        )
+    if 0 in atoms.shape:
+        raise ValueError(
+            f"{_named('points', points)}: expected at least one bag, atom and coordinate, got "
+            f"{atoms.shape}."
         )
     sizes = np.diff(starts) if starts is not None else np.full(atoms.count, atoms.shape[1])
     masses = None if weights is None else Source.of(weights, "weights")
     if masses is not None and masses.shape != atoms.shape[:-1]:
         raise ValueError(
-            f"weights: expected shape {atoms.shape[:-1]}, one for each atom, got {masses.shape}."
+            f"{_named('weights', weights)}: expected shape {atoms.shape[:-1]}, one for each atom, got "
+            f"{masses.shape}."
         )
     count = len(sizes)
-    if not atoms.count or not atoms.shape[-1]:
-        raise ValueError(f"points: expected at least one bag and coordinate, got {atoms.shape}.")
-    values = None if targets is None else target_tensor(Source.of(targets, "targets").read(), count)
+    values = None
+    if targets is not None:
+        given = Source.of(targets, "targets").read()
+        values = target_tensor(given, count, _named("targets", targets))
     names = None if labels is None else np.asarray(labels)
     if names is not None and names.shape != (count,):
         raise ValueError(f"labels: expected {count}, one for each bag, got shape {names.shape}.")
@@ -283,7 +293,8 @@ def _offsets(offsets: Any, atoms: Source) -> npt.NDArray[np.int64]:
     source = Source.of(offsets, "offsets")
     if len(atoms.shape) != 2 or len(source.shape) != 1 or np.dtype(source.dtype).kind not in "iu":
         raise ValueError(
-            "Expected points of shape (atoms, d) and offsets of shape (bags + 1,), integers, got "
+            f"Expected {_named('points', atoms.path)} of shape (atoms, d) and "
+            f"{_named('offsets', offsets)} of shape (bags + 1,), integers, got "
             f"{atoms.shape} and {source.shape}, {np.dtype(source.dtype)}."
         )
     starts = source.read().astype(np.int64)
@@ -294,7 +305,13 @@ def _offsets(offsets: Any, atoms: Source) -> npt.NDArray[np.int64]:
         or (np.diff(starts) < 1).any()
     ):
         raise ValueError(
-            f"offsets: expected integers that increase from 0 to the number of atoms, {atoms.count}, "
-            f"got {starts[:3].tolist()} ... {starts[-1:].tolist()}."
+            f"{_named('offsets', offsets)}: expected integers that increase from 0 to the number of "
+            f"{_named('atoms', atoms.path)}, {atoms.count}, got "
+            f"{starts[:3].tolist()} ... {starts[-1:].tolist()}."
         )
     return starts
+
+
+def _named(name: str, value: Any) -> str:
+    """Return the name of an argument, with the file that holds it."""
+    return f"{name} ({os.fspath(value)})" if isinstance(value, str | os.PathLike) else name

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import time
 from collections.abc import Iterator
-from io import BytesIO
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import torch
+from torch import Tensor
 
 from gp_distributions.locking import locked
-from gp_distributions.writing import written_whole
+from gp_distributions.sealing import Kind, read_sealed, write_sealed
 
-# Length of the digest at the end of a file.
-_SEAL = hashlib.sha256().digest_size
+_KIND = Kind(b"\x89GPDCHK\n", 1, "a checkpoint of a fit", ValueError)
 # Share of the time of a pass that may go into writing.
 _SHARE = 0.05
 
@@ -66,23 +64,21 @@ class Checkpoint:
     def read(self) -> tuple[int, dict[str, Any]]:
         """Return the number of pieces done and the values written with it; zero if there is no file.
 
+        Tensors are on the CPU.
+
         Raises:
             ValueError: If the file belongs to another model or other data, or is not a checkpoint.
         """
         if not self.path.exists():
             return 0, {}
         try:
-            sealed = memoryview(self.path.read_bytes())
-            written, seal = sealed[:-_SEAL], sealed[-_SEAL:]
-            if hashlib.sha256(written).digest() != seal:
-                raise ValueError("its digest does not match its content")
-            content = torch.load(BytesIO(written), weights_only=True)
-            digest, done, values = content["digest"], content["done"], content["values"]
+            header, tensors = read_sealed(self.path, _KIND)
+            digest, done = header["digest"], header["done"]
+            if type(done) is not int or done < 0:
+                raise ValueError(f"expected a number of pieces, got {done!r}")
+            values = {name: _restored(value, tensors) for name, value in header["values"].items()}
         except Exception as error:
-            raise ValueError(
-                f"Cannot read the checkpoint {self.path}: {error}. Delete all files *.checkpoint in "
-                f"{self.path.parent} to start again."
-            ) from error
+            raise self.refusal(error) from error
         if digest != self.digest:
             raise ValueError(
                 f"Expected a checkpoint of this model and these data, got {self.path}, which belongs to "
@@ -91,24 +87,55 @@ class Checkpoint:
             )
         return done, values
 
+    def refusal(self, reason: Exception) -> ValueError:
+        """Return the error to raise if the content of the file cannot be what was written to it."""
+        text = str(reason).removesuffix(".") if isinstance(reason, ValueError) else repr(reason)
+        return ValueError(
+            f"Cannot read the checkpoint {self.path}: {text}. Delete all files *.checkpoint in "
+            f"{self.path.parent} to start again."
+        )
+
     def write(self, done: int, values: dict[str, Any], *, now: bool = False) -> None:
-        """Write the number of pieces done and values: numbers, strings, tensors, lists of them.
+        """Write the number of pieces done and values: numbers, tensors, dictionaries of tensors.
 
         Unless ``now``, nothing is written if the last time was so short ago that writing would slow
         the pass down.
 
         Raises:
+            TypeError: If the format does not support the dtype of a tensor.
             OSError: If writing fails, as on a full disk. The file is then as it was before.
         """
         if not now and time.monotonic() < self._due:
             return
         start = time.monotonic()
-        content = {"digest": self.digest, "done": done, "values": values}
-        # PyTorch does not check its files, and does not say why writing to one failed.
-        buffer = BytesIO()
-        torch.save(content, buffer)
-        with written_whole(self.path) as file, buffer.getbuffer() as written:
-            file.write(written)
-            file.write(hashlib.sha256(written).digest())
+        tensors: list[Tensor] = []
+        described = {name: _described(value, tensors) for name, value in values.items()}
+        header = {
+            "versions": {"gp_distributions": version("gp_distributions")},
+            "digest": self.digest,
+            "done": done,
+            "values": described,
+        }
+        write_sealed(self.path, _KIND, header, tensors)
         end = time.monotonic()
         self._due = end + (end - start) / _SHARE
+
+
+def _described(value: Any, tensors: list[Tensor]) -> Any:
+    """Describe a value as plain data, and add its tensors to a list."""
+    if isinstance(value, dict):
+        return {"dictionary": {name: _described(item, tensors) for name, item in value.items()}}
+    if isinstance(value, Tensor):
+        tensors.append(value.cpu())
+        return {"tensor": len(tensors) - 1}
+    return value
+
+
+def _restored(described: Any, tensors: list[Tensor]) -> Any:
+    """Return the value that was described."""
+    if not isinstance(described, dict):
+        return described
+    if "dictionary" in described:
+        items = described["dictionary"].items()
+        return {name: _restored(item, tensors) for name, item in items}
+    return tensors[described["tensor"]]

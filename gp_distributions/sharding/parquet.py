@@ -62,6 +62,7 @@ class ParquetFile:
         Raises:
             PieceError: If it is not, or cannot be read.
         """
+        import pyarrow as pa
         import pyarrow.parquet as pq
         from pyarrow import fs
 
@@ -74,7 +75,7 @@ class ParquetFile:
                     pre_buffer=True,
                     page_checksum_verification=True,
                 )
-        except (OSError, ValueError) as error:  # PyArrow's errors are among them
+        except (OSError, ValueError, pa.ArrowException) as error:
             raise unreadable(self.path, error) from error
         raise PieceError(
             f"{self.path} has changed since ShardedClouds.from_parquet read it. Call it again."
@@ -105,10 +106,28 @@ class ParquetFile:
                     left, row_groups=[last], columns=list(columns), use_threads=False
                 )
                 while sum(map(len, parts)) < rows:
-                    parts.append(pa.Table.from_batches([next(batches)]))
+                    batch = next(batches, None)
+                    if batch is None:
+                        raise ValueError("there are fewer rows than its description says")
+                    parts.append(pa.Table.from_batches([batch]))
                 return pa.concat_tables(parts)
-            except (OSError, ValueError) as error:
+            except (OSError, ValueError, pa.ArrowException) as error:
                 raise unreadable(self.path, error) from error
+
+
+def read_table(path: str) -> pyarrow.Table:
+    """Read the whole table of a file, or of a folder of files.
+
+    Raises:
+        PieceError: If it cannot be read.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        return pq.read_table(path)
+    except (OSError, ValueError, pa.ArrowException) as error:
+        raise unreadable(path, error) from error
 
 
 def unreadable(path: str, error: Exception) -> PieceError:

@@ -111,7 +111,7 @@ def _find(file: ParquetFile, layout: Layout) -> BagsOfFile:
         for group, first in enumerate(group_starts[:-1]):
             try:
                 column = opened.read_row_group(group, columns=[layout.bag], use_threads=False)
-            except (OSError, ValueError) as error:
+            except (OSError, ValueError, pa.ArrowException) as error:
                 raise unreadable(file.path, error) from error
             try:
                 rows, values = runs(column[layout.bag], layout.bag)

@@ -120,13 +120,19 @@ def runs(column: pyarrow.ChunkedArray, name: str) -> tuple[npt.NDArray[np.int64]
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    if column.null_count:
-        row = int(pc.index(pc.is_null(column), pa.scalar(True)).as_py())
+    kind = column.type
+    if pa.types.is_nested(kind) or isinstance(kind, pa.BaseExtensionType):
+        raise ValueError(
+            f"Column {name!r}: expected bags named by text, numbers or dates, got {kind}."
+        )
+    values = plain(column)
+    row = pc.index(pc.is_null(values, nan_is_null=True), pa.scalar(True)).as_py()
+    if row >= 0:
         raise ValueError(
             f"Column {name!r}: expected a bag for each row, got a missing value in row {row} "
             "(counted from 0)."
         )
-    found = pc.run_end_encode(plain(column), pa.int64())
+    found = pc.run_end_encode(values, pa.int64())
     ends = found.run_ends.to_numpy()
     return np.append(0, ends)[: len(ends)], found.values
 
@@ -176,15 +182,28 @@ def repeated(values: pyarrow.Array | pyarrow.ChunkedArray) -> Any:
     return next(v["values"] for v in values.value_counts().to_pylist() if v["counts"] > 1)
 
 
-def numbers(column: pyarrow.ChunkedArray, name: str) -> npt.NDArray[np.float64]:
+def numbers(
+    column: pyarrow.ChunkedArray, name: str, *, within: str = ""
+) -> npt.NDArray[np.float64]:
     """Return a column as numbers in double precision, in which missing values are NaN.
+
+    Args:
+        column: The column.
+        name: Its name, for error messages.
+        within: What it belongs to, for error messages.
 
     Raises:
         ValueError: If the column does not hold numbers.
     """
     import pyarrow as pa
 
+    where = f"{within}, column" if within else "Column"
     kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
     if not (pa.types.is_floating(kind) or pa.types.is_integer(kind) or pa.types.is_decimal(kind)):
-        raise ValueError(f"Column {name!r}: expected a column of numbers, got {column.type}.")
-    return column.cast(pa.float64()).to_numpy()
+        raise ValueError(f"{where} {name!r}: expected a column of numbers, got {column.type}.")
+    try:
+        return column.cast(pa.float64()).to_numpy()
+    except pa.ArrowInvalid as error:
+        raise ValueError(
+            f"{where} {name!r}: expected numbers in double precision: {error}."
+        ) from error

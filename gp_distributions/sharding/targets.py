@@ -54,8 +54,13 @@ def check_finite(values: npt.NDArray[np.float64], labels: Any, name: str) -> Non
         )
 
 
-def target_tensor(values: Any, count: int) -> Tensor:
+def target_tensor(values: Any, count: int, name: str = "targets") -> Tensor:
     """Return targets as a ``count`` or ``count x outputs`` tensor in double precision.
+
+    Args:
+        values: The targets.
+        count: Number of bags.
+        name: Name of the targets, for error messages.
 
     Raises:
         ValueError: If the targets are of another shape, or not finite.
@@ -63,10 +68,10 @@ def target_tensor(values: Any, count: int) -> Tensor:
     targets = torch.as_tensor(values, dtype=torch.float64)
     if targets.dim() not in (1, 2) or len(targets) != count:
         raise ValueError(
-            f"Targets: expected shape ({count},) or ({count}, outputs), one row for each bag, got "
-            f"{tuple(targets.shape)}."
+            f"{name[:1].upper()}{name[1:]}: expected shape ({count},) or ({count}, outputs), one row "
+            f"for each bag, got {tuple(targets.shape)}."
         )
-    check_finite(targets.numpy(force=True), None, "targets")
+    check_finite(targets.numpy(force=True), None, name)
     return targets
 
 

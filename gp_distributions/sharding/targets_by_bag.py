@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from gp_distributions.sharding.parquet import read_table
 from gp_distributions.sharding.tables import (
     Layout,
     arrow_table,
@@ -30,10 +31,12 @@ class TargetsByBag:
     Attributes:
         keys: Names of bags.
         values: Their targets, one number or several for each.
+        name: Name of the targets, for error messages.
     """
 
     keys: pyarrow.Array
     values: npt.NDArray[np.float64]
+    name: str = "targets"
 
     @classmethod
     def of(cls, targets: Any, layout: Layout) -> TargetsByBag:
@@ -41,24 +44,29 @@ class TargetsByBag:
 
         Raises:
             TypeError: If the targets are something else.
-            ValueError: If a column is missing, or a target is not a number.
+            ValueError: If a file cannot be read, a column is missing, or a target is not a number.
         """
         import pyarrow as pa
 
+        name = "targets"
+        if isinstance(targets, str | os.PathLike):
+            name = f"targets ({os.fspath(targets)})"
+            targets = read_table(os.fspath(targets))
         series = _is_series(targets)
         if isinstance(targets, Mapping) or series:
             names = list(targets.index if series else targets)
             values = number_array(list(targets if series else targets.values()))
             keys = pa.chunked_array([pa.array(names)])
         else:
-            table = _table(targets, [layout.bag, *layout.target])
+            table = _table(targets, [layout.bag, *layout.target], name)
             if not layout.target:
                 raise ValueError(
-                    "targets: expected target= to name the columns of targets of a table, got none."
+                    f"{name}: expected target= to name the columns of targets of a table, got none."
                 )
             keys = table[layout.bag]
-            values = joined([numbers(table[name], name) for name in layout.target], layout.single)
-        return cls(plain(keys), values)
+            columns = [numbers(table[each], each, within=name) for each in layout.target]
+            values = joined(columns, layout.single)
+        return cls(plain(keys), values, name)
 
     def __call__(self, bags: pyarrow.ChunkedArray, paths: Sequence[str]) -> npt.NDArray[np.float64]:
         """Return targets in the order of bags.
@@ -77,11 +85,13 @@ class TargetsByBag:
             keys = self.keys.cast(bags.type)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             raise ValueError(
-                f"targets: expected bags of type {bags.type}, as in {paths[0]}, got "
+                f"{self.name}: expected bags of type {bags.type}, as in {paths[0]}, got "
                 f"{self.keys.type}."
             ) from error
         if (twice := repeated(keys)) is not None:
-            raise ValueError(f"targets: expected one row for each bag, got more for bag {twice!r}.")
+            raise ValueError(
+                f"{self.name}: expected one row for each bag, got more for bag {twice!r}."
+            )
         places = pc.index_in(bags, value_set=keys)
         if places.null_count:
             missing = int(np.flatnonzero(places.is_null().to_numpy())[0])
@@ -89,10 +99,10 @@ class TargetsByBag:
             path = paths[int(np.searchsorted(ends, missing, side="right"))]
             raise ValueError(
                 f"Bag {bags[missing].as_py()!r} of {path}: expected a target, got "
-                "none in targets. Leave out bags without a target."
+                f"none in {self.name}. Leave out bags without a target."
             )
         values: npt.NDArray[np.float64] = self.values[places.to_numpy()]
-        check_finite(values, bags.to_pylist() if not np.isfinite(values).all() else None, "targets")
+        check_finite(values, bags.to_pylist() if not np.isfinite(values).all() else None, self.name)
         return values
 
 
@@ -102,16 +112,12 @@ def _is_series(targets: Any) -> bool:
     return column and hasattr(targets, "index")
 
 
-def _table(targets: Any, needed: list[str]) -> pyarrow.Table:
-    """Return columns of a data frame, or of a Parquet file, as a table."""
-    import pyarrow.parquet as pq
-
-    if isinstance(targets, str | os.PathLike):
-        targets = pq.read_table(targets)
+def _table(targets: Any, needed: list[str], name: str) -> pyarrow.Table:
+    """Return columns of a data frame as a table."""
     try:
         return arrow_table(targets, needed)
     except ValueError as error:
-        raise ValueError(f"targets: {error}") from error
+        raise ValueError(f"{name}: {error}") from error
     except TypeError as error:
         raise TypeError(
             "targets: expected a mapping from bags to targets, a series of pandas whose index names the "

@@ -104,6 +104,18 @@ class TestLines:
         with pytest.raises(CheckpointError, match=r"Line 2 of .* candidate, outcomes and failure"):
             optimizer(path)
 
+    def test_a_first_line_of_another_kind(self, path: Path) -> None:
+        optimizer(path)
+        for first in (b"3", b"null", b"[]", b'"search"', b"[[1, 2]]"):
+            path.write_bytes(first + b"\n")
+            with pytest.raises(
+                CheckpointError, match=r"Expected .*search\.jsonl to be a checkpoint"
+            ):
+                optimizer(path)
+        path.write_bytes(b'{"format": 1, "search": 3}\n')
+        with pytest.raises(CheckpointError, match=r"search\.jsonl belongs to another search"):
+            optimizer(path)
+
     @pytest.mark.parametrize("entry", [b"[" * 100_000, b"1" * 5000, b"", b"\xff"])
     def test_no_json(self, entry: bytes, path: Path) -> None:
         optimizer(path)

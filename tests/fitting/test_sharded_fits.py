@@ -1,6 +1,8 @@
 """Fits and predictions over pieces: in this process and on workers, killed, interrupted and poisoned."""
 
+import copy
 import itertools
+import json
 import os
 import queue
 import re
@@ -37,6 +39,7 @@ from gp_distributions.models.collapsed import piece_sums
 from gp_distributions.sharding.checkpoint import Checkpoint
 from gp_distributions.sharding.parquet import ParquetPiece
 from gp_distributions.sharding.passes import run
+from gp_distributions.warnings import ConvergenceWarning
 
 COUNT = 240
 
@@ -432,3 +435,77 @@ def test_checkpoints_of_other_fits_are_refused(folder: Path, tmp_path: Path) -> 
     (folder / "part-1.parquet").touch()
     with pytest.raises(ValueError, match="this model and these data"):
         fitted(shards(folder), checkpoint=tmp_path / "checkpoint")
+
+
+def forged_start(values: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Contents of a checkpoint of hyperparameters and inducing clouds that cannot be right."""
+    state, factor, rows = values["state"], values["factor"], values["rows"]
+    yield {}
+    yield values | {"state": {}}
+    yield values | {"state": 3}
+    yield values | {"state": state | {"outcome_transform.stdvs": torch.zeros(1, 1)}}
+    for name in ("mean_module.raw_constant", "likelihood.noise_covar.raw_noise"):
+        yield values | {"state": state | {name: torch.full_like(state[name], torch.nan)}}
+        yield values | {
+            "state": state | {name: state[name][..., None].expand(*state[name].shape, 2)}
+        }
+    bound = "likelihood.noise_covar.raw_noise_constraint.lower_bound"
+    yield values | {"state": state | {bound: state[bound] + 1}}
+    yield values | {"factor": 2 * factor}
+    yield values | {"factor": -factor.mT}
+    yield values | {"factor": factor[:-1]}
+    yield values | {"rows": rows[:, :-1]}
+    yield values | {"rows": torch.full_like(rows, torch.inf)}
+    yield values | {"rows": rows[:0], "factor": factor[:0, :0]}
+    yield values | {"rows": rows.repeat(2, 1), "factor": torch.block_diag(factor, factor)}
+
+
+def forged_sums(values: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Contents of a checkpoint of sums that cannot be right."""
+    gram, residual = values["gram"], values["residual"]
+    yield {}
+    yield values | {"gram": gram[:, :-1, :-1]}
+    yield values | {"gram": gram.float()}
+    yield values | {"gram": torch.full_like(gram, torch.nan)}
+    yield values | {"gram": -gram}
+    yield values | {"gram": gram.triu()}
+    large = gram.clone()
+    large[:, 0, 0] = 1e300  # beside which the others look like rounding errors
+    large[:, 1, 1] = -large[:, 1, 1]
+    yield values | {"gram": large}
+    yield values | {"residual": -1 - residual}
+    yield values | {"log_noise": 3.0}
+    yield values | {"count": -1}
+    yield values | {"count": 1.5}
+    yield values | {"num_features": 3}
+
+
+@pytest.mark.parametrize(("name", "forged"), [("start", forged_start), ("sums", forged_sums)])
+def test_forged_checkpoints_are_refused(
+    name: str, forged: Callable[[dict[str, Any]], Iterator[dict[str, Any]]], tmp_path: Path
+) -> None:
+    """Their seals match their contents, which cannot be those of the fit."""
+    sizes, atoms, targets = data()
+    ends = np.append(0, sizes[:60].cumsum())
+    few = ShardedClouds.from_arrays(
+        atoms[: ends[-1]], offsets=ends, targets=targets[:60], piece_atoms=160
+    )
+    model = SparseDistributionGP(few, num_inducing=10)
+    start = {key: value.clone() for key, value in model.state_dict().items()}
+    options: dict[str, Any] = {"restarts": 0, "options": {"maxiter": 3}, "progress": False}
+    with pytest.warns(ConvergenceWarning):
+        expected = fit(copy.deepcopy(model), checkpoint=tmp_path, **options).predict(clouds())
+    path = tmp_path / f"{name}.checkpoint"
+    content = path.read_bytes()
+    header = json.loads(content[28 : 28 + int.from_bytes(content[20:28], "little")])
+    checkpoint = Checkpoint(tmp_path, name, header["digest"])
+    done, values = checkpoint.read()
+    for other in forged(values):
+        checkpoint.write(done, other, now=True)
+        with pytest.raises(ValueError, match=re.escape(f"Cannot read the checkpoint {path}")):
+            fit(model, checkpoint=tmp_path, **options)
+        now = model.state_dict()
+        assert all(torch.equal(value, now[key]) for key, value in start.items())
+    checkpoint.write(done, values, now=True)
+    found = fit(model, checkpoint=tmp_path, **options).predict(clouds())
+    assert all(map(same, found, expected))

@@ -6,6 +6,7 @@ Run by ``fuzzing.attacks`` as ``python -m fuzzing.attack FOLDER KINDS NAMES SEED
 from __future__ import annotations
 
 import faulthandler
+import itertools
 import json
 import random
 import resource
@@ -16,7 +17,7 @@ from pathlib import Path
 
 import torch
 from fuzzing.files import SUBJECTS, bits, examined, examined_forgery
-from fuzzing.mutations import damaged, forged
+from fuzzing.mutations import damaged
 
 # Memory that a case may take beyond that of the libraries, and its longest duration.
 MEMORY = 700 * 2**20
@@ -31,7 +32,7 @@ def limit_memory() -> None:
 
 
 def attack(
-    folder: Path, kind: str, name: str, seed: int, cases: int, log: Path, until: float
+    folder: Path, kinds: list[str], name: str, seed: int, cases: int, log: Path, until: float
 ) -> None:
     """Write one file, change it in many ways, and log what becomes of each change."""
     subject = SUBJECTS[name]
@@ -39,24 +40,25 @@ def attack(
     where = folder / name
     where.mkdir(exist_ok=True)
     path = subject.write(where)
-    content, expected = path.read_bytes(), bits(subject.read(path))
+    content = path.read_bytes()
     others = {p: p.read_bytes() for p in where.iterdir() if p != path}
+    expected = bits(subject.use(subject.read(path))) if "damage" in kinds else []
     with log.open("a") as file:
-        for case in range(seed, seed + cases):
+        for kind, case in itertools.product(kinds, range(seed, seed + cases)):
             if time.monotonic() > until:
                 return
             rng = random.Random(f"{kind}-{name}-{case}")
             print(json.dumps({"case": [kind, name, case]}), file=file, flush=True)
             for other, text in others.items():
                 other.write_bytes(text)
-            path.write_bytes(damaged(content, rng) if kind == "damage" else forged(content, rng))
+            path.write_bytes((damaged if kind == "damage" else subject.forge)(content, rng))
             faulthandler.dump_traceback_later(SECONDS, exit=True)
             started = time.monotonic()
             try:
                 if kind == "damage":
                     outcome = examined(subject, path, expected)
                 else:
-                    outcome = examined_forgery(path)
+                    outcome = examined_forgery(subject, path)
             except BaseException:
                 outcome = f"WRONG: {traceback.format_exc()}"
             faulthandler.cancel_dump_traceback_later()
@@ -70,7 +72,5 @@ if __name__ == "__main__":
     limit_memory()
     until = time.monotonic() + float(seconds)
     for name in names.split(","):
-        for kind in kinds.split(","):
-            if kind == "damage" or SUBJECTS[name].forgeable:
-                where = Path(folder)
-                attack(where, kind, name, int(seed), int(cases), where / "log.jsonl", until)
+        log = Path(folder, "log.jsonl")
+        attack(Path(folder), kinds.split(","), name, int(seed), int(cases), log, until)

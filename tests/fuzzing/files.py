@@ -13,6 +13,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
+from fuzzing import forgeries
 from gpytorch.kernels import ScaleKernel
 from sklearn.pipeline import make_pipeline
 from torch import Tensor
@@ -55,21 +56,29 @@ LONG = pd.DataFrame(
 )
 
 
+def _itself(found: Any) -> Any:
+    return found
+
+
 @dataclass(frozen=True)
 class Subject:
     """A kind of file.
 
     Attributes:
         write: Function that writes the file, given its folder, and returns its path.
-        read: Function that reads it and returns numbers.
+        read: Function that reads it.
+        forge: Function that returns another well-formed file, sealed if such files are.
+        use: Function of what was read that returns numbers.
         sealed: Whether a digest covers the file, so that no accident changes the numbers.
-        forgeable: Whether it is a file of ``gp_distributions.save``, whose header can be forged.
+        usable: Whether the numbers are finite, also those of a forged file that is not refused.
     """
 
     write: Callable[[Path], Path]
-    read: Callable[[Path], list[Any]]
+    read: Callable[[Path], Any]
+    forge: forgeries.Forge
+    use: Callable[[Any], list[Any]] = _itself
     sealed: bool = True
-    forgeable: bool = False
+    usable: bool = False
 
 
 def _kernel(**options: Any) -> ScaleKernel:
@@ -132,42 +141,51 @@ def _model(name: str) -> Subject:
         save(MODELS[name](), folder / "model.gpd")
         return folder / "model.gpd"
 
-    return Subject(write, lambda path: predictions(load(path)), forgeable=True)
+    return Subject(write, load, forgeries.model, predictions)
 
 
 def _search(path: Path) -> ShapeOptimizer:
-    return ShapeOptimizer(PoolSearch(CLOUDS), path=path, initial=5)
+    def make_model(X: Tensor, Y: Tensor) -> DistributionGP:
+        return DistributionGP(X, Y, _kernel(batch_shape=torch.Size([2])))
+
+    search = PoolSearch(CLOUDS)
+    return ShapeOptimizer(search, path=path, model=make_model, constraints=1, initial=3, restarts=0)
 
 
 def _write_records(folder: Path) -> Path:
     optimizer = _search(folder / "search.jsonl")
     for index in optimizer.ask(3):
-        optimizer.tell(index, TARGETS[index])
+        optimizer.tell(index, [TARGETS[index], -1.0 * index])
     optimizer.tell_failure(8, "no mesh")
     return folder / "search.jsonl"
 
 
-def _read_records(path: Path) -> list[Any]:
-    optimizer = _search(path)
+def _asked(optimizer: ShapeOptimizer) -> list[Any]:
     return [repr(optimizer.evaluations), optimizer.ask(1)]
 
 
 def _sparse() -> SparseDistributionGP:
-    return SparseDistributionGP(CLOUDS, TARGETS, _kernel(), num_inducing=4)
+    arrays = {"weights": CLOUDS.weights.numpy(), "targets": TARGETS}
+    shards = ShardedClouds.from_arrays(CLOUDS.points.numpy(), **arrays, piece_atoms=20)
+    return SparseDistributionGP(shards, None, _kernel(), num_inducing=4)
+
+
+def _fitted(folder: Path) -> SparseDistributionGP:
+    options: dict[str, Any] = {"progress": False, "options": {"maxiter": 3}}
+    return fit(_sparse(), restarts=0, checkpoint=folder, **options)
 
 
 def _checkpoint(name: str) -> Subject:
     def write(folder: Path) -> Path:
-        fit(_sparse(), restarts=0, checkpoint=folder, progress=False, options={"maxiter": 3})
+        _fitted(folder)
         return folder / f"{name}.checkpoint"
 
-    def read(path: Path) -> list[Any]:
-        fitted = fit(
-            _sparse(), restarts=0, checkpoint=path.parent, progress=False, options={"maxiter": 3}
-        )
-        return list(fitted.predict(TEST))
+    def read(path: Path) -> SparseDistributionGP:
+        if name == "start":  # the sums would not belong to a forged one
+            (path.parent / "sums.checkpoint").unlink(missing_ok=True)
+        return _fitted(path.parent)
 
-    return Subject(write, read)
+    return Subject(write, read, forgeries.checkpoint, predictions, usable=True)
 
 
 def _write_parquet(folder: Path) -> Path:
@@ -177,34 +195,69 @@ def _write_parquet(folder: Path) -> Path:
 
 
 def _read_parquet(path: Path) -> list[Any]:
-    shards = ShardedClouds.from_parquet(
-        path, bag="bag", columns=["x", "y"], target="target", piece_atoms=20
+    return _contents(
+        ShardedClouds.from_parquet(
+            path, bag="bag", columns=["x", "y"], target="target", piece_atoms=20
+        )
     )
-    return [part for i in range(shards.num_pieces) for part in _contents(shards, i)]
 
 
-def _write_array(folder: Path) -> Path:
-    np.save(folder / "atoms.npy", CLOUDS.points.numpy())
-    return folder / "atoms.npy"
+def _write_table(folder: Path) -> Path:
+    _write_parquet(folder)
+    pq.write_table(
+        pa.table({"bag": np.arange(12), "value": TARGETS.numpy()}), folder / "table.parquet"
+    )
+    return folder / "table.parquet"
 
 
-def _read_array(path: Path) -> list[Any]:
-    shards = ShardedClouds.from_arrays(path, piece_atoms=20)
-    return [_contents(shards, i)[0] for i in range(shards.num_pieces)]
+def _read_table(path: Path) -> list[Any]:
+    atoms = path.with_name("atoms.parquet")
+    layout: dict[str, Any] = {"bag": "bag", "columns": "x", "target": "value", "targets": path}
+    return _contents(ShardedClouds.from_parquet(atoms, **layout, piece_atoms=20))
 
 
-def _contents(shards: ShardedClouds, index: int) -> list[Any]:
-    clouds, targets = shards.piece(index)
-    return [clouds.points, targets]
+def _array(name: str) -> Subject:
+    """One of the files of bags one after another; ``points`` are those of bags of one size."""
+    points = CLOUDS.points.numpy()
+    arrays = {
+        "points": points,
+        "atoms": points.reshape(-1, points.shape[-1]),
+        "offsets": np.arange(len(points) + 1) * points.shape[1],
+        "weights": CLOUDS.weights.numpy().reshape(-1),
+        "targets": TARGETS.numpy(),
+    }
+
+    def write(folder: Path) -> Path:
+        for each, array in arrays.items():
+            np.save(folder / f"{each}.npy", array)
+        return folder / f"{name}.npy"
+
+    def read(path: Path) -> list[Any]:
+        if name == "points":
+            return _contents(ShardedClouds.from_arrays(path, piece_atoms=20))
+        atoms, *others = (path.with_name(f"{each}.npy") for each in list(arrays)[1:])
+        named = dict(zip(["offsets", "weights", "targets"], others, strict=True))
+        return _contents(ShardedClouds.from_arrays(atoms, **named, piece_atoms=20))
+
+    return Subject(write, read, forgeries.array, sealed=False)
+
+
+def _contents(shards: ShardedClouds) -> list[Any]:
+    found: list[Any] = []
+    for index in range(shards.num_pieces):
+        clouds, targets = shards.piece(index)
+        found += [clouds.points, clouds.weights, targets]
+    return found
 
 
 SUBJECTS: dict[str, Subject] = {
     **{name: _model(name) for name in MODELS},
-    "records": Subject(_write_records, _read_records, sealed=False),
+    "records": Subject(_write_records, _search, forgeries.records, _asked, sealed=False),
     "start": _checkpoint("start"),
     "sums": _checkpoint("sums"),
-    "parquet": Subject(_write_parquet, _read_parquet, sealed=False),
-    "array": Subject(_write_array, _read_array, sealed=False),
+    "parquet": Subject(_write_parquet, _read_parquet, forgeries.parquet, sealed=False),
+    "table": Subject(_write_table, _read_table, forgeries.parquet, sealed=False),
+    **{name: _array(name) for name in ("points", "atoms", "offsets", "weights", "targets")},
 }
 
 
@@ -218,7 +271,7 @@ def examined(subject: Subject, path: Path, expected: list[Any]) -> str:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            found = bits(subject.read(path))
+            found = bits(subject.use(subject.read(path)))
         except ValueError as error:
             named = str(path) in str(error) or str(path.parent) in str(error)
             return "refused" if named else f"WRONG: no path in {error!r}"
@@ -229,23 +282,26 @@ def examined(subject: Subject, path: Path, expected: list[Any]) -> str:
     return "WRONG: other values" if subject.sealed else "other values"
 
 
-def examined_forgery(path: Path) -> str:
-    """What becomes of a forged model: it is refused, or it is data with which anything can happen."""
+def examined_forgery(subject: Subject, path: Path) -> str:
+    """What becomes of a forged file: it is refused, or it is data with which anything can happen."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            model = load(path)
+            found = subject.read(path)
         except ValueError as error:
             text = str(error)
             if str(path) not in text:
                 return f"WRONG: no path in {error!r}"
-            if "allocate" in text or "MemoryError" in text:
+            if any(word in text for word in ("allocate", "malloc", "MemoryError")):
                 return f"WRONG: more memory than the file holds: {error!r}"
             return "refused"
         except Exception as error:
             return f"WRONG: {error!r}"
         try:
-            predictions(model)
+            numbers = subject.use(found)
         except Exception as error:
-            return f"loads, then {type(error).__name__}"
-    return "predicts"
+            outcome = f"loads, then {type(error).__name__}"
+            return f"WRONG: {outcome}: {error!r}" if subject.usable else outcome
+    if subject.usable and not all(np.isfinite(np.asarray(part)).all() for part in numbers):
+        return f"WRONG: not finite: {numbers}"
+    return "data"

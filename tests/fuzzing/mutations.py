@@ -1,14 +1,13 @@
-"""Changes of the content of files: accidents, and forgeries that are sealed correctly."""
+"""Changes of the content of files: accidents, and the parts of forgeries."""
 
 import copy
 import hashlib
-import inspect
 import json
 import random
 from collections.abc import Iterator
 from typing import Any
 
-from gp_distributions.saving import description
+import numpy as np
 
 _START, _DIGEST = 28, 32
 # What stands in the place of any value of a header.
@@ -77,7 +76,7 @@ def damaged(content: bytes, rng: random.Random) -> bytes:
 
 
 def header_of(content: bytes) -> dict[str, Any]:
-    """Header of a file that ``gp_distributions.save`` wrote."""
+    """Header of a sealed file: a saved model, or a checkpoint of a fit."""
     length = int.from_bytes(content[20:_START], "little")
     header: dict[str, Any] = json.loads(content[_START : _START + length])
     return header
@@ -85,8 +84,7 @@ def header_of(content: bytes) -> dict[str, Any]:
 
 def resealed(content: bytes, header: Any, data: bytes | None = None) -> bytes:
     """The file with another header, or other data, and a digest that matches."""
-    length = int.from_bytes(content[20:_START], "little")
-    data = content[_START + length : -_DIGEST] if data is None else data
+    data = numbers_of(content) if data is None else data
     text = json.dumps(header).encode()
     whole = _START + len(text) + len(data) + _DIGEST
     frame = content[:12] + whole.to_bytes(8, "little") + len(text).to_bytes(8, "little")
@@ -102,58 +100,52 @@ def places(value: Any) -> Iterator[tuple[Any, Any]]:
             yield from places(value[key])
 
 
-def forged(content: bytes, rng: random.Random) -> bytes:
-    """The file with one to three changes of its header or its numbers, sealed correctly."""
-    header = header_of(content)
-    if rng.random() < 0.1:
-        return resealed(content, header, _other_numbers(content, rng))
-    for _ in range(rng.choice([1, 1, 1, 2, 3])):
-        found = list(places(header))
-        container, key = rng.choice(found)
-        match rng.choice(
-            ["value"] * 3 + ["number", "swap", "copy", "lose", "repeat", "name", "module"]
-        ):
-            case "value":
-                container[key] = copy.deepcopy(rng.choice(_VALUES))
-            case "number":
-                numbers = [(c, k) for c, k in found if type(c[k]) in (int, float)]
+def one_of(rng: random.Random) -> Any:
+    """A value of any kind."""
+    return copy.deepcopy(rng.choice(_VALUES))
+
+
+def changed(tree: Any, rng: random.Random) -> None:
+    """Change a value, or a name, anywhere in nested lists and dictionaries."""
+    found = list(places(tree))
+    if not found:
+        return
+    container, key = rng.choice(found)
+    match rng.choice(["value"] * 3 + ["number", "swap", "copy", "lose", "repeat", "name"]):
+        case "value":
+            container[key] = one_of(rng)
+        case "number":
+            numbers = [(c, k) for c, k in found if type(c[k]) in (int, float)]
+            if numbers:
                 container, key = rng.choice(numbers)
                 factor = rng.choice([-1, 0, 2, 10, 1000, 10**6, 10**9])
                 container[key] = container[key] * factor + rng.choice([-1, 0, 1])
-            case "swap":
-                other, name = rng.choice(found)
-                container[key], other[name] = copy.deepcopy((other[name], container[key]))
-            case "copy":
-                other, name = rng.choice(found)
-                container[key] = copy.deepcopy(other[name])
-            case "module":
-                _add_module(header, rng)
-            case "lose":
-                del container[key]
-            case "repeat" if isinstance(container, list):
-                container[key:key] = [container[key]] * rng.choice([1, 2, 50])
-            case "name" if isinstance(container, dict):
-                container[rng.choice([*container, "extra"])] = container.pop(key)
-    return resealed(content, header)
+        case "swap":
+            other, name = rng.choice(found)
+            container[key], other[name] = copy.deepcopy((other[name], container[key]))
+        case "copy":
+            other, name = rng.choice(found)
+            container[key] = copy.deepcopy(other[name])
+        case "lose":
+            del container[key]
+        case "repeat" if isinstance(container, list):
+            container[key:key] = [container[key]] * rng.choice([1, 2, 50])
+        case "name" if isinstance(container, dict):
+            container[rng.choice([*container, "extra"])] = container.pop(key)
 
 
-def _add_module(header: dict[str, Any], rng: random.Random) -> None:
-    """Add a module of any class, with any arguments, of which others are then made."""
-    name, cls = rng.choice(sorted(description._NAMED.items()))
-    names = list(inspect.signature(cls).parameters)
-    named = {each: copy.deepcopy(rng.choice(_VALUES)) for each in names if rng.random() < 0.6}
-    objects = header.get("objects")
-    if isinstance(objects, list):  # unless an earlier change has replaced it
-        place = rng.randrange(len(objects) + 1)
-        objects.insert(place, {"class": name, "positional": [], "named": named})
+def numbers_of(content: bytes) -> bytes:
+    """The bytes of the tensors of a sealed file."""
+    return content[_START + int.from_bytes(content[20:_START], "little") : -_DIGEST]
 
 
-def _other_numbers(content: bytes, rng: random.Random) -> bytes:
-    """The bytes of the tensors, some of them overwritten by special numbers."""
-    data = bytearray(content[_START + int.from_bytes(content[20:_START], "little") : -_DIGEST])
+def overwritten(numbers: bytes, rng: random.Random) -> bytes:
+    """Numbers of which some are overwritten by special ones."""
+    data = bytearray(numbers)
     special = [b"\0" * 8, b"\xff" * 8, b"\0\0\0\0\0\0\xf0\x7f", b"\0\0\0\0\0\0\xf0\xff"]
     special += [b"\1" + b"\0" * 7, b"\xff" * 7 + b"\x7f", rng.randbytes(8)]
+    special += [np.float64(number).tobytes() for number in (1, -1, 1e9, -1e9, 1e300, 1e-300)]
     for _ in range(rng.choice([1, 5, 100])):
         place = 8 * rng.randrange(max(1, len(data) // 8))
         data[place : place + 8] = rng.choice(special)
-    return bytes(data[: len(content)])
+    return bytes(data[: len(numbers)])

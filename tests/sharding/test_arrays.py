@@ -1,5 +1,7 @@
 import os
 import pickle
+import re
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -124,8 +126,12 @@ def test_digests_follow_the_content() -> None:
         ({"points": POINTS.astype(str)}, "points: expected real numbers"),
         ({"points": np.ma.masked_array(POINTS)}, "points: expected an array, got a masked array"),
         ({"points": POINTS, "piece_atoms": 0}, "piece_atoms"),
-        ({"points": POINTS[:0]}, r"points: expected at least one bag and coordinate, got \(0, "),
-        ({"points": POINTS[..., :0]}, "points: expected at least one bag and coordinate"),
+        (
+            {"points": POINTS[:0]},
+            r"points: expected at least one bag, atom and coordinate, got \(0, ",
+        ),
+        ({"points": POINTS[..., :0]}, "points: expected at least one bag, atom and coordinate"),
+        ({"points": POINTS[:, :0]}, "points: expected at least one bag, atom and coordinate"),
     ],
 )
 def test_wrong_arguments_are_refused(arguments: dict[str, Any], message: str) -> None:
@@ -140,6 +146,44 @@ def test_errors_name_the_file_and_the_bags(tmp_path: Path) -> None:
     shards = ShardedClouds.from_arrays(tmp_path / "points.npy", piece_atoms=17)
     with pytest.raises(PieceError, match=r"points\.npy, bags 4 to 7: Bag 3: .*nan in atom 1"):
         shards.piece(1)
+
+
+def test_headers_of_many_bags_without_atoms_take_no_memory(tmp_path: Path) -> None:
+    path = tmp_path / "points.npy"
+    np.save(path, np.zeros((10**8, 0, 2)))
+    tracemalloc.start()
+    try:
+        with pytest.raises(
+            ValueError, match=r"points \(.*points\.npy\): expected at least one bag"
+        ):
+            ShardedClouds.from_arrays(path)
+        assert tracemalloc.get_traced_memory()[1] < 10**7
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize(
+    ("name", "array"),
+    [
+        *(("points", POINTS[0, 0]), ("points", POINTS.astype("M8[s]")), ("points", POINTS[:0])),
+        *(("offsets", np.array([0, 3, 3, 40])), ("offsets", np.array(["a"]))),
+        *(("offsets", np.array([0.0, 40.0])), ("weights", np.ones(3)), ("weights", -np.ones(40))),
+        *(("weights", np.ones(40, dtype="c8")), ("targets", np.ones(3)), ("targets", np.ones(()))),
+        ("targets", np.array([1, np.nan])),
+    ],
+)
+def test_errors_of_forged_files_name_them(tmp_path: Path, name: str, array: np.ndarray) -> None:
+    files = {
+        "points": POINTS.reshape(-1, 3),
+        "offsets": np.array([0, 3, 40]),
+        "weights": np.ones(40),
+        "targets": np.zeros(2),
+    }
+    for each, content in (files | {name: array}).items():
+        np.save(tmp_path / f"{each}.npy", content)
+    paths = {each: tmp_path / f"{each}.npy" for each in files}
+    with pytest.raises(ValueError, match=re.escape(str(paths[name]))):
+        ShardedClouds.from_arrays(paths.pop("points"), **paths).piece(0)
 
 
 def test_damaged_headers_name_the_file(tmp_path: Path) -> None:

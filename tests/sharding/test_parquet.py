@@ -277,6 +277,78 @@ def test_errors_name_the_file(tmp_path: Path) -> None:
         ShardedClouds.from_parquet(write(frame[:0], tmp_path / "empty.parquet"), **options)
 
 
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        ([1.0, np.nan, np.nan], "got a missing value in row 1"),
+        ([1.0, None, 2.0], "got a missing value in row 1"),
+        ([[1], [1], [2]], "bags named by text, numbers or dates, got list<.*int64>"),
+        ([{"a": 1}, {"a": 1}, {"a": 2}], "bags named by text, numbers or dates, got struct"),
+    ],
+)
+def test_bags_without_a_proper_name_are_refused(
+    tmp_path: Path, names: list[Any], message: str
+) -> None:
+    path = tmp_path / "atoms.parquet"
+    pq.write_table(pa.table({"bag": pa.array(names), "x": [1.0, 2.0, 3.0]}), path)
+    with pytest.raises(PieceError, match=rf"atoms\.parquet.*{message}"):
+        ShardedClouds.from_parquet(path, bag="bag", columns="x")
+
+
+@pytest.mark.parametrize(
+    "targets",
+    [
+        *({"bag": ["p0", "p0"], "lift": [1.0, 2.0]}, {"bag": ["p0"], "lift": [1.0]}),
+        *({"bag": ["p0", "p1"], "drag": [1.0, 2.0]}, {"bag": [["a"], ["b"]], "lift": [1.0, 2.0]}),
+        *({"bag": ["p0", "p1"], "lift": ["a", "b"]}, {"bag": ["p0", "p1"], "lift": [1.0, np.inf]}),
+        *(
+            {"bag": ["p0", "p1"], "lift": np.array([2**63 + 1, 0], dtype="u8")},
+            {"bag": ["p0", "p1"], "lift": [[1], [2]]},
+        ),
+        *(b"", b"PAR1", b"PAR1" + b"\xff" * 40 + b"PAR1"),
+    ],
+)
+def test_errors_of_targets_name_their_file(tmp_path: Path, targets: Any) -> None:
+    atoms = write(table([2, 1]), tmp_path / "atoms.parquet")
+    path = tmp_path / "targets.parquet"
+    if isinstance(targets, bytes):
+        path.write_bytes(targets)
+    else:
+        pq.write_table(pa.table(targets), path)
+    options: dict[str, Any] = {"bag": "bag", "columns": "x", "target": "lift"}
+    with pytest.raises(ValueError, match=r"targets\.parquet"):
+        ShardedClouds.from_parquet(atoms, **options, targets=path)
+
+
+@pytest.mark.parametrize("error", [pa.ArrowMemoryError, pa.ArrowNotImplementedError, OSError])
+def test_errors_of_pyarrow_name_the_file(
+    tmp_path: Path, error: type[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A row group may be far larger in memory than on the disk."""
+    path = write(table(), tmp_path / "atoms.parquet")
+    shards = ShardedClouds.from_parquet(path, bag="bag", columns="x")
+
+    def failing(*arguments: object, **options: object) -> None:
+        raise error("malloc failed")
+
+    for name in ("read_row_group", "iter_batches"):
+        monkeypatch.setattr(pq.ParquetFile, name, failing)
+    with pytest.raises(PieceError, match=r"Cannot read .*atoms\.parquet: malloc failed"):
+        ShardedClouds.from_parquet(path, bag="bag", columns="x")
+    with pytest.raises(PieceError, match=r"Cannot read .*atoms\.parquet: malloc failed"):
+        shards.piece(0)
+
+
+def test_a_file_with_fewer_rows_than_it_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write(table(), tmp_path / "atoms.parquet")
+    shards = ShardedClouds.from_parquet(path, bag="bag", columns="x")
+    monkeypatch.setattr(pq.ParquetFile, "iter_batches", lambda *_, **__: iter(()))
+    with pytest.raises(PieceError, match=r"atoms\.parquet: there are fewer rows than"):
+        shards.piece(0)
+
+
 def test_a_damaged_or_changed_file_is_not_read(tmp_path: Path) -> None:
     path = write(table(), tmp_path / "all.parquet", compression="NONE")
     shards = ShardedClouds.from_parquet(path, bag="bag", columns=["x", "y"])

@@ -1,5 +1,6 @@
 import collections
 import functools
+import hashlib
 import os
 import pickle
 import signal
@@ -8,9 +9,12 @@ import sys
 import textwrap
 import threading
 import time
+import tracemalloc
+import zipfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -275,17 +279,45 @@ def test_checkpoints_are_whole_and_belong_to_their_data(tmp_path: Path) -> None:
 
 
 def test_no_change_of_a_checkpoint_goes_unnoticed(tmp_path: Path) -> None:
-    """PyTorch would read sums of which a bit has been flipped."""
     checkpoint = Checkpoint(tmp_path, "sums", "digest")
     checkpoint.write(3, {"a": torch.zeros(50)})
     content = checkpoint.path.read_bytes()
     for place in range(0, len(content), 7):
         flipped = bytes([content[place] ^ 1])
         checkpoint.path.write_bytes(content[:place] + flipped + content[place + 1 :])
-        with pytest.raises(ValueError, match=r"Cannot read .*sums\.checkpoint: its digest"):
+        with pytest.raises(ValueError, match=r"Cannot read .*sums\.checkpoint: .*Delete all"):
             checkpoint.read()
     checkpoint.path.write_bytes(content)
     assert checkpoint.read()[0] == 3
+
+
+def test_a_forged_checkpoint_takes_no_memory(tmp_path: Path) -> None:
+    """The pickles that PyTorch reads as harmless may name an array of bytes of any length."""
+    checkpoint = Checkpoint(tmp_path, "sums", "digest")
+    written, forged = BytesIO(), BytesIO()
+    torch.save({}, written)
+    size = (10**9).to_bytes(4, "little")
+    program = b"\x80\x02c__builtin__\nbytearray\nJ" + size + b"\x85R."
+    with zipfile.ZipFile(written) as old, zipfile.ZipFile(forged, "w") as new:
+        for name in old.namelist():
+            new.writestr(name, program if name.endswith("data.pkl") else old.read(name))
+    content = forged.getvalue()
+    checkpoint.path.write_bytes(content + hashlib.sha256(content).digest())
+    tracemalloc.start()
+    try:
+        with pytest.raises(ValueError, match=r"Cannot read the checkpoint .*sums\.checkpoint"):
+            checkpoint.read()
+        assert tracemalloc.get_traced_memory()[1] < 10**7
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("done", [-1, 1.0, True, "1", None, [1]])
+def test_numbers_of_pieces_are_checked(tmp_path: Path, done: Any) -> None:
+    checkpoint = Checkpoint(tmp_path, "sums", "digest")
+    checkpoint.write(done, {"n": 7}, now=True)
+    with pytest.raises(ValueError, match=r"Cannot read .*sums\.checkpoint: expected a number of"):
+        checkpoint.read()
 
 
 def test_an_interrupted_write_leaves_the_last_checkpoint(
