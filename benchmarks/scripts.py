@@ -32,6 +32,7 @@ SCRIPTS = (
     "published_images",
     "sampling_noise",
     "calibration_ledger",
+    "scaled_intervals",
     "airfoil_search",
     "turned_airfoil_search",
     "mixed_search",
@@ -60,6 +61,7 @@ LONG = (
     "mixed_search",
     "compared_search",
     "calibration_ledger",
+    "scaled_intervals",
 )
 
 # Scripts that measure accuracy only and take minutes at full size, the longest first.
@@ -79,6 +81,7 @@ SIDE_BY_SIDE = (
     "unknown_pose",
     "patients",
     "scaled_distance",
+    "scaled_intervals",
     "few_clouds",
     "mixed",
     "airfoil_regression",

@@ -39,7 +39,8 @@ class ScaledDistance(DistanceWrapper, gpytorch.Module):
     overfitting, if they require a gradient, as they do by default;
     ``distance.raw_scales.requires_grad_(False)`` fixes them. Coordinates in different units should be
     normalised first, with :meth:`PointClouds.normalize` or :class:`NormalizeClouds`, so that scales can
-    be compared.
+    be compared. Intervals are too narrow if scales are learned from few clouds;
+    :func:`integrate_hyperparameters` of the fitted model keeps the scales and makes intervals wider.
 
     Around :class:`RigidSlicedWasserstein`, all coordinates that rotate have one scale, and each mark has
     its own. A reference measure is not scaled with the clouds.
