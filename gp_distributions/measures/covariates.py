@@ -15,7 +15,8 @@ from torch import Tensor
 from gp_distributions.measures.arrays import is_missing, real_array, to_tensor
 from gp_distributions.measures.bags import count_axes
 from gp_distributions.measures.columns import object_array
-from gp_distributions.measures.tables import column, column_names, index_of, opened, row_names
+from gp_distributions.measures.names import index_names
+from gp_distributions.measures.tables import check_texts, column, column_names, index_of, opened
 from gp_distributions.rows.memory import same_tensor
 
 # A category: what files can hold and what compares as equal after reading it again.
@@ -86,7 +87,9 @@ class Covariates:
             found = column(frame, name)
             return found if _declared(frame[name]) is None else frame[name]
 
-        return cls._of(names, values, f" of block {block!r}", index_of(frame), row_names(frame))
+        named = index_names(frame)
+        labels = None if named is None else named.labels
+        return cls._of(names, values, f" of block {block!r}", index_of(frame), labels)
 
     @classmethod
     def _read_columns(cls, columns: Mapping[Any, Any], block: str) -> Covariates:
@@ -122,15 +125,11 @@ class Covariates:
         labels: npt.NDArray[Any] | None = None,
     ) -> Covariates:
         """Read columns that a function returns by name; messages name rows by the index."""
+        check_texts(names, where)
         columns: dict[str, Tensor | npt.NDArray[Any]] = {}
         levels: dict[str, tuple[Level, ...]] = {}
         for name in names:
             column, declared = _read_column(values(name), f"Column {name!r}{where}", index)
-            if str(name) in columns:
-                raise ValueError(
-                    f"Column {name!r}{where}: expected columns whose names differ as text, got another "
-                    f"column {str(name)!r}. Rename one of them."
-                )
             columns[str(name)] = column
             if declared is not None:
                 levels[str(name)] = declared

@@ -11,8 +11,8 @@ from botorch.models.transforms.outcome import Standardize
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from gp_distributions.measures.inputs import Inputs, naming_of
-from gp_distributions.measures.names import check_names, index_naming, row_index
+from gp_distributions.measures.inputs import names_of
+from gp_distributions.measures.names import check_names, index_names
 from gp_distributions.models.scales import check_targets
 
 
@@ -20,29 +20,23 @@ def check_order(train_X: Any, train_Y: Any, noun: str = "targets") -> None:
     """Check that targets whose index names the clouds are in the order of the clouds.
 
     Args:
-        train_X: Training inputs. Containers of this package may have labels.
-        train_Y: Targets. A pandas series or data frame has an attribute ``index``.
+        train_X: Training inputs. Containers of this package may have labels, and pandas frames have an
+            index.
+        train_Y: Targets. Pandas series and frames have an index.
         noun: What the targets are called in error messages.
 
     Raises:
         ValueError: If the index and the labels differ in their names or in their order.
     """
-    index = row_index(train_Y)
-    if index is None or not isinstance(train_X, Inputs):
-        return
-    labels = train_X.labels
-    if labels is None or labels.ndim != 1:
-        return
-    naming = min(index_naming(index), naming_of(train_X))
-    check_names(
-        labels.tolist(), list(index), "the clouds", f"the {noun}", table=noun, naming=naming
-    )
+    given, names = names_of(train_Y), names_of(train_X)
+    if given is not None and names is not None:
+        check_names(names, given, "the clouds", f"the {noun}", table=noun)
 
 
 def label_of(data: Any, row: int) -> str:
     """Return the name of a row in the index of a pandas series or frame, for error messages."""
-    index = row_index(data)
-    return "" if index is None else f" (named {list(index)[row]!r})"
+    names = index_names(data)
+    return "" if names is None else f" (named {names[row : row + 1].listed()[0]!r})"
 
 
 def as_variances(train_Yvar: Tensor | ArrayLike, rows: Tensor, targets: Tensor) -> Tensor:
