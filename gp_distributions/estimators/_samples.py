@@ -15,7 +15,6 @@ from torch import Tensor
 
 from gp_distributions.estimators._packed import refuse_packed_rows
 from gp_distributions.measures import MixedInputs, PointClouds
-from gp_distributions.measures.arrays import real_array
 from gp_distributions.measures.bag_columns import split_mixed
 from gp_distributions.measures.bags import count_axes, double
 from gp_distributions.measures.columns import entries, object_array
@@ -23,6 +22,7 @@ from gp_distributions.measures.inputs import Inputs, names_of
 from gp_distributions.measures.kinds import KINDS, Distributions
 from gp_distributions.measures.tables import is_table
 from gp_distributions.models.targets import check_order
+from gp_distributions.numerics.masks import refuse_mask
 from gp_distributions.sharding import ShardedClouds
 
 Samples: TypeAlias = Inputs | ArrayLike | Tensor
@@ -210,8 +210,7 @@ def read_distributions(X: Samples, *, numbers: bool = False) -> Distributions | 
             f"Expected a tensor of shape T x n x d, got {tuple(X.shape)}. Read packed rows with "
             "PointClouds.unpack(rows, dim), and points of one atom each with X[:, None]."
         )
-    if isinstance(X, np.ma.MaskedArray):
-        real_array(X, "X")  # raises
+    refuse_mask(X, "X", "give masked atoms weight 0 or leave them out")
     if isinstance(X, Tensor) or (isinstance(X, np.ndarray) and X.ndim == 3):
         return PointClouds(_plain(X, "X"))
     items = _bag_column(X)
@@ -295,7 +294,7 @@ def read_targets(
     Raises:
         TypeError: If ``y`` is a dictionary.
         ValueError: If ``y`` is ``None``, or the index of ``y`` has the names of the samples in another
-            order, or other names.
+            order, or other names; or ``y`` is a masked array.
     """
     if y is None:
         raise ValueError(
@@ -307,6 +306,7 @@ def read_targets(
             "clouds.labels]."
         )
     check_samples(X, read, y)
+    refuse_mask(y, "y")
     return as_array(y)
 
 

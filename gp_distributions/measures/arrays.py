@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable, Sequence
+from decimal import Decimal
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -11,6 +12,8 @@ import numpy.typing as npt
 import torch
 from scipy.sparse import issparse
 from torch import Tensor
+
+from gp_distributions.numerics.masks import refuse_mask
 
 Array: TypeAlias = Tensor | npt.NDArray[Any]
 Data: TypeAlias = Tensor | npt.ArrayLike
@@ -50,11 +53,7 @@ def real_array(value: Data, name: str) -> Array:
         if value.is_complex():
             raise ValueError(f"{name}: expected real numbers, got dtype {value.dtype}.")
         return value
-    if isinstance(value, np.ma.MaskedArray):
-        raise ValueError(
-            f"{name}: expected an array, got a masked array, whose mask would be lost; give masked "
-            "atoms weight 0 or leave them out."
-        )
+    refuse_mask(value, name, "give masked atoms weight 0 or leave them out")
     if any(map(issparse, value if isinstance(value, (list, tuple)) else [value])):
         raise ValueError(
             f"{name}: expected a dense array, got a SciPy sparse array; convert it with .toarray()."
@@ -192,6 +191,20 @@ def integer(value: int, name: str, least: int = 1) -> int:
     if count < least or isinstance(value, bool):
         raise ValueError(f"{name}: expected an integer >= {least}, got {value!r}.")
     return count
+
+
+def as_floats(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return an array of objects that are all decimals, integers or floats as an array of floats.
+
+    Databases return ``Decimal`` objects. Other arrays are returned unchanged.
+    """
+    if array.dtype != object:
+        return array
+    numbers = all(
+        isinstance(value, Decimal | int | float) and not isinstance(value, bool)
+        for value in array.flat
+    )
+    return array.astype(np.float64) if numbers else array
 
 
 def is_missing(value: object) -> bool:

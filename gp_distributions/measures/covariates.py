@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from decimal import Decimal
 from typing import Any, Self, TypeAlias
 
 import numpy as np
@@ -12,11 +11,12 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from gp_distributions.measures.arrays import is_missing, real_array, to_tensor
+from gp_distributions.measures.arrays import as_floats, is_missing, real_array, to_tensor
 from gp_distributions.measures.bags import count_axes
 from gp_distributions.measures.columns import object_array
 from gp_distributions.measures.names import index_names
 from gp_distributions.measures.tables import check_texts, column, column_names, index_of, opened
+from gp_distributions.numerics.masks import refuse_mask
 from gp_distributions.rows.memory import same_tensor
 
 # A category: what files can hold and what compares as equal after reading it again.
@@ -101,6 +101,7 @@ class Covariates:
 
     @classmethod
     def _read_array(cls, data: Any, block: str) -> Covariates:
+        refuse_mask(data, f"Block {block!r}")
         values = (
             data if isinstance(data, Tensor) or _declared(data) is not None else np.asarray(data)
         )
@@ -241,6 +242,7 @@ def _read_column(
     values: Any, where: str, labels: npt.NDArray[Any] | None
 ) -> tuple[Tensor | npt.NDArray[Any], tuple[Level, ...] | None]:
     """Return the numbers or the categories of a column, and the categories that it declares."""
+    refuse_mask(values, where)
     declared = _declared(values)
     if declared is None:
         return _numbers_or_categories(values, where, labels), None
@@ -262,8 +264,9 @@ def _numbers_or_categories(
         )
     entries = array.tolist()
     _check_present(entries, where, labels)
-    if all(isinstance(v, Decimal | int | float) and not isinstance(v, bool) for v in entries):
-        return _finite(np.array(entries, dtype=np.float64), where, labels)
+    numbers = as_floats(array)
+    if numbers.dtype.kind in _NUMBERS:
+        return _finite(numbers, where, labels)
     return _categories(object_array(entries), where, labels)
 
 

@@ -11,9 +11,11 @@ from botorch.models.transforms.outcome import Standardize
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
+from gp_distributions.measures.arrays import as_floats, real_array
 from gp_distributions.measures.inputs import names_of
 from gp_distributions.measures.names import check_names, index_names
 from gp_distributions.models.scales import check_targets
+from gp_distributions.numerics.masks import refuse_mask
 
 
 def check_order(train_X: Any, train_Y: Any, noun: str = "targets") -> None:
@@ -139,13 +141,15 @@ def _columns(given: Tensor | ArrayLike, rows: Tensor) -> tuple[Tensor, bool]:
                 "Expected a list or array of targets, got a dictionary. Pass [targets[label] for label "
                 "in clouds.labels]."
             )
-        array = np.array(given)  # a copy: columns of data frames are read-only
+        refuse_mask(given, "Targets and variances")
+        array = as_floats(np.array(given))  # a copy: columns of data frames are read-only
         if array.dtype.kind not in "biuf":
             raise ValueError(
                 f"Expected numbers as targets, got {_strange(given, array)}. Use ClassificationGP for "
                 "labels, and leave out clouds without a target."
             )
         given = array
+    given = real_array(given, "Targets and variances")
     values = torch.as_tensor(given, dtype=torch.float64, device=rows.device).detach()
     squeeze = values.dim() == rows.dim() - 1
     return (values.unsqueeze(-1) if squeeze else values), squeeze
