@@ -74,6 +74,9 @@ def _bags(frame: Any) -> dict[str, list[Any]]:
     """Return the cells of the columns of bags in an opened frame, by the name of the column.
 
     A column holds bags if its first value is an array, a list, a tuple or a tensor with one or two axes.
+
+    Raises:
+        ValueError: If a column has no rows, and may hold bags.
     """
     found = {}
     for name in column_names(frame):
@@ -85,6 +88,11 @@ def _bags(frame: Any) -> dict[str, list[Any]]:
             found[name] = list(values)
         elif values.dtype == object:
             cells = list(values)
+            if not cells:
+                raise ValueError(
+                    f"Column {name!r}: expected at least one row, which shows whether there are bags in "
+                    "the column, got an empty frame."
+                )
             if count_axes(next((cell for cell in cells if not _is_empty(cell)), None)) in (1, 2):
                 found[name] = cells
     return found

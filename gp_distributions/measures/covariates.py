@@ -300,6 +300,13 @@ def _categories(
                 f"{where}: expected numbers, or strings, booleans or numbers as categories, got a "
                 f"{type(value).__name__} in {_row(row, labels)}. {advice}"
             )
+    truths = {value for value in entries if isinstance(value, bool)}
+    for row, value in enumerate(entries):
+        if not isinstance(value, bool) and value in truths:
+            raise ValueError(
+                f"{where}: expected categories that differ, got {value!r} in {_row(row, labels)}, which "
+                f"equals {bool(value)} in another row. Convert the column to strings."
+            )
     return object_array(entries)
 
 

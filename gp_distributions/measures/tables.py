@@ -75,11 +75,16 @@ def column(frame: Any, name: str) -> npt.NDArray[Any]:
     """Return the values of a column.
 
     Raises:
-        ValueError: If there is no such column, or more than one.
+        ValueError: If there is no such column, or more than one, or it holds structs.
         TypeError: If the column cannot be read as an array.
     """
     check_name(name, column_names(frame))
     values = frame[name]
+    if type(getattr(values, "dtype", None)).__name__ == "Struct":
+        raise ValueError(
+            f"Column {name!r}: expected one value in each row, got a struct of several. Make a column "
+            f"of each with frame.unnest({name!r})."
+        )
     if _is_arrow(frame):
         return np.asarray(values)  # its to_numpy refuses to copy by default
     if not hasattr(values, "to_numpy"):
