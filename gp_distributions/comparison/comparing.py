@@ -16,6 +16,7 @@ from gp_distributions.comparison.candidates import Candidate, grouped
 from gp_distributions.comparison.comparison import Comparison, InterruptedComparison
 from gp_distributions.comparison.data import Data, Split
 from gp_distributions.comparison.trials import Trial, run_trials
+from gp_distributions.measures.arrays import as_floats
 from gp_distributions.measures.inputs import Inputs
 from gp_distributions.models.mixture_classifier import Classifier
 from gp_distributions.scoring.predictions import Predictions
@@ -115,6 +116,11 @@ def compare(
         )
     if not candidates:
         raise ValueError("Expected at least one candidate, got none.")
+    for name in candidates:
+        if not isinstance(name, str):
+            raise TypeError(f"Expected names of candidates as text, got {name!r}.")
+    if restarts < 0:
+        raise ValueError(f"Expected restarts >= 0, got {restarts}.")
     if classification is None:
         classification = _are_labels(y) or any(
             isinstance(candidate, Classifier) for candidate in candidates.values()
@@ -180,7 +186,7 @@ def _are_labels(y: Any) -> bool:
     """Whether values are no numbers."""
     if isinstance(y, Tensor):
         return y.dtype == torch.bool
-    return np.asarray(y).dtype.kind not in "iuf"
+    return as_floats(np.asarray(y)).dtype.kind not in "iuf"
 
 
 def _result(trials: Sequence[Trial], splits: Sequence[Split]) -> tuple[Trial, Predictions | None]:

@@ -8,15 +8,17 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from sklearn.model_selection import GroupKFold, KFold, StratifiedKFold, check_cv
 from torch import Tensor
 
+from gp_distributions.measures.arrays import is_missing
 from gp_distributions.measures.inputs import Inputs, encoding_of
 from gp_distributions.measures.mixed_inputs import MixedInputs
 from gp_distributions.models.arguments import counted_rows
 from gp_distributions.models.kernel_ridge import Labels, read_labels
 from gp_distributions.models.targets import as_targets, check_order
+from gp_distributions.numerics.masks import refuse_mask
 
 # Number of folds if there are groups, unless there are fewer groups.
 _FOLDS = 5
@@ -49,11 +51,14 @@ class Data:
 
         Raises:
             TypeError: If ``X`` are neither distributions nor a tensor.
-            ValueError: If there is a batch axis, or targets or labels do not fit the inputs.
+            ValueError: If there is a batch axis, there are less than two inputs, or targets or labels do
+                not fit the inputs.
         """
         rows = counted_rows(X, encoding_of(X)).detach()
         if rows.dim() != 2:
             raise ValueError(f"Expected T inputs, got rows of shape {tuple(rows.shape)}.")
+        if len(rows) < 2:
+            raise ValueError(f"Expected at least two inputs to compare on, got {len(rows)}.")
         check_order(X, y)
         if classify:
             classes, index = read_labels(y, len(rows))
@@ -86,17 +91,19 @@ class Data:
         """Split the inputs into folds, each of which is left out once; none for leave-one-out.
 
         Raises:
-            ValueError: If the folds are not a partition, the number of groups is wrong, a training part
-                holds an input or a group that it leaves out, or it lacks a class.
+            ValueError: If the folds are not a partition, the number of groups is wrong, a group is
+                missing, groups cannot be sorted, a training part holds an input or a group that it
+                leaves out, or it lacks a class.
         """
         check_order(self.X, groups, "groups")
+        refuse_mask(groups, "Groups")
         labels = None if groups is None else np.asarray(groups)
         if labels is not None and labels.shape != (self.size,):
             raise ValueError(
                 f"Expected a group for each of {self.size} inputs, got groups of shape {labels.shape}."
             )
-        if labels is not None and len(np.unique(labels)) < 2:
-            raise ValueError("Expected at least two different groups, got one.")
+        if labels is not None:
+            _check_groups(labels)
         if folds is None and labels is None:
             return []
         parts = [
@@ -144,3 +151,19 @@ class Data:
         else:
             splitter = check_cv(folds)
         yield from splitter.split(places, self.targets.cpu().numpy(), groups)
+
+
+def _check_groups(groups: NDArray[Any]) -> None:
+    """Check that there are two groups at least, that none is missing and that they can be sorted."""
+    missing = next((i for i, group in enumerate(groups.tolist()) if is_missing(group)), None)
+    if missing is not None:
+        raise ValueError(
+            f"Expected a group for each input, but that of input {missing} is missing. Leave it out, or "
+            "give it a group of its own."
+        )
+    try:
+        different = len(np.unique(groups))
+    except TypeError as error:
+        raise ValueError(f"Expected groups of one kind, such as text: {error}.") from error
+    if different < 2:
+        raise ValueError("Expected at least two different groups, got one.")

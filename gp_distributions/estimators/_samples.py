@@ -15,13 +15,14 @@ from torch import Tensor
 
 from gp_distributions.estimators._packed import refuse_packed_rows
 from gp_distributions.measures import MixedInputs, PointClouds
-from gp_distributions.measures.arrays import real_array
-from gp_distributions.measures.bag_columns import is_frame, split_mixed
+from gp_distributions.measures.bag_columns import split_mixed
 from gp_distributions.measures.bags import count_axes, double
 from gp_distributions.measures.columns import entries, object_array
-from gp_distributions.measures.inputs import Inputs
+from gp_distributions.measures.inputs import Inputs, names_of
 from gp_distributions.measures.kinds import KINDS, Distributions
+from gp_distributions.measures.tables import is_table
 from gp_distributions.models.targets import check_order
+from gp_distributions.numerics.masks import refuse_mask
 from gp_distributions.sharding import ShardedClouds
 
 Samples: TypeAlias = Inputs | ArrayLike | Tensor
@@ -93,7 +94,7 @@ class DistributionEstimator(BaseEstimator):
                 "SparseDistributionGP or SparseClassificationGP and call gp_distributions.fit, or read "
                 "some of them with sample(n) or piece(index)."
             )
-        if self._takes_mixed and not reset and self.inputs_ == _MIXED and is_frame(X):
+        if self._takes_mixed and not reset and self.inputs_ == _MIXED and is_table(X):
             validate_data(self, X, reset=False, skip_check_array=True)  # its names and their order
         mixed = _read_mixed(X)
         if mixed is not None:
@@ -111,7 +112,7 @@ class DistributionEstimator(BaseEstimator):
             try:
                 array = validate_data(self, X, reset=reset, dtype=np.float64)
             except ValueError as error:
-                if not is_frame(X) or not str(error).startswith("could not convert"):
+                if not is_table(X) or not str(error).startswith("could not convert"):
                     raise
                 raise ValueError(
                     f"Expected a frame with a column of bags, or of numbers only: {error}. Read a long "
@@ -146,7 +147,7 @@ class DistributionEstimator(BaseEstimator):
             )
         if reset:
             self._forget_names()
-            if is_frame(X):
+            if is_table(X):
                 validate_data(self, X, skip_check_array=True)
             else:
                 self.n_features_in_ = len(read.blocks)
@@ -173,8 +174,8 @@ def _read_mixed(X: Any) -> MixedInputs | None:
         X = MixedInputs.concatenate(X)
     if isinstance(X, MixedInputs):
         return X.to("cpu", torch.float64)
-    blocks = None if isinstance(X, Distributions) or not is_frame(X) else split_mixed(X)
-    return None if blocks is None else MixedInputs(**blocks)
+    split = None if isinstance(X, Distributions) or not is_table(X) else split_mixed(X)
+    return None if split is None else MixedInputs._of(split)
 
 
 def read_distributions(X: Samples, *, numbers: bool = False) -> Distributions | None:
@@ -198,7 +199,7 @@ def read_distributions(X: Samples, *, numbers: bool = False) -> Distributions | 
             refuses the data.
     """
     if isinstance(X, Distributions):
-        return type(X).unpack(_rows(X), X.dim)
+        return _unpacked(X, _rows(X), X.labels)
     if isinstance(X, Mapping) and not issparse(X):
         raise TypeError(
             "Expected distributions in a container or list, got a dictionary. Pass "
@@ -209,8 +210,7 @@ def read_distributions(X: Samples, *, numbers: bool = False) -> Distributions | 
             f"Expected a tensor of shape T x n x d, got {tuple(X.shape)}. Read packed rows with "
             "PointClouds.unpack(rows, dim), and points of one atom each with X[:, None]."
         )
-    if isinstance(X, np.ma.MaskedArray):
-        real_array(X, "X")  # raises
+    refuse_mask(X, "X", "give masked atoms weight 0 or leave them out")
     if isinstance(X, Tensor) or (isinstance(X, np.ndarray) and X.ndim == 3):
         return PointClouds(_plain(X, "X"))
     items = _bag_column(X)
@@ -266,13 +266,35 @@ def _bag_column(X: Any) -> list[Any] | None:
     return list(values) if values.ndim == 1 else None
 
 
-def read_targets(estimator: BaseEstimator, X: Samples, y: ArrayLike | Tensor | None) -> ArrayLike:
+def check_samples(X: Samples, read: Inputs, y: Any) -> None:
+    """Check that targets are in the order of the samples.
+
+    Args:
+        X: The samples as they were given: a pandas frame or series has an index.
+        read: The samples as they were read.
+        y: The targets, or anything else that a step of a pipeline is given.
+
+    Raises:
+        ValueError: If the index of ``y`` has the names of the samples in another order, or other names.
+    """
+    check_order(read if names_of(X) is None else X, y)
+
+
+def read_targets(
+    estimator: BaseEstimator, X: Samples, read: Inputs, y: ArrayLike | Tensor | None
+) -> ArrayLike:
     """Read targets, converting tensors to arrays.
+
+    Args:
+        estimator: The estimator.
+        X: The samples as they were given.
+        read: The samples as they were read.
+        y: The targets.
 
     Raises:
         TypeError: If ``y`` is a dictionary.
-        ValueError: If ``y`` is ``None``, or the index of ``y`` has the labels of ``X`` in another
-            order.
+        ValueError: If ``y`` is ``None``, or the index of ``y`` has the names of the samples in another
+            order, or other names; or ``y`` is a masked array.
     """
     if y is None:
         raise ValueError(
@@ -283,7 +305,8 @@ def read_targets(estimator: BaseEstimator, X: Samples, y: ArrayLike | Tensor | N
             "Expected y as a list or array, got a dictionary. Pass [y[label] for label in "
             "clouds.labels]."
         )
-    check_order(X, y)
+    check_samples(X, read, y)
+    refuse_mask(y, "y")
     return as_array(y)
 
 
@@ -306,7 +329,15 @@ def _joined(items: list[Any]) -> Distributions:
         )
     # Rows are padded with zeros, which are atoms of weight zero.
     rows = torch.nn.utils.rnn.pad_sequence([_rows(item) for item in items], batch_first=True)
-    return type(first).unpack(rows, first.dim)
+    labels = [item.labels for item in items]
+    known = all(label is not None for label in labels)
+    return _unpacked(first, rows, np.stack(labels) if known else None)
+
+
+def _unpacked(like: Distributions, rows: Tensor, labels: Any) -> Distributions:
+    """Return rows as distributions of the kind and dimension of others, with labels."""
+    read = type(like).unpack(rows, like.dim)
+    return read._unchecked(*read._tensors, labels=labels)
 
 
 def _rows(distributions: Distributions) -> Tensor:

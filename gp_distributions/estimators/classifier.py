@@ -15,7 +15,6 @@ from sklearn.utils.validation import check_consistent_length, column_or_1d
 from gp_distributions.estimators._kernels import ProcessEstimator
 from gp_distributions.estimators._samples import Samples, read_targets
 from gp_distributions.fitting import fit_classification
-from gp_distributions.measures import MixedInputs
 from gp_distributions.models.classification import ClassificationGP
 from gp_distributions.models.sparse_classification import SparseClassificationGP
 
@@ -85,9 +84,7 @@ class DistributionGPClassifier(ClassifierMixin, ProcessEstimator):
             The fitted estimator.
         """
         training = self._read_training_inputs(X)
-        labels = column_or_1d(
-            read_targets(self, training if isinstance(training, MixedInputs) else X, y), warn=True
-        )
+        labels = column_or_1d(read_targets(self, X, training, y), warn=True)
         assert_all_finite(labels, input_name="y")
         check_consistent_length(training, labels)
         kernel = self._make_kernel(training)

@@ -14,7 +14,6 @@ from gp_distributions.estimators._kernels import ProcessEstimator
 from gp_distributions.estimators._samples import Samples, read_targets
 from gp_distributions.fitting import fit
 from gp_distributions.fitting.sparse import fit_sparse
-from gp_distributions.measures import MixedInputs
 from gp_distributions.models import ConformalCorrection, DistributionGP, SparseDistributionGP
 
 Array = NDArray[np.float64]
@@ -84,7 +83,7 @@ class DistributionGPRegressor(MultiOutputMixin, RegressorMixin, ProcessEstimator
             The fitted estimator.
         """
         training = self._read_training_inputs(X)
-        given = read_targets(self, training if isinstance(training, MixedInputs) else X, y)
+        given = read_targets(self, X, training, y)
         try:
             targets = check_array(given, dtype=np.float64, ensure_2d=False, input_name="y")
         except ValueError as error:

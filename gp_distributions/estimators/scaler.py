@@ -10,7 +10,12 @@ from numpy.typing import NDArray
 from sklearn.base import OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from gp_distributions.estimators._samples import DistributionEstimator, Samples, read_distributions
+from gp_distributions.estimators._samples import (
+    DistributionEstimator,
+    Samples,
+    check_samples,
+    read_distributions,
+)
 from gp_distributions.measures import MixedInputs, PointClouds
 from gp_distributions.measures.inputs import Inputs
 from gp_distributions.measures.kinds import Distributions
@@ -54,6 +59,7 @@ class CloudScaler(OneToOneFeatureMixin, TransformerMixin, DistributionEstimator)
     def fit(self, X: Samples, y: Any = None) -> Self:
         """Compute the centre and the scale of the training distributions."""
         training = self._read_training_inputs(X)
+        check_samples(X, training, y)  # the scaled distributions may have no names
         with torch.no_grad():
             if isinstance(training, MixedInputs):
                 found = {name: b._centre_and_scale(None) for name, b in _blocks(training).items()}
@@ -84,7 +90,7 @@ class CloudScaler(OneToOneFeatureMixin, TransformerMixin, DistributionEstimator)
                 name: _scaled(block, self.centre_[name], self.scale_[name])
                 for name, block in _blocks(read).items()
             }
-            return MixedInputs(**(read.blocks | scaled))
+            return read._with(scaled)
         assert not isinstance(self.centre_, dict)
         assert not isinstance(self.scale_, dict)
         result = _scaled(read, self.centre_, self.scale_)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Iterable, Sequence
+from decimal import Decimal
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -12,6 +13,8 @@ import numpy.typing as npt
 import torch
 from scipy.sparse import issparse
 from torch import Tensor
+
+from gp_distributions.numerics.masks import refuse_mask
 
 Array: TypeAlias = Tensor | npt.NDArray[Any]
 Data: TypeAlias = Tensor | npt.ArrayLike
@@ -51,11 +54,7 @@ def real_array(value: Data, name: str) -> Array:
         if value.is_complex():
             raise ValueError(f"{name}: expected real numbers, got dtype {value.dtype}.")
         return value
-    if isinstance(value, np.ma.MaskedArray):
-        raise ValueError(
-            f"{name}: expected an array, got a masked array, whose mask would be lost; give masked "
-            "atoms weight 0 or leave them out."
-        )
+    refuse_mask(value, name, "give masked atoms weight 0 or leave them out")
     if any(map(issparse, value if isinstance(value, (list, tuple)) else [value])):
         raise ValueError(
             f"{name}: expected a dense array, got a SciPy sparse array; convert it with .toarray()."
@@ -208,6 +207,20 @@ def positive(value: float, name: str) -> float:
     if not 0 < number < math.inf:
         raise ValueError(f"Expected {name} > 0 and finite, got {value!r}.")
     return number
+
+
+def as_floats(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return an array of objects that are all decimals, integers or floats as an array of floats.
+
+    Databases return ``Decimal`` objects. Other arrays are returned unchanged.
+    """
+    if array.dtype != object:
+        return array
+    numbers = all(
+        isinstance(value, Decimal | int | float) and not isinstance(value, bool)
+        for value in array.flat
+    )
+    return array.astype(np.float64) if numbers else array
 
 
 def is_missing(value: object) -> bool:

@@ -2,45 +2,38 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from gp_distributions.measures.arrays import is_missing
 from gp_distributions.measures.bags import count_axes, double
-from gp_distributions.measures.names import Naming, index_naming
+from gp_distributions.measures.names import Names, Naming, index_names
 from gp_distributions.measures.point_clouds import PointClouds
-from gp_distributions.measures.tables import column, opened, row_names
+from gp_distributions.measures.tables import check_texts, column, column_names, opened
+
+# Blocks by name, and the names of the rows.
+Split: TypeAlias = tuple[dict[str, Any], Names | None]
 
 
-def is_frame(data: Any) -> bool:
-    """Return whether an object is a data frame in memory: one with a ``columns`` or ``column_names``."""
-    named = hasattr(type(data), "column_names") or hasattr(data, "columns")
-    return named and hasattr(data, "__getitem__") and getattr(data, "ndim", 2) == 2
-
-
-def split_mixed(frame: Any, covariates: str = "covariates") -> dict[str, Any] | None:
-    """Return the blocks of a frame with several columns of which some hold bags, or None for others.
-
-    Args:
-        frame: A data frame.
-        covariates: Name of the block of the columns without bags.
+def split_mixed(frame: Any) -> Split | None:
+    """Split a frame with several columns of which some hold bags; return None for other frames.
 
     Raises:
         TypeError: If bags are sparse.
         ValueError: As for :func:`split_frame`.
     """
-    names = _names(frame)
+    names = column_names(frame)
     # Columns of a matrix may share a name in some versions of scikit-learn.
     if not len(set(names)) == len(names) > 1:
         return None
     read: Any = opened(frame, [])
     bags = _bags(read)
-    return _blocks(read, bags, covariates) if bags else None
+    return _split(read, bags, "covariates") if bags else None
 
 
-def split_frame(data: Any, covariates: str) -> dict[str, Any]:
-    """Return the blocks of a frame: clouds for each column of bags, and a frame of the other columns.
+def split_frame(data: Any, covariates: str) -> Split:
+    """Split a frame into blocks: clouds for each column of bags, and a frame of the other columns.
 
     Args:
         data: A data frame.
@@ -51,38 +44,42 @@ def split_frame(data: Any, covariates: str) -> dict[str, Any]:
         ValueError: If the name is that of a column of bags, or a bag is invalid.
     """
     frame: Any = opened(data.collect() if hasattr(type(data), "collect") else data, [])
-    return _blocks(frame, _bags(frame), covariates)
+    return _split(frame, _bags(frame), covariates)
 
 
-def _blocks(frame: Any, bags: dict[str, list[Any]], covariates: str) -> dict[str, Any]:
+def _split(frame: Any, bags: dict[Any, list[Any]], covariates: str) -> Split:
     """Return the blocks of an opened frame, given the cells of its columns of bags."""
-    if covariates in bags:
+    check_texts(bags)
+    if covariates in map(str, bags):
         raise ValueError(
             f"Expected a name of the block of covariates that is not a column of bags, got "
             f"{covariates!r}. Pass another one as covariates=."
         )
-    others = [name for name in _names(frame) if name not in bags]
-    # Integers that may count rows are labels of the covariates, as they do not name the clouds.
-    counted = index_naming(getattr(frame, "index", None)) == Naming.COUNTED
-    names = None if others and counted else row_names(frame)
-    labels = None if names is None else names.copy()
+    names = index_names(frame)
+    # Integers that may count rows do not name the clouds.
+    named = names is not None and names.naming > Naming.COUNTED
     blocks: dict[str, Any] = {}
     for name, cells in bags.items():
         clouds = _clouds(name, cells)
+        labels = names.values.copy() if names is not None and named else None
         blocks[str(name)] = PointClouds._unchecked(clouds.points, clouds.weights, labels=labels)
+    others = [name for name in column_names(frame) if name not in bags]
     if others:
         arrow = hasattr(type(frame), "column_names")
         blocks[covariates] = frame.select(others) if arrow else frame[others]
-    return blocks
+    return blocks, names
 
 
 def _bags(frame: Any) -> dict[str, list[Any]]:
     """Return the cells of the columns of bags in an opened frame, by the name of the column.
 
     A column holds bags if its first value is an array, a list, a tuple or a tensor with one or two axes.
+
+    Raises:
+        ValueError: If a column has no rows, and may hold bags.
     """
     found = {}
-    for name in _names(frame):
+    for name in column_names(frame):
         dtype = getattr(frame[name], "dtype", None)
         if isinstance(dtype, np.dtype) and dtype.kind != "O":
             continue  # wide frames of numbers
@@ -91,14 +88,14 @@ def _bags(frame: Any) -> dict[str, list[Any]]:
             found[name] = list(values)
         elif values.dtype == object:
             cells = list(values)
+            if not cells:
+                raise ValueError(
+                    f"Column {name!r}: expected at least one row, which shows whether there are bags in "
+                    "the column, got an empty frame."
+                )
             if count_axes(next((cell for cell in cells if not _is_empty(cell)), None)) in (1, 2):
                 found[name] = cells
     return found
-
-
-def _names(frame: Any) -> list[Any]:
-    """Return the names of the columns of a frame."""
-    return list(frame.column_names if hasattr(type(frame), "column_names") else frame.columns)
 
 
 def _clouds(name: str, cells: list[Any]) -> PointClouds:

@@ -37,9 +37,11 @@ def _check_column(covariates: Covariates, name: str, where: str) -> None:
     dtypes = f'frame[{name!r}].astype("category") in pandas, pl.Enum in Polars'
     declare = f"declare {levels} categories: {dtypes}"
     if not words:
+        comma = any("," in entry for entry in entries if isinstance(entry, str))
+        how = ', such as with pandas.read_csv(path, decimal=",")' if comma else ""
         raise ValueError(
             f"{where}: expected numbers or categories, got numbers as text, such as {entries[0]!r}. "
-            f"Convert the column to numbers; or, if they are codes, {declare}."
+            f"Convert the column to numbers{how}; or, if they are codes, {declare}."
         )
     word, labels = entries[words[0]], covariates.labels
     row = words[0] if labels is None else labels.tolist()[words[0]]
@@ -60,7 +62,7 @@ def _check_column(covariates: Covariates, name: str, where: str) -> None:
 
 def _is_number(entry: Level) -> bool:
     try:
-        float(entry)
+        float(entry.replace(",", ".") if isinstance(entry, str) else entry)
     except ValueError:
         return False
     return True

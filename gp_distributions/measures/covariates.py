@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from decimal import Decimal
 from typing import Any, Self, TypeAlias
 
 import numpy as np
@@ -12,10 +11,12 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from gp_distributions.measures.arrays import is_missing, real_array, to_tensor
+from gp_distributions.measures.arrays import as_floats, is_missing, real_array, to_tensor
 from gp_distributions.measures.bags import count_axes
 from gp_distributions.measures.columns import object_array
-from gp_distributions.measures.tables import column, column_names, index_of, opened, row_names
+from gp_distributions.measures.names import index_names
+from gp_distributions.measures.tables import check_texts, column, column_names, index_of, opened
+from gp_distributions.numerics.masks import refuse_mask
 from gp_distributions.rows.memory import same_tensor
 
 # A category: what files can hold and what compares as equal after reading it again.
@@ -86,7 +87,9 @@ class Covariates:
             found = column(frame, name)
             return found if _declared(frame[name]) is None else frame[name]
 
-        return cls._of(names, values, f" of block {block!r}", index_of(frame), row_names(frame))
+        named = index_names(frame)
+        labels = None if named is None else named.labels
+        return cls._of(names, values, f" of block {block!r}", index_of(frame), labels)
 
     @classmethod
     def _read_columns(cls, columns: Mapping[Any, Any], block: str) -> Covariates:
@@ -98,6 +101,7 @@ class Covariates:
 
     @classmethod
     def _read_array(cls, data: Any, block: str) -> Covariates:
+        refuse_mask(data, f"Block {block!r}")
         values = (
             data if isinstance(data, Tensor) or _declared(data) is not None else np.asarray(data)
         )
@@ -122,15 +126,11 @@ class Covariates:
         labels: npt.NDArray[Any] | None = None,
     ) -> Covariates:
         """Read columns that a function returns by name; messages name rows by the index."""
+        check_texts(names, where)
         columns: dict[str, Tensor | npt.NDArray[Any]] = {}
         levels: dict[str, tuple[Level, ...]] = {}
         for name in names:
             column, declared = _read_column(values(name), f"Column {name!r}{where}", index)
-            if str(name) in columns:
-                raise ValueError(
-                    f"Column {name!r}{where}: expected columns whose names differ as text, got another "
-                    f"column {str(name)!r}. Rename one of them."
-                )
             columns[str(name)] = column
             if declared is not None:
                 levels[str(name)] = declared
@@ -242,6 +242,7 @@ def _read_column(
     values: Any, where: str, labels: npt.NDArray[Any] | None
 ) -> tuple[Tensor | npt.NDArray[Any], tuple[Level, ...] | None]:
     """Return the numbers or the categories of a column, and the categories that it declares."""
+    refuse_mask(values, where)
     declared = _declared(values)
     if declared is None:
         return _numbers_or_categories(values, where, labels), None
@@ -263,8 +264,9 @@ def _numbers_or_categories(
         )
     entries = array.tolist()
     _check_present(entries, where, labels)
-    if all(isinstance(v, Decimal | int | float) and not isinstance(v, bool) for v in entries):
-        return _finite(np.array(entries, dtype=np.float64), where, labels)
+    numbers = as_floats(array)
+    if numbers.dtype.kind in _NUMBERS:
+        return _finite(numbers, where, labels)
     return _categories(object_array(entries), where, labels)
 
 
@@ -297,6 +299,13 @@ def _categories(
             raise ValueError(
                 f"{where}: expected numbers, or strings, booleans or numbers as categories, got a "
                 f"{type(value).__name__} in {_row(row, labels)}. {advice}"
+            )
+    truths = {value for value in entries if isinstance(value, bool)}
+    for row, value in enumerate(entries):
+        if not isinstance(value, bool) and value in truths:
+            raise ValueError(
+                f"{where}: expected categories that differ, got {value!r} in {_row(row, labels)}, which "
+                f"equals {bool(value)} in another row. Convert the column to strings."
             )
     return object_array(entries)
 

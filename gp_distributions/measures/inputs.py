@@ -6,11 +6,10 @@ from typing import TypeAlias
 
 from torch import Tensor
 
-from gp_distributions.measures.covariates import Covariates
 from gp_distributions.measures.encoding import MixedEncoding
 from gp_distributions.measures.kinds import Distributions, as_rows
 from gp_distributions.measures.mixed_inputs import MixedInputs
-from gp_distributions.measures.names import Naming, are_integers
+from gp_distributions.measures.names import Names, index_names
 
 Inputs: TypeAlias = Distributions | MixedInputs
 
@@ -37,16 +36,10 @@ def encoding_of(train_X: object) -> MixedEncoding | None:
     return train_X.encoding if isinstance(train_X, MixedInputs) else None
 
 
-def naming_of(X: Inputs) -> Naming:
-    """Return how certain it is that the labels of inputs name them, and do not count rows.
-
-    Labels of distributions are names. Integers of mixed inputs may come from the index of a frame. A
-    frame of bags and covariates labels its clouds by an index of integers only if the index has a name,
-    and a frame of bags alone does so in any case.
-    """
-    if not isinstance(X, MixedInputs) or X.labels is None or not are_integers(X.labels.tolist()):
-        return Naming.NAMED
-    blocks = X.blocks.values()
-    covariates = [block for block in blocks if isinstance(block, Covariates)]
-    named = any(b.labels is not None for b in blocks if not isinstance(b, Covariates))
-    return Naming.NUMBERED if covariates and named else Naming.COUNTED
+def names_of(X: object) -> Names | None:
+    """Return the names of the rows of a pandas frame or series, or of inputs; None for anything else."""
+    if isinstance(X, MixedInputs):
+        return X._names
+    if isinstance(X, Distributions):
+        return Names(X.labels) if X.labels is not None and X.labels.ndim == 1 else None
+    return index_names(X)

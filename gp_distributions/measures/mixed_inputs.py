@@ -12,16 +12,10 @@ from torch import Tensor
 
 from gp_distributions.measures._container import Container, WeightedContainer
 from gp_distributions.measures._indexing import Index, resolve
-from gp_distributions.measures.bag_columns import split_frame
+from gp_distributions.measures.bag_columns import Split, split_frame
 from gp_distributions.measures.covariates import Covariates
 from gp_distributions.measures.encoding import MixedEncoding, Part, common_dtype_and_device
-from gp_distributions.measures.names import (
-    Naming,
-    are_integers,
-    check_names,
-    index_naming,
-    row_index,
-)
+from gp_distributions.measures.names import Names, Naming, check_names, index_names, naming_of
 from gp_distributions.rows.padding import joined
 
 
@@ -44,7 +38,7 @@ class MixedInputs:
     Attributes:
         blocks: The blocks by name; arrays and frames become :class:`Covariates`.
         labels: Names of the objects: the labels of the first distributions that have labels, or the
-            index of the first pandas frame, or None.
+            index of the first pandas frame unless it counts the rows from zero, or None.
 
     Raises:
         TypeError: If there are no blocks.
@@ -71,12 +65,11 @@ covariates=Covariates(2, age, arm: 2 levels))
     def __init__(self, /, **blocks: Any) -> None:
         if not blocks:
             raise TypeError("Expected at least one block, such as cells=clouds, got none.")
-        self._hold({name: _read(block, name) for name, block in blocks.items()})
-        indices = {name: row_index(block) for name, block in blocks.items()}
-        namings = {n: index_naming(index) for n, index in indices.items() if index is not None}
-        _check_names(self._blocks, namings)
-        _check_lengths(self._blocks)
-        common_dtype_and_device(self._blocks)
+        parts = {name: _read(block, name) for name, block in blocks.items()}
+        named = {name: index_names(blocks[name]) or _names(part) for name, part in parts.items()}
+        self._hold(parts, _common_names({n: found for n, found in named.items() if found}))
+        _check_lengths(parts)
+        common_dtype_and_device(parts)
 
     @classmethod
     def from_frame(cls, frame: Any, *, covariates: str = "covariates") -> MixedInputs:
@@ -105,11 +98,20 @@ covariates=Covariates(2, age, arm: 2 levels))
             MixedInputs(2, cells=PointClouds(2 clouds, 1-2 atoms, d=1, float64), \
 covariates=Covariates(2, age))
         """
-        return cls(**split_frame(frame, covariates))
+        return cls._of(split_frame(frame, covariates))
 
-    def _hold(self, blocks: Mapping[str, Part]) -> MixedInputs:
-        self._blocks = dict(blocks)
+    @classmethod
+    def _of(cls, split: Split) -> MixedInputs:
+        blocks, names = split
+        return cls.__new__(cls)._hold(cls(**blocks)._blocks, names)
+
+    def _hold(self, blocks: Mapping[str, Part], names: Names | None) -> MixedInputs:
+        self._blocks, self._names = dict(blocks), names
         return self
+
+    def _with(self, blocks: Mapping[str, Part]) -> MixedInputs:
+        """Return the same objects with other values of some blocks."""
+        return type(self).__new__(type(self))._hold({**self._blocks, **blocks}, self._names)
 
     @property
     def blocks(self) -> dict[str, Part]:
@@ -119,8 +121,7 @@ covariates=Covariates(2, age))
     @property
     def labels(self) -> npt.NDArray[Any] | None:
         """Names of the objects, or None."""
-        parts = sorted(self._blocks.values(), key=lambda part: isinstance(part, Covariates))
-        return next((part.labels for part in parts if part.labels is not None), None)
+        return None if self._names is None else self._names.labels
 
     @property
     def dtype(self) -> torch.dtype:
@@ -183,7 +184,7 @@ covariates=Covariates(2, age))
             >>> MixedInputs.unpack(X.pack(), X.encoding).blocks["arm"].columns["arm"].tolist()
             ['drug', 'placebo']
         """
-        return cls.__new__(cls)._hold(encoding.decode(rows))
+        return cls.__new__(cls)._hold(encoding.decode(rows), None)
 
     @classmethod
     def concatenate(cls, inputs: Sequence[MixedInputs]) -> MixedInputs:
@@ -208,12 +209,12 @@ covariates=Covariates(2, age))
         if not names or any(set(found) != set(names[0]) for found in names):
             raise ValueError(f"Expected inputs with the same blocks, got {names}.")
         blocks = {n: _joined([given._blocks[n] for given in inputs], n) for n in names[0]}
-        return cls.__new__(cls)._hold(blocks)
+        return cls.__new__(cls)._hold(blocks, Names.concatenate([g._names for g in inputs]))
 
     def to(self, *args: Any, **kwargs: Any) -> MixedInputs:
         """Convert the dtype or device of the tensors, with the arguments of ``torch.Tensor.to``."""
         blocks = {name: block.to(*args, **kwargs) for name, block in self._blocks.items()}
-        return type(self).__new__(type(self))._hold(blocks)
+        return self._with(blocks)
 
     def __len__(self) -> int:
         return len(next(iter(self._blocks.values())))
@@ -227,7 +228,10 @@ covariates=Covariates(2, age))
         if isinstance(key, Tensor):
             key = key.reshape(-1)  # one object is inputs of length one
         blocks = {name: block[key] for name, block in self._blocks.items()}
-        return type(self).__new__(type(self))._hold(blocks)
+        names = None
+        if self._names is not None:
+            names = self._names[key.numpy(force=True) if isinstance(key, Tensor) else key]
+        return type(self).__new__(type(self))._hold(blocks, names)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, MixedInputs):
@@ -260,29 +264,23 @@ def _check_lengths(blocks: Mapping[str, Part]) -> None:
         raise ValueError(f"Expected blocks of one length, got {lengths}.")
 
 
-def _check_names(blocks: Mapping[str, Part], indices: Mapping[str, Naming]) -> None:
-    """Check that blocks whose entries have names have the same names in the same order.
-
-    Args:
-        blocks: The blocks.
-        indices: How certain it is that the index of a frame names its rows, by block.
-    """
-    named = [
-        (name, block.labels.tolist(), indices.get(name, _naming(block)))
-        for name, block in blocks.items()
-        if block.labels is not None
-    ]
-    # The most certain names come first.
-    named.sort(key=lambda entry: -entry[2])
-    for name, found, naming in named[1:]:
-        first, expected, _ = named[0]
-        check_names(expected, found, repr(first), repr(name), naming=naming)
+def _names(part: Part) -> Names | None:
+    """Return the labels of a block as names: those of distributions are, others may count rows."""
+    if part.labels is None or part.labels.ndim != 1:
+        return None
+    return Names(part.labels, *([naming_of(part.labels)] if isinstance(part, Covariates) else []))
 
 
-def _naming(block: Part) -> Naming:
-    """Return how certain it is that labels are names: integers of covariates may count rows."""
-    counted = isinstance(block, Covariates) and are_integers(np.asarray(block.labels).tolist())
-    return Naming.COUNTED if counted else Naming.NAMED
+def _common_names(named: Mapping[str, Names]) -> Names | None:
+    """Check that blocks name the objects alike, and return the names that most certainly are names."""
+    if not named:
+        return None
+    (block, names), *others = sorted(named.items(), key=lambda entry: -entry[1].naming)
+    for other, found in others:
+        if names.naming > Naming.COUNTED and found.labels is None:
+            continue  # the rows of this table are only counted
+        check_names(names, found, repr(block), repr(other))
+    return names
 
 
 def _joined(parts: Sequence[Any], name: str) -> Part:

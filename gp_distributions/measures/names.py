@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from gp_distributions.measures.arrays import is_missing
 
 
 class Naming(IntEnum):
@@ -18,60 +25,99 @@ class Naming(IntEnum):
     NAMED = 2
 
 
-def index_naming(index: Any) -> Naming:
-    """Return how certain it is that the index of a pandas frame or series names the rows."""
-    if getattr(getattr(index, "dtype", None), "kind", "O") not in "iu":
-        return Naming.NAMED
-    return Naming.COUNTED if getattr(index, "name", None) is None else Naming.NUMBERED
+@dataclass(frozen=True, eq=False)
+class Names:
+    """Names of the rows of a table, or of distributions, and how certain it is that they are names.
+
+    Attributes:
+        values: The names, an array of shape ``N``.
+        naming: How certain it is that they name the rows.
+    """
+
+    values: npt.NDArray[Any]
+    naming: Naming = Naming.NAMED
+
+    @property
+    def labels(self) -> npt.NDArray[Any] | None:
+        """The names, or None if they count the rows from zero."""
+        counts = self.naming == Naming.COUNTED and np.array_equal(
+            self.values, np.arange(len(self.values))
+        )
+        return None if counts else self.values
+
+    def listed(self) -> list[Any]:
+        """Return the names as Python values, which compare as equal whatever table they are from."""
+        values = self.values
+        if values.dtype.kind in "mM" and np.datetime_data(values.dtype)[0] != "D":
+            values = values.astype(
+                f"{values.dtype.kind}8[us]"
+            )  # nanoseconds are listed as integers
+        return values.tolist()
+
+    def __getitem__(self, key: Any) -> Names:
+        return Names(self.values[key], self.naming)
+
+    @classmethod
+    def concatenate(cls, parts: Sequence[Names | None]) -> Names | None:
+        """Concatenate names, or return None if some are unknown."""
+        known = [part for part in parts if part is not None]
+        if len(known) < len(parts):
+            return None
+        return cls(np.concatenate([part.values for part in known]), min(p.naming for p in known))
 
 
-def are_integers(names: list[Any]) -> bool:
-    """Return whether all names are integers."""
-    return all(isinstance(name, int) for name in names)
-
-
-def row_index(data: Any) -> Any | None:
-    """Return the index of a pandas frame or series, or None for anything else."""
+def index_names(data: Any) -> Names | None:
+    """Return the names in the index of a pandas frame or series, or None for anything else."""
     index = getattr(data, "index", None)
-    return None if callable(index) else index  # lists and tuples have a method of this name
+    if index is None or callable(index):  # lists and tuples have a method of this name
+        return None
+    return Names(np.array(index), naming_of(index))
+
+
+def naming_of(values: Any) -> Naming:
+    """Return how certain it is that an index, or an array from one, names rows."""
+    if getattr(getattr(values, "dtype", None), "kind", "O") not in "iu":
+        return Naming.NAMED
+    return Naming.COUNTED if getattr(values, "name", None) is None else Naming.NUMBERED
 
 
 def check_names(
-    names: list[Any],
-    others: list[Any],
-    where: str,
-    elsewhere: str,
-    *,
-    table: str = "frame",
-    naming: Naming = Naming.NAMED,
+    first: Names, second: Names, where: str, elsewhere: str, *, table: str = "frame"
 ) -> None:
-    """Check that two lists name the same objects in the same order.
+    """Check that names are those of the same objects in the same order.
+
+    Integers that may count rows are only compared with the same integers in another order; numbers that
+    name rows may differ throughout from other names.
 
     Args:
-        names: Names of the objects, such as the labels of clouds.
-        others: Names of the same objects in another table.
-        where: What has the ``names``, for error messages.
-        elsewhere: What has the others.
-        table: Variable of what has the others, for advice.
-        naming: The lower certainty of both lists. Integers that may count rows are only compared with
-            the same integers in another order; numbers that name rows may differ throughout from
-            other names.
+        first: Names of the objects, such as the labels of clouds.
+        second: Names of the same objects in another table.
+        where: What has the first names, for error messages.
+        elsewhere: What has the second.
+        table: Variable of what has the second, for advice.
 
     Raises:
-        ValueError: If the orders or the names differ.
+        ValueError: If the orders or the names differ, or a name is missing.
     """
+    names, others = first.listed(), second.listed()
+    naming = min(first.naming, second.naming)
     if names == others:
         return
     counts, found = Counter(names), Counter(others)
     if counts == found:
         row = next(i for i, name in enumerate(names) if name != others[i])
+        # Names that occur twice would be repeated.
+        example = (
+            f", for example with {table}.loc[clouds.labels]" if len(counts) == len(names) else ""
+        )
         raise ValueError(
             f"Expected {elsewhere} in the order of {where}, but row {row} is named {names[row]!r} in "
-            f"{where} and {others[row]!r} in {elsewhere}. Reorder one of them, for example with "
-            f"{table}.loc[clouds.labels]."
+            f"{where} and {others[row]!r} in {elsewhere}. Reorder one of them{example}."
         )
     if naming == Naming.COUNTED:
         return
+    _check_present(names, where)
+    _check_present(others, elsewhere)
     expected = f"Expected the same names in {where} and {elsewhere}, but"
     if not set(names) & set(others):
         _check_unrelated(names, others, expected, where, elsewhere, table, naming=naming)
@@ -91,6 +137,15 @@ def check_names(
         f"{expected} {lacking!r} is missing from {elsewhere if lacking in counts else where}. Select "
         f"what both have, {remedy}, or drop the names: {table}.reset_index(drop=True)."
     )
+
+
+def _check_present(names: list[Any], where: str) -> None:
+    row = next((row for row, name in enumerate(names) if is_missing(name)), None)
+    if row is not None:
+        raise ValueError(
+            f"Expected a name for each row of {where}, but that of row {row} (counted from 0) is "
+            f"missing, {names[row]!r}. Fill in the name, or drop the row."
+        )
 
 
 def _check_unrelated(

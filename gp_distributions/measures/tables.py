@@ -9,8 +9,6 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from gp_distributions.measures.names import Naming, index_naming
-
 
 class Column(Protocol):
     """A column of a data frame."""
@@ -77,11 +75,16 @@ def column(frame: Any, name: str) -> npt.NDArray[Any]:
     """Return the values of a column.
 
     Raises:
-        ValueError: If there is no such column, or more than one.
+        ValueError: If there is no such column, or more than one, or it holds structs.
         TypeError: If the column cannot be read as an array.
     """
     check_name(name, column_names(frame))
     values = frame[name]
+    if type(getattr(values, "dtype", None)).__name__ == "Struct":
+        raise ValueError(
+            f"Column {name!r}: expected one value in each row, got a struct of several. Make a column "
+            f"of each with frame.unnest({name!r})."
+        )
     if _is_arrow(frame):
         return np.asarray(values)  # its to_numpy refuses to copy by default
     if not hasattr(values, "to_numpy"):
@@ -104,13 +107,6 @@ def index_of(frame: Any) -> npt.NDArray[Any] | None:
     return None if index is None else np.asarray(index)
 
 
-def row_names(frame: Any) -> npt.NDArray[Any] | None:
-    """Return the names of the rows, or None: a RangeIndex without a name counts the rows."""
-    index = getattr(frame, "index", None)
-    counts = type(index).__name__ == "RangeIndex" and index_naming(index) == Naming.COUNTED
-    return None if counts else index_of(frame)
-
-
 def check_name(name: str, existing: list[Any]) -> None:
     """Check that exactly one column has a name.
 
@@ -120,6 +116,22 @@ def check_name(name: str, existing: list[Any]) -> None:
     if existing.count(name) != 1:
         problem = "more than one" if name in existing else "none"
         raise ValueError(f"Expected one column {name!r}, got {problem}; columns: {existing}.")
+
+
+def check_texts(names: Iterable[Any], where: str = "") -> None:
+    """Check that names of columns differ as text, as which blocks and columns are named.
+
+    Raises:
+        ValueError: If not.
+    """
+    found: set[str] = set()
+    for name in names:
+        if str(name) in found:
+            raise ValueError(
+                f"Column {name!r}{where}: expected columns whose names differ as text, got another "
+                f"column {str(name)!r}. Rename one of them."
+            )
+        found.add(str(name))
 
 
 def _is_arrow(frame: Any) -> bool:

@@ -162,6 +162,7 @@ class DistributionGP(SingleTaskGP):
         encoding = encoding_of(train_X)
         rows = counted_rows(train_X, encoding).detach()
         check_order(train_X, train_Y)
+        check_order(train_X, train_Yvar, "variances")
         targets, squeeze = as_targets(train_Y, rows)
         variances = None if train_Yvar is None else as_variances(train_Yvar, rows, targets)
         batch_shape = self.get_batch_dimensions(rows, targets)[1]

@@ -18,6 +18,7 @@ from gp_distributions.kernels.reading import check_kind
 from gp_distributions.measures.arrays import is_missing
 from gp_distributions.measures.inputs import Inputs, encoding_of, input_rows
 from gp_distributions.models.targets import check_order, label_of
+from gp_distributions.numerics.masks import refuse_mask
 
 Labels = NDArray[Any]
 # More different numbers than these are taken for targets, unless all are integers.
@@ -147,15 +148,16 @@ def read_labels(labels: Tensor | ArrayLike, count: int) -> tuple[Labels, Tensor]
 
     Raises:
         TypeError: If the labels are a dictionary.
-        ValueError: If the number of labels is not ``count``, a label is missing (None, NaN), there are
-            more than ten different numbers that are not all integers, the labels cannot be sorted, or
-            there are fewer than two classes.
+        ValueError: If the number of labels is not ``count``, a label is missing (None, NaN, masked),
+            there are more than ten different numbers that are not all integers, or fewer than two
+            classes, or the labels cannot be sorted.
     """
     if isinstance(labels, Mapping):
         raise TypeError(
             "Expected a list or array of labels, got a dictionary. Pass [labels[name] for name in "
             "clouds.labels]."
         )
+    refuse_mask(labels, "Labels")
     values = np.asarray(labels.detach().cpu() if isinstance(labels, Tensor) else labels)
     if values.shape != (count,):
         raise ValueError(

@@ -113,6 +113,7 @@ def as_pieces(
         raise ValueError("Expected train_Y, the targets of the clouds, got None.")
     like = first_row(train_X).detach().double().expand(len(train_X), -1)
     check_order(train_X, train_Y)
+    check_order(train_X, train_Yvar, "variances")
     targets, squeeze = as_targets(train_Y, like)
     known = None if train_Yvar is None else as_variances(train_Yvar, like, targets)
     return MemoryPieces(train_X, targets, known), squeeze

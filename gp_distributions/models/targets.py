@@ -11,38 +11,34 @@ from botorch.models.transforms.outcome import Standardize
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from gp_distributions.measures.inputs import Inputs, naming_of
-from gp_distributions.measures.names import check_names, index_naming, row_index
+from gp_distributions.measures.arrays import as_floats, real_array
+from gp_distributions.measures.inputs import names_of
+from gp_distributions.measures.names import check_names, index_names
 from gp_distributions.models.scales import check_targets
+from gp_distributions.numerics.masks import refuse_mask
 
 
 def check_order(train_X: Any, train_Y: Any, noun: str = "targets") -> None:
     """Check that targets whose index names the clouds are in the order of the clouds.
 
     Args:
-        train_X: Training inputs. Containers of this package may have labels.
-        train_Y: Targets. A pandas series or data frame has an attribute ``index``.
+        train_X: Training inputs. Containers of this package may have labels, and pandas frames have an
+            index.
+        train_Y: Targets. Pandas series and frames have an index.
         noun: What the targets are called in error messages.
 
     Raises:
         ValueError: If the index and the labels differ in their names or in their order.
     """
-    index = row_index(train_Y)
-    if index is None or not isinstance(train_X, Inputs):
-        return
-    labels = train_X.labels
-    if labels is None or labels.ndim != 1:
-        return
-    naming = min(index_naming(index), naming_of(train_X))
-    check_names(
-        labels.tolist(), list(index), "the clouds", f"the {noun}", table=noun, naming=naming
-    )
+    given, names = names_of(train_Y), names_of(train_X)
+    if given is not None and names is not None:
+        check_names(names, given, "the clouds", f"the {noun}", table=noun)
 
 
 def label_of(data: Any, row: int) -> str:
     """Return the name of a row in the index of a pandas series or frame, for error messages."""
-    index = row_index(data)
-    return "" if index is None else f" (named {list(index)[row]!r})"
+    names = index_names(data)
+    return "" if names is None else f" (named {names[row : row + 1].listed()[0]!r})"
 
 
 def as_variances(train_Yvar: Tensor | ArrayLike, rows: Tensor, targets: Tensor) -> Tensor:
@@ -145,13 +141,15 @@ def _columns(given: Tensor | ArrayLike, rows: Tensor) -> tuple[Tensor, bool]:
                 "Expected a list or array of targets, got a dictionary. Pass [targets[label] for label "
                 "in clouds.labels]."
             )
-        array = np.array(given)  # a copy: columns of data frames are read-only
+        refuse_mask(given, "Targets and variances")
+        array = as_floats(np.array(given))  # a copy: columns of data frames are read-only
         if array.dtype.kind not in "biuf":
             raise ValueError(
                 f"Expected numbers as targets, got {_strange(given, array)}. Use ClassificationGP for "
                 "labels, and leave out clouds without a target."
             )
         given = array
+    given = real_array(given, "Targets and variances")
     values = torch.as_tensor(given, dtype=torch.float64, device=rows.device).detach()
     squeeze = values.dim() == rows.dim() - 1
     return (values.unsqueeze(-1) if squeeze else values), squeeze

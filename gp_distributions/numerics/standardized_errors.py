@@ -9,6 +9,8 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
+from gp_distributions.numerics.masks import refuse_mask
+
 Values = Tensor | ArrayLike
 
 
@@ -27,10 +29,11 @@ def standardized_errors(
         The errors and the standard deviations, detached, on the device of ``std``.
 
     Raises:
-        ValueError: If shapes differ or have other axes, a value is not finite, or a standard deviation
-            is not positive.
+        ValueError: If shapes differ or have other axes, a value is masked, complex or not finite, or a
+            standard deviation is not positive.
     """
-    values = [_tensor(v) for v in (y, mean, std)]
+    names = ("Targets", "Means", "Standard deviations")
+    values = [_tensor(v, name) for v, name in zip((y, mean, std), names, strict=True)]
     dtype = functools.reduce(torch.promote_types, [v.dtype for v in values])
     target, centre, std = (v.to(values[-1].device, dtype) for v in values)
     if not target.shape == centre.shape == std.shape or std.dim() not in (1, 1 + outputs):
@@ -49,7 +52,10 @@ def standardized_errors(
     return (target - centre) / std, std
 
 
-def _tensor(values: Values) -> Tensor:
+def _tensor(values: Values, name: str) -> Tensor:
     """Convert values to a tensor, copying arrays because columns of data frames are read-only."""
+    refuse_mask(values, name)
     tensor = values.detach() if isinstance(values, Tensor) else torch.from_numpy(np.array(values))
+    if tensor.is_complex():
+        raise ValueError(f"{name}: expected real numbers, got {tensor.dtype}.")
     return tensor if tensor.is_floating_point() else tensor.double()

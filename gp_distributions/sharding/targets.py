@@ -10,6 +10,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from gp_distributions.numerics.masks import refuse_mask
+
 
 def constant_within_bags(
     values: npt.NDArray[np.float64], offsets: npt.NDArray[np.int64], labels: Any, name: str
@@ -65,6 +67,7 @@ def target_tensor(values: Any, count: int, name: str = "targets") -> Tensor:
     Raises:
         ValueError: If the targets are of another shape, or not finite.
     """
+    refuse_mask(values, "Targets")
     targets = torch.as_tensor(values, dtype=torch.float64)
     if targets.dim() not in (1, 2) or len(targets) != count:
         raise ValueError(

@@ -3,6 +3,7 @@
 import copy
 import math
 import pickle
+from decimal import Decimal
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -311,6 +312,18 @@ class TestFailures:
         for folds in (None, 2, KFold(3)):
             with pytest.raises(ValueError, match="at least two different groups"):
                 compare(kernels(), X, Y, folds=folds, groups=["one"] * T)
+        with pytest.raises(TypeError, match="names of candidates as text, got None"):
+            compare({None: sliced()}, X, Y)  # type: ignore[dict-item]
+        with pytest.raises(ValueError, match="restarts >= 0, got -1"):
+            compare(kernels(), X, Y, restarts=-1)
+        with pytest.raises(ValueError, match="at least two inputs to compare on, got 1"):
+            compare(kernels(), X[:1], Y[:1])
+        with pytest.raises(ValueError, match="that of input 1 is missing"):
+            compare(kernels(), X, Y, groups=["a", None, *"b" * (T - 2)])
+        with pytest.raises(ValueError, match="groups of one kind"):
+            compare(kernels(), X, Y, groups=np.array(["a", *[1] * (T - 1)], dtype=object))
+        with pytest.raises(ValueError, match="Groups: expected an array, got a masked array"):
+            compare(kernels(), X, Y, groups=np.ma.masked_equal(range(T), 0))
         with pytest.raises(ValueError, match="all classes in each training part"):
             compare(kernels(), X, LABELS, folds=[(range(2), range(2, T)), (range(2, T), range(2))])
 
@@ -392,6 +405,12 @@ class TestData:
         folded = compare(given, X, LABELS, folds=3, **FAST)
         assert not [entry.message for entry in folded.table if entry.failed]
         assert folded.table[0].log_density != found.table[0].log_density
+
+    def test_decimals_are_targets(self) -> None:
+        targets = [Decimal(f"{value:.3f}") for value in Y.tolist()]
+        found = compare({"sw2": sliced()}, X, targets, **FAST)
+        assert math.isnan(found.table[0].accuracy)
+        assert found.table[0].rmse < 1
 
     def test_numbers_may_be_labels(self) -> None:
         found = compare(kernels(), X, (LABELS == "wide") + 3, classification=True, **FAST)

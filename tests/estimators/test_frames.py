@@ -58,11 +58,43 @@ class TestFrames:
         assert list(other.blocks) == ["cells", "patient"]
         with pytest.raises(ValueError, match="not a column of bags, got 'cells'"):
             MixedInputs.from_frame(FRAME, covariates="cells")
+        with pytest.raises(ValueError, match="not a column of bags, got '1'"):
+            MixedInputs.from_frame(FRAME.rename(columns={"cells": 1}), covariates="1")
         only = MixedInputs.from_frame(FRAME[["cells"]])
         assert list(only.blocks) == ["cells"]
         assert list(MixedInputs.from_frame(FRAME[["age"]]).blocks) == ["covariates"]
         # The index of the frame stays writable.
         assert FRAME.index.to_numpy().base is not read.labels
+
+    def test_columns_of_bags_whose_names_are_the_same_as_text(self) -> None:
+        frame = pd.DataFrame({1: BAGS, "1": BAGS})
+        with pytest.raises(ValueError, match="'1': expected columns whose names differ as text"):
+            MixedInputs.from_frame(frame)
+
+    def test_a_frame_without_rows(self) -> None:
+        model = regressor().fit(FRAME, Y)
+        for use in (MixedInputs.from_frame, model.predict):
+            with pytest.raises(ValueError, match="expected at least one row"):
+                use(FRAME[:0])
+        assert len(MixedInputs.from_frame(FRAME[["age"]][:0])) == 0
+
+    def test_structs_are_no_bags(self) -> None:
+        """Polars converts them to arrays."""
+
+        class Struct:
+            pass
+
+        class Column:
+            dtype = Struct()
+
+            def to_numpy(self) -> NDArray[np.float64]:
+                return np.ones((3, 2))
+
+        class Table(dict[str, Any]):
+            columns = ("cells",)
+
+        with pytest.raises(ValueError, match=r"got a struct of several.*frame\.unnest\('cells'\)"):
+            MixedInputs.from_frame(Table(cells=Column()))
 
     @pytest.mark.parametrize("form", ["lists", "tensors", "nested objects", "arrow"])
     def test_of_every_form(self, form: str) -> None:

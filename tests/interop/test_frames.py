@@ -70,6 +70,14 @@ IDS = {
 
 
 @pytest.mark.parametrize("ids", IDS.values(), ids=IDS)
+def test_structs_are_no_bags() -> None:
+    frame = pl.DataFrame({"cell": [{"x": 1.0, "y": 2.0}] * 3, "age": [1.0, 2.0, 3.0]})
+    for read in (MixedInputs.from_frame, lambda table: MixedInputs(table=table)):
+        with pytest.raises(ValueError, match="got a struct of several"):
+            read(frame)
+    assert len(MixedInputs.from_frame(frame.unnest("cell"))) == 3
+
+
 @pytest.mark.parametrize("kind", [pl.DataFrame, pa.table])
 def test_labels_of_all_types(kind, ids):
     made = PointClouds.from_frame(kind({"bag": ids, "x": COLUMNS["x"]}), bag="bag", columns="x")

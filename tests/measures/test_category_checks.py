@@ -19,6 +19,17 @@ def learn(values: Any) -> Any:
     return MixedInputs(table=pd.DataFrame({"age": values}, index=NAMES)).encoding
 
 
+def test_decimal_commas() -> None:
+    values = [f"{age},5" for age in AGES]
+    with pytest.raises(
+        ValueError, match=r"numbers as text, such as '40,5'. Convert .*decimal=\",\""
+    ):
+        learn(values)
+    values[3] = "unknown"
+    with pytest.raises(ValueError, match="'unknown' in row 'p3' of a column of numbers"):
+        learn(values)
+
+
 @pytest.mark.parametrize("kind", [str, object])
 def test_a_word_among_numbers(kind: Any) -> None:
     values = AGES.astype(kind)

@@ -138,6 +138,10 @@ class TestReading:
                 {"t": FRAME.assign(age=[[1.0], [2.0], [3.0, 4.0], [5.0]])},
                 "column of bags as PointCl",
             ),
+            (
+                {"t": np.array([1, True, "a"], dtype=object)},
+                r"got 1 in row 0, which equals True in another row\. Convert the column to strings",
+            ),
             ({"t": pd.DataFrame(index=NAMES)}, "at least one column"),
             ({"t": {"x": [1], "y": [1, 2]}}, "columns of one length"),
             ({"t": 3.0}, r"got float of shape \(\)"),

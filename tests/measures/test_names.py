@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from sklearn.model_selection import KFold, cross_val_score
+from sklearn.pipeline import make_pipeline
 
 from gp_distributions import (
     ClassificationGP,
+    CloudScaler,
     DistributionGP,
     DistributionGPRegressor,
     MixedInputs,
     PointClouds,
     SlicedWassersteinKernel,
+    SparseDistributionGP,
     compare,
 )
-from gp_distributions.measures.names import Naming, check_names, index_naming, row_index
+from gp_distributions.measures.columns import object_array
+from gp_distributions.measures.names import Names, Naming, check_names, index_names
 
 CLOUDS = PointClouds.from_list({number: [[float(number)]] for number in (101, 103, 102)})
 AGES = pd.DataFrame({"age": [50.0, 60.0, 70.0]}, index=pd.Index([101, 103, 102], name="patient"))
@@ -38,12 +44,20 @@ class TestIndexNames:
     )
     def test_which_indices_name_rows(self, index: pd.Index, naming: Naming) -> None:
         series = pd.Series([1.0, 2.0], index=index)
-        assert list(row_index(series)) == list(index)
-        assert index_naming(index) == naming
+        names = index_names(series)
+        assert names is not None
+        assert names.listed() == list(index)
+        assert names.naming == naming
 
     @pytest.mark.parametrize("data", [[1.0], np.ones(2), "text", None])
     def test_others_have_none(self, data: Any) -> None:
-        assert row_index(data) is None
+        assert index_names(data) is None
+
+
+def check(names: Any, others: Any, where: str, elsewhere: str, **options: Any) -> None:
+    naming = options.pop("naming", Naming.NAMED)
+    first, second = (Names(object_array(values)) for values in (names, others))
+    check_names(first, replace(second, naming=naming), where, elsewhere, **options)
 
 
 class TestCheckNames:
@@ -59,24 +73,34 @@ class TestCheckNames:
     )
     def test_messages(self, others: list[str], message: str) -> None:
         with pytest.raises(ValueError, match=message):
-            check_names(["a", "b", "c"], others, "X", "t", table="t")
+            check(["a", "b", "c"], others, "X", "t", table="t")
+
+    def test_names_that_occur_twice_cannot_be_selected(self) -> None:
+        with pytest.raises(ValueError, match=r"in the order of X.* Reorder one of them\.$"):
+            check(["a", "a", "b"], ["a", "b", "a"], "X", "t")
+
+    @pytest.mark.parametrize("others", [[1.0, float("nan")], ["b", None], [1.0, pd.NaT]])
+    def test_missing_names(self, others: list[Any]) -> None:
+        for names in (["a", "b"], [1.0, float("nan")], [1.0, 2.0]):
+            with pytest.raises(ValueError, match=r"for each row of .*that of row 1 .*is missing"):
+                check(names, others, "X", "t")
 
     def test_equal_names(self) -> None:
-        check_names(["a", "b"], ["a", "b"], "X", "t")
-        check_names([1, 2], [1.0, 2.0], "X", "t")
+        check(["a", "b"], ["a", "b"], "X", "t")
+        check([1, 2], [1.0, 2.0], "X", "t")
 
     def test_types(self) -> None:
         with pytest.raises(
             ValueError, match=r"7 of X is of type int and '7' of t of type str.*dtype"
         ):
-            check_names([7, 8], ["8", "7"], "X", "t", naming=Naming.NUMBERED)
+            check([7, 8], ["8", "7"], "X", "t", naming=Naming.NUMBERED)
 
     def test_numbers_of_rows(self) -> None:
-        check_names(["a", "b"], [0, 3], "X", "t", naming=Naming.NUMBERED)
-        check_names(["0", "3"], [0, 3], "X", "t", naming=Naming.COUNTED)
-        check_names([1, 2, 3], [0, 1, 2], "X", "t", naming=Naming.COUNTED)
+        check(["a", "b"], [0, 3], "X", "t", naming=Naming.NUMBERED)
+        check(["0", "3"], [0, 3], "X", "t", naming=Naming.COUNTED)
+        check([1, 2, 3], [0, 1, 2], "X", "t", naming=Naming.COUNTED)
         with pytest.raises(ValueError, match="in the order of X"):
-            check_names([3, 0], [0, 3], "X", "t", naming=Naming.COUNTED)
+            check([3, 0], [0, 3], "X", "t", naming=Naming.COUNTED)
 
 
 class TestTables:
@@ -116,10 +140,65 @@ class TestTables:
             with pytest.raises(ValueError, match=message):
                 model(CLOUDS, targets.set_axis(index))
 
+    @pytest.mark.parametrize("model", [DistributionGP, SparseDistributionGP])
+    def test_variances(self, model: Any) -> None:
+        options = {} if model is DistributionGP else {"num_inducing": 2}
+        variances = AGES["age"] / 100
+        model(CLOUDS, AGES["age"], train_Yvar=variances, **options)
+        with pytest.raises(ValueError, match="the variances in the order of the clouds"):
+            model(CLOUDS, AGES["age"], train_Yvar=variances[::-1], **options)
+
     def test_groups(self) -> None:
         groups = pd.Series([0, 1, 1], index=[103, 101, 102])
         with pytest.raises(ValueError, match="the groups in the order of the clouds"):
             compare({"sw": SlicedWassersteinKernel(1)}, CLOUDS, [1.0, 2.0, 3.0], groups=groups)
+
+    def test_two_blocks_of_numbered_clouds(self) -> None:
+        """The labels of clouds are names, in one block or in two, also in a part and after ``to``."""
+        ages = AGES["age"].set_axis(AGES.index + 1)
+        for X in (CLOUDS, MixedInputs(a=CLOUDS), MixedInputs(a=CLOUDS, b=CLOUDS)):
+            for kept in (X, X[1:], X.to(torch.float64)):
+                with pytest.raises(ValueError, match="is missing from the targets"):
+                    DistributionGP(kept, ages[-len(kept) :])
+
+    def test_a_frame_of_bags_with_a_numbered_index(self) -> None:
+        bags = [np.full((2, 1), i) for i in range(3)]
+        X = MixedInputs.from_frame(pd.DataFrame({"a": bags, "b": bags}, index=AGES.index))
+        DistributionGP(X, AGES["age"].reset_index(drop=True))
+        targets = AGES["age"].loc[[102, 103, 101]]
+        for kept in (X, X[[0, 2, 1]], MixedInputs.concatenate([X[:2], X[2:]])):
+            with pytest.raises(ValueError, match="103 is missing from the targets"):
+                DistributionGP(kept, targets.rename({103: 104}))
+            with pytest.raises(ValueError, match="in the order of the clouds"):
+                DistributionGP(kept, targets)
+
+
+DAYS = pd.date_range("2020-01-01", periods=3)
+
+
+@pytest.mark.parametrize("unit", ["s", "us", "ns"])
+class TestDates:
+    """Arrays of nanoseconds are listed as integers by NumPy."""
+
+    @pytest.mark.parametrize("kind", ["datetime64", "timedelta64"])
+    def test_clouds(self, kind: str, unit: str) -> None:
+        days = DAYS if kind == "datetime64" else DAYS - DAYS[0]
+        long = pd.DataFrame({"day": days.astype(f"{kind}[{unit}]").repeat(2), "v": np.arange(6.0)})
+        clouds = PointClouds.from_frame(long, bag="day", columns="v")
+        targets = long.groupby("day")["v"].mean()
+        for index in (targets.index, targets.index.astype(f"{kind}[us]")):
+            DistributionGP(clouds, targets.set_axis(index))
+            with pytest.raises(ValueError, match="in the order of the clouds"):
+                DistributionGP(clouds, targets.set_axis(index)[::-1])
+
+    def test_tables(self, unit: str) -> None:
+        targets = pd.Series([1.0, 2.0, 4.0], index=DAYS.astype(f"datetime64[{unit}]"))
+        X = MixedInputs(x=targets)
+        DistributionGP(X, targets)
+        with pytest.raises(ValueError, match="in the order of the clouds"):
+            DistributionGP(X, targets[::-1])
+        with pytest.raises(ValueError, match="in the order of 'x'"):
+            MixedInputs(x=targets, z=targets[::-1])
 
 
 NAMES = [f"p{i}" for i in range(8)]
@@ -172,6 +251,61 @@ class TestFolds:
         X = pd.DataFrame({"cells": BAGS, **second}).iloc[[1, 0, *range(2, 8)]]
         with pytest.raises(ValueError, match="in the order of the clouds"):
             DistributionGPRegressor().fit(X, pd.Series(Y))
+
+    @pytest.mark.parametrize("second", [{"age": Y}, {"other": BAGS}])
+    def test_a_default_index_in_another_order(self, second: Any) -> None:
+        X = pd.DataFrame({"cells": BAGS, **second})
+        for given in (X, X.iloc[::-1], X.iloc[2:6]):
+            read = MixedInputs.from_frame(given)
+            targets = X.index.to_series().astype(float).loc[given.index]
+            DistributionGP(read, targets)
+            DistributionGP(read, targets.reset_index(drop=True) if given is X else targets)
+            DistributionGP(read, targets.set_axis([f"p{i}" for i in given.index]))
+            with pytest.raises(ValueError, match="in the order of the clouds"):
+                DistributionGP(read, targets[::-1])
+        assert MixedInputs.from_frame(X).labels is None
+        assert MixedInputs.from_frame(X)[[3, 1]].labels.tolist() == [3, 1]
+
+    def test_two_tables_with_default_indices(self) -> None:
+        table = pd.DataFrame({"age": Y})
+        assert MixedInputs(a=table, b=table).labels is None
+        with pytest.raises(ValueError, match="'b' in the order of 'a'"):
+            MixedInputs(a=table, b=table[::-1])
+
+    @pytest.mark.parametrize("scaled", [False, True])
+    @pytest.mark.parametrize("form", ["clouds", "column", "one column", "mixed", "numbers"])
+    def test_estimators(self, form: str, scaled: bool) -> None:
+        labelled = PointClouds.from_list(dict(zip(NAMES, BAGS, strict=True)))
+        frame = pd.DataFrame({"cells": BAGS}, index=NAMES)
+        X: Any = {
+            "clouds": labelled,
+            "column": frame["cells"],
+            "one column": frame,
+            "mixed": frame.assign(age=Y),
+            "numbers": pd.DataFrame({"a": Y, "b": Y**2}, index=NAMES),
+        }[form]
+        y = pd.Series(Y, index=NAMES)
+        regressor = DistributionGPRegressor(restarts=0)
+        model = make_pipeline(CloudScaler(), regressor) if scaled else regressor
+        with pytest.raises(ValueError, match="targets in the order of the clouds"):
+            model.fit(X, y[::-1])
+        given = pd.Series(Y) if scaled else y
+        assert np.isfinite(cross_val_score(model, X, given, cv=FOLDS)).all()
+
+    def test_scaled_distributions_keep_their_labels(self) -> None:
+        labelled = PointClouds.from_list(dict(zip(NAMES, BAGS, strict=True)))
+        scaler = CloudScaler().fit(labelled)
+        assert scaler.transform(labelled).labels.tolist() == NAMES
+        assert scaler.transform([labelled[2], labelled[0]]).labels.tolist() == ["p2", "p0"]
+
+    @pytest.mark.parametrize("name", [None, "row"])
+    def test_scaled_frames(self, name: str | None) -> None:
+        model = make_pipeline(CloudScaler(), DistributionGPRegressor(restarts=0))
+        X = pd.DataFrame({"cells": BAGS, "other": BAGS}).rename_axis(name)
+        model.fit(X.iloc[[1, 0, 5]], pd.Series(Y, index=NAMES).iloc[[1, 0, 5]])
+        read = model[0].transform(X.iloc[[1, 0, 5]])
+        with pytest.raises(ValueError, match="in the order of the clouds"):
+            DistributionGP(read, pd.Series([1.0, 2.0, 3.0], index=[0, 1, 5]))
 
     def test_a_column_of_labels(self) -> None:
         X = pd.DataFrame({"labels": Y, "size": Y**2})
