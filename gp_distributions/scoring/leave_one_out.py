@@ -34,8 +34,8 @@ def left_out(model: Any, y: Tensor | ArrayLike) -> Predictions:
 
     Raises:
         TypeError: If ``model`` is of another class.
-        ValueError: If predictions of the model are not normal, or ``y`` are not finite targets, or labels
-            of the same classes, for each training cloud.
+        ValueError: If predictions of the model are not normal, or ``y`` are not finite targets of each
+            training cloud, or labels of the same classes.
 
     Example:
         >>> from gp_distributions import DistributionGP, PointClouds

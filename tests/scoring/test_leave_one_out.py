@@ -75,7 +75,9 @@ def test_targets_of_another_shape_are_refused(kind: Any) -> None:
     model = DistributionGP(X, both)
     with pytest.raises(ValueError, match=r"one target for each of \(20,\) clouds"):
         left_out(model, both.T)
-    with pytest.raises(ValueError, match=r"Expected 2 targets for each cloud, got y of shape \(20,\)"):
+    with pytest.raises(
+        ValueError, match=r"Expected 2 targets for each cloud, got y of shape \(20,\)"
+    ):
         left_out(model, Y)
     model = kind(X, Y)
     with pytest.raises(ValueError, match=r"one target for each of \(20,\) clouds"):
@@ -87,7 +89,9 @@ def test_targets_of_another_shape_are_refused(kind: Any) -> None:
 @pytest.mark.parametrize("kind", [ClassificationGP, SparseClassificationGP])
 def test_labels_of_other_classes_are_refused(kind: Any) -> None:
     model = kind(X, LABELS)
-    with pytest.raises(ValueError, match=r"classes \['high', 'low'\] of the model, got \['x', 'y'\]"):
+    with pytest.raises(
+        ValueError, match=r"classes \['high', 'low'\] of the model, got \['x', 'y'\]"
+    ):
         left_out(model, ["x", "y"] * 10)
     with pytest.raises(ValueError, match="20"):
         left_out(model, LABELS[:-1])
