@@ -6,7 +6,7 @@ from typing import Any, Self
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from sklearn.base import OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
@@ -21,13 +21,16 @@ from gp_distributions.measures.inputs import Inputs
 from gp_distributions.measures.kinds import Distributions
 
 
-class CloudScaler(OneToOneFeatureMixin, TransformerMixin, DistributionEstimator):
+class CloudScaler(
+    OneToOneFeatureMixin, TransformerMixin, DistributionEstimator, auto_wrap_output_keys=None
+):
     """Standardise coordinates by the mean and standard deviation of the training distributions.
 
     Wraps :meth:`PointClouds.normalize` as a scikit-learn transformer. As the first step of a pipeline,
     it is fitted on the training folds only. On a ``T x d`` array, it is equivalent to
     ``StandardScaler``. In mixed inputs and data frames with columns of bags, it scales each block of
-    distributions by itself, and leaves numbers and categories to the model.
+    distributions by itself, and leaves numbers and categories to the model. The setting
+    ``transform_output`` of scikit-learn does not change what it returns, which models read.
 
     Attributes:
         centre_: Mean of each of the ``d`` coordinates; for mixed inputs, by the name of the block.
@@ -98,6 +101,28 @@ class CloudScaler(OneToOneFeatureMixin, TransformerMixin, DistributionEstimator)
             assert isinstance(result, PointClouds)  # of single atoms
             return result.points.squeeze(-2).numpy()
         return result
+
+    def set_output(self, *, transform: str | None = None) -> Self:
+        """Return the scaler unchanged, as in a pipeline whose other steps return frames.
+
+        Args:
+            transform: Ignored, since frames do not hold containers.
+        """
+        return self
+
+    def get_feature_names_out(self, input_features: ArrayLike | None = None) -> NDArray[Any]:
+        """Return the names of the inputs.
+
+        Args:
+            input_features: Names of the columns. Default: those seen during ``fit``, or ``"x0"``,
+                ``"x1"``, ... A column of bags has one name, however many coordinates the bags have.
+        """
+        check_is_fitted(self)
+        if input_features is not None and not hasattr(self, "feature_names_in_"):
+            names = np.asarray(input_features, dtype=object)
+            if len(names) == 1:
+                return names
+        return super().get_feature_names_out(input_features)
 
 
 def _blocks(inputs: MixedInputs) -> dict[str, Distributions]:

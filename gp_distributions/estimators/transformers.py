@@ -24,8 +24,21 @@ from gp_distributions.rows.clouds import pad_rows
 _PIECE = 1024
 
 
+class _NumberedFeatures(ClassNamePrefixFeaturesOutMixin):
+    """Names of features that do not depend on the names of inputs."""
+
+    def get_feature_names_out(self, input_features: ArrayLike | None = None) -> NDArray[Any]:
+        """Return the names of the features: the name of the class and the number of the feature.
+
+        Args:
+            input_features: Ignored. A column of bags has one name, however many coordinates the bags
+                have.
+        """
+        return super().get_feature_names_out()
+
+
 @dataclass(eq=False, repr=False, kw_only=True)
-class EmbeddingTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DistanceEstimator):
+class EmbeddingTransformer(_NumberedFeatures, TransformerMixin, DistanceEstimator):
     """Map distributions to features whose Euclidean distances are distances between distributions.
 
     A linear method on these features (principal components, k-means, a linear support vector machine or
@@ -129,7 +142,7 @@ class EmbeddingTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Di
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class GramTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DistanceEstimator):
+class GramTransformer(_NumberedFeatures, TransformerMixin, DistanceEstimator):
     """Compute Gram matrices of distributions for estimators with ``kernel="precomputed"``.
 
     In a pipeline before ``SVC``, ``KernelRidge`` or ``KernelPCA``, the transformer supports

@@ -19,7 +19,7 @@ from botorch.posteriors import Posterior
 from botorch.utils.types import DEFAULT, _DefaultType
 from gpytorch.distributions import MultivariateNormal
 from gpytorch.kernels import Kernel
-from gpytorch.likelihoods import GaussianLikelihood, Likelihood
+from gpytorch.likelihoods import FixedNoiseGaussianLikelihood, GaussianLikelihood, Likelihood
 from gpytorch.means import Mean
 from linear_operator import LinearOperator, to_linear_operator
 from numpy.typing import ArrayLike
@@ -31,7 +31,6 @@ from gp_distributions.distances.evaluation import learning, sharing
 from gp_distributions.kernels.covariances import covariance
 from gp_distributions.kernels.lazy_covariance import LazyCovariance
 from gp_distributions.kernels.reading import check_kind
-from gp_distributions.measures.arrays import real_array
 from gp_distributions.measures.inputs import Inputs, encoding_of
 from gp_distributions.models.arguments import (
     adapt_distances,
@@ -55,6 +54,7 @@ from gp_distributions.models.exact_inference import (
     smallest_variance,
     variances,
 )
+from gp_distributions.models.observations import as_observations, mean_noise
 from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood
 from gp_distributions.models.targets import as_targets, as_variances, check_order, standardize
 from gp_distributions.models.together import transformed_once
@@ -426,7 +426,11 @@ class DistributionGP(SingleTaskGP):
         return (mean.squeeze(-1), std.squeeze(-1)) if self._squeeze_output else (mean, std)
 
     def condition_on_observations(
-        self, X: Inputs | Tensor, Y: Tensor | ArrayLike, **kwargs: Any
+        self,
+        X: Inputs | Tensor,
+        Y: Tensor | ArrayLike,
+        noise: Tensor | ArrayLike | None = None,
+        **kwargs: Any,
     ) -> DistributionGP:
         """Return a copy of the model with further training clouds and targets, as in BoTorch.
 
@@ -435,13 +439,17 @@ class DistributionGP(SingleTaskGP):
                 They are converted to the dtype of the model.
             Y: The targets of the new clouds, ``batch_shape x N x outputs``, or ``N`` if ``train_Y`` has
                 no axis of outputs.
-            **kwargs: Options of BoTorch, such as ``noise``.
+            noise: Noise variances of the new targets, in the shape of ``Y`` and, as in BoTorch, in units
+                of the transformed targets. Default: the mean of the known ones, or the noise that was
+                learned.
+            **kwargs: Options of GPyTorch.
 
         Returns:
             A new model with the same hyperparameters.
 
         Raises:
-            ValueError: If ``Y`` are not numbers of this shape.
+            ValueError: If ``Y`` or ``noise`` are not numbers of this shape, a target is not finite, a
+                variance is not positive and finite, or an index names the clouds in another order.
 
         Example:
             >>> from gp_distributions import DistributionGP, PointClouds
@@ -451,18 +459,9 @@ class DistributionGP(SingleTaskGP):
             >>> bool(more.predict(clouds[2:])[1] < model.predict(clouds[2:])[1])
             True
         """
-        rows = self._rows_of(X)
-        like = self.train_targets
-        Y = torch.as_tensor(real_array(Y, "Y"), dtype=like.dtype, device=like.device)
-        if self._squeeze_output and Y.shape == rows.shape[:-1]:
-            Y = Y.unsqueeze(-1)
-            if kwargs.get("noise") is not None:
-                kwargs["noise"] = kwargs["noise"].unsqueeze(-1)
-        if Y.shape[-2:] != (rows.shape[-2], self.num_outputs):
-            raise ValueError(
-                f"Expected a target for each of {rows.shape[-2]} clouds and {self.num_outputs} outputs, "
-                f"got Y of shape {tuple(Y.shape)}."
-            )
+        rows, Y, noise = self._observations(X, Y, noise)
+        if noise is not None:
+            kwargs["noise"] = noise
         self.eval()
         # GPyTorch takes the data, the likelihood and its noise away for a moment: here, from copies.
         model, likelihood = _copied(self), _copied(self.likelihood)
@@ -537,6 +536,27 @@ class DistributionGP(SingleTaskGP):
         if keeps_clouds(getattr(self, "input_transform", None)):
             check_kind(X, self.covar_module, self.encoding)
         return counted_rows(X, self.encoding).to(self.train_targets.dtype)
+
+    def _observations(
+        self, X: Inputs | Tensor, Y: Tensor | ArrayLike, noise: Tensor | ArrayLike | None
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Return the rows of new clouds, their targets, and their noise variances or None.
+
+        Where the noise variances of the training targets are known, the default is their mean.
+        """
+        rows, outputs = self._rows_of(X), self.num_outputs
+        targets, variances = as_observations(
+            X,
+            rows,
+            Y,
+            noise,
+            like=self.train_targets,
+            outputs=outputs,
+            squeeze=self._squeeze_output,
+        )
+        if variances is None and isinstance(self.likelihood, FixedNoiseGaussianLikelihood):
+            variances = mean_noise(self.likelihood.noise_covar.noise, rows, outputs)
+        return rows, targets, variances
 
     def _widen_training(self, rows: Tensor) -> Tensor:
         """Pad training rows (in place) and new rows to a common width, and return the new rows."""

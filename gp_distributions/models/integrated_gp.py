@@ -323,7 +323,10 @@ class IntegratedGP(FantasizingModel):
         return (mean, std) if self.model._squeeze_output else (mean[..., None], std[..., None])
 
     def condition_on_observations(
-        self, X: Inputs | Tensor, Y: Tensor | ArrayLike, noise: Tensor | None = None
+        self,
+        X: Inputs | Tensor,
+        Y: Tensor | ArrayLike,
+        noise: Tensor | ArrayLike | None = None,
     ) -> IntegratedGP:
         """Return a model with further training clouds and targets, whose members are weighted anew.
 
@@ -333,27 +336,34 @@ class IntegratedGP(FantasizingModel):
                 axis of outputs.
             noise: Noise variances of the new targets, in the shape of ``Y`` and in units of the
                 transformed targets, if noise variances are known. Default: the mean of the known ones.
+
+        Raises:
+            ValueError: If ``Y`` or ``noise`` are not numbers of this shape, a target is not finite, a
+                variance is not positive and finite, an index names the clouds in another order, or
+                ``noise`` is given although noise variances are not known.
         """
         self.eval()
         model = copy.copy(self.model)
-        rows = model._rows_of(X)
-        targets = torch.as_tensor(Y).to(model.train_targets)
-        if not (model._squeeze_output and targets.shape == rows.shape[:-1]):
-            targets = targets.squeeze(-1)
+        likelihood = model.likelihood
+        if noise is not None and not isinstance(likelihood, FixedNoiseGaussianLikelihood):
+            raise ValueError(
+                "Expected noise=None, since this model knows no noise variances of training targets. "
+                "Make the model with train_Yvar to give the noise of each target."
+            )
+        rows, targets, variances = model._observations(X, Y, noise)
         transform = getattr(model, "outcome_transform", None)
         if transform is not None:
-            targets = transform(targets.unsqueeze(-1))[0].squeeze(-1)
+            targets = transform(targets)[0]
+        targets = targets.squeeze(-1)
         rows = model._widen_training(rows)
         if model._has_transformed_inputs:
             model._original_train_inputs = _joined(model._original_train_inputs, rows, -2)
         inputs = _joined(model.train_inputs[0], model.transform_inputs(rows), -2)
-        likelihood = model.likelihood
-        if isinstance(likelihood, FixedNoiseGaussianLikelihood):
-            known = likelihood.noise
-            new = known.mean(-1, keepdim=True).expand(targets.shape[-1:])
-            new = new if noise is None else noise.squeeze(-1)
+        if variances is not None:
             model.__dict__["_modules"] = dict(model._modules)  # which the copy shares
-            model.likelihood = FixedNoiseGaussianLikelihood(_joined(known, new, -1))
+            model.likelihood = FixedNoiseGaussianLikelihood(
+                _joined(likelihood.noise, variances.squeeze(-1), -1)
+            )
         model.set_train_data(inputs, _joined(model.train_targets, targets, -1), strict=False)
         return IntegratedGP(model, self.values, self.ratios, self.log_prior, self.outputscales)
 

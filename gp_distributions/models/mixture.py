@@ -20,10 +20,12 @@ from gp_distributions.models.classification import ClassificationGP
 from gp_distributions.models.conformal import ConformalCorrection, check_conformal, rescaled
 from gp_distributions.models.exact_inference import variances
 from gp_distributions.models.fantasies import FantasizingModel
+from gp_distributions.models.integrated_gp import IntegratedGP
 from gp_distributions.models.mixture_posterior import MixturePosterior, mixed
 from gp_distributions.models.mixture_weights import normalized_weights
 from gp_distributions.models.sparse_classification import SparseClassificationGP
 from gp_distributions.models.together import together
+from gp_distributions.models.training import share_objects
 
 
 class MixtureModel(FantasizingModel):
@@ -192,7 +194,7 @@ class MixtureModel(FantasizingModel):
 
         Raises:
             TypeError: If a member of positive weight has no leave-one-out predictions.
-            ValueError: If members have different numbers of training clouds.
+            ValueError: If members have other training clouds, or the same ones in another order.
 
         Example:
             >>> from gp_distributions import DistributionGP, MixtureModel, PointClouds
@@ -216,6 +218,13 @@ class MixtureModel(FantasizingModel):
             raise ValueError(
                 f"Expected members with the same training clouds, got {numbers} of them."
             )
+        places = self.weights.nonzero().flatten().tolist()
+        for place, model in zip(places, counting, strict=True):
+            if not share_objects(_single(counting[0]), _single(model)):
+                raise ValueError(
+                    "Expected members with the same training clouds in the same order, but the clouds "
+                    f"and targets of members {places[0]} and {place} differ."
+                )
         return _mixed_moments(found, weights)
 
     def condition_on_observations(
@@ -264,6 +273,13 @@ def _check(models: list[Model]) -> None:
     outputs = [model.num_outputs for model in models]
     if len(set(outputs)) > 1:
         raise ValueError(f"Expected models of the same outputs, got {outputs} of them.")
+
+
+def _single(model: Any) -> Any:
+    """Return a model that is no mixture, and has the training data of a model."""
+    if isinstance(model, MixtureModel):
+        return _single(model._counting()[0][0])
+    return model.model if isinstance(model, IntegratedGP) else model
 
 
 def _moments(

@@ -19,9 +19,7 @@ from gp_distributions.models import (
     SparseClassificationGP,
     SparseDistributionGP,
 )
-from gp_distributions.models.arguments import counted_rows
-from gp_distributions.models.pieces import LabelledPieces, MemoryPieces
-from gp_distributions.rows.clouds import drop_copies
+from gp_distributions.models.training import memory_of, training_rows, training_targets
 
 Model: TypeAlias = DistributionGP | SparseDistributionGP
 Classifier: TypeAlias = ClassificationGP | SparseClassificationGP
@@ -122,19 +120,12 @@ def training_of(model: Model, labels: npt.NDArray[Any] | None = None) -> Trainin
     Raises:
         ValueError: If the model is a batch of models, or the number of names is wrong.
     """
-    if isinstance(model, SparseDistributionGP):
-        data = model.data
-        inner = data.pieces if isinstance(data, LabelledPieces) else data
-        if not isinstance(inner, MemoryPieces):
-            return None
-        rows = counted_rows(inner.X, model.encoding).double()
-        values = inner.targets
-        values = values.unsqueeze(-1) if values.dim() == 1 else values
-        labels = getattr(inner.X, "labels", None) if labels is None else labels
-    else:
-        original = not model.training and model._has_transformed_inputs
-        rows = drop_copies(model._original_train_inputs if original else model.train_inputs[0])
-        values = _exact_targets(model)
+    rows, values = training_rows(model), training_targets(model)
+    if rows is None or values is None:
+        return None
+    memory = memory_of(model) if isinstance(model, SparseDistributionGP) else None
+    if labels is None and memory is not None:
+        labels = getattr(memory.X, "labels", None)
     if rows.dim() != 2:
         raise ValueError(f"Expected a single model, got a batch of shape {tuple(rows.shape[:-2])}.")
     if labels is not None and len(labels) != len(rows):
@@ -142,13 +133,3 @@ def training_of(model: Model, labels: npt.NDArray[Any] | None = None) -> Trainin
             f"Expected a name for each of {len(rows)} training objects, got {len(labels)}."
         )
     return Training(rows.detach(), values.detach().double().numpy(force=True), labels)
-
-
-def _exact_targets(model: DistributionGP) -> Tensor:
-    if isinstance(model, ClassificationGP):
-        labels: Tensor = model.likelihood.labels
-        return labels.unsqueeze(-1)
-    targets = model.train_targets
-    targets = targets.mT if model.num_outputs > 1 else targets.unsqueeze(-1)
-    transform = getattr(model, "outcome_transform", None)
-    return targets if transform is None else transform.untransform(targets)[0]

@@ -166,6 +166,7 @@ def restore(objects: Sequence[dict[str, Any]], tensors: Sequence[Tensor]) -> Cal
         ValueError: If the description asks for far more than the tensors and modules that there are.
     """
     made: list[Module] = []
+    expanded: dict[tuple[int, ...], Tensor] = {}  # which several models may share
     limits = Limits(tensors)
 
     def value_of(description: Any) -> Any:
@@ -184,8 +185,9 @@ def restore(objects: Sequence[dict[str, Any]], tensors: Sequence[Tensor]) -> Cal
             case "tensor":
                 return tensors[content]
             case "expanded":
-                limits.check_expanded(content[1])
-                return tensors[content[0]].expand(content[1])
+                number, shape = content
+                limits.check_expanded(shape)
+                return expanded.setdefault((number, *shape), tensors[number].expand(shape))
             case "object":
                 return made[content]
             case "function":

@@ -346,6 +346,8 @@ def _restore_exact(
         model.set_train_data(targets=targets.transpose(-1, -2), strict=False)
     else:
         cls.__init__(model, rows, targets, outcome_transform=None, **parts)
+        if model.train_targets.shape == targets.shape:
+            model.train_targets = targets  # which models may share
     del model.__dict__["_validate_tensor_args"]
     if outcome_transform is not None:
         model.outcome_transform = outcome_transform

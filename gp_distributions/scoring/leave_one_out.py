@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
@@ -12,6 +13,7 @@ from torch import Tensor
 from gp_distributions.models import DistributionGP, SparseDistributionGP
 from gp_distributions.models.kernel_ridge import read_labels
 from gp_distributions.models.mixture_classifier import Classifier
+from gp_distributions.models.targets import as_targets
 from gp_distributions.numerics.stacking import stacking_weights
 from gp_distributions.scoring.predictions import ClassPredictions, NormalPredictions, Predictions
 
@@ -32,7 +34,8 @@ def left_out(model: Any, y: Tensor | ArrayLike) -> Predictions:
 
     Raises:
         TypeError: If ``model`` is of another class.
-        ValueError: If predictions of the model are not normal.
+        ValueError: If predictions of the model are not normal, or ``y`` are not finite targets of each
+            training cloud, or labels of the same classes.
 
     Example:
         >>> from gp_distributions import DistributionGP, PointClouds
@@ -43,11 +46,24 @@ def left_out(model: Any, y: Tensor | ArrayLike) -> Predictions:
         torch.Size([3])
     """
     if isinstance(model, Classifier):
-        _, labels = read_labels(y, len(y))  # type: ignore[arg-type]
-        return ClassPredictions.of(labels, model.leave_one_out_proba())
+        probabilities = model.leave_one_out_proba()
+        classes, labels = read_labels(y, len(probabilities))
+        if not np.array_equal(classes, model.classes_):
+            raise ValueError(
+                f"Expected labels of the classes {model.classes_.tolist()} of the model, got "
+                f"{classes.tolist()}."
+            )
+        return ClassPredictions.of(labels, probabilities)
     if isinstance(model, DistributionGP | SparseDistributionGP):
         mean, std = model.leave_one_out()
-        return NormalPredictions.of(torch.as_tensor(y), mean, std)
+        columns = mean.reshape(len(mean), -1).double()
+        targets, _ = as_targets(y, columns)
+        if targets.shape != columns.shape:
+            raise ValueError(
+                f"Expected {columns.shape[-1]} targets for each cloud, got y of shape "
+                f"{tuple(np.shape(y))}."
+            )
+        return NormalPredictions.of(targets, mean, std)
     raise TypeError(
         f"Expected a DistributionGP, a SparseDistributionGP or a classifier, got {type(model).__name__}."
     )
@@ -71,7 +87,7 @@ def leave_one_out_weights(
 
     Raises:
         TypeError: As for :func:`left_out`.
-        ValueError: As for :func:`left_out`, or if a log density is not finite.
+        ValueError: As for :func:`left_out`, or if there are no models or a log density is not finite.
 
     Example:
         >>> import torch
@@ -86,5 +102,7 @@ def leave_one_out_weights(
 
     Source: Yao, Vehtari, Simpson and Gelman 2018.
     """
+    if not models:
+        raise ValueError("Expected at least one model, got none.")
     densities = torch.stack([left_out(model, y).log_density for model in models], dim=-1)
     return stacking_weights(densities, prior=prior)

@@ -11,7 +11,9 @@ import pytest
 import torch
 from numpy.typing import NDArray
 from scipy import sparse
+from sklearn import config_context
 from sklearn.base import clone
+from sklearn.compose import ColumnTransformer
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV, KFold, cross_val_score, train_test_split
 from sklearn.pipeline import make_pipeline
@@ -22,6 +24,7 @@ from gp_distributions import (
     DistributionGPClassifier,
     DistributionGPRegressor,
     EmbeddingTransformer,
+    GramTransformer,
     MixedInputs,
     NormalizeClouds,
     PointClouds,
@@ -288,6 +291,49 @@ class TestPipelines:
             CloudScaler().transform(FRAME)
         with pytest.raises(ValueError, match="was fitted on clouds, got mixed inputs"):
             CloudScaler().fit(BAGS).transform(INPUTS)
+
+    @pytest.mark.parametrize("given", [FRAME, BAGS], ids=["frame", "bags"])
+    def test_output_as_frames(self, given: Any) -> None:
+        """Scikit-learn turns outputs of transformers into frames, which hold no containers."""
+        expected = make_pipeline(CloudScaler(), regressor()).fit(given, Y).predict(given)
+        with config_context(transform_output="pandas"):
+            found = make_pipeline(CloudScaler(), regressor()).fit(given, Y).predict(given)
+        np.testing.assert_array_equal(found, expected)
+        pipeline = make_pipeline(CloudScaler(), regressor()).set_output(transform="pandas")
+        np.testing.assert_array_equal(pipeline.fit(given, Y).predict(given), expected)
+
+    @pytest.mark.parametrize("column", ["cells", ["cells"]], ids=["name", "list"])
+    def test_names_of_features_in_a_column_transformer(self, column: Any) -> None:
+        options = {"num_slices": 2, "num_quantiles": 3}
+        embedding = EmbeddingTransformer(options=options)
+        steps = {
+            "embedding": embedding,
+            "gram": GramTransformer(),
+            "scaled": make_pipeline(CloudScaler(), clone(embedding)),
+        }
+        columns = ColumnTransformer(
+            [(name, step, column) for name, step in steps.items()]
+            + [("age", "passthrough", ["age"])]
+        )
+        # Frames of pipelines without the index of the input can be joined if it counts rows.
+        table = columns.set_output(transform="pandas").fit_transform(FRAME.reset_index(drop=True))
+        prefixes = {
+            "embedding__embeddingtransformer": embedding.fit_transform(BAGS).shape[1],
+            "gram__gramtransformer": N,
+            "scaled__embeddingtransformer": embedding.fit_transform(BAGS).shape[1],
+        }
+        names = [f"{prefix}{i}" for prefix, count in prefixes.items() for i in range(count)]
+        assert columns.get_feature_names_out().tolist() == [*names, "age__age"]
+        assert table.columns.tolist() == [*names, "age__age"]
+
+    def test_names_of_features_of_the_scaler_are_checked(self) -> None:
+        with pytest.raises(ValueError, match="not equal to feature_names_in_"):
+            CloudScaler().fit(FRAME).get_feature_names_out(["cells"])
+        with pytest.raises(ValueError, match=r"length equal to number of features \(2\)"):
+            CloudScaler().fit(BAGS).get_feature_names_out(["a", "b", "c"])
+        for step in (CloudScaler(), EmbeddingTransformer(), GramTransformer()):
+            with pytest.raises(NotFittedError):
+                step.get_feature_names_out()
 
     @pytest.mark.parametrize("given", [FRAME, INPUTS], ids=["frame", "inputs"])
     def test_folds_do_not_see_each_other(self, given: Any) -> None:

@@ -108,8 +108,35 @@ class TestMoments:
         fewer = DistributionGP(CLOUDS[:5], TARGETS[:5])
         with pytest.raises(ValueError, match=r"same training clouds, got \[20, 5\] of them"):
             MixtureModel([members()[0], fewer]).leave_one_out()
+        parts = [DistributionGP(CLOUDS[i : i + 10], TARGETS[i : i + 10]) for i in (0, 10)]
+        unused, first, second = members()[0], *parts
+        for other in (second, MixtureModel([second]), integrate_hyperparameters(second)):
+            model = MixtureModel([unused, first, first, other], [0, 1, 1, 1])
+            with pytest.raises(ValueError, match=r"same order, but .* of members 1 and 3 differ"):
+                model.leave_one_out()
+        turned = SparseDistributionGP(CLOUDS[:10][::-1], TARGETS[:10].flip(0), num_inducing=5)
+        with pytest.raises(ValueError, match="in the same order"):
+            MixtureModel([first, turned]).leave_one_out()
         with pytest.raises(TypeError, match="a method leave_one_out, got SingleTaskGP"):
             MixtureModel([other_model()]).leave_one_out()
+
+    @pytest.mark.filterwarnings("ignore:The model inputs are of type torch.float32")
+    def test_leave_one_out_of_other_views_of_the_same_clouds(self) -> None:
+        """The targets may have been standardised far from zero, or the clouds resampled or padded."""
+        targets = 1e6 + 1e-3 * TARGETS[:10]
+        first = DistributionGP(CLOUDS[:10], targets)
+        wide = CLOUDS[:10].pack(atoms=12)
+        views = {
+            "resampled": DistributionGP(CLOUDS[:10].resample(6), targets),
+            "padded": DistributionGP(wide, TARGETS[:10], sliced()),
+            "single": DistributionGP(wide.float(), TARGETS[:10].float(), sliced()),
+            "sparse": SparseDistributionGP(CLOUDS[:10], targets, num_inducing=5),
+        }
+        for view in views.values():
+            mean = MixtureModel([first, view]).leave_one_out()[0]
+            torch.testing.assert_close(
+                mean, (first.leave_one_out()[0] + view.leave_one_out()[0]) / 2, rtol=1e-6, atol=0
+            )
 
     def test_one_model_is_itself(self) -> None:
         one = members()[0]

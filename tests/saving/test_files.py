@@ -64,6 +64,7 @@ from gp_distributions import (
     SlicedWassersteinKernel,
     SparseDistributionGP,
     fit,
+    integrate_hyperparameters,
     fit_reference,
 )
 from gp_distributions.distances import Fourier
@@ -194,6 +195,24 @@ class TestBits:
         loaded = returned(model, path)
         assert_same_bits(loaded.predict(ROWS[20:]), expected)
         assert torch.equal(loaded.weights, model.weights)
+
+    @pytest.mark.parametrize("kind", ["vector", "column", "outputs", "known noise"])
+    def test_mixtures_of_members_that_share_data(self, kind: str, path: Path) -> None:
+        targets = {"column": TARGETS[:, None], "outputs": torch.stack([TARGETS, -TARGETS], dim=-1)}
+        noise = torch.full_like(TARGETS[:20], 0.1) if kind == "known noise" else None
+        batch_shape = torch.Size([2] if kind == "outputs" else [])
+        single = DistributionGP(
+            ROWS[:20],
+            targets.get(kind, TARGETS)[:20],
+            clouds_kernel(batch_shape=batch_shape),
+            train_Yvar=noise,
+        )
+        members = [single, MixtureModel([single])]
+        if kind != "outputs":
+            members += [integrate_hyperparameters(single)] * 2
+        model = MixtureModel(members)
+        expected = model.predict(ROWS[20:])
+        assert_same_bits(returned(model, path).predict(ROWS[20:]), expected)
 
     @pytest.mark.parametrize("outputs", [(), (1,), (2,)])
     def test_batches_of_data_sets(self, outputs: tuple[int, ...], path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import numpy as np
+import pandas as pd
 import pytest
 import torch
 
@@ -51,3 +53,55 @@ def test_weights_are_those_of_the_densities() -> None:
 def test_other_models_are_refused() -> None:
     with pytest.raises(TypeError, match="got Linear"):
         left_out(torch.nn.Linear(2, 2), Y)
+
+
+def test_targets_of_any_kind() -> None:
+    targets = 1e-3 * Y + 1e6  # whose digits single precision would lose
+    model = DistributionGP(X, targets)
+    expected = left_out(model, targets).log_density
+    for given in (targets.tolist(), pd.Series(targets.numpy()[::-1]).iloc[::-1], targets[:, None]):
+        assert torch.equal(left_out(model, given).log_density, expected)
+    both = torch.stack([Y, Y.square()], dim=-1)
+    model = DistributionGP(X, both)
+    expected = left_out(model, both).log_density
+    assert torch.equal(left_out(model, pd.DataFrame(both.numpy())).log_density, expected)
+    weights = leave_one_out_weights([model, model], pd.DataFrame(both.numpy()))
+    torch.testing.assert_close(weights, torch.full((2,), 0.5, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("kind", [DistributionGP, SparseDistributionGP])
+def test_targets_of_another_shape_are_refused(kind: Any) -> None:
+    both = torch.stack([Y, Y.square()], dim=-1)
+    model = DistributionGP(X, both)
+    with pytest.raises(ValueError, match=r"one target for each of \(20,\) clouds"):
+        left_out(model, both.T)
+    with pytest.raises(
+        ValueError, match=r"Expected 2 targets for each cloud, got y of shape \(20,\)"
+    ):
+        left_out(model, Y)
+    model = kind(X, Y)
+    with pytest.raises(ValueError, match=r"one target for each of \(20,\) clouds"):
+        left_out(model, Y[:-1])
+    with pytest.raises(ValueError, match="finite targets, but that of cloud 3"):
+        left_out(model, torch.where(torch.arange(20) == 3, torch.nan, Y))
+
+
+@pytest.mark.parametrize("kind", [ClassificationGP, SparseClassificationGP])
+def test_labels_of_other_classes_are_refused(kind: Any) -> None:
+    model = kind(X, LABELS)
+    with pytest.raises(
+        ValueError, match=r"classes \['high', 'low'\] of the model, got \['x', 'y'\]"
+    ):
+        left_out(model, ["x", "y"] * 10)
+    with pytest.raises(ValueError, match="20"):
+        left_out(model, LABELS[:-1])
+    numbers = kind(X, np.array(LABELS) == "low")
+    assert torch.equal(
+        left_out(numbers, pd.Series(np.array(LABELS) == "low")).targets,
+        left_out(model, pd.Series(LABELS)).targets,
+    )
+
+
+def test_weights_of_no_models_are_refused() -> None:
+    with pytest.raises(ValueError, match="at least one model"):
+        leave_one_out_weights([], Y)

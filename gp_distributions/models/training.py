@@ -1,0 +1,94 @@
+"""The training data of a model, as far as the model keeps them, and whether two models share theirs."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor
+
+from gp_distributions.models.arguments import counted_rows
+from gp_distributions.models.classification import ClassificationGP
+from gp_distributions.models.distribution_gp import DistributionGP
+from gp_distributions.models.pieces import LabelledPieces, MemoryPieces
+from gp_distributions.models.sparse_distribution_gp import SparseDistributionGP
+from gp_distributions.rows.clouds import drop_copies, pad_rows
+
+Single: TypeAlias = DistributionGP | SparseDistributionGP
+
+# Rounding errors of targets that were standardised and converted back, in machine epsilons.
+_ROUNDING = 64
+
+
+def memory_of(model: SparseDistributionGP) -> MemoryPieces | None:
+    """Return the training data of a sparse model, or None if they are not in memory."""
+    data = model.data
+    inner = data.pieces if isinstance(data, LabelledPieces) else data
+    return inner if isinstance(inner, MemoryPieces) else None
+
+
+def training_rows(model: Single) -> Tensor | None:
+    """Return the training rows of a model before its input transform, ``batch_shape x T x width``.
+
+    The rows of a model that does not keep them in memory are None.
+    """
+    if isinstance(model, SparseDistributionGP):
+        memory = memory_of(model)
+        return None if memory is None else counted_rows(memory.X, model.encoding).double()
+    original = not model.training and model._has_transformed_inputs
+    return drop_copies(model._original_train_inputs if original else model.train_inputs[0])
+
+
+def training_targets(model: Single) -> Tensor | None:
+    """Return the targets of a model in their own units, or indices of classes.
+
+    Returns:
+        A ``batch_shape x T x outputs`` tensor; None for a model that does not keep them in memory.
+    """
+    if isinstance(model, SparseDistributionGP):
+        memory = memory_of(model)
+        values = None if memory is None else memory.targets
+        return values.unsqueeze(-1) if values is not None and values.dim() == 1 else values
+    if isinstance(model, ClassificationGP):
+        labels: Tensor = model.likelihood.labels
+        return labels.unsqueeze(-1)
+    targets = model.train_targets
+    targets = targets.mT if model.num_outputs > 1 else targets.unsqueeze(-1)
+    transform = getattr(model, "outcome_transform", None)
+    return targets if transform is None else transform.untransform(targets)[0]
+
+
+def share_objects(first: Any, second: Any) -> bool:
+    """Return whether two models were trained on the same objects in the same order.
+
+    The objects are the same if their targets are, up to rounding, since models may represent one object
+    by different clouds; or if their rows are, up to padding, since models may be of different targets.
+    Models of other classes, and models that do not keep their training data in memory, may share any.
+    """
+    if not (isinstance(first, Single) and isinstance(second, Single)):
+        return True
+    targets = [each for model in (first, second) if (each := training_targets(model)) is not None]
+    if len(targets) < 2:
+        return True
+    precision = max(torch.finfo(each.dtype).eps for each in targets)
+    one, other = (each.detach().cpu().double() for each in targets)
+    if one.shape == other.shape:
+        spread = (one - one.mean(-2, keepdim=True)).abs().amax(-2, keepdim=True)
+        largest = one.abs().amax(-2, keepdim=True)
+        tolerance = precision**0.5 * spread + _ROUNDING * precision * largest
+        if bool(((one - other).abs() <= tolerance).all()):
+            return True
+    return _equal_rows(training_rows(first), training_rows(second))
+
+
+def _equal_rows(first: Tensor | None, second: Tensor | None) -> bool:
+    """Return whether rows are equal up to padding, and to rounding if their dtypes differ."""
+    if first is None or second is None:
+        return True
+    single = torch.float32 in (first.dtype, second.dtype)
+    width = max(first.shape[-1], second.shape[-1])
+    rows = [
+        pad_rows(each.detach().cpu().to(torch.float32 if single else torch.float64), width)
+        for each in (first, second)
+    ]
+    return torch.equal(*rows)
