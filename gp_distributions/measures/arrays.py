@@ -13,6 +13,8 @@ import torch
 from scipy.sparse import issparse
 from torch import Tensor
 
+from gp_distributions.rows.contents import check_content
+
 Array: TypeAlias = Tensor | npt.NDArray[Any]
 Data: TypeAlias = Tensor | npt.ArrayLike
 
@@ -34,6 +36,7 @@ def real_array(value: Data, name: str) -> Array:
         name: Name of the value in error messages.
 
     Raises:
+        TypeError: If the value is a tensor within a transform of ``torch.func``.
         ValueError: If the value is ragged, masked, sparse or not made of real numbers.
     """
     if isinstance(value, (list, tuple)) and value and all(isinstance(v, Tensor) for v in value):
@@ -50,6 +53,7 @@ def real_array(value: Data, name: str) -> Array:
             )
         if value.is_complex():
             raise ValueError(f"{name}: expected real numbers, got dtype {value.dtype}.")
+        check_content(value)
         return value
     if isinstance(value, np.ma.MaskedArray):
         raise ValueError(
