@@ -25,6 +25,7 @@ from gp_distributions import (
     PointClouds,
     RigidSlicedWasserstein,
     SlicedWasserstein,
+    SparseClassificationGP,
     SparseDistributionGP,
     integrate_hyperparameters,
 )
@@ -115,3 +116,31 @@ def test_transforms_of_functions_are_refused(distance: Distance) -> None:
     with pytest.raises(TypeError, match=r"torch\.func .*torch\.autograd"):
         torch.func.grad(lambda x: distance.squared(x).sum())(rows)
     assert distance.squared(rows).shape == (2, 5, 5)
+
+
+def functions_of_rows() -> dict[str, Callable]:
+    """Functions of models and containers that take rows."""
+    exact, labels = make_model().eval(), ["a", "b"] * 5
+    sparse = SparseDistributionGP(CLOUDS, TARGETS[:10], num_inducing=4)
+    few = SparseClassificationGP(CLOUDS, labels, num_inducing=4)
+    return {
+        "predict": exact.predict,
+        "posterior": lambda x: exact.posterior(x).mean,
+        "call": lambda x: exact(x).mean,
+        "condition": lambda x: exact.condition_on_observations(x, TARGETS[:5]).train_targets,
+        "sparse": sparse.predict,
+        "sparse posterior": lambda x: sparse.posterior(x).mean,
+        "sparse classes": few.predict_proba,
+        "classes": ClassificationGP(CLOUDS, labels).predict_proba,
+        "integrated": integrate_hyperparameters(make_model()).predict,
+        "unpack": lambda x: PointClouds.unpack(x, 3).points,
+    }
+
+
+def test_models_and_clouds_refuse_transforms_of_functions() -> None:
+    rows = CLOUDS.pack().unflatten(0, (2, 5))
+    for function in functions_of_rows().values():
+        with pytest.raises(TypeError, match=r"torch\.func .*batch axes"):
+            torch.func.vmap(function)(rows)
+        with pytest.raises(TypeError, match=r"torch\.func .*torch\.autograd"):
+            torch.func.jacrev(function)(rows[0])

@@ -23,6 +23,7 @@ from gp_distributions.numerics.pairwise import squared_euclidean_to
 from gp_distributions.numerics.single_thread import put_rows
 from gp_distributions.rows.clouds import drop_copies, equal_rows
 from gp_distributions.rows.columns import selecting_once
+from gp_distributions.rows.contents import check_content
 from gp_distributions.rows.layout import Block, check_weights, chunks, normalized
 from gp_distributions.rows.memory import Memory, fingerprint, same_tensor
 
@@ -134,14 +135,7 @@ def check_rows(distance: Distance, rows: Tensor) -> None:
             "Expected rows as a dense tensor, got "
             f"{rows.layout if isinstance(rows, Tensor) else type(rows).__name__}. Pass clouds.pack()."
         )
-    try:
-        rows.data_ptr()
-    except RuntimeError as error:  # of a wrapper, whose content nobody can compare
-        raise TypeError(
-            "Distances look at the content of rows, which the transforms of torch.func (vmap, grad) do "
-            "not allow. Pass all rows at once, as a tensor with batch axes, and differentiate with "
-            "torch.autograd."
-        ) from error
+    check_content(rows)
     distance.block.split(rows)
     if rows.dim() < 2:
         raise ValueError(

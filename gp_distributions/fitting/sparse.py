@@ -95,13 +95,17 @@ def fit_sparse(
 
     Raises:
         PieceError: If a piece of the data cannot be read; the message names its file.
-        ValueError: If the checkpoint belongs to another model, other data or other options.
+        ValueError: If the checkpoint belongs to another model, other data or other options, or to
+            this model before a fit that has ended.
         InUseError: If another process uses the checkpoint.
     """
     how = {"init": init, "restarts": restarts, "seed": seed, "options": options}
-    alone = contextlib.nullcontext() if checkpoint is None else claimed(checkpoint)
-    with alone:
-        _fit(model, how, checkpoint, progress=progress, client=client)
+    try:
+        alone = contextlib.nullcontext() if checkpoint is None else claimed(checkpoint)
+        with alone:
+            _fit(model, how, checkpoint, progress=progress, client=client)
+    finally:
+        model.eval()
     return model
 
 
@@ -149,8 +153,6 @@ def _fit(
         if checkpoint is not None:  # so that a fit of this object finds what it has done
             model.load_state_dict(start)
         raise
-    finally:
-        model.eval()
 
 
 def _key(model: SparseDistributionGP, options: Any) -> str:

@@ -15,6 +15,7 @@ from scipy.sparse import issparse
 from torch import Tensor
 
 from gp_distributions.numerics.masks import refuse_mask
+from gp_distributions.rows.contents import check_content
 
 Array: TypeAlias = Tensor | npt.NDArray[Any]
 Data: TypeAlias = Tensor | npt.ArrayLike
@@ -37,6 +38,7 @@ def real_array(value: Data, name: str) -> Array:
         name: Name of the value in error messages.
 
     Raises:
+        TypeError: If the value is a tensor within a transform of ``torch.func``.
         ValueError: If the value is ragged, masked, sparse or not made of real numbers.
     """
     if isinstance(value, (list, tuple)) and value and all(isinstance(v, Tensor) for v in value):
@@ -53,6 +55,7 @@ def real_array(value: Data, name: str) -> Array:
             )
         if value.is_complex():
             raise ValueError(f"{name}: expected real numbers, got dtype {value.dtype}.")
+        check_content(value)
         return value
     refuse_mask(value, name, "give masked atoms weight 0 or leave them out")
     if any(map(issparse, value if isinstance(value, (list, tuple)) else [value])):

@@ -20,6 +20,7 @@ from gp_distributions.measures import GaussianMixtures, Gaussians, MixedEncoding
 from gp_distributions.measures.inputs import Inputs, input_rows
 from gp_distributions.models.normalization import NormalizeClouds
 from gp_distributions.models.scales import check_coordinates
+from gp_distributions.rows.contents import check_content
 
 _NO_BATCH = torch.Size()
 
@@ -32,7 +33,8 @@ def counted_rows(X: Inputs | Tensor, encoding: MixedEncoding | None = None) -> T
         encoding: Encoding of mixed inputs, which must be that of the training data.
 
     Raises:
-        TypeError: If ``X`` is neither distributions nor a dense tensor of rows.
+        TypeError: If ``X`` is neither distributions nor a dense tensor of rows, or is within a
+            transform of ``torch.func``.
         ValueError: If ``X`` is a single distribution.
     """
     rows = input_rows(X, encoding)
@@ -40,6 +42,7 @@ def counted_rows(X: Inputs | Tensor, encoding: MixedEncoding | None = None) -> T
         raise TypeError(
             f"Expected rows as a dense tensor, got layout {rows.layout}. Pass rows.to_dense()."
         )
+    check_content(rows)
     if rows.dim() < 2:
         raise ValueError(
             "Expected clouds, or rows with an axis that counts them, got a single one, of shape "

@@ -59,6 +59,7 @@ from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood
 from gp_distributions.models.targets import as_targets, as_variances, check_order, standardize
 from gp_distributions.models.together import transformed_once
 from gp_distributions.rows.clouds import pad_rows
+from gp_distributions.rows.contents import check_content
 
 ModuleT = TypeVar("ModuleT", bound=Module)
 
@@ -227,6 +228,7 @@ class DistributionGP(SingleTaskGP):
         if self.training or gpytorch.settings.prior_mode.on() or self.train_inputs is None:
             return super().__call__(*args, **kwargs)
         (rows,) = args
+        check_content(rows)
         strategy = self.prediction_strategy
         if strategy is None:
             strategy = self._new_strategy()

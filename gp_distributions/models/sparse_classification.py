@@ -193,11 +193,12 @@ class SparseClassificationGP(SparseDistributionGP):
         check_batch_size(batch_size)
         self.check_client(X, client)
         self.eval()
-        current = self.collapsed(client=client, progress=progress)
         if isinstance(X, ShardedClouds):
+            self.collapsed(client=client, progress=progress)
             options: Any = {"batch_size": batch_size, "client": client, "progress": progress}
             return torch.cat(list(self.over_shards("predict_proba", X, **options)))
         rows = self._rows_of(X)
+        current = self.collapsed(progress=progress)
         with torch.no_grad():
             parts = [
                 self._probabilities(current, part) for part in rows.flatten(0, -2).split(batch_size)

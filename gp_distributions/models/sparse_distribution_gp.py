@@ -317,8 +317,9 @@ class SparseDistributionGP(SparseInference):
         self.eval()
         every = range(self.num_outputs)
         outputs = list(every) if output_indices is None else [every[i] for i in output_indices]
+        inputs = self._rows_of(X)
         current = self.collapsed(progress=False)
-        rows = self.transform_inputs(self._rows_of(X))
+        rows = self.transform_inputs(inputs)
         with sharing() if rows.shape[-2] > 1 else contextlib.nullcontext():
             phi = current.features(rows)
             within = covariance(self.covar_module, rows)
@@ -380,13 +381,14 @@ class SparseDistributionGP(SparseInference):
         check_batch_size(batch_size)
         check_conformal(conformal, observation_noise, self.num_outputs)
         self.check_client(X, client)
-        self.collapsed(client=client, progress=progress)
         if isinstance(X, ShardedClouds):
+            self.collapsed(client=client, progress=progress)
             options = {"observation_noise": observation_noise, "batch_size": batch_size}
             parts = self.over_shards("predict", X, client=client, progress=progress, **options)
             means, stds = map(torch.cat, zip(*parts, strict=True))
             return means, rescaled(stds, conformal)
         rows = self._rows_of(X)
+        self.collapsed(progress=progress)
         none = rows.new_empty(0, self.num_outputs)
         moments: tuple[list[Tensor], list[Tensor]] = ([none], [none])
         with torch.no_grad():

@@ -82,7 +82,8 @@ class Checkpoint:
         if digest != self.digest:
             raise ValueError(
                 f"Expected a checkpoint of this model and these data, got {self.path}, which belongs to "
-                "others: options, files or the seed have changed. Delete all files *.checkpoint in "
+                "others: options, files or the seed have changed, or this model has been fitted since. "
+                "Make a fitted model anew to find it as it was, delete all files *.checkpoint in "
                 f"{self.path.parent} to start again, or pass another folder."
             )
         return done, values

@@ -201,6 +201,33 @@ def test_an_interrupted_fit_of_the_same_object_is_continued(
         assert torch.equal(found, wanted)
 
 
+def test_a_fitted_model_does_not_find_its_own_checkpoint(tmp_path: Path) -> None:
+    """The error says so: the hyperparameters from which the fit started are gone."""
+    model = SparseDistributionGP(ROWS, TARGETS, make_kernel(), num_inducing=20)
+    fit(model, restarts=0, checkpoint=tmp_path)
+    with pytest.raises(
+        ValueError, match=r"or this model has been fitted since\. Make a fitted model"
+    ):
+        fit(model, restarts=0, checkpoint=tmp_path)
+    again = SparseDistributionGP(ROWS, TARGETS, make_kernel(), num_inducing=20)
+    fit(again, restarts=0, checkpoint=tmp_path)
+    assert all(map(torch.equal, again.predict(ROWS[:9]), model.predict(ROWS[:9])))
+
+
+@pytest.mark.parametrize("name", ["_key", "claimed"])
+def test_an_interrupt_before_a_fit_leaves_evaluation_mode(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: Any) -> Any:
+        raise KeyboardInterrupt
+
+    model = SparseDistributionGP(ROWS, TARGETS, make_kernel(), num_inducing=20)
+    monkeypatch.setattr(fitting, name, interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        fit(model, restarts=0, checkpoint=tmp_path)
+    assert not model.training
+
+
 def test_arguments_are_checked() -> None:
     model = SparseDistributionGP(ROWS, TARGETS, make_kernel(), num_inducing=20)
     with pytest.raises(ValueError, match="init="):
