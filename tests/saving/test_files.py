@@ -64,8 +64,8 @@ from gp_distributions import (
     SlicedWassersteinKernel,
     SparseDistributionGP,
     fit,
-    integrate_hyperparameters,
     fit_reference,
+    integrate_hyperparameters,
 )
 from gp_distributions.distances import Fourier
 from gp_distributions.estimators import DistributionGPClassifier
