@@ -311,8 +311,10 @@ def _polished(
     factors = torch.from_numpy(np.exp(found.x)).to(density.noise)
     amplitude, scale = factors.tolist()
     with torch.no_grad():
+        mean = density.mean(*factors)
+        if not (math.isfinite(found.fun) and mean.isfinite().all()):  # lost in rounding errors
+            return state.features, sums
         if model.mean_module.raw_constant.requires_grad:
-            mean = density.mean(*factors)
             model.mean_module.constant = mean.reshape(model.mean_module.constant.shape)
         if amplitude != 1:
             kernel.outputscale = kernel.outputscale * amplitude

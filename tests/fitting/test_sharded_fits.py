@@ -23,12 +23,14 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 from distributed import Client, LocalCluster
+from gpytorch.kernels import ScaleKernel
 from sharding_tasks import Dies
 
 from gp_distributions import (
     PieceError,
     PointClouds,
     ShardedClouds,
+    SlicedWassersteinKernel,
     SparseClassificationGP,
     SparseDistributionGP,
     fit,
@@ -39,6 +41,7 @@ from gp_distributions.models.collapsed import piece_sums
 from gp_distributions.sharding.checkpoint import Checkpoint
 from gp_distributions.sharding.parquet import ParquetPiece
 from gp_distributions.sharding.passes import run
+from gp_distributions.testing.clouds import random_clouds
 from gp_distributions.warnings import ConvergenceWarning
 
 COUNT = 240
@@ -437,6 +440,26 @@ def test_checkpoints_of_other_fits_are_refused(folder: Path, tmp_path: Path) -> 
         fitted(shards(folder), checkpoint=tmp_path / "checkpoint")
 
 
+SHORT: dict[str, Any] = {"restarts": 0, "options": {"maxiter": 3}, "progress": False}
+
+
+def small() -> SparseDistributionGP:
+    """A model of a few of the clouds."""
+    sizes, atoms, targets = data()
+    ends = np.append(0, sizes[:60].cumsum())
+    few = ShardedClouds.from_arrays(
+        atoms[: ends[-1]], offsets=ends, targets=targets[:60], piece_atoms=160
+    )
+    return SparseDistributionGP(few, num_inducing=10)
+
+
+def written(folder: Path, name: str) -> Checkpoint:
+    """A checkpoint that a fit wrote, which can be written again."""
+    content = (folder / f"{name}.checkpoint").read_bytes()
+    header = json.loads(content[28 : 28 + int.from_bytes(content[20:28], "little")])
+    return Checkpoint(folder, name, header["digest"])
+
+
 def forged_start(values: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """Contents of a checkpoint of hyperparameters and inducing clouds that cannot be right."""
     state, factor, rows = values["state"], values["factor"], values["rows"]
@@ -485,27 +508,55 @@ def test_forged_checkpoints_are_refused(
     name: str, forged: Callable[[dict[str, Any]], Iterator[dict[str, Any]]], tmp_path: Path
 ) -> None:
     """Their seals match their contents, which cannot be those of the fit."""
-    sizes, atoms, targets = data()
-    ends = np.append(0, sizes[:60].cumsum())
-    few = ShardedClouds.from_arrays(
-        atoms[: ends[-1]], offsets=ends, targets=targets[:60], piece_atoms=160
-    )
-    model = SparseDistributionGP(few, num_inducing=10)
+    model = small()
     start = {key: value.clone() for key, value in model.state_dict().items()}
-    options: dict[str, Any] = {"restarts": 0, "options": {"maxiter": 3}, "progress": False}
     with pytest.warns(ConvergenceWarning):
-        expected = fit(copy.deepcopy(model), checkpoint=tmp_path, **options).predict(clouds())
-    path = tmp_path / f"{name}.checkpoint"
-    content = path.read_bytes()
-    header = json.loads(content[28 : 28 + int.from_bytes(content[20:28], "little")])
-    checkpoint = Checkpoint(tmp_path, name, header["digest"])
+        expected = fit(copy.deepcopy(model), checkpoint=tmp_path, **SHORT).predict(clouds())
+    checkpoint = written(tmp_path, name)
+    path = checkpoint.path
     done, values = checkpoint.read()
     for other in forged(values):
         checkpoint.write(done, other, now=True)
         with pytest.raises(ValueError, match=re.escape(f"Cannot read the checkpoint {path}")):
-            fit(model, checkpoint=tmp_path, **options)
+            fit(model, checkpoint=tmp_path, **SHORT)
         now = model.state_dict()
         assert all(torch.equal(value, now[key]) for key, value in start.items())
     checkpoint.write(done, values, now=True)
-    found = fit(model, checkpoint=tmp_path, **options).predict(clouds())
+    found = fit(model, checkpoint=tmp_path, **SHORT).predict(clouds())
     assert all(map(same, found, expected))
+
+
+def tiny() -> SparseDistributionGP:
+    """A model of twelve clouds, of which a few features explain a constant."""
+    bags = [points for points, _ in random_clouds(12, dim=3, sizes=(2, 4))]
+    kernel = ScaleKernel(SlicedWassersteinKernel(3, num_slices=4, num_quantiles=3))
+    targets = [float(points.mean()) for points in bags]
+    return SparseDistributionGP(PointClouds.from_list(bags), targets, kernel, num_inducing=4)
+
+
+@pytest.mark.parametrize(
+    ("outputscale", "lengthscale", "noise"),
+    [(1e15, 1e15, 0.01), (1e100, 1e4, 0.01), (1e8, 30.0, 1e100)],
+)
+def test_absurd_hyperparameters_of_a_checkpoint_leave_a_model_that_predicts(
+    outputscale: float, lengthscale: float, noise: float, tmp_path: Path
+) -> None:
+    with pytest.warns(ConvergenceWarning):
+        fit(tiny(), checkpoint=tmp_path, **SHORT)
+    checkpoint = written(tmp_path, "start")
+    forged = tiny()
+    kernel = forged.covar_module
+    for parameter, value in (
+        (kernel.raw_outputscale, outputscale),
+        (kernel.base_kernel.raw_lengthscale, lengthscale),
+        (forged.likelihood.raw_noise, noise),
+    ):
+        parameter.data.fill_(value)  # the softplus of a large number is the number
+    features = forged.choose_features()
+    state = {name: forged.state_dict()[name] for name in checkpoint.read()[1]["state"]}
+    values = {"state": state, "rows": features.rows, "factor": features.factor}
+    checkpoint.write(1, values, now=True)
+    (tmp_path / "sums.checkpoint").unlink()
+    fitted = fit(tiny(), checkpoint=tmp_path, **SHORT)
+    for part in fitted.predict(fitted.summed().features.rows):
+        assert part.isfinite().all()
