@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from sklearn.model_selection import GroupKFold, KFold, StratifiedKFold, check_cv
 from torch import Tensor
 
+from gp_distributions.measures.arrays import is_missing
 from gp_distributions.measures.inputs import Inputs, encoding_of
 from gp_distributions.measures.mixed_inputs import MixedInputs
 from gp_distributions.models.arguments import counted_rows
@@ -49,11 +50,16 @@ class Data:
 
         Raises:
             TypeError: If ``X`` are neither distributions nor a tensor.
-            ValueError: If there is a batch axis, or targets or labels do not fit the inputs.
+            ValueError: If there is a batch axis or only one input, or targets or labels do not fit
+                the inputs.
         """
         rows = counted_rows(X, encoding_of(X)).detach()
         if rows.dim() != 2:
             raise ValueError(f"Expected T inputs, got rows of shape {tuple(rows.shape)}.")
+        if len(rows) < 2:
+            raise ValueError(
+                f"Expected at least two inputs, of which each is left out once, got {len(rows)}."
+            )
         check_order(X, y)
         if classify:
             classes, index = read_labels(y, len(rows))
@@ -86,8 +92,9 @@ class Data:
         """Split the inputs into folds, each of which is left out once; none for leave-one-out.
 
         Raises:
-            ValueError: If the folds are not a partition, the number of groups is wrong, a training part
-                holds an input or a group that it leaves out, or it lacks a class.
+            ValueError: If the folds are not a partition, the number of groups is wrong, a group is
+                missing, groups cannot be sorted, a training part holds an input or a group that it
+                leaves out, or it lacks a class.
         """
         check_order(self.X, groups, "groups")
         labels = None if groups is None else np.asarray(groups)
@@ -95,8 +102,8 @@ class Data:
             raise ValueError(
                 f"Expected a group for each of {self.size} inputs, got groups of shape {labels.shape}."
             )
-        if labels is not None and len(np.unique(labels)) < 2:
-            raise ValueError("Expected at least two different groups, got one.")
+        if labels is not None:
+            _check_groups(groups, labels)
         if folds is None and labels is None:
             return []
         parts = [
@@ -144,3 +151,25 @@ class Data:
         else:
             splitter = check_cv(folds)
         yield from splitter.split(places, self.targets.cpu().numpy(), groups)
+
+
+def _check_groups(groups: Any, labels: NDArray[Any]) -> None:
+    """Check that no group is missing, and that there are at least two, which can be sorted.
+
+    Args:
+        groups: The groups as they were given: an array of strings would hide what is missing.
+        labels: The same as an array.
+    """
+    given = groups.tolist() if hasattr(groups, "tolist") else groups
+    missing = next((place for place, group in enumerate(given) if is_missing(group)), None)
+    if missing is not None:
+        raise ValueError(
+            f"Expected a group for each input, but that of input {missing} is missing. Give inputs "
+            "without a group a group of their own."
+        )
+    try:
+        different = len(np.unique(labels))
+    except TypeError as error:
+        raise ValueError(f"Expected groups that can be sorted: {error}.") from error
+    if different < 2:
+        raise ValueError("Expected at least two different groups, got one.")
