@@ -102,8 +102,8 @@ class IntegratedGP(FantasizingModel):
     def squared_scales_left_out(self) -> Tensor:
         """Return squared scales of each member's predictions of training targets from all others.
 
-        Unlike those in :meth:`leave_one_out`, they are for known means and outputscales, such as those of
-        a single model.
+        Unlike those in :meth:`leave_one_out`, they are for known means and outputscales, such as those
+        of a single model.
 
         Returns:
             An ``L x J x T`` tensor, in units of the transformed targets.
