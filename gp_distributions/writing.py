@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import stat
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -26,7 +27,8 @@ def written_whole(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     from each other.
 
     Args:
-        path: Path to the file. A symbolic link is followed.
+        path: Path to the file. A symbolic link is followed. The new file has the permissions of the one
+            that it replaces.
 
     Yields:
         The unfinished file, which is empty.
@@ -44,6 +46,7 @@ def written_whole(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     try:
         with _open_alone(unfinished) as file:
             try:
+                _take_permissions(file, target)
                 yield file
                 file.flush()
                 os.fsync(file.fileno())
@@ -61,6 +64,13 @@ def written_whole(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
             raise
         reason = f"{error.strerror}: nothing was written, and an existing file stays as it was"
         raise OSError(error.errno, reason, str(path)) from error
+
+
+def _take_permissions(file: BinaryIO, target: Path) -> None:
+    """Give an empty file the permissions of the file that it will replace, if there is one."""
+    if _POSIX and target.exists():
+        with suppress(OSError):  # on some drives all files have the same permissions
+            os.fchmod(file.fileno(), stat.S_IMODE(target.stat().st_mode))
 
 
 def sync_folder(folder: Path) -> None:

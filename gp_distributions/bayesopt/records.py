@@ -211,7 +211,8 @@ class Checkpoint:
             yield None
             return
         unlocked = None
-        lock = self.path.with_name(f".{self.path.name}.lock")
+        file = Path(os.path.realpath(self.path))  # one lock, however many links there are
+        lock = file.with_name(f".{file.name}.lock")
         with contextlib.ExitStack() as stack:
             try:
                 stack.enter_context(locked(lock, f"The checkpoint {self.path}"))

@@ -16,7 +16,7 @@ from gp_distributions.comparison.candidates import Candidate, grouped
 from gp_distributions.comparison.comparison import Comparison, InterruptedComparison
 from gp_distributions.comparison.data import Data, Split
 from gp_distributions.comparison.trials import Trial, run_trials
-from gp_distributions.measures.arrays import as_floats
+from gp_distributions.measures.arrays import as_floats, integer
 from gp_distributions.measures.inputs import Inputs
 from gp_distributions.models.mixture_classifier import Classifier
 from gp_distributions.scoring.predictions import Predictions
@@ -89,8 +89,9 @@ def compare(
         The comparison. A candidate that fails is a line of its table.
 
     Raises:
-        TypeError: If ``candidates`` are not a mapping, or ``X`` are not inputs of a model.
-        ValueError: If there are no candidates, ``y`` does not fit ``X``, or the folds or groups do not.
+        TypeError: If ``candidates`` are not a mapping of names, or ``X`` are not inputs of a model.
+        ValueError: If there are no candidates, there is only one cloud, ``y``, the folds or the groups
+            do not fit ``X``, a group is missing, or ``restarts`` is negative.
         RuntimeError: If every candidate fails.
         InterruptedComparison: A ``KeyboardInterrupt``, if the comparison is interrupted. Its
             ``comparison`` has the candidates that are already compared. If there are none, the interrupt
@@ -116,11 +117,10 @@ def compare(
         )
     if not candidates:
         raise ValueError("Expected at least one candidate, got none.")
-    for name in candidates:
-        if not isinstance(name, str):
-            raise TypeError(f"Expected names of candidates as text, got {name!r}.")
-    if restarts < 0:
-        raise ValueError(f"Expected restarts >= 0, got {restarts}.")
+    strange = [name for name in candidates if not isinstance(name, str)]
+    if strange:
+        raise TypeError(f"Expected names of candidates as strings, got {strange[0]!r}.")
+    restarts = integer(restarts, "restarts", least=0)
     if classification is None:
         classification = _are_labels(y) or any(
             isinstance(candidate, Classifier) for candidate in candidates.values()

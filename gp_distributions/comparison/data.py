@@ -51,14 +51,16 @@ class Data:
 
         Raises:
             TypeError: If ``X`` are neither distributions nor a tensor.
-            ValueError: If there is a batch axis, there are less than two inputs, or targets or labels do
-                not fit the inputs.
+            ValueError: If there is a batch axis or only one input, or targets or labels do not fit
+                the inputs.
         """
         rows = counted_rows(X, encoding_of(X)).detach()
         if rows.dim() != 2:
             raise ValueError(f"Expected T inputs, got rows of shape {tuple(rows.shape)}.")
         if len(rows) < 2:
-            raise ValueError(f"Expected at least two inputs to compare on, got {len(rows)}.")
+            raise ValueError(
+                f"Expected at least two inputs, of which each is left out once, got {len(rows)}."
+            )
         check_order(X, y)
         if classify:
             classes, index = read_labels(y, len(rows))
@@ -103,7 +105,7 @@ class Data:
                 f"Expected a group for each of {self.size} inputs, got groups of shape {labels.shape}."
             )
         if labels is not None:
-            _check_groups(labels)
+            _check_groups(groups, labels)
         if folds is None and labels is None:
             return []
         parts = [
@@ -153,17 +155,23 @@ class Data:
         yield from splitter.split(places, self.targets.cpu().numpy(), groups)
 
 
-def _check_groups(groups: NDArray[Any]) -> None:
-    """Check that there are two groups at least, that none is missing and that they can be sorted."""
-    missing = next((i for i, group in enumerate(groups.tolist()) if is_missing(group)), None)
+def _check_groups(groups: Any, labels: NDArray[Any]) -> None:
+    """Check that no group is missing, and that there are at least two, which can be sorted.
+
+    Args:
+        groups: The groups as they were given: an array of strings would hide what is missing.
+        labels: The same as an array.
+    """
+    given = groups.tolist() if hasattr(groups, "tolist") else groups
+    missing = next((place for place, group in enumerate(given) if is_missing(group)), None)
     if missing is not None:
         raise ValueError(
-            f"Expected a group for each input, but that of input {missing} is missing. Leave it out, or "
-            "give it a group of its own."
+            f"Expected a group for each input, but that of input {missing} is missing. Give inputs "
+            "without a group a group of their own."
         )
     try:
-        different = len(np.unique(groups))
+        different = len(np.unique(labels))
     except TypeError as error:
-        raise ValueError(f"Expected groups of one kind, such as text: {error}.") from error
+        raise ValueError(f"Expected groups that can be sorted: {error}.") from error
     if different < 2:
         raise ValueError("Expected at least two different groups, got one.")

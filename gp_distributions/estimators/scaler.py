@@ -21,7 +21,7 @@ from gp_distributions.measures.inputs import Inputs
 from gp_distributions.measures.kinds import Distributions
 
 
-class CloudScaler(
+class CloudScaler(  # type: ignore[call-arg]
     OneToOneFeatureMixin, TransformerMixin, DistributionEstimator, auto_wrap_output_keys=None
 ):
     """Standardise coordinates by the mean and standard deviation of the training distributions.

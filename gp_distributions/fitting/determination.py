@@ -67,7 +67,7 @@ def determination(model: ExactGP) -> Determination | None:
     if found is None:
         return None
     with torch.no_grad():
-        weights, squared = found.weights, found.left_out()
+        weights, squared = found.weights, found.squared_scales_left_out()
         (rows,) = model.train_inputs
         noise = model.likelihood(model.forward(rows)).lazy_covariance_matrix
         own = 1 / torch.linalg.inv(noise.to_dense()).diagonal()

@@ -7,6 +7,7 @@ import math
 import torch
 from torch import Tensor
 
+from gp_distributions.measures.arrays import real_array, to_tensors
 from gp_distributions.numerics.standardized_errors import Values, standardized_errors
 
 # Roundings between a score and the bound of the interval that just contains its target.
@@ -94,18 +95,18 @@ class ConformalCorrection:
         # 20 * 0.95 and the like may be an integer only up to rounding.
         return math.ceil((len(self.scores) + 1) * (self.level - 1e-12))
 
-    def rescale(self, std: Tensor) -> Tensor:
+    def rescale(self, std: Values) -> Tensor:
         """Multiply standard deviations by the factor, rounded up so that intervals stay closed.
 
         Args:
             std: Standard deviations of observations, ``... x N``, or ``... x N x outputs`` if held-out
-                targets have an axis of outputs.
+                targets have an axis of outputs, as a tensor or an array.
 
         Returns:
             A tensor of the shape of ``std``.
 
         Raises:
-            ValueError: If the number of outputs differs.
+            ValueError: If the number of outputs differs, or ``std`` are not numbers.
 
         Example:
             >>> import torch
@@ -114,6 +115,8 @@ class ConformalCorrection:
             >>> correction.rescale(torch.ones(2))
             tensor([2.9652, 2.9652])
         """
+        if not isinstance(std, Tensor):
+            (std,) = to_tensors([real_array(std, "std")])
         factor = self.factor.squeeze()  # one output needs no axis
         if factor.dim() and std.shape[-1:] != factor.shape:
             raise ValueError(

@@ -99,11 +99,14 @@ class IntegratedGP(FantasizingModel):
             for name, value in self.values.items()
         }
 
-    def left_out(self) -> Tensor:
-        """Return squared scales of the predictions of training targets from all others.
+    def squared_scales_left_out(self) -> Tensor:
+        """Return squared scales of each member's predictions of training targets from all others.
+
+        Unlike those in :meth:`leave_one_out`, they are for known means and outputscales, such as those
+        of a single model.
 
         Returns:
-            An ``L x J x T`` tensor, in units of the transformed targets, for known means.
+            An ``L x J x T`` tensor, in units of the transformed targets.
         """
         return self._regression.left_out()
 

@@ -26,7 +26,8 @@ class MixtureClassifier(torch.nn.Module):
 
     Args:
         models: Fitted classifiers of the same classes.
-        weights: A non-negative weight for each classifier; they are divided by their sum.
+        weights: A non-negative weight for each classifier; they are divided by their sum. Default: equal
+            weights.
 
     Attributes:
         classes_: The ``C`` distinct labels in sorted order, as an array.
@@ -47,7 +48,9 @@ class MixtureClassifier(torch.nn.Module):
 
     weights: Tensor
 
-    def __init__(self, models: Sequence[Classifier], weights: Tensor | ArrayLike) -> None:
+    def __init__(
+        self, models: Sequence[Classifier], weights: Tensor | ArrayLike | None = None
+    ) -> None:
         super().__init__()
         if not models:
             raise ValueError("Expected at least one classifier, got none.")

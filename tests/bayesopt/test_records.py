@@ -19,6 +19,7 @@ from gp_distributions.bayesopt import (
     Search,
     ShapeOptimizer,
 )
+from gp_distributions.bayesopt.records import Checkpoint
 
 POINTS = torch.rand(6, 3, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
 CLOUDS = PointClouds(POINTS)
@@ -216,6 +217,20 @@ class TestFiles:
         path.write_bytes(content)
         read.tell(1, [3.0, 4.0])
         assert len(optimizer(path).evaluations) == 2
+
+    def test_a_link_and_its_file_have_one_lock(self, path: Path, tmp_path: Path) -> None:
+        linked = tmp_path / "links" / "other.jsonl"
+        linked.parent.mkdir()
+        linked.symlink_to(path)
+
+        def opened(path: Path) -> Checkpoint:
+            return Checkpoint(path, {}, outcomes=1, read=lambda candidate: candidate)
+
+        first, second = opened(linked), opened(path)
+        with first.alone(), pytest.raises(CheckpointError, match="in use"), second.alone():
+            pass
+        with second.alone(), pytest.raises(CheckpointError, match="in use"), first.alone():
+            pass
 
     def test_two_searches_at_one_file(self, path: Path) -> None:
         first, second = optimizer(path), optimizer(path)

@@ -10,6 +10,7 @@ from typing import Any
 
 import joblib
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from gpytorch.kernels import Kernel, ScaleKernel
@@ -312,16 +313,19 @@ class TestFailures:
         for folds in (None, 2, KFold(3)):
             with pytest.raises(ValueError, match="at least two different groups"):
                 compare(kernels(), X, Y, folds=folds, groups=["one"] * T)
-        with pytest.raises(TypeError, match="names of candidates as text, got None"):
-            compare({None: sliced()}, X, Y)  # type: ignore[dict-item]
-        with pytest.raises(ValueError, match="restarts >= 0, got -1"):
-            compare(kernels(), X, Y, restarts=-1)
-        with pytest.raises(ValueError, match="at least two inputs to compare on, got 1"):
+        for groups in (["a", np.nan] * 9, ["a", None] * 9, pd.Series([1.0, np.nan] * 9)):
+            with pytest.raises(
+                ValueError, match="group for each input, but that of input 1 is missing"
+            ):
+                compare(kernels(), X, Y, groups=groups)
+        with pytest.raises(ValueError, match="groups that can be sorted"):
+            compare(kernels(), X, Y, groups=np.array(["a", 1] * 9, dtype=object))
+        with pytest.raises(ValueError, match=r"at least two inputs, .* got 1"):
             compare(kernels(), X[:1], Y[:1])
-        with pytest.raises(ValueError, match="that of input 1 is missing"):
-            compare(kernels(), X, Y, groups=["a", None, *"b" * (T - 2)])
-        with pytest.raises(ValueError, match="groups of one kind"):
-            compare(kernels(), X, Y, groups=np.array(["a", *[1] * (T - 1)], dtype=object))
+        with pytest.raises(ValueError, match="restarts: expected an integer >= 0, got -1"):
+            compare(kernels(), X, Y, restarts=-1)
+        with pytest.raises(TypeError, match="names of candidates as strings, got None"):
+            compare(kernels() | {None: sliced()}, X, Y)  # type: ignore[dict-item]
         with pytest.raises(ValueError, match="Groups: expected an array, got a masked array"):
             compare(kernels(), X, Y, groups=np.ma.masked_equal(range(T), 0))
         with pytest.raises(ValueError, match="all classes in each training part"):

@@ -26,3 +26,11 @@ def test_weights_that_cannot_be(weights: list[float]) -> None:
     models = [ClassificationGP(ROWS, ["a", "b"] * 3, kernel) for _ in range(2)]
     with pytest.raises(ValueError, match="weight"):
         MixtureClassifier(models, weights)
+
+
+def test_weights_of_classifiers_are_equal_unless_given() -> None:
+    kernels = [SlicedWassersteinKernel(2, profile=profile) for profile in ("gaussian", "matern52")]
+    first, second = (ClassificationGP(ROWS, ["a", "b"] * 3, kernel) for kernel in kernels)
+    found = MixtureClassifier([first, second]).predict_proba(ROWS)
+    expected = (first.predict_proba(ROWS) + second.predict_proba(ROWS)) / 2
+    torch.testing.assert_close(found, expected)

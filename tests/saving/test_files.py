@@ -73,6 +73,7 @@ from gp_distributions.kernels import PowerExponential, RationalQuadratic
 from gp_distributions.saving import archive, description
 from gp_distributions.saving.description import Description
 from gp_distributions.saving.files import SavedModelError, load, save
+from gp_distributions.writing import written_whole
 
 ROWS = as_rows(random_clouds(30, sizes=(5, 12)))
 WIDTH = ROWS.shape[-1]
@@ -601,6 +602,31 @@ class TestFiles:
             load(tmp_path / "missing")
         with pytest.raises(FileNotFoundError):
             save(make_model(), tmp_path / "missing" / "a")
+
+    @pytest.mark.skipif(os.name != "posix", reason="permissions of POSIX")
+    def test_permissions_are_those_of_the_file_that_is_replaced(
+        self, path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        before = os.umask(0o022)
+        try:
+            save(make_model(clouds_kernel()), path)
+            assert path.stat().st_mode & 0o777 == 0o644
+            for mode in (0o600, 0o664):
+                path.chmod(mode)
+                with written_whole(path) as file:  # nobody may read it meanwhile, either
+                    assert os.fstat(file.fileno()).st_mode & 0o777 == mode
+                    file.write(b"new")
+                assert path.stat().st_mode & 0o777 == mode
+        finally:
+            os.umask(before)
+
+        def refuse(*_: Any) -> None:
+            raise PermissionError
+
+        monkeypatch.setattr(os, "fchmod", refuse)
+        with written_whole(path) as file:
+            file.write(b"newer")
+        assert path.read_bytes() == b"newer"
 
     @pytest.mark.parametrize("error", [OSError("the disk is full"), KeyboardInterrupt()])
     def test_an_interrupted_write_leaves_the_old_file(
