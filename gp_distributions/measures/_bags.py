@@ -9,7 +9,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from gp_distributions.measures._validation import Naming, equal_weights, validated
+from gp_distributions.measures._validation import Wording, equal_weights, validated
 from gp_distributions.measures.arrays import (
     Array,
     Data,
@@ -46,12 +46,12 @@ def read_arrays(points: Data, weights: Data | None) -> tuple[Tensor, Tensor]:
                 f"{tuple(arrays[1].shape)}."
             )
     atoms, *given = to_tensors(arrays)
-    return validated(atoms, given[0] if given else equal_weights(atoms), Naming())
+    return validated(atoms, given[0] if given else equal_weights(atoms), Wording())
 
 
 def read_rows(rows: Data, dim: int) -> tuple[Tensor, Tensor]:
     """Read clouds from ``batch_shape x m*(d+1)`` rows; return tensors like :func:`read_arrays`."""
-    return validated(*split_rows(row_tensor(rows), integer(dim, "dim")), Naming())
+    return validated(*split_rows(row_tensor(rows), integer(dim, "dim")), Wording())
 
 
 def read_bags(
@@ -67,8 +67,8 @@ def read_bags(
     Returns:
         A ``B x n x d`` tensor of points and a ``B x n`` tensor of normalised weights.
     """
-    naming = Naming(labels=labels)
-    arrays = point_arrays(_columns_of_numbers(bags, naming), naming)
+    wording = Wording(labels=labels)
+    arrays = point_arrays(_columns_of_numbers(bags, wording), wording)
     given = [] if weights is None else _weight_arrays(weights, arrays)
     dtype, device = dtype_and_device(arrays + given)
     points, sizes = pad_arrays(arrays, dtype, device)
@@ -76,7 +76,7 @@ def read_bags(
         padded, _ = pad_arrays(given, dtype, device)
     else:
         padded = pad(points.new_ones(int(sizes.sum())), sizes)
-    return validated(points, padded, naming)
+    return validated(points, padded, wording)
 
 
 def read_ragged(
@@ -108,7 +108,7 @@ def read_ragged(
     sizes = sizes.to(atoms.device)
     padded = pad(atoms, sizes)
     masses = pad(given[0], sizes) if given else occupied(sizes, padded.shape[1]).to(atoms.dtype)
-    return validated(padded, masses, Naming(labels=labels))
+    return validated(padded, masses, Wording(labels=labels))
 
 
 def _sizes(offsets: Data, atoms: int) -> Tensor:
@@ -134,16 +134,16 @@ def _sizes(offsets: Data, atoms: int) -> Tensor:
     return sizes
 
 
-def _columns_of_numbers(bags: Sequence[Data], naming: Naming) -> list[Array]:
+def _columns_of_numbers(bags: Sequence[Data], wording: Wording) -> list[Array]:
     """Return the bags as arrays; if all bags are one-dimensional, make them ``n_i x 1`` arrays."""
-    _check_columns(bags, naming)
-    arrays = [real_array(bag, naming((i,))) for i, bag in enumerate(bags)]
+    _check_columns(bags, wording)
+    arrays = [real_array(bag, wording((i,))) for i, bag in enumerate(bags)]
     if all(array.ndim == 1 for array in arrays):
         return [array[:, None] for array in arrays]
     return arrays
 
 
-def _check_columns(bags: Sequence[Any], naming: Naming) -> None:
+def _check_columns(bags: Sequence[Any], wording: Wording) -> None:
     """Check that bags that are data frames have the same columns in the same order."""
     first: list[Any] | None = None
     for i, bag in enumerate(bags):
@@ -151,30 +151,30 @@ def _check_columns(bags: Sequence[Any], naming: Naming) -> None:
             names = column_names(bag)
             if names != (first := names if first is None else first):
                 raise ValueError(
-                    f"{naming((i,))}: expected the columns {first}, as in other bags, got {names}. "
+                    f"{wording((i,))}: expected the columns {first}, as in other bags, got {names}. "
                     "Select the columns of each bag, bag[columns]."
                 )
 
 
-def point_arrays(bags: Iterable[Data], naming: Naming) -> list[Array]:
+def point_arrays(bags: Iterable[Data], wording: Wording) -> list[Array]:
     """Return the arrays of coordinates of all bags, not yet converted to tensors.
 
     Args:
         bags: For each bag, an ``n_i x d`` array.
-        naming: What a bag is called in error messages.
+        wording: What a bag is called in error messages.
 
     Raises:
         ValueError: If there are no bags, or a bag is empty or differs in its number of axes or
             columns.
     """
-    noun = naming.noun.lower()
-    arrays = [point_array(bag, naming((i,)), "(n, d)") for i, bag in enumerate(bags)]
+    noun = wording.noun.lower()
+    arrays = [point_array(bag, wording((i,)), "(n, d)") for i, bag in enumerate(bags)]
     if not arrays:
         raise ValueError(f"Expected at least one {noun}, got an empty list.")
     for i, array in enumerate(arrays):
         if array.shape[1] != arrays[0].shape[1]:
             raise ValueError(
-                f"{naming((i,))}: expected {arrays[0].shape[1]} columns as in {noun} 0, got "
+                f"{wording((i,))}: expected {arrays[0].shape[1]} columns as in {noun} 0, got "
                 f"{array.shape[1]}."
             )
     return arrays

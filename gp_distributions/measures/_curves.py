@@ -13,7 +13,7 @@ from torch import Tensor
 
 from gp_distributions.measures._bags import occupied, pad_arrays, point_arrays
 from gp_distributions.measures._geometries import is_geometry, lines
-from gp_distributions.measures._validation import Naming, equal_weights, validated
+from gp_distributions.measures._validation import Wording, equal_weights, validated
 from gp_distributions.measures.arrays import Data, dtype_and_device, integer, point_array, shown
 
 
@@ -54,16 +54,16 @@ def read_curves(
     Raises:
         ValueError: If a curve has fewer than two vertices or no length.
     """
-    naming = Naming("Curve", "arc lengths", labels)
-    read = [_lines(curve, naming((i,)), closed=closed) for i, curve in enumerate(curves)]
-    arrays = point_arrays((curve.vertices for curve in read), naming)
+    wording = Wording("Curve", "arc lengths", labels)
+    read = [_lines(curve, wording((i,)), closed=closed) for i, curve in enumerate(curves)]
+    arrays = point_arrays((curve.vertices for curve in read), wording)
     for i, array in enumerate(arrays):
         if len(array) < 2:
-            raise ValueError(f"{naming((i,))}: expected at least 2 vertices, got 1.")
+            raise ValueError(f"{wording((i,))}: expected at least 2 vertices, got 1.")
     points, sizes = pad_arrays(arrays, *dtype_and_device(arrays))
     following, _ = pad_arrays([curve.following for curve in read], torch.int64, points.device)
     segments, ends = _segments(points, sizes, following)
-    points, weights = validated(points, arc_length_weights(segments, following), naming)
+    points, weights = validated(points, arc_length_weights(segments, following), wording)
     if atoms is None:
         return points, weights
     shut = torch.tensor([curve.closed for curve in read], device=points.device)

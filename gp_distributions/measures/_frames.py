@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from gp_distributions.measures._bags import pad
-from gp_distributions.measures._validation import Naming, validated
+from gp_distributions.measures._validation import Wording, validated
 from gp_distributions.measures.arrays import common_dtype, is_missing, real_array, shown, to_tensor
 from gp_distributions.measures.tables import Frame, column, opened
 
@@ -68,7 +68,7 @@ def split_rows_by_bag(
     order, counts, labels = _group(ids, bag)
     sizes = torch.from_numpy(counts)
     points, weights = pad(points[order], sizes), pad(weights[order], sizes)
-    return *validated(points, weights, Naming(noun, labels=labels)), labels
+    return *validated(points, weights, Wording(noun, labels=labels)), labels
 
 
 def _numbers(frame: Frame, name: str) -> npt.NDArray[Any]:

@@ -10,7 +10,7 @@ from gp_distributions.measures._bags import pad_arrays
 from gp_distributions.measures._covariances import validated_covariance
 from gp_distributions.measures._validation import (
     Name,
-    Naming,
+    Wording,
     check_entries,
     equal_weights,
     validated,
@@ -25,7 +25,7 @@ from gp_distributions.measures.arrays import (
 )
 from gp_distributions.rows.gaussians import split_gaussians, split_mixtures
 
-_GAUSSIAN = Naming("Gaussian")
+_GAUSSIAN = Wording("Gaussian")
 
 
 def read_gaussians(mean: Data, covariance: Data) -> tuple[Tensor, Tensor]:
@@ -131,7 +131,7 @@ def _validated_gaussians(
 def _validated_mixtures(
     mean: Tensor, covariance: Tensor, weights: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    name = Naming("Mixture")
+    name = Wording("Mixture")
 
     def component(index: tuple[int, ...]) -> str:
         return f"{name(index[:-1])}, component {index[-1]}"

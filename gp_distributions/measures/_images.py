@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from gp_distributions.measures._validation import Naming, validated
+from gp_distributions.measures._validation import Wording, validated
 from gp_distributions.measures.arrays import Data, real_array, to_tensors
 
 
@@ -39,7 +39,7 @@ def read_images(images: Data) -> tuple[Tensor, Tensor]:
         )
     values = to_tensors([array])[0]
     grid, weights = validated(
-        _pixel_grid(values), values.flatten(-2), Naming("Image", "intensities")
+        _pixel_grid(values), values.flatten(-2), Wording("Image", "intensities")
     )
     return grid.expand(*weights.shape, 2), weights
 

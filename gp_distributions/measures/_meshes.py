@@ -12,7 +12,7 @@ from torch import Tensor
 
 from gp_distributions.measures._bags import pad_arrays, point_arrays
 from gp_distributions.measures._mesh_objects import vertices_and_faces
-from gp_distributions.measures._validation import Naming, equal_weights, validated
+from gp_distributions.measures._validation import Wording, equal_weights, validated
 from gp_distributions.measures.arrays import Array, dtype_and_device, integer, real_array
 
 
@@ -37,27 +37,27 @@ def read_meshes(
     Raises:
         ValueError: If faces are not triangles, refer to a vertex that does not exist, or have no area.
     """
-    naming = Naming("Mesh", "areas", labels)
-    vertices, triples = mesh_arrays(meshes, naming)
+    wording = Wording("Mesh", "areas", labels)
+    vertices, triples = mesh_arrays(meshes, wording)
     points, _ = pad_arrays(vertices, *dtype_and_device(vertices))
     faces, _ = pad_arrays(triples, torch.int64, points.device)
     mesh = torch.arange(len(points), device=points.device)[:, None, None]
     corners = points[mesh, faces]
     areas = triangle_areas(corners)
     shares = area_weights(areas, faces, points.shape[1])
-    points, weights = validated(points, shares, naming)
+    points, weights = validated(points, shares, wording)
     if atoms is None:
         return points, weights
     points = sample_triangles(corners, areas, integer(atoms, "atoms"), seed)
     return points, equal_weights(points)
 
 
-def mesh_arrays(meshes: Iterable[Any], naming: Naming) -> tuple[list[Array], list[Array]]:
+def mesh_arrays(meshes: Iterable[Any], wording: Wording) -> tuple[list[Array], list[Array]]:
     """Return the arrays of vertices and faces of all meshes, not yet converted to tensors.
 
     Args:
         meshes: The meshes, in any form that ``vertices_and_faces`` reads.
-        naming: What a mesh is called in error messages.
+        wording: What a mesh is called in error messages.
 
     Returns:
         A list with the array of vertices of each mesh, and a list with its array of faces.
@@ -65,11 +65,11 @@ def mesh_arrays(meshes: Iterable[Any], naming: Naming) -> tuple[list[Array], lis
     Raises:
         ValueError: If a mesh cannot be read, or a face refers to a vertex that does not exist.
     """
-    pairs = [vertices_and_faces(mesh, naming((i,))) for i, mesh in enumerate(meshes)]
-    vertices = point_arrays((pair[0] for pair in pairs), naming)
+    pairs = [vertices_and_faces(mesh, wording((i,))) for i, mesh in enumerate(meshes)]
+    vertices = point_arrays((pair[0] for pair in pairs), wording)
     faces = [real_array(pair[1], f"Faces of mesh {i}") for i, pair in enumerate(pairs)]
     for i, (vertex, face) in enumerate(zip(vertices, faces, strict=True)):
-        _check_mesh(vertex, face, naming((i,)))
+        _check_mesh(vertex, face, wording((i,)))
     return vertices, faces
 
 

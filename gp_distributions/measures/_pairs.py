@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from gp_distributions.measures._sampling import seeded
-from gp_distributions.measures._validation import Naming, check_entries, equal_weights
+from gp_distributions.measures._validation import Wording, check_entries, equal_weights
 from gp_distributions.measures.arrays import integer
 from gp_distributions.numerics.pair_sampling import draw_pairs
 from gp_distributions.rows.clouds import drop_padding
@@ -32,7 +32,7 @@ def read_pairs(
     seed: int | torch.Generator,
     features: PairFeatures | None,
     self_pairs: bool,
-    naming: Naming,
+    wording: Wording,
 ) -> tuple[Tensor, Tensor]:
     """Make the cloud of pairs of atoms of each cloud.
 
@@ -44,7 +44,7 @@ def read_pairs(
         seed: Random seed or generator.
         features: Features of pairs, instead of distances and marks.
         self_pairs: Whether each atom makes a pair with itself.
-        naming: Names of the clouds in error messages.
+        wording: Names of the clouds in error messages.
 
     Returns:
         A ``batch_shape x K x D`` tensor of features and a ``batch_shape x K`` tensor of normalised
@@ -65,7 +65,7 @@ def read_pairs(
         raise ValueError("Expected space or features, got both of them.")
     sizes = (weights > 0).sum(-1)
     enough = sizes >= (1 if self_pairs else 2)
-    check_entries(enough, sizes, naming, "at least two atoms, or self_pairs=True", "")
+    check_entries(enough, sizes, wording, "at least two atoms, or self_pairs=True", "")
 
     batch_shape = weights.shape[:-1]
     num = batch_shape.numel()
@@ -85,7 +85,7 @@ def read_pairs(
         masses = equal_weights(found)
     found = found.reshape(*batch_shape, *found.shape[1:])
     where = " in pair {}, coordinate {}"
-    check_entries(found.isfinite(), found, naming, "finite features of pairs", where)
+    check_entries(found.isfinite(), found, wording, "finite features of pairs", where)
     return found, masses.reshape(*batch_shape, masses.shape[-1])
 
 

@@ -17,7 +17,7 @@ Name: TypeAlias = Callable[[tuple[int, ...]], str]
 
 
 @dataclass(frozen=True)
-class Naming:
+class Wording:
     """Names of clouds and their weights in error messages.
 
     Attributes:
@@ -38,13 +38,13 @@ class Naming:
         return f"{self.noun} {index[0] if len(index) == 1 else index}{label}"
 
 
-def validated(points: Tensor, weights: Tensor, naming: Naming) -> tuple[Tensor, Tensor]:
+def validated(points: Tensor, weights: Tensor, wording: Wording) -> tuple[Tensor, Tensor]:
     """Validate atoms and weights, and divide the weights of each cloud by their sum.
 
     Args:
         points: A ``batch_shape x n x d`` tensor of atoms.
         weights: A ``batch_shape x n`` tensor of weights.
-        naming: Names of the clouds in error messages.
+        wording: Names of the clouds in error messages.
 
     Returns:
         The points unchanged, and weights that sum to one, differentiable in ``weights``.
@@ -56,15 +56,15 @@ def validated(points: Tensor, weights: Tensor, naming: Naming) -> tuple[Tensor, 
     # A sum is finite only if all its terms are, and takes no memory for a mask.
     if not bool(points.detach().sum().isfinite()):
         where = " in atom {}, coordinate {}"
-        check_entries(points.isfinite(), points, naming, "finite coordinates", where)
+        check_entries(points.isfinite(), points, wording, "finite coordinates", where)
     if not bool(weights.detach().sum().isfinite()) or bool((weights < 0).any()):
         valid = weights.isfinite() & (weights >= 0)
-        check_entries(valid, weights, naming, f"finite {naming.weights} >= 0", " in atom {}")
+        check_entries(valid, weights, wording, f"finite {wording.weights} >= 0", " in atom {}")
     # The order of summation depends on the strides; contiguous rows make equal weights stay equal.
     total = weights.contiguous().sum(-1, keepdim=True)
     valid = total.isfinite() & (total > 0)
-    expected = f"{naming.weights} with a positive, finite sum"
-    check_entries(valid[..., 0], total[..., 0], naming, expected, "")
+    expected = f"{wording.weights} with a positive, finite sum"
+    check_entries(valid[..., 0], total[..., 0], wording, expected, "")
     # A sum within rounding of one counts as one, so that normalising twice changes nothing.
     rounding = 32 * torch.finfo(weights.dtype).eps
     error = torch.where((total - 1).abs() <= rounding, total - 1, 0.0).detach()

@@ -103,7 +103,7 @@ class MixedEncoding:
 
         Raises:
             ValueError: If the blocks are empty, or text with more than ten different values, which no
-                type declares as categories, is mostly numbers or differs in every row.
+                type declares as categories, is mostly numbers.
         """
         if not all(map(len, parts.values())):
             raise ValueError(

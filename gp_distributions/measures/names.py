@@ -106,10 +106,9 @@ def check_names(
     counts, found = Counter(names), Counter(others)
     if counts == found:
         row = next(i for i, name in enumerate(names) if name != others[i])
+        how = "sort_index()" if first.labels is None else "loc[clouds.labels]"
         # Names that occur twice would be repeated.
-        example = (
-            f", for example with {table}.loc[clouds.labels]" if len(counts) == len(names) else ""
-        )
+        example = f", for example with {table}.{how}" if len(counts) == len(names) else ""
         raise ValueError(
             f"Expected {elsewhere} in the order of {where}, but row {row} is named {names[row]!r} in "
             f"{where} and {others[row]!r} in {elsewhere}. Reorder one of them{example}."

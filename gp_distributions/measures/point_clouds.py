@@ -20,7 +20,7 @@ from gp_distributions.measures._meshes import read_meshes
 from gp_distributions.measures._pairs import PairFeatures, read_pairs
 from gp_distributions.measures._sampling import draw_indices, seeded
 from gp_distributions.measures._single_cell import read_cells
-from gp_distributions.measures._validation import Naming, equal_weights
+from gp_distributions.measures._validation import Wording, equal_weights
 from gp_distributions.measures.arrays import Array, Data, integer, point_array
 from gp_distributions.measures.columns import listed, matched
 from gp_distributions.measures.tables import Frame
@@ -497,7 +497,7 @@ class PointClouds(WeightedContainer):
             seed=seed,
             features=features,
             self_pairs=self_pairs,
-            naming=Naming(labels=self.labels),
+            wording=Wording(labels=self.labels),
         )
         return self._unchecked(*found, labels=self.labels)
 

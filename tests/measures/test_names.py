@@ -261,7 +261,8 @@ class TestFolds:
             DistributionGP(read, targets)
             DistributionGP(read, targets.reset_index(drop=True) if given is X else targets)
             DistributionGP(read, targets.set_axis([f"p{i}" for i in given.index]))
-            with pytest.raises(ValueError, match="in the order of the clouds"):
+            advice = r"sort_index\(\)" if given is X else r"loc\[clouds"
+            with pytest.raises(ValueError, match=f"in the order of the clouds.*{advice}"):
                 DistributionGP(read, targets[::-1])
         assert MixedInputs.from_frame(X).labels is None
         assert MixedInputs.from_frame(X)[[3, 1]].labels.tolist() == [3, 1]
