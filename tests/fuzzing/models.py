@@ -80,6 +80,12 @@ class Held:
         self.expected = predicted(self.model, self.new)
         self.state = state_of(self.model)
 
+    def take_mode(self) -> None:
+        """Accept that a method has put the model into evaluation mode, as those of BoTorch do."""
+        now = state_of(self.model)
+        assert not any(now[name] for name in now if name.startswith("training"))
+        self.state |= {n: v for n, v in now.items() if n.startswith("training")}
+
     def check(self) -> None:
         """Predictions have not changed the model, nor has anything else."""
         found = predicted(self.model, self.new)
@@ -297,6 +303,7 @@ class ModelMachine(RuleBasedStateMachine):
         found = []
         if isinstance(model, FITTED):
             found.append(model.posterior(held.new).covariance_matrix)
+            held.take_mode()
         if isinstance(model, DistributionGP):
             found.append(model.covar_module(model.train_inputs[0]).to_dense())
         elif has_data(model):
@@ -326,9 +333,7 @@ class ModelMachine(RuleBasedStateMachine):
             first, again = held.model.leave_one_out(**options), held.model.leave_one_out(**options)
             pairs = zip(first, again, strict=True)
             assert all(equal(a, b) for a, b in pairs)
-            held.state |= {
-                n: v for n, v in state_of(held.model).items() if n.startswith("training")
-            }
+            held.take_mode()
 
     @rule(target=held, held=held)
     @warned()
