@@ -168,7 +168,7 @@ def _has_ended(holder: _Holder | None) -> bool:
 def _freed(path: Path) -> bool:
     """Remove the file of a process that has ended; return False if another process does so."""
     # Of two processes that find the same file, the slower one must not remove that of the faster one.
-    guard = path.with_name(f"{path.name}.removal")
+    guard = _guard(path)
     try:
         os.close(os.open(guard, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))
     except FileExistsError:
@@ -182,6 +182,11 @@ def _freed(path: Path) -> bool:
     finally:
         guard.unlink()
     return True
+
+
+def _guard(path: Path) -> Path:
+    """Return the file that a process holds while it removes the lock of another one."""
+    return path.with_name(f"{path.name}.removal")
 
 
 def _remove(path: Path, tries: int) -> None:
@@ -206,8 +211,9 @@ def _message(path: Path, name: str, holder: _Holder | None, by_hand: bool) -> st
         who = "this process"
     else:
         who = f"process {holder.process} on {holder.host}"
+    left = " and ".join(str(file) for file in (path, _guard(path)) if file.exists()) or str(path)
     way_out = (
-        f"This file system has no locks: if that process has ended, delete {path}."
+        f"This file system has no locks: if that process has ended, delete {left}."
         if by_hand
         else "The lock ends with that process, and with those that it started."
     )

@@ -146,7 +146,7 @@ def test_without_locks_one_process_follows_the_dead(
     path.write_text(json.dumps(left))
     guard = path.with_name("lock.removal")
     guard.touch()  # another process is about to remove the file
-    with pytest.raises(InUseError), locked(path, "The file"):
+    with pytest.raises(InUseError, match=f"delete {path} and {guard}\\."), locked(path, "The file"):
         raise AssertionError
     assert path.exists()
 

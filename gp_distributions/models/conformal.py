@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor
 
-from gp_distributions.measures.arrays import real_array, to_tensors
+from gp_distributions.measures.arrays import positive, real_array, to_tensors
 from gp_distributions.numerics.standardized_errors import Values, standardized_errors
 
 # Roundings between a score and the bound of the interval that just contains its target.
@@ -72,7 +72,8 @@ class ConformalCorrection:
     """
 
     def __init__(self, y: Values, mean: Values, std: Values, *, level: float = 0.95) -> None:
-        if not 0 < level < 1:
+        level = positive(level, "level")
+        if level >= 1:
             raise ValueError(f"Expected a level between 0 and 1, got {level}.")
         errors, _ = standardized_errors(y, mean, std, outputs=True)
         self.level = level

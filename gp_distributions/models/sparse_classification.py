@@ -203,7 +203,7 @@ class SparseClassificationGP(SparseDistributionGP):
             parts = [
                 self._probabilities(current, part) for part in rows.flatten(0, -2).split(batch_size)
             ]
-        return torch.cat(parts).unflatten(0, rows.shape[:-1])
+        return torch.cat(parts).unflatten(0, rows.shape[:-1]).to(self.dtype)
 
     def predict(  # type: ignore[override]
         self,
@@ -261,7 +261,7 @@ class SparseClassificationGP(SparseDistributionGP):
         """
         task = LabelDensities(self.training_data().labelling.index_of)
         options: Any = {"client": client, "progress": progress}
-        return torch.cat(self.left_out(task, observation_noise=False, **options))
+        return torch.cat(self.left_out(task, observation_noise=False, **options)).to(self.dtype)
 
     def leave_one_out_proba(self, *, client: Any = None, progress: bool = True) -> Tensor:
         """Predict the class probabilities of each training cloud from all others.
@@ -287,7 +287,8 @@ class SparseClassificationGP(SparseDistributionGP):
             [0, 0, 1, 1]
         """
         options: Any = {"client": client, "progress": progress}
-        return torch.cat(self.left_out(left_out_proba, observation_noise=False, **options))
+        found = self.left_out(left_out_proba, observation_noise=False, **options)
+        return torch.cat(found).to(self.dtype)
 
     def _probabilities(self, current: CollapsedPosterior, part: Tensor) -> Tensor:
         rows = self.transform_inputs(part)

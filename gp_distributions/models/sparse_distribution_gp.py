@@ -93,9 +93,11 @@ class SparseDistributionGP(SparseInference):
     Cholesky factorisation. The jitter on the diagonal of :math:`K_{ZZ}` is :math:`10^{-8}` of the noise
     variance, but at least :math:`10^{-12}` and at most :math:`10^{-6}` of the mean prior variance.
 
-    All computations are in double precision. With ``feature_dtype=torch.float32``, clouds are embedded
-    and compared with the inducing clouds in single precision, which takes less time; all else
-    stays in double precision. The squared distances then err by at most about
+    All computations are in double precision, and so are the parameters and the predictions;
+    ``model.to(torch.float32)`` predicts in single precision until the next fit. With
+    ``feature_dtype=torch.float32``, clouds are embedded and compared with the inducing clouds in single
+    precision, which takes less time; all else stays in double precision. The squared distances then err
+    by at most about
     :math:`10^{-5} (|P| + |Q|)^2`, where :math:`|P|` is the norm of the embedding of :math:`P`. For
     :class:`SlicedWasserstein` in ``d`` dimensions, this is the root mean square distance of the atoms
     from the origin, divided by :math:`\sqrt d`, so move clouds to the origin with
@@ -276,6 +278,12 @@ class SparseDistributionGP(SparseInference):
         return self._num_outputs
 
     @property
+    def dtype(self) -> torch.dtype:
+        """Precision of the parameters and the predictions; all computations are in double precision."""
+        dtype: torch.dtype = self.mean_module.constant.dtype
+        return dtype
+
+    @property
     def batch_shape(self) -> torch.Size:
         """Batch shape of the model, which is empty."""
         return torch.Size()
@@ -330,6 +338,7 @@ class SparseDistributionGP(SparseInference):
         for mean, within_o, o in zip(means.unbind(-1), covariances, outputs, strict=True):
             if noise is not None:
                 within_o = within_o + torch.diag_embed(noise[..., o].expand(mean.shape))
+            mean, within_o = mean.to(self.dtype), within_o.to(self.dtype)
             normals.append(ExactMultivariateNormal(mean, to_linear_operator(within_o)))
         transform: OutcomeTransform | None = getattr(self, "outcome_transform", None)
         if transform is not None and output_indices is not None:
@@ -399,7 +408,7 @@ class SparseDistributionGP(SparseInference):
         mean, variance = (torch.cat(parts).unflatten(0, rows.shape[:-1]) for parts in moments)
         if self._squeeze_output:
             mean, variance = mean.squeeze(-1), variance.squeeze(-1)
-        return mean, rescaled(variance.sqrt(), conformal)
+        return mean.to(self.dtype), rescaled(variance.sqrt().to(self.dtype), conformal)
 
     def _marginals(self, rows: Tensor, observation_noise: bool) -> Posterior:
         """Return the posterior at ``N x width`` rows, as if the clouds were independent."""
@@ -500,7 +509,8 @@ class SparseDistributionGP(SparseInference):
         options: Any = {"client": client, "progress": progress}
         parts = self.left_out(left_out, observation_noise=observation_noise, **options)
         mean, variance = map(torch.cat, zip(*parts, strict=True))
-        mean, std = moments_of_targets(mean, variance, transform, self.smallest_variance)
+        moments = moments_of_targets(mean, variance, transform, self.smallest_variance)
+        mean, std = (moment.to(self.dtype) for moment in moments)
         return (mean.squeeze(-1), std.squeeze(-1)) if self._squeeze_output else (mean, std)
 
     def subset_output(self, idcs: list[int]) -> SparseDistributionGP:

@@ -201,6 +201,12 @@ def test_an_interrupted_fit_of_the_same_object_is_continued(
         assert torch.equal(found, wanted)
 
 
+def test_a_fit_computes_in_double_precision() -> None:
+    model = SparseDistributionGP(ROWS, TARGETS, make_kernel(), num_inducing=20).to(torch.float32)
+    assert model.predict(ROWS[:2])[0].dtype == torch.float32
+    assert fit(model, restarts=0).predict(ROWS[:2])[0].dtype == torch.float64
+
+
 def test_a_fitted_model_does_not_find_its_own_checkpoint(tmp_path: Path) -> None:
     """The error says so: the hyperparameters from which the fit started are gone."""
     model = SparseDistributionGP(ROWS, TARGETS, make_kernel(), num_inducing=20)

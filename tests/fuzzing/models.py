@@ -29,6 +29,7 @@ from gp_distributions import (
     DistributionGP,
     DistributionKernel,
     Fourier,
+    IntegratedGP,
     KernelRidgeClassifier,
     MixedInputs,
     MixtureModel,
@@ -78,6 +79,12 @@ class Held:
         """Take what the model predicts now for what it must predict until it is changed."""
         self.expected = predicted(self.model, self.new)
         self.state = state_of(self.model)
+
+    def take_mode(self) -> None:
+        """Accept that a method has put the model into evaluation mode, as those of BoTorch do."""
+        now = state_of(self.model)
+        assert not any(now[name] for name in now if name.startswith("training"))
+        self.state |= {n: v for n, v in now.items() if n.startswith("training")}
 
     def check(self) -> None:
         """Predictions have not changed the model, nor has anything else."""
@@ -231,7 +238,7 @@ def has_data(model: Any) -> bool:
     return isinstance(model, FITTED)
 
 
-SAVED = FITTED, MixtureModel
+SAVED = FITTED, MixtureModel, IntegratedGP
 
 
 class ModelMachine(RuleBasedStateMachine):
@@ -271,6 +278,43 @@ class ModelMachine(RuleBasedStateMachine):
 
     @rule(held=held)
     @warned()
+    def fit_members(self, held: Held) -> None:
+        """Members of a mixture can be fitted in place; the mixture then predicts otherwise."""
+        if isinstance(held.model, MixtureModel) and held.make is not None:
+            for member in held.model.models:
+                fit(member, restarts=0, options={"maxiter": 3}, progress=False)
+            held.remember()
+
+    @rule(target=held, held=held)
+    @warned()
+    def integrate(self, held: Held) -> Any:
+        """The integrated model is a model of its own, whose base stays as it is."""
+        model = held.model
+        plain = isinstance(model, DistributionGP) and not isinstance(model, SharedKernelGP)
+        if not plain or model.num_outputs > 1 or len(model.batch_shape):
+            return multiple()
+        return self.keep(Held(integrate_hyperparameters(model), None, held.new, exact=held.exact))
+
+    @rule(held=held)
+    @warned()
+    def covariances(self, held: Held) -> None:
+        """Covariances are symmetric and positive semi-definite up to rounding."""
+        model = held.model
+        found = []
+        if isinstance(model, FITTED):
+            found.append(model.posterior(held.new).covariance_matrix)
+            held.take_mode()
+        if isinstance(model, DistributionGP):
+            found.append(model.covar_module(model.train_inputs[0]).to_dense())
+        elif has_data(model):
+            found.append(model.covar_module(model.sample_rows(10)[0]).to_dense())
+        for matrix in found:
+            scale = matrix.detach().diagonal(dim1=-2, dim2=-1).amax()
+            torch.testing.assert_close(matrix, matrix.mT, rtol=0, atol=1e-12 * float(scale))
+            assert torch.linalg.eigvalsh(matrix).amin() >= -DIGITS * scale
+
+    @rule(held=held)
+    @warned()
     def predict_others(self, held: Held) -> None:
         """Predictions for other inputs leave those for the first as they are; parts agree with all."""
         if isinstance(held.new, MixedInputs):
@@ -289,20 +333,20 @@ class ModelMachine(RuleBasedStateMachine):
             first, again = held.model.leave_one_out(**options), held.model.leave_one_out(**options)
             pairs = zip(first, again, strict=True)
             assert all(equal(a, b) for a, b in pairs)
-            held.state |= {
-                n: v for n, v in state_of(held.model).items() if n.startswith("training")
-            }
+            held.take_mode()
 
     @rule(target=held, held=held)
     @warned()
     def condition(self, held: Held) -> Any:
-        if not isinstance(held.model, DistributionGP) or isinstance(held.model, ClassificationGP):
+        conditioned = DistributionGP | MixtureModel | IntegratedGP
+        if not isinstance(held.model, conditioned) or isinstance(held.model, ClassificationGP):
             return multiple()
-        if isinstance(held.model, SharedKernelGP) or len(held.model.batch_shape):
+        if len(held.model.batch_shape):
             return multiple()
         mean, std = held.expected[:2]
         Y = (mean + std).reshape(len(held.new), held.model.num_outputs)
-        fixed = isinstance(held.model.likelihood, FixedNoiseGaussianLikelihood)
+        likelihood = getattr(held.model, "likelihood", None)
+        fixed = isinstance(likelihood, FixedNoiseGaussianLikelihood)
         options = {"noise": torch.full_like(Y, 0.1)} if fixed else {}
         more = held.model.condition_on_observations(held.new, Y, **options)
         return self.keep(Held(more, None, held.new, exact=False))
@@ -353,7 +397,7 @@ class ModelMachine(RuleBasedStateMachine):
     @rule(held=held)
     @warned()
     def single_precision(self, held: Held) -> None:
-        if isinstance(held.model, DistributionGP):
+        if isinstance(held.model, FITTED) and has_data(held.model):
             single = copy.deepcopy(held.model).to(torch.float32)
             # Clouds that nearly coincide, far away from the origin, have no covariances in float32.
             with contextlib.suppress(NotPSDError):

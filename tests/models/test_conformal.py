@@ -174,6 +174,9 @@ def test_bad_input() -> None:
         ConformalCorrection(one, one, one, level=0.99)
     with pytest.raises(ValueError, match="Expected a level between 0 and 1, got 95"):
         ConformalCorrection(one, one, one, level=95)
+    for level in ("95", None, math.nan, 0, [0.5, 0.9]):
+        with pytest.raises(ValueError, match="Expected level > 0 and finite, got "):
+            ConformalCorrection(one, one, one, level=level)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=r"of the same shape \(N,\) or \(N, outputs\), got"):
         ConformalCorrection(one, one.unsqueeze(-1), one)
     with pytest.raises(ValueError, match=r"of bag 3 are nan, 1\.0 and 1\.0"):

@@ -55,6 +55,15 @@ class TestExactness:
         assert sparse.predict(ROWS[60:]).tolist() == exact.predict(ROWS[60:]).tolist()
         assert sparse.classes_.tolist() == ["medium", "narrow", "wide"]
 
+    def test_models_in_single_precision_predict_in_it(self) -> None:
+        model = make_model(num_inducing=20)
+        wanted = model.predict_proba(ROWS[60:]), model.leave_one_out(), model.leave_one_out_proba()
+        model.to(torch.float32)
+        found = model.predict_proba(ROWS[60:]), model.leave_one_out(), model.leave_one_out_proba()
+        for result, double in zip(found, wanted, strict=True):
+            assert result.dtype == torch.float32
+            torch.testing.assert_close(result.double(), double, rtol=1e-3, atol=1e-3)
+
     def test_fits_agree_too(self) -> None:
         sparse, exact = make_model(), ClassificationGP(ROWS[:60], NAMES[:60], make_kernel())
         for model in (sparse, exact):

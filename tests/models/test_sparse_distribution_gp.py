@@ -547,6 +547,19 @@ class TestInputs:
         wanted, _ = set_values(expected).predict(NEW.float().double())
         torch.testing.assert_close(mean, wanted, rtol=1e-5, atol=1e-5)
 
+    @pytest.mark.parametrize("name", OPTIONS)
+    def test_models_in_single_precision_predict_in_it(self, name: str) -> None:
+        model = make_sparse(**OPTIONS[name])
+        wanted = [*model.predict(NEW), *model.leave_one_out()]
+        single = copy.deepcopy(model).to(torch.float32)
+        found = [*single.predict(NEW), *single.leave_one_out()]
+        for result, double in zip(found, wanted, strict=True):
+            assert result.dtype == torch.float32
+            torch.testing.assert_close(result.double(), double, rtol=1e-3, atol=1e-3)
+        posterior = single.posterior(NEW)
+        assert posterior.mean.dtype == posterior.variance.dtype == torch.float32
+        assert posterior.rsample().dtype == torch.float32
+
     def test_input_transforms(self) -> None:
         transform = NormalizeClouds.from_data(BAGS[:60])
         model = make_sparse(num_inducing=20, input_transform=transform)
