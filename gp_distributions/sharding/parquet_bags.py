@@ -79,12 +79,13 @@ class BagsOfFile:
 
 def _files(path: Any) -> tuple[list[str], Any]:
     """Return the paths of files, and their file system."""
+    import pyarrow as pa
     import pyarrow.dataset as ds
 
     paths = [str(p) for p in path] if isinstance(path, list | tuple) else str(path)
     try:
         data = ds.dataset(paths, format="parquet")
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, pa.ArrowException) as error:
         raise PieceError(
             f"Cannot read {paths}: {error}. Expected a folder of Parquet files, one or several files."
         ) from error

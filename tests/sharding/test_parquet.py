@@ -360,6 +360,19 @@ def test_a_damaged_or_changed_file_is_not_read(tmp_path: Path) -> None:
         shards.piece(0)
 
 
+@pytest.mark.parametrize("error", [pa.ArrowNotImplementedError, pa.ArrowMemoryError])
+def test_what_pyarrow_raises_for_damaged_schemas_names_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: type[Exception]
+) -> None:
+    def dataset(*_: Any, **__: Any) -> None:
+        raise error("Integers with more than 64 bits not implemented")
+
+    path = write(table(), tmp_path / "atoms.parquet")
+    monkeypatch.setattr("pyarrow.dataset.dataset", dataset)
+    with pytest.raises(PieceError, match=r"atoms\.parquet.*more than 64 bits"):
+        ShardedClouds.from_parquet(path, bag="bag", columns="x")
+
+
 def test_values_that_do_not_match_their_checksum_are_not_read(tmp_path: Path) -> None:
     frame = table([4] * 500)
     path = write(
