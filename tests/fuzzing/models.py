@@ -81,10 +81,10 @@ class Held:
         self.state = state_of(self.model)
 
     def take_mode(self) -> None:
-        """Accept that a method has put the model into evaluation mode, as those of BoTorch do."""
-        now = state_of(self.model)
-        assert not any(now[name] for name in now if name.startswith("training"))
-        self.state |= {n: v for n, v in now.items() if n.startswith("training")}
+        """Accept that a method may have put the model into evaluation mode, as those of BoTorch do."""
+        now = {n: v for n, v in state_of(self.model).items() if n.startswith("training")}
+        assert all(not mode or self.state[name] for name, mode in now.items())
+        self.state |= now
 
     def check(self) -> None:
         """Predictions have not changed the model, nor has anything else."""

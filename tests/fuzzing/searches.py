@@ -152,7 +152,7 @@ class SearchMachine(RuleBasedStateMachine):
         self.told.append((plain, value))
         self.pending = [other for other in self.pending if other != plain]
 
-    @rule(data=st.data(), line=st.integers(1, 40))
+    @rule(data=st.data(), line=st.integers(1, 90))
     def kill(self, data: st.DataObject, line: int) -> None:
         """An evaluation is recorded whole or not at all, whichever line of ``tell`` is the last."""
         candidate, copies = self.some(data), self.copies
