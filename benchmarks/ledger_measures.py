@@ -259,6 +259,7 @@ def regression(entry: Entry, seed: int, *, quick: bool) -> Row | None:
         "draws": len(found),
         "targets": inside.shape[-1],
         **{f"cover{100 * level:.0f}": share for level, share in zip(LEVELS, cover, strict=True)},
+        "cover95_by_draw": " ".join(f"{share:.3f}" for share in shares),
         "error": standard_error(cover[-1], inside.shape[-1], shares),
         "log_density": mean_of(one.log_density for one in found),
         "gain": mean_of(one.log_density - one.constant for one in found),
