@@ -15,7 +15,13 @@ ENTRIES = [Entry("normal noise", "fit", train, 1) for train in (15, 60, 200)]
 
 def row(cover: float, error: float = 0.01, **more: object) -> Row:
     columns = {"task": "normal noise", "model": "fit", "T": 15, "draws": 1, "targets": 200}
-    scores = {"kurtosis": 0.0, "conformal": 0.95, "conformal_error": 0.02, "jackknife": None}
+    scores = {
+        "cover50": 0.5,
+        "kurtosis": 0.0,
+        "conformal": 0.95,
+        "conformal_error": 0.02,
+        "jackknife": None,
+    }
     return columns | scores | {"cover95": cover, "error": error, "seconds": 1.0} | more  # type: ignore[return-value]
 
 
@@ -63,6 +69,7 @@ def test_outside_needs_a_cause() -> None:
     rows = calibration_ledger.assembled(rows)
     count = rows[-1]
     assert (count["below"], count["inside"], count["unexplained"]) == (2, 1, 1)
+    assert calibration_ledger.assembled([row(0.89)])[-1]["chance"] == 1
     # Evidence: integrating over hyperparameters covers more on the same task.
     few = row(0.7, place="below")
     better = row(0.94, model="integrate", place="inside")
@@ -75,11 +82,23 @@ def test_outside_needs_a_cause() -> None:
     assert ledger_causes.remark(few) is None
 
 
-def test_the_cause_of_outliers_depends_on_the_noise() -> None:
-    small = row(0.87, place="low", task="heavy tails", cover50=0.45)
-    assert "learned too small" in str(ledger_causes.cause(small, [small]))
-    large = small | {"cover50": 0.6}
+def test_outliers_are_a_cause_only_if_other_targets_are_covered() -> None:
+    narrow = row(0.87, place="low", task="heavy tails", cover50=0.45)
+    assert ledger_causes.cause(narrow, [narrow]) is None
+    large = narrow | {"cover50": 0.6}
     assert "outside any interval" in str(ledger_causes.cause(large, [large]))
+
+
+def test_causes_of_wide_intervals() -> None:
+    wide = row(0.99, place="above", task="solids")
+    assert ledger_causes.cause(wide, [wide]) is None
+    integrated = wide | {"model": "integrate", "T": 15}
+    assert ".933 in place of 0.989" in str(ledger_causes.cause(integrated, [integrated]))
+    assert "shorter tails" in str(ledger_causes.cause(wide | {"kurtosis": -0.7}, [wide]))
+    # The likelihood of ``fit`` has a prior that ``integrate_hyperparameters`` does not regard.
+    bare = row(1.0, place="above", task="wings, circularity")
+    assert "its prior" in str(ledger_causes.cause(bare, [bare]))
+    assert ledger_causes.cause(bare | {"model": "integrate"}, [bare]) is None
 
 
 def test_errors_of_coverage() -> None:
