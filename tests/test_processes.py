@@ -22,6 +22,7 @@ from gp_distributions import (
     DistributionGP,
     DistributionKernel,
     Fourier,
+    Gaussians,
     PointClouds,
     RigidSlicedWasserstein,
     SlicedWasserstein,
@@ -144,3 +145,14 @@ def test_models_and_clouds_refuse_transforms_of_functions() -> None:
             torch.func.vmap(function)(rows)
         with pytest.raises(TypeError, match=r"torch\.func .*torch\.autograd"):
             torch.func.jacrev(function)(rows[0])
+
+
+def test_posteriors_of_the_first_training_clouds_leave_predictions_as_they_are() -> None:
+    X = Gaussians(
+        [[0.3588], [0.6106], [2.2585], [0.3752], [0.6308]],
+        torch.tensor([0.0013, 0.0497, 0.061, 0.03, 0.0131]).double().reshape(5, 1, 1),
+    )
+    model = DistributionGP(X, [1.541, -0.2934, -2.1788, 0.5684, -1.0845])
+    expected = model.predict(X[:2])
+    model.posterior(X[:2])
+    assert all(map(torch.equal, model.predict(X[:2]), expected))

@@ -338,7 +338,11 @@ class _Evaluation:
         other rows are represented.
         """
         x2 = drop_copies(x2)
-        known = self.distance.memory.recall_prefix(self.fingerprint, x2)
+        memory = self.distance.memory
+        # Rows that are remembered as a whole are compared as a whole, so that results have the same
+        # bits whether or not the first of them are remembered, too.
+        whole = x2.dim() == 2 and memory.recall(self.fingerprint, x2) is not None
+        known = None if whole else memory.recall_prefix(self.fingerprint, x2)
         if known is None:
             if x1.shape == x2.shape and torch.equal(x1.detach(), x2.detach()):
                 # The clouds are equal, but x2 is fixed: only x1 has a gradient.

@@ -90,9 +90,9 @@ class Memory:
         """Return an entry whose rows are the first of ``rows`` in every batch, or ``None``.
 
         GPyTorch puts the training rows before the test rows, and BoTorch repeats the training rows in
-        every t-batch.
+        every t-batch. Of several such entries, the longest is returned.
         """
-        for entry in self._entries:
+        for entry in sorted(self._entries, key=lambda entry: len(entry.rows), reverse=True):
             size, width = entry.rows.shape
             if entry.fingerprint != fingerprint or rows.shape[-1] != width:
                 continue

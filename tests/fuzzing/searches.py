@@ -15,6 +15,7 @@ from fault_tasks import AtLine
 from fuzzing.settings import changed, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from linear_operator.utils.warnings import NumericalWarning
 
 from gp_distributions import (
     Decoder,
@@ -218,8 +219,8 @@ class SearchMachine(RuleBasedStateMachine):
 
 @contextlib.contextmanager
 def warned() -> Any:
-    """Allow the warnings of the package, of fits to few clouds, and those of BoTorch's optimiser."""
+    """Allow the warnings of the package, of fits to few clouds, and those of optimisers and factors."""
     with warnings.catch_warnings():
-        for category in (DistributionWarning, BotorchWarning):
+        for category in (DistributionWarning, BotorchWarning, NumericalWarning):
             warnings.simplefilter("ignore", category)
         yield
