@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
+from botorch.exceptions.errors import UnsupportedError
 from botorch.models.transforms.input import InputTransform
 from gpytorch.distributions import MultivariateNormal
 from gpytorch.kernels import Kernel
@@ -116,6 +117,18 @@ class ClassificationGP(SharedKernelGP):
         likelihood.noise_covar.noise = noise.T
         likelihood.alpha_epsilon.fill_(value)
         self._alpha_epsilon = value
+
+    def condition_on_observations(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """Refuse further labels, which would need latent targets and noise.
+
+        Raises:
+            UnsupportedError: Always. Make the model anew with all clouds and labels, and load the
+                ``state_dict`` of this one to keep its hyperparameters.
+        """
+        raise UnsupportedError(
+            "A classifier cannot be conditioned on further labels. Make it anew with all clouds and "
+            "labels, and load model.state_dict() to keep the hyperparameters."
+        )
 
     def leave_one_out(self) -> Tensor:  # type: ignore[override]
         """Compute leave-one-out log probabilities of the labels, at the current hyperparameters.

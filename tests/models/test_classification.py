@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from botorch.exceptions.errors import UnsupportedError
 from gpytorch.kernels import ScaleKernel
 from gpytorch.likelihoods import DirichletClassificationLikelihood, FixedNoiseGaussianLikelihood
 from gpytorch.mlls import ExactMarginalLogLikelihood
@@ -394,3 +395,12 @@ def test_on_devices(device: torch.device) -> None:
     assert len(model.predict(new)) == 5
     ridge = KernelRidgeClassifier(clouds, Y, make_kernel().to(device), ridge=1e-3)
     assert len(ridge.predict(new)) == 5
+
+
+def test_further_labels_are_refused() -> None:
+    model = ClassificationGP(X[:50], Y[:50])
+    with pytest.raises(UnsupportedError, match="Make it anew with all clouds and labels"):
+        model.condition_on_observations(X[50:], Y[50:])
+    again = ClassificationGP(X, Y)
+    again.load_state_dict(model.state_dict())
+    assert set(again.predict(NEW_X[:20])) <= set(NAMES)
