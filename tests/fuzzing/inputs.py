@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import torch
 from botorch.exceptions.errors import BotorchError
+from botorch.exceptions.warnings import BotorchWarning
 from fuzzing.models import warned
 from gpytorch.kernels import RBFKernel
 from hypothesis import strategies as st
@@ -166,14 +167,16 @@ def calls(draw: st.DrawFn) -> tuple[str, tuple[int, ...]]:
 def refused(name: str, numbers: tuple[int, ...]) -> str | None:
     """Call a function with odd arguments; return what is wrong with its error, if anything.
 
-    Right are ValueError and TypeError, OSError where files are named, and BoTorch's errors of data.
+    Right are ValueError and TypeError, OSError where files are named, and BoTorch's errors and warnings.
     Anything else, such as an IndexError or an AttributeError, comes from inside.
     """
     function, _ = CALLS[name]
     try:
         with warned():
             function(*(ODD[number] for number in numbers))
-    except (ValueError, TypeError, OSError, ImportError, BotorchError, UserWarning):
+    except (ValueError, TypeError, OSError, ImportError):
+        return None
+    except (BotorchError, BotorchWarning, UserWarning):
         return None
     except RuntimeError as error:
         if name == "compare" and "at least one candidate" in str(error):
