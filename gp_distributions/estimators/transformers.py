@@ -16,9 +16,9 @@ from gp_distributions.estimators._kernels import DistanceEstimator
 from gp_distributions.estimators._samples import Samples, as_array
 from gp_distributions.inverse import invert_embedding
 from gp_distributions.kernels import DistributionKernel, Profile
+from gp_distributions.kernels.covariances import covariance
 from gp_distributions.measures import PointClouds
 from gp_distributions.numerics.medians import median_apart
-from gp_distributions.rows.clouds import pad_rows
 
 # Number of distributions whose features are computed at a time.
 _PIECE = 1024
@@ -201,7 +201,7 @@ class GramTransformer(_NumberedFeatures, TransformerMixin, DistanceEstimator):
         """Fit the transformer, and return the ``T x T`` Gram matrix of the training distributions."""
         self.fit(X)
         with torch.no_grad():
-            return self.kernel_(self._rows).to_dense().numpy()
+            return covariance(self.kernel_, self._rows).numpy()
 
     def transform(self, X: Samples) -> NDArray[np.float64]:
         """Compute kernel values between distributions and the training distributions.
@@ -213,10 +213,8 @@ class GramTransformer(_NumberedFeatures, TransformerMixin, DistanceEstimator):
             An ``N x T`` array.
         """
         rows = self._read_fitted(X).pack()
-        width = max(rows.shape[-1], self._rows.shape[-1])  # GPyTorch needs equal widths
         with torch.no_grad():
-            covariance = self.kernel_(pad_rows(rows, width), pad_rows(self._rows, width))
-            return covariance.to_dense().numpy()
+            return covariance(self.kernel_, rows, self._rows).numpy()
 
     @property
     def _n_features_out(self) -> int:

@@ -20,6 +20,7 @@ from torch.nn import ModuleDict
 from gp_distributions.context import setting
 from gp_distributions.distances.base import Distance
 from gp_distributions.distances.restoring import RESTORING
+from gp_distributions.kernels.covariances import covariance
 from gp_distributions.measures import MixedEncoding
 from gp_distributions.models.classification import ClassificationGP
 from gp_distributions.models.collapsed import CollapsedSums, InducingFeatures
@@ -405,7 +406,7 @@ def _some_rows(model: Single) -> Tensor:
 
 def _covariances(model: Single, rows: Tensor) -> NDArray[Any]:
     with torch.no_grad(), silenced():
-        return model.covar_module(rows).to_dense().cpu().numpy()
+        return covariance(model.covar_module, rows).cpu().numpy()
 
 
 def _anatomy(model: Saved) -> dict[str, Any]:
