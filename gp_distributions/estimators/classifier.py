@@ -95,9 +95,7 @@ class DistributionGPClassifier(ClassifierMixin, ProcessEstimator):
             model = SparseClassificationGP(
                 training, labels, kernel, num_inducing=self.num_inducing, seed=self.seed
             )
-        check_classification_targets(
-            labels
-        )  # after the model, which names the cloud of a label None
+        check_classification_targets(labels)  # the model names the cloud whose label is None
         self.classes_ = model.classes_
         options: dict[str, Any] = {"restarts": self.restarts, "seed": self.seed}
         if self.alpha_epsilon is not None:

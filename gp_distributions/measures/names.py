@@ -49,9 +49,8 @@ class Names:
         """Return the names as Python values, which compare as equal whatever table they are from."""
         values = self.values
         if values.dtype.kind in "mM" and np.datetime_data(values.dtype)[0] != "D":
-            values = values.astype(
-                f"{values.dtype.kind}8[us]"
-            )  # nanoseconds are listed as integers
+            # NumPy lists nanoseconds as integers.
+            values = values.astype(f"{values.dtype.kind}8[us]")
         return values.tolist()
 
     def __getitem__(self, key: Any) -> Names:

@@ -85,8 +85,8 @@ def check_features(features: InducingFeatures, count: int) -> None:
     with torch.no_grad():
         matrix = covariance(features.covar_module, rows)
         level = matrix.diagonal().mean()
-        differs = (factor @ factor.mT - matrix).abs() <= _TOLERANCE * level
-    if not (level > 0 and differs.all() and torch.equal(factor, factor.tril())):
+        agrees = (factor @ factor.mT - matrix).abs() <= _TOLERANCE * level
+    if not (level > 0 and agrees.all() and torch.equal(factor, factor.tril())):
         raise ValueError("expected the factor of the covariance of the rows, got another matrix")
 
 
