@@ -76,7 +76,7 @@ def _on_data(model: Model, data: Data, X: Any, y: Any, index: Tensor | None) -> 
             name: getattr(model, name) for name in ("num_inducing", "feature_dtype", "seed")
         }
     if isinstance(model, Classifier):
-        options["alpha_epsilon"] = model.alpha_epsilon
+        options |= {name: getattr(model, name) for name in ("alpha_epsilon", "temperature")}
     else:
         options |= _outcomes(model, data, index)
         if kind in (DistributionGP, SharedKernelGP):

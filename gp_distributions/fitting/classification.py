@@ -1,4 +1,4 @@
-"""Fitting of classifiers and selection of their Dirichlet concentration."""
+"""Fitting of classifiers, and selection of their concentration and temperature."""
 
 from __future__ import annotations
 
@@ -9,10 +9,15 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from gp_distributions.fitting.marginal_likelihood import fit
+from gp_distributions.measures.arrays import positive
 from gp_distributions.models.classification import ClassificationGP
 from gp_distributions.models.sparse_classification import SparseClassificationGP
 from gp_distributions.models.sparse_inference import Summed
 from gp_distributions.rows.memory import unchanging_rows
+
+# Temperatures to choose from, and the standard deviation of the logarithm before data are seen.
+_TEMPERATURES = [4 ** (step / 12) for step in range(-12, 13)]
+_SPREAD = 0.35
 
 Classifier = TypeVar("Classifier", ClassificationGP, SparseClassificationGP)
 
@@ -21,22 +26,30 @@ def fit_classification(
     model: Classifier,
     *,
     alpha_epsilons: Sequence[float] = (0.1, 0.01, 0.001),
+    temperature: float | None = None,
     **options: Any,
 ) -> Classifier:
-    """Fit a classifier in place and select its concentration ``alpha_epsilon``.
+    r"""Fit a classifier in place and select its concentration and its temperature.
 
     Marginal likelihoods at different concentrations cannot be compared, because the targets differ.
-    This function therefore calls :func:`gp_distributions.fit` once for each concentration, and keeps
-    the one with the largest mean leave-one-out log probability of the labels. Noisy labels need a large
-    concentration and well-separated classes need a small one; an unsuitable concentration gives poorly
-    calibrated probabilities. All fits start from the hyperparameters that the model has at the call, so
-    that the order of the concentrations does not matter. If it is interrupted without a checkpoint, the
-    best of the concentrations already fitted is kept.
+    This function therefore calls :func:`gp_distributions.fit` once for each concentration
+    :math:`\alpha_\epsilon`, and keeps the one, with the temperature :math:`\tau`, that maximises
+
+    .. math::
+        \sum_{i=1}^T \log p(y_i \mid \text{all other labels}; \alpha_\epsilon, \tau)
+        - \frac12 \left(\frac{\log \tau}{0.35}\right)^2.
+
+    Noisy labels need a large concentration and well-separated classes need a small one. The likelihood
+    of latent targets says little of how confident probabilities should be: the temperature, one of 25
+    between 1/4 and 4, adds that. All fits start from the hyperparameters that the model has at the call,
+    so that the order of the concentrations does not matter. If it is interrupted without a checkpoint,
+    the best of the concentrations already fitted is kept.
 
     Args:
         model: A :class:`ClassificationGP` or :class:`SparseClassificationGP`. The latter needs two
             passes over the data for each concentration: one for the sums, and one to leave out.
         alpha_epsilons: Concentrations to try.
+        temperature: Temperature of the probabilities. Default: the function selects it.
         **options: Options of :func:`gp_distributions.fit`. With ``checkpoint``, each concentration has a
             folder within that folder.
 
@@ -45,8 +58,8 @@ def fit_classification(
 
     Raises:
         TypeError: If ``model`` is not a classifier.
-        ValueError: If ``alpha_epsilons`` is empty or contains a value that is not positive, or if
-            :func:`gp_distributions.fit` raises it.
+        ValueError: If ``alpha_epsilons`` is empty or contains a value that is not positive, if
+            ``temperature`` is not positive, or if :func:`gp_distributions.fit` raises it.
 
     Example:
         >>> from gp_distributions import ClassificationGP, PointClouds, fit_classification
@@ -62,7 +75,9 @@ def fit_classification(
         )
     if not alpha_epsilons:
         raise ValueError("Expected at least one concentration in alpha_epsilons.")
-    start, concentration = copy.deepcopy(model.state_dict()), model.alpha_epsilon
+    temperatures = _TEMPERATURES if temperature is None else [positive(temperature, "temperature")]
+    start = copy.deepcopy(model.state_dict())
+    concentration = model.alpha_epsilon
     checkpoint = options.pop("checkpoint", None)
     best: _Fitted | None = None
     try:
@@ -73,7 +88,7 @@ def fit_classification(
                 if checkpoint is not None:
                     options["checkpoint"] = Path(checkpoint) / f"alpha_epsilon={alpha_epsilon!r}"
                 fit(model, **options)
-                found = _Fitted.of(model, options)
+                found = _Fitted.of(model, temperatures, options)
                 if best is None or found.density > best.density:
                     best = found
     except BaseException:
@@ -91,27 +106,39 @@ def fit_classification(
 
 @dataclass(frozen=True, eq=False)
 class _Fitted:
-    """A fitted classifier: its leave-one-out density, concentration, state, and sums if it is sparse."""
+    """A fitted classifier: its leave-one-out density, options, state, and sums if it is sparse."""
 
     density: float
     alpha_epsilon: float
+    temperature: float
     state: dict[str, Any]
     summed: Summed | None
 
     @classmethod
-    def of(cls, model: Classifier, options: dict[str, Any]) -> _Fitted:
-        """Describe a model, given the options of its fit."""
-        if isinstance(model, SparseClassificationGP):
-            where = {name: options[name] for name in ("client", "progress") if name in options}
-            density, summed = model.leave_one_out(**where).mean(), model.summed()
-        else:
-            density, summed = model.leave_one_out().mean(), None
-        state = copy.deepcopy(dict(model.state_dict()))
-        return cls(float(density), model.alpha_epsilon, state, summed)
+    def of(
+        cls, model: Classifier, temperatures: Sequence[float], options: dict[str, Any]
+    ) -> _Fitted:
+        """Describe a model at its best temperature, given the options of its fit."""
+        sparse = isinstance(model, SparseClassificationGP)
+        where = {
+            name: options[name] for name in ("client", "progress") if sparse and name in options
+        }
+        found = model.leave_one_out(temperatures=temperatures, **where).sum(0)
+        logs = found.new_tensor(temperatures).log()
+        densities = found - (logs / _SPREAD).square() / 2
+        best = int(densities.argmax())
+        return cls(
+            float(densities[best]),
+            model.alpha_epsilon,
+            temperatures[best],
+            copy.deepcopy(dict(model.state_dict())),
+            model.summed() if isinstance(model, SparseClassificationGP) else None,
+        )
 
     def restore(self, model: Classifier) -> None:
         """Give a model the state and the sums."""
         model.alpha_epsilon = self.alpha_epsilon
         model.load_state_dict(self.state)
+        model.temperature = self.temperature
         if isinstance(model, SparseClassificationGP) and self.summed is not None:
             model.take_sums(self.summed.features, self.summed.sums)

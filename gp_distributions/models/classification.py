@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, NoReturn
 
 import torch
@@ -25,6 +26,7 @@ from gp_distributions.models.kernel_ridge import Labels, read_labels
 from gp_distributions.models.shared_kernel import SharedCovarianceNormal, SharedKernelGP
 from gp_distributions.models.targets import check_order
 from gp_distributions.numerics.expected_softmax import expected_softmax
+from gp_distributions.numerics.tempering import log_probabilities, tempered
 
 
 class ClassificationGP(SharedKernelGP):
@@ -50,6 +52,10 @@ class ClassificationGP(SharedKernelGP):
             scaled ``SlicedWassersteinKernel(dim, profile="matern52")``.
         alpha_epsilon: The concentration :math:`\alpha_\epsilon` of the classes that are not the label.
             Smaller values give more confident probabilities. :func:`fit_classification` selects a value.
+        temperature: The temperature :math:`\tau` of the probabilities, which are
+            :math:`p_c^{1 / \tau} / \sum_j p_j^{1 / \tau}` for expectations :math:`p` of the softmax.
+            Smaller values give more confident probabilities, and the labels stay the same.
+            :func:`fit_classification` selects a value.
         input_transform: A transform from the model's inputs to rows.
 
     Attributes:
@@ -58,7 +64,7 @@ class ClassificationGP(SharedKernelGP):
     Raises:
         TypeError: As for :class:`DistributionGP`.
         ValueError: If the numbers of clouds and labels differ, there are fewer than two classes, or
-            ``alpha_epsilon`` is not positive.
+            ``alpha_epsilon`` or ``temperature`` is not positive.
 
     Example:
         >>> import torch
@@ -73,7 +79,8 @@ class ClassificationGP(SharedKernelGP):
         >>> model.predict_proba(clouds[16:]).shape
         torch.Size([4, 2])
 
-    Source: Milios, Camoriano, Michiardi, Rosasco and Filippone 2018, section 3.
+    Sources: Milios, Camoriano, Michiardi, Rosasco and Filippone 2018, section 3; Guo, Pleiss, Sun and
+    Weinberger 2017, section 4.2, for the temperature.
     """
 
     def __init__(
@@ -83,6 +90,7 @@ class ClassificationGP(SharedKernelGP):
         covar_module: Kernel | None = None,
         *,
         alpha_epsilon: float = 0.01,
+        temperature: float = 1.0,
         input_transform: InputTransform | None = None,
     ) -> None:
         rows = counted_rows(train_X, encoding_of(train_X))
@@ -95,7 +103,7 @@ class ClassificationGP(SharedKernelGP):
             train_X,
             targets,
             covar_module,
-            likelihood=DirichletNoise(labels, noise.T, alpha_epsilon),
+            likelihood=DirichletNoise(labels, noise.T, alpha_epsilon, temperature),
             outcome_transform=None,
             input_transform=input_transform,
         )
@@ -118,6 +126,15 @@ class ClassificationGP(SharedKernelGP):
         likelihood.alpha_epsilon.fill_(value)
         self._alpha_epsilon = value
 
+    @property
+    def temperature(self) -> float:
+        """Temperature of the probabilities."""
+        return float(self.likelihood.temperature)
+
+    @temperature.setter
+    def temperature(self, value: float) -> None:
+        self.likelihood.temperature.fill_(positive(value, "temperature"))
+
     def condition_on_observations(self, *args: Any, **kwargs: Any) -> NoReturn:
         """Refuse further labels, which would need latent targets and noise.
 
@@ -130,12 +147,17 @@ class ClassificationGP(SharedKernelGP):
             "labels, and load model.state_dict() to keep the hyperparameters."
         )
 
-    def leave_one_out(self) -> Tensor:  # type: ignore[override]
+    def leave_one_out(  # type: ignore[override]
+        self, *, temperatures: Sequence[float] | None = None
+    ) -> Tensor:
         """Compute leave-one-out log probabilities of the labels, at the current hyperparameters.
+
+        Args:
+            temperatures: ``K`` temperatures to compare. Default: that of the model.
 
         Returns:
             The logarithms of the probabilities of the labels in :meth:`leave_one_out_proba`, a detached
-            tensor of length ``T``.
+            tensor of length ``T``; with ``temperatures``, a ``T x K`` tensor.
 
         Example:
             >>> from gp_distributions import ClassificationGP, PointClouds
@@ -144,8 +166,10 @@ class ClassificationGP(SharedKernelGP):
             >>> (model.leave_one_out().exp() > 0.5).tolist()
             [True, True, True, True]
         """
-        labels = self.likelihood.labels.unsqueeze(-1)
-        return self.leave_one_out_proba().gather(-1, labels).squeeze(-1).log()
+        found = log_probabilities(
+            self._leave_one_out(), self.likelihood.labels, temperatures or [self.temperature]
+        )
+        return found if temperatures else found.squeeze(-1)
 
     def leave_one_out_proba(self) -> Tensor:
         r"""Predict the class probabilities of each training cloud from all others.
@@ -168,6 +192,10 @@ class ClassificationGP(SharedKernelGP):
 
         Source: Rasmussen and Williams 2006, eq. 5.12.
         """
+        return tempered(self._leave_one_out(), self.temperature)
+
+    def _leave_one_out(self) -> Tensor:
+        """Return the leave-one-out probabilities at temperature 1."""
         self.eval()
         with torch.no_grad():
             mean, prior = self._prior()
@@ -209,7 +237,7 @@ class ClassificationGP(SharedKernelGP):
                 self._probabilities(part, factors, offsets)
                 for part in rows.flatten(0, -2).split(batch_size)
             ]
-        return torch.cat(parts).unflatten(0, rows.shape[:-1])
+        return tempered(torch.cat(parts), self.temperature).unflatten(0, rows.shape[:-1])
 
     def predict(  # type: ignore[override]
         self, X: Inputs | Tensor, *, batch_size: int = 1024
@@ -277,15 +305,26 @@ class DirichletNoise(FixedNoiseGaussianLikelihood):
         noise: A ``C x T`` tensor of variances with two distinct values: one at the members of a class
             and one at all other clouds.
         alpha_epsilon: The concentration from which ``noise`` was computed.
+        temperature: The temperature of the probabilities.
     """
 
-    def __init__(self, labels: Tensor, noise: Tensor, alpha_epsilon: float) -> None:
+    def __init__(
+        self, labels: Tensor, noise: Tensor, alpha_epsilon: float, temperature: float = 1.0
+    ) -> None:
         super().__init__(noise)
         self.labels: Tensor
         self.alpha_epsilon: Tensor
+        self.temperature: Tensor
         # Labels are data, which a state dict does not contain.
         self.register_buffer("labels", labels, persistent=False)
         self.register_buffer("alpha_epsilon", noise.new_tensor(alpha_epsilon))
+        temperature = positive(temperature, "temperature")
+        self.register_buffer("temperature", noise.new_tensor(temperature))
+
+    def _load_from_state_dict(self, state_dict: Any, prefix: str, *args: Any) -> None:
+        # States of version 0.1.0 have no temperature.
+        state_dict.setdefault(f"{prefix}temperature", torch.ones_like(self.temperature))
+        super()._load_from_state_dict(state_dict, prefix, *args)
 
     def marginal(
         self, function_dist: MultivariateNormal, *params: Any, **kwargs: Any

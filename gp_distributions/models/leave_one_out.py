@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,7 @@ from gp_distributions.models.collapsed import (
     number_of,
 )
 from gp_distributions.numerics.expected_softmax import expected_softmax
+from gp_distributions.numerics.tempering import log_probabilities
 
 # Where a share is smaller than this many times the machine precision and the number of features, its
 # rounding errors could exceed a hundredth of it.
@@ -100,7 +101,7 @@ def left_out_proba(state: LeaveOneOutState, X: Inputs | Tensor, labels: Any) -> 
     """Predict the class of each cloud of a piece from all others; see :func:`left_out`.
 
     Returns:
-        Class probabilities, an ``N x C`` tensor.
+        Class probabilities at temperature 1, an ``N x C`` tensor.
     """
     mean, variance = left_out(state, X, labels)
     if not len(mean):
@@ -115,12 +116,14 @@ class LabelDensities:
 
     Args:
         index_of: Function of labels that returns their class indices.
+        temperatures: The ``K`` temperatures of the probabilities.
     """
 
     index_of: Callable[[Any], Tensor]
+    temperatures: Sequence[float]
 
     def __call__(self, state: LeaveOneOutState, X: Inputs | Tensor, labels: Any) -> Tensor:
-        """Return the log probabilities of the labels, a tensor of length ``N``."""
+        """Return the log probabilities of the labels, an ``N x K`` tensor."""
         probabilities = left_out_proba(state, X, labels)
-        index = self.index_of(labels).to(probabilities.device).unsqueeze(-1)
-        return probabilities.gather(-1, index).squeeze(-1).log()
+        index = self.index_of(labels).to(probabilities.device)
+        return log_probabilities(probabilities, index, self.temperatures)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Self
 
@@ -12,6 +13,7 @@ from gpytorch.kernels import Kernel
 from numpy.typing import ArrayLike
 from torch import Tensor
 
+from gp_distributions.measures.arrays import positive
 from gp_distributions.measures.inputs import Inputs
 from gp_distributions.models.arguments import check_batch_size
 from gp_distributions.models.collapsed import (
@@ -27,6 +29,7 @@ from gp_distributions.models.pieces import LabelledPieces, MemoryPieces, Pieces,
 from gp_distributions.models.sparse_distribution_gp import SparseDistributionGP
 from gp_distributions.models.targets import check_order
 from gp_distributions.numerics.expected_softmax import expected_softmax
+from gp_distributions.numerics.tempering import tempered
 from gp_distributions.sharding.passes import run
 from gp_distributions.sharding.sharded_clouds import ShardedClouds
 
@@ -48,6 +51,7 @@ class SparseClassificationGP(SparseDistributionGP):
         num_inducing: Number ``M`` of inducing clouds.
         alpha_epsilon: The concentration of the classes that are not the label, as for
             :class:`ClassificationGP`.
+        temperature: The temperature of the probabilities, as for :class:`ClassificationGP`.
         input_transform: A transform from the model's inputs to rows.
         feature_dtype: Precision of the features of clouds, as for :class:`SparseDistributionGP`.
         seed: As for :class:`SparseDistributionGP`.
@@ -64,7 +68,8 @@ class SparseClassificationGP(SparseDistributionGP):
     Raises:
         TypeError: As for :class:`SparseDistributionGP`.
         ValueError: As for :class:`SparseDistributionGP`; if there are fewer than two classes; if a piece
-            has a label that is not one of ``classes_``; or if ``alpha_epsilon`` is not positive.
+            has a label that is not one of ``classes_``; or if ``alpha_epsilon`` or ``temperature`` is
+            not positive.
 
     Example:
         >>> import torch
@@ -88,6 +93,7 @@ class SparseClassificationGP(SparseDistributionGP):
         *,
         num_inducing: int = 1000,
         alpha_epsilon: float = 0.01,
+        temperature: float = 1.0,
         input_transform: InputTransform | None = None,
         feature_dtype: torch.dtype = torch.float64,
         seed: int = 0,
@@ -110,6 +116,7 @@ class SparseClassificationGP(SparseDistributionGP):
         )
         self.classes_ = classes
         self._alpha_epsilon = float(alpha_epsilon)
+        self.temperature = temperature
 
     @classmethod
     def from_sums(  # type: ignore[override]
@@ -119,6 +126,7 @@ class SparseClassificationGP(SparseDistributionGP):
         *,
         classes: Labels,
         alpha_epsilon: float,
+        temperature: float = 1.0,
         **parts: Any,
     ) -> Self:
         """Make a classifier that has sums over training clouds, but not the training clouds.
@@ -128,6 +136,7 @@ class SparseClassificationGP(SparseDistributionGP):
             sums: As for :class:`SparseDistributionGP`.
             classes: The distinct labels in sorted order.
             alpha_epsilon: The concentration of the classes that are not the label.
+            temperature: The temperature of the probabilities.
             **parts: Further arguments, as for :class:`SparseDistributionGP`.
 
         Returns:
@@ -135,6 +144,7 @@ class SparseClassificationGP(SparseDistributionGP):
         """
         model = super().from_sums(features, sums, **parts)
         model.classes_, model._alpha_epsilon = classes, alpha_epsilon
+        model.temperature = temperature
         return model
 
     @property
@@ -151,6 +161,15 @@ class SparseClassificationGP(SparseDistributionGP):
         self.data = replace(data, labelling=labelling)
         self.likelihood.noise_covar.noise = variances.mean(0, keepdim=True).mT.to(noise)
         self._alpha_epsilon = float(value)
+
+    @property
+    def temperature(self) -> float:
+        """Temperature of the probabilities."""
+        return self._temperature
+
+    @temperature.setter
+    def temperature(self, value: float) -> None:
+        self._temperature = float(positive(value, "temperature"))
 
     def training_data(self) -> LabelledPieces:
         """Return the training data in pieces, with their labels."""
@@ -203,7 +222,8 @@ class SparseClassificationGP(SparseDistributionGP):
             parts = [
                 self._probabilities(current, part) for part in rows.flatten(0, -2).split(batch_size)
             ]
-        return torch.cat(parts).unflatten(0, rows.shape[:-1]).to(self.dtype)
+        found = tempered(torch.cat(parts), self.temperature)
+        return found.unflatten(0, rows.shape[:-1]).to(self.dtype)
 
     def predict(  # type: ignore[override]
         self,
@@ -235,19 +255,24 @@ class SparseClassificationGP(SparseDistributionGP):
         return self.classes_[self.predict_proba(X, **options).argmax(-1).cpu().numpy()]
 
     def leave_one_out(  # type: ignore[override]
-        self, *, client: Any = None, progress: bool = True
+        self,
+        *,
+        temperatures: Sequence[float] | None = None,
+        client: Any = None,
+        progress: bool = True,
     ) -> Tensor:
         """Compute leave-one-out log probabilities of the labels, at the current hyperparameters.
 
         This takes a second pass over the data.
 
         Args:
+            temperatures: ``K`` temperatures to compare. Default: that of the model.
             client: As for :meth:`SparseDistributionGP.leave_one_out`.
             progress: As for :meth:`SparseDistributionGP.leave_one_out`.
 
         Returns:
             The logarithms of the probabilities of the labels in :meth:`leave_one_out_proba`, a detached
-            tensor of length ``T``.
+            tensor of length ``T``; with ``temperatures``, a ``T x K`` tensor.
 
         Raises:
             ValueError: If the model was loaded, without its training data.
@@ -259,9 +284,11 @@ class SparseClassificationGP(SparseDistributionGP):
             >>> (model.leave_one_out().exp() > 0.5).tolist()
             [True, True, True, True]
         """
-        task = LabelDensities(self.training_data().labelling.index_of)
+        index_of = self.training_data().labelling.index_of
+        task = LabelDensities(index_of, temperatures or [self.temperature])
         options: Any = {"client": client, "progress": progress}
-        return torch.cat(self.left_out(task, observation_noise=False, **options)).to(self.dtype)
+        found = torch.cat(self.left_out(task, observation_noise=False, **options)).to(self.dtype)
+        return found if temperatures else found.squeeze(-1)
 
     def leave_one_out_proba(self, *, client: Any = None, progress: bool = True) -> Tensor:
         """Predict the class probabilities of each training cloud from all others.
@@ -288,7 +315,7 @@ class SparseClassificationGP(SparseDistributionGP):
         """
         options: Any = {"client": client, "progress": progress}
         found = self.left_out(left_out_proba, observation_noise=False, **options)
-        return torch.cat(found).to(self.dtype)
+        return tempered(torch.cat(found), self.temperature).to(self.dtype)
 
     def _probabilities(self, current: CollapsedPosterior, part: Tensor) -> Tensor:
         rows = self.transform_inputs(part)

@@ -175,7 +175,10 @@ def _data(model: Model, blocks: list[CloudBlock], training: Training | None) -> 
 def _noise(model: Model, labels: list[str]) -> str:
     likelihood = model.likelihood
     if isinstance(model, Classifier):
-        return f"labels may be wrong or ambiguous: alpha_epsilon = {number(model.alpha_epsilon)}"
+        return (
+            f"labels may be wrong or ambiguous: alpha_epsilon = {number(model.alpha_epsilon)}, "
+            f"temperature = {number(model.temperature)}"
+        )
     if isinstance(likelihood, FixedNoiseGaussianLikelihood):
         return "given for each measurement"
     if not isinstance(likelihood, GaussianLikelihood):

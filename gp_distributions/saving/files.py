@@ -57,6 +57,8 @@ _MODELS: dict[type[Single], tuple[str, ...]] = {
     SparseDistributionGP: _PARTS,
     SparseClassificationGP: _PARTS,
 }
+# State that files of version 0.1.0 do not have.
+_LATER = ("likelihood.temperature",)
 _NAMED = {model.__name__: model for model in _MODELS}
 
 
@@ -269,6 +271,15 @@ def _labels(model: Single, description: Description) -> dict[str, Any] | None:
             description.of(model.likelihood.labels) if isinstance(model, ClassificationGP) else None
         ),
         "alpha_epsilon": model.alpha_epsilon,
+        "temperature": model.temperature,
+    }
+
+
+def _concentration(labels: dict[str, Any]) -> dict[str, float]:
+    """Return the options of a classifier; files of version 0.1.0 have no temperature."""
+    return {
+        "alpha_epsilon": labels["alpha_epsilon"],
+        "temperature": labels.get("temperature", 1.0),
     }
 
 
@@ -321,7 +332,7 @@ def _restore_sparse(
         options["encoding"] = MixedEncoding.from_dict(described["encoding"])
     if (labels := described["labels"]) is not None:
         options["classes"] = array_of(labels["classes"], labels["dtype"])
-        options["alpha_epsilon"] = labels["alpha_epsilon"]
+        options |= _concentration(labels)
     model = cls.from_sums(features, sums, **parts, **options)
     return model.train(described["training"])
 
@@ -343,7 +354,7 @@ def _restore_exact(
         labels = described["labels"]
         classes = array_of(labels["classes"], labels["dtype"])
         given = classes[value_of(labels["numbers"]).numpy()]
-        cls.__init__(model, rows, given, alpha_epsilon=labels["alpha_epsilon"], **parts)
+        cls.__init__(model, rows, given, **_concentration(labels), **parts)
         model.set_train_data(targets=targets.transpose(-1, -2), strict=False)
     else:
         cls.__init__(model, rows, targets, outcome_transform=None, **parts)
@@ -357,7 +368,7 @@ def _restore_exact(
     model.train_inputs = (inputs,)
     model._subset_batch_dict = described["output_axes"]
     # The constructor has converted all tensors to one dtype.
-    set_state(model, described["state"], value_of)
+    set_state(model, described["state"], value_of, optional=_LATER)
     return model.train(described["training"])
 
 

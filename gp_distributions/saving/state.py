@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from operator import itemgetter
 from typing import Any
 
@@ -21,18 +21,25 @@ def described_state(model: Module, describe: Callable[[Any], Any]) -> dict[str, 
     }
 
 
-def set_state(model: Module, state: Mapping[str, Any], value_of: Callable[[Any], Any]) -> None:
+def set_state(
+    model: Module,
+    state: Mapping[str, Any],
+    value_of: Callable[[Any], Any],
+    *,
+    optional: Collection[str] = (),
+) -> None:
     """Set parameters and buffers, whose shapes may change; parameters that were shared stay shared.
 
     Args:
         model: The module.
         state: What :func:`described_state` returned.
         value_of: Function that converts the description of a value.
+        optional: Names that may be missing; their values stay.
 
     Raises:
         ValueError: If the names are not those of the module.
     """
-    places = list(_state(model))
+    places = [place for place in _state(model) if place[0] in state or place[0] not in optional]
     differing = {name for name, *_ in places} ^ set(state)
     if differing:
         raise ValueError(f"the state differs in {', '.join(sorted(differing))}")

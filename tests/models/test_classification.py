@@ -2,6 +2,7 @@
 
 import copy
 import math
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -13,6 +14,8 @@ from gpytorch.likelihoods import DirichletClassificationLikelihood, FixedNoiseGa
 from gpytorch.mlls import ExactMarginalLogLikelihood
 from numpy.typing import NDArray
 from scipy.integrate import quad
+from scipy.optimize import minimize_scalar
+from scipy.special import logsumexp
 from sklearn.gaussian_process import GaussianProcessClassifier
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 from sklearn.kernel_ridge import KernelRidge
@@ -204,7 +207,7 @@ class TestConcentration:
             one = fit(ClassificationGP(x, y, make_kernel(), alpha_epsilon=alpha))
             separate[alpha] = float(one.leave_one_out().mean())
         found = fit_classification(
-            ClassificationGP(x, y, make_kernel()), alpha_epsilons=(0.1, 0.01)
+            ClassificationGP(x, y, make_kernel()), alpha_epsilons=(0.1, 0.01), temperature=1.0
         )
         assert found.alpha_epsilon == max(separate, key=separate.__getitem__) == 0.01
         assert float(found.leave_one_out().mean()) == pytest.approx(separate[0.01], rel=1e-6)
@@ -241,6 +244,67 @@ class TestConcentration:
         for value in (0.0, -1.0, math.nan):
             with pytest.raises(ValueError, match="alpha_epsilon > 0"):
                 model.alpha_epsilon = value
+
+
+class TestTemperature:
+    def test_probabilities_are_powers_and_labels_stay(self, model: ClassificationGP) -> None:
+        expected, left_out = model.predict_proba(NEW_X), model.leave_one_out_proba()
+        labels = model.predict(NEW_X)
+        model.temperature = 0.5
+        for found, before in (
+            (model.predict_proba(NEW_X), expected),
+            (model.leave_one_out_proba(), left_out),
+        ):
+            squares = before.square()
+            torch.testing.assert_close(found, squares / squares.sum(-1, keepdim=True))
+        assert (model.predict(NEW_X) == labels).all()
+        index = model.likelihood.labels.unsqueeze(-1)
+        of_labels = model.leave_one_out_proba().gather(-1, index).squeeze(-1)
+        torch.testing.assert_close(model.leave_one_out().exp(), of_labels)
+        both = model.leave_one_out(temperatures=[1.0, 0.5])
+        assert both.shape == (60, 2)
+        torch.testing.assert_close(both[:, 1], model.leave_one_out())
+        torch.testing.assert_close(both[:, 0].exp(), left_out.gather(-1, index).squeeze(-1))
+
+    @pytest.mark.parametrize(("num", "sharpness"), [(60, 1.0), (60, 200.0), (20, 200.0)])
+    def test_is_the_best_under_its_prior(self, num: int, sharpness: float) -> None:
+        x, y, _ = make_data(num, seed=3, sharpness=sharpness)
+        model = ClassificationGP(x, y, make_kernel())
+        fit_classification(model, alpha_epsilons=(0.01,), restarts=0)
+        chosen, model.temperature = model.temperature, 1.0
+        logs = model.leave_one_out_proba().log().numpy()
+        truth = np.searchsorted(model.classes_, y)
+
+        def cost(log_temperature: float) -> float:
+            scores = logs / np.exp(log_temperature)
+            terms = scores[np.arange(num), truth] - logsumexp(scores, axis=-1)
+            return float(-terms.sum() + log_temperature**2 / (2 * 0.35**2))
+
+        best = minimize_scalar(cost, bounds=np.log([0.25, 4.0]), method="bounded").x
+        assert abs(math.log(chosen) - best) <= math.log(4) / 12
+        if sharpness > 1:  # labels are certain
+            assert chosen < 0.9
+
+    def test_is_in_the_state(self, model: ClassificationGP) -> None:
+        model.temperature = 0.5
+        other = ClassificationGP(X, Y, make_kernel())
+        state = model.state_dict()
+        other.load_state_dict(state)
+        assert other.temperature == 0.5
+        del state["likelihood.temperature"]  # a state of version 0.1.0
+        other.load_state_dict(state)
+        assert other.temperature == 1.0
+        assert ClassificationGP(X, Y, make_kernel(), temperature=0.7).temperature == 0.7
+
+    @pytest.mark.parametrize("value", [0.0, -1.0, math.nan, "hot"])
+    def test_must_be_positive(self, model: ClassificationGP, value: Any) -> None:
+        with pytest.raises(ValueError, match="temperature > 0"):
+            model.temperature = value
+        with pytest.raises(ValueError, match="temperature > 0"):
+            ClassificationGP(X, Y, make_kernel(), temperature=value)
+        with pytest.raises(ValueError, match="temperature > 0"):
+            fit_classification(model, temperature=value)
+        assert model.temperature == 1.0
 
 
 class TestLabels:

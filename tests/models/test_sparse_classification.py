@@ -77,6 +77,25 @@ class TestExactness:
         for model in (sparse, exact):
             fit_classification(model, alpha_epsilons=(0.1, 0.001), restarts=0)
         assert sparse.alpha_epsilon == exact.alpha_epsilon
+        assert sparse.temperature == exact.temperature != 1
+
+    def test_temperatures(self) -> None:
+        sparse = make_model(temperature=0.5)
+        exact = ClassificationGP(ROWS[:60], NAMES[:60], make_kernel(), temperature=0.5)
+        several = [0.5, 2.0]
+        for name, arguments in {
+            "predict_proba": (ROWS[60:],),
+            "leave_one_out_proba": (),
+            "leave_one_out": (),
+        }.items():
+            found, expected = (getattr(m, name)(*arguments) for m in (sparse, exact))
+            torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
+        found = sparse.leave_one_out(temperatures=several)
+        expected = exact.leave_one_out(temperatures=several)
+        torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
+        with pytest.raises(ValueError, match="temperature > 0"):
+            sparse.temperature = 0.0
+        assert sparse.temperature == 0.5
 
 
 class TestSums:
@@ -297,7 +316,7 @@ class TestShards:
         left_out = SparseClassificationGP.leave_one_out
 
         def leave_one_out(self: SparseClassificationGP, **where: Any) -> Any:
-            return left_out(self) if self.alpha_epsilon == 0.1 else interrupted()
+            return left_out(self, **where) if self.alpha_epsilon == 0.1 else interrupted()
 
         with monkeypatch.context() as patch:
             patch.setattr(SparseClassificationGP, "leave_one_out", leave_one_out)

@@ -287,16 +287,23 @@ class TestBits:
     def test_classifiers(self, labels: list[Any], path: Path) -> None:
         given = np.array(labels)[(TARGETS[:20] > TARGETS.median()).long()]
         model = varied(ClassificationGP(ROWS[:20], given, clouds_kernel(), alpha_epsilon=0.05))
-        model.alpha_epsilon = 0.02
+        model.alpha_epsilon, model.temperature = 0.02, 0.7
         expected = model.predict_proba(ROWS[20:])
         loaded = returned(model, path)
         assert type(loaded) is ClassificationGP
-        assert loaded.alpha_epsilon == 0.02
+        assert (loaded.alpha_epsilon, loaded.temperature) == (0.02, 0.7)
         assert loaded.classes_.dtype == model.classes_.dtype
         assert loaded.predict(ROWS[20:]).tolist() == model.predict(ROWS[20:]).tolist()
         assert_same_bits((loaded.predict_proba(ROWS[20:]),), (expected,))
         assert torch.equal(density(loaded), density(model))
         assert torch.equal(loaded.leave_one_out(), model.leave_one_out())
+        # A file of version 0.1.0.
+        content, header = path.read_bytes(), read_header(path)
+        del header["model"]["labels"]["temperature"]
+        del header["model"]["state"]["likelihood.temperature"]
+        path.write_bytes(forge(content, header))
+        model.temperature = 1.0
+        assert_same_bits((load(path).predict_proba(ROWS[20:]),), (model.predict_proba(ROWS[20:]),))
 
     def test_string_labels_of_a_data_frame(self, path: Path) -> None:
         labels = np.array(["no", "yes"], dtype=object)[(TARGETS[:20] > TARGETS.median()).long()]
