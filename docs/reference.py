@@ -29,6 +29,7 @@ _MATH = re.compile(
     re.MULTILINE,
 )
 _DOCTEST = re.compile(r"^(?P<indent> *)>>> .*(?:\n(?P=indent).*\S.*)*", re.MULTILINE)
+_SPLIT_ROLE = re.compile("(meth|class|func|attr):`")
 _TITLES = {"parameters": "Parameters", "attributes": "Attributes", "returns": "Returns"}
 _TITLES |= {"yields": "Yields", "raises": "Raises", "warns": "Warns"}
 WIDTH = 88
@@ -141,6 +142,8 @@ def signature(described: Any) -> str:
 def item(part: Any, page: str) -> str:
     """Return a line of a list of parameters, attributes, results or errors."""
     name = f"`{part.name}`" if getattr(part, "name", None) else ""
+    if not name and _SPLIT_ROLE.match(part.description):  # griffe took what is before it for a type
+        return f"- {markdown(f'{str(part.annotation).rstrip()} :{part.description}', page)}"
     type_ = f"`{part.annotation}`" if part.annotation is not None else ""
     if name and type_:
         value = None if part.name.startswith("*") else getattr(part, "value", None)

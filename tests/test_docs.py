@@ -89,6 +89,11 @@ def test_reference_is_current(page: Path) -> None:
     assert rendered(page) == page.read_text(), "run: python -m docs.reference"
 
 
+@pytest.mark.parametrize("page", REFERENCE, ids=lambda page: page.stem)
+def test_references_have_become_links(page: Path) -> None:
+    assert not re.search(r"(meth|class|func|attr):`", page.read_text())
+
+
 def test_reference_is_markdown() -> None:
     text = r"""
         Uses :class:`~gp_distributions.SlicedWasserstein`, :meth:`Distance.squared` and :class:`Unknown`.
