@@ -272,6 +272,7 @@ class TestShards:
                 memory.piece_state(model.summed().features), *memory.training_data().piece(0)
             ),
         )
+        model.temperature = memory.temperature = 0.5
         clouds = PointClouds(POINTS_OF_SHARDS)
         expected = memory.predict_proba(clouds)
         torch.testing.assert_close(model.predict_proba(clouds), expected)
