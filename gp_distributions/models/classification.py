@@ -166,10 +166,9 @@ class ClassificationGP(SharedKernelGP):
             >>> (model.leave_one_out().exp() > 0.5).tolist()
             [True, True, True, True]
         """
-        found = log_probabilities(
-            self._leave_one_out(), self.likelihood.labels, temperatures or [self.temperature]
-        )
-        return found if temperatures else found.squeeze(-1)
+        several = [self.temperature] if temperatures is None else temperatures
+        found = log_probabilities(self._leave_one_out(), self.likelihood.labels, several)
+        return found.squeeze(-1) if temperatures is None else found
 
     def leave_one_out_proba(self) -> Tensor:
         r"""Predict the class probabilities of each training cloud from all others.

@@ -285,10 +285,11 @@ class SparseClassificationGP(SparseDistributionGP):
             [True, True, True, True]
         """
         index_of = self.training_data().labelling.index_of
-        task = LabelDensities(index_of, temperatures or [self.temperature])
+        several = [self.temperature] if temperatures is None else temperatures
+        task = LabelDensities(index_of, several)
         options: Any = {"client": client, "progress": progress}
         found = torch.cat(self.left_out(task, observation_noise=False, **options)).to(self.dtype)
-        return found if temperatures else found.squeeze(-1)
+        return found.squeeze(-1) if temperatures is None else found
 
     def leave_one_out_proba(self, *, client: Any = None, progress: bool = True) -> Tensor:
         """Predict the class probabilities of each training cloud from all others.

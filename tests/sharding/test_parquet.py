@@ -349,6 +349,35 @@ def test_a_file_with_fewer_rows_than_it_says(
         shards.piece(0)
 
 
+def test_more_rows_than_values_are_refused_before_memory_is_taken(tmp_path: Path) -> None:
+    """For 2**31 rows, PyArrow takes 4 GiB before it looks at the values."""
+    path = write(table([3, 4]), tmp_path / "atoms.parquet")
+    content = path.read_bytes()
+    start = len(content) - 8 - int.from_bytes(content[-8:-4], "little")
+    footer, many = content[start:-8], b"\xfe\xff\xff\xff\x0f"  # 2**31 - 1 as Thrift writes it
+    messages = []
+    for place in (i for i, byte in enumerate(footer) if byte == 2 * 7):
+        forged = footer[:place] + many + footer[place + 1 :]
+        path.write_bytes(content[:start] + forged + len(forged).to_bytes(4, "little") + b"PAR1")
+        if _rows(path) == [2**31 - 1]:
+            with pytest.raises(PieceError) as found:
+                ShardedClouds.from_parquet(path, bag="bag", columns="x")
+            messages.append(str(found.value))
+    expected = (
+        f"Cannot read {path}: 2147483647 rows have 7 values of 'bag'. Expected a Parquet file"
+    )
+    assert [message.startswith(expected) for message in messages] == [True]
+
+
+def _rows(path: Path) -> list[int]:
+    """The numbers of rows that the description of a file says its row groups have."""
+    try:
+        metadata = pq.read_metadata(path)
+    except (OSError, pa.ArrowException):
+        return []
+    return [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
+
+
 def test_a_damaged_or_changed_file_is_not_read(tmp_path: Path) -> None:
     path = write(table(), tmp_path / "all.parquet", compression="NONE")
     shards = ShardedClouds.from_parquet(path, bag="bag", columns=["x", "y"])
