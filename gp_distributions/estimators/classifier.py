@@ -85,7 +85,8 @@ class DistributionGPClassifier(ClassifierMixin, ProcessEstimator):
         """
         training = self._read_training_inputs(X)
         labels = column_or_1d(read_targets(self, X, training, y), warn=True)
-        assert_all_finite(labels, input_name="y")
+        if labels.dtype != object:  # the model names the cloud whose label is missing
+            assert_all_finite(labels, input_name="y")
         check_consistent_length(training, labels)
         kernel = self._make_kernel(training)
         model: ClassificationGP | SparseClassificationGP
@@ -95,7 +96,7 @@ class DistributionGPClassifier(ClassifierMixin, ProcessEstimator):
             model = SparseClassificationGP(
                 training, labels, kernel, num_inducing=self.num_inducing, seed=self.seed
             )
-        check_classification_targets(labels)  # the model names the cloud whose label is None
+        check_classification_targets(labels)
         self.classes_ = model.classes_
         options: dict[str, Any] = {"restarts": self.restarts, "seed": self.seed}
         if self.alpha_epsilon is not None:

@@ -142,7 +142,8 @@ def _columns(given: Tensor | ArrayLike, rows: Tensor) -> tuple[Tensor, bool]:
                 "in clouds.labels]."
             )
         refuse_mask(given, "Targets and variances")
-        array = as_floats(np.array(given))  # a copy: columns of data frames are read-only
+        # A copy: columns of data frames, and what NumPy makes of PyArrow's chunks, are read-only.
+        array = as_floats(np.asarray(given).copy())
         if array.dtype.kind not in "biuf":
             raise ValueError(
                 f"Expected numbers as targets, got {_strange(given, array)}. Use ClassificationGP for "

@@ -326,8 +326,9 @@ def test_wrong_inputs() -> None:
         DistributionGPRegressor().fit(X, y[:-1])
     with pytest.raises(ValueError, match="minimum of 2 is required"):
         DistributionGPRegressor().fit(X[:1], y[:1])
-    with pytest.raises(ValueError, match="that of cloud 1 is None"):
-        DistributionGPClassifier().fit(X, np.array(["a", None] * 3, dtype=object))
+    for missing in (None, np.nan, pd.NA):
+        with pytest.raises(ValueError, match=f"that of cloud 1 is {missing!r}"):
+            DistributionGPClassifier().fit(X, np.array(["a", missing] * 3, dtype=object))
     with pytest.raises(ValueError, match="There is no distance 'wasserstein'"):
         GramTransformer("wasserstein").fit(X)
     with pytest.raises(TypeError, match="name of a distance"):

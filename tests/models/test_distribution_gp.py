@@ -87,7 +87,8 @@ class TestInputs:
     def test_columns_of_data_frames_are_targets(self, model: DistributionGP) -> None:
         """Their arrays are read-only, for which torch would issue a warning."""
         column = pd.Series(TARGETS[:30].numpy(), index=range(30, 0, -1))
-        for given in (column, column.to_numpy()):
+        chunks = pytest.importorskip("pyarrow").chunked_array([column.to_numpy()])
+        for given in (column, column.to_numpy(), chunks):
             other = DistributionGP(ROWS[:30], given, make_kernel())
             assert torch.equal(other.train_targets, model.train_targets)
 
