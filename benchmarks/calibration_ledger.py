@@ -52,9 +52,10 @@ test of them. ``chance`` counts rows ``low`` or ``high`` without one, which two 
 Columns of classification: ``accuracy``, the share ``base`` of the largest class, the mean log
 probability ``log_score`` of labels beside that of the class frequencies of the training labels, the
 mean ``confidence``, which is the largest probability, and the expected calibration error ``ece`` of the
-largest probability over ten bins of equal counts. ``ece_exact`` and ``ece_exact_95`` are the mean and
-the 95% quantile of the errors of labels drawn from the predicted probabilities. Where ``ece`` exceeds
-the latter, ``place`` is ``timid`` if the confidence is below the accuracy, and ``bold`` otherwise.
+largest probability over ten bins of equal counts. ``log_score_bare`` and ``ece_bare`` are those of the
+same models at temperature 1. ``ece_exact`` and ``ece_exact_95`` are the mean and the 95% quantile of the
+errors of labels drawn from the predicted probabilities. Where ``ece`` exceeds the latter, ``place`` is
+``timid`` if the confidence is below the accuracy, and ``bold`` otherwise.
 
 Rows are kept in ``build/benchmarks`` as they are measured, so that a run that was stopped goes on where
 it was. The seeds of draws are 2200, 2201, ...; settings were chosen, and causes found, on the seeds 900
@@ -188,6 +189,11 @@ def assembled(rows: list[Row]) -> list[Row]:
         **{name: sum(row["place"] == name for row in labels) for name in ("timid", "bold")},
         "minutes": sum(float(str(row["seconds"])) * int(str(row["draws"])) for row in rows) / 60,
     }
+    if labels:
+        count |= {
+            f"mean_{name}": statistics.fmean(float(str(row[name])) for row in labels)
+            for name in ("log_score", "log_score_bare", "ece", "ece_bare")
+        }
     shifted = [row for row in numbers if str(row["task"]).startswith("shifted")]
     parts = {"not shifted": [row for row in numbers if row not in shifted], "shifted": shifted}
     means = [averages(name, part) for name, part in parts.items() if part]

@@ -309,7 +309,9 @@ def classification(entry: Entry, seed: int, *, quick: bool) -> Row | None:
     task = ledger_tasks.LABELS[entry.task]
     probabilities: list[Tensor] = []
     hits: list[Tensor] = []
+    bare_tops: list[Tensor] = []
     scores: list[float] = []
+    bare_scores: list[float] = []
     bases: list[float] = []
     shares: list[float] = []
     begin = time.perf_counter()
@@ -327,14 +329,18 @@ def classification(entry: Entry, seed: int, *, quick: bool) -> Row | None:
             )
             fit_classification(model, restarts=0, progress=False)
             found = model.predict_proba(draw.test[0])
+            model.temperature = 1.0
+            bare = model.predict_proba(draw.test[0])
         # Labels that no training object has cannot be predicted.
         known = np.isin(draw.test[1], model.classes_)
         index = torch.from_numpy(np.searchsorted(model.classes_, draw.test[1][known]))
-        found = found[torch.from_numpy(known)]
+        found, bare = (part[torch.from_numpy(known)] for part in (found, bare))
         frequencies = torch.from_numpy(np.mean(labels[:, None] == model.classes_, axis=0))
         hits.append(found.argmax(-1) == index)
         probabilities.append(found)
-        scores.append(found.gather(-1, index.unsqueeze(-1)).log().mean().item())
+        bare_tops.append(bare.amax(-1))
+        for part, means in ((found, scores), (bare, bare_scores)):
+            means.append(part.gather(-1, index.unsqueeze(-1)).log().mean().item())
         bases.append(frequencies[index].log().mean().item())
         shares.append(frequencies.max().item())
     top = torch.cat([part.amax(-1) for part in probabilities])
@@ -354,6 +360,8 @@ def classification(entry: Entry, seed: int, *, quick: bool) -> Row | None:
         "base_score": statistics.fmean(bases),
         "confidence": top.mean().item(),
         "ece": calibration_error(top, right),
+        "log_score_bare": statistics.fmean(bare_scores),
+        "ece_bare": calibration_error(torch.cat(bare_tops), right),
         "ece_exact": exact.mean().item(),
         "ece_exact_95": exact.quantile(0.95).item(),
         "seconds": (time.perf_counter() - begin) / entry.draws,
