@@ -255,7 +255,8 @@ def test_two_workers_give_the_bits_of_one_process_though_one_is_killed(
     victim = next(iter(client.run(os.getpid).values()))
     on_write(monkeypatch, 2, lambda: os.kill(victim, signal.SIGKILL))
     survived = fitted(shards(folder), client=client, checkpoint=tmp_path / "checkpoint")
-    assert victim not in client.run(os.getpid).values()
+    # The scheduler may still list the worker that is dead, which does not answer.
+    assert victim not in client.run(os.getpid, on_error="ignore").values()
     expected = alone.predict(shards(folder))
     for model in (together, survived):
         assert torch.equal(model.summed().sums.gram, together.summed().sums.gram)

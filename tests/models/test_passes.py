@@ -40,7 +40,11 @@ def test_sums_are_added_in_order() -> None:
 def test_progress_bars_wait_and_can_be_silenced(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for patience, progress, shown in ((3600.0, True, False), (0.0, False, False), (0.0, True, True)):
+    for patience, progress, shown in (
+        (3600.0, True, False),
+        (0.0, False, False),
+        (0.0, True, True),
+    ):
         monkeypatch.setattr("gp_distributions.sharding.passes._PATIENCE", patience)
         sums_over_pieces(lambda state, X, y: y.sum(), None, DATA, progress=progress)
         assert bool(capsys.readouterr().err) == shown
