@@ -1,9 +1,50 @@
+import random
+import sys
 from collections.abc import Iterator
 
+import numpy as np
 import pytest
 import torch
 from botorch.acquisition.multi_objective import logei
 from fault_tasks import Children
+from hypothesis import HealthCheck, settings
+
+# Properties are tested on the same examples in every run, however busy the machine is: ``make fuzz``
+# is what looks for new ones.
+settings.register_profile(
+    "repeatable",
+    derandomize=True,
+    database=None,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile("repeatable")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup() -> None:
+    """Let what the fixtures of a test draw depend neither on the tests before it nor on chance."""
+    seed()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_call() -> None:
+    """Let what a test draws not depend on whether its fixtures are made for it or found."""
+    seed()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_teardown() -> None:
+    """Close all figures: Matplotlib warns of the 21st, whichever tests have left the others open."""
+    if "matplotlib.pyplot" in sys.modules:
+        sys.modules["matplotlib.pyplot"].close("all")
+
+
+def seed() -> None:
+    """Seed the global generators of random numbers, from which BoTorch and scikit-learn draw."""
+    random.seed(0)
+    np.random.seed(0)  # noqa: NPY002
+    torch.manual_seed(0)
 
 
 @pytest.fixture(params=["cpu", "cuda"])

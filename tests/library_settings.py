@@ -1,10 +1,12 @@
 """What no function of this package may change: the settings of libraries."""
 
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import gpytorch
 import linear_operator
+import pytest
 
 
 def settings() -> dict[str, Any]:
@@ -20,3 +22,29 @@ def settings() -> dict[str, Any]:
     # The first import of SymPy, which torch does when it likes, adds a filter of its own.
     filters = [f for f in warnings.filters if "sympy" not in f[2].__module__]
     return state | {"warnings": filters}
+
+
+def settings_entered(patch: pytest.MonkeyPatch) -> list[str]:
+    """Names of the settings that a ``with`` statement changes from now on, even for a while.
+
+    Two threads that enter and leave a setting in turn can leave it changed for good.
+    """
+    entered: list[str] = []
+
+    def watched(enter: Callable[[Any], Any], always: bool) -> Callable[[Any], Any]:
+        def watching(self: Any) -> Any:
+            before = settings()
+            found = enter(self)
+            if always or settings() != before:
+                entered.append(type(self).__name__)
+            return found
+
+        return watching
+
+    for module in (gpytorch.settings, linear_operator.settings):
+        for setting in vars(module).values():
+            if isinstance(setting, type) and "__enter__" in vars(setting):
+                patch.setattr(setting, "__enter__", watched(setting.__enter__, always=False))
+    catch = warnings.catch_warnings
+    patch.setattr(catch, "__enter__", watched(catch.__enter__, always=True))
+    return entered

@@ -142,12 +142,12 @@ def maximise_likelihood(
     restarts = integer(restarts, "restarts", least=0)
     _check_shapes(model)
     warn_of_cost(model)
-    model.train()
     bar = tqdm(desc="Fitting", unit=" evaluations", delay=_PATIENCE, disable=not progress)
     record = Record(bar, values_of(model))
     mll = ObservedLikelihood(model, record)
     scaled = learned_scales(model)
     try:
+        model.train()
         with bar, fixed_scales(scaled), unchanging_rows(), jitter_noted() as jitter:
             best, best_values = _best(mll, init, restarts, seed, options)
             _set_values(model, best_values)

@@ -71,8 +71,8 @@ def learn_sampling_noise(model: ExactGP, *, seed: int = 0) -> None:
     if not likelihood.raw_sampling_noise.requires_grad:
         return
     training = model.training
-    model.train()
     try:
+        model.train()
         with torch.no_grad():
             density = _LeaveOneOut(model, training_rows(model).detach(), seed)
             if bool(density.excess.any()) and len(density.targets.unique()) > 1:

@@ -32,16 +32,17 @@ _WITHIN, _BEYOND = 1e-3, 0.1
 
 
 def training_rows(model: ExactGP) -> Tensor:
-    """Return the training inputs of a model in training mode, after its input transform."""
+    """Return the training inputs of a model after its input transform."""
     (rows,) = model.train_inputs
-    return model.transform_inputs(rows) if isinstance(model, BoTorchModel) else rows
+    original = isinstance(model, BoTorchModel) and not model._has_transformed_inputs
+    return model.transform_inputs(rows) if original else rows
 
 
 def median_distances(model: ExactGP) -> dict[DistributionKernel, Tensor]:
     """Compute the median distance between the training clouds for each distribution kernel.
 
     Args:
-        model: A model in training mode.
+        model: A model.
 
     Returns:
         The median distance between clouds that do not coincide, for each kernel under which not all
@@ -74,7 +75,7 @@ def start_at_medians(model: ExactGP) -> dict[DistributionKernel, float]:
     """Set the lengthscale of every distribution kernel to its median distance.
 
     Args:
-        model: A model in training mode.
+        model: A model.
 
     Returns:
         The median distance for each kernel, as a number.

@@ -95,7 +95,7 @@ def relevance(
         raise TypeError(f"Expected a DistributionGP for regression, got {type(model).__name__}.")
     repeats, atoms = integer(repeats, "repeats"), integer(atoms, "atoms")
     training = model.training
-    model.train()
+    model.eval()  # never training mode, in which other threads would predict from the prior
     try:
         with torch.no_grad():
             rows = drop_copies(training_rows(model).detach())

@@ -36,6 +36,7 @@ from gp_distributions import (
     integrate_hyperparameters,
 )
 from gp_distributions.bayesopt import ShapeOptimizer
+from gp_distributions.fitting import marginal_likelihood
 from gp_distributions.fitting.observed import Record
 from gp_distributions.fitting.sampling_noise import learn_sampling_noise
 from gp_distributions.kernels import DistributionKernel
@@ -164,6 +165,24 @@ def test_models_stay_usable(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
             mean, std = model.predict(ROWS[12:])
             assert mean.isfinite().all()
             assert (std > 0).all()
+
+
+@pytest.mark.parametrize("line", range(1, 20))
+def test_no_line_of_a_fit_leaves_a_model_in_training_mode(
+    line: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In which it would predict from the prior; an interrupt comes between any two lines."""
+    model = exact().eval()
+    at = AtLine(line, interrupt, ["fitting/marginal_likelihood.py"])
+    monkeypatch.setattr(
+        marginal_likelihood,
+        "maximise_likelihood",
+        at.within(marginal_likelihood.maximise_likelihood),
+    )
+    with pytest.raises(KeyboardInterrupt):
+        fast(model)
+    assert at.count >= line
+    assert not model.training
 
 
 def test_the_best_concentration_so_far_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -255,7 +255,8 @@ def test_two_workers_give_the_bits_of_one_process_though_one_is_killed(
     victim = next(iter(client.run(os.getpid).values()))
     on_write(monkeypatch, 2, lambda: os.kill(victim, signal.SIGKILL))
     survived = fitted(shards(folder), client=client, checkpoint=tmp_path / "checkpoint")
-    assert victim not in client.run(os.getpid).values()
+    # The scheduler may still list the worker that is dead, which does not answer.
+    assert victim not in client.run(os.getpid, on_error="ignore").values()
     expected = alone.predict(shards(folder))
     for model in (together, survived):
         assert torch.equal(model.summed().sums.gram, together.summed().sums.gram)
@@ -288,7 +289,7 @@ def test_a_poisoned_piece_raises_and_names_its_file(folder: Path, client: Client
     model = fitted(data)
     poison(folder / "part-2.parquet")
     for where in (client, None):
-        error = outcome(lambda where=where: model.predict(data, client=where), seconds=60)
+        error = outcome(lambda where=where: model.predict(data, client=where))
         assert isinstance(error, PieceError)
         assert "part-2.parquet" in str(error)
 
@@ -305,9 +306,7 @@ def test_a_piece_that_is_poisoned_during_a_fit_raises_on_a_worker(
 
     data = shards(folder)
     on_write(monkeypatch, 1, start, "start")
-    error = outcome(
-        lambda: fitted(data, client=client, checkpoint=tmp_path / "checkpoint"), seconds=60
-    )
+    error = outcome(lambda: fitted(data, client=client, checkpoint=tmp_path / "checkpoint"))
     assert isinstance(error, PieceError)
     assert "part-2.parquet" in str(error)
     assert not reads
@@ -323,7 +322,7 @@ def test_a_piece_that_kills_its_workers_is_named(
         victim,
         *range(victim),
     ]  # the tasks that wait on the same worker count as suspicious, too
-    error = outcome(lambda: list(run(Dies(victim), data.pieces, order, client=client)), seconds=60)
+    error = outcome(lambda: list(run(Dies(victim), data.pieces, order, client=client)))
     assert isinstance(error, PieceError)
     assert re.search(r"part-3\.parquet, rows .*: the workers .* died.*piece_atoms=", str(error))
 
@@ -336,8 +335,8 @@ def poison(path: Path) -> None:
     os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
 
 
-def outcome(call: Callable[[], Any], seconds: float) -> Any:
-    """What a call returns or raises; fails if that takes too long."""
+def outcome(call: Callable[[], Any], seconds: float = 300) -> Any:
+    """What a call returns or raises; fails if it hangs."""
     found: queue.Queue[Any] = queue.Queue()
 
     def target() -> None:

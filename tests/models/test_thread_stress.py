@@ -8,12 +8,10 @@ from pathlib import Path
 from threading import Barrier
 from typing import Any
 
-import gpytorch
-import linear_operator
 import pytest
 import torch
 from cases import as_rows, random_clouds
-from library_settings import settings
+from library_settings import settings, settings_entered
 from torch import Tensor
 
 from gp_distributions import (
@@ -188,24 +186,8 @@ def test_threads_get_what_one_thread_gets(name: str, tmp_path: Path) -> None:
 def test_no_task_changes_a_setting_for_a_while(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two threads that enter and leave a setting in turn can leave it changed for good."""
-    changed: list[str] = []
-
-    def watched(enter: Callable[[Any], Any]) -> Callable[[Any], Any]:
-        def watching(self: Any) -> Any:
-            before = settings()
-            entered = enter(self)
-            if settings() != before:
-                changed.append(type(self).__name__)
-            return entered
-
-        return watching
-
-    for module in (gpytorch.settings, linear_operator.settings):
-        for setting in vars(module).values():
-            if isinstance(setting, type) and "__enter__" in vars(setting):
-                monkeypatch.setattr(setting, "__enter__", watched(setting.__enter__))
+    entered = settings_entered(monkeypatch)
     torch.manual_seed(0)
     for task, do in tasks(MODELS[name]()).items():
         do(tmp_path / "saved")
-        assert not changed, task
+        assert not entered, task

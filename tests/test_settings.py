@@ -1,0 +1,169 @@
+"""Work that users may do in threads enters no setting of the process, not even for a while."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from cases import as_rows, random_clouds
+from library_settings import settings_entered
+
+from gp_distributions import (
+    ClassificationGP,
+    DistributionGP,
+    DistributionGPRegressor,
+    DistributionKernel,
+    KernelRidgeClassifier,
+    MMDKernel,
+    PointClouds,
+    PoolSearch,
+    ReferenceMeasure,
+    ScaledDistance,
+    ShapeOptimizer,
+    ShardedClouds,
+    SharedKernelGP,
+    SinkhornKernel,
+    SlicedWasserstein,
+    SlicedWassersteinKernel,
+    SparseClassificationGP,
+    SparseDistributionGP,
+    compare,
+    diagnose,
+    fit,
+    fit_classification,
+    fit_reference,
+    integrate_hyperparameters,
+    load,
+    relevance,
+    report,
+    save,
+    sensitivity,
+)
+
+CLOUDS = random_clouds(24, sizes=(3, 8))
+ROWS = as_rows(CLOUDS)
+X = PointClouds.unpack(ROWS, 2)
+Y = torch.stack([points.square().sum() for points, _ in CLOUDS])
+OUTPUTS = torch.stack([Y, Y.sqrt()], dim=-1)
+LABELS = (Y.median() < Y).long()
+FAST: dict[str, Any] = {"restarts": 0, "progress": False}
+
+
+def kernel(**options: Any) -> SlicedWassersteinKernel:
+    return SlicedWassersteinKernel(2, num_slices=6, num_quantiles=8, **options)
+
+
+def exact(**options: Any) -> DistributionGP:
+    return DistributionGP(ROWS[:16], Y[:16], kernel(), **options)
+
+
+def fitted() -> DistributionGP:
+    return fit(exact(), **FAST)
+
+
+def of_reference() -> DistributionGP:
+    reference = ReferenceMeasure.from_data(X[:16], 3, method="ball")
+    return DistributionGP(ROWS[:16], Y[:16], SinkhornKernel(reference))
+
+
+def of_scales() -> DistributionGP:
+    distance = ScaledDistance(SlicedWasserstein(2, num_slices=4, num_quantiles=4))
+    return DistributionGP(ROWS[:16], Y[:16], DistributionKernel(distance))
+
+
+def in_pieces(folder: Path) -> SparseDistributionGP:
+    points = np.random.default_rng(0).normal(size=(40, 4, 2))
+    data = ShardedClouds.from_arrays(points, targets=points.sum((1, 2)), piece_atoms=64)
+    model = SparseDistributionGP(data, covar_module=kernel(), num_inducing=8, progress=False)
+    return fit(model, checkpoint=folder / "checkpoint", **FAST)
+
+
+def kept(folder: Path) -> Any:
+    save(exact().eval(), folder / "model")
+    return load(folder / "model").predict(X[16:])
+
+
+def compared(targets: torch.Tensor) -> Any:
+    candidates = {"sw2": kernel(), "mmd": MMDKernel(2, bandwidth=1.0)}
+    return compare(candidates, X[:16], targets[:16], **FAST).model()
+
+
+def searched() -> ShapeOptimizer:
+    optimizer = ShapeOptimizer(PoolSearch(X), initial=3, restarts=0)
+    return optimizer.run(lambda index: float(Y[index]), 5, progress=False)
+
+
+WORK: dict[str, Callable[[Path], Any]] = {
+    "fit": lambda _: fit(exact(), progress=False),
+    "sampling noise": lambda _: fit(exact(sampling_noise=True), **FAST),
+    "outputs": lambda _: fit(
+        DistributionGP(ROWS, OUTPUTS, kernel(batch_shape=torch.Size([2]))), **FAST
+    ),
+    "shared": lambda _: fit(SharedKernelGP(ROWS, OUTPUTS, kernel()), **FAST),
+    "sparse": lambda _: fit(SparseDistributionGP(ROWS, Y, kernel(), num_inducing=8), **FAST),
+    "pieces": in_pieces,
+    "classes": lambda _: fit_classification(ClassificationGP(ROWS, LABELS, kernel()), **FAST),
+    "sparse classes": lambda _: fit_classification(
+        SparseClassificationGP(ROWS, LABELS, kernel(), num_inducing=8), **FAST
+    ),
+    "kernel ridge": lambda _: KernelRidgeClassifier(ROWS, LABELS, kernel(), ridge=1e-3),
+    "reference": lambda _: fit_reference(of_reference(), steps=3, guard=2, progress=False),
+    "scales": lambda _: fit(of_scales(), **FAST),
+    "integration": lambda _: integrate_hyperparameters(exact()),
+    "comparison": lambda _: compared(Y),
+    "comparison of classifiers": lambda _: compared(LABELS),
+    "sensitivity": lambda _: sensitivity(exact(), X[16:]),
+    "relevance": lambda _: relevance(fitted()),
+    "diagnosis": lambda _: diagnose(kernel(), X),
+    "files": kept,
+    "search": lambda _: searched(),
+}
+
+
+@pytest.mark.filterwarnings("ignore::gp_distributions.warnings.DistributionWarning")
+@pytest.mark.parametrize("name", WORK)
+def test_no_setting_is_entered(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    entered = settings_entered(monkeypatch)
+    WORK[name](tmp_path)
+    assert not entered
+
+
+@pytest.mark.filterwarnings("ignore::gp_distributions.warnings.DistributionWarning")
+def test_only_scikit_learn_and_matplotlib_filter_warnings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, bags = fitted(), [points.numpy() for points, _ in CLOUDS]
+    entered = settings_entered(monkeypatch)
+    DistributionGPRegressor(restarts=0).fit(bags[:16], Y[:16].numpy()).predict(bags[16:])
+    report(model, X[16:], Y[16:], path=tmp_path / "report.html")
+    assert set(entered) <= {"catch_warnings"}
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        relevance,
+        integrate_hyperparameters,
+        lambda model: sensitivity(model, X[16:]),
+        lambda model: model.predict(X[16:]),
+        lambda model: model.leave_one_out(),
+    ],
+)
+def test_a_fitted_model_never_returns_to_training_mode(
+    ask: Callable[[DistributionGP], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In which another thread would predict from the prior."""
+    model = fitted()
+    modes: list[bool] = []
+    original = torch.nn.Module.train
+
+    def train(self: torch.nn.Module, mode: bool = True) -> torch.nn.Module:
+        if self is model:
+            modes.append(mode)
+        return original(self, mode)
+
+    monkeypatch.setattr(torch.nn.Module, "train", train)
+    ask(model)
+    assert not any(modes)
