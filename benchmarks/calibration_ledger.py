@@ -52,8 +52,8 @@ test of them. ``chance`` counts rows ``low`` or ``high`` without one, which two 
 Columns of classification: ``accuracy``, the share ``base`` of the largest class, the mean log
 probability ``log_score`` of labels beside that of the class frequencies of the training labels, the
 mean ``confidence``, which is the largest probability, and the expected calibration error ``ece`` of the
-largest probability over ten bins of equal counts. ``log_score_bare`` and ``ece_bare`` are those of the
-same models at temperature 1. ``ece_exact`` and ``ece_exact_95`` are the mean and the 95% quantile of the
+largest probability over ten bins of equal counts. ``log_score_bare`` and ``ece_bare`` are those of
+``fit_classification(temperature=1.0)``. ``ece_exact`` and ``ece_exact_95`` are the mean and the 95% quantile of the
 errors of labels drawn from the predicted probabilities. Where ``ece`` exceeds the latter, ``place`` is
 ``timid`` if the confidence is below the accuracy, and ``bold`` otherwise.
 

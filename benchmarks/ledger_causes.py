@@ -24,7 +24,7 @@ TOO_NARROW = {
 }
 TOO_WIDE = {"heavy tails": "Outliers make the noise large: 50% intervals hold {cover50:.2f}."}
 # How wide intervals of 15 wings are with the hyperparameters of 90, beside those of each model.
-KNOWN = {"fit": 0.49, "integrate": 0.39}
+WITH_90_WINGS = {"fit": 0.49, "integrate": 0.39}
 # Of ``integrate`` with 15 clouds: what is compared with it, its coverage, and the coverage and width of
 # the other. All are means over 6 draws.
 _WITHOUT, _ONE = "the same average without these priors", "the likeliest normal member without them"
@@ -82,10 +82,10 @@ def _causes(row: Row, rows: Sequence[Row]) -> Iterator[str]:
         return
     if task in (TOO_NARROW if low else TOO_WIDE):
         yield (TOO_NARROW if low else TOO_WIDE)[task].format(**row)
-    if not low and task == "wings, circularity" and train <= 15 and model in KNOWN:
+    if not low and task == "wings, circularity" and train <= 15 and model in WITH_90_WINGS:
         yield (
             "15 wings do not show how small the noise is: on development seeds, intervals with the "
-            f"hyperparameters that `fit` finds for 90 wings are {KNOWN[model]} as wide and hold .984 in "
+            f"hyperparameters that `fit` finds for 90 wings are {WITH_90_WINGS[model]} as wide and hold .984 in "
             "place of 1.000."
         )
     # Models have the same draws.

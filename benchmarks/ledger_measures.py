@@ -321,16 +321,8 @@ def classification(entry: Entry, seed: int, *, quick: bool) -> Row | None:
             return None
         X, labels = draw.train
         with silenced():
-            kernel = kernel_of(task, X)
-            model: Any = (
-                ClassificationGP(X, labels, kernel)
-                if entry.model == "exact"
-                else SparseClassificationGP(X, labels, kernel, num_inducing=40)
-            )
-            fit_classification(model, restarts=0, progress=False)
-            found = model.predict_proba(draw.test[0])
-            model.temperature = 1.0
-            bare = model.predict_proba(draw.test[0])
+            model, bare_model = (classifier(entry.model, task, X, labels, t) for t in (None, 1.0))
+            found, bare = (each.predict_proba(draw.test[0]) for each in (model, bare_model))
         # Labels that no training object has cannot be predicted.
         known = np.isin(draw.test[1], model.classes_)
         index = torch.from_numpy(np.searchsorted(model.classes_, draw.test[1][known]))
@@ -366,6 +358,17 @@ def classification(entry: Entry, seed: int, *, quick: bool) -> Row | None:
         "ece_exact_95": exact.quantile(0.95).item(),
         "seconds": (time.perf_counter() - begin) / entry.draws,
     }
+
+
+def classifier(name: str, task: Task, X: Inputs, labels: Labels, temperature: float | None) -> Any:
+    """Return a classifier; without a temperature, ``fit_classification`` chooses one."""
+    kernel = kernel_of(task, X)
+    model: Any = (
+        ClassificationGP(X, labels, kernel)
+        if name == "exact"
+        else SparseClassificationGP(X, labels, kernel, num_inducing=40)
+    )
+    return fit_classification(model, temperature=temperature, restarts=0, progress=False)
 
 
 def calibration_error(top: Tensor, right: Tensor) -> float:

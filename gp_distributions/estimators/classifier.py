@@ -41,6 +41,8 @@ class DistributionGPClassifier(ClassifierMixin, ProcessEstimator):
         alpha_epsilon: Concentration of the classes not observed at a distribution. Smaller values make
             probabilities more confident. Default: :func:`fit_classification` chooses the value by
             leave-one-out cross-validation.
+        temperature: Temperature of the probabilities. Smaller values make probabilities more confident;
+            1 leaves them as they are. Default: :func:`fit_classification` chooses the value.
         num_inducing: Number of inducing distributions of a :class:`SparseClassificationGP`, for tens of
             thousands of distributions and more. Default: an exact model.
         restarts: Number of additional random starts of the fit.
@@ -70,6 +72,7 @@ class DistributionGPClassifier(ClassifierMixin, ProcessEstimator):
     """
 
     alpha_epsilon: float | None = None
+    temperature: float | None = None
     num_inducing: int | None = None
     restarts: int = 0
 
@@ -98,7 +101,9 @@ class DistributionGPClassifier(ClassifierMixin, ProcessEstimator):
             )
         check_classification_targets(labels)
         self.classes_ = model.classes_
-        options: dict[str, Any] = {"restarts": self.restarts, "seed": self.seed}
+        options: dict[str, Any] = {
+            name: getattr(self, name) for name in ("restarts", "seed", "temperature")
+        }
         if self.alpha_epsilon is not None:
             options["alpha_epsilons"] = [self.alpha_epsilon]
         if self.num_inducing is not None:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
+
+import torch
 
 from gp_distributions.fitting.marginal_likelihood import fit
 from gp_distributions.measures.arrays import positive
@@ -40,10 +43,10 @@ def fit_classification(
         - \frac12 \left(\frac{\log \tau}{0.35}\right)^2.
 
     Noisy labels need a large concentration and well-separated classes need a small one. The likelihood
-    of latent targets says little of how confident probabilities should be: the temperature, one of 25
-    between 1/4 and 4, adds that. All fits start from the hyperparameters that the model has at the call,
-    so that the order of the concentrations does not matter. If it is interrupted without a checkpoint,
-    the best of the concentrations already fitted is kept.
+    of the latent targets says little about how confident probabilities should be, which the temperature
+    sets: one of 25 values between 1/4 and 4. All fits start from the hyperparameters that the model has
+    at the call, so that the order of the concentrations does not matter. If it is interrupted without a
+    checkpoint, the best of the concentrations already fitted is kept.
 
     Args:
         model: A :class:`ClassificationGP` or :class:`SparseClassificationGP`. The latter needs two
@@ -59,7 +62,8 @@ def fit_classification(
     Raises:
         TypeError: If ``model`` is not a classifier.
         ValueError: If ``alpha_epsilons`` is empty or contains a value that is not positive, if
-            ``temperature`` is not positive, or if :func:`gp_distributions.fit` raises it.
+            ``temperature`` is not positive, if leave-one-out probabilities are NaN, or if
+            :func:`gp_distributions.fit` raises it.
 
     Example:
         >>> from gp_distributions import ClassificationGP, PointClouds, fit_classification
@@ -73,18 +77,20 @@ def fit_classification(
             f"Expected a ClassificationGP, got {type(model).__name__}. Create one with "
             "ClassificationGP(X, labels), or fit other models with fit(model)."
         )
-    if not alpha_epsilons:
+    concentrations = [positive(value, "alpha_epsilon") for value in alpha_epsilons]
+    if not concentrations:
         raise ValueError("Expected at least one concentration in alpha_epsilons.")
     temperatures = _TEMPERATURES if temperature is None else [positive(temperature, "temperature")]
     start = copy.deepcopy(model.state_dict())
-    concentration = model.alpha_epsilon
+    before = model.alpha_epsilon, model.temperature
     checkpoint = options.pop("checkpoint", None)
     best: _Fitted | None = None
     try:
         with unchanging_rows():
-            for alpha_epsilon in alpha_epsilons:
+            for alpha_epsilon in concentrations:
                 model.load_state_dict(start)
                 model.alpha_epsilon = alpha_epsilon
+                model.temperature = 1.0 if temperature is None else temperature
                 if checkpoint is not None:
                     options["checkpoint"] = Path(checkpoint) / f"alpha_epsilon={alpha_epsilon!r}"
                 fit(model, **options)
@@ -94,7 +100,7 @@ def fit_classification(
     except BaseException:
         if checkpoint is not None:  # so that a fit of this object finds what it has done
             model.load_state_dict(start)
-            model.alpha_epsilon = concentration
+            model.alpha_epsilon, model.temperature = before
         elif best is not None:
             best.restore(model)
         model.eval()
@@ -123,7 +129,14 @@ class _Fitted:
         where = {
             name: options[name] for name in ("client", "progress") if sparse and name in options
         }
-        found = model.leave_one_out(temperatures=temperatures, **where).sum(0)
+        found = model.leave_one_out(temperatures=temperatures, **where)
+        if found.isnan().any():
+            raise ValueError(
+                "Expected leave-one-out probabilities, got NaN at alpha_epsilon = "
+                f"{model.alpha_epsilon}. Leave this concentration out, or use double precision."
+            )
+        # Labels whose probability is too small for a number count as the smallest.
+        found = found.clamp_min(math.log(torch.finfo(found.dtype).tiny)).sum(0)
         logs = found.new_tensor(temperatures).log()
         densities = found - (logs / _SPREAD).square() / 2
         best = int(densities.argmax())

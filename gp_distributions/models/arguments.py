@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numbers
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -17,6 +18,7 @@ from gp_distributions.kernels.mixed import mixed_kernel
 from gp_distributions.kernels.named import SlicedWassersteinKernel
 from gp_distributions.kernels.reading import distribution_kernels
 from gp_distributions.measures import GaussianMixtures, Gaussians, MixedEncoding, MixedInputs
+from gp_distributions.measures.arrays import positive
 from gp_distributions.measures.inputs import Inputs, input_rows
 from gp_distributions.models.normalization import NormalizeClouds
 from gp_distributions.models.scales import check_coordinates
@@ -166,3 +168,12 @@ def adapt_distances(covar_module: torch.nn.Module, rows: Tensor) -> None:
         read = block.select(rows)
         check_coordinates(kernel.distance, read)
         kernel.distance.adapt(read)
+
+
+def read_temperatures(given: Sequence[float] | None, default: float) -> list[float]:
+    """Return temperatures as numbers, after checking them.
+
+    Raises:
+        ValueError: If one is not positive.
+    """
+    return [default] if given is None else [positive(each, "temperature") for each in given]

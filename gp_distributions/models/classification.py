@@ -19,7 +19,7 @@ from torch import Tensor
 from gp_distributions.kernels.covariances import covariance
 from gp_distributions.measures.arrays import positive
 from gp_distributions.measures.inputs import Inputs, encoding_of
-from gp_distributions.models.arguments import check_batch_size, counted_rows
+from gp_distributions.models.arguments import check_batch_size, counted_rows, read_temperatures
 from gp_distributions.models.dirichlet import DirichletFactors
 from gp_distributions.models.exact_inference import ExactMultivariateNormal
 from gp_distributions.models.kernel_ridge import Labels, read_labels
@@ -108,7 +108,7 @@ class ClassificationGP(SharedKernelGP):
             input_transform=input_transform,
         )
         self.classes_ = classes
-        self._alpha_epsilon = alpha_epsilon
+        self._alpha_epsilon = float(alpha_epsilon)
         self.register_load_state_dict_post_hook(_take_concentration)
 
     @property
@@ -124,7 +124,7 @@ class ClassificationGP(SharedKernelGP):
         self.set_train_data(targets=targets.T, strict=False)
         likelihood.noise_covar.noise = noise.T
         likelihood.alpha_epsilon.fill_(value)
-        self._alpha_epsilon = value
+        self._alpha_epsilon = float(value)
 
     @property
     def temperature(self) -> float:
@@ -133,7 +133,8 @@ class ClassificationGP(SharedKernelGP):
 
     @temperature.setter
     def temperature(self, value: float) -> None:
-        self.likelihood.temperature.fill_(positive(value, "temperature"))
+        buffer = self.likelihood.temperature
+        buffer.fill_(positive(buffer.new_tensor(positive(value, "temperature")), "temperature"))
 
     def condition_on_observations(self, *args: Any, **kwargs: Any) -> NoReturn:
         """Refuse further labels, which would need latent targets and noise.
@@ -166,7 +167,7 @@ class ClassificationGP(SharedKernelGP):
             >>> (model.leave_one_out().exp() > 0.5).tolist()
             [True, True, True, True]
         """
-        several = [self.temperature] if temperatures is None else temperatures
+        several = read_temperatures(temperatures, self.temperature)
         found = log_probabilities(self._leave_one_out(), self.likelihood.labels, several)
         return found.squeeze(-1) if temperatures is None else found
 
@@ -294,6 +295,7 @@ def dirichlet_targets(members: Tensor, alpha_epsilon: float) -> tuple[Tensor, Te
 def _take_concentration(model: ClassificationGP, _: Any) -> None:
     """Set the targets and noise to those of the concentration in a state dict that was loaded."""
     model.alpha_epsilon = model.likelihood.alpha_epsilon.item()
+    model.temperature = model.temperature
 
 
 class DirichletNoise(FixedNoiseGaussianLikelihood):
@@ -317,12 +319,11 @@ class DirichletNoise(FixedNoiseGaussianLikelihood):
         # Labels are data, which a state dict does not contain.
         self.register_buffer("labels", labels, persistent=False)
         self.register_buffer("alpha_epsilon", noise.new_tensor(alpha_epsilon))
-        temperature = positive(temperature, "temperature")
-        self.register_buffer("temperature", noise.new_tensor(temperature))
+        self.register_buffer("temperature", noise.new_tensor(positive(temperature, "temperature")))
 
     def _load_from_state_dict(self, state_dict: Any, prefix: str, *args: Any) -> None:
-        # States of version 0.1.0 have no temperature.
-        state_dict.setdefault(f"{prefix}temperature", torch.ones_like(self.temperature))
+        if f"{prefix}alpha_epsilon" in state_dict:  # states of version 0.1.0 have no temperature
+            state_dict.setdefault(f"{prefix}temperature", torch.ones_like(self.temperature))
         super()._load_from_state_dict(state_dict, prefix, *args)
 
     def marginal(

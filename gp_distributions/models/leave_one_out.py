@@ -110,7 +110,7 @@ def left_out_proba(state: LeaveOneOutState, X: Inputs | Tensor, labels: Any) -> 
     return torch.cat([expected_softmax(*part) for part in parts])
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class LabelDensities:
     """A task that predicts the label of each cloud of a piece from all others.
 

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from gp_distributions.measures.arrays import positive
 from gp_distributions.measures.inputs import Inputs
-from gp_distributions.models.arguments import check_batch_size
+from gp_distributions.models.arguments import check_batch_size, read_temperatures
 from gp_distributions.models.collapsed import (
     CollapsedPosterior,
     CollapsedSums,
@@ -149,7 +149,10 @@ class SparseClassificationGP(SparseDistributionGP):
 
     @property
     def alpha_epsilon(self) -> float:
-        """Concentration of the classes that are not the label. Setting it changes targets and noise."""
+        """Concentration of the classes that are not the label. Setting it changes targets and noise.
+
+        The ``state_dict`` of the model does not contain it, nor the temperature.
+        """
         return self._alpha_epsilon
 
     @alpha_epsilon.setter
@@ -285,7 +288,7 @@ class SparseClassificationGP(SparseDistributionGP):
             [True, True, True, True]
         """
         index_of = self.training_data().labelling.index_of
-        several = [self.temperature] if temperatures is None else temperatures
+        several = read_temperatures(temperatures, self.temperature)
         task = LabelDensities(index_of, several)
         options: Any = {"client": client, "progress": progress}
         found = torch.cat(self.left_out(task, observation_noise=False, **options)).to(self.dtype)

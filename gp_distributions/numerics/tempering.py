@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import torch
 from torch import Tensor
 
 
@@ -42,5 +41,7 @@ def log_probabilities(
         An ``N x K`` tensor.
     """
     logs, index = probabilities.log(), labels.unsqueeze(-1)
-    parts = [(logs / each).log_softmax(-1).gather(-1, index) for each in temperatures]
-    return torch.cat(parts, dim=-1)
+    found = logs.new_empty(len(labels), len(temperatures))
+    for k, temperature in enumerate(temperatures):
+        found[:, [k]] = (logs / temperature).log_softmax(-1).gather(-1, index)
+    return found

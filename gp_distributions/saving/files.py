@@ -57,8 +57,8 @@ _MODELS: dict[type[Single], tuple[str, ...]] = {
     SparseDistributionGP: _PARTS,
     SparseClassificationGP: _PARTS,
 }
-# State that files of version 0.1.0 do not have.
-_LATER = ("likelihood.temperature",)
+# State of classifiers that their constructors set; files of version 0.1.0 have no temperature.
+_OF_LABELS = ("likelihood.alpha_epsilon", "likelihood.temperature")
 _NAMED = {model.__name__: model for model in _MODELS}
 
 
@@ -275,7 +275,7 @@ def _labels(model: Single, description: Description) -> dict[str, Any] | None:
     }
 
 
-def _concentration(labels: dict[str, Any]) -> dict[str, float]:
+def _label_options(labels: dict[str, Any]) -> dict[str, float]:
     """Return the options of a classifier; files of version 0.1.0 have no temperature."""
     return {
         "alpha_epsilon": labels["alpha_epsilon"],
@@ -332,7 +332,7 @@ def _restore_sparse(
         options["encoding"] = MixedEncoding.from_dict(described["encoding"])
     if (labels := described["labels"]) is not None:
         options["classes"] = array_of(labels["classes"], labels["dtype"])
-        options |= _concentration(labels)
+        options |= _label_options(labels)
     model = cls.from_sums(features, sums, **parts, **options)
     return model.train(described["training"])
 
@@ -354,7 +354,7 @@ def _restore_exact(
         labels = described["labels"]
         classes = array_of(labels["classes"], labels["dtype"])
         given = classes[value_of(labels["numbers"]).numpy()]
-        cls.__init__(model, rows, given, **_concentration(labels), **parts)
+        cls.__init__(model, rows, given, **_label_options(labels), **parts)
         model.set_train_data(targets=targets.transpose(-1, -2), strict=False)
     else:
         cls.__init__(model, rows, targets, outcome_transform=None, **parts)
@@ -368,7 +368,8 @@ def _restore_exact(
     model.train_inputs = (inputs,)
     model._subset_batch_dict = described["output_axes"]
     # The constructor has converted all tensors to one dtype.
-    set_state(model, described["state"], value_of, optional=_LATER)
+    state = {name: v for name, v in described["state"].items() if name not in _OF_LABELS}
+    set_state(model, state, value_of, optional=_OF_LABELS)
     return model.train(described["training"])
 
 

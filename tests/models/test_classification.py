@@ -281,7 +281,7 @@ class TestTemperature:
             return float(-terms.sum() + log_temperature**2 / (2 * 0.35**2))
 
         best = minimize_scalar(cost, bounds=np.log([0.25, 4.0]), method="bounded").x
-        assert abs(math.log(chosen) - best) <= math.log(4) / 12
+        assert abs(math.log(chosen) - best) <= math.log(4) / 24
         if sharpness > 1:  # labels are certain
             assert chosen < 0.9
 
@@ -294,7 +294,60 @@ class TestTemperature:
         del state["likelihood.temperature"]  # a state of version 0.1.0
         other.load_state_dict(state)
         assert other.temperature == 1.0
+        other.temperature = 0.5
+        other.load_state_dict(model.covar_module.state_dict(prefix="covar_module."), strict=False)
+        assert other.temperature == 0.5
+        state["likelihood.temperature"] = torch.tensor(-1.0)
+        with pytest.raises(ValueError, match="temperature > 0"):
+            other.load_state_dict(state)
         assert ClassificationGP(X, Y, make_kernel(), temperature=0.7).temperature == 0.7
+
+    def test_is_chosen_with_the_concentration(self) -> None:
+        """Not after it: sharp temperatures can make the best concentration another one."""
+        x, y, _ = make_data(40, seed=2, sharpness=30.0)
+        model = ClassificationGP(x, y, make_kernel())
+        fit_classification(model, restarts=0)
+        scores = {}
+        for alpha in (0.1, 0.01, 0.001):
+            one = ClassificationGP(x, y, make_kernel())
+            fit_classification(one, alpha_epsilons=(alpha,), restarts=0)
+            prior = (math.log(one.temperature) / 0.35) ** 2 / 2
+            scores[alpha] = float(one.leave_one_out().sum()) - prior
+            if alpha == model.alpha_epsilon:
+                assert one.temperature == model.temperature
+        assert model.alpha_epsilon == max(scores, key=scores.__getitem__)
+
+    def test_of_undefined_probabilities(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        model = ClassificationGP(X, Y, make_kernel())
+        monkeypatch.setattr(
+            ClassificationGP, "_leave_one_out", lambda _: torch.full((60, 3), math.nan).double()
+        )
+        with pytest.raises(ValueError, match=r"got NaN at alpha_epsilon = 0\.02\. Leave this"):
+            fit_classification(model, alpha_epsilons=(0.02,), restarts=0)
+
+    def test_of_impossible_labels(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A probability of zero says how bold the others may be, and no more."""
+        model = ClassificationGP(X, Y, make_kernel())
+        found = torch.full((60, 3), 0.15).double()
+        found[range(60), model.likelihood.labels] = 0.7
+        found[0] = 0.5
+        found[0, model.likelihood.labels[0]] = 0.0
+        monkeypatch.setattr(ClassificationGP, "_leave_one_out", lambda _: found)
+        fit_classification(model, alpha_epsilons=(0.02,), restarts=0)
+        assert 0.25 < model.temperature < 0.5
+
+    def test_concentrations_may_be_an_array(self, model: ClassificationGP) -> None:
+        fit_classification(model, alpha_epsilons=np.array([0.1, 0.02], np.float32), restarts=0)
+        assert type(model.alpha_epsilon) is float
+        assert type(ClassificationGP(X, Y, alpha_epsilon=np.float32(0.1)).alpha_epsilon) is float
+        with pytest.raises(ValueError, match="alpha_epsilon > 0"):
+            fit_classification(model, alpha_epsilons=(0.1, 0.0))
+
+    def test_in_single_precision(self) -> None:
+        model = ClassificationGP(X, Y, make_kernel()).to(torch.float32)
+        with pytest.raises(ValueError, match="temperature > 0"):
+            model.temperature = 1e-60
+        assert model.temperature == 1.0
 
     @pytest.mark.parametrize("value", [0.0, -1.0, math.nan, "hot"])
     def test_must_be_positive(self, model: ClassificationGP, value: Any) -> None:
@@ -304,6 +357,8 @@ class TestTemperature:
             ClassificationGP(X, Y, make_kernel(), temperature=value)
         with pytest.raises(ValueError, match="temperature > 0"):
             fit_classification(model, temperature=value)
+        with pytest.raises(ValueError, match="temperature > 0"):
+            model.leave_one_out(temperatures=[1.0, value])
         assert model.temperature == 1.0
 
 

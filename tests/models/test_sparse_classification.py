@@ -305,7 +305,8 @@ class TestShards:
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         def make() -> SparseClassificationGP:
-            return SparseClassificationGP(data, covar_module=make_kernel(), num_inducing=20)
+            given: Any = {"num_inducing": 20, "alpha_epsilon": 0.05, "temperature": 0.7}
+            return SparseClassificationGP(data, covar_module=make_kernel(), **given)
 
         def interrupted(*arguments: Any, **options: Any) -> Any:
             raise KeyboardInterrupt
@@ -323,7 +324,7 @@ class TestShards:
             patch.setattr(SparseClassificationGP, "leave_one_out", leave_one_out)
             with pytest.raises(KeyboardInterrupt):
                 fit_classification(model, checkpoint=tmp_path, **options)
-        assert model.alpha_epsilon == 0.01  # the concentration that it had before
+        assert (model.alpha_epsilon, model.temperature) == (0.05, 0.7)  # as before
         assert all(torch.equal(model.state_dict()[name], start[name]) for name in start)
         with monkeypatch.context() as patch:
             patch.setattr("gp_distributions.fitting.sparse._exact", interrupted)

@@ -1,4 +1,4 @@
-"""Probabilities at a temperature: their definition, limits and gradients."""
+"""Probabilities at a temperature: their definition and limits."""
 
 import mpmath
 import pytest

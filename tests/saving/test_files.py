@@ -304,6 +304,17 @@ class TestBits:
         path.write_bytes(forge(content, header))
         model.temperature = 1.0
         assert_same_bits((load(path).predict_proba(ROWS[20:]),), (model.predict_proba(ROWS[20:]),))
+        for value in (0.0, -1.0, "hot", None, [1.0]):
+            header["model"]["labels"]["temperature"] = value
+            path.write_bytes(forge(content, header))
+            with pytest.raises(SavedModelError, match="temperature > 0"):
+                load(path)
+        # Other state must be there.
+        header["model"]["labels"]["temperature"] = 1.0
+        del header["model"]["state"]["covar_module.base_kernel.raw_lengthscale"]
+        path.write_bytes(forge(content, header))
+        with pytest.raises(SavedModelError, match="raw_lengthscale"):
+            load(path)
 
     def test_string_labels_of_a_data_frame(self, path: Path) -> None:
         labels = np.array(["no", "yes"], dtype=object)[(TARGETS[:20] > TARGETS.median()).long()]
