@@ -53,9 +53,9 @@ Columns of classification: ``accuracy``, the share ``base`` of the largest class
 probability ``log_score`` of labels beside that of the class frequencies of the training labels, the
 mean ``confidence``, which is the largest probability, and the expected calibration error ``ece`` of the
 largest probability over ten bins of equal counts. ``log_score_bare`` and ``ece_bare`` are those of
-``fit_classification(temperature=1.0)``. ``ece_exact`` and ``ece_exact_95`` are the mean and the 95% quantile of the
-errors of labels drawn from the predicted probabilities. Where ``ece`` exceeds the latter, ``place`` is
-``timid`` if the confidence is below the accuracy, and ``bold`` otherwise.
+``fit_classification(temperature=1.0)``. ``ece_exact`` and ``ece_exact_95`` are the mean and the 95%
+quantile of the errors of labels drawn from the predicted probabilities. Where ``ece`` exceeds the
+latter, ``place`` is ``timid`` if the confidence is below the accuracy, and ``bold`` otherwise.
 
 Rows are kept in ``build/benchmarks`` as they are measured, so that a run that was stopped goes on where
 it was. The seeds of draws are 2200, 2201, ...; settings were chosen, and causes found, on the seeds 900

@@ -85,8 +85,8 @@ def _causes(row: Row, rows: Sequence[Row]) -> Iterator[str]:
     if not low and task == "wings, circularity" and train <= 15 and model in WITH_90_WINGS:
         yield (
             "15 wings do not show how small the noise is: on development seeds, intervals with the "
-            f"hyperparameters that `fit` finds for 90 wings are {WITH_90_WINGS[model]} as wide and hold .984 in "
-            "place of 1.000."
+            f"hyperparameters that `fit` finds for 90 are {WITH_90_WINGS[model]} as wide and hold .984 "
+            "in place of 1.000."
         )
     # Models have the same draws.
     bare = other("fit") if low and model == "scaled" else None
