@@ -65,4 +65,6 @@ def _advice(X: Any) -> str:
         return "Read shapes with PointClouds.from_curves or PointClouds.from_meshes."
     if hasattr(first, "vertices") or isinstance(first, PathLike):
         return "Read meshes with PointClouds.from_meshes."
+    if getattr(X, "ndim", 0) == 2:
+        return "Convert a list of arrays with PointClouds.from_list, and one array X as [X]."
     return "Convert a list of arrays with PointClouds.from_list."

@@ -47,8 +47,11 @@ def counted_rows(X: Inputs | Tensor, encoding: MixedEncoding | None = None) -> T
     check_content(rows)
     if rows.dim() < 2:
         raise ValueError(
-            "Expected clouds, or rows with an axis that counts them, got a single one, of shape "
-            f"{tuple(rows.shape)}. Pass clouds[:1] instead of clouds[0], and indices as a column."
+            f"Expected rows of shape N x width, got shape {tuple(rows.shape)}. Pass rows[:1] instead of "
+            "rows[0], and indices as a column."
+            if isinstance(X, Tensor)
+            else "Expected distributions with an axis that counts them, got a single one. Pass X[:1] "
+            "instead of X[0]."
         )
     return rows
 

@@ -19,7 +19,6 @@ from gp_distributions.sharding.targets_by_bag import TargetsByBag
 
 if TYPE_CHECKING:
     import pyarrow
-    import pyarrow.parquet
 
 # Files whose bags are found at the same time; most of the time goes into waiting for the disk.
 _FILES_AT_A_TIME = 8
@@ -107,12 +106,15 @@ def _find(file: ParquetFile, layout: Layout) -> BagsOfFile:
                     f"{file.path}: expected a column {name!r}; columns: {', '.join(existing)}."
                 )
         groups = [opened.metadata.row_group(i).num_rows for i in range(opened.num_row_groups)]
+        if sum(groups) != (rows := opened.metadata.num_rows):
+            # PyArrow takes memory for the rows of a group before it looks at their values.
+            error = ValueError(f"row groups have {sum(groups)} rows, but the file has {rows}")
+            raise unreadable(file.path, error)
         group_starts = np.cumsum([0, *groups])
         starts: list[npt.NDArray[np.int64]] = []
         names: list[pyarrow.Array] = []
         for group, first in enumerate(group_starts[:-1]):
             try:
-                _check_rows(opened.metadata.row_group(group))
                 column = opened.read_row_group(group, columns=[layout.bag], use_threads=False)
             except (OSError, ValueError, pa.ArrowException) as error:
                 raise unreadable(file.path, error) from error
@@ -129,15 +131,6 @@ def _find(file: ParquetFile, layout: Layout) -> BagsOfFile:
         kind = opened.schema_arrow.field(layout.bag).type
         return BagsOfFile(file, np.zeros(0, dtype=np.int64), pa.array([], type=kind), group_starts)
     return BagsOfFile(file, np.concatenate(starts), pa.concat_arrays(names), group_starts)
-
-
-def _check_rows(group: pyarrow.parquet.RowGroupMetaData) -> None:
-    """Check that all columns have a value for each row, before PyArrow allocates memory for the rows."""
-    for column in map(group.column, range(group.num_columns)):
-        if column.num_values < group.num_rows:
-            raise ValueError(
-                f"{group.num_rows} rows have {column.num_values} values of {column.path_in_schema!r}"
-            )
 
 
 def _joined_names(

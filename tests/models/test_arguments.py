@@ -66,9 +66,14 @@ def test_flags_of_numpy_are_flags(kind: Any) -> None:
 
 def test_one_cloud_needs_an_axis() -> None:
     indices = DistributionKernel(PrecomputedDistance(torch.zeros(8, 8)))
-    for train_X, covar_module in [(CLOUDS[0], None), (TARGETS, indices)]:
-        with pytest.raises(ValueError, match="an axis that counts them"):
-            DistributionGP(train_X, TARGETS[:1], covar_module)
+    with pytest.raises(ValueError, match=r"got a single one\. Pass X\[:1\] instead of X\[0\]"):
+        DistributionGP(CLOUDS[0], TARGETS[:1])
+    with pytest.raises(
+        ValueError, match=r"rows of shape N x width, got shape \(8,\)\. Pass rows\[:1\]"
+    ):
+        DistributionGP(TARGETS, TARGETS[:1], indices)
+    with pytest.raises(TypeError, match=r"from_list, and one array X as \[X\]"):
+        DistributionGP(CLOUDS, TARGETS).predict(CLOUDS[0].points.numpy())
     with pytest.raises(TypeError, match=r"torch\.int64\. Pass rows\.double\(\)"):
         DistributionGP(torch.arange(8).unsqueeze(-1), TARGETS, indices)
 
