@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import date, datetime
 from enum import IntEnum
 from typing import Any
 
@@ -48,10 +49,9 @@ class Names:
     def listed(self) -> list[Any]:
         """Return the names as Python values, which compare as equal whatever table they are from."""
         values = self.values
-        if values.dtype.kind in "mM" and np.datetime_data(values.dtype)[0] != "D":
-            # NumPy lists nanoseconds as integers.
-            values = values.astype(f"{values.dtype.kind}8[us]")
-        return values.tolist()
+        if values.dtype == object:
+            return [_plain(value) for value in values]
+        return _microseconds(values).tolist()
 
     def __getitem__(self, key: Any) -> Names:
         return Names(self.values[key], self.naming)
@@ -63,6 +63,21 @@ class Names:
         if len(known) < len(parts):
             return None
         return cls(np.concatenate([part.values for part in known]), min(p.naming for p in known))
+
+
+def _microseconds(values: Any) -> Any:
+    """Return dates and durations of NumPy in the unit of Python's; NumPy lists others as integers."""
+    kind = values.dtype.kind
+    return values.astype(f"{kind}8[us]") if kind in "mM" else values
+
+
+def _plain(value: Any) -> Any:
+    """Return a date or duration in an array of objects as pandas compares it: a day is its midnight."""
+    if isinstance(value, np.datetime64 | np.timedelta64):
+        return _microseconds(value).item()
+    if isinstance(value, date) and not isinstance(value, datetime):
+        return datetime(value.year, value.month, value.day)
+    return value
 
 
 def index_names(data: Any) -> Names | None:

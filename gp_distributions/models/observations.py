@@ -6,9 +6,9 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from gp_distributions.measures.arrays import real_array, to_tensor
+from gp_distributions.measures.arrays import to_tensor
 from gp_distributions.measures.inputs import Inputs
-from gp_distributions.models.targets import check_order, label_of
+from gp_distributions.models.targets import as_numbers, check_order, label_of
 
 
 def as_observations(
@@ -90,7 +90,7 @@ def _of_clouds(
     squeeze: bool,
 ) -> Tensor:
     """Convert values of clouds to a tensor with an axis of outputs."""
-    values = to_tensor(real_array(given, name), like.dtype, like.device)
+    values = to_tensor(as_numbers(given), like.dtype, like.device)
     if squeeze and values.shape == rows.shape[:-1]:
         values = values.unsqueeze(-1)
     if values.shape[-2:] != (rows.shape[-2], outputs):

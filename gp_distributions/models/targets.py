@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from botorch.models.transforms.outcome import Standardize
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from gp_distributions.measures.arrays import as_floats, real_array
+from gp_distributions.measures.arrays import Array, as_floats, real_array
 from gp_distributions.measures.inputs import names_of
 from gp_distributions.measures.names import check_names, index_names
 from gp_distributions.models.scales import check_targets
@@ -123,19 +124,21 @@ def _first(bad: Tensor) -> tuple[int, ...]:
 def _strange(given: Any, array: NDArray[Any]) -> str:
     """Describe the first target that is not a number."""
     for place, value in np.ndenumerate(np.asarray(given, dtype=object)):
-        if not isinstance(value, int | float | np.integer | np.floating | np.bool_):
+        if not isinstance(value, Decimal | int | float | np.integer | np.floating | np.bool_):
             cloud = place[0] if place else 0
             return f"{value!r} for cloud {cloud}{label_of(given, cloud)}"
     return f"an array of {array.dtype}"
 
 
-def _columns(given: Tensor | ArrayLike, rows: Tensor) -> tuple[Tensor, bool]:
-    """Convert targets or variances to double precision, and add an axis of outputs if they have none.
+def as_numbers(given: Tensor | ArrayLike) -> Array:
+    """Return targets or variances as a tensor, or as a new array of numbers.
 
-    Returns:
-        The converted tensor, and whether the axis of outputs was added.
+    Raises:
+        TypeError: If they are a dictionary.
+        ValueError: If they are masked or not numbers.
     """
-    if not isinstance(given, Tensor):
+    listed = isinstance(given, list | tuple) and all(isinstance(each, Tensor) for each in given)
+    if not (isinstance(given, Tensor) or listed):
         if isinstance(given, Mapping):
             raise TypeError(
                 "Expected a list or array of targets, got a dictionary. Pass [targets[label] for label "
@@ -150,7 +153,15 @@ def _columns(given: Tensor | ArrayLike, rows: Tensor) -> tuple[Tensor, bool]:
                 "labels, and leave out clouds without a target."
             )
         given = array
-    given = real_array(given, "Targets and variances")
-    values = torch.as_tensor(given, dtype=torch.float64, device=rows.device).detach()
+    return real_array(given, "Targets and variances")
+
+
+def _columns(given: Tensor | ArrayLike, rows: Tensor) -> tuple[Tensor, bool]:
+    """Convert targets or variances to double precision, and add an axis of outputs if they have none.
+
+    Returns:
+        The converted tensor, and whether the axis of outputs was added.
+    """
+    values = torch.as_tensor(as_numbers(given), dtype=torch.float64, device=rows.device).detach()
     squeeze = values.dim() == rows.dim() - 1
     return (values.unsqueeze(-1) if squeeze else values), squeeze

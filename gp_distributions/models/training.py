@@ -67,18 +67,32 @@ def share_objects(first: Any, second: Any) -> bool:
     """
     if not (isinstance(first, Single) and isinstance(second, Single)):
         return True
-    targets = [each for model in (first, second) if (each := training_targets(model)) is not None]
-    if len(targets) < 2:
+    one, other = training_targets(first), training_targets(second)
+    if (
+        one is not None
+        and other is not None
+        and one.shape == other.shape
+        and bool(equal_targets(one, other).all())
+    ):
         return True
-    precision = max(torch.finfo(each.dtype).eps for each in targets)
-    one, other = (each.detach().cpu().double() for each in targets)
-    if one.shape == other.shape:
-        spread = (one - one.mean(-2, keepdim=True)).abs().amax(-2, keepdim=True)
-        largest = one.abs().amax(-2, keepdim=True)
-        tolerance = precision**0.5 * spread + _ROUNDING * precision * largest
-        if bool(((one - other).abs() <= tolerance).all()):
-            return True
     return _equal_rows(training_rows(first), training_rows(second))
+
+
+def equal_targets(first: Tensor, second: Tensor) -> Tensor:
+    """Return which targets are equal up to rounding in the less precise dtype.
+
+    Args:
+        first: Targets in their own units, ``batch_shape x T x outputs``.
+        second: Targets of the same shape.
+
+    Returns:
+        A Boolean tensor of the same shape on the CPU.
+    """
+    precision = max(torch.finfo(each.dtype).eps for each in (first, second))
+    one, other = (each.detach().cpu().double() for each in (first, second))
+    spread = (one - one.mean(-2, keepdim=True)).abs().amax(-2, keepdim=True)
+    largest = one.abs().amax(-2, keepdim=True)
+    return (one - other).abs() <= precision**0.5 * spread + _ROUNDING * precision * largest
 
 
 def _equal_rows(first: Tensor | None, second: Tensor | None) -> bool:

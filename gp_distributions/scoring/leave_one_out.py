@@ -10,10 +10,12 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
+from gp_distributions.measures.arrays import common_dtype
 from gp_distributions.models import DistributionGP, SparseDistributionGP
 from gp_distributions.models.kernel_ridge import read_labels
 from gp_distributions.models.mixture_classifier import Classifier
-from gp_distributions.models.targets import as_targets
+from gp_distributions.models.targets import as_numbers, as_targets, label_of
+from gp_distributions.models.training import equal_targets, training_targets
 from gp_distributions.numerics.stacking import stacking_weights
 from gp_distributions.scoring.predictions import ClassPredictions, NormalPredictions, Predictions
 
@@ -34,8 +36,9 @@ def left_out(model: Any, y: Tensor | ArrayLike) -> Predictions:
 
     Raises:
         TypeError: If ``model`` is of another class.
-        ValueError: If predictions of the model are not normal, or ``y`` are not finite targets of each
-            training cloud, or labels of the same classes.
+        ValueError: If predictions of the model are not normal, or ``y`` are not the finite targets or
+            the labels that the model was trained on. A model that does not keep them in memory cannot
+            tell other targets of the same shape.
 
     Example:
         >>> from gp_distributions import DistributionGP, PointClouds
@@ -53,6 +56,10 @@ def left_out(model: Any, y: Tensor | ArrayLike) -> Predictions:
                 f"Expected labels of the classes {model.classes_.tolist()} of the model, got "
                 f"{classes.tolist()}."
             )
+        known = training_targets(model)
+        if known is not None:
+            own = known.squeeze(-1).cpu()
+            _check_same(labels.cpu() == own, y, classes[labels.cpu()], classes[own], "labels")
         return ClassPredictions.of(labels, probabilities)
     if isinstance(model, DistributionGP | SparseDistributionGP):
         mean, std = model.leave_one_out()
@@ -63,10 +70,27 @@ def left_out(model: Any, y: Tensor | ArrayLike) -> Predictions:
                 f"Expected {columns.shape[-1]} targets for each cloud, got y of shape "
                 f"{tuple(np.shape(y))}."
             )
+        known = training_targets(model)
+        if known is not None:
+            given = targets.to(common_dtype([as_numbers(y)]))
+            _check_same(equal_targets(known, given).all(-1), y, targets, known, "targets")
         return NormalPredictions.of(targets, mean, std)
     raise TypeError(
         f"Expected a DistributionGP, a SparseDistributionGP or a classifier, got {type(model).__name__}."
     )
+
+
+def _check_same(same: Tensor, y: Any, given: Any, known: Any, noun: str) -> None:
+    """Check that targets or labels are those that a model was trained on."""
+    different = (~same).nonzero().flatten().tolist()
+    if different:
+        first = different[0]
+        raise ValueError(
+            f"Expected the {noun} that the model was trained on, in their order and units, but that of "
+            f"cloud {first}{label_of(y, first)} is {given[first].tolist()} in y and "
+            f"{known[first].tolist()} in the model. Pass the training {noun} as y, and make all models "
+            "from them."
+        )
 
 
 def leave_one_out_weights(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
 import numpy as np
@@ -199,6 +200,41 @@ class TestDates:
             DistributionGP(X, targets[::-1])
         with pytest.raises(ValueError, match="in the order of 'x'"):
             MixedInputs(x=targets, z=targets[::-1])
+
+
+@pytest.mark.parametrize("unit", ["ns", "D", "M"])
+@pytest.mark.parametrize("kind", ["objects", "dates"])
+def test_days_of_numpy_are_those_of_pandas(kind: str, unit: str) -> None:
+    months = pd.date_range("2020-01-01", periods=3, freq="MS")
+    keys: Any = months.to_numpy().astype(f"datetime64[{unit}]")
+    if kind == "dates":
+        keys = list(months.date)
+    clouds = PointClouds.from_list({key: [[1.0], [2.0]] for key in keys})
+    for index in (months, months.astype("datetime64[s]"), pd.Index(months.date)):
+        targets = pd.Series([1.0, 2.0, 4.0], index=index)
+        DistributionGP(clouds, targets)
+        with pytest.raises(ValueError, match="in the order of the clouds"):
+            DistributionGP(clouds, targets[::-1])
+
+
+@pytest.mark.parametrize("unit", ["ns", "D", "M"])
+def test_arrays_of_days_are_listed_as_dates(unit: str) -> None:
+    month = datetime(2020, 1, 1)
+    assert Names(np.array([month], dtype=f"datetime64[{unit}]")).listed() == [month]
+
+
+def test_durations_in_an_array_of_objects() -> None:
+    durations = np.arange(3).astype("timedelta64[h]").astype("timedelta64[ns]")
+    with pytest.raises(ValueError, match="in the order of X"):
+        check(list(durations), list(pd.to_timedelta(durations))[::-1], "X", "t")
+
+
+def test_joined_names_are_as_certain_as_the_least_certain() -> None:
+    parts = [Names(np.array([0, 2]), naming) for naming in (Naming.NUMBERED, Naming.COUNTED)]
+    joined = Names.concatenate(parts)
+    assert joined is not None
+    assert joined.naming == Naming.COUNTED
+    assert joined.listed() == [0, 2, 0, 2]
 
 
 NAMES = [f"p{i}" for i in range(8)]

@@ -1,6 +1,7 @@
 """What ``condition_on_observations`` takes as targets and noise variances of new clouds."""
 
 from collections.abc import Callable
+from decimal import Decimal
 from functools import cache
 from typing import Any
 
@@ -60,6 +61,8 @@ KNOWN = [name for name in MODELS if "known" in name]
         lambda y: pd.Series(y.numpy(), index=NAMES[8:]),
         lambda y: pd.Series(y.numpy()[::-1], index=NAMES[:7:-1]).iloc[::-1],
         lambda y: y.to(torch.float32).double().unsqueeze(-1),
+        lambda y: [Decimal(value) for value in y.tolist()],
+        lambda y: np.array(y.tolist(), dtype=object),
     ],
 )
 def test_kinds_of_targets(name: str, read: Callable[[Any], Any]) -> None:
@@ -79,12 +82,29 @@ def test_kinds_of_targets(name: str, read: Callable[[Any], Any]) -> None:
         (pd.Series([0.0, 1.0], index=["j", "i"]), "targets in the order of the clouds"),
         ([0.0], r"a target for each of 2 clouds and 1 outputs, got Y of shape \(1,\)"),
         ([[0.0, 1.0]], r"got Y of shape \(1, 2\)"),
-        (["a", "b"], "Y: expected real numbers"),
+        (["a", "b"], r"Expected numbers as targets, got 'a' for cloud 0\."),
+        (np.array([Decimal(1), None]), r"Expected numbers as targets, got None for cloud 1\."),
+        (np.ma.masked_invalid([0.0, np.nan]), r"masked array.*; leave out the masked entries"),
     ],
 )
 def test_wrong_targets(name: str, targets: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         made(name).condition_on_observations(CLOUDS[8:], targets)
+
+
+def test_an_axis_of_outputs_is_expected_where_the_model_has_one() -> None:
+    model = DistributionGP(CLOUDS[:8], TARGETS[:8].unsqueeze(-1), SlicedWassersteinKernel(2))
+    model.condition_on_observations(CLOUDS[8:], TARGETS[8:].unsqueeze(-1))
+    with pytest.raises(ValueError, match=r"2 clouds and 1 outputs, got Y of shape \(2,\)"):
+        model.condition_on_observations(CLOUDS[8:], TARGETS[8:])
+
+
+def test_gradients_of_listed_targets() -> None:
+    targets = [value.clone().requires_grad_() for value in TARGETS[8:]]
+    model = learned().eval()
+    model.posterior(CLOUDS)
+    mean = model.condition_on_observations(CLOUDS[8:], targets).posterior(CLOUDS).mean
+    assert all(map(torch.isfinite, torch.autograd.grad(mean.sum(), targets)))
 
 
 @pytest.mark.parametrize("name", KNOWN)
@@ -93,6 +113,7 @@ def test_wrong_targets(name: str, targets: Any, message: str) -> None:
     [
         ([0.1, float("nan")], r"positive noise variances, but that of cloud 1 is \[nan\]"),
         ([0.0, 0.1], r"that of cloud 0 is \[0.0\]"),
+        ([0.1, float("inf")], r"that of cloud 1 is \[inf\]"),
         ([0.1], r"a noise variance for each of 2 clouds .* got noise of shape \(1,\)"),
         (pd.Series([0.1, 0.2], index=["j", "i"]), "noise variances in the order of the clouds"),
     ],
@@ -109,7 +130,8 @@ def test_kinds_of_noise(name: str, number: int) -> None:
     X, Y, noise = CLOUDS[8 : 8 + number], TARGETS[8 : 8 + number], [0.5, 0.3][:number]
     column = torch.tensor(noise, dtype=torch.float64).unsqueeze(-1)
     expected = model.condition_on_observations(X, Y.unsqueeze(-1), noise=column).predict(CLOUDS)
-    for given in (noise, np.array(noise), column.squeeze(-1), column):
+    decimals = list(map(Decimal, noise))
+    for given in (noise, np.array(noise), decimals, column.squeeze(-1), column):
         found = model.condition_on_observations(X, Y, noise=given).predict(CLOUDS)
         assert all(map(torch.equal, found, expected))
 

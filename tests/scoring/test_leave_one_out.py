@@ -12,6 +12,7 @@ from gp_distributions import (
     DistributionGP,
     MMDKernel,
     PointClouds,
+    SharedKernelGP,
     SlicedWassersteinKernel,
     SparseClassificationGP,
     SparseDistributionGP,
@@ -105,3 +106,47 @@ def test_labels_of_other_classes_are_refused(kind: Any) -> None:
 def test_weights_of_no_models_are_refused() -> None:
     with pytest.raises(ValueError, match="at least one model"):
         leave_one_out_weights([], Y)
+
+
+@pytest.mark.parametrize("kind", [DistributionGP, SparseDistributionGP])
+def test_targets_of_other_clouds_or_units_are_refused(kind: Any) -> None:
+    model = kind(X, Y)
+    named = pd.Series(Y.numpy(), index=[f"p{i}" for i in range(20)])
+    for wrong in (Y.flip(0), Y.roll(1), 1000 * Y):
+        with pytest.raises(ValueError, match=r"order and units, .* cloud 0 is"):
+            left_out(model, wrong)
+    with pytest.raises(ValueError, match=r"cloud 0 \(named 'p19'\) is"):
+        left_out(model, named[::-1])
+    with pytest.raises(ValueError, match=f"cloud 7 is .*{Y[7].item() + 1}.* in y and"):
+        left_out(model, Y + (torch.arange(20) == 7))
+    with pytest.raises(ValueError, match="make all models from them"):
+        leave_one_out_weights([model, kind(X, 1000 * Y)], Y)
+    assert left_out(model, named).scores() == left_out(model, Y).scores()
+
+
+@pytest.mark.parametrize("kind", [ClassificationGP, SparseClassificationGP])
+def test_labels_of_other_clouds_are_refused(kind: Any) -> None:
+    model = kind(X, LABELS)
+    wrong = [*LABELS[:5], "low" if LABELS[5] == "high" else "high", *LABELS[6:]]
+    with pytest.raises(ValueError, match=f"labels .*cloud 5 is {wrong[5]} in y and {LABELS[5]}"):
+        left_out(model, wrong)
+
+
+@pytest.mark.filterwarnings("ignore::botorch.exceptions.warnings.InputDataWarning")
+@pytest.mark.parametrize("kind", [DistributionGP, SparseDistributionGP])
+def test_models_and_targets_in_single_precision(kind: Any) -> None:
+    targets = Y + 3
+    single = kind(X.to(torch.float32), targets)
+    found = left_out(single, targets)
+    assert found.targets.dtype == torch.float64
+    assert torch.equal(found.targets.flatten(), targets)
+    double = left_out(kind(X, targets), targets.float())
+    torch.testing.assert_close(double.targets.flatten(), targets.float().double())
+
+
+def test_targets_of_shared_kernels() -> None:
+    both = torch.stack([Y, Y.square()], dim=-1)
+    model = SharedKernelGP(X, both)
+    left_out(model, both)
+    with pytest.raises(ValueError, match="cloud 0 is"):
+        left_out(model, both.flip(0))
