@@ -66,6 +66,7 @@ class Source:
         if isinstance(value, str | os.PathLike):
             path = os.fspath(value)
             try:
+                _check_header(path)
                 value = np.load(path, mmap_mode="r", allow_pickle=False)
             except Exception as error:  # NumPy evaluates the header as an expression of Python
                 raise ValueError(
@@ -310,6 +311,18 @@ def _offsets(offsets: Any, atoms: Source) -> npt.NDArray[np.int64]:
             f"{starts[:3].tolist()} ... {starts[-1:].tolist()}."
         )
     return starts
+
+
+def _check_header(path: str) -> None:
+    """Check the shape and the dtype of a file, for some of which NumPy divides by zero."""
+    with open(path, "rb") as file:
+        version = np.lib.format.read_magic(file)
+        if version == (1, 0):
+            shape, _, dtype = np.lib.format.read_array_header_1_0(file)
+        else:  # version 3 is for names of fields
+            shape, _, dtype = np.lib.format.read_array_header_2_0(file)
+    if dtype.itemsize == 0 or min(shape, default=0) < 0:
+        raise ValueError(f"it has shape {shape} and dtype {dtype}")
 
 
 def _named(name: str, value: Any) -> str:

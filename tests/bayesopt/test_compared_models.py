@@ -266,7 +266,7 @@ class TestSharedDistances:
         distance = MMD(2, bandwidth=3.0)
         distance.raw_bandwidth.requires_grad_()
         found = mixture(told(pool_optimizer(model=self.candidates(distance)), 12))
-        y = torch.tensor([[of_index(i)] for i in range(12)], dtype=torch.float64)
+        y = torch.tensor([[of_index(i)] for i in range(12)]).double()
         for member, density in zip(found.models, densities, strict=True):
             again = left_out(member, y).log_density
             torch.testing.assert_close(again, density, rtol=1e-4, atol=1e-4)

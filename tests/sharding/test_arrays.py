@@ -200,3 +200,14 @@ def test_damaged_headers_name_the_file(tmp_path: Path) -> None:
                 assert "points" in str(error)  # noqa: PT017
             else:
                 assert shards.dim
+
+
+@pytest.mark.parametrize("shape", ["(-1,)", "(0,)", "(4,)"])
+def test_headers_for_which_numpy_divides_by_zero(tmp_path: Path, shape: str) -> None:
+    path = tmp_path / "targets.npy"
+    np.save(path, np.arange(4.0))
+    header = f"{{'descr': '|S0', 'fortran_order': False, 'shape': {shape}}}".ljust(117) + "\n"
+    content = path.read_bytes()
+    path.write_bytes(content[:10] + header.encode() + content[128:])
+    with pytest.raises(ValueError, match=r"cannot read .*targets\.npy: it has shape .* and dtype"):
+        ShardedClouds.from_arrays(np.zeros((4, 2, 1)), targets=path)
