@@ -39,11 +39,14 @@ def model() -> DistributionGP:
         (lambda: PointClouds.from_list(SlicedWassersteinKernel(2)), "Expected a list"),
         (lambda: PointClouds.from_ragged([[0.0]], {"a": 1}), "Offsets"),
         (lambda: CLOUDS.resample(3, seed=torch.float32), "seed: expected an integer"),
-        (lambda: ClassificationGP(torch.zeros(()), LABELS, SlicedWassersteinKernel(2)), "single"),
+        (
+            lambda: ClassificationGP(torch.zeros(()), LABELS, SlicedWassersteinKernel(2)),
+            "N x width",
+        ),
         (lambda: DistributionGP(CLOUDS[:0], []), "at least one cloud"),
         (lambda: SparseDistributionGP(np.array(0.0), [0.0]), "Expected PointClouds"),
         (lambda: model().condition_on_observations(CLOUDS, [0.0]), "target for each of 6"),
-        (lambda: model().condition_on_observations(CLOUDS, set()), "Y: expected real numbers"),
+        (lambda: model().condition_on_observations(CLOUDS, set()), "Expected numbers as targets"),
         (lambda: model().predict(CLOUDS, batch_size=torch.zeros(6)), "batch_size >= 1"),
         (
             lambda: KernelRidgeClassifier(

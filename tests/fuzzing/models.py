@@ -167,7 +167,9 @@ def makers(X: Any, y: Tensor, labels: list[str], profile: str) -> dict[str, Call
         return DistributionGP(X, y, kernel(), input_transform=transform)
 
     def scaled() -> DistributionGP:
-        distance = ScaledDistance(MMD(X.dim, bandwidth=1.0))
+        # Far from the distances between atoms, a bandwidth costs digits: at 10^6 times, all but four.
+        spread = float(X.points[X.weights > 0].std(0, correction=0).amax())
+        distance = ScaledDistance(MMD(X.dim, bandwidth=spread or 1.0))
         return DistributionGP(X, y, ScaleKernel(DistributionKernel(distance, profile)))
 
     def mixture() -> MixtureModel:
