@@ -265,7 +265,8 @@ class ModelMachine(RuleBasedStateMachine):
     def nothing_changes(self) -> None:
         for held in self.all:
             held.check()
-        assert changed(self.settings, settings()) == []
+        names = changed(self.settings, settings())
+        assert not names, names
 
     @rule(target=held, made=regressions())
     def make(self, made: Held) -> Held:

@@ -115,7 +115,8 @@ class SearchMachine(RuleBasedStateMachine):
     def results_follow_from_what_was_told(self) -> None:
         if not hasattr(self, "optimizer"):
             return
-        assert changed(self.settings, settings()) == []
+        names = changed(self.settings, settings())
+        assert not names, names
         assert self.found() == self.told
         values = [value for _, value in self.told if value is not None]
         if values:
