@@ -21,6 +21,8 @@ def settings() -> dict[str, Any]:
                 state[f"{module.__name__}.{name}"] = repr(sorted(values.items()))
     # The first import of SymPy, which torch does when it likes, adds a filter of its own.
     filters = [f for f in warnings.filters if "sympy" not in f[2].__module__]
+    # So does the first import of its compiler, which sets this variable.
+    environment = {k: v for k, v in os.environ.items() if k != "TORCHINDUCTOR_CACHE_DIR"}
     return state | {
         "warnings": repr(filters),
         "showwarning": warnings.showwarning,
@@ -34,7 +36,7 @@ def settings() -> dict[str, Any]:
         "random": random.getstate(),
         "errors": np.geterr(),
         "printing": repr((np.get_printoptions(), torch._tensor_str.PRINT_OPTS)),
-        "environment": dict(os.environ),
+        "environment": environment,
         "folder": os.getcwd(),
     }
 
