@@ -57,10 +57,11 @@ class Limits:
             for number in _integers(value):
                 _check(abs(number), largest, name)
         # Constructors make tensors with these axes, those of other libraries also with one axis for each
-        # number. What those of this package would compute from numbers is in the file.
-        counts = [count for value in named.values() for count in _sizes(value)]
-        if not entry["class"].startswith("gp_distributions."):
-            counts += [abs(value) for value in named.values() if type(value) is int]
+        # number that is not an index. What those of this package would compute from numbers is in the
+        # file.
+        ours = entry["class"].startswith("gp_distributions.")
+        arguments = [positional, *(value for name, value in named.items() if name not in _INDICES)]
+        counts = [abs(count) for value in arguments for count in _axes(value, numbers=not ours)]
         product = math.prod(max(1, count) for count in counts)
         _check(product, max(_ELEMENTS, self._elements), "elements of a tensor")
         parts = [self._modules[number] for number in _modules([positional, *named.values()])]
@@ -95,10 +96,17 @@ def _check(value: int, largest: int, what: str) -> None:
         raise ValueError(f"expected at most {largest} ({what}), got {value}")
 
 
-def _sizes(value: Any) -> Iterator[int]:
-    """Yield the sizes of axes in an argument."""
+def _axes(value: Any, *, numbers: bool) -> Iterator[int]:
+    """Yield the sizes of axes in an argument, and with ``numbers`` its other integers."""
     if isinstance(value, dict) and "size" in value:
         yield from _integers(value["size"])
+    elif isinstance(value, dict) and "tuple" in value:
+        yield from _axes(value["tuple"], numbers=numbers)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _axes(item, numbers=numbers)
+    elif numbers and type(value) is int:
+        yield value
 
 
 def _integers(value: Any) -> Iterator[int]:

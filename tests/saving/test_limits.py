@@ -88,6 +88,11 @@ def wide(header: dict[str, Any]) -> None:
         (wide, "bytes of an array"),
         (module("gpytorch.RFFKernel", num_samples=30_000, num_dims=30_000), "elements of a tensor"),
         (module("gpytorch.Kernel", batch_shape={"size": [30_000, 30_000]}), "elements of a tensor"),
+        (
+            module("gpytorch.NewtonGirardAdditiveKernel", num_dims=[30_000, 30_000]),
+            "elements of a tensor",
+        ),
+        (module("gpytorch.RFFKernel", {"tuple": [30_000, 30_000]}), "elements of a tensor"),
         (module("gpytorch.Kernel", batch_shape=[30_000, 30_000]), "sizes of axes"),
         (module("gp_distributions.SlicedWasserstein", dim=3, num_slices=10**8), "num_slices"),
         (
