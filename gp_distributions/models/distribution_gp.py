@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import copy
+from collections.abc import Callable
 from functools import partial
-from typing import Any, ClassVar, Literal, TypeVar
+from typing import Any, ClassVar, Literal, Self, TypeVar
 
 import botorch
 import gpytorch
@@ -496,6 +497,14 @@ class DistributionGP(SingleTaskGP):
         shared = X.dim() > 2 and X.stride(-3) == 0
         rows = super().transform_inputs(X.narrow(-3, 0, 1) if shared else X, input_transform)
         return rows.expand(*X.shape[:-2], *rows.shape[-2:]) if shared else rows
+
+    def _apply(self, fn: Callable[[Tensor], Tensor]) -> Self:
+        # Neither what predictions have computed nor the inputs before their transform are buffers.
+        self.prediction_strategy = None
+        if self._has_transformed_inputs:
+            self._original_train_inputs = fn(self._original_train_inputs)
+        moved: Self = super()._apply(fn)
+        return moved
 
     # BoTorch changes the training inputs and then the flag that says so. Here they change in one step:
     # neither a second thread nor an interrupt finds only one of them changed.

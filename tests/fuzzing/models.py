@@ -402,7 +402,9 @@ class ModelMachine(RuleBasedStateMachine):
     @warned()
     def single_precision(self, held: Held) -> None:
         if isinstance(held.model, FITTED) and has_data(held.model):
-            single = copy.deepcopy(held.model).to(torch.float32)
+            single = copy.deepcopy(held.model)
+            predicted(single, held.new)
+            single.to(torch.float32)
             # Clouds that nearly coincide, far away from the origin, have no covariances in float32.
             with contextlib.suppress(NotPSDError):
                 assert all(t.dtype == torch.float32 for t in predicted(single, held.new))

@@ -1,5 +1,7 @@
 """Dtypes, gradients and layouts of the tensors that models accept."""
 
+from typing import Any
+
 import pytest
 import torch
 from cases import random_rows
@@ -8,6 +10,7 @@ from torch import Tensor
 from gp_distributions import (
     ClassificationGP,
     DistributionGP,
+    MixtureModel,
     NormalizeClouds,
     PointClouds,
     SharedKernelGP,
@@ -66,6 +69,38 @@ def test_clouds_take_the_dtype_of_models_of_other_kinds() -> None:
         assert models[0].predict_proba(clouds[20:]).dtype == torch.float32
         assert models[1].predict(clouds[20:])[0].dtype == torch.float32
         assert make_model().float().predict(clouds[20:])[0].dtype == torch.float32
+
+
+def normalised() -> DistributionGP:
+    transform = NormalizeClouds.from_data(PointClouds.unpack(ROWS[:20], 2))
+    return make_model(input_transform=transform)
+
+
+@pytest.mark.parametrize("cast", [torch.nn.Module.float, lambda m: m.to(torch.float32)])
+@pytest.mark.parametrize(
+    "make",
+    [
+        make_model,
+        lambda: make_model(outputs=2),
+        normalised,
+        lambda: DistributionGP(PointClouds.unpack(ROWS[:20], 2), TARGETS[:20], sampling_noise=True),
+        lambda: MixtureModel([make_model(), normalised()]),
+    ],
+)
+def test_a_model_that_has_predicted_changes_its_dtype(make: Any, cast: Any) -> None:
+    """What predictions have computed is not kept in the other dtype."""
+    model = make()
+    model.predict(ROWS[20:])
+    found = cast(model).predict(ROWS[20:])
+    expected = cast(make()).predict(ROWS[20:])
+    torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-5)
+    assert found[0].dtype == torch.float32
+
+
+def test_inputs_before_their_transform_change_their_dtype() -> None:
+    model = normalised()
+    model.predict(ROWS[20:])
+    assert model.float().train().train_inputs[0].dtype == torch.float32
 
 
 def test_gradients_pass_the_conversion() -> None:
