@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted
 
+from gp_distributions.distances.rounding import rounding_of
 from gp_distributions.estimators._kernels import DistanceEstimator
 from gp_distributions.estimators._samples import Samples, as_array
 from gp_distributions.inverse import invert_embedding
@@ -189,7 +190,8 @@ class GramTransformer(_NumberedFeatures, TransformerMixin, DistanceEstimator):
         if self.lengthscale == "median":
             with torch.no_grad():
                 squared = distance.squared(rows)
-            kernel.lengthscale = median_apart(squared).sqrt().nan_to_num(1.0)
+                median = median_apart(squared, rounding=rounding_of(distance, rows, squared)).sqrt()
+            kernel.lengthscale = median.nan_to_num(1.0)
         elif isinstance(self.lengthscale, str) or not self.lengthscale > 0:
             raise ValueError(f'Expected lengthscale > 0 or "median", got {self.lengthscale!r}.')
         else:

@@ -15,6 +15,7 @@ from gpytorch.models import ExactGP
 from torch import Tensor
 
 from gp_distributions.distances.base import Distance
+from gp_distributions.distances.rounding import rounding_of
 from gp_distributions.kernels.block_kernel import BlockKernel
 from gp_distributions.kernels.covariances import covariance
 from gp_distributions.kernels.distribution_kernel import DistributionKernel
@@ -59,7 +60,8 @@ def median_distances(model: ExactGP) -> dict[DistributionKernel, Tensor]:
         whole = squared.shape[-1] % size == squared.shape[-2] % size == 0
         if distance not in medians and whole and size > 1:
             check_distances(distance, rows[0], squared)
-            median = median_apart(closest_images(squared, size)).sqrt()
+            rounding = rounding_of(distance, rows[0], squared)
+            median = median_apart(closest_images(squared, size), rounding=rounding).sqrt()
             if not bool(median.isnan()):
                 medians[distance] = median
 

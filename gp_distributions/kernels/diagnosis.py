@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from gp_distributions.distances.base import Distance
+from gp_distributions.distances.rounding import rounding_of
 from gp_distributions.kernels.covariances import covariance
 from gp_distributions.kernels.distribution_kernel import DistributionKernel
 from gp_distributions.kernels.group_average import GroupAverageKernel, closest_images
@@ -264,14 +264,15 @@ def diagnose(kernel: Kernel, X: Inputs | Tensor) -> Diagnosis:
     spreads: dict[Distance, list[tuple[float, float, float]]] = {}
     same = torch.ones(len(rows), len(rows), dtype=torch.bool, device=rows.device).triu(1)
 
-    def look(distance: Distance, _: Any, squared: Tensor) -> None:
+    def look(distance: Distance, inputs: tuple[Tensor, ...], squared: Tensor) -> None:
         squared = closest_images(squared, len(rows))
-        different = apart(squared)
+        rounding = rounding_of(distance, inputs[0], squared)
+        different = apart(squared, rounding=rounding)
         same.logical_and_(~different)
         pairs = squared[different.triu(1)].sort().values.sqrt()
         ranks = [round(share * (len(pairs) - 1)) for share in (0.05, 0.95)]
         low, high = pairs[ranks].tolist() if len(pairs) else (math.nan, math.nan)
-        median = median_apart(squared).sqrt().item()
+        median = median_apart(squared, rounding=rounding).sqrt().item()
         spreads.setdefault(distance, []).append((low, median, high))
 
     hooks = [d.register_forward_hook(look) for d in {part.distance for part in parts.values()}]

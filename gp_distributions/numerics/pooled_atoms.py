@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from gp_distributions.numerics.medians import median_apart
+from gp_distributions.numerics.medians import COINCIDENT, median_apart
 
 # Largest number of weights that are processed at a time.
 _PART = 2**22
@@ -51,4 +51,5 @@ def median_distance(atoms: Tensor) -> float:
     Args:
         atoms: An ``M x d`` tensor of at least two atoms.
     """
-    return median_apart(torch.pdist(atoms)).nan_to_num(0.0).item()
+    rounding = COINCIDENT * torch.finfo(atoms.dtype).eps * atoms.abs().max()
+    return median_apart(torch.pdist(atoms), rounding=rounding).nan_to_num(0.0).item()

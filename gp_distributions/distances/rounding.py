@@ -1,0 +1,57 @@
+"""How large squared distances between clouds that coincide may be, because of rounding errors."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from gp_distributions.distances.base import Distance
+from gp_distributions.rows.clouds import drop_copies, join_rows
+
+# Number of clouds whose rounding errors are computed: those with the largest coordinates.
+_CLOUDS = 8
+# Squared distances above this one, and above this share of the largest squared coordinate, are not
+# looked at: no rounding error is as large.
+_FAR, _FAR_SHARE = 1e-12, 1e-20
+# How many rounding errors coordinates, or squared norms, may differ by between clouds that coincide.
+_ERRORS = 10
+
+
+@torch.no_grad()
+def rounding_of(distance: Distance, rows: Tensor, squared: Tensor) -> Tensor:
+    r"""Largest squared distance between clouds that coincide up to rounding errors.
+
+    It is the squared distance by which clouds move if their coordinates change by ten rounding errors.
+    A distance that is not Euclidean may also be a difference of squared norms :math:`s`, whose rounding
+    errors are :math:`10 \varepsilon s` for the machine epsilon :math:`\varepsilon`.
+
+    Args:
+        distance: Distance that reads the rows.
+        rows: A ``batch_shape x N x width`` tensor of the columns that the distance reads.
+        squared: The ``batch_shape x N x N`` squared distances between the rows.
+
+    Returns:
+        A scalar tensor; zero if the distance does not read coordinates, or if the largest squared
+        distance is so large that none of this matters.
+    """
+    precision = torch.finfo(rows.dtype).eps / torch.finfo(torch.float64).eps
+    far = max(_FAR * precision, _FAR_SHARE * precision**2 * rows.abs().max().item() ** 2)
+    if not distance.reads_coordinates or squared.max() > far:
+        return rows.new_zeros(())
+    rows = drop_copies(rows).flatten(0, -2)
+    atoms, weights = distance.block.split(rows)
+    sizes = torch.where(weights.unsqueeze(-1) > 0, atoms, 0).abs().amax((-1, -2))
+    rows = rows[sizes.topk(min(_CLOUDS, len(rows))).indices]
+    error = _ERRORS * torch.finfo(rows.dtype).eps
+    moved = distance.represent_rows(_moved(distance, rows, error))
+    rounding = distance.compare_paired(distance.represent_rows(rows), moved).max()
+    return rounding if distance.euclidean else rounding + error * distance.squared_norms(rows).max()
+
+
+def _moved(distance: Distance, rows: Tensor, error: float) -> Tensor:
+    """Change coordinates by a relative error, those of every other atom in the other direction."""
+    atoms, weights = distance.block.split(rows)
+    signs = torch.ones(atoms.shape[-2], 1, dtype=rows.dtype, device=rows.device)
+    signs[1::2] = -1
+    atoms = atoms * (1 + error * signs)
+    return atoms.flatten(-2) if distance.block.atom_columns is None else join_rows(atoms, weights)
