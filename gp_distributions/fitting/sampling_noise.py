@@ -79,7 +79,6 @@ def learn_sampling_noise(model: ExactGP, *, seed: int = 0) -> None:
                 likelihood.sampling_noise, bias = _maximise(density, likelihood.sampling_noise)
                 likelihood.sampling_bias.copy_(bias)
     finally:
-        model.prediction_strategy = None
         model.train(training)
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import chain
 from typing import Any, ClassVar, Literal, Self, TypeVar
 
 import botorch
@@ -230,7 +231,7 @@ class DistributionGP(SingleTaskGP):
             return super().__call__(*args, **kwargs)
         (rows,) = args
         check_content(rows)
-        strategy = self.prediction_strategy
+        strategy = self._known_strategy()
         if strategy is None:
             strategy = self._new_strategy()
             # A strategy that tracks gradients serves one backward pass, so it is not kept.
@@ -240,12 +241,26 @@ class DistributionGP(SingleTaskGP):
         posterior.rows = rows
         return posterior
 
+    def _known_strategy(self) -> ExactPredictionStrategy | None:
+        """Return the caches of an earlier prediction, unless the model has changed since."""
+        strategy = self.prediction_strategy
+        return strategy if strategy and strategy.is_of(self._premises()) else None
+
+    def _premises(self) -> list[Module | Tensor]:
+        """Return what caches are computed from, beside the training data."""
+        fixed = isinstance(self.likelihood, FixedNoiseGaussianLikelihood)
+        noise = [self.likelihood.noise_covar.noise] if fixed else []
+        modules = self.covar_module.modules(), self.mean_module.modules()
+        return [*chain(*modules), *self.parameters(), *noise]
+
     def _new_strategy(self) -> ExactPredictionStrategy:
         (rows,) = self.train_inputs
         tracked = contextlib.nullcontext() if _caches_tracked() else torch.no_grad()
         with _parameters_tracked(), tracked:
             prior = self._prior_at(rows, covariance(self.covar_module, self._compared(rows)))
-            return ExactPredictionStrategy([rows], prior, self.train_targets, self.likelihood)
+            strategy = ExactPredictionStrategy([rows], prior, self.train_targets, self.likelihood)
+        strategy.premises = _unchanging(self._premises())
+        return strategy
 
     def _posterior_at(
         self, rows: Tensor, strategy: ExactPredictionStrategy
@@ -470,13 +485,15 @@ class DistributionGP(SingleTaskGP):
         model, likelihood = _copied(self), _copied(self.likelihood)
         model.likelihood = likelihood
         rows = model._widen_training(rows)
-        strategy = copy.copy(model.prediction_strategy or model._new_strategy())
+        strategy = copy.copy(model._known_strategy() or model._new_strategy())
         strategy.likelihood = likelihood
         model.prediction_strategy = strategy
         # The graph of the new caches would keep the caches of all models before this one.
         given = [rows, Y, *(value for value in kwargs.values() if isinstance(value, Tensor))]
         with torch.set_grad_enabled(torch.is_grad_enabled() and model._is_tracked(*given)):
-            return super(DistributionGP, model).condition_on_observations(rows, Y, **kwargs)
+            more = super(DistributionGP, model).condition_on_observations(rows, Y, **kwargs)
+        more.prediction_strategy.premises = _unchanging(more._premises())
+        return more
 
     def _is_tracked(self, *data: Tensor) -> bool:
         """Whether caches that are updated with new data need a gradient of more than hyperparameters."""
@@ -499,8 +516,6 @@ class DistributionGP(SingleTaskGP):
         return rows.expand(*X.shape[:-2], *rows.shape[-2:]) if shared else rows
 
     def _apply(self, fn: Callable[[Tensor], Tensor]) -> Self:
-        # Neither what predictions have computed nor the inputs before their transform are buffers.
-        self.prediction_strategy = None
         if self._has_transformed_inputs:
             self._original_train_inputs = fn(self._original_train_inputs)
         moved: Self = super()._apply(fn)
@@ -581,6 +596,11 @@ class DistributionGP(SingleTaskGP):
             if self._has_transformed_inputs:
                 self._original_train_inputs = pad_rows(self._original_train_inputs, width)
         return pad_rows(rows, width)
+
+
+def _unchanging(premises: Sequence[Module | Tensor]) -> list[Module | Tensor]:
+    """Copy values, which may change in place."""
+    return [p.detach().clone() if isinstance(p, Tensor) else p for p in premises]
 
 
 def _copied(module: ModuleT) -> ModuleT:

@@ -26,8 +26,10 @@ from linear_operator.operators import (
 from linear_operator.utils.errors import CachingError
 from linear_operator.utils.memoize import add_to_cache, get_from_cache
 from torch import Tensor
+from torch.nn import Module
 
 from gp_distributions.numerics.cholesky import cholesky, log_densities
+from gp_distributions.rows.memory import same_tensor
 
 _ONE_SAMPLE = torch.Size()
 
@@ -69,7 +71,12 @@ class ExactPredictionStrategy(DefaultPredictionStrategy):
     """Caches of the training data that predictions need, computed once and never changed.
 
     For fantasies, GPyTorch makes new strategies from this one and updates copies of its caches.
+
+    Attributes:
+        premises: The modules and the values of hyperparameters from which the caches were computed.
     """
+
+    premises: Sequence[Module | Tensor] = ()
 
     def __init__(
         self,
@@ -97,6 +104,10 @@ class ExactPredictionStrategy(DefaultPredictionStrategy):
     def mean_cache(self) -> Tensor:
         """The weights of the training clouds in predicted means, a ``batch_shape x T`` tensor."""
         return get_from_cache(self, "mean_cache")
+
+    def is_of(self, premises: Sequence[Module | Tensor]) -> bool:
+        """Whether the caches belong to these modules and values."""
+        return len(self.premises) == len(premises) and all(map(_same, self.premises, premises))
 
     def exact_prediction(
         self, test_mean: Tensor, test_test_covar: Tensor, test_train_covar: Tensor
@@ -216,6 +227,12 @@ def variances(posterior: Posterior, smallest: float) -> Tensor:
     else:
         diagonal = diagonal.unsqueeze(-1)
     return diagonal.clamp_min(smallest).expand(posterior.mean.shape)
+
+
+def _same(a: Module | Tensor, b: Module | Tensor) -> bool:
+    if isinstance(a, Tensor) and isinstance(b, Tensor):
+        return same_tensor(a, b)
+    return a is b
 
 
 def _has_root(covariance: LinearOperator) -> bool:

@@ -339,6 +339,21 @@ class ModelMachine(RuleBasedStateMachine):
             assert all(equal(a, b) for a, b in pairs)
             held.take_mode()
 
+    @rule(held=held)
+    @warned()
+    def move(self, held: Held) -> None:
+        """Change hyperparameters as a user does: predictions are those of a model that starts there."""
+        if isinstance(held.model, FITTED | MixtureModel) and has_data(held.model):
+            with torch.no_grad():
+                for parameter in held.model.parameters():
+                    parameter += 0.1 * parameter.requires_grad
+            again = pickle.loads(pickle.dumps(held.model))
+            for part in again.modules():
+                if isinstance(part, DistributionGP):
+                    part.prediction_strategy = None
+            assert close(predicted(held.model, held.new), predicted(again, held.new))
+            held.remember()
+
     @rule(target=held, held=held)
     @warned()
     def condition(self, held: Held) -> Any:
