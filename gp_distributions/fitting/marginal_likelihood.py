@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from contextvars import ContextVar
 from functools import singledispatch
 from typing import Any, Literal, TypeAlias
 
@@ -41,6 +42,8 @@ _LARGE, _SUBSET = 1000, 500
 _SAME, _GAIN = 1e-4, 0.015
 # The progress bar appears after this many seconds.
 _PATIENCE = 3.0
+# What the progress bar says, to tell apart the fits of a function that makes several.
+described_as: ContextVar[str] = ContextVar("described_as", default="Fitting")
 
 
 @singledispatch
@@ -143,7 +146,7 @@ def maximise_likelihood(
     restarts, seed = integer(restarts, "restarts", least=0), integer(seed, "seed", least=0)
     _check_shapes(model)
     warn_of_cost(model)
-    bar = tqdm(desc="Fitting", unit=" evaluations", delay=_PATIENCE, disable=not progress)
+    bar = tqdm(desc=described_as.get(), unit=" evaluations", delay=_PATIENCE, disable=not progress)
     record = Record(bar, values_of(model))
     mll = ObservedLikelihood(model, record)
     scaled = learned_scales(model)
