@@ -1,6 +1,7 @@
-"""Wrong arguments that once ended in errors from inside, or did not end: findings of ``make fuzz``."""
+"""Wrong arguments that were once accepted, or ended in errors from inside: findings of trials."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,12 @@ import torch
 from gp_distributions import (
     ClassificationGP,
     DistributionGP,
+    DistributionGPRegressor,
+    DistributionKernel,
     KernelRidgeClassifier,
+    MixedInputs,
+    MMDKernel,
+    NormalizeClouds,
     PointClouds,
     PoolSearch,
     ShapeOptimizer,
@@ -18,7 +24,14 @@ from gp_distributions import (
     SlicedWassersteinKernel,
     SparseDistributionGP,
     align,
+    compare,
+    diagnose,
+    fit,
+    relevance,
+    report,
+    save,
 )
+from gp_distributions.calibration import calibration
 
 CLOUDS = PointClouds(np.random.default_rng(0).normal(size=(6, 4, 2)))
 LABELS = list("ababab")
@@ -65,3 +78,64 @@ def test_errors_of_the_package(call: Callable[[], Any], message: str) -> None:
 
 def test_no_clouds_have_features() -> None:
     assert len(SlicedWasserstein(2, num_slices=4).embed(torch.zeros(0, 12))) == 0
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: MMDKernel(2, bandwith=1.0), r"options of MMDKernel .*bandwidth.* got 'bandwith'"),
+        (lambda: SlicedWassersteinKernel(2, num_slice=5), r"batch_shape.* got 'num_slice'"),
+        (lambda: DistributionKernel(SlicedWasserstein(2), profil="x"), "got 'profil'"),
+        (lambda: DistributionKernel(SlicedWasserstein), "got the class SlicedWasserstein"),
+        (
+            lambda: DistributionGP(CLOUDS, np.arange(6.0), SlicedWassersteinKernel),
+            r"got the class SlicedWassersteinKernel\. Pass for example",
+        ),
+        (
+            lambda: DistributionGP(CLOUDS, np.arange(6.0), input_transform=NormalizeClouds),
+            r"got the class NormalizeClouds\. .* NormalizeClouds\.from_data",
+        ),
+        (
+            lambda: SparseDistributionGP(CLOUDS, np.arange(6.0), input_transform="normalize"),
+            "InputTransform of BoTorch or None as input_transform, got str",
+        ),
+        (lambda: fit(DistributionGP), "got the class DistributionGP"),
+        (lambda: fit(model(), seed=None), "seed: expected an integer >= 0, got None"),
+        (lambda: model().predict(CLOUDS, conformal=float), "got the class float"),
+        (lambda: diagnose(CLOUDS, MMDKernel(2)), "Expected a GPyTorch kernel, got PointClouds"),
+        (lambda: diagnose(model(), CLOUDS), r"got DistributionGP\. .* model\.covar_module"),
+        (lambda: relevance(DistributionGPRegressor()), r"Pass .* estimator\.model_"),
+        (lambda: MixedInputs(a=[np.ones((2, 2)), np.ones((3, 2))]), r"'a'.*PointClouds\.from_list"),
+        (lambda: MixedInputs(a=np.ones((2, 3, 2))), r"\(2, 3, 2\)\. Read .*PointClouds\.from_list"),
+        (
+            lambda: PointClouds.from_list([np.ones((2, n)) for n in (3, 4, 5)]),
+            "expected 3 columns as in bag 0, got 4. An array has a row for each atom: transpose",
+        ),
+        (
+            lambda: DistributionGP(CLOUDS.points, np.arange(6.0)),
+            r"\(6,\)\. A tensor is read as rows; .* PointClouds\(points\)",
+        ),
+        (lambda: model().predict(CLOUDS.points), r"not rows: pass PointClouds\(points\)"),
+        (
+            lambda: calibration(np.ones((5, 2)), np.ones((5, 2)), np.ones((5, 2))),
+            r"one output at a time: y\[:, 0\]",
+        ),
+    ],
+    ids=range(19),
+)
+def test_first_mistakes(call: Callable[[], Any], message: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=message):
+        call()
+
+
+def test_a_class_is_no_candidate() -> None:
+    with pytest.raises(RuntimeError, match="got the class MMDKernel"):
+        compare({"mmd": MMDKernel}, CLOUDS, np.arange(6.0), progress=False)
+
+
+def test_folders_must_exist(tmp_path: Path) -> None:
+    path = tmp_path / "none" / "model.gp"
+    with pytest.raises(FileNotFoundError, match=r"existing folder, got .*model\.gp\. Create"):
+        save(model(), path)
+    with pytest.raises(FileNotFoundError, match="existing folder"):
+        report(model(), CLOUDS, np.arange(6.0), path)

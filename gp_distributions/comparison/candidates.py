@@ -15,6 +15,7 @@ from gp_distributions.comparison.data import Data
 from gp_distributions.distances.base import Distance
 from gp_distributions.kernels.candidates import as_scaled_kernel, distances_of
 from gp_distributions.kernels.reading import check_kind
+from gp_distributions.measures.described import described
 from gp_distributions.models import (
     ClassificationGP,
     DistributionGP,
@@ -44,10 +45,10 @@ def make_model(candidate: Candidate, data: Data, index: Tensor | None) -> Model:
         return _with_kernel(as_scaled_kernel(candidate), data, X, y)
     if isinstance(candidate, Model):
         return _on_data(candidate, data, X, y, index)
-    if not callable(candidate):
+    if isinstance(candidate, type) or not callable(candidate):
         raise TypeError(
             "Expected a kernel, a distance, a model, or a function of X and y that makes a model, got "
-            f"{type(candidate).__name__}."
+            f"{described(candidate)}."
         )
     model = candidate(X, y)
     if not isinstance(model, Model):

@@ -11,7 +11,8 @@ from typing import Any, TypeVar
 
 import torch
 
-from gp_distributions.fitting.marginal_likelihood import fit
+from gp_distributions.context import setting
+from gp_distributions.fitting.marginal_likelihood import described_as, fit
 from gp_distributions.measures.arrays import positive
 from gp_distributions.models.classification import ClassificationGP
 from gp_distributions.models.sparse_classification import SparseClassificationGP
@@ -46,7 +47,8 @@ def fit_classification(
     of the latent targets says little about how confident probabilities should be, which the temperature
     sets: one of 25 values between 1/4 and 4. All fits start from the hyperparameters that the model has
     at the call, so that the order of the concentrations does not matter. If it is interrupted without a
-    checkpoint, the best of the concentrations already fitted is kept.
+    checkpoint, the best of the concentrations already fitted is kept. A progress bar names the
+    concentration if its fit takes more than a few seconds.
 
     Args:
         model: A :class:`ClassificationGP` or :class:`SparseClassificationGP`. The latter needs two
@@ -87,13 +89,15 @@ def fit_classification(
     best: _Fitted | None = None
     try:
         with unchanging_rows():
-            for alpha_epsilon in concentrations:
+            for number, alpha_epsilon in enumerate(concentrations, start=1):
                 model.load_state_dict(start)
                 model.alpha_epsilon = alpha_epsilon
                 model.temperature = 1.0 if temperature is None else temperature
                 if checkpoint is not None:
                     options["checkpoint"] = Path(checkpoint) / f"alpha_epsilon={alpha_epsilon!r}"
-                fit(model, **options)
+                step = f"Fitting alpha_epsilon={alpha_epsilon:g}, {number} of {len(concentrations)}"
+                with setting(described_as, step):
+                    fit(model, **options)
                 found = _Fitted.of(model, temperatures, options)
                 if best is None or found.density > best.density:
                     best = found

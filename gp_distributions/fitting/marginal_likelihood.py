@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from contextvars import ContextVar
 from functools import singledispatch
 from typing import Any, Literal, TypeAlias
 
@@ -28,6 +29,7 @@ from gp_distributions.fitting.scales import fixed_scales, learn_scales, learned_
 from gp_distributions.fitting.starts import make_smooth, median_distances, scatter, start_at_medians
 from gp_distributions.fitting.subsets import has_subsets, on_subset
 from gp_distributions.measures.arrays import integer
+from gp_distributions.measures.described import described
 from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood
 from gp_distributions.numerics.cholesky import jitter_noted
 from gp_distributions.rows.memory import unchanging_rows
@@ -40,6 +42,8 @@ _LARGE, _SUBSET = 1000, 500
 _SAME, _GAIN = 1e-4, 0.015
 # The progress bar appears after this many seconds.
 _PATIENCE = 3.0
+# What the progress bar says, to tell apart the fits of a function that makes several.
+described_as: ContextVar[str] = ContextVar("described_as", default="Fitting")
 
 
 @singledispatch
@@ -92,9 +96,9 @@ def fit(
 
     Raises:
         TypeError: If ``model`` is not an ``ExactGP``.
-        ValueError: If ``init`` is neither ``"median"`` nor ``"current"``, ``restarts`` is negative,
-            squared distances overflow or underflow, or several outputs share a parameter, which only
-            :class:`SharedKernelGP` allows.
+        ValueError: If ``init`` is neither ``"median"`` nor ``"current"``, ``restarts`` or ``seed`` is
+            negative, squared distances overflow or underflow, or several outputs share a parameter,
+            which only :class:`SharedKernelGP` allows.
         NotPSDError: If every start leads to a covariance matrix that cannot be factorised.
 
     Warns:
@@ -134,15 +138,15 @@ def maximise_likelihood(
     if not isinstance(model, ExactGP):
         raise TypeError(
             "Expected a DistributionGP or another ExactGP of GPyTorch, got "
-            f"{type(model).__name__}. Make one with DistributionGP(X, Y); fit the models of a list one "
+            f"{described(model)}. Make one with DistributionGP(X, Y); fit the models of a list one "
             "by one."
         )
     if init not in ("median", "current"):
         raise ValueError(f'Expected init="median" or init="current", got {init!r}.')
-    restarts = integer(restarts, "restarts", least=0)
+    restarts, seed = integer(restarts, "restarts", least=0), integer(seed, "seed", least=0)
     _check_shapes(model)
     warn_of_cost(model)
-    bar = tqdm(desc="Fitting", unit=" evaluations", delay=_PATIENCE, disable=not progress)
+    bar = tqdm(desc=described_as.get(), unit=" evaluations", delay=_PATIENCE, disable=not progress)
     record = Record(bar, values_of(model))
     mll = ObservedLikelihood(model, record)
     scaled = learned_scales(model)

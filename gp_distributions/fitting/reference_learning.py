@@ -137,12 +137,15 @@ def fit_reference(
         >>> from gp_distributions import DistributionGP, PointClouds, ReferenceMeasure
         >>> from gp_distributions import SinkhornKernel, fit_reference
         >>> generator = torch.Generator().manual_seed(0)
-        >>> X = PointClouds(torch.rand(12, 5, 2, generator=generator, dtype=torch.float64))
-        >>> kernel = SinkhornKernel(ReferenceMeasure.from_data(X, 3, method="ball"))
+        >>> X = PointClouds(torch.rand(20, 5, 2, generator=generator, dtype=torch.float64))
+        >>> kernel = SinkhornKernel(ReferenceMeasure.from_data(X, 4, method="ball"))
         >>> model = DistributionGP(X, X.points.mean((-2, -1)), kernel)
-        >>> result = fit_reference(model, steps=2, guard=2, progress=False)
-        >>> sorted(result.held_out)
-        [0, 1, 2]
+        >>> result = fit_reference(model, steps=3, guard=2, progress=False)
+        >>> result.mll[-1] > result.mll[0]  # the marginal likelihood of all targets
+        True
+        >>> steps = len(result.mll) - 1  # those that were best for held-out targets
+        >>> steps, result.held_out[steps] > result.held_out[0]
+        (1, True)
 
     Source: Bachoc 2013 (cross-validation for the scale of variances).
     """

@@ -17,6 +17,7 @@ from gp_distributions.kernels.distribution_kernel import DistributionKernel
 from gp_distributions.kernels.group_average import GroupAverageKernel, closest_images
 from gp_distributions.kernels.orientation import LEVEL, axes_p_value, sees_random_poses
 from gp_distributions.kernels.reading import check_kind, distribution_kernels
+from gp_distributions.measures.described import described
 from gp_distributions.measures.inputs import Inputs, encoding_of, input_rows
 from gp_distributions.numerics.medians import apart, median_apart
 from gp_distributions.rows.columns import numbers_of
@@ -230,7 +231,7 @@ def diagnose(kernel: Kernel, X: Inputs | Tensor) -> Diagnosis:
         The diagnosis.
 
     Raises:
-        TypeError: If ``kernel`` does not contain a distribution kernel.
+        TypeError: If ``kernel`` is not a kernel that contains a distribution kernel.
         ValueError: If ``kernel`` or ``X`` has batch axes, there are fewer than two clouds, or the
             kernel reads another kind of distributions.
 
@@ -243,6 +244,9 @@ def diagnose(kernel: Kernel, X: Inputs | Tensor) -> Diagnosis:
         >>> print(diagnose(kernel, clouds).findings[0])
         kernel: the lengthscale is 0.005 of the median distance. ...
     """
+    if not isinstance(kernel, Kernel):
+        advice = " Pass its kernel, model.covar_module." * hasattr(kernel, "covar_module")
+        raise TypeError(f"Expected a GPyTorch kernel, got {described(kernel)}.{advice}")
     parts = {
         name: module
         for name, module in kernel.named_modules()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import torch
@@ -13,8 +14,11 @@ from gp_distributions.distances.evaluation import borrowing
 from gp_distributions.kernels.origins import Origin
 from gp_distributions.kernels.profiles import Profile, make_profile
 from gp_distributions.kernels.row_kernel import RowKernel
+from gp_distributions.measures.described import described
 from gp_distributions.measures.kinds import Distributions
 from gp_distributions.numerics.strips import entrywise
+
+_OPTIONS = ("batch_shape", "active_dims", "lengthscale_prior", "lengthscale_constraint", "eps")
 
 
 class DistributionKernel(RowKernel):
@@ -54,7 +58,8 @@ class DistributionKernel(RowKernel):
 
     Raises:
         TypeError: If ``distance`` is not a :class:`Distance`, ``profile`` is neither a name nor a
-            :class:`Profile`, or ``origin`` is neither distributions nor a tensor.
+            :class:`Profile`, ``origin`` is neither distributions nor a tensor, or there is no option
+            of a name in ``kwargs``.
         ValueError: If there is no profile of that name, ``ard_num_dims`` is given, the distance does not
             read ``origin``, or the profile is a function of the distance, which has no origin.
 
@@ -90,13 +95,16 @@ class DistributionKernel(RowKernel):
         **kwargs: Any,
     ) -> None:
         if not isinstance(distance, Distance):
-            raise TypeError(f"Expected a Distance, got {type(distance).__name__}.")
+            raise TypeError(
+                f"Expected a Distance, such as SlicedWasserstein(dim), got {described(distance)}."
+            )
         if kwargs.get("ard_num_dims") is not None:
             raise ValueError(
                 f"Expected ard_num_dims=None, got {kwargs['ard_num_dims']}: a distance between "
                 "distributions has one lengthscale. To learn a scale for each coordinate, use "
                 "ScaledDistance(distance); to set the scales, PointClouds.normalize(scale=...)."
             )
+        self._check_options(kwargs)
         if kwargs.get("lengthscale_constraint") is None:
             kwargs["lengthscale_constraint"] = Positive(torch.exp, torch.log)
         super().__init__(**kwargs)
@@ -111,6 +119,17 @@ class DistributionKernel(RowKernel):
             )
         # Kernels of a batch slice their own buffers, but not those of other modules.
         self._origin = None if origin is None else Origin(origin, distance)
+
+    @classmethod
+    def _check_options(cls, options: dict[str, Any]) -> None:
+        """Refuse options that GPyTorch would ignore, such as misspelt ones."""
+        if unknown := [name for name in options if name not in (*_OPTIONS, "ard_num_dims")]:
+            own = [name for name in inspect.signature(cls).parameters if name != "kwargs"]
+            names = ", ".join(dict.fromkeys([*own, *_OPTIONS]))
+            raise TypeError(
+                f"Expected options of {cls.__name__} from ({names}), got "
+                f"{', '.join(map(repr, unknown))}."
+            )
 
     @property
     def origin(self) -> Tensor | None:

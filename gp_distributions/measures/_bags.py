@@ -173,9 +173,11 @@ def point_arrays(bags: Iterable[Data], wording: Wording) -> list[Array]:
         raise ValueError(f"Expected at least one {noun}, got an empty list.")
     for i, array in enumerate(arrays):
         if array.shape[1] != arrays[0].shape[1]:
+            turned = len(arrays) > 2 and len({len(other) for other in arrays}) == 1
+            advice = " An array has a row for each atom: transpose it if it has a column for each."
             raise ValueError(
                 f"{wording((i,))}: expected {arrays[0].shape[1]} columns as in {noun} 0, got "
-                f"{array.shape[1]}."
+                f"{array.shape[1]}.{advice * turned}"
             )
     return arrays
 

@@ -24,6 +24,7 @@ Level: TypeAlias = str | bool | int | float
 _LEVELS = (str, bool, int, float)
 # Kinds of NumPy arrays that hold numbers, and those that hold text, booleans or objects.
 _NUMBERS, _OBJECTS = "iuf", "OUSTb"
+_BAGS = "Read a list of bags with PointClouds.from_list(bags)."
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -103,12 +104,14 @@ class Covariates:
     def _read_array(cls, data: Any, block: str) -> Covariates:
         refuse_mask(data, f"Block {block!r}")
         values = (
-            data if isinstance(data, Tensor) or _declared(data) is not None else np.asarray(data)
+            data if isinstance(data, Tensor) or _declared(data) is not None else _array(data, block)
         )
         if values.ndim not in (1, 2) or 0 in values.shape[1:]:
             raise ValueError(
                 f"Block {block!r}: expected distributions, a data frame, or an array of shape (N,) or "
                 f"(N, columns), got {type(data).__name__} of shape {tuple(values.shape)}."
+                + f" {_BAGS}"
+                * (values.ndim > 2)
             )
         if values.ndim == 1:
             column, declared = _read_column(values, f"Block {block!r}", None)
@@ -248,6 +251,16 @@ def _read_column(
         return _numbers_or_categories(values, where, labels), None
     levels = tuple(_categories(declared, where, None).tolist())
     return _categories(object_array(list(values)), where, labels), levels
+
+
+def _array(data: Any, block: str) -> npt.NDArray[Any]:
+    try:
+        return np.asarray(data)
+    except ValueError:  # unequal lengths
+        raise ValueError(
+            f"Block {block!r}: expected distributions, a data frame, or an array of shape (N,) or "
+            f"(N, columns), got entries of unequal lengths. {_BAGS}"
+        ) from None
 
 
 def _numbers_or_categories(

@@ -19,6 +19,7 @@ from gp_distributions.kernels.named import SlicedWassersteinKernel
 from gp_distributions.kernels.reading import distribution_kernels
 from gp_distributions.measures import GaussianMixtures, Gaussians, MixedEncoding, MixedInputs
 from gp_distributions.measures.arrays import positive
+from gp_distributions.measures.described import described
 from gp_distributions.measures.inputs import Inputs, input_rows
 from gp_distributions.models.normalization import NormalizeClouds
 from gp_distributions.models.scales import check_coordinates
@@ -65,8 +66,8 @@ def check_modules(covar_module: Kernel, likelihood: Likelihood | None, num_train
     """
     if not isinstance(covar_module, Kernel):
         raise TypeError(
-            f"Expected a GPyTorch kernel as covar_module, got {type(covar_module).__name__}. "
-            "Make a kernel from a distance with DistributionKernel(distance)."
+            f"Expected a GPyTorch kernel as covar_module, got {described(covar_module)}. "
+            "Pass for example SlicedWassersteinKernel(dim), or DistributionKernel(distance)."
         )
     if isinstance(likelihood, FixedNoiseGaussianLikelihood):
         length = likelihood.noise.shape[-1]
@@ -156,6 +157,20 @@ def sampled_columns(covar_module: torch.nn.Module) -> dict[str, Any]:
         )
     (block,) = bags
     return {"dim": block.dim, "active_dims": block.columns}
+
+
+def check_transform(input_transform: object) -> None:
+    """Check that a transform of inputs is one of BoTorch.
+
+    Raises:
+        TypeError: If it is something else, such as a class.
+    """
+    if not isinstance(input_transform, InputTransform | None):
+        raise TypeError(
+            "Expected an InputTransform of BoTorch or None as input_transform, got "
+            f"{described(input_transform)}. To normalise clouds, pass "
+            "NormalizeClouds.from_data(train_X)."
+        )
 
 
 def keeps_clouds(input_transform: InputTransform | None) -> bool:

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from gp_distributions.measures.arrays import positive, real_array, to_tensors
+from gp_distributions.measures.described import described
 from gp_distributions.numerics.standardized_errors import Values, standardized_errors
 
 # Roundings between a score and the bound of the interval that just contains its target.
@@ -151,7 +152,7 @@ def check_conformal(
         return
     if not isinstance(conformal, ConformalCorrection):
         raise TypeError(
-            f"Expected a ConformalCorrection or None as conformal, got {type(conformal).__name__}. Make "
+            f"Expected a ConformalCorrection or None as conformal, got {described(conformal)}. Make "
             "one with ConformalCorrection(y, *model.predict(X)) from held-out clouds X with targets y."
         )
     if not observation_noise:

@@ -39,6 +39,7 @@ from gp_distributions.models.arguments import (
     check_batch_size,
     check_modules,
     check_noise,
+    check_transform,
     counted_rows,
     default_kernel,
     gaussian_noise,
@@ -117,8 +118,8 @@ class DistributionGP(SingleTaskGP):
             agree, as is common for rounded values, counts and answers on a scale.
 
     Raises:
-        TypeError: If ``train_X`` is neither distributions nor a dense tensor, or ``covar_module`` is
-            not a kernel.
+        TypeError: If ``train_X`` is neither distributions nor a dense tensor, ``covar_module`` is not
+            a kernel, or ``input_transform`` is not a transform of BoTorch.
         ValueError: If the numbers of clouds and targets differ; a target is not finite; a variance is
             not positive; squares of coordinates or targets overflow or underflow; the index of
             ``train_Y`` names the clouds in another order; ``covar_module`` is needed but not given, or
@@ -172,6 +173,7 @@ class DistributionGP(SingleTaskGP):
         if covar_module is None:
             covar_module = default_kernel(train_X, batch_shape)
         check_modules(covar_module, likelihood, rows.shape[-2])
+        check_transform(input_transform)
         if keeps_clouds(input_transform):
             check_kind(train_X, covar_module)
         noise = gaussian_noise(noise_floor(rows.dtype), batch_shape)

@@ -34,6 +34,7 @@ from gp_distributions.models.arguments import (
     check_batch_size,
     check_modules,
     check_noise,
+    check_transform,
     counted_rows,
     default_kernel,
     gaussian_noise,
@@ -199,6 +200,7 @@ class SparseDistributionGP(SparseInference):
             covar_module = default_kernel(X)
         rows = counted_rows(X, self.encoding).detach().double()
         check_modules(covar_module, None, rows.shape[-2])
+        check_transform(input_transform)
         if getattr(covar_module, "batch_shape", None):
             raise ValueError(
                 "Expected one kernel for all outputs, got a batch of shape "

@@ -91,9 +91,11 @@ def as_targets(train_Y: Tensor | ArrayLike, rows: Tensor) -> tuple[Tensor, bool]
     """
     targets, squeeze = _columns(train_Y, rows)
     if targets.shape[:-1] != rows.shape[:-1]:
+        read = " A tensor is read as rows; pass N x n x d points as PointClouds(points)."
+        points = rows.dim() == 3 and np.shape(train_Y)[:1] == rows.shape[:1]
         raise ValueError(
             f"Expected one target for each of {tuple(rows.shape[:-1])} clouds, or one row of targets "
-            f"for each, got train_Y of shape {tuple(np.shape(train_Y))}."
+            f"for each, got train_Y of shape {tuple(np.shape(train_Y))}.{read * points}"
         )
     if not targets.numel():
         raise ValueError(

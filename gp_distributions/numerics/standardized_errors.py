@@ -37,10 +37,12 @@ def standardized_errors(
     dtype = functools.reduce(torch.promote_types, [v.dtype for v in values])
     target, centre, std = (v.to(values[-1].device, dtype) for v in values)
     if not target.shape == centre.shape == std.shape or std.dim() not in (1, 1 + outputs):
+        single = not outputs and std.dim() == 2
+        advice = " Pass one output at a time: y[:, 0], mean[:, 0] and std[:, 0]." * single
         raise ValueError(
             "Expected targets, means and standard deviations of the same shape "
             f"{'(N,) or (N, outputs)' if outputs else '(N,)'}, got "
-            f"{tuple(target.shape)}, {tuple(centre.shape)} and {tuple(std.shape)}."
+            f"{tuple(target.shape)}, {tuple(centre.shape)} and {tuple(std.shape)}.{advice}"
         )
     bad = (~(target.isfinite() & centre.isfinite() & std.isfinite() & (std > 0))).nonzero()
     if len(bad):

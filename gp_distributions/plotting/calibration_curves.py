@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gp_distributions.calibration import Groups, reliability
+from gp_distributions.calibration import Groups, calibration, reliability
 from gp_distributions.plotting.drawing import Axes, Values, as_array, given_or_new, line_style
 
 _LEVELS = tuple(level / 20 for level in range(1, 20))
+_CHANCE = 0.95
+_BAND = "95% range of chance"
 
 
 def plot_calibration(
@@ -23,7 +25,9 @@ def plot_calibration(
     """Plot the observed against the nominal coverage of central intervals.
 
     The line of calibrated predictions is the diagonal; where a line is below the diagonal, intervals are
-    too narrow. Another call with the same axes adds a line.
+    too narrow. A band of the same colour about the diagonal shows what chance explains: at each level,
+    calibrated predictions of as many independent targets lie within it with a probability of at least
+    95%. It is wide if there are few targets. Another call with the same axes adds a line and its band.
 
     Args:
         truth: The ``N`` true values.
@@ -49,16 +53,38 @@ def plot_calibration(
         >>> [line.get_label() for line in ax.lines]
         ['calibrated', 'model']
     """
-    predictions = (as_array(values).ravel() for values in (truth, mean, std))
+    predictions = [as_array(values).ravel() for values in (truth, mean, std)]
     shares = reliability(*predictions, levels=levels, groups=groups)
+    scores = calibration(*predictions, groups=groups)
+    counts = dict(zip(scores.groups, scores.count.tolist(), strict=True))
     curves = shares if isinstance(shares, dict) else {"": shares}
     ax = given_or_new(ax)
     if all(line.get_label() != "calibrated" for line in ax.lines):
         ax.plot([0, 1], [0, 1], color="0.5", linewidth=1, label="calibrated")
     for number, (group, share) in enumerate(curves.items(), start=len(ax.lines) - 1):
         name = f"{label} {group}".strip()
-        ax.plot(levels, as_array(share), **line_style(number), markersize=4, label=name or None)
+        style = line_style(number)
+        ax.plot(levels, as_array(share), **style, markersize=4, label=name or None)
+        _draw_chance(ax, counts.get(group, len(predictions[0])), levels, style["color"])
     ax.set(xlim=(0, 1), ylim=(0, 1), aspect="equal")
     ax.set(xlabel="nominal coverage of intervals", ylabel="observed coverage")
     ax.legend(frameon=False, fontsize=8)
     return ax
+
+
+def _draw_chance(ax: Axes, count: int, levels: Sequence[float], color: str) -> None:
+    """Draw the band in which the coverage of calibrated predictions lies by chance."""
+    from scipy.stats import binom
+
+    inner = [level for level in sorted(levels) if 0 < level < 1]
+    low, high = binom.interval(_CHANCE, count, inner)
+    named = any(band.get_label() == _BAND for band in ax.collections)
+    ax.fill_between(
+        [0, *inner, 1],
+        [0, *(low / count), 1],
+        [0, *(high / count), 1],
+        color=color,
+        alpha=0.1,
+        linewidth=0,
+        label=None if named else _BAND,
+    )

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from gp_distributions.measures import PointClouds, align
 from gp_distributions.plotting.drawing import Axes, Values, as_array, given_or_new
+from gp_distributions.plotting.outlines import is_outline
 
 
 def plot_cloud(
@@ -86,7 +87,7 @@ def plot_clouds(
     *,
     titles: Sequence[str] | None = None,
     columns: int = 4,
-    outline: bool = True,
+    outline: bool | None = None,
     aligned: bool = False,
     axes: Sequence[Axes] | None = None,
 ) -> list[Axes]:
@@ -96,7 +97,10 @@ def plot_clouds(
         clouds: Clouds, or ``n_i x 2`` arrays of atoms.
         titles: Title of each cloud.
         columns: Number of columns of the gallery.
-        outline: Whether to draw the atoms as a filled closed curve rather than as dots.
+        outline: Whether to draw the atoms as a filled closed curve rather than as dots. Default: as a
+            curve if, for more than half of the clouds, the closed line through the atoms in their order
+            does not cross itself and has at least eight atoms. This holds for outlines, and rarely for
+            measurements.
         aligned: Whether to draw the clouds turned and moved to the pose of the first. For another
             template, pass ``align(clouds, template)`` as ``clouds``.
         axes: Axes to draw on, one for each cloud. Default: axes of a new figure.
@@ -116,8 +120,17 @@ def plot_clouds(
         >>> axes = plot_clouds([circle, circle * [2, 1]], titles=["circle", "ellipse"], columns=2)
         >>> [ax.get_title() for ax in axes]
         ['circle', 'ellipse']
+
+        Measurements, whose order has no meaning, are drawn as dots:
+
+        >>> bags = [np.random.default_rng(seed).normal(size=(30, 2)) for seed in range(2)]
+        >>> axes = plot_clouds(bags, columns=2)
+        >>> [len(ax.patches) for ax in axes], len(axes[0].collections[0].get_offsets())
+        ([0, 0], 30)
     """
     arrays = _atoms(clouds)
+    if outline is None:
+        outline = 2 * sum(map(is_outline, arrays)) > len(arrays)
     if aligned:
         if not isinstance(clouds, PointClouds):
             read = PointClouds.from_curves if outline else PointClouds.from_list

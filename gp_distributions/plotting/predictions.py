@@ -20,7 +20,8 @@ def plot_predictions(
 ) -> Axes:
     """Plot predicted against true values, with central intervals of normal distributions.
 
-    Intervals that do not contain the true value are drawn darker.
+    Dots are predicted means, and the dashed line is where they equal the true values. Intervals that
+    contain the true value are blue, those that do not are red; the legend gives the share of the latter.
 
     Args:
         truth: The ``N`` true values.

@@ -11,6 +11,9 @@ def plot_reference_path(
 ) -> Axes:
     """Plot the paths of the atoms of a reference during learning, in the first two coordinates.
 
+    Empty circles are the atoms at the start, filled circles those at the end, and lines join the steps
+    between. The atoms of ``clouds``, if given, are grey dots.
+
     Args:
         path: The atoms before the first step and after each step, ``(steps + 1) x m x d``, such as
             ``fit_reference(...).path``.

@@ -14,6 +14,7 @@ from gp_distributions.fitting.starts import training_rows
 from gp_distributions.fitting.thinning import thinned
 from gp_distributions.kernels.covariances import covariance
 from gp_distributions.measures.arrays import integer
+from gp_distributions.measures.described import described
 from gp_distributions.models import ClassificationGP, DistributionGP
 from gp_distributions.models.exact_inference import ExactMultivariateNormal
 from gp_distributions.numerics.cholesky import cholesky
@@ -92,7 +93,12 @@ def relevance(
     Source: Breiman 2001, section 10 (permutation importance).
     """
     if not isinstance(model, DistributionGP) or isinstance(model, ClassificationGP):
-        raise TypeError(f"Expected a DistributionGP for regression, got {type(model).__name__}.")
+        advice = " Pass the model of the estimator, estimator.model_." * hasattr(
+            model, "get_params"
+        )
+        raise TypeError(
+            f"Expected a DistributionGP for regression, got {described(model)}.{advice}"
+        )
     repeats, atoms = integer(repeats, "repeats"), integer(atoms, "atoms")
     training = model.training
     model.eval()  # never training mode, in which other threads would predict from the prior

@@ -128,7 +128,7 @@ def report(
 
     path = Path(path)
     if not path.parent.is_dir():
-        raise FileNotFoundError(f"Expected an existing folder, got {path.parent}.")
+        raise FileNotFoundError(f"Expected an existing folder, got {path.parent}. Create it first.")
     single = likeliest(model)
     if not isinstance(single, DistributionGP | SparseDistributionGP):
         advice = " Pass its attribute model_." if hasattr(model, "model_") else ""

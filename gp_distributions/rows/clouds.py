@@ -45,9 +45,10 @@ def split_rows(rows: Tensor, dim: int) -> tuple[Tensor, Tensor]:
     """
     width = rows.shape[-1] if rows.dim() else 0
     if width == 0 or width % (dim + 1):
+        advice = " Coordinates alone are not rows: pass PointClouds(points)." * (width == dim)
         raise ValueError(
             f"Expected rows whose width is a positive multiple of dim + 1 = {dim + 1} (each atom has "
-            f"{dim} coordinates and a weight), got a tensor of shape {tuple(rows.shape)}."
+            f"{dim} coordinates and a weight), got a tensor of shape {tuple(rows.shape)}.{advice}"
         )
     atoms = rows.unflatten(-1, (width // (dim + 1), dim + 1))
     return atoms[..., :dim], atoms[..., dim]

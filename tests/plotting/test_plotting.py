@@ -90,6 +90,24 @@ def test_gallery_of_clouds_leaves_padding_out() -> None:
     assert len(plot_clouds(PointClouds(solid.points[..., :2], solid.weights))) == 2
 
 
+def test_gallery_draws_outlines_as_curves_and_measurements_as_dots() -> None:
+    rng = np.random.default_rng(0)
+    angles = np.linspace(0, 2 * np.pi, 30)  # the first vertex is also the last
+    outlines = [(1 + 0.3 * np.cos(3 * angles)) * [np.cos(angles), np.sin(angles)] for _ in range(2)]
+    bags = [rng.normal(size=(n, 2)) for n in (3, 4, 8, 30)]
+    images = PointClouds.from_images(rng.random((2, 6, 6)))
+    meshes = PointClouds.from_meshes([(np.array([[0, 0], [2, 0], [0, 1]]), [[0, 1, 2]])], atoms=30)
+    assert all(ax.patches for ax in plot_clouds([each.T for each in outlines]))
+    assert all(
+        ax.patches for ax in plot_clouds(PointClouds.from_curves([each.T for each in outlines]))
+    )
+    for clouds in (bags, PointClouds.from_list(bags), images, meshes, bags[:1]):
+        assert not any(ax.patches for ax in plot_clouds(clouds))
+    mostly = plot_clouds([outlines[0].T, outlines[1].T, bags[3]])  # one way for all
+    assert all(ax.patches for ax in mostly)
+    assert all(ax.patches for ax in plot_clouds(bags, outline=True))
+
+
 @pytest.mark.parametrize("outline", [True, False])
 def test_gallery_can_be_aligned(outline: bool) -> None:
     first = np.random.default_rng(0).normal(size=(9, 2)) * [3, 1]
@@ -198,10 +216,25 @@ def test_calibration_curve_is_the_reliability() -> None:
     np.testing.assert_array_equal(line.get_ydata(), reliability(truth, mean, std, levels=levels))
     sizes = [5] * 20 + [10] * 30
     assert plot_calibration(truth, mean, std, groups=sizes, label="bags of", ax=ax) is ax
-    assert entries(ax) == ["calibrated", "one", "bags of 5", "bags of 10"]
+    assert entries(ax) == ["calibrated", "one", "95% range of chance", "bags of 5", "bags of 10"]
     assert len({line.get_marker() for line in ax.lines[1:]}) == 3
     within = np.abs(truth[:20] - mean[:20]) <= 1.2 * 1.6448536269514722
     assert ax.lines[2].get_ydata()[-2] == pytest.approx(within.mean())  # at the level 0.9
+
+
+def test_calibrated_predictions_lie_within_the_band() -> None:
+    rng, levels = np.random.default_rng(0), (0.8, 0.3, 0.5)
+    ax = plot_calibration(np.zeros(30), np.zeros(30), np.ones(30), levels=levels)
+    corners = ax.collections[0].get_paths()[0].vertices
+    for level in levels:
+        heights = corners[np.isclose(corners[:, 0], level), 1]
+        inside = rng.binomial(30, level, size=2000) / 30
+        share = np.mean((inside >= heights.min()) & (inside <= heights.max()))
+        assert 0.93 < share < 0.99
+    assert (corners.min(), corners.max()) == (0, 1)
+    few = plot_calibration(np.zeros(90), np.zeros(90), np.ones(90), groups=[0] * 10 + [1] * 80)
+    wide, narrow = (np.ptp(band.get_paths()[0].vertices @ [-1, 1]) for band in few.collections)
+    assert narrow < wide / 2
 
 
 def test_lines_differ_without_colour() -> None:
