@@ -115,6 +115,22 @@ class ParquetFile:
                 raise unreadable(self.path, error) from error
 
 
+def rows_of_groups(metadata: pyarrow.parquet.FileMetaData) -> list[int]:
+    """Return the numbers of rows of the row groups of a file.
+
+    PyArrow takes memory for the rows of a group before it looks at their values.
+
+    Raises:
+        ValueError: If they do not add up to the number of rows of the file.
+    """
+    groups = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
+    if sum(groups) != metadata.num_rows:
+        raise ValueError(
+            f"row groups have {sum(groups)} rows, but the file has {metadata.num_rows}"
+        )
+    return groups
+
+
 def read_table(path: str) -> pyarrow.Table:
     """Read the whole table of a file, or of a folder of files.
 
@@ -122,9 +138,12 @@ def read_table(path: str) -> pyarrow.Table:
         PieceError: If it cannot be read.
     """
     import pyarrow as pa
+    import pyarrow.dataset as ds
     import pyarrow.parquet as pq
 
     try:
+        for fragment in ds.dataset(path, format="parquet").get_fragments():
+            rows_of_groups(fragment.metadata)
         return pq.read_table(path)
     except (OSError, ValueError, pa.ArrowException) as error:
         raise unreadable(path, error) from error

@@ -11,7 +11,12 @@ import numpy as np
 import numpy.typing as npt
 
 from gp_distributions.sharding.optional import needed
-from gp_distributions.sharding.parquet import ParquetFile, ParquetPiece, unreadable
+from gp_distributions.sharding.parquet import (
+    ParquetFile,
+    ParquetPiece,
+    rows_of_groups,
+    unreadable,
+)
 from gp_distributions.sharding.pieces import PieceError, cut
 from gp_distributions.sharding.tables import Layout, repeated, runs
 from gp_distributions.sharding.targets import target_tensor
@@ -105,11 +110,10 @@ def _find(file: ParquetFile, layout: Layout) -> BagsOfFile:
                 raise ValueError(
                     f"{file.path}: expected a column {name!r}; columns: {', '.join(existing)}."
                 )
-        groups = [opened.metadata.row_group(i).num_rows for i in range(opened.num_row_groups)]
-        if sum(groups) != (rows := opened.metadata.num_rows):
-            # PyArrow takes memory for the rows of a group before it looks at their values.
-            error = ValueError(f"row groups have {sum(groups)} rows, but the file has {rows}")
-            raise unreadable(file.path, error)
+        try:
+            groups = rows_of_groups(opened.metadata)
+        except ValueError as error:
+            raise unreadable(file.path, error) from error
         group_starts = np.cumsum([0, *groups])
         starts: list[npt.NDArray[np.int64]] = []
         names: list[pyarrow.Array] = []

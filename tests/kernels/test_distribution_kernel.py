@@ -16,7 +16,12 @@ from gpytorch.kernels import Kernel, RBFKernel, ScaleKernel
 from gpytorch.priors import GammaPrior
 from torch import Tensor
 
-from gp_distributions import DistributionKernel, SlicedWasserstein, SlicedWassersteinKernel
+from gp_distributions import (
+    DistributionKernel,
+    PointClouds,
+    SlicedWasserstein,
+    SlicedWassersteinKernel,
+)
 from gp_distributions.kernels import Linear, Matern52, Polynomial, RationalQuadratic
 
 ROWS = as_rows(random_clouds(9, sizes=(3, 8)), atoms=8)
@@ -290,6 +295,14 @@ class TestRefuses:
     def test_what_is_no_distance(self, distance: Any) -> None:
         with pytest.raises(TypeError, match="Expected a Distance"):
             DistributionKernel(distance)
+
+    @pytest.mark.parametrize("which", [0, 1])
+    def test_what_is_no_tensor(self, which: int) -> None:
+        clouds = PointClouds([[[0.0, 1.0]], [[2.0, 3.0]]])
+        given: list[Any] = [clouds.pack(), clouds.pack()]
+        given[which] = clouds
+        with pytest.raises(TypeError, match=r"got PointClouds\. Pass clouds\.pack\(\)"):
+            make()(*given)
 
     def test_several_lengthscales(self) -> None:
         with pytest.raises(ValueError, match=r"ard_num_dims.* use ScaledDistance\(distance\)"):
