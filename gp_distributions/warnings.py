@@ -38,6 +38,7 @@ __all__ = [
 ]
 
 _silent: ContextVar[tuple[type[Warning], ...]] = ContextVar("silent", default=())
+_subject: ContextVar[str] = ContextVar("subject", default="")
 
 
 class DistributionWarning(UserWarning):
@@ -95,7 +96,14 @@ def warn(message: str, category: type[DistributionWarning]) -> None:
     frame: FrameType | None = sys._getframe()
     while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] in _INNER:
         level, frame = level + 1, frame.f_back
-    warnings.warn(message, category, stacklevel=level)
+    warnings.warn(_subject.get() + message, category, stacklevel=level)
+
+
+@contextlib.contextmanager
+def naming(subject: str) -> Iterator[None]:
+    """Begin warnings of this package with their subject, where several are at work in one call."""
+    with setting(_subject, f"{subject}: "):
+        yield
 
 
 def is_silenced(category: type[DistributionWarning]) -> bool:

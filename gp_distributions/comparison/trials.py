@@ -19,7 +19,7 @@ from gp_distributions.models.mixture_classifier import Classifier
 from gp_distributions.rows.memory import unchanging_rows
 from gp_distributions.scoring.leave_one_out import left_out
 from gp_distributions.scoring.predictions import ClassPredictions, NormalPredictions, Predictions
-from gp_distributions.warnings import UndeterminedWarning, silenced
+from gp_distributions.warnings import UndeterminedWarning, naming, silenced
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,8 +73,10 @@ def run_trials(
     with unchanging_rows(), silenced(UndeterminedWarning):
         for name, candidate in copied(group).items():
             start = time.perf_counter()
+            subject = repr(name) if fold is None else f"{name!r}, fold {fold}"
             try:
-                model, predictions = _tried(candidate, data, split, leave_one_out, options)
+                with naming(subject):
+                    model, predictions = _tried(candidate, data, split, leave_one_out, options)
             except KeyboardInterrupt:  # which must not lose what is done
                 return [*trials, Trial(name, fold, interrupted=True)]
             except Exception as error:  # a failure is a line of the table

@@ -42,8 +42,10 @@ from gp_distributions import (
     load,
     save,
 )
+from gp_distributions.comparison import trials
 from gp_distributions.comparison.candidates import grouped
 from gp_distributions.numerics.stacking import stacking_weights
+from gp_distributions.warnings import ConvergenceWarning, warn
 
 T = 18
 GENERATOR = torch.Generator().manual_seed(0)
@@ -458,3 +460,19 @@ def test_runs_in_parallel(found: Comparison) -> None:
 def test_is_silent(capsys: pytest.CaptureFixture[str]) -> None:
     compare({"sw2": sliced()}, X, Y, **FAST)
     assert capsys.readouterr() == ("", "")
+
+
+def test_warnings_name_the_candidate(monkeypatch: pytest.MonkeyPatch) -> None:
+    def worried(model: Any, **options: Any) -> Any:
+        warn("The fit did not converge.", ConvergenceWarning)
+        return fit(model, **options)
+
+    monkeypatch.setattr(trials, "fit", worried)
+    with pytest.warns(ConvergenceWarning) as found:
+        compare({"only": sliced()}, X, Y, folds=2, **FAST)
+    texts = [str(warning.message) for warning in found]
+    assert texts == [
+        f"'only'{place}: The fit did not converge." for place in ("", ", fold 0", ", fold 1")
+    ]
+    with pytest.warns(ConvergenceWarning, match="^The fit"):
+        warn("The fit did not converge.", ConvergenceWarning)
