@@ -25,6 +25,8 @@ from gp_distributions import (
 from gp_distributions.distances.base import Distance
 from gp_distributions.distances.rounding import rounding_of
 from gp_distributions.fitting.starts import median_distances
+from gp_distributions.numerics.pooled_atoms import median_distance
+from gp_distributions.rows.clouds import join_rows
 
 DISTANCES: dict[str, Callable[[], Distance]] = {
     "sliced": lambda: SlicedWasserstein(2, num_slices=4),
@@ -51,7 +53,7 @@ def point_masses(places: torch.Tensor) -> PointClouds:
 
 
 @pytest.mark.parametrize("make", DISTANCES.values(), ids=DISTANCES)
-@pytest.mark.parametrize("place", [0.384, -731.9])
+@pytest.mark.parametrize("place", [0.384, -731.9, 1e12])
 def test_rounding_errors_are_no_distances(make: Callable[[], Distance], place: float) -> None:
     rows = point_masses(torch.full((6, 2), place).double()).pack()
     distance = make()
@@ -70,6 +72,27 @@ def test_small_distances_are_no_rounding_errors(make: Callable[[], Distance]) ->
     distance = make()
     off_diagonal = distance.squared(rows)[~torch.eye(6, dtype=torch.bool)]
     assert bool((off_diagonal > rounding_of(distance, rows, distance.squared(rows))).all())
+
+
+@pytest.mark.parametrize("name", ["sliced", "of order one", "centred", "rigid"])
+def test_a_thousand_rounding_errors_are_a_distance(name: str) -> None:
+    points = torch.randn(6, 5, 2, generator=torch.Generator().manual_seed(0)).double()
+    rows = PointClouds(0.4 + 1e-12 * points).pack()
+    distance = DISTANCES[name]()
+    squared = distance.squared(rows)
+    rounding = rounding_of(distance, rows, squared)
+    assert 0 < rounding < squared[~torch.eye(6, dtype=torch.bool)].min()
+
+
+def test_atoms_of_weight_zero_have_no_rounding_errors() -> None:
+    """Nine clouds near zero, whose second atom is large but has no weight, beside one farther away."""
+    points = torch.full((10, 2, 2), 1e-9).double()
+    points[:9, 1] = 1e3
+    points[9] = 1.0
+    weights = torch.tensor([1.0, 0.0]).double().expand(10, 2)
+    rows, distance = join_rows(points, weights), SlicedWasserstein(2, num_slices=4)
+    squared = torch.zeros(10, 10)
+    assert rounding_of(distance, rows, squared) == rounding_of(distance, rows[9:], squared)
 
 
 def test_labels_have_no_rounding_errors() -> None:
@@ -105,5 +128,7 @@ def test_diagnoses_and_transformers_see_that_clouds_coincide() -> None:
     assert bool(torch.tensor(diagnosis.distances[0].median_distance).isnan())
     bags = [points[w > 0].numpy() for points, w in zip(clouds.points, clouds.weights, strict=True)]
     assert GramTransformer("sliced_wasserstein").fit(bags).kernel_.lengthscale == 1
+    atoms = torch.tensor([0.384, 0.384 + 1e-16], dtype=torch.float64).repeat(5).unsqueeze(-1)
+    assert torch.pdist(atoms).max() > 0 == median_distance(atoms)
     with pytest.raises(ValueError, match="all atoms coincide"):
         MMD(2).squared(clouds.pack())

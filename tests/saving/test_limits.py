@@ -125,6 +125,14 @@ def test_no_argument_of_any_class_takes_memory(value: Any) -> None:
                     assert "MemoryError" not in refused
 
 
+def test_many_columns_of_other_kernels_are_restored() -> None:
+    """Their product is no number of elements."""
+    named = {"active_dims": {"tuple": list(range(1, 31))}}
+    entry = {"class": "gpytorch.RBFKernel", "positional": [], "named": named}
+    kernel = description.restore([entry], [])({"object": 0})
+    assert len(kernel.active_dims) == 30
+
+
 def test_models_of_many_outputs_and_large_seeds_are_restored(tmp_path: Path) -> None:
     targets = torch.randn(8, 120, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     shape = torch.Size([120])
