@@ -284,6 +284,7 @@ def test_errors_name_the_file(tmp_path: Path) -> None:
         ([1.0, np.nan, np.nan], "got a missing value in row 1"),
         ([1.0, None, 2.0], "got a missing value in row 1"),
         ([[1], [1], [2]], "bags named by text, numbers or dates, got list<.*int64>"),
+        (np.array([1, 1, 2], dtype=np.float16), "text, numbers or dates, got halffloat"),
         ([{"a": 1}, {"a": 1}, {"a": 2}], "bags named by text, numbers or dates, got struct"),
     ],
 )
