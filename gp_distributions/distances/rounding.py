@@ -10,8 +10,8 @@ from gp_distributions.rows.clouds import drop_copies, join_rows
 
 # Number of clouds whose rounding errors are computed: those with the largest coordinates.
 _CLOUDS = 8
-# Distances above this one, and above this share of the largest coordinate, are not looked at: no
-# rounding error is as large.
+# Distances above this one, and above this share of the largest coordinate of the first clouds, are not
+# looked at: no rounding error is as large.
 _FAR, _FAR_SHARE = 1e-6, 1e-10
 # How many rounding errors coordinates, or squared norms, may differ by between clouds that coincide.
 _ERRORS = 10
@@ -35,7 +35,8 @@ def rounding_of(distance: Distance, rows: Tensor, squared: Tensor) -> Tensor:
         distance is so large that none of this matters.
     """
     precision = torch.finfo(rows.dtype).eps / torch.finfo(torch.float64).eps
-    far = max(_FAR * precision**0.5, _FAR_SHARE * precision * rows.abs().max().item())
+    largest = rows[..., :_CLOUDS, :].abs().max().item()  # a pass over all rows would cost too much
+    far = max(_FAR * precision**0.5, _FAR_SHARE * precision * largest)
     if not distance.reads_coordinates or squared.max().sqrt() > far:
         return rows.new_zeros(())
     rows = drop_copies(rows).flatten(0, -2)

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from gpytorch.constraints import Positive
+from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from gp_distributions.distances.base import Distance
@@ -18,7 +19,8 @@ from gp_distributions.measures.described import described
 from gp_distributions.measures.kinds import Distributions
 from gp_distributions.numerics.strips import entrywise
 
-_OPTIONS = ("batch_shape", "active_dims", "lengthscale_prior", "lengthscale_constraint", "eps")
+# The options of GPyTorch's kernels; it ignores others.
+_OPTIONS = [name for name in inspect.signature(Kernel).parameters if name != "kwargs"]
 
 
 class DistributionKernel(RowKernel):
@@ -123,7 +125,7 @@ class DistributionKernel(RowKernel):
     @classmethod
     def _check_options(cls, options: dict[str, Any]) -> None:
         """Refuse options that GPyTorch would ignore, such as misspelt ones."""
-        if unknown := [name for name in options if name not in (*_OPTIONS, "ard_num_dims")]:
+        if unknown := [name for name in options if name not in _OPTIONS]:
             own = [name for name in inspect.signature(cls).parameters if name != "kwargs"]
             names = ", ".join(dict.fromkeys([*own, *_OPTIONS]))
             raise TypeError(

@@ -24,6 +24,7 @@ Level: TypeAlias = str | bool | int | float
 _LEVELS = (str, bool, int, float)
 # Kinds of NumPy arrays that hold numbers, and those that hold text, booleans or objects.
 _NUMBERS, _OBJECTS = "iuf", "OUSTb"
+_EXPECTED = "expected distributions, a data frame, or an array of shape (N,) or (N, columns), got"
 _BAGS = "Read a list of bags with PointClouds.from_list(bags)."
 
 
@@ -108,10 +109,8 @@ class Covariates:
         )
         if values.ndim not in (1, 2) or 0 in values.shape[1:]:
             raise ValueError(
-                f"Block {block!r}: expected distributions, a data frame, or an array of shape (N,) or "
-                f"(N, columns), got {type(data).__name__} of shape {tuple(values.shape)}."
-                + f" {_BAGS}"
-                * (values.ndim > 2)
+                f"Block {block!r}: {_EXPECTED} {type(data).__name__} of shape {tuple(values.shape)}."
+                + f" {_BAGS}" * (values.ndim > 2)
             )
         if values.ndim == 1:
             column, declared = _read_column(values, f"Block {block!r}", None)
@@ -258,8 +257,7 @@ def _array(data: Any, block: str) -> npt.NDArray[Any]:
         return np.asarray(data)
     except ValueError:  # unequal lengths
         raise ValueError(
-            f"Block {block!r}: expected distributions, a data frame, or an array of shape (N,) or "
-            f"(N, columns), got entries of unequal lengths. {_BAGS}"
+            f"Block {block!r}: {_EXPECTED} entries of unequal lengths. {_BAGS}"
         ) from None
 
 
