@@ -125,6 +125,8 @@ def fit(
     return model
 
 
+@torch.inference_mode(False)
+@torch.enable_grad()
 def maximise_likelihood(
     model: Any,
     *,
@@ -315,6 +317,10 @@ def _maximise(
         result = fit_gpytorch_mll_scipy(mll, options=options)
         converged = result.status == OptimizationStatus.SUCCESS
         return Minimum(float(result.fval), converged, result.message or result.status.name)
+    if not any(parameter.requires_grad for parameter in mll.parameters()):
+        with torch.no_grad():
+            loss = -mll(model(*model.train_inputs), model.train_targets)
+        return Minimum(float(loss.sum()), converged=True, message="All hyperparameters are fixed")
     parameters, bounds = get_parameters_and_bounds(mll, requires_grad=True)
     closure = ForwardBackwardClosure(
         lambda: -mll(model(*model.train_inputs), model.train_targets), parameters

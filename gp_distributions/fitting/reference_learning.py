@@ -73,6 +73,8 @@ class ReferenceFit:
     effective_rank: float
 
 
+@torch.inference_mode(False)
+@torch.enable_grad()
 def fit_reference(
     model: DistributionGP,
     *,

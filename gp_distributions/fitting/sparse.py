@@ -46,6 +46,8 @@ _LEFT_OUT = 2000
 
 
 @fit.register
+@torch.inference_mode(False)
+@torch.enable_grad()
 def fit_sparse(
     model: SparseDistributionGP,
     *,

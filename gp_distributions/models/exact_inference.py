@@ -106,8 +106,10 @@ class ExactPredictionStrategy(DefaultPredictionStrategy):
         return get_from_cache(self, "mean_cache")
 
     def is_of(self, premises: Sequence[Module | Tensor]) -> bool:
-        """Whether the caches belong to these modules and values."""
-        return len(self.premises) == len(premises) and all(map(_same, self.premises, premises))
+        """Whether the caches belong to these modules and values, and can be used in this mode."""
+        usable = torch.is_inference_mode_enabled() or not self.mean_cache.is_inference()
+        same = len(self.premises) == len(premises) and all(map(_same, self.premises, premises))
+        return usable and same
 
     def exact_prediction(
         self, test_mean: Tensor, test_test_covar: Tensor, test_train_covar: Tensor

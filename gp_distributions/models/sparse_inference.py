@@ -124,9 +124,10 @@ class SparseInference(Model, gpytorch.Module):
         key, summed = self._key(), self._summed
         if summed is None or summed.key != key:
             data = self.training_data()
-            features = self.choose_features()
-            state = self.piece_state(features)
-            sums = sums_over_pieces(piece_sums, state, data, client=client, progress=progress)
+            with torch.inference_mode(False):  # autograd cannot use tensors made in that mode
+                features = self.choose_features()
+                state = self.piece_state(features)
+                sums = sums_over_pieces(piece_sums, state, data, client=client, progress=progress)
             summed = self._summed = Summed(key, features, sums)
         return summed
 
@@ -136,7 +137,7 @@ class SparseInference(Model, gpytorch.Module):
         key = self._posterior_key(summed.key)
         current = self._current
         if current is None or current[0] != key:
-            with torch.no_grad():
+            with torch.inference_mode(False), torch.no_grad():
                 posterior = CollapsedPosterior.from_sums(
                     summed.features, summed.sums, self.noise_scale(), self.means()
                 )

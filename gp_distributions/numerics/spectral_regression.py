@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from functools import cached_property
 from typing import NamedTuple
 
 import torch
@@ -94,36 +93,21 @@ class SpectralRegression:
         self.precision = 1 / (values.clamp_min(0).unsqueeze(-2) + ratios.unsqueeze(-1))
         ones = self._project(torch.ones_like(targets[..., :1]).expand(*targets.shape[:-1], size))
         self._ones = ones if constant else torch.zeros_like(ones)
-        self._targets = self._project(targets)
+        projected = self._project(targets)
+        total = (self.precision * self._ones.square()).sum(-1)
+        # The sum S, or infinity without a mean, ``batch_shape x L x J``.
+        self._total = torch.where(total > 0, total, torch.inf)
+        #: The estimated constant mean, ``batch_shape x L x J``.
+        self.mean = (self.precision * self._ones * projected).sum(-1) / self._total
+        residuals = projected - self.mean.unsqueeze(-1) * self._ones
+        # The projections of the solutions of the linear systems, ``batch_shape x L x J x T``.
+        self._weighted = self.precision * residuals
+        # The quadratic form Q, ``batch_shape x L x J``.
+        self._quadratic = (self._weighted * residuals).sum(-1)
 
     def _project(self, values: Tensor) -> Tensor:
         """Project ``batch_shape x T`` values, ``batch_shape x L x 1 x T``."""
         return (self.projection @ values[..., None, :, None]).mT
-
-    @cached_property
-    def _total(self) -> Tensor:
-        """The sum S, or infinity without a mean, ``batch_shape x L x J``."""
-        total = (self.precision * self._ones.square()).sum(-1)
-        return torch.where(total > 0, total, torch.inf)
-
-    @cached_property
-    def mean(self) -> Tensor:
-        """The estimated constant mean, ``batch_shape x L x J``."""
-        return (self.precision * self._ones * self._targets).sum(-1) / self._total
-
-    @cached_property
-    def _residuals(self) -> Tensor:
-        return self._targets - self.mean.unsqueeze(-1) * self._ones
-
-    @cached_property
-    def _weighted(self) -> Tensor:
-        """The projections of the solutions of the linear systems, ``batch_shape x L x J x T``."""
-        return self.precision * self._residuals
-
-    @cached_property
-    def _quadratic(self) -> Tensor:
-        """The quadratic form Q, ``batch_shape x L x J``."""
-        return (self._weighted * self._residuals).sum(-1)
 
     @property
     def log_evidence(self) -> Tensor:

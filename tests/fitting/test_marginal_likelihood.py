@@ -18,6 +18,7 @@ from gp_distributions import (
     DistributionGP,
     PointClouds,
     ReferenceMeasure,
+    SharedKernelGP,
     SinkhornKernel,
     SlicedWassersteinKernel,
     fit,
@@ -73,6 +74,15 @@ def test_what_requires_no_gradient_stays(init: Literal["median", "current"]) -> 
     fit(model, init=init, restarts=3)
     after = dict(model.named_parameters())
     assert all(torch.equal(after[name], value) for name, value in before.items())
+
+
+@pytest.mark.parametrize("outputs", [1, 2])
+def test_fixed_hyperparameters_leave_nothing_to_fit(outputs: int) -> None:
+    targets = torch.stack([TARGETS[:30], -TARGETS[:30]], dim=-1)[:, :outputs]
+    model = SharedKernelGP(ROWS[:30], targets, SlicedWassersteinKernel(2)).requires_grad_(False)
+    before = [parameter.clone() for parameter in model.parameters()]
+    assert not fit(model, init="current", restarts=1).training
+    assert all(map(torch.equal, model.parameters(), before))
 
 
 @pytest.mark.parametrize("noise", [Interval(1e-6, 1e-2), GreaterThan(0.5)])
