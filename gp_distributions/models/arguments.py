@@ -10,14 +10,24 @@ import torch
 from botorch.models.transforms.input import ChainedInputTransform, InputTransform
 from gpytorch.constraints import GreaterThan
 from gpytorch.kernels import Kernel, ScaleKernel
-from gpytorch.likelihoods import FixedNoiseGaussianLikelihood, Likelihood
+from gpytorch.likelihoods import (
+    FixedNoiseGaussianLikelihood,
+    Likelihood,
+    MultitaskGaussianLikelihood,
+)
 from gpytorch.priors import LogNormalPrior
 from torch import Tensor
 
 from gp_distributions.kernels.mixed import mixed_kernel
 from gp_distributions.kernels.named import SlicedWassersteinKernel
 from gp_distributions.kernels.reading import distribution_kernels
-from gp_distributions.measures import GaussianMixtures, Gaussians, MixedEncoding, MixedInputs
+from gp_distributions.measures import (
+    GaussianMixtures,
+    Gaussians,
+    MixedEncoding,
+    MixedInputs,
+    PointClouds,
+)
 from gp_distributions.measures.arrays import positive
 from gp_distributions.measures.described import described
 from gp_distributions.measures.inputs import Inputs, input_rows
@@ -58,18 +68,30 @@ def counted_rows(X: Inputs | Tensor, encoding: MixedEncoding | None = None) -> T
 
 
 def check_modules(covar_module: Kernel, likelihood: Likelihood | None, num_train: int) -> None:
-    """Check that ``covar_module`` is a kernel and that fixed noise has one value per training cloud.
+    """Check that ``covar_module`` is a kernel and the likelihood one of ``num_train`` clouds.
 
     Raises:
-        TypeError: If ``covar_module`` is not a kernel.
-        ValueError: If the length of a fixed noise differs from ``num_train``.
+        TypeError: If ``covar_module`` is not a kernel, or the likelihood is one of tasks that correlate.
+        ValueError: If the length of a fixed noise differs from ``num_train``, or further noise is to be
+            learned beside it.
     """
     if not isinstance(covar_module, Kernel):
         raise TypeError(
             f"Expected a GPyTorch kernel as covar_module, got {described(covar_module)}. "
             "Pass for example SlicedWassersteinKernel(dim), or DistributionKernel(distance)."
         )
+    if isinstance(likelihood, MultitaskGaussianLikelihood):
+        raise TypeError(
+            f"Expected a likelihood of independent outputs, got {type(likelihood).__name__}. Pass "
+            "GaussianLikelihood(batch_shape=torch.Size([outputs])), or None."
+        )
     if isinstance(likelihood, FixedNoiseGaussianLikelihood):
+        if likelihood.second_noise_covar is not None:
+            raise ValueError(
+                "Expected a fixed noise without learn_additional_noise, which GPyTorch adds twice to "
+                "the noise of predictions. Pass variances that include all noise, or a "
+                "GaussianLikelihood to learn one variance."
+            )
         length = likelihood.noise.shape[-1]
         if length != num_train:
             raise ValueError(
@@ -159,11 +181,12 @@ def sampled_columns(covar_module: torch.nn.Module) -> dict[str, Any]:
     return {"dim": block.dim, "active_dims": block.columns}
 
 
-def check_transform(input_transform: object) -> None:
-    """Check that a transform of inputs is one of BoTorch.
+def check_transform(input_transform: object, X: Inputs | Tensor) -> None:
+    """Check that a transform of inputs is one of BoTorch, and that it can normalise ``X``.
 
     Raises:
         TypeError: If it is something else, such as a class.
+        ValueError: If it normalises clouds of another dimension, or rows that are no clouds.
     """
     if not isinstance(input_transform, InputTransform | None):
         raise TypeError(
@@ -171,13 +194,29 @@ def check_transform(input_transform: object) -> None:
             f"{described(input_transform)}. To normalise clouds, pass "
             "NormalizeClouds.from_data(train_X)."
         )
+    if isinstance(X, Tensor):
+        return
+    for transform in _parts(input_transform):
+        if isinstance(transform, NormalizeClouds) and transform.columns is None:
+            dim = len(transform.centre)
+            if not (isinstance(X, PointClouds) and X.dim == dim):
+                of = "" if isinstance(X, MixedInputs) else f" of dimension {X.dim}"
+                raise ValueError(
+                    f"Expected PointClouds of dimension {dim}, which NormalizeClouds transforms, got "
+                    f"{type(X).__name__}{of}. Make it with NormalizeClouds.from_data(train_X)."
+                )
+
+
+def _parts(input_transform: InputTransform | None) -> list[InputTransform | None]:
+    """Return the transforms of a chain."""
+    if isinstance(input_transform, ChainedInputTransform):
+        return [part for each in input_transform.values() for part in _parts(each)]
+    return [input_transform]
 
 
 def keeps_clouds(input_transform: InputTransform | None) -> bool:
     """Whether the kernel reads distributions of the kind and dimension that the model takes."""
-    if isinstance(input_transform, ChainedInputTransform):
-        return all(map(keeps_clouds, input_transform.values()))
-    return input_transform is None or isinstance(input_transform, NormalizeClouds)
+    return all(isinstance(part, NormalizeClouds | None) for part in _parts(input_transform))
 
 
 def adapt_distances(covar_module: torch.nn.Module, rows: Tensor) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import chain
 from typing import Any, ClassVar, Literal, Self, TypeVar
@@ -57,7 +57,11 @@ from gp_distributions.models.exact_inference import (
     smallest_variance,
     variances,
 )
-from gp_distributions.models.observations import as_observations, mean_noise
+from gp_distributions.models.observations import (
+    as_observations,
+    check_noise_is_kept,
+    mean_noise,
+)
 from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood
 from gp_distributions.models.targets import as_targets, as_variances, check_order, standardize
 from gp_distributions.models.together import transformed_once
@@ -149,6 +153,14 @@ class DistributionGP(SingleTaskGP):
     _normal: ClassVar[type[ExactMultivariateNormal]] = ExactMultivariateNormal
     _original_train_inputs: Tensor
 
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "forward" in vars(cls):
+            raise TypeError(
+                f"Expected {cls.__name__} not to override forward, which predictions do not call. Pass "
+                "mean_module, covar_module and input_transform instead."
+            )
+
     def __init__(
         self,
         train_X: Inputs | Tensor,
@@ -173,7 +185,7 @@ class DistributionGP(SingleTaskGP):
         if covar_module is None:
             covar_module = default_kernel(train_X, batch_shape)
         check_modules(covar_module, likelihood, rows.shape[-2])
-        check_transform(input_transform)
+        check_transform(input_transform, train_X)
         if keeps_clouds(input_transform):
             check_kind(train_X, covar_module)
         noise = gaussian_noise(noise_floor(rows.dtype), batch_shape)
@@ -229,10 +241,11 @@ class DistributionGP(SingleTaskGP):
         """Return the prior in training mode and the posterior in evaluation mode, as in GPyTorch."""
         if self.training and args[0] is self.train_inputs[0]:
             return self.forward(*args)  # avoids GPyTorch's comparison of all rows
+        for rows in args:
+            check_content(rows)
         if self.training or gpytorch.settings.prior_mode.on() or self.train_inputs is None:
             return super().__call__(*args, **kwargs)
         (rows,) = args
-        check_content(rows)
         strategy = self._known_strategy()
         if strategy is None:
             strategy = self._new_strategy()
@@ -242,6 +255,36 @@ class DistributionGP(SingleTaskGP):
         posterior = self._posterior_at(rows, strategy)
         posterior.rows = rows
         return posterior
+
+    def set_train_data(
+        self,
+        inputs: Tensor | Iterable[Tensor] | None = None,
+        targets: Tensor | None = None,
+        strict: bool = True,
+    ) -> None:
+        """Replace the training data, as in GPyTorch; hyperparameters and transforms stay as they are.
+
+        Args:
+            inputs: New training inputs in the shape of ``train_inputs`` and, in evaluation mode too, as
+                they are before the input transform.
+            targets: New transformed targets, in the shape of ``train_targets``.
+            strict: Whether the new data must have the shape, dtype and device of the old.
+
+        Raises:
+            RuntimeError: If ``strict`` and they do not.
+            TypeError: If ``inputs`` are not tensors.
+        """
+        if inputs is not None:
+            inputs = (inputs,) if isinstance(inputs, Tensor) else inputs
+            for rows in inputs:
+                check_content(rows)
+        transformed = self._has_transformed_inputs
+        self._revert_to_original_inputs()
+        try:
+            super().set_train_data(inputs, targets, strict)
+        finally:
+            if transformed:
+                self._set_transformed_inputs()
 
     def _known_strategy(self) -> ExactPredictionStrategy | None:
         """Return the caches of an earlier prediction, unless the model has changed since."""
@@ -460,8 +503,8 @@ class DistributionGP(SingleTaskGP):
             Y: The targets of the new clouds, ``batch_shape x N x outputs``, or ``N`` if ``train_Y`` has
                 no axis of outputs.
             noise: Noise variances of the new targets, in the shape of ``Y`` and, as in BoTorch, in units
-                of the transformed targets. Default: the mean of the known ones, or the noise that was
-                learned.
+                of the transformed targets, if noise variances are known. Default: the mean of the known
+                ones, or the noise that was learned.
             **kwargs: Options of GPyTorch.
 
         Returns:
@@ -469,7 +512,8 @@ class DistributionGP(SingleTaskGP):
 
         Raises:
             ValueError: If ``Y`` or ``noise`` are not numbers of this shape, a target is not finite, a
-                variance is not positive and finite, or an index names the clouds in another order.
+                variance is not positive and finite, an index names the clouds in another order, or
+                ``noise`` is given although noise variances are not known.
 
         Example:
             >>> from gp_distributions import DistributionGP, PointClouds
@@ -479,6 +523,7 @@ class DistributionGP(SingleTaskGP):
             >>> bool(more.predict(clouds[2:])[1] < model.predict(clouds[2:])[1])
             True
         """
+        check_noise_is_kept(noise, self.likelihood)
         rows, Y, noise = self._observations(X, Y, noise)
         if noise is not None:
             kwargs["noise"] = noise

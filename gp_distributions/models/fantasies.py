@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Self
 
+import torch
 from botorch.models.model import Model
 from botorch.models.utils.assorted import fantasize as fantasizing
 from botorch.sampling.base import MCSampler
@@ -25,6 +26,10 @@ class FantasizingModel(Model):
             **kwargs: Options of ``condition_on_observations``.
         """
         with fantasizing():
-            samples = sampler(self.posterior(X, observation_noise=True))
+            if X.shape[-2] > 0:
+                samples = sampler(self.posterior(X, observation_noise=True))
+            else:  # as in BoTorch: samplers do not take posteriors at no clouds
+                batch_shape = torch.broadcast_shapes(X.shape[:-2], self.batch_shape)
+                samples = X.new_empty(*sampler.sample_shape, *batch_shape, 0, self.num_outputs)
             model: Self = self.condition_on_observations(X, samples, **kwargs)
             return model

@@ -24,6 +24,7 @@ from gp_distributions.models.conformal import ConformalCorrection, check_conform
 from gp_distributions.models.distribution_gp import DistributionGP
 from gp_distributions.models.fantasies import FantasizingModel
 from gp_distributions.models.mixture_posterior import MixturePosterior
+from gp_distributions.models.observations import check_noise_is_kept
 from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood
 from gp_distributions.numerics.mixtures import Mixture
 from gp_distributions.numerics.spectral_regression import SpectralRegression
@@ -348,11 +349,7 @@ class IntegratedGP(FantasizingModel):
         self.eval()
         model = copy.copy(self.model)
         likelihood = model.likelihood
-        if noise is not None and not isinstance(likelihood, FixedNoiseGaussianLikelihood):
-            raise ValueError(
-                "Expected noise=None, since this model knows no noise variances of training targets. "
-                "Make the model with train_Yvar to give the noise of each target."
-            )
+        check_noise_is_kept(noise, likelihood)
         rows, targets, variances = model._observations(X, Y, noise)
         transform = getattr(model, "outcome_transform", None)
         if transform is not None:
@@ -367,8 +364,16 @@ class IntegratedGP(FantasizingModel):
             model.likelihood = FixedNoiseGaussianLikelihood(
                 _joined(likelihood.noise, variances.squeeze(-1), -1)
             )
-        model.set_train_data(inputs, _joined(model.train_targets, targets, -1), strict=False)
+        model.train_inputs = (inputs,)
+        model.train_targets = _joined(model.train_targets, targets, -1)
+        model.prediction_strategy = None
         return IntegratedGP(model, self.values, self.ratios, self.log_prior, self.outputscales)
+
+    def subset_output(self, idcs: list[int]) -> IntegratedGP:
+        """Return a copy of the model, whose only output is 0, as in BoTorch."""
+        if [range(1)[index] for index in idcs] != [0]:
+            raise ValueError(f"Expected the only output, [0], got {idcs}.")
+        return copy.deepcopy(self)
 
     @property
     def _training_rows(self) -> Tensor:
@@ -379,8 +384,9 @@ class IntegratedGP(FantasizingModel):
     def _solve(self) -> None:
         """Factorise the covariances of the training clouds."""
         self.eval()
-        covariances = training_covariances(self.model, self.covar_module)
-        self._regression = regression(self.model, covariances, self.ratios, self.outputscales)
+        with torch.inference_mode(False):  # autograd cannot use tensors made in that mode
+            covariances = training_covariances(self.model, self.covar_module)
+            self._regression = regression(self.model, covariances, self.ratios, self.outputscales)
 
     def _apply(self, fn: Any, recurse: bool = True) -> IntegratedGP:
         moved = super()._apply(fn, recurse)

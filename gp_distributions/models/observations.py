@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import torch
+from botorch.models.utils.assorted import fantasize as fantasizing
+from gpytorch.likelihoods import FixedNoiseGaussianLikelihood, Likelihood
 from numpy.typing import ArrayLike
 from torch import Tensor
 
@@ -60,6 +62,39 @@ def as_observations(
             f"{variances[place].tolist()}."
         )
     return targets, variances
+
+
+def check_noise_is_kept(noise: object, likelihood: Likelihood) -> None:
+    """Check that a likelihood can hold the noise variances of new targets.
+
+    If it learns its noise, GPyTorch uses them for its caches only, and loses them with the next change
+    of mode. BoTorch's fantasies, which do not last, may have them.
+
+    Raises:
+        ValueError: If noise is given and the likelihood learns its noise.
+    """
+    known = isinstance(likelihood, FixedNoiseGaussianLikelihood)
+    if noise is not None and not known and not fantasizing.on():
+        raise ValueError(
+            "Expected noise=None, since this model knows no noise variances of training targets. "
+            "Make the model with train_Yvar to give the noise of each target."
+        )
+
+
+def noise_of_outputs(noise: Tensor, outputs: int) -> Tensor:
+    """Return given noise variances with an axis of outputs, which models of one output may leave out.
+
+    Raises:
+        ValueError: If the last axis does not count the outputs.
+    """
+    if outputs == 1 and noise.shape[-1:] != (1,):
+        noise = noise.unsqueeze(-1)
+    if noise.shape[-1:] != (outputs,):
+        raise ValueError(
+            f"Expected noise variances of {outputs} outputs in the last axis, got shape "
+            f"{tuple(noise.shape)}."
+        )
+    return noise
 
 
 def mean_noise(known: Tensor, rows: Tensor, outputs: int) -> Tensor:

@@ -59,6 +59,7 @@ from gp_distributions.models.exact_inference import (
 )
 from gp_distributions.models.inducing import FEATURE_DTYPES, num_candidates
 from gp_distributions.models.leave_one_out import left_out
+from gp_distributions.models.observations import noise_of_outputs
 from gp_distributions.models.passes import MethodOnPieces
 from gp_distributions.models.pieces import MemoryPieces, Pieces, Sample, as_pieces
 from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood
@@ -200,7 +201,7 @@ class SparseDistributionGP(SparseInference):
             covar_module = default_kernel(X)
         rows = counted_rows(X, self.encoding).detach().double()
         check_modules(covar_module, None, rows.shape[-2])
-        check_transform(input_transform)
+        check_transform(input_transform, X)
         if getattr(covar_module, "batch_shape", None):
             raise ValueError(
                 "Expected one kernel for all outputs, got a batch of shape "
@@ -597,7 +598,7 @@ class SparseDistributionGP(SparseInference):
     def _noise_at(self, rows: Tensor, observation_noise: bool | Tensor) -> Tensor | None:
         """Return noise variances at new clouds, ``... x q x outputs``."""
         if isinstance(observation_noise, Tensor):
-            return observation_noise
+            return noise_of_outputs(observation_noise, self.num_outputs)
         if not observation_noise:
             return None
         noise = self.likelihood.noise

@@ -6,11 +6,17 @@ from torch import Tensor
 
 
 def check_content(values: Tensor) -> None:
-    """Check that a dense tensor is not within a transform of ``torch.func``, which hides its content.
+    """Check that rows are a tensor whose content can be read.
 
     Raises:
-        TypeError: If it is.
+        TypeError: If they are something else, such as distributions, or are within a transform of
+            ``torch.func``, which hides their content.
     """
+    if not isinstance(values, Tensor):
+        raise TypeError(
+            f"Expected rows as a tensor, got {type(values).__name__}. Pass X.pack(), or call "
+            "posterior(X) or predict(X)."
+        )
     try:
         values.data_ptr()
     except RuntimeError as error:  # of a wrapper

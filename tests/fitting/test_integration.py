@@ -495,7 +495,7 @@ class TestModel:
         assert (more.weights - model.weights).abs().max() > 1e-3
         # The same points with all data at once.
         together = copy.deepcopy(model.model)
-        rows = torch.cat([model.model.train_inputs[0], transform(ROWS[20:24])])
+        rows = torch.cat([ROWS[:T], ROWS[20:24]])
         scale = model.model.outcome_transform
         targets = (
             torch.cat([TARGETS[:T], TARGETS[20:24]]) - scale.means.item()

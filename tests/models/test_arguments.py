@@ -8,7 +8,7 @@ import pytest
 import torch
 from cases import as_rows, random_clouds
 from gpytorch.kernels import RBFKernel, ScaleKernel
-from gpytorch.likelihoods import FixedNoiseGaussianLikelihood
+from gpytorch.likelihoods import FixedNoiseGaussianLikelihood, MultitaskGaussianLikelihood
 
 from gp_distributions import (
     ClassificationGP,
@@ -82,6 +82,38 @@ def test_fixed_noise_of_another_length() -> None:
     likelihood = FixedNoiseGaussianLikelihood(torch.ones(7, dtype=torch.float64))
     with pytest.raises(ValueError, match="for each of 8 clouds, got 7"):
         DistributionGP(CLOUDS, TARGETS, likelihood=likelihood)
+
+
+def test_likelihoods_whose_predictions_would_be_wrong() -> None:
+    noise = torch.ones(8, dtype=torch.float64)
+    likelihood = FixedNoiseGaussianLikelihood(noise, learn_additional_noise=True)
+    with pytest.raises(ValueError, match="without learn_additional_noise"):
+        DistributionGP(CLOUDS, TARGETS, likelihood=likelihood)
+    outputs = torch.stack([TARGETS, -TARGETS], dim=-1)
+    with pytest.raises(TypeError, match="independent outputs, got MultitaskGaussianLikelihood"):
+        DistributionGP(CLOUDS, outputs, likelihood=MultitaskGaussianLikelihood(num_tasks=2))
+
+
+def test_models_of_gpytorch_are_called_with_rows() -> None:
+    model = DistributionGP(CLOUDS, TARGETS)
+    for mode in (True, False):
+        model.train(mode)
+        with pytest.raises(
+            TypeError, match=r"rows as a tensor, got PointClouds\. Pass X\.pack\(\)"
+        ):
+            model(CLOUDS)
+        with pytest.raises(
+            TypeError, match=r"rows as a tensor, got PointClouds\. Pass X\.pack\(\)"
+        ):
+            model.set_train_data(CLOUDS)  # type: ignore[arg-type]
+
+
+def test_forward_of_a_subclass_would_be_ignored() -> None:
+    with pytest.raises(TypeError, match="Expected Own not to override forward"):
+
+        class Own(DistributionGP):
+            def forward(self, x: torch.Tensor) -> Any:
+                return super().forward(x)
 
 
 @pytest.mark.parametrize("kind", ["regression", "outputs", "classification", "ridge"])

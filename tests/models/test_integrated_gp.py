@@ -1,17 +1,51 @@
 """What BoTorch asks of a mixture over hyperparameters."""
 
+import pytest
 import torch
+from botorch.sampling import SobolQMCNormalSampler
 from cases import as_rows, random_clouds
 
-from gp_distributions import DistributionGP, SlicedWassersteinKernel, integrate_hyperparameters
+from gp_distributions import (
+    DistributionGP,
+    MixtureModel,
+    SlicedWassersteinKernel,
+    integrate_hyperparameters,
+)
+from gp_distributions.models import IntegratedGP
+
+ROWS = as_rows(random_clouds(12, sizes=(2, 9)))
+TARGETS = ROWS[:, 0].sin()
+
+
+def integrated() -> IntegratedGP:
+    kernel = SlicedWassersteinKernel(2, num_slices=5)
+    return integrate_hyperparameters(DistributionGP(ROWS[:8], TARGETS[:8], kernel))
 
 
 def test_batch_shape_is_empty_unless_the_model_is_a_fantasy() -> None:
-    rows = as_rows(random_clouds(12, sizes=(2, 9)))
-    targets = rows[:, 0].sin()
-    kernel = SlicedWassersteinKernel(2, num_slices=5)
-    model = integrate_hyperparameters(DistributionGP(rows[:8], targets[:8], kernel))
+    model = integrated()
     assert model.batch_shape == torch.Size([])
-    fantasy = model.condition_on_observations(rows[8:, None], targets[8:, None, None])
+    fantasy = model.condition_on_observations(ROWS[8:, None], TARGETS[8:, None, None])
     assert fantasy.batch_shape == torch.Size([4])
-    assert fantasy.posterior(rows[:3]).mean.shape == (4, 3, 1)
+    assert fantasy.posterior(ROWS[:3]).mean.shape == (4, 3, 1)
+
+
+@pytest.mark.parametrize("batch_shape", [(), (2,)])
+def test_fantasies_at_no_clouds(batch_shape: tuple[int, ...]) -> None:
+    """BoTorch asks for them where it fantasises at pending clouds, of which there may be none."""
+    model, sampler = integrated(), SobolQMCNormalSampler(torch.Size([3]), seed=0)
+    none = ROWS[:0].expand(*batch_shape, 0, -1)
+    expected = model.posterior(ROWS[8:])
+    for each in (model, MixtureModel([model])):
+        found = each.fantasize(none, sampler).posterior(ROWS[8:])
+        assert found.mean.shape == (3, *batch_shape, 4, 1)
+        torch.testing.assert_close(found.mean, expected.mean.expand(found.mean.shape))
+        torch.testing.assert_close(found.variance, expected.variance.expand(found.mean.shape))
+
+
+def test_subset_of_the_only_output() -> None:
+    model = integrated()
+    for part in (model.subset_output([0]), MixtureModel([model]).subset_output([-1])):
+        assert torch.equal(part.posterior(ROWS[8:]).mean, model.posterior(ROWS[8:]).mean)
+    with pytest.raises(ValueError, match=r"the only output, \[0\], got \[0, 0\]"):
+        model.subset_output([0, 0])

@@ -5,14 +5,17 @@ from pathlib import Path
 import pytest
 import torch
 from botorch.acquisition import UpperConfidenceBound
+from botorch.models.transforms.input import ChainedInputTransform
 from cases import as_rows, random_clouds
 from torch import Tensor
 
 from gp_distributions import (
     DistributionGP,
+    MixedInputs,
     NormalizeClouds,
     PointClouds,
     SharedKernelGP,
+    SparseDistributionGP,
     fit,
     load,
     optimize_over_pool,
@@ -109,3 +112,32 @@ def test_bad_clouds() -> None:
         NormalizeClouds(torch.zeros(2), [1.0, 1.0, 1.0])
     with pytest.raises(ValueError, match="Coordinate 1: expected several values"):
         NormalizeClouds.from_data(PointClouds(TRAIN.points * torch.tensor([1.0, 0.0])))
+
+
+@pytest.mark.parametrize("predicted", [False, True])
+def test_new_training_data_are_in_original_units(predicted: bool) -> None:
+    """In evaluation mode, too, in which the model keeps transforms of its training data."""
+    gp, expected = model(), model().eval()
+    if predicted:
+        gp.predict(TEST)
+    rows, targets = TRAIN.pack() + 0.5, gp.train_targets.flip(0)
+    gp.set_train_data(rows, targets)
+    expected.train()
+    expected.train_inputs, expected.train_targets = (rows,), targets
+    assert all(map(torch.equal, gp.predict(TEST), expected.predict(TEST)))
+    assert torch.equal(gp.train().train_inputs[0], rows)
+    with pytest.raises(RuntimeError, match="Cannot modify shape of inputs"):
+        gp.eval().set_train_data(rows[:5])
+    assert all(map(torch.equal, gp.predict(TEST), expected.predict(TEST)))
+
+
+def test_transforms_of_other_clouds() -> None:
+    """They might fit the width of rows, and would change weights and coordinates in silence."""
+    transform = NormalizeClouds.from_data(TRAIN)
+    solids = PointClouds(torch.ones(20, 3, 3, dtype=torch.float64))
+    for made in (DistributionGP, SparseDistributionGP):
+        with pytest.raises(ValueError, match=r"PointClouds of dimension 2, .* of dimension 3"):
+            made(solids, TARGETS, input_transform=ChainedInputTransform(only=transform))
+        mixed = MixedInputs(shape=TRAIN)
+        with pytest.raises(ValueError, match=r"got MixedInputs\. Make it with"):
+            made(mixed, TARGETS, input_transform=transform)

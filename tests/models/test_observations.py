@@ -162,7 +162,16 @@ def test_unknown_noise_of_fantasies(batch_shape: tuple[int, ...]) -> None:
     torch.testing.assert_close(found.variance, expected.variance[1])
 
 
-def test_noise_of_a_model_that_integrates_over_it_is_refused() -> None:
-    model = made("integrated")
-    with pytest.raises(ValueError, match="Expected noise=None"):
-        model.condition_on_observations(CLOUDS[8:], TARGETS[8:], noise=[0.1, 0.1])
+@pytest.mark.parametrize("name", ["exact", "integrated"])
+def test_noise_is_refused_where_the_noise_is_learned(name: str) -> None:
+    """GPyTorch would forget it with the next change of mode."""
+    with pytest.raises(ValueError, match=r"Expected noise=None.*Make the model with train_Yvar"):
+        made(name).condition_on_observations(CLOUDS[8:], TARGETS[8:], noise=[0.1, 0.1])
+
+
+def test_fantasies_have_the_noise_that_botorch_gives() -> None:
+    model, noise = learned(), torch.full((2, 1), 0.5, dtype=torch.float64)
+    sampler = SobolQMCNormalSampler(torch.Size([2]), seed=0)
+    found = model.fantasize(ROWS[8:], sampler, observation_noise=noise).posterior(ROWS).variance
+    less = model.fantasize(ROWS[8:], sampler).posterior(ROWS).variance
+    assert (found[:, 8:] > less[:, 8:]).all()

@@ -346,10 +346,9 @@ class TestBoTorch:
     def test_noise_that_is_given(self) -> None:
         model = make_model(outcome_transform=None)
         given = torch.full((2, 1), 1e-4, dtype=torch.float64)
-        conditioned = model.condition_on_observations(
-            ROWS[30:32], TARGETS[30:32, None], noise=given
-        )
-        assert float(conditioned.posterior(ROWS[30:32]).variance.detach().max()) < 1e-4
+        sampler = SobolQMCNormalSampler(torch.Size([1]), seed=0)
+        fantasy = model.fantasize(ROWS[30:32], sampler, observation_noise=given)
+        assert float(fantasy.posterior(ROWS[30:32]).variance.detach().max()) < 1e-4
         plain = model.posterior(ROWS[30:32])
         noisy = model.posterior(ROWS[30:32], observation_noise=given)
         torch.testing.assert_close(noisy.variance - plain.variance, given)

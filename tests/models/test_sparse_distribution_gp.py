@@ -528,6 +528,14 @@ class TestBoTorch:
         noisy = model.posterior(NEW, observation_noise=noise).variance
         units = model.outcome_transform.stdvs.square()
         torch.testing.assert_close(noisy - model.posterior(NEW).variance, noise * units)
+        with pytest.raises(ValueError, match=r"of 3 outputs in the last axis, got shape \(10,\)"):
+            model.posterior(NEW, observation_noise=noise[:, 0])
+
+    def test_given_noise_without_an_axis_of_outputs(self) -> None:
+        noise = torch.rand(10, generator=torch.Generator().manual_seed(0)).double()
+        for model in (make_sparse(num_inducing=20), make_exact()):
+            expected = model.posterior(NEW, observation_noise=noise.unsqueeze(-1)).variance
+            assert torch.equal(model.posterior(NEW, observation_noise=noise).variance, expected)
 
 
 class TestInputs:
