@@ -12,7 +12,7 @@ from gp_distributions.kernels.reading import check_kind
 from gp_distributions.measures import MixedInputs, PointClouds
 from gp_distributions.measures.arrays import integer
 from gp_distributions.models import DistributionGP, SparseDistributionGP
-from gp_distributions.models.exact_inference import variances
+from gp_distributions.models.exact_inference import marginal_moments
 from gp_distributions.rows.clouds import split_rows
 from gp_distributions.rows.columns import select_columns
 
@@ -162,7 +162,7 @@ def _row_gradients(model: DistributionGP | SparseDistributionGP, rows: Tensor) -
     # Each cloud is its own batch element, so the gradient of a sum over clouds contains the gradient at
     # each of them.
     posterior = model.posterior(rows.unflatten(0, (-1, *axes, 1)), observation_noise=False)
-    outputs = posterior.mean, variances(posterior, model.smallest_variance)
+    outputs = marginal_moments(posterior, model.smallest_variance)
     totals = [total for values in outputs for total in values.flatten(0, -2).sum(0)]
     # Some distances do not depend on the coordinates in their rows.
     options: Any = {"retain_graph": True, "allow_unused": True, "materialize_grads": True}

@@ -53,9 +53,9 @@ from gp_distributions.models.exact_inference import (
     ExactPredictionStrategy,
     check_normal,
     joint_posterior,
+    marginal_moments,
     moments_of_targets,
     smallest_variance,
-    variances,
 )
 from gp_distributions.models.observations import (
     as_observations,
@@ -423,16 +423,15 @@ class DistributionGP(SingleTaskGP):
         size = min(batch_size, _JOINT_CLOUDS) if jointly else batch_size
         # If train_X has a batch axis, X may have one as well, with the clouds of each model.
         paired = len(self._input_batch_shape) > 0
-        moments: tuple[list[Tensor], list[Tensor]] = ([], [])
+        found: list[tuple[Tensor, ...]] = []
         with torch.no_grad():
             for part in (rows if paired else rows.flatten(0, -2)).split(size, dim=-2):
                 posterior = self.posterior(
                     part if jointly else part.unsqueeze(-2), observation_noise=observation_noise
                 )
-                found = posterior.mean, variances(posterior, self.smallest_variance)
-                for parts, moment in zip(moments, found, strict=True):
-                    parts.append(moment if jointly else moment.squeeze(-2))
-        mean, variance = (torch.cat(parts, dim=-2) for parts in moments)
+                moments = marginal_moments(posterior, self.smallest_variance)
+                found.append(moments if jointly else tuple(m.squeeze(-2) for m in moments))
+        mean, variance = (torch.cat(parts, dim=-2) for parts in zip(*found, strict=True))
         if not paired:
             mean, variance = (m.unflatten(-2, rows.shape[:-1]) for m in (mean, variance))
         if self._squeeze_output:

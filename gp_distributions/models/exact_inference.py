@@ -204,8 +204,8 @@ def moments_of_targets(
     return mean.detach(), variance.detach().clamp_min(smallest).sqrt()
 
 
-def variances(posterior: Posterior, smallest: float) -> Tensor:
-    """Return the marginal variances of a posterior.
+def marginal_moments(posterior: Posterior, smallest: float) -> tuple[Tensor, Tensor]:
+    """Return the means and the marginal variances of a posterior.
 
     ``posterior.variance`` of GPyTorch has the same lower bound for targets in any unit. This function
     takes the bound as an argument.
@@ -215,11 +215,21 @@ def variances(posterior: Posterior, smallest: float) -> Tensor:
         smallest: Lower bound of the variances. It applies only to multivariate normal posteriors.
 
     Returns:
-        A ``batch_shape x q x outputs`` tensor.
+        Two ``batch_shape x q x outputs`` tensors.
+
+    Raises:
+        ValueError: If the outcome transform of the model has no moments in closed form.
     """
+    try:
+        mean = posterior.mean
+    except NotImplementedError as error:  # of BoTorch's TransformedPosterior
+        raise ValueError(
+            "Expected an outcome transform under which means are known, such as Standardize, Log or a "
+            "chain of them. Draw samples from posterior(X), or transform the targets beforehand."
+        ) from error
     distribution = getattr(posterior, "distribution", None)
     if not isinstance(distribution, MultivariateNormal):
-        return posterior.variance
+        return mean, posterior.variance
     diagonal = distribution.lazy_covariance_matrix.diagonal(dim1=-1, dim2=-2)
     if isinstance(distribution, MultitaskMultivariateNormal):
         values, outputs = distribution.event_shape
@@ -228,7 +238,7 @@ def variances(posterior: Posterior, smallest: float) -> Tensor:
         diagonal = diagonal if distribution._interleaved else diagonal.mT
     else:
         diagonal = diagonal.unsqueeze(-1)
-    return diagonal.clamp_min(smallest).expand(posterior.mean.shape)
+    return mean, diagonal.clamp_min(smallest).expand(mean.shape)
 
 
 def _same(a: Module | Tensor, b: Module | Tensor) -> bool:

@@ -18,7 +18,7 @@ from torch import Tensor
 from gp_distributions.measures.inputs import Inputs
 from gp_distributions.models.classification import ClassificationGP
 from gp_distributions.models.conformal import ConformalCorrection, check_conformal, rescaled
-from gp_distributions.models.exact_inference import variances
+from gp_distributions.models.exact_inference import marginal_moments
 from gp_distributions.models.fantasies import FantasizingModel
 from gp_distributions.models.integrated_gp import IntegratedGP
 from gp_distributions.models.mixture_posterior import MixturePosterior, mixed
@@ -320,7 +320,7 @@ def _as_mixture(posterior: Posterior, model: Any) -> MixturePosterior:
     smallest = getattr(model, "smallest_variance", None)
     if smallest is None:
         smallest = gpytorch.settings.min_variance.value(posterior.dtype)
-    moments = posterior.mean, variances(posterior, smallest)
+    moments = marginal_moments(posterior, smallest)
     # Models with sampled hyperparameters already have an axis of members.
     several = isinstance(posterior, GaussianMixturePosterior)
     mean, variance = moments if several else (part.unsqueeze(-3) for part in moments)

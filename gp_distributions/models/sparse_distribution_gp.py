@@ -53,9 +53,9 @@ from gp_distributions.models.exact_inference import (
     ExactMultivariateNormal,
     check_normal,
     joint_posterior,
+    marginal_moments,
     moments_of_targets,
     smallest_variance,
-    variances,
 )
 from gp_distributions.models.inducing import FEATURE_DTYPES, num_candidates
 from gp_distributions.models.leave_one_out import left_out
@@ -402,13 +402,13 @@ class SparseDistributionGP(SparseInference):
         rows = self._rows_of(X)
         self.collapsed(progress=progress)
         none = rows.new_empty(0, self.num_outputs)
-        moments: tuple[list[Tensor], list[Tensor]] = ([none], [none])
+        found = [(none, none)]
         with torch.no_grad():
             for part in rows.flatten(0, -2).split(batch_size) if rows.numel() else ():
                 posterior = self._marginals(part, observation_noise)
-                moments[0].append(posterior.mean)
-                moments[1].append(variances(posterior, self.smallest_variance))
-        mean, variance = (torch.cat(parts).unflatten(0, rows.shape[:-1]) for parts in moments)
+                found.append(marginal_moments(posterior, self.smallest_variance))
+        joined = map(torch.cat, zip(*found, strict=True))
+        mean, variance = (moment.unflatten(0, rows.shape[:-1]) for moment in joined)
         if self._squeeze_output:
             mean, variance = mean.squeeze(-1), variance.squeeze(-1)
         return mean.to(self.dtype), rescaled(variance.sqrt().to(self.dtype), conformal)

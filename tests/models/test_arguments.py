@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from botorch.models.transforms.outcome import Power
 from cases import as_rows, random_clouds
 from gpytorch.kernels import RBFKernel, ScaleKernel
 from gpytorch.likelihoods import FixedNoiseGaussianLikelihood, MultitaskGaussianLikelihood
@@ -14,6 +15,7 @@ from gp_distributions import (
     ClassificationGP,
     DistributionGP,
     DistributionKernel,
+    MixtureModel,
     PointClouds,
     PrecomputedDistance,
     SharedKernelGP,
@@ -140,3 +142,12 @@ def test_observations_as_arrays() -> None:
     expected = model.condition_on_observations(CLOUDS[6:], TARGETS[6:]).predict(CLOUDS)[0]
     actual = model.condition_on_observations(CLOUDS[6:], TARGETS[6:].numpy()).predict(CLOUDS)[0]
     torch.testing.assert_close(actual, expected)
+
+
+@pytest.mark.parametrize("model", [DistributionGP, SparseDistributionGP])
+def test_outcome_transforms_whose_means_are_unknown(model: Any) -> None:
+    made = model(CLOUDS, TARGETS + 1, outcome_transform=Power(0.5))
+    for predictor in (made, MixtureModel([made])):
+        with pytest.raises(ValueError, match=r"means are known.* Draw samples from posterior\(X\)"):
+            predictor.predict(CLOUDS)
+    assert made.posterior(CLOUDS).rsample().isfinite().all()
