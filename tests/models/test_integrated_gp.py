@@ -49,3 +49,13 @@ def test_subset_of_the_only_output() -> None:
         assert torch.equal(part.posterior(ROWS[8:]).mean, model.posterior(ROWS[8:]).mean)
     with pytest.raises(ValueError, match=r"the only output, \[0\], got \[0, 0\]"):
         model.subset_output([0, 0])
+
+
+def test_given_noise_adds_to_the_variance() -> None:
+    model, noise = (
+        integrated(),
+        torch.tensor([0.1, 0.2, 0.3, 0.4], dtype=torch.float64).unsqueeze(-1),
+    )
+    found = model.posterior(ROWS[8:], observation_noise=noise).variance
+    unit = model.model.outcome_transform.stdvs.square()
+    torch.testing.assert_close(found - model.posterior(ROWS[8:]).variance, noise * unit)
