@@ -64,7 +64,7 @@ class SharedSupportDistance(Distance):
     def masses(self, points: Tensor, weights: Tensor) -> Tensor:
         """Compute the ``C x S`` matrix of weights that ``C`` clouds have on the atoms of the support."""
         # If all clouds list the same atoms, as images do, one look-up is enough.
-        listed_alike = bool((points == points[:1]).all())
+        listed_alike = len(points) > 0 and bool((points == points[:1]).all())
         index, found = self._find(points[:1] if listed_alike else points)
         if not bool((found | (weights == 0)).all()):
             raise _UnknownAtomError

@@ -110,6 +110,8 @@ class TestValues:
         features = Hellinger(1).embed(THREE)
         squared = torch.cdist(features, features).square()
         torch.testing.assert_close(Hellinger(1).squared(THREE), squared)
+        assert Hellinger(1).embed(THREE[:0]).shape == (0, 0)
+        assert Hellinger(1, support=[[0.0], [1.0]]).embed(THREE[:0]).shape == (0, 2)
         assert not hasattr(TotalVariation(1), "embed")
         assert not hasattr(ChiSquared(1), "embed")
 
