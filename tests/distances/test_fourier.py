@@ -285,7 +285,7 @@ class TestRefuses:
         with pytest.raises(ValueError, match=message):
             Fourier(2, **options)
 
-    @pytest.mark.parametrize("value", [-1.0, math.nan])
+    @pytest.mark.parametrize("value", [-1.0, -1e-3, math.nan])
     def test_covariances_that_are_none(self, value: float) -> None:
         rows = GAUSSIANS.rows(4)
         rows[2, 2:] = torch.tensor([value, 0, 0, value])

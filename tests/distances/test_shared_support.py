@@ -338,7 +338,7 @@ class TestRefuses:
     def test_what_is_not_finite(self, kind: type) -> None:
         for value in (math.nan, math.inf):
             rows = THREE.clone()
-            rows[1, 2] = value
+            rows[1, 2] = rows[2, 0] = value
             with pytest.raises(ValueError, match=r"finite coordinates.*atom 1 of cloud 1"):
                 kind(1).squared(rows)
         with pytest.raises(ValueError, match="finite, non-negative weights"):

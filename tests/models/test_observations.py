@@ -113,6 +113,7 @@ def test_gradients_of_listed_targets() -> None:
     [
         ([0.1, float("nan")], r"positive noise variances, but that of cloud 1 is \[nan\]"),
         ([0.0, 0.1], r"that of cloud 0 is \[0.0\]"),
+        ([0.1, -0.1], r"that of cloud 1 is \[-0.1\]"),
         ([0.1, float("inf")], r"that of cloud 1 is \[inf\]"),
         ([0.1], r"a noise variance for each of 2 clouds .* got noise of shape \(1,\)"),
         (pd.Series([0.1, 0.2], index=["j", "i"]), "noise variances in the order of the clouds"),

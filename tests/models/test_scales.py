@@ -169,7 +169,7 @@ def test_gaussians() -> None:
     for scale in (1e-100, 1e100):
         found = fit(DistributionGP(Gaussians(scale * mean, scale**2 * eye), TARGETS), restarts=0)
         assert bool(found.predict(Gaussians(scale * mean, scale**2 * eye))[1].isfinite().all())
-    with pytest.raises(ValueError, match="training clouds overflow"):
+    with pytest.raises(ValueError, match=r"clouds overflow .*X\.normalize\(scale=[1-9]e\+15\d\)"):
         DistributionGP(Gaussians(1e150 * mean, eye), TARGETS)
 
 

@@ -52,6 +52,9 @@ class TestExactness:
         torch.testing.assert_close(
             sparse.leave_one_out(), exact.leave_one_out(), rtol=1e-5, atol=1e-5
         )
+        batches = ROWS[60:68].unflatten(0, (4, 2))
+        found = sparse.predict_proba(batches)
+        torch.testing.assert_close(found, probabilities[:8].unflatten(0, (4, 2)))
         assert sparse.predict(ROWS[60:]).tolist() == exact.predict(ROWS[60:]).tolist()
         assert sparse.classes_.tolist() == ["medium", "narrow", "wide"]
 

@@ -26,6 +26,7 @@ def test_both_tails_keep_their_digits() -> None:
     ends = torch.tensor(-math.inf), torch.tensor(math.inf)
     far = torch.tensor([-20.0, -9.0, 9.0, 20.0], dtype=torch.float64)
     torch.testing.assert_close(truncated(far, *ends), far, rtol=1e-12, atol=0)
+    torch.testing.assert_close(untruncated(far, *ends), far, rtol=1e-12, atol=0)
 
 
 @pytest.mark.parametrize("sign", [-1.0, 1.0])
