@@ -85,7 +85,7 @@ class MMD(Distance):
             ``batch_shape x M x d`` tensor of atoms to their ``batch_shape x N x M`` kernel matrix; or a
             GPyTorch kernel, which is copied.
         bandwidth: Bandwidth ``l``, in the units of the points. Default: the median distance between
-            1000 atoms drawn from the first rows. Its logarithm is the parameter ``raw_bandwidth``,
+            at least 1000 atoms, drawn equally from the first rows. Its logarithm is the parameter ``raw_bandwidth``,
             which is fixed unless ``raw_bandwidth.requires_grad_()`` is called.
         num_features: Number ``D`` of features that approximate the kernel. Default: no approximation.
         features: Kind of features: ``"orthogonal"`` or ``"quasi_random"`` Fourier features; or
@@ -273,7 +273,7 @@ class MMD(Distance):
             count = len(self.landmarks)
             pool = max(_MEDIAN_ATOMS, 20 * count)
             few = covariance is None and int((weights > 0).sum()) <= pool
-            drawn = points[weights > 0] if few else draw(pool)
+            drawn = points[weights > 0].unique(dim=0) if few else draw(pool)
             self.landmarks.copy_(spread_landmarks(drawn, count, seed=self.seed))
 
     def _moments(self, atoms: Tensor) -> tuple[Tensor, Tensor | None]:

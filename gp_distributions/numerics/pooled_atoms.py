@@ -6,8 +6,9 @@ import torch
 from torch import Tensor
 
 from gp_distributions.numerics.medians import COINCIDENT, median_apart
+from gp_distributions.numerics.sorting import argsort
 
-# Largest number of weights that are processed at a time.
+# Largest number of atoms that are sorted at a time.
 _PART = 2**22
 
 
@@ -16,26 +17,39 @@ def draw_atoms(
 ) -> Tensor:
     """Draw atoms from the average of weighted clouds, with replacement.
 
+    An atom is drawn as the quantile of its cloud along a random direction, at a random level. The draws
+    therefore depend neither on padding nor on the order of atoms, and atoms may be split into copies.
+
     Args:
         points: A ``C x n x d`` tensor of atoms, or of the means of Gaussian components.
         weights: A ``C x n`` tensor of weights; all clouds count equally.
-        count: Number of draws.
+        count: Smallest number of draws. Each of ``count`` clouds, or of all if they are fewer, gives
+            equally many.
         seed: Random seed. The draws are the same on every device.
         covariance: A ``C x n x d x d`` tensor, the covariances of Gaussian components.
 
     Returns:
-        A ``count x d`` tensor on the CPU, in double precision.
+        An ``M x d`` tensor on the CPU, in double precision, with ``count <= M < 2 * count``.
     """
     generator = torch.Generator().manual_seed(seed)
-    clouds = torch.randint(len(points), (count,), generator=generator).to(points.device)
-    # Each draw needs all weights of its cloud; parts bound the memory.
+    clouds = torch.randperm(len(points), generator=generator)[:count]
+    each = -(-count // len(clouds))
+    levels = torch.rand(len(clouds), each, generator=generator, dtype=torch.float64)
+    direction = torch.randn(2, points.shape[-1], generator=generator, dtype=torch.float64)
     size = max(1, _PART // weights.shape[-1])
-    index = torch.cat(
-        [
-            weights[some].double().cpu().multinomial(1, generator=generator).squeeze(-1)
-            for some in clouds.split(size)
-        ]
-    ).to(points.device)
+    drawn = []
+    for some, level in zip(clouds.split(size), levels.split(size), strict=True):
+        cloud = some.to(points.device)
+        places = points[cloud].double().cpu() @ direction[0]
+        if covariance is not None:  # components of one mean may differ in their spread
+            variances = covariance[cloud].double().cpu().diagonal(dim1=-2, dim2=-1)
+            places = places + variances.clamp_min(0).sqrt() @ direction[1]
+        order = argsort(places)
+        cumulative = weights[cloud].double().cpu().gather(-1, order).cumsum(-1)
+        index = torch.searchsorted(cumulative, level * cumulative[:, -1:], right=True)
+        drawn.append(order.gather(-1, index).to(points.device))
+    index = torch.cat(drawn).flatten()
+    clouds = clouds.to(points.device).repeat_interleave(each)
     atoms = points[clouds, index].double().cpu()
     if covariance is None:
         return atoms

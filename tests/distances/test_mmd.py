@@ -16,7 +16,7 @@ from torch import Tensor
 from gp_distributions import DistributionKernel, Gaussians
 from gp_distributions.distances.mmd import MMD
 from gp_distributions.numerics.embedding_kernels import EMBEDDING_KERNELS
-from gp_distributions.rows.clouds import split_rows
+from gp_distributions.rows.clouds import join_rows, split_rows
 from gp_distributions.rows.gaussians import join_gaussians, join_mixtures
 
 Cloud = tuple[Tensor, Tensor]
@@ -191,6 +191,17 @@ class TestBandwidth:
         assert distance.bandwidth is not None
         # The median of a thousand draws, whose pairs are dependent.
         assert abs(float(distance.bandwidth / expected) - 1) < 0.1
+
+    @pytest.mark.parametrize("num_clouds", [20, 300])
+    def test_depends_neither_on_padding_nor_on_the_order_of_atoms(self, num_clouds: int) -> None:
+        points, weights = split_rows(as_rows(random_clouds(num_clouds)), 2)
+        one, other = (MMD(2, num_features=5, features="landmarks") for _ in range(2))
+        one.adapt(join_rows(points, weights))
+        zeros = torch.zeros(num_clouds, 3)
+        points = torch.cat([points, torch.ones(num_clouds, 3, 2)], -2).flip(-2)
+        other.adapt(join_rows(points, torch.cat([weights, zeros], -1).flip(-1)))
+        assert torch.equal(one.bandwidth, other.bandwidth)
+        assert torch.equal(one.landmarks, other.landmarks)
 
     def test_is_that_of_the_first_rows(self) -> None:
         rows, distance = self.rows(), MMD(2)

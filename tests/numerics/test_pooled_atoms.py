@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from gp_distributions.numerics import pooled_atoms
 from gp_distributions.numerics.pooled_atoms import draw_atoms, median_distance
 
 
@@ -35,6 +36,35 @@ def test_seed(dtype: torch.dtype) -> None:
     assert one.dtype == torch.float64
     assert torch.equal(one, same)
     assert not torch.equal(one, other)
+
+
+def test_neither_padding_nor_order_nor_copies_matter() -> None:
+    generator = torch.Generator().manual_seed(0)
+    mean = torch.randn(7, 5, 2, generator=generator).double()
+    mean[:, 1] = mean[:, 0]  # these two differ in their spread only
+    spread = torch.rand(7, 5, 1, 1, generator=generator).double() * torch.eye(2).double()
+    weights = torch.rand(7, 5, generator=generator).double()
+    copies = [4, 0, 3, 0, 1, 2, 4, 1]  # the last one becomes padding
+    shares = torch.tensor([0.25, 0.5, 1.0, 0.5, 1.0, 1.0, 0.75, 0.0]).double()
+    for covariance in (None, spread):
+        other = None if covariance is None else covariance[:, copies]
+        torch.testing.assert_close(
+            draw_atoms(mean[:, copies], weights[:, copies] * shares, 1000, covariance=other),
+            draw_atoms(mean, weights, 1000, covariance=covariance),
+        )
+
+
+def test_many_clouds_are_drawn_from() -> None:
+    points = torch.arange(30.0).double().reshape(30, 1, 1)
+    assert len(draw_atoms(points, torch.ones(30, 1).double(), 20).unique()) == 20
+
+
+def test_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    points = torch.randn(7, 5, 2, generator=torch.Generator().manual_seed(0)).double()
+    weights = torch.ones(7, 5).double()
+    expected = draw_atoms(points, weights, 20)
+    monkeypatch.setattr(pooled_atoms, "_PART", 11)
+    assert torch.equal(draw_atoms(points, weights, 20), expected)
 
 
 def test_median_distance() -> None:
