@@ -85,8 +85,8 @@ class MMD(Distance):
             ``batch_shape x M x d`` tensor of atoms to their ``batch_shape x N x M`` kernel matrix; or a
             GPyTorch kernel, which is copied.
         bandwidth: Bandwidth ``l``, in the units of the points. Default: the median distance between
-            at least 1000 atoms, drawn equally from the first rows. Its logarithm is the parameter ``raw_bandwidth``,
-            which is fixed unless ``raw_bandwidth.requires_grad_()`` is called.
+            at least 1000 atoms, drawn equally from the first rows. Its logarithm is the parameter
+            ``raw_bandwidth``, which is fixed unless ``raw_bandwidth.requires_grad_()`` is called.
         num_features: Number ``D`` of features that approximate the kernel. Default: no approximation.
         features: Kind of features: ``"orthogonal"`` or ``"quasi_random"`` Fourier features; or
             ``"landmarks"``, which are ``D`` points chosen by k-means from the first rows.

@@ -95,11 +95,11 @@ def as_targets(train_Y: Tensor | ArrayLike, rows: Tensor) -> tuple[Tensor, bool]
         points = rows.dim() == 3 and np.shape(train_Y)[:1] == rows.shape[:1]
         raise ValueError(
             f"Expected one target for each of {tuple(rows.shape[:-1])} clouds, or one row of targets "
-            f"for each, got train_Y of shape {tuple(np.shape(train_Y))}.{read * points}"
+            f"for each, got targets of shape {tuple(np.shape(train_Y))}.{read * points}"
         )
     if not targets.numel():
         raise ValueError(
-            f"Expected at least one cloud and output, got train_Y of shape {tuple(targets.shape)}."
+            f"Expected at least one cloud and output, got targets of shape {tuple(targets.shape)}."
         )
     bad = _first(~targets.isfinite())
     if bad:

@@ -347,8 +347,9 @@ class TestOutcomes:
             )
             assert e.failure == expected
         assert len(failures) > 3
-        best = max((i for i in range(2, 60, 3)), key=of_index)
-        assert optimizer.best[0] == best
+        successes = [e.candidate for e in optimizer.evaluations if e.failure is None]
+        assert len(successes) > 3
+        assert optimizer.best[0] == max(successes, key=of_index)
         assert pool_optimizer(path=path).evaluations == optimizer.evaluations
         shown = f"ShapeOptimizer(PoolSearch, 18 evaluations, {len(failures)} failed)"
         assert repr(optimizer) == shown

@@ -114,6 +114,21 @@ class TestDetermination:
 
 
 class TestWarning:
+    @pytest.mark.parametrize("init", ["median", "current"])
+    def test_clouds_that_coincide(self, init: str) -> None:
+        X, y = data(12, 0.3)
+        model = DistributionGP(PointClouds(X.points[:1].expand(12, -1, -1)), y)
+        with (
+            silenced(UndeterminedWarning),
+            warnings.catch_warnings(action="error"),
+        ):
+            fit(model, init=init, restarts=0)
+        with pytest.warns(UndeterminedWarning, match="All 12 training clouds coincide for Sliced"):
+            fit(model, init=init, restarts=0)
+        with silenced(UndeterminedWarning):
+            mean, _ = model.predict(X[3:5])
+        torch.testing.assert_close(mean[0], mean[1], rtol=1e-3, atol=0)
+
     def test_is_not_sought_where_it_is_silenced(self, monkeypatch: pytest.MonkeyPatch) -> None:
         def fail(model: object) -> None:
             raise AssertionError

@@ -24,6 +24,7 @@ from gp_distributions.plotting import (
     plot_traces,
 )
 from gp_distributions.plotting.drawing import line_style
+from gp_distributions.plotting.outlines import is_outline
 from gp_distributions.relevances import Relevance, RelevanceEntry
 from gp_distributions.scoring import ComparisonEntry
 from gp_distributions.sensitivities import Sensitivity
@@ -88,6 +89,14 @@ def test_gallery_of_clouds_leaves_padding_out() -> None:
     with pytest.raises(ValueError, match=r"Cloud 1: .* n x 2 .*got shape \(5, 3\)"):
         plot_clouds([bags[0], solid.points[1]])
     assert len(plot_clouds(PointClouds(solid.points[..., :2], solid.weights))) == 2
+
+
+def test_outlines_of_many_points() -> None:
+    """Comparing all edges would take minutes."""
+    angles = np.linspace(0, 2 * np.pi, 200_001, endpoint=False)
+    points = np.stack([np.cos(angles), np.sin(angles)], axis=-1)
+    assert is_outline(points)
+    assert not is_outline(np.random.default_rng(0).permutation(points))
 
 
 def test_gallery_draws_outlines_as_curves_and_measurements_as_dots() -> None:
