@@ -1,9 +1,12 @@
 """What BoTorch asks of a mixture over hyperparameters."""
 
+from typing import Any
+
 import pytest
 import torch
 from botorch.sampling import SobolQMCNormalSampler
 from cases import as_rows, random_clouds
+from torch import Tensor
 
 from gp_distributions import (
     DistributionGP,
@@ -17,9 +20,9 @@ ROWS = as_rows(random_clouds(12, sizes=(2, 9)))
 TARGETS = ROWS[:, 0].sin()
 
 
-def integrated() -> IntegratedGP:
+def integrated(**options: Any) -> IntegratedGP:
     kernel = SlicedWassersteinKernel(2, num_slices=5)
-    return integrate_hyperparameters(DistributionGP(ROWS[:8], TARGETS[:8], kernel))
+    return integrate_hyperparameters(DistributionGP(ROWS[:8], TARGETS[:8], kernel, **options))
 
 
 def test_batch_shape_is_empty_unless_the_model_is_a_fantasy() -> None:
@@ -51,11 +54,10 @@ def test_subset_of_the_only_output() -> None:
         model.subset_output([0, 0])
 
 
-def test_given_noise_adds_to_the_variance() -> None:
-    model, noise = (
-        integrated(),
-        torch.tensor([0.1, 0.2, 0.3, 0.4], dtype=torch.float64).unsqueeze(-1),
-    )
+@pytest.mark.parametrize("known", [None, torch.full((8,), 0.1)])
+def test_given_noise_adds_to_the_variance(known: Tensor | None) -> None:
+    model = integrated(train_Yvar=known)
+    noise = torch.tensor([0.1, 0.2, 0.3, 0.4], dtype=torch.float64).unsqueeze(-1)
     found = model.posterior(ROWS[8:], observation_noise=noise).variance
     unit = model.model.outcome_transform.stdvs.square()
     torch.testing.assert_close(found - model.posterior(ROWS[8:]).variance, noise * unit)
