@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import NoReturn
 
 import torch
 from botorch.posteriors import Posterior
@@ -90,6 +91,16 @@ class MixturePosterior(Posterior):
         weights = self.weights.unsqueeze(-2)  # the axis of q
         mean, scale, weights = (part.movedim(-3, -1) for part in (mean, scale, weights))
         return Mixture(weights, mean, scale, self.degrees)
+
+    @property
+    def distribution(self) -> NoReturn:
+        """Not available, as a mixture is not one normal distribution."""
+        raise AttributeError(
+            "A mixture is not one normal distribution. Use an acquisition function of samples, means or "
+            "variances, such as qLogNoisyExpectedImprovement, or a model with fitted hyperparameters."
+        )
+
+    mvn = distribution
 
     @property
     def mean(self) -> Tensor:

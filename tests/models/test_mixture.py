@@ -15,6 +15,7 @@ from botorch.acquisition import (
     qLogExpectedImprovement,
     qLogNoisyExpectedImprovement,
 )
+from botorch.acquisition.max_value_entropy_search import qMaxValueEntropy
 from botorch.models import KroneckerMultiTaskGP, ModelList, SingleTaskGP
 from botorch.models.model import Model
 from botorch.models.transforms.outcome import Log
@@ -371,6 +372,13 @@ class TestSamples:
 
 
 class TestBoTorch:
+    def test_acquisition_functions_of_one_normal_distribution(self) -> None:
+        model = MixtureModel(members(), WEIGHTS)
+        with pytest.raises(
+            AttributeError, match=r"not one normal distribution\. Use an acquisition"
+        ):
+            qMaxValueEntropy(model, ROWS[:12])(ROWS[12:14, None])
+
     def test_acquisition_functions(self) -> None:
         model = MixtureModel(members(), WEIGHTS)
         best = TARGETS[:20].max()
