@@ -103,6 +103,7 @@ def test_labels_have_no_rounding_errors() -> None:
     assert rounding_of(Labelled(2), rows, torch.zeros(6, 6)) == 0
 
 
+@pytest.mark.filterwarnings("ignore:All 6 training clouds coincide")
 @pytest.mark.parametrize("name", ["sliced", "scaled", "rigid"])
 def test_models_of_clouds_that_coincide_predict_the_mean(name: str) -> None:
     """Lengthscales of the size of rounding errors have no inverse squares in single precision."""

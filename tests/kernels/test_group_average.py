@@ -176,7 +176,8 @@ def test_gradients(name: str) -> None:
     covariance(kernel, x.detach(), y.detach()).sum().backward()
     lengthscale = next(kernel.base_kernel.parameters())
     assert lengthscale.grad is not None
-    assert lengthscale.grad.abs() > 0
+    # The covariance has unit variance, in which the lengthscale of the linear profile cancels.
+    assert bool(lengthscale.grad.abs() > 1e-3) == (name != "mmd")
 
 
 def test_gradients_are_finite_at_symmetric_clouds() -> None:
