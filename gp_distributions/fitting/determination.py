@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import torch
@@ -12,7 +11,6 @@ from torch import Tensor
 from gp_distributions.distances.base import Distance
 from gp_distributions.fitting.integration import can_be_integrated, integrated
 from gp_distributions.kernels.covariances import covariance
-from gp_distributions.kernels.distribution_kernel import DistributionKernel
 from gp_distributions.models.integrated_gp import IntegratedGP
 from gp_distributions.warnings import UndeterminedWarning, is_silenced, warn
 
@@ -98,29 +96,6 @@ def warn_of_undetermined(model: ExactGP) -> None:
         "probability of 95%. Use integrate_hyperparameters(model) for predictions.",
         UndeterminedWarning,
     )
-
-
-def warn_of_coincidence(
-    model: ExactGP, medians: Mapping[DistributionKernel, Tensor | float]
-) -> None:
-    """Warn of kernels under which the training clouds coincide, so that they say nothing of targets.
-
-    Args:
-        model: A model.
-        medians: The median distance between clouds that do not coincide, for each kernel that has one.
-
-    Warns:
-        UndeterminedWarning: If two or more training clouds all coincide.
-    """
-    size = model.train_targets.shape[-1]
-    for kernel in model.covar_module.modules():
-        if isinstance(kernel, DistributionKernel) and kernel not in medians and size > 1:
-            warn(
-                f"All {size} training clouds coincide for {kernel.distance}: predictions do not depend "
-                "on the clouds, which do not determine the lengthscale. Check the inputs, or use "
-                "another distance.",
-                UndeterminedWarning,
-            )
 
 
 def _is_restricted(model: ExactGP) -> bool:

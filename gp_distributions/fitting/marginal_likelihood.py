@@ -21,7 +21,7 @@ from tqdm import tqdm
 
 from gp_distributions.distances.base import Distance
 from gp_distributions.fitting.cost import warn_of_cost
-from gp_distributions.fitting.determination import warn_of_coincidence, warn_of_undetermined
+from gp_distributions.fitting.determination import warn_of_undetermined
 from gp_distributions.fitting.lbfgs import Minimum, minimise
 from gp_distributions.fitting.observed import ObservedLikelihood, Record, values_of
 from gp_distributions.fitting.sampling_noise import learn_sampling_noise
@@ -192,10 +192,10 @@ def _best(
 ) -> _Found:
     """Maximise the marginal likelihood from all starts; return the best result and its parameters."""
     model = mll.model
-    # Medians also check the distances and fill their caches.
-    warn_of_coincidence(
-        model, start_at_medians(model) if init == "median" else median_distances(model)
-    )
+    if init == "median":
+        start_at_medians(model)
+    else:
+        median_distances(model)  # checks the distances and fills their caches
     starts = list(_starts(model, restarts, torch.Generator().manual_seed(seed)))
     if model.train_targets.shape[-1] <= _LARGE or not has_subsets(model):
         return min(_maxima(mll, starts, options), key=_loss)

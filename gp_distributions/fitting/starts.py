@@ -22,6 +22,7 @@ from gp_distributions.kernels.distribution_kernel import DistributionKernel
 from gp_distributions.kernels.group_average import closest_images
 from gp_distributions.models.scales import check_distances
 from gp_distributions.numerics.medians import median_apart
+from gp_distributions.warnings import UndeterminedWarning, warn
 
 # The smooth start multiplies lengthscales by this factor; most profiles are then nearly linear.
 _SMOOTH = 10.0
@@ -51,6 +52,9 @@ def median_distances(model: ExactGP) -> dict[DistributionKernel, Tensor]:
 
     Raises:
         ValueError: If squared distances overflow or underflow.
+
+    Warns:
+        UndeterminedWarning: If all of several training clouds coincide for a distance.
     """
     medians: dict[Distance, Tensor] = {}
     training = training_rows(model)
@@ -62,7 +66,14 @@ def median_distances(model: ExactGP) -> dict[DistributionKernel, Tensor]:
             check_distances(distance, rows[0], squared)
             rounding = rounding_of(distance, rows[0], squared)
             median = median_apart(closest_images(squared, size), rounding=rounding).sqrt()
-            if not bool(median.isnan()):
+            if bool(median.isnan()):
+                warn(
+                    f"All {size} training clouds coincide for {distance}: predictions do not depend on "
+                    "the clouds, which do not determine the lengthscale. Check the inputs, or use "
+                    "another distance.",
+                    UndeterminedWarning,
+                )
+            else:
                 medians[distance] = median
 
     kernels = [k for k in model.covar_module.modules() if isinstance(k, DistributionKernel)]

@@ -97,6 +97,7 @@ def test_is_about_the_median_whatever_the_constraint_is() -> None:
     assert math.exp(kernel.lengthscale_prior.loc.item()) == pytest.approx(median(kernel).item())
 
 
+@pytest.mark.filterwarnings("ignore:All . training clouds coincide")
 def test_no_prior_where_all_clouds_coincide() -> None:
     kernel = make_kernel()
     median_lengthscale_prior(DistributionGP(ROWS[:1].expand(5, -1), TARGETS[:5], kernel))
