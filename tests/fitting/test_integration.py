@@ -49,7 +49,7 @@ from gp_distributions.fitting.integration import can_be_integrated
 from gp_distributions.kernels.covariances import covariance
 from gp_distributions.numerics.quadrature import grid
 from gp_distributions.numerics.student_t import log_density
-from gp_distributions.warnings import silenced
+from gp_distributions.warnings import UndeterminedWarning, silenced
 
 ROWS = as_rows(random_clouds(40, sizes=(5, 12)))
 TARGETS = ROWS[:, :6].square().sum(-1).sqrt() + 0.1 * ROWS[:, 7].sin()
@@ -679,7 +679,8 @@ class TestErrors:
     def test_identical_clouds(self) -> None:
         """No distance tells them apart, so predictions are those of the mean."""
         rows = ROWS[:1].expand(6, -1).clone()
-        model = integrate_hyperparameters(DistributionGP(rows, TARGETS[:6], sliced()))
+        with pytest.warns(UndeterminedWarning, match="All 6 training clouds coincide"):
+            model = integrate_hyperparameters(DistributionGP(rows, TARGETS[:6], sliced()))
         mean, std = model.predict(rows[:2])
         torch.testing.assert_close(mean, TARGETS[:6].mean().expand(2), rtol=1e-3, atol=1e-3)
         assert std.isfinite().all()
