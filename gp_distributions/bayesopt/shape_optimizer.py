@@ -30,6 +30,7 @@ from gp_distributions.bayesopt.priors import median_lengthscale_prior
 from gp_distributions.bayesopt.records import Checkpoint, Evaluation, candidate_key, read_outcomes
 from gp_distributions.bayesopt.search import Search
 from gp_distributions.bayesopt.seeding import seeded
+from gp_distributions.bayesopt.units import check_units, in_common_units
 from gp_distributions.measures.arrays import integer
 from gp_distributions.models import DistributionGP
 
@@ -74,7 +75,8 @@ class ShapeOptimizer:
             :class:`DesignSearch` also for a Gaussian kernel and Matern 5/2 on designs, with the priors
             of BoTorch.
         acquisition: A function that makes an acquisition function from the fitted model and the
-            :class:`Observations`.
+            :class:`Observations`. If neither this nor ``model`` holds a function of yours, outcomes may
+            have any unit. Otherwise tell them in one in which their standard deviations are about 1.
         path: Path to the checkpoint, a file of JSON lines for one optimizer at a time; ``None`` for no
             checkpoint. The checkpoint does not record code, so the decoder, the model, the acquisition
             function and the penalty may change during a search.
@@ -90,6 +92,8 @@ class ShapeOptimizer:
 
     Warns:
         ConvergenceWarning: In :meth:`ask`, if a fit fails or does not converge.
+        PrecisionWarning: In :meth:`ask`, if ``model`` or ``acquisition`` holds a function and the
+            standard deviation of an outcome is below 1e-3, where bounds of BoTorch change results.
 
     Example:
         >>> import torch
@@ -136,6 +140,8 @@ class ShapeOptimizer:
         self.seed = integer(seed, "seed", least=0)
         self._fitted = self._fitting(model)
         self._make_acquisition = acquisition
+        # Functions of users see outcomes as they were told.
+        self._rescales = acquisition is default_acquisition and not _has_functions(model)
         self._pending: dict[str, Any] = {}
         self._evaluations: list[Evaluation] = []
         self._checkpoint: Checkpoint | None = None
@@ -360,6 +366,10 @@ class ShapeOptimizer:
         done = {e.key for e in succeeded}
         pending = [candidate for candidate in taken if candidate_key(candidate) not in done]
         best = sorted(succeeded, key=_first, reverse=True)
+        if self._rescales:
+            Y = in_common_units(Y)
+        else:
+            check_units(Y)
         model = self._fitted(X, Y)
         # A design that cannot be decoded has no shape, so it cannot be a pending point.
         waiting = decodable(model, self.search.inputs(pending)) if pending else X[:0]
@@ -397,6 +407,15 @@ class ShapeOptimizer:
 
 def _first(evaluation: Evaluation) -> float:
     return evaluation.outcomes[0] if evaluation.outcomes is not None else -np.inf
+
+
+def _has_functions(model: Any) -> bool:
+    """Whether a function of the user makes a model."""
+    if model is None or isinstance(model, str):
+        return False
+    return _is_one(model) or not all(
+        isinstance(each, Module) for each in read_candidates(model).values()
+    )
 
 
 def _is_one(model: Any) -> bool:

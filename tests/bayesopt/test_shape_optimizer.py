@@ -35,7 +35,7 @@ from gp_distributions.bayesopt import (
     default_acquisition,
     fitted,
 )
-from gp_distributions.warnings import ConvergenceWarning
+from gp_distributions.warnings import ConvergenceWarning, PrecisionWarning
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:Sparse invariant checks"),
@@ -466,6 +466,34 @@ class TestOutcomes:
         assert all(told[i] == outcomes for i, outcomes in optimizer.pareto)
         with pytest.raises(ValueError, match="Use pareto"):
             _ = optimizer.best
+
+    @pytest.mark.parametrize("unit", [2.0**-500, 1e-9, 1e9])
+    @pytest.mark.parametrize("options", [{}, {"constraints": 1}, {"objectives": 2}])
+    @pytest.mark.parametrize("kernels", [None, {"sliced": SlicedWassersteinKernel(2)}])
+    def test_units_of_outcomes_do_not_matter(self, unit: float, options: Any, kernels: Any) -> None:
+        def evaluate(index: int) -> list[float]:
+            axes = designs()[index]
+            return [value(axes), float(axes[0]) - 0.5][: 1 + len(options)]
+
+        both = []
+        for factor in (1.0, unit):
+            optimizer = pool_optimizer(model=kernels, **options)
+            for index in range(8):
+                optimizer.tell(index, [factor * outcome for outcome in evaluate(index)])
+            both.append(optimizer.ask(3))
+        assert both[0] == both[1]
+
+    def test_units_that_functions_see_are_those_that_were_told(self) -> None:
+        optimizer = pool_optimizer()
+        for index in range(6):
+            optimizer.tell(index, 1e-3 * of_index(index))
+        assert float(optimizer.model().outcome_transform.stdvs) < 1e-3
+        with pytest.warns(PrecisionWarning, match=r"standard deviation \d\.\de-04"):
+            optimizer.ask()
+        optimizer = pool_optimizer(acquisition=lambda model, data: default_acquisition(model, data))
+        for index in range(6):
+            optimizer.tell(index, of_index(index) if index else 2.0)
+        optimizer.ask()  # does not warn
 
     def test_candidates_that_are_equally_good(self) -> None:
         optimizer = pool_optimizer(objectives=2)
