@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any, TypeGuard
 
 import torch
 from botorch.models.model import Model
@@ -31,8 +32,9 @@ class Decoder(InputTransform, torch.nn.Module):
             model.
 
     Raises:
-        ValueError: When called, if ``decode`` returns tensors of other shapes, or points or weights
-            that are not finite.
+        TypeError: When called, if ``decode`` returns something else.
+        ValueError: When called, if ``decode`` returns tensors of other shapes, points or weights that
+            are not finite, or ones without a gradient where designs need one.
 
     Example:
         >>> import torch
@@ -72,6 +74,12 @@ class Decoder(InputTransform, torch.nn.Module):
         """
         designs = X.reshape(-1, X.shape[-1])
         rows = join_rows(*self._decoded(designs))
+        if torch.is_grad_enabled() and designs.requires_grad and not rows.requires_grad:
+            raise ValueError(
+                "Expected decode to be differentiable, but its points and weights do not depend on the "
+                "designs for torch. Use operations of torch, without detach() or NumPy; for a function "
+                "without gradients, search a pool of its shapes with PoolSearch."
+            )
         finite = rows.isfinite().all(-1)
         if not bool(finite.all()):
             first = int((~finite).nonzero()[0])
@@ -105,8 +113,14 @@ class Decoder(InputTransform, torch.nn.Module):
             points, weights = decoded.points, decoded.weights
         elif isinstance(decoded, Tensor):
             points, weights = decoded, decoded.new_ones(decoded.shape[:-1])
-        else:
+        elif _is_pair(decoded):
             points, weights = decoded
+        else:
+            raise TypeError(
+                "Expected decode to return a tensor of points, a tuple of points and weights, or "
+                f"PointClouds, got {type(decoded).__name__}. Use operations of torch, which have "
+                "gradients."
+            )
         if points.dim() != 3 or len(points) != len(designs) or weights.shape != points.shape[:-1]:
             raise ValueError(
                 f"Expected decode to return points of shape ({len(designs)}, m, d) and weights of shape "
@@ -114,6 +128,12 @@ class Decoder(InputTransform, torch.nn.Module):
                 f"{tuple(weights.shape)}."
             )
         return points, weights
+
+
+def _is_pair(value: Any) -> TypeGuard[tuple[Tensor, Tensor]]:
+    """Whether a value consists of two tensors."""
+    pair = isinstance(value, tuple | list) and len(value) == 2
+    return pair and all(isinstance(part, Tensor) for part in value)
 
 
 @torch.no_grad()

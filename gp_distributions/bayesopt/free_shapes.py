@@ -13,7 +13,7 @@ from torch import Tensor
 
 from gp_distributions.distances.base import Distance
 from gp_distributions.measures import PointClouds
-from gp_distributions.measures.arrays import integer
+from gp_distributions.measures.arrays import Data, integer, real_array, to_tensors
 
 Penalty = Callable[[Tensor], Tensor]
 
@@ -173,17 +173,24 @@ def optimize_free_shapes(
     return PointClouds.unpack(torch.cat(found), dim), torch.stack(values)
 
 
-def check_bounds(bounds: Tensor, dim: int) -> Tensor:
+def check_bounds(bounds: Data, dim: int | None = None) -> Tensor:
     """Returns bounds as a floating-point tensor.
+
+    Args:
+        bounds: A tensor, an array or nested lists.
+        dim: Expected number of columns; ``None`` for any.
 
     Raises:
         ValueError: If ``bounds`` is not a ``2 x dim`` tensor of finite numbers, with each lower bound
             below the upper bound.
     """
+    (bounds,) = to_tensors([real_array(bounds, "bounds")])
+    if dim is None:
+        dim = bounds.shape[-1] if bounds.dim() else 0
     valid = bounds.shape == (2, dim) and (bounds.isfinite() & (bounds[0] < bounds[1])).all()
     if not valid:
         raise ValueError(
             f"Expected bounds as a 2 x {dim} tensor of finite numbers, the lower ones below the upper "
             f"ones, got {bounds.tolist()}."
         )
-    return bounds if bounds.is_floating_point() else bounds.double()
+    return bounds

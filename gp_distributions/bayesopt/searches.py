@@ -21,7 +21,7 @@ from gp_distributions.bayesopt.pool_distances import PoolLookUp
 from gp_distributions.bayesopt.records import read_numbers
 from gp_distributions.bayesopt.search import Box, ContinuousPart, FinitePart, Plain, Search
 from gp_distributions.measures import PointClouds
-from gp_distributions.measures.arrays import integer
+from gp_distributions.measures.arrays import Data, integer
 from gp_distributions.measures.encoding import CovariateEncoding, Scaling
 from gp_distributions.measures.kinds import Distributions
 from gp_distributions.rows.columns import Columns
@@ -124,6 +124,7 @@ class DesignSearch(Box, Search):
             number of perturbations of the best designs so far. At least ``num_restarts``.
 
     Raises:
+        TypeError: If ``decoder`` is not an input transform.
         ValueError: If ``bounds`` or a number is not valid.
 
     Example:
@@ -139,13 +140,18 @@ class DesignSearch(Box, Search):
     def __init__(
         self,
         decoder: InputTransform | None,
-        bounds: Tensor,
+        bounds: Data,
         *,
         dim: int | None = None,
         num_restarts: int = 8,
         raw_samples: int = 256,
     ) -> None:
-        self.bounds = check_bounds(bounds, bounds.shape[-1] if bounds.dim() else 0)
+        if not isinstance(decoder, InputTransform | None):
+            raise TypeError(
+                f"Expected decoder as an input transform or None, got {reprlib.repr(decoder)}. Wrap a "
+                "function that decodes designs: Decoder(function)."
+            )
+        self.bounds = check_bounds(bounds)
         self.input_transform = decoder
         self.dim = dim
         self.num_restarts = integer(num_restarts, "num_restarts")
@@ -245,13 +251,18 @@ class FreeSearch(ContinuousPart, Search):
     def __init__(
         self,
         starts: PointClouds,
-        bounds: Tensor,
+        bounds: Data,
         *,
         penalty: Penalty | None = None,
         penalty_weight: float = 1.0,
         num_restarts: int = 8,
         maxiter: int = 100,
     ) -> None:
+        if not isinstance(starts, PointClouds):
+            raise TypeError(
+                f"Expected starts as PointClouds, got {type(starts).__name__}. Convert a list of arrays "
+                "with PointClouds.from_list."
+            )
         self.dim = starts.dim
         self.bounds = check_bounds(bounds, starts.dim)
         rows = starts.pack().detach()

@@ -23,7 +23,7 @@ from gp_distributions.bayesopt.acquisitions import (
     default_acquisition,
 )
 from gp_distributions.bayesopt.compared_models import Candidates, ComparedModels, read_candidates
-from gp_distributions.bayesopt.decoder import decodable
+from gp_distributions.bayesopt.decoder import Decoder, decodable
 from gp_distributions.bayesopt.default_candidates import default_candidates
 from gp_distributions.bayesopt.fitted import MakeModel, fitted
 from gp_distributions.bayesopt.priors import median_lengthscale_prior
@@ -401,7 +401,12 @@ class ShapeOptimizer:
 
     def _default_model(self, X: Tensor, Y: Tensor) -> DistributionGP:
         kernel = self.search.default_kernel(torch.Size(Y.shape[-1:] if Y.shape[-1] > 1 else []))
-        model = DistributionGP(X, Y, kernel, input_transform=self.search.input_transform)
+        decoder, dim = self.search.input_transform, self.search.dim
+        if isinstance(decoder, Decoder) and (found := decoder.clouds(X[:1]).dim) != dim:
+            raise ValueError(
+                f"The search has dim={dim}, but decode returns atoms of dimension {found}."
+            )
+        model = DistributionGP(X, Y, kernel, input_transform=decoder)
         return median_lengthscale_prior(model)
 
 

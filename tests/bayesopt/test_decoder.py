@@ -201,6 +201,21 @@ def test_errors() -> None:
             Decoder(wrong).transform(X)
     with pytest.raises(ValueError, match=r"got NaN or infinity for design \[1\.0, 0\.0\]"):
         Decoder(lambda X: ellipses(X).log()).transform(torch.tensor([[1.0, 0.0]]).double())
+    for strange in (lambda X: X.numpy(), lambda X: (ellipses(X),), lambda X: None):
+        with pytest.raises(TypeError, match="Expected decode to return a tensor of points"):
+            Decoder(strange).transform(X)
+
+
+def test_decoders_without_gradients_are_refused_where_designs_need_them() -> None:
+    decoder = Decoder(lambda X: ellipses(X.detach()))
+    assert decoder.transform(designs(3)).shape == (3, 3 * len(CIRCLE))
+    X = designs(3).requires_grad_()
+    with pytest.raises(ValueError, match="Expected decode to be differentiable"):
+        decoder.transform(X)
+    with torch.no_grad():
+        decoder.transform(X)
+    rounded = Decoder(lambda X: ellipses(X.round()))
+    assert rounded.transform(X).requires_grad
 
 
 def test_on_device(device: torch.device) -> None:

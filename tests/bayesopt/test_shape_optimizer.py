@@ -315,6 +315,18 @@ class TestAskAndTell:
             ShapeOptimizer(CLOUDS)  # type: ignore[arg-type]
         with pytest.raises(TypeError, match=r"PointClouds\.from_list"):
             PoolSearch([CLOUDS.points[0]])  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match=r"Expected decoder.*Decoder\(function\)"):
+            DesignSearch(ellipses, BOUNDS)  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match="Expected starts as PointClouds, got list"):
+            FreeSearch([CLOUDS.points[0]], BOX)  # type: ignore[arg-type]
+        with pytest.raises(ValueError, match="Expected bounds as a 2 x 1 tensor"):
+            DesignSearch(None, [[1.0], [0.0]])
+        assert DesignSearch(None, BOUNDS.tolist()).bounds.equal(BOUNDS)
+        optimizer = ShapeOptimizer(DesignSearch(Decoder(ellipses), BOUNDS, dim=5), initial=2)
+        for design in optimizer.ask(2):
+            optimizer.tell(design, float(design[0]))
+        with pytest.raises(ValueError, match="dim=5, but decode returns atoms of dimension 2"):
+            optimizer.ask()
         with pytest.raises(ValueError, match="Expected a model"):
             ShapeOptimizer(PoolSearch(CLOUDS.pack()))
         assert ShapeOptimizer(PoolSearch(Pool(CLOUDS))).search.dim == CLOUDS.dim
