@@ -41,7 +41,7 @@ import multiprocessing
 import resource
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -223,17 +223,22 @@ def one_thread() -> None:
     threadpool_limits(1)
 
 
-def in_own_process(work: Callable[..., Row], *arguments: object) -> Row:
-    """Return what a function returns in a new process, whose peak memory is its own."""
+def new_processes(*, quick: bool) -> ProcessPoolExecutor:
+    """Return a pool that works in a new process each time, whose peak memory is its own.
+
+    Quick runs, whose memory is not reported, work in one process.
+    """
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(1, mp_context=context, initializer=one_thread) as pool:
-        return pool.submit(work, *arguments).result()
+    tasks = None if quick else 1
+    return ProcessPoolExecutor(
+        1, mp_context=context, initializer=one_thread, max_tasks_per_child=tasks
+    )
 
 
-def growth(sizes: Sizes) -> list[Row]:
+def growth(sizes: Sizes, *, quick: bool = False) -> list[Row]:
     """Return one row per number of clouds, and further settings for the last but one."""
     rows: list[Row] = []
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, new_processes(quick=quick) as pool:
         most = sizes.sharded[-1]
         paths = write(Path(folder), most)
         for count in sizes.sharded:
@@ -242,7 +247,7 @@ def growth(sizes: Sizes) -> list[Row]:
             parts = paths[: count // FILE] if count >= FILE else write(own, count)
             others = [(False, False), (False, True), (True, False)]
             for setting in [*(others if count == sizes.sharded[-2] else []), (True, True)]:
-                rows.append(in_own_process(sharded, parts, sizes, *setting))
+                rows.append(pool.submit(sharded, parts, sizes, *setting).result())
     met = float(rows[-1]["ratio"] or 0.0) <= MOST_RATIO
     rows[-1] |= {"budget": f"<= {MOST_RATIO:g}", "met": met}
     return rows
@@ -342,7 +347,7 @@ def peers(sizes: Sizes, *, quick: bool = False, seed: int = SEED) -> list[Row]:
 def run(options: Options) -> list[Row]:
     """Return one row per number of clouds on disk, and one per peer."""
     sizes = QUICK if options.quick else Sizes()
-    return [*growth(sizes), *peers(sizes, quick=options.quick)]
+    return [*growth(sizes, quick=options.quick), *peers(sizes, quick=options.quick)]
 
 
 if __name__ == "__main__":
