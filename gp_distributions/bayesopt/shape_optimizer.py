@@ -252,6 +252,7 @@ class ShapeOptimizer:
             ValueError: As :meth:`ask` and :meth:`tell` do.
             CheckpointError: As :meth:`tell` does.
         """
+        evaluations, q = integer(evaluations, "evaluations", least=0), integer(q, "q")
         done = len(self._evaluations)
         bar = tqdm(total=evaluations, initial=done, desc="Evaluations", disable=not progress)
         alone = nullcontext() if self._checkpoint is None else self._checkpoint.alone()

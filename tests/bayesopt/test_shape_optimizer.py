@@ -332,6 +332,12 @@ class TestAskAndTell:
         assert ShapeOptimizer(PoolSearch(Pool(CLOUDS))).search.dim == CLOUDS.dim
         with pytest.raises(ValueError, match="q: expected an integer >= 1, got 0"):
             pool_optimizer().ask(0)
+        optimizer = pool_optimizer()
+        with pytest.raises(ValueError, match=r"evaluations: expected an integer >= 0, got 2\.5"):
+            optimizer.run(of_index, 2.5)  # type: ignore[arg-type]
+        with pytest.raises(ValueError, match=r"q: expected an integer >= 1, got 0"):
+            optimizer.run(of_index, 5, q=0)
+        assert not optimizer.evaluations
         with pytest.raises(ValueError, match="No evaluation"):
             _ = pool_optimizer().best
         with pytest.raises(ValueError, match="at least two successful"):
