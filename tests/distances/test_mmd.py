@@ -172,6 +172,17 @@ def test_images(kernel: str) -> None:
     )
 
 
+@pytest.mark.parametrize("kernel", ISOTROPIC)
+@pytest.mark.parametrize("atoms", [1, 40])
+def test_atoms_whose_squared_distance_overflows(kernel: str, atoms: int) -> None:
+    """They are orthogonal; NumPy must not warn, since tests turn warnings into errors."""
+    points = torch.arange(2 * atoms, dtype=torch.float32).reshape(2, atoms, 1) * 1e20
+    rows = join_rows(points, torch.full((2, atoms), 1 / atoms))
+    squared = MMD(1, kernel=kernel, bandwidth=1.0).float().squared(rows)
+    expected = 2 / atoms * (1 - torch.eye(2))
+    torch.testing.assert_close(squared, expected)
+
+
 class TestBandwidth:
     def rows(self) -> Tensor:
         return as_rows(random_clouds(20))
