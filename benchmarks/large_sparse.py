@@ -226,7 +226,7 @@ def one_thread() -> None:
 def new_processes(*, quick: bool) -> ProcessPoolExecutor:
     """Return a pool that works in a new process each time, whose peak memory is its own.
 
-    Quick runs, whose memory is not reported, work in one process.
+    Quick runs use one process, so that each peak is the largest so far.
     """
     context = multiprocessing.get_context("spawn")
     tasks = None if quick else 1
