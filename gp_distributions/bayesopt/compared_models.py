@@ -24,7 +24,6 @@ from gp_distributions.distances.base import Distance
 from gp_distributions.kernels.candidates import as_scaled_kernel, copied
 from gp_distributions.models import DistributionGP, MixtureModel
 from gp_distributions.numerics.pseudo_bma import pseudo_bma_weights
-from gp_distributions.rows.memory import Memory, unchanging_rows
 from gp_distributions.scoring import left_out
 from gp_distributions.warnings import ConvergenceWarning, UndeterminedWarning, silenced, warn
 
@@ -60,10 +59,7 @@ class ComparedModels:
     outcomes: int
     restarts: int
     seed: int
-    _values: Memory = field(init=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "_values", Memory(len(self.candidates) * self.outcomes))
+    _values: dict[tuple[int, bytes, bytes], list[Tensor]] = field(init=False, default_factory=dict)
 
     def __call__(self, X: Tensor, Y: Tensor) -> Model:
         """Return the mixture of all candidates, fitted; for several outcomes, one for each.
@@ -80,7 +76,7 @@ class ComparedModels:
             ConvergenceWarning: If a fit fails or does not converge.
         """
         # What each leaves out shows what it warns of.
-        with unchanging_rows(), silenced(UndeterminedWarning):
+        with silenced(UndeterminedWarning):
             mixtures = [self._mixture(X, y.unsqueeze(-1)) for y in Y.unbind(-1)]
         return mixtures[0] if len(mixtures) == 1 else ModelList(*mixtures)
 
@@ -114,13 +110,15 @@ class ComparedModels:
             candidate, Kernel | Distance
         ):  # its parameters may depend on the evaluations
             return fitted(make, X, y, **options)
-        key = place, tuple(y[:size].flatten().tolist())
-        values: list[Tensor] | None = self._values.recall(key, X[:size])
+        key = place, y[:size].cpu().numpy().tobytes(), X[:size].cpu().numpy().tobytes()
+        values = self._values.get(key)
         if values is None:
             make_first = make if size == count else self._maker(copy.deepcopy(candidate))
             first = fitted(make_first, X[:size], y[:size], **options)
             values = [parameter.detach().clone() for parameter in first.parameters()]
-            self._values.remember(key, X[:size], values)
+            self._values[key] = values
+            while len(self._values) > len(self.candidates) * self.outcomes:
+                del self._values[next(iter(self._values))]
             if size == count:
                 return first
         model = make(X, y)

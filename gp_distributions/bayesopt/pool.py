@@ -17,8 +17,8 @@ from gp_distributions.measures import PointClouds
 from gp_distributions.measures.kinds import Distributions, as_rows, kind_of
 from gp_distributions.models.arguments import check_batch_size
 from gp_distributions.rows.columns import Columns
+from gp_distributions.rows.fingerprint import fingerprint
 from gp_distributions.rows.layout import Block
-from gp_distributions.rows.memory import fingerprint
 
 
 class Pool:

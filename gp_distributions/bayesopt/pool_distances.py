@@ -13,7 +13,7 @@ from torch import Tensor
 from gp_distributions.distances.base import Distance
 from gp_distributions.distances.evaluation import looking_up, representations
 from gp_distributions.rows.clouds import drop_copies, pad_rows
-from gp_distributions.rows.memory import fingerprint
+from gp_distributions.rows.fingerprint import fingerprint
 
 # Number of candidates that are embedded or compared at a time.
 _BLOCK = 1024

@@ -16,7 +16,6 @@ from gp_distributions.comparison.data import Data, Split
 from gp_distributions.fitting import fit
 from gp_distributions.kernels.candidates import copied
 from gp_distributions.models.mixture_classifier import Classifier
-from gp_distributions.rows.memory import unchanging_rows
 from gp_distributions.scoring.leave_one_out import left_out
 from gp_distributions.scoring.predictions import ClassPredictions, NormalPredictions, Predictions
 from gp_distributions.warnings import UndeterminedWarning, naming, silenced
@@ -70,7 +69,7 @@ def run_trials(
     """
     trials: list[Trial] = []
     # Held-out log densities and coverage show what it warns of.
-    with unchanging_rows(), silenced(UndeterminedWarning):
+    with silenced(UndeterminedWarning):
         for name, candidate in copied(group).items():
             start = time.perf_counter()
             subject = repr(name) if fold is None else f"{name!r}, fold {fold}"

@@ -10,11 +10,12 @@ import torch
 from torch import Tensor
 
 from gp_distributions.distances import evaluation
+from gp_distributions.distances.embedded_rows import Rows, rows_of
+from gp_distributions.distances.recent_rows import RecentRows
 from gp_distributions.measures.arrays import integer
 from gp_distributions.numerics.pairwise import squared_euclidean
 from gp_distributions.rows.clouds import join_rows
 from gp_distributions.rows.layout import Block
-from gp_distributions.rows.memory import Memory
 
 
 class Distance(torch.nn.Module, ABC):
@@ -78,7 +79,7 @@ class Distance(torch.nn.Module, ABC):
             )
         self.dim = integer(dim, "dim")
         self.inputs = inputs
-        self.memory = Memory()
+        self.recent = RecentRows()
 
     @abstractmethod
     def represent(self, points: Tensor, weights: Tensor) -> Tensor:
@@ -142,9 +143,9 @@ class Distance(torch.nn.Module, ABC):
         """
         return evaluation.represent_rows(self, rows, factors)
 
-    def forward(self, x1: Tensor, x2: Tensor | None = None, *, diag: bool = False) -> Tensor:
-        """Return :meth:`squared`."""
-        return self.squared(x1, x2, diag=diag)
+    def forward(self, x1: Rows, x2: Rows | None = None, *, diag: bool = False) -> Tensor:
+        """Return :meth:`squared` for rows, or for what holds them; the caller must not change it."""
+        return evaluation.squared(self, x1, x1 if x2 is None else x2, diag=diag)
 
     def squared(self, x1: Tensor, x2: Tensor | None = None, *, diag: bool = False) -> Tensor:
         """Compute squared Hilbert distances between clouds.
@@ -162,7 +163,8 @@ class Distance(torch.nn.Module, ABC):
             ValueError: If the width of the rows does not match ``dim``, a weight is negative or not
                 finite, or all weights of a row are zero.
         """
-        return evaluation.squared_distances(self, x1, x1 if x2 is None else x2, diag=diag)
+        found: Tensor = self(x1, x2, diag=diag)
+        return found if found.requires_grad else found.clone()
 
     @property
     def embed(self) -> Callable[[Tensor], Tensor]:
@@ -179,7 +181,7 @@ class Distance(torch.nn.Module, ABC):
     def _embed(self, rows: Tensor) -> Tensor:
         return evaluation.embedding(self, rows)
 
-    def squared_norms(self, rows: Tensor) -> Tensor:
+    def squared_norms(self, rows: Rows) -> Tensor:
         """Compute squared distances to the origin of inner products, which is a point mass at zero.
 
         Args:
@@ -188,12 +190,19 @@ class Distance(torch.nn.Module, ABC):
         Returns:
             A ``batch_shape x N`` tensor.
         """
-        first = rows.detach().reshape(-1, rows.shape[-1])[:1]
-        if self.block.atom_columns is None:
-            return self.squared(rows, torch.zeros_like(first)).squeeze(-1)
-        points, weights = self.block.split(first)
-        return self.squared(rows, join_rows(torch.zeros_like(points), weights)).squeeze(-1)
+        first = rows_of(rows).detach().reshape(-1, rows_of(rows).shape[-1])[:1]
+        zero = torch.zeros_like(first)
+        if self.block.atom_columns is not None:
+            points, weights = self.block.split(first)
+            zero = join_rows(torch.zeros_like(points), weights)
+        norms: Tensor = self(rows, zero)
+        return norms.squeeze(-1)
 
     def clear_cache(self) -> None:
         """Forget all clouds that the distance remembers."""
-        self.memory.clear()
+        self.recent.clear()
+
+    def __setattr__(self, name: str, value: object) -> None:
+        super().__setattr__(name, value)
+        if "recent" in vars(self):
+            self.recent.clear()

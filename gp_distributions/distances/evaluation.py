@@ -1,40 +1,39 @@
-"""Evaluate distances in chunks and blocks, with gradients, and reuse remembered results.
+"""Evaluation of distances: chunks, blocks, gradients, and what rows hold already.
 
-Each cloud is represented once, and representations are compared. Representations without a gradient are
-remembered and looked up by the content of their rows (:mod:`gp_distributions.rows.memory`).
+Distances between clouds are computed in two steps: each cloud is represented once, and then
+representations are compared. Representations without gradients are held by :class:`EmbeddedRows`.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Iterator
 from contextvars import ContextVar
-from dataclasses import dataclass
-from functools import cached_property
-from typing import NamedTuple, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
+import gpytorch
 import numpy as np
 import torch
 from torch import Tensor
 
 from gp_distributions.context import setting
+from gp_distributions.distances.embedded_rows import EmbeddedRows, Rows, embedded, rows_of
 from gp_distributions.distances.fixed_parameters import with_fixed_parameters
+from gp_distributions.distances.recent_rows import RecentRows
 from gp_distributions.numerics.pairwise import squared_euclidean_to
 from gp_distributions.numerics.single_thread import put_rows
-from gp_distributions.rows.clouds import drop_copies, equal_rows
-from gp_distributions.rows.columns import selecting_once
+from gp_distributions.rows.clouds import drop_copies, equal_rows, same_tensor
 from gp_distributions.rows.contents import check_content
 from gp_distributions.rows.layout import Block, check_weights, chunks, normalized
-from gp_distributions.rows.memory import Memory, fingerprint, same_tensor
 
 
 class Distance(Protocol):
-    """The attributes and methods of a distance that this module uses."""
+    """What the evaluation needs to know of a distance."""
 
     block_rows: int
     trims_padding: bool
     training: bool
-    memory: Memory
+    recent: RecentRows
 
     @property
     def block(self) -> Block: ...
@@ -49,58 +48,13 @@ class Distance(Protocol):
     def compare_paired(self, r1: Tensor, r2: Tensor) -> Tensor: ...
 
 
-# Size in bytes of the representations that are compared with kept ones at a time. Their memory is used
-# again; to provide new memory would take as long as a third of the representations.
+# Size in bytes of the representations that are compared with prepared ones at a time. Their memory is
+# used again; to provide new memory would take as long as a third of the representations.
 _BLOCK_BYTES = 2**24
 
 DistanceT = TypeVar("DistanceT", bound=Distance)
 LookUp = Callable[[Distance, Tensor, Tensor, bool], Tensor | None]
-
-_shared: ContextVar[dict[tuple[int, int, bool], tuple[Distance, Tensor, Tensor]]]
-_shared = ContextVar("shared")
 _look_up: ContextVar[LookUp | None] = ContextVar("look_up", default=None)
-_borrower: ContextVar[Distance | None] = ContextVar("borrower", default=None)
-_learning: ContextVar[bool] = ContextVar("learning", default=False)
-
-
-@contextlib.contextmanager
-def sharing() -> Iterator[None]:
-    """Represent each tensor of rows once within a ``with`` block, in the current thread only.
-
-    Representations keep their gradients, and tensors are told apart by identity. Use this for a
-    computation that compares the same tensors several times and is differentiated as a whole,
-    such as the covariances of one posterior. Nested blocks share the representations of the outermost.
-    """
-    with setting(_shared, _shared.get({})), selecting_once():
-        yield
-
-
-@contextlib.contextmanager
-def borrowing(distance: Distance) -> Iterator[None]:
-    """Return remembered squared distances of ``distance`` without a copy within a ``with`` block.
-
-    The caller must not change them.
-    """
-    with setting(_borrower, distance):
-        yield
-
-
-@contextlib.contextmanager
-def learning() -> Iterator[None]:
-    """Track gradients of parameters of distances in evaluation mode, too, within a ``with`` block."""
-    with setting(_learning, True):
-        yield
-
-
-def settled(distance: DistanceT) -> DistanceT:
-    """Return a distance as it is evaluated now: its parameters are constants in evaluation mode.
-
-    Otherwise predictions and searches would represent the training clouds anew each time.
-    """
-    learned = distance.training or _learning.get() or not torch.is_grad_enabled()
-    if learned or not any(p.requires_grad for p in distance.parameters()):
-        return distance
-    return with_fixed_parameters(distance)
 
 
 @contextlib.contextmanager
@@ -116,11 +70,17 @@ def looking_up(look_up: LookUp | None) -> Iterator[None]:
         yield
 
 
-def squared_distances(distance: Distance, x1: Tensor, x2: Tensor, *, diag: bool) -> Tensor:
-    """Look up or compute the squared distances between rows; see :meth:`Distance.squared`."""
-    look_up = _look_up.get()
-    known = None if look_up is None else look_up(distance, x1, x2, diag)
-    return _Evaluation(distance).squared(x1, x2, diag=diag) if known is None else known
+def settled(distance: DistanceT) -> DistanceT:
+    """Return a distance as it is evaluated now: its parameters are constants in evaluation mode.
+
+    Otherwise predictions and searches would represent the training clouds anew each time. As for
+    GPyTorch's own caches, ``gpytorch.settings.detach_test_caches(False)`` tracks them.
+    """
+    learned = distance.training or gpytorch.settings.detach_test_caches.off()
+    learned = learned or not torch.is_grad_enabled()
+    if learned or not any(p.requires_grad for p in distance.parameters()):
+        return distance
+    return with_fixed_parameters(distance)
 
 
 def check_rows(distance: Distance, rows: Tensor) -> None:
@@ -143,30 +103,101 @@ def check_rows(distance: Distance, rows: Tensor) -> None:
         )
 
 
-def representations(distance: Distance, rows: Tensor) -> Tensor:
-    """Adapt a distance to rows and represent them.
-
-    The result lacks the expanded batch axes of rows that have no gradient, but broadcasts with them.
-    """
-    adapt(distance, rows)
-    return _Evaluation(distance).representation(rows)
-
-
-def embedding(distance: Distance, rows: Tensor) -> Tensor:
-    """Represent rows as a tensor with all batch axes that nothing else holds."""
-    check_rows(distance, rows)
-    representation = representations(distance, rows)
-    features = representation.expand(*rows.shape[:-1], -1)
-    kept = bool(_shared.get({})) or any(
-        known.representation is representation for known in distance.memory.values()
-    )
-    return features.clone() if kept or features.shape != representation.shape else features
-
-
 def adapt(distance: Distance, rows: Tensor) -> None:
     """Let a distance choose the settings that depend on the first rows it sees."""
     with torch.no_grad():
         distance.adapt(drop_copies(rows.detach()))
+
+
+def representations(distance: Distance, rows: Rows) -> Tensor:
+    """Adapt a distance to rows and represent them.
+
+    The result lacks the expanded batch axes of rows that have no gradient, but broadcasts with them.
+    """
+    adapt(distance, rows_of(rows))
+    return _represented(distance, embedded(rows))
+
+
+def squared(distance: Distance, x1: Rows, x2: Rows, *, diag: bool) -> Tensor:
+    """Look up or compute the squared distances between rows; see :meth:`Distance.squared`.
+
+    The result may be held by the rows.
+    """
+    rows1, rows2 = rows_of(x1), rows_of(x2)
+    look_up = _look_up.get()
+    known = None if look_up is None else look_up(distance, rows1, rows2, diag)
+    if known is not None:
+        return known
+    first = _parts(distance, x1)
+    if x2 is x1:
+        first = second = first if len(first) == 1 else [EmbeddedRows(rows1)]
+    else:
+        second = _parts(distance, x2)
+    if diag:
+        if [p.rows.shape[-2] for p in first] != [p.rows.shape[-2] for p in second]:
+            first, second = [EmbeddedRows(rows1)], [EmbeddedRows(rows2)]
+        pairs = zip(first, second, strict=True)
+        found = _joined([_squared(distance, *pair, diag=True) for pair in pairs])
+    else:
+        blocks = [
+            _joined([_squared(distance, one, other, diag=False) for other in second])
+            for one in first
+        ]
+        found = blocks[0] if len(blocks) == 1 else torch.cat(blocks, dim=-2)
+        if isinstance(x1, Tensor) and first[0].holds("within", by=distance):
+            distance.recent.remember(x1, first[0])
+    batch_shape = torch.broadcast_shapes(rows1.shape[:-2], rows2.shape[:-2])
+    return found.expand(*batch_shape, *found.shape[-1 if diag else -2 :])
+
+
+def _joined(parts: list[Tensor]) -> Tensor:
+    """Join squared distances to several sets of rows."""
+    if len(parts) == 1:
+        return parts[0]
+    shape = torch.broadcast_shapes(*(part.shape[:-1] for part in parts))
+    return torch.cat([part.expand(*shape, -1) for part in parts], dim=-1)
+
+
+def embedding(distance: Distance, rows: Tensor) -> Tensor:
+    """Represent rows as a tensor with all batch axes that nothing else holds."""
+    parts = _parts(distance, rows)
+    found = parts[0] if len(parts) == 1 else EmbeddedRows(rows)
+    held = found.holds("fixed", by=distance)
+    representation = representations(distance, found)
+    features = representation.expand(*rows.shape[:-1], -1)
+    return features.clone() if held or features.shape != representation.shape else features
+
+
+def _parts(distance: Distance, rows: Rows) -> list[EmbeddedRows]:
+    """Return what holds rows, in two parts if the distance remembers the first of them."""
+    if isinstance(rows, EmbeddedRows):
+        return rows.parts
+    check_rows(distance, rows)
+    return distance.recent.find(rows)
+
+
+def _squared(distance: Distance, x1: EmbeddedRows, x2: EmbeddedRows, *, diag: bool) -> Tensor:
+    num1, num2 = x1.rows.shape[-2], x2.rows.shape[-2]
+    batch_shape = torch.broadcast_shapes(x1.rows.shape[:-2], x2.rows.shape[:-2])
+    shape = batch_shape + ((num1,) if diag else (num1, num2))
+    fixed = settled(distance)
+    if 0 in (x1.rows.numel(), x2.rows.numel()):
+        return _zeros(fixed, x1, x2).expand(shape).clone()
+    adapt(distance, x1.rows)
+    equal = x1 is x2 or same_tensor(x1.rows.detach(), x2.rows.detach())
+    if equal and (diag or num1 == 1):
+        check_weights(distance.block.split(drop_copies(x1.rows))[1])
+        return _zeros(fixed, x1, x2).expand(shape).clone()
+    tracked = _tracks(fixed, x1.rows) or _tracks(fixed, x2.rows)
+    if not tracked:
+        with torch.no_grad():
+            return _constant(distance, x1, x2, equal=equal, diag=diag).expand(shape)
+    if diag:
+        squared = fixed.compare_paired(_represented(distance, x1), _represented(distance, x2))
+        if x1.rows.shape[-1] == x2.rows.shape[-1]:
+            squared = squared.masked_fill((x1.rows == x2.rows).all(-1), 0)
+        return squared.expand(shape)
+    return _differentiable(distance, fixed, x1, x2).expand(shape)
 
 
 def represent_rows(distance: Distance, rows: Tensor, factors: Tensor | None = None) -> Tensor:
@@ -197,179 +228,87 @@ def represent_rows(distance: Distance, rows: Tensor, factors: Tensor | None = No
     return out.unflatten(0, batch_shape)
 
 
-def keep(distance: Distance, rows: Tensor) -> None:
-    """Remember the representation of rows to which many others will be compared, without gradients.
-
-    Args:
-        distance: The distance.
-        rows: An ``N x width`` tensor.
-    """
-    evaluation = _Evaluation(distance)
-    known = distance.memory.recall(evaluation.fingerprint, rows)
-    if known is None or known.compare is None:
-        with torch.no_grad():
-            fixed = distance.represent_rows(rows) if known is None else known.representation
-            squared = None if known is None else known.squared
-            known = _Clouds(fixed, squared, _comparison(distance, fixed))
-        distance.memory.remember(evaluation.fingerprint, rows, known)
+def _represented(distance: Distance, x: EmbeddedRows) -> Tensor:
+    """Represent rows, once unless only the parameters of the distance have a gradient."""
+    fixed = settled(distance)
+    if not _tracks(fixed, x.rows):
+        return x.derived("fixed", lambda: _fixed(distance, x.rows), by=distance)
+    if not x.rows.requires_grad:
+        return fixed.represent_rows(x.rows)
+    return x.derived("tracked", lambda: fixed.represent_rows(x.rows), by=distance)
 
 
-def _comparison(distance: Distance, r2: Tensor) -> Callable[[Tensor], Tensor]:
-    """Return ``compare_all`` as a function of the first representations."""
-    prepared = squared_euclidean_to(r2) if distance.euclidean else None
+@torch.no_grad()
+def _fixed(distance: Distance, rows: Tensor) -> Tensor:
+    return distance.represent_rows(drop_copies(rows))
 
-    def compare(r1: Tensor) -> Tensor:
-        if prepared is None or r1.shape[-1] != r2.shape[-1]:
-            return distance.compare_all(r1, r2)
-        return prepared(r1)
+
+def _zeros(distance: Distance, *sets: EmbeddedRows) -> Tensor:
+    """Return a zero whose gradients with respect to the rows and the parameters are zero."""
+    tensors = (*(x.rows for x in sets), *distance.parameters())
+    tied = sum(tensor.unsqueeze(-1)[..., :0].sum() for tensor in tensors)
+    return sets[0].rows.new_zeros(1) + tied
+
+
+def _differentiable(
+    distance: Distance, fixed: Distance, x1: EmbeddedRows, x2: EmbeddedRows
+) -> Tensor:
+    """Compute squared distances with gradients; between a cloud and itself, both are zero."""
+    r1 = _represented(distance, x1)
+    if x1 is x2:
+        return fixed.compare_all(r1, r1)
+    if not _tracks(fixed, x2.rows) and same_tensor(x1.rows.detach(), x2.rows):
+        squared = fixed.compare_all(r1, r1.detach())  # only x1 has a gradient
+    else:
+        squared = fixed.compare_all(r1, _represented(distance, x2))
+    # Representations with and without a gradient may be rounded differently.
+    return squared.masked_fill(equal_rows(x1.rows, x2.rows), 0)
+
+
+def _constant(
+    distance: Distance, x1: EmbeddedRows, x2: EmbeddedRows, *, equal: bool, diag: bool
+) -> Tensor:
+    """Compute squared distances without gradients, once for the same two sets."""
+
+    def within() -> Tensor:
+        representation = _represented(distance, x1)
+        return distance.compare_all(representation, representation)
+
+    def across() -> Tensor:
+        if not diag:
+            return _between(distance, x1, x2)
+        return distance.compare_paired(_represented(distance, x1), _represented(distance, x2))
+
+    if equal:
+        return x1.derived("within", within, by=distance)
+    return x1.derived(diag, across, by=distance, beside=x2)
+
+
+def _between(distance: Distance, x1: EmbeddedRows, x2: EmbeddedRows) -> Tensor:
+    """Compute squared distances between two sets without gradients, in blocks to bound memory."""
+    size, compare = distance.block_rows, distance.compare_all
+    r2 = _represented(distance, x2)
+    if x2.prepared and distance.euclidean:
+        compare = _prepared(distance, x2, r2)
+        size = max(1, _BLOCK_BYTES // (r2.shape[-1] * r2.element_size()))
+    known = x1.holds("fixed", by=distance) or x1.rows.shape[:-1].numel() <= size
+    if known or drop_copies(x2.rows).dim() > 2:
+        return compare(_represented(distance, x1), r2)
+    blocks = x1.rows.flatten(0, -2).split(size)
+    squared = torch.cat([compare(distance.represent_rows(block), r2) for block in blocks])
+    return squared.unflatten(0, x1.rows.shape[:-1])
+
+
+def _prepared(
+    distance: Distance, x2: EmbeddedRows, r2: Tensor
+) -> Callable[[Tensor, Tensor], Tensor]:
+    """Return a comparison of representations with those of rows that many others are compared with."""
+    prepared = x2.derived("prepared", lambda: squared_euclidean_to(r2), by=distance)
+
+    def compare(r1: Tensor, r2: Tensor) -> Tensor:
+        return prepared(r1) if r1.shape[-1] == r2.shape[-1] else distance.compare_all(r1, r2)
 
     return compare
-
-
-class _Clouds(NamedTuple):
-    """What is known of a set of clouds.
-
-    Attributes:
-        representation: Their representations.
-        squared: The squared distances between them, or None.
-        compare: Function of other representations that compares them with these; None unless kept.
-    """
-
-    representation: Tensor
-    squared: Tensor | None
-    compare: Callable[[Tensor], Tensor] | None = None
-
-
-@dataclass
-class _Evaluation:
-    """A single evaluation of a distance, during which its settings and parameters do not change."""
-
-    distance: Distance
-
-    @cached_property
-    def settled(self) -> Distance:
-        """The distance that represents and compares; gradients flow through it."""
-        return settled(self.distance)
-
-    @cached_property
-    def fingerprint(self) -> Hashable:
-        """Fingerprint of the distance with its current settings, parameters and buffers."""
-        return fingerprint(self.distance)
-
-    def squared(self, x1: Tensor, x2: Tensor, *, diag: bool) -> Tensor:
-        distance = self.distance
-        for rows in (x1, x2):
-            check_rows(distance, rows)
-        batch_shape = torch.broadcast_shapes(x1.shape[:-2], x2.shape[:-2])
-        num1, num2 = x1.shape[-2], x2.shape[-2]
-        shape = batch_shape + ((num1,) if diag else (num1, num2))
-        if 0 in (x1.numel(), x2.numel()):
-            return self.zeros(x1, x2).expand(shape).clone()
-        adapt(distance, x1)
-        equal = x1 is x2 or same_tensor(x1.detach(), x2.detach())
-        tracked = any(_tracks(self.settled, rows) for rows in (x1, x2))
-        if equal and (diag or num1 == 1):
-            check_weights(distance.block.split(drop_copies(x1))[1])
-            return self.zeros(x1, x2).expand(shape).clone()
-        if diag:
-            squared = self.settled.compare_paired(self.representation(x1), self.representation(x2))
-            if tracked and x1.shape[-1] == x2.shape[-1]:
-                squared = squared.masked_fill((x1 == x2).all(-1), 0)
-        elif tracked:
-            squared = self.differentiable(x1, x2)
-        elif equal:
-            squared = self.within(x1)
-        else:
-            squared = self.between(x1, x2)
-        return squared.expand(shape)
-
-    def zeros(self, *sets: Tensor) -> Tensor:
-        """Return a zero whose gradients with respect to the rows and the parameters are zero."""
-        tensors = (*sets, *self.settled.parameters())
-        tied = sum(tensor.unsqueeze(-1)[..., :0].sum() for tensor in tensors)
-        return sets[0].new_zeros(1) + tied
-
-    def differentiable(self, x1: Tensor, x2: Tensor) -> Tensor:
-        """Compute squared distances with gradients; between a cloud and itself, both are zero."""
-        r1 = self.representation(x1)
-        if x1 is x2:
-            return self.settled.compare_all(r1, r1)
-        if not _tracks(self.settled, x2):
-            squared = self.to_known(x1, r1, x2)
-        else:
-            squared = self.settled.compare_all(r1, self.representation(x2))
-        # Representations with and without a gradient may be rounded differently.
-        return squared.masked_fill(equal_rows(x1, x2), 0)
-
-    @torch.no_grad()
-    def within(self, rows: Tensor) -> Tensor:
-        """Compute squared distances between all clouds of one set without gradients."""
-        rows = drop_copies(rows)
-        if rows.dim() > 2:
-            return self.distance.compare_all(*[self.representation(rows)] * 2)
-        known = self.distance.memory.recall(self.fingerprint, rows)
-        squared = None if known is None else known.squared
-        if squared is None:
-            representation = self.representation(rows)
-            squared = self.distance.compare_all(representation, representation)
-            self.distance.memory.remember(self.fingerprint, rows, _Clouds(representation, squared))
-        return squared if _borrower.get() is self.distance else squared.clone()
-
-    @torch.no_grad()
-    def between(self, x1: Tensor, x2: Tensor) -> Tensor:
-        """Compute squared distances between two sets without gradients, in blocks to bound memory."""
-        kept = self.distance.memory.recall(self.fingerprint, x2) if x2.dim() == 2 else None
-        if kept is not None and kept.compare is not None and _shared.get(None) is None:
-            features = kept.representation
-            size = max(1, _BLOCK_BYTES // (features.shape[-1] * features.element_size()))
-            blocks = x1.flatten(0, -2).split(size)
-            squared = torch.cat([kept.compare(self.distance.represent_rows(x)) for x in blocks])
-            return squared.unflatten(0, x1.shape[:-1])
-        if drop_copies(x2).dim() > 2 or x1.shape[:-1].numel() <= self.distance.block_rows:
-            return self.to_known(x1, self.representation(x1), x2)
-        blocks = x1.flatten(0, -2).split(self.distance.block_rows)
-        squared = torch.cat([self.to_known(x, self.representation(x), x2) for x in blocks])
-        return squared.unflatten(0, x1.shape[:-1])
-
-    def to_known(self, x1: Tensor, r1: Tensor, x2: Tensor) -> Tensor:
-        """Compute squared distances between the clouds ``x1`` and clouds ``x2`` without gradients.
-
-        ``r1`` are the representations of ``x1``. If the first rows of ``x2`` are remembered, only the
-        other rows are represented.
-        """
-        x2 = drop_copies(x2)
-        memory = self.distance.memory
-        # Rows that are remembered as a whole are compared as a whole, so that results have the same
-        # bits whether or not the first of them are remembered, too.
-        whole = x2.dim() == 2 and memory.recall(self.fingerprint, x2) is not None
-        known = None if whole else memory.recall_prefix(self.fingerprint, x2)
-        if known is None:
-            if x1.shape == x2.shape and torch.equal(x1.detach(), x2.detach()):
-                # The clouds are equal, but x2 is fixed: only x1 has a gradient.
-                return self.settled.compare_all(r1, r1.detach() if r1.requires_grad else r1)
-            return self.settled.compare_all(r1, self.representation(x2))
-        to_prefix = self.settled.compare_all(r1, known.value.representation)
-        to_rest = self.to_known(x1, r1, x2[..., known.rows.shape[0] :, :])
-        shape = torch.broadcast_shapes(to_prefix.shape[:-1], to_rest.shape[:-1])
-        return torch.cat([to_prefix.expand(*shape, -1), to_rest.expand(*shape, -1)], dim=-1)
-
-    def representation(self, rows: Tensor) -> Tensor:
-        """Represent rows; within :func:`sharing`, represent each tensor only once."""
-        tracked, shared = _tracks(self.settled, rows), _shared.get({})
-        key = (id(self.distance), id(rows), tracked)
-        if key not in shared:
-            represent = self.settled.represent_rows if tracked else self.fixed
-            shared[key] = self.distance, rows, represent(rows)  # keeps the ids from being reused
-        return shared[key][-1]
-
-    def fixed(self, rows: Tensor) -> Tensor:
-        """Recall the representation of rows without gradients, or compute it."""
-        rows = drop_copies(rows)
-        known = self.distance.memory.recall(self.fingerprint, rows) if rows.dim() == 2 else None
-        if known is not None:
-            return known.representation
-        with torch.no_grad():
-            return self.distance.represent_rows(rows)
 
 
 def _tracks(distance: Distance, rows: Tensor) -> bool:

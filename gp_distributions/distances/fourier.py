@@ -10,6 +10,7 @@ from torch import Tensor
 
 from gp_distributions.distances import evaluation
 from gp_distributions.distances.base import Distance
+from gp_distributions.distances.embedded_rows import Rows, rows_of
 from gp_distributions.distances.mmd import SAMPLINGS
 from gp_distributions.distances.restoring import unless_restoring
 from gp_distributions.measures.arrays import Data, integer, point_array, positive, to_tensors
@@ -137,9 +138,10 @@ class Fourier(Distance):
                 "Gaussians.pack(), which checks covariances."
             )
 
-    def squared_norms(self, rows: Tensor) -> Tensor:
+    def squared_norms(self, rows: Rows) -> Tensor:
         """Compute the squared norms of the characteristic functions, ``batch_shape x N``."""
-        return evaluation.representations(self, rows).square().sum(-1).expand(rows.shape[:-1])
+        norms = evaluation.representations(self, rows).square().sum(-1)
+        return norms.expand(rows_of(rows).shape[:-1])
 
     def chunk_size(self, num_atoms: int) -> int:
         """Return the number of clouds of ``num_atoms`` atoms to represent at a time."""

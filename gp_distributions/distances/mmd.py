@@ -12,6 +12,7 @@ from torch import Tensor
 
 from gp_distributions.distances import evaluation
 from gp_distributions.distances.base import Distance
+from gp_distributions.distances.embedded_rows import Rows, rows_of
 from gp_distributions.distances.restoring import unless_restoring
 from gp_distributions.measures.arrays import integer
 from gp_distributions.numerics.embedding_kernels import (
@@ -370,13 +371,13 @@ class MMD(Distance):
         atoms, weights, norms = representation.split([count * dim, count, 1], dim=-1)
         return atoms.unflatten(-1, (count, dim)), weights, norms.squeeze(-1)
 
-    def squared_norms(self, rows: Tensor) -> Tensor:
+    def squared_norms(self, rows: Rows) -> Tensor:
         """Compute squared norms of mean embeddings, or energy distances to a point mass at zero."""
         if self.kernel == "energy":
             return super().squared_norms(rows)
         representation = evaluation.representations(self, rows)
         norms = representation.square().sum(-1) if self.euclidean else representation[..., -1]
-        return norms.expand(rows.shape[:-1]).clone()
+        return norms.expand(rows_of(rows).shape[:-1]).clone()
 
     def extra_repr(self) -> str:
         """Return the settings, for printing."""

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from gp_distributions.distances.base import Distance
+from gp_distributions.distances.embedded_rows import Rows, rows_of
 from gp_distributions.measures.arrays import Data, real_array, to_tensor, to_tensors
 from gp_distributions.numerics.pairwise import zero_diagonal
 from gp_distributions.warnings import NotHilbertianWarning, warn
@@ -157,17 +158,18 @@ class PrecomputedDistance(Distance):
         """Return the indices of the objects, ``C x 1``."""
         return points.squeeze(-2)
 
-    def squared(self, x1: Tensor, x2: Tensor | None = None, *, diag: bool = False) -> Tensor:
+    def forward(self, x1: Rows, x2: Rows | None = None, *, diag: bool = False) -> Tensor:
         """Look up squared distances, with shapes as in :meth:`Distance.squared`."""
-        first = self._indices(x1)
-        second = first if x2 is None or x2 is x1 else self._indices(x2)
+        rows = rows_of(x1)
+        first = self._indices(rows)
+        second = first if x2 is None or x2 is x1 else self._indices(rows_of(x2))
         if diag:
-            return self.matrix[first, second].to(x1.dtype)
-        return self.matrix[first.unsqueeze(-1), second.unsqueeze(-2)].to(x1.dtype)
+            return self.matrix[first, second].to(rows.dtype)
+        return self.matrix[first.unsqueeze(-1), second.unsqueeze(-2)].to(rows.dtype)
 
-    def squared_norms(self, rows: Tensor) -> Tensor:
+    def squared_norms(self, rows: Rows) -> Tensor:
         """Look up the squared norms of the objects, ``batch_shape x N``."""
-        return self.norms[self._indices(rows)].to(rows.dtype)
+        return self.norms[self._indices(rows_of(rows))].to(rows_of(rows).dtype)
 
     def _indices(self, rows: Tensor) -> Tensor:
         """Check rows, and return the indices of their objects, ``batch_shape x N``."""

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from gp_distributions.distances import evaluation
 from gp_distributions.distances.base import Distance
+from gp_distributions.distances.embedded_rows import Rows, rows_of
 from gp_distributions.distances.wrapper import DistanceWrapper
 from gp_distributions.rows.clouds import join_rows
 
@@ -166,10 +167,10 @@ class ScaledDistance(DistanceWrapper, gpytorch.Module):
         """Compute the squared distances between corresponding representations, ``batch_shape x N``."""
         return self.distance.compare_paired(r1, r2)
 
-    def squared_norms(self, rows: Tensor) -> Tensor:
+    def squared_norms(self, rows: Rows) -> Tensor:
         """Compute squared distances to the origin of inner products of the distance."""
-        points, weights = self.block.split(rows)
-        points = points * evaluation.settled(self)._factors.to(rows)
+        points, weights = self.block.split(rows_of(rows))
+        points = points * evaluation.settled(self)._factors.to(points)
         weighted = self.block.atom_columns is not None
         return self.distance.squared_norms(
             join_rows(points, weights) if weighted else points.flatten(-2)

@@ -8,8 +8,9 @@ import torch
 from torch import Tensor
 
 from gp_distributions.distances.base import Distance
+from gp_distributions.distances.embedded_rows import Rows, rows_of
 from gp_distributions.measures.arrays import Data, point_array, to_tensors
-from gp_distributions.rows.clouds import drop_copies
+from gp_distributions.rows.clouds import drop_copies, same_tensor
 
 _ADVICE = (
     "Bin the data to a common grid, pass the whole support as support=, or use SlicedWasserstein or "
@@ -48,18 +49,14 @@ class SharedSupportDistance(Distance):
         if not len(self.support) and rows.numel():
             self.support = self._learn([rows])
 
-    def squared(self, x1: Tensor, x2: Tensor | None = None, *, diag: bool = False) -> Tensor:
-        """Compute squared Hilbert distances between clouds, with shapes as in :meth:`Distance.squared`.
-
-        Raises:
-            ValueError: For the reasons listed at :meth:`Distance.squared`; if an atom of positive
-                weight is not in the support; or if the support is taken from these clouds and one of
-                them shares no atom with any other.
-        """
-        if not (len(self.support) or x2 is None or 0 in (x1.numel(), x2.numel())):
-            same = x1.shape == x2.shape and torch.equal(x1, x2)
-            self.support = self._learn([x1] if same else [x1, x2])
-        return super().squared(x1, x2, diag=diag)
+    def forward(self, x1: Rows, x2: Rows | None = None, *, diag: bool = False) -> Tensor:
+        """Learn the support from both sets if it is not known yet, and compute squared distances."""
+        if not (len(self.support) or x2 is None):
+            first, second = rows_of(x1), rows_of(x2)
+            if 0 not in (first.numel(), second.numel()):
+                same = same_tensor(first, second)
+                self.support = self._learn([first] if same else [first, second])
+        return super().forward(x1, x2, diag=diag)
 
     def masses(self, points: Tensor, weights: Tensor) -> Tensor:
         """Compute the ``C x S`` matrix of weights that ``C`` clouds have on the atoms of the support."""
@@ -138,9 +135,9 @@ class SharedSupportDistance(Distance):
             )
         return support
 
-    def squared_norms(self, rows: Tensor) -> Tensor:
+    def squared_norms(self, rows: Rows) -> Tensor:
         """Return the squared distances to the zero measure, 1/2: ``batch_shape x N``."""
-        return rows.new_full(rows.shape[:-1], 0.5)
+        return rows_of(rows).new_full(rows_of(rows).shape[:-1], 0.5)
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
         # The saved support may differ in size from the current one.

@@ -10,11 +10,9 @@ from torch import Tensor
 from gp_distributions.distances.evaluation import Distance, looking_up
 from gp_distributions.distances.scaled import ScaledDistance
 from gp_distributions.rows.clouds import drop_copies
-from gp_distributions.rows.memory import Memory
 
 # Logarithm of a scale at which a coordinate does not count.
 _NOTHING = -30.0
-_MOST_REMEMBERED = 8
 
 
 class AdditiveDistances:
@@ -34,7 +32,8 @@ class AdditiveDistances:
 
     def __init__(self, distances: Sequence[ScaledDistance]) -> None:
         self._distances = list(distances)
-        self._memory = Memory(_MOST_REMEMBERED)
+        # The rows are kept, so that their ids are not reused.
+        self._terms: dict[tuple[int, int], tuple[Tensor, Tensor]] = {}
 
     def __call__(self, distance: Distance, x1: Tensor, x2: Tensor, diag: bool) -> Tensor | None:
         """Return the squared distances within one set of clouds, or None for other distances."""
@@ -42,12 +41,11 @@ class AdditiveDistances:
         rows = drop_copies(x1)
         if number is None or diag or x1 is not x2 or rows.dim() > 2:
             return None
-        own = self._distances[number]
-        terms = self._memory.recall(number, rows)
-        if terms is None:
+        own, key = self._distances[number], (number, id(x1))
+        if key not in self._terms:
             with looking_up(None):
-                terms = _terms(own, rows)
-            self._memory.remember(number, rows, terms)
+                self._terms[key] = x1, _terms(own, rows)
+        terms = self._terms[key][1]
         squares = own.scales[-len(terms) :].square()
         return (squares @ terms.flatten(1)).view(terms.shape[1:]).expand(*x1.shape[:-1], -1)
 

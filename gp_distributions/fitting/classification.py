@@ -17,7 +17,6 @@ from gp_distributions.measures.arrays import positive
 from gp_distributions.models.classification import ClassificationGP
 from gp_distributions.models.sparse_classification import SparseClassificationGP
 from gp_distributions.models.sparse_inference import Summed
-from gp_distributions.rows.memory import unchanging_rows
 
 # Temperatures to choose from, and the standard deviation of the logarithm before data are seen.
 _TEMPERATURES = [4 ** (step / 12) for step in range(-12, 13)]
@@ -88,19 +87,18 @@ def fit_classification(
     checkpoint = options.pop("checkpoint", None)
     best: _Fitted | None = None
     try:
-        with unchanging_rows():
-            for number, alpha_epsilon in enumerate(concentrations, start=1):
-                model.load_state_dict(start)
-                model.alpha_epsilon = alpha_epsilon
-                model.temperature = 1.0 if temperature is None else temperature
-                if checkpoint is not None:
-                    options["checkpoint"] = Path(checkpoint) / f"alpha_epsilon={alpha_epsilon!r}"
-                step = f"Fitting alpha_epsilon={alpha_epsilon:g}, {number} of {len(concentrations)}"
-                with setting(described_as, step):
-                    fit(model, **options)
-                found = _Fitted.of(model, temperatures, options)
-                if best is None or found.density > best.density:
-                    best = found
+        for number, alpha_epsilon in enumerate(concentrations, start=1):
+            model.load_state_dict(start)
+            model.alpha_epsilon = alpha_epsilon
+            model.temperature = 1.0 if temperature is None else temperature
+            if checkpoint is not None:
+                options["checkpoint"] = Path(checkpoint) / f"alpha_epsilon={alpha_epsilon!r}"
+            step = f"Fitting alpha_epsilon={alpha_epsilon:g}, {number} of {len(concentrations)}"
+            with setting(described_as, step):
+                fit(model, **options)
+            found = _Fitted.of(model, temperatures, options)
+            if best is None or found.density > best.density:
+                best = found
     except BaseException:
         if checkpoint is not None:  # so that a fit of this object finds what it has done
             model.load_state_dict(start)

@@ -30,7 +30,6 @@ from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood
 from gp_distributions.models.shared_kernel import SharedNoise
 from gp_distributions.numerics.quadrature import grid, importance_points, narrowed
 from gp_distributions.numerics.truncated_normal import truncated, untruncated
-from gp_distributions.rows.memory import unchanging_rows
 
 # A grid has so many points for each hyperparameter and for the ratio of noise to outputscale; more
 # hyperparameters than _GRID are integrated by importance sampling with _POINTS points.
@@ -157,7 +156,7 @@ def integrated(
         The mixture. With a ``limit``, None if there are more hyperparameters, or if those of the model
         are so extreme that the mixture leaves them out.
     """
-    with unchanging_rows(), torch.no_grad():
+    with torch.no_grad():
         try:
             coordinates = list(_coordinates(model.train()))
         finally:

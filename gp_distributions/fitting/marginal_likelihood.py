@@ -32,7 +32,6 @@ from gp_distributions.measures.arrays import integer
 from gp_distributions.measures.described import described
 from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood
 from gp_distributions.numerics.cholesky import jitter_noted
-from gp_distributions.rows.memory import unchanging_rows
 from gp_distributions.warnings import ConvergenceWarning, warn
 
 # Models of more clouds are fitted to a random subset first, of this size.
@@ -154,7 +153,7 @@ def maximise_likelihood(
     scaled = learned_scales(model)
     try:
         model.train()
-        with bar, fixed_scales(scaled), unchanging_rows(), jitter_noted() as jitter:
+        with bar, fixed_scales(scaled), jitter_noted() as jitter:
             best, best_values = _best(mll, init, restarts, seed, options)
             _set_values(model, best_values)
             if scaled and learn_scales(model, scaled, seed=seed, tick=bar.update):

@@ -16,6 +16,7 @@ from linear_operator.operators import DiagLinearOperator
 from linear_operator.utils.errors import NanError, NotPSDError
 from torch import Tensor
 
+from gp_distributions.distances.embedded_rows import EmbeddedRows
 from gp_distributions.distances.evaluation import looking_up
 from gp_distributions.distances.scaled import ScaledDistance
 from gp_distributions.fitting.additive_distances import AdditiveDistances
@@ -27,7 +28,6 @@ from gp_distributions.models.exact_inference import ExactMultivariateNormal
 from gp_distributions.numerics.cholesky import cholesky, log_densities
 from gp_distributions.numerics.conditionals import conditional_log_densities
 from gp_distributions.rows.clouds import drop_copies
-from gp_distributions.rows.memory import unchanging_rows
 
 # Scales are learned from at most this many bags.
 _BAGS = 256
@@ -177,14 +177,15 @@ class _Ascent:
         self.bags = bags.to(model.train_targets.device)
         self.targets = model.train_targets[..., self.bags]
         with torch.no_grad():
-            self.all_rows = drop_copies(training_rows(model).detach())
-            some = self.all_rows.index_select(-2, self.bags)
-            self.rows = thinned(some, model.covar_module, atoms, seed=seed)
+            every = drop_copies(training_rows(model).detach())
+            some = every.index_select(-2, self.bags)
+            self.all_rows = EmbeddedRows(every)
+            self.rows = EmbeddedRows(thinned(some, model.covar_module, atoms, seed=seed))
 
     def restart(self, kept: Tensor) -> None:
         """Fit the hyperparameters to the bags ``kept``, with the scales of the model."""
         self.model.load_state_dict(self.start)
-        with fixed_scales(self.distances), unchanging_rows():
+        with fixed_scales(self.distances):
             self._minimise(kept, _OTHERS)
 
     def climb(self, kept: Tensor) -> None:
@@ -289,5 +290,5 @@ class _Ascent:
         nothing = ExactMultivariateNormal(zeros, DiagLinearOperator(zeros))
         nothing.rows = self.all_rows
         noise = model.likelihood(nothing).lazy_covariance_matrix.diagonal(dim1=-2, dim2=-1)
-        mean = model.mean_module(self.rows)
+        mean = model.mean_module(self.rows.rows)
         return mean, covariance(model.covar_module, self.rows), noise[..., self.bags]

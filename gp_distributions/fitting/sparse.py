@@ -34,7 +34,7 @@ from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood
 from gp_distributions.models.shared_kernel import SharedKernelGP
 from gp_distributions.models.sparse_classification import SparseClassificationGP
 from gp_distributions.models.sparse_distribution_gp import SparseDistributionGP
-from gp_distributions.rows.memory import fingerprint
+from gp_distributions.rows.fingerprint import fingerprint
 from gp_distributions.sharding.checkpoint import Checkpoint, claimed
 from gp_distributions.sharding.digests import digest
 from gp_distributions.sharding.pieces import descriptions

@@ -9,15 +9,14 @@ from gpytorch.kernels import AdditiveKernel, Kernel, ProductKernel, ScaleKernel
 from linear_operator import to_dense
 from torch import Tensor
 
+from gp_distributions.distances.embedded_rows import Rows, rows_of, selected
 from gp_distributions.kernels.block_kernel import BlockKernel
 from gp_distributions.kernels.distribution_kernel import DistributionKernel
 from gp_distributions.kernels.row_kernel import RowKernel
 from gp_distributions.rows.clouds import pad_rows
 
 
-def covariance(
-    kernel: Kernel, x1: Tensor, x2: Tensor | None = None, *, diag: bool = False
-) -> Tensor:
+def covariance(kernel: Kernel, x1: Rows, x2: Rows | None = None, *, diag: bool = False) -> Tensor:
     """Evaluate a kernel without the lazy tensors of GPyTorch.
 
     Lazy tensors change process-wide settings and attributes of the kernel while they are evaluated,
@@ -40,19 +39,20 @@ def covariance(
     x2 = x1 if x2 is None else x2
     if kernel.active_dims is None:
         return _evaluate(kernel, x1, x2, diag=diag)
-    if x1.shape[-1] != x2.shape[-1]:
+    widths = [rows_of(x).shape[-1] for x in (x1, x2)]
+    if widths[0] != widths[1]:
         raise ValueError(
-            f"Expected rows of one width, got {x1.shape[-1]} and {x2.shape[-1]}: the kernel reads only "
+            f"Expected rows of one width, got {widths[0]} and {widths[1]}: the kernel reads only "
             "some of the columns (active_dims). Pack all clouds with the same number of atoms: "
             "clouds.pack(atoms=...)."
         )
-    same = x1 is x2
-    x1 = x1.index_select(-1, kernel.active_dims)
-    x2 = x1 if same else x2.index_select(-1, kernel.active_dims)
-    return _evaluate(kernel, x1, x2, diag=diag)
+    columns = tuple(kernel.active_dims.tolist())
+    first = selected(x1, columns)
+    second = first if x2 is x1 else selected(x2, columns)
+    return _evaluate(kernel, first, second, diag=diag)
 
 
-def _evaluate(kernel: Kernel, x1: Tensor, x2: Tensor, *, diag: bool) -> Tensor:
+def _evaluate(kernel: Kernel, x1: Rows, x2: Rows, *, diag: bool) -> Tensor:
     """Evaluate a kernel on rows whose columns have already been selected."""
     if type(kernel) is ScaleKernel:  # it has already selected the columns of its base kernel
         base, scale = kernel.base_kernel, kernel.outputscale[..., None, None]
@@ -63,11 +63,12 @@ def _evaluate(kernel: Kernel, x1: Tensor, x2: Tensor, *, diag: bool) -> Tensor:
         terms = (covariance(part, x1, x2, diag=diag) for part in kernel.kernels)
         return reduce(add if type(kernel) is AdditiveKernel else mul, terms)
     if isinstance(kernel, BlockKernel):
-        first = kernel.select(x1)
-        second = first if x2 is x1 else kernel.select(x2)
+        first = selected(x1, kernel.columns)
+        second = first if x2 is x1 else selected(x2, kernel.columns)
         return covariance(kernel.base_kernel, first, second, diag=diag)
     if isinstance(kernel, RowKernel):
         return kernel.forward(x1, x2, diag=diag)
+    x1, x2 = rows_of(x1), rows_of(x2)
     if x1.shape[-1] != x2.shape[-1]:
         width = max(x1.shape[-1], x2.shape[-1])
         x1, x2 = pad_rows(x1, width), pad_rows(x2, width)

@@ -11,7 +11,7 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from gp_distributions.distances.base import Distance
-from gp_distributions.distances.evaluation import borrowing
+from gp_distributions.distances.embedded_rows import Rows
 from gp_distributions.kernels.origins import Origin
 from gp_distributions.kernels.profiles import Profile, make_profile
 from gp_distributions.kernels.row_kernel import RowKernel
@@ -148,16 +148,15 @@ class DistributionKernel(RowKernel):
         """Whether the kernel depends on the distance only: true for radial profiles."""
         return self.profile.radial
 
-    def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Tensor:
+    def forward(self, x1: Rows, x2: Rows, diag: bool = False, **params: Any) -> Tensor:
         """Compute covariances of rows: ``batch_shape x N x M``, or ``batch_shape x N`` with ``diag``."""
         return self.scaled(x1, x2, diag=diag)
 
     def scaled(
-        self, x1: Tensor, x2: Tensor, outputscale: Tensor | None = None, *, diag: bool = False
+        self, x1: Rows, x2: Rows, outputscale: Tensor | None = None, *, diag: bool = False
     ) -> Tensor:
         """Compute covariances as :meth:`forward` does, times a ``batch_shape x 1 x 1`` outputscale."""
-        with borrowing(self.distance):
-            squared = self.distance(x1, x2, diag=diag)
+        squared = self.distance(x1, x2, diag=diag)
         if not self.profile.radial:
             squared = self._inner_products(x1, x2, squared, diag=diag)
         lengthscale = self.lengthscale
@@ -173,13 +172,13 @@ class DistributionKernel(RowKernel):
         covariance = entrywise(covariances, argument, parameters)
         return covariance.squeeze(-1) if diag else covariance
 
-    def _inner_products(self, x1: Tensor, x2: Tensor, squared: Tensor, *, diag: bool) -> Tensor:
+    def _inner_products(self, x1: Rows, x2: Rows, squared: Tensor, *, diag: bool) -> Tensor:
         norms1 = self._squared_norms(x1)
         norms2 = norms1 if x2 is x1 else self._squared_norms(x2)
         sums = norms1 + norms2 if diag else norms1.unsqueeze(-1) + norms2.unsqueeze(-2)
         return (sums - squared) / 2
 
-    def _squared_norms(self, rows: Tensor) -> Tensor:
+    def _squared_norms(self, rows: Rows) -> Tensor:
         if self._origin is None:
             return self.distance.squared_norms(rows)
         return self._origin.squared_norms(self.distance, rows)

@@ -9,13 +9,14 @@ import torch
 from gpytorch.kernels import AdditiveKernel, Kernel, ProductKernel, ScaleKernel
 from torch import Tensor
 
-from gp_distributions.distances.evaluation import looking_up
+from gp_distributions.distances.embedded_rows import EmbeddedRows, JoinedRows, Rows
+from gp_distributions.distances.joint_motions import unchanged_by
 from gp_distributions.kernels.block_kernel import BlockKernel
 from gp_distributions.kernels.covariances import covariance
 from gp_distributions.kernels.distribution_kernel import DistributionKernel
-from gp_distributions.kernels.orbits import OrbitLookUp, Orbits
+from gp_distributions.kernels.orbits import Orbits
 from gp_distributions.kernels.row_kernel import RowKernel
-from gp_distributions.rows.memory import same_tensor
+from gp_distributions.rows.clouds import same_tensor
 
 
 class GroupAverageKernel(RowKernel):
@@ -100,7 +101,7 @@ class GroupAverageKernel(RowKernel):
         self.base_kernel = base_kernel
         self.normalize = normalize
         # Kernels of a batch slice their own buffers, but not those of other modules.
-        self.orbits = Orbits(group, blocks.pop(), num_distances=len(distances))
+        self.orbits = Orbits(group, blocks.pop())
 
     @property
     def group(self) -> Tensor:
@@ -120,45 +121,45 @@ class GroupAverageKernel(RowKernel):
             return all(map(self._moves_together, kernel.kernels))
         plain = type(kernel).forward is DistributionKernel.forward
         plain = plain and kernel.origin is None  # which the maps may move
-        return plain and self.orbits.leave_unchanged(kernel.distance)
+        return plain and unchanged_by(kernel.distance, self.group)
 
-    def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Tensor:
+    def forward(self, x1: Rows, x2: Rows, diag: bool = False, **params: Any) -> Tensor:
         """Compute covariances of rows: ``batch_shape x N x M``, or ``batch_shape x N`` with ``diag``."""
-        average = self._average(x1, x2, diag=diag)
+        first = self.orbits.held(x1)
+        second = first if x2 is x1 else self.orbits.held(x2)
+        average = self._average(first, second, diag=diag)
         if not self.normalize:
             return average
-        if x1 is x2 or _same_constants(x1, x2):
+        if first is second or _same_constants(first.rows, second.rows):
             norms1 = norms2 = average if diag else average.diagonal(dim1=-1, dim2=-2)
         else:
-            norms1, norms2 = (self._average(x, x, diag=True) for x in (x1, x2))
+            norms1, norms2 = (self._average(x, x, diag=True) for x in (first, second))
+        if x2 is x1:
+            self.orbits.remember(x1, first)
         scales1, scales2 = (_inverse_root(norms) for norms in (norms1, norms2))
         if diag:
             return average * scales1 * scales2
         return average * scales1.unsqueeze(-1) * scales2.unsqueeze(-2)
 
-    def _average(self, x1: Tensor, x2: Tensor, *, diag: bool) -> Tensor:
-        size, num1, num2 = len(self.group), x1.shape[-2], x2.shape[-2]
-        images1 = self.orbits(x1)
-        if self.both_sides:
-            images2 = self.orbits(x2) if x2 is not x1 else images1
-            if not diag:
-                values = covariance(self.base_kernel, images1, images2)
-                return values.unflatten(-2, (size, num1)).unflatten(-1, (size, num2)).mean((-4, -2))
-            others = images2.split(num2, dim=-2)
-            return torch.stack([self._paired(images1, x, size) for x in others]).mean(0)
+    def _average(self, x1: EmbeddedRows, x2: EmbeddedRows, *, diag: bool) -> Tensor:
+        size, num1, num2 = len(self.group), x1.rows.shape[-2], x2.rows.shape[-2]
+        both_sides = x1.derived("both sides", lambda: self.both_sides, by=self)
+        images1 = self.orbits.images(x1)
         if diag:
-            return self._paired(images1, x2, size, x1)
-        with looking_up(OrbitLookUp(self.orbits, x1, x2, images1, x2)):
+            others = self.orbits.images(x2).parts if both_sides else [x2]
+            values = [
+                covariance(self.base_kernel, images1, JoinedRows([other] * size), diag=True)
+                for other in others
+            ]
+            return torch.stack(values).unflatten(-1, (size, -1)).mean((0, -2))
+        if not both_sides:
             values = covariance(self.base_kernel, images1, x2)
-        return values.unflatten(-2, (size, num1)).mean(-3)
-
-    def _paired(self, images: Tensor, x2: Tensor, size: int, x1: Tensor | None = None) -> Tensor:
-        """Average the covariances of all images with the corresponding rows of ``x2``."""
-        others = x2.repeat(*(1 for _ in x2.shape[:-2]), size, 1)
-        look_up = None if x1 is None else OrbitLookUp(self.orbits, x1, x2, images, others)
-        with looking_up(look_up):
-            values = covariance(self.base_kernel, images, others, diag=True)
-        return values.unflatten(-1, (size, -1)).mean(-2)
+            return values.unflatten(-2, (size, num1)).mean(-3)
+        whole1 = x1.derived("whole", lambda: EmbeddedRows(images1.rows), by=self.orbits)
+        images2 = self.orbits.images(x2)
+        whole2 = x2.derived("whole", lambda: EmbeddedRows(images2.rows), by=self.orbits)
+        values = covariance(self.base_kernel, whole1, whole2)
+        return values.unflatten(-2, (size, num1)).unflatten(-1, (size, num2)).mean((-4, -2))
 
     # The group and its memory have no batch axes: all kernels of a batch share them.
 

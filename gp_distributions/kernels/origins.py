@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from gp_distributions.distances.base import Distance
-from gp_distributions.distances.evaluation import borrowing
+from gp_distributions.distances.embedded_rows import Rows, rows_of
 from gp_distributions.measures.kinds import Distributions, as_rows, kind_of
 
 
@@ -45,10 +45,10 @@ class Origin(torch.nn.Module):
         """Return the number of distributions, for printing."""
         return f"mean of {len(self.rows)}"
 
-    def squared_norms(self, distance: Distance, rows: Tensor) -> Tensor:
+    def squared_norms(self, distance: Distance, rows: Rows) -> Tensor:
         """Compute the squared distances of rows to the origin, ``batch_shape x N``."""
-        origin = self.rows.to(rows)
-        with borrowing(distance):
-            # The distance remembers distances within a set, and so represents these rows once.
-            within = distance.squared(origin).mean((-2, -1))
-            return distance.squared(rows, origin).mean(-1) - within / 2
+        origin = self.rows.to(rows_of(rows))
+        # The distance remembers distances within a set, and so represents these rows once.
+        within = distance(origin).mean((-2, -1))
+        norms: Tensor = distance(rows, origin).mean(-1) - within / 2
+        return norms

@@ -17,7 +17,7 @@ from gp_distributions.measures.columns import object_array
 from gp_distributions.measures.names import index_names
 from gp_distributions.measures.tables import check_texts, column, column_names, index_of, opened
 from gp_distributions.numerics.masks import refuse_mask
-from gp_distributions.rows.memory import same_tensor
+from gp_distributions.rows.clouds import same_tensor
 
 # A category: what files can hold and what compares as equal after reading it again.
 Level: TypeAlias = str | bool | int | float

@@ -16,6 +16,7 @@ from linear_operator import LinearOperator
 from numpy.typing import ArrayLike
 from torch import Tensor
 
+from gp_distributions.distances.embedded_rows import EmbeddedRows
 from gp_distributions.kernels.covariances import covariance
 from gp_distributions.measures.arrays import positive
 from gp_distributions.measures.inputs import Inputs, encoding_of
@@ -263,13 +264,15 @@ class ClassificationGP(SharedKernelGP):
     def _prior(self) -> tuple[Tensor, Tensor]:
         """Return the prior means, ``C x T``, and covariances, ``T x T``, at the training clouds."""
         rows = self.train_inputs[0]
-        prior = covariance(self.covar_module, self._compared(rows)).squeeze(-3)
+        held = self._compared(self._training_rows(rows))
+        prior = covariance(self.covar_module, held).squeeze(-3)
         return self.mean_module(rows), prior
 
     def _probabilities(self, part: Tensor, factors: DirichletFactors, offsets: Tensor) -> Tensor:
-        rows, train = self.transform_inputs(part), self.train_inputs[0].select(-3, 0)
-        to_train = covariance(self.covar_module, rows, train)
-        mean = self.mean_module(rows) + offsets @ to_train.T
+        rows = EmbeddedRows(self.transform_inputs(part))
+        train = self._compared(self._training_rows(self.train_inputs[0]))
+        to_train = covariance(self.covar_module, rows, train).squeeze(-3)
+        mean = self.mean_module(rows.rows) + offsets @ to_train.T
         variance = covariance(self.covar_module, rows, diag=True) - factors.inv_quad(to_train)
         return expected_softmax(mean.T, variance.clamp_min(0).sqrt().T)
 

@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -24,7 +25,7 @@ from gpytorch.kernels import Kernel
 from gpytorch.likelihoods import GaussianLikelihood
 from torch import Tensor
 
-from gp_distributions.distances.evaluation import keep
+from gp_distributions.distances.embedded_rows import EmbeddedRows, Rows, embedded, rows_of
 from gp_distributions.kernels.covariances import covariance
 from gp_distributions.kernels.reading import distribution_kernels
 from gp_distributions.measures.encoding import MixedEncoding
@@ -57,12 +58,15 @@ class InducingFeatures:
     factor: Tensor
     dtype: torch.dtype = torch.float64
 
-    def __call__(self, rows: Tensor) -> Tensor:
+    def __call__(self, rows: Rows) -> Tensor:
         """Return the features of ``... x N x width`` rows, a ``... x N x M`` tensor."""
-        rows, inducing = rows.to(self.dtype), self.rows.to(self.dtype)
-        for kernel, block in distribution_kernels(self.covar_module):
-            keep(kernel.distance, block.select(inducing))
-        return solved(self.factor, covariance(self.covar_module, rows, inducing).double())
+        rows = rows if rows_of(rows).dtype == self.dtype else rows_of(rows).to(self.dtype)
+        across = covariance(self.covar_module, embedded(rows), self._inducing)
+        return solved(self.factor, across.double())
+
+    @cached_property
+    def _inducing(self) -> EmbeddedRows:
+        return EmbeddedRows(self.rows.to(self.dtype), prepared=True)
 
 
 def solved(factor: Tensor, right: Tensor) -> Tensor:
@@ -372,7 +376,7 @@ def _grams(phi: Tensor, others: Tensor, weights: Tensor) -> Tensor:
     return grams
 
 
-def residual_variances(features: InducingFeatures, rows: Tensor, phi: Tensor) -> Tensor:
+def residual_variances(features: InducingFeatures, rows: Rows, phi: Tensor) -> Tensor:
     r"""Return :math:`k(P, P) - |\phi(P)|^2` of ``N x width`` rows, at least 0."""
     prior = covariance(features.covar_module, rows, diag=True)
     return (prior - squares(phi)).clamp_min(0)

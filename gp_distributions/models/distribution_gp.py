@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import copy
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
 from itertools import chain
 from typing import Any, ClassVar, Literal, Self, TypeVar
 
@@ -29,7 +28,7 @@ from torch import Tensor
 from torch.nn import Module
 
 from gp_distributions.distances.base import Distance
-from gp_distributions.distances.evaluation import learning, sharing
+from gp_distributions.distances.embedded_rows import EmbeddedRows, State, same_state, state_of
 from gp_distributions.kernels.covariances import covariance
 from gp_distributions.kernels.lazy_covariance import LazyCovariance
 from gp_distributions.kernels.reading import check_kind
@@ -64,7 +63,6 @@ from gp_distributions.models.observations import (
 )
 from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood
 from gp_distributions.models.targets import as_targets, as_variances, check_order, standardize
-from gp_distributions.models.together import transformed_once
 from gp_distributions.rows.clouds import pad_rows
 from gp_distributions.rows.contents import check_content
 
@@ -152,6 +150,8 @@ class DistributionGP(SingleTaskGP):
     # The class that represents the prior distribution.
     _normal: ClassVar[type[ExactMultivariateNormal]] = ExactMultivariateNormal
     _original_train_inputs: Tensor
+    # The training rows, their transform, its state, and what holds them.
+    _held: tuple[Tensor, Module | None, State, EmbeddedRows] | None = None
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -219,23 +219,41 @@ class DistributionGP(SingleTaskGP):
     def forward(self, x: Tensor) -> MultivariateNormal:
         """Return the prior at the rows ``x``, a ``batch_shape x N x m*(d+1)`` tensor."""
         if self.training:
-            x = self.transform_inputs(x)
-            return self._prior_at(x, covariance(self.covar_module, self._compared(x)))
+            held = self._training_rows(x)
+            return self._prior_at(held, covariance(self.covar_module, self._compared(held)))
         # The kernel stays lazy: GPyTorch needs only a part of the covariances of training clouds
         # and fantasies.
-        rows = self._compared(x)
-        return self._prior_at(x, LazyCovariance(rows, rows, kernel=self.covar_module))
+        held = EmbeddedRows(x)
+        rows = self._compared(held).rows
+        return self._prior_at(held, LazyCovariance(rows, rows, kernel=self.covar_module))
 
     def _prior_at(
-        self, rows: Tensor, covariances: Tensor | LinearOperator
+        self, rows: EmbeddedRows, covariances: Tensor | LinearOperator
     ) -> ExactMultivariateNormal:
-        prior = self._normal(self.mean_module(rows), to_linear_operator(covariances))
+        prior = self._normal(self.mean_module(rows.rows), to_linear_operator(covariances))
         prior.rows = rows
         return prior
 
-    def _compared(self, rows: Tensor) -> Tensor:
+    def _compared(self, rows: EmbeddedRows) -> EmbeddedRows:
         """Return the rows on which the kernel is evaluated: here, the rows of all outputs."""
         return rows
+
+    def _training_rows(self, rows: Tensor) -> EmbeddedRows:
+        """Return rows, transformed in training mode, with what was computed from the training rows."""
+        transform = getattr(self, "input_transform", None) if self.training else None
+        state = [] if transform is None else state_of(transform)
+        held = self._held
+        if (
+            held is not None
+            and held[0] is rows
+            and held[1] is transform
+            and same_state(held[2], state)
+        ):
+            return held[3]
+        found = EmbeddedRows(self.transform_inputs(rows) if self.training else rows)
+        if rows is self.train_inputs[0] and not found.rows.requires_grad:
+            self._held = rows, transform, state, found
+        return found
 
     def __call__(self, *args: Tensor, **kwargs: Any) -> MultivariateNormal:
         """Return the prior in training mode and the posterior in evaluation mode, as in GPyTorch."""
@@ -301,8 +319,9 @@ class DistributionGP(SingleTaskGP):
     def _new_strategy(self) -> ExactPredictionStrategy:
         (rows,) = self.train_inputs
         tracked = contextlib.nullcontext() if _caches_tracked() else torch.no_grad()
-        with _parameters_tracked(), tracked:
-            prior = self._prior_at(rows, covariance(self.covar_module, self._compared(rows)))
+        with tracked:
+            held = self._training_rows(rows)
+            prior = self._prior_at(held, covariance(self.covar_module, self._compared(held)))
             strategy = ExactPredictionStrategy([rows], prior, self.train_targets, self.likelihood)
         strategy.premises = _unchanging(self._premises())
         return strategy
@@ -311,12 +330,11 @@ class DistributionGP(SingleTaskGP):
         self, rows: Tensor, strategy: ExactPredictionStrategy
     ) -> ExactMultivariateNormal:
         # GPyTorch joins training and test rows in one tensor. If the test rows require a gradient, so
-        # does that tensor, and distances would embed the training rows anew for every t-batch. If the
-        # training rows stay separate, distances remember their embedding.
-        compared = self._compared(rows)
-        with sharing(), _parameters_tracked():
-            to_train = covariance(self.covar_module, compared, self._compared(self.train_inputs[0]))
-            within = covariance(self.covar_module, compared)
+        # does that tensor, and distances would embed the training rows anew for every t-batch.
+        compared = self._compared(EmbeddedRows(rows))
+        train = self._compared(self._training_rows(self.train_inputs[0]))
+        to_train = covariance(self.covar_module, compared, train)
+        within = covariance(self.covar_module, compared)
         mean, covariances = strategy.exact_prediction(self.mean_module(rows), within, to_train)
         batch_shape = torch.broadcast_shapes(mean.shape[:-1], covariances.shape[:-2])
         return ExactMultivariateNormal(
@@ -554,9 +572,6 @@ class DistributionGP(SingleTaskGP):
         transform = own if input_transform is None else input_transform
         if transform is None:
             return X
-        return transformed_once(transform, X, partial(self._transformed, X, input_transform))
-
-    def _transformed(self, X: Tensor, input_transform: Module | None) -> Tensor:
         shared = X.dim() > 2 and X.stride(-3) == 0
         rows = super().transform_inputs(X.narrow(-3, 0, 1) if shared else X, input_transform)
         return rows.expand(*X.shape[:-2], *rows.shape[-2:]) if shared else rows
@@ -662,12 +677,6 @@ def _caches_tracked() -> bool:
         gpytorch.settings.detach_test_caches.off()
     )
     return tracked
-
-
-def _parameters_tracked() -> contextlib.AbstractContextManager[None]:
-    """Track parameters of distances if posteriors are differentiated with respect to hyperparameters."""
-    detached = gpytorch.settings.detach_test_caches.on()
-    return contextlib.nullcontext() if detached else learning()
 
 
 def _output_axes(model: torch.nn.Module, batch_shape: torch.Size) -> dict[str, int]:

@@ -29,7 +29,7 @@ from torch import Tensor
 from torch.nn import Module
 
 from gp_distributions.numerics.cholesky import cholesky, log_densities
-from gp_distributions.rows.memory import same_tensor
+from gp_distributions.rows.clouds import same_tensor
 
 _ONE_SAMPLE = torch.Size()
 

@@ -8,9 +8,8 @@ import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
-from gp_distributions.distances.evaluation import sharing
+from gp_distributions.distances.embedded_rows import EmbeddedRows
 from gp_distributions.kernels.covariances import covariance
-from gp_distributions.kernels.reading import distribution_kernels
 from gp_distributions.models.collapsed import InducingFeatures
 from gp_distributions.numerics.cholesky import cholesky
 from gp_distributions.numerics.inducing import choose_pivots
@@ -94,7 +93,7 @@ def _pivots(
     covar_module: Kernel, rows: Tensor, variances: Tensor, count: int, **options: Any
 ) -> Tensor:
     """Return the indices of inducing rows."""
-    parts = rows.split(_BLOCK)
+    parts = [EmbeddedRows(part) for part in rows.split(_BLOCK)]
 
     def covariances(first: Tensor | None, second: Tensor) -> Tensor:
         chosen = rows[second]
@@ -102,7 +101,4 @@ def _pivots(
             return covariance(covar_module, rows[first], chosen)
         return torch.cat([covariance(covar_module, part, chosen) for part in parts])
 
-    if any(block.columns for _, block in distribution_kernels(covar_module)):
-        return choose_pivots(covariances, variances, count, **options)
-    with sharing():  # represents the parts only once
-        return choose_pivots(covariances, variances, count, **options)
+    return choose_pivots(covariances, variances, count, **options)

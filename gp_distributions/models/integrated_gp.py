@@ -15,7 +15,7 @@ from gpytorch.means import ConstantMean
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from gp_distributions.distances.evaluation import sharing
+from gp_distributions.distances.embedded_rows import EmbeddedRows
 from gp_distributions.kernels.batching import batched
 from gp_distributions.kernels.covariances import covariance
 from gp_distributions.measures.inputs import Inputs
@@ -191,15 +191,18 @@ class IntegratedGP(FantasizingModel):
     ) -> MixturePosterior:
         """Compute the posterior; ``joint`` says that covariances within the rows are needed."""
         rows = self.model.transform_inputs(rows)
-        x, kernel, regression = rows.unsqueeze(-3), self.covar_module, self._regression
-        with sharing():
-            across = covariance(kernel, x, self._training_rows)
-            within = covariance(kernel, x) if joint else None
-            variances = (
-                covariance(kernel, x, diag=True)
-                if within is None
-                else within.diagonal(dim1=-2, dim2=-1)
-            )
+        x, kernel, regression = (
+            EmbeddedRows(rows.unsqueeze(-3)),
+            self.covar_module,
+            self._regression,
+        )
+        across = covariance(kernel, x, _of_members(self.model))
+        within = covariance(kernel, x) if joint else None
+        variances = (
+            covariance(kernel, x, diag=True)
+            if within is None
+            else within.diagonal(dim1=-2, dim2=-1)
+        )
         location, squared = regression.predict(across, variances)
         noise = self._noise(rows, observation_noise)  # ... x L x J x q
         offset, factor = self._units()
@@ -375,12 +378,6 @@ class IntegratedGP(FantasizingModel):
             raise ValueError(f"Expected the only output, [0], got {idcs}.")
         return copy.deepcopy(self)
 
-    @property
-    def _training_rows(self) -> Tensor:
-        """The training rows, with an axis of kernels if they have batch axes."""
-        (rows,) = self.model.train_inputs
-        return rows.unsqueeze(-3) if rows.dim() > 2 else rows
-
     def _solve(self) -> None:
         """Factorise the covariances of the training clouds."""
         self.eval()
@@ -421,19 +418,19 @@ def _solve_again(model: IntegratedGP, _: Any) -> None:
 
 
 def training_covariances(model: DistributionGP, kernel: Kernel) -> Tensor:
-    """Return the covariances of the training clouds of a model under a batch of kernels.
-
-    Args:
-        model: A model in evaluation mode.
-        kernel: A kernel of batch shape ``L``.
-
-    Returns:
-        A detached ``batch_shape x L x T x T`` tensor.
-    """
-    (rows,) = model.train_inputs
+    """Return the covariances of a batch of kernels, ``batch_shape x L x T x T``."""
     with torch.no_grad():
-        covariances = covariance(kernel, rows if rows.dim() == 2 else rows.unsqueeze(-3))
+        covariances = covariance(kernel, _of_members(model))
     return covariances.unsqueeze(0) if covariances.dim() == 2 else covariances
+
+
+def _of_members(model: DistributionGP) -> EmbeddedRows:
+    """Return the training rows, with an axis of members behind the batch axes of fantasies."""
+    (rows,) = model.train_inputs
+    held = model._training_rows(rows)
+    if rows.dim() == 2:
+        return held
+    return held.derived("members", lambda: EmbeddedRows(rows.unsqueeze(-3)))
 
 
 def regression(

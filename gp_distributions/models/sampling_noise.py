@@ -14,9 +14,9 @@ from gpytorch.priors import Prior
 from linear_operator.operators import DiagLinearOperator
 from torch import Tensor
 
+from gp_distributions.distances.embedded_rows import Rows, embedded
 from gp_distributions.rows.clouds import drop_copies, split_rows
 from gp_distributions.rows.columns import Columns, Slots, select_columns
-from gp_distributions.rows.memory import Memory
 from gp_distributions.warnings import TiesWarning, warn
 
 _NO_BATCH = torch.Size()
@@ -137,7 +137,6 @@ class SamplingNoiseLikelihood(GaussianLikelihood):
             "raw_sampling_noise", Positive(transform=torch.exp, inv_transform=torch.log)
         )
         self.sampling_bias = torch.nn.Parameter(torch.zeros(*batch_shape, 1), requires_grad=False)
-        self._memory = Memory()
 
     @property
     def largest(self) -> float:
@@ -183,16 +182,11 @@ class SamplingNoiseLikelihood(GaussianLikelihood):
             params = (rows,)
         return super().marginal(function_dist, *params, **kwargs)
 
-    def excess(self, rows: Tensor) -> Tensor:
+    def excess(self, rows: Rows) -> Tensor:
         """Compute the excess ``e`` of each bag in a ``batch_shape x N x m*(d+1)`` tensor of rows."""
-        rows = drop_copies(rows)
-        tracked = torch.is_grad_enabled() and rows.requires_grad
-        settings = (self.dim, self.active_dims, self.merge)
-        sizes: Tensor | None = None if tracked else self._memory.recall(settings, rows)
-        if sizes is None:
-            sizes = self._sizes(rows)
-            if not tracked:
-                self._memory.remember(settings, rows, sizes)
+        held = embedded(rows)
+        key = "effective sizes", self.dim, self.active_dims, self.merge
+        sizes = held.derived(key, lambda: self._sizes(drop_copies(held.rows)))
         return (1 / sizes - 1 / self.largest).clamp_min(0)
 
     def _sizes(self, rows: Tensor, *, merge: bool | None = None) -> Tensor:
@@ -210,7 +204,7 @@ class SamplingNoiseLikelihood(GaussianLikelihood):
                 "Expected the clouds as well, since the noise depends on their sizes. Call "
                 "likelihood(distribution, rows)."
             )
-        rows = params[0] if isinstance(params[0], Tensor) else params[0][0]
+        rows = params[0] if isinstance(params[0], Rows) else params[0][0]
         excess = self.excess(rows)
         noise = self.noise + (self.sampling_noise + self.sampling_bias * excess) * excess
         return DiagLinearOperator(noise.expand(torch.broadcast_shapes(noise.shape, base_shape)))

@@ -16,6 +16,7 @@ from gpytorch.means import ConstantMean, Mean
 from numpy.typing import ArrayLike
 from torch import Tensor
 
+from gp_distributions.distances.embedded_rows import EmbeddedRows
 from gp_distributions.measures.inputs import Inputs, encoding_of
 from gp_distributions.models.arguments import (
     counted_rows,
@@ -116,9 +117,11 @@ class SharedKernelGP(DistributionGP):
     def _aug_batch_shape(self, shape: torch.Size) -> None:
         pass
 
-    def _compared(self, rows: Tensor) -> Tensor:
+    def _compared(self, rows: EmbeddedRows) -> EmbeddedRows:
         """Return the rows of the first output for the kernel, since all outputs have the same rows."""
-        return rows.narrow(-3, 0, 1) if self.num_outputs > 1 else rows
+        if self.num_outputs == 1:
+            return rows
+        return rows.derived("first output", lambda: EmbeddedRows(rows.rows.narrow(-3, 0, 1)))
 
     @property
     def _normal(self) -> type[ExactMultivariateNormal]:  # type: ignore[override]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import copy
 from collections.abc import Iterator
 from dataclasses import replace
@@ -23,7 +22,7 @@ from linear_operator.operators import DiagLinearOperator
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from gp_distributions.distances.evaluation import sharing
+from gp_distributions.distances.embedded_rows import EmbeddedRows
 from gp_distributions.kernels.covariances import covariance
 from gp_distributions.kernels.reading import check_kind
 from gp_distributions.measures.arrays import integer
@@ -331,9 +330,9 @@ class SparseDistributionGP(SparseInference):
         inputs = self._rows_of(X)
         current = self.collapsed(progress=False)
         rows = self.transform_inputs(inputs)
-        with sharing() if rows.shape[-2] > 1 else contextlib.nullcontext():
-            phi = current.features(rows)
-            within = covariance(self.covar_module, rows)
+        held = EmbeddedRows(rows)
+        within = covariance(self.covar_module, held)
+        phi = current.features(held)
         centred, covariances = current.moments(phi, within, outputs)
         means = centred + self.means().detach().flatten()[outputs]
         noise = self._noise_at(rows, observation_noise)

@@ -28,7 +28,7 @@ from gp_distributions.models.leave_one_out import LeaveOneOutState
 from gp_distributions.models.passes import results_of_pieces, sums_over_pieces
 from gp_distributions.models.pieces import Pieces, Sample
 from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood
-from gp_distributions.rows.memory import fingerprint
+from gp_distributions.rows.fingerprint import fingerprint
 
 # Number of sampled clouds to which distances, sampling noise and, for shards, the targets' scale adapt.
 _ADAPTED = 1000

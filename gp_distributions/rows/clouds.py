@@ -123,3 +123,9 @@ def drop_padding(points: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
         points = points.gather(-2, order.unsqueeze(-1).expand(points.shape))
         weights = weights.gather(-1, order)
     return points[..., :size, :], weights[..., :size]
+
+
+def same_tensor(a: Tensor, b: Tensor) -> bool:
+    """Return whether two tensors have the same shape, dtype, device and content."""
+    alike = (a.shape, a.dtype, a.device) == (b.shape, b.dtype, b.device)
+    return alike and torch.equal(a, b)

@@ -7,22 +7,13 @@ atoms of weight zero of each of these blocks, and rows can be padded without kno
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Hashable, Iterator
-from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TypeAlias
 
 import torch
 from torch import Tensor
 
-from gp_distributions.context import setting
 from gp_distributions.rows.clouds import drop_copies
-
-# Columns selected lately: the rows, the time of selection, and what was selected.
-_selected: ContextVar[dict[Hashable, tuple[Tensor, Tensor]] | None]
-_selected = ContextVar("selected", default=None)
-_MOST_SELECTED = 16
 
 
 @dataclass(frozen=True)
@@ -84,32 +75,6 @@ def select_columns(rows: Tensor, columns: Columns) -> Tensor:
     """Select columns of a ``batch_shape x N x width`` tensor, as a view where possible."""
     if columns is None:
         return rows
-    chosen = _selected.get()
-    if chosen is None or rows.is_inference():
-        return _select(rows, columns)
-    tracked = torch.is_grad_enabled() and rows.requires_grad
-    place = id(rows) if tracked else (rows.data_ptr(), rows.shape, rows.stride())
-    key = place, rows._version, rows.dtype, rows.device, columns
-    if key not in chosen:
-        chosen[key] = rows, _select(rows, columns)  # rows that are kept keep their address
-        while len(chosen) > _MOST_SELECTED:
-            del chosen[next(iter(chosen))]
-    return chosen[key][1]
-
-
-@contextlib.contextmanager
-def selecting_once() -> Iterator[None]:
-    """Select the same columns of the same rows once, in this context and thread.
-
-    A selection may be a copy. What is computed from it can then be found again by its identity or its
-    address, as it can for rows from which nothing is selected. Nested contexts share their selections.
-    """
-    outer = _selected.get()
-    with setting(_selected, {} if outer is None else outer):
-        yield
-
-
-def _select(rows: Tensor, columns: tuple[int, ...] | Slots) -> Tensor:
     if isinstance(columns, Slots):
         return columns.select(rows)
     first, size = columns[0], len(columns)

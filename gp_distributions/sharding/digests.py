@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gp_distributions.rows.memory import fingerprint
+from gp_distributions.rows.fingerprint import fingerprint
 
 _PLAIN = (str, int, float, torch.dtype, torch.device, type(None))
 # Attributes of code that decide what it computes.

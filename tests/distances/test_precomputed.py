@@ -19,7 +19,6 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from gp_distributions import DistributionGP, DistributionKernel, SlicedWasserstein, fit
 from gp_distributions.distances.precomputed import PrecomputedDistance
-from gp_distributions.rows import memory
 from gp_distributions.warnings import DistributionWarning, NotHilbertianWarning
 
 ROWS = random_rows(30)

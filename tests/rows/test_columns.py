@@ -5,10 +5,10 @@ from contextlib import AbstractContextManager
 
 import pytest
 import torch
+from gp_distributions.rows.memory import unchanging_rows
 
 from gp_distributions.distances.evaluation import sharing
 from gp_distributions.rows.columns import Slots, numbers_of, select_columns, selecting_once
-from gp_distributions.rows.memory import unchanging_rows
 
 ROWS = torch.arange(2 * 11, dtype=torch.float64).reshape(2, 11)  # 2 columns, 3 slots of 3
 FIRST, SECOND, WHOLE = Slots(2, 3, 0, 1), Slots(2, 3, 1, 2), Slots(2, 3, 0, 3)

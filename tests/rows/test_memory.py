@@ -11,11 +11,11 @@ import gpytorch
 import numpy as np
 import pytest
 import torch
+from gp_distributions.rows.memory import Memory, fingerprint, same_tensor, unchanging_rows
 from gpytorch.priors import LogNormalPrior
 from torch import Tensor
 
 from gp_distributions.rows import memory as module
-from gp_distributions.rows.memory import Memory, fingerprint, same_tensor, unchanging_rows
 
 
 def rows(seed: int = 0, num: int = 4) -> Tensor:
