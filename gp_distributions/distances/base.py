@@ -195,8 +195,7 @@ class Distance(torch.nn.Module, ABC):
         if self.block.atom_columns is not None:
             points, weights = self.block.split(first)
             zero = join_rows(torch.zeros_like(points), weights)
-        norms: Tensor = self(rows, zero)
-        return norms.squeeze(-1)
+        return self.forward(rows, zero).squeeze(-1)
 
     def clear_cache(self) -> None:
         """Forget all clouds that the distance remembers."""

@@ -10,11 +10,12 @@ import torch
 from torch import Tensor
 from torch.nn import Module
 
+from gp_distributions.rows.clouds import same_tensor
 from gp_distributions.rows.columns import Columns, select_columns
 
 ValueT = TypeVar("ValueT")
-#: The parameters and buffers of a module, with the versions that changes in place raise.
-State: TypeAlias = list[tuple[Tensor, int]]
+#: The parameters of a module with their values, and its buffers with the versions that changes raise.
+State: TypeAlias = list[tuple[Tensor, Tensor | int]]
 
 
 class EmbeddedRows:
@@ -130,15 +131,24 @@ def embedded(rows: Rows) -> EmbeddedRows:
 
 def state_of(module: Module) -> State:
     """Return the state of a module."""
-    tensors = (*module.parameters(), *module.buffers())
-    return [(tensor, version(tensor)) for tensor in tensors]
+    return [
+        *((parameter, parameter.detach().clone()) for parameter in module.parameters()),
+        *((buffer, version(buffer)) for buffer in module.buffers()),
+    ]
 
 
 def same_state(first: State, second: State) -> bool:
-    """Whether two states have the same tensors in the same versions."""
+    """Whether two states are equal."""
     return len(first) == len(second) and all(
-        a is b and before == after for (a, before), (b, after) in zip(first, second, strict=True)
+        a is b and _same(before, after)
+        for (a, before), (b, after) in zip(first, second, strict=True)
     )
+
+
+def _same(a: Tensor | int, b: Tensor | int) -> bool:
+    if isinstance(a, Tensor) and isinstance(b, Tensor):
+        return same_tensor(a, b)
+    return a is b or (isinstance(a, int) and a == b)
 
 
 def version(tensor: Tensor) -> int:

@@ -144,7 +144,7 @@ def squared(distance: Distance, x1: Rows, x2: Rows, *, diag: bool) -> Tensor:
             for one in first
         ]
         found = blocks[0] if len(blocks) == 1 else torch.cat(blocks, dim=-2)
-        if isinstance(x1, Tensor) and first[0].holds("within", by=distance):
+        if isinstance(x1, Tensor) and len(first) == 1 and first[0].holds("within", by=distance):
             distance.recent.remember(x1, first[0])
     batch_shape = torch.broadcast_shapes(rows1.shape[:-2], rows2.shape[:-2])
     return found.expand(*batch_shape, *found.shape[-1 if diag else -2 :])

@@ -15,11 +15,13 @@ from gpytorch.models import ExactGP
 from torch import Tensor
 
 from gp_distributions.distances.base import Distance
+from gp_distributions.distances.embedded_rows import EmbeddedRows, Rows, rows_of
 from gp_distributions.distances.rounding import rounding_of
 from gp_distributions.kernels.block_kernel import BlockKernel
 from gp_distributions.kernels.covariances import covariance
 from gp_distributions.kernels.distribution_kernel import DistributionKernel
 from gp_distributions.kernels.group_average import closest_images
+from gp_distributions.models.distribution_gp import DistributionGP
 from gp_distributions.models.scales import check_distances
 from gp_distributions.numerics.medians import median_apart
 from gp_distributions.warnings import UndeterminedWarning, warn
@@ -40,6 +42,13 @@ def training_rows(model: ExactGP) -> Tensor:
     return model.transform_inputs(rows) if original else rows
 
 
+def embedded_rows(model: ExactGP) -> EmbeddedRows:
+    """Return the training rows of a model with what was computed from them."""
+    if isinstance(model, DistributionGP):
+        return model.embedded_rows(model.train_inputs[0])
+    return EmbeddedRows(training_rows(model))
+
+
 def median_distances(model: ExactGP) -> dict[DistributionKernel, Tensor]:
     """Compute the median distance between the training clouds for each distribution kernel.
 
@@ -57,14 +66,15 @@ def median_distances(model: ExactGP) -> dict[DistributionKernel, Tensor]:
         UndeterminedWarning: If all of several training clouds coincide for a distance.
     """
     medians: dict[Distance, Tensor] = {}
-    training = training_rows(model)
-    size = training.shape[-2]
+    training = embedded_rows(model)
+    size = training.rows.shape[-2]
 
-    def record(distance: Distance, rows: tuple[Tensor, ...], squared: Tensor) -> None:
+    def record(distance: Distance, inputs: tuple[Rows, ...], squared: Tensor) -> None:
+        rows = rows_of(inputs[0])
         whole = squared.shape[-1] % size == squared.shape[-2] % size == 0
         if distance not in medians and whole and size > 1:
-            check_distances(distance, rows[0], squared)
-            rounding = rounding_of(distance, rows[0], squared)
+            check_distances(distance, rows, squared)
+            rounding = rounding_of(distance, rows, squared)
             median = median_apart(closest_images(squared, size), rounding=rounding).sqrt()
             if bool(median.isnan()):
                 warn(

@@ -11,6 +11,7 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from gp_distributions.distances.base import Distance
+from gp_distributions.distances.embedded_rows import Rows, rows_of
 from gp_distributions.distances.rounding import rounding_of
 from gp_distributions.kernels.covariances import covariance
 from gp_distributions.kernels.distribution_kernel import DistributionKernel
@@ -268,9 +269,9 @@ def diagnose(kernel: Kernel, X: Inputs | Tensor) -> Diagnosis:
     spreads: dict[Distance, list[tuple[float, float, float]]] = {}
     same = torch.ones(len(rows), len(rows), dtype=torch.bool, device=rows.device).triu(1)
 
-    def look(distance: Distance, inputs: tuple[Tensor, ...], squared: Tensor) -> None:
+    def look(distance: Distance, inputs: tuple[Rows, ...], squared: Tensor) -> None:
         squared = closest_images(squared, len(rows))
-        rounding = rounding_of(distance, inputs[0], squared)
+        rounding = rounding_of(distance, rows_of(inputs[0]), squared)
         different = apart(squared, rounding=rounding)
         same.logical_and_(~different)
         pairs = squared[different.triu(1)].sort().values.sqrt()

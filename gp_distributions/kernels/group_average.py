@@ -9,7 +9,7 @@ import torch
 from gpytorch.kernels import AdditiveKernel, Kernel, ProductKernel, ScaleKernel
 from torch import Tensor
 
-from gp_distributions.distances.embedded_rows import EmbeddedRows, JoinedRows, Rows
+from gp_distributions.distances.embedded_rows import EmbeddedRows, JoinedRows, Rows, rows_of
 from gp_distributions.distances.joint_motions import unchanged_by
 from gp_distributions.kernels.block_kernel import BlockKernel
 from gp_distributions.kernels.covariances import covariance
@@ -128,18 +128,20 @@ class GroupAverageKernel(RowKernel):
         first = self.orbits.held(x1)
         second = first if x2 is x1 else self.orbits.held(x2)
         average = self._average(first, second, diag=diag)
-        if not self.normalize:
-            return average
-        if first is second or _same_constants(first.rows, second.rows):
-            norms1 = norms2 = average if diag else average.diagonal(dim1=-1, dim2=-2)
-        else:
-            norms1, norms2 = (self._average(x, x, diag=True) for x in (first, second))
+        if self.normalize:
+            if first is second or _same_constants(first.rows, second.rows):
+                norms1 = norms2 = average if diag else average.diagonal(dim1=-1, dim2=-2)
+            else:
+                norms1, norms2 = (self._average(x, x, diag=True) for x in (first, second))
+            scales1, scales2 = (_inverse_root(norms) for norms in (norms1, norms2))
+            scales = scales1 * scales2 if diag else scales1.unsqueeze(-1) * scales2.unsqueeze(-2)
+            average = average * scales
         if x2 is x1:
             self.orbits.remember(x1, first)
-        scales1, scales2 = (_inverse_root(norms) for norms in (norms1, norms2))
-        if diag:
-            return average * scales1 * scales2
-        return average * scales1.unsqueeze(-1) * scales2.unsqueeze(-2)
+        shape = torch.broadcast_shapes(rows_of(x1).shape[:-2], rows_of(x2).shape[:-2])
+        ends = -1 if diag else -2
+        shape = torch.broadcast_shapes(shape, average.shape[:ends])
+        return average.expand(*shape, *average.shape[ends:])
 
     def _average(self, x1: EmbeddedRows, x2: EmbeddedRows, *, diag: bool) -> Tensor:
         size, num1, num2 = len(self.group), x1.rows.shape[-2], x2.rows.shape[-2]

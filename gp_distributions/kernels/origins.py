@@ -49,6 +49,5 @@ class Origin(torch.nn.Module):
         """Compute the squared distances of rows to the origin, ``batch_shape x N``."""
         origin = self.rows.to(rows_of(rows))
         # The distance remembers distances within a set, and so represents these rows once.
-        within = distance(origin).mean((-2, -1))
-        norms: Tensor = distance(rows, origin).mean(-1) - within / 2
-        return norms
+        within = distance.forward(origin).mean((-2, -1))
+        return distance.forward(rows, origin).mean(-1) - within / 2

@@ -264,13 +264,13 @@ class ClassificationGP(SharedKernelGP):
     def _prior(self) -> tuple[Tensor, Tensor]:
         """Return the prior means, ``C x T``, and covariances, ``T x T``, at the training clouds."""
         rows = self.train_inputs[0]
-        held = self._compared(self._training_rows(rows))
+        held = self._compared(self.embedded_rows(rows))
         prior = covariance(self.covar_module, held).squeeze(-3)
         return self.mean_module(rows), prior
 
     def _probabilities(self, part: Tensor, factors: DirichletFactors, offsets: Tensor) -> Tensor:
         rows = EmbeddedRows(self.transform_inputs(part))
-        train = self._compared(self._training_rows(self.train_inputs[0]))
+        train = self._compared(self.embedded_rows(self.train_inputs[0]))
         to_train = covariance(self.covar_module, rows, train).squeeze(-3)
         mean = self.mean_module(rows.rows) + offsets @ to_train.T
         variance = covariance(self.covar_module, rows, diag=True) - factors.inv_quad(to_train)

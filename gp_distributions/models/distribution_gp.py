@@ -219,7 +219,7 @@ class DistributionGP(SingleTaskGP):
     def forward(self, x: Tensor) -> MultivariateNormal:
         """Return the prior at the rows ``x``, a ``batch_shape x N x m*(d+1)`` tensor."""
         if self.training:
-            held = self._training_rows(x)
+            held = self.embedded_rows(x)
             return self._prior_at(held, covariance(self.covar_module, self._compared(held)))
         # The kernel stays lazy: GPyTorch needs only a part of the covariances of training clouds
         # and fantasies.
@@ -238,7 +238,7 @@ class DistributionGP(SingleTaskGP):
         """Return the rows on which the kernel is evaluated: here, the rows of all outputs."""
         return rows
 
-    def _training_rows(self, rows: Tensor) -> EmbeddedRows:
+    def embedded_rows(self, rows: Tensor) -> EmbeddedRows:
         """Return rows, transformed in training mode, with what was computed from the training rows."""
         transform = getattr(self, "input_transform", None) if self.training else None
         state = [] if transform is None else state_of(transform)
@@ -320,7 +320,7 @@ class DistributionGP(SingleTaskGP):
         (rows,) = self.train_inputs
         tracked = contextlib.nullcontext() if _caches_tracked() else torch.no_grad()
         with tracked:
-            held = self._training_rows(rows)
+            held = self.embedded_rows(rows)
             prior = self._prior_at(held, covariance(self.covar_module, self._compared(held)))
             strategy = ExactPredictionStrategy([rows], prior, self.train_targets, self.likelihood)
         strategy.premises = _unchanging(self._premises())
@@ -332,7 +332,7 @@ class DistributionGP(SingleTaskGP):
         # GPyTorch joins training and test rows in one tensor. If the test rows require a gradient, so
         # does that tensor, and distances would embed the training rows anew for every t-batch.
         compared = self._compared(EmbeddedRows(rows))
-        train = self._compared(self._training_rows(self.train_inputs[0]))
+        train = self._compared(self.embedded_rows(self.train_inputs[0]))
         to_train = covariance(self.covar_module, compared, train)
         within = covariance(self.covar_module, compared)
         mean, covariances = strategy.exact_prediction(self.mean_module(rows), within, to_train)

@@ -427,7 +427,7 @@ def training_covariances(model: DistributionGP, kernel: Kernel) -> Tensor:
 def _of_members(model: DistributionGP) -> EmbeddedRows:
     """Return the training rows, with an axis of members behind the batch axes of fantasies."""
     (rows,) = model.train_inputs
-    held = model._training_rows(rows)
+    held = model.embedded_rows(rows)
     if rows.dim() == 2:
         return held
     return held.derived("members", lambda: EmbeddedRows(rows.unsqueeze(-3)))

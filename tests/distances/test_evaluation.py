@@ -1,11 +1,10 @@
 """The contexts in which distances are evaluated: shared representations and look-ups."""
 
 import math
-import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from unittest import mock
 
+import gpytorch
 import pytest
 import torch
 from cases import random_rows
@@ -21,7 +20,8 @@ from gp_distributions import (
     SlicedWasserstein,
 )
 from gp_distributions.distances import evaluation
-from gp_distributions.distances.evaluation import keep, learning, looking_up, sharing
+from gp_distributions.distances.embedded_rows import EmbeddedRows, JoinedRows, rows_of
+from gp_distributions.distances.evaluation import looking_up
 
 
 class Means(Distance):
@@ -44,80 +44,6 @@ class Means(Distance):
 
 def fail(*args: object) -> None:
     raise RuntimeError("stop", *args)
-
-
-class TestSharing:
-    def test_nested_blocks_are_one(self) -> None:
-        distance, rows = Means(), random_rows(3).requires_grad_()
-        with sharing():
-            assert distance.during(lambda: distance.squared(rows)) == 3
-            with sharing():
-                assert distance.during(lambda: distance.squared(rows)) == 0
-                other = random_rows(2, seed=1).requires_grad_()
-                assert distance.during(lambda: distance.squared(other)) == 2
-            # The end of the inner block ends nothing, and what it represented is kept.
-            assert distance.during(lambda: distance.squared(rows)) == 0
-            assert distance.during(lambda: distance.squared(other)) == 0
-        assert distance.during(lambda: distance.squared(rows)) == 3
-
-    def test_blocks_one_after_the_other_are_apart(self) -> None:
-        distance, rows = Means(), random_rows(3).requires_grad_()
-        for _ in range(2):
-            with sharing():
-                assert distance.during(lambda: distance.squared(rows)) == 3
-
-    def test_changes_in_place_are_seen_by_the_next_block(self) -> None:
-        distance, rows = Means(), random_rows(3)
-        with sharing():
-            distance.squared(rows)
-        rows[0, 0] += 1
-        with sharing():
-            assert torch.equal(distance.squared(rows), Means().squared(rows))
-
-    def test_an_error_in_an_inner_block_ends_only_that_block(self) -> None:
-        distance, rows = Means(), random_rows(3).requires_grad_()
-        with sharing():
-            distance.squared(rows)
-            with pytest.raises(RuntimeError, match="stop"), sharing():
-                fail()
-            assert distance.during(lambda: distance.squared(rows)) == 0
-        with pytest.raises(RuntimeError, match="stop"), sharing():
-            fail(distance.squared(rows))
-        assert distance.during(lambda: distance.squared(rows)) == 3
-
-    def test_each_thread_has_its_own(self) -> None:
-        """Two threads share a distance and rows at once, but not their representations."""
-        rows, both = random_rows(3).requires_grad_(), threading.Barrier(2, timeout=30)
-
-        def work(_: int) -> tuple[int, int, int]:
-            distance = distances[_]
-            before = distance.during(lambda: distance.squared(rows))
-            with sharing():
-                both.wait()
-                inside = distance.during(lambda: [distance.squared(rows) for _ in range(5)])
-                both.wait()
-            return before, inside, distance.during(lambda: distance.squared(rows))
-
-        distances = [Means(), Means()]
-        with sharing():  # the outer block is not theirs either
-            for distance in distances:
-                distance.squared(rows)
-            with ThreadPoolExecutor(2) as pool:
-                assert list(pool.map(work, range(2))) == [(3, 3, 3)] * 2
-
-    def test_a_block_in_one_thread_does_not_reach_another(self) -> None:
-        distance, rows = Means(), random_rows(3).requires_grad_()
-        with sharing():
-            distance.squared(rows)
-            with ThreadPoolExecutor(1) as pool:
-                assert pool.submit(distance.during, lambda: distance.squared(rows)).result() == 3
-            assert distance.during(lambda: distance.squared(rows)) == 0
-
-    def test_is_of_one_distance(self) -> None:
-        one, other, rows = Means(), Means(), random_rows(3).requires_grad_()
-        with sharing():
-            one.squared(rows)
-            assert other.during(lambda: other.squared(rows)) == 3
 
 
 class TestLookingUp:
@@ -170,57 +96,52 @@ class TestLookingUp:
             assert distance.embed(rows).shape == (3, 2)
 
 
-class TestKeeping:
+class TestPreparedRows:
     @pytest.mark.parametrize("block", [1, 2**24])
     @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
     @pytest.mark.parametrize(
         "distance", [SlicedWasserstein(2), SlicedWasserstein(2, p=1, num_slices=5), Fourier(2)]
     )
-    def test_distances_to_kept_clouds_are_those_to_others(
+    def test_distances_to_them_are_those_to_others(
         self, monkeypatch: pytest.MonkeyPatch, distance: Distance, dtype: torch.dtype, block: int
     ) -> None:
-        rows, kept = random_rows(9).to(dtype), random_rows(4, seed=1).to(dtype)
-        expected = distance.squared(rows, kept)
+        rows, others = random_rows(9).to(dtype), random_rows(4, seed=1).to(dtype)
+        expected = distance.squared(rows, others)
         monkeypatch.setattr(evaluation, "_BLOCK_BYTES", block)
-        keep(distance, kept)
-        tolerance = 1e3 * torch.finfo(dtype).eps
-        found = distance.squared(rows.unflatten(0, (3, 3)), kept)
+        found = distance(rows.unflatten(0, (3, 3)), EmbeddedRows(others, prepared=True))
         assert found.dtype == dtype
+        tolerance = 1e3 * torch.finfo(dtype).eps
         torch.testing.assert_close(found.flatten(0, 1), expected, rtol=0, atol=tolerance)
 
-    def test_kept_clouds_are_represented_once_even_if_compared_before(self) -> None:
-        distance, rows, kept = SlicedWasserstein(2), random_rows(5), random_rows(4, seed=1)
-        distance.squared(kept)
-        with mock.patch.object(SlicedWasserstein, "represent_rows", autospec=True) as represent:
-            represent.side_effect = Distance.represent_rows
-            for _ in range(2):
-                keep(distance, kept)
-                distance.squared(rows, kept)
-            assert [len(call.args[1]) for call in represent.call_args_list] == [5, 5]
-
-    def test_sizes_of_kept_clouds_are_checked(self) -> None:
-        distance, kept = SlicedWasserstein(1, num_quantiles=None), torch.rand(2, 6).double()
-        kept[:, 1::2] = 0.5
-        keep(distance, kept)
-        other = torch.ones(3, 8).double()
+    def test_sizes_are_checked(self) -> None:
+        distance, rows = SlicedWasserstein(1, num_quantiles=None), torch.rand(2, 6).double()
+        rows[:, 1::2] = 0.5
         with pytest.raises(ValueError, match="clouds of one size"):
-            distance.squared(other, kept)
+            distance(torch.ones(3, 8).double(), EmbeddedRows(rows, prepared=True))
 
     def test_a_learnable_reference(self) -> None:
         """In evaluation mode its parameters are constants, also for more clouds than one chunk."""
         reference = ReferenceMeasure(random_rows(1)[0].unflatten(-1, (-1, 3))[:4, :2])
         distance = SinkhornPotential(reference.requires_grad_(), epsilon=1.0).eval()
-        rows, kept = random_rows(20), random_rows(4, seed=1)
+        rows, others = random_rows(20), random_rows(4, seed=1)
         with torch.no_grad():
-            expected = distance.squared(rows, kept)
-        distance.clear_cache()
-        keep(distance, kept)
+            expected = distance.squared(rows, others)
         distance.chunk_elements = 8
         assert distance.chunk_size(rows.shape[-1] // 3) < 20
-        found = distance.squared(rows, kept)
+        found = distance(rows, EmbeddedRows(others, prepared=True))
         assert not found.requires_grad
         torch.testing.assert_close(found, expected)
         assert not distance.represent_rows(rows).requires_grad
+
+
+@pytest.mark.parametrize("diag", [False, True])
+def test_joined_rows_are_their_parts(diag: bool) -> None:
+    distance, parts = SlicedWasserstein(2, num_slices=5), random_rows(6).split(3)
+    joined, others = JoinedRows([EmbeddedRows(part) for part in parts]), random_rows(6, seed=1)
+    for first, second in ((joined, others), (others, joined), (joined, joined)):
+        expected = distance.squared(rows_of(first), rows_of(second), diag=diag)
+        found = distance(first, second, diag=diag)
+        torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
 
 
 class TestParameters:
@@ -247,7 +168,7 @@ class TestParameters:
             if tracked:
                 found.sum().backward()
             assert distance.raw_scales.grad is None
-            with learning():
+            with gpytorch.settings.detach_test_caches(False):
                 distance.squared(x1.clone().requires_grad_(tracked), x2, diag=diag).sum().backward()
             torch.testing.assert_close(distance.raw_scales.grad, complete)
 

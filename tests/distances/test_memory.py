@@ -1,6 +1,7 @@
 """The memory of distances: values are correct, have no gradient, and are computed only once."""
 
 import copy
+import gc
 import pickle
 import weakref
 from collections.abc import Callable
@@ -13,7 +14,7 @@ from cases import as_rows, random_clouds
 from torch import Tensor
 
 from gp_distributions import SlicedWasserstein
-from gp_distributions.distances.evaluation import borrowing, sharing
+from gp_distributions.distances.embedded_rows import EmbeddedRows
 
 # Sets of clouds that a distance remembers.
 CAPACITY = 2
@@ -55,11 +56,6 @@ def distance(request: pytest.FixtureRequest) -> Counting:
 
 def rows(num: int, seed: int = 0) -> Tensor:
     return as_rows(random_clouds(num, seed=seed, sizes=(3, 8)), atoms=8)
-
-
-def raise_after(call: Callable[[], object]) -> None:
-    call()
-    raise RuntimeError("stop")
 
 
 def afresh(distance: Counting, *args: Tensor) -> Tensor:
@@ -164,20 +160,6 @@ class TestCapacity:
             assert distance.during(lambda clouds=clouds: distance.squared(clouds)) == 0
         assert distance.during(lambda: distance.squared(sets[0])) == 4
 
-    @pytest.mark.parametrize("use", ["again", "from others", "as prefix"])
-    def test_what_is_in_use_stays(self, distance: Counting, use: str) -> None:
-        train, test = rows(4), rows(2, seed=99)
-        calls = {
-            "again": lambda: distance.squared(train),
-            "from others": lambda: distance.squared(test, train),
-            "as prefix": lambda: distance.squared(test, torch.cat([train, test])),
-        }
-        distance.squared(train)
-        for seed in range(1, CAPACITY + 3):
-            calls[use]()
-            distance.squared(rows(4, seed=seed))
-        assert distance.during(calls[use]) == (0 if use == "again" else 2)
-
     def test_cleared(self, distance: Counting) -> None:
         train = rows(4)
         distance.squared(train)
@@ -211,8 +193,7 @@ class TestMutation:
         "change",
         [
             lambda d: d.directions.mul_(2),
-            lambda d: d.directions.data.mul_(2),
-            lambda d: d.directions.data[0].zero_(),
+            lambda d: d.directions[0].zero_(),
             lambda d: setattr(d, "directions", 2 * d.directions),
             lambda d: setattr(d, "num_quantiles", 7),
             lambda d: d.load_state_dict({"directions": 2 * d.directions}),
@@ -230,7 +211,7 @@ class TestMutation:
         # Representations from before and after the change must not be mixed.
         torch.testing.assert_close(distance.squared(test, joint), afresh(distance, test, joint))
         torch.testing.assert_close(distance.squared(test, train), afresh(distance, test, train))
-        assert distance.during(lambda: distance.squared(train)) == 6
+        torch.testing.assert_close(distance.squared(train), afresh(distance, train))
 
     def test_of_precision_of_the_rows(self, distance: Counting) -> None:
         train = rows(6)
@@ -281,11 +262,11 @@ class TestGradient:
         train = rows(6)
         distance.squared(train)
         test = rows(3, seed=1).requires_grad_()
-        with sharing():
-            result = distance.squared(test, train).sum() + distance.squared(test).sum()
+        held = EmbeddedRows(test)
+        result = distance(held, train).sum() + distance(held).sum()
         result.backward()
         kept = weakref.ref(test)
-        del test, result
+        del test, result, held
         assert kept() is None
 
 
@@ -323,49 +304,65 @@ class TestParameters:
             optimiser.step()
 
 
-class TestSharing:
-    def test_represents_an_object_once(self, distance: Counting) -> None:
-        train, test = rows(6), rows(3, seed=1).requires_grad_()
-        distance.squared(train)
+class TestHeldRows:
+    def test_are_represented_once(self, distance: Counting) -> None:
+        train, test = EmbeddedRows(rows(6)), rows(3, seed=1).requires_grad_()
 
-        def posterior() -> Tensor:
-            return distance.squared(test, train).sum() + distance.squared(test).square().sum()
+        def posterior(x: object) -> Tensor:
+            return distance(x, train).sum() + distance(x).square().sum()
 
-        (expected,) = torch.autograd.grad(posterior(), test)
-        assert distance.during(posterior) == 6
-        with sharing():
-            assert distance.during(posterior) == 3
-        with sharing():
-            (actual,) = torch.autograd.grad(posterior(), test)
+        (expected,) = torch.autograd.grad(posterior(test), test)
+        assert distance.during(lambda: posterior(EmbeddedRows(test))) == 3
+        (actual,) = torch.autograd.grad(posterior(EmbeddedRows(test)), test)
         torch.testing.assert_close(actual, expected, rtol=1e-12, atol=1e-14)
-        assert distance.during(posterior) == 6
 
-    def test_is_by_object(self, distance: Counting) -> None:
+    def test_are_told_apart_by_object(self, distance: Counting) -> None:
         test = rows(3).requires_grad_()
         other = test.detach().clone().requires_grad_()
-        with sharing():
-            gradients = torch.autograd.grad(
-                distance.squared(test, other)[0, 1], (test, other), materialize_grads=True
-            )
+        squared = distance(EmbeddedRows(test), EmbeddedRows(other))
+        gradients = torch.autograd.grad(squared[0, 1], (test, other), materialize_grads=True)
         assert bool(gradients[0][0].any())
         assert not bool(gradients[0][1:].any())
         assert not bool(gradients[1][0].any())
 
-    def test_ends_with_an_error(self, distance: Counting) -> None:
-        test = rows(3).requires_grad_()
-        with pytest.raises(RuntimeError, match="stop"), sharing():
-            raise_after(lambda: distance.squared(test))
-        assert distance.during(lambda: distance.squared(test)) == 3
-
-    def test_gives_gradients_after_a_look_without(self, distance: Counting) -> None:
-        test, other = rows(3).requires_grad_(), rows(2, seed=1)
-        expected = distance.squared(test, other)
-        with sharing():
-            with torch.no_grad():
-                distance.squared(test, other)
-            actual = distance.squared(test, other)
+    def test_give_gradients_after_a_look_without(self, distance: Counting) -> None:
+        test, other = EmbeddedRows(rows(3).requires_grad_()), rows(2, seed=1)
+        with torch.no_grad():
+            distance(test, other)
+        actual = distance(test, other)
         assert actual.requires_grad
-        torch.testing.assert_close(actual, expected)
+        torch.testing.assert_close(actual, distance.squared(test.rows, other))
+
+    def test_serve_autograd_after_inference_mode(self, distance: Counting) -> None:
+        train, test = EmbeddedRows(rows(6)), rows(3, seed=1).requires_grad_()
+        with torch.inference_mode():
+            distance(train)
+        (gradient,) = torch.autograd.grad(distance(test, train).sum(), test)
+        assert bool(gradient.isfinite().all())
+
+    @pytest.mark.parametrize("copied", [copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))])
+    def test_copies_hold_only_the_rows(
+        self, distance: Counting, copied: Callable[[EmbeddedRows], EmbeddedRows]
+    ) -> None:
+        train = EmbeddedRows(rows(6))
+        distance(train)
+        other = copied(train)
+        assert torch.equal(other.rows, train.rows)
+        assert distance.during(lambda: distance(other)) == 6
+
+    def test_changes_of_the_distance_are_noticed(self) -> None:
+        distance, train = Stretched(), EmbeddedRows(rows(6))
+        distance.requires_grad_(False)
+        before = distance(train).clone()
+        distance.stretch.data.mul_(2)  # as GPyTorch's initialize does
+        torch.testing.assert_close(distance(train), 4 * before)
+
+    def test_of_other_rows_are_let_go(self, distance: Counting) -> None:
+        train, test = EmbeddedRows(rows(6)), EmbeddedRows(rows(3, seed=1))
+        kept = weakref.ref(distance(train, test))
+        del test
+        gc.collect()
+        assert kept() is None
 
 
 class TestCopies:
@@ -389,13 +386,18 @@ class TestCopies:
         assert set(distance.state_dict()) == {"directions"}
 
 
-def test_kernels_borrow_what_is_remembered(distance: Counting) -> None:
-    """A fit of many clouds then holds their distances once. What users get is a copy."""
-    x = rows(6)
-    distance.squared(x).zero_()
-    with borrowing(distance):
-        first, second = distance.squared(x), distance.squared(x)
-    assert first.data_ptr() == second.data_ptr() != distance.squared(x).data_ptr()
-    assert bool((first[0, 1:] > 0).all())
-    with borrowing(Counting()):
-        assert distance.squared(x).data_ptr() != first.data_ptr()
+def test_what_users_get_is_a_copy(distance: Counting) -> None:
+    """A fit of many clouds holds their distances once."""
+    x = EmbeddedRows(rows(6))
+    assert distance(x).data_ptr() == distance(x).data_ptr()
+    distance.squared(x.rows).zero_()
+    assert bool((distance.squared(x.rows)[0, 1:] > 0).all())
+
+
+def test_rows_that_begin_with_known_ones_are_not_taken_for_them(distance: Counting) -> None:
+    train = rows(2)
+    distance.squared(train)
+    joint = torch.cat([train, rows(2, seed=1)])
+    for _ in range(2):
+        assert distance.squared(joint, train).shape == (4, 2)
+        assert distance.squared(joint, joint.flip(0), diag=True).shape == (4,)

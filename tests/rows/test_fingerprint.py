@@ -1,138 +1,19 @@
-"""The memory of rows, and fingerprints of modules."""
+"""Fingerprints of modules."""
 
 import copy
 import pickle
-import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import gpytorch
 import numpy as np
 import pytest
 import torch
-from gp_distributions.rows.memory import Memory, fingerprint, same_tensor, unchanging_rows
 from gpytorch.priors import LogNormalPrior
-from torch import Tensor
 
-from gp_distributions.rows import memory as module
-
-
-def rows(seed: int = 0, num: int = 4) -> Tensor:
-    generator = torch.Generator().manual_seed(seed)
-    return torch.rand(num, 6, generator=generator, dtype=torch.float64)
-
-
-class TestMemory:
-    def test_recalls_by_content(self) -> None:
-        memory = Memory()
-        memory.remember("a", rows(), 1.5)
-        assert memory.recall("a", rows()) == 1.5
-        for other in (rows(1), rows()[:3], rows().float(), rows()[None], rows() + 1e-15):
-            assert memory.recall("a", other) is None
-        assert memory.recall("b", rows()) is None
-
-    def test_recalls_a_prefix_of_every_batch(self) -> None:
-        memory = Memory()
-        memory.remember("a", rows(), "value")
-        joint = torch.cat([rows(), rows(1)])
-        for found in (joint, joint.expand(3, 8, 6), torch.stack([joint, joint.roll(1, 0)])[:1]):
-            entry = memory.recall_prefix("a", found)
-            assert entry is not None
-            assert entry.value == "value"
-            assert torch.equal(entry.rows, rows())
-        for other in (
-            rows(),  # nothing follows
-            joint.roll(1, 0),
-            torch.stack([joint, joint.roll(1, 0)]),
-            joint.float(),
-            torch.nn.functional.pad(joint, (0, 3)),
-        ):
-            assert memory.recall_prefix("a", other) is None
-        assert memory.recall_prefix("b", joint) is None
-
-    @pytest.mark.parametrize("capacity", [1, 2, 5])
-    def test_capacity(self, capacity: int) -> None:
-        memory = Memory(capacity)
-        for seed in range(7):
-            memory.remember("a", rows(seed), seed)
-        kept = [memory.recall("a", rows(seed)) for seed in range(7)]
-        assert kept == [None] * (7 - capacity) + list(range(7 - capacity, 7))
-
-    def test_drops_the_least_recently_used_value(self) -> None:
-        memory = Memory(2)
-        memory.remember("a", rows(0), 0)
-        memory.remember("a", rows(1), 1)
-        memory.recall("a", rows(0))
-        memory.remember("a", rows(2), 2)
-        assert [memory.recall("a", rows(seed)) for seed in range(3)] == [0, None, 2]
-
-    def test_is_cleared(self) -> None:
-        memory = Memory()
-        memory.remember("a", rows(), 1)
-        memory.clear()
-        assert memory.recall("a", rows()) is None
-
-    def test_keeps_its_own_rows_without_a_graph(self) -> None:
-        memory, given = Memory(), rows().requires_grad_()
-        memory.remember("a", given, 1)
-        with torch.no_grad():
-            given[0, 0] += 1
-        assert memory.recall("a", given) is None
-        assert memory.recall("a", rows()) == 1
-        entry = memory.recall_prefix("a", torch.cat([rows(), rows()]))
-        assert entry is not None
-        assert not entry.rows.requires_grad
-
-    def test_remembers_nothing_in_inference_mode(self) -> None:
-        memory = Memory()
-        with torch.inference_mode():
-            memory.remember("a", rows(), 1)
-        assert memory.recall("a", rows()) is None
-
-    def test_recalls_in_inference_mode(self) -> None:
-        memory = Memory()
-        memory.remember("a", rows(), 1)
-        with torch.inference_mode():
-            assert memory.recall("a", rows()) == 1
-
-    @pytest.mark.parametrize(
-        "copied", [copy.copy, copy.deepcopy, lambda memory: pickle.loads(pickle.dumps(memory))]
-    )
-    def test_copies_are_empty(self, copied: Callable[[Memory], Memory]) -> None:
-        memory = Memory(3)
-        memory.remember("a", rows(), 1)
-        other = copied(memory)
-        assert other.recall("a", rows()) is None
-        assert memory.recall("a", rows()) == 1
-        for seed in range(4):  # of the same capacity
-            other.remember("a", rows(seed), seed)
-        assert [other.recall("a", rows(seed)) for seed in range(4)] == [None, 1, 2, 3]
-
-    def test_threads(self) -> None:
-        """Four threads at once never get a wrong value, nor exceed the capacity."""
-        memory, num_threads, sets = Memory(3), 4, [rows(seed) for seed in range(6)]
-        start = threading.Barrier(num_threads)
-
-        def work(thread: int) -> int:
-            hits = 0
-            start.wait()
-            for step in range(300):
-                number = (thread + step // 2) % len(sets)  # each twice, the second time remembered
-                value = memory.recall("a", sets[number])
-                assert value in (None, number)
-                hits += value is not None
-                if value is None:
-                    memory.remember("a", sets[number], number)
-                entry = memory.recall_prefix("a", torch.cat([sets[number], sets[0]]))
-                assert entry is None or entry.value == number
-                assert len(memory._entries) <= 3
-                if step % 100 == 50:
-                    memory.clear()
-            return hits
-
-        with ThreadPoolExecutor(num_threads) as pool:
-            assert sum(pool.map(work, range(num_threads))) > 0
+from gp_distributions.distances.embedded_rows import EmbeddedRows
+from gp_distributions.distances.recent_rows import RecentRows
+from gp_distributions.rows.fingerprint import fingerprint
 
 
 class Part(torch.nn.Module):
@@ -148,7 +29,7 @@ class Part(torch.nn.Module):
         self.inner = torch.nn.Linear(1, 1)
         torch.nn.init.ones_(self.inner.weight)
         torch.nn.init.ones_(self.inner.bias)
-        self.memory = Memory()
+        self.recent = RecentRows()
 
 
 class OtherPart(Part):
@@ -271,7 +152,8 @@ class TestFingerprint:
     def test_passes_over_what_changes_no_value(self) -> None:
         part = Part()
         before = fingerprint(part)
-        part.memory.remember("a", rows(), 1)
+        table = torch.ones(2, 2)
+        part.recent.remember(table, EmbeddedRows(table))
         part.requires_grad_(False)
         part.register_forward_hook(lambda *args: None)
         assert fingerprint(part) == before
@@ -291,34 +173,3 @@ class TestFingerprint:
     def test_keeps_other_objects_so_that_ids_are_not_reused(self) -> None:
         kept = {fingerprint(Part(Opaque())) for _ in range(50)}
         assert len(kept) == 50
-
-
-def test_same_tensors() -> None:
-    assert same_tensor(rows(), rows())
-    for other in (rows(1), rows()[:3], rows().float(), rows()[None]):
-        assert not same_tensor(rows(), other)
-
-
-def test_rows_that_do_not_change_are_compared_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Within a fit, which evaluates the same rows many times."""
-    memory, clouds = Memory(), rows()
-    memory.remember("distance", clouds, "value")
-    compared = []
-    same = module.same_tensor
-    monkeypatch.setattr(module, "same_tensor", lambda a, b: compared.append(None) or same(a, b))
-    with unchanging_rows():
-        for _ in range(3):
-            assert memory.recall("distance", clouds) == "value"
-            with unchanging_rows():
-                assert memory.recall("distance", clouds.view(4, 6)) == "value"
-        assert len(compared) == 1
-        before = clouds.clone()
-        clouds[0, 0] += 1  # which PyTorch counts
-        assert memory.recall("distance", clouds) is None
-        clouds.copy_(before)
-        for _ in range(10):  # tensors that come and go at one address
-            other = clouds.clone()
-            other[1] = rows(1)[1]
-            assert memory.recall("distance", other) is None
-    assert memory.recall("distance", clouds.clone()) == "value"
-    assert len(compared) > 10
