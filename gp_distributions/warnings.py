@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Iterator
 from contextvars import ContextVar
 from types import FrameType
+from typing import Any
 
 from gp_distributions.context import setting
 
@@ -37,8 +38,9 @@ __all__ = [
     "silenced",
 ]
 
-_silent: ContextVar[tuple[type[Warning], ...]] = ContextVar("silent", default=())
-_subject: ContextVar[str] = ContextVar("subject", default="")
+# Categories of warnings that are collected, each with what was collected so far; the innermost last.
+_collections: ContextVar[tuple[tuple[type[Warning], list[Any]], ...]]
+_collections = ContextVar("collections", default=())
 
 
 class DistributionWarning(UserWarning):
@@ -84,31 +86,47 @@ class UndeterminedWarning(DistributionWarning):
 
 
 def warn(message: str, category: type[DistributionWarning]) -> None:
-    """Issue a warning that points at the line of the user's code, unless it is :func:`silenced`.
+    """Issue a warning that points at the line of the user's code, unless it is :func:`collected`.
 
     Args:
         message: The problem and what to do about it.
         category: Category of the warning.
     """
-    if is_silenced(category):
-        return
+    for kind, found in reversed(_collections.get()):
+        if issubclass(category, kind):
+            found.append((message, category))
+            return
     level = 1
     frame: FrameType | None = sys._getframe()
     while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] in _INNER:
         level, frame = level + 1, frame.f_back
-    warnings.warn(_subject.get() + message, category, stacklevel=level)
+    warnings.warn(message, category, stacklevel=level)
+
+
+@contextlib.contextmanager
+def collected(
+    category: type[Warning] = DistributionWarning,
+) -> Iterator[list[tuple[str, type[DistributionWarning]]]]:
+    """Collect the messages and categories of warnings within a block and thread, and issue none.
+
+    Args:
+        category: Category of the warnings. Default: all warnings of this package.
+    """
+    found: list[tuple[str, type[DistributionWarning]]] = []
+    with setting(_collections, (*_collections.get(), (category, found))):
+        yield found
 
 
 @contextlib.contextmanager
 def naming(subject: str) -> Iterator[None]:
     """Begin warnings of this package with their subject, where several are at work in one call."""
-    with setting(_subject, f"{subject}: "):
-        yield
-
-
-def is_silenced(category: type[DistributionWarning]) -> bool:
-    """Return whether warnings of a category are silenced, so that their causes need no search."""
-    return issubclass(category, _silent.get())
+    found: list[tuple[str, type[DistributionWarning]]] = []
+    try:
+        with collected() as found:
+            yield
+    finally:
+        for message, category in found:
+            warn(f"{subject}: {message}", category)
 
 
 @contextlib.contextmanager
@@ -126,5 +144,5 @@ def silenced(category: type[Warning] = DistributionWarning) -> Iterator[None]:
         >>> distance.negative_part > 0
         True
     """
-    with setting(_silent, (*_silent.get(), category)):
+    with collected(category):
         yield

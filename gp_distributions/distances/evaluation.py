@@ -200,12 +200,26 @@ def _squared(distance: Distance, x1: EmbeddedRows, x2: EmbeddedRows, *, diag: bo
     return _differentiable(distance, fixed, x1, x2).expand(shape)
 
 
-def represent_rows(distance: Distance, rows: Tensor, factors: Tensor | None = None) -> Tensor:
-    """Represent rows, whose atoms are multiplied by factors, in chunks that fit into the cache."""
+def represent_rows(
+    distance: Distance,
+    rows: Tensor,
+    factors: Tensor | None = None,
+    *,
+    by: Callable[[Tensor, Tensor], Tensor] | None = None,
+) -> Tensor:
+    """Represent rows, whose atoms are multiplied by factors, in chunks that fit into the cache.
+
+    Args:
+        distance: The distance.
+        rows: A ``batch_shape x N x width`` tensor.
+        factors: Factors by which to multiply the columns of each atom first.
+        by: Function that represents a chunk. Default: ``represent`` of the distance.
+    """
     distance = settled(distance)
+    by = distance.represent if by is None else by
 
     def represent(points: Tensor, weights: Tensor) -> Tensor:
-        return distance.represent(points if factors is None else points * factors, weights)
+        return by(points if factors is None else points * factors, weights)
 
     points, weights = distance.block.split(rows)
     batch_shape, num_atoms = weights.shape[:-1], weights.shape[-1]

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from gp_distributions.context import setting
+from gp_distributions.distances import evaluation
 from gp_distributions.distances.base import Distance
 from gp_distributions.measures.arrays import positive
 from gp_distributions.measures.reference import ReferenceMeasure
@@ -22,8 +23,6 @@ _NOT_DETERMINED = (
     "epsilon is too small to determine the potentials in floating point, so that equal clouds may "
     "have different features"
 )
-# Outcomes of the solver, one for each chunk of the rows that are being represented.
-_outcomes: ContextVar[list[TransportOutcome] | None] = ContextVar("outcomes", default=None)
 _warm_starts: ContextVar[dict[Hashable, Tensor] | None] = ContextVar("warm_starts", default=None)
 
 
@@ -54,6 +53,9 @@ class TransportDistance(Distance):
 
     def represent(self, points: Tensor, weights: Tensor) -> Tensor:
         """Compute the features of clouds, internally in double precision."""
+        return self._solved(points, weights)[0]
+
+    def _solved(self, points: Tensor, weights: Tensor) -> tuple[Tensor, TransportOutcome]:
         x, a = points.to(torch.float64), weights.to(torch.float64)
         a = a / a.sum(-1, keepdim=True)  # weights in single precision sum to one only approximately
         target = self._target()
@@ -68,9 +70,7 @@ class TransportDistance(Distance):
         )
         if started is not None:
             started[key] = potentials.detach()
-        if (outcomes := _outcomes.get()) is not None:
-            outcomes.append(outcome)
-        return self._features(x, a, potentials).to(points.dtype)
+        return self._features(x, a, potentials).to(points.dtype), outcome
 
     def _target(self) -> tuple[Tensor, Tensor, Tensor]:
         """Return the atoms and weights of the reference, and epsilon, in double precision."""
@@ -86,8 +86,14 @@ class TransportDistance(Distance):
     def represent_rows(self, rows: Tensor, factors: Tensor | None = None) -> Tensor:
         """Represent all rows, and issue one warning for all clouds whose potentials are inexact."""
         outcomes: list[TransportOutcome] = []
-        with setting(_outcomes, outcomes):
-            representation = super().represent_rows(rows, factors)
+        settled = evaluation.settled(self)
+
+        def represent(points: Tensor, weights: Tensor) -> Tensor:
+            features, outcome = settled._solved(points, weights)
+            outcomes.append(outcome)
+            return features
+
+        representation = evaluation.represent_rows(self, rows, factors, by=represent)
         self._warn(outcomes)
         return representation
 

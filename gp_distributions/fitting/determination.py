@@ -12,7 +12,7 @@ from gp_distributions.distances.base import Distance
 from gp_distributions.fitting.integration import can_be_integrated, integrated
 from gp_distributions.kernels.covariances import covariance
 from gp_distributions.models.integrated_gp import IntegratedGP
-from gp_distributions.warnings import UndeterminedWarning, is_silenced, warn
+from gp_distributions.warnings import UndeterminedWarning, warn
 
 # Models of more clouds, or of more than two hyperparameters of the kernel, are not examined: the
 # integration of few hyperparameters takes a small part of the time of a fit.
@@ -84,8 +84,6 @@ def warn_of_undetermined(model: ExactGP) -> None:
     Warns:
         UndeterminedWarning: If intervals should be at least twice as wide.
     """
-    if is_silenced(UndeterminedWarning):
-        return
     found = determination(model)
     if found is None or not found.widening > _BOUND:
         return

@@ -31,8 +31,7 @@ from gp_distributions.fitting.subsets import has_subsets, on_subset
 from gp_distributions.measures.arrays import integer
 from gp_distributions.measures.described import described
 from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood
-from gp_distributions.numerics.cholesky import jitter_noted
-from gp_distributions.warnings import ConvergenceWarning, warn
+from gp_distributions.warnings import ConvergenceWarning, JitterWarning, collected, warn
 
 # Models of more clouds are fitted to a random subset first, of this size.
 _LARGE, _SUBSET = 1000, 500
@@ -153,7 +152,7 @@ def maximise_likelihood(
     scaled = learned_scales(model)
     try:
         model.train()
-        with bar, fixed_scales(scaled), jitter_noted() as jitter:
+        with bar, fixed_scales(scaled), collected(JitterWarning) as jitter:
             best, best_values = _best(mll, init, restarts, seed, options)
             _set_values(model, best_values)
             if scaled and learn_scales(model, scaled, seed=seed, tick=bar.update):

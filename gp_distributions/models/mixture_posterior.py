@@ -12,9 +12,10 @@ from botorch.sampling.normal import IIDNormalSampler, NormalMCSampler, SobolQMCN
 from torch import Tensor
 from torch.quasirandom import SobolEngine
 
-from gp_distributions.numerics.cholesky import cholesky, jitter_noted
+from gp_distributions.numerics.cholesky import cholesky
 from gp_distributions.numerics.mixtures import Mixture, variance_factors
 from gp_distributions.numerics.student_t import stretches
+from gp_distributions.warnings import JitterWarning, silenced
 
 # The first base samples of each output choose the member and stretch its normal samples.
 _CHOICES = 2
@@ -226,7 +227,9 @@ def _root(matrices: Tensor) -> Tensor:
     if matrices.shape[-1] == 1:
         return matrices.clamp_min(tiny).sqrt()
     unit = diagonal.detach().amax(-1).clamp_min(tiny)[..., None, None]
-    with jitter_noted():  # relative to the variances, so that it does not matter to samples
+    with silenced(
+        JitterWarning
+    ):  # relative to the variances, so that it does not matter to samples
         return cholesky(matrices / unit) * unit.sqrt()
 
 

@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
-from collections.abc import Iterator
-from contextvars import ContextVar
 from typing import Any
 
 import torch
 from linear_operator.utils.errors import NanError, NotPSDError
 from torch import Tensor
 
-from gp_distributions.context import setting
 from gp_distributions.warnings import JitterWarning, warn
 
 # Initial jitter, which is multiplied by ten until the matrix has a Cholesky factor.
 _JITTER = {torch.float64: 1e-8, torch.float32: 1e-6}
-
-_noted: ContextVar[list[float] | None] = ContextVar("noted", default=None)
 
 
 def cholesky(matrix: Tensor) -> Tensor:
@@ -36,7 +30,7 @@ def cholesky(matrix: Tensor) -> Tensor:
             in double precision and 0.1 in single precision.
 
     Warns:
-        JitterWarning: If jitter was added outside :func:`jitter_noted`.
+        JitterWarning: If jitter was added.
     """
     factor, info = torch.linalg.cholesky_ex(matrix)
     if not bool(info.any()):
@@ -59,16 +53,12 @@ def cholesky(matrix: Tensor) -> Tensor:
             "Expected a positive definite covariance matrix, got one that is not, even with a jitter of "
             f"{size:.0e} on its diagonal."
         )
-    noted = _noted.get()
-    if noted is not None:
-        noted.append(size)
-    else:
-        warn(
-            "A covariance matrix is not positive definite in floating point, so a jitter of "
-            f"{size:.0e} was added to its diagonal. Intervals are those of a model with that much more "
-            "noise. Look for duplicate clouds, use double precision, or raise the noise.",
-            JitterWarning,
-        )
+    warn(
+        "A covariance matrix is not positive definite in floating point, so a jitter of "
+        f"{size:.0e} was added to its diagonal. Intervals are those of a model with that much more "
+        "noise. Look for duplicate clouds, use double precision, or raise the noise.",
+        JitterWarning,
+    )
     return factor
 
 
@@ -135,11 +125,3 @@ def _noisy(covariance: Tensor, noise: Tensor) -> Tensor:
     noisy = covariance.clone()
     noisy.diagonal(dim1=-2, dim2=-1).add_(noise)
     return noisy
-
-
-@contextlib.contextmanager
-def jitter_noted() -> Iterator[list[float]]:
-    """Collect the jitter added within this context and thread in a list, instead of warning about it."""
-    jitter: list[float] = []
-    with setting(_noted, jitter):
-        yield jitter
