@@ -26,10 +26,8 @@ class Distance(torch.nn.Module, ABC):
     :meth:`compare_all`, :meth:`compare_paired` and :attr:`euclidean`. The subclass stores constructor
     arguments as attributes of the same name, and tensors as parameters or buffers.
 
-    Distances between fixed clouds are computed once: the distance remembers the most recent sets of
-    clouds by the content of their rows, as long as its settings, parameters and buffers do not change.
-    It remembers nothing when the rows or its parameters require a gradient. In evaluation mode, its
-    parameters are constants without a gradient, except as :meth:`DistributionGP.posterior` says.
+    Distances between fixed clouds are computed once: models hold the representations of their rows, and
+    the distance remembers the sets of rows that it last compared with themselves.
 
     Args:
         dim: Dimension ``d`` of the atoms.
@@ -163,7 +161,7 @@ class Distance(torch.nn.Module, ABC):
             ValueError: If the width of the rows does not match ``dim``, a weight is negative or not
                 finite, or all weights of a row are zero.
         """
-        found: Tensor = self(x1, x2, diag=diag)
+        found = self.forward(x1, x2, diag=diag)
         return found if found.requires_grad else found.clone()
 
     @property
@@ -190,18 +188,12 @@ class Distance(torch.nn.Module, ABC):
         Returns:
             A ``batch_shape x N`` tensor.
         """
-        first = rows_of(rows).detach().reshape(-1, rows_of(rows).shape[-1])[:1]
-        zero = torch.zeros_like(first)
+        zero = torch.zeros_like(rows_of(rows).detach().reshape(-1, rows_of(rows).shape[-1])[:1])
         if self.block.atom_columns is not None:
-            points, weights = self.block.split(first)
-            zero = join_rows(torch.zeros_like(points), weights)
+            points, _ = self.block.split(zero)
+            zero = join_rows(points, torch.ones_like(points[..., 0]))
         return self.forward(rows, zero).squeeze(-1)
 
     def clear_cache(self) -> None:
         """Forget all clouds that the distance remembers."""
         self.recent.clear()
-
-    def __setattr__(self, name: str, value: object) -> None:
-        super().__setattr__(name, value)
-        if "recent" in vars(self):
-            self.recent.clear()

@@ -10,12 +10,10 @@ import torch
 from torch import Tensor
 from torch.nn import Module
 
-from gp_distributions.rows.clouds import same_tensor
 from gp_distributions.rows.columns import Columns, select_columns
+from gp_distributions.rows.fingerprint import fingerprint
 
 ValueT = TypeVar("ValueT")
-#: The parameters of a module with their values, and its buffers with the versions that changes raise.
-State: TypeAlias = list[tuple[Tensor, Tensor | int]]
 
 
 class EmbeddedRows:
@@ -32,8 +30,9 @@ class EmbeddedRows:
     def __init__(self, rows: Tensor, *, prepared: bool = False) -> None:
         self.rows = rows
         self.prepared = prepared
-        self._known: dict[Hashable, tuple[State, Any]] = {}
-        self._pairs: WeakKeyDictionary[EmbeddedRows, dict[Hashable, tuple[State, Any]]]
+        # What was computed, with the fingerprint of the module that did so.
+        self._known: dict[Hashable, tuple[Hashable, Any]] = {}
+        self._pairs: WeakKeyDictionary[EmbeddedRows, dict[Hashable, tuple[Hashable, Any]]]
         self._pairs = WeakKeyDictionary()
 
     def select(self, columns: Columns) -> EmbeddedRows:
@@ -58,25 +57,25 @@ class EmbeddedRows:
         Args:
             key: What is computed.
             make: Function that computes it.
-            by: The module that computes it. If its parameters or buffers change, it is computed anew.
+            by: The module that computes it. If it has changed since, it is computed anew.
             beside: Other rows from which it is computed, too; it is held as long as both exist.
         """
-        state = [] if by is None else state_of(by)
+        state = None if by is None else fingerprint(by)
         known = self._known if beside is None else self._pairs.setdefault(beside, {})
         key = key, by, self._tracked
-        if key in known and same_state(known[key][0], state):
+        if key in known and known[key][0] == state:
             found: ValueT = known[key][1]
             return found
         value = make()
         # Autograd cannot use what was computed in inference mode.
         if not torch.is_inference_mode_enabled() or self.rows.is_inference():
-            known[key] = [] if by is None else state_of(by), value
+            known[key] = None if by is None else fingerprint(by), value
         return value
 
     def holds(self, key: Hashable, *, by: Module) -> bool:
         """Whether :meth:`derived` need not compute."""
         found = self._known.get((key, by, self._tracked))
-        return found is not None and same_state(found[0], state_of(by))
+        return found is not None and found[0] == fingerprint(by)
 
     @property
     def _tracked(self) -> bool:
@@ -127,33 +126,6 @@ def rows_of(rows: Any) -> Tensor:
 def embedded(rows: Rows) -> EmbeddedRows:
     """Return rows as an object that holds what is computed from them."""
     return rows if isinstance(rows, EmbeddedRows) else EmbeddedRows(rows)
-
-
-def state_of(module: Module) -> State:
-    """Return the state of a module."""
-    return [
-        *((parameter, parameter.detach().clone()) for parameter in module.parameters()),
-        *((buffer, version(buffer)) for buffer in module.buffers()),
-    ]
-
-
-def same_state(first: State, second: State) -> bool:
-    """Whether two states are equal."""
-    return len(first) == len(second) and all(
-        a is b and _same(before, after)
-        for (a, before), (b, after) in zip(first, second, strict=True)
-    )
-
-
-def _same(a: Tensor | int, b: Tensor | int) -> bool:
-    if isinstance(a, Tensor) and isinstance(b, Tensor):
-        return same_tensor(a, b)
-    return a is b or (isinstance(a, int) and a == b)
-
-
-def version(tensor: Tensor) -> int:
-    """Return the number of changes of a tensor in place."""
-    return 0 if tensor.is_inference() else tensor._version
 
 
 def _remade(rows: Tensor, prepared: bool) -> EmbeddedRows:

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gp_distributions.distances.embedded_rows import EmbeddedRows, version
+from gp_distributions.distances.embedded_rows import EmbeddedRows
 from gp_distributions.rows.clouds import drop_copies
 
 # Number of sets of rows that are remembered.
@@ -28,7 +28,7 @@ class RecentRows:
         """Return rows in one part, or in two parts of which the first is remembered."""
         if rows.requires_grad and torch.is_grad_enabled():
             return [EmbeddedRows(rows)]
-        known = [entry for entry in self._entries if version(entry[0]) == entry[1]]
+        known = [entry for entry in self._entries if _version(entry[0]) == entry[1]]
         for given, _, found in known:
             if given is rows:
                 return [found]
@@ -48,7 +48,7 @@ class RecentRows:
         """Remember a set of rows without batch axes; the oldest is forgotten."""
         if found.rows.dim() == 2 and not torch.is_inference_mode_enabled():
             others = [entry for entry in self._entries if entry[2] is not found]
-            self._entries = (*others, (rows, version(rows), found))[-_CAPACITY:]
+            self._entries = (*others, (rows, _version(rows), found))[-_CAPACITY:]
 
     def clear(self) -> None:
         """Forget all rows."""
@@ -56,3 +56,7 @@ class RecentRows:
 
     def __reduce__(self) -> tuple[Any, ...]:  # copies begin empty
         return RecentRows, ()
+
+
+def _version(tensor: Tensor) -> int:
+    return 0 if tensor.is_inference() else tensor._version

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from itertools import chain
 from typing import Any, ClassVar, Literal, Self, TypeVar
 
@@ -28,7 +28,7 @@ from torch import Tensor
 from torch.nn import Module
 
 from gp_distributions.distances.base import Distance
-from gp_distributions.distances.embedded_rows import EmbeddedRows, State, same_state, state_of
+from gp_distributions.distances.embedded_rows import EmbeddedRows
 from gp_distributions.kernels.covariances import covariance
 from gp_distributions.kernels.lazy_covariance import LazyCovariance
 from gp_distributions.kernels.reading import check_kind
@@ -65,6 +65,7 @@ from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood
 from gp_distributions.models.targets import as_targets, as_variances, check_order, standardize
 from gp_distributions.rows.clouds import pad_rows
 from gp_distributions.rows.contents import check_content
+from gp_distributions.rows.fingerprint import fingerprint
 
 ModuleT = TypeVar("ModuleT", bound=Module)
 
@@ -150,8 +151,8 @@ class DistributionGP(SingleTaskGP):
     # The class that represents the prior distribution.
     _normal: ClassVar[type[ExactMultivariateNormal]] = ExactMultivariateNormal
     _original_train_inputs: Tensor
-    # The training rows, their transform, its state, and what holds them.
-    _held: tuple[Tensor, Module | None, State, EmbeddedRows] | None = None
+    # The training rows, the fingerprint of their transform, and what holds what was computed.
+    _held: tuple[Tensor, Hashable, EmbeddedRows] | None
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -213,6 +214,7 @@ class DistributionGP(SingleTaskGP):
             if sampling_noise:
                 self.likelihood.adapt(clouds)
         self.encoding = encoding
+        self._held = None
         self._squeeze_output = squeeze
         self._subset_batch_dict = _output_axes(self, batch_shape) if targets.shape[-1] > 1 else {}
 
@@ -241,18 +243,13 @@ class DistributionGP(SingleTaskGP):
     def embedded_rows(self, rows: Tensor) -> EmbeddedRows:
         """Return rows, transformed in training mode, with what was computed from the training rows."""
         transform = getattr(self, "input_transform", None) if self.training else None
-        state = [] if transform is None else state_of(transform)
+        key = None if transform is None else fingerprint(transform)
         held = self._held
-        if (
-            held is not None
-            and held[0] is rows
-            and held[1] is transform
-            and same_state(held[2], state)
-        ):
-            return held[3]
+        if held is not None and held[0] is rows and held[1] == key:
+            return held[2]
         found = EmbeddedRows(self.transform_inputs(rows) if self.training else rows)
         if rows is self.train_inputs[0] and not found.rows.requires_grad:
-            self._held = rows, transform, state, found
+            self._held = rows, key, found
         return found
 
     def __call__(self, *args: Tensor, **kwargs: Any) -> MultivariateNormal:

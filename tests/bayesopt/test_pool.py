@@ -21,7 +21,6 @@ from botorch.models import SingleTaskGP
 from botorch.optim import optimize_acqf_discrete
 from botorch.sampling import SobolQMCNormalSampler
 from cases import DISTANCES, as_rows, random_clouds
-from gp_distributions.rows.memory import fingerprint
 from gpytorch.kernels import RBFKernel, ScaleKernel
 from torch import Tensor
 
@@ -35,6 +34,7 @@ from gp_distributions import (
 )
 from gp_distributions.bayesopt import Pool, optimize_over_pool
 from gp_distributions.bayesopt.pool_distances import Table
+from gp_distributions.rows.fingerprint import fingerprint
 
 CLOUDS = random_clouds(40, sizes=(5, 20))
 ROWS = as_rows(CLOUDS)
