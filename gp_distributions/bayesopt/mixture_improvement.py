@@ -10,6 +10,7 @@ from botorch.utils.transforms import t_batch_mode_transform
 from torch import Tensor
 
 from gp_distributions.models import MixtureModel
+from gp_distributions.models.together import together
 
 
 class MixtureLogExpectedImprovement(AnalyticAcquisitionFunction):
@@ -58,7 +59,8 @@ class MixtureLogExpectedImprovement(AnalyticAcquisitionFunction):
         Returns:
             A ``batch_shape`` tensor.
         """
-        values = torch.stack([part(X) for part in self.parts], dim=-1)
+        with together():
+            values = torch.stack([part(X) for part in self.parts], dim=-1)
         return (values + self.log_weights.to(values)).logsumexp(-1)
 
 

@@ -15,6 +15,7 @@ from gp_distributions.comparison.candidates import Candidate, known_variances, m
 from gp_distributions.comparison.data import Data, Split
 from gp_distributions.fitting import fit
 from gp_distributions.kernels.candidates import copied
+from gp_distributions.models.distribution_gp import DistributionGP
 from gp_distributions.models.mixture_classifier import Classifier
 from gp_distributions.scoring.leave_one_out import left_out
 from gp_distributions.scoring.predictions import ClassPredictions, NormalPredictions, Predictions
@@ -68,6 +69,7 @@ def run_trials(
         last.
     """
     trials: list[Trial] = []
+    before: DistributionGP | None = None
     # Held-out log densities and coverage show what it warns of.
     with silenced(UndeterminedWarning):
         for name, candidate in copied(group).items():
@@ -75,7 +77,9 @@ def run_trials(
             subject = repr(name) if fold is None else f"{name!r}, fold {fold}"
             try:
                 with naming(subject):
-                    model, predictions = _tried(candidate, data, split, leave_one_out, options)
+                    model, predictions = _tried(
+                        candidate, data, split, leave_one_out, options, before
+                    )
             except KeyboardInterrupt:  # which must not lose what is done
                 return [*trials, Trial(name, fold, interrupted=True)]
             except Exception as error:  # a failure is a line of the table
@@ -84,6 +88,7 @@ def run_trials(
                 trials.append(Trial(name, fold, message=where + text))
                 continue
             seconds = time.perf_counter() - start
+            before = model if isinstance(model, DistributionGP) else before
             kept = model if split is None else None
             trials.append(Trial(name, fold, kept, predictions, seconds))
     return trials
@@ -95,8 +100,11 @@ def _tried(
     split: Split | None,
     leave_one_out: bool,
     options: Mapping[str, Any],
+    before: DistributionGP | None,
 ) -> tuple[Any, Predictions | None]:
     model = make_model(candidate, data, None if split is None else split[0])
+    if isinstance(model, DistributionGP) and before is not None:
+        model.share_rows(before)
     if isinstance(model, Classifier) != data.classify:
         kinds = ("regression", "classification")
         raise ValueError(
@@ -105,7 +113,7 @@ def _tried(
     fit(model, **options)
     if split is None:
         return model, left_out(model, data.y) if leave_one_out else None
-    return None, _predicted(model, data, split[1], known_variances(candidate, data))
+    return model, _predicted(model, data, split[1], known_variances(candidate, data))
 
 
 def _predicted(model: Any, data: Data, index: Tensor, variances: Tensor | None) -> Predictions:

@@ -63,7 +63,8 @@ from gp_distributions.models.observations import (
 )
 from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood
 from gp_distributions.models.targets import as_targets, as_variances, check_order, standardize
-from gp_distributions.rows.clouds import pad_rows
+from gp_distributions.models.together import held
+from gp_distributions.rows.clouds import pad_rows, same_tensor
 from gp_distributions.rows.contents import check_content
 from gp_distributions.rows.fingerprint import fingerprint
 
@@ -221,13 +222,13 @@ class DistributionGP(SingleTaskGP):
     def forward(self, x: Tensor) -> MultivariateNormal:
         """Return the prior at the rows ``x``, a ``batch_shape x N x m*(d+1)`` tensor."""
         if self.training:
-            held = self.embedded_rows(x)
-            return self._prior_at(held, covariance(self.covar_module, self._compared(held)))
+            train = self.embedded_rows(x)
+            return self._prior_at(train, covariance(self.covar_module, self._compared(train)))
         # The kernel stays lazy: GPyTorch needs only a part of the covariances of training clouds
         # and fantasies.
-        held = EmbeddedRows(x)
-        rows = self._compared(held).rows
-        return self._prior_at(held, LazyCovariance(rows, rows, kernel=self.covar_module))
+        whole = EmbeddedRows(x)
+        rows = self._compared(whole).rows
+        return self._prior_at(whole, LazyCovariance(rows, rows, kernel=self.covar_module))
 
     def _prior_at(
         self, rows: EmbeddedRows, covariances: Tensor | LinearOperator
@@ -244,13 +245,22 @@ class DistributionGP(SingleTaskGP):
         """Return rows, transformed in training mode, with what was computed from the training rows."""
         transform = getattr(self, "input_transform", None) if self.training else None
         key = None if transform is None else fingerprint(transform)
-        held = self._held
-        if held is not None and held[0] is rows and held[1] == key:
-            return held[2]
+        if self._held is not None and self._held[0] is rows and self._held[1] == key:
+            return self._held[2]
         found = EmbeddedRows(self.transform_inputs(rows) if self.training else rows)
         if rows is self.train_inputs[0] and not found.rows.requires_grad:
             self._held = rows, key, found
         return found
+
+    def share_rows(self, other: DistributionGP) -> None:
+        """Use what another model has computed from training rows, if they are the same.
+
+        Args:
+            other: A model whose kernel may have distances in common with the kernel of this one.
+        """
+        (own,), (rows,) = self.train_inputs, other.train_inputs
+        if self._held is None and not hasattr(self, "input_transform") and same_tensor(own, rows):
+            self._held = own, None, other.embedded_rows(rows)
 
     def __call__(self, *args: Tensor, **kwargs: Any) -> MultivariateNormal:
         """Return the prior in training mode and the posterior in evaluation mode, as in GPyTorch."""
@@ -317,8 +327,8 @@ class DistributionGP(SingleTaskGP):
         (rows,) = self.train_inputs
         tracked = contextlib.nullcontext() if _caches_tracked() else torch.no_grad()
         with tracked:
-            held = self.embedded_rows(rows)
-            prior = self._prior_at(held, covariance(self.covar_module, self._compared(held)))
+            train = self.embedded_rows(rows)
+            prior = self._prior_at(train, covariance(self.covar_module, self._compared(train)))
             strategy = ExactPredictionStrategy([rows], prior, self.train_targets, self.likelihood)
         strategy.premises = _unchanging(self._premises())
         return strategy
@@ -328,7 +338,7 @@ class DistributionGP(SingleTaskGP):
     ) -> ExactMultivariateNormal:
         # GPyTorch joins training and test rows in one tensor. If the test rows require a gradient, so
         # does that tensor, and distances would embed the training rows anew for every t-batch.
-        compared = self._compared(EmbeddedRows(rows))
+        compared = self._compared(held(rows))
         train = self._compared(self.embedded_rows(self.train_inputs[0]))
         to_train = covariance(self.covar_module, compared, train)
         within = covariance(self.covar_module, compared)
@@ -569,6 +579,13 @@ class DistributionGP(SingleTaskGP):
         transform = own if input_transform is None else input_transform
         if transform is None:
             return X
+        if transform.training:
+            return self._transformed(X, input_transform)
+        return held(X).derived(
+            "transformed", lambda: self._transformed(X, input_transform), by=transform
+        )
+
+    def _transformed(self, X: Tensor, input_transform: Module | None) -> Tensor:
         shared = X.dim() > 2 and X.stride(-3) == 0
         rows = super().transform_inputs(X.narrow(-3, 0, 1) if shared else X, input_transform)
         return rows.expand(*X.shape[:-2], *rows.shape[-2:]) if shared else rows

@@ -26,6 +26,7 @@ from gp_distributions.models.fantasies import FantasizingModel
 from gp_distributions.models.mixture_posterior import MixturePosterior
 from gp_distributions.models.observations import check_noise_is_kept
 from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood
+from gp_distributions.models.together import held
 from gp_distributions.numerics.mixtures import Mixture
 from gp_distributions.numerics.spectral_regression import SpectralRegression
 
@@ -192,7 +193,7 @@ class IntegratedGP(FantasizingModel):
         """Compute the posterior; ``joint`` says that covariances within the rows are needed."""
         rows = self.model.transform_inputs(rows)
         x, kernel, regression = (
-            EmbeddedRows(rows.unsqueeze(-3)),
+            _with_members(rows),
             self.covar_module,
             self._regression,
         )
@@ -427,10 +428,15 @@ def training_covariances(model: DistributionGP, kernel: Kernel) -> Tensor:
 def _of_members(model: DistributionGP) -> EmbeddedRows:
     """Return the training rows, with an axis of members behind the batch axes of fantasies."""
     (rows,) = model.train_inputs
-    held = model.embedded_rows(rows)
+    train = model.embedded_rows(rows)
     if rows.dim() == 2:
-        return held
-    return held.derived("members", lambda: EmbeddedRows(rows.unsqueeze(-3)))
+        return train
+    return train.derived("members", lambda: EmbeddedRows(rows.unsqueeze(-3)))
+
+
+def _with_members(rows: Tensor) -> EmbeddedRows:
+    """Return test rows with an axis of members."""
+    return held(rows).derived("members", lambda: EmbeddedRows(rows.unsqueeze(-3)))
 
 
 def regression(

@@ -24,6 +24,7 @@ from gp_distributions.models.integrated_gp import IntegratedGP
 from gp_distributions.models.mixture_posterior import MixturePosterior, mixed
 from gp_distributions.models.mixture_weights import normalized_weights
 from gp_distributions.models.sparse_classification import SparseClassificationGP
+from gp_distributions.models.together import together
 from gp_distributions.models.training import share_objects
 
 
@@ -125,10 +126,11 @@ class MixtureModel(FantasizingModel):
         """
         self.eval()
         counting, weights = self._counting()
-        found = [
-            _as_mixture(model.posterior(X, output_indices, observation_noise), model)
-            for model in counting
-        ]
+        with together():
+            found = [
+                _as_mixture(model.posterior(X, output_indices, observation_noise), model)
+                for model in counting
+            ]
         posterior = mixed(found, weights.to(found[0].member_mean))
         if posterior_transform is not None:
             return posterior_transform(posterior=posterior, X=X)

@@ -2,6 +2,7 @@
 
 from itertools import pairwise
 from operator import attrgetter
+from typing import Any
 
 import pytest
 import torch
@@ -185,14 +186,14 @@ def test_held_atoms_are_not_drawn_anew() -> None:
 def test_nothing_is_computed_twice_in_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
     """The callback after each step does not evaluate the loss again."""
     seen: list[Tensor] = []
-    represent = TransportDistance.represent
+    solved = TransportDistance._solved
 
-    def record(self: TransportDistance, points: Tensor, weights: Tensor) -> Tensor:
+    def record(self: TransportDistance, points: Tensor, weights: Tensor) -> Any:
         if self.reference.raw_points.requires_grad:
             seen.append(self.reference.raw_points.detach().clone())
-        return represent(self, points, weights)
+        return solved(self, points, weights)
 
-    monkeypatch.setattr(TransportDistance, "represent", record)
+    monkeypatch.setattr(TransportDistance, "_solved", record)
     fit_reference(make_model(LINE), guard=None, steps=5, progress=False)
     assert len(seen) >= 5
     assert not any(torch.equal(a, b) for a, b in pairwise(seen))
