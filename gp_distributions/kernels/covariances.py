@@ -9,7 +9,7 @@ from gpytorch.kernels import AdditiveKernel, Kernel, ProductKernel, ScaleKernel
 from linear_operator import to_dense
 from torch import Tensor
 
-from gp_distributions.distances.embedded_rows import Rows, rows_of, selected
+from gp_distributions.distances.embedded_rows import EmbeddedRows, Rows, rows_of, selected
 from gp_distributions.kernels.block_kernel import BlockKernel
 from gp_distributions.kernels.distribution_kernel import DistributionKernel
 from gp_distributions.kernels.row_kernel import RowKernel
@@ -46,10 +46,17 @@ def covariance(kernel: Kernel, x1: Rows, x2: Rows | None = None, *, diag: bool =
             "some of the columns (active_dims). Pack all clouds with the same number of atoms: "
             "clouds.pack(atoms=...)."
         )
-    columns = tuple(kernel.active_dims.tolist())
-    first = selected(x1, columns)
-    second = first if x2 is x1 else selected(x2, columns)
+    first = _copied(x1, kernel.active_dims)
+    second = first if x2 is x1 else _copied(x2, kernel.active_dims)
     return _evaluate(kernel, first, second, diag=diag)
+
+
+def _copied(x: Rows, columns: Tensor) -> Rows:
+    """Return a copy of some columns, whose bits do not depend on where the rows lie in memory."""
+    if isinstance(x, Tensor):
+        return x.index_select(-1, columns)
+    key = "copy", *columns.tolist()
+    return x.derived(key, lambda: EmbeddedRows(x.rows.index_select(-1, columns)))
 
 
 def _evaluate(kernel: Kernel, x1: Rows, x2: Rows, *, diag: bool) -> Tensor:

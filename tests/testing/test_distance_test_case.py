@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from gp_distributions import Distance
+from gp_distributions.rows.clouds import drop_copies
 from gp_distributions.testing import DistanceTestCase
 from gp_distributions.testing.clouds import random_clouds
 
@@ -312,8 +313,12 @@ class Tolerant(Moments):
     """Changes rows that should be refused."""
 
     def squared(self, x1: Tensor, x2: Tensor | None = None, *, diag: bool = False) -> Tensor:
-        x2 = None if x2 is None or x2 is x1 else self.repaired(x2)
-        return super().squared(self.repaired(x1), x2, diag=diag)
+        x2 = None if x2 is None or x2 is x1 else self._changed(x2)
+        return super().squared(self._changed(x1), x2, diag=diag)
+
+    def _changed(self, rows: Tensor) -> Tensor:
+        changed = self.repaired(drop_copies(rows))
+        return changed.expand(*rows.shape[:-1], changed.shape[-1])
 
     def repaired(self, rows: Tensor) -> Tensor:
         raise NotImplementedError
