@@ -8,7 +8,6 @@ from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
-from torch.nn import Module
 
 from gp_distributions.rows.columns import Columns, select_columns
 from gp_distributions.rows.fingerprint import fingerprint
@@ -49,7 +48,7 @@ class EmbeddedRows:
         key: Hashable,
         make: Callable[[], ValueT],
         *,
-        by: Module | None = None,
+        by: object = None,
         beside: EmbeddedRows | None = None,
     ) -> ValueT:
         """Return what ``make`` computes from these rows, which is done once.
@@ -72,7 +71,7 @@ class EmbeddedRows:
             known[key] = None if by is None else fingerprint(by), value
         return value
 
-    def holds(self, key: Hashable, *, by: Module) -> bool:
+    def holds(self, key: Hashable, *, by: object) -> bool:
         """Whether :meth:`derived` need not compute."""
         found = self._known.get((key, by, self._tracked))
         return found is not None and found[0] == fingerprint(by)

@@ -300,7 +300,8 @@ def _constant(
 
 def _between(distance: Distance, x1: EmbeddedRows, x2: EmbeddedRows) -> Tensor:
     """Compute squared distances between two sets without gradients, in blocks to bound memory."""
-    size, compare = distance.block_rows, distance.compare_all
+    size = distance.block_rows
+    compare: Callable[[Tensor, Tensor], Tensor] = distance.compare_all
     r2 = _represented(distance, x2)
     if x2.prepared and distance.euclidean:
         compare = _prepared(distance, x2, r2)

@@ -149,11 +149,11 @@ class GroupAverageKernel(RowKernel):
         images1 = self.orbits.images(x1)
         if diag:
             others = self.orbits.images(x2).parts if both_sides else [x2]
-            values = [
+            pairs = [
                 covariance(self.base_kernel, images1, JoinedRows([other] * size), diag=True)
                 for other in others
             ]
-            return torch.stack(values).unflatten(-1, (size, -1)).mean((0, -2))
+            return torch.stack(pairs).unflatten(-1, (size, -1)).mean((0, -2))
         if not both_sides:
             values = covariance(self.base_kernel, images1, x2)
             return values.unflatten(-2, (size, num1)).mean(-3)
