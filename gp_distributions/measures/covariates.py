@@ -213,8 +213,9 @@ class Covariates:
                 raise ValueError(
                     f"Column {name!r} of block {block!r}: expected numbers or categories, got "
                     f"{entries[row]!r} in row {place!r} of a column of numbers as text. Convert the "
-                    "column to numbers when the file is read, such as with "
-                    f"decimal=',' or na_values=[...] in pandas.read_csv; or, if they are codes, declare {levels} categories: "
+                    "column to numbers when the file is read, such as with decimal=',' or "
+                    "na_values=[...] in pandas.read_csv; or, if they are codes, declare "
+                    f"{levels} categories: "
                     f'frame[{name!r}].astype("category") in pandas, pl.Enum in Polars.'
                 )
 
