@@ -14,7 +14,7 @@ from gp_distributions.estimators._samples import (
     DistributionEstimator,
     Samples,
     check_samples,
-    read_distributions,
+    read_inputs,
 )
 from gp_distributions.measures import MixedInputs, PointClouds
 from gp_distributions.measures.inputs import Inputs
@@ -84,7 +84,7 @@ class CloudScaler(  # type: ignore[call-arg]
             array; or :class:`MixedInputs`.
         """
         check_is_fitted(self)
-        given = X if isinstance(self.centre_, dict) else read_distributions(X)
+        given = X if isinstance(self.centre_, dict) else read_inputs(X)
         read = self._read_fitted_inputs(X if given is None else given)
         if isinstance(read, MixedInputs):
             assert isinstance(self.centre_, dict)

@@ -1,8 +1,8 @@
-"""Read clouds from arrays, from rows, and from bags of unequal sizes, which are padded."""
+"""Read clouds from arrays, from rows, and from lists of bags of unequal sizes, which are padded."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy.typing as npt
@@ -16,14 +16,70 @@ from gp_distributions.measures.arrays import (
     concatenate,
     dtype_and_device,
     integer,
+    object_array,
     point_array,
     real_array,
     row_tensor,
     to_tensors,
 )
-from gp_distributions.measures.tables import column_names, is_table
+from gp_distributions.measures.tables import cells, is_table, table
 from gp_distributions.rows.clouds import split_rows
 from gp_distributions.rows.padding import untouched_zeros
+
+
+def listed(
+    items: Any, noun: str, labels: Iterable[Any] | None = None
+) -> tuple[list[Any], npt.NDArray[Any] | None]:
+    """Return items as a list, and their labels.
+
+    Args:
+        items: An iterable of items, such as a column of a data frame, or a dictionary.
+        noun: What an item is called in error messages.
+        labels: Labels of the items. Default: the keys of a dictionary.
+
+    Raises:
+        TypeError: If the items cannot be iterated over, are a table, or are the path of one file.
+        ValueError: If there is not one label for each item.
+    """
+    if isinstance(items, Mapping):
+        labels, items = [*map(_plain, items)], items.values()
+    column = cells(items)
+    if column is None:
+        try:
+            # Kernels have an entry for every index, so that a list of them would never end.
+            if isinstance(items, str | torch.nn.Module) or _is_long(items):
+                raise TypeError("These are no lists.")
+            column = list(map(_plain, items))
+        except TypeError as error:
+            raise TypeError(
+                f"Expected a list or dictionary with an entry for each {noun}, got "
+                f"{type(items).__name__}. Pass a single {noun} in a list, [{noun}], files of a folder "
+                "as sorted(Path(folder).glob('*.stl')), and a column of a frame as frame[name]. Read "
+                "a long table with PointClouds.from_frame(frame, bag=..., columns=[...])."
+            ) from error
+    if labels is None:
+        return column, None
+    names = object_array(cells(labels) or list(labels))
+    if len(names) != len(column):
+        raise ValueError(f"Expected a label for each {noun}, {len(column)}, got {len(names)}.")
+    return column, names
+
+
+def matched(weights: Any, labels: npt.NDArray[Any] | None) -> Any:
+    """Return a dictionary of weights as a list in the order of the labels, and other weights unchanged.
+
+    Raises:
+        ValueError: If a dictionary of weights does not have the labels as its keys.
+    """
+    if not isinstance(weights, Mapping):
+        return weights
+    keys = [] if labels is None else labels.tolist()
+    if set(keys) != set(weights):
+        raise ValueError(
+            f"Expected weights with the keys of the bags, {keys[:5]}, got weights with keys "
+            f"{list(weights)[:5]}."
+        )
+    return [weights[key] for key in keys]
 
 
 def read_arrays(points: Data, weights: Data | None) -> tuple[Tensor, Tensor]:
@@ -39,12 +95,7 @@ def read_arrays(points: Data, weights: Data | None) -> tuple[Tensor, Tensor]:
     """
     arrays = [point_array(points, "Points", "(..., n, d)")]
     if weights is not None:
-        arrays.append(real_array(weights, "Weights"))
-        if arrays[1].shape != arrays[0].shape[:-1]:
-            raise ValueError(
-                f"Weights: expected shape {tuple(arrays[0].shape[:-1])}, one for each atom, got "
-                f"{tuple(arrays[1].shape)}."
-            )
+        arrays.append(_weights(weights, arrays[0], "Weights"))
     atoms, *given = to_tensors(arrays)
     return validated(atoms, given[0] if given else equal_weights(atoms), Wording())
 
@@ -68,15 +119,24 @@ def read_bags(
         A ``B x n x d`` tensor of points and a ``B x n`` tensor of normalised weights.
     """
     wording = Wording(labels=labels)
-    arrays = point_arrays(_columns_of_numbers(bags, wording), wording)
-    given = [] if weights is None else _weight_arrays(weights, arrays)
+    _check_columns(bags, wording)
+    arrays = [real_array(bag, wording((i,))) for i, bag in enumerate(bags)]
+    if all(array.ndim == 1 for array in arrays):
+        arrays = [array[:, None] for array in arrays]
+    arrays = point_arrays(arrays, wording)
+    masses = None if weights is None else list(weights)
+    if masses is not None and len(masses) != len(arrays):
+        raise ValueError(
+            f"Expected one array of weights for each of {len(arrays)} bags, got {len(masses)}."
+        )
+    given = [
+        _weights(array, bag, f"Weights of bag {i}")
+        for i, (array, bag) in enumerate(zip(masses or [], arrays, strict=False))
+    ]
     dtype, device = dtype_and_device(arrays + given)
     points, sizes = pad_arrays(arrays, dtype, device)
-    if given:
-        padded, _ = pad_arrays(given, dtype, device)
-    else:
-        padded = pad(points.new_ones(int(sizes.sum())), sizes)
-    return validated(points, padded, wording)
+    flat = concatenate(given, dtype, device) if given else points.new_ones(int(sizes.sum()))
+    return validated(points, pad(flat, sizes), wording)
 
 
 def read_ragged(
@@ -95,26 +155,20 @@ def read_ragged(
     """
     arrays = [point_array(points, "Points", "(n, d)")]
     if weights is not None:
-        arrays.append(real_array(weights, "Weights"))
-        if arrays[1].shape != arrays[0].shape[:1]:
-            raise ValueError(
-                f"Weights: expected {arrays[0].shape[0]} weights, one for each atom, got an array "
-                f"of shape {tuple(arrays[1].shape)}."
-            )
+        arrays.append(_weights(weights, arrays[0], "Weights"))
     sizes = _sizes(offsets, len(arrays[0]))
     if labels is not None and len(labels) != len(sizes):
         raise ValueError(f"Expected a label for each of {len(sizes)} bags, got {len(labels)}.")
     atoms, *given = to_tensors(arrays)
     sizes = sizes.to(atoms.device)
-    padded = pad(atoms, sizes)
-    masses = pad(given[0], sizes) if given else occupied(sizes, padded.shape[1]).to(atoms.dtype)
-    return validated(padded, masses, Wording(labels=labels))
+    masses = given[0] if given else atoms.new_ones(len(atoms))
+    return validated(pad(atoms, sizes), pad(masses, sizes), Wording(labels=labels))
 
 
 def _sizes(offsets: Data, atoms: int) -> Tensor:
     """Return the sizes of bags that begin at the given offsets."""
     array = torch.as_tensor(real_array(offsets, "Offsets"))
-    if array.dim() != 1 or len(array) < 2 or array.is_floating_point() or array.is_complex():
+    if array.dim() != 1 or len(array) < 2 or array.is_floating_point():
         raise ValueError(
             "Offsets: expected a one-dimensional array of at least two integers, got shape "
             f"{tuple(array.shape)} and dtype {array.dtype}."
@@ -134,26 +188,37 @@ def _sizes(offsets: Data, atoms: int) -> Tensor:
     return sizes
 
 
-def _columns_of_numbers(bags: Sequence[Data], wording: Wording) -> list[Array]:
-    """Return the bags as arrays; if all bags are one-dimensional, make them ``n_i x 1`` arrays."""
-    _check_columns(bags, wording)
-    arrays = [real_array(bag, wording((i,))) for i, bag in enumerate(bags)]
-    if all(array.ndim == 1 for array in arrays):
-        return [array[:, None] for array in arrays]
-    return arrays
+def _weights(weights: Data, points: Array, name: str) -> Array:
+    """Return an array of weights, one for each atom."""
+    array = real_array(weights, name)
+    if array.shape != points.shape[:-1]:
+        raise ValueError(
+            f"{name}: expected shape {tuple(points.shape[:-1])}, one for each atom, got "
+            f"{tuple(array.shape)}."
+        )
+    return array
 
 
 def _check_columns(bags: Sequence[Any], wording: Wording) -> None:
     """Check that bags that are data frames have the same columns in the same order."""
-    first: list[Any] | None = None
-    for i, bag in enumerate(bags):
-        if is_table(bag):
-            names = column_names(bag)
-            if names != (first := names if first is None else first):
-                raise ValueError(
-                    f"{wording((i,))}: expected the columns {first}, as in other bags, got {names}. "
-                    "Select the columns of each bag, bag[columns]."
-                )
+    found = {i: table(bag).columns for i, bag in enumerate(bags) if hasattr(bag, "columns")}
+    for i, names in found.items():
+        first = next(iter(found.values()))
+        if names != first:
+            raise ValueError(
+                f"{wording((i,))}: expected the columns {first}, as in other bags, got {names}. Select "
+                "the columns of each bag, bag[columns]."
+            )
+
+
+def _is_long(items: Any) -> bool:
+    """Return whether items are a table, or one in groups."""
+    return is_table(items) or hasattr(items, "get_group")
+
+
+def _plain(value: Any) -> Any:
+    """Return scalars of PyArrow, such as the bags in a column of lists, as Python values."""
+    return value.as_py() if callable(getattr(type(value), "as_py", None)) else value
 
 
 def point_arrays(bags: Iterable[Data], wording: Wording) -> list[Array]:
@@ -178,31 +243,6 @@ def point_arrays(bags: Iterable[Data], wording: Wording) -> list[Array]:
             raise ValueError(
                 f"{wording((i,))}: expected {arrays[0].shape[1]} columns as in {noun} 0, got "
                 f"{array.shape[1]}.{advice * turned}"
-            )
-    return arrays
-
-
-def _weight_arrays(weights: Iterable[Data], bags: Sequence[Array]) -> list[Array]:
-    """Return the arrays of weights of all bags, not yet converted to tensors.
-
-    Args:
-        weights: For each bag, an array of length ``n_i``.
-        bags: For each bag, its ``n_i x d`` array.
-
-    Raises:
-        ValueError: If the number of arrays differs from the number of bags, or the number of weights of
-            a bag differs from its number of atoms.
-    """
-    arrays = [real_array(array, f"Weights of bag {i}") for i, array in enumerate(weights)]
-    if len(arrays) != len(bags):
-        raise ValueError(
-            f"Expected one array of weights for each of {len(bags)} bags, got {len(arrays)}."
-        )
-    for i, (array, bag) in enumerate(zip(arrays, bags, strict=True)):
-        if array.shape != bag.shape[:1]:
-            raise ValueError(
-                f"Bag {i}: expected {bag.shape[0]} weights, one for each atom, got an array of "
-                f"shape {tuple(array.shape)}."
             )
     return arrays
 

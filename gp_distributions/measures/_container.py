@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from gp_distributions.measures._indexing import Index, resolve
-from gp_distributions.measures.arrays import Data, integer
-from gp_distributions.measures.normalization import given_scale, unit_powers
-from gp_distributions.rows.padding import at, is_tracked, is_wide
+from gp_distributions.measures.arrays import Data, given_scale, integer, unit_powers
+from gp_distributions.rows.padding import at, is_tracked, is_wide, joined
 from gp_distributions.warnings import PrecisionWarning, silenced, warn
+
+Index: TypeAlias = int | slice | Sequence[int] | Sequence[bool] | npt.NDArray[Any] | Tensor
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
@@ -56,6 +57,14 @@ class Container(ABC):
                 f"{self._noun}s lose half of their digits. Use double precision, torch.float64.",
                 PrecisionWarning,
             )
+
+    @classmethod
+    def _concatenate(cls, parts: Sequence[Self]) -> Self:
+        """Concatenate distributions with one batch axis; smaller ones are padded."""
+        tensors = [joined([getattr(part, name) for part in parts]) for name in cls._axes]
+        labels = [part.labels for part in parts if part.labels is not None]
+        known = len(labels) == len(parts)
+        return cls._unchecked(*tensors, labels=np.concatenate(labels) if known else None)
 
     @property
     def _tensors(self) -> list[Tensor]:
@@ -261,6 +270,12 @@ class WeightedContainer(Container):
             return [at(tensor, index) for tensor in self._tensors]
         return super()._at(key)
 
+    def _drawn(self, n: int, generator: torch.Generator) -> Tensor:
+        """Draw ``n`` parts by weight, with replacement: a ``batch_shape x n`` tensor of indices."""
+        weights = self.weights.detach().reshape(-1, self.weights.shape[-1])
+        drawn = torch.multinomial(weights, n, replacement=True, generator=generator)
+        return drawn.reshape(*self.batch_shape, n)
+
     def _row_size(self, size: int | None) -> int:
         """Return the number of parts in a packed row, which must hold all parts of positive weight."""
         name = f"{self._part}s"
@@ -281,3 +296,43 @@ class WeightedContainer(Container):
 
 def _counted(number: str, noun: str) -> str:
     return f"{number} {noun}{'s' * (number != '1')}"
+
+
+def resolve(index: Index, length: int) -> slice | Tensor:
+    """Convert an index to a slice with a positive step or a tensor of integers.
+
+    Args:
+        index: An integer, a slice, a mask, or a list, array or tensor of integers.
+        length: Length of the axis.
+
+    Returns:
+        The equivalent slice or tensor of integers.
+
+    Raises:
+        IndexError: If the index is out of range, or is a mask of another length.
+        TypeError: If the index is of a type not listed above.
+    """
+    if isinstance(index, slice):
+        backward = index.step is not None and index.step < 0
+        return torch.from_numpy(np.arange(length)[index].copy()) if backward else index
+    if isinstance(index, tuple):
+        raise TypeError(f"Expected one index, into the last batch axis, got the tuple {index}.")
+    if not isinstance(index, Tensor):
+        index = np.array(index)
+        if index.dtype.kind not in "biuf":
+            raise TypeError(
+                f"Expected integers or a mask as index, got {index.tolist()!r}. Select clouds by label "
+                "with clouds[numpy.isin(clouds.labels, names)]."
+            )
+    key = index if isinstance(index, Tensor) else torch.from_numpy(index)
+    if key.dtype == torch.bool:
+        if key.shape != (length,):
+            raise IndexError(f"Expected a mask of length {length}, got shape {tuple(key.shape)}.")
+        return key.nonzero().squeeze(-1)
+    if key.numel() == 0:
+        return key.to(torch.int64)
+    if key.is_floating_point() or key.is_complex():
+        raise TypeError(f"Expected integers or a mask as index, got dtype {key.dtype}.")
+    if key.min() < -length or key.max() >= length:
+        raise IndexError(f"Index {index} is out of range for length {length}.")
+    return key.to(torch.int64)

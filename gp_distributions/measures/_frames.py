@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -13,41 +12,35 @@ from torch import Tensor
 
 from gp_distributions.measures._bags import pad
 from gp_distributions.measures._validation import Wording, validated
-from gp_distributions.measures.arrays import common_dtype, is_missing, real_array, shown, to_tensor
-from gp_distributions.measures.tables import Frame, column, opened
+from gp_distributions.measures.arrays import as_floats, is_missing, shown, to_tensors
+from gp_distributions.measures.tables import Table, column, row_names, table
 
 
 def read_frame(
-    frame: Frame, bag: str, columns: str | Sequence[str], weight: str | None
+    frame: Any, bag: str, columns: str | Sequence[str], weight: str | None
 ) -> tuple[Tensor, Tensor, npt.NDArray[Any]]:
     """Group the rows of a frame by bag, keeping their order within each bag.
 
-    Args:
-        frame: A data frame with one row for each atom.
-        bag: Name of the column that identifies the bag of each row.
-        columns: Name or names of the columns of coordinates.
-        weight: Name of the column of weights; None for equal weights.
-
     Returns:
-        A ``B x n x d`` tensor of points, a ``B x n`` tensor of normalised weights, and the ``B``
+        A ``B x n x d`` tensor of points, a ``B x n`` tensor of normalised weights, and the names of the
         bags in order of first appearance.
 
     Raises:
-        ValueError: If the frame has no rows, a column is missing or not numeric, or the bag of a row
-            is missing.
+        TypeError: If ``frame`` is not a data frame.
+        ValueError: If a column does not exist or has the wrong content.
     """
     names = [columns] if isinstance(columns, str) else list(columns)
     if not names:
         raise ValueError("Expected at least one column of coordinates, got none.")
-    frame = opened(frame, [bag, *names, *([] if weight is None else [weight])])
-    ids = column(frame, bag)
+    given = names if weight is None else [*names, weight]
+    read = table(frame, [bag, *given])
+    ids = np.asarray(column(read, bag))
     if not len(ids):
         raise ValueError("Expected a frame with at least one row, got an empty frame.")
-    values = [_numbers(frame, name) for name in names]
-    values.append(np.ones_like(values[0]) if weight is None else _numbers(frame, weight))
-    _check_finite(values, [*names, weight], frame, ids)
-    table = to_tensor(np.stack(values, axis=-1), common_dtype(values), torch.device("cpu"))
-    return split_rows_by_bag(table[:, :-1], table[:, -1], ids, bag)
+    values = to_tensors([_numbers(read, name, ids) for name in given])
+    points = torch.stack(values[: len(names)], -1)
+    weights = torch.ones_like(values[0]) if weight is None else values[-1]
+    return split_rows_by_bag(points, weights, ids, bag)
 
 
 def split_rows_by_bag(
@@ -56,65 +49,56 @@ def split_rows_by_bag(
     """Group atoms by bag, keeping their order within each bag.
 
     Args:
-        points: An ``N x d`` tensor of the atoms of all bags.
-        weights: The ``N`` weights of these atoms.
-        ids: An array of the ``N`` bags that the atoms belong to.
-        bag: Name of the column that holds ``ids``, for error messages.
+        points: An ``N x d`` tensor of atoms.
+        weights: ``N`` weights.
+        ids: The bag of each atom.
+        bag: Name of the column of bags, for error messages.
         noun: What a bag is called in error messages.
 
     Returns:
-        Points, weights and bags, as :func:`read_frame` returns them.
+        A ``B x n x d`` tensor of points, a ``B x n`` tensor of normalised weights, and the names of the
+        bags in order of first appearance.
+
+    Raises:
+        ValueError: If the bag of an atom is missing or unhashable, or atoms or weights are invalid.
     """
-    order, counts, labels = _group(ids, bag)
-    sizes = torch.from_numpy(counts)
-    points, weights = pad(points[order], sizes), pad(weights[order], sizes)
-    return *validated(points, weights, Wording(noun, labels=labels)), labels
-
-
-def _numbers(frame: Frame, name: str) -> npt.NDArray[Any]:
-    values = column(frame, name)
-    if values.dtype == object and all(isinstance(v, Decimal | float | int) for v in values):
-        values = values.astype(np.float64)  # databases return ``Decimal`` objects
-    if values.dtype.kind not in "OUST":  # NumPy's kinds of arrays that hold text or objects
-        return np.asarray(real_array(values, f"Column {name!r}"))
-    if any(isinstance(value, list | np.ndarray) for value in values[:1]):
+    keys = ids.tolist()
+    try:
+        codes = {key: code for code, key in enumerate(dict.fromkeys(keys))}
+    except TypeError as error:
         raise ValueError(
-            f"Column {name!r}: expected a number in each row, got a bag, {shown(values[0])}. Read "
-            f"columns of bags with PointClouds.from_list(dict(zip(frame[bag], frame[{name!r}])))."
+            f"Column {bag!r}: expected values that name bags, such as strings or numbers, got "
+            f"an {error}."
+        ) from error
+    if any(map(is_missing, codes)):
+        row = next(row for row, key in enumerate(keys) if is_missing(key))
+        raise ValueError(
+            f"Column {bag!r}: expected a bag for each row, got a missing value in row {row} (counted "
+            "from 0)."
         )
-    # The error names the first entry that is not a number.
-    row = next((row for row, value in enumerate(values) if not _is_number(value)), None)
-    remedy = "Replace it with a number or drop the row."
-    if row is None:
-        row, remedy = 0, "Convert the column to floating-point numbers."
-        if hasattr(frame[name], "astype"):
-            remedy = f"Convert the column with frame[{name!r}].astype(float)."
+    code = np.fromiter(map(codes.__getitem__, keys), dtype=np.intp, count=len(keys))
+    order = np.argsort(code, kind="stable")
+    counts = np.bincount(code)
+    labels = ids[order[np.cumsum(counts) - counts]]
+    sizes = torch.from_numpy(counts)
+    padded = pad(points[order], sizes), pad(weights[order], sizes)
+    return *validated(*padded, Wording(noun, labels=labels)), labels
+
+
+def _numbers(frame: Table, name: str, ids: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return a column of finite numbers; the error names the row and the bag."""
+    values = np.asarray(column(frame, name))
+    numbers = as_floats(values)
+    plain = numbers.dtype.kind in "biuf"
+    bad = ~np.isfinite(numbers) if plain else np.array([not _is_number(v) for v in values])
+    if plain and not bad.any():
+        return numbers
+    row = int(bad.argmax())
     raise ValueError(
-        f"Column {name!r}: expected real numbers, got {shown(values[row])} in row "
-        f"{_row(frame, row)!r}. {remedy}"
+        f"Column {name!r}: expected finite numbers, got {shown(values.tolist()[row])} in row "
+        f"{row_names(frame).tolist()[row]!r}, of bag {ids.tolist()[row]!r}. Convert text to numbers; "
+        "correct or fill in the value, or drop the row."
     )
-
-
-def _check_finite(
-    values: list[npt.NDArray[Any]],
-    names: list[Any],
-    frame: Frame,
-    ids: npt.NDArray[Any],
-) -> None:
-    """Check that no value is missing or infinite; the error names the row and the bag."""
-    for array, name in zip(values, names, strict=True):
-        bad = np.flatnonzero(~np.isfinite(array))
-        if len(bad):
-            row = int(bad[0])
-            raise ValueError(
-                f"Column {name!r}: expected finite numbers, got {array[row]} in row "
-                f"{_row(frame, row)!r}, of bag {ids.tolist()[row]!r}. Fill in the value or drop the row."
-            )
-
-
-def _row(frame: Any, row: int) -> Any:
-    """Return the name of a row, for error messages: its number, or its entry in a pandas index."""
-    return next(iter(frame.index[row : row + 1])) if hasattr(frame, "index") else row
 
 
 def _is_number(value: Any) -> bool:
@@ -123,28 +107,3 @@ def _is_number(value: Any) -> bool:
     except (TypeError, ValueError):
         return False
     return True
-
-
-def _group(
-    ids: npt.NDArray[Any], bag: str
-) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp], npt.NDArray[Any]]:
-    # A dictionary keeps the order of first appearance and, unlike sorting, allows mixed types.
-    keys = ids.tolist()
-    try:
-        codes = {key: code for code, key in enumerate(dict.fromkeys(keys))}
-    except TypeError as error:
-        raise ValueError(
-            f"Column {bag!r}: expected values that name bags, such as strings or numbers, got an "
-            f"{error}."
-        ) from error
-    code = np.fromiter(map(codes.__getitem__, keys), dtype=np.intp, count=len(keys))
-    order = np.argsort(code, kind="stable")
-    sizes = np.bincount(code)
-    first = order[np.cumsum(sizes) - sizes]
-    missing = np.fromiter(map(is_missing, codes), dtype=bool, count=len(codes))
-    if missing.any():
-        raise ValueError(
-            f"Column {bag!r}: expected a bag for each row, got a missing value in row "
-            f"{first[missing].min()} (counted from 0)."
-        )
-    return order, sizes, ids[first]

@@ -7,13 +7,13 @@ from collections.abc import Iterable, Sequence
 from torch import Tensor
 
 from gp_distributions.measures._bags import pad_arrays
-from gp_distributions.measures._covariances import validated_covariance
 from gp_distributions.measures._validation import (
     Name,
     Wording,
     check_entries,
     equal_weights,
     validated,
+    validated_covariance,
 )
 from gp_distributions.measures.arrays import (
     Data,

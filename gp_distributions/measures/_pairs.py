@@ -9,9 +9,8 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
-from gp_distributions.measures._sampling import seeded
 from gp_distributions.measures._validation import Wording, check_entries, equal_weights
-from gp_distributions.measures.arrays import integer
+from gp_distributions.measures.arrays import integer, seeded
 from gp_distributions.numerics.pair_sampling import draw_pairs
 from gp_distributions.rows.clouds import drop_padding
 from gp_distributions.rows.layout import chunks

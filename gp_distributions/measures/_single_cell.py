@@ -13,7 +13,7 @@ from torch import Tensor
 
 from gp_distributions.measures._frames import split_rows_by_bag
 from gp_distributions.measures.arrays import real_array
-from gp_distributions.measures.tables import column
+from gp_distributions.measures.tables import column, table
 
 # Largest number of entries of a matrix that are read at once.
 _PIECE = 10_000_000
@@ -45,13 +45,13 @@ def read_cells(
         raise TypeError(
             f"Expected an AnnData object, got {type(adata).__name__} without {', '.join(missing)}."
         )
-    ids = column(adata.obs, sample)
+    ids = np.asarray(column(table(adata.obs, [sample]), sample))
     if not len(ids):
         raise ValueError("Expected at least one cell, got none.")
     matrix, columns = _selected(adata, rep, layer)
     name = f"rep {rep!r}" if isinstance(rep, str) else "The matrix of genes"
-    table = torch.from_numpy(_dense(matrix, columns, name))
-    return split_rows_by_bag(table, table.new_ones(len(table)), ids, sample, "Sample")
+    points = torch.from_numpy(_dense(matrix, columns, name))
+    return split_rows_by_bag(points, points.new_ones(len(points)), ids, sample, "Sample")
 
 
 def _selected(

@@ -1,4 +1,4 @@
-"""Validation of atoms and weights: finite coordinates, and weights >= 0 that are not all zero."""
+"""Validation of atoms, weights and covariances, once, where they enter a container."""
 
 from __future__ import annotations
 
@@ -108,3 +108,44 @@ def first_true(mask: Tensor) -> list[int]:
 def equal_weights(points: Tensor) -> Tensor:
     """Return ``batch_shape x n`` weights of ``1 / n`` for a ``batch_shape x n x d`` tensor of atoms."""
     return points.new_full(points.shape[:-1], 1 / points.shape[-2])
+
+
+def validated_covariance(covariance: Tensor, name: Name) -> Tensor:
+    """Check that covariance matrices are finite, symmetric and positive semi-definite, up to rounding.
+
+    The tolerance is ``1000 d`` times the machine epsilon, relative to the largest entry for symmetry
+    and to the largest eigenvalue for definiteness.
+
+    Args:
+        covariance: A ``batch_shape x d x d`` tensor.
+        name: Names of the distributions in error messages.
+
+    Returns:
+        The symmetric parts of the matrices, differentiable in ``covariance``.
+
+    Raises:
+        ValueError: If a matrix is not finite, symmetric and positive semi-definite.
+    """
+    finite = covariance.isfinite()
+    check_entries(finite, covariance, name, "a finite covariance", " in entry ({}, {})")
+    values = covariance.detach()
+    rounding = 1000 * values.shape[-1] * torch.finfo(values.dtype).eps
+    bad = (values - values.mT).abs() > rounding * values.abs().amax((-2, -1), keepdim=True)
+    if bad.any():
+        *index, row, column = first_true(bad)
+        matrix = values[tuple(index)]
+        raise ValueError(
+            f"{name(tuple(index))}: expected a symmetric covariance, got {matrix[row, column]} in "
+            f"entry ({row}, {column}) and {matrix[column, row]} in entry ({column}, {row})."
+        )
+    symmetric = (covariance + covariance.mT) / 2
+    eigenvalues = torch.linalg.eigvalsh(symmetric.detach())
+    bad = eigenvalues[..., 0] < -rounding * eigenvalues[..., -1]
+    if bad.any():
+        index = first_true(bad)
+        low, high = eigenvalues[tuple(index)][[0, -1]].tolist()
+        raise ValueError(
+            f"{name(tuple(index))}: expected a positive semi-definite covariance, got one with "
+            f"eigenvalues from {low} to {high}."
+        )
+    return symmetric

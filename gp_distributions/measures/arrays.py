@@ -1,10 +1,10 @@
-"""Check the arrays and tensors that the caller passes, and convert them to tensors."""
+"""The arrays and numbers that a caller passes: checked, and converted to tensors."""
 
 from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any, TypeAlias
 
@@ -26,12 +26,15 @@ _RAGGED = (
     "expected an array, got nested sequences of unequal lengths; give all atoms of a bag the same "
     "number of coordinates, and pass bags of unequal sizes to PointClouds.from_list."
 )
+_SPARSE = {torch.sparse_coo, torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc}
 # Largest number of characters of a value in an error message.
 _SHOWN = 60
 
 
 def real_array(value: Data, name: str) -> Array:
     """Return a dense array or tensor of real numbers unchanged; convert other values to an array.
+
+    Decimals and other numbers in an array of objects become floating-point numbers.
 
     Args:
         value: An array, a tensor, or nested sequences of numbers.
@@ -41,31 +44,31 @@ def real_array(value: Data, name: str) -> Array:
         TypeError: If the value is a tensor within a transform of ``torch.func``.
         ValueError: If the value is ragged, masked, sparse or not made of real numbers.
     """
-    if isinstance(value, (list, tuple)) and value and all(isinstance(v, Tensor) for v in value):
-        if len({v.shape for v in value}) > 1:
-            raise ValueError(f"{name}: {_RAGGED}")
-        value = torch.stack(list(value))
+    refuse_mask(value, name, "give masked atoms weight 0 or leave them out")
+    if (
+        isinstance(value, np.ndarray) and value.dtype == object
+    ):  # maybe of arrays, as in Parquet files
+        value = value.tolist()
+    parts: Any = value if isinstance(value, list | tuple) else [value]
+    if any(issparse(x) or (isinstance(x, Tensor) and x.layout in _SPARSE) for x in parts):
+        raise ValueError(
+            f"{name}: expected a dense array, got a sparse one. Convert SciPy arrays with toarray(), "
+            "and tensors with to_dense()."
+        )
+    try:
+        if isinstance(value, list | tuple) and parts and all(isinstance(x, Tensor) for x in parts):
+            value = torch.stack(parts)
+        if not isinstance(value, Tensor):
+            array = as_floats(np.asarray(value))
+        elif value.is_nested:
+            raise ValueError
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise ValueError(f"{name}: {_RAGGED}") from error
     if isinstance(value, Tensor):
-        if value.is_nested:
-            raise ValueError(f"{name}: {_RAGGED}")
-        if value.layout != torch.strided:
-            raise ValueError(
-                f"{name}: expected a dense tensor, got layout {value.layout}; convert it with "
-                ".to_dense()."
-            )
         if value.is_complex():
             raise ValueError(f"{name}: expected real numbers, got dtype {value.dtype}.")
         check_content(value)
         return value
-    refuse_mask(value, name, "give masked atoms weight 0 or leave them out")
-    if any(map(issparse, value if isinstance(value, (list, tuple)) else [value])):
-        raise ValueError(
-            f"{name}: expected a dense array, got a SciPy sparse array; convert it with .toarray()."
-        )
-    try:
-        array = np.asarray(value)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"{name}: {_RAGGED}") from error
     if array.dtype.kind not in "biuf":
         raise ValueError(f"{name}: expected real numbers, got {_strange(value, array)}.")
     return array
@@ -122,17 +125,12 @@ def _strange(value: Any, array: npt.NDArray[Any]) -> str:
     return f"an array of dtype {array.dtype}, with {shown(entries[first])} at {place}"
 
 
-def common_dtype(arrays: Iterable[Array]) -> torch.dtype:
-    """Return single precision if all arrays are in single precision, and double precision otherwise.
+def dtype_and_device(arrays: Sequence[Array]) -> tuple[torch.dtype, torch.device]:
+    """Return the dtype and the device to which all arrays are converted.
 
+    This is single precision if all arrays are in single precision, and double precision otherwise.
     Integers, booleans and half precision become double precision: the conversion is exact, whereas
     sums of squares in half precision would be inexact.
-    """
-    return torch.float32 if {str(a.dtype) for a in arrays} <= _SINGLE else torch.float64
-
-
-def common_device(arrays: Iterable[Array]) -> torch.device:
-    """Return the device of the tensors among the arrays, or the CPU if there are none.
 
     Raises:
         ValueError: If the tensors are on more than one device.
@@ -141,12 +139,9 @@ def common_device(arrays: Iterable[Array]) -> torch.device:
     if len(devices) > 1:
         names = ", ".join(sorted(map(str, devices)))
         raise ValueError(f"Expected all tensors on one device, got tensors on {names}.")
-    return devices.pop() if devices else torch.device("cpu")
-
-
-def dtype_and_device(arrays: Sequence[Array]) -> tuple[torch.dtype, torch.device]:
-    """Return the dtype and the device to which all arrays are converted."""
-    return common_dtype(arrays), common_device(arrays)
+    single = {str(a.dtype) for a in arrays} <= _SINGLE
+    dtype = torch.float32 if single else torch.float64
+    return dtype, devices.pop() if devices else torch.device("cpu")
 
 
 def to_tensor(array: Array, dtype: torch.dtype, device: torch.device) -> Tensor:
@@ -160,6 +155,11 @@ def to_tensors(arrays: Sequence[Array]) -> list[Tensor]:
     """Convert arrays to tensors with their common dtype and device."""
     dtype, device = dtype_and_device(arrays)
     return [to_tensor(array, dtype, device) for array in arrays]
+
+
+def double(bag: Any, name: str) -> Tensor:
+    """Convert an array to a tensor in double precision on the CPU, without gradients."""
+    return to_tensor(real_array(bag, name), torch.float64, torch.device("cpu")).detach()
 
 
 def row_tensor(rows: Data) -> Tensor:
@@ -230,5 +230,66 @@ def is_missing(value: object) -> bool:
     """Return whether a value is missing: None, NaN, NaT or ``pandas.NA``."""
     if value is None:  # tolist() also turns NaT into None
         return True
+    if count_axes(value):
+        return False
     unequal = value != value  # true for NaN and NaT; not a bool for pandas.NA
     return bool(unequal) if isinstance(unequal, bool | np.bool_) else True
+
+
+def count_axes(value: Any) -> int:
+    """Return the number of axes of an array or of nested lists, of which the first entries count."""
+    if isinstance(value, np.ndarray) and value.dtype == object:
+        value = value.tolist()
+    if isinstance(value, list | tuple):
+        return 1 + (count_axes(value[0]) if value else 0)
+    return int(getattr(value, "ndim", 0))
+
+
+def object_array(values: list[Any]) -> npt.NDArray[Any]:
+    """Return a one-dimensional array of objects, even if the objects are sequences themselves."""
+    array = np.empty(len(values), dtype=object)
+    array[:] = values
+    return array
+
+
+def seeded(seed: int | torch.Generator, device: torch.device) -> torch.Generator:
+    """Return a generator on the device with the given seed; return a given generator unchanged."""
+    if isinstance(seed, torch.Generator):
+        return seed
+    return torch.Generator(device).manual_seed(integer(seed, "seed", least=0))
+
+
+def given_scale(scale: Data, like: Tensor) -> Tensor:
+    """Convert one scale, or one for each coordinate, to a tensor.
+
+    Args:
+        scale: One positive number or ``d`` of them.
+        like: A tensor of shape ``d`` that determines the dtype and device of the scale.
+
+    Raises:
+        ValueError: If a scale is not positive and finite, or the number of scales is not 1 or ``d``.
+    """
+    divisor = to_tensor(real_array(scale, "scale"), like.dtype, like.device)
+    if divisor.shape not in {(), like.shape} or not ((divisor > 0) & divisor.isfinite()).all():
+        raise ValueError(
+            f"scale: expected one positive number or {len(like)} of them, got {divisor.tolist()}."
+        )
+    return divisor
+
+
+def unit_powers(sizes: Tensor) -> Tensor:
+    """Return the powers of two that bring sizes into the range from 1/2 to 1.
+
+    The product with a power of two is exact, so that products and squares of numbers in these units have
+    the same digits, but neither overflow nor underflow.
+
+    Args:
+        sizes: A tensor of non-negative numbers. A size of zero has the unit 1.
+
+    Returns:
+        A tensor of the same shape, without a gradient.
+    """
+    sizes = sizes.detach()
+    tiny = torch.finfo(sizes.dtype).tiny
+    powers = (sizes.frexp().mantissa / sizes).clamp(tiny, 1 / tiny)
+    return torch.where(sizes > 0, powers, 1.0)

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self, TypeAlias
 
+import narwhals as nw
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from gp_distributions.measures.arrays import as_floats, is_missing, real_array, to_tensor
-from gp_distributions.measures.bags import count_axes
-from gp_distributions.measures.columns import object_array
+from gp_distributions.measures.arrays import (
+    as_floats,
+    count_axes,
+    is_missing,
+    object_array,
+    real_array,
+    to_tensor,
+)
 from gp_distributions.measures.names import index_names
-from gp_distributions.measures.tables import check_texts, column, column_names, index_of, opened
+from gp_distributions.measures.tables import column, is_table, row_names, table
 from gp_distributions.numerics.masks import refuse_mask
 from gp_distributions.rows.clouds import same_tensor
 
@@ -24,8 +30,8 @@ Level: TypeAlias = str | bool | int | float
 _LEVELS = (str, bool, int, float)
 # Kinds of NumPy arrays that hold numbers, and those that hold text, booleans or objects.
 _NUMBERS, _OBJECTS = "iuf", "OUSTb"
-_EXPECTED = "expected distributions, a data frame, or an array of shape (N,) or (N, columns), got"
-_BAGS = "Read a list of bags with PointClouds.from_list(bags)."
+# Up to this many levels, text is taken for categories without question.
+_FEW = 10
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -68,75 +74,70 @@ class Covariates:
                 nor of categories.
         """
         if isinstance(data, Mapping):
-            return cls._read_columns(data, block)
-        if hasattr(data, "to_frame") and not hasattr(data, "columns"):
-            name = data.name
-            data = data.to_frame() if name is not None else data.to_frame(name=block)
-        if hasattr(type(data), "collect"):
-            data = data.collect()
-        if hasattr(data, "columns") or hasattr(type(data), "column_names"):
-            return cls._read_frame(data, block)
-        return cls._read_array(data, block)
-
-    @classmethod
-    def _read_frame(cls, data: Any, block: str) -> Covariates:
-        frame: Any = opened(data, [])
-        names = column_names(frame)
-        if not names:
-            raise ValueError(f"Block {block!r}: expected at least one column, got none.")
-
-        def values(name: Any) -> Any:
-            found = column(frame, name)
-            return found if _declared(frame[name]) is None else frame[name]
-
-        named = index_names(frame)
-        labels = None if named is None else named.labels
-        return cls._of(names, values, f" of block {block!r}", index_of(frame), labels)
-
-    @classmethod
-    def _read_columns(cls, columns: Mapping[Any, Any], block: str) -> Covariates:
-        read = cls._of(list(columns), columns.__getitem__, f" of block {block!r}")
-        lengths = {name: len(values) for name, values in read.columns.items()}
-        if len(set(lengths.values())) != 1:
-            raise ValueError(f"Block {block!r}: expected columns of one length, got {lengths}.")
-        return read
-
-    @classmethod
-    def _read_array(cls, data: Any, block: str) -> Covariates:
+            return cls.of(dict(data), block)
+        if is_table(data):
+            frame = table(data)
+            columns = {name: column(frame, name) for name in frame.columns}
+            return cls.of(columns, block, rows=row_names(frame), labels=_labels(frame.to_native()))
+        series: Any = nw.from_native(data, allow_series=True, pass_through=True)
+        if isinstance(series, nw.Series):
+            native = series.to_native()
+            return cls.of({series.name or block: native}, block, labels=_labels(native))
         refuse_mask(data, f"Block {block!r}")
-        values = (
-            data if isinstance(data, Tensor) or _declared(data) is not None else _array(data, block)
-        )
-        if values.ndim not in (1, 2) or 0 in values.shape[1:]:
+        values = data if isinstance(data, Tensor) or _declared(data) is not None else _array(data)
+        if values is None or values.ndim not in (1, 2) or 0 in values.shape[1:]:
+            shape = "entries of unequal lengths"
+            if values is not None:
+                shape = f"{type(data).__name__} of shape {tuple(values.shape)}"
             raise ValueError(
-                f"Block {block!r}: {_EXPECTED} {type(data).__name__} of shape {tuple(values.shape)}."
-                + f" {_BAGS}" * (values.ndim > 2)
+                f"Block {block!r}: expected distributions, a data frame, or an array of shape (N,) or "
+                f"(N, columns), got {shape}. Read a list of bags with PointClouds.from_list(bags)."
             )
         if values.ndim == 1:
-            column, declared = _read_column(values, f"Block {block!r}", None)
-            return cls({block: column}, {} if declared is None else {block: declared})
-        numbers = list(range(values.shape[1]))
-        return cls._of(numbers, lambda i: values[:, i], f" of block {block!r}")
+            return cls.of({block: values}, block)
+        return cls.of({i: values[:, i] for i in range(values.shape[1])}, block)
 
     @classmethod
-    def _of(
+    def of(
         cls,
-        names: list[Any],
-        values: Callable[[Any], Any],
-        where: str,
-        index: npt.NDArray[Any] | None = None,
+        columns: Mapping[Any, Any],
+        block: str,
+        *,
+        rows: npt.NDArray[Any] | None = None,
         labels: npt.NDArray[Any] | None = None,
     ) -> Covariates:
-        """Read columns that a function returns by name; messages name rows by the index."""
-        check_texts(names, where)
-        columns: dict[str, Tensor | npt.NDArray[Any]] = {}
+        """Read columns by name.
+
+        Args:
+            columns: The columns: arrays, tensors, series or lists.
+            block: Name of the block, for error messages.
+            rows: How messages name the rows. Default: by the labels, or by numbers.
+            labels: Names of the entries, or None.
+
+        Raises:
+            ValueError: As for :meth:`read`, or if lengths differ or there are no columns.
+        """
+        read: dict[str, Tensor | npt.NDArray[Any]] = {}
         levels: dict[str, tuple[Level, ...]] = {}
-        for name in names:
-            column, declared = _read_column(values(name), f"Column {name!r}{where}", index)
-            columns[str(name)] = column
+        for given, values in columns.items():
+            name = str(given)
+            where = f"Column {given!r} of block {block!r}" if given != block else f"Block {block!r}"
+            if name in read:
+                raise ValueError(
+                    f"{where}: expected columns whose names differ as text, got another column "
+                    f"{name!r}. Rename one of them."
+                )
+            reader = _Reader(where, labels if rows is None else rows)
+            read[name], declared = reader.read(values)
             if declared is not None:
-                levels[str(name)] = declared
-        return cls(columns, levels, labels)
+                levels[name] = declared
+        lengths = {name: len(values) for name, values in read.items()}
+        if len(set(lengths.values())) != 1:
+            raise ValueError(
+                f"Block {block!r}: expected at least one column, and columns of one length, "
+                f"got {lengths}."
+            )
+        return cls(read, levels, labels)
 
     def __len__(self) -> int:
         return len(next(iter(self.columns.values())))
@@ -183,6 +184,40 @@ class Covariates:
             return self.levels[name]
         found = dict.fromkeys(self.columns[name].tolist())
         return tuple(sorted(found, key=lambda level: (type(level).__name__, level)))
+
+    def check_categories(self, block: str) -> None:
+        """Check, in training data, that no column of many categories consists mostly of numbers.
+
+        One word among the numbers of a table makes all of them text. A column whose type declares its
+        categories is not checked.
+
+        Args:
+            block: Name of the block, for error messages.
+
+        Raises:
+            ValueError: If there is such a column.
+        """
+        for name, values in self.columns.items():
+            entries = values.tolist()
+            levels = len(set(entries))
+            if (
+                name in self.levels
+                or levels <= _FEW
+                or not any(isinstance(e, str) for e in entries)
+            ):
+                continue
+            words = [row for row, entry in enumerate(entries) if not _is_number(entry)]
+            if 2 * len(words) < len(entries):
+                row = words[0] if words else 0
+                place = row if self.labels is None else self.labels.tolist()[row]
+                raise ValueError(
+                    f"Column {name!r} of block {block!r}: expected numbers or categories, got "
+                    f"{entries[row]!r} in row {place!r} of a column of numbers as text. Convert the "
+                    "column to numbers when the file is read, such as with decimal=',' or "
+                    "na_values=[...] in pandas.read_csv; or, if they are codes, declare "
+                    f"{levels} categories: "
+                    f'frame[{name!r}].astype("category") in pandas, pl.Enum in Polars.'
+                )
 
     @classmethod
     def concatenate(cls, parts: Sequence[Self]) -> Covariates:
@@ -232,103 +267,93 @@ def _joined(values: list[Any], name: str) -> Tensor | npt.NDArray[Any]:
     return np.concatenate(values)
 
 
-def _declared(values: Any) -> npt.NDArray[Any] | None:
+def _labels(data: Any) -> npt.NDArray[Any] | None:
+    """Return the names in the index of a pandas frame or series."""
+    names = index_names(data)
+    return None if names is None else names.labels
+
+
+def _declared(values: Any) -> list[Any] | None:
     """Return the categories that the dtype of a column or an array declares, or None."""
-    dtype = getattr(values, "dtype", None)
-    if type(dtype).__name__ not in ("CategoricalDtype", "Enum"):
-        return None
-    return object_array(list(dtype.categories))  # type: ignore[union-attr]
+    dtype: Any = getattr(values, "dtype", None)
+    known = type(dtype).__name__ in ("CategoricalDtype", "Enum")
+    return list(dtype.categories) if known else None
 
 
-def _read_column(
-    values: Any, where: str, labels: npt.NDArray[Any] | None
-) -> tuple[Tensor | npt.NDArray[Any], tuple[Level, ...] | None]:
-    """Return the numbers or the categories of a column, and the categories that it declares."""
-    refuse_mask(values, where)
-    declared = _declared(values)
-    if declared is None:
-        return _numbers_or_categories(values, where, labels), None
-    levels = tuple(_categories(declared, where, None).tolist())
-    return _categories(object_array(list(values)), where, labels), levels
-
-
-def _array(data: Any, block: str) -> npt.NDArray[Any]:
+def _array(data: Any) -> npt.NDArray[Any] | None:
     try:
         return np.asarray(data)
     except ValueError:  # unequal lengths
-        raise ValueError(
-            f"Block {block!r}: {_EXPECTED} entries of unequal lengths. {_BAGS}"
-        ) from None
+        return None
 
 
-def _numbers_or_categories(
-    values: Any, where: str, labels: npt.NDArray[Any] | None
-) -> Tensor | npt.NDArray[Any]:
-    if isinstance(values, Tensor) and values.dtype != torch.bool:
-        return _finite(real_array(values, where), where, labels)
-    array = np.asarray(values)
-    if array.dtype.kind in _NUMBERS:
-        return _finite(array, where, labels)
-    if array.dtype.kind not in _OBJECTS:
+def _is_number(entry: Level) -> bool:
+    try:
+        float(entry.replace(",", ".") if isinstance(entry, str) else entry)
+    except ValueError:
+        return False
+    return True
+
+
+@dataclass(frozen=True)
+class _Reader:
+    """Reads one column, and names it and its rows in error messages."""
+
+    where: str
+    rows: npt.NDArray[Any] | None
+
+    def read(self, values: Any) -> tuple[Tensor | npt.NDArray[Any], tuple[Level, ...] | None]:
+        """Return the numbers or the categories of a column, and the categories that it declares."""
+        refuse_mask(values, self.where)
+        declared = _declared(values)
+        if declared is not None:
+            levels = _Reader(self.where, None).categories(declared)
+            return self.categories(list(values)), tuple(levels.tolist())
+        if isinstance(values, Tensor) and values.dtype != torch.bool:
+            return self.numbers(real_array(values, self.where)), None
+        array = as_floats(np.asarray(values))
+        if array.dtype.kind in _NUMBERS:
+            return self.numbers(array), None
+        if array.dtype.kind in _OBJECTS:
+            return self.categories(array.tolist()), None
         raise ValueError(
-            f"{where}: expected numbers or categories, got {array.dtype}. Convert it to numbers."
+            f"{self.where}: expected numbers or categories, got {array.dtype}. Convert it to numbers."
         )
-    entries = array.tolist()
-    _check_present(entries, where, labels)
-    numbers = as_floats(array)
-    if numbers.dtype.kind in _NUMBERS:
-        return _finite(numbers, where, labels)
-    return _categories(object_array(entries), where, labels)
 
+    def numbers(self, values: Any) -> Tensor:
+        dtype = torch.float32 if str(values.dtype) == "torch.float32" else torch.float64
+        numbers = to_tensor(values, dtype, getattr(values, "device", torch.device("cpu")))
+        bad = (~numbers.isfinite()).nonzero()
+        if len(bad):
+            row = int(bad[0])
+            raise ValueError(
+                f"{self.where}: expected finite numbers, got {numbers[row].item()} in {self._row(row)}. "
+                "Fill in the value or drop the row."
+            )
+        return numbers
 
-def _finite(values: Any, where: str, labels: npt.NDArray[Any] | None) -> Tensor:
-    dtype = torch.float32 if str(values.dtype) == "torch.float32" else torch.float64
-    numbers = to_tensor(values, dtype, getattr(values, "device", torch.device("cpu")))
-    bad = (~numbers.isfinite()).nonzero()
-    if len(bad):
-        row = int(bad[0])
-        raise ValueError(
-            f"{where}: expected finite numbers, got {numbers[row].item()} in "
-            f"{_row(row, labels)}. Fill in the value or drop the row."
-        )
-    return numbers
-
-
-def _categories(
-    values: npt.NDArray[Any], where: str, labels: npt.NDArray[Any] | None
-) -> npt.NDArray[Any]:
-    entries = [v.item() if isinstance(v, np.generic) else v for v in values.tolist()]
-    _check_present(entries, where, labels)
-    for row, value in enumerate(entries):
-        if not isinstance(value, _LEVELS):
-            advice = "Convert the column to strings."
-            if count_axes(value):
-                advice = (
-                    "Pass a column of bags as PointClouds.from_list(column), or the whole frame to "
-                    "MixedInputs.from_frame."
+    def categories(self, values: list[Any]) -> npt.NDArray[Any]:
+        entries = [v.item() if isinstance(v, np.generic) else v for v in values]
+        truths = {value for value in entries if isinstance(value, bool)}
+        for row, value in enumerate(entries):
+            what, advice = "", "Convert the column to strings."
+            if is_missing(value):
+                what, advice = "a missing value", "Fill in the value or drop the row."
+            elif not isinstance(value, _LEVELS):
+                what = f"a {type(value).__name__}"
+                if count_axes(value):
+                    advice = (
+                        "Pass a column of bags as PointClouds.from_list(column), or the whole frame to "
+                        "MixedInputs.from_frame."
+                    )
+            elif not isinstance(value, bool) and value in truths:
+                what = f"{value!r}, which equals {bool(value)} of another row,"
+            if what:
+                raise ValueError(
+                    f"{self.where}: expected numbers, or strings, booleans or numbers as "
+                    f"categories, got {what} in {self._row(row)}. {advice}"
                 )
-            raise ValueError(
-                f"{where}: expected numbers, or strings, booleans or numbers as categories, got a "
-                f"{type(value).__name__} in {_row(row, labels)}. {advice}"
-            )
-    truths = {value for value in entries if isinstance(value, bool)}
-    for row, value in enumerate(entries):
-        if not isinstance(value, bool) and value in truths:
-            raise ValueError(
-                f"{where}: expected categories that differ, got {value!r} in {_row(row, labels)}, which "
-                f"equals {bool(value)} in another row. Convert the column to strings."
-            )
-    return object_array(entries)
+        return object_array(entries)
 
-
-def _check_present(entries: list[Any], where: str, labels: npt.NDArray[Any] | None) -> None:
-    for row, value in enumerate(entries):
-        if not count_axes(value) and is_missing(value):
-            raise ValueError(
-                f"{where}: expected a value, got a missing one in {_row(row, labels)}. Fill in the "
-                "value or drop the row."
-            )
-
-
-def _row(row: int, labels: npt.NDArray[Any] | None) -> str:
-    return f"row {row}" if labels is None else f"row {labels.tolist()[row]!r}"
+    def _row(self, row: int) -> str:
+        return f"row {row if self.rows is None else self.rows.tolist()[row]!r}"

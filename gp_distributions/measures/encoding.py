@@ -6,17 +6,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from gp_distributions.measures.arrays import integer
-from gp_distributions.measures.category_checks import check_categories
+from gp_distributions.measures.arrays import integer, object_array, unit_powers
 from gp_distributions.measures.covariates import Covariates, Level
 from gp_distributions.measures.gaussian_mixtures import GaussianMixtures
 from gp_distributions.measures.gaussians import Gaussians
 from gp_distributions.measures.kinds import KINDS
-from gp_distributions.measures.normalization import unit_powers
 from gp_distributions.measures.point_clouds import PointClouds
 from gp_distributions.rows.columns import Slots, select_columns
 from gp_distributions.rows.layout import Block
@@ -262,7 +259,7 @@ def common_dtype_and_device(parts: Mapping[str, Part]) -> tuple[torch.dtype, tor
 def _learned(part: Part, block: str) -> Block | CovariateEncoding:
     if not isinstance(part, Covariates):
         return Block(KINDS[type(part)], part.dim)
-    check_categories(part, block)
+    part.check_categories(block)
     columns: dict[str, Scaling | Levels] = {}
     for name, values in part.columns.items():
         if not isinstance(values, Tensor):
@@ -343,7 +340,5 @@ def _decoded(columns: Tensor, encoding: CovariateEncoding, block: str) -> Covari
                 f"Column {name!r} of block {block!r}: expected codes of levels from 0 to "
                 f"{len(kind.values) - 1}, got {codes[row].item()} in row {row}."
             )
-        array = np.empty(len(columns), dtype=object)
-        array[:] = [kind.values[round(code)] for code in codes.tolist()]
-        read[name] = array
+        read[name] = object_array([kind.values[round(code)] for code in codes.tolist()])
     return Covariates(read, levels)

@@ -10,16 +10,13 @@ import torch
 from torch import Tensor
 
 from gp_distributions.measures._container import WeightedContainer
-from gp_distributions.measures._covariances import symmetric_root
 from gp_distributions.measures._gaussian_arrays import (
     read_mixture_list,
     read_mixture_rows,
     read_mixtures,
 )
-from gp_distributions.measures._sampling import draw_indices, seeded
 from gp_distributions.measures._validation import equal_weights
-from gp_distributions.measures.arrays import Data, integer
-from gp_distributions.measures.normalization import unit_powers
+from gp_distributions.measures.arrays import Data, integer, seeded, unit_powers
 from gp_distributions.measures.point_clouds import PointClouds
 from gp_distributions.rows.clouds import pad_rows
 from gp_distributions.rows.gaussians import join_mixtures
@@ -167,11 +164,11 @@ class GaussianMixtures(WeightedContainer):
             PointClouds(1 cloud, 100 atoms, d=1, float64)
         """
         count, generator = integer(n, "n"), seeded(seed, self.device)
-        chosen = draw_indices(self.weights, count, generator)
+        chosen = self._drawn(count, generator)
         shape = (*self.batch_shape, count, self.dim)
         normal = torch.randn(shape, generator=generator, dtype=self.dtype, device=self.device)
         # Every component transforms every draw; each draw keeps the result of its own component.
-        moved = normal.unsqueeze(-3) @ symmetric_root(self.covariance)
+        moved = normal.unsqueeze(-3) @ _symmetric_root(self.covariance)
         moved = moved + self.mean.detach().unsqueeze(-2)
         index = chosen[..., None, :, None].expand(*self.batch_shape, 1, count, self.dim)
         points = moved.gather(-3, index).squeeze(-3)
@@ -188,3 +185,12 @@ class GaussianMixtures(WeightedContainer):
         units = self.covariance * unit.unsqueeze(-1) * unit
         covariance = units / (scale.unsqueeze(-1) * scale)
         return self._unchecked(mean, covariance, self.weights, labels=self.labels)
+
+
+def _symmetric_root(covariance: Tensor) -> Tensor:
+    """Return the symmetric positive semi-definite square root of each matrix, without a gradient.
+
+    This root is unique, whereas a factor made of eigenvectors is not.
+    """
+    eigenvalues, vectors = torch.linalg.eigh(covariance.detach())
+    return (vectors * eigenvalues.clamp_min(0).sqrt().unsqueeze(-2)) @ vectors.mT

@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from gp_distributions.measures._container import Container
-from gp_distributions.measures._covariances import weighted_moments
 from gp_distributions.measures._gaussian_arrays import read_gaussian_rows, read_gaussians
 from gp_distributions.measures.arrays import Data
 from gp_distributions.measures.gaussian_mixtures import GaussianMixtures
@@ -80,7 +79,11 @@ class Gaussians(Container):
             >>> gaussians.mean.item(), gaussians.covariance.item()
             (2.0, 4.0)
         """
-        mean, covariance = weighted_moments(clouds.points, clouds.weights)
+        weights = clouds.weights
+        mean = (weights.unsqueeze(-2) @ clouds.points).squeeze(-2)
+        centred = clouds.points - mean.unsqueeze(-2)
+        covariance = centred.mT @ (weights.unsqueeze(-1) * centred)
+        covariance = (covariance + covariance.mT) / 2
         return cls._unchecked(mean, covariance, labels=clouds.labels)
 
     @classmethod

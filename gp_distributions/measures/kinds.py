@@ -61,10 +61,10 @@ def _advice(X: Any) -> str:
             "bags in its columns with MixedInputs.from_frame."
         )
     first = next(iter(X), None) if isinstance(X, list | tuple) else None
-    if hasattr(first, "__geo_interface__"):
+    if (
+        hasattr(first, "__geo_interface__")
+        or hasattr(first, "vertices")
+        or isinstance(first, PathLike)
+    ):
         return "Read shapes with PointClouds.from_curves or PointClouds.from_meshes."
-    if hasattr(first, "vertices") or isinstance(first, PathLike):
-        return "Read meshes with PointClouds.from_meshes."
-    if getattr(X, "ndim", 0) == 2:
-        return "Convert a list of arrays with PointClouds.from_list, and one array X as [X]."
-    return "Convert a list of arrays with PointClouds.from_list."
+    return "Convert a list of arrays with PointClouds.from_list, and one array X as [X]."

@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import narwhals as nw
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from gp_distributions.measures._container import Container, WeightedContainer
-from gp_distributions.measures._indexing import Index, resolve
-from gp_distributions.measures.bag_columns import Split, split_frame
+from gp_distributions.measures._container import Container, Index, resolve
+from gp_distributions.measures.arrays import count_axes, double, is_missing
 from gp_distributions.measures.covariates import Covariates
 from gp_distributions.measures.encoding import MixedEncoding, Part, common_dtype_and_device
-from gp_distributions.measures.names import Names, Naming, check_names, index_names, naming_of
-from gp_distributions.rows.padding import joined
+from gp_distributions.measures.names import Names, check_names, index_names
+from gp_distributions.measures.point_clouds import PointClouds
+from gp_distributions.measures.tables import Table, cells, column, row_names, table
 
 
 class MixedInputs:
@@ -66,13 +67,17 @@ covariates=Covariates(2, age, arm: 2 levels))
         if not blocks:
             raise TypeError("Expected at least one block, such as cells=clouds, got none.")
         parts = {name: _read(block, name) for name, block in blocks.items()}
-        named = {name: index_names(blocks[name]) or _names(part) for name, part in parts.items()}
-        self._hold(parts, _common_names({n: found for n, found in named.items() if found}))
-        _check_lengths(parts)
+        named = {name: _names(blocks[name], part) for name, part in parts.items()}
+        self._hold(parts, _common_names(named))
+        lengths = {name: len(block) for name, block in parts.items()}
+        if len(set(lengths.values())) > 1:
+            raise ValueError(f"Expected blocks of one length, got {lengths}.")
         common_dtype_and_device(parts)
 
     @classmethod
-    def from_frame(cls, frame: Any, *, covariates: str = "covariates") -> MixedInputs:
+    def from_frame(
+        cls, frame: Any, *, covariates: str = "covariates", labels: str | None = None
+    ) -> MixedInputs:
         """Read a data frame with one row for each object: columns of bags beside ordinary columns.
 
         A column holds bags if its first value is an array or list of shape ``(n,)`` or ``(n, d)``; sizes
@@ -82,6 +87,8 @@ covariates=Covariates(2, age, arm: 2 levels))
         Args:
             frame: A data frame of pandas, Polars or PyArrow, or of another library that narwhals reads.
             covariates: Name of the block of the columns that do not hold bags.
+            labels: Name of the column that names the objects. Default: the index of a pandas frame,
+                unless it is one of integers without a name, which may count rows.
 
         Returns:
             The inputs.
@@ -98,12 +105,39 @@ covariates=Covariates(2, age, arm: 2 levels))
             MixedInputs(2, cells=PointClouds(2 clouds, 1-2 atoms, d=1, float64), \
 covariates=Covariates(2, age))
         """
-        return cls._of(split_frame(frame, covariates))
+        read = table(frame)
+        return cls._from_table(read, bag_columns(read), covariates, labels)
 
     @classmethod
-    def _of(cls, split: Split) -> MixedInputs:
-        blocks, names = split
-        return cls.__new__(cls)._hold(cls(**blocks)._blocks, names)
+    def _from_table(
+        cls,
+        frame: Table,
+        bags: Mapping[Any, list[Any]],
+        covariates: str = "covariates",
+        labels: str | None = None,
+    ) -> MixedInputs:
+        """Read a frame, given the cells of its columns of bags."""
+        names = index_names(frame.to_native())
+        if labels is not None:
+            names = Names(np.asarray(column(frame, labels)))
+        named = None if names is None else names.labels
+        blocks: dict[str, Part] = {}
+        for name, entries in bags.items():
+            if str(name) in {covariates, *blocks}:
+                raise ValueError(
+                    f"Column {name!r}: expected columns of bags whose names differ as text, also from "
+                    f"the block of covariates, {covariates!r}. Rename it, or pass another covariates=."
+                )
+            try:
+                found = [double(cell, f"Bag {i}") for i, cell in enumerate(entries)]
+                blocks[str(name)] = PointClouds.from_list(found, labels=named)
+            except ValueError as error:
+                raise ValueError(f"Column {name!r}: {error}") from error
+        others = {n: column(frame, n) for n in frame.columns if n not in bags and n != labels}
+        if others:
+            rows = row_names(frame)
+            blocks[covariates] = Covariates.of(others, covariates, rows=rows, labels=named)
+        return cls.__new__(cls)._hold(blocks, names)
 
     def _hold(self, blocks: Mapping[str, Part], names: Names | None) -> MixedInputs:
         self._blocks, self._names = dict(blocks), names
@@ -258,29 +292,40 @@ def _read(block: Any, name: str) -> Part:
     return block  # type: ignore[return-value]
 
 
-def _check_lengths(blocks: Mapping[str, Part]) -> None:
-    lengths = {name: len(block) for name, block in blocks.items()}
-    if len(set(lengths.values())) > 1:
-        raise ValueError(f"Expected blocks of one length, got {lengths}.")
+def _names(block: Any, part: Part) -> Names | None:
+    """Return the index of a frame or series that was given as a block, or the labels of the block."""
+    known = part.labels is not None and part.labels.ndim == 1
+    return index_names(block) or (Names(part.labels) if known else None)  # type: ignore[arg-type]
 
 
-def _names(part: Part) -> Names | None:
-    """Return the labels of a block as names: those of distributions are, others may count rows."""
-    if part.labels is None or part.labels.ndim != 1:
+def _common_names(named: Mapping[str, Names | None]) -> Names | None:
+    """Check that blocks name the objects alike, and return the names."""
+    known = {block: names for block, names in named.items() if names is not None}
+    if not known:
         return None
-    return Names(part.labels, *([naming_of(part.labels)] if isinstance(part, Covariates) else []))
-
-
-def _common_names(named: Mapping[str, Names]) -> Names | None:
-    """Check that blocks name the objects alike, and return the names that most certainly are names."""
-    if not named:
-        return None
-    (block, names), *others = sorted(named.items(), key=lambda entry: -entry[1].naming)
+    (block, names), *others = sorted(known.items(), key=lambda entry: entry[1].counted)
     for other, found in others:
-        if names.naming > Naming.COUNTED and found.labels is None:
-            continue  # the rows of this table are only counted
         check_names(names, found, repr(block), repr(other))
     return names
+
+
+def bag_columns(frame: Table) -> dict[Any, list[Any]]:
+    """Return the cells of the columns of bags in a frame, by the name of the column.
+
+    A column holds bags if its first value is an array, a list, a tuple or a tensor with one or two axes.
+
+    Raises:
+        ValueError: If the frame has no rows, which would show whether a column holds bags.
+    """
+    if not len(frame):
+        raise ValueError("Expected at least one row, got an empty frame.")
+    found = {}
+    for name, dtype in frame.schema.items():
+        if dtype in (nw.List, nw.Array, nw.Object):
+            entries = cells(column(frame, name)) or []
+            if count_axes(next((e for e in entries if not is_missing(e)), None)) in (1, 2):
+                found[name] = entries
+    return found
 
 
 def _joined(parts: Sequence[Any], name: str) -> Part:
@@ -292,13 +337,5 @@ def _joined(parts: Sequence[Any], name: str) -> Part:
     dims = sorted({part.dim for part in parts})
     if len(dims) > 1:
         raise ValueError(f"Block {name!r}: expected one dimension, got {dims}.")
-    tensors = []
-    for attribute in parts[0]._axes:
-        pieces = [getattr(part, attribute) for part in parts]
-        tensors.append(
-            joined(pieces) if isinstance(parts[0], WeightedContainer) else torch.cat(pieces)
-        )
-    labels = [part.labels for part in parts]
-    known = all(given is not None for given in labels)
-    whole: Part = parts[0]._unchecked(*tensors, labels=np.concatenate(labels) if known else None)
+    whole: Part = type(parts[0])._concatenate(parts)
     return whole

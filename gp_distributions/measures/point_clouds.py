@@ -11,19 +11,23 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from gp_distributions.measures._bags import read_arrays, read_bags, read_ragged, read_rows
+from gp_distributions.measures._bags import (
+    listed,
+    matched,
+    read_arrays,
+    read_bags,
+    read_ragged,
+    read_rows,
+)
 from gp_distributions.measures._container import WeightedContainer
 from gp_distributions.measures._curves import read_curves
 from gp_distributions.measures._frames import read_frame
 from gp_distributions.measures._images import read_images
 from gp_distributions.measures._meshes import read_meshes
 from gp_distributions.measures._pairs import PairFeatures, read_pairs
-from gp_distributions.measures._sampling import draw_indices, seeded
 from gp_distributions.measures._single_cell import read_cells
 from gp_distributions.measures._validation import Wording, equal_weights
-from gp_distributions.measures.arrays import Array, Data, integer, point_array
-from gp_distributions.measures.columns import listed, matched
-from gp_distributions.measures.tables import Frame
+from gp_distributions.measures.arrays import Array, Data, integer, point_array, seeded
 from gp_distributions.rows.clouds import join_rows, pad_rows
 
 
@@ -79,6 +83,8 @@ class PointClouds(WeightedContainer):
         cls,
         bags: Iterable[Data | PointClouds] | Mapping[Any, Data | PointClouds],
         weights: Iterable[Data] | Mapping[Any, Data] | None = None,
+        *,
+        labels: Iterable[Any] | None = None,
     ) -> PointClouds:
         """Read bags of any sizes, padded to the largest with atoms of weight zero at the origin.
 
@@ -87,9 +93,11 @@ class PointClouds(WeightedContainer):
                 such as ``clouds[0]``, which keeps its weights but loses its label. If all bags are
                 one-dimensional, they are bags of numbers, with ``d = 1``. A column of a data frame
                 that holds a bag in each entry is read as a list. The keys of a dictionary become the
-                ``labels``: pass ``dict(series)`` for a series of pandas whose index names the bags.
+                ``labels``.
             weights: For each bag, a tensor or array of ``n_i`` weights >= 0, in a list, or in a
                 dictionary if the bags are in one. Default: equal weights.
+            labels: A name for each bag, such as another column of the data frame, or the index of a
+                series of pandas. Default: the keys of a dictionary, or none.
 
         Returns:
             The clouds, in order.
@@ -111,11 +119,11 @@ class PointClouds(WeightedContainer):
             >>> PointClouds.from_list({"ann": [1.2, 3.4], "bob": [0.5]}).labels.tolist()
             ['ann', 'bob']
         """
-        items, labels = listed(bags, "bag")
-        masses = matched(weights, labels)
+        items, names = listed(bags, "bag", labels)
+        masses = matched(weights, names)
         if any(isinstance(item, PointClouds) for item in items):
             items, masses = _opened(items, masses)
-        return cls._read(*read_bags(items, masses, labels), labels=labels)
+        return cls._read(*read_bags(items, masses, names), labels=names)
 
     @classmethod
     def from_ragged(
@@ -156,15 +164,13 @@ class PointClouds(WeightedContainer):
 
     @classmethod
     def from_frame(
-        cls, frame: Frame, *, bag: str, columns: str | Sequence[str], weight: str | None = None
+        cls, frame: Any, *, bag: str, columns: str | Sequence[str], weight: str | None = None
     ) -> PointClouds:
         """Read a long table with one row for each atom.
 
         Args:
-            frame: A data frame of pandas, Polars or PyArrow, or of any library with ``frame.columns``
-                and ``frame[name].to_numpy()``. If narwhals is installed, the lazy frames and tables
-                that it reads, such as those of DuckDB, are accepted too; only the columns needed are
-                collected.
+            frame: A data frame of pandas, Polars or PyArrow, or of another library that narwhals reads,
+                such as DuckDB. Of a lazy frame, only the columns needed are collected.
             bag: Name of the column that identifies the bag of each row, by values of any hashable
                 type. They become the ``labels``.
             columns: Name or names of the columns of coordinates.
@@ -418,7 +424,7 @@ class PointClouds(WeightedContainer):
             PointClouds(1 cloud, 100 atoms, d=1, float64)
         """
         count = integer(n, "n")
-        drawn = draw_indices(self.weights, count, seeded(seed, self.device)).unsqueeze(-1)
+        drawn = self._drawn(count, seeded(seed, self.device)).unsqueeze(-1)
         points = self.points.gather(-2, drawn.expand(*self.batch_shape, count, self.dim))
         return self._unchecked(points, equal_weights(points), labels=self.labels)
 

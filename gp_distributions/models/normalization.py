@@ -9,8 +9,7 @@ from botorch.models.transforms.input import InputTransform
 from torch import Tensor
 
 from gp_distributions.measures import MixedInputs, PointClouds
-from gp_distributions.measures.arrays import Data
-from gp_distributions.measures.normalization import given_scale
+from gp_distributions.measures.arrays import Data, given_scale
 from gp_distributions.rows.clouds import join_rows, split_rows
 from gp_distributions.rows.columns import Columns, Slots, numbers_of, select_columns
 

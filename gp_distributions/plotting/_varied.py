@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gp_distributions.measures import Covariates, MixedInputs, PointClouds
-from gp_distributions.measures.columns import object_array
+from gp_distributions.measures.arrays import object_array
 from gp_distributions.measures.kinds import Distributions
 
 Part: TypeAlias = Distributions | Covariates

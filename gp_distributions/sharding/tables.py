@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gp_distributions.measures.point_clouds import PointClouds
-from gp_distributions.measures.tables import check_name, column_names, opened
+from gp_distributions.measures.tables import table
 from gp_distributions.sharding.pieces import Contents
 from gp_distributions.sharding.targets import constant_within_bags, joined, target_tensor
 
@@ -161,18 +161,11 @@ def arrow_table(frame: Any, needed: Sequence[str]) -> pyarrow.Table:
         TypeError: If the object is not a data frame.
         ValueError: If it lacks a column, or has two of one name.
     """
-    import pyarrow as pa
-
-    read: Any = opened(frame, needed)
-    arrow = hasattr(type(read), "column_names")
-    index = getattr(getattr(read, "index", None), "name", None)
-    if index in needed and index not in read.columns:  # Dask's set_index puts it there
-        read = read.reset_index()
-    for name in needed:
-        check_name(name, column_names(read))
-    if not isinstance(read, pa.Table):
-        read = pa.table(read if arrow else read[list(needed)])
-    return read.select(list(needed))
+    index = getattr(getattr(frame, "index", None), "name", None)
+    if index in needed and index not in frame.columns:  # Dask's set_index puts it there
+        frame = frame.reset_index()
+    names = list(dict.fromkeys(needed))
+    return table(frame, names).select(names).to_arrow().select(names)
 
 
 def repeated(values: pyarrow.Array | pyarrow.ChunkedArray) -> Any:

@@ -34,7 +34,6 @@ from gp_distributions import (
     mixed_kernel,
     save,
 )
-from gp_distributions.measures import bag_columns
 
 N = 30
 RNG = np.random.default_rng(5)
@@ -59,9 +58,9 @@ class TestFrames:
         assert torch.equal(read.pack(), INPUTS.pack())
         other = MixedInputs.from_frame(FRAME, covariates="patient")
         assert list(other.blocks) == ["cells", "patient"]
-        with pytest.raises(ValueError, match="not a column of bags, got 'cells'"):
+        with pytest.raises(ValueError, match=r"'cells': .* pass another covariates="):
             MixedInputs.from_frame(FRAME, covariates="cells")
-        with pytest.raises(ValueError, match="not a column of bags, got '1'"):
+        with pytest.raises(ValueError, match=r"Column 1: .* pass another covariates="):
             MixedInputs.from_frame(FRAME.rename(columns={"cells": 1}), covariates="1")
         only = MixedInputs.from_frame(FRAME[["cells"]])
         assert list(only.blocks) == ["cells"]
@@ -71,33 +70,14 @@ class TestFrames:
 
     def test_columns_of_bags_whose_names_are_the_same_as_text(self) -> None:
         frame = pd.DataFrame({1: BAGS, "1": BAGS})
-        with pytest.raises(ValueError, match="'1': expected columns whose names differ as text"):
+        with pytest.raises(ValueError, match="'1': expected columns of bags whose names differ"):
             MixedInputs.from_frame(frame)
 
     def test_a_frame_without_rows(self) -> None:
         model = regressor().fit(FRAME, Y)
         for use in (MixedInputs.from_frame, model.predict):
-            with pytest.raises(ValueError, match="expected at least one row"):
+            with pytest.raises(ValueError, match="Expected at least one row"):
                 use(FRAME[:0])
-        assert len(MixedInputs.from_frame(FRAME[["age"]][:0])) == 0
-
-    def test_structs_are_no_bags(self) -> None:
-        """Polars converts them to arrays."""
-
-        class Struct:
-            pass
-
-        class Column:
-            dtype = Struct()
-
-            def to_numpy(self) -> NDArray[np.float64]:
-                return np.ones((3, 2))
-
-        class Table(dict[str, Any]):
-            columns = ("cells",)
-
-        with pytest.raises(ValueError, match=r"got a struct of several.*frame\.unnest\('cells'\)"):
-            MixedInputs.from_frame(Table(cells=Column()))
 
     @pytest.mark.parametrize("form", ["lists", "tensors", "nested objects", "arrow"])
     def test_of_every_form(self, form: str) -> None:
@@ -117,25 +97,10 @@ class TestFrames:
         expected = regressor().fit(FRAME, Y).predict(FRAME)
         np.testing.assert_array_equal(regressor().fit(frame, Y).predict(frame), expected)
 
-    def test_bags_are_converted_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        lists = pa.table({"age": AGE, "cells": [bag.tolist() for bag in BAGS], "arm": ARM})
-        read: list[str] = []
-        original = bag_columns.column
-
-        def column(frame: Any, name: str) -> Any:
-            read.append(name)
-            return original(frame, name)
-
-        monkeypatch.setattr(bag_columns, "column", column)
-        scaler = CloudScaler().fit(lists)
-        assert read == ["age", "cells", "arm"]
-        scaler.transform(lists)
-        assert read == ["age", "cells", "arm"] * 2
-
     def test_sparse_bags(self) -> None:
         cells = [sparse.csr_array(bag) for bag in BAGS]
         for given in (FRAME.assign(cells=cells), cells):
-            with pytest.raises(TypeError, match="Bag 0: expected a dense array, got a sparse one"):
+            with pytest.raises(ValueError, match="Bag 0: expected a dense array, got a sparse one"):
                 regressor().fit(given, Y)
 
     def test_bags_of_numbers(self) -> None:
@@ -149,10 +114,10 @@ class TestFrames:
     @pytest.mark.parametrize(
         ("cell", "message"),
         [
-            (None, r"Column 'cells': expected a bag.*got a missing value in row 3"),
-            (1.5, r"Column 'cells': expected a bag.*got a float in row 3"),
-            (np.zeros((2, 3)), "Column 'cells': Bag 3: expected 2 columns"),
-            (np.full((2, 2), np.nan), "Column 'cells': Bag 3: expected finite coordinates"),
+            (None, "Column 'cells': Bag 3: expected real numbers, got None"),
+            (1.5, r"Column 'cells': Bag 3 \(label p3\): .* got a 0-D array"),
+            (np.zeros((2, 3)), "'cells': Bag 3 .label p3.: expected 2 columns"),
+            (np.full((2, 2), np.nan), "'cells': Bag 3 .label p3.: expected finite coordinates"),
             ([], "Column 'cells': Bag 3"),
         ],
     )
@@ -190,7 +155,7 @@ class TestFrames:
     def test_names_that_occur_twice(self) -> None:
         numbers = pd.DataFrame(np.stack([AGE, LEVEL], 1), columns=["x", "x"])
         for frame in (numbers, numbers.astype(object)):
-            with pytest.raises(ValueError, match="Expected one column 'x', got more than one"):
+            with pytest.raises(ValueError, match="Expected unique column names"):
                 MixedInputs.from_frame(frame)
 
     def test_missing_covariates(self) -> None:

@@ -95,10 +95,10 @@ def test_sparse_input_is_refused() -> None:
     for estimator in estimators:
         with pytest.raises(TypeError, match="Sparse data was passed for X, but dense"):
             estimator.fit(sparse.csr_array(X[:, 0]), Y > 0)
-        with pytest.raises(TypeError, match=r"X: expected a dense array.* to_dense\(\)"):
+        with pytest.raises(ValueError, match=r"X: expected a dense array.* to_dense\(\)"):
             estimator.fit(tensor.to_sparse(), Y > 0)
         for bags in ([sparse.csr_array(bag) for bag in X], [bag.to_sparse() for bag in tensor]):
-            with pytest.raises(TypeError, match=r"Bag 0: expected a dense array.* toarray\(\)"):
+            with pytest.raises(ValueError, match=r"Bag 0: expected a dense array.* toarray\(\)"):
                 estimator.fit(bags, Y > 0)
     with pytest.raises(TypeError, match="Sparse data was passed for y"):
         DistributionGPRegressor().fit(X, sparse.csr_array(Y[:, None]))
@@ -190,11 +190,6 @@ def test_columns_of_bags_of_equal_lengths_and_in_the_plane() -> None:
             [[[1.0, 2.0], [3.0]]],
             ValueError,
             r"Bag 0: expected an array, got nested sequences of uneq",
-        ),
-        (
-            np.array([[[1.0], [2.0, 3.0]], [[3.0], [4.0, 5.0]]], dtype=object),
-            ValueError,
-            r"one column of bags, got the columns \[0, 1\]",
         ),
     ],
 )

@@ -58,7 +58,7 @@ def test_a_frame_of_bags_and_covariates(kind: str, tmp_path: Path) -> None:
     clouds = PointClouds.from_list(dict(zip(ids, native["glucose"], strict=True)))
     assert clouds.labels.tolist() == frame["id"].to_list()
     assert (clouds.sizes.numpy() == frame["glucose"].list.len().to_numpy()).all()
-    with pytest.raises(ValueError, match=r"'glucose': expected a number in each row, got a bag"):
+    with pytest.raises(ValueError, match=r"'glucose': expected finite numbers, got \["):
         PointClouds.from_frame(native, bag="id", columns="glucose")
     with pytest.raises(ValueError, match=r"'glucose' .* Pass a column of bags as PointClouds"):
         MixedInputs(cells=clouds, covariates=native)
@@ -129,7 +129,7 @@ def test_a_folder_of_meshes_to_the_next_experiments(tmp_path: Path) -> None:
     assert len({*asked, "part_1", "part_4", "part_8"}) == 5
     with pytest.raises(ValueError, match="with this label has the index 9"):
         optimizer.tell("part_9", 2.0)
-    with pytest.raises(TypeError, match=r"Path\('.*'\)\.glob"):
+    with pytest.raises(TypeError, match=r"Path\(folder\)\.glob"):
         PointClouds.from_meshes(tmp_path)
 
 

@@ -22,7 +22,7 @@ def learn(values: Any) -> Any:
 def test_decimal_commas() -> None:
     values = [f"{age},5" for age in AGES]
     with pytest.raises(
-        ValueError, match=r"numbers as text, such as '40,5'. Convert .*decimal=\",\""
+        ValueError, match=r"got '40,5' in row 'p0' of .* numbers as text\. Convert .*decimal=','"
     ):
         learn(values)
     values[3] = "unknown"
@@ -42,9 +42,7 @@ def test_a_word_among_numbers(kind: Any) -> None:
 
 
 def test_numbers_as_text() -> None:
-    with pytest.raises(
-        ValueError, match=r"numbers as text, such as '40'. Convert .* codes, declare 12"
-    ):
+    with pytest.raises(ValueError, match=r"got '40' in row 'p0' .* codes, declare 12 categories"):
         learn(AGES.astype(str))
     learn(AGES.astype(str).astype("category"))
 
@@ -56,8 +54,7 @@ def test_few_codes_are_categories() -> None:
 
 def test_codes() -> None:
     codes = [*map(str, range(101, 111)), "A1", "A2"]
-    declare = r"If 'A1' and '101' are codes, declare 12 categories: .*keeps all rows\. If it is"
-    with pytest.raises(ValueError, match=f"'A1' in row 'p10' of a column of numbers. {declare}"):
+    with pytest.raises(ValueError, match=r"'A1' in row 'p10' of a column .* declare 12 categories"):
         learn(codes)
     learn(pd.Categorical(codes))
 

@@ -77,13 +77,16 @@ GOOD = np.zeros((2, 3))
         ([GOOD, np.zeros((3, 0))], None, r"Bag 1: expected at least .* one coordinate"),
         ([GOOD, []], None, r"Bag 1: expected at least one atom"),
         ([GOOD, [[1, 2, 3], [1, 2]]], None, r"Bag 1: .* unequal lengths"),
-        ([GOOD, GOOD.astype(object)], None, r"Bag 1: expected real numbers, .* object"),
         ([GOOD, GOOD.astype(str)], None, r"Bag 1: expected real numbers"),
         ([GOOD, GOOD.astype(complex)], None, r"Bag 1: expected real numbers, .* complex128"),
         ([GOOD, GOOD], [[1, 1]], r"weights for each of 2 bags, got 1"),
         ([GOOD, GOOD], [[1, 1], [1, 1], [1, 1]], r"weights for each of 2 bags, got 3"),
-        ([GOOD, GOOD], [[1, 1], [1]], r"Bag 1: expected 2 weights, .* shape \(1,\)"),
-        ([GOOD, GOOD], [[1, 1], [[1], [1]]], r"Bag 1: expected 2 weights, .* shape \(2, 1\)"),
+        ([GOOD, GOOD], [[1, 1], [1]], r"Weights of bag 1: expected shape \(2,\), .* got \(1,\)"),
+        (
+            [GOOD, GOOD],
+            [[1, 1], [[1], [1]]],
+            r"Weights of bag 1: expected shape \(2,\), .* got \(2, 1\)",
+        ),
         ([GOOD, GOOD], [[1, 1], ["a", "b"]], r"Weights of bag 1: expected real numbers"),
         ([GOOD, GOOD], [[1, 1], [0, 0]], r"Bag 1: expected weights with a positive, finite sum"),
         ([GOOD, GOOD], [[1, 1], [1, -1]], r"Bag 1: expected finite weights >= 0, got -1\.0"),
@@ -216,7 +219,10 @@ def test_a_row_without_a_bag_is_named(ids):
         ),
         ({"bag": "bag", "columns": "x", "weight": "v"}, r"'v', got none"),
         ({"bag": "bag", "columns": []}, r"at least one column of coordinates"),
-        ({"bag": "x", "columns": "bag"}, r"Column 'bag': expected real numbers"),
+        (
+            {"bag": "x", "columns": "bag"},
+            r"Column 'bag': expected finite numbers, got 'a' in row 0",
+        ),
     ],
 )
 def test_bad_columns_are_named(options, message):
@@ -227,12 +233,10 @@ def test_bad_columns_are_named(options, message):
 @pytest.mark.parametrize(
     ("entries", "message"),
     [
-        (["0.3", "<0.1", "?"], r"numbers, got '<0\.1' in row 'b'\. Replace it with a number"),
-        (pd.array([0, None, 1], dtype="boolean"), r"numbers, got <NA> in row 'b'\. Replace"),
-        (
-            ["0.3", "nan", "2"],
-            r"got '0\.3' in row 'a'\. Convert the column with frame\['x'\]\.astype\(float",
-        ),
+        (["0.3", "<0.1", "?"], r"numbers, got '<0\.1' in row 'b', of bag 'one'\. Convert text"),
+        (pd.array([0, None, 1], dtype="boolean"), r"numbers, got <NA> in row 'b', of bag 'one'\."),
+        (["0.3", "nan", "2"], r"got '0\.3' in row 'a', of bag 'one'\. Convert text to numbers"),
+        ([[1.0, 2.0], [3.0], [4.0]], r"numbers, got \[1\.0, 2\.0\] in row 'a'"),
     ],
 )
 @pytest.mark.parametrize("weight", [None, "x"])
@@ -242,19 +246,10 @@ def test_entries_that_are_not_numbers_are_named_with_their_row(entries, message,
         PointClouds.from_frame(frame, bag="bag", columns="y" if weight else "x", weight=weight)
 
 
-def test_rows_without_index_are_counted():
-    class Plain(dict):
-        columns = ("bag", "x")
-
-    frame = Plain(bag=pd.Series(["a", "b"]), x=pd.Series(["1", "?"]))
-    with pytest.raises(ValueError, match=r"got '\?' in row 1\."):
-        PointClouds.from_frame(frame, bag="bag", columns="x")
-
-
 def test_bad_frames_name_the_label():
     frame = table(["wing", "tail", "wing"])
     options = {"bag": "bag", "columns": ["x", "y"], "weight": "w"}
-    where = r"'x': expected finite numbers, got nan in row 1, of bag 'tail'\. Fill"
+    where = r"'x': expected finite numbers, got nan in row 1, of bag 'tail'\. Convert"
     with pytest.raises(ValueError, match=where):
         PointClouds.from_frame(frame.assign(x=[0, np.nan, 0]), **options)
     with pytest.raises(ValueError, match=r"Bag 0 \(label wing\): expected finite weights >= 0"):
@@ -263,7 +258,7 @@ def test_bad_frames_name_the_label():
         PointClouds.from_frame(frame.assign(w=[1, 0, 1]), **options)
     with pytest.raises(ValueError, match=r"at least one row"):
         PointClouds.from_frame(frame[:0], **options)
-    with pytest.raises(ValueError, match=r"Expected one column 'x', got more than one"):
+    with pytest.raises(ValueError, match=r"Expected unique column names"):
         PointClouds.from_frame(frame[["bag", "x", "x", "y", "w"]], **options)
 
 

@@ -101,9 +101,7 @@ class TestReading:
             assert covariates.columns["block"].tolist() == list(values)
 
     def test_a_missing_category(self) -> None:
-        with pytest.raises(
-            ValueError, match="Block 'arm': expected a value, got a missing one in row 1"
-        ):
+        with pytest.raises(ValueError, match=r"Block 'arm': .* got a missing value in row 1"):
             MixedInputs(arm=pd.Categorical(["a", None]))
 
     def test_names_that_are_the_same_as_text(self) -> None:
@@ -129,7 +127,7 @@ class TestReading:
             ({"cells": CELLS, "age": [1.0]}, r"one length, got \{'cells': 4, 'age': 1\}"),
             ({"cells": CELLS[0]}, "expected N distributions"),
             ({"age": [1.0, np.nan]}, r"Block 'age': expected finite numbers, got nan in row 1"),
-            ({"arm": ["a", None]}, "Block 'arm': expected a value, got a missing one in row 1"),
+            ({"arm": ["a", None]}, "Block 'arm': .* got a missing value in row 1"),
             ({"t": FRAME.assign(age=[1, 2, np.inf, 3])}, "'age' of block 't'.*inf in row 'cem'"),
             ({"t": FRAME.assign(arm=["a", "b", None, "a"])}, "'arm' of block 't'.*row 'cem'"),
             ({"t": FRAME.assign(day=pd.Timestamp(0))}, "'day' of block 't'.*datetime64"),
@@ -140,7 +138,7 @@ class TestReading:
             ),
             (
                 {"t": np.array([1, True, "a"], dtype=object)},
-                r"got 1 in row 0, which equals True in another row\. Convert the column to strings",
+                r"got 1, which equals True of another row, in row 0\. Convert the column to strings",
             ),
             ({"t": pd.DataFrame(index=NAMES)}, "at least one column"),
             ({"t": {"x": [1], "y": [1, 2]}}, "columns of one length"),
@@ -164,23 +162,17 @@ class TestNames:
         assert len(MixedInputs(cells=CELLS, t=FRAME[::-1].loc[CELLS.labels])) == 4
 
     def test_a_name_that_is_missing_is_an_error(self) -> None:
-        with pytest.raises(ValueError, match="'dee' is missing from 't'"):
+        with pytest.raises(ValueError, match="'dee' occurs 1 times in 'cells' and 0 times in 't'"):
             MixedInputs(cells=CELLS, t=FRAME.rename({"dee": "eve"}))
 
     def test_a_name_that_occurs_more_often(self) -> None:
-        with pytest.raises(ValueError, match="'bob' is missing from 't'"):
+        with pytest.raises(ValueError, match="'bob' occurs 1 times in 'cells' and 0 times in 't'"):
             MixedInputs(cells=CELLS, t=FRAME.loc[["ann", "ann", "cem", "dee"]])
-
-    def test_names_that_occur_in_other_numbers(self) -> None:
-        cells = PointClouds._unchecked(
-            CELLS.points[:3], CELLS.weights[:3], labels=np.array(["a", "a", "b"], dtype=object)
-        )
-        with pytest.raises(ValueError, match="'a' occurs 2 times in 'cells' and 1 times in 't'"):
-            MixedInputs(cells=cells, t=pd.DataFrame({"x": [1.0, 2.0, 3.0]}, index=["a", "b", "b"]))
 
     def test_numbers_of_rows_are_not_names(self) -> None:
         clouds = PointClouds.from_list({3: [[0.0]], 1: [[1.0]], 0: [[2.0]], 2: [[3.0]]})
-        assert len(MixedInputs(cells=clouds, t=FRAME.reset_index(drop=True))) == 4
+        with pytest.raises(ValueError, match="'t' in the order of 'cells'"):
+            MixedInputs(cells=clouds, t=FRAME.reset_index(drop=True))
         assert len(MixedInputs(cells=CELLS, t=FRAME.set_index(np.array([5, 3, 8, 1])))) == 4
 
 

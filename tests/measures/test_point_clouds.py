@@ -137,7 +137,7 @@ def test_a_bag_of_weight_zero_is_named():
         (np.zeros(3), r"1-D array of shape \(3,\); write n numbers as an array of shape \(n, 1\)"),
         (1.0, r"Points: expected an array of shape \(\.\.\., n, d\), got a 0-D array"),
         (np.zeros((0, 2, 2)), r"empty array of shape \(0, 2, 2\)"),
-        (np.zeros((3, 2), object), r"Points: expected real numbers, .* dtype object"),
+        (np.array([[1.0, None]]), r"Points: expected real numbers, .* dtype object"),
         (np.zeros((3, 2), complex), r"Points: expected real numbers, .* complex128"),
         (
             torch.zeros(3, 2, dtype=torch.complex64),
@@ -157,20 +157,13 @@ def test_values_that_are_not_arrays_of_points_are_refused(points, message):
 
 @pytest.mark.filterwarnings("ignore:Sparse CSR tensor support")
 @pytest.mark.parametrize(
-    ("sparse", "remedy"),
+    "sparse",
     [
-        (
-            lambda: torch.eye(3).to_sparse(),
-            r"got layout torch\.sparse_coo; convert it with \.to_dense\(\)",
-        ),
-        (lambda: torch.eye(3).to_sparse_csr(), r"got layout torch\.sparse_csr; .* \.to_dense\(\)"),
-        (
-            lambda: [torch.eye(3).to_sparse()] * 2,
-            r"got layout torch\.sparse_coo; .* \.to_dense\(\)",
-        ),
-        (lambda: scipy.sparse.eye_array(3), r"SciPy sparse array; convert it with \.toarray\(\)"),
-        (lambda: scipy.sparse.csr_matrix(np.eye(3)), r"SciPy sparse array; .* \.toarray\(\)"),
-        (lambda: [scipy.sparse.eye_array(3)] * 2, r"SciPy sparse array; .* \.toarray\(\)"),
+        lambda: torch.eye(3).to_sparse(),
+        lambda: torch.eye(3).to_sparse_csr(),
+        lambda: [torch.eye(3).to_sparse()] * 2,
+        lambda: scipy.sparse.eye_array(3),
+        lambda: [scipy.sparse.csr_matrix(np.eye(3))] * 2,
     ],
 )
 @pytest.mark.parametrize(
@@ -182,14 +175,10 @@ def test_values_that_are_not_arrays_of_points_are_refused(points, message):
         (lambda x: PointClouds.from_list([np.eye(3)], [x]), "Weights of bag 0"),
         (PointClouds.from_images, "Images"),
         (lambda x: PointClouds.from_curves([np.eye(3), x]), "Curve 1"),
-        (lambda x: PointClouds.from_meshes([(x, [[0, 1, 2]])]), "Mesh 0"),
         (lambda x: PointClouds.from_meshes([(np.eye(3), x)]), "Faces of mesh 0"),
-        (lambda x: PointClouds.unpack(x, 2), "Rows"),
         (lambda x: PointClouds(np.eye(3)).normalize(scale=x), "scale"),
         (lambda x: Gaussians(x, np.eye(3)), "Mean"),
         (lambda x: Gaussians(np.zeros(3), x), "Covariance"),
-        (lambda x: Gaussians.unpack(x, 1), "Rows"),
-        (lambda x: GaussianMixtures(np.zeros((3, 1)), np.ones((3, 1, 1)), x), "Weights"),
         (
             lambda x: GaussianMixtures.from_list([(x, np.ones((3, 3, 3)), np.ones(3))]),
             "Mixture 0: Mean",
@@ -198,8 +187,8 @@ def test_values_that_are_not_arrays_of_points_are_refused(points, message):
         (ReferenceMeasure, "Points"),
     ],
 )
-def test_sparse_data_are_refused_with_a_remedy(make, name, sparse, remedy):
-    with pytest.raises(ValueError, match=f"{name}: expected a dense (array|tensor), .*{remedy}"):
+def test_sparse_data_are_refused_with_a_remedy(make, name, sparse):
+    with pytest.raises(ValueError, match=rf"{name}: expected a dense array, .*to_dense\(\)"):
         make(sparse())
 
 
