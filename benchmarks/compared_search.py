@@ -18,7 +18,7 @@ in :mod:`benchmarks.airfoil_search`.
 - ``GP on designs``, ``GP on designs with priors``: as in :mod:`benchmarks.airfoil_search`.
 
 The weights of the mixtures, pseudo-BMA+, have no setting, and were chosen for the reasons that
-:func:`gp_distributions.numerics.pseudo_bma.pseudo_bma_weights` gives. Searches of pools were run before
+:func:`gp_distributions.numerics.predictions.pseudo_bma_weights` gives. Searches of pools were run before
 on seeds 900 to 903 only. The reported seeds are 6000 to 6019 for the pool and 7000 to 7019 for designs.
 
 Columns: evaluations until the first of the top hundredth (``top``) and until the best is found

@@ -70,7 +70,7 @@ from gp_distributions.datasets import (
     random_solids,
 )
 from gp_distributions.measures.covariates import Covariates
-from gp_distributions.numerics.mixtures import Mixture
+from gp_distributions.numerics.densities import Mixture
 from gp_distributions.warnings import silenced
 
 SEEDS = 30

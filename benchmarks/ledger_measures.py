@@ -43,7 +43,7 @@ from gp_distributions import (
     integrate_hyperparameters,
     mixed_kernel,
 )
-from gp_distributions.numerics.mixtures import Mixture
+from gp_distributions.numerics.densities import Mixture
 from gp_distributions.warnings import silenced
 
 LEVELS = (0.5, 0.8, 0.95)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from gp_distributions.numerics.standardized_errors import Values, standardized_errors
+from gp_distributions.numerics.predictions import Values, standardized_errors
 
 Groups = Tensor | Sequence[Hashable]
 

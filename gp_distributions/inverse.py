@@ -18,7 +18,7 @@ from gp_distributions.distances import (
 )
 from gp_distributions.measures import PointClouds
 from gp_distributions.numerics.nearest_cloud import nearest_cloud
-from gp_distributions.numerics.procrustes import procrustes
+from gp_distributions.numerics.rotations import procrustes
 from gp_distributions.rows.clouds import join_rows
 from gp_distributions.warnings import ConvergenceWarning, warn
 

@@ -23,7 +23,7 @@ from gp_distributions.bayesopt.searches import DesignSearch
 from gp_distributions.distances.base import Distance
 from gp_distributions.kernels.candidates import as_scaled_kernel, copied
 from gp_distributions.models import DistributionGP, MixtureModel
-from gp_distributions.numerics.pseudo_bma import pseudo_bma_weights
+from gp_distributions.numerics.predictions import pseudo_bma_weights
 from gp_distributions.scoring import left_out
 from gp_distributions.warnings import ConvergenceWarning, UndeterminedWarning, silenced, warn
 

@@ -14,7 +14,7 @@ from torch import Tensor
 from gp_distributions.comparison.trials import Trial
 from gp_distributions.models import MixtureClassifier, MixtureModel
 from gp_distributions.models.mixture_classifier import Classifier
-from gp_distributions.numerics.stacking import stacking_weights
+from gp_distributions.numerics.predictions import stacking_weights
 from gp_distributions.plotting.comparisons import plot_comparison
 from gp_distributions.plotting.drawing import Axes
 from gp_distributions.scoring.entries import ComparisonEntry

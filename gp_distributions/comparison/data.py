@@ -18,7 +18,7 @@ from gp_distributions.measures.mixed_inputs import MixedInputs
 from gp_distributions.models.arguments import counted_rows
 from gp_distributions.models.kernel_ridge import Labels, read_labels
 from gp_distributions.models.targets import as_targets, check_order
-from gp_distributions.numerics.masks import refuse_mask
+from gp_distributions.numerics.predictions import refuse_mask
 
 # Number of folds if there are groups, unless there are fewer groups.
 _FOLDS = 5

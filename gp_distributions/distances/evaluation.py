@@ -20,8 +20,8 @@ from gp_distributions.context import setting
 from gp_distributions.distances.embedded_rows import EmbeddedRows, Rows, embedded, rows_of
 from gp_distributions.distances.fixed_parameters import with_fixed_parameters
 from gp_distributions.distances.recent_rows import RecentRows
+from gp_distributions.numerics.linear_algebra import put_rows
 from gp_distributions.numerics.pairwise import squared_euclidean_to
-from gp_distributions.numerics.single_thread import put_rows
 from gp_distributions.rows.clouds import drop_copies, equal_rows, same_tensor
 from gp_distributions.rows.contents import check_content
 from gp_distributions.rows.layout import Block, check_weights, chunks, normalized

@@ -15,7 +15,7 @@ from gp_distributions.distances.mmd import SAMPLINGS
 from gp_distributions.distances.restoring import unless_restoring
 from gp_distributions.measures.arrays import Data, integer, point_array, positive, to_tensors
 from gp_distributions.numerics.embedding_kernels import EMBEDDING_KERNELS, IsotropicKernel
-from gp_distributions.numerics.frequencies import fourier_features
+from gp_distributions.numerics.random_features import fourier_features
 from gp_distributions.rows.clouds import drop_padding
 from gp_distributions.rows.gaussians import split_gaussians
 

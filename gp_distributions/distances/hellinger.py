@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from gp_distributions.distances.shared_support import SharedSupportDistance
-from gp_distributions.numerics.roots import square_root
+from gp_distributions.numerics.linear_algebra import square_root
 
 
 class Hellinger(SharedSupportDistance):

@@ -7,7 +7,7 @@ from torch import Tensor
 from gp_distributions.distances.base import Distance
 from gp_distributions.distances.mmd import MMD
 from gp_distributions.distances.sliced_wasserstein import SlicedWasserstein
-from gp_distributions.numerics.groups import is_orthogonal, permutes_axes
+from gp_distributions.numerics.rotations import is_orthogonal, permutes_axes
 
 
 def unchanged_by(distance: Distance, group: Tensor) -> bool:

@@ -20,20 +20,21 @@ from gp_distributions.numerics.embedding_kernels import (
     EmbeddingKernel,
     EnergyKernel,
     IsotropicKernel,
+    PointKernel,
     PolynomialKernel,
+    gaussian_expectation,
 )
-from gp_distributions.numerics.frequencies import (
-    fourier_features,
-    orthogonal_frequencies,
-    quasi_random_frequencies,
-)
-from gp_distributions.numerics.gaussian_expectations import gaussian_expectation
-from gp_distributions.numerics.landmarks import landmark_features, spread_landmarks
 from gp_distributions.numerics.mean_embeddings import inner_products
 from gp_distributions.numerics.pairwise import zero_diagonal
-from gp_distributions.numerics.point_kernels import PointKernel
-from gp_distributions.numerics.pooled_atoms import draw_atoms, median_distance
-from gp_distributions.numerics.tensor_moments import moment_features
+from gp_distributions.numerics.random_features import (
+    fourier_features,
+    landmark_features,
+    moment_features,
+    orthogonal_frequencies,
+    quasi_random_frequencies,
+    spread_landmarks,
+)
+from gp_distributions.numerics.sampling import draw_atoms, median_distance
 from gp_distributions.rows.gaussians import join_gaussians, split_gaussians
 from gp_distributions.rows.layout import check_weights
 

@@ -12,13 +12,14 @@ from torch import Tensor
 from gp_distributions.distances.base import Distance
 from gp_distributions.distances.restoring import RESTORING, unless_restoring
 from gp_distributions.measures.arrays import integer
-from gp_distributions.numerics.absolute_value import absolute_value
-from gp_distributions.numerics.directions import sphere_directions
-from gp_distributions.numerics.harmonics import circle_harmonics, sphere_harmonics
+from gp_distributions.numerics.directions import (
+    circle_harmonics,
+    sphere_directions,
+    sphere_harmonics,
+)
+from gp_distributions.numerics.linear_algebra import absolute_value, matmul, square_root
 from gp_distributions.numerics.normals import projected_deviations
 from gp_distributions.numerics.quantiles import cell_quantiles
-from gp_distributions.numerics.roots import square_root
-from gp_distributions.numerics.single_thread import matmul
 from gp_distributions.rows.clouds import drop_padding
 from gp_distributions.rows.gaussians import split_gaussians
 

@@ -13,6 +13,7 @@ from gp_distributions.distances.base import Distance
 from gp_distributions.distances.restoring import unless_restoring
 from gp_distributions.measures.arrays import integer
 from gp_distributions.numerics.directions import random_directions, sphere_directions
+from gp_distributions.numerics.linear_algebra import concatenate, matmul
 from gp_distributions.numerics.normals import (
     MEAN_ABSOLUTE,
     normal_wasserstein,
@@ -21,7 +22,6 @@ from gp_distributions.numerics.normals import (
 )
 from gp_distributions.numerics.pairwise import manhattan, without_rounding
 from gp_distributions.numerics.quantiles import cell_quantiles, equally_weighted
-from gp_distributions.numerics.single_thread import concatenate, matmul
 from gp_distributions.rows.clouds import drop_padding
 from gp_distributions.rows.gaussians import split_gaussians
 

@@ -19,7 +19,7 @@ from gp_distributions.inverse import invert_embedding
 from gp_distributions.kernels import DistributionKernel, Profile
 from gp_distributions.kernels.covariances import covariance
 from gp_distributions.measures import PointClouds
-from gp_distributions.numerics.medians import median_apart
+from gp_distributions.numerics.sampling import median_apart
 
 # Number of distributions whose features are computed at a time.
 _PIECE = 1024

@@ -28,8 +28,8 @@ from gp_distributions.models.distribution_gp import DistributionGP
 from gp_distributions.models.integrated_gp import IntegratedGP, regression, training_covariances
 from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood
 from gp_distributions.models.shared_kernel import SharedNoise
+from gp_distributions.numerics.densities import truncated, untruncated
 from gp_distributions.numerics.quadrature import grid, importance_points, narrowed
-from gp_distributions.numerics.truncated_normal import truncated, untruncated
 
 # A grid has so many points for each hyperparameter and for the ratio of noise to outputscale; more
 # hyperparameters than _GRID are integrated by importance sampling with _POINTS points.

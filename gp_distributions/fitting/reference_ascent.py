@@ -21,7 +21,7 @@ from gp_distributions.kernels.reading import distribution_kernels
 from gp_distributions.measures.point_clouds import PointClouds
 from gp_distributions.measures.reference import ReferenceMeasure
 from gp_distributions.models.distribution_gp import DistributionGP
-from gp_distributions.numerics.cholesky import cholesky
+from gp_distributions.numerics.linear_algebra import cholesky
 
 # A model that explains less than the share _USELESS of the variance of left-out targets has found no
 # signal. Learning is then repeated from up to _RETRIES references drawn from the training clouds.

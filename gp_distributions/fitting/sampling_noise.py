@@ -14,7 +14,7 @@ from torch import Tensor
 from gp_distributions.fitting.starts import training_rows
 from gp_distributions.kernels.covariances import covariance
 from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood
-from gp_distributions.numerics.cholesky import cholesky
+from gp_distributions.numerics.linear_algebra import cholesky
 from gp_distributions.rows.clouds import drop_copies, join_rows, split_rows
 from gp_distributions.rows.columns import numbers_of
 

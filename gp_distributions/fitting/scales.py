@@ -25,8 +25,8 @@ from gp_distributions.fitting.starts import training_rows
 from gp_distributions.fitting.thinning import thinned
 from gp_distributions.kernels.covariances import covariance
 from gp_distributions.models.exact_inference import ExactMultivariateNormal
-from gp_distributions.numerics.cholesky import cholesky, log_densities
-from gp_distributions.numerics.conditionals import conditional_log_densities
+from gp_distributions.numerics.densities import conditional_log_densities
+from gp_distributions.numerics.linear_algebra import cholesky, log_densities
 from gp_distributions.rows.clouds import drop_copies
 
 # Scales are learned from at most this many bags.

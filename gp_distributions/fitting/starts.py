@@ -23,7 +23,7 @@ from gp_distributions.kernels.distribution_kernel import DistributionKernel
 from gp_distributions.kernels.group_average import closest_images
 from gp_distributions.models.distribution_gp import DistributionGP
 from gp_distributions.models.scales import check_distances
-from gp_distributions.numerics.medians import median_apart
+from gp_distributions.numerics.sampling import median_apart
 from gp_distributions.warnings import UndeterminedWarning, warn
 
 # The smooth start multiplies lengthscales by this factor; most profiles are then nearly linear.

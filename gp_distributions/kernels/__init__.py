@@ -22,7 +22,7 @@ from gp_distributions.kernels.profiles import (
     RationalQuadratic,
     StudentT,
 )
-from gp_distributions.numerics.groups import planar_rotations
+from gp_distributions.numerics.rotations import planar_rotations
 
 __all__ = [
     "BlockKernel",

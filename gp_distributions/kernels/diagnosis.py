@@ -20,7 +20,7 @@ from gp_distributions.kernels.orientation import LEVEL, axes_p_value, sees_rando
 from gp_distributions.kernels.reading import check_kind, distribution_kernels
 from gp_distributions.measures.described import described
 from gp_distributions.measures.inputs import Inputs, encoding_of, input_rows
-from gp_distributions.numerics.medians import apart, median_apart
+from gp_distributions.numerics.sampling import apart, median_apart
 from gp_distributions.rows.columns import numbers_of
 from gp_distributions.rows.layout import Block
 

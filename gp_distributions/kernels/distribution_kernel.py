@@ -17,7 +17,7 @@ from gp_distributions.kernels.profiles import Profile, make_profile
 from gp_distributions.kernels.row_kernel import RowKernel
 from gp_distributions.measures.described import described
 from gp_distributions.measures.kinds import Distributions
-from gp_distributions.numerics.strips import entrywise
+from gp_distributions.numerics.linear_algebra import entrywise
 
 # The options of GPyTorch's kernels; it ignores others.
 _OPTIONS = [name for name in inspect.signature(Kernel).parameters if name != "kwargs"]

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from gp_distributions.distances.embedded_rows import EmbeddedRows, JoinedRows, Rows
 from gp_distributions.distances.recent_rows import RecentRows
-from gp_distributions.numerics.groups import checked_group
+from gp_distributions.numerics.rotations import checked_group
 from gp_distributions.rows.clouds import drop_copies, join_rows
 from gp_distributions.rows.gaussians import join_gaussians, split_gaussians
 from gp_distributions.rows.layout import Block

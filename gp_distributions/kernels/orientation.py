@@ -12,7 +12,7 @@ from torch import Tensor
 from gp_distributions.distances.base import Distance
 from gp_distributions.distances.shared_support import SharedSupportDistance
 from gp_distributions.kernels.group_average import GroupAverageKernel
-from gp_distributions.numerics.principal_axes import distinct_axes, uniform_axes_p_value
+from gp_distributions.numerics.rotations import distinct_axes, uniform_axes_p_value
 from gp_distributions.rows.clouds import join_rows
 from gp_distributions.rows.layout import normalized
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from gp_distributions.measures._validation import Wording, check_entries, equal_weights
 from gp_distributions.measures.arrays import integer, seeded
-from gp_distributions.numerics.pair_sampling import draw_pairs
+from gp_distributions.numerics.sampling import draw_pairs
 from gp_distributions.rows.clouds import drop_padding
 from gp_distributions.rows.layout import chunks
 

@@ -14,7 +14,7 @@ import torch
 from scipy.sparse import issparse
 from torch import Tensor
 
-from gp_distributions.numerics.masks import refuse_mask
+from gp_distributions.numerics.predictions import refuse_mask
 from gp_distributions.rows.contents import check_content
 
 Array: TypeAlias = Tensor | npt.NDArray[Any]

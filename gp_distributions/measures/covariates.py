@@ -22,7 +22,7 @@ from gp_distributions.measures.arrays import (
 )
 from gp_distributions.measures.names import index_names
 from gp_distributions.measures.tables import column, is_table, row_names, table
-from gp_distributions.numerics.masks import refuse_mask
+from gp_distributions.numerics.predictions import refuse_mask
 from gp_distributions.rows.clouds import same_tensor
 
 # A category: what files can hold and what compares as equal after reading it again.

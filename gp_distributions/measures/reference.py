@@ -13,7 +13,7 @@ from gp_distributions.measures.arrays import Data, integer
 from gp_distributions.measures.point_clouds import PointClouds
 from gp_distributions.numerics.directions import sphere_directions
 from gp_distributions.numerics.entropic_transport import conditional_plan, transport_potentials
-from gp_distributions.numerics.kmeans import kmeans
+from gp_distributions.numerics.random_features import kmeans
 from gp_distributions.warnings import ReferenceWarning, warn
 
 Method = Literal["kmeans", "sample", "mean_shape", "ball", "sphere", "grid", "low_discrepancy"]

@@ -26,8 +26,7 @@ from gp_distributions.models.exact_inference import ExactMultivariateNormal
 from gp_distributions.models.kernel_ridge import Labels, read_labels
 from gp_distributions.models.shared_kernel import SharedCovarianceNormal, SharedKernelGP
 from gp_distributions.models.targets import check_order
-from gp_distributions.numerics.expected_softmax import expected_softmax
-from gp_distributions.numerics.tempering import log_probabilities, tempered
+from gp_distributions.numerics.predictions import expected_softmax, log_probabilities, tempered
 
 
 class ClassificationGP(SharedKernelGP):

@@ -33,8 +33,8 @@ from gp_distributions.measures.inputs import Inputs, input_rows
 from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood
 from gp_distributions.models.scales import check_overflow
 from gp_distributions.models.targets import as_targets, as_variances
-from gp_distributions.numerics.cholesky import cholesky
-from gp_distributions.numerics.products import column_products
+from gp_distributions.numerics.linear_algebra import cholesky
+from gp_distributions.numerics.pairwise import column_products
 
 # Number of clouds whose features are in memory at a time. Sums depend on it in the last bits.
 _CHUNK = 2048

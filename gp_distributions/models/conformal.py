@@ -9,7 +9,7 @@ from torch import Tensor
 
 from gp_distributions.measures.arrays import positive, real_array, to_tensors
 from gp_distributions.measures.described import described
-from gp_distributions.numerics.standardized_errors import Values, standardized_errors
+from gp_distributions.numerics.predictions import Values, standardized_errors
 
 # Roundings between a score and the bound of the interval that just contains its target.
 _ROUNDINGS = 8

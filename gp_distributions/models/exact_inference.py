@@ -28,7 +28,7 @@ from linear_operator.utils.memoize import add_to_cache, get_from_cache
 from torch import Tensor
 from torch.nn import Module
 
-from gp_distributions.numerics.cholesky import cholesky, log_densities
+from gp_distributions.numerics.linear_algebra import cholesky, log_densities
 from gp_distributions.rows.clouds import same_tensor
 
 _ONE_SAMPLE = torch.Size()

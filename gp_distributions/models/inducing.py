@@ -11,8 +11,8 @@ from torch import Tensor
 from gp_distributions.distances.embedded_rows import EmbeddedRows
 from gp_distributions.kernels.covariances import covariance
 from gp_distributions.models.collapsed import InducingFeatures
-from gp_distributions.numerics.cholesky import cholesky
 from gp_distributions.numerics.inducing import choose_pivots
+from gp_distributions.numerics.linear_algebra import cholesky
 
 # Inducing clouds are chosen from this many times as many clouds, and from at least _FEWEST.
 _CANDIDATES, _FEWEST = 4, 2000

@@ -27,7 +27,7 @@ from gp_distributions.models.mixture_posterior import MixturePosterior
 from gp_distributions.models.observations import check_noise_is_kept
 from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood
 from gp_distributions.models.together import held
-from gp_distributions.numerics.mixtures import Mixture
+from gp_distributions.numerics.densities import Mixture
 from gp_distributions.numerics.spectral_regression import SpectralRegression
 
 # Covariances within larger sets of clouds are computed only if samples are drawn.

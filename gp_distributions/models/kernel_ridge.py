@@ -18,7 +18,7 @@ from gp_distributions.kernels.reading import check_kind
 from gp_distributions.measures.arrays import is_missing
 from gp_distributions.measures.inputs import Inputs, encoding_of, input_rows
 from gp_distributions.models.targets import check_order, label_of
-from gp_distributions.numerics.masks import refuse_mask
+from gp_distributions.numerics.predictions import refuse_mask
 
 Labels = NDArray[Any]
 # More different numbers than these are taken for targets, unless all are integers.

@@ -16,8 +16,7 @@ from gp_distributions.models.collapsed import (
     chunks,
     number_of,
 )
-from gp_distributions.numerics.expected_softmax import expected_softmax
-from gp_distributions.numerics.tempering import log_probabilities
+from gp_distributions.numerics.predictions import expected_softmax, log_probabilities
 
 # Where a share is smaller than this many times the machine precision and the number of features, its
 # rounding errors could exceed a hundredth of it.

@@ -12,8 +12,8 @@ from botorch.sampling.normal import IIDNormalSampler, NormalMCSampler, SobolQMCN
 from torch import Tensor
 from torch.quasirandom import SobolEngine
 
-from gp_distributions.numerics.cholesky import cholesky
-from gp_distributions.numerics.mixtures import Mixture, variance_factors
+from gp_distributions.numerics.densities import Mixture, variance_factors
+from gp_distributions.numerics.linear_algebra import cholesky
 from gp_distributions.numerics.student_t import stretches
 from gp_distributions.warnings import JitterWarning, silenced
 

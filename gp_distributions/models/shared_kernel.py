@@ -26,7 +26,7 @@ from gp_distributions.models.arguments import (
 )
 from gp_distributions.models.distribution_gp import DistributionGP
 from gp_distributions.models.exact_inference import ExactMultivariateNormal, without_noise
-from gp_distributions.numerics.cholesky import log_densities
+from gp_distributions.numerics.linear_algebra import log_densities
 
 
 class SharedKernelGP(DistributionGP):

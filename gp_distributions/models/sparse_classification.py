@@ -28,8 +28,7 @@ from gp_distributions.models.leave_one_out import LabelDensities, left_out_proba
 from gp_distributions.models.pieces import LabelledPieces, MemoryPieces, Pieces, Sample, first_row
 from gp_distributions.models.sparse_distribution_gp import SparseDistributionGP
 from gp_distributions.models.targets import check_order
-from gp_distributions.numerics.expected_softmax import expected_softmax
-from gp_distributions.numerics.tempering import tempered
+from gp_distributions.numerics.predictions import expected_softmax, tempered
 from gp_distributions.sharding.passes import run
 from gp_distributions.sharding.sharded_clouds import ShardedClouds
 

@@ -16,7 +16,7 @@ from gp_distributions.measures.arrays import Array, as_floats, real_array
 from gp_distributions.measures.inputs import names_of
 from gp_distributions.measures.names import check_names, index_names
 from gp_distributions.models.scales import check_targets
-from gp_distributions.numerics.masks import refuse_mask
+from gp_distributions.numerics.predictions import refuse_mask
 
 
 def check_order(train_X: Any, train_Y: Any, noun: str = "targets") -> None:

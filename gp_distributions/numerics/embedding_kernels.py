@@ -3,23 +3,38 @@ r"""Embedding kernels: kernels on atoms, which define the mean embeddings of dis
 Points are in units of the bandwidth. An isotropic kernel is a function of the squared distance
 :math:`s = |x - y|^2`. Isotropic kernels with a Fourier transform are scale mixtures of the Gaussian
 kernel, :math:`k = \mathrm E \exp(-\tau^2 s / 2)`.
+
+Embedding kernels between Gaussians in closed form: :math:`\mathrm E\,k(X, Y)` of independent draws.
+
+A Gaussian is a point with ``d + d*d`` coordinates: the mean, then the row-major covariance.
+
+Source: Muandet et al. 2012, table 1, whose term of degree 3 should read
+:math:`6 m_i^\top \Sigma_j \Sigma_i m_j`. Its linear entry has a term
+:math:`\delta_{ij} \operatorname{tr} \Sigma_i`, the variance of one draw, which independent draws do not
+have: it is left out here.
 """
 
 from __future__ import annotations
 
+import copy
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from functools import partial, reduce
+from operator import add, mul
 from typing import Any, ClassVar
 
 import numpy as np
 import torch
+from gpytorch.kernels import AdditiveKernel, Kernel, ProductKernel, ScaleKernel
+from linear_operator import to_dense
 from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 from scipy.special import gammaincinv
 from torch import Tensor
 
-from gp_distributions.numerics.roots import square_root
+from gp_distributions.numerics.linear_algebra import square_root
+from gp_distributions.rows.gaussians import split_gaussians
 
 # A function of tensors or NumPy arrays. NumPy's exponential is several times faster in one thread.
 PairFunction = Callable[[Any, Any], Any]
@@ -290,3 +305,144 @@ def _exp(exponents: Any) -> Any:
 
 def _is_array(x: Any) -> bool:
     return isinstance(x, np.ndarray)
+
+
+class PointKernel(EmbeddingKernel):
+    """A kernel on points that does not change.
+
+    It is not a module, so that its hyperparameters and its scale are not taken for those of a kernel on
+    distributions.
+
+    Args:
+        function: A GPyTorch kernel, or a function that maps a ``batch_shape x N x d`` and a
+            ``batch_shape x M x d`` tensor to a ``batch_shape x N x M`` tensor. A kernel or other module
+            is copied, and its parameters are fixed.
+
+    Raises:
+        TypeError: If ``function`` cannot be called.
+        ValueError: If a GPyTorch kernel has batch axes.
+    """
+
+    workspace = 8  # unknown; a sum of two kernels needs about so many
+    on_arrays = False
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        if not callable(function):
+            raise TypeError(
+                "Expected the name of an embedding kernel, a function of points or a GPyTorch kernel, "
+                f"got {type(function).__name__}."
+            )
+        if isinstance(function, Kernel) and function.batch_shape:
+            raise ValueError(
+                f"Expected a kernel on points without batch axes, got batch_shape="
+                f"{tuple(function.batch_shape)}."
+            )
+        if isinstance(function, torch.nn.Module):
+            function = copy.deepcopy(function).requires_grad_(False).eval()
+        self.function = function
+
+    def pairs(self, x: Tensor, y: Tensor) -> Tensor:
+        """Evaluate the kernel at all pairs of points."""
+        function = self.function
+        if isinstance(function, torch.nn.Module):
+            function = function.to(x.device)
+        values = _covariances(function, x, y) if isinstance(function, Kernel) else function(x, y)
+        expected = torch.broadcast_shapes(x.shape[:-1], (1,)) + y.shape[-2:-1]
+        if not isinstance(values, Tensor) or values.shape != expected:
+            found = tuple(values.shape) if isinstance(values, Tensor) else type(values).__name__
+            raise ValueError(
+                f"Expected {self} to return a tensor of shape {tuple(expected)} for points of shapes "
+                f"{tuple(x.shape)} and {tuple(y.shape)}, got {found}."
+            )
+        return values.to(x.dtype)
+
+    def __repr__(self) -> str:
+        """Return the name of the function or of the class of the kernel."""
+        return getattr(self.function, "__name__", type(self.function).__name__)
+
+
+def _covariances(kernel: Kernel, x: Tensor, y: Tensor) -> Tensor:
+    """Evaluate a GPyTorch kernel without lazy tensors, which are not safe in threads."""
+    if kernel.active_dims is not None:
+        x, y = (points.index_select(-1, kernel.active_dims) for points in (x, y))
+    return _of_columns(kernel, x, y)
+
+
+def _of_columns(kernel: Kernel, x: Tensor, y: Tensor) -> Tensor:
+    """Evaluate a GPyTorch kernel on its columns."""
+    if type(kernel) is ScaleKernel:  # it has already selected the columns of its base kernel
+        scaled: Tensor = kernel.outputscale * _of_columns(kernel.base_kernel, x, y)
+        return scaled
+    if type(kernel) in (AdditiveKernel, ProductKernel):
+        terms = (_covariances(part, x, y) for part in kernel.kernels)
+        return reduce(add if type(kernel) is AdditiveKernel else mul, terms)
+    return to_dense(kernel.forward(x, y))
+
+
+def gaussian_expectation(kernel: EmbeddingKernel, dim: int) -> EmbeddingKernel | None:
+    """Return the kernel between Gaussians, or ``None`` if there is no closed form.
+
+    Args:
+        kernel: Embedding kernel, whose expectation over two Gaussians is the kernel between them.
+        dim: Dimension ``d`` of the Gaussians.
+    """
+    if isinstance(kernel, GaussianKernel):
+        return _Expectation(dim, _gaussian, 2 * dim * (dim + 1))
+    if isinstance(kernel, PolynomialKernel):
+        polynomial = partial(_polynomial, kernel.degree)
+        return _Expectation(dim, polynomial, 2 * dim if kernel.degree == 3 else 1)
+    return None
+
+
+class _Expectation(EmbeddingKernel):
+    """Kernel between Gaussians that is given as a function of their means and covariances."""
+
+    on_arrays = False
+
+    def __init__(self, dim: int, function: Callable[..., Tensor], workspace: int) -> None:
+        self.dim = dim
+        self.function = function
+        self.workspace = workspace
+
+    def pairs(self, x: Tensor, y: Tensor) -> Tensor:
+        """Evaluate the kernel at all pairs of Gaussians."""
+        return self.function(*split_gaussians(x, self.dim), *split_gaussians(y, self.dim))
+
+
+def _gaussian(mean1: Tensor, covariance1: Tensor, mean2: Tensor, covariance2: Tensor) -> Tensor:
+    r"""Expectation of the Gaussian kernel, :math:`|C|^{-1/2} \exp(-\delta^\top C^{-1} \delta / 2)`.
+
+    Here :math:`\delta = m - m'` and :math:`C = S + S' + I`.
+    """
+    identity = torch.eye(mean1.shape[-1], dtype=mean1.dtype, device=mean1.device)
+    factor = torch.linalg.cholesky(covariance1.unsqueeze(-3) + covariance2.unsqueeze(-4) + identity)
+    difference = (mean1.unsqueeze(-2) - mean2.unsqueeze(-3)).unsqueeze(-1)
+    whitened = torch.linalg.solve_triangular(factor, difference, upper=False).squeeze(-1)
+    log_root = factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+    return torch.exp(-0.5 * whitened.square().sum(-1) - log_root)
+
+
+def _polynomial(
+    degree: int, mean1: Tensor, covariance1: Tensor, mean2: Tensor, covariance2: Tensor
+) -> Tensor:
+    r"""Expectation of the polynomial kernel of degree 1, 2 or 3.
+
+    The expectations are :math:`t`, :math:`(t + 1)^2 + q` and
+    :math:`(t + 1)^3 + 3 (t + 1) q + 6 m^\top S' S m'`, where :math:`t = \langle m, m' \rangle` and
+    :math:`q = m^\top S' m + m'^\top S m' + \mathrm{tr}\, S S'`.
+    """
+    inner = mean1 @ mean2.mT
+    if degree == 1:
+        return inner
+    # Inner product of the second moments m m' + S, minus the inner product of the m m'.
+    second1, second2 = (
+        (mean.unsqueeze(-1) * mean.unsqueeze(-2) + covariance).flatten(-2)
+        for mean, covariance in ((mean1, covariance1), (mean2, covariance2))
+    )
+    mixed = second1 @ second2.mT - inner.square()
+    if degree == 2:
+        return (inner + 1).square() + mixed
+    crossed1 = torch.einsum("...jab,...ib->...ija", covariance2, mean1)  # S' m
+    crossed2 = torch.einsum("...iab,...jb->...ija", covariance1, mean2)  # S m'
+    cubic = (crossed1 * crossed2).sum(-1)
+    return (inner + 1) ** 3 + 3 * (inner + 1) * mixed + 6 * cubic

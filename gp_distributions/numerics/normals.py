@@ -24,9 +24,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from gp_distributions.numerics.linear_algebra import matmul, square_root
 from gp_distributions.numerics.pairwise import symmetric
-from gp_distributions.numerics.roots import square_root
-from gp_distributions.numerics.single_thread import matmul
 
 # E|Z| for standard normal Z.
 MEAN_ABSOLUTE = math.sqrt(2 / math.pi)

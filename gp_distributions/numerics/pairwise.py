@@ -11,7 +11,7 @@ from scipy.linalg import get_blas_funcs
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from gp_distributions.numerics.single_thread import matmul
+from gp_distributions.numerics.linear_algebra import matmul
 
 # Number of elements in a strip of columns; strips are processed one at a time.
 _STRIP = 2**21
@@ -217,3 +217,20 @@ def _inner_products(x1: Tensor, x2: Tensor) -> Tensor:
 
 def _tracked(x: Tensor) -> bool:
     return torch.is_grad_enabled() and x.requires_grad
+
+
+def column_products(columns: Tensor) -> Tensor:
+    """Return the exactly symmetric matrix ``columns^T columns``, without gradients.
+
+    Args:
+        columns: An ``N x K`` tensor.
+
+    Returns:
+        A ``K x K`` tensor.
+    """
+    if columns.device.type != "cpu":
+        return mirrored(columns.mT @ columns)
+    array = columns.detach().contiguous().numpy()
+    syrk = get_blas_funcs("syrk", dtype=array.dtype)
+    # BLAS stores matrices by columns: the lower half of its result is the upper half of this one.
+    return mirrored(torch.from_numpy(syrk(1.0, array.T, lower=1).T))

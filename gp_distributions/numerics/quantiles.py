@@ -10,6 +10,11 @@ integral
 gives the average over the cell :math:`((j-1)/N, j/N]` as :math:`N (\Phi(j/N) - \Phi((j-1)/N))`.
 Averaging is a projection in :math:`L^2(0, 1)` and a contraction in :math:`L^1(0, 1)`, so distances
 between averages never exceed those between quantile functions.
+
+Fast sorting along the last axis.
+
+NumPy sorts with vector instructions and is several times faster than ``torch.sort`` on a CPU. On other
+devices, PyTorch sorts.
 """
 
 from __future__ import annotations
@@ -17,8 +22,26 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from gp_distributions.numerics.single_thread import matmul
-from gp_distributions.numerics.sorting import argsort, sort
+from gp_distributions.numerics.linear_algebra import matmul
+
+
+def argsort(values: Tensor) -> Tensor:
+    """Indices that sort ``values`` along the last axis, as an integer tensor."""
+    if values.device.type == "cpu":
+        return torch.from_numpy(values.detach().numpy().argsort(axis=-1))
+    return values.detach().argsort(dim=-1)
+
+
+def sort(values: Tensor) -> Tensor:
+    """Sort ``values`` in ascending order along the last axis; differentiable."""
+    if values.requires_grad and torch.is_grad_enabled():
+        return values.gather(-1, argsort(values))
+    if values.device.type == "cpu":
+        sorted_values = values.detach().numpy().copy()
+        sorted_values.sort(axis=-1)
+        return torch.from_numpy(sorted_values)
+    return values.sort(dim=-1).values
+
 
 # With more than this many values in a cell, a sum over each cell is faster than a matrix product.
 _MANY = 10

@@ -1,18 +1,208 @@
-"""Rotations that bring one weighted point set closest to another, in sliced Wasserstein distance."""
+"""Groups of linear maps, rotations and axes of point sets."""
 
 from __future__ import annotations
 
 import itertools
 import math
+from numbers import Integral
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy.optimize import minimize
+from scipy.stats import chi2
 from torch import Tensor
 
 from gp_distributions.numerics.directions import sphere_directions
 from gp_distributions.numerics.quantiles import weighted_cell_quantiles
+
+# Two matrices are equal if their entries differ by this many rounding errors of the largest entry.
+_ROUNDING = 1000
+
+
+def planar_rotations(num_rotations: int, *, reflections: bool = False) -> Tensor:
+    r"""Rotations of the plane by multiples of :math:`2 \pi / n`, with or without reflections.
+
+    Args:
+        num_rotations: Number ``n`` of rotations.
+        reflections: Whether to add the ``n`` reflections that the rotations map to each other, one of
+            them at the first axis.
+
+    Returns:
+        An ``n x 2 x 2`` tensor in double precision, or ``2n x 2 x 2`` with ``reflections``. The first
+        matrix is the identity.
+
+    Raises:
+        ValueError: If ``num_rotations`` is less than one.
+
+    Example:
+        >>> from gp_distributions import planar_rotations
+        >>> planar_rotations(4)[1].round()
+        tensor([[ 0., -1.],
+                [ 1.,  0.]], dtype=torch.float64)
+        >>> planar_rotations(4, reflections=True).shape
+        torch.Size([8, 2, 2])
+    """
+    if not isinstance(num_rotations, Integral) or num_rotations < 1:
+        raise ValueError(f"Expected an integer num_rotations >= 1, got {num_rotations!r}.")
+    angles = torch.arange(num_rotations, dtype=torch.float64) * (2 * math.pi / num_rotations)
+    cosine, sine = angles.cos(), angles.sin()
+    rotations = torch.stack([cosine, -sine, sine, cosine], dim=-1).reshape(-1, 2, 2)
+    if not reflections:
+        return rotations
+    return torch.cat([rotations, rotations * rotations.new_tensor([1.0, -1.0])])
+
+
+def checked_group(matrices: Tensor) -> Tensor:
+    """Check that matrices form a group, and return them with the identity first.
+
+    Args:
+        matrices: A ``G x d x d`` tensor.
+
+    Returns:
+        The ``G x d x d`` tensor.
+
+    Raises:
+        ValueError: If the tensor has another shape, two matrices are equal, the identity is missing, or
+            the product of two matrices is not among them.
+    """
+    if matrices.dim() != 3 or matrices.shape[-1] != matrices.shape[-2] or not matrices.numel():
+        raise ValueError(
+            f"Expected matrices as a G x d x d tensor, got shape {tuple(matrices.shape)}."
+        )
+    if not matrices.is_floating_point():
+        raise ValueError(f"Expected floating-point matrices, got {matrices.dtype}.")
+    identity = torch.eye(matrices.shape[-1]).to(matrices)
+    is_identity = equal_matrices(matrices, identity[None]).squeeze(-1)
+    if not bool(is_identity.any()):
+        raise ValueError("Expected a group of matrices, but the identity is missing.")
+    first = int(is_identity.nonzero()[0])
+    ordered = torch.cat([identity[None], matrices[:first], matrices[first + 1 :]])
+    copies = equal_matrices(ordered, ordered).triu(1)
+    if bool(copies.any()):
+        raise ValueError(f"Expected distinct matrices, got {int(copies.sum())} equal pair(s).")
+    for one in ordered:
+        inside = equal_matrices(one @ ordered, ordered).any(-1)
+        if not bool(inside.all()):
+            other = ordered[int((~inside).nonzero()[0])]
+            raise ValueError(
+                "Expected a group of matrices, but the product of two of them is missing: "
+                f"{(one @ other).tolist()}. Add all products."
+            )
+    return ordered
+
+
+def equal_matrices(left: Tensor, right: Tensor) -> Tensor:
+    """Compare ``A x d x k`` with ``B x d x k`` matrices up to rounding, as an ``A x B`` mask."""
+    size = torch.maximum(left.abs().max(), right.abs().max())
+    gaps = torch.cdist(left.flatten(1), right.flatten(1), p=math.inf)
+    return gaps <= _ROUNDING * torch.finfo(left.dtype).eps * size
+
+
+def is_orthogonal(matrices: Tensor) -> bool:
+    """Return whether all ``G x d x d`` matrices are orthogonal, up to rounding."""
+    identity = torch.eye(matrices.shape[-1]).to(matrices)
+    return bool(equal_matrices(matrices @ matrices.mT, identity[None]).all())
+
+
+def permutes_axes(matrices: Tensor, directions: Tensor) -> bool:
+    """Return whether ``G x d x d`` matrices permute ``L x d`` unit vectors up to their signs."""
+    axes = torch.cat([directions, -directions]).to(matrices).unsqueeze(-1)
+    turned = torch.einsum("gij,lj->gli", matrices, directions.to(matrices)).unsqueeze(-1)
+    return all(bool(equal_matrices(each, axes).any(-1).all()) for each in turned)
+
+
+# An axis is distinct if the larger of the two neighbouring variances is at least this multiple of the
+# smaller one, and its standard error, in radians, is at most this number for independent atoms.
+_RATIO, _STANDARD_ERROR = 1.5, 0.15
+
+
+def distinct_axes(points: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
+    r"""Find the principal axis of each cloud that differs most from the others in variance.
+
+    This is the axis of the largest or of the smallest variance, such as that of a rod or of a disc.
+    With :math:`\rho` the ratio of this variance to the next, or of the next to it, and
+    :math:`n = 1 / \sum_i w_i^2` atoms, the standard error of the axis of independent normal atoms is
+    :math:`\rho^{1/2} / (n^{1/2} (\rho - 1))` radians (Anderson 1963).
+
+    Args:
+        points: A ``C x n x d`` tensor of atoms, with ``d >= 2``.
+        weights: A ``C x n`` tensor of weights that sum to one in each cloud.
+
+    Returns:
+        The axes, a ``C x d`` tensor of unit vectors without a direction, and a ``C`` mask of the
+        clouds whose axis is distinct.
+    """
+    centred = points - weights.unsqueeze(-2) @ points
+    values, vectors = torch.linalg.eigh((weights.unsqueeze(-1) * centred).mT @ centred)
+    values = values.clamp_min(0)
+    # A spread below rounding has no axis, and a variance below rounding is zero.
+    floor = 100 * torch.finfo(points.dtype).eps * points.square().sum(-1).amax(-1, keepdim=True)
+    values = values + floor
+    ratios = torch.stack([values[:, 1] / values[:, 0], values[:, -1] / values[:, -2]])
+    axes = torch.stack([vectors[..., 0], vectors[..., -1]])
+    last = ratios[1] >= ratios[0]
+    ratio = torch.where(last, ratios[1], ratios[0])
+    size = 1 / weights.square().sum(-1)
+    precise = size * (ratio - 1).square() >= ratio / _STANDARD_ERROR**2
+    return torch.where(last.unsqueeze(-1), axes[1], axes[0]), precise & (ratio >= _RATIO)
+
+
+def uniform_axes_p_value(axes: Tensor) -> float:
+    r"""Test whether axes are uniform over all directions, by Bingham's test.
+
+    With :math:`T` the mean of :math:`a a^\top` over ``C`` axes :math:`a`, the statistic
+
+    .. math::
+        \frac{C d (d + 2)}{2} \left( \mathrm{tr}(T^2) - \frac{1}{d} \right)
+
+    is asymptotically chi-squared with :math:`(d - 1)(d + 2) / 2` degrees of freedom for uniform axes
+    (Bingham 1974; Mardia and Jupp 2000, section 10.7.1). In the plane this is Rayleigh's test of the
+    doubled angles.
+
+    Args:
+        axes: A ``C x d`` tensor of unit vectors.
+
+    Returns:
+        The p-value.
+    """
+    count, dim = axes.shape
+    moments = axes.mT @ axes / count
+    statistic = count * dim * (dim + 2) / 2 * (moments.square().sum().item() - 1 / dim)
+    return float(chi2.sf(statistic, (dim - 1) * (dim + 2) / 2))
+
+
+def procrustes(
+    points: Tensor, target: Tensor, weights: Tensor, *, center: bool = True, scale: bool = False
+) -> Tensor:
+    r"""Move points to corresponding points by the best rotation, translation and scaling.
+
+    With :math:`U S V^\top` the singular value decomposition of :math:`\sum_i w_i y_i x_i^\top`, the
+    rotation is :math:`U D V^\top`, where :math:`D` changes the sign of the smallest singular value if
+    the determinant would be negative (Kabsch 1976).
+
+    Args:
+        points: The points :math:`x_i`, ``n x d``.
+        target: The points :math:`y_i`, ``n x d``.
+        weights: The ``n`` weights :math:`w_i`, which sum to one.
+        center: Whether to move the mean of the points to that of the targets.
+        scale: Whether to give the points the root mean square radius of the targets.
+
+    Returns:
+        The moved points.
+    """
+    old, new = (weights @ x if center else torch.zeros_like(x[0]) for x in (points, target))
+    moving, fixed = points - old, target - new
+    left, _, right = torch.linalg.svd((weights.unsqueeze(-1) * fixed).mT @ moving)
+    signs = torch.ones_like(old)
+    signs[-1] = torch.linalg.det(left @ right)
+    moved = moving @ (left * signs @ right).mT
+    if scale:
+        radii = [(weights @ x.square().sum(-1)).sqrt() for x in (moving, fixed)]
+        if radii[0] > 0:
+            moved = moved * (radii[1] / radii[0])
+    return moved + new
+
 
 # Number of cells over which quantile functions are averaged.
 _CELLS = 64

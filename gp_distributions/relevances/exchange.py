@@ -17,9 +17,9 @@ from gp_distributions.measures.arrays import integer
 from gp_distributions.measures.described import described
 from gp_distributions.models import ClassificationGP, DistributionGP
 from gp_distributions.models.exact_inference import ExactMultivariateNormal
-from gp_distributions.numerics.cholesky import cholesky
-from gp_distributions.numerics.conditionals import conditional_log_densities
-from gp_distributions.numerics.partners import random_partners
+from gp_distributions.numerics.densities import conditional_log_densities
+from gp_distributions.numerics.linear_algebra import cholesky
+from gp_distributions.numerics.sampling import random_partners
 from gp_distributions.relevances.inputs import Input, Names, inputs_of
 from gp_distributions.relevances.results import Relevance, RelevanceEntry
 from gp_distributions.relevances.steps import sensitivity_to

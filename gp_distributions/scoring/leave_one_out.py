@@ -15,7 +15,7 @@ from gp_distributions.models.kernel_ridge import read_labels
 from gp_distributions.models.mixture_classifier import Classifier
 from gp_distributions.models.targets import as_targets, label_of
 from gp_distributions.models.training import equal_targets, training_targets
-from gp_distributions.numerics.stacking import stacking_weights
+from gp_distributions.numerics.predictions import stacking_weights
 from gp_distributions.scoring.predictions import ClassPredictions, NormalPredictions, Predictions
 
 # Number of targets, beside those observed, that each model alone predicts; see stacking_weights.

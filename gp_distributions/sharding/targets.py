@@ -10,7 +10,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from gp_distributions.numerics.masks import refuse_mask
+from gp_distributions.numerics.predictions import refuse_mask
 
 
 def constant_within_bags(

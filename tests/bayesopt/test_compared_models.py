@@ -38,7 +38,7 @@ from gp_distributions.bayesopt import (
     pool_distances,
 )
 from gp_distributions.bayesopt.default_candidates import default_candidates
-from gp_distributions.numerics.pseudo_bma import pseudo_bma_weights
+from gp_distributions.numerics.predictions import pseudo_bma_weights
 from gp_distributions.scoring import left_out
 from gp_distributions.warnings import ConvergenceWarning
 

@@ -44,7 +44,7 @@ from gp_distributions import (
 )
 from gp_distributions.comparison import trials
 from gp_distributions.comparison.candidates import grouped
-from gp_distributions.numerics.stacking import stacking_weights
+from gp_distributions.numerics.predictions import stacking_weights
 from gp_distributions.warnings import ConvergenceWarning, warn
 
 T = 18

@@ -17,7 +17,7 @@ from gp_distributions import (
     fit,
 )
 from gp_distributions.distances import Distance
-from gp_distributions.numerics.absolute_value import absolute_value
+from gp_distributions.numerics.linear_algebra import absolute_value
 from gp_distributions.numerics.rotations import nearest_rotation
 from gp_distributions.testing import DistanceTestCase
 

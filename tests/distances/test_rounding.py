@@ -25,7 +25,7 @@ from gp_distributions import (
 from gp_distributions.distances.base import Distance
 from gp_distributions.distances.rounding import rounding_of
 from gp_distributions.fitting.starts import median_distances
-from gp_distributions.numerics.pooled_atoms import median_distance
+from gp_distributions.numerics.sampling import median_distance
 from gp_distributions.rows.clouds import join_rows
 from gp_distributions.warnings import UndeterminedWarning
 

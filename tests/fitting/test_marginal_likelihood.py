@@ -27,7 +27,7 @@ from gp_distributions.estimators import DistributionGPRegressor
 from gp_distributions.fitting import marginal_likelihood
 from gp_distributions.fitting.lbfgs import Minimum
 from gp_distributions.fitting.starts import start_at_medians
-from gp_distributions.numerics.cholesky import cholesky
+from gp_distributions.numerics.linear_algebra import cholesky
 from gp_distributions.warnings import (
     ConvergenceWarning,
     JitterWarning,

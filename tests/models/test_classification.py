@@ -32,7 +32,7 @@ from gp_distributions import (
 from gp_distributions.fitting import fit_classification
 from gp_distributions.models import ClassificationGP
 from gp_distributions.models.kernel_ridge import KernelRidgeClassifier
-from gp_distributions.numerics.expected_softmax import expected_softmax
+from gp_distributions.numerics.predictions import expected_softmax
 
 NAMES = np.array(["ash", "beech", "cedar"])
 

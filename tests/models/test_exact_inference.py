@@ -8,7 +8,7 @@ from linear_operator import to_linear_operator
 from torch import Tensor
 
 from gp_distributions.models.exact_inference import ExactMultivariateNormal, smallest_variance
-from gp_distributions.numerics.cholesky import log_densities
+from gp_distributions.numerics.linear_algebra import log_densities
 
 
 def covariances(*shape: int) -> Tensor:

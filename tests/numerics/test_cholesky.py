@@ -11,7 +11,7 @@ import torch
 from linear_operator.utils.errors import NanError, NotPSDError
 from torch import Tensor
 
-from gp_distributions.numerics.cholesky import cholesky, log_densities
+from gp_distributions.numerics.linear_algebra import cholesky, log_densities
 from gp_distributions.warnings import JitterWarning, collected
 
 

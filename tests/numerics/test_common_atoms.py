@@ -4,15 +4,15 @@ import pytest
 import torch
 from torch import Tensor
 
-from gp_distributions.numerics import common_atoms, mean_embeddings
-from gp_distributions.numerics.common_atoms import common_atoms as find
-from gp_distributions.numerics.common_atoms import common_inner_products
+from gp_distributions.numerics import mean_embeddings
+from gp_distributions.numerics import mean_embeddings as common_atoms
 from gp_distributions.numerics.embedding_kernels import (
     EMBEDDING_KERNELS,
     GaussianKernel,
     IsotropicKernel,
 )
-from gp_distributions.numerics.mean_embeddings import inner_products
+from gp_distributions.numerics.mean_embeddings import common_atoms as find
+from gp_distributions.numerics.mean_embeddings import common_inner_products, inner_products
 
 ISOTROPIC = {
     name: kernel

@@ -3,7 +3,7 @@
 import torch
 from torch.distributions import MultivariateNormal
 
-from gp_distributions.numerics.conditionals import conditional_log_densities
+from gp_distributions.numerics.densities import conditional_log_densities
 
 
 def test_agree_with_ratios_of_joint_densities() -> None:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from gp_distributions.numerics.embedding_kernels import EMBEDDING_KERNELS, IsotropicKernel
-from gp_distributions.numerics.frequencies import (
+from gp_distributions.numerics.random_features import (
     fourier_features,
     orthogonal_frequencies,
     quasi_random_frequencies,

@@ -7,8 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from gp_distributions.numerics.embedding_kernels import EMBEDDING_KERNELS
-from gp_distributions.numerics.gaussian_expectations import gaussian_expectation
+from gp_distributions.numerics.embedding_kernels import EMBEDDING_KERNELS, gaussian_expectation
 from gp_distributions.rows.gaussians import join_gaussians, split_gaussians
 
 CLOSED = ["gaussian", "linear", "polynomial2", "polynomial3"]

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from gp_distributions.numerics.directions import sphere_directions
-from gp_distributions.numerics.groups import (
+from gp_distributions.numerics.rotations import (
     checked_group,
     is_orthogonal,
     permutes_axes,

@@ -7,9 +7,9 @@ from scipy.cluster.vq import kmeans2
 from torch import Tensor
 
 from gp_distributions.numerics.embedding_kernels import EMBEDDING_KERNELS, EmbeddingKernel
-from gp_distributions.numerics.landmarks import landmark_features, spread_landmarks
 from gp_distributions.numerics.mean_embeddings import inner_products
 from gp_distributions.numerics.pairwise import squared_euclidean
+from gp_distributions.numerics.random_features import landmark_features, spread_landmarks
 
 
 def clouds(num: int, size: int, *, seed: int = 0) -> tuple[Tensor, Tensor]:
@@ -124,7 +124,8 @@ def test_landmarks_are_those_of_scipy(dim: int) -> None:
 
 def test_empty_clusters_keep_their_centres(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "gp_distributions.numerics.kmeans.vq", lambda x, _: (np.zeros(len(x), dtype=int), None)
+        "gp_distributions.numerics.random_features.vq",
+        lambda x, _: (np.zeros(len(x), dtype=int), None),
     )
     atoms = torch.randn(30, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     first, *others = spread_landmarks(atoms, 4)

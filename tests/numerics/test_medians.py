@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from gp_distributions.numerics.medians import apart, median_apart
+from gp_distributions.numerics.sampling import apart, median_apart
 
 DTYPES = [torch.float32, torch.float64]
 

@@ -7,7 +7,7 @@ from scipy import integrate, stats
 from torch import Tensor
 
 from gp_distributions.numerics import student_t
-from gp_distributions.numerics.mixtures import Mixture, variance_factors
+from gp_distributions.numerics.densities import Mixture, variance_factors
 
 DEGREES = torch.tensor([1.0, 2.5, 9.0, 59.0, torch.inf], dtype=torch.float64)
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from gp_distributions.numerics.pair_sampling import draw_pairs
+from gp_distributions.numerics.sampling import draw_pairs
 
 
 @pytest.mark.parametrize("self_pairs", [False, True])

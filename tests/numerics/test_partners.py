@@ -2,7 +2,7 @@
 
 import torch
 
-from gp_distributions.numerics.partners import random_partners
+from gp_distributions.numerics.sampling import random_partners
 
 
 def generator() -> torch.Generator:

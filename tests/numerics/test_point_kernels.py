@@ -17,7 +17,7 @@ from gpytorch.kernels import (
 )
 from torch import Tensor
 
-from gp_distributions.numerics.point_kernels import PointKernel
+from gp_distributions.numerics.embedding_kernels import PointKernel
 
 X, Y = (
     torch.randn(2, count, 3, generator=torch.Generator().manual_seed(count)).double()

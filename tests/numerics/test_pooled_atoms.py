@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from gp_distributions.numerics import pooled_atoms
-from gp_distributions.numerics.pooled_atoms import draw_atoms, median_distance
+from gp_distributions.numerics import sampling as pooled_atoms
+from gp_distributions.numerics.sampling import draw_atoms, median_distance
 
 
 def test_every_cloud_counts_once_and_atoms_by_weight() -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from gp_distributions.numerics.principal_axes import distinct_axes, uniform_axes_p_value
+from gp_distributions.numerics.rotations import distinct_axes, uniform_axes_p_value
 
 
 def axes(num: int, dim: int, seed: int) -> torch.Tensor:

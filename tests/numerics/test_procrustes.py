@@ -5,7 +5,7 @@ import pytest
 import torch
 from scipy.spatial.transform import Rotation
 
-from gp_distributions.numerics.procrustes import procrustes
+from gp_distributions.numerics.rotations import procrustes
 
 
 def drawn(dim: int) -> list[torch.Tensor]:

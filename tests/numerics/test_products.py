@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from gp_distributions.numerics.products import column_products
+from gp_distributions.numerics.pairwise import column_products
 
 
 @pytest.mark.parametrize("shape", [(40, 7), (3, 9), (1, 1), (0, 4)])

@@ -8,7 +8,7 @@ import torch
 from scipy.integrate import quad
 from torch import Tensor
 
-from gp_distributions.numerics.pseudo_bma import pseudo_bma_weights
+from gp_distributions.numerics.predictions import pseudo_bma_weights
 
 
 def densities(count: int, models: int, seed: int = 0) -> Tensor:

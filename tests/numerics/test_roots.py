@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from gp_distributions.numerics.roots import square_root
+from gp_distributions.numerics.linear_algebra import square_root
 
 
 @pytest.mark.parametrize("at_zero", [0.0, 1.0])

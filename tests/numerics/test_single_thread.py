@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from gp_distributions.numerics.single_thread import concatenate, matmul, put_rows
+from gp_distributions.numerics.linear_algebra import concatenate, matmul, put_rows
 
 
 def uniform(*shape: int) -> torch.Tensor:

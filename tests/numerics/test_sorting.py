@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from gp_distributions.numerics.sorting import argsort, sort
+from gp_distributions.numerics.quantiles import argsort, sort
 
 
 @pytest.fixture

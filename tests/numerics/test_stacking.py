@@ -6,7 +6,7 @@ import torch
 from scipy.optimize import LinearConstraint, minimize
 from torch import Tensor
 
-from gp_distributions.numerics.stacking import stacking_weights
+from gp_distributions.numerics.predictions import stacking_weights
 
 
 def densities(count: int, models: int, spread: float, seed: int = 0) -> Tensor:

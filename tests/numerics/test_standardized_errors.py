@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from gp_distributions.numerics.standardized_errors import standardized_errors
+from gp_distributions.numerics.predictions import standardized_errors
 
 
 def test_values_in_the_highest_precision() -> None:

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from gp_distributions.numerics import strips
-from gp_distributions.numerics.strips import entrywise
+from gp_distributions.numerics import linear_algebra as strips
+from gp_distributions.numerics.linear_algebra import entrywise
 
 MATRIX = torch.rand(7, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
 

@@ -4,7 +4,7 @@ import mpmath
 import pytest
 import torch
 
-from gp_distributions.numerics.tempering import log_probabilities, tempered
+from gp_distributions.numerics.predictions import log_probabilities, tempered
 
 RANDOM = torch.Generator().manual_seed(0)
 P = torch.rand(7, 4, dtype=torch.float64, generator=RANDOM).softmax(-1)

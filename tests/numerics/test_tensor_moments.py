@@ -4,10 +4,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from gp_distributions.numerics.embedding_kernels import PolynomialKernel
-from gp_distributions.numerics.gaussian_expectations import gaussian_expectation
+from gp_distributions.numerics.embedding_kernels import PolynomialKernel, gaussian_expectation
 from gp_distributions.numerics.mean_embeddings import inner_products
-from gp_distributions.numerics.tensor_moments import moment_features
+from gp_distributions.numerics.random_features import moment_features
 from gp_distributions.rows.gaussians import join_gaussians
 
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 from scipy import stats
 
-from gp_distributions.numerics.truncated_normal import truncated, untruncated
+from gp_distributions.numerics.densities import truncated, untruncated
 
 X = torch.linspace(-3, 3, 25, dtype=torch.float64)
 ENDS = [(-math.inf, math.inf), (-1.0, 0.5), (0.7, math.inf), (-math.inf, -4.0), (5.0, 6.0)]

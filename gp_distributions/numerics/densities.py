@@ -1,11 +1,13 @@
-"""Mixtures of normal and Student's t distributions on the line."""
+"""Densities on the line and of jointly normal variables."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.special import ndtri
 
 from gp_distributions.numerics import student_t
 
@@ -106,3 +108,99 @@ def variance_factors(degrees: Tensor) -> Tensor:
     """
     finite = torch.where(degrees > 2, degrees / (degrees - 2), torch.inf)
     return torch.where(degrees.isinf(), 1.0, finite)
+
+
+# Intervals farther from zero than this hold no probability that floating-point numbers can represent.
+_FARTHEST = 30.0
+
+
+def truncated(normals: Tensor, lower: Tensor, upper: Tensor) -> Tensor:
+    r"""Map standard normal variables to truncated ones, in ascending order.
+
+    .. math:: z = \Phi^{-1}\bigl(\Phi(a) + (\Phi(b) - \Phi(a))\, \Phi(x)\bigr)
+
+    Args:
+        normals: Values :math:`x`.
+        lower: Lower ends :math:`a`, which may be infinite, and broadcast with ``normals``.
+        upper: Upper ends :math:`b`, likewise.
+
+    Returns:
+        The values :math:`z`, between the ends.
+
+    Example:
+        >>> import torch
+        >>> from gp_distributions.numerics.densities import truncated
+        >>> x = torch.tensor([-1.0, 0.0, 1.0, 9.0], dtype=torch.float64)
+        >>> truncated(x, torch.tensor(0.0), torch.tensor(1.0)).round(decimals=3).tolist()
+        [0.136, 0.442, 0.797, 1.0]
+    """
+    below, within, above = _probabilities(lower, upper)
+    x = normals.double()
+    left, right = below + within * _below(x), above + within * _below(-x)
+    # Each tail keeps its digits.
+    found = torch.where(left < right, ndtri(left), -ndtri(right))
+    return found.clamp(lower.to(found), upper.to(found)).to(normals)
+
+
+def untruncated(values: Tensor, lower: Tensor, upper: Tensor) -> Tensor:
+    """Return the standard normal variables that :func:`truncated` maps to some values.
+
+    Args:
+        values: Values between the ends.
+        lower: Lower ends, which may be infinite.
+        upper: Upper ends, likewise.
+    """
+    below, within, above = _probabilities(lower, upper)
+    z = values.double()
+    left, right = (_below(z) - below) / within, (_below(-z) - above) / within
+    found = torch.where(left < right, ndtri(left.clamp_min(0)), -ndtri(right.clamp_min(0)))
+    return found.to(values)
+
+
+def _probabilities(lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the probabilities below, within and above intervals."""
+    a = lower.double().clamp(max=_FARTHEST)
+    b = upper.double().clamp(min=-_FARTHEST)
+    within = torch.where(a > 0, _below(-a) - _below(-b), _below(b) - _below(a))
+    return _below(a), within, _below(-b)
+
+
+def _below(normals: Tensor) -> Tensor:
+    """Return the probability below values; ``torch.special.ndtr`` is zero at -9."""
+    return 0.5 * torch.erfc(normals * -math.sqrt(0.5))
+
+
+def conditional_log_densities(
+    errors: Tensor,
+    across: Tensor,
+    variances: Tensor,
+    noise: Tensor,
+    *,
+    given: Tensor,
+    factor: Tensor,
+) -> Tensor:
+    r"""Log density of each of some noisy values of a Gaussian process, given others.
+
+    With the errors :math:`e` of the given values, their covariance matrix :math:`K` and the covariances
+    :math:`c_i` of value :math:`i` with them, the error :math:`e_i` has the distribution
+
+    .. math::
+        e_i \mid e \sim N(c_i^\top K^{-1} e,\; v_i - c_i^\top K^{-1} c_i + \sigma_i^2).
+
+    Args:
+        errors: Differences :math:`e_i` of the values from their prior means, ``batch_shape x M``.
+        across: Covariances :math:`c_i`, ``batch_shape x N x M``.
+        variances: Prior variances :math:`v_i` of the function, ``batch_shape x M``.
+        noise: Noise variances :math:`\sigma_i^2`, ``batch_shape x M``.
+        given: Differences :math:`e` of the given values from their prior means, ``batch_shape x N``.
+        factor: Lower Cholesky factor of :math:`K`, noise included, ``batch_shape x N x N``.
+
+    Returns:
+        A ``batch_shape x M`` tensor.
+
+    Source: Rasmussen and Williams 2006, eq. 2.22 to 2.24.
+    """
+    solved = torch.cholesky_solve(across, factor)
+    mean = (solved.mT @ given.unsqueeze(-1)).squeeze(-1)
+    variance = (variances - (across * solved).sum(-2)).clamp_min(0) + noise
+    return -0.5 * ((2 * math.pi * variance).log() + (errors - mean).square() / variance)

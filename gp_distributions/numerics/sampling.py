@@ -1,0 +1,175 @@
+"""Atoms and pairs drawn from distributions, and median distances."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from gp_distributions.numerics.quantiles import argsort
+
+# Two points or clouds coincide if their computed distance is at most this many rounding errors of
+# the largest distance.
+COINCIDENT = 100
+
+
+def apart(distances: Tensor, *, rounding: Tensor | float = 0.0) -> Tensor:
+    """Return a mask of the distances, or squared distances, that exceed rounding of the largest one.
+
+    Args:
+        distances: A non-empty tensor of distances.
+        rounding: Rounding error of each distance, whatever the largest one is.
+    """
+    relative = COINCIDENT * torch.finfo(distances.dtype).eps * distances.max()
+    return (distances > relative) & (distances > rounding)
+
+
+def median_apart(distances: Tensor, *, rounding: Tensor | float = 0.0) -> Tensor:
+    """Median of the distances, or squared distances, between points or clouds that do not coincide.
+
+    Args:
+        distances: A non-empty tensor, which may hold each pair twice, as a symmetric matrix does.
+        rounding: Rounding error of each distance, whatever the largest one is.
+
+    Returns:
+        The median as a scalar tensor: the lower of the two middle values if the number of distances is
+        even, and NaN if all points or clouds coincide.
+    """
+    return distances[apart(distances, rounding=rounding)].median()
+
+
+# Largest number of atoms that are sorted at a time.
+_PART = 2**22
+
+
+def draw_atoms(
+    points: Tensor, weights: Tensor, count: int, *, seed: int = 0, covariance: Tensor | None = None
+) -> Tensor:
+    """Draw atoms from the average of weighted clouds, with replacement.
+
+    An atom is drawn as the quantile of its cloud along a random direction, at a random level. The draws
+    therefore depend neither on padding nor on the order of atoms, and atoms may be split into copies.
+
+    Args:
+        points: A ``C x n x d`` tensor of atoms, or of the means of Gaussian components.
+        weights: A ``C x n`` tensor of weights; all clouds count equally.
+        count: Smallest number of draws. Each of ``count`` clouds, or of all if they are fewer, gives
+            equally many.
+        seed: Random seed. The draws are the same on every device.
+        covariance: A ``C x n x d x d`` tensor, the covariances of Gaussian components.
+
+    Returns:
+        An ``M x d`` tensor on the CPU, in double precision, with ``count <= M < 2 * count``.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    clouds = torch.randperm(len(points), generator=generator)[:count]
+    each = -(-count // len(clouds))
+    levels = torch.rand(len(clouds), each, generator=generator, dtype=torch.float64)
+    direction = torch.randn(2, points.shape[-1], generator=generator, dtype=torch.float64)
+    size = max(1, _PART // weights.shape[-1])
+    drawn = []
+    for some, level in zip(clouds.split(size), levels.split(size), strict=True):
+        cloud = some.to(points.device)
+        places = points[cloud].double().cpu() @ direction[0]
+        if covariance is not None:  # components of one mean may differ in their spread
+            variances = covariance[cloud].double().cpu().diagonal(dim1=-2, dim2=-1)
+            places = places + variances.clamp_min(0).sqrt() @ direction[1]
+        order = argsort(places)
+        cumulative = weights[cloud].double().cpu().gather(-1, order).cumsum(-1)
+        index = torch.searchsorted(cumulative, level * cumulative[:, -1:], right=True)
+        drawn.append(order.gather(-1, index).to(points.device))
+    index = torch.cat(drawn).flatten()
+    clouds = clouds.to(points.device).repeat_interleave(each)
+    atoms = points[clouds, index].double().cpu()
+    if covariance is None:
+        return atoms
+    variances, axes = torch.linalg.eigh(covariance[clouds, index].double().cpu())
+    normal = torch.randn(atoms.shape, generator=generator, dtype=torch.float64)
+    moves = axes @ (variances.clamp_min(0).sqrt() * normal).unsqueeze(-1)
+    return atoms + moves.squeeze(-1)
+
+
+def median_distance(atoms: Tensor) -> float:
+    """Return the median distance between atoms that do not coincide, or zero if all coincide.
+
+    Args:
+        atoms: An ``M x d`` tensor of at least two atoms.
+    """
+    rounding = COINCIDENT * torch.finfo(atoms.dtype).eps * atoms.abs().max()
+    return median_apart(torch.pdist(atoms), rounding=rounding).nan_to_num(0.0).item()
+
+
+def draw_pairs(
+    weights: Tensor, count: int, *, self_pairs: bool, generator: torch.Generator
+) -> tuple[Tensor, Tensor]:
+    r"""Draw pairs with replacement, with probabilities proportional to :math:`w_i w_j`.
+
+    Without pairs of an atom with itself, the first atom is drawn with probabilities proportional to
+    :math:`w_i (1 - w_i)`, and then the second among the others with probabilities
+    :math:`w_j / (1 - w_i)`. Memory does not grow with the number of all pairs.
+
+    Args:
+        weights: A ``B x n`` tensor of weights.
+        count: Number of pairs drawn from each cloud.
+        self_pairs: Whether the two atoms may be the same.
+        generator: Random number generator.
+
+    Returns:
+        The indices of the first and of the second atoms, both ``B x count``.
+    """
+    weights = weights.detach()
+    shape = (2, len(weights), count)
+    fractions = torch.rand(shape, generator=generator, dtype=weights.dtype, device=weights.device)
+    ends = weights.cumsum(-1)
+    total = ends[:, -1:]
+    if self_pairs:
+        first, second = (_step(ends, fraction * total) for fraction in fractions)
+        return first, second
+    before, after = torch.nn.functional.pad(ends[:, :-1], (1, 0)), total - ends
+    steps = (weights * (before + after)).cumsum(-1)
+    first = _step(steps, fractions[0] * steps[:, -1:])
+    below, above = before.gather(-1, first), after.gather(-1, first)
+    target = fractions[1] * (below + above)
+    lower = (target < below) | (above == 0)
+    beyond = ends.gather(-1, first) + (target - below)
+    target = torch.where(lower, torch.minimum(target, _just_below(below)), beyond)
+    return first, _step(ends, target)
+
+
+def _step(ends: Tensor, targets: Tensor) -> Tensor:
+    """Return the index of the step on which each target lies, never one of length zero."""
+    inside = torch.minimum(targets, _just_below(ends[:, -1:]))
+    return torch.searchsorted(ends, inside, right=True)
+
+
+def _just_below(values: Tensor) -> Tensor:
+    return torch.nextafter(values, torch.zeros_like(values))
+
+
+def random_partners(weights: Tensor, given: Tensor, generator: torch.Generator) -> Tensor:
+    r"""Pair each atom of a distribution with one of another at random, in proportion to both weights.
+
+    The atoms lie side by side in random order, each as long as its weight, and so do those of the other
+    distribution in their own order. The partner of an atom is the one beside a uniform random place on
+    it. Hence the atoms with partner :math:`b` have the total weight of :math:`b` in expectation, and
+    exactly if both have the same number of atoms of equal weight.
+
+    Args:
+        weights: Weights of the atoms, ``batch_shape x m``; zero for padding.
+        given: Weights of the others, ``batch_shape x m'``.
+        generator: Random generator.
+
+    Returns:
+        Indices of the partners, ``batch_shape x m``.
+    """
+    order, places = (
+        torch.rand(weights.shape, generator=generator, dtype=torch.float64).to(weights.device)
+        for _ in range(2)
+    )
+    order = order.argsort(-1)
+    lengths = weights.double().gather(-1, order)
+    places = (lengths.cumsum(-1) - lengths * places) / lengths.sum(-1, keepdim=True)
+    places = torch.empty_like(places).scatter_(-1, order, places)
+    edges = given.double().cumsum(-1)
+    edges = edges / edges[..., -1:]
+    last = edges.argmax(-1, keepdim=True)  # the rest is padding
+    return torch.searchsorted(edges, places).minimum(last)
