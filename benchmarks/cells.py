@@ -52,17 +52,16 @@ from benchmarks.harness import Options, Row, main
 from benchmarks.unknown_pose import principal_axes
 from gp_distributions import (
     ClassificationGP,
-    Distance,
     DistributionKernel,
-    GroupAverageKernel,
     PointClouds,
     PrecomputedDistance,
     RigidSlicedWasserstein,
     SlicedWasserstein,
     fit,
-    planar_rotations,
 )
 from gp_distributions.datasets import Cells, load_cells
+from gp_distributions.distances import Distance
+from gp_distributions.kernels import GroupAverageKernel, planar_rotations
 
 REPEATS, FOLDS, ATOMS = 3, 5, 128
 # Concentration of the classes that are not the label; see ClassificationGP.

@@ -52,13 +52,7 @@ from tqdm import tqdm
 from benchmarks import entropy_regression, mode_counting, molecules, reference_learning
 from benchmarks.harness import Options, Row, main
 from benchmarks.unknown_pose import turned
-from gp_distributions import (
-    DistributionGP,
-    MixedInputs,
-    PointClouds,
-    compare,
-    default_kernels,
-)
+from gp_distributions import DistributionGP, MixedInputs, PointClouds, compare
 from gp_distributions.datasets import (
     Molecules,
     load_airfoils,
@@ -66,6 +60,7 @@ from gp_distributions.datasets import (
     load_molecules,
     random_patients,
 )
+from gp_distributions.kernels import default_kernels
 from gp_distributions.scoring import NormalPredictions
 
 Inputs = PointClouds | MixedInputs

@@ -40,8 +40,6 @@ from benchmarks import exact
 from benchmarks.harness import Options, Row, Value, main
 from gp_distributions import (
     MMD,
-    ChiSquared,
-    Distance,
     DistributionGP,
     DistributionKernel,
     Fourier,
@@ -54,6 +52,7 @@ from gp_distributions import (
     SlicedWasserstein,
     TotalVariation,
 )
+from gp_distributions.distances import ChiSquared, Distance
 
 DIGITS = 40
 SLICES, CELLS = 5, 6

@@ -31,7 +31,6 @@ from tqdm import tqdm
 from benchmarks.harness import Options, Row, main, peak_memory
 from gp_distributions import (
     MMD,
-    Distance,
     DistributionGP,
     DistributionKernel,
     Fourier,
@@ -47,6 +46,7 @@ from gp_distributions import (
 )
 from gp_distributions.calibration import calibration
 from gp_distributions.datasets import load_airfoils
+from gp_distributions.distances import Distance
 
 Make = Callable[[PointClouds], Distance]
 GRID = (24, 12)

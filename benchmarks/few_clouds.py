@@ -50,7 +50,6 @@ from benchmarks import entropy_regression, mode_counting, molecules, scaled_dist
 from benchmarks.harness import Options, Row, main
 from benchmarks.unknown_pose import turned
 from gp_distributions import (
-    Distance,
     DistributionGP,
     DistributionKernel,
     MixedInputs,
@@ -69,6 +68,7 @@ from gp_distributions.datasets import (
     random_patients,
     random_solids,
 )
+from gp_distributions.distances import Distance
 from gp_distributions.measures.covariates import Covariates
 from gp_distributions.numerics.densities import Mixture
 from gp_distributions.warnings import silenced

@@ -60,8 +60,6 @@ from tqdm import tqdm
 
 from benchmarks.harness import Options, Row, main
 from gp_distributions import (
-    CompressedDistance,
-    Distance,
     DistributionKernel,
     PointClouds,
     ShardedClouds,
@@ -71,6 +69,7 @@ from gp_distributions import (
     fit,
 )
 from gp_distributions.calibration import calibration
+from gp_distributions.distances import CompressedDistance, Distance
 from gp_distributions.sharding.passes import run as run_pass
 
 Floats = NDArray[np.float64]

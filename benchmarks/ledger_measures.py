@@ -24,7 +24,6 @@ from gp_distributions import (
     ConformalCorrection,
     DistributionGP,
     DistributionKernel,
-    IntegratedGP,
     MixedInputs,
     MixtureModel,
     MMDKernel,
@@ -38,11 +37,12 @@ from gp_distributions import (
     SparseDistributionGP,
     compare,
     fit,
-    fit_classification,
     fit_reference,
     integrate_hyperparameters,
     mixed_kernel,
 )
+from gp_distributions.fitting import fit_classification
+from gp_distributions.models import IntegratedGP
 from gp_distributions.numerics.densities import Mixture
 from gp_distributions.warnings import silenced
 

@@ -40,12 +40,11 @@ from gp_distributions import (
     DistributionGP,
     MixedSearch,
     PointClouds,
-    Pool,
     PoolSearch,
     ShapeOptimizer,
     SlicedWassersteinKernel,
 )
-from gp_distributions.bayesopt import median_lengthscale_prior
+from gp_distributions.bayesopt import Pool, median_lengthscale_prior
 from gp_distributions.datasets import Airfoils, load_airfoils
 from gp_distributions.demo.searching import scaled
 

@@ -42,7 +42,6 @@ from tqdm import tqdm
 
 from benchmarks.harness import Options, Row, main, peak_memory
 from gp_distributions import (
-    Distance,
     DistributionGP,
     DistributionKernel,
     PointClouds,
@@ -53,6 +52,7 @@ from gp_distributions import (
 )
 from gp_distributions.calibration import calibration
 from gp_distributions.datasets import Molecules, load_molecules
+from gp_distributions.distances import Distance
 
 Floats = NDArray[np.float64]
 # Means and standard deviations of predictions.

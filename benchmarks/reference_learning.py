@@ -44,7 +44,6 @@ from tqdm import tqdm
 
 from benchmarks.harness import Options, Row, main, save_figure
 from gp_distributions import (
-    Distance,
     DistributionGP,
     DistributionKernel,
     LinearTransport,
@@ -57,6 +56,7 @@ from gp_distributions import (
 )
 from gp_distributions.calibration import calibration
 from gp_distributions.datasets import load_airfoils
+from gp_distributions.distances import Distance
 from gp_distributions.warnings import DistributionWarning
 
 Data = tuple[PointClouds, Tensor, PointClouds, Tensor]

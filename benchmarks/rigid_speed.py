@@ -12,7 +12,8 @@ from __future__ import annotations
 import torch
 
 from benchmarks.harness import Options, Row, Side, Work, compare, interleave, main
-from gp_distributions import Distance, PointClouds, RigidSlicedWasserstein, SlicedWasserstein
+from gp_distributions import PointClouds, RigidSlicedWasserstein, SlicedWasserstein
+from gp_distributions.distances import Distance
 
 MOST = {2: 3.0, 3: 12.0}
 

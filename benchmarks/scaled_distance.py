@@ -39,7 +39,6 @@ from tqdm import tqdm
 
 from benchmarks.harness import Options, Row, main
 from gp_distributions import (
-    Distance,
     DistributionGP,
     DistributionKernel,
     MixedInputs,
@@ -52,6 +51,7 @@ from gp_distributions import (
 )
 from gp_distributions.calibration import calibration
 from gp_distributions.datasets import Airfoils, load_airfoils, random_patients
+from gp_distributions.distances import Distance
 from gp_distributions.fitting.scales import learn_scales
 
 Inputs = PointClouds | MixedInputs

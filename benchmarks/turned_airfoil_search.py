@@ -36,17 +36,17 @@ from benchmarks.airfoil_search import ATOMS, first, spread
 from benchmarks.harness import Options, Row, main
 from benchmarks.unknown_pose import principal_axes, turned
 from gp_distributions import (
-    Distance,
     DistributionGP,
     DistributionKernel,
     PointClouds,
-    Pool,
     PoolSearch,
     RigidSlicedWasserstein,
     ShapeOptimizer,
     SlicedWasserstein,
 )
+from gp_distributions.bayesopt import Pool
 from gp_distributions.datasets import load_airfoils
+from gp_distributions.distances import Distance
 
 FROZEN_SEEDS = range(3000, 3010)
 INITIAL = 10

@@ -33,7 +33,6 @@ from tqdm import tqdm
 
 from benchmarks.harness import Options, Row, main
 from gp_distributions import (
-    Distance,
     DistributionGP,
     DistributionKernel,
     PointClouds,
@@ -43,6 +42,7 @@ from gp_distributions import (
 )
 from gp_distributions.calibration import calibration
 from gp_distributions.datasets import load_airfoils, random_solids
+from gp_distributions.distances import Distance
 
 SEEDS = 10
 

@@ -1,22 +1,22 @@
 """Gaussian processes whose inputs are probability distributions, for GPyTorch and BoTorch."""
 
+from importlib import import_module as _import_module
+from typing import Any
+from warnings import warn as _warn
+
 from gp_distributions.bayesopt import (
     Decoder,
     DesignSearch,
     FreeSearch,
     MixedSearch,
-    Pool,
     PoolSearch,
     ShapeOptimizer,
     optimize_free_shapes,
     optimize_over_pool,
 )
-from gp_distributions.comparison import Comparison, InterruptedComparison, compare
+from gp_distributions.comparison import compare
 from gp_distributions.distances import (
     MMD,
-    ChiSquared,
-    CompressedDistance,
-    Distance,
     Fourier,
     Hellinger,
     LinearTransport,
@@ -35,71 +35,50 @@ from gp_distributions.estimators import (
     GramTransformer,
 )
 from gp_distributions.fitting import (
-    ReferenceFit,
     fit,
-    fit_classification,
     fit_reference,
     integrate_hyperparameters,
 )
-from gp_distributions.inverse import Inversion, invert_embedding
 from gp_distributions.kernels import (
-    BlockKernel,
-    Diagnosis,
     DistributionKernel,
-    GroupAverageKernel,
     MMDKernel,
-    Profile,
     SinkhornKernel,
     SlicedWassersteinKernel,
-    default_kernels,
     diagnose,
     mixed_kernel,
-    planar_rotations,
 )
-from gp_distributions.locking import InUseError
 from gp_distributions.measures import (
     GaussianMixtures,
     Gaussians,
     MixedInputs,
     PointClouds,
     ReferenceMeasure,
-    align,
 )
 from gp_distributions.models import (
     ClassificationGP,
     ConformalCorrection,
     DistributionGP,
-    IntegratedGP,
-    KernelRidgeClassifier,
-    MixtureClassifier,
     MixtureModel,
     NormalizeClouds,
-    SamplingNoiseLikelihood,
     SharedKernelGP,
     SparseClassificationGP,
     SparseDistributionGP,
 )
-from gp_distributions.relevances import Relevance, RelevanceEntry, relevance
+from gp_distributions.relevances import relevance
 from gp_distributions.reporting import report
-from gp_distributions.saving import SavedModelError, load, save
-from gp_distributions.sensitivities import Sensitivity, sensitivity
-from gp_distributions.sharding import PieceError, ShardedClouds
+from gp_distributions.saving import load, save
+from gp_distributions.sensitivities import sensitivity
+from gp_distributions.sharding import ShardedClouds
 
 __version__ = "0.2.0"
 
 __all__ = [
     "MMD",
-    "BlockKernel",
-    "ChiSquared",
     "ClassificationGP",
     "CloudScaler",
-    "Comparison",
-    "CompressedDistance",
     "ConformalCorrection",
     "Decoder",
     "DesignSearch",
-    "Diagnosis",
-    "Distance",
     "DistributionGP",
     "DistributionGPClassifier",
     "DistributionGPRegressor",
@@ -110,35 +89,19 @@ __all__ = [
     "GaussianMixtures",
     "Gaussians",
     "GramTransformer",
-    "GroupAverageKernel",
     "Hellinger",
-    "InUseError",
-    "IntegratedGP",
-    "InterruptedComparison",
-    "Inversion",
-    "KernelRidgeClassifier",
     "LinearTransport",
     "MMDKernel",
     "MixedInputs",
     "MixedSearch",
-    "MixtureClassifier",
     "MixtureModel",
     "NormalizeClouds",
-    "PieceError",
     "PointClouds",
-    "Pool",
     "PoolSearch",
     "PrecomputedDistance",
-    "Profile",
-    "ReferenceFit",
     "ReferenceMeasure",
-    "Relevance",
-    "RelevanceEntry",
     "RigidSlicedWasserstein",
-    "SamplingNoiseLikelihood",
-    "SavedModelError",
     "ScaledDistance",
-    "Sensitivity",
     "ShapeOptimizer",
     "ShardedClouds",
     "SharedKernelGP",
@@ -149,22 +112,61 @@ __all__ = [
     "SparseClassificationGP",
     "SparseDistributionGP",
     "TotalVariation",
-    "align",
     "compare",
-    "default_kernels",
     "diagnose",
     "fit",
-    "fit_classification",
     "fit_reference",
     "integrate_hyperparameters",
-    "invert_embedding",
     "load",
     "mixed_kernel",
     "optimize_free_shapes",
     "optimize_over_pool",
-    "planar_rotations",
     "relevance",
     "report",
     "save",
     "sensitivity",
 ]
+
+# Names that were here in version 0.2.0, with the modules of this package that have them now.
+_MOVED = {
+    "BlockKernel": "kernels",
+    "ChiSquared": "distances",
+    "Comparison": "comparison",
+    "CompressedDistance": "distances",
+    "Diagnosis": "kernels",
+    "Distance": "distances",
+    "GroupAverageKernel": "kernels",
+    "InUseError": "locking",
+    "IntegratedGP": "models",
+    "InterruptedComparison": "comparison",
+    "Inversion": "inverse",
+    "KernelRidgeClassifier": "models",
+    "MixtureClassifier": "models",
+    "PieceError": "sharding",
+    "Pool": "bayesopt",
+    "Profile": "kernels",
+    "ReferenceFit": "fitting",
+    "Relevance": "relevances",
+    "RelevanceEntry": "relevances",
+    "SamplingNoiseLikelihood": "models",
+    "SavedModelError": "saving",
+    "Sensitivity": "sensitivities",
+    "align": "measures",
+    "default_kernels": "kernels",
+    "fit_classification": "fitting",
+    "invert_embedding": "inverse",
+    "planar_rotations": "kernels",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MOVED:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    home = f"{__name__}.{_MOVED[name]}"
+    _warn(
+        f"{__name__}.{name} has moved, and will be gone in the next version: use "
+        f"from {home} import {name}.",
+        DeprecationWarning,
+        stacklevel=2,
+    )
+    return getattr(_import_module(home), name)

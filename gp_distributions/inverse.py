@@ -37,7 +37,8 @@ class Inversion:
 
     Example:
         >>> import numpy as np
-        >>> from gp_distributions import PointClouds, SlicedWasserstein, invert_embedding
+        >>> from gp_distributions import PointClouds, SlicedWasserstein
+        >>> from gp_distributions.inverse import invert_embedding
         >>> clouds = PointClouds(np.random.default_rng(0).normal(size=(2, 10, 2)))
         >>> distance = SlicedWasserstein(2, num_slices=20, num_quantiles=10)
         >>> inversion = invert_embedding(distance, distance.embed(clouds.pack()), atoms=10)
@@ -118,7 +119,8 @@ def invert_embedding(
 
     Example:
         >>> import numpy as np
-        >>> from gp_distributions import PointClouds, SlicedWasserstein, invert_embedding
+        >>> from gp_distributions import PointClouds, SlicedWasserstein
+        >>> from gp_distributions.inverse import invert_embedding
         >>> points = np.random.default_rng(0).normal(size=(10, 2))
         >>> clouds = PointClouds(np.stack([points - 1, points + 3]))
         >>> distance = SlicedWasserstein(2, num_slices=20, num_quantiles=10)

@@ -27,7 +27,7 @@ class InUseError(ValueError):
     """A checkpoint is in use by another process, which the message names.
 
     Example:
-        >>> from gp_distributions import InUseError
+        >>> from gp_distributions.locking import InUseError
         >>> issubclass(InUseError, ValueError)
         True
     """

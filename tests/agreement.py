@@ -12,9 +12,7 @@ from torch import Tensor
 
 from gp_distributions import (
     MMD,
-    ChiSquared,
     ClassificationGP,
-    Distance,
     DistributionGP,
     DistributionKernel,
     Fourier,
@@ -31,6 +29,7 @@ from gp_distributions import (
     fit,
     integrate_hyperparameters,
 )
+from gp_distributions.distances import ChiSquared, Distance
 
 FILE = Path(__file__).with_name("agreement.json")
 

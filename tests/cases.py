@@ -10,9 +10,6 @@ from torch import Tensor
 
 from gp_distributions import (
     MMD,
-    ChiSquared,
-    CompressedDistance,
-    Distance,
     DistributionKernel,
     Fourier,
     Hellinger,
@@ -25,6 +22,7 @@ from gp_distributions import (
     SlicedWasserstein,
     TotalVariation,
 )
+from gp_distributions.distances import ChiSquared, CompressedDistance, Distance
 from gp_distributions.kernels.profiles import PROFILES
 from gp_distributions.testing.clouds import (
     Clouds,

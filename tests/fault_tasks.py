@@ -349,8 +349,7 @@ def hold(path: str, ready: str) -> None:
 
 def add(path: str, counter: str, times: int) -> None:
     """Add one to the number in a file, under a lock, some times."""
-    from gp_distributions import InUseError
-    from gp_distributions.locking import locked
+    from gp_distributions.locking import InUseError, locked
 
     done = 0
     while done < times:

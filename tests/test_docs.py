@@ -111,7 +111,9 @@ def test_reference_is_markdown() -> None:
     """
     shown = markdown(textwrap.dedent(text), "distances.md")
     assert "Uses [`SlicedWasserstein`](#gp_distributions.SlicedWasserstein), " in shown
-    assert "[`Distance.squared`](#gp_distributions.Distance.squared) and `Unknown`." in shown
+    assert (
+        "[`Distance.squared`](#gp_distributions.distances.Distance.squared) and `Unknown`." in shown
+    )
     assert "\n$$\na &= b\n\\\\ &= c\n$$\n" in shown
     assert "With $a$ and `b`:\n" in shown
     assert "```pycon\n>>> print([1,\n...        2])\n[1,\n 2]\n```" in shown

@@ -9,17 +9,17 @@ import torch
 from sklearn.datasets import load_digits
 
 from gp_distributions import (
-    Distance,
     Fourier,
     LinearTransport,
     PointClouds,
     ReferenceMeasure,
     RigidSlicedWasserstein,
     SlicedWasserstein,
-    align,
 )
 from gp_distributions.datasets import random_solids
+from gp_distributions.distances import Distance
 from gp_distributions.inverse import invert_embedding
+from gp_distributions.measures import align
 from gp_distributions.warnings import ConvergenceWarning
 
 

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from fault_tasks import Children, optimizer, sparse, value
 
-from gp_distributions import InUseError, fit, locking
+from gp_distributions import fit, locking
 from gp_distributions.bayesopt import CheckpointError
-from gp_distributions.locking import locked
+from gp_distributions.locking import InUseError, locked
 
 
 @pytest.fixture

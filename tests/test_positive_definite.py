@@ -7,7 +7,8 @@ import torch
 from cases import DISTANCES, KERNELS
 from torch import Tensor
 
-from gp_distributions import Distance, DistributionKernel
+from gp_distributions import DistributionKernel
+from gp_distributions.distances import Distance
 
 
 @functools.cache

@@ -18,7 +18,6 @@ from processes_tasks import (
 from gp_distributions import (
     MMD,
     ClassificationGP,
-    Distance,
     DistributionGP,
     DistributionKernel,
     Fourier,
@@ -30,6 +29,7 @@ from gp_distributions import (
     SparseDistributionGP,
     integrate_hyperparameters,
 )
+from gp_distributions.distances import Distance
 
 CLOUDS, NEW = PointClouds.from_list(BAGS[:10]), PointClouds.from_list(BAGS[10:])
 

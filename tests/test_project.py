@@ -1,6 +1,7 @@
 """What the project says of itself holds: links, versions, public names."""
 
 import contextlib
+import importlib
 import inspect
 import re
 import tomllib
@@ -92,6 +93,14 @@ def test_python_versions() -> None:
 
 def test_public_names() -> None:
     assert all(hasattr(gp_distributions, name) for name in gp_distributions.__all__)
+
+
+@pytest.mark.parametrize("name", gp_distributions._MOVED)
+def test_names_that_moved_still_import_for_a_version(name: str) -> None:
+    home = importlib.import_module(f"gp_distributions.{gp_distributions._MOVED[name]}")
+    with pytest.warns(DeprecationWarning, match=f"from {home.__name__} import {name}"):
+        assert getattr(gp_distributions, name) is getattr(home, name)
+    assert name not in gp_distributions.__all__
 
 
 def test_seeds_are_zero_unless_given() -> None:

@@ -15,7 +15,6 @@ from gp_distributions import (
     DistributionGP,
     DistributionGPRegressor,
     DistributionKernel,
-    KernelRidgeClassifier,
     MMDKernel,
     PointClouds,
     PoolSearch,
@@ -32,7 +31,6 @@ from gp_distributions import (
     compare,
     diagnose,
     fit,
-    fit_classification,
     fit_reference,
     integrate_hyperparameters,
     load,
@@ -41,6 +39,8 @@ from gp_distributions import (
     save,
     sensitivity,
 )
+from gp_distributions.fitting import fit_classification
+from gp_distributions.models import KernelRidgeClassifier
 
 CLOUDS = random_clouds(24, sizes=(3, 8))
 ROWS = as_rows(CLOUDS)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gp_distributions import Distance
+from gp_distributions.distances import Distance
 
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("gp_distributions", "benchmarks", "tutorials", "tests")

@@ -32,7 +32,6 @@ from gp_distributions import (
     ShapeOptimizer,
     SlicedWasserstein,
     fit,
-    fit_classification,
     load,
     optimize_free_shapes,
     optimize_over_pool,
@@ -41,6 +40,7 @@ from gp_distributions import (
 )
 from gp_distributions.bayesopt import DataPenalty
 from gp_distributions.calibration import coverage
+from gp_distributions.fitting import fit_classification
 
 NUM, TRAIN = 60, 40
 

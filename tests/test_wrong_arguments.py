@@ -13,7 +13,6 @@ from gp_distributions import (
     DistributionGP,
     DistributionGPRegressor,
     DistributionKernel,
-    KernelRidgeClassifier,
     MixedInputs,
     MMDKernel,
     NormalizeClouds,
@@ -23,7 +22,6 @@ from gp_distributions import (
     SlicedWasserstein,
     SlicedWassersteinKernel,
     SparseDistributionGP,
-    align,
     compare,
     diagnose,
     fit,
@@ -32,6 +30,8 @@ from gp_distributions import (
     save,
 )
 from gp_distributions.calibration import calibration
+from gp_distributions.measures import align
+from gp_distributions.models import KernelRidgeClassifier
 
 CLOUDS = PointClouds(np.random.default_rng(0).normal(size=(6, 4, 2)))
 LABELS = list("ababab")

@@ -191,7 +191,7 @@ class InterruptedComparison(KeyboardInterrupt):
         comparison: The comparison.
 
     Example:
-        >>> from gp_distributions import InterruptedComparison
+        >>> from gp_distributions.comparison import InterruptedComparison
         >>> issubclass(InterruptedComparison, KeyboardInterrupt)
         True
     """

@@ -15,7 +15,8 @@ import matplotlib
 import numpy as np
 from tqdm import tqdm
 
-from gp_distributions import PointClouds, Pool
+from gp_distributions import PointClouds
+from gp_distributions.bayesopt import Pool
 from gp_distributions.datasets import load_airfoils
 from gp_distributions.demo.predictions import Split, run_split, save_figures
 from gp_distributions.demo.searching import EVALUATIONS, save_search_figures, scaled, search

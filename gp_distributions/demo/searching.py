@@ -13,11 +13,11 @@ from gp_distributions import (
     DistributionGP,
     MMDKernel,
     PointClouds,
-    Pool,
     PoolSearch,
     ShapeOptimizer,
     SlicedWassersteinKernel,
 )
+from gp_distributions.bayesopt import Pool
 from gp_distributions.datasets import Airfoils
 from gp_distributions.demo.predictions import save
 from gp_distributions.plotting import plot_clouds, plot_traces

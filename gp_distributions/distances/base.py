@@ -51,7 +51,8 @@ class Distance(torch.nn.Module, ABC):
 
     Example:
         >>> import torch
-        >>> from gp_distributions import Distance, PointClouds
+        >>> from gp_distributions import PointClouds
+        >>> from gp_distributions.distances import Distance
         >>> class Means(Distance):
         ...     def represent(self, points, weights):
         ...         return (weights.unsqueeze(-2) @ points).squeeze(-2)

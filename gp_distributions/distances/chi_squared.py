@@ -46,7 +46,8 @@ class ChiSquared(SharedSupportDistance):
 
     Example:
         >>> import torch
-        >>> from gp_distributions import ChiSquared, PointClouds
+        >>> from gp_distributions import PointClouds
+        >>> from gp_distributions.distances import ChiSquared
         >>> pixels = torch.tensor([[0.0], [1.0], [2.0]], dtype=torch.float64)
         >>> weights = torch.tensor([[0.5, 0.5, 0.0], [0.0, 0.5, 0.5]], dtype=torch.float64)
         >>> clouds = PointClouds(pixels.expand(2, 3, 1), weights)

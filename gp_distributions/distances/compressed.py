@@ -50,7 +50,8 @@ class CompressedDistance(DistanceWrapper):
 
     Example:
         >>> import torch
-        >>> from gp_distributions import CompressedDistance, PointClouds, SlicedWasserstein
+        >>> from gp_distributions import PointClouds, SlicedWasserstein
+        >>> from gp_distributions.distances import CompressedDistance
         >>> points = torch.randn(100, 40, 2, generator=torch.Generator().manual_seed(0)).double()
         >>> rows = PointClouds(points).pack()
         >>> distance = CompressedDistance(SlicedWasserstein(2), num_components=40)

@@ -67,7 +67,8 @@ def fit_classification(
             :func:`gp_distributions.fit` raises it.
 
     Example:
-        >>> from gp_distributions import ClassificationGP, PointClouds, fit_classification
+        >>> from gp_distributions import ClassificationGP, PointClouds
+        >>> from gp_distributions.fitting import fit_classification
         >>> clouds = PointClouds([[[0.0], [0.2]], [[0.1], [0.3]], [[5.0], [5.2]], [[5.1], [5.4]]])
         >>> model = ClassificationGP(clouds, ["left", "left", "right", "right"])
         >>> fit_classification(model, alpha_epsilons=(0.1, 0.01), restarts=0).alpha_epsilon

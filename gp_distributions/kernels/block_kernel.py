@@ -27,7 +27,8 @@ class BlockKernel(Kernel):
             :class:`MixedEncoding` of the rows: numbers of columns, or columns of each slot.
 
     Example:
-        >>> from gp_distributions import BlockKernel, MixedInputs, PointClouds, SlicedWassersteinKernel
+        >>> from gp_distributions import MixedInputs, PointClouds, SlicedWassersteinKernel
+        >>> from gp_distributions.kernels import BlockKernel
         >>> cells = PointClouds.from_list([[[0.0], [2.0]], [[1.0]], [[3.0]]])
         >>> X = MixedInputs(cells=cells, age=[50.0, 60.0, 70.0])
         >>> kernel = BlockKernel(SlicedWassersteinKernel(1), X.encoding.columns["cells"])

@@ -64,7 +64,8 @@ def default_kernels(X: Inputs, *, seed: int = 0) -> dict[str, Kernel]:
 
     Example:
         >>> import torch
-        >>> from gp_distributions import PointClouds, default_kernels
+        >>> from gp_distributions import PointClouds
+        >>> from gp_distributions.kernels import default_kernels
         >>> generator = torch.Generator().manual_seed(0)
         >>> X = PointClouds(torch.randn(10, 8, 1, generator=generator, dtype=torch.float64))
         >>> list(default_kernels(X))[:4]

@@ -64,7 +64,8 @@ class GroupAverageKernel(RowKernel):
 
     Example:
         >>> import torch
-        >>> from gp_distributions import GroupAverageKernel, PointClouds, planar_rotations
+        >>> from gp_distributions import PointClouds
+        >>> from gp_distributions.kernels import GroupAverageKernel, planar_rotations
         >>> from gp_distributions import SlicedWassersteinKernel
         >>> triangle = torch.tensor([[-1.0, 0.0], [3.0, 0.0], [-2.0, 1.0]], dtype=torch.float64)
         >>> turned = triangle @ torch.tensor([[0.0, 1.0], [-1.0, 0.0]], dtype=torch.float64)

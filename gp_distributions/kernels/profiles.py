@@ -31,7 +31,8 @@ class Profile(gpytorch.Module, ABC):
 
     Example:
         >>> import torch
-        >>> from gp_distributions import DistributionKernel, Profile, SlicedWasserstein
+        >>> from gp_distributions import DistributionKernel, SlicedWasserstein
+        >>> from gp_distributions.kernels import Profile
         >>> class Laplacian(Profile):
         ...     def forward(self, scaled):
         ...         return torch.exp(-scaled.sqrt())

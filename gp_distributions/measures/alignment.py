@@ -44,7 +44,8 @@ def align(
 
     Example:
         >>> import torch
-        >>> from gp_distributions import PointClouds, align
+        >>> from gp_distributions import PointClouds
+        >>> from gp_distributions.measures import align
         >>> triangle = torch.tensor([[0.0, 0.0], [4.0, 0.0], [0.0, 1.0]], dtype=torch.float64)
         >>> turned = triangle @ torch.tensor([[0.0, 1.0], [-1.0, 0.0]], dtype=torch.float64) + 5
         >>> aligned = align(PointClouds(torch.stack([triangle, turned])))

@@ -52,7 +52,8 @@ class KernelRidgeClassifier:
             ``ridge`` is not positive, or the kernel is for other distributions.
 
     Example:
-        >>> from gp_distributions import KernelRidgeClassifier, PointClouds, SlicedWassersteinKernel
+        >>> from gp_distributions import PointClouds, SlicedWassersteinKernel
+        >>> from gp_distributions.models import KernelRidgeClassifier
         >>> clouds = PointClouds([[[0.0], [0.2]], [[0.1], [0.3]], [[5.0], [5.2]], [[5.1], [5.4]]])
         >>> labels = ["left", "left", "right", "right"]
         >>> model = KernelRidgeClassifier(clouds, labels, SlicedWassersteinKernel(1), ridge=1e-3)

@@ -38,7 +38,8 @@ class MixtureClassifier(torch.nn.Module):
             non-negative number for each of them with a positive sum.
 
     Example:
-        >>> from gp_distributions import ClassificationGP, MixtureClassifier, MMDKernel, PointClouds
+        >>> from gp_distributions import ClassificationGP, MMDKernel, PointClouds
+        >>> from gp_distributions.models import MixtureClassifier
         >>> clouds = PointClouds([[[0.0], [0.2]], [[0.1], [0.3]], [[5.0], [5.2]], [[5.1], [5.4]]])
         >>> labels = ["left", "left", "right", "right"]
         >>> models = [ClassificationGP(clouds, labels, k) for k in (None, MMDKernel(1))]

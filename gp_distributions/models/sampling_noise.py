@@ -99,7 +99,8 @@ class SamplingNoiseLikelihood(GaussianLikelihood):
             and :math:`b`.
 
     Example:
-        >>> from gp_distributions import PointClouds, SamplingNoiseLikelihood
+        >>> from gp_distributions import PointClouds
+        >>> from gp_distributions.models import SamplingNoiseLikelihood
         >>> likelihood = SamplingNoiseLikelihood(dim=1, largest=4.0)
         >>> clouds = PointClouds.from_list([[[0.0], [1.0]], [[0.0], [1.0], [2.0], [3.0]]])
         >>> likelihood.excess(clouds.pack())

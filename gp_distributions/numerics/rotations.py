@@ -36,7 +36,7 @@ def planar_rotations(num_rotations: int, *, reflections: bool = False) -> Tensor
         ValueError: If ``num_rotations`` is less than one.
 
     Example:
-        >>> from gp_distributions import planar_rotations
+        >>> from gp_distributions.kernels import planar_rotations
         >>> planar_rotations(4)[1].round()
         tensor([[ 0., -1.],
                 [ 1.,  0.]], dtype=torch.float64)

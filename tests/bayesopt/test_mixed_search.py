@@ -24,7 +24,6 @@ from gp_distributions import (
     Gaussians,
     MixedInputs,
     PointClouds,
-    Pool,
     SlicedWassersteinKernel,
 )
 from gp_distributions.bayesopt import (
@@ -33,6 +32,7 @@ from gp_distributions.bayesopt import (
     DesignSearch,
     FreeSearch,
     MixedSearch,
+    Pool,
     PoolSearch,
     ShapeOptimizer,
     alternation,

@@ -20,13 +20,10 @@ from torch import Tensor
 from gp_distributions import (
     MMD,
     ClassificationGP,
-    Comparison,
     DistributionGP,
     DistributionKernel,
     Gaussians,
-    InterruptedComparison,
     MixedInputs,
-    MixtureClassifier,
     MixtureModel,
     MMDKernel,
     PointClouds,
@@ -37,13 +34,14 @@ from gp_distributions import (
     SparseClassificationGP,
     SparseDistributionGP,
     compare,
-    default_kernels,
     fit,
     load,
     save,
 )
-from gp_distributions.comparison import trials
+from gp_distributions.comparison import Comparison, InterruptedComparison, trials
 from gp_distributions.comparison.candidates import grouped
+from gp_distributions.kernels import default_kernels
+from gp_distributions.models import MixtureClassifier
 from gp_distributions.numerics.predictions import stacking_weights
 from gp_distributions.warnings import ConvergenceWarning, warn
 

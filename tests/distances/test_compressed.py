@@ -8,8 +8,6 @@ from sklearn.decomposition import PCA
 
 from gp_distributions import (
     MMD,
-    CompressedDistance,
-    Distance,
     DistributionGP,
     DistributionKernel,
     Hellinger,
@@ -20,6 +18,7 @@ from gp_distributions import (
     load,
     save,
 )
+from gp_distributions.distances import CompressedDistance, Distance
 
 
 def clouds(num: int, *, atoms: int = 12, seed: int = 0) -> PointClouds:

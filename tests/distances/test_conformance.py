@@ -3,7 +3,7 @@
 from cases import DISTANCES, Case
 from torch import Tensor
 
-from gp_distributions import Distance
+from gp_distributions.distances import Distance
 from gp_distributions.testing import DistanceTestCase
 
 

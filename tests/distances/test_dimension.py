@@ -8,8 +8,6 @@ import torch
 
 from gp_distributions import (
     MMD,
-    ChiSquared,
-    Distance,
     Fourier,
     Hellinger,
     MMDKernel,
@@ -17,6 +15,7 @@ from gp_distributions import (
     SlicedWassersteinKernel,
     TotalVariation,
 )
+from gp_distributions.distances import ChiSquared, Distance
 
 MADE = [MMD, Fourier, SlicedWasserstein, Hellinger, TotalVariation, ChiSquared]
 

@@ -12,14 +12,13 @@ from torch import Tensor
 
 from gp_distributions import (
     MMD,
-    Distance,
     Fourier,
     ReferenceMeasure,
     ScaledDistance,
     SinkhornPotential,
     SlicedWasserstein,
 )
-from gp_distributions.distances import evaluation
+from gp_distributions.distances import Distance, evaluation
 from gp_distributions.distances.embedded_rows import EmbeddedRows, JoinedRows, rows_of
 from gp_distributions.distances.evaluation import looking_up
 

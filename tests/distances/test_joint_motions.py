@@ -4,8 +4,10 @@ import pytest
 import torch
 from cases import DISTANCES, random_gaussians, random_rows
 
-from gp_distributions import MMD, Distance, PointClouds, SlicedWasserstein, planar_rotations
+from gp_distributions import MMD, PointClouds, SlicedWasserstein
+from gp_distributions.distances import Distance
 from gp_distributions.distances.joint_motions import unchanged_by
+from gp_distributions.kernels import planar_rotations
 
 GROUP = planar_rotations(5, reflections=True)
 KNOWN = {

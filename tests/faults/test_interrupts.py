@@ -20,7 +20,6 @@ from library_settings import settings
 from gp_distributions import (
     ClassificationGP,
     DistributionGP,
-    InterruptedComparison,
     MMDKernel,
     PointClouds,
     ReferenceMeasure,
@@ -31,12 +30,12 @@ from gp_distributions import (
     SparseDistributionGP,
     compare,
     fit,
-    fit_classification,
     fit_reference,
     integrate_hyperparameters,
 )
 from gp_distributions.bayesopt import ShapeOptimizer
-from gp_distributions.fitting import marginal_likelihood
+from gp_distributions.comparison import InterruptedComparison
+from gp_distributions.fitting import fit_classification, marginal_likelihood
 from gp_distributions.fitting.observed import Record
 from gp_distributions.fitting.sampling_noise import learn_sampling_noise
 from gp_distributions.kernels import DistributionKernel

@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gp_distributions import ClassificationGP, PointClouds, fit, fit_classification
-from gp_distributions.fitting import marginal_likelihood
+from gp_distributions import ClassificationGP, PointClouds, fit
+from gp_distributions.fitting import fit_classification, marginal_likelihood
 
 
 def test_the_progress_bars_name_the_concentrations(

@@ -28,25 +28,23 @@ from gp_distributions import (
     DistributionGP,
     DistributionKernel,
     Gaussians,
-    GroupAverageKernel,
-    IntegratedGP,
     MixedInputs,
     MixtureModel,
     MMDKernel,
     NormalizeClouds,
     PointClouds,
-    SamplingNoiseLikelihood,
     SlicedWasserstein,
     SlicedWassersteinKernel,
     fit,
     integrate_hyperparameters,
     load,
     mixed_kernel,
-    planar_rotations,
     save,
 )
 from gp_distributions.fitting.integration import can_be_integrated
+from gp_distributions.kernels import GroupAverageKernel, planar_rotations
 from gp_distributions.kernels.covariances import covariance
+from gp_distributions.models import IntegratedGP, SamplingNoiseLikelihood
 from gp_distributions.numerics.quadrature import grid
 from gp_distributions.numerics.student_t import log_density
 from gp_distributions.warnings import UndeterminedWarning, silenced

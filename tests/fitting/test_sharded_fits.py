@@ -27,17 +27,17 @@ from gpytorch.kernels import ScaleKernel
 from sharding_tasks import Dies
 
 from gp_distributions import (
-    PieceError,
     PointClouds,
     ShardedClouds,
     SlicedWassersteinKernel,
     SparseClassificationGP,
     SparseDistributionGP,
     fit,
-    fit_classification,
 )
+from gp_distributions.fitting import fit_classification
 from gp_distributions.models import passes
 from gp_distributions.models.collapsed import piece_sums
+from gp_distributions.sharding import PieceError
 from gp_distributions.sharding.checkpoint import Checkpoint
 from gp_distributions.sharding.parquet import ParquetPiece
 from gp_distributions.sharding.passes import run

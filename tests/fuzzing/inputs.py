@@ -23,9 +23,7 @@ from gp_distributions import (
     Fourier,
     GaussianMixtures,
     Gaussians,
-    KernelRidgeClassifier,
     MixedInputs,
-    Pool,
     PoolSearch,
     ReferenceMeasure,
     RigidSlicedWasserstein,
@@ -35,15 +33,17 @@ from gp_distributions import (
     SlicedWasserstein,
     SlicedWassersteinKernel,
     SparseDistributionGP,
-    align,
     compare,
     fit,
     load,
-    planar_rotations,
     relevance,
     save,
     sensitivity,
 )
+from gp_distributions.bayesopt import Pool
+from gp_distributions.kernels import planar_rotations
+from gp_distributions.measures import align
+from gp_distributions.models import KernelRidgeClassifier
 from gp_distributions.testing.clouds import random_clouds
 
 BAGS = [points for points, _ in random_clouds(6, sizes=(2, 4))]

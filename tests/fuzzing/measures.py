@@ -15,7 +15,6 @@ from torch import Tensor
 
 from gp_distributions import (
     MMD,
-    Distance,
     Fourier,
     GaussianMixtures,
     Gaussians,
@@ -26,6 +25,7 @@ from gp_distributions import (
     SinkhornPotential,
     SlicedWasserstein,
 )
+from gp_distributions.distances import Distance
 from gp_distributions.measures import kinds
 from gp_distributions.testing.clouds import random_clouds, random_gaussians, random_mixtures
 from gp_distributions.warnings import ConvergenceWarning

@@ -29,8 +29,6 @@ from gp_distributions import (
     DistributionGP,
     DistributionKernel,
     Fourier,
-    IntegratedGP,
-    KernelRidgeClassifier,
     MixedInputs,
     MixtureModel,
     NormalizeClouds,
@@ -44,6 +42,7 @@ from gp_distributions import (
     load,
     save,
 )
+from gp_distributions.models import IntegratedGP, KernelRidgeClassifier
 from gp_distributions.warnings import DistributionWarning
 
 # Predictions that were computed in another order agree on these digits: squared distances have ten where

@@ -7,7 +7,8 @@ import pytest
 import torch
 from gpytorch.kernels import Kernel, RBFKernel, ScaleKernel
 
-from gp_distributions import MMD, Distance, DistributionKernel, ScaledDistance, SlicedWasserstein
+from gp_distributions import MMD, DistributionKernel, ScaledDistance, SlicedWasserstein
+from gp_distributions.distances import Distance
 from gp_distributions.kernels.candidates import as_scaled_kernel, copied, distances_of
 
 

@@ -11,9 +11,8 @@ from gp_distributions import (
     Gaussians,
     MixedInputs,
     PointClouds,
-    default_kernels,
 )
-from gp_distributions.kernels import defaults
+from gp_distributions.kernels import default_kernels, defaults
 from gp_distributions.kernels.reading import check_kind
 
 

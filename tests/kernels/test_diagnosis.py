@@ -15,11 +15,8 @@ from torch import Tensor
 
 from gp_distributions import (
     MMD,
-    BlockKernel,
-    Distance,
     DistributionGP,
     DistributionKernel,
-    GroupAverageKernel,
     LinearTransport,
     MixedInputs,
     PointClouds,
@@ -29,12 +26,12 @@ from gp_distributions import (
     SlicedWasserstein,
     fit,
     mixed_kernel,
-    planar_rotations,
 )
 from gp_distributions.datasets import load_airfoils
+from gp_distributions.distances import Distance
 from gp_distributions.distances.hellinger import Hellinger
 from gp_distributions.distances.precomputed import PrecomputedDistance
-from gp_distributions.kernels import Matern52
+from gp_distributions.kernels import BlockKernel, GroupAverageKernel, Matern52, planar_rotations
 from gp_distributions.kernels.diagnosis import diagnose
 
 # Longer along the first coordinate, so that the clouds do not look randomly oriented.

@@ -15,7 +15,6 @@ from gp_distributions import (
     MMD,
     DistributionGP,
     DistributionKernel,
-    GroupAverageKernel,
     MixedInputs,
     PointClouds,
     PrecomputedDistance,
@@ -27,9 +26,9 @@ from gp_distributions import (
     fit,
     load,
     mixed_kernel,
-    planar_rotations,
     save,
 )
+from gp_distributions.kernels import GroupAverageKernel, planar_rotations
 from gp_distributions.kernels.covariances import covariance
 
 GROUP = planar_rotations(3, reflections=True)

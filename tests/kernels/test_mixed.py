@@ -8,7 +8,6 @@ from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
 from torch import Tensor
 
 from gp_distributions import (
-    BlockKernel,
     DistributionKernel,
     GaussianMixtures,
     Gaussians,
@@ -18,6 +17,7 @@ from gp_distributions import (
     SlicedWassersteinKernel,
     mixed_kernel,
 )
+from gp_distributions.kernels import BlockKernel
 from gp_distributions.kernels.covariances import covariance
 from gp_distributions.kernels.mixed import STRUCTURES
 from gp_distributions.kernels.reading import check_kind, distribution_kernels

@@ -18,7 +18,6 @@ from gp_distributions import (
     DistributionGP,
     DistributionKernel,
     Gaussians,
-    GroupAverageKernel,
     LinearTransport,
     MMDKernel,
     PointClouds,
@@ -28,9 +27,8 @@ from gp_distributions import (
     SinkhornKernel,
     SlicedWasserstein,
     SlicedWassersteinKernel,
-    planar_rotations,
 )
-from gp_distributions.kernels import Polynomial
+from gp_distributions.kernels import GroupAverageKernel, Polynomial, planar_rotations
 from gp_distributions.rows.clouds import pad_rows
 from gp_distributions.saving import load, save
 

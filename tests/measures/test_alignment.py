@@ -8,7 +8,8 @@ import torch
 from scipy.spatial.transform import Rotation
 from torch import Tensor
 
-from gp_distributions import PointClouds, SlicedWasserstein, align
+from gp_distributions import PointClouds, SlicedWasserstein
+from gp_distributions.measures import align
 from gp_distributions.numerics.rotations import nearest_rotation
 
 

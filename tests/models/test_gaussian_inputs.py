@@ -8,7 +8,6 @@ from gp_distributions import (
     DistributionGP,
     GaussianMixtures,
     Gaussians,
-    KernelRidgeClassifier,
     MMDKernel,
     PointClouds,
     SharedKernelGP,
@@ -17,6 +16,7 @@ from gp_distributions import (
     diagnose,
     fit,
 )
+from gp_distributions.models import KernelRidgeClassifier
 
 
 def gaussians(count: int, seed: int) -> tuple[Gaussians, torch.Tensor]:

@@ -15,15 +15,12 @@ from gpytorch.kernels import ScaleKernel
 from torch import Tensor
 
 from gp_distributions import (
-    BlockKernel,
     ClassificationGP,
     DistributionGP,
     Gaussians,
-    KernelRidgeClassifier,
     MixedInputs,
     NormalizeClouds,
     PointClouds,
-    SamplingNoiseLikelihood,
     SharedKernelGP,
     SlicedWassersteinKernel,
     SparseClassificationGP,
@@ -38,7 +35,9 @@ from gp_distributions import (
 )
 from gp_distributions.bayesopt import Pool
 from gp_distributions.fitting.starts import make_smooth, start_at_medians
+from gp_distributions.kernels import BlockKernel
 from gp_distributions.kernels.mixed import STRUCTURES
+from gp_distributions.models import KernelRidgeClassifier, SamplingNoiseLikelihood
 from gp_distributions.models.pieces import MemoryPieces
 from gp_distributions.rows.columns import select_columns
 from gp_distributions.sharding.held import HeldPiece

@@ -6,7 +6,8 @@ import pytest
 import torch
 from cases import as_rows, random_clouds
 
-from gp_distributions import ClassificationGP, MixtureClassifier, SlicedWassersteinKernel
+from gp_distributions import ClassificationGP, SlicedWassersteinKernel
+from gp_distributions.models import MixtureClassifier
 from gp_distributions.models.mixture_weights import normalized_weights
 
 ROWS = as_rows(random_clouds(6, sizes=(3, 9)))

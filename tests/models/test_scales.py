@@ -9,7 +9,6 @@ from cases import random_clouds
 from torch import Tensor
 
 from gp_distributions import (
-    Distance,
     DistributionGP,
     DistributionKernel,
     Gaussians,
@@ -23,6 +22,7 @@ from gp_distributions import (
     SlicedWassersteinKernel,
     fit,
 )
+from gp_distributions.distances import Distance
 from gp_distributions.models.scales import safe_range
 from gp_distributions.warnings import PrecisionWarning
 

@@ -24,11 +24,11 @@ from gp_distributions import (
     DistributionGP,
     PointClouds,
     ReferenceMeasure,
-    SamplingNoiseLikelihood,
     SinkhornKernel,
     SlicedWassersteinKernel,
     fit,
 )
+from gp_distributions.models import SamplingNoiseLikelihood
 from gp_distributions.models.shared_kernel import SharedKernelGP
 
 ROWS = random_rows(40, sizes=(5, 20))

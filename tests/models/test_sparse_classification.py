@@ -18,8 +18,8 @@ from gp_distributions import (
     SparseClassificationGP,
     SparseDistributionGP,
     fit,
-    fit_classification,
 )
+from gp_distributions.fitting import fit_classification
 from gp_distributions.models.collapsed import piece_sums
 from gp_distributions.models.pieces import described
 

@@ -28,13 +28,13 @@ from gp_distributions import (
     DistributionGP,
     NormalizeClouds,
     PointClouds,
-    SamplingNoiseLikelihood,
     SharedKernelGP,
     SlicedWassersteinKernel,
     SparseDistributionGP,
     load,
     save,
 )
+from gp_distributions.models import SamplingNoiseLikelihood
 from gp_distributions.models.collapsed import CollapsedPosterior, piece_sums
 from gp_distributions.models.pieces import MemoryPieces
 

@@ -17,8 +17,6 @@ from torch import Tensor
 from gp_distributions import (
     ClassificationGP,
     DistributionGP,
-    KernelRidgeClassifier,
-    MixtureClassifier,
     MixtureModel,
     MMDKernel,
     NormalizeClouds,
@@ -30,6 +28,7 @@ from gp_distributions import (
     integrate_hyperparameters,
     save,
 )
+from gp_distributions.models import KernelRidgeClassifier, MixtureClassifier
 
 THREADS = 8
 CLOUDS = random_clouds(24, sizes=(3, 8))

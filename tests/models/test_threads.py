@@ -14,7 +14,6 @@ from torch import Tensor
 from gp_distributions import (
     ClassificationGP,
     DistributionGP,
-    KernelRidgeClassifier,
     MMDKernel,
     NormalizeClouds,
     PointClouds,
@@ -23,6 +22,7 @@ from gp_distributions import (
     fit,
     sensitivity,
 )
+from gp_distributions.models import KernelRidgeClassifier
 
 CLOUDS = random_clouds(60, sizes=(3, 12))
 NARROW, WIDE = as_rows(CLOUDS[:40]), as_rows(random_clouds(5, seed=1, sizes=(20, 30)))

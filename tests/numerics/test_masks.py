@@ -14,12 +14,12 @@ from gp_distributions import (
     ConformalCorrection,
     DistributionGP,
     DistributionGPRegressor,
-    KernelRidgeClassifier,
     MixedInputs,
     PointClouds,
     SlicedWassersteinKernel,
 )
 from gp_distributions.calibration import nlpd
+from gp_distributions.models import KernelRidgeClassifier
 
 CLOUDS = PointClouds(torch.arange(4.0, dtype=torch.float64)[:, None, None])
 Y = [1.0, 2.0, 4.0, -999.0]

@@ -18,7 +18,6 @@ from gp_distributions import (
     NormalizeClouds,
     PointClouds,
     PrecomputedDistance,
-    Relevance,
     RigidSlicedWasserstein,
     ScaledDistance,
     SharedKernelGP,
@@ -27,7 +26,7 @@ from gp_distributions import (
     relevance,
     sensitivity,
 )
-from gp_distributions.relevances import RelevanceEntry
+from gp_distributions.relevances import Relevance, RelevanceEntry
 
 
 def bags(num: int = 40, dim: int = 3, seed: int = 0) -> tuple[PointClouds, Tensor]:

@@ -19,7 +19,6 @@ from gp_distributions import (
     DistributionKernel,
     Fourier,
     RigidSlicedWasserstein,
-    SavedModelError,
     SlicedWasserstein,
     SlicedWassersteinKernel,
     load,
@@ -29,7 +28,7 @@ from gp_distributions.context import setting
 from gp_distributions.distances import fourier, mmd, rigid_sliced_wasserstein, sliced_wasserstein
 from gp_distributions.distances.restoring import RESTORING
 from gp_distributions.estimators import DistributionGPRegressor
-from gp_distributions.saving import description
+from gp_distributions.saving import SavedModelError, description
 
 ROWS = as_rows(random_clouds(8, dim=3, sizes=(3, 5)))
 LABELS = ["a", "b"] * 4

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-from gp_distributions import PieceError, PointClouds, ShardedClouds
+from gp_distributions import PointClouds, ShardedClouds
+from gp_distributions.sharding import PieceError
 
 RNG = np.random.default_rng(0)
 POINTS = RNG.normal(size=(10, 4, 3))

@@ -9,7 +9,8 @@ import pyarrow as pa
 import pytest
 import torch
 
-from gp_distributions import PieceError, PointClouds, ShardedClouds
+from gp_distributions import PointClouds, ShardedClouds
+from gp_distributions.sharding import PieceError
 from gp_distributions.warnings import CostWarning
 
 POINTS = np.random.default_rng(0).normal(size=(6, 4, 2))

@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from gp_distributions import PieceError, PointClouds, ShardedClouds
-from gp_distributions.sharding import tables, targets_by_bag
+from gp_distributions import PointClouds, ShardedClouds
+from gp_distributions.sharding import PieceError, tables, targets_by_bag
 from gp_distributions.sharding.parquet import read_table
 
 SIZES = [3, 1, 4, 1, 5, 9, 2, 6, 5, 3]

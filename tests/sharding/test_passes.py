@@ -26,7 +26,8 @@ import torch
 from distributed import Client, Future, LocalCluster
 from sharding_tasks import Sums, calls, values
 
-from gp_distributions import PieceError, PointClouds, ShardedClouds
+from gp_distributions import PointClouds, ShardedClouds
+from gp_distributions.sharding import PieceError
 from gp_distributions.sharding.checkpoint import Checkpoint
 from gp_distributions.sharding.digests import digest
 from gp_distributions.sharding.held import HeldPiece

@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 import torch
 
-from gp_distributions import PieceError, PointClouds, ShardedClouds
+from gp_distributions import PointClouds, ShardedClouds
+from gp_distributions.sharding import PieceError
 from gp_distributions.sharding.sampling import Draw
 
 TARGETS = torch.arange(200).double()

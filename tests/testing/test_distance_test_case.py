@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from gp_distributions import Distance
+from gp_distributions.distances import Distance
 from gp_distributions.rows.clouds import drop_copies
 from gp_distributions.testing import DistanceTestCase
 from gp_distributions.testing.clouds import random_clouds
