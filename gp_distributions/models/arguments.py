@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numbers
-from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -28,7 +27,6 @@ from gp_distributions.measures import (
     MixedInputs,
     PointClouds,
 )
-from gp_distributions.measures.arrays import positive
 from gp_distributions.measures.described import described
 from gp_distributions.measures.inputs import Inputs, input_rows
 from gp_distributions.models.normalization import NormalizeClouds
@@ -225,12 +223,3 @@ def adapt_distances(covar_module: torch.nn.Module, rows: Tensor) -> None:
         read = block.select(rows)
         check_coordinates(kernel.distance, read)
         kernel.distance.adapt(read)
-
-
-def read_temperatures(given: Sequence[float] | None, default: float) -> list[float]:
-    """Return temperatures as numbers, after checking them.
-
-    Raises:
-        ValueError: If one is not positive.
-    """
-    return [default] if given is None else [positive(each, "temperature") for each in given]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import torch
@@ -16,20 +16,19 @@ from linear_operator import LinearOperator
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from gp_distributions.distances.embedded_rows import EmbeddedRows
 from gp_distributions.kernels.covariances import covariance
 from gp_distributions.measures.arrays import positive
 from gp_distributions.measures.inputs import Inputs, encoding_of
-from gp_distributions.models.arguments import check_batch_size, counted_rows, read_temperatures
+from gp_distributions.models.arguments import counted_rows
 from gp_distributions.models.dirichlet import DirichletFactors
+from gp_distributions.models.dirichlet_classification import Classification
 from gp_distributions.models.exact_inference import ExactMultivariateNormal
-from gp_distributions.models.kernel_ridge import Labels, read_labels
+from gp_distributions.models.labels import read_labels
 from gp_distributions.models.shared_kernel import SharedCovarianceNormal, SharedKernelGP
 from gp_distributions.models.targets import check_order
-from gp_distributions.numerics.predictions import expected_softmax, log_probabilities, tempered
 
 
-class ClassificationGP(SharedKernelGP):
+class ClassificationGP(Classification, SharedKernelGP):  # type: ignore[misc]
     r"""Gaussian process classification of distributions, with calibrated probabilities.
 
     Each class has a latent function. All latent functions share one kernel, and the class probabilities
@@ -148,132 +147,36 @@ class ClassificationGP(SharedKernelGP):
             "labels, and load model.state_dict() to keep the hyperparameters."
         )
 
-    def leave_one_out(  # type: ignore[override]
-        self, *, temperatures: Sequence[float] | None = None
-    ) -> Tensor:
-        """Compute leave-one-out log probabilities of the labels, at the current hyperparameters.
-
-        Args:
-            temperatures: ``K`` temperatures to compare. Default: that of the model.
-
-        Returns:
-            The logarithms of the probabilities of the labels in :meth:`leave_one_out_proba`, a detached
-            tensor of length ``T``; with ``temperatures``, a ``T x K`` tensor.
-
-        Example:
-            >>> from gp_distributions import ClassificationGP, PointClouds
-            >>> clouds = PointClouds([[[0.0], [0.2]], [[0.1], [0.3]], [[5.0], [5.2]], [[5.1], [5.4]]])
-            >>> model = ClassificationGP(clouds, ["left", "left", "right", "right"])
-            >>> (model.leave_one_out().exp() > 0.5).tolist()
-            [True, True, True, True]
-        """
-        several = read_temperatures(temperatures, self.temperature)
-        found = log_probabilities(self._leave_one_out(), self.likelihood.labels, several)
-        return found.squeeze(-1) if temperatures is None else found
-
-    def leave_one_out_proba(self) -> Tensor:
-        r"""Predict the class probabilities of each training cloud from all others.
-
-        Let :math:`M_c` be the covariance matrix of the targets of class ``c``. Given the targets of all
-        other clouds, the latent value at cloud ``i`` has the mean
-        :math:`\tilde y_i - [M_c^{-1} (\tilde y - \mu)]_i / [M_c^{-1}]_{ii}` and the variance
-        :math:`1 / [M_c^{-1}]_{ii} - \sigma_i^2`. The hyperparameters stay those that were found with all
-        clouds.
-
-        Returns:
-            A detached ``T x C`` tensor, with columns in the order of :attr:`classes_`.
-
-        Example:
-            >>> from gp_distributions import ClassificationGP, PointClouds
-            >>> clouds = PointClouds([[[0.0], [0.2]], [[0.1], [0.3]], [[5.0], [5.2]], [[5.1], [5.4]]])
-            >>> model = ClassificationGP(clouds, ["left", "left", "right", "right"])
-            >>> model.leave_one_out_proba().argmax(-1).tolist()
-            [0, 0, 1, 1]
-
-        Source: Rasmussen and Williams 2006, eq. 5.12.
-        """
-        return tempered(self._leave_one_out(), self.temperature)
-
-    def _leave_one_out(self) -> Tensor:
-        """Return the leave-one-out probabilities at temperature 1."""
-        self.eval()
-        with torch.no_grad():
-            mean, prior = self._prior()
-            noise = self.likelihood.noise.to(prior)
-            factors = DirichletFactors(prior, self.likelihood.labels, noise)
-            precision = factors.inv_quad(torch.eye(len(prior)).to(prior))
-            latent = self.train_targets - factors.solve(self.train_targets - mean) / precision
-            std = (1 / precision - noise).clamp_min(0).sqrt()
-            return expected_softmax(latent.T, std.T)
-
-    def predict_proba(self, X: Inputs | Tensor, *, batch_size: int = 1024) -> Tensor:
-        """Predict class probabilities of clouds.
-
-        Args:
-            X: The ``N`` clouds, or a ``... x N x m*(d+1)`` tensor of rows.
-            batch_size: Number of clouds to process at a time, which bounds memory.
-
-        Returns:
-            A detached ``... x N x C`` tensor, with columns in the order of :attr:`classes_`.
-
-        Raises:
-            ValueError: If the width of the rows does not fit the kernel, or ``batch_size < 1``.
-
-        Example:
-            >>> from gp_distributions import ClassificationGP, PointClouds
-            >>> clouds = PointClouds([[[0.0], [0.2]], [[0.1], [0.3]], [[5.0], [5.2]], [[5.1], [5.4]]])
-            >>> model = ClassificationGP(clouds, ["left", "left", "right", "right"])
-            >>> (model.predict_proba(clouds[:1])[0, 0] > 0.5).item()
-            True
-        """
-        check_batch_size(batch_size)
-        self.eval()
-        rows = self._rows_of(X)
-        with torch.no_grad():
-            mean, prior = self._prior()
-            factors = DirichletFactors(prior, self.likelihood.labels, self.likelihood.noise)
-            offsets = factors.solve(self.train_targets - mean)
-            parts = [
-                self._probabilities(part, factors, offsets)
-                for part in rows.flatten(0, -2).split(batch_size)
-            ]
-        return tempered(torch.cat(parts), self.temperature).unflatten(0, rows.shape[:-1])
-
-    def predict(  # type: ignore[override]
-        self, X: Inputs | Tensor, *, batch_size: int = 1024
-    ) -> Labels:
-        """Predict the labels of clouds: the classes with the largest :meth:`predict_proba`.
-
-        Args:
-            X: The ``N`` clouds, or a ``... x N x m*(d+1)`` tensor of rows.
-            batch_size: Number of clouds to process at a time, which bounds memory.
-
-        Returns:
-            An array of labels of shape ``... x N``.
-
-        Example:
-            >>> from gp_distributions import ClassificationGP, PointClouds
-            >>> clouds = PointClouds([[[0.0], [0.2]], [[0.1], [0.3]], [[5.0], [5.2]], [[5.1], [5.4]]])
-            >>> model = ClassificationGP(clouds, ["left", "left", "right", "right"])
-            >>> model.predict(clouds[1:3]).tolist()
-            ['left', 'right']
-        """
-        return self.classes_[self.predict_proba(X, batch_size=batch_size).argmax(-1).cpu().numpy()]
-
-    def _prior(self) -> tuple[Tensor, Tensor]:
-        """Return the prior means, ``C x T``, and covariances, ``T x T``, at the training clouds."""
-        rows = self.train_inputs[0]
+    def conditioned(self) -> _Conditioned:
+        """Return the Cholesky factors of all classes, and the weights of the training clouds."""
+        (rows,) = self.train_inputs
         held = self._compared(self.embedded_rows(rows))
         prior = covariance(self.covar_module, held).squeeze(-3)
-        return self.mean_module(rows), prior
+        factors = DirichletFactors(prior, self.likelihood.labels, self.likelihood.noise)
+        return _Conditioned(factors, factors.solve(self.train_targets - self.mean_module(rows)))
 
-    def _probabilities(self, part: Tensor, factors: DirichletFactors, offsets: Tensor) -> Tensor:
-        rows = EmbeddedRows(self.transform_inputs(part))
-        train = self._compared(self.embedded_rows(self.train_inputs[0]))
-        to_train = covariance(self.covar_module, rows, train).squeeze(-3)
-        mean = self.mean_module(rows.rows) + offsets @ to_train.T
-        variance = covariance(self.covar_module, rows, diag=True) - factors.inv_quad(to_train)
-        return expected_softmax(mean.T, variance.clamp_min(0).sqrt().T)
+
+@dataclass(frozen=True, eq=False)
+class _Conditioned:
+    """What predictions of class probabilities need of the training clouds.
+
+    Args:
+        factors: Cholesky factors of the covariance matrices of the targets.
+        mean_cache: The weights of the training clouds in latent means, ``C x T``.
+    """
+
+    factors: DirichletFactors
+    mean_cache: Tensor
+
+    @property
+    def precision(self) -> Tensor:
+        """The diagonals of the inverse covariance matrices of the targets, ``C x T``."""
+        return self.factors.inv_quad(torch.eye(self.mean_cache.shape[-1]).to(self.mean_cache))
+
+    def marginals(self, to_train: Tensor) -> tuple[Tensor, Tensor]:
+        """Return what the training clouds add to prior means and take from prior variances."""
+        to_train = to_train.squeeze(-3)
+        return self.mean_cache @ to_train.T, self.factors.inv_quad(to_train)
 
 
 def dirichlet_targets(members: Tensor, alpha_epsilon: float) -> tuple[Tensor, Tensor]:

@@ -11,12 +11,10 @@ from typing import Any, ClassVar, Literal, Self, TypeVar
 import botorch
 import gpytorch
 import torch
-from botorch.acquisition.objective import PosteriorTransform
 from botorch.models import SingleTaskGP
 from botorch.models.transforms.input import InputTransform
 from botorch.models.transforms.outcome import OutcomeTransform
 from botorch.models.utils import add_output_dim
-from botorch.posteriors import Posterior
 from botorch.utils.types import DEFAULT, _DefaultType
 from gpytorch.distributions import MultivariateNormal
 from gpytorch.kernels import Kernel
@@ -35,7 +33,6 @@ from gp_distributions.kernels.reading import check_kind
 from gp_distributions.measures.inputs import Inputs, encoding_of
 from gp_distributions.models.arguments import (
     adapt_distances,
-    check_batch_size,
     check_modules,
     check_noise,
     check_transform,
@@ -46,21 +43,16 @@ from gp_distributions.models.arguments import (
     noise_floor,
     sampled_columns,
 )
-from gp_distributions.models.conformal import ConformalCorrection, check_conformal, rescaled
 from gp_distributions.models.exact_inference import (
     ExactMultivariateNormal,
     ExactPredictionStrategy,
-    check_normal,
-    joint_posterior,
-    marginal_moments,
-    moments_of_targets,
-    smallest_variance,
 )
 from gp_distributions.models.observations import (
     as_observations,
     check_noise_is_kept,
     mean_noise,
 )
+from gp_distributions.models.regression import Regression
 from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood
 from gp_distributions.models.targets import as_targets, as_variances, check_order, standardize
 from gp_distributions.models.together import held
@@ -70,12 +62,8 @@ from gp_distributions.rows.fingerprint import fingerprint
 
 ModuleT = TypeVar("ModuleT", bound=Module)
 
-# A batch of models predicts at most this many clouds at a time, because it computes their joint
-# posterior although only the variances are needed.
-_JOINT_CLOUDS = 64
 
-
-class DistributionGP(SingleTaskGP):
+class DistributionGP(Regression, SingleTaskGP):
     r"""Exact Gaussian process regression on distributions.
 
     With targets :math:`y`, covariances :math:`K`, constant mean :math:`\mu` and noise variance
@@ -271,13 +259,7 @@ class DistributionGP(SingleTaskGP):
         if self.training or gpytorch.settings.prior_mode.on() or self.train_inputs is None:
             return super().__call__(*args, **kwargs)
         (rows,) = args
-        strategy = self._known_strategy()
-        if strategy is None:
-            strategy = self._new_strategy()
-            # A strategy that tracks gradients serves one backward pass, so it is not kept.
-            if not strategy.mean_cache.requires_grad:
-                self.prediction_strategy = strategy
-        posterior = self._posterior_at(rows, strategy)
+        posterior = self._posterior_at(rows, DistributionGP.conditioned(self))
         posterior.rows = rows
         return posterior
 
@@ -336,181 +318,83 @@ class DistributionGP(SingleTaskGP):
     def _posterior_at(
         self, rows: Tensor, strategy: ExactPredictionStrategy
     ) -> ExactMultivariateNormal:
-        # GPyTorch joins training and test rows in one tensor. If the test rows require a gradient, so
-        # does that tensor, and distances would embed the training rows anew for every t-batch.
-        compared = self._compared(held(rows))
-        train = self._compared(self.embedded_rows(self.train_inputs[0]))
-        to_train = covariance(self.covar_module, compared, train)
-        within = covariance(self.covar_module, compared)
+        to_train, within = self._covariances_at(rows)
         mean, covariances = strategy.exact_prediction(self.mean_module(rows), within, to_train)
         batch_shape = torch.broadcast_shapes(mean.shape[:-1], covariances.shape[:-2])
         return ExactMultivariateNormal(
             mean.expand(*batch_shape, -1), covariances.expand(*batch_shape, -1, -1)
         )
 
-    def posterior(
-        self,
-        X: Inputs | Tensor,
-        output_indices: list[int] | None = None,
-        observation_noise: bool | Tensor = False,
-        posterior_transform: PosteriorTransform | None = None,
-    ) -> Posterior:
-        """Compute the joint posterior at clouds, with gradients, as BoTorch's ``SingleTaskGP`` does.
+    def _covariances_at(self, rows: Tensor, *, diag: bool = False) -> tuple[Tensor, Tensor]:
+        """Return covariances of rows with the training rows, and within the rows."""
+        # GPyTorch joins training and test rows in one tensor. If the test rows require a gradient, so
+        # does that tensor, and distances would embed the training rows anew for every t-batch.
+        compared = self._compared(held(rows))
+        train = self._compared(self.embedded_rows(self.train_inputs[0]))
+        to_train = covariance(self.covar_module, compared, train)
+        return to_train, covariance(self.covar_module, compared, diag=diag)
 
-        Gradients with respect to the clouds are complete. As in GPyTorch, those with respect to
-        hyperparameters leave out the training data, and parameters of distances get none, unless the
-        posterior is computed within ``gpytorch.settings.detach_test_caches(False)``.
+    @property
+    def dtype(self) -> torch.dtype:
+        """Precision of the model."""
+        dtype: torch.dtype = self.train_targets.dtype
+        return dtype
 
-        Args:
-            X: Clouds, or a ``batch_shape x q x m*(d+1)`` tensor of rows, of any width. They are
-                converted to the dtype of the model.
-            output_indices: Indices of the outputs to predict. The default is all outputs.
-            observation_noise: Whether to add the noise of the likelihood, or a
-                ``batch_shape x q x outputs`` tensor of noise variances to add instead.
-            posterior_transform: BoTorch transform of the posterior.
-
-        Returns:
-            The joint posterior of ``q`` clouds, a ``batch_shape x q x outputs`` distribution in the
-            units of ``train_Y``.
-
-        Raises:
-            TypeError: If ``X`` is neither distributions nor a dense tensor.
-            ValueError: If the width of the rows does not fit the kernel.
-
-        Example:
-            >>> import torch
-            >>> from gp_distributions import DistributionGP, PointClouds
-            >>> points = torch.randn(6, 20, 2, generator=torch.Generator().manual_seed(0)).double()
-            >>> model = DistributionGP(PointClouds(points), points.mean((-2, -1)))
-            >>> posterior = model.posterior(PointClouds(points[:3]))
-            >>> posterior.mean.shape, posterior.rsample(torch.Size([5])).shape
-            (torch.Size([3, 1]), torch.Size([5, 3, 1]))
-        """
-        self.eval()
-        rows = self.transform_inputs(self._rows_of(X))
-        axis = 0
-        if self.num_outputs > 1:
-            rows, axis = add_output_dim(rows, self._input_batch_shape)
-        if not isinstance(observation_noise, Tensor):
-            observation_noise = bool(observation_noise)  # BoTorch asks whether it is False itself
-        distribution = self._apply_noise(rows, self(rows), observation_noise)
-        transform: OutcomeTransform | None = getattr(self, "outcome_transform", None)
-        normals = [distribution]
-        if self.num_outputs > 1:
-            outputs = range(self.num_outputs) if output_indices is None else output_indices
-            normals = [distribution[(slice(None),) * axis + (output,)] for output in outputs]
-            if transform is not None and output_indices is not None:
-                transform = transform.subset_output(output_indices)
-        return joint_posterior(normals, rows, transform, posterior_transform)
-
-    def predict(
-        self,
-        X: Inputs | Tensor,
-        *,
-        observation_noise: bool = True,
-        batch_size: int = 1024,
-        conformal: ConformalCorrection | None = None,
-    ) -> tuple[Tensor, Tensor]:
-        """Predict means and standard deviations at clouds, without gradients.
-
-        Args:
-            X: The ``N`` clouds, or a ``... x N x m*(d+1)`` tensor of rows, of any width. They are
-                converted to the dtype of the model, which is that of ``train_X``. A batch of models
-                takes the clouds of each model, or the same clouds for all.
-            observation_noise: Whether to return the standard deviation of a noisy observation rather
-                than that of the function.
-            batch_size: Number of clouds to process at a time, which bounds memory.
-            conformal: Correction of the standard deviations, whose intervals then hold held-out targets
-                at the level of the correction. Default: no correction.
-
-        Returns:
-            The means and the standard deviations in the units of ``train_Y``, two tensors of shape
-            ``... x N``, or ``... x N x outputs`` if ``train_Y`` has an axis of outputs.
-
-        Raises:
-            TypeError: If ``X`` is neither distributions nor a dense tensor.
-            ValueError: If the width of the rows does not fit the kernel, ``batch_size < 1``, or
-                ``conformal`` meets ``observation_noise=False`` or another number of outputs.
-
-        Example:
-            >>> from gp_distributions import DistributionGP, PointClouds
-            >>> clouds = PointClouds([[[0.0], [0.2]], [[1.0], [1.2]], [[2.0], [2.2]]])
-            >>> mean, std = DistributionGP(clouds, [0.0, 1.0, 2.0]).predict(clouds[:2])
-            >>> mean.shape, bool(mean[0] < mean[1])
-            (torch.Size([2]), True)
-        """
-        check_batch_size(batch_size)
-        check_conformal(conformal, observation_noise, self.num_outputs)
-        rows = self._rows_of(X)
-        # A batch of models predicts clouds jointly: t-batches of single clouds would each copy its
-        # Cholesky factors.
-        jointly = self.train_inputs[0].dim() > 2
-        size = min(batch_size, _JOINT_CLOUDS) if jointly else batch_size
-        # If train_X has a batch axis, X may have one as well, with the clouds of each model.
-        paired = len(self._input_batch_shape) > 0
-        found: list[tuple[Tensor, ...]] = []
-        with torch.no_grad():
-            for part in (rows if paired else rows.flatten(0, -2)).split(size, dim=-2):
-                posterior = self.posterior(
-                    part if jointly else part.unsqueeze(-2), observation_noise=observation_noise
-                )
-                moments = marginal_moments(posterior, self.smallest_variance)
-                found.append(moments if jointly else tuple(m.squeeze(-2) for m in moments))
-        mean, variance = (torch.cat(parts, dim=-2) for parts in zip(*found, strict=True))
-        if not paired:
-            mean, variance = (m.unflatten(-2, rows.shape[:-1]) for m in (mean, variance))
-        if self._squeeze_output:
-            mean, variance = mean.squeeze(-1), variance.squeeze(-1)
-        return mean, rescaled(variance.sqrt(), conformal)
-
-    def leave_one_out(self, *, observation_noise: bool = True) -> tuple[Tensor, Tensor]:
-        r"""Predict each training cloud from all others, at the current hyperparameters.
-
-        With :math:`C = K + \Sigma` the covariance matrix of the targets, :math:`\Sigma` the diagonal
-        matrix of their noise variances :math:`\sigma_i^2`, and :math:`\mu` the prior mean, the mean and
-        variance of the function at cloud ``i``, given the targets of all other clouds, are
-
-        .. math::
-            y_i - \frac{[C^{-1} (y - \mu)]_i}{[C^{-1}]_{ii}}, \qquad
-            \frac{1}{[C^{-1}]_{ii}} - \sigma_i^2.
-
-        One Cholesky factor and its inverse serve all clouds. The hyperparameters, among them the mean
-        and the scale of the outcome transform, stay those that were found with all clouds.
-
-        Args:
-            observation_noise: Whether to return the standard deviation of the target rather than that
-                of the function.
-
-        Returns:
-            The means and standard deviations, detached, of the shape and in the units of ``train_Y``.
-
-        Raises:
-            ValueError: If the outcome transform is not a ``Standardize``.
-
-        Example:
-            >>> from gp_distributions import DistributionGP, PointClouds
-            >>> clouds = PointClouds([[[0.0], [0.2]], [[1.0], [1.2]], [[2.0], [2.2]]])
-            >>> mean, std = DistributionGP(clouds, [0.0, 1.0, 2.0]).leave_one_out()
-            >>> mean.shape, bool(mean[0] > 0)
-            (torch.Size([3]), True)
-
-        Source: Sundararajan and Keerthi 2001; Rasmussen and Williams 2006, eq. 5.12.
-        """
-        transform = getattr(self, "outcome_transform", None)
-        check_normal(transform)
-        self.eval()
-        with torch.no_grad():
+    def conditioned(self) -> Any:
+        """Return caches of the training data, and keep them until the model changes."""
+        strategy = self._known_strategy()
+        if strategy is None:
             strategy = self._new_strategy()
-            precision = strategy.covar_cache.square().sum(-1)
-            mean = strategy.train_labels - strategy.mean_cache / precision
-            variance = 1 / precision
-            if not observation_noise:
-                prior = strategy.train_prior_dist.lazy_covariance_matrix
-                variance = variance - (strategy.lik_train_train_covar - prior).diagonal()
-            moments = mean, variance.expand(mean.shape)
-            mean, variance = (m.mT if self.num_outputs > 1 else m.unsqueeze(-1) for m in moments)
-            mean, std = moments_of_targets(mean, variance, transform, self.smallest_variance)
-        return (mean.squeeze(-1), std.squeeze(-1)) if self._squeeze_output else (mean, std)
+            # A strategy that tracks gradients serves one backward pass, so it is not kept.
+            if not strategy.mean_cache.requires_grad:
+                self.prediction_strategy = strategy
+        return strategy
+
+    def latent(self, rows: Tensor, outputs: list[int]) -> list[MultivariateNormal]:
+        """Return the joint posterior of each of some outputs at ``... x q x width`` rows."""
+        if self.num_outputs == 1:
+            return [self(rows)]
+        rows, axis = add_output_dim(rows, self._input_batch_shape)
+        distribution = self(rows)
+        return [distribution[(slice(None),) * axis + (output,)] for output in outputs]
+
+    def latent_marginals(self, rows: Tensor, given: Any) -> tuple[Tensor, Tensor]:
+        """Return means and variances at ``... x N x width`` rows, ``... x N x outputs``."""
+        rows = self._of_each_output(rows)
+        to_train, prior = self._covariances_at(rows, diag=True)
+        fitted, explained = given.marginals(to_train)
+        moments = torch.broadcast_tensors(self.mean_module(rows) + fitted, prior - explained)
+        mean, variance = map(self._columns, moments)
+        return mean, variance
+
+    def latent_left_out(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Return means, variances and noise variances, ``... x T x outputs``, without each cloud."""
+        given, targets = self.conditioned(), self.train_targets
+        noise = self._noise_of(self.train_inputs[0], targets.shape)
+        mean = targets - given.mean_cache / given.precision
+        moments = torch.broadcast_tensors(mean, 1 / given.precision - noise, noise)
+        mean, variance, noise = map(self._columns, moments)
+        return mean, variance, noise
+
+    def noise(self, rows: Tensor) -> Tensor:
+        """Return noise variances at rows; if those of the training clouds are known, their mean."""
+        if isinstance(self.likelihood, FixedNoiseGaussianLikelihood):
+            return mean_noise(self.likelihood.noise, rows, self.num_outputs)
+        rows = self._of_each_output(rows)
+        shape = torch.broadcast_shapes(rows.shape[:-1], (*self.train_targets.shape[:-1], 1))
+        return self._columns(self._noise_of(rows, shape))
+
+    def _noise_of(self, rows: Tensor, shape: torch.Size) -> Tensor:
+        noise: Tensor = self.likelihood._shaped_noise_covar(shape, rows).diagonal()
+        return noise
+
+    def _of_each_output(self, rows: Tensor) -> Tensor:
+        """Return rows with an axis of outputs in front of the clouds, if there are several."""
+        return add_output_dim(rows, self._input_batch_shape)[0] if self.num_outputs > 1 else rows
+
+    def _columns(self, values: Tensor) -> Tensor:
+        """Return ``... x outputs x N`` values as ``... x N x outputs``; one output has no axis."""
+        return values.mT if self.num_outputs > 1 else values.unsqueeze(-1)
 
     def condition_on_observations(
         self,
@@ -624,20 +508,6 @@ class DistributionGP(SingleTaskGP):
                 prediction_strategy=None,
             )
 
-    @property
-    def smallest_variance(self) -> float:
-        """Lower bound of predicted variances, in the units of the original targets.
-
-        The bound is ``gpytorch.settings.min_variance``, converted from standardised units if necessary.
-        """
-        transform = getattr(self, "outcome_transform", None)
-        return smallest_variance(transform, self.train_targets.dtype)
-
-    def _rows_of(self, X: Inputs | Tensor) -> Tensor:
-        if keeps_clouds(getattr(self, "input_transform", None)):
-            check_kind(X, self.covar_module, self.encoding)
-        return counted_rows(X, self.encoding).to(self.train_targets.dtype)
-
     def _observations(
         self, X: Inputs | Tensor, Y: Tensor | ArrayLike, noise: Tensor | ArrayLike | None
     ) -> tuple[Tensor, Tensor, Tensor | None]:
@@ -645,7 +515,7 @@ class DistributionGP(SingleTaskGP):
 
         Where the noise variances of the training targets are known, the default is their mean.
         """
-        rows, outputs = self._rows_of(X), self.num_outputs
+        rows, outputs = self.rows_of(X), self.num_outputs
         targets, variances = as_observations(
             X,
             rows,

@@ -10,9 +10,8 @@ from collections.abc import Sequence
 
 import gpytorch
 import torch
-from botorch.acquisition.objective import PosteriorTransform
 from botorch.models.transforms.outcome import OutcomeTransform, Standardize
-from botorch.posteriors import GPyTorchPosterior, Posterior
+from botorch.posteriors import Posterior
 from gpytorch.distributions import MultitaskMultivariateNormal, MultivariateNormal
 from gpytorch.likelihoods import Likelihood
 from gpytorch.models.exact_prediction_strategies import DefaultPredictionStrategy
@@ -111,6 +110,20 @@ class ExactPredictionStrategy(DefaultPredictionStrategy):
         same = len(self.premises) == len(premises) and all(map(_same, self.premises, premises))
         return usable and same
 
+    @property
+    def precision(self) -> Tensor:
+        """The diagonal of the inverse covariance matrix of the targets, ``batch_shape x T``."""
+        return self.covar_cache.square().sum(-1)
+
+    def marginals(self, to_train: Tensor) -> tuple[Tensor, Tensor]:
+        """Return what the training clouds add to prior means and take from prior variances.
+
+        Args:
+            to_train: Prior covariances with the training clouds, ``batch_shape x N x T``.
+        """
+        fitted = (to_train @ self.mean_cache.unsqueeze(-1)).squeeze(-1)
+        return fitted, (to_train @ self.covar_cache).square().sum(-1)
+
     def exact_prediction(
         self, test_mean: Tensor, test_test_covar: Tensor, test_train_covar: Tensor
     ) -> tuple[Tensor, LinearOperator]:
@@ -140,32 +153,6 @@ def without_noise(operator: LinearOperator) -> tuple[Tensor, Tensor]:
     return dense, dense.new_zeros(dense.shape[:-1])
 
 
-def joint_posterior(
-    normals: Sequence[MultivariateNormal],
-    rows: Tensor,
-    outcome_transform: OutcomeTransform | None,
-    posterior_transform: PosteriorTransform | None,
-) -> Posterior:
-    """Return the posterior of independent outputs in the units of the original targets.
-
-    Args:
-        normals: The distribution of each output.
-        rows: The rows of the clouds, which transforms may depend on.
-        outcome_transform: Transform of the targets of these outputs, or ``None``.
-        posterior_transform: BoTorch transform of the posterior, or ``None``.
-    """
-    posterior: Posterior = GPyTorchPosterior(
-        normals[0]
-        if len(normals) == 1
-        else MultitaskMultivariateNormal.from_independent_mvns(list(normals))
-    )
-    if outcome_transform is not None:
-        posterior = outcome_transform.untransform_posterior(posterior, X=rows)
-    if posterior_transform is not None:
-        return posterior_transform(posterior=posterior, X=rows)
-    return posterior
-
-
 def smallest_variance(outcome_transform: OutcomeTransform | None, dtype: torch.dtype) -> float:
     """Return ``gpytorch.settings.min_variance`` in the units of the original targets."""
     unit = 1.0
@@ -173,35 +160,6 @@ def smallest_variance(outcome_transform: OutcomeTransform | None, dtype: torch.d
         unit = outcome_transform.stdvs.min().item()
     smallest: float = gpytorch.settings.min_variance.value(dtype)
     return unit**2 * smallest
-
-
-def check_normal(outcome_transform: OutcomeTransform | None) -> None:
-    """Check that predictions in the units of the original targets are normal.
-
-    Raises:
-        ValueError: If the outcome transform is neither a ``Standardize`` nor ``None``.
-    """
-    if not isinstance(outcome_transform, Standardize | None):
-        raise ValueError(
-            "Expected Standardize or None as outcome transform, got "
-            f"{type(outcome_transform).__name__}, under which predictions are not normal."
-        )
-
-
-def moments_of_targets(
-    mean: Tensor, variance: Tensor, outcome_transform: OutcomeTransform | None, smallest: float
-) -> tuple[Tensor, Tensor]:
-    """Return detached means and standard deviations in the units of the original targets.
-
-    Args:
-        mean: Means of transformed targets.
-        variance: Their variances.
-        outcome_transform: Transform of the targets, or ``None``.
-        smallest: Lower bound of the variances, in the units of the original targets.
-    """
-    if outcome_transform is not None:
-        mean, variance = outcome_transform.untransform(mean, variance)
-    return mean.detach(), variance.detach().clamp_min(smallest).sqrt()
 
 
 def marginal_moments(posterior: Posterior, smallest: float) -> tuple[Tensor, Tensor]:

@@ -7,34 +7,33 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-from botorch.acquisition.objective import PosteriorTransform
-from botorch.posteriors import Posterior
+from botorch.models.transforms.outcome import OutcomeTransform
 from gpytorch.kernels import Kernel
 from gpytorch.likelihoods import FixedNoiseGaussianLikelihood
 from gpytorch.means import ConstantMean
 from numpy.typing import ArrayLike
 from torch import Tensor
+from torch.nn import Module
 
 from gp_distributions.distances.embedded_rows import EmbeddedRows
 from gp_distributions.kernels.batching import batched
 from gp_distributions.kernels.covariances import covariance
 from gp_distributions.measures.inputs import Inputs
-from gp_distributions.models.arguments import check_batch_size
-from gp_distributions.models.conformal import ConformalCorrection, check_conformal, rescaled
 from gp_distributions.models.distribution_gp import DistributionGP
 from gp_distributions.models.fantasies import FantasizingModel
 from gp_distributions.models.mixture_posterior import MixturePosterior
 from gp_distributions.models.observations import check_noise_is_kept
+from gp_distributions.models.regression import Regression
 from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood
 from gp_distributions.models.together import held
-from gp_distributions.numerics.densities import Mixture
+from gp_distributions.numerics.densities import Mixture, variance_factors
 from gp_distributions.numerics.spectral_regression import SpectralRegression
 
 # Covariances within larger sets of clouds are computed only if samples are drawn.
 _JOINT_CLOUDS = 16
 
 
-class IntegratedGP(FantasizingModel):
+class IntegratedGP(FantasizingModel, Regression):
     r"""Mixture of Gaussian processes over hyperparameters, each weighted by its posterior probability.
 
     :func:`integrate_hyperparameters` makes it. The members have the kernels of given hyperparameters and
@@ -154,56 +153,55 @@ class IntegratedGP(FantasizingModel):
             self.model.train_inputs[0].shape[:-2], self.model.train_targets.shape[:-1]
         )
 
-    def posterior(
-        self,
-        X: Inputs | Tensor,
-        output_indices: list[int] | None = None,
-        observation_noise: bool | Tensor = False,
-        posterior_transform: PosteriorTransform | None = None,
-    ) -> Posterior:
-        """Compute the mixture of the joint posteriors at clouds, with gradients.
+    @property
+    def dtype(self) -> torch.dtype:
+        """Precision of the model."""
+        return self.model.dtype
 
-        Args:
-            X: Clouds, or a ``batch_shape x q x m*(d+1)`` tensor of rows, of any width.
-            output_indices: ``None`` or ``[0]``, since there is one output.
-            observation_noise: Whether to add the noise of each member, or a ``batch_shape x q x 1``
-                tensor of noise variances, in units of the transformed targets, to add instead.
-            posterior_transform: BoTorch transform of the posterior.
+    def rows_of(self, X: Inputs | Tensor) -> Tensor:
+        """Check new inputs, and return them as rows in the precision of the model."""
+        return self.model.rows_of(X)
 
-        Returns:
-            A :class:`MixturePosterior` of shape ``batch_shape x q x 1``, in the units of ``train_Y``.
+    def transform_inputs(self, X: Tensor, input_transform: Module | None = None) -> Tensor:
+        """Transform inputs to rows."""
+        return self.model.transform_inputs(X, input_transform)
 
-        Raises:
-            TypeError: If ``X`` is neither distributions nor a dense tensor.
-            ValueError: If the width of the rows does not fit the kernel, or there is no such output.
-        """
+    @property
+    def _outcome_transform(self) -> OutcomeTransform | None:
+        return self.model._outcome_transform
+
+    @property
+    def _squeeze_output(self) -> bool:  # type: ignore[override]
+        return self.model._squeeze_output
+
+    def conditioned(self) -> SpectralRegression:
+        """Return the regression on the training clouds."""
+        return self._regression
+
+    def joint(
+        self, rows: Tensor, output_indices: list[int] | None, observation_noise: bool | Tensor
+    ) -> MixturePosterior:
+        """Return the joint posterior at transformed rows, in the units of the targets."""
         if output_indices not in (None, [0], [-1]):
             raise ValueError(f"Expected output_indices=None or [0], got {output_indices}.")
-        self.eval()
-        rows = self.model._rows_of(X)
-        joint = rows.shape[-2] <= _JOINT_CLOUDS
-        posterior = self._mixture(rows, observation_noise, joint=joint)
-        if posterior_transform is not None:
-            return posterior_transform(posterior=posterior, X=self.model.transform_inputs(rows))
-        return posterior
+        return self._mixture(rows, observation_noise, joint=rows.shape[-2] <= _JOINT_CLOUDS)
+
+    def marginals(self, rows: Tensor, given: Any, observation_noise: bool) -> tuple[Tensor, Tensor]:
+        """Return means and variances at transformed rows, ``... x N x 1``, in those units."""
+        found = self._mixture(rows, observation_noise, joint=False)
+        return found.mean, found.variance.clamp_min(self.smallest_variance)
 
     def _mixture(
         self, rows: Tensor, observation_noise: bool | Tensor, *, joint: bool
     ) -> MixturePosterior:
         """Compute the posterior; ``joint`` says that covariances within the rows are needed."""
-        rows = self.model.transform_inputs(rows)
-        x, kernel, regression = (
-            _with_members(rows),
-            self.covar_module,
-            self._regression,
-        )
+        x, kernel, regression = _with_members(rows), self.covar_module, self._regression
         across = covariance(kernel, x, _of_members(self.model))
-        within = covariance(kernel, x) if joint else None
-        variances = (
-            covariance(kernel, x, diag=True)
-            if within is None
-            else within.diagonal(dim1=-2, dim2=-1)
-        )
+        if joint:
+            within = covariance(kernel, x)
+            variances = within.diagonal(dim1=-2, dim2=-1)
+        else:
+            within, variances = None, covariance(kernel, x, diag=True)
         location, squared = regression.predict(across, variances)
         noise = self._noise(rows, observation_noise)  # ... x L x J x q
         offset, factor = self._units()
@@ -227,108 +225,25 @@ class IntegratedGP(FantasizingModel):
             mean.new_full(mean.shape[-3:-2], regression.degrees),
         )
 
-    def predict(
-        self,
-        X: Inputs | Tensor,
-        *,
-        observation_noise: bool = True,
-        batch_size: int = 256,
-        conformal: ConformalCorrection | None = None,
-    ) -> tuple[Tensor, Tensor]:
-        """Predict means and standard deviations of the mixture at clouds, without gradients.
-
-        Args:
-            X: The ``N`` clouds, or a ``... x N x m*(d+1)`` tensor of rows, of any width.
-            observation_noise: Whether to return the standard deviation of a noisy observation rather
-                than that of the function.
-            batch_size: Number of clouds to process at a time, which bounds memory.
-            conformal: Correction of the standard deviations, whose intervals then hold held-out targets
-                at the level of the correction. Default: no correction.
-
-        Returns:
-            The means and the standard deviations in the units of ``train_Y``, two tensors of shape
-            ``... x N``, or ``... x N x 1`` if ``train_Y`` has an axis of outputs.
-
-        Raises:
-            TypeError: If ``X`` is neither distributions nor a dense tensor.
-            ValueError: If the width of the rows does not fit the kernel, ``batch_size < 1``, or
-                ``conformal`` meets ``observation_noise=False`` or another number of outputs.
-        """
-        check_batch_size(batch_size)
-        check_conformal(conformal, observation_noise, self.num_outputs)
-        self.eval()
-        rows = self.model._rows_of(X)
-        paired = len(self.batch_shape) > 0
-        found = []
-        with torch.no_grad():
-            for part in (rows if paired else rows.flatten(0, -2)).split(batch_size, dim=-2):
-                posterior = self._mixture(part, observation_noise, joint=False)
-                found.append((posterior.mean, posterior.variance))
-        mean, variance = (torch.cat(parts, dim=-2) for parts in zip(*found, strict=True))
-        if not paired:
-            mean, variance = (m.unflatten(-2, rows.shape[:-1]) for m in (mean, variance))
-        std = variance.clamp_min(self.model.smallest_variance).sqrt()
-        if self.model._squeeze_output:
-            mean, std = mean.squeeze(-1), std.squeeze(-1)
-        return mean, rescaled(std, conformal)
-
-    def leave_one_out(self, *, observation_noise: bool = True) -> tuple[Tensor, Tensor]:
-        r"""Predict each training cloud from all others, with the members weighted anew for each.
-
-        Let :math:`w_k` be the weights of the members, and :math:`p_k` their densities. Without target
-        ``i``, the weights are
-
-        .. math:: w_{-i, k} \propto \frac{w_k}{p_k(y_i \mid y_{-i})}.
-
-        Each member predicts target ``i`` in closed form, with its mean and its outputscale integrated
-        over the other targets. The quadrature points, the priors, which refer to the distances between
-        all training clouds, and the scale of the outcome transform stay the same.
-
-        Args:
-            observation_noise: Whether to return the standard deviation of the target rather than that
-                of the function.
-
-        Returns:
-            The means and standard deviations, detached, of the shape and in the units of ``train_Y``.
-            With four clouds, whose members have two degrees of freedom without one, the standard
-            deviations are infinite.
-
-        Example:
-            >>> import torch
-            >>> from gp_distributions import DistributionGP, PointClouds, integrate_hyperparameters
-            >>> points = torch.randn(9, 20, 2, generator=torch.Generator().manual_seed(0)).double()
-            >>> single = DistributionGP(PointClouds(points), points.mean((-2, -1)))
-            >>> mean, std = integrate_hyperparameters(single).leave_one_out()
-            >>> mean.shape, bool((std > 0).all())
-            (torch.Size([9]), True)
-
-        Source: Gelfand, Dey and Chang 1992 (the weights).
-        """
-        self.eval()
-        with torch.no_grad():
-            regression = self._regression
-            left = regression.leave_one_out()
-            log_weights = (regression.log_evidence + self.log_prior).unsqueeze(-1)
-            weights = (log_weights - left.log_density).flatten(-3, -2).softmax(-2)
-            squared = left.squared
-            if not observation_noise:
-                (rows,) = self.model.train_inputs
-                relative = _relative_noise(
-                    self.model, rows, self.ratios, self.outputscales, training=True
-                )
-                noise = self.ratios.unsqueeze(-1) * relative[..., None, None, :]
-                squared = squared - left.outputscales * noise
-            mixture = Mixture(
-                weights.mT,
-                (self.model.train_targets[..., None, None, :] - left.errors).flatten(-3, -2).mT,
-                squared.clamp_min(0).sqrt().flatten(-3, -2).mT,
-                squared.new_full(weights.shape[-2:-1], regression.degrees - 1),
-            )
-            offset, factor = self._units()
-            mean = offset + factor * mixture.mean()
-            variance = factor**2 * mixture.variance()
-        std = variance.clamp_min(self.model.smallest_variance).sqrt()
-        return (mean, std) if self.model._squeeze_output else (mean[..., None], std[..., None])
+    def latent_left_out(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Return means, variances and noise variances without each cloud, with new weights for each."""
+        regression = self._regression
+        left = regression.leave_one_out()
+        log_weights = (regression.log_evidence + self.log_prior).unsqueeze(-1)
+        weights = (log_weights - left.log_density).flatten(-3, -2).softmax(-2)
+        (rows,) = self.model.train_inputs
+        relative = _relative_noise(self.model, rows, self.ratios, self.outputscales, training=True)
+        noise = left.outputscales * self.ratios.unsqueeze(-1) * relative[..., None, None, :]
+        errors = self.model.train_targets[..., None, None, :] - left.errors
+        squared = (left.squared - noise).clamp_min(0)
+        scales = squared.sqrt().flatten(-3, -2).mT
+        degrees = squared.new_full(weights.shape[-2:-1], regression.degrees - 1)
+        mixture = Mixture(weights.mT, errors.flatten(-3, -2).mT, scales, degrees)
+        factors = variance_factors(degrees).unsqueeze(-1)
+        noise = (weights * factors * noise.flatten(-3, -2)).sum(-2)
+        found = mixture.mean(), mixture.variance(), noise
+        mean, variance, noise = (part.unsqueeze(-1) for part in found)
+        return mean, variance, noise
 
     def condition_on_observations(
         self,

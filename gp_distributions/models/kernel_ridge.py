@@ -3,29 +3,21 @@
 from __future__ import annotations
 
 import numbers
-from collections.abc import Mapping
-from typing import Any
 
-import numpy as np
 import torch
 from gpytorch.kernels import Kernel
 from linear_operator.utils.cholesky import psd_safe_cholesky
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from torch import Tensor
 
 from gp_distributions.kernels.covariances import covariance
 from gp_distributions.kernels.reading import check_kind
-from gp_distributions.measures.arrays import is_missing
 from gp_distributions.measures.inputs import Inputs, encoding_of, input_rows
-from gp_distributions.models.targets import check_order, label_of
-from gp_distributions.numerics.predictions import refuse_mask
-
-Labels = NDArray[Any]
-# More different numbers than these are taken for targets, unless all are integers.
-_MANY = 10
+from gp_distributions.models.labels import Labelling, read_labels
+from gp_distributions.models.targets import check_order
 
 
-class KernelRidgeClassifier:
+class KernelRidgeClassifier(Labelling):
     r"""Classification by kernel ridge regression on class indicators.
 
     With the ``T x C`` indicators :math:`Y` and the class frequencies :math:`\bar y`, the prediction for
@@ -98,19 +90,7 @@ class KernelRidgeClassifier:
             to_train = covariance(self.covar_module, rows, self._rows)
         return self._frequencies + to_train @ self._weights
 
-    def predict(self, X: Inputs | Tensor) -> Labels:
-        """Predict the labels with the largest scores.
-
-        Args:
-            X: The ``N`` clouds, or an ``N x m*(d+1)`` tensor of rows.
-
-        Returns:
-            An array of ``N`` labels.
-
-        Raises:
-            ValueError: If the kernel is for other distributions.
-        """
-        return self.classes_[self.scores(X).argmax(-1).cpu().numpy()]
+    _scores = scores
 
 
 def ridge_weights(covariance: Tensor, labels: Tensor, ridge: float) -> tuple[Tensor, Tensor]:
@@ -135,57 +115,3 @@ def ridge_weights(covariance: Tensor, labels: Tensor, ridge: float) -> tuple[Ten
     noisy.diagonal().add_(ridge * len(labels))
     factor = psd_safe_cholesky(noisy)
     return torch.cholesky_solve(indicators - frequencies, factor), frequencies
-
-
-def read_labels(labels: Tensor | ArrayLike, count: int) -> tuple[Labels, Tensor]:
-    """Find the distinct labels in sorted order, and the class index of each label.
-
-    Args:
-        labels: The ``T`` labels.
-        count: The expected number of labels.
-
-    Returns:
-        An array of the ``C`` distinct labels, and a tensor of ``T`` class indices.
-
-    Raises:
-        TypeError: If the labels are a dictionary.
-        ValueError: If the number of labels is not ``count``, a label is missing (None, NaN, masked),
-            there are more than ten different numbers that are not all integers, or fewer than two
-            classes, or the labels cannot be sorted.
-    """
-    if isinstance(labels, Mapping):
-        raise TypeError(
-            "Expected a list or array of labels, got a dictionary. Pass [labels[name] for name in "
-            "clouds.labels]."
-        )
-    refuse_mask(labels, "Labels")
-    values = np.asarray(labels.detach().cpu() if isinstance(labels, Tensor) else labels)
-    if values.shape != (count,):
-        raise ValueError(
-            f"Expected one label for each of {count} clouds, got labels of shape {values.shape}."
-        )
-    given = values.tolist()
-    for cloud, value in enumerate(given):
-        if is_missing(value):
-            raise ValueError(
-                f"Expected a label for each cloud, but that of cloud {cloud}{label_of(labels, cloud)} "
-                f"is {value!r}. Leave out clouds without a label."
-            )
-    broken = [value for value in given if isinstance(value, float) and not value.is_integer()]
-    if broken and len(set(given)) > _MANY:
-        raise ValueError(
-            f"Expected labels, got continuous numbers, such as {broken[0]!r}. Use DistributionGP for "
-            "numbers, or pass numbers that are labels as text."
-        )
-    if all(isinstance(value, str) for value in given):
-        values = np.array(
-            given, dtype=str
-        )  # arrays of objects, as from data frames, cannot be saved
-    try:
-        classes, index = np.unique(values, return_inverse=True)
-    except TypeError as error:
-        kinds = ", ".join(sorted({type(value).__name__ for value in given}))
-        raise ValueError(f"Expected labels of one kind, got a mixture of {kinds}.") from error
-    if len(classes) < 2:
-        raise ValueError(f"Expected at least two classes, got {classes.tolist()}.")
-    return classes, torch.from_numpy(index)

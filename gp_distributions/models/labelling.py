@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 
 from gp_distributions.models.classification import dirichlet_targets
-from gp_distributions.models.kernel_ridge import Labels
+from gp_distributions.models.labels import Labels
 
 
 @dataclass(frozen=True, eq=False)
-class Labelling:
+class LabelTargets:
     """A function of labels that returns the targets and noise variances of a classifier.
 
     Args:

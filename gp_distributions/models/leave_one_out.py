@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,13 +15,10 @@ from gp_distributions.models.collapsed import (
     chunks,
     number_of,
 )
-from gp_distributions.numerics.predictions import expected_softmax, log_probabilities
 
 # Where a share is smaller than this many times the machine precision and the number of features, its
 # rounding errors could exceed a hundredth of it.
 _LEAST = 100
-# Number of clouds whose class probabilities are computed at a time.
-_PART = 1024
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,19 +30,17 @@ class LeaveOneOutState:
         posterior: The posterior given all clouds.
         noise: The noise variance of clouds with the relative noise 1.
         mean: The constant means, ``P x R``.
-        observation_noise: Whether variances are those of targets rather than of the function.
     """
 
     pieces: PieceState
     posterior: CollapsedPosterior
     noise: Tensor
     mean: Tensor
-    observation_noise: bool
 
 
 def left_out(
     state: LeaveOneOutState, X: Inputs | Tensor, targets: Any, variances: Any = None
-) -> tuple[Tensor, Tensor]:
+) -> tuple[Tensor, Tensor, Tensor]:
     """Predict each cloud of a piece from all others.
 
     Args:
@@ -56,7 +50,7 @@ def left_out(
         variances: Their noise variances if they are known.
 
     Returns:
-        Means and variances of transformed targets, two ``N x outputs`` tensors.
+        Means and variances of the latent functions, and noise variances, three ``N x outputs`` tensors.
 
     Raises:
         ValueError: If the noise of a cloud is so small that rounding errors hide what others predict.
@@ -64,23 +58,24 @@ def left_out(
     mean, current = state.mean, state.posterior
     if not number_of(X):
         empty = mean.new_empty(0, mean.numel())
-        return empty, empty
-    found: list[tuple[Tensor, Tensor]] = []
+        return empty, empty, empty
+    found: list[tuple[Tensor, ...]] = []
     with torch.no_grad():
         for rows, y, relative in chunks(state.pieces.reader, X, targets, variances):
             noise = (state.noise * relative).unsqueeze(-1)  # P x N x 1
-            fitted, *parts = current.marginals(rows)
+            fitted, *spreads = current.marginals(rows)
             fitted = fitted.unflatten(-1, mean.shape).movedim(-2, 0)
-            spread, left = (part.unsqueeze(-1) for part in parts)
+            spread, left = (part.unsqueeze(-1) for part in spreads)
             kept = 1 - spread / noise
-            _check_kept(kept, noise, len(current.weights), sum(part.shape[-2] for part, _ in found))
+            _check_kept(
+                kept, noise, len(current.weights), sum(part.shape[-2] for part, *_ in found)
+            )
             error = (y - mean.unsqueeze(-2) - fitted) / kept
             variance = left + spread / kept
-            variance = variance + noise if state.observation_noise else variance
-            found.append((y - error, variance.expand(y.shape)))
-    pairs = zip(*found, strict=True)
-    means, all_variances = (torch.cat(part, dim=-2).movedim(0, -2).flatten(-2) for part in pairs)
-    return means, all_variances
+            found.append((y - error, variance.expand(y.shape), noise.expand(y.shape)))
+    parts = zip(*found, strict=True)
+    means, variances, noises = (torch.cat(p, dim=-2).movedim(0, -2).flatten(-2) for p in parts)
+    return means, variances, noises
 
 
 def _check_kept(kept: Tensor, noise: Tensor, features: int, start: int) -> None:
@@ -94,35 +89,3 @@ def _check_kept(kept: Tensor, noise: Tensor, features: int, start: int) -> None:
             f"when the cloud is left out, got {noise[:, first].min().item():.2g} in transformed units. "
             "Set a larger noise, or use DistributionGP for few clouds."
         )
-
-
-def left_out_proba(state: LeaveOneOutState, X: Inputs | Tensor, labels: Any) -> Tensor:
-    """Predict the class of each cloud of a piece from all others; see :func:`left_out`.
-
-    Returns:
-        Class probabilities at temperature 1, an ``N x C`` tensor.
-    """
-    mean, variance = left_out(state, X, labels)
-    if not len(mean):
-        return mean
-    parts = zip(mean.split(_PART), variance.clamp_min(0).sqrt().split(_PART), strict=True)
-    return torch.cat([expected_softmax(*part) for part in parts])
-
-
-@dataclass(frozen=True, eq=False)
-class LabelDensities:
-    """A task that predicts the label of each cloud of a piece from all others.
-
-    Args:
-        index_of: Function of labels that returns their class indices.
-        temperatures: The ``K`` temperatures of the probabilities.
-    """
-
-    index_of: Callable[[Any], Tensor]
-    temperatures: Sequence[float]
-
-    def __call__(self, state: LeaveOneOutState, X: Inputs | Tensor, labels: Any) -> Tensor:
-        """Return the log probabilities of the labels, an ``N x K`` tensor."""
-        probabilities = left_out_proba(state, X, labels)
-        index = self.index_of(labels).to(probabilities.device)
-        return log_probabilities(probabilities, index, self.temperatures)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Self
 
 import gpytorch
 import torch
-from botorch.acquisition.objective import PosteriorTransform
 from botorch.models.model import Model
 from botorch.posteriors import GPyTorchPosterior, Posterior
 from botorch.posteriors.fully_bayesian import GaussianMixturePosterior
@@ -16,19 +15,18 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from gp_distributions.measures.inputs import Inputs
-from gp_distributions.models.classification import ClassificationGP
-from gp_distributions.models.conformal import ConformalCorrection, check_conformal, rescaled
+from gp_distributions.models.dirichlet_classification import Classification
 from gp_distributions.models.exact_inference import marginal_moments
 from gp_distributions.models.fantasies import FantasizingModel
 from gp_distributions.models.integrated_gp import IntegratedGP
 from gp_distributions.models.mixture_posterior import MixturePosterior, mixed
 from gp_distributions.models.mixture_weights import normalized_weights
-from gp_distributions.models.sparse_classification import SparseClassificationGP
+from gp_distributions.models.regression import Regression
 from gp_distributions.models.together import together
 from gp_distributions.models.training import share_objects
 
 
-class MixtureModel(FantasizingModel):
+class MixtureModel(FantasizingModel, Regression):
     r"""Mixture of the predictive distributions of several models, with a weight for each.
 
     .. math::
@@ -77,7 +75,9 @@ class MixtureModel(FantasizingModel):
     def __init__(self, models: Sequence[Model], weights: Tensor | ArrayLike | None = None) -> None:
         super().__init__()
         models = list(models)
-        _check(models)
+        if not models:
+            raise ValueError("Expected at least one model, got none.")
+        self._check(models)
         self.models = torch.nn.ModuleList(models)
         self.register_buffer("weights", normalized_weights(weights, len(models)))
         self.eval()
@@ -92,132 +92,65 @@ class MixtureModel(FantasizingModel):
         """Common batch shape of the models."""
         return torch.broadcast_shapes(*(model.batch_shape for model in self._members))
 
-    def posterior(
-        self,
-        X: Inputs | Tensor,
-        output_indices: list[int] | None = None,
-        observation_noise: bool | Tensor = False,
-        posterior_transform: PosteriorTransform | None = None,
-    ) -> Posterior:
-        """Compute the mixture of the joint posteriors of all models, with gradients.
+    @property
+    def dtype(self) -> torch.dtype:
+        """Precision of the weights."""
+        return self.weights.dtype
 
-        Args:
-            X: Clouds, or a ``batch_shape x q x m*(d+1)`` tensor of rows, as each model takes them.
-            output_indices: Indices of the outputs to predict. The default is all outputs.
-            observation_noise: Whether to add the noise of each model, or a
-                ``batch_shape x q x outputs`` tensor of noise variances to add instead.
-            posterior_transform: BoTorch transform of the posterior.
+    @property
+    def _squeeze_output(self) -> bool:  # type: ignore[override]
+        return all(getattr(model, "_squeeze_output", False) for model in self._counting()[0])
 
-        Returns:
-            A :class:`MixturePosterior` of shape ``batch_shape x q x outputs``.
+    def rows_of(self, X: Inputs | Tensor) -> Any:
+        """Return inputs as they are, since each model reads them on its own."""
+        return X
 
-        Raises:
-            TypeError: If the posterior of a model is neither normal nor a mixture, for example because
-                of an outcome transform that is not linear.
-
-        Example:
-            >>> import torch
-            >>> from gp_distributions import DistributionGP, MixtureModel, PointClouds
-            >>> points = torch.randn(6, 20, 2, generator=torch.Generator().manual_seed(0)).double()
-            >>> members = [DistributionGP(PointClouds(points), points.mean((-2, -1)))] * 2
-            >>> posterior = MixtureModel(members).posterior(PointClouds(points[:3]))
-            >>> posterior.mean.shape, posterior.rsample(torch.Size([5])).shape
-            (torch.Size([3, 1]), torch.Size([5, 3, 1]))
-        """
-        self.eval()
+    def joint(
+        self, rows: Any, output_indices: list[int] | None, observation_noise: bool | Tensor
+    ) -> MixturePosterior:
+        """Return the mixture of the joint posteriors of all models."""
         counting, weights = self._counting()
         with together():
             found = [
-                _as_mixture(model.posterior(X, output_indices, observation_noise), model)
+                _as_mixture(model.posterior(rows, output_indices, observation_noise), model)
                 for model in counting
             ]
-        posterior = mixed(found, weights.to(found[0].member_mean))
-        if posterior_transform is not None:
-            return posterior_transform(posterior=posterior, X=X)
-        return posterior
+        return mixed(found, weights.to(found[0].member_mean))
 
-    def predict(
-        self,
-        X: Inputs | Tensor,
-        *,
-        observation_noise: bool = True,
-        conformal: ConformalCorrection | None = None,
-        **options: Any,
-    ) -> tuple[Tensor, Tensor]:
-        """Predict means and standard deviations of the mixture at clouds, without gradients.
-
-        Intervals of the mean and a multiple of the standard deviation are those of a normal
-        distribution. The quantiles of ``posterior`` are those of the mixture.
-
-        Args:
-            X: The ``N`` clouds, or a ``... x N x m*(d+1)`` tensor of rows, as each model takes them.
-            observation_noise: Whether to return the standard deviation of a noisy observation rather
-                than that of the function.
-            conformal: Correction of the standard deviations of the mixture, whose intervals then hold
-                held-out targets at the level of the correction. Default: no correction.
-            **options: Further options of ``predict`` of all models, such as ``batch_size``.
-
-        Returns:
-            The means and the standard deviations, two tensors of shape ``... x N`` if all models have
-            one output without an axis of outputs, else ``... x N x outputs``.
-
-        Raises:
-            ValueError: As for the models, or if ``conformal`` meets ``observation_noise=False`` or
-                another number of outputs.
-
-        Example:
-            >>> from gp_distributions import DistributionGP, MixtureModel, PointClouds
-            >>> clouds = PointClouds([[[0.0], [0.2]], [[1.0], [1.2]], [[2.0], [2.2]]])
-            >>> members = [DistributionGP(clouds, y) for y in ([0.0, 1.0, 2.0], [1.0, 2.0, 3.0])]
-            >>> mean, std = MixtureModel(members).predict(clouds[:2])
-            >>> mean.shape, bool(mean[0] < mean[1])
-            (torch.Size([2]), True)
-        """
-        check_conformal(conformal, observation_noise, self.num_outputs)
-        counting, weights = self._counting()
-        found = [_moments(model, X, observation_noise, options) for model in counting]
-        mean, std = _mixed_moments(found, weights)
-        return mean, rescaled(std, conformal)
-
-    def leave_one_out(self, *, observation_noise: bool = True) -> tuple[Tensor, Tensor]:
-        """Predict each training cloud from all others, at the current weights.
-
-        The weights have seen all targets; only members that are mixtures over hyperparameters weight
-        theirs anew without each.
-
-        Args:
-            observation_noise: Whether to return the standard deviation of the target rather than that
-                of the function.
-
-        Returns:
-            The means and the standard deviations, of the shape of those of ``predict``.
-
-        Raises:
-            TypeError: If a member of positive weight has no leave-one-out predictions.
-            ValueError: If members have other training clouds, or the same ones in another order.
-
-        Example:
-            >>> from gp_distributions import DistributionGP, MixtureModel, PointClouds
-            >>> clouds = PointClouds([[[0.0], [0.2]], [[1.0], [1.2]], [[2.0], [2.2]]])
-            >>> member = DistributionGP(clouds, [0.0, 1.0, 2.0])
-            >>> mean, std = MixtureModel([member, member]).leave_one_out()
-            >>> mean.shape
-            torch.Size([3])
-        """
+    def moments(self, X: Any, *, observation_noise: bool, **options: Any) -> tuple[Tensor, Tensor]:
+        """Return means and variances of predictions, ``... x N x outputs``."""
         counting, weights = self._counting()
         found = []
         for model in counting:
-            if not hasattr(model, "leave_one_out"):
+            if isinstance(model, Regression):
+                found.append(model.moments(X, observation_noise=observation_noise, **options))
+            else:
+                with torch.no_grad():
+                    posterior = model.posterior(X, observation_noise=observation_noise)
+                    mixture = _as_mixture(posterior, model)
+                    found.append((mixture.mean, mixture.variance))
+        return _mixed_moments(found, weights)
+
+    def moments_left_out(self, **options: Any) -> tuple[Tensor, Tensor]:
+        """Return means and variances of leave-one-out predictions, ``T x outputs``."""
+        counting, weights = self._counting()
+        for model in counting:
+            if not isinstance(model, Regression):
                 raise TypeError(
-                    f"Expected members with a method leave_one_out, got {type(model).__name__}."
+                    "Expected models of this package, which leave out training clouds, got "
+                    f"{type(model).__name__}."
                 )
-            mean, std = model.leave_one_out(observation_noise=observation_noise)
-            found.append((mean, std.square()))
-        numbers = [len(mean) for mean, _ in found]
+        found = [model.moments_left_out(**options) for model in counting]
+        self._check_objects([len(mean) for mean, _ in found])
+        return _mixed_moments(found, weights)
+
+    def _check_objects(self, numbers: list[int]) -> None:
+        """Check that models of positive weight were trained on the same objects in the same order."""
         if len(set(numbers)) > 1:
             raise ValueError(
                 f"Expected members with the same training clouds, got {numbers} of them."
             )
+        counting, _ = self._counting()
         places = self.weights.nonzero().flatten().tolist()
         for place, model in zip(places, counting, strict=True):
             if not share_objects(_single(counting[0]), _single(model)):
@@ -225,11 +158,10 @@ class MixtureModel(FantasizingModel):
                     "Expected members with the same training clouds in the same order, but the clouds "
                     f"and targets of members {places[0]} and {place} differ."
                 )
-        return _mixed_moments(found, weights)
 
     def condition_on_observations(
         self, X: Inputs | Tensor, Y: Tensor | ArrayLike, **kwargs: Any
-    ) -> MixtureModel:
+    ) -> Self:
         """Return a mixture of the models with further training clouds and targets, as in BoTorch.
 
         The weights stay as they are; only members that are mixtures over hyperparameters weight theirs
@@ -242,11 +174,25 @@ class MixtureModel(FantasizingModel):
         """
         counting, weights = self._counting()
         models = [model.condition_on_observations(X, Y, **kwargs) for model in counting]
-        return MixtureModel(models, weights)
+        return type(self)(models, weights)
 
-    def subset_output(self, idcs: list[int]) -> MixtureModel:
+    def subset_output(self, idcs: list[int]) -> Self:
         """Return the mixture of some outputs."""
-        return MixtureModel([model.subset_output(idcs) for model in self._members], self.weights)
+        return type(self)([model.subset_output(idcs) for model in self._members], self.weights)
+
+    @staticmethod
+    def _check(models: list[Any]) -> None:
+        for model in models:
+            if not isinstance(model, Model):
+                raise TypeError(f"Expected BoTorch models, got {type(model).__name__}.")
+            if isinstance(model, Classification):
+                raise TypeError(
+                    f"Expected models of numbers, got {type(model).__name__}. Use MixtureClassifier, "
+                    "which averages predict_proba."
+                )
+        outputs = [model.num_outputs for model in models]
+        if len(set(outputs)) > 1:
+            raise ValueError(f"Expected models of the same outputs, got {outputs} of them.")
 
     @property
     def _members(self) -> list[Any]:
@@ -259,22 +205,6 @@ class MixtureModel(FantasizingModel):
         return counting, self.weights[positive]
 
 
-def _check(models: list[Model]) -> None:
-    if not models:
-        raise ValueError("Expected at least one model, got none.")
-    for model in models:
-        if not isinstance(model, Model):
-            raise TypeError(f"Expected BoTorch models, got {type(model).__name__}.")
-        if isinstance(model, ClassificationGP | SparseClassificationGP):
-            raise TypeError(
-                f"Expected models of numbers, got {type(model).__name__}. Average predict_proba of "
-                "classifiers instead."
-            )
-    outputs = [model.num_outputs for model in models]
-    if len(set(outputs)) > 1:
-        raise ValueError(f"Expected models of the same outputs, got {outputs} of them.")
-
-
 def _single(model: Any) -> Any:
     """Return a model that is no mixture, and has the training data of a model."""
     if isinstance(model, MixtureModel):
@@ -282,30 +212,14 @@ def _single(model: Any) -> Any:
     return model.model if isinstance(model, IntegratedGP) else model
 
 
-def _moments(
-    model: Any, X: Inputs | Tensor, observation_noise: bool, options: dict[str, Any]
-) -> tuple[Tensor, Tensor]:
-    """Return the means and variances of one model, with or without an axis of outputs."""
-    if hasattr(model, "predict"):
-        mean, std = model.predict(X, observation_noise=observation_noise, **options)
-        return mean, std.square()
-    with torch.no_grad():
-        posterior = _as_mixture(model.posterior(X, observation_noise=observation_noise), model)
-        return posterior.mean, posterior.variance
-
-
 def _mixed_moments(
     moments: Sequence[tuple[Tensor, Tensor]], weights: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Return the means and standard deviations of mixtures from the moments of their members."""
-    axes = max(mean.dim() for mean, _ in moments)
-    # Models of one output need not have an axis of outputs.
-    whole = [[m if m.dim() == axes else m.unsqueeze(-1) for m in pair] for pair in moments]
-    means, within = (torch.stack(part, dim=-1) for part in zip(*whole, strict=True))
+    """Return the means and variances of mixtures from those of their members."""
+    means, within = (torch.stack(part, dim=-1) for part in zip(*moments, strict=True))
     weights = weights.to(means)
     mean = means @ weights
-    variance = (within + (means - mean.unsqueeze(-1)).square()) @ weights
-    return mean, variance.sqrt()
+    return mean, (within + (means - mean.unsqueeze(-1)).square()) @ weights
 
 
 def _as_mixture(posterior: Posterior, model: Any) -> MixturePosterior:

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike
 from torch import Tensor
 
-from gp_distributions.measures.inputs import Inputs
 from gp_distributions.models.classification import ClassificationGP
-from gp_distributions.models.kernel_ridge import Labels
-from gp_distributions.models.mixture_weights import normalized_weights
+from gp_distributions.models.dirichlet_classification import Classification
+from gp_distributions.models.labels import Labels
+from gp_distributions.models.mixture import MixtureModel
 from gp_distributions.models.sparse_classification import SparseClassificationGP
 
 Classifier = ClassificationGP | SparseClassificationGP
 
 
-class MixtureClassifier(torch.nn.Module):
+class MixtureClassifier(Classification, MixtureModel):  # type: ignore[misc]
     r"""Mixture of the class probabilities of several classifiers, with a weight for each.
 
     .. math::
@@ -47,14 +46,31 @@ class MixtureClassifier(torch.nn.Module):
         ['left', 'right']
     """
 
-    weights: Tensor
+    temperature = 1.0
 
-    def __init__(
-        self, models: Sequence[Classifier], weights: Tensor | ArrayLike | None = None
-    ) -> None:
-        super().__init__()
-        if not models:
-            raise ValueError("Expected at least one classifier, got none.")
+    @property
+    def classes_(self) -> Labels:  # type: ignore[override]
+        """The distinct labels in sorted order."""
+        classes: Labels = self._members[0].classes_
+        return classes
+
+    def probabilities(self, X: Any, **options: Any) -> Tensor:
+        """Return the mixture of class probabilities, ``... x N x C``."""
+        return self._averaged([model.predict_proba(X, **options) for model in self._counting()[0]])
+
+    def probabilities_left_out(self, **options: Any) -> tuple[Tensor, Tensor]:
+        """Return the mixture of class probabilities of training clouds, and the class indices."""
+        counting, _ = self._counting()
+        found = [model.leave_one_out_proba(**options) for model in counting]
+        self._check_objects([len(part) for part in found])
+        return self._averaged(found), counting[0].probabilities_left_out(**options)[1]
+
+    def _averaged(self, found: list[Tensor]) -> Tensor:
+        weights = self._counting()[1].tolist()
+        return torch.stack([w * part for w, part in zip(weights, found, strict=True)]).sum(0)
+
+    @staticmethod
+    def _check(models: list[Any]) -> None:
         for model in models:
             if not isinstance(model, Classifier):
                 raise TypeError(f"Expected classifiers, got {type(model).__name__}.")
@@ -63,40 +79,3 @@ class MixtureClassifier(torch.nn.Module):
                     f"Expected the same classes, got {models[0].classes_.tolist()} and "
                     f"{model.classes_.tolist()}."
                 )
-        self.models = torch.nn.ModuleList(models)
-        self.register_buffer("weights", normalized_weights(weights, len(models)))
-        self.eval()
-
-    @property
-    def classes_(self) -> Labels:
-        """The distinct labels in sorted order."""
-        return self.models[0].classes_  # type: ignore[return-value]
-
-    def predict_proba(self, X: Inputs | Tensor, *, batch_size: int = 1024) -> Tensor:
-        """Predict class probabilities of clouds.
-
-        Args:
-            X: The ``N`` clouds, or a ``... x N x m*(d+1)`` tensor of rows.
-            batch_size: Number of clouds to process at a time, which bounds memory.
-
-        Returns:
-            A detached ``... x N x C`` tensor, with columns in the order of :attr:`classes_`.
-        """
-        parts = [
-            weight * model.predict_proba(X, batch_size=batch_size)  # type: ignore[operator]
-            for model, weight in zip(self.models, self.weights.tolist(), strict=True)
-            if weight > 0
-        ]
-        return torch.stack(parts).sum(0)
-
-    def predict(self, X: Inputs | Tensor, *, batch_size: int = 1024) -> Labels:
-        """Predict the labels of clouds: the classes with the largest :meth:`predict_proba`.
-
-        Args:
-            X: The ``N`` clouds, or a ``... x N x m*(d+1)`` tensor of rows.
-            batch_size: Number of clouds to process at a time, which bounds memory.
-
-        Returns:
-            An array of labels of shape ``... x N``.
-        """
-        return self.classes_[self.predict_proba(X, batch_size=batch_size).argmax(-1).cpu().numpy()]

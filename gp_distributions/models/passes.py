@@ -32,22 +32,22 @@ class Step(Generic[State, Sums]):
 
 
 @dataclass(frozen=True, eq=False)
-class MethodOnPieces:
-    """The result of a method of a model for the clouds of a piece.
+class PredictedPieces:
+    """Predictions of a model for the clouds of a piece.
 
     Attributes:
         model: The model, which is sent to workers.
-        method: Name of its method, which takes clouds and ``progress``.
-        options: Further arguments of the method.
+        method: Name of its method, as for :meth:`Regression.in_batches`.
+        arguments: Further arguments of that method.
     """
 
     model: Any
     method: str
-    options: dict[str, Any]
+    arguments: dict[str, Any]
 
     def __call__(self, number: int, X: Any, *rest: Any) -> Any:
-        """Compute the result for the clouds of a piece."""
-        return getattr(self.model, self.method)(X, progress=False, **self.options)
+        """Predict the clouds of a piece."""
+        return self.model.in_batches(X, self.method, progress=False, **self.arguments)
 
 
 def results_of_pieces(

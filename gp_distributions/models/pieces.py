@@ -16,7 +16,7 @@ from gp_distributions.measures.encoding import MixedEncoding
 from gp_distributions.measures.inputs import Inputs, encoding_of
 from gp_distributions.measures.kinds import Distributions
 from gp_distributions.models.arguments import counted_rows
-from gp_distributions.models.labelling import Labelling
+from gp_distributions.models.labelling import LabelTargets
 from gp_distributions.models.targets import as_targets, as_variances, check_order
 from gp_distributions.sharding.held import HeldPiece
 from gp_distributions.sharding.pieces import Piece
@@ -147,7 +147,7 @@ class LabelledPieces:
     """
 
     pieces: Pieces
-    labelling: Labelling
+    labelling: LabelTargets
     drawn: Sample | None = None
 
     @property

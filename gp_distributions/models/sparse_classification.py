@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Self
 
@@ -15,25 +14,22 @@ from torch import Tensor
 
 from gp_distributions.measures.arrays import positive
 from gp_distributions.measures.inputs import Inputs
-from gp_distributions.models.arguments import check_batch_size, read_temperatures
 from gp_distributions.models.collapsed import (
-    CollapsedPosterior,
     CollapsedSums,
     InducingFeatures,
 )
+from gp_distributions.models.dirichlet_classification import Classification
 from gp_distributions.models.inducing import num_candidates
-from gp_distributions.models.kernel_ridge import Labels, read_labels
-from gp_distributions.models.labelling import DistinctLabels, Labelling
-from gp_distributions.models.leave_one_out import LabelDensities, left_out_proba
+from gp_distributions.models.labelling import DistinctLabels, LabelTargets
+from gp_distributions.models.labels import Labels, read_labels
 from gp_distributions.models.pieces import LabelledPieces, MemoryPieces, Pieces, Sample, first_row
 from gp_distributions.models.sparse_distribution_gp import SparseDistributionGP
 from gp_distributions.models.targets import check_order
-from gp_distributions.numerics.predictions import expected_softmax, tempered
 from gp_distributions.sharding.passes import run
 from gp_distributions.sharding.sharded_clouds import ShardedClouds
 
 
-class SparseClassificationGP(SparseDistributionGP):
+class SparseClassificationGP(Classification, SparseDistributionGP):  # type: ignore[misc]
     r"""Sparse Gaussian process classification of distributions, with calibrated probabilities.
 
     The model is to :class:`ClassificationGP` what :class:`SparseDistributionGP` is to
@@ -103,7 +99,7 @@ class SparseClassificationGP(SparseDistributionGP):
         sample = num_candidates(num_inducing), seed
         pieces, classes, kept, drawn = _labelled(train_X, train_Y, sample, options)
         super().__init__(
-            LabelledPieces(pieces, Labelling(kept, float(alpha_epsilon)), drawn),
+            LabelledPieces(pieces, LabelTargets(kept, float(alpha_epsilon)), drawn),
             None,
             covar_module,
             num_inducing=num_inducing,
@@ -178,152 +174,6 @@ class SparseClassificationGP(SparseDistributionGP):
         data = super().training_data()
         assert isinstance(data, LabelledPieces)
         return data
-
-    def predict_proba(
-        self,
-        X: Inputs | Tensor | ShardedClouds,
-        *,
-        batch_size: int = 1024,
-        client: Any = None,
-        progress: bool = True,
-    ) -> Tensor:
-        """Predict class probabilities of clouds.
-
-        Args:
-            X: The ``N`` clouds, or a ``... x N x m*(d+1)`` tensor of rows; or :class:`ShardedClouds`,
-                which are read and predicted piece by piece.
-            batch_size: Number of clouds to process at a time, which bounds memory.
-            client: As for :meth:`SparseDistributionGP.predict`.
-            progress: As for :meth:`SparseDistributionGP.predict`.
-
-        Returns:
-            A detached ``... x N x C`` tensor, with columns in the order of :attr:`classes_`.
-
-        Raises:
-            ValueError: If the width of the rows does not fit the kernel, ``batch_size < 1``, or there
-                is a client but no :class:`ShardedClouds`.
-            PieceError: If a piece cannot be read; the message names its file.
-
-        Example:
-            >>> from gp_distributions import PointClouds, SparseClassificationGP
-            >>> clouds = PointClouds([[[0.0], [0.2]], [[0.1], [0.3]], [[5.0], [5.2]], [[5.1], [5.4]]])
-            >>> model = SparseClassificationGP(clouds, ["left", "left", "right", "right"])
-            >>> (model.predict_proba(clouds[:1])[0, 0] > 0.5).item()
-            True
-        """
-        check_batch_size(batch_size)
-        self.check_client(X, client)
-        self.eval()
-        if isinstance(X, ShardedClouds):
-            self.collapsed(client=client, progress=progress)
-            options: Any = {"batch_size": batch_size, "client": client, "progress": progress}
-            return torch.cat(list(self.over_shards("predict_proba", X, **options)))
-        rows = self._rows_of(X)
-        current = self.collapsed(progress=progress)
-        with torch.no_grad():
-            parts = [
-                self._probabilities(current, part) for part in rows.flatten(0, -2).split(batch_size)
-            ]
-        found = tempered(torch.cat(parts), self.temperature)
-        return found.unflatten(0, rows.shape[:-1]).to(self.dtype)
-
-    def predict(  # type: ignore[override]
-        self,
-        X: Inputs | Tensor | ShardedClouds,
-        *,
-        batch_size: int = 1024,
-        client: Any = None,
-        progress: bool = True,
-    ) -> Labels:
-        """Predict the labels of clouds: the classes with the largest :meth:`predict_proba`.
-
-        Args:
-            X: As for :meth:`predict_proba`.
-            batch_size: As for :meth:`predict_proba`.
-            client: As for :meth:`predict_proba`.
-            progress: As for :meth:`predict_proba`.
-
-        Returns:
-            An array of labels of shape ``... x N``.
-
-        Example:
-            >>> from gp_distributions import PointClouds, SparseClassificationGP
-            >>> clouds = PointClouds([[[0.0], [0.2]], [[0.1], [0.3]], [[5.0], [5.2]], [[5.1], [5.4]]])
-            >>> model = SparseClassificationGP(clouds, ["left", "left", "right", "right"])
-            >>> model.predict(clouds[1:3]).tolist()
-            ['left', 'right']
-        """
-        options: Any = {"batch_size": batch_size, "client": client, "progress": progress}
-        return self.classes_[self.predict_proba(X, **options).argmax(-1).cpu().numpy()]
-
-    def leave_one_out(  # type: ignore[override]
-        self,
-        *,
-        temperatures: Sequence[float] | None = None,
-        client: Any = None,
-        progress: bool = True,
-    ) -> Tensor:
-        """Compute leave-one-out log probabilities of the labels, at the current hyperparameters.
-
-        This takes a second pass over the data.
-
-        Args:
-            temperatures: ``K`` temperatures to compare. Default: that of the model.
-            client: As for :meth:`SparseDistributionGP.leave_one_out`.
-            progress: As for :meth:`SparseDistributionGP.leave_one_out`.
-
-        Returns:
-            The logarithms of the probabilities of the labels in :meth:`leave_one_out_proba`, a detached
-            tensor of length ``T``; with ``temperatures``, a ``T x K`` tensor.
-
-        Raises:
-            ValueError: If the model was loaded, without its training data.
-
-        Example:
-            >>> from gp_distributions import PointClouds, SparseClassificationGP
-            >>> clouds = PointClouds([[[0.0], [0.2]], [[0.1], [0.3]], [[5.0], [5.2]], [[5.1], [5.4]]])
-            >>> model = SparseClassificationGP(clouds, ["left", "left", "right", "right"])
-            >>> (model.leave_one_out().exp() > 0.5).tolist()
-            [True, True, True, True]
-        """
-        index_of = self.training_data().labelling.index_of
-        several = read_temperatures(temperatures, self.temperature)
-        task = LabelDensities(index_of, several)
-        options: Any = {"client": client, "progress": progress}
-        found = torch.cat(self.left_out(task, observation_noise=False, **options)).to(self.dtype)
-        return found.squeeze(-1) if temperatures is None else found
-
-    def leave_one_out_proba(self, *, client: Any = None, progress: bool = True) -> Tensor:
-        """Predict the class probabilities of each training cloud from all others.
-
-        The hyperparameters and the inducing clouds stay the same. This takes a second pass over the
-        data.
-
-        Args:
-            client: As for :meth:`SparseDistributionGP.leave_one_out`.
-            progress: As for :meth:`SparseDistributionGP.leave_one_out`.
-
-        Returns:
-            A detached ``T x C`` tensor, with columns in the order of :attr:`classes_`.
-
-        Raises:
-            ValueError: If the model was loaded, without its training data.
-
-        Example:
-            >>> from gp_distributions import PointClouds, SparseClassificationGP
-            >>> clouds = PointClouds([[[0.0], [0.2]], [[0.1], [0.3]], [[5.0], [5.2]], [[5.1], [5.4]]])
-            >>> model = SparseClassificationGP(clouds, ["left", "left", "right", "right"])
-            >>> model.leave_one_out_proba().argmax(-1).tolist()
-            [0, 0, 1, 1]
-        """
-        options: Any = {"client": client, "progress": progress}
-        found = self.left_out(left_out_proba, observation_noise=False, **options)
-        return tempered(torch.cat(found), self.temperature).to(self.dtype)
-
-    def _probabilities(self, current: CollapsedPosterior, part: Tensor) -> Tensor:
-        rows = self.transform_inputs(part)
-        mean, spread, left = current.marginals(rows)
-        return expected_softmax(mean + self.means().flatten(), (left + spread).mT.sqrt())
 
 
 def _labelled(

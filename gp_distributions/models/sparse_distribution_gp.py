@@ -3,34 +3,26 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, Literal, Self
 
 import numpy as np
 import torch
-from botorch.acquisition.objective import PosteriorTransform
 from botorch.models.transforms.input import InputTransform
 from botorch.models.transforms.outcome import OutcomeTransform
-from botorch.posteriors import Posterior
 from botorch.utils.types import DEFAULT, _DefaultType
 from gpytorch.kernels import Kernel
 from gpytorch.likelihoods import FixedNoiseGaussianLikelihood, GaussianLikelihood
 from gpytorch.means import ConstantMean
-from linear_operator import to_linear_operator
-from linear_operator.operators import DiagLinearOperator
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from gp_distributions.distances.embedded_rows import EmbeddedRows
-from gp_distributions.kernels.covariances import covariance
 from gp_distributions.kernels.reading import check_kind
 from gp_distributions.measures.arrays import integer
 from gp_distributions.measures.encoding import MixedEncoding
 from gp_distributions.measures.inputs import Inputs
 from gp_distributions.models.arguments import (
     adapt_distances,
-    check_batch_size,
     check_modules,
     check_noise,
     check_transform,
@@ -45,28 +37,13 @@ from gp_distributions.models.collapsed import (
     CollapsedSums,
     InducingFeatures,
     bound,
-    relative_noise,
-)
-from gp_distributions.models.conformal import ConformalCorrection, check_conformal, rescaled
-from gp_distributions.models.exact_inference import (
-    ExactMultivariateNormal,
-    check_normal,
-    joint_posterior,
-    marginal_moments,
-    moments_of_targets,
-    smallest_variance,
 )
 from gp_distributions.models.inducing import FEATURE_DTYPES, num_candidates
-from gp_distributions.models.leave_one_out import left_out
-from gp_distributions.models.observations import noise_of_outputs
-from gp_distributions.models.passes import MethodOnPieces
 from gp_distributions.models.pieces import MemoryPieces, Pieces, Sample, as_pieces
 from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood
 from gp_distributions.models.shared_kernel import SharedNoise
 from gp_distributions.models.sparse_inference import SparseInference
 from gp_distributions.models.targets import standardize
-from gp_distributions.sharding.passes import run
-from gp_distributions.sharding.sharded_clouds import ShardedClouds
 
 
 class SparseDistributionGP(SparseInference):
@@ -274,182 +251,6 @@ class SparseDistributionGP(SparseInference):
             return SharedNoise(floor)
         return GaussianLikelihood(**gaussian_noise(floor))
 
-    @property
-    def num_outputs(self) -> int:
-        """Number of outputs."""
-        return self._num_outputs
-
-    @property
-    def dtype(self) -> torch.dtype:
-        """Precision of the parameters and the predictions; all computations are in double precision."""
-        dtype: torch.dtype = self.mean_module.constant.dtype
-        return dtype
-
-    @property
-    def batch_shape(self) -> torch.Size:
-        """Batch shape of the model, which is empty."""
-        return torch.Size()
-
-    def posterior(
-        self,
-        X: Inputs | Tensor,
-        output_indices: list[int] | None = None,
-        observation_noise: bool | Tensor = False,
-        posterior_transform: PosteriorTransform | None = None,
-    ) -> Posterior:
-        """Compute the joint posterior at clouds, with gradients, as BoTorch's ``SingleTaskGP`` does.
-
-        Args:
-            X: Clouds, or a ``batch_shape x q x m*(d+1)`` tensor of rows, of any width. They are
-                converted to double precision.
-            output_indices: Indices of the outputs to predict. The default is all outputs.
-            observation_noise: Whether to add the noise of the likelihood, or a
-                ``batch_shape x q x outputs`` tensor of noise variances to add instead.
-            posterior_transform: BoTorch transform of the posterior.
-
-        Returns:
-            The joint posterior of ``q`` clouds, a ``batch_shape x q x outputs`` distribution in the
-            units of ``train_Y``.
-
-        Raises:
-            TypeError: If ``X`` is neither distributions nor a dense tensor.
-            ValueError: If the width of the rows does not fit the kernel.
-
-        Example:
-            >>> import torch
-            >>> from gp_distributions import PointClouds, SparseDistributionGP
-            >>> points = torch.randn(6, 20, 2, generator=torch.Generator().manual_seed(0)).double()
-            >>> model = SparseDistributionGP(PointClouds(points), points.mean((-2, -1)))
-            >>> posterior = model.posterior(PointClouds(points[:3]))
-            >>> posterior.mean.shape, posterior.rsample(torch.Size([5])).shape
-            (torch.Size([3, 1]), torch.Size([5, 3, 1]))
-        """
-        self.eval()
-        every = range(self.num_outputs)
-        outputs = list(every) if output_indices is None else [every[i] for i in output_indices]
-        inputs = self._rows_of(X)
-        current = self.collapsed(progress=False)
-        rows = self.transform_inputs(inputs)
-        held = EmbeddedRows(rows)
-        within = covariance(self.covar_module, held)
-        phi = current.features(held)
-        centred, covariances = current.moments(phi, within, outputs)
-        means = centred + self.means().detach().flatten()[outputs]
-        noise = self._noise_at(rows, observation_noise)
-        normals = []
-        for mean, within_o, o in zip(means.unbind(-1), covariances, outputs, strict=True):
-            if noise is not None:
-                within_o = within_o + torch.diag_embed(noise[..., o].expand(mean.shape))
-            mean, within_o = mean.to(self.dtype), within_o.to(self.dtype)
-            normals.append(ExactMultivariateNormal(mean, to_linear_operator(within_o)))
-        transform: OutcomeTransform | None = getattr(self, "outcome_transform", None)
-        if transform is not None and output_indices is not None:
-            transform = transform.subset_output(outputs)
-        return joint_posterior(normals, rows, transform, posterior_transform)
-
-    def predict(
-        self,
-        X: Inputs | Tensor | ShardedClouds,
-        *,
-        observation_noise: bool = True,
-        batch_size: int = 1024,
-        conformal: ConformalCorrection | None = None,
-        client: Any = None,
-        progress: bool = True,
-    ) -> tuple[Tensor, Tensor]:
-        """Predict means and standard deviations at clouds, without gradients.
-
-        Args:
-            X: The ``N`` clouds, or a ``... x N x m*(d+1)`` tensor of rows, of any width;
-                or :class:`ShardedClouds`, which are read and predicted piece by piece.
-            observation_noise: Whether to return the standard deviation of a noisy observation rather
-                than that of the function.
-            batch_size: Number of clouds to process at a time, which bounds memory.
-            conformal: Correction of the standard deviations, whose intervals then hold held-out targets
-                at the level of the correction. Default: no correction.
-            client: A client of ``dask.distributed``, whose workers predict :class:`ShardedClouds`, and
-                first form the sums if the model has none at its hyperparameters.
-            progress: Whether to show a progress bar if a pass over data takes more than a few seconds.
-
-        Returns:
-            The means and the standard deviations in the units of ``train_Y``, two tensors of shape
-            ``... x N``, or ``... x N x outputs`` if ``train_Y`` has an axis of outputs.
-
-        Raises:
-            TypeError: If ``X`` is neither distributions nor a dense tensor.
-            ValueError: If the width of the rows does not fit the kernel, ``batch_size < 1``, there is a
-                client but no :class:`ShardedClouds`, or ``conformal`` meets ``observation_noise=False``
-                or another number of outputs.
-            PieceError: If a piece cannot be read; the message names its file.
-
-        Example:
-            >>> from gp_distributions import PointClouds, SparseDistributionGP
-            >>> clouds = PointClouds([[[0.0], [0.2]], [[1.0], [1.2]], [[2.0], [2.2]]])
-            >>> mean, std = SparseDistributionGP(clouds, [0.0, 1.0, 2.0]).predict(clouds[:2])
-            >>> mean.shape, bool(mean[0] < mean[1])
-            (torch.Size([2]), True)
-        """
-        check_batch_size(batch_size)
-        check_conformal(conformal, observation_noise, self.num_outputs)
-        self.check_client(X, client)
-        if isinstance(X, ShardedClouds):
-            self.collapsed(client=client, progress=progress)
-            options = {"observation_noise": observation_noise, "batch_size": batch_size}
-            parts = self.over_shards("predict", X, client=client, progress=progress, **options)
-            means, stds = map(torch.cat, zip(*parts, strict=True))
-            return means, rescaled(stds, conformal)
-        rows = self._rows_of(X)
-        self.collapsed(progress=progress)
-        none = rows.new_empty(0, self.num_outputs)
-        found = [(none, none)]
-        with torch.no_grad():
-            for part in rows.flatten(0, -2).split(batch_size) if rows.numel() else ():
-                posterior = self._marginals(part, observation_noise)
-                found.append(marginal_moments(posterior, self.smallest_variance))
-        joined = map(torch.cat, zip(*found, strict=True))
-        mean, variance = (moment.unflatten(0, rows.shape[:-1]) for moment in joined)
-        if self._squeeze_output:
-            mean, variance = mean.squeeze(-1), variance.squeeze(-1)
-        return mean.to(self.dtype), rescaled(variance.sqrt().to(self.dtype), conformal)
-
-    def _marginals(self, rows: Tensor, observation_noise: bool) -> Posterior:
-        """Return the posterior at ``N x width`` rows, as if the clouds were independent."""
-        rows = self.transform_inputs(rows)
-        means, spread, left = self.collapsed(progress=False).marginals(rows)
-        means = means + self.means().flatten()
-        variance = (left + spread).mT.expand(means.shape)
-        noise = self._noise_at(rows, observation_noise)
-        variance = variance if noise is None else variance + noise
-        normals = [
-            ExactMultivariateNormal(mean, DiagLinearOperator(each))
-            for mean, each in zip(means.unbind(-1), variance.unbind(-1), strict=True)
-        ]
-        return joint_posterior(normals, rows, getattr(self, "outcome_transform", None), None)
-
-    def check_client(self, X: object, client: Any) -> None:
-        """Check that there is no client, unless clouds to predict are in pieces.
-
-        Raises:
-            ValueError: If there is one.
-        """
-        if client is not None and not isinstance(X, ShardedClouds):
-            raise ValueError("Expected ShardedClouds to predict with a client.")
-
-    def over_shards(
-        self, method: str, X: ShardedClouds, *, client: Any, progress: bool, **options: Any
-    ) -> Iterator[Any]:
-        """Yield the result of a method of this model for the clouds of each piece, in order.
-
-        Args:
-            method: Name of the method.
-            X: Clouds in pieces.
-            client: A client of ``dask.distributed``, whose workers call the method, or ``None``.
-            progress: Whether to show a progress bar if this takes more than a few seconds.
-            **options: Further arguments of the method.
-        """
-        task = MethodOnPieces(self.without_data(), method, options)
-        return run(task, X.pieces, client=client, progress="Predicting" if progress else None)
-
     def bound(self) -> Tensor:
         """Compute the lower bound of the log marginal likelihood of the transformed targets.
 
@@ -470,50 +271,6 @@ class SparseDistributionGP(SparseInference):
         """
         with torch.no_grad():
             return bound(self.summed(progress=False).sums, self.noise_scale(), self.means())
-
-    def leave_one_out(
-        self, *, observation_noise: bool = True, client: Any = None, progress: bool = True
-    ) -> tuple[Tensor, Tensor]:
-        r"""Predict each training cloud from all others, at the current hyperparameters.
-
-        Leaving out cloud ``i`` subtracts one term from each sum. With :math:`h = \phi_i^\top B^{-1}
-        \phi_i` and the posterior mean :math:`m_i`, the mean and variance are
-
-        .. math::
-            y_i - \frac{y_i - m_i}{1 - h / s_i^2}, \qquad
-            k(P_i, P_i) - |\phi_i|^2 + \frac{h}{1 - h / s_i^2}.
-
-        The inducing clouds stay the same. This takes a second pass over the data.
-
-        Args:
-            observation_noise: Whether to return the standard deviation of the target rather than that
-                of the function.
-            client: A client of ``dask.distributed`` whose workers predict the clouds.
-            progress: Whether to show a progress bar if a pass over data takes more than a few seconds.
-
-        Returns:
-            The means and standard deviations, of the shape and in the units of ``train_Y``.
-
-        Raises:
-            ValueError: If the model was loaded, without its training data, the outcome transform is
-                not a ``Standardize``, or the noise of a cloud is so small that :math:`1 - h / s_i^2` is
-                lost in rounding errors.
-
-        Example:
-            >>> from gp_distributions import PointClouds, SparseDistributionGP
-            >>> clouds = PointClouds([[[0.0], [0.2]], [[1.0], [1.2]], [[2.0], [2.2]]])
-            >>> mean, std = SparseDistributionGP(clouds, [0.0, 1.0, 2.0]).leave_one_out()
-            >>> mean.shape
-            torch.Size([3])
-        """
-        transform = getattr(self, "outcome_transform", None)
-        check_normal(transform)
-        options: Any = {"client": client, "progress": progress}
-        parts = self.left_out(left_out, observation_noise=observation_noise, **options)
-        mean, variance = map(torch.cat, zip(*parts, strict=True))
-        moments = moments_of_targets(mean, variance, transform, self.smallest_variance)
-        mean, std = (moment.to(self.dtype) for moment in moments)
-        return (mean.squeeze(-1), std.squeeze(-1)) if self._squeeze_output else (mean, std)
 
     def subset_output(self, idcs: list[int]) -> SparseDistributionGP:
         """Return a model of some of the outputs, with the same hyperparameters, as in BoTorch.
@@ -593,28 +350,6 @@ class SparseDistributionGP(SparseInference):
             model.input_transform = input_transform
         model.take_sums(features, sums)
         return model
-
-    def _noise_at(self, rows: Tensor, observation_noise: bool | Tensor) -> Tensor | None:
-        """Return noise variances at new clouds, ``... x q x outputs``."""
-        if isinstance(observation_noise, Tensor):
-            return noise_of_outputs(observation_noise, self.num_outputs)
-        if not observation_noise:
-            return None
-        noise = self.likelihood.noise
-        if isinstance(self.likelihood, FixedNoiseGaussianLikelihood):
-            return noise.reshape(1, -1)
-        each = noise * relative_noise(self.likelihood, rows)
-        return each.unsqueeze(-1).expand(*each.shape, self.num_outputs)
-
-    def _rows_of(self, X: Inputs | Tensor) -> Tensor:
-        if keeps_clouds(getattr(self, "input_transform", None)):
-            check_kind(X, self.covar_module, self.encoding)
-        return counted_rows(X, self.encoding).double()
-
-    @property
-    def smallest_variance(self) -> float:
-        """Lower bound of predicted variances, in the units of the original targets."""
-        return smallest_variance(getattr(self, "outcome_transform", None), torch.float64)
 
     def _set_transformed_inputs(self) -> None:
         """Do nothing: training inputs are transformed piece by piece."""

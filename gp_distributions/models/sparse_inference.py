@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import gpytorch
 import torch
-from botorch.models.model import Model
+from gpytorch.distributions import MultivariateNormal
 from gpytorch.likelihoods import FixedNoiseGaussianLikelihood
+from linear_operator import to_linear_operator
 from torch import Tensor
 
-from gp_distributions.measures.encoding import MixedEncoding
+from gp_distributions.distances.embedded_rows import EmbeddedRows
+from gp_distributions.kernels.covariances import covariance
 from gp_distributions.models.collapsed import (
     CollapsedPosterior,
     CollapsedSums,
@@ -22,13 +24,18 @@ from gp_distributions.models.collapsed import (
     Reader,
     chunks,
     piece_sums,
+    relative_noise,
 )
+from gp_distributions.models.exact_inference import ExactMultivariateNormal
 from gp_distributions.models.inducing import choose_features, num_candidates
-from gp_distributions.models.leave_one_out import LeaveOneOutState
-from gp_distributions.models.passes import results_of_pieces, sums_over_pieces
+from gp_distributions.models.leave_one_out import LeaveOneOutState, left_out
+from gp_distributions.models.passes import PredictedPieces, results_of_pieces, sums_over_pieces
 from gp_distributions.models.pieces import Pieces, Sample
+from gp_distributions.models.regression import Regression
 from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood
 from gp_distributions.rows.fingerprint import fingerprint
+from gp_distributions.sharding.passes import run
+from gp_distributions.sharding.sharded_clouds import ShardedClouds
 
 # Number of sampled clouds to which distances, sampling noise and, for shards, the targets' scale adapt.
 _ADAPTED = 1000
@@ -43,22 +50,21 @@ class Summed:
     sums: CollapsedSums
 
 
-class SparseInference(Model, gpytorch.Module):
+class SparseInference(Regression, gpytorch.Module):
     """What fits and predictions of sparse models need: the sample, the inducing clouds and the sums.
 
     Attributes:
         data: The training data in pieces, or ``None`` if the model has only sums over them.
-        encoding: Encoding of mixed inputs, or ``None``.
         num_inducing: Largest number of inducing clouds.
         feature_dtype: Precision of the features.
         seed: Random seed of the sample, and for the choice of the inducing clouds.
     """
 
     data: Pieces | None
-    encoding: MixedEncoding | None
     num_inducing: int
     feature_dtype: torch.dtype
     seed: int
+    _num_outputs: int
     _sample: Sample | None
     _summed: Summed | None
     _current: tuple[Hashable, CollapsedPosterior] | None
@@ -131,7 +137,7 @@ class SparseInference(Model, gpytorch.Module):
             summed = self._summed = Summed(key, features, sums)
         return summed
 
-    def collapsed(self, *, client: Any = None, progress: bool = True) -> CollapsedPosterior:
+    def conditioned(self, *, client: Any = None, progress: bool = True) -> CollapsedPosterior:
         """Return the posterior of the weights of the features at the current hyperparameters."""
         summed = self.summed(client=client, progress=progress)
         key = self._posterior_key(summed.key)
@@ -144,27 +150,75 @@ class SparseInference(Model, gpytorch.Module):
             current = self._current = key, posterior
         return current[1]
 
-    def left_out(
-        self,
-        task: Callable[..., Any],
-        *,
-        observation_noise: bool,
-        client: Any = None,
-        progress: bool = True,
-    ) -> list[Any]:
-        """Return the results of a function of leave-one-out predictions, for each piece of the data.
+    @property
+    def num_outputs(self) -> int:
+        """Number of outputs."""
+        return self._num_outputs
 
-        Args:
-            task: A function as :func:`gp_distributions.models.leave_one_out.left_out`.
-            observation_noise: As for :meth:`leave_one_out`.
-            client: As for :meth:`leave_one_out`.
-            progress: As for :meth:`leave_one_out`.
-        """
+    @property
+    def dtype(self) -> torch.dtype:
+        """Precision of the parameters and the predictions; all computations are in double precision."""
+        dtype: torch.dtype = self.mean_module.constant.dtype
+        return dtype
+
+    @property
+    def batch_shape(self) -> torch.Size:
+        """Batch shape of the model, which is empty."""
+        return torch.Size()
+
+    def latent(self, rows: Tensor, outputs: list[int]) -> list[MultivariateNormal]:
+        """Return the joint posterior of each of some outputs at ``... x q x width`` rows."""
+        current = self.conditioned(progress=False)
+        held = EmbeddedRows(rows)
+        within = covariance(self.covar_module, held)
+        phi = current.features(held)
+        centred, covariances = current.moments(phi, within, outputs)
+        means = (centred + self.means().detach().flatten()[outputs]).to(self.dtype)
+        return [
+            ExactMultivariateNormal(mean, to_linear_operator(each.to(self.dtype)))
+            for mean, each in zip(means.unbind(-1), covariances, strict=True)
+        ]
+
+    def latent_marginals(self, rows: Tensor, given: CollapsedPosterior) -> tuple[Tensor, Tensor]:
+        """Return means and variances at ``N x width`` rows, ``N x outputs``."""
+        means, spread, left = given.marginals(rows)
+        return means + self.means().flatten(), (left + spread).mT.expand(means.shape)
+
+    def latent_left_out(
+        self, *, client: Any = None, progress: bool = True
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Return means, variances and noise variances, ``T x outputs``, without each cloud."""
         data, options = self.training_data(), {"client": client, "progress": progress}
-        current = self.collapsed(**options)
+        current = self.conditioned(**options)
         noise, mean = self.noise_scale().detach(), self.means().detach()
-        state = LeaveOneOutState(self.piece_state(), current, noise, mean, observation_noise)
-        return list(results_of_pieces(task, state, data, **options))
+        state = LeaveOneOutState(self.piece_state(), current, noise, mean)
+        parts = zip(*results_of_pieces(left_out, state, data, **options), strict=True)
+        means, variances, noises = map(torch.cat, parts)
+        return means, variances, noises
+
+    def noise(self, rows: Tensor) -> Tensor:
+        """Return noise variances at rows; if those of the training clouds are known, their mean."""
+        noise: Tensor = self.likelihood.noise
+        if isinstance(self.likelihood, FixedNoiseGaussianLikelihood):
+            return noise.reshape(1, -1)
+        each = (noise * relative_noise(self.likelihood, rows)).unsqueeze(-1)
+        return each.expand(*each.shape[:-1], self.num_outputs)
+
+    def in_batches(
+        self, X: Any, method: str, *, client: Any = None, progress: bool = True, **arguments: Any
+    ) -> tuple[Tensor, ...]:
+        """Return what a method returns for inputs, those in shards piece by piece."""
+        shards = isinstance(X, ShardedClouds)
+        if client is not None and not shards:
+            raise ValueError("Expected ShardedClouds to predict with a client.")
+        self.eval()
+        self.conditioned(client=client, progress=progress)
+        if not shards:
+            return super().in_batches(X, method, **arguments)
+        task = PredictedPieces(self.without_data(), method, arguments)
+        label = "Predicting" if progress else None
+        parts = run(task, X.pieces, client=client, progress=label)
+        return tuple(map(torch.cat, zip(*parts, strict=True)))
 
     def noise_scale(self) -> Tensor:
         """Return the noise variance of clouds with the relative noise 1."""
@@ -205,6 +259,10 @@ class SparseInference(Model, gpytorch.Module):
         """Return a key of all on which the posterior depends, given that of the sums."""
         parts = self.likelihood, self.mean_module
         return key, *(fingerprint(part) for part in parts)
+
+    @property
+    def _computed_in(self) -> torch.dtype:
+        return torch.float64
 
     # Keys compare some settings by identity, so those of copies differ.
 

@@ -88,7 +88,8 @@ def equal_targets(first: Tensor, second: Tensor) -> Tensor:
     Returns:
         A Boolean tensor of the same shape on the CPU.
     """
-    precision = max(torch.finfo(each.dtype).eps for each in (first, second))
+    known = [each for each in (first, second) if each.is_floating_point()]
+    precision = max((torch.finfo(each.dtype).eps for each in known), default=0.0)
     one, other = (each.detach().cpu().double() for each in (first, second))
     spread = (one - one.mean(-2, keepdim=True)).abs().amax(-2, keepdim=True)
     largest = one.abs().amax(-2, keepdim=True)

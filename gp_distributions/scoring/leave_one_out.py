@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from gp_distributions.models import DistributionGP, SparseDistributionGP
-from gp_distributions.models.kernel_ridge import read_labels
+from gp_distributions.models.labels import read_labels
 from gp_distributions.models.mixture_classifier import Classifier
 from gp_distributions.models.targets import as_targets, label_of
 from gp_distributions.models.training import equal_targets, training_targets

@@ -320,7 +320,9 @@ class TestTemperature:
     def test_of_undefined_probabilities(self, monkeypatch: pytest.MonkeyPatch) -> None:
         model = ClassificationGP(X, Y, make_kernel())
         monkeypatch.setattr(
-            ClassificationGP, "_leave_one_out", lambda _: torch.full((60, 3), math.nan).double()
+            ClassificationGP,
+            "probabilities_left_out",
+            lambda self: (torch.full((60, 3), math.nan).double(), self.likelihood.labels),
         )
         with pytest.raises(ValueError, match=r"got NaN at alpha_epsilon = 0\.02\. Leave this"):
             fit_classification(model, alpha_epsilons=(0.02,), restarts=0)
@@ -332,7 +334,8 @@ class TestTemperature:
         found[range(60), model.likelihood.labels] = 0.7
         found[0] = 0.5
         found[0, model.likelihood.labels[0]] = 0.0
-        monkeypatch.setattr(ClassificationGP, "_leave_one_out", lambda _: found)
+        labels = model.likelihood.labels
+        monkeypatch.setattr(ClassificationGP, "probabilities_left_out", lambda _: (found, labels))
         fit_classification(model, alpha_epsilons=(0.02,), restarts=0)
         assert 0.25 < model.temperature < 0.5
 

@@ -142,5 +142,5 @@ def test_changes_nothing_and_follows_hyperparameters() -> None:
 
 def test_predictions_that_are_not_normal_are_refused() -> None:
     model = DistributionGP(ROWS, ONE, make_kernel(), outcome_transform=Log())
-    with pytest.raises(ValueError, match="Standardize or None as outcome transform, got Log"):
+    with pytest.raises(ValueError, match="a linear outcome transform, got Log"):
         model.leave_one_out()

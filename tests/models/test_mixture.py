@@ -118,7 +118,7 @@ class TestMoments:
         turned = SparseDistributionGP(CLOUDS[:10][::-1], TARGETS[:10].flip(0), num_inducing=5)
         with pytest.raises(ValueError, match="in the same order"):
             MixtureModel([first, turned]).leave_one_out()
-        with pytest.raises(TypeError, match="a method leave_one_out, got SingleTaskGP"):
+        with pytest.raises(TypeError, match=r"models of this package, .* got SingleTaskGP"):
             MixtureModel([other_model()]).leave_one_out()
 
     @pytest.mark.filterwarnings("ignore:The model inputs are of type torch.float32")

@@ -95,7 +95,7 @@ def saved(model: Any, path: Path) -> tuple[bytes]:
     return (path.read_bytes(),)
 
 
-UNCONDITIONED = ClassificationGP, SparseDistributionGP, SparseClassificationGP
+UNCONDITIONED = ClassificationGP, MixtureClassifier, SparseDistributionGP
 Task = Callable[[Path], tuple[Any, ...]]
 
 

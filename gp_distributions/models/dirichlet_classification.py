@@ -1,0 +1,133 @@
+"""Classification on Dirichlet targets, whatever the way of inference: probabilities and labels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gp_distributions.measures.arrays import positive
+from gp_distributions.measures.inputs import Inputs
+from gp_distributions.models.labels import Labelling
+from gp_distributions.models.regression import Regression
+from gp_distributions.numerics.predictions import expected_softmax, log_probabilities, tempered
+from gp_distributions.sharding.sharded_clouds import ShardedClouds
+
+# Number of left-out clouds whose class probabilities are computed at a time.
+_PART = 1024
+
+
+class Classification(Labelling, Regression):  # type: ignore[misc]
+    """Class probabilities, the expectations of the softmax of latent functions."""
+
+    temperature: float
+
+    def predict_proba(
+        self, X: Inputs | Tensor | ShardedClouds, *, batch_size: int = 1024, **options: Any
+    ) -> Tensor:
+        """Predict class probabilities of clouds.
+
+        Args:
+            X: The ``N`` clouds, or a ``... x N x m*(d+1)`` tensor of rows. A sparse model also takes
+                :class:`ShardedClouds`, which are read and predicted piece by piece.
+            batch_size: Number of clouds to process at a time, which bounds memory.
+            **options: ``client`` and ``progress`` of sparse models, as for
+                :meth:`SparseDistributionGP.predict`.
+
+        Returns:
+            A detached ``... x N x C`` tensor, with columns in the order of :attr:`classes_`.
+
+        Raises:
+            ValueError: If the width of the rows does not fit the kernel, ``batch_size < 1``, or there
+                is a client but no :class:`ShardedClouds`.
+            PieceError: If a piece cannot be read; the message names its file.
+
+        Example:
+            >>> from gp_distributions import ClassificationGP, PointClouds
+            >>> clouds = PointClouds([[[0.0], [0.2]], [[0.1], [0.3]], [[5.0], [5.2]], [[5.1], [5.4]]])
+            >>> model = ClassificationGP(clouds, ["left", "left", "right", "right"])
+            >>> (model.predict_proba(clouds[:1])[0, 0] > 0.5).item()
+            True
+        """
+        return tempered(self.probabilities(X, batch_size=batch_size, **options), self.temperature)
+
+    _scores = predict_proba
+
+    def leave_one_out(  # type: ignore[override]
+        self, *, temperatures: Sequence[float] | None = None, **options: Any
+    ) -> Tensor:
+        """Compute leave-one-out log probabilities of the labels, at the current hyperparameters.
+
+        Args:
+            temperatures: ``K`` temperatures to compare. Default: that of the model.
+            **options: As for :meth:`leave_one_out_proba`.
+
+        Returns:
+            The logarithms of the probabilities of the labels in :meth:`leave_one_out_proba`, a detached
+            tensor of length ``T``; with ``temperatures``, a ``T x K`` tensor.
+
+        Raises:
+            ValueError: If a sparse model was loaded, without its training data.
+
+        Example:
+            >>> from gp_distributions import ClassificationGP, PointClouds
+            >>> clouds = PointClouds([[[0.0], [0.2]], [[0.1], [0.3]], [[5.0], [5.2]], [[5.1], [5.4]]])
+            >>> model = ClassificationGP(clouds, ["left", "left", "right", "right"])
+            >>> (model.leave_one_out().exp() > 0.5).tolist()
+            [True, True, True, True]
+        """
+        given = [self.temperature] if temperatures is None else temperatures
+        several = [positive(each, "temperature") for each in given]
+        found = log_probabilities(*self.probabilities_left_out(**options), several)
+        return found.squeeze(-1) if temperatures is None else found
+
+    def leave_one_out_proba(self, **options: Any) -> Tensor:
+        r"""Predict the class probabilities of each training cloud from all others.
+
+        Let :math:`M_c` be the covariance matrix of the targets of class ``c``. Given the targets of all
+        other clouds, the latent value at cloud ``i`` has the mean
+        :math:`\tilde y_i - [M_c^{-1} (\tilde y - \mu)]_i / [M_c^{-1}]_{ii}` and the variance
+        :math:`1 / [M_c^{-1}]_{ii} - \sigma_i^2`. The hyperparameters, and the inducing clouds of a
+        sparse model, stay those that were found with all clouds. A sparse model takes a second pass
+        over the data.
+
+        Args:
+            **options: ``client`` and ``progress`` of sparse models, as for
+                :meth:`SparseDistributionGP.leave_one_out`.
+
+        Returns:
+            A detached ``T x C`` tensor, with columns in the order of :attr:`classes_`.
+
+        Raises:
+            ValueError: If a sparse model was loaded, without its training data.
+
+        Example:
+            >>> from gp_distributions import ClassificationGP, PointClouds
+            >>> clouds = PointClouds([[[0.0], [0.2]], [[0.1], [0.3]], [[5.0], [5.2]], [[5.1], [5.4]]])
+            >>> model = ClassificationGP(clouds, ["left", "left", "right", "right"])
+            >>> model.leave_one_out_proba().argmax(-1).tolist()
+            [0, 0, 1, 1]
+
+        Source: Rasmussen and Williams 2006, eq. 5.12.
+        """
+        return tempered(self.probabilities_left_out(**options)[0], self.temperature)
+
+    def probabilities(self, X: Any, **options: Any) -> Tensor:
+        """Return class probabilities at temperature 1, ``... x N x C``."""
+        return self.in_batches(X, "class_probabilities", **options)[0]
+
+    def class_probabilities(self, rows: Tensor, given: Any) -> tuple[Tensor]:
+        """Return class probabilities at transformed rows, given what :meth:`conditioned` returns."""
+        mean, variance = self.latent_marginals(rows, given)
+        return (expected_softmax(mean, variance.clamp_min(0).sqrt()),)
+
+    def probabilities_left_out(self, **options: Any) -> tuple[Tensor, Tensor]:
+        """Return class probabilities of training clouds at temperature 1, and the class indices."""
+        self.eval()
+        with torch.no_grad():
+            mean, variance, noise = self.latent_left_out(**options)
+            parts = zip(mean.split(_PART), variance.clamp_min(0).sqrt().split(_PART), strict=True)
+            found = torch.cat([expected_softmax(*part) for part in parts]).to(self.dtype)
+        return found, noise.argmin(-1)  # the noise is least at the members of a class
