@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor
 
-from gp_distributions.models.targets import standardize
+from gp_distributions.models.arguments import standardize
 from gp_distributions.warnings import PrecisionWarning, warn
 
 # GPyTorch raises variances to 1e-10, and BoTorch smooths constraints by 1e-3.

@@ -15,9 +15,8 @@ from torch import Tensor
 from gp_distributions.measures.arrays import is_missing
 from gp_distributions.measures.inputs import Inputs, encoding_of
 from gp_distributions.measures.mixed_inputs import MixedInputs
-from gp_distributions.models.arguments import counted_rows
-from gp_distributions.models.labels import Labels, read_labels
-from gp_distributions.models.targets import as_targets, check_order
+from gp_distributions.measures.targets import Labels, as_targets, check_order, read_labels
+from gp_distributions.measures.training_data import counted_rows
 from gp_distributions.numerics.predictions import refuse_mask
 
 # Number of folds if there are groups, unless there are fewer groups.

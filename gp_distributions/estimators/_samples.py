@@ -20,7 +20,7 @@ from gp_distributions.measures.inputs import Inputs, names_of
 from gp_distributions.measures.kinds import KINDS, Distributions
 from gp_distributions.measures.mixed_inputs import bag_columns
 from gp_distributions.measures.tables import cells, is_table, table
-from gp_distributions.models.targets import check_order
+from gp_distributions.measures.targets import check_order
 from gp_distributions.numerics.predictions import refuse_mask
 from gp_distributions.sharding import ShardedClouds
 

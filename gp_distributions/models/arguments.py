@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from botorch.models.transforms.input import ChainedInputTransform, InputTransform
+from botorch.models.transforms.outcome import Standardize
 from gpytorch.constraints import GreaterThan
 from gpytorch.kernels import Kernel, ScaleKernel
 from gpytorch.likelihoods import (
@@ -23,46 +24,15 @@ from gp_distributions.kernels.reading import distribution_kernels
 from gp_distributions.measures import (
     GaussianMixtures,
     Gaussians,
-    MixedEncoding,
     MixedInputs,
     PointClouds,
 )
 from gp_distributions.measures.described import described
-from gp_distributions.measures.inputs import Inputs, input_rows
+from gp_distributions.measures.inputs import Inputs
 from gp_distributions.models.normalization import NormalizeClouds
 from gp_distributions.models.scales import check_coordinates
-from gp_distributions.rows.contents import check_content
 
 _NO_BATCH = torch.Size()
-
-
-def counted_rows(X: Inputs | Tensor, encoding: MixedEncoding | None = None) -> Tensor:
-    """Return the inputs of a model as ``batch_shape x N x width`` rows.
-
-    Args:
-        X: The inputs.
-        encoding: Encoding of mixed inputs, which must be that of the training data.
-
-    Raises:
-        TypeError: If ``X`` is neither distributions nor a dense tensor of rows, or is within a
-            transform of ``torch.func``.
-        ValueError: If ``X`` is a single distribution.
-    """
-    rows = input_rows(X, encoding)
-    if rows.layout != torch.strided or rows.is_nested:
-        raise TypeError(
-            f"Expected rows as a dense tensor, got layout {rows.layout}. Pass rows.to_dense()."
-        )
-    check_content(rows)
-    if rows.dim() < 2:
-        raise ValueError(
-            f"Expected rows of shape N x width, got shape {tuple(rows.shape)}. Pass rows[:1] instead of "
-            "rows[0], and indices as a column."
-            if isinstance(X, Tensor)
-            else "Expected distributions with an axis that counts them, got a single one. Pass X[:1] "
-            "instead of X[0]."
-        )
-    return rows
 
 
 def check_modules(covar_module: Kernel, likelihood: Likelihood | None, num_train: int) -> None:
@@ -141,6 +111,22 @@ def default_kernel(train_X: Inputs | Tensor, batch_shape: torch.Size = _NO_BATCH
     inputs = "gaussians" if isinstance(train_X, Gaussians) else "clouds"
     kernel = SlicedWassersteinKernel(train_X.dim, inputs=inputs, batch_shape=batch_shape)
     return ScaleKernel(kernel, batch_shape=batch_shape)
+
+
+def standardize(targets: Tensor) -> Standardize:
+    """Make the transform that standardises ``batch_shape x T x outputs`` targets in any unit.
+
+    By default, BoTorch leaves targets with a standard deviation below 1e-8 unscaled. The transform that
+    this function returns leaves only those unscaled whose standard deviation is a rounding error.
+    """
+    largest = targets.abs().amax(-2)
+    limits = torch.finfo(targets.dtype)
+    rounding = 64 * limits.eps * largest[largest > 0].min().item() if bool(largest.any()) else 0.0
+    return Standardize(
+        targets.shape[-1],
+        batch_shape=targets.shape[:-2],
+        min_stdv=max(limits.tiny, rounding),
+    )
 
 
 def noise_floor(dtype: torch.dtype) -> float:

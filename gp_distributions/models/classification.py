@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
 import torch
@@ -18,14 +18,12 @@ from torch import Tensor
 
 from gp_distributions.kernels.covariances import covariance
 from gp_distributions.measures.arrays import positive
-from gp_distributions.measures.inputs import Inputs, encoding_of
-from gp_distributions.models.arguments import counted_rows
-from gp_distributions.models.dirichlet import DirichletFactors
+from gp_distributions.measures.inputs import Inputs
+from gp_distributions.measures.training_data import TrainingData
+from gp_distributions.models.dirichlet import DirichletFactors, dirichlet_targets
 from gp_distributions.models.dirichlet_classification import Classification
 from gp_distributions.models.exact_inference import ExactMultivariateNormal
-from gp_distributions.models.labels import read_labels
 from gp_distributions.models.shared_kernel import SharedCovarianceNormal, SharedKernelGP
-from gp_distributions.models.targets import check_order
 
 
 class ClassificationGP(Classification, SharedKernelGP):  # type: ignore[misc]
@@ -84,23 +82,21 @@ class ClassificationGP(Classification, SharedKernelGP):  # type: ignore[misc]
 
     def __init__(
         self,
-        train_X: Inputs | Tensor,
-        train_Y: Tensor | ArrayLike,
+        train_X: Inputs | Tensor | TrainingData,
+        train_Y: Tensor | ArrayLike | None = None,
         covar_module: Kernel | None = None,
         *,
         alpha_epsilon: float = 0.01,
         temperature: float = 1.0,
         input_transform: InputTransform | None = None,
     ) -> None:
-        rows = counted_rows(train_X, encoding_of(train_X))
-        check_order(train_X, train_Y)
-        classes, labels = read_labels(train_Y, rows.shape[-2])
-        labels = labels.to(rows.device)
-        members = torch.nn.functional.one_hot(labels, len(classes)).to(rows.dtype)
+        data = TrainingData.read(train_X, train_Y, classify=True)
+        labels, classes = data.targets, data.known_classes
+        members = torch.nn.functional.one_hot(labels, len(classes)).to(data.dtype)
         targets, noise = dirichlet_targets(members, alpha_epsilon)
         super().__init__(
-            train_X,
-            targets,
+            replace(data, targets=targets),
+            None,
             covar_module,
             likelihood=DirichletNoise(labels, noise.T, alpha_epsilon, temperature),
             outcome_transform=None,
@@ -177,24 +173,6 @@ class _Conditioned:
         """Return what the training clouds add to prior means and take from prior variances."""
         to_train = to_train.squeeze(-3)
         return self.mean_cache @ to_train.T, self.factors.inv_quad(to_train)
-
-
-def dirichlet_targets(members: Tensor, alpha_epsilon: float) -> tuple[Tensor, Tensor]:
-    """Compute the regression targets and noise variances of :class:`ClassificationGP`.
-
-    Args:
-        members: A ``T x C`` tensor of class indicators.
-        alpha_epsilon: The concentration of the classes that are not the label.
-
-    Returns:
-        The targets and the noise variances, two ``T x C`` tensors.
-
-    Raises:
-        ValueError: If ``alpha_epsilon`` is not positive.
-    """
-    alpha = members + positive(alpha_epsilon, "alpha_epsilon")
-    noise = (1 / alpha + 1).log()
-    return alpha.log() - noise / 2, noise
 
 
 def _take_concentration(model: ClassificationGP, _: Any) -> None:

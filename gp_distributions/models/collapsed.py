@@ -30,9 +30,9 @@ from gp_distributions.kernels.covariances import covariance
 from gp_distributions.kernels.reading import distribution_kernels
 from gp_distributions.measures.encoding import MixedEncoding
 from gp_distributions.measures.inputs import Inputs, input_rows
+from gp_distributions.measures.targets import as_targets, as_variances
 from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood
 from gp_distributions.models.scales import check_overflow
-from gp_distributions.models.targets import as_targets, as_variances
 from gp_distributions.numerics.linear_algebra import cholesky
 from gp_distributions.numerics.pairwise import column_products
 

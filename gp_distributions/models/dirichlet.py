@@ -8,6 +8,8 @@ import torch
 from linear_operator.utils.cholesky import psd_safe_cholesky
 from torch import Tensor
 
+from gp_distributions.measures.arrays import positive
+
 
 class DirichletFactors:
     r"""Cholesky factors for the covariance matrices of the targets of all classes.
@@ -64,3 +66,21 @@ class DirichletFactors:
             at = torch.linalg.solve_triangular(factor, solved[:, members].T, upper=False)
             more.append(at.square().sum(0))
         return (right * solved).sum(-1) + self._gap * torch.stack(more)
+
+
+def dirichlet_targets(members: Tensor, alpha_epsilon: float) -> tuple[Tensor, Tensor]:
+    """Compute the regression targets and noise variances of :class:`ClassificationGP`.
+
+    Args:
+        members: A ``T x C`` tensor of class indicators.
+        alpha_epsilon: The concentration of the classes that are not the label.
+
+    Returns:
+        The targets and the noise variances, two ``T x C`` tensors.
+
+    Raises:
+        ValueError: If ``alpha_epsilon`` is not positive.
+    """
+    alpha = members + positive(alpha_epsilon, "alpha_epsilon")
+    noise = (1 / alpha + 1).log()
+    return alpha.log() - noise / 2, noise

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from gp_distributions.measures.arrays import positive
 from gp_distributions.measures.inputs import Inputs
-from gp_distributions.models.labels import Labelling
+from gp_distributions.models.labelling import Labelling
 from gp_distributions.models.regression import Regression
 from gp_distributions.numerics.predictions import expected_softmax, log_probabilities, tempered
 from gp_distributions.sharding.sharded_clouds import ShardedClouds

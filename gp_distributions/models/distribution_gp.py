@@ -30,18 +30,19 @@ from gp_distributions.distances.embedded_rows import EmbeddedRows
 from gp_distributions.kernels.covariances import covariance
 from gp_distributions.kernels.lazy_covariance import LazyCovariance
 from gp_distributions.kernels.reading import check_kind
-from gp_distributions.measures.inputs import Inputs, encoding_of
+from gp_distributions.measures.inputs import Inputs
+from gp_distributions.measures.training_data import TrainingData
 from gp_distributions.models.arguments import (
     adapt_distances,
     check_modules,
     check_noise,
     check_transform,
-    counted_rows,
     default_kernel,
     gaussian_noise,
     keeps_clouds,
     noise_floor,
     sampled_columns,
+    standardize,
 )
 from gp_distributions.models.exact_inference import (
     ExactMultivariateNormal,
@@ -54,7 +55,6 @@ from gp_distributions.models.observations import (
 )
 from gp_distributions.models.regression import Regression
 from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood
-from gp_distributions.models.targets import as_targets, as_variances, check_order, standardize
 from gp_distributions.models.together import held
 from gp_distributions.rows.clouds import pad_rows, same_tensor
 from gp_distributions.rows.contents import check_content
@@ -153,8 +153,8 @@ class DistributionGP(Regression, SingleTaskGP):
 
     def __init__(
         self,
-        train_X: Inputs | Tensor,
-        train_Y: Tensor | ArrayLike,
+        train_X: Inputs | Tensor | TrainingData,
+        train_Y: Tensor | ArrayLike | None = None,
         covar_module: Kernel | None = None,
         *,
         likelihood: Likelihood | None = None,
@@ -164,20 +164,17 @@ class DistributionGP(Regression, SingleTaskGP):
         input_transform: InputTransform | None = None,
         sampling_noise: bool | Literal["ties"] = False,
     ) -> None:
-        check_noise(likelihood, train_Yvar, sampling_noise)
-        encoding = encoding_of(train_X)
-        rows = counted_rows(train_X, encoding).detach()
-        check_order(train_X, train_Y)
-        check_order(train_X, train_Yvar, "variances")
-        targets, squeeze = as_targets(train_Y, rows)
-        variances = None if train_Yvar is None else as_variances(train_Yvar, rows, targets)
+        data = TrainingData.read(train_X, train_Y, train_Yvar)
+        check_noise(likelihood, data.variances, sampling_noise)
+        rows, targets = data.rows, data.targets.to(data.rows)
+        variances = None if data.variances is None else data.variances.to(rows)
         batch_shape = self.get_batch_dimensions(rows, targets)[1]
         if covar_module is None:
-            covar_module = default_kernel(train_X, batch_shape)
+            covar_module = default_kernel(data.X, batch_shape)
         check_modules(covar_module, likelihood, rows.shape[-2])
-        check_transform(input_transform, train_X)
+        check_transform(input_transform, data.X)
         if keeps_clouds(input_transform):
-            check_kind(train_X, covar_module)
+            check_kind(data.X, covar_module)
         noise = gaussian_noise(noise_floor(rows.dtype), batch_shape)
         if sampling_noise:
             likelihood = SamplingNoiseLikelihood(
@@ -202,9 +199,9 @@ class DistributionGP(Regression, SingleTaskGP):
             adapt_distances(self.covar_module, clouds)
             if sampling_noise:
                 self.likelihood.adapt(clouds)
-        self.encoding = encoding
+        self.encoding = data.encoding
         self._held = None
-        self._squeeze_output = squeeze
+        self._squeeze_output = data.squeeze
         self._subset_batch_dict = _output_axes(self, batch_shape) if targets.shape[-1] > 1 else {}
 
     def forward(self, x: Tensor) -> MultivariateNormal:

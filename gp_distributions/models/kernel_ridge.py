@@ -12,9 +12,9 @@ from torch import Tensor
 
 from gp_distributions.kernels.covariances import covariance
 from gp_distributions.kernels.reading import check_kind
-from gp_distributions.measures.inputs import Inputs, encoding_of, input_rows
-from gp_distributions.models.labels import Labelling, read_labels
-from gp_distributions.models.targets import check_order
+from gp_distributions.measures.inputs import Inputs, input_rows
+from gp_distributions.measures.training_data import TrainingData
+from gp_distributions.models.labelling import Labelling
 
 
 class KernelRidgeClassifier(Labelling):
@@ -61,13 +61,10 @@ class KernelRidgeClassifier(Labelling):
         *,
         ridge: float,
     ) -> None:
-        check_kind(train_X, covar_module)
-        self.covar_module = covar_module
-        self._encoding = encoding_of(train_X)
-        self._rows = input_rows(train_X, self._encoding)
-        check_order(train_X, train_Y)
-        self.classes_, labels = read_labels(train_Y, len(self._rows))
-        labels = labels.to(self._rows.device)
+        data = TrainingData.read(train_X, train_Y, classify=True)
+        check_kind(data.X, covar_module)
+        self.covar_module, self.classes_ = covar_module, data.known_classes
+        self._rows, self._encoding, labels = data.rows, data.encoding, data.targets
         with torch.no_grad():
             prior = covariance(covar_module, self._rows)
         self._weights, self._frequencies = ridge_weights(prior, labels, ridge)

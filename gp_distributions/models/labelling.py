@@ -1,7 +1,8 @@
-"""Labels of data in pieces as the regression targets of a classifier."""
+"""Models that predict labels, and labels of data in pieces as regression targets."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,8 +10,36 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gp_distributions.models.classification import dirichlet_targets
-from gp_distributions.models.labels import Labels
+from gp_distributions.measures.inputs import Inputs
+from gp_distributions.measures.targets import Labels
+from gp_distributions.models.dirichlet import dirichlet_targets
+
+
+class Labelling:
+    """Models that predict labels."""
+
+    classes_: Labels
+    # Function of inputs that returns scores of all classes, ``... x N x C``.
+    _scores: Callable[..., Tensor]
+
+    def predict(self, X: Inputs | Tensor, **options: Any) -> Labels:
+        """Predict the labels of clouds: the classes with the largest scores or probabilities.
+
+        Args:
+            X: The ``N`` clouds, or a ``... x N x m*(d+1)`` tensor of rows.
+            **options: As for ``predict_proba``, of models that have it.
+
+        Returns:
+            An array of labels of shape ``... x N``.
+
+        Example:
+            >>> from gp_distributions import ClassificationGP, PointClouds
+            >>> clouds = PointClouds([[[0.0], [0.2]], [[0.1], [0.3]], [[5.0], [5.2]], [[5.1], [5.4]]])
+            >>> model = ClassificationGP(clouds, ["left", "left", "right", "right"])
+            >>> model.predict(clouds[1:3]).tolist()
+            ['left', 'right']
+        """
+        return self.classes_[self._scores(X, **options).argmax(-1).cpu().numpy()]
 
 
 @dataclass(frozen=True, eq=False)

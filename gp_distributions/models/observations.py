@@ -10,7 +10,7 @@ from torch import Tensor
 
 from gp_distributions.measures.arrays import to_tensor
 from gp_distributions.measures.inputs import Inputs
-from gp_distributions.models.targets import as_numbers, check_order, label_of
+from gp_distributions.measures.targets import as_numbers, check_order, label_of
 
 
 def as_observations(

@@ -18,7 +18,8 @@ from torch import Tensor
 from gp_distributions.kernels.reading import check_kind
 from gp_distributions.measures.encoding import MixedEncoding
 from gp_distributions.measures.inputs import Inputs
-from gp_distributions.models.arguments import check_batch_size, counted_rows, keeps_clouds
+from gp_distributions.measures.training_data import counted_rows
+from gp_distributions.models.arguments import check_batch_size, keeps_clouds
 from gp_distributions.models.conformal import ConformalCorrection, check_conformal, rescaled
 from gp_distributions.models.exact_inference import (
     ExactMultivariateNormal,

@@ -1,4 +1,4 @@
-"""Checks that the squares of coordinates, distances and targets neither overflow nor underflow."""
+"""Checks that the squares of coordinates and distances neither overflow nor underflow."""
 
 from __future__ import annotations
 
@@ -10,21 +10,13 @@ import torch
 from torch import Tensor
 
 from gp_distributions.distances.base import Distance
+from gp_distributions.measures.targets import safe_range
 from gp_distributions.rows.clouds import drop_copies, join_rows
 
 # Upper bound of the rounding errors of squared distances in the unit cube, in machine epsilons.
 _ROUNDING = 1024
 # Number of atoms that are checked at a time.
 _PIECE = 2**20
-
-
-def safe_range(dtype: torch.dtype) -> tuple[float, float]:
-    """Return the smallest and the largest number whose squares, and sums of them, keep all digits.
-
-    They are about 1e-146 and 6e145 in double precision, and 3e-16 and 6e15 in single precision.
-    """
-    limits = torch.finfo(dtype)
-    return math.sqrt(limits.tiny / limits.eps), math.sqrt(limits.max * limits.eps)
 
 
 def check_coordinates(distance: Distance, rows: Tensor) -> float:
@@ -124,29 +116,6 @@ def check_distances(distance: Distance, rows: Tensor, squared: Tensor) -> None:
         rounding = _ROUNDING * torch.finfo(rows.dtype).eps
         if bool((distance.squared(rescaled) > rounding).any()):
             _raise("underflow", largest, rows.dtype)
-
-
-def check_targets(targets: Tensor, dtype: torch.dtype) -> None:
-    """Check that the squares of targets neither overflow nor underflow.
-
-    Targets that are all equal may be arbitrarily small.
-
-    Args:
-        targets: A ``batch_shape x T x outputs`` tensor.
-        dtype: Dtype of the model.
-
-    Raises:
-        ValueError: If the squares of the targets overflow, or those of the centred targets underflow.
-    """
-    low, high = safe_range(dtype)
-    largest, spread = targets.abs().amax(-2), targets.amax(-2) - targets.amin(-2)
-    for verb, bad in (("overflow", largest > high), ("underflow", (spread > 0) & (spread < low))):
-        if bool(bad.any()):
-            value = largest[bad][0].item()
-            raise ValueError(
-                f"The squares of the centred targets {verb} in {dtype} (largest target {value:.3g}). "
-                f"Change the unit of the targets, for example to train_Y / {value:.0e}."
-            )
 
 
 def _raise(verb: str, largest: float, dtype: torch.dtype) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import torch
 from botorch.models.transforms.input import InputTransform
 from botorch.models.transforms.outcome import OutcomeTransform
@@ -17,9 +16,9 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from gp_distributions.distances.embedded_rows import EmbeddedRows
-from gp_distributions.measures.inputs import Inputs, encoding_of
+from gp_distributions.measures.inputs import Inputs
+from gp_distributions.measures.training_data import TrainingData
 from gp_distributions.models.arguments import (
-    counted_rows,
     default_kernel,
     gaussian_noise,
     noise_floor,
@@ -76,8 +75,8 @@ class SharedKernelGP(DistributionGP):
 
     def __init__(
         self,
-        train_X: Inputs | Tensor,
-        train_Y: Tensor | ArrayLike,
+        train_X: Inputs | Tensor | TrainingData,
+        train_Y: Tensor | ArrayLike | None = None,
         covar_module: Kernel | None = None,
         *,
         likelihood: Likelihood | None = None,
@@ -85,21 +84,21 @@ class SharedKernelGP(DistributionGP):
         outcome_transform: OutcomeTransform | _DefaultType | None = DEFAULT,
         input_transform: InputTransform | None = None,
     ) -> None:
-        rows = counted_rows(train_X, encoding_of(train_X))
-        covar_module = default_kernel(train_X) if covar_module is None else covar_module
+        data = TrainingData.read(train_X, train_Y)
+        covar_module = default_kernel(data.X) if covar_module is None else covar_module
         if getattr(covar_module, "batch_shape", None):
             raise ValueError(
                 "Expected one kernel for all outputs, got a batch of shape "
                 f"{tuple(covar_module.batch_shape)}. Use DistributionGP for a kernel for each output."
             )
-        shape = torch.Size(np.shape(train_Y))
-        if mean_module is None and len(shape) > 1 and shape[-1] > 1:
+        shape = data.targets.shape
+        if mean_module is None and shape[-1] > 1:
             mean_module = ConstantMean(batch_shape=shape[:-2] + shape[-1:])
         if likelihood is None:
-            likelihood = SharedNoise(noise_floor(rows.dtype))
+            likelihood = SharedNoise(noise_floor(data.dtype))
         super().__init__(
-            train_X,
-            train_Y,
+            data,
+            None,
             covar_module,
             likelihood=likelihood,
             mean_module=mean_module,

@@ -14,6 +14,8 @@ from torch import Tensor
 
 from gp_distributions.measures.arrays import positive
 from gp_distributions.measures.inputs import Inputs
+from gp_distributions.measures.targets import Labels, read_labels
+from gp_distributions.measures.training_data import TrainingData
 from gp_distributions.models.collapsed import (
     CollapsedSums,
     InducingFeatures,
@@ -21,10 +23,8 @@ from gp_distributions.models.collapsed import (
 from gp_distributions.models.dirichlet_classification import Classification
 from gp_distributions.models.inducing import num_candidates
 from gp_distributions.models.labelling import DistinctLabels, LabelTargets
-from gp_distributions.models.labels import Labels, read_labels
-from gp_distributions.models.pieces import LabelledPieces, MemoryPieces, Pieces, Sample, first_row
+from gp_distributions.models.pieces import LabelledPieces, Pieces, Sample, as_pieces
 from gp_distributions.models.sparse_distribution_gp import SparseDistributionGP
-from gp_distributions.models.targets import check_order
 from gp_distributions.sharding.passes import run
 from gp_distributions.sharding.sharded_clouds import ShardedClouds
 
@@ -186,20 +186,15 @@ def _labelled(
 
     Return also the sample of the data, if it had to be drawn to find the labels.
     """
-    if not isinstance(train_X, Inputs | Tensor) and isinstance(train_X, Pieces):
-        if train_Y is not None:
-            raise ValueError("Expected train_Y=None for data in pieces, which carry their labels.")
-        labels, drawn = _labels_of(train_X, sampled, **options)
-        if labels is None:
-            raise ValueError("Expected pieces that carry labels, got labels of None.")
-        classes, _ = read_labels(labels, len(labels))
-        return train_X, classes, classes, drawn
-    if train_Y is None:
-        raise ValueError("Expected train_Y, the labels of the clouds, got None.")
-    first_row(train_X)
-    check_order(train_X, train_Y)
-    classes, index = read_labels(train_Y, len(train_X))
-    return MemoryPieces(train_X, index), classes, np.arange(len(classes)), None
+    data = as_pieces(train_X, train_Y, None, classify=True)
+    if isinstance(data, TrainingData):
+        classes = data.known_classes
+        return data, classes, np.arange(len(classes)), None
+    labels, drawn = _labels_of(data, sampled, **options)
+    if labels is None:
+        raise ValueError("Expected pieces that carry labels, got labels of None.")
+    classes, _ = read_labels(labels, len(labels))
+    return data, classes, classes, drawn
 
 
 def _labels_of(

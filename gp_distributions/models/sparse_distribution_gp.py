@@ -21,17 +21,18 @@ from gp_distributions.kernels.reading import check_kind
 from gp_distributions.measures.arrays import integer
 from gp_distributions.measures.encoding import MixedEncoding
 from gp_distributions.measures.inputs import Inputs
+from gp_distributions.measures.training_data import TrainingData, counted_rows
 from gp_distributions.models.arguments import (
     adapt_distances,
     check_modules,
     check_noise,
     check_transform,
-    counted_rows,
     default_kernel,
     gaussian_noise,
     keeps_clouds,
     noise_floor,
     sampled_columns,
+    standardize,
 )
 from gp_distributions.models.collapsed import (
     CollapsedSums,
@@ -39,11 +40,10 @@ from gp_distributions.models.collapsed import (
     bound,
 )
 from gp_distributions.models.inducing import FEATURE_DTYPES, num_candidates
-from gp_distributions.models.pieces import MemoryPieces, Pieces, Sample, as_pieces
+from gp_distributions.models.pieces import Pieces, Sample, as_pieces
 from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood
 from gp_distributions.models.shared_kernel import SharedNoise
 from gp_distributions.models.sparse_inference import SparseInference
-from gp_distributions.models.targets import standardize
 
 
 class SparseDistributionGP(SparseInference):
@@ -165,7 +165,7 @@ class SparseDistributionGP(SparseInference):
         self.num_inducing = integer(num_inducing, "num_inducing")
         self.seed = seed
         self.feature_dtype = feature_dtype
-        self.data, self._squeeze_output = as_pieces(train_X, train_Y, train_Yvar)
+        self.data = as_pieces(train_X, train_Y, train_Yvar)
         self.encoding = getattr(self.data, "encoding", None)
         self._sample = Sample.draw(
             self.data, num_candidates(self.num_inducing), seed, client=client, progress=progress
@@ -187,11 +187,13 @@ class SparseDistributionGP(SparseInference):
             check_kind(X, covar_module)
         # The transforms are not there yet.
         targets, known = self._reader().targets(X, sample_Y, *given)
-        if not isinstance(self.data, MemoryPieces):
+        if isinstance(self.data, TrainingData):
+            self._squeeze_output = self.data.squeeze
+        else:
             self._squeeze_output = np.ndim(sample_Y) == 1 and targets.shape[-1] == 1
         self._num_outputs = targets.shape[-1]
         if isinstance(outcome_transform, _DefaultType):
-            every = self.data.targets if isinstance(self.data, MemoryPieces) else targets
+            every = self.data.targets if isinstance(self.data, TrainingData) else targets
             outcome_transform = standardize(every)
             outcome_transform(every)
         elif outcome_transform is not None:
@@ -236,7 +238,7 @@ class SparseDistributionGP(SparseInference):
                 )
             return likelihood
         if known is not None:
-            every = self.data.variances if isinstance(self.data, MemoryPieces) else known
+            every = self.data.variances if isinstance(self.data, TrainingData) else known
             assert every is not None
             _, noise = self._reader().transformed(targets[:1], every.mean(0, keepdim=True))
             assert noise is not None

@@ -13,7 +13,7 @@ from scipy.stats import binom, norm
 from torch import Tensor
 
 from gp_distributions.measures.inputs import Inputs
-from gp_distributions.models.targets import as_targets
+from gp_distributions.measures.targets import as_targets
 from gp_distributions.reporting.training import Classifier, Mixed, Model, Training, check_shared
 
 Array = npt.NDArray[np.float64]

@@ -18,6 +18,8 @@ from torch import Tensor
 from gp_distributions.measures import MixedInputs
 from gp_distributions.measures.covariates import Covariates
 from gp_distributions.measures.inputs import Inputs
+from gp_distributions.measures.targets import check_order
+from gp_distributions.measures.training_data import counted_rows
 from gp_distributions.models import (
     ClassificationGP,
     DistributionGP,
@@ -25,9 +27,8 @@ from gp_distributions.models import (
     MixtureModel,
     SparseDistributionGP,
 )
-from gp_distributions.models.arguments import counted_rows, keeps_clouds
+from gp_distributions.models.arguments import keeps_clouds
 from gp_distributions.models.likeliest import likeliest
-from gp_distributions.models.targets import check_order
 from gp_distributions.relevances import Relevance, relevance
 from gp_distributions.relevances.inputs import Names, inputs_of
 from gp_distributions.relevances.steps import sensitivity_to

@@ -10,10 +10,9 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
+from gp_distributions.measures.targets import as_targets, label_of, read_labels
 from gp_distributions.models import DistributionGP, SparseDistributionGP
-from gp_distributions.models.labels import read_labels
 from gp_distributions.models.mixture_classifier import Classifier
-from gp_distributions.models.targets import as_targets, label_of
 from gp_distributions.models.training import equal_targets, training_targets
 from gp_distributions.numerics.predictions import stacking_weights
 from gp_distributions.scoring.predictions import ClassPredictions, NormalPredictions, Predictions

@@ -37,8 +37,8 @@ from gp_distributions.bayesopt import Pool
 from gp_distributions.fitting.starts import make_smooth, start_at_medians
 from gp_distributions.kernels import BlockKernel
 from gp_distributions.kernels.mixed import STRUCTURES
+from gp_distributions.measures.training_data import TrainingData
 from gp_distributions.models import KernelRidgeClassifier, SamplingNoiseLikelihood
-from gp_distributions.models.pieces import MemoryPieces
 from gp_distributions.rows.columns import select_columns
 from gp_distributions.sharding.held import HeldPiece
 
@@ -194,10 +194,7 @@ class TestSparse:
         part = whole.subset_output([1]).predict(X[TRAIN:])
         same(part, tuple(m[:, 1:] for m in whole.predict(X[TRAIN:])))
         # Every piece is encoded as the training data are, not by itself.
-        monkeypatch.setattr(MemoryPieces, "num_pieces", property(lambda self: 3))
-        monkeypatch.setattr(
-            MemoryPieces, "piece", lambda self, i: self._at(slice(i * 9, min(i * 9 + 9, TRAIN)))
-        )
+        monkeypatch.setattr("gp_distributions.measures.training_data._PIECE", 9)
         pieces = SparseDistributionGP(X[:TRAIN], outputs, whole.covar_module, num_inducing=8)
         same(pieces.predict(X[TRAIN:]), whole.predict(X[TRAIN:]))
 
@@ -212,7 +209,7 @@ class TestSparse:
 
     def test_checkpoints_know_the_units_of_numbers(self) -> None:
         older = MixedInputs(cells=CELLS, covariates=FRAME.assign(age=2 * FRAME["age"]))
-        first, second = (HeldPiece(MemoryPieces(given, Y), 0) for given in (X, older))
+        first, second = (HeldPiece(TrainingData.read(given, Y), 0) for given in (X, older))
         assert torch.equal(X.pack(), older.pack())
         assert first.describe() != second.describe()
 

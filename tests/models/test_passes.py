@@ -7,13 +7,18 @@ from typing import Any
 import pytest
 import torch
 
+from gp_distributions.measures.training_data import TrainingData
 from gp_distributions.models.passes import results_of_pieces, sums_over_pieces
-from gp_distributions.models.pieces import MemoryPieces
 from gp_distributions.sharding.checkpoint import Checkpoint
 
 ROWS = torch.rand(300, 4, generator=torch.Generator().manual_seed(0)).double()
 TARGETS = ROWS.sum(-1)
-DATA = MemoryPieces(ROWS, TARGETS.unsqueeze(-1), size=70)
+DATA = TrainingData(ROWS, TARGETS.unsqueeze(-1))
+
+
+@pytest.fixture(autouse=True)
+def pieces_of_seventy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gp_distributions.measures.training_data._PIECE", 70)
 
 
 @dataclass(frozen=True)

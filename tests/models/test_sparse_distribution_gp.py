@@ -36,7 +36,6 @@ from gp_distributions import (
 )
 from gp_distributions.models import SamplingNoiseLikelihood
 from gp_distributions.models.collapsed import CollapsedPosterior, piece_sums
-from gp_distributions.models.pieces import MemoryPieces
 
 CLOUDS = random_clouds(70, sizes=(5, 20))
 ROWS = as_rows(CLOUDS)
@@ -313,18 +312,18 @@ class TestPieces:
         assert drawn == [2400]
 
     @pytest.mark.parametrize("size", [7, 30, 60])
-    def test_any_number_of_pieces(self, size: int) -> None:
+    def test_any_number_of_pieces(self, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
         model, other = make_sparse(num_inducing=20), make_sparse(num_inducing=20)
-        other.data = MemoryPieces(ROWS[:60], TARGETS[:60].unsqueeze(-1), size=size)
-        assert other.data.num_pieces == -(-60 // size)
-        for found, expected in zip(other.predict(NEW), model.predict(NEW), strict=True):
+        predicted, expected_bound = model.predict(NEW), model.bound()
+        monkeypatch.setattr("gp_distributions.measures.training_data._PIECE", size)
+        assert other.training_data().num_pieces == -(-60 // size)
+        for found, expected in zip(other.predict(NEW), predicted, strict=True):
             torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-10)
-        torch.testing.assert_close(other.bound(), model.bound(), rtol=1e-10, atol=1e-10)
+        torch.testing.assert_close(other.bound(), expected_bound, rtol=1e-10, atol=1e-10)
 
-    def test_the_same_cut_gives_the_same_bits(self) -> None:
+    def test_the_same_cut_gives_the_same_bits(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("gp_distributions.measures.training_data._PIECE", 7)
         models = [make_sparse(num_inducing=20) for _ in range(2)]
-        for model in models:
-            model.data = MemoryPieces(ROWS[:60], TARGETS[:60].unsqueeze(-1), size=7)
         assert torch.equal(models[0].predict(NEW)[0], models[1].predict(NEW)[0])
 
     def test_rows_clouds_and_other_pieces_are_the_same_data(self) -> None:

@@ -1,22 +1,25 @@
-"""Checks of targets and their conversion to tensors."""
+"""Targets, noise variances and labels: checks, and their conversion to tensors."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
 
 import numpy as np
 import torch
-from botorch.models.transforms.outcome import Standardize
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from gp_distributions.measures.arrays import Array, as_floats, real_array
+from gp_distributions.measures.arrays import Array, as_floats, is_missing, real_array
 from gp_distributions.measures.inputs import names_of
 from gp_distributions.measures.names import check_names, index_names
-from gp_distributions.models.scales import check_targets
 from gp_distributions.numerics.predictions import refuse_mask
+
+Labels = NDArray[Any]
+# More different numbers than these are taken for targets, unless all are integers.
+_MANY = 10
 
 
 def check_order(train_X: Any, train_Y: Any, noun: str = "targets") -> None:
@@ -54,7 +57,6 @@ def as_variances(train_Yvar: Tensor | ArrayLike, rows: Tensor, targets: Tensor) 
             f"Expected a variance for each target, {tuple(targets.shape)}, got train_Yvar of shape "
             f"{tuple(variances.shape)}."
         )
-    variances = variances.to(rows)
     bad = _first(~((variances > 0) & variances.isfinite()))
     if bad:
         raise ValueError(
@@ -63,27 +65,12 @@ def as_variances(train_Yvar: Tensor | ArrayLike, rows: Tensor, targets: Tensor) 
     return variances
 
 
-def standardize(targets: Tensor) -> Standardize:
-    """Make the transform that standardises ``batch_shape x T x outputs`` targets in any unit.
-
-    By default, BoTorch leaves targets with a standard deviation below 1e-8 unscaled. The transform that
-    this function returns leaves only those unscaled whose standard deviation is a rounding error.
-    """
-    largest = targets.abs().amax(-2)
-    limits = torch.finfo(targets.dtype)
-    rounding = 64 * limits.eps * largest[largest > 0].min().item() if bool(largest.any()) else 0.0
-    return Standardize(
-        targets.shape[-1],
-        batch_shape=targets.shape[:-2],
-        min_stdv=max(limits.tiny, rounding),
-    )
-
-
 def as_targets(train_Y: Tensor | ArrayLike, rows: Tensor) -> tuple[Tensor, bool]:
     """Convert targets to a tensor with an axis of outputs.
 
     Returns:
-        A ``batch_shape x T x outputs`` tensor, and whether ``train_Y`` had no axis of outputs.
+        A ``batch_shape x T x outputs`` tensor in double precision, and whether ``train_Y`` had no axis
+        of outputs.
 
     Raises:
         ValueError: If the numbers of targets and rows differ, there are none, a target is not finite, or
@@ -113,14 +100,100 @@ def as_targets(train_Y: Tensor | ArrayLike, rows: Tensor) -> tuple[Tensor, bool]
             f"Expected finite targets, but that of cloud {bad[-1]}{label_of(train_Y, bad[-1])} is "
             f"{targets[bad].tolist()}. {remedy}"
         )
-    check_targets(targets, rows.dtype)
-    return targets.to(rows), squeeze
+    _check_scale(targets, rows.dtype)
+    return targets, squeeze
+
+
+def safe_range(dtype: torch.dtype) -> tuple[float, float]:
+    """Return the smallest and the largest number whose squares, and sums of them, keep all digits.
+
+    They are about 1e-146 and 6e145 in double precision, and 3e-16 and 6e15 in single precision.
+    """
+    limits = torch.finfo(dtype)
+    return math.sqrt(limits.tiny / limits.eps), math.sqrt(limits.max * limits.eps)
+
+
+def _check_scale(targets: Tensor, dtype: torch.dtype) -> None:
+    """Check that the squares of targets neither overflow nor underflow.
+
+    Targets that are all equal may be arbitrarily small.
+
+    Args:
+        targets: A ``batch_shape x T x outputs`` tensor.
+        dtype: Dtype of the model.
+
+    Raises:
+        ValueError: If the squares of the targets overflow, or those of the centred targets underflow.
+    """
+    low, high = safe_range(dtype)
+    largest, spread = targets.abs().amax(-2), targets.amax(-2) - targets.amin(-2)
+    for verb, bad in (("overflow", largest > high), ("underflow", (spread > 0) & (spread < low))):
+        if bool(bad.any()):
+            value = largest[bad][0].item()
+            raise ValueError(
+                f"The squares of the centred targets {verb} in {dtype} (largest target {value:.3g}). "
+                f"Change the unit of the targets, for example to train_Y / {value:.0e}."
+            )
 
 
 def _first(bad: Tensor) -> tuple[int, ...]:
     """Return the index of the first cloud with a bad value, or an empty tuple if there is none."""
     where = bad.any(-1).nonzero()
     return tuple(where[0].tolist()) if len(where) else ()
+
+
+def read_labels(labels: Tensor | ArrayLike, count: int) -> tuple[Labels, Tensor]:
+    """Find the distinct labels in sorted order, and the class index of each label.
+
+    Args:
+        labels: The ``T`` labels.
+        count: The expected number of labels.
+
+    Returns:
+        An array of the ``C`` distinct labels, and a tensor of ``T`` class indices.
+
+    Raises:
+        TypeError: If the labels are a dictionary.
+        ValueError: If the number of labels is not ``count``, a label is missing (None, NaN, masked),
+            there are more than ten different numbers that are not all integers, or fewer than two
+            classes, or the labels cannot be sorted.
+    """
+    if isinstance(labels, Mapping):
+        raise TypeError(
+            "Expected a list or array of labels, got a dictionary. Pass [labels[name] for name in "
+            "clouds.labels]."
+        )
+    refuse_mask(labels, "Labels")
+    values = np.asarray(labels.detach().cpu() if isinstance(labels, Tensor) else labels)
+    if values.shape != (count,):
+        raise ValueError(
+            f"Expected one label for each of {count} clouds, got labels of shape {values.shape}."
+        )
+    given = values.tolist()
+    for cloud, value in enumerate(given):
+        if is_missing(value):
+            raise ValueError(
+                f"Expected a label for each cloud, but that of cloud {cloud}{label_of(labels, cloud)} "
+                f"is {value!r}. Leave out clouds without a label."
+            )
+    broken = [value for value in given if isinstance(value, float) and not value.is_integer()]
+    if broken and len(set(given)) > _MANY:
+        raise ValueError(
+            f"Expected labels, got continuous numbers, such as {broken[0]!r}. Use DistributionGP for "
+            "numbers, or pass numbers that are labels as text."
+        )
+    if all(isinstance(value, str) for value in given):
+        values = np.array(
+            given, dtype=str
+        )  # arrays of objects, as from data frames, cannot be saved
+    try:
+        classes, index = np.unique(values, return_inverse=True)
+    except TypeError as error:
+        kinds = ", ".join(sorted({type(value).__name__ for value in given}))
+        raise ValueError(f"Expected labels of one kind, got a mixture of {kinds}.") from error
+    if len(classes) < 2:
+        raise ValueError(f"Expected at least two classes, got {classes.tolist()}.")
+    return classes, torch.from_numpy(index)
 
 
 def _strange(given: Any, array: NDArray[Any]) -> str:

@@ -1,0 +1,185 @@
+"""Training data: inputs with their targets or labels, read and checked once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import torch
+from numpy.typing import ArrayLike
+from torch import Tensor
+
+from gp_distributions.measures.encoding import MixedEncoding
+from gp_distributions.measures.inputs import Inputs, encoding_of, input_rows
+from gp_distributions.measures.kinds import as_rows, kind_of
+from gp_distributions.measures.mixed_inputs import MixedInputs
+from gp_distributions.measures.targets import (
+    Labels,
+    as_targets,
+    as_variances,
+    check_order,
+    read_labels,
+)
+from gp_distributions.rows.contents import check_content
+
+# Number of inputs in a piece of data in memory. Sums depend on it in the last bits, so it is fixed.
+_PIECE = 8192
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingData:
+    """Inputs with their targets or labels, which have been checked.
+
+    Models take it in place of ``train_X`` and ``train_Y``. It is data in pieces as well, see
+    :class:`SparseDistributionGP`.
+
+    Attributes:
+        X: ``T`` distributions or mixed inputs, or a ``batch_shape x T x width`` tensor of rows or
+            designs.
+        targets: A ``batch_shape x T x outputs`` tensor of targets, or the ``T`` class indices.
+        variances: Known noise variances of the targets, or None.
+        classes: The ``C`` distinct labels in sorted order, or None.
+        squeeze: Whether the targets had no axis of outputs.
+        encoding: Encoding of mixed inputs, or None.
+    """
+
+    X: Inputs | Tensor
+    targets: Tensor
+    variances: Tensor | None = None
+    classes: Labels | None = None
+    squeeze: bool = False
+    encoding: MixedEncoding | None = None
+
+    @classmethod
+    def read(
+        cls,
+        X: Inputs | Tensor | TrainingData,
+        y: Tensor | ArrayLike | None,
+        variances: Tensor | ArrayLike | None = None,
+        *,
+        classify: bool = False,
+    ) -> TrainingData:
+        """Check inputs, and targets or labels, and that they belong together.
+
+        Args:
+            X: The inputs; or training data, which are returned as they are.
+            y: ``T`` or ``T x outputs`` targets, or ``T`` labels.
+            variances: Known noise variances of the targets.
+            classify: Whether there are labels.
+
+        Raises:
+            TypeError: If ``X`` is neither distributions nor a dense tensor of numbers, or ``y`` is a
+                dictionary.
+            ValueError: If ``X`` is a single distribution; the numbers of inputs and targets differ; an
+                index names the inputs in another order; a target, variance or label is missing or
+                cannot be one; or squares of targets overflow or underflow.
+        """
+        if isinstance(X, TrainingData):
+            return X
+        like = counted(X)
+        if y is None:
+            noun = "labels" if classify else "targets"
+            raise ValueError(f"Expected train_Y, the {noun} of the clouds, got None.")
+        check_order(X, y)
+        check_order(X, variances, "variances")
+        if classify:
+            classes, index = read_labels(y, like.shape[-2])
+            return cls(X, index.to(like.device), classes=classes, encoding=encoding_of(X))
+        targets, squeeze = as_targets(y, like)
+        known = None if variances is None else as_variances(variances, like, targets)
+        return cls(X, targets, known, squeeze=squeeze, encoding=encoding_of(X))
+
+    @cached_property
+    def rows(self) -> Tensor:
+        """The inputs as rows, or the designs, ``batch_shape x T x width``."""
+        return input_rows(self.X, self.encoding).detach()
+
+    @property
+    def known_classes(self) -> Labels:
+        """The distinct labels of data that have labels."""
+        assert self.classes is not None
+        return self.classes
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Dtype of the inputs."""
+        return self.X.dtype
+
+    def __len__(self) -> int:
+        return self.targets.shape[-2] if self.classes is None else len(self.targets)
+
+    def __getitem__(self, index: slice | Tensor) -> TrainingData:
+        """Return some of the inputs, encoded like all."""
+        known = None if self.variances is None else self.variances[index]
+        return replace(self, X=self.X[index], targets=self.targets[index], variances=known)
+
+    @property
+    def num_pieces(self) -> int:
+        """Number of pieces."""
+        return -(-len(self) // _PIECE)
+
+    def piece(self, index: int) -> tuple[Any, ...]:
+        """Return the distributions of a piece, their targets, and their noise variances if known."""
+        return self[index * _PIECE : (index + 1) * _PIECE].content
+
+    def sample(self, n: int, seed: int) -> tuple[Any, ...]:
+        """Return a random sample of ``n`` clouds in their order, or all clouds if there are fewer."""
+        if n >= len(self):
+            return self.content
+        order = torch.randperm(len(self), generator=torch.Generator().manual_seed(seed))
+        return self[order[:n].sort().values.to(self.targets.device)].content
+
+    @property
+    def content(self) -> tuple[Any, ...]:
+        """The inputs, their targets, and their noise variances if known."""
+        known = () if self.variances is None else (self.variances,)
+        return self.X, self.targets, *known
+
+
+def counted(X: Inputs | Tensor) -> Tensor:
+    """Return a tensor with the shape of the rows of inputs, up to the width, in their dtype.
+
+    Raises:
+        TypeError: If the inputs are neither distributions nor a dense tensor of numbers, or are within
+            a transform of ``torch.func``.
+        ValueError: If they are a single distribution.
+    """
+    if isinstance(X, Tensor):
+        if X.layout != torch.strided or X.is_nested:
+            raise TypeError(
+                f"Expected rows as a dense tensor, got layout {X.layout}. Pass rows.to_dense()."
+            )
+        check_content(as_rows(X))
+        if X.dim() < 2:
+            raise ValueError(
+                f"Expected rows of shape N x width, got shape {tuple(X.shape)}. Pass rows[:1] instead "
+                "of rows[0], and indices as a column."
+            )
+        return X
+    if isinstance(X, MixedInputs):
+        shape = torch.Size([len(X)])
+    else:
+        kind_of(X)
+        shape = X.batch_shape
+    if not shape:
+        raise ValueError(
+            "Expected distributions with an axis that counts them, got a single one. Pass X[:1] "
+            "instead of X[0]."
+        )
+    return torch.empty(1, dtype=X.dtype, device=X.device).expand(*shape, 1)
+
+
+def counted_rows(X: Inputs | Tensor, encoding: MixedEncoding | None = None) -> Tensor:
+    """Check new inputs, and return them as ``batch_shape x N x width`` rows.
+
+    Args:
+        X: The inputs.
+        encoding: Encoding of mixed inputs, which must be that of the training data.
+
+    Raises:
+        TypeError: As for :meth:`TrainingData.read`.
+        ValueError: If ``X`` is a single distribution.
+    """
+    counted(X)
+    return input_rows(X, encoding)
