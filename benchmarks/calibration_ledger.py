@@ -29,7 +29,7 @@ dimensions; ``scaled`` (``ScaledDistance``); ``stacked`` (``compare`` of SW2 wit
 MMD). The default meets every task at ``T`` = 15, 60, 200 and 600 as far as the data allow, and one task
 each at 1500 and 2000; ``sparse`` at 200, 600 and 2000, ``sampling noise`` where the sizes of bags differ
 at 15, 60 and 200; the others meet each task at one size or two. Exact and sparse classifiers
-(``fit_classification``) predict labels of cells, wings, digits, textures and bags of the package mil.
+(``fit``) predict labels of cells, wings, digits, textures and bags of the package mil.
 Test objects whose label no training object has are left out. Draws of one data set overlap, so
 ``targets`` counts objects more than once.
 
@@ -53,7 +53,7 @@ Columns of classification: ``accuracy``, the share ``base`` of the largest class
 probability ``log_score`` of labels beside that of the class frequencies of the training labels, the
 mean ``confidence``, which is the largest probability, and the expected calibration error ``ece`` of the
 largest probability over ten bins of equal counts. ``log_score_bare`` and ``ece_bare`` are those of
-``fit_classification(temperature=1.0)``. ``ece_exact`` and ``ece_exact_95`` are the mean and the 95%
+``fit(temperature=1.0)``. ``ece_exact`` and ``ece_exact_95`` are the mean and the 95%
 quantile of the errors of labels drawn from the predicted probabilities. Where ``ece`` exceeds the
 latter, ``place`` is ``timid`` if the confidence is below the accuracy, and ``bold`` otherwise.
 

@@ -41,7 +41,6 @@ from gp_distributions import (
     integrate_hyperparameters,
     mixed_kernel,
 )
-from gp_distributions.fitting import fit_classification
 from gp_distributions.models import IntegratedGP
 from gp_distributions.numerics.densities import Mixture
 from gp_distributions.warnings import silenced
@@ -361,14 +360,14 @@ def classification(entry: Entry, seed: int, *, quick: bool) -> Row | None:
 
 
 def classifier(name: str, task: Task, X: Inputs, labels: Labels, temperature: float | None) -> Any:
-    """Return a classifier; without a temperature, ``fit_classification`` chooses one."""
+    """Return a classifier; without a temperature, ``fit`` chooses one."""
     kernel = kernel_of(task, X)
     model: Any = (
         ClassificationGP(X, labels, kernel)
         if name == "exact"
         else SparseClassificationGP(X, labels, kernel, num_inducing=40)
     )
-    return fit_classification(model, temperature=temperature, restarts=0, progress=False)
+    return fit(model, temperature=temperature, restarts=0, progress=False)
 
 
 def calibration_error(top: Tensor, right: Tensor) -> float:

@@ -39,7 +39,6 @@ from gp_distributions import (
     save,
     sensitivity,
 )
-from gp_distributions.fitting import fit_classification
 from gp_distributions.models import KernelRidgeClassifier
 
 CLOUDS = random_clouds(24, sizes=(3, 8))
@@ -104,8 +103,8 @@ WORK: dict[str, Callable[[Path], Any]] = {
     "shared": lambda _: fit(SharedKernelGP(ROWS, OUTPUTS, kernel()), **FAST),
     "sparse": lambda _: fit(SparseDistributionGP(ROWS, Y, kernel(), num_inducing=8), **FAST),
     "pieces": in_pieces,
-    "classes": lambda _: fit_classification(ClassificationGP(ROWS, LABELS, kernel()), **FAST),
-    "sparse classes": lambda _: fit_classification(
+    "classes": lambda _: fit(ClassificationGP(ROWS, LABELS, kernel()), **FAST),
+    "sparse classes": lambda _: fit(
         SparseClassificationGP(ROWS, LABELS, kernel(), num_inducing=8), **FAST
     ),
     "kernel ridge": lambda _: KernelRidgeClassifier(ROWS, LABELS, kernel(), ridge=1e-3),

@@ -40,7 +40,6 @@ from gp_distributions import (
 )
 from gp_distributions.bayesopt import DataPenalty
 from gp_distributions.calibration import coverage
-from gp_distributions.fitting import fit_classification
 
 NUM, TRAIN = 60, 40
 
@@ -122,7 +121,7 @@ def test_sampling_noise() -> None:
 
 
 def test_classification() -> None:
-    found = fit_classification(ClassificationGP(SHAPES[:TRAIN], LABELS[:TRAIN], kernel()))
+    found = fit(ClassificationGP(SHAPES[:TRAIN], LABELS[:TRAIN], kernel()))
     assert (found.predict(SHAPES[TRAIN:]) == LABELS[TRAIN:]).mean() > 0.9
     one, other = (found.predict_proba(clouds[TRAIN:]) for clouds in (SHAPES, AGAIN))
     assert float((one - other).abs().max()) < 0.05

@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_consistent_length, column_or_1d
 
 from gp_distributions.estimators._kernels import ProcessEstimator
 from gp_distributions.estimators._samples import Samples, read_targets
-from gp_distributions.fitting import fit_classification
+from gp_distributions.fitting import fit
 from gp_distributions.models.classification import ClassificationGP
 from gp_distributions.models.sparse_classification import SparseClassificationGP
 
@@ -23,7 +23,7 @@ from gp_distributions.models.sparse_classification import SparseClassificationGP
 class DistributionGPClassifier(ClassifierMixin, ProcessEstimator):
     """Gaussian process classifier of distributions, fitted by marginal likelihood.
 
-    Wraps :class:`ClassificationGP` (or :class:`SparseClassificationGP`) and :func:`fit_classification`
+    Wraps :class:`ClassificationGP` (or :class:`SparseClassificationGP`) and :func:`fit`
     as a scikit-learn estimator. Besides distributions, it takes :class:`MixedInputs`, and data frames of
     which some columns hold bags, as :meth:`MixedInputs.from_frame` does.
 
@@ -39,10 +39,10 @@ class DistributionGPClassifier(ClassifierMixin, ProcessEstimator):
             ``"sum"`` or ``"sum+product"``. The distance and the profile are those of each block of
             distributions.
         alpha_epsilon: Concentration of the classes not observed at a distribution. Smaller values make
-            probabilities more confident. Default: :func:`fit_classification` chooses the value by
+            probabilities more confident. Default: :func:`fit` chooses the value by
             leave-one-out cross-validation.
         temperature: Temperature of the probabilities. Smaller values make probabilities more confident;
-            1 leaves them as they are. Default: :func:`fit_classification` chooses the value.
+            1 leaves them as they are. Default: :func:`fit` chooses the value.
         num_inducing: Number of inducing distributions of a :class:`SparseClassificationGP`, for tens of
             thousands of distributions and more. Default: an exact model.
         restarts: Number of additional random starts of the fit.
@@ -108,7 +108,7 @@ class DistributionGPClassifier(ClassifierMixin, ProcessEstimator):
             options["alpha_epsilons"] = [self.alpha_epsilon]
         if self.num_inducing is not None:
             options["progress"] = False
-        self.model_ = fit_classification(model, **options)
+        self.model_ = fit(model, **options)
         return self
 
     def predict_proba(self, X: Samples) -> NDArray[np.float64]:

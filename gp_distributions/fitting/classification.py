@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import math
+import os
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,8 +13,8 @@ from typing import Any, TypeVar
 
 import torch
 
-from gp_distributions.context import setting
-from gp_distributions.fitting.marginal_likelihood import described_as, fit
+from gp_distributions.fitting.marginal_likelihood import fit, maximise_likelihood
+from gp_distributions.fitting.sparse import fit_sparse
 from gp_distributions.measures.arrays import positive
 from gp_distributions.models.classification import ClassificationGP
 from gp_distributions.models.sparse_classification import SparseClassificationGP
@@ -25,67 +27,33 @@ _SPREAD = 0.35
 Classifier = TypeVar("Classifier", ClassificationGP, SparseClassificationGP)
 
 
-def fit_classification(
+@fit.register(ClassificationGP)
+@fit.register(SparseClassificationGP)
+def fit_classifier(
     model: Classifier,
     *,
     alpha_epsilons: Sequence[float] = (0.1, 0.01, 0.001),
     temperature: float | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
     **options: Any,
 ) -> Classifier:
-    r"""Fit a classifier in place and select its concentration and its temperature.
+    r"""Fit a classifier in place and choose its concentration and its temperature; see :func:`fit`.
 
-    Marginal likelihoods at different concentrations cannot be compared, because the targets differ.
-    This function therefore calls :func:`gp_distributions.fit` once for each concentration
-    :math:`\alpha_\epsilon`, and keeps the one, with the temperature :math:`\tau`, that maximises
-
-    .. math::
-        \sum_{i=1}^T \log p(y_i \mid \text{all other labels}; \alpha_\epsilon, \tau)
-        - \frac12 \left(\frac{\log \tau}{0.35}\right)^2.
-
-    Noisy labels need a large concentration and well-separated classes need a small one. The likelihood
-    of the latent targets says little about how confident probabilities should be, which the temperature
-    sets: one of 25 values between 1/4 and 4. All fits start from the hyperparameters that the model has
-    at the call, so that the order of the concentrations does not matter. If it is interrupted without a
-    checkpoint, the best of the concentrations already fitted is kept. A progress bar names the
-    concentration if its fit takes more than a few seconds.
-
-    Args:
-        model: A :class:`ClassificationGP` or :class:`SparseClassificationGP`. The latter needs two
-            passes over the data for each concentration: one for the sums, and one to leave out.
-        alpha_epsilons: Concentrations to try.
-        temperature: Temperature of the probabilities. Default: the function selects it.
-        **options: Options of :func:`gp_distributions.fit`. With ``checkpoint``, each concentration has a
-            folder within that folder.
-
-    Returns:
-        The fitted model, in evaluation mode.
+    All fits start from the hyperparameters that the model has at the call, so that the order of the
+    concentrations does not matter. If it is interrupted without a checkpoint, the best of the
+    concentrations already fitted is kept. With a checkpoint, each concentration has a folder within it.
 
     Raises:
-        TypeError: If ``model`` is not a classifier.
         ValueError: If ``alpha_epsilons`` is empty or contains a value that is not positive, if
-            ``temperature`` is not positive, if leave-one-out probabilities are NaN, or if
-            :func:`gp_distributions.fit` raises it.
-
-    Example:
-        >>> from gp_distributions import ClassificationGP, PointClouds
-        >>> from gp_distributions.fitting import fit_classification
-        >>> clouds = PointClouds([[[0.0], [0.2]], [[0.1], [0.3]], [[5.0], [5.2]], [[5.1], [5.4]]])
-        >>> model = ClassificationGP(clouds, ["left", "left", "right", "right"])
-        >>> fit_classification(model, alpha_epsilons=(0.1, 0.01), restarts=0).alpha_epsilon
-        0.01
+            ``temperature`` is not positive, or if leave-one-out probabilities are NaN.
     """
-    if not isinstance(model, ClassificationGP | SparseClassificationGP):
-        raise TypeError(
-            f"Expected a ClassificationGP, got {type(model).__name__}. Create one with "
-            "ClassificationGP(X, labels), or fit other models with fit(model)."
-        )
     concentrations = [positive(value, "alpha_epsilon") for value in alpha_epsilons]
     if not concentrations:
         raise ValueError("Expected at least one concentration in alpha_epsilons.")
     temperatures = _TEMPERATURES if temperature is None else [positive(temperature, "temperature")]
+    maximise = fit_sparse if isinstance(model, SparseClassificationGP) else maximise_likelihood
     start = copy.deepcopy(model.state_dict())
     before = model.alpha_epsilon, model.temperature
-    checkpoint = options.pop("checkpoint", None)
     best: _Fitted | None = None
     try:
         for number, alpha_epsilon in enumerate(concentrations, start=1):
@@ -95,8 +63,7 @@ def fit_classification(
             if checkpoint is not None:
                 options["checkpoint"] = Path(checkpoint) / f"alpha_epsilon={alpha_epsilon!r}"
             step = f"Fitting alpha_epsilon={alpha_epsilon:g}, {number} of {len(concentrations)}"
-            with setting(described_as, step):
-                fit(model, **options)
+            maximise(model, **options, description=step)
             found = _Fitted.of(model, temperatures, options)
             if best is None or found.density > best.density:
                 best = found
@@ -111,6 +78,29 @@ def fit_classification(
     assert best is not None
     best.restore(model)
     return model
+
+
+def fit_classification(model: Any, **options: Any) -> Any:
+    """Fit a classifier as :func:`fit` does.
+
+    .. deprecated:: 0.2
+        Use ``fit(model)``, which chooses the concentration and the temperature, too.
+
+    Example:
+        >>> import warnings
+        >>> from gp_distributions import ClassificationGP, PointClouds, fit_classification
+        >>> clouds = PointClouds([[[0.0], [0.2]], [[0.1], [0.3]], [[5.0], [5.2]], [[5.1], [5.4]]])
+        >>> with warnings.catch_warnings(action="ignore"):
+        ...     model = fit_classification(ClassificationGP(clouds, ["left"] * 2 + ["right"] * 2))
+        >>> model.alpha_epsilon
+        0.001
+    """
+    warnings.warn(
+        "fit_classification(model) is deprecated; use fit(model), which does the same.",
+        DeprecationWarning,
+        stacklevel=2,
+    )
+    return fit(model, **options)
 
 
 @dataclass(frozen=True, eq=False)

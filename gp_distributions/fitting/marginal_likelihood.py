@@ -3,45 +3,40 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from contextvars import ContextVar
+from collections.abc import Iterator
 from functools import singledispatch
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal
 
 import torch
-from botorch.optim.closures import ForwardBackwardClosure
-from botorch.optim.core import OptimizationStatus
-from botorch.optim.fit import fit_gpytorch_mll_scipy
-from botorch.optim.utils.model_utils import get_parameters_and_bounds
+from gpytorch.mlls import ExactMarginalLogLikelihood
 from gpytorch.models import ExactGP
-from linear_operator.utils.errors import NanError, NotPSDError
-from scipy.optimize import LbfgsInvHessProduct
 from torch import Tensor
 from tqdm import tqdm
 
-from gp_distributions.distances.base import Distance
-from gp_distributions.fitting.cost import warn_of_cost
-from gp_distributions.fitting.determination import warn_of_undetermined
-from gp_distributions.fitting.lbfgs import Minimum, minimise
-from gp_distributions.fitting.observed import ObservedLikelihood, Record, values_of
+from gp_distributions.fitting.ascent import Ascent, Maximum, set_values, values_of
 from gp_distributions.fitting.sampling_noise import learn_sampling_noise
 from gp_distributions.fitting.scales import fixed_scales, learn_scales, learned_scales
 from gp_distributions.fitting.starts import make_smooth, median_distances, scatter, start_at_medians
-from gp_distributions.fitting.subsets import has_subsets, on_subset
+from gp_distributions.fitting.subset_start import has_subsets, loss_of, maximum_from_subset
 from gp_distributions.measures.arrays import integer
 from gp_distributions.measures.described import described
+from gp_distributions.models.distribution_gp import DistributionGP
 from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood
-from gp_distributions.warnings import ConvergenceWarning, JitterWarning, collected, warn
+from gp_distributions.warnings import (
+    ConvergenceWarning,
+    CostWarning,
+    JitterWarning,
+    UndeterminedWarning,
+    collected,
+    warn,
+)
 
-# Models of more clouds are fitted to a random subset first, of this size.
-_LARGE, _SUBSET = 1000, 500
-# Maxima on the subset are the same if their likelihoods per cloud differ by less than _SAME. On all
-# clouds, their likelihoods grow by less than _GAIN: by a few parameters over the size of the subset.
-_SAME, _GAIN = 1e-4, 0.015
+# A fit of more clouds is announced. It holds about as many matrices of all pairs of clouds.
+_MANY, _MATRICES = 4000, 7
+# Fits to so many clouds warn of leave-one-out errors of so many standard deviations.
+_FEWEST, _FEW, _SHORT = 10, 100, 2.0
 # The progress bar appears after this many seconds.
 _PATIENCE = 3.0
-# What the progress bar says, to tell apart the fits of a function that makes several.
-described_as: ContextVar[str] = ContextVar("described_as", default="Fitting")
 
 
 @singledispatch
@@ -53,8 +48,9 @@ def fit(
     seed: int = 0,
     options: dict[str, Any] | None = None,
     progress: bool = True,
+    **more: Any,
 ) -> Any:
-    """Fit the hyperparameters of a model in place by maximising its marginal likelihood.
+    r"""Fit the hyperparameters of a model in place by maximising its marginal likelihood.
 
     The objective is the log marginal likelihood plus the log densities of the priors. It is computed by
     Cholesky factors for any number of clouds and maximised by L-BFGS. Distances whose parameters do not
@@ -69,13 +65,21 @@ def fit(
     applies if the likelihood has one noise variance for each output, or is a
     :class:`SamplingNoiseLikelihood`. An interrupted fit keeps the best hyperparameters found so far.
 
+    A classifier is fitted at each of a few concentrations :math:`\alpha_\epsilon`. The one is kept, with
+    the temperature :math:`\tau`, that maximises
+
+    .. math::
+        \sum_{i=1}^T \log p(y_i \mid \text{all other labels}; \alpha_\epsilon, \tau)
+        - \frac12 \left(\frac{\log \tau}{0.35}\right)^2,
+
+    because marginal likelihoods at different concentrations cannot be compared. Noisy labels need a
+    large concentration, and well-separated classes a small one. A sparse classifier takes two passes
+    over the data for each.
+
     Args:
         model: A :class:`DistributionGP`, or any GPyTorch ``ExactGP`` with a ``covar_module`` and a
             ``likelihood``; or a :class:`SparseDistributionGP`, whose hyperparameters come from an exact
-            model of 1000 random clouds. A sparse model takes two further options: ``client``, a client
-            of ``dask.distributed`` whose workers form the sums, added in a fixed order; and
-            ``checkpoint``, the path to a folder from which an interrupted fit is continued if it is
-            started again with the same arguments.
+            model of 1000 random clouds; or a classifier.
         init: With ``"median"``, the lengthscale of every :class:`DistributionKernel` starts at the
             median distance between the training clouds, so that units do not matter. With
             ``"current"``, all hyperparameters start at their current values. Scales always do.
@@ -88,6 +92,11 @@ def fit(
         options: Options of ``scipy.optimize.minimize`` with L-BFGS-B, for example
             ``{"maxiter": 50}``.
         progress: Whether to show a progress bar if the fit takes more than a few seconds.
+        **more: Of sparse models, ``client``, a client of ``dask.distributed`` whose workers form the
+            sums, added in a fixed order; and ``checkpoint``, the path to a folder from which an
+            interrupted fit is continued if it is started again with the same arguments. Of classifiers,
+            ``alpha_epsilons``, the concentrations to try, (0.1, 0.01, 0.001) by default; and
+            ``temperature``, the temperature of the probabilities, which ``fit`` chooses by default.
 
     Returns:
         The fitted model, in evaluation mode.
@@ -95,16 +104,15 @@ def fit(
     Raises:
         TypeError: If ``model`` is not an ``ExactGP``.
         ValueError: If ``init`` is neither ``"median"`` nor ``"current"``, ``restarts`` or ``seed`` is
-            negative, squared distances overflow or underflow, or several outputs share a parameter,
-            which only :class:`SharedKernelGP` allows.
+            negative, or squared distances overflow or underflow.
         NotPSDError: If every start leads to a covariance matrix that cannot be factorised.
 
     Warns:
         CostWarning: If there are more than 4,000 clouds, before the fit starts.
         ConvergenceWarning: If the optimisation from the best start did not converge.
         JitterWarning: If the covariance matrix at the fitted hyperparameters is not positive definite.
-        UndeterminedWarning: If there are 10 to 100 clouds, and intervals would be at least twice as wide
-            for all hyperparameters that are likely, not only the likeliest. Use
+        UndeterminedWarning: If there are 10 to 100 clouds, and the root mean square of the standardised
+            leave-one-out errors is at least 2: intervals are too short. Use
             :func:`integrate_hyperparameters`. Or if all training clouds coincide for a kernel.
 
     Example:
@@ -117,9 +125,15 @@ def fit(
         True
     """
     maximise_likelihood(
-        model, init=init, restarts=restarts, seed=seed, options=options, progress=progress
+        model,
+        init=init,
+        restarts=restarts,
+        seed=seed,
+        options=options,
+        progress=progress,
+        **more,
     )
-    warn_of_undetermined(model)
+    _warn_of_short_intervals(model)
     return model
 
 
@@ -128,13 +142,14 @@ def fit(
 def maximise_likelihood(
     model: Any,
     *,
-    init: Literal["median", "current"],
-    restarts: int,
-    seed: int,
-    options: dict[str, Any] | None,
-    progress: bool,
+    init: Literal["median", "current"] = "median",
+    restarts: int = 1,
+    seed: int = 0,
+    options: dict[str, Any] | None = None,
+    progress: bool = True,
+    description: str = "Fitting",
 ) -> None:
-    """Fit a model as :func:`fit` does, but do not ask whether the data determine the hyperparameters."""
+    """Fit an exact model as :func:`fit` does, with a description for the progress bar."""
     if not isinstance(model, ExactGP):
         raise TypeError(
             "Expected a DistributionGP or another ExactGP of GPyTorch, got "
@@ -144,74 +159,57 @@ def maximise_likelihood(
     if init not in ("median", "current"):
         raise ValueError(f'Expected init="median" or init="current", got {init!r}.')
     restarts, seed = integer(restarts, "restarts", least=0), integer(seed, "seed", least=0)
-    _check_shapes(model)
-    warn_of_cost(model)
-    bar = tqdm(desc=described_as.get(), unit=" evaluations", delay=_PATIENCE, disable=not progress)
-    record = Record(bar, values_of(model))
-    mll = ObservedLikelihood(model, record)
+    _warn_of_cost(model)
+    bar = tqdm(desc=description, unit=" evaluations", delay=_PATIENCE, disable=not progress)
+    ascent = Ascent(model, bar.update, options)
     scaled = learned_scales(model)
     try:
         model.train()
         with bar, fixed_scales(scaled), collected(JitterWarning) as jitter:
-            best, best_values = _best(mll, init, restarts, seed, options)
-            _set_values(model, best_values)
+            best = _best(ascent, init, restarts, seed)
             if scaled and learn_scales(model, scaled, seed=seed, tick=bar.update):
-                record.largest = -math.inf  # values at other scales do not compare
-                best, best_values = _best(mll, "current", restarts, seed, options)
-                _set_values(model, best_values)
+                ascent.lowest = math.inf  # losses at other scales do not compare
+                best = _best(ascent, "current", restarts, seed)
         if jitter:  # warn of jitter only at the final hyperparameters, not in line searches
             with torch.no_grad():
-                mll(model(*model.train_inputs), model.train_targets)
+                ascent.loss(ExactMarginalLogLikelihood(model.likelihood, model))
         if isinstance(model.likelihood, SamplingNoiseLikelihood):
             learn_sampling_noise(model, seed=seed)
     except BaseException:  # an interrupt, or an exception with which a signal ends the fit
-        _set_values(model, record.best)
+        set_values(model, ascent.best)
         raise
     finally:
         model.eval()
-    if not best.converged:
+    if not best.minimum.converged:
         warn(
-            f"The fit did not converge ({best.message}); the hyperparameters are the best found. Try "
-            'restarts=5, or continue from them with fit(model, init="current").',
+            "The fit did not converge; the hyperparameters are the best found. Try restarts=5, or "
+            'continue from them with fit(model, init="current").',
             ConvergenceWarning,
         )
 
 
-# A result of the optimiser, and the values of all parameters of the model.
-_Found: TypeAlias = tuple[Minimum, list[Tensor]]
-
-
-def _best(
-    mll: ObservedLikelihood,
-    init: str,
-    restarts: int,
-    seed: int,
-    options: dict[str, Any] | None,
-) -> _Found:
-    """Maximise the marginal likelihood from all starts; return the best result and its parameters."""
-    model = mll.model
+def _best(ascent: Ascent, init: str, restarts: int, seed: int) -> Maximum:
+    """Maximise the marginal likelihood from all starts, and leave the model at the best result."""
+    model = ascent.model
     if init == "median":
         start_at_medians(model)
     else:
-        median_distances(model)  # checks the distances and fills their caches
+        median_distances(model)  # checks the distances
     starts = list(_starts(model, restarts, torch.Generator().manual_seed(seed)))
-    if model.train_targets.shape[-1] <= _LARGE or not has_subsets(model):
-        return min(_maxima(mll, starts, options), key=_loss)
-    smaller = ObservedLikelihood(on_subset(model, _SUBSET, seed=seed), mll.record)
-    maxima = _maxima(smaller, starts, options)
-    mll.record.largest = -math.inf  # values on the subset do not compare with those on all clouds
-    candidates = [(values, minimum.metric) for minimum, values in maxima]
-    if init == "current":
-        candidates.append((starts[0], None))
-    return _polished(mll, candidates, starts, options)
+    if has_subsets(model):
+        best = maximum_from_subset(ascent, starts, seed=seed, with_first=init == "current")
+    else:
+        best = min(ascent.maxima(model, starts), key=loss_of)
+    set_values(model, best.values)
+    return best
 
 
 def _starts(model: ExactGP, restarts: int, generator: torch.Generator) -> Iterator[list[Tensor]]:
-    """Return the values of all parameters at each start."""
+    """Yield the values of all parameters at each start."""
     first = values_of(model)
     yield first
     for restart in range(restarts):
-        _set_values(model, first)
+        set_values(model, first)
         if restart:
             scatter(model, generator)
         else:
@@ -219,114 +217,33 @@ def _starts(model: ExactGP, restarts: int, generator: torch.Generator) -> Iterat
         yield values_of(model)
 
 
-def _maxima(
-    mll: ObservedLikelihood,
-    starts: Sequence[list[Tensor]],
-    options: dict[str, Any] | None,
-    **known: Any,
-) -> list[_Found]:
-    """Maximise the marginal likelihood from each start; leave out those that fail."""
-    found: list[_Found] = []
-    for start in starts:
-        _set_values(mll.model, start)
-        try:
-            result = _maximise(mll, options, **known)
-        except (NanError, NotPSDError) as error:  # a line search went too far
-            failure = error
-            continue
-        found.append((result, values_of(mll.model)))
-    if not found:
-        _set_values(mll.model, starts[0])
-        raise failure
-    return found
-
-
-def _polished(
-    mll: ObservedLikelihood,
-    candidates: Sequence[tuple[list[Tensor], LbfgsInvHessProduct | None]],
-    starts: Sequence[list[Tensor]],
-    options: dict[str, Any] | None,
-) -> _Found:
-    """Maximise the marginal likelihood of all clouds from the maxima on a subset of them.
-
-    The most likely candidate on all clouds comes first. Others follow unless they are the same maximum,
-    or too far below the best to reach it. If the likelihood grows much more than it should, or no
-    candidate leads to a maximum, the fit goes on from all starts.
-    """
-    model, outputs = mll.model, max(1, mll.model.train_targets.shape[:-1].numel())
-    losses: list[float] = []
-    for values, _ in candidates:
-        _set_values(model, values)
-        try:
-            with torch.no_grad():
-                losses.append(-mll(model(*model.train_inputs), model.train_targets).sum().item())
-        except (NanError, NotPSDError):
-            losses.append(math.inf)
-    found: list[_Found] = []
-    last = -math.inf
-    for i in sorted(range(len(losses)), key=losses.__getitem__):
-        values, metric = candidates[i]
-        if not math.isfinite(losses[i]):
-            continue
-        if not found or (
-            losses[i] - last > _SAME * outputs
-            and losses[i] - min(map(_loss, found)) < _GAIN * outputs
-        ):
-            try:
-                found += _maxima(mll, [values], options, metric=metric)
-            except (NanError, NotPSDError):
-                continue
-            if losses[i] - found[-1][0].loss > _GAIN * outputs:
-                # The subset was a poor guide, so all clouds may have maxima that it lacks.
-                return min([*found, *_maxima(mll, starts, options)], key=_loss)
-        last = losses[i]
-    return min(found or _maxima(mll, starts, options), key=_loss)
-
-
-def _loss(found: _Found) -> float:
-    return found[0].loss
-
-
-def _check_shapes(model: ExactGP) -> None:
-    """Check that the models of a batch share no parameter, since BoTorch fits each one separately."""
-    shape = getattr(model, "_aug_batch_shape", torch.Size())
-    if shape.numel() <= 1:
+def _warn_of_short_intervals(model: ExactGP) -> None:
+    size = model.train_targets.shape[-1]
+    if not (isinstance(model, DistributionGP) and _FEWEST <= size <= _FEW):
         return
-    # Parameters of distances have no axis of outputs, even if their shapes look as if they had.
-    distances = (module for module in model.modules() if isinstance(module, Distance))
-    shared = {parameter for distance in distances for parameter in distance.parameters()}
-    for name, parameter in model.named_parameters():
-        own = parameter not in shared and parameter.shape[: len(shape)] == shape
-        if parameter.requires_grad and not own:
-            raise ValueError(
-                f"Expected a {name} for each model in a batch of shape {tuple(shape)}, got one of "
-                f"shape {tuple(parameter.shape)}. Make kernels with batch_shape={shape}, or use "
-                "SharedKernelGP for outputs that share one kernel."
-            )
-
-
-def _maximise(
-    mll: ObservedLikelihood,
-    options: dict[str, Any] | None,
-    metric: LbfgsInvHessProduct | None = None,
-) -> Minimum:
-    model = mll.model
-    if getattr(model, "_aug_batch_shape", torch.Size()).numel() > 1:  # one fit for each output
-        result = fit_gpytorch_mll_scipy(mll, options=options)
-        converged = result.status == OptimizationStatus.SUCCESS
-        return Minimum(float(result.fval), converged, result.message or result.status.name)
-    if not any(parameter.requires_grad for parameter in mll.parameters()):
-        with torch.no_grad():
-            loss = -mll(model(*model.train_inputs), model.train_targets)
-        return Minimum(float(loss.sum()), converged=True, message="All hyperparameters are fixed")
-    parameters, bounds = get_parameters_and_bounds(mll, requires_grad=True)
-    closure = ForwardBackwardClosure(
-        lambda: -mll(model(*model.train_inputs), model.train_targets), parameters
-    )
-    return minimise(closure, parameters, bounds, metric=metric, options=options)
-
-
-def _set_values(model: ExactGP, values: Sequence[Tensor]) -> None:
     with torch.no_grad():
-        for parameter, value in zip(model.parameters(), values, strict=True):
-            parameter.copy_(value)
+        mean, variance, noise = model.latent_left_out()
+        errors = model.columns(model.train_targets) - mean
+        ratio = (errors.square() / (variance + noise)).mean().sqrt().item()
+    if ratio >= _SHORT:
+        warn(
+            f"{size} clouds do not determine the hyperparameters, and intervals are too short: errors "
+            f"of leave-one-out predictions are {ratio:.1f} times as large as their standard deviations. "
+            "Use integrate_hyperparameters(model) for predictions.",
+            UndeterminedWarning,
+        )
+
+
+def _warn_of_cost(model: ExactGP) -> None:
+    num_clouds, targets = model.train_targets.shape[-1], model.train_targets
+    if num_clouds <= _MANY:
+        return
+    # Outputs that share a kernel share its covariance matrix.
+    matrices = max(1, getattr(model, "_aug_batch_shape", targets.shape[:-1]).numel())
+    gibibytes = matrices * _MATRICES * num_clouds**2 * targets.element_size() / 2**30
+    warn(
+        f"An exact fit of {num_clouds:,} clouds needs about {gibibytes:.1f} GiB of memory and takes "
+        "long: memory grows with the square of the number of clouds, time with its cube. "
+        "SparseDistributionGP takes any number of clouds.",
+        CostWarning,
+    )

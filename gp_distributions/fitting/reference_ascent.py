@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from botorch.optim.closures import get_loss_closure_with_grads
 from botorch.optim.utils import get_parameters_and_bounds
 from gpytorch.mlls import ExactMarginalLogLikelihood
 from torch import Tensor
@@ -131,8 +130,13 @@ def _ascend(
                 seen[step] = observe(model)
 
         try:
-            closure = get_loss_closure_with_grads(mll, parameters)
-            minimise(closure, parameters, bounds, callback=callback, options={"maxiter": steps})
+            minimise(
+                lambda: -mll(model(*model.train_inputs), model.train_targets),
+                parameters,
+                bounds,
+                callback=callback,
+                maxiter=steps,
+            )
         finally:
             reference.requires_grad_(False)
     bar.update(steps + 1 - len(trace))

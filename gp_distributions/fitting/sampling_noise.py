@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
 import torch
 from gpytorch.models import ExactGP
-from numpy.typing import NDArray
-from scipy.optimize import minimize
 from torch import Tensor
 
+from gp_distributions.fitting.lbfgs import minimise
 from gp_distributions.fitting.starts import training_rows
 from gp_distributions.kernels.covariances import covariance
 from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood
@@ -157,19 +155,10 @@ def _maximise(density: _LeaveOneOut, like: Tensor) -> tuple[Tensor, Tensor]:
     """Maximise the density over ``c`` and ``b``, by L-BFGS on their logarithms."""
     most = density.excess.max()
     scale = (density.targets.var() / torch.stack([most, most.square()])).log()
-    low, high = ((scale + math.log(share)).repeat(like.numel(), 1) for share in _SHARES)
-
-    def both(x: Tensor) -> tuple[Tensor, Tensor]:
-        c, b = x.reshape(*like.shape, 2).exp().unbind(-1)
-        return c, b
-
-    def loss(values: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
-        x = torch.from_numpy(values).to(like).requires_grad_()
-        with torch.enable_grad():
-            value = -density(*both(x)).sum()
-        (gradient,) = torch.autograd.grad(value, x)
-        return value.item(), gradient.double().cpu().numpy()
-
-    bounds = torch.stack([low, high], dim=-1).reshape(-1, 2).double().cpu().numpy()
-    found = minimize(loss, bounds.mean(-1), jac=True, method="L-BFGS-B", bounds=bounds)
-    return both(torch.from_numpy(found.x).to(like))
+    logs, bounds = {}, {}
+    for name, unit in zip(("c", "b"), scale.tolist(), strict=True):
+        bounds[name] = low, high = tuple(unit + math.log(share) for share in _SHARES)
+        logs[name] = torch.full_like(like, (low + high) / 2).requires_grad_()
+    with torch.enable_grad():
+        minimise(lambda: -density(logs["c"].exp(), logs["b"].exp()).sum(), logs, bounds)
+    return logs["c"].detach().exp(), logs["b"].detach().exp()

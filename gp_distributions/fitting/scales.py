@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import torch
-from botorch.optim.closures import ForwardBackwardClosure
 from botorch.optim.utils.model_utils import get_parameters_and_bounds
 from gpytorch.models import ExactGP
 from linear_operator.operators import DiagLinearOperator
@@ -263,11 +262,10 @@ class _Ascent:
             for name, p in parameters.items()
             if p in scales or name in self.logarithms
         }
-        closure = ForwardBackwardClosure(lambda: self._loss(kept), parameters)
         try:
-            minimise(closure, parameters, bounds | boxes, options={"maxiter": steps})
-        except (NanError, NotPSDError):  # a line search went too far; the last step stands
-            _log.info("A joint fit of scales and hyperparameters stopped early.")
+            minimise(lambda: self._loss(kept), parameters, bounds | boxes, maxiter=steps)
+        except (NanError, NotPSDError):
+            _log.info("A joint fit of scales and hyperparameters has no start.")
 
     def _loss(self, kept: Tensor) -> Tensor:
         """Compute the negative log marginal likelihood of some bags, with priors, for each target."""

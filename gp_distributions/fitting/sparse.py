@@ -9,14 +9,13 @@ import os
 from dataclasses import replace
 from typing import Any, Literal
 
-import numpy as np
 import torch
 from gpytorch.kernels import ScaleKernel
 from gpytorch.likelihoods import FixedNoiseGaussianLikelihood, GaussianLikelihood
-from numpy.typing import NDArray
-from scipy.optimize import minimize
+from linear_operator.utils.errors import NanError
 from torch import Tensor
 
+from gp_distributions.fitting.lbfgs import minimise
 from gp_distributions.fitting.marginal_likelihood import fit, maximise_likelihood
 from gp_distributions.models.classification import DirichletNoise
 from gp_distributions.models.collapsed import (
@@ -58,6 +57,7 @@ def fit_sparse(
     progress: bool = True,
     client: Any = None,
     checkpoint: str | os.PathLike[str] | None = None,
+    description: str = "Fitting",
 ) -> SparseDistributionGP:
     """Fit a sparse model in place; :func:`fit` calls this function.
 
@@ -91,6 +91,7 @@ def fit_sparse(
             The model object may be the same, since with a checkpoint an interrupted fit leaves its
             hyperparameters as they were. To recognise data that are neither files nor
             :class:`ShardedClouds`, all pieces are read once more.
+        description: What the progress bar of the exact model says.
 
     Returns:
         The fitted model, in evaluation mode.
@@ -105,7 +106,7 @@ def fit_sparse(
     try:
         alone = contextlib.nullcontext() if checkpoint is None else claimed(checkpoint)
         with alone:
-            _fit(model, how, checkpoint, progress=progress, client=client)
+            _fit(model, how, checkpoint, description, progress=progress, client=client)
     finally:
         model.eval()
     return model
@@ -115,6 +116,7 @@ def _fit(
     model: SparseDistributionGP,
     how: dict[str, Any],
     checkpoint: str | os.PathLike[str] | None,
+    description: str,
     *,
     progress: bool,
     client: Any,
@@ -129,8 +131,8 @@ def _fit(
     try:
         features = _remembered_features(model, first)
         if features is None:
-            # A sparse model cannot be integrated over the hyperparameters that few clouds leave open.
-            maximise_likelihood(_exact(model), **how, progress=progress)
+            exact = _exact(model)
+            maximise_likelihood(exact, **how, progress=progress, description=description)
             features = model.choose_features()
             _remember_features(model, features, first)
         state = model.piece_state(features)
@@ -296,25 +298,24 @@ def _polished(
     kernel, likelihood = model.covar_module, model.likelihood
     with torch.no_grad():
         density = _LeaveOneOut(model, state, sums)
-    limits = [(0.0, 0.0), (0.0, 0.0)]  # of the logarithms of the factors
+    like = density.noise
+    logs = {"amplitude": like.new_zeros(()), "scale": like.new_zeros(())}
+    limits = {"amplitude": (0.0, 0.0), "scale": (0.0, 0.0)}
     if isinstance(kernel, ScaleKernel) and kernel.raw_outputscale.requires_grad:
-        limits[0] = _log_limits(kernel.raw_outputscale_constraint, kernel.outputscale)
+        limits["amplitude"] = _log_limits(kernel.raw_outputscale_constraint, kernel.outputscale)
     if _noise_is_free(likelihood):
-        limits[1] = _log_limits(likelihood.noise_covar.raw_noise_constraint, likelihood.noise)
-
-    def loss(values: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
-        x = torch.tensor(values).to(density.noise).requires_grad_()
-        with torch.enable_grad():
-            value = -density(*x.exp())
-        (gradient,) = torch.autograd.grad(value, x)
-        return value.item(), gradient.cpu().numpy()
-
-    found = minimize(loss, np.zeros(2), jac=True, method="L-BFGS-B", bounds=limits)
-    factors = torch.from_numpy(np.exp(found.x)).to(density.noise)
-    amplitude, scale = factors.tolist()
+        limits["scale"] = _log_limits(likelihood.noise_covar.raw_noise_constraint, likelihood.noise)
+    for log in logs.values():
+        log.requires_grad_()
+    try:
+        minimise(lambda: -density(logs["amplitude"].exp(), logs["scale"].exp()), logs, limits)
+    except NanError:  # lost in rounding errors
+        return state.features, sums
+    factors = [log.detach().exp() for log in logs.values()]
+    amplitude, scale = (factor.item() for factor in factors)
     with torch.no_grad():
         mean = density.mean(*factors)
-        if not (math.isfinite(found.fun) and mean.isfinite().all()):  # lost in rounding errors
+        if not mean.isfinite().all():
             return state.features, sums
         if model.mean_module.raw_constant.requires_grad:
             model.mean_module.constant = mean.reshape(model.mean_module.constant.shape)

@@ -48,11 +48,11 @@ class ClassificationGP(Classification, SharedKernelGP):  # type: ignore[misc]
         covar_module: A kernel on rows. The default for :class:`PointClouds` and :class:`Gaussians` is a
             scaled ``SlicedWassersteinKernel(dim, profile="matern52")``.
         alpha_epsilon: The concentration :math:`\alpha_\epsilon` of the classes that are not the label.
-            Smaller values give more confident probabilities. :func:`fit_classification` selects a value.
+            Smaller values give more confident probabilities. :func:`fit` selects a value.
         temperature: The temperature :math:`\tau` of the probabilities, which are
             :math:`p_c^{1 / \tau} / \sum_j p_j^{1 / \tau}` for expectations :math:`p` of the softmax.
             Smaller values give more confident probabilities, and the labels stay the same.
-            :func:`fit_classification` selects a value.
+            :func:`fit` selects a value.
         input_transform: A transform from the model's inputs to rows.
 
     Attributes:

@@ -361,7 +361,7 @@ class DistributionGP(Regression, SingleTaskGP):
         to_train, prior = self._covariances_at(rows, diag=True)
         fitted, explained = given.marginals(to_train)
         moments = torch.broadcast_tensors(self.mean_module(rows) + fitted, prior - explained)
-        mean, variance = map(self._columns, moments)
+        mean, variance = map(self.columns, moments)
         return mean, variance
 
     def latent_left_out(self) -> tuple[Tensor, Tensor, Tensor]:
@@ -370,7 +370,7 @@ class DistributionGP(Regression, SingleTaskGP):
         noise = self._noise_of(self.train_inputs[0], targets.shape)
         mean = targets - given.mean_cache / given.precision
         moments = torch.broadcast_tensors(mean, 1 / given.precision - noise, noise)
-        mean, variance, noise = map(self._columns, moments)
+        mean, variance, noise = map(self.columns, moments)
         return mean, variance, noise
 
     def noise(self, rows: Tensor) -> Tensor:
@@ -379,7 +379,7 @@ class DistributionGP(Regression, SingleTaskGP):
             return mean_noise(self.likelihood.noise, rows, self.num_outputs)
         rows = self._of_each_output(rows)
         shape = torch.broadcast_shapes(rows.shape[:-1], (*self.train_targets.shape[:-1], 1))
-        return self._columns(self._noise_of(rows, shape))
+        return self.columns(self._noise_of(rows, shape))
 
     def _noise_of(self, rows: Tensor, shape: torch.Size) -> Tensor:
         noise: Tensor = self.likelihood._shaped_noise_covar(shape, rows).diagonal()
@@ -389,7 +389,7 @@ class DistributionGP(Regression, SingleTaskGP):
         """Return rows with an axis of outputs in front of the clouds, if there are several."""
         return add_output_dim(rows, self._input_batch_shape)[0] if self.num_outputs > 1 else rows
 
-    def _columns(self, values: Tensor) -> Tensor:
+    def columns(self, values: Tensor) -> Tensor:
         """Return ``... x outputs x N`` values as ``... x N x outputs``; one output has no axis."""
         return values.mT if self.num_outputs > 1 else values.unsqueeze(-1)
 

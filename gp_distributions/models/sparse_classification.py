@@ -36,7 +36,7 @@ class SparseClassificationGP(Classification, SparseDistributionGP):  # type: ign
     :class:`DistributionGP`: each class has a latent function, all of them share one kernel, and the
     labels become regression targets of known noise, in the process that reads them. One pass over the
     data forms the sums of all classes. :func:`gp_distributions.fit` learns the hyperparameters from an
-    exact model of 1000 random clouds, and :func:`fit_classification` also selects ``alpha_epsilon``.
+    exact model of 1000 random clouds, and selects ``alpha_epsilon`` and ``temperature``.
 
     Args:
         train_X: The training clouds, as for :class:`SparseDistributionGP`.

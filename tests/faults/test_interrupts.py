@@ -35,8 +35,8 @@ from gp_distributions import (
 )
 from gp_distributions.bayesopt import ShapeOptimizer
 from gp_distributions.comparison import InterruptedComparison
-from gp_distributions.fitting import fit_classification, marginal_likelihood
-from gp_distributions.fitting.observed import Record
+from gp_distributions.fitting import marginal_likelihood
+from gp_distributions.fitting.ascent import Ascent
 from gp_distributions.fitting.sampling_noise import learn_sampling_noise
 from gp_distributions.kernels import DistributionKernel
 from gp_distributions.warnings import UndeterminedWarning, silenced
@@ -89,7 +89,7 @@ FITS: dict[str, tuple[Callable[[], Any], Callable[[Any], Any], bool]] = {
         lambda: ClassificationGP(
             ROWS[:12], (TARGETS[:12] > TARGETS[:12].median()).long(), kernel()
         ),
-        lambda model: fit_classification(model, alpha_epsilons=(0.1, 0.01), restarts=0),
+        lambda model: fit(model, alpha_epsilons=(0.1, 0.01), restarts=0),
         False,
     ),
     "sparse": (
@@ -186,15 +186,15 @@ def test_no_line_of_a_fit_leaves_a_model_in_training_mode(
 
 def test_the_best_concentration_so_far_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     make, _, _ = FITS["classes"]
-    first = fit_classification(make(), alpha_epsilons=(0.1,), restarts=0)
+    first = fit(make(), alpha_epsilons=(0.1,), restarts=0)
     with monkeypatch.context() as patch:
         counter = Counter(patch)
-        fit_classification(make(), alpha_epsilons=(0.1,), restarts=0)
+        fit(make(), alpha_epsilons=(0.1,), restarts=0)
     model = make()
     with monkeypatch.context() as patch:
         Counter(patch, counter.count + 5)
         with pytest.raises(KeyboardInterrupt):
-            fit_classification(model, alpha_epsilons=(0.1, 0.001), restarts=0)
+            fit(model, alpha_epsilons=(0.1, 0.001), restarts=0)
     assert model.alpha_epsilon == 0.1
     assert torch.equal(model.predict_proba(ROWS[12:]), first.predict_proba(ROWS[12:]))
 
@@ -202,37 +202,27 @@ def test_the_best_concentration_so_far_is_kept(monkeypatch: pytest.MonkeyPatch) 
 def test_other_ends_of_a_fit_keep_the_best(monkeypatch: pytest.MonkeyPatch) -> None:
     """A time limit that a signal enforces raises an ordinary exception."""
     model, seen = exact(), []
-    original = Record.see
+    original = Ascent._see
 
-    def limited(self: Any, model: Any, value: float) -> None:
-        seen.append((value, [p.detach().clone() for p in model.parameters()]))
+    def limited(self: Ascent, loss: float) -> None:
+        seen.append((loss, [p.detach().clone() for p in self.model.parameters()]))
         if len(seen) == 6:
             raise TimeoutError
-        original(self, model, value)
+        original(self, loss)
 
-    monkeypatch.setattr(Record, "see", limited)
+    monkeypatch.setattr(Ascent, "_see", limited)
     with pytest.raises(TimeoutError):
         fast(model)
-    best = max(seen[:-1], key=lambda pair: pair[0])[1]
+    best = min(seen[:-1], key=lambda pair: pair[0])[1]
     assert all(map(torch.equal, model.parameters(), best))
     assert not model.training
-
-
-def test_a_fit_that_asks_what_the_data_determine(monkeypatch: pytest.MonkeyPatch) -> None:
-    model, expected = exact(), fast(exact())
-    with monkeypatch.context() as patch:
-        patch.setattr("gp_distributions.fitting.integration.median_distances", interrupt_any)
-        with pytest.raises(KeyboardInterrupt):
-            fit(model, restarts=0)
-    assert not model.training
-    assert all(map(torch.equal, model.predict(ROWS[12:]), expected.predict(ROWS[12:])))
 
 
 def test_sampling_noise_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     model = exact(sampling_noise=True).eval()
     before = model.predict(ROWS[12:])
     with monkeypatch.context() as patch:
-        patch.setattr("gp_distributions.fitting.sampling_noise.minimize", interrupt_any)
+        patch.setattr("gp_distributions.fitting.sampling_noise.minimise", interrupt_any)
         with pytest.raises(KeyboardInterrupt):
             learn_sampling_noise(model)
     assert not model.training

@@ -1,22 +1,97 @@
-"""Minimisation by L-BFGS-B from an estimate of the inverse Hessian matrix."""
+"""Minimisation by L-BFGS within bounds: minima, rounding errors, and what is not a minimum."""
 
-import numpy as np
+import math
+from collections.abc import Callable
+
 import pytest
 import torch
-from botorch.optim.closures import ForwardBackwardClosure
-from scipy.optimize import LbfgsInvHessProduct
+from linear_operator.utils.errors import NanError
+from scipy.optimize import rosen, rosen_der
+from torch import Tensor
 
 from gp_distributions.fitting.lbfgs import minimise
 
 
-@pytest.mark.parametrize("definite", [True, False])
-def test_a_metric_that_rounding_made_indefinite_is_left_out(definite: bool) -> None:
-    x = torch.nn.Parameter(torch.tensor([3.0, -2.0]).double())
-    closure = ForwardBackwardClosure(
-        lambda: (x - 1) ** 2 @ torch.tensor([1.0, 9.0]).double(), {"x": x}
-    )
-    steps, changes = np.eye(2), np.diag([2.0, 18.0] if definite else [2.0, -18.0])
-    metric = LbfgsInvHessProduct(steps, changes)
-    found = minimise(closure, {"x": x}, metric=metric)
+def parameter(*values: float) -> torch.nn.Parameter:
+    return torch.nn.Parameter(torch.tensor(values, dtype=torch.float64))
+
+
+def banana(x: Tensor) -> Tensor:
+    """Return Rosenbrock's function."""
+    return (100 * (x[1:] - x[:-1].square()).square() + (1 - x[:-1]).square()).sum()
+
+
+def with_rounding(loss: Callable[[Tensor], Tensor], error: float) -> Callable[[Tensor], Tensor]:
+    """Add errors to values that depend on the last digits of the parameters, as rounding does."""
+
+    def noisy(x: Tensor) -> Tensor:
+        phase = 1e12 * x.detach().sum().item()
+        return loss(x) + error * math.sin(phase)
+
+    return noisy
+
+
+def test_finds_the_minimum_of_a_curved_valley() -> None:
+    x = parameter(-1.2, 1.0, 0.5)
+    assert rosen(x.detach().numpy()) == pytest.approx(banana(x).item())
+    found = minimise(lambda: banana(x), {"x": x}, gtol=1e-8, ftol=0.0)
     assert found.converged
-    torch.testing.assert_close(x.detach(), torch.ones(2).double(), rtol=0, atol=1e-5)
+    torch.testing.assert_close(x.detach(), torch.ones(3).double(), rtol=0, atol=1e-6)
+    assert abs(rosen_der(x.detach().numpy())).max() < 1e-6
+
+
+def test_stays_within_bounds() -> None:
+    x, y = parameter(0.0), parameter(3.0)
+    found = minimise(
+        lambda: (x - 2).square().sum() + (x + y).square().sum(),
+        {"x": x, "y": y},
+        {"x": (None, 0.5), "y": (0.25, None)},
+    )
+    assert found.converged
+    assert (x.item(), y.item()) == (0.5, 0.25)
+
+
+@pytest.mark.parametrize("error", [0.0, 1e-9])
+@pytest.mark.parametrize("start", [(-1.2, 1.0), (1.0 + 1e-7, 1.0), (4.0, -3.0)])
+def test_rounding_errors_do_not_hide_that_it_is_a_minimum(
+    start: tuple[float, float], error: float
+) -> None:
+    x = parameter(*start)
+    loss = with_rounding(banana, error)
+    assert minimise(lambda: loss(x), {"x": x}).converged
+    assert banana(x).item() < 1e-6
+
+
+def test_says_what_is_not_a_minimum() -> None:
+    x = parameter(-1.2, 1.0)
+    assert not minimise(lambda: banana(x), {"x": x}, maxiter=5).converged
+    # A cliff that no step descends although the slope is steep.
+    y = parameter(0.0)
+    wrong = lambda: y.sum() - y.sum().detach() + y.detach().abs().sum()  # noqa: E731
+    assert not minimise(wrong, {"y": y}).converged
+
+
+def test_curvature_of_a_similar_loss_saves_steps() -> None:
+    steps: list[int] = []
+    pairs = []
+    for _ in range(2):
+        x, count = parameter(-1.2, 1.0, 0.5, -0.5), [0]
+
+        def counted(x: Tensor = x, count: list[int] = count) -> Tensor:
+            count[0] += 1
+            return (torch.tensor([1.0, 9.0, 100.0, 1e3]).double() * (x - 1).square()).sum()
+
+        found = minimise(counted, {"x": x}, pairs=pairs)
+        assert found.converged
+        pairs = found.pairs
+        steps.append(count[0])
+    assert steps[1] < steps[0]
+
+
+def test_values_that_are_not_finite() -> None:
+    x = parameter(1.0)
+    with pytest.raises(NanError, match="finite loss at the start"):
+        minimise(lambda: x.sum() * math.nan, {"x": x})
+    # Steps beyond the domain are avoided.
+    found = minimise(lambda: (x - x.log()).sum(), {"x": torch.nn.Parameter(x.detach() * 0 + 50)})
+    assert found.loss < 50

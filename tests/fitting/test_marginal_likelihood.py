@@ -1,5 +1,6 @@
 """Fitting: its starts, that it finds a maximum, and its warnings."""
 
+import warnings
 from typing import Any, Literal
 
 import gpytorch
@@ -24,7 +25,7 @@ from gp_distributions import (
     fit,
 )
 from gp_distributions.estimators import DistributionGPRegressor
-from gp_distributions.fitting import marginal_likelihood
+from gp_distributions.fitting import ascent
 from gp_distributions.fitting.lbfgs import Minimum
 from gp_distributions.fitting.starts import start_at_medians
 from gp_distributions.numerics.linear_algebra import cholesky
@@ -40,9 +41,11 @@ ROWS = as_rows(CLOUDS)
 TARGETS = torch.stack([points.square().sum().sqrt() for points, _ in CLOUDS])
 
 
-def make_model(rows: Tensor = ROWS[:30], profile: str = "matern52") -> DistributionGP:
+def make_model(
+    rows: Tensor = ROWS[:30], profile: str = "matern52", targets: Tensor = TARGETS[:30]
+) -> DistributionGP:
     kernel = SlicedWassersteinKernel(2, num_slices=10, num_quantiles=20, profile=profile)
-    return DistributionGP(rows, TARGETS[:30], ScaleKernel(kernel))
+    return DistributionGP(rows, targets, ScaleKernel(kernel))
 
 
 def objective(model: gpytorch.models.ExactGP) -> Tensor:
@@ -104,13 +107,13 @@ def test_starts_are_within_constraints(noise: Interval, lengthscale: Interval) -
 
 
 def test_jitter_matters_at_the_end_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    maximise = marginal_likelihood.minimise
+    maximise = ascent.minimise
 
     def strays(*args: Any, **kwargs: Any) -> Minimum:
         cholesky(torch.ones(2, 2, dtype=torch.float64))  # which takes jitter
         return maximise(*args, **kwargs)
 
-    monkeypatch.setattr(marginal_likelihood, "minimise", strays)
+    monkeypatch.setattr(ascent, "minimise", strays)
     fit(make_model())  # warnings are errors here
     twins = make_model(ROWS[:1].expand(30, -1))
     twins.likelihood = GaussianLikelihood(noise_constraint=GreaterThan(0.0))
@@ -174,16 +177,16 @@ def test_goes_on_where_a_start_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     expected = fit(make_model(), restarts=2).state_dict()
     fails: list[int] = []
 
-    def maximise(model: DistributionGP, options: None) -> object:
+    def strays(loss: Any, parameters: dict[str, Tensor], *args: Any, **kwargs: Any) -> Minimum:
         fails[0] -= 1
         if fails[0] < 0:
-            return _maximise(model, options)
-        for parameter in model.parameters():
+            return minimise(loss, parameters, *args, **kwargs)
+        for parameter in parameters.values():
             parameter.data += 30
         raise NotPSDError("not positive definite")
 
-    _maximise = marginal_likelihood._maximise
-    monkeypatch.setattr(marginal_likelihood, "_maximise", maximise)
+    minimise = ascent.minimise
+    monkeypatch.setattr(ascent, "minimise", strays)
     fails[:] = [1]
     found = fit(make_model(), restarts=2).state_dict()
     for name, value in expected.items():
@@ -196,11 +199,33 @@ def test_goes_on_where_a_start_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     assert all(torch.equal(before[name], value) for name, value in model.named_parameters())
 
 
-def test_parameters_in_common_are_refused() -> None:
+def test_outputs_may_have_parameters_in_common() -> None:
     kernel = ScaleKernel(SlicedWassersteinKernel(2, num_slices=10))
-    model = DistributionGP(ROWS[:30], torch.stack([TARGETS, TARGETS.sin()], -1)[:30], kernel)
-    with pytest.raises(ValueError, match=r"raw_outputscale for each .* \(2,\).*SharedKernelGP"):
-        fit(model)
+    model = fit(DistributionGP(ROWS[:30], torch.stack([TARGETS, TARGETS.sin()], -1)[:30], kernel))
+    model.train()
+    mll = ExactMarginalLogLikelihood(model.likelihood, model)
+    mll(model(*model.train_inputs), model.train_targets).sum().backward()
+    assert model.covar_module.raw_outputscale.grad.abs().item() < 1e-3
+
+
+def test_intervals_that_are_too_short() -> None:
+    """Targets that the clouds do not explain, by hyperparameters that claim to be free of noise."""
+    model = make_model(targets=torch.tensor([1.0, -1.0, 1.0]).double().repeat(10))
+    model.covar_module.base_kernel.lengthscale = 3.0
+    model.likelihood.noise = 1e-3
+    for parameter in model.parameters():
+        parameter.requires_grad_(False)
+    with pytest.warns(UndeterminedWarning, match=r"30 clouds .* errors .* times as large"):
+        fit(model, init="current", restarts=0)
+
+
+@pytest.mark.parametrize("init", ["median", "current"])
+def test_clouds_that_coincide(init: Literal["median", "current"]) -> None:
+    model = make_model(ROWS[:1].expand(30, -1))
+    with silenced(UndeterminedWarning), warnings.catch_warnings(action="error"):
+        fit(model, init=init, restarts=0)
+    with pytest.warns(UndeterminedWarning, match="All 30 training clouds coincide for Sliced"):
+        fit(model, init=init, restarts=0)
 
 
 def test_bad_arguments() -> None:

@@ -34,7 +34,6 @@ from gp_distributions import (
     SparseDistributionGP,
     fit,
 )
-from gp_distributions.fitting import fit_classification
 from gp_distributions.models import passes
 from gp_distributions.models.collapsed import piece_sums
 from gp_distributions.sharding import PieceError
@@ -208,7 +207,7 @@ def test_workers_read_the_pieces(
     model = SparseClassificationGP(labels, num_inducing=40, client=client)
     assert model.predict(data, client=client).tolist() == classes.tolist()
     assert same(model.leave_one_out(client=client), densities)
-    fit_classification(model, alpha_epsilons=(0.1,), restarts=0, client=client)
+    fit(model, alpha_epsilons=(0.1,), restarts=0, client=client)
 
 
 def labelled(folder: Path) -> ShardedClouds:

@@ -1,5 +1,6 @@
 """Gradients after predictions in ``torch.inference_mode()``, whose tensors autograd cannot use."""
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -19,7 +20,7 @@ from gp_distributions import (
     fit_reference,
     integrate_hyperparameters,
 )
-from gp_distributions.fitting.observed import values_of
+from gp_distributions.fitting.ascent import values_of
 
 ROWS = as_rows(random_clouds(12, sizes=(3, 8)))
 TARGETS = ROWS[:10, 0].sin()
@@ -87,7 +88,8 @@ def test_fits(name: str, mode: Callable[[], Any]) -> None:
 def test_fit_of_a_reference() -> None:
     generator = torch.Generator().manual_seed(0)
     reference = ReferenceMeasure(torch.randn(3, 2, generator=generator, dtype=torch.float64))
-    models = [DistributionGP(ROWS[:10], TARGETS, SinkhornKernel(reference)) for _ in range(2)]
+    kernels = (SinkhornKernel(copy.deepcopy(reference)) for _ in range(2))
+    models = [DistributionGP(ROWS[:10], TARGETS, kernel) for kernel in kernels]
     expected = fit_reference(models[0], steps=2, guard=2, progress=False)
     with torch.no_grad():
         found = fit_reference(models[1], steps=2, guard=2, progress=False)

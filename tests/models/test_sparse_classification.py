@@ -19,7 +19,6 @@ from gp_distributions import (
     SparseDistributionGP,
     fit,
 )
-from gp_distributions.fitting import fit_classification
 from gp_distributions.models.collapsed import piece_sums
 from gp_distributions.models.pieces import described
 
@@ -78,7 +77,7 @@ class TestExactness:
     def test_selection_of_the_concentration(self) -> None:
         sparse, exact = make_model(), ClassificationGP(ROWS[:60], NAMES[:60], make_kernel())
         for model in (sparse, exact):
-            fit_classification(model, alpha_epsilons=(0.1, 0.001), restarts=0)
+            fit(model, alpha_epsilons=(0.1, 0.001), restarts=0)
         assert sparse.alpha_epsilon == exact.alpha_epsilon
         assert sparse.temperature == exact.temperature != 1
 
@@ -295,12 +294,10 @@ class TestShards:
 
         model = SparseClassificationGP(data, covar_module=make_kernel(), num_inducing=20)
         assert passes() == [1]
-        fit(model, restarts=0)
-        assert passes() == [1]
+        fit(model, alpha_epsilons=(0.1, 0.01), restarts=0)
+        assert passes() == [4]  # for each concentration, one for the sums and one to leave out
         model.leave_one_out()
         assert passes() == [1]
-        fit_classification(model, alpha_epsilons=(0.1, 0.01), restarts=0)
-        assert passes() == [4]
         model.predict(PointClouds(POINTS_OF_SHARDS))
         assert passes() == [0]
 
@@ -326,12 +323,12 @@ class TestShards:
         with monkeypatch.context() as patch:
             patch.setattr(SparseClassificationGP, "leave_one_out", leave_one_out)
             with pytest.raises(KeyboardInterrupt):
-                fit_classification(model, checkpoint=tmp_path, **options)
+                fit(model, checkpoint=tmp_path, **options)
         assert (model.alpha_epsilon, model.temperature) == (0.05, 0.7)  # as before
         assert all(torch.equal(model.state_dict()[name], start[name]) for name in start)
         with monkeypatch.context() as patch:
             patch.setattr("gp_distributions.fitting.sparse._exact", interrupted)
-            fit_classification(model, checkpoint=tmp_path, **options)
-        expected = fit_classification(make(), **options)
+            fit(model, checkpoint=tmp_path, **options)
+        expected = fit(make(), **options)
         assert model.alpha_epsilon == expected.alpha_epsilon
         assert torch.equal(model.predict_proba(data), expected.predict_proba(data))

@@ -22,9 +22,9 @@ from gp_distributions import (
     SlicedWassersteinKernel,
     fit,
 )
-from gp_distributions.fitting import cost, marginal_likelihood
-from gp_distributions.fitting.observed import ObservedLikelihood, Record
-from gp_distributions.fitting.subsets import has_subsets, on_subset
+from gp_distributions.fitting import marginal_likelihood, subset_start
+from gp_distributions.fitting.ascent import Ascent
+from gp_distributions.fitting.subset_start import has_subsets, on_subset
 from gp_distributions.warnings import CostWarning
 
 CLOUDS = PointClouds.from_list([points for points, _ in random_clouds(90, sizes=(5, 20))])
@@ -73,16 +73,16 @@ def value(model: DistributionGP) -> float:
 def seen(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Collect the number of clouds of each evaluation; models of more than 60 clouds are large."""
     sizes: list[int] = []
-    see = Record.see
+    loss = Ascent.loss
 
-    def noted(self: Record, model: DistributionGP, value: float) -> None:
-        sizes.append(model.train_targets.shape[-1])
-        see(self, model, value)
+    def noted(self: Ascent, mll: ExactMarginalLogLikelihood) -> Tensor:
+        sizes.append(mll.model.train_targets.shape[-1])
+        return loss(self, mll)
 
-    monkeypatch.setattr(Record, "see", noted)
-    monkeypatch.setattr(marginal_likelihood, "_LARGE", 60)
-    monkeypatch.setattr(marginal_likelihood, "_SUBSET", 40)
-    monkeypatch.setattr(marginal_likelihood, "_GAIN", 0.2)  # a smaller subset is further off
+    monkeypatch.setattr(Ascent, "loss", noted)
+    monkeypatch.setattr(subset_start, "_LARGE", 60)
+    monkeypatch.setattr(subset_start, "_SUBSET", 40)
+    monkeypatch.setattr(subset_start, "_GAIN", 0.2)  # a smaller subset is further off
     return sizes
 
 
@@ -98,7 +98,7 @@ def test_ends_where_a_fit_of_all_clouds_ends(name: str, seen: list[int]) -> None
     seen.clear()
     general = MODELS[name]()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(marginal_likelihood, "_LARGE", 90)
+        patch.setattr(subset_start, "_LARGE", 90)
         fit(general, seed=1)
     assert set(seen) == {90}
     assert fewer < len(seen)
@@ -111,7 +111,7 @@ def test_starts_again_if_the_subset_misleads(
     fit(MODELS["one output"]())
     fewer = seen.count(90)
     seen.clear()
-    monkeypatch.setattr(marginal_likelihood, "_GAIN", -1.0)
+    monkeypatch.setattr(subset_start, "_GAIN", -1.0)
     fit(MODELS["one output"]())
     assert seen.count(90) > 2 * fewer
 
@@ -123,7 +123,7 @@ def test_goes_on_from_where_it_is(seen: list[int]) -> None:
     assert value(model) >= best - 1e-6
 
 
-def test_which_models_have_subsets() -> None:
+def test_which_models_have_subsets(seen: list[int]) -> None:
     assert all(has_subsets(make()) for make in MODELS.values())
     reference = ReferenceMeasure(torch.zeros(3, 2).double() + torch.arange(3).unsqueeze(-1))
     learned = DistributionGP(ROWS, TARGETS, SinkhornKernel(reference, epsilon=1.0))
@@ -154,23 +154,23 @@ def test_an_interrupted_fit_keeps_the_best(
 ) -> None:
     """Interrupted on the subset, and on all clouds."""
     found: list[tuple[int, float, list[Tensor]]] = []
-    see = Record.see
+    see = Ascent._see
 
-    def interrupted(self: Record, model: DistributionGP, value: float) -> None:
-        values = [parameter.detach().clone() for parameter in model.parameters()]
-        found.append((model.train_targets.shape[-1], value, values))
-        see(self, model, value)
-        if len(found) >= after and (after == 2 or model.train_targets.shape[-1] == 90):
+    def interrupted(self: Ascent, loss: float) -> None:
+        values = [parameter.detach().clone() for parameter in self.model.parameters()]
+        found.append((seen[-1], loss, values))
+        see(self, loss)
+        if len(found) >= after and (after == 2 or seen[-1] == 90):
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(Record, "see", interrupted)
+    monkeypatch.setattr(Ascent, "_see", interrupted)
     model = MODELS["one output"]()
     with pytest.raises(KeyboardInterrupt):
         fit(model)
     assert not model.training
     last = found[-1][0]
     assert last == (40 if after == 2 else 90)
-    best = max((entry for entry in found if entry[0] == last), key=lambda entry: entry[1])
+    best = min((entry for entry in found if entry[0] == last), key=lambda entry: entry[1])
     assert all(map(torch.equal, best[2], model.parameters()))
     model.predict(CLOUDS[:3])
 
@@ -189,9 +189,9 @@ def test_interrupted_before_anything_is_known(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_long_fit_is_announced(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cost, "_MANY", 89)
+    monkeypatch.setattr(marginal_likelihood, "_MANY", 89)
     model = MODELS["one output"]()
-    with pytest.warns(CostWarning, match=r"90 clouds takes about .* GiB .*SparseDistributionGP"):
+    with pytest.warns(CostWarning, match=r"90 clouds needs about .* GiB .*SparseDistributionGP"):
         fit(model, restarts=0)
 
 
@@ -208,12 +208,12 @@ def test_the_progress_bar(
 
 
 def test_outputs_that_share_a_kernel_cost_as_much_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cost, "_MANY", 89)
-    monkeypatch.setattr(cost, "_MATRICES", 1e6)
+    monkeypatch.setattr(marginal_likelihood, "_MANY", 89)
+    monkeypatch.setattr(marginal_likelihood, "_MATRICES", 1e6)
 
     def gibibytes(model: DistributionGP) -> float:
         with pytest.warns(CostWarning) as caught:
-            cost.warn_of_cost(model)
+            marginal_likelihood._warn_of_cost(model)
         return float(str(caught[0].message).split(" GiB")[0].split()[-1])
 
     one = 1e6 * 90**2 * 8 / 2**30
@@ -223,15 +223,16 @@ def test_outputs_that_share_a_kernel_cost_as_much_as_one(monkeypatch: pytest.Mon
 
 def fail_on_all_clouds(monkeypatch: pytest.MonkeyPatch, fails: Callable[[int], bool]) -> None:
     """Let evaluations on all clouds fail whose number, from one, is to fail."""
-    forward, count = ObservedLikelihood.forward, [0]
+    loss, count = Ascent.loss, [0]
 
-    def failing(self: ObservedLikelihood, prior: Any, target: Tensor, *args: Any) -> Tensor:
-        count[0] += target.shape[-1] == 90
-        if target.shape[-1] == 90 and fails(count[0]):
+    def failing(self: Ascent, mll: ExactMarginalLogLikelihood) -> Tensor:
+        whole = mll.model.train_targets.shape[-1] == 90
+        count[0] += whole
+        if whole and fails(count[0]):
             raise NotPSDError("This covariance matrix cannot be factorised.")
-        return forward(self, prior, target, *args)
+        return loss(self, mll)
 
-    monkeypatch.setattr(ObservedLikelihood, "forward", failing)
+    monkeypatch.setattr(Ascent, "loss", failing)
 
 
 @pytest.mark.parametrize("failures", [1, 2, 3])

@@ -1,0 +1,102 @@
+"""Maximisation of a marginal likelihood from several starts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from botorch.optim.utils.model_utils import get_parameters_and_bounds
+from gpytorch.mlls import ExactMarginalLogLikelihood
+from gpytorch.models import ExactGP
+from linear_operator.utils.errors import NanError, NotPSDError
+from torch import Tensor
+
+from gp_distributions.fitting.lbfgs import Minimum, Pair, minimise
+
+
+class Maximum(NamedTuple):
+    """A maximum of the marginal likelihood, and the values of all parameters of the model there."""
+
+    minimum: Minimum
+    values: list[Tensor]
+
+
+class Ascent:
+    """Maximisation of marginal likelihoods per cloud.
+
+    Args:
+        model: The model.
+        tick: Function that is called at each evaluation.
+        options: Options of :func:`minimise`.
+
+    Attributes:
+        best: The values of all parameters at the best step so far, which an interrupted fit keeps.
+    """
+
+    def __init__(
+        self, model: ExactGP, tick: Callable[[], object], options: dict[str, Any] | None
+    ) -> None:
+        self.model, self.tick, self.options = model, tick, options or {}
+        self.best = values_of(model)
+        self.lowest = math.inf
+
+    def maxima(
+        self, model: ExactGP, starts: Sequence[list[Tensor]], *, pairs: Sequence[Pair] = ()
+    ) -> list[Maximum]:
+        """Maximise the marginal likelihood from each start; leave out those that fail.
+
+        Args:
+            model: The model, or one that shares its parameters.
+            starts: Values of all parameters.
+            pairs: Estimate of the curvature there.
+        """
+        mll = ExactMarginalLogLikelihood(model.likelihood, model)
+        parameters, bounds = get_parameters_and_bounds(mll, requires_grad=True)
+        found: list[Maximum] = []
+        for start in starts:
+            set_values(model, start)
+            try:
+                minimum = (
+                    minimise(
+                        lambda: self.loss(mll),
+                        parameters,
+                        bounds,
+                        callback=self._see,
+                        pairs=pairs,
+                        **self.options,
+                    )
+                    if parameters
+                    else Minimum(self.loss(mll).item(), converged=True, pairs=[])
+                )
+            except (NanError, NotPSDError) as error:
+                failure = error
+                continue
+            found.append(Maximum(minimum, values_of(model)))
+        if not found:
+            set_values(model, starts[0])
+            raise failure
+        return found
+
+    def loss(self, mll: ExactMarginalLogLikelihood) -> Tensor:
+        """Return the negative sum of the marginal likelihoods of all outputs."""
+        self.tick()
+        model = mll.model
+        return -mll(model(*model.train_inputs), model.train_targets).sum()
+
+    def _see(self, loss: float) -> None:
+        if loss < self.lowest:
+            self.lowest, self.best = loss, values_of(self.model)
+
+
+def values_of(model: ExactGP) -> list[Tensor]:
+    """Return copies of the values of all parameters of a model."""
+    return [parameter.detach().clone() for parameter in model.parameters()]
+
+
+@torch.no_grad()
+def set_values(model: ExactGP, values: Sequence[Tensor]) -> None:
+    """Set the values of all parameters of a model."""
+    for parameter, value in zip(model.parameters(), values, strict=True):
+        parameter.copy_(value)

@@ -1,0 +1,120 @@
+"""Starts of fits of many clouds: the maxima on a random subset of them, a surrogate that is quicker."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Sequence
+
+import torch
+from gpytorch.likelihoods import GaussianLikelihood
+from gpytorch.mlls import ExactMarginalLogLikelihood
+from gpytorch.models import ExactGP
+from linear_operator.utils.errors import NanError, NotPSDError
+from torch import Tensor
+
+from gp_distributions.fitting.ascent import Ascent, Maximum, set_values
+from gp_distributions.kernels.reading import distribution_kernels
+from gp_distributions.models.distribution_gp import DistributionGP
+from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood
+from gp_distributions.models.shared_kernel import SharedNoise
+
+# Models of more clouds are fitted to a random subset first, of this size.
+_LARGE, _SUBSET = 1000, 500
+# Maxima on the subset are the same if their likelihoods per cloud differ by less than _SAME. On all
+# clouds, their likelihoods grow by less than _GAIN: by a few parameters over the size of the subset.
+_SAME, _GAIN = 1e-4, 0.015
+# Likelihoods whose parameters do not depend on the number of clouds.
+_LIKELIHOODS = (GaussianLikelihood, SamplingNoiseLikelihood, SharedNoise)
+
+
+def has_subsets(model: ExactGP) -> bool:
+    """Whether there are many clouds, of which a subset has a likelihood with about the same maxima.
+
+    It has for the regression models of this package with fixed distances and learned noise.
+    """
+    return (
+        model.train_targets.shape[-1] > _LARGE
+        and isinstance(model, DistributionGP)
+        and type(model.likelihood) in _LIKELIHOODS
+        and not any(
+            parameter.requires_grad
+            for kernel, _ in distribution_kernels(model.covar_module)
+            for parameter in kernel.distance.parameters()
+        )
+    )
+
+
+def maximum_from_subset(
+    ascent: Ascent, starts: Sequence[list[Tensor]], *, seed: int, with_first: bool
+) -> Maximum:
+    """Maximise the marginal likelihood of all clouds from the maxima on a subset of them.
+
+    The most likely candidate on all clouds comes first. Others follow unless they are the same maximum,
+    or too far below the best to reach it. If the likelihood grows much more than it should, or no
+    candidate leads to a maximum, the fit goes on from all starts.
+
+    Args:
+        ascent: The maximisation, of a model that :func:`has_subsets`.
+        starts: Values of all parameters from which to find the maxima on the subset.
+        seed: Random seed of the subset.
+        with_first: Whether the first start is a candidate, too.
+    """
+    model, outputs = ascent.model, max(1, ascent.model.train_targets.shape[:-1].numel())
+    smaller = on_subset(model, min(_SUBSET, model.train_targets.shape[-1]), seed=seed)
+    candidates = [(found.values, found.minimum.pairs) for found in ascent.maxima(smaller, starts)]
+    ascent.lowest = math.inf  # losses on the subset do not compare with those on all clouds
+    if with_first:
+        candidates.append((starts[0], []))
+    mll = ExactMarginalLogLikelihood(model.likelihood, model)
+    losses: list[float] = []
+    for values, _ in candidates:
+        set_values(model, values)
+        try:
+            with torch.no_grad():
+                losses.append(ascent.loss(mll).item())
+        except (NanError, NotPSDError):
+            losses.append(math.inf)
+    found: list[Maximum] = []
+    last = -math.inf
+    for loss, (values, pairs) in sorted(zip(losses, candidates, strict=True), key=lambda x: x[0]):
+        reachable = not found or (
+            loss - last > _SAME * outputs and loss - min(map(loss_of, found)) < _GAIN * outputs
+        )
+        if math.isfinite(loss) and reachable:
+            try:
+                found += ascent.maxima(model, [values], pairs=pairs)
+            except (NanError, NotPSDError):
+                continue
+            if loss - loss_of(found[-1]) > _GAIN * outputs:
+                # The subset was a poor guide, so all clouds may have maxima that it lacks.
+                return min([*found, *ascent.maxima(model, starts)], key=loss_of)
+        last = loss
+    return min(found or ascent.maxima(model, starts), key=loss_of)
+
+
+def loss_of(found: Maximum) -> float:
+    """Return the loss at a maximum of the likelihood."""
+    return found.minimum.loss
+
+
+def on_subset(model: DistributionGP, size: int, *, seed: int) -> DistributionGP:
+    """Return a model of some of the training clouds that shares all parameters with ``model``.
+
+    Args:
+        model: A model for which :func:`has_subsets` is true.
+        size: Number of clouds, which are drawn at random.
+        seed: Random seed.
+
+    Returns:
+        A model in the mode of ``model``, whose targets are in the same units.
+    """
+    (rows,) = model.train_inputs
+    generator = torch.Generator().manual_seed(seed)
+    drawn = torch.randperm(rows.shape[-2], generator=generator)[:size].sort().values.to(rows.device)
+    # Outputs share their rows, which are expanded, so only those of the first are copied.
+    shared = rows.narrow(-3, 0, 1) if rows.dim() > 2 and rows.stride(-3) == 0 else rows
+    chosen = shared.index_select(-2, drawn).expand(*rows.shape[:-2], size, rows.shape[-1])
+    smaller = copy.copy(model)  # shares modules, and has its own training data
+    smaller.set_train_data(chosen, model.train_targets[..., drawn], strict=False)
+    return smaller
