@@ -20,11 +20,9 @@ from gp_distributions.measures._bags import (
     read_rows,
 )
 from gp_distributions.measures._container import WeightedContainer
-from gp_distributions.measures._curves import read_curves
 from gp_distributions.measures._frames import read_frame
-from gp_distributions.measures._images import read_images
-from gp_distributions.measures._meshes import read_meshes
 from gp_distributions.measures._pairs import PairFeatures, read_pairs
+from gp_distributions.measures._shapes import read_curves, read_images, read_meshes
 from gp_distributions.measures._single_cell import read_cells
 from gp_distributions.measures._validation import Wording, equal_weights
 from gp_distributions.measures.arrays import Array, Data, integer, point_array, seeded
