@@ -15,15 +15,12 @@ from gp_distributions.measures.arrays import (
     Data,
     concatenate,
     dtype_and_device,
-    integer,
     object_array,
     point_array,
     real_array,
-    row_tensor,
     to_tensors,
 )
 from gp_distributions.measures.tables import cells, is_table, table
-from gp_distributions.rows.clouds import split_rows
 from gp_distributions.rows.padding import untouched_zeros
 
 
@@ -98,11 +95,6 @@ def read_arrays(points: Data, weights: Data | None) -> tuple[Tensor, Tensor]:
         arrays.append(_weights(weights, arrays[0], "Weights"))
     atoms, *given = to_tensors(arrays)
     return validated(atoms, given[0] if given else equal_weights(atoms), Wording())
-
-
-def read_rows(rows: Data, dim: int) -> tuple[Tensor, Tensor]:
-    """Read clouds from ``batch_shape x m*(d+1)`` rows; return tensors like :func:`read_arrays`."""
-    return validated(*split_rows(row_tensor(rows), integer(dim, "dim")), Wording())
 
 
 def read_bags(

@@ -162,16 +162,16 @@ def double(bag: Any, name: str) -> Tensor:
     return to_tensor(real_array(bag, name), torch.float64, torch.device("cpu")).detach()
 
 
-def row_tensor(rows: Data) -> Tensor:
-    """Convert rows to a tensor.
+def row_tensor(rows: Data, dim: int) -> tuple[Tensor, int]:
+    """Convert rows to a tensor, and check the dimension of what they hold.
 
     Raises:
-        ValueError: As for :func:`real_array`, or if there are no rows.
+        ValueError: As for :func:`real_array`, or if there are no rows, or ``dim`` is no integer >= 1.
     """
     array = real_array(rows, "Rows")
     if 0 in array.shape[:-1]:
         raise ValueError(f"Rows: expected at least one row, got shape {tuple(array.shape)}.")
-    return to_tensors([array])[0]
+    return to_tensors([array])[0], integer(dim, "dim")
 
 
 def concatenate(arrays: list[Array], dtype: torch.dtype, device: torch.device) -> Tensor:
