@@ -219,6 +219,12 @@ class Covariates:
                     f'frame[{name!r}].astype("category") in pandas, pl.Enum in Polars.'
                 )
 
+    def _kinds(self) -> dict[str, str]:
+        return {
+            name: "numbers" if isinstance(values, Tensor) else "categories"
+            for name, values in self.columns.items()
+        }
+
     @classmethod
     def concatenate(cls, parts: Sequence[Self]) -> Covariates:
         """Concatenate covariates with the same columns; declared categories are joined.
@@ -227,22 +233,29 @@ class Covariates:
             ValueError: If the columns differ, or a column holds numbers in one part and categories in
                 another.
         """
-        first = parts[0]
-        for part in parts[1:]:
-            if set(part.columns) != set(first.columns):
+        first, *others = parts
+        for number, part in enumerate(others, start=1):
+            kinds, found = first._kinds(), part._kinds()
+            if kinds != found:
+                differing = min(dict(kinds.items() ^ found.items()))
                 raise ValueError(
-                    f"Expected columns {list(first.columns)}, got {list(part.columns)}."
+                    f"Column {differing!r}: expected {kinds.get(differing, 'no such column')} in all "
+                    f"parts, got {found.get(differing, 'no such column')} in part {number}. Convert the "
+                    "column to one type in all parts."
                 )
-        columns = {
-            name: _joined([part.columns[name] for part in parts], name) for name in first.columns
-        }
+        columns: dict[str, Any] = {}
+        for name, values in first.columns.items():
+            every: list[Any] = [part.columns[name] for part in parts]
+            columns[name] = (
+                torch.cat(every) if isinstance(values, Tensor) else np.concatenate(every)
+            )
         levels: dict[str, tuple[Level, ...]] = {}
         for name in first.columns:
             # Levels that are declared keep their order; others that occur follow.
             declaring = sorted(parts, key=lambda part: name not in part.levels)
             if name in declaring[0].levels:
-                found = dict.fromkeys(level for part in declaring for level in part.levels_of(name))
-                levels[name] = tuple(found)
+                every = [level for part in declaring for level in part.levels_of(name)]
+                levels[name] = tuple(dict.fromkeys(every))
         given = [part.labels for part in parts if part.labels is not None]
         labels = np.concatenate(given) if len(given) == len(parts) else None
         return cls(columns, levels, labels)
@@ -252,19 +265,6 @@ def _equal(a: Tensor | npt.NDArray[Any], b: Tensor | npt.NDArray[Any]) -> bool:
     if isinstance(a, Tensor) and isinstance(b, Tensor):
         return same_tensor(a, b)
     return type(a) is type(b) and np.array_equal(a, b)
-
-
-def _joined(values: list[Any], name: str) -> Tensor | npt.NDArray[Any]:
-    kinds = ["numbers" if isinstance(part, Tensor) else "categories" for part in values]
-    if len(set(kinds)) > 1:
-        other = next(i for i, kind in enumerate(kinds) if kind != kinds[0])
-        raise ValueError(
-            f"Column {name!r}: expected {kinds[0]} in all parts, got {kinds[other]} in part {other}. "
-            "Convert the column to one type in all parts."
-        )
-    if isinstance(values[0], Tensor):
-        return torch.cat(values)
-    return np.concatenate(values)
 
 
 def _labels(data: Any) -> npt.NDArray[Any] | None:

@@ -481,7 +481,7 @@ def test_the_index_is_along_the_last_batch_axis(make):
     single = make()
     with pytest.raises(TypeError, match=r"A single (Gaussian|mixture) has no length"):
         len(single)
-    with pytest.raises(IndexError, match="out of range"):
+    with pytest.raises(IndexError, match="out of bounds"):
         made[4]
 
 
