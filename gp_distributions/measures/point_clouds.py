@@ -19,10 +19,9 @@ from gp_distributions.measures._bags import (
     read_ragged,
 )
 from gp_distributions.measures._container import WeightedContainer
-from gp_distributions.measures._frames import read_frame
+from gp_distributions.measures._frames import read_cells, read_frame
 from gp_distributions.measures._pairs import PairFeatures, read_pairs
 from gp_distributions.measures._shapes import read_curves, read_images, read_meshes
-from gp_distributions.measures._single_cell import read_cells
 from gp_distributions.measures._validation import Wording, equal_weights, validated
 from gp_distributions.measures.arrays import Array, Data, integer, point_array, row_tensor, seeded
 from gp_distributions.rows.clouds import join_rows, pad_rows, split_rows
