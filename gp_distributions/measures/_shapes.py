@@ -16,7 +16,6 @@ from gp_distributions.measures._validation import Wording, equal_weights, valida
 from gp_distributions.measures.arrays import (
     Array,
     Data,
-    dtype_and_device,
     integer,
     real_array,
     to_tensor,
@@ -79,7 +78,7 @@ def read_curves(
     """
     wording = Wording("Curve", "arc lengths", labels)
     read = [curve_lines(c, wording((i,)), closed=closed) for i, c in enumerate(curves)]
-    vertices = _tensors(point_arrays((points for points, _, _ in read), wording))
+    vertices = to_tensors(point_arrays((points for points, _, _ in read), wording))
     segments, shares = [], []
     for i, (points, (_, following, _)) in enumerate(zip(vertices, read, strict=True)):
         if len(points) < 2:
@@ -147,7 +146,7 @@ def read_meshes(
     faces = [real_array(given, f"Faces of mesh {i}") for i, (_, given) in enumerate(read)]
     for i, (array, face) in enumerate(zip(arrays, faces, strict=True)):
         _check_mesh(array, face, wording((i,)))
-    vertices = _tensors(arrays)
+    vertices = to_tensors(arrays)
     triangles, shares = [], []
     for points, face in zip(vertices, faces, strict=True):
         index = to_tensor(face, torch.int64, points.device)
@@ -216,10 +215,6 @@ def _sampled(corners: Tensor, areas: Tensor, uniform: Tensor) -> Tensor:
 
 def _spaced(start: int, end: int, count: int, like: Tensor) -> Tensor:
     return torch.linspace(start, end, count, dtype=like.dtype, device=like.device)
-
-
-def _tensors(arrays: list[Array]) -> list[Tensor]:
-    return [to_tensor(array, *dtype_and_device(arrays)) for array in arrays]
 
 
 def _padded(points: list[Tensor], weights: list[Tensor]) -> tuple[Tensor, Tensor]:
