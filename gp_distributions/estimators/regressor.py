@@ -82,7 +82,7 @@ class DistributionGPRegressor(MultiOutputMixin, RegressorMixin, ProcessEstimator
         Returns:
             The fitted estimator.
         """
-        training = self._read_training_inputs(X)
+        training = self._read_training(X)
         given = read_targets(self, X, training, y)
         try:
             targets = check_array(given, dtype=np.float64, ensure_2d=False, input_name="y")
@@ -123,6 +123,6 @@ class DistributionGPRegressor(MultiOutputMixin, RegressorMixin, ProcessEstimator
             The mean, of shape ``N`` or ``N x outputs`` like the training targets, or the mean and the
             standard deviation, in the units of the targets.
         """
-        read = self._read_fitted_inputs(X)
+        read = self._read_fitted(X)
         mean, std = self.model_.predict(read, conformal=conformal)
         return (mean.numpy(), std.numpy()) if return_std else mean.numpy()
