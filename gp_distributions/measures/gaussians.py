@@ -58,7 +58,8 @@ class Gaussians(Container):
     covariance: Tensor
 
     def __init__(self, mean: Data, covariance: Data) -> None:
-        self._fill(*valid_gaussians(*moments([mean, covariance], "d")))
+        means, covariances = moments([mean, covariance], "d")
+        self._fill(*valid_gaussians(means, covariances))
 
     @classmethod
     def from_clouds(cls, clouds: PointClouds) -> Gaussians:

@@ -149,8 +149,8 @@ def _covariates(
     known = part.columns[column]
     if isinstance(known, Tensor):
         ends = known.min().item(), known.max().item()
-        numbers = np.linspace(*ends, _GRID) if values is None else np.asarray(values, dtype=float)
-        return _with_column(other, column, numbers.reshape(-1)), numbers.reshape(-1), None
+        numbers = np.linspace(*ends, _GRID) if values is None else np.ravel(values).astype(float)
+        return _with_column(other, column, numbers.tolist()), numbers, None
     if values is None:
         values = [level for level in part.levels_of(column) if level in known.tolist()]
     found = _with_column(other, column, values)

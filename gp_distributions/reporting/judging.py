@@ -231,7 +231,7 @@ def judge(
     if isinstance(model, Classifier):
         classes, truth = _observed_classes(model, y, len(rows))
         values = truth[:, None].astype(float)
-        moments = (model.predict_proba(rows),)
+        moments: tuple[Tensor, ...] = (model.predict_proba(rows),)
     else:
         targets, _ = as_targets(y, rows)
         if targets.shape[-1] != model.num_outputs:
