@@ -18,6 +18,7 @@ from gp_distributions.measures.arrays import (
     object_array,
     point_array,
     real_array,
+    shown,
     to_tensors,
 )
 from gp_distributions.measures.tables import cells, is_table, table
@@ -159,18 +160,14 @@ def read_ragged(
 
 def _sizes(offsets: Data, atoms: int) -> Tensor:
     """Return the sizes of bags that begin at the given offsets."""
-    array = torch.as_tensor(real_array(offsets, "Offsets"))
-    if array.dim() != 1 or len(array) < 2 or array.is_floating_point():
+    array = torch.as_tensor(real_array(offsets, "Offsets")).cpu()
+    listed = array.dim() == 1 and len(array) > 1 and not array.is_floating_point()
+    if not listed or int(array[0]) != 0 or int(array[-1]) != atoms:
         raise ValueError(
-            "Offsets: expected a one-dimensional array of at least two integers, got shape "
-            f"{tuple(array.shape)} and dtype {array.dtype}."
+            "Offsets: expected two or more integers, 0 as the first and the number of atoms, "
+            f"{atoms}, as the last, got {shown(array.tolist())}."
         )
-    sizes = array.to(torch.int64).cpu().diff()
-    if int(array[0]) != 0 or int(array[-1]) != atoms:
-        raise ValueError(
-            f"Offsets: expected 0 as the first and the number of atoms, {atoms}, as the last, got "
-            f"{int(array[0])} and {int(array[-1])}."
-        )
+    sizes = array.to(torch.int64).diff()
     if not bool((sizes > 0).all()):
         empty = int((sizes <= 0).nonzero()[0])
         raise ValueError(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -171,11 +171,7 @@ class MixedEncoding:
 
     def decode(self, rows: Tensor) -> dict[str, Part]:
         """Read blocks from an ``N x width`` tensor of rows: the inverse of :meth:`encode`."""
-        readers: dict[str, Callable[[Tensor, int], Part]] = {
-            "clouds": PointClouds.unpack,
-            "gaussians": Gaussians.unpack,
-            "mixtures": GaussianMixtures.unpack,
-        }
+        readers = {kind: container.unpack for container, kind in KINDS.items()}
         parts: dict[str, Part] = {}
         for name, columns in self.columns.items():
             block = self.blocks[name]
@@ -188,18 +184,17 @@ class MixedEncoding:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the encoding as plain data that JSON can hold."""
-        plain: dict[str, Any] = {}
-        for name, block in self.blocks.items():
-            if isinstance(block, Block):
-                plain[name] = {"kind": block.kind, "dim": block.dim}
-                continue
-            plain[name] = [
+        return {
+            name: {"kind": block.kind, "dim": block.dim}
+            if isinstance(block, Block)
+            else [
                 [column, "levels", list(kind.values)]
                 if isinstance(kind, Levels)
                 else [column, "scaling", [kind.mean, kind.scale]]
                 for column, kind in block.columns.items()
             ]
-        return plain
+            for name, block in self.blocks.items()
+        }
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> MixedEncoding:
