@@ -20,8 +20,8 @@ from gp_distributions.measures.arrays import (
     real_array,
     to_tensor,
 )
-from gp_distributions.measures.names import index_names
-from gp_distributions.measures.tables import column, is_table, row_names, table
+from gp_distributions.measures.names import Names, index_names
+from gp_distributions.measures.tables import column, is_table, table
 from gp_distributions.numerics.predictions import refuse_mask
 from gp_distributions.rows.clouds import same_tensor
 
@@ -78,11 +78,11 @@ class Covariates:
         if is_table(data):
             frame = table(data)
             columns = {name: column(frame, name) for name in frame.columns}
-            return cls.of(columns, block, rows=row_names(frame), labels=_labels(frame.to_native()))
+            return cls.of(columns, block, index_names(frame.to_native()))
         series: Any = nw.from_native(data, allow_series=True, pass_through=True)
         if isinstance(series, nw.Series):
             native = series.to_native()
-            return cls.of({series.name or block: native}, block, labels=_labels(native))
+            return cls.of({series.name or block: native}, block, index_names(native))
         refuse_mask(data, f"Block {block!r}")
         values = data if isinstance(data, Tensor) or _declared(data) is not None else _array(data)
         if values is None or values.ndim not in (1, 2) or 0 in values.shape[1:]:
@@ -98,21 +98,13 @@ class Covariates:
         return cls.of({i: values[:, i] for i in range(values.shape[1])}, block)
 
     @classmethod
-    def of(
-        cls,
-        columns: Mapping[Any, Any],
-        block: str,
-        *,
-        rows: npt.NDArray[Any] | None = None,
-        labels: npt.NDArray[Any] | None = None,
-    ) -> Covariates:
+    def of(cls, columns: Mapping[Any, Any], block: str, names: Names | None = None) -> Covariates:
         """Read columns by name.
 
         Args:
             columns: The columns: arrays, tensors, series or lists.
             block: Name of the block, for error messages.
-            rows: How messages name the rows. Default: by the labels, or by numbers.
-            labels: Names of the entries, or None.
+            names: Names of the entries, or None.
 
         Raises:
             ValueError: As for :meth:`read`, or if lengths differ or there are no columns.
@@ -127,7 +119,7 @@ class Covariates:
                     f"{where}: expected columns whose names differ as text, got another column "
                     f"{name!r}. Rename one of them."
                 )
-            reader = _Reader(where, labels if rows is None else rows)
+            reader = _Reader(where, names)
             read[name], declared = reader.read(values)
             if declared is not None:
                 levels[name] = declared
@@ -137,7 +129,7 @@ class Covariates:
                 f"Block {block!r}: expected at least one column, and columns of one length, "
                 f"got {lengths}."
             )
-        return cls(read, levels, labels)
+        return cls(read, levels, None if names is None else names.labels)
 
     def __len__(self) -> int:
         return len(next(iter(self.columns.values())))
@@ -267,12 +259,6 @@ def _equal(a: Tensor | npt.NDArray[Any], b: Tensor | npt.NDArray[Any]) -> bool:
     return type(a) is type(b) and np.array_equal(a, b)
 
 
-def _labels(data: Any) -> npt.NDArray[Any] | None:
-    """Return the names in the index of a pandas frame or series."""
-    names = index_names(data)
-    return None if names is None else names.labels
-
-
 def _declared(values: Any) -> list[Any] | None:
     """Return the categories that the dtype of a column or an array declares, or None."""
     dtype: Any = getattr(values, "dtype", None)
@@ -300,7 +286,7 @@ class _Reader:
     """Reads one column, and names it and its rows in error messages."""
 
     where: str
-    rows: npt.NDArray[Any] | None
+    names: Names | None
 
     def read(self, values: Any) -> tuple[Tensor | npt.NDArray[Any], tuple[Level, ...] | None]:
         """Return the numbers or the categories of a column, and the categories that it declares."""
@@ -356,4 +342,4 @@ class _Reader:
         return object_array(entries)
 
     def _row(self, row: int) -> str:
-        return f"row {row if self.rows is None else self.rows.tolist()[row]!r}"
+        return f"row {row if self.names is None else self.names.values.tolist()[row]!r}"

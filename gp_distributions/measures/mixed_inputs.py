@@ -17,7 +17,7 @@ from gp_distributions.measures.covariates import Covariates
 from gp_distributions.measures.encoding import MixedEncoding, Part, common_dtype_and_device
 from gp_distributions.measures.names import Names, check_names, index_names
 from gp_distributions.measures.point_clouds import PointClouds
-from gp_distributions.measures.tables import Table, cells, column, row_names, table
+from gp_distributions.measures.tables import Table, cells, column, table
 
 
 class MixedInputs:
@@ -135,8 +135,7 @@ covariates=Covariates(2, age))
                 raise ValueError(f"Column {name!r}: {error}") from error
         others = {n: column(frame, n) for n in frame.columns if n not in bags and n != labels}
         if others:
-            rows = row_names(frame)
-            blocks[covariates] = Covariates.of(others, covariates, rows=rows, labels=named)
+            blocks[covariates] = Covariates.of(others, covariates, names)
         return cls._made(blocks, names)
 
     @classmethod
