@@ -101,7 +101,8 @@ def probabilities(output: Classification) -> str:
     def draw(figure: Any) -> None:
         ax = figure.subplots()
         right = output.predicted == output.truth
-        heights = output.truth + _spread(output.truth)
+        # Marks of a class are kept apart by a regular pattern.
+        heights = output.truth + 0.5 * (np.arange(len(output.truth)) * 0.618034 % 1 - 0.5)
         for chosen, marker, color, name in (
             (right, "o", _BLUE, "most probable class is right"),
             (~right, "X", _RED, "most probable class is wrong"),
@@ -116,15 +117,6 @@ def probabilities(output: Classification) -> str:
 
     height = 1.2 + 0.55 * len(output.classes)
     return picture(draw, 4.8, height, vectors=len(output.truth) <= _MOST_VECTORS)
-
-
-def _spread(groups: npt.NDArray[np.int64]) -> Array:
-    """Return offsets that keep the marks of a group apart: a regular pattern, not random numbers."""
-    places = np.zeros(len(groups))
-    for group in np.unique(groups):
-        members = groups == group
-        places[members] = np.arange(members.sum()) * 0.618034 % 1
-    return 0.5 * (places - 0.5)
 
 
 def reliability(output: Classification) -> str:
