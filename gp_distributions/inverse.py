@@ -16,7 +16,7 @@ from gp_distributions.distances import (
     RigidSlicedWasserstein,
     SlicedWasserstein,
 )
-from gp_distributions.measures import PointClouds
+from gp_distributions.measures import Gaussians, PointClouds
 from gp_distributions.numerics.nearest_cloud import nearest_cloud
 from gp_distributions.numerics.rotations import procrustes
 from gp_distributions.rows.clouds import join_rows
@@ -272,6 +272,5 @@ def _in_pose(
 
 def _atom_distances(clouds: PointClouds) -> Tensor:
     """Return the root mean square distance between two atoms of each cloud."""
-    points, weights = clouds.points.detach(), clouds.weights.detach().unsqueeze(-1)
-    centred = points - (weights * points).sum(-2, keepdim=True)
-    return (2 * (weights * centred.square()).sum((-1, -2))).sqrt()
+    covariance = Gaussians.from_clouds(clouds).covariance.detach()
+    return (2 * covariance.diagonal(dim1=-2, dim2=-1).sum(-1)).sqrt()

@@ -13,7 +13,14 @@ from torch import Tensor
 
 from gp_distributions.measures._bags import pad
 from gp_distributions.measures._validation import Wording, validated
-from gp_distributions.measures.arrays import as_floats, is_missing, real_array, shown, to_tensors
+from gp_distributions.measures.arrays import (
+    as_floats,
+    is_missing,
+    is_number,
+    real_array,
+    shown,
+    to_tensors,
+)
 from gp_distributions.measures.tables import Table, column, row_names, table
 
 # Largest number of entries of a matrix of cells that are read at once.
@@ -94,7 +101,7 @@ def _numbers(frame: Table, name: str, ids: npt.NDArray[Any]) -> npt.NDArray[Any]
     values = np.asarray(column(frame, name))
     numbers = as_floats(values)
     plain = numbers.dtype.kind in "biuf"
-    bad = ~np.isfinite(numbers) if plain else np.array([not _is_number(v) for v in values])
+    bad = ~np.isfinite(numbers) if plain else np.array([not is_number(v) for v in values])
     if plain and not bad.any():
         return numbers
     row = int(bad.argmax())
@@ -103,14 +110,6 @@ def _numbers(frame: Table, name: str, ids: npt.NDArray[Any]) -> npt.NDArray[Any]
         f"{row_names(frame).tolist()[row]!r}, of bag {ids.tolist()[row]!r}. Convert text to numbers; "
         "correct or fill in the value, or drop the row."
     )
-
-
-def _is_number(value: Any) -> bool:
-    try:
-        float(value)
-    except (TypeError, ValueError):
-        return False
-    return True
 
 
 def read_cells(

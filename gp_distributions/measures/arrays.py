@@ -236,6 +236,15 @@ def is_missing(value: object) -> bool:
     return bool(unequal) if isinstance(unequal, bool | np.bool_) else True
 
 
+def is_number(value: Any) -> bool:
+    """Return whether a value is a number, or text that reads as one, with a decimal point or comma."""
+    try:
+        float(value.replace(",", ".") if isinstance(value, str) else value)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
 def count_axes(value: Any) -> int:
     """Return the number of axes of an array or of nested lists, of which the first entries count."""
     if isinstance(value, np.ndarray) and value.dtype == object:

@@ -16,6 +16,7 @@ from gp_distributions.measures.arrays import (
     as_floats,
     count_axes,
     is_missing,
+    is_number,
     object_array,
     real_array,
     to_tensor,
@@ -198,7 +199,7 @@ class Covariates:
                 or not any(isinstance(e, str) for e in entries)
             ):
                 continue
-            words = [row for row, entry in enumerate(entries) if not _is_number(entry)]
+            words = [row for row, entry in enumerate(entries) if not is_number(entry)]
             if 2 * len(words) < len(entries):
                 row = words[0] if words else 0
                 place = row if self.labels is None else self.labels.tolist()[row]
@@ -271,14 +272,6 @@ def _array(data: Any) -> npt.NDArray[Any] | None:
         return np.asarray(data)
     except ValueError:  # unequal lengths
         return None
-
-
-def _is_number(entry: Level) -> bool:
-    try:
-        float(entry.replace(",", ".") if isinstance(entry, str) else entry)
-    except ValueError:
-        return False
-    return True
 
 
 @dataclass(frozen=True)
