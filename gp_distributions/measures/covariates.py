@@ -226,15 +226,12 @@ class Covariates:
             ValueError: If the columns differ, or a column holds numbers in one part and categories in
                 another.
         """
-        first, *others = parts
-        for number, part in enumerate(others, start=1):
-            kinds, found = first._kinds(), part._kinds()
-            if kinds != found:
-                differing = min(dict(kinds.items() ^ found.items()))
+        first, kinds = parts[0], [part._kinds() for part in parts]
+        for number, found in enumerate(kinds):
+            if found != kinds[0]:
                 raise ValueError(
-                    f"Column {differing!r}: expected {kinds.get(differing, 'no such column')} in all "
-                    f"parts, got {found.get(differing, 'no such column')} in part {number}. Convert the "
-                    "column to one type in all parts."
+                    f"Expected the columns {kinds[0]} in all parts, got {found} in part {number}. "
+                    "Convert each column to one type in all parts."
                 )
         columns: dict[str, Any] = {}
         for name, values in first.columns.items():
