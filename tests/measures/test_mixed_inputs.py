@@ -211,11 +211,13 @@ class TestContainer:
     def test_concatenation_of_numbers_and_categories(self) -> None:
         numbers, words = MixedInputs(x=[1.0]), MixedInputs(x=["a", "b"])
         with pytest.raises(
-            ValueError, match="{'x': 'categories'} in all parts, got {'x': 'numbers'} in part 1"
+            ValueError,
+            match=r"\{'x': 'categories'\} in all parts, got \{'x': 'numbers'\} in part 1",
         ):
             MixedInputs.concatenate([words, numbers])
         with pytest.raises(
-            ValueError, match="{'x': 'numbers'} in all parts, got {'x': 'categories'} in part 2"
+            ValueError,
+            match=r"\{'x': 'numbers'\} in all parts, got \{'x': 'categories'\} in part 2",
         ):
             MixedInputs.concatenate([numbers, numbers, words])
 
