@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -164,10 +165,7 @@ class Calibration:
             rounded = [f"{share:.3f}", *(f"{score:.3g}" for score in scores)]
             lines.append([str(group), str(count), *rounded])
         widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-        return "\n".join(
-            "  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True))
-            for line in lines
-        )
+        return "\n".join("  ".join(map(str.rjust, line, widths)) for line in lines)
 
 
 def calibration(
@@ -246,7 +244,7 @@ def _members(groups: Groups, number: int) -> dict[Hashable, list[int]]:
     labels = groups.tolist() if isinstance(groups, Tensor) else list(groups)
     if len(labels) != number:
         raise ValueError(f"Expected a group label for each of {number} bags, got {len(labels)}.")
-    members: dict[Hashable, list[int]] = {}
-    for index, label in enumerate(labels):
-        members.setdefault(label, []).append(index)
-    return dict(sorted(members.items(), key=lambda item: item[0]))  # type: ignore[arg-type,return-value]
+    places: dict[Any, list[int]] = {}
+    for place, label in enumerate(labels):
+        places.setdefault(label, []).append(place)
+    return {label: places[label] for label in sorted(places)}

@@ -16,7 +16,7 @@ from gp_distributions.distances import (
     RigidSlicedWasserstein,
     SlicedWasserstein,
 )
-from gp_distributions.measures import PointClouds
+from gp_distributions.measures import Gaussians, PointClouds
 from gp_distributions.numerics.nearest_cloud import nearest_cloud
 from gp_distributions.numerics.rotations import procrustes
 from gp_distributions.rows.clouds import join_rows
@@ -209,22 +209,14 @@ def _check_embeddings(distance: Distance, embeddings: Tensor) -> None:
             f"Expected embeddings as an N x D tensor, got shape {tuple(embeddings.shape)}."
         )
     width = embeddings.shape[-1]
-    if isinstance(distance, SlicedWasserstein):
-        rest = 0 if distance.center or distance.slices_means else distance.dim
-        quantiles, unmatched = divmod(width - rest, distance.num_slices)
-        count = distance.num_quantiles
-        fits = not unmatched and (quantiles == count if count else quantiles > 0)
-        expected = f"{distance.num_slices} x {count or 'n'} + {rest}"
-    elif isinstance(distance, RigidSlicedWasserstein):
-        atom = join_rows(embeddings.new_zeros(1, 1, distance.dim), embeddings.new_ones(1, 1))
-        count = distance.represent_rows(atom).shape[-1]
-        fits, expected = width == count, str(count)
-    else:
-        assert isinstance(distance, LinearTransport)
-        expected = f"{distance.reference.size} x {distance.dim}"
-        fits = width == distance.reference.size * distance.dim
+    atom = join_rows(embeddings.new_zeros(1, 1, distance.dim), embeddings.new_ones(1, 1))
+    count = distance.represent_rows(atom).shape[-1]
+    fits, more = width == count, ""
+    if isinstance(distance, SlicedWasserstein) and distance.num_quantiles is None:
+        fits = width >= count and not (width - count) % distance.num_slices
+        more = f", and {distance.num_slices} for each further atom"
     if not fits:
-        raise ValueError(f"Expected embeddings with {expected} features, got {width}.")
+        raise ValueError(f"Expected embeddings with {count} features{more}, got {width}.")
     finite = embeddings.isfinite().all(-1)
     if not bool(finite.all()):
         raise ValueError(
@@ -280,6 +272,5 @@ def _in_pose(
 
 def _atom_distances(clouds: PointClouds) -> Tensor:
     """Return the root mean square distance between two atoms of each cloud."""
-    points, weights = clouds.points.detach(), clouds.weights.detach().unsqueeze(-1)
-    centred = points - (weights * points).sum(-2, keepdim=True)
-    return (2 * (weights * centred.square()).sum((-1, -2))).sqrt()
+    covariance = Gaussians.from_clouds(clouds).covariance.detach()
+    return (2 * covariance.diagonal(dim1=-2, dim2=-1).sum(-1)).sqrt()

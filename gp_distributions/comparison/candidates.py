@@ -137,13 +137,9 @@ def grouped(candidates: Mapping[str, Candidate]) -> list[dict[str, Candidate]]:
     """Group candidates such that those that share a distance are in one group."""
     groups: list[tuple[set[int], list[str]]] = []
     for name, candidate in candidates.items():
-        shared = {id(d) for d in distances_of(candidate)}
-        joined: tuple[set[int], list[str]] = (shared, [name])
-        rest = []
-        for group in groups:
-            if group[0] & joined[0]:
-                joined = (group[0] | joined[0], group[1] + joined[1])
-            else:
-                rest.append(group)
-        groups = [*rest, joined]
+        shared, names = {id(d) for d in distances_of(candidate)}, [name]
+        for group in [group for group in groups if group[0] & shared]:
+            groups.remove(group)
+            shared, names = shared | group[0], group[1] + names
+        groups.append((shared, names))
     return [{name: candidates[name] for name in names} for _, names in groups]

@@ -145,10 +145,11 @@ def compare(
                 if any(trial.interrupted for trial in found):
                     raise KeyboardInterrupt
     except KeyboardInterrupt:
-        done = _complete(trials, candidates, len(parts))
-        if not done:
-            raise
-        raise InterruptedComparison(_compared(done, candidates, splits, groups)) from None
+        try:
+            done = _compared(trials, candidates, splits, groups)
+        except RuntimeError:  # there is none
+            raise KeyboardInterrupt from None
+        raise InterruptedComparison(done) from None
     return _compared(trials, candidates, splits, groups)
 
 
@@ -158,28 +159,12 @@ def _compared(
     splits: Sequence[Split],
     groups: Sequence[Hashable] | ArrayLike | None,
 ) -> Comparison:
-    results = {name: _result([t for t in trials if t.name == name], splits) for name in candidates}
+    done = [trial for trial in trials if not trial.interrupted]
+    results = {
+        name: _result(name, [t for t in done if t.name == name], splits) for name in candidates
+    }
     clusters = None if groups is None else np.unique(np.asarray(groups), return_inverse=True)[1]
     return Comparison.of(results, clusters)
-
-
-def _complete(
-    trials: Sequence[Trial], candidates: Mapping[str, Candidate], parts: int
-) -> list[Trial]:
-    """Return the trials of the candidates that were compared before an interrupt, if any.
-
-    Those of the others say that they were not.
-    """
-    kept: list[Trial] = []
-    compared = False
-    for name in candidates:
-        found = [t for t in trials if t.name == name and not t.interrupted]
-        failed = any(t.message for t in found)
-        whole = len(found) == parts and not failed
-        compared = compared or whole
-        left = Trial(name, None, message="not compared: interrupted")
-        kept += found if whole or failed else [left]
-    return kept if compared else []
 
 
 def _are_labels(y: Any) -> bool:
@@ -189,11 +174,15 @@ def _are_labels(y: Any) -> bool:
     return as_floats(np.asarray(y)).dtype.kind not in "iuf"
 
 
-def _result(trials: Sequence[Trial], splits: Sequence[Split]) -> tuple[Trial, Predictions | None]:
+def _result(
+    name: str, trials: Sequence[Trial], splits: Sequence[Split]
+) -> tuple[Trial, Predictions | None]:
     """Return the trial of a candidate on all data, or one that failed, and all its predictions."""
     failed = [trial for trial in trials if trial.message]
     if failed:
         return min(failed, key=lambda trial: -1 if trial.fold is None else trial.fold), None
+    if len(trials) <= len(splits):
+        return Trial(name, None, message="not compared: interrupted"), None
     (whole,) = (trial for trial in trials if trial.fold is None)
     if not splits:
         return whole, whole.predictions

@@ -93,20 +93,14 @@ class Data:
 
         Raises:
             ValueError: If the folds are not a partition, the number of groups is wrong, a group is
-                missing, groups cannot be sorted, a training part holds an input or a group that it
-                leaves out, or it lacks a class.
+                missing, a training part holds an input or a group that it leaves out, or it lacks a
+                class.
         """
+        if folds is None and groups is None:
+            return []
         check_order(self.X, groups, "groups")
         refuse_mask(groups, "Groups")
-        labels = None if groups is None else np.asarray(groups)
-        if labels is not None and labels.shape != (self.size,):
-            raise ValueError(
-                f"Expected a group for each of {self.size} inputs, got groups of shape {labels.shape}."
-            )
-        if labels is not None:
-            _check_groups(groups, labels)
-        if folds is None and labels is None:
-            return []
+        labels = None if groups is None else _read_groups(groups, self.size)
         parts = [
             (torch.as_tensor(train), torch.as_tensor(test))
             for train, test in self._parts(folds, labels, seed)
@@ -138,39 +132,32 @@ class Data:
         return parts
 
     def _parts(self, folds: Any, groups: Any, seed: int) -> Iterator[tuple[Any, Any]]:
-        places = np.zeros(self.size)
+        splitter: Any = check_cv(folds)
         if isinstance(folds, int | np.integer | None):
-            most = self.size if groups is None else len(np.unique(groups))
-            number = min(_FOLDS, most) if folds is None else int(folds)
-            if not 2 <= number <= most:
-                raise ValueError(f"Expected 2 to {most} folds, got {number}.")
-            splitter: Any = KFold(number, shuffle=True, random_state=seed)
+            number = folds
+            if folds is None:
+                number = min(_FOLDS, len(set(groups.tolist())))
+            splitter = KFold(number, shuffle=True, random_state=seed)
             if groups is not None:
                 splitter = GroupKFold(number)
             elif self.classify:
                 splitter = StratifiedKFold(number, shuffle=True, random_state=seed)
-        else:
-            splitter = check_cv(folds)
-        yield from splitter.split(places, self.targets.cpu().numpy(), groups)
+        yield from splitter.split(np.zeros(self.size), self.targets.cpu().numpy(), groups)
 
 
-def _check_groups(groups: Any, labels: NDArray[Any]) -> None:
-    """Check that no group is missing, and that there are at least two, which can be sorted.
-
-    Args:
-        groups: The groups as they were given: an array of strings would hide what is missing.
-        labels: The same as an array.
-    """
-    given = groups.tolist() if hasattr(groups, "tolist") else groups
-    missing = next((place for place, group in enumerate(given) if is_missing(group)), None)
-    if missing is not None:
+def _read_groups(groups: Any, size: int) -> NDArray[Any]:
+    """Return the groups as an array, after checking that none is missing."""
+    # An array of strings would hide what is missing.
+    given = groups.tolist() if hasattr(groups, "tolist") else list(groups)
+    labels = np.asarray(groups)
+    if labels.shape != (size,):
         raise ValueError(
-            f"Expected a group for each input, but that of input {missing} is missing. Give inputs "
-            "without a group a group of their own."
+            f"Expected a group for each of {size} inputs, got groups of shape {labels.shape}."
         )
-    try:
-        different = len(np.unique(labels))
-    except TypeError as error:
-        raise ValueError(f"Expected groups that can be sorted: {error}.") from error
-    if different < 2:
-        raise ValueError("Expected at least two different groups, got one.")
+    for place, group in enumerate(given):
+        if is_missing(group):
+            raise ValueError(
+                f"Expected a group for each input, but that of input {place} is missing. Give inputs "
+                "without a group a group of their own."
+            )
+    return labels

@@ -6,13 +6,12 @@ import csv
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
-from itertools import chain, compress, islice
+from itertools import compress, islice
 from operator import itemgetter
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from tqdm import tqdm
 
@@ -113,24 +112,22 @@ def load_molecules(num: int | None = None, *, seed: int = 0, progress: bool = Fa
         if not 0 < num <= len(chosen):
             raise ValueError(f"Expected num between 1 and {len(chosen)}, got {num}.")
         chosen[np.random.default_rng(seed).permutation(len(chosen))[num:]] = False
-    pieces: list[_Piece] = []
+    pieces = []
     with tqdm(total=int(chosen.sum()), desc="Molecules", disable=not progress) as bar:
         for path, flags in zip(paths, np.split(chosen, np.cumsum(totals)[:-1]), strict=True):
             for rows in _read(path, flags):
                 pieces.append(_parsed(rows, path))
                 bar.update(len(rows))
-    return _joined(pieces)
-
-
-class _Piece(NamedTuple):
-    """Consecutive molecules, with the charges and coordinates of all atoms one after the other."""
-
-    sizes: NDArray[np.int64]
-    charges: NDArray[np.int64]
-    coordinates: NDArray[np.float64]
-    properties: NDArray[np.float64]
-    smiles: list[str]
-    indices: NDArray[np.int64]
+    columns = map(np.concatenate, zip(*pieces, strict=True))
+    sizes, charges, coordinates, properties, smiles, indices = columns
+    offsets = np.append(0, sizes.cumsum())
+    return Molecules(
+        PointClouds.from_ragged(np.column_stack([coordinates, charges]), offsets),
+        dict(zip(_PROPERTIES, properties.T, strict=True)),
+        np.add.reduceat(charges[:, None] == [*_CHARGES.values()], offsets[:-1], dtype=np.int64),
+        tuple(smiles),
+        indices,
+    )
 
 
 def _folder() -> Path:
@@ -162,8 +159,12 @@ def _read(path: Path, chosen: NDArray[np.bool_]) -> Iterator[list[tuple[str, ...
             yield piece
 
 
-def _parsed(rows: Sequence[tuple[str, ...]], path: Path) -> _Piece:
+def _parsed(rows: Sequence[tuple[str, ...]], path: Path) -> tuple[NDArray[Any], ...]:
     """Convert the text of molecules to numbers.
+
+    Returns:
+        The numbers of atoms, the charges and coordinates of all atoms one after the other, and the
+        properties, formulas and numbers of the molecules.
 
     Raises:
         ValueError: If the text cannot be read, or the elements and coordinates of a molecule do not
@@ -179,12 +180,12 @@ def _parsed(rows: Sequence[tuple[str, ...]], path: Path) -> _Piece:
                 f"{symbols.count(',') + 1} and {values.count(',') + 1}."
             )
     try:
-        return _Piece(
+        return (
             sizes,
             np.array([_CHARGES[symbol] for symbol in ",".join(letters).split(",")]),
             np.array(",".join(numbers).split(","), dtype=np.float64).reshape(-1, 3),
-            np.array(properties, dtype=np.float64),
-            list(smiles),
+            np.array(properties, dtype=np.float64).T,
+            np.array(smiles, dtype=object),
             np.array(indices, dtype=np.int64),
         )
     except (KeyError, ValueError) as error:
@@ -196,23 +197,3 @@ def _stripped(texts: Sequence[str]) -> list[str]:
     """Remove brackets and quotes from nested lists, which leaves their entries and commas."""
     table = str.maketrans("", "", "[]' ")
     return [text.translate(table) for text in texts]
-
-
-def _joined(pieces: Sequence[_Piece]) -> Molecules:
-    """Pad the molecules of all pieces to the largest."""
-    sizes = np.concatenate([piece.sizes for piece in pieces])
-    present = np.arange(sizes.max()) < sizes[:, None]
-    charges = np.zeros(present.shape)
-    charges[present] = np.concatenate([piece.charges for piece in pieces])
-    points = np.zeros((*present.shape, 4))
-    points[..., :3][present] = np.concatenate([piece.coordinates for piece in pieces])
-    points[..., 3] = charges
-    properties = np.concatenate([piece.properties for piece in pieces], axis=1)
-    return Molecules(
-        # Tensors are not copied.
-        PointClouds(torch.from_numpy(points), torch.from_numpy(present.astype(np.float64))),
-        dict(zip(_PROPERTIES, properties, strict=True)),
-        np.stack([(charges == charge).sum(1) for charge in _CHARGES.values()], axis=1),
-        tuple(chain.from_iterable(piece.smiles for piece in pieces)),
-        np.concatenate([piece.indices for piece in pieces]),
-    )

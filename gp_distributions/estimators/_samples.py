@@ -51,19 +51,7 @@ class DistributionEstimator(BaseEstimator):
         tags.input_tags.three_d_array = True
         return tags
 
-    def _read_training(self, X: Samples) -> Distributions:
-        """Read the distributions passed to ``fit``, and remember their dimension and kind."""
-        read = self._read_training_inputs(X)
-        assert isinstance(read, Distributions)
-        return read
-
-    def _read_fitted(self, X: Samples) -> Distributions:
-        """Read distributions of the dimension and kind seen during ``fit``."""
-        read = self._read_fitted_inputs(X)
-        assert isinstance(read, Distributions)
-        return read
-
-    def _read_training_inputs(self, X: Samples) -> Inputs:
+    def _read_training(self, X: Samples) -> Any:
         """Read the distributions or mixed inputs passed to ``fit``, and remember what they are."""
         read = self._read(X, reset=True)
         if len(read) < self._least_samples:
@@ -74,7 +62,7 @@ class DistributionEstimator(BaseEstimator):
         self.inputs_ = _kind(read)
         return read
 
-    def _read_fitted_inputs(self, X: Samples) -> Inputs:
+    def _read_fitted(self, X: Samples) -> Any:
         """Read distributions of the dimension and kind seen during ``fit``, or mixed inputs."""
         check_is_fitted(self)
         read = self._read(X, reset=False)

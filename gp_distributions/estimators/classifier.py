@@ -86,7 +86,7 @@ class DistributionGPClassifier(ClassifierMixin, ProcessEstimator):
         Returns:
             The fitted estimator.
         """
-        training = self._read_training_inputs(X)
+        training = self._read_training(X)
         labels = column_or_1d(read_targets(self, X, training, y), warn=True)
         if labels.dtype != object:  # the model names the cloud whose label is missing
             assert_all_finite(labels, input_name="y")
@@ -120,7 +120,7 @@ class DistributionGPClassifier(ClassifierMixin, ProcessEstimator):
         Returns:
             An ``N x C`` array with columns in the order of ``classes_``.
         """
-        read = self._read_fitted_inputs(X)
+        read = self._read_fitted(X)
         return self.model_.predict_proba(read).numpy()
 
     def predict(self, X: Samples) -> NDArray[Any]:

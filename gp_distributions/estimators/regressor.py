@@ -13,7 +13,6 @@ from sklearn.utils.validation import check_array, check_consistent_length
 from gp_distributions.estimators._kernels import ProcessEstimator
 from gp_distributions.estimators._samples import Samples, read_targets
 from gp_distributions.fitting import fit
-from gp_distributions.fitting.sparse import fit_sparse
 from gp_distributions.models import ConformalCorrection, DistributionGP, SparseDistributionGP
 
 Array = NDArray[np.float64]
@@ -82,7 +81,7 @@ class DistributionGPRegressor(MultiOutputMixin, RegressorMixin, ProcessEstimator
         Returns:
             The fitted estimator.
         """
-        training = self._read_training_inputs(X)
+        training = self._read_training(X)
         given = read_targets(self, X, training, y)
         try:
             targets = check_array(given, dtype=np.float64, ensure_2d=False, input_name="y")
@@ -93,12 +92,12 @@ class DistributionGPRegressor(MultiOutputMixin, RegressorMixin, ProcessEstimator
                 ) from error
             raise
         check_consistent_length(training, targets)
+        model: DistributionGP | SparseDistributionGP
         if self.num_inducing is None:
             kernel = self._make_kernel(training, outputs=targets.shape[1:])
-            exact = DistributionGP(training, targets, kernel, sampling_noise=self.sampling_noise)
-            self.model_ = fit(exact, restarts=self.restarts, seed=self.seed, progress=False)
+            model = DistributionGP(training, targets, kernel, sampling_noise=self.sampling_noise)
         else:
-            sparse = SparseDistributionGP(
+            model = SparseDistributionGP(
                 training,
                 targets,
                 self._make_kernel(training),
@@ -106,7 +105,7 @@ class DistributionGPRegressor(MultiOutputMixin, RegressorMixin, ProcessEstimator
                 sampling_noise=self.sampling_noise,
                 seed=self.seed,
             )
-            self.model_ = fit_sparse(sparse, restarts=self.restarts, seed=self.seed, progress=False)
+        self.model_ = fit(model, restarts=self.restarts, seed=self.seed, progress=False)
         return self
 
     def predict(
@@ -123,6 +122,6 @@ class DistributionGPRegressor(MultiOutputMixin, RegressorMixin, ProcessEstimator
             The mean, of shape ``N`` or ``N x outputs`` like the training targets, or the mean and the
             standard deviation, in the units of the targets.
         """
-        read = self._read_fitted_inputs(X)
+        read = self._read_fitted(X)
         mean, std = self.model_.predict(read, conformal=conformal)
         return (mean.numpy(), std.numpy()) if return_std else mean.numpy()

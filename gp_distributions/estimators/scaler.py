@@ -16,7 +16,7 @@ from gp_distributions.estimators._samples import (
     check_samples,
     read_inputs,
 )
-from gp_distributions.measures import MixedInputs, PointClouds
+from gp_distributions.measures import MixedInputs
 from gp_distributions.measures.inputs import Inputs
 from gp_distributions.measures.kinds import Distributions
 
@@ -61,16 +61,18 @@ class CloudScaler(  # type: ignore[call-arg]
 
     def fit(self, X: Samples, y: Any = None) -> Self:
         """Compute the centre and the scale of the training distributions."""
-        training = self._read_training_inputs(X)
+        training = self._read_training(X)
         check_samples(X, training, y)  # the scaled distributions may have no names
         with torch.no_grad():
-            if isinstance(training, MixedInputs):
-                found = {name: b._centre_and_scale(None) for name, b in _blocks(training).items()}
-                self.centre_ = {name: centre.numpy() for name, (centre, _) in found.items()}
-                self.scale_ = {name: scale.numpy() for name, (_, scale) in found.items()}
-            else:
-                centre, scale = training._centre_and_scale(None)
-                self.centre_, self.scale_ = centre.numpy(), scale.numpy()
+            found = {
+                name: [moment.numpy() for moment in block._centre_and_scale(None)]
+                for name, block in _blocks(training).items()
+            }
+        if isinstance(training, MixedInputs):
+            self.centre_ = {name: centre for name, (centre, _) in found.items()}
+            self.scale_ = {name: scale for name, (_, scale) in found.items()}
+        else:
+            self.centre_, self.scale_ = found[""]
         return self
 
     def transform(self, X: Samples) -> Inputs | NDArray[np.float64]:
@@ -85,22 +87,17 @@ class CloudScaler(  # type: ignore[call-arg]
         """
         check_is_fitted(self)
         given = X if isinstance(self.centre_, dict) else read_inputs(X)
-        read = self._read_fitted_inputs(X if given is None else given)
+        read = self._read_fitted(X if given is None else given)
+        scaled: dict[str, Any] = {}
+        for name, block in _blocks(read).items():
+            moments: list[Any] = [self.centre_, self.scale_]
+            if isinstance(read, MixedInputs):
+                moments = [moment[name] for moment in moments]
+            scaled[name] = block._scaled(*map(torch.from_numpy, moments))
         if isinstance(read, MixedInputs):
-            assert isinstance(self.centre_, dict)
-            assert isinstance(self.scale_, dict)
-            scaled = {
-                name: _scaled(block, self.centre_[name], self.scale_[name])
-                for name, block in _blocks(read).items()
-            }
             return read._with(scaled)
-        assert not isinstance(self.centre_, dict)
-        assert not isinstance(self.scale_, dict)
-        result = _scaled(read, self.centre_, self.scale_)
-        if given is None:
-            assert isinstance(result, PointClouds)  # of single atoms
-            return result.points.squeeze(-2).numpy()
-        return result
+        # The rows of a matrix are single atoms.
+        return scaled[""] if given is not None else scaled[""].points.squeeze(-2).numpy()
 
     def set_output(self, *, transform: str | None = None) -> Self:
         """Return the scaler unchanged, as in a pipeline whose other steps return frames.
@@ -125,12 +122,7 @@ class CloudScaler(  # type: ignore[call-arg]
         return super().get_feature_names_out(input_features)
 
 
-def _blocks(inputs: MixedInputs) -> dict[str, Distributions]:
-    """Return the blocks of distributions."""
-    return {n: block for n, block in inputs.blocks.items() if isinstance(block, Distributions)}
-
-
-def _scaled(
-    block: Distributions, centre: NDArray[np.float64], scale: NDArray[np.float64]
-) -> Distributions:
-    return block._scaled(torch.from_numpy(centre), torch.from_numpy(scale))
+def _blocks(inputs: Inputs) -> dict[str, Distributions]:
+    """Return the blocks of distributions by name; distributions alone have an empty name."""
+    blocks = inputs.blocks if isinstance(inputs, MixedInputs) else {"": inputs}
+    return {name: block for name, block in blocks.items() if isinstance(block, Distributions)}

@@ -15,15 +15,13 @@ from gp_distributions.measures.arrays import (
     Data,
     concatenate,
     dtype_and_device,
-    integer,
     object_array,
     point_array,
     real_array,
-    row_tensor,
+    shown,
     to_tensors,
 )
 from gp_distributions.measures.tables import cells, is_table, table
-from gp_distributions.rows.clouds import split_rows
 from gp_distributions.rows.padding import untouched_zeros
 
 
@@ -100,11 +98,6 @@ def read_arrays(points: Data, weights: Data | None) -> tuple[Tensor, Tensor]:
     return validated(atoms, given[0] if given else equal_weights(atoms), Wording())
 
 
-def read_rows(rows: Data, dim: int) -> tuple[Tensor, Tensor]:
-    """Read clouds from ``batch_shape x m*(d+1)`` rows; return tensors like :func:`read_arrays`."""
-    return validated(*split_rows(row_tensor(rows), integer(dim, "dim")), Wording())
-
-
 def read_bags(
     bags: Sequence[Data], weights: Iterable[Data] | None, labels: npt.NDArray[Any] | None
 ) -> tuple[Tensor, Tensor]:
@@ -167,18 +160,14 @@ def read_ragged(
 
 def _sizes(offsets: Data, atoms: int) -> Tensor:
     """Return the sizes of bags that begin at the given offsets."""
-    array = torch.as_tensor(real_array(offsets, "Offsets"))
-    if array.dim() != 1 or len(array) < 2 or array.is_floating_point():
+    array = torch.as_tensor(real_array(offsets, "Offsets")).cpu()
+    listed = array.dim() == 1 and len(array) > 1 and not array.is_floating_point()
+    if not listed or int(array[0]) != 0 or int(array[-1]) != atoms:
         raise ValueError(
-            "Offsets: expected a one-dimensional array of at least two integers, got shape "
-            f"{tuple(array.shape)} and dtype {array.dtype}."
+            "Offsets: expected two or more integers, 0 as the first and the number of atoms, "
+            f"{atoms}, as the last, got {shown(array.tolist())}."
         )
-    sizes = array.to(torch.int64).cpu().diff()
-    if int(array[0]) != 0 or int(array[-1]) != atoms:
-        raise ValueError(
-            f"Offsets: expected 0 as the first and the number of atoms, {atoms}, as the last, got "
-            f"{int(array[0])} and {int(array[-1])}."
-        )
+    sizes = array.to(torch.int64).diff()
     if not bool((sizes > 0).all()):
         empty = int((sizes <= 0).nonzero()[0])
         raise ValueError(

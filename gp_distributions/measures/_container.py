@@ -312,27 +312,18 @@ def resolve(index: Index, length: int) -> slice | Tensor:
         IndexError: If the index is out of range, or is a mask of another length.
         TypeError: If the index is of a type not listed above.
     """
-    if isinstance(index, slice):
-        backward = index.step is not None and index.step < 0
-        return torch.from_numpy(np.arange(length)[index].copy()) if backward else index
+    if isinstance(index, slice) and (index.step is None or index.step > 0):
+        return index
     if isinstance(index, tuple):
         raise TypeError(f"Expected one index, into the last batch axis, got the tuple {index}.")
-    if not isinstance(index, Tensor):
-        index = np.array(index)
-        if index.dtype.kind not in "biuf":
+    places: Any = index
+    if not isinstance(index, slice):
+        places = index.numpy(force=True) if isinstance(index, Tensor) else np.array(index)
+        if not places.size and places.dtype.kind == "f":  # an empty list
+            places = places.astype(np.int64)
+        if places.dtype.kind not in "biu":
             raise TypeError(
-                f"Expected integers or a mask as index, got {index.tolist()!r}. Select clouds by label "
+                f"Expected integers or a mask as index, got {places.tolist()!r}. Select clouds by label "
                 "with clouds[numpy.isin(clouds.labels, names)]."
             )
-    key = index if isinstance(index, Tensor) else torch.from_numpy(index)
-    if key.dtype == torch.bool:
-        if key.shape != (length,):
-            raise IndexError(f"Expected a mask of length {length}, got shape {tuple(key.shape)}.")
-        return key.nonzero().squeeze(-1)
-    if key.numel() == 0:
-        return key.to(torch.int64)
-    if key.is_floating_point() or key.is_complex():
-        raise TypeError(f"Expected integers or a mask as index, got dtype {key.dtype}.")
-    if key.min() < -length or key.max() >= length:
-        raise IndexError(f"Index {index} is out of range for length {length}.")
-    return key.to(torch.int64)
+    return torch.from_numpy(np.array(np.arange(length)[places]))

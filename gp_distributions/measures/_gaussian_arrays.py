@@ -1,107 +1,32 @@
-"""Read Gaussians and mixtures of Gaussians from arrays, lists and rows."""
+"""Validation of the means, covariances and weights of Gaussians and of their mixtures."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from torch import Tensor
 
-from gp_distributions.measures._bags import pad_arrays
 from gp_distributions.measures._validation import (
     Name,
     Wording,
     check_entries,
-    equal_weights,
     validated,
     validated_covariance,
 )
-from gp_distributions.measures.arrays import (
-    Data,
-    dtype_and_device,
-    integer,
-    real_array,
-    row_tensor,
-    to_tensors,
-)
-from gp_distributions.rows.gaussians import split_gaussians, split_mixtures
+from gp_distributions.measures.arrays import Data, real_array, to_tensors
 
 _GAUSSIAN = Wording("Gaussian")
+_MIXTURE = Wording("Mixture")
 
 
-def read_gaussians(mean: Data, covariance: Data) -> tuple[Tensor, Tensor]:
-    """Read Gaussians from arrays.
-
-    Args:
-        mean: A ``batch_shape x d`` array.
-        covariance: A ``batch_shape x d x d`` array.
-
-    Returns:
-        The ``batch_shape x d`` means and the ``batch_shape x d x d`` covariances.
-    """
-    means, covariances = _read_arrays([mean, covariance], "d")
-    return _validated_gaussians(means, covariances)
-
-
-def read_gaussian_rows(rows: Data, dim: int) -> tuple[Tensor, Tensor]:
-    """Read Gaussians from ``batch_shape x (d+d*d)`` rows, as tensors like :func:`read_gaussians`."""
-    return _validated_gaussians(*split_gaussians(row_tensor(rows), integer(dim, "dim")))
-
-
-def read_mixtures(
-    mean: Data, covariance: Data, weights: Data | None
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Read mixtures from arrays.
+def moments(given: Sequence[Data], axes: str, prefix: str = "") -> list[Tensor]:
+    """Convert a mean, a covariance and possibly weights of matching shapes to tensors.
 
     Args:
-        mean: A ``batch_shape x K x d`` array.
-        covariance: A ``batch_shape x K x d x d`` array.
-        weights: A ``batch_shape x K`` array; None for equal weights.
-
-    Returns:
-        The ``batch_shape x K x d`` means, the ``batch_shape x K x d x d`` covariances and the
-        ``batch_shape x K`` normalised weights.
+        given: The arrays.
+        axes: The axes of the mean after the batch axes, ``"d"`` or ``"K, d"``.
+        prefix: What the names of the arrays begin with in error messages.
     """
-    given = [mean, covariance] if weights is None else [mean, covariance, weights]
-    means, covariances, *rest = _read_arrays(given, "K, d")
-    return _validated_mixtures(means, covariances, rest[0] if rest else equal_weights(means))
-
-
-def read_mixture_rows(rows: Data, dim: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Read mixtures from ``batch_shape x K*(d+d*d+1)`` rows, as tensors like :func:`read_mixtures`."""
-    return _validated_mixtures(*split_mixtures(row_tensor(rows), integer(dim, "dim")))
-
-
-def read_mixture_list(
-    mixtures: Iterable[tuple[Data, Data, Data]],
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Pad mixtures to the largest number of components, with components whose entries are all zero.
-
-    Args:
-        mixtures: For each mixture, a ``K_i x d`` array of means, a ``K_i x d x d`` array of
-            covariances and ``K_i`` weights.
-
-    Returns:
-        The means, covariances and weights, as :func:`read_mixtures` returns them.
-
-    Raises:
-        ValueError: If there are no mixtures, or the shapes or dimensions are wrong.
-    """
-    read = [_read_arrays(m, "K, d", prefix=f"Mixture {i}: ") for i, m in enumerate(mixtures)]
-    if not read:
-        raise ValueError("Expected at least one mixture, got an empty list.")
-    dim = read[0][0].shape[-1]
-    for i, (mean, *_) in enumerate(read):
-        if mean.dim() != 2 or mean.shape[1] != dim:
-            raise ValueError(
-                f"Mixture {i}: expected means of shape (K, {dim}), got {tuple(mean.shape)}."
-            )
-    kind = dtype_and_device([tensor for mixture in read for tensor in mixture])
-    mean, covariance, weights = (pad_arrays([*c], *kind)[0] for c in zip(*read, strict=True))
-    return _validated_mixtures(mean, covariance, weights)
-
-
-def _read_arrays(given: Sequence[Data], axes: str, prefix: str = "") -> list[Tensor]:
-    """Convert a mean, a covariance and possibly weights of matching shapes to tensors."""
     names = [prefix + name for name in ("Mean", "Covariance", "Weights")[: len(given)]]
     arrays = [real_array(array, name) for array, name in zip(given, names, strict=True)]
     shape = tuple(arrays[0].shape)
@@ -109,8 +34,8 @@ def _read_arrays(given: Sequence[Data], axes: str, prefix: str = "") -> list[Ten
         raise ValueError(
             f"{names[0]}: expected a non-empty array of shape (..., {axes}), got {shape}."
         )
-    needed = (shape, (*shape, shape[-1]), shape[:-1])[: len(given)]
-    for array, name, expected in zip(arrays, names, needed, strict=True):
+    needed = (shape, (*shape, shape[-1]), shape[:-1])
+    for array, name, expected in zip(arrays, names, needed, strict=False):
         if tuple(array.shape) != expected:
             variances = name.endswith("Covariance") and tuple(array.shape) == shape
             hint = "; did you mean torch.diag_embed(variances)?" if variances else "."
@@ -121,21 +46,22 @@ def _read_arrays(given: Sequence[Data], axes: str, prefix: str = "") -> list[Ten
     return to_tensors(arrays)
 
 
-def _validated_gaussians(
+def valid_gaussians(
     mean: Tensor, covariance: Tensor, name: Name = _GAUSSIAN
 ) -> tuple[Tensor, Tensor]:
+    """Check ``batch_shape x d`` means and their covariances; return the means and symmetric parts."""
     check_entries(mean.isfinite(), mean, name, "a finite mean", " in coordinate {}")
     return mean, validated_covariance(covariance, name)
 
 
-def _validated_mixtures(
+def valid_mixtures(
     mean: Tensor, covariance: Tensor, weights: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    name = Wording("Mixture")
+    """Check ``batch_shape x K x d`` means, their covariances and weights, and normalise the weights."""
 
     def component(index: tuple[int, ...]) -> str:
-        return f"{name(index[:-1])}, component {index[-1]}"
+        return f"{_MIXTURE(index[:-1])}, component {index[-1]}"
 
-    _, covariance = _validated_gaussians(mean, covariance, component)
-    mean, weights = validated(mean, weights, name)
+    _, covariance = valid_gaussians(mean, covariance, component)
+    mean, weights = validated(mean, weights, _MIXTURE)
     return mean, covariance, weights

@@ -1,74 +1,118 @@
-"""Lines and areas of geometries with ``__geo_interface__``, such as those of shapely."""
+"""Curves and meshes as arrays: geometries with ``__geo_interface__``, files and meshes of trimesh."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
+from os import PathLike, fspath
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-_LINES = {"LineString": False, "LinearRing": True}  # whether each type is closed
-_AREAS = ("Polygon", "MultiPolygon")
+from gp_distributions.measures.arrays import Data, point_array, shown
+
+# How deep the lines of a geometry lie in its coordinates, and whether they are closed.
+_LINES = {
+    "LineString": (0, False),
+    "LinearRing": (0, True),
+    "MultiLineString": (1, False),
+    "Polygon": (1, True),
+    "MultiPolygon": (2, True),
+}
 
 
-def is_geometry(value: object) -> bool:
-    """Return whether a value is GeoJSON, or has a ``__geo_interface__``, which describes it as such."""
-    return hasattr(value, "__geo_interface__") or (isinstance(value, Mapping) and "type" in value)
-
-
-def lines(geometry: Any, name: str) -> list[tuple[npt.NDArray[np.float64], bool]]:
-    """Return the vertices of each line of a geometry, and whether the line is closed.
+def curve_lines(curve: Any, name: str, *, closed: bool) -> tuple[Data, npt.NDArray[np.int64], bool]:
+    """Read the polygonal lines that make up one curve.
 
     The lines of a polygon are its outline and the outlines of its holes. The first vertex of a closed
-    line is not repeated at the end.
+    line of a geometry is not repeated at the end.
 
     Args:
-        geometry: An object with ``__geo_interface__``.
-        name: Name of the geometry in error messages.
+        curve: An ``n x d`` array of vertices in order, or a geometry.
+        name: Name of the curve in error messages.
+        closed: Whether a segment connects the last vertex of an array to the first.
+
+    Returns:
+        The vertices of all lines; for each vertex, the index of the next one, which is the vertex itself
+        at the end of an open line; and whether the lines are closed.
 
     Raises:
-        ValueError: If the geometry has no lines.
+        ValueError: If the curve is of another kind, or a geometry has no lines.
     """
-    described = _description(geometry)
-    found = [
-        (
-            array[:-1] if closed and len(array) > 1 and (array[0] == array[-1]).all() else array,
-            closed,
-        )
-        for coordinates, closed in _lines(described)
-        if len(array := np.asarray(coordinates, dtype=np.float64))
-    ]
-    if not found:
+    if isinstance(curve, str | bytes):
         raise ValueError(
-            f"{name}: expected a geometry made of polygons or lines, got {_kind(described)}."
+            f"{name}: expected vertices or a geometry, got {shown(curve)}. Read text with "
+            "shapely.from_wkt or shapely.from_geojson, and bytes with shapely.from_wkb."
         )
-    return found
+    if _is_geometry(curve):
+        described = _description(curve)
+        depth, closed = _LINES.get(described["type"], (0, False))
+        lines = [described["coordinates"]] if described["type"] in _LINES else []
+        for _ in range(depth):
+            lines = [line for part in lines for line in part]
+        arrays = [np.asarray(line, dtype=np.float64) for line in lines if len(line)]
+        if not arrays:
+            raise ValueError(
+                f"{name}: expected a geometry made of polygons or lines, got {_kind(described)}."
+            )
+        if closed:
+            arrays = [a[:-1] if len(a) > 1 and (a[0] == a[-1]).all() else a for a in arrays]
+        curve = np.concatenate(arrays)
+    else:
+        curve = point_array(curve, name, "(n, d)")
+        arrays = [curve]
+    sizes = np.array([len(array) for array in arrays])
+    last = sizes.cumsum() - 1
+    following = np.arange(1, len(curve) + 1)
+    following[last] = last + 1 - sizes if closed else last
+    return curve, following, closed
 
 
-def _lines(described: Any) -> Iterator[tuple[Any, bool]]:
-    kind = described["type"]
-    if kind in _LINES:
-        yield described["coordinates"], _LINES[kind]
-    elif kind == "Polygon":
-        yield from ((ring, True) for ring in described["coordinates"])
-    elif kind == "MultiPolygon":
-        yield from ((ring, True) for rings in described["coordinates"] for ring in rings)
-    elif kind == "MultiLineString":
-        yield from ((line, False) for line in described["coordinates"])
-
-
-def triangles(geometry: Any, name: str) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.intp]]:
-    """Divide a polygon, excluding its holes, into triangles; return their vertices and faces.
+def mesh_arrays(mesh: Any, name: str) -> tuple[Data, Data]:
+    """Return the vertices and the faces of a mesh.
 
     Args:
-        geometry: An object with ``__geo_interface__``.
-        name: Name of the geometry in error messages.
+        mesh: A pair, an object with attributes ``vertices`` and ``faces``, the path of a file that
+            trimesh reads, or a polygon, which is divided into triangles, without its holes.
+        name: Name of the mesh in error messages.
 
     Raises:
-        ImportError: If shapely 2.1 or later is not installed.
-        ValueError: If the geometry has no area.
+        ImportError: If the package that reads this kind of mesh is not installed.
+        ValueError: If the mesh is of none of these kinds, or it cannot be read.
     """
+    if isinstance(mesh, str | PathLike):
+        mesh = _loaded(fspath(mesh), name)
+    if hasattr(mesh, "vertices") and hasattr(mesh, "faces"):
+        return mesh.vertices, mesh.faces
+    if _is_geometry(mesh):
+        return _triangles(_description(mesh), name)
+    if isinstance(mesh, Sequence) and len(mesh) == 2:
+        return mesh[0], mesh[1]
+    got = f"{len(mesh)} items" if isinstance(mesh, Sequence) else type(mesh).__name__
+    raise ValueError(
+        f"{name}: expected a pair (vertices, faces), an object with these attributes or a path, got "
+        f"{got}."
+    )
+
+
+def _loaded(path: str, name: str) -> Any:
+    try:
+        import trimesh
+    except ImportError as error:
+        raise ImportError(
+            f"{name}: reading the file {path!r} needs trimesh. Run: pip install trimesh"
+        ) from error
+    try:
+        mesh = trimesh.load_mesh(path)
+        if not len(mesh.faces):
+            raise ValueError("it has no faces")
+        return mesh
+    except Exception as error:  # each format raises errors of its own types
+        raise ValueError(f"{name}: cannot read {path!r} as a mesh: {error}") from error
+
+
+def _triangles(described: Any, name: str) -> tuple[Data, Data]:
+    """Divide a polygon, excluding its holes, into triangles; return their vertices and faces."""
     try:
         from shapely import GEOSException, constrained_delaunay_triangles, get_coordinates
         from shapely.geometry import shape
@@ -78,10 +122,8 @@ def triangles(geometry: Any, name: str) -> tuple[npt.NDArray[np.float64], npt.ND
             'pip install "shapely>=2.1"'
         ) from error
 
-    described = _description(geometry)
-    if described["type"] not in _AREAS or not described["coordinates"]:
+    if described["type"] not in ("Polygon", "MultiPolygon") or not described["coordinates"]:
         raise ValueError(f"{name}: expected a geometry made of polygons, got {_kind(described)}.")
-    # Each triangle is a polygon whose first corner is repeated at the end.
     try:
         corners = get_coordinates(constrained_delaunay_triangles(shape(described)))
     except GEOSException as error:
@@ -89,9 +131,15 @@ def triangles(geometry: Any, name: str) -> tuple[npt.NDArray[np.float64], npt.ND
             f"{name}: cannot divide a {_kind(described)} into triangles: {error}. If its outline "
             "crosses itself, repair it with shapely.make_valid(polygon)."
         ) from error
+    # Each triangle is a polygon whose first corner is repeated at the end.
     corners = corners.reshape(-1, 4, 2)[:, :3].reshape(-1, 2)
     vertices, faces = np.unique(corners, axis=0, return_inverse=True)
     return vertices, faces.reshape(-1, 3)
+
+
+def _is_geometry(value: object) -> bool:
+    """Return whether a value is GeoJSON, or has a ``__geo_interface__``, which describes it as such."""
+    return hasattr(value, "__geo_interface__") or (isinstance(value, Mapping) and "type" in value)
 
 
 def _description(geometry: Any) -> Any:
@@ -104,7 +152,7 @@ def _description(geometry: Any) -> Any:
 def _kind(described: Any) -> str:
     empty = "" if described.get("coordinates", True) else "an empty "
     advice = ""
-    if described["type"] in ("GeometryCollection", "FeatureCollection"):
+    if described["type"].endswith("Collection"):
         advice = (
             ". Pass its polygons or its lines, for example those of shapely.get_parts(collection)"
         )

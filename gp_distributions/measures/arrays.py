@@ -162,16 +162,16 @@ def double(bag: Any, name: str) -> Tensor:
     return to_tensor(real_array(bag, name), torch.float64, torch.device("cpu")).detach()
 
 
-def row_tensor(rows: Data) -> Tensor:
-    """Convert rows to a tensor.
+def row_tensor(rows: Data, dim: int) -> tuple[Tensor, int]:
+    """Convert rows to a tensor, and check the dimension of what they hold.
 
     Raises:
-        ValueError: As for :func:`real_array`, or if there are no rows.
+        ValueError: As for :func:`real_array`, or if there are no rows, or ``dim`` is no integer >= 1.
     """
     array = real_array(rows, "Rows")
     if 0 in array.shape[:-1]:
         raise ValueError(f"Rows: expected at least one row, got shape {tuple(array.shape)}.")
-    return to_tensors([array])[0]
+    return to_tensors([array])[0], integer(dim, "dim")
 
 
 def concatenate(arrays: list[Array], dtype: torch.dtype, device: torch.device) -> Tensor:
@@ -234,6 +234,15 @@ def is_missing(value: object) -> bool:
         return False
     unequal = value != value  # true for NaN and NaT; not a bool for pandas.NA
     return bool(unequal) if isinstance(unequal, bool | np.bool_) else True
+
+
+def is_number(value: Any) -> bool:
+    """Return whether a value is a number, or text that reads as one, with a decimal point or comma."""
+    try:
+        float(value.replace(",", ".") if isinstance(value, str) else value)
+    except (TypeError, ValueError):
+        return False
+    return True
 
 
 def count_axes(value: Any) -> int:

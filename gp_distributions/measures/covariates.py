@@ -16,12 +16,13 @@ from gp_distributions.measures.arrays import (
     as_floats,
     count_axes,
     is_missing,
+    is_number,
     object_array,
     real_array,
     to_tensor,
 )
-from gp_distributions.measures.names import index_names
-from gp_distributions.measures.tables import column, is_table, row_names, table
+from gp_distributions.measures.names import Names, index_names
+from gp_distributions.measures.tables import column, is_table, table
 from gp_distributions.numerics.predictions import refuse_mask
 from gp_distributions.rows.clouds import same_tensor
 
@@ -78,11 +79,11 @@ class Covariates:
         if is_table(data):
             frame = table(data)
             columns = {name: column(frame, name) for name in frame.columns}
-            return cls.of(columns, block, rows=row_names(frame), labels=_labels(frame.to_native()))
+            return cls.of(columns, block, index_names(frame.to_native()))
         series: Any = nw.from_native(data, allow_series=True, pass_through=True)
         if isinstance(series, nw.Series):
             native = series.to_native()
-            return cls.of({series.name or block: native}, block, labels=_labels(native))
+            return cls.of({series.name or block: native}, block, index_names(native))
         refuse_mask(data, f"Block {block!r}")
         values = data if isinstance(data, Tensor) or _declared(data) is not None else _array(data)
         if values is None or values.ndim not in (1, 2) or 0 in values.shape[1:]:
@@ -98,21 +99,13 @@ class Covariates:
         return cls.of({i: values[:, i] for i in range(values.shape[1])}, block)
 
     @classmethod
-    def of(
-        cls,
-        columns: Mapping[Any, Any],
-        block: str,
-        *,
-        rows: npt.NDArray[Any] | None = None,
-        labels: npt.NDArray[Any] | None = None,
-    ) -> Covariates:
+    def of(cls, columns: Mapping[Any, Any], block: str, names: Names | None = None) -> Covariates:
         """Read columns by name.
 
         Args:
             columns: The columns: arrays, tensors, series or lists.
             block: Name of the block, for error messages.
-            rows: How messages name the rows. Default: by the labels, or by numbers.
-            labels: Names of the entries, or None.
+            names: Names of the entries, or None.
 
         Raises:
             ValueError: As for :meth:`read`, or if lengths differ or there are no columns.
@@ -127,7 +120,7 @@ class Covariates:
                     f"{where}: expected columns whose names differ as text, got another column "
                     f"{name!r}. Rename one of them."
                 )
-            reader = _Reader(where, labels if rows is None else rows)
+            reader = _Reader(where, names)
             read[name], declared = reader.read(values)
             if declared is not None:
                 levels[name] = declared
@@ -137,7 +130,7 @@ class Covariates:
                 f"Block {block!r}: expected at least one column, and columns of one length, "
                 f"got {lengths}."
             )
-        return cls(read, levels, labels)
+        return cls(read, levels, None if names is None else names.labels)
 
     def __len__(self) -> int:
         return len(next(iter(self.columns.values())))
@@ -206,7 +199,7 @@ class Covariates:
                 or not any(isinstance(e, str) for e in entries)
             ):
                 continue
-            words = [row for row, entry in enumerate(entries) if not _is_number(entry)]
+            words = [row for row, entry in enumerate(entries) if not is_number(entry)]
             if 2 * len(words) < len(entries):
                 row = words[0] if words else 0
                 place = row if self.labels is None else self.labels.tolist()[row]
@@ -219,6 +212,12 @@ class Covariates:
                     f'frame[{name!r}].astype("category") in pandas, pl.Enum in Polars.'
                 )
 
+    def _kinds(self) -> dict[str, str]:
+        return {
+            name: "numbers" if isinstance(values, Tensor) else "categories"
+            for name, values in self.columns.items()
+        }
+
     @classmethod
     def concatenate(cls, parts: Sequence[Self]) -> Covariates:
         """Concatenate covariates with the same columns; declared categories are joined.
@@ -227,22 +226,26 @@ class Covariates:
             ValueError: If the columns differ, or a column holds numbers in one part and categories in
                 another.
         """
-        first = parts[0]
-        for part in parts[1:]:
-            if set(part.columns) != set(first.columns):
+        first, kinds = parts[0], [part._kinds() for part in parts]
+        for number, found in enumerate(kinds):
+            if found != kinds[0]:
                 raise ValueError(
-                    f"Expected columns {list(first.columns)}, got {list(part.columns)}."
+                    f"Expected the columns {kinds[0]} in all parts, got {found} in part {number}. "
+                    "Convert each column to one type in all parts."
                 )
-        columns = {
-            name: _joined([part.columns[name] for part in parts], name) for name in first.columns
-        }
+        columns: dict[str, Any] = {}
+        for name, values in first.columns.items():
+            every: list[Any] = [part.columns[name] for part in parts]
+            columns[name] = (
+                torch.cat(every) if isinstance(values, Tensor) else np.concatenate(every)
+            )
         levels: dict[str, tuple[Level, ...]] = {}
         for name in first.columns:
             # Levels that are declared keep their order; others that occur follow.
             declaring = sorted(parts, key=lambda part: name not in part.levels)
             if name in declaring[0].levels:
-                found = dict.fromkeys(level for part in declaring for level in part.levels_of(name))
-                levels[name] = tuple(found)
+                every = [level for part in declaring for level in part.levels_of(name)]
+                levels[name] = tuple(dict.fromkeys(every))
         given = [part.labels for part in parts if part.labels is not None]
         labels = np.concatenate(given) if len(given) == len(parts) else None
         return cls(columns, levels, labels)
@@ -252,25 +255,6 @@ def _equal(a: Tensor | npt.NDArray[Any], b: Tensor | npt.NDArray[Any]) -> bool:
     if isinstance(a, Tensor) and isinstance(b, Tensor):
         return same_tensor(a, b)
     return type(a) is type(b) and np.array_equal(a, b)
-
-
-def _joined(values: list[Any], name: str) -> Tensor | npt.NDArray[Any]:
-    kinds = ["numbers" if isinstance(part, Tensor) else "categories" for part in values]
-    if len(set(kinds)) > 1:
-        other = next(i for i, kind in enumerate(kinds) if kind != kinds[0])
-        raise ValueError(
-            f"Column {name!r}: expected {kinds[0]} in all parts, got {kinds[other]} in part {other}. "
-            "Convert the column to one type in all parts."
-        )
-    if isinstance(values[0], Tensor):
-        return torch.cat(values)
-    return np.concatenate(values)
-
-
-def _labels(data: Any) -> npt.NDArray[Any] | None:
-    """Return the names in the index of a pandas frame or series."""
-    names = index_names(data)
-    return None if names is None else names.labels
 
 
 def _declared(values: Any) -> list[Any] | None:
@@ -287,20 +271,12 @@ def _array(data: Any) -> npt.NDArray[Any] | None:
         return None
 
 
-def _is_number(entry: Level) -> bool:
-    try:
-        float(entry.replace(",", ".") if isinstance(entry, str) else entry)
-    except ValueError:
-        return False
-    return True
-
-
 @dataclass(frozen=True)
 class _Reader:
     """Reads one column, and names it and its rows in error messages."""
 
     where: str
-    rows: npt.NDArray[Any] | None
+    names: Names | None
 
     def read(self, values: Any) -> tuple[Tensor | npt.NDArray[Any], tuple[Level, ...] | None]:
         """Return the numbers or the categories of a column, and the categories that it declares."""
@@ -356,4 +332,4 @@ class _Reader:
         return object_array(entries)
 
     def _row(self, row: int) -> str:
-        return f"row {row if self.rows is None else self.rows.tolist()[row]!r}"
+        return f"row {row if self.names is None else self.names.values.tolist()[row]!r}"

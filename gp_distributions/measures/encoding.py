@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
 
-from gp_distributions.measures.arrays import integer, object_array, unit_powers
+from gp_distributions.measures.arrays import integer, object_array, shown
 from gp_distributions.measures.covariates import Covariates, Level
 from gp_distributions.measures.gaussian_mixtures import GaussianMixtures
 from gp_distributions.measures.gaussians import Gaussians
@@ -21,8 +21,6 @@ from gp_distributions.rows.padding import copy_filled, is_tracked, is_wide, unto
 
 Part: TypeAlias = PointClouds | Gaussians | GaussianMixtures | Covariates
 
-_MOST_NAMED = 10
-
 
 @dataclass(frozen=True)
 class Scaling:
@@ -32,11 +30,8 @@ class Scaling:
     scale: float
 
     def standardised(self, values: Tensor) -> Tensor:
-        """Encode values, in double precision and in units in which nothing overflows."""
-        unit = unit_powers(
-            torch.tensor(max(abs(self.mean), self.scale), dtype=torch.float64)
-        ).item()
-        return (values.double() * unit - self.mean * unit) / (self.scale * unit)
+        """Encode values, in double precision."""
+        return (values.double() - self.mean) / self.scale
 
 
 @dataclass(frozen=True)
@@ -112,23 +107,20 @@ class MixedEncoding:
     @property
     def columns(self) -> dict[str, tuple[int, ...] | Slots]:
         """The columns of a row that hold each block."""
-        fixed: dict[str, int] = {}
-        repeated: dict[str, int] = {}
-        for name, block in self.blocks.items():
-            if isinstance(block, CovariateEncoding):
-                fixed[name] = len(block.columns)
-            elif block.atom_columns is None:
-                fixed[name] = block.atom_dim
-            else:
-                repeated[name] = block.atom_columns
+        tail = {
+            name: block.atom_columns
+            for name, block in self.blocks.items()
+            if isinstance(block, Block) and block.atom_columns is not None
+        }
         found: dict[str, tuple[int, ...] | Slots] = {}
-        start = 0
-        for name, size in fixed.items():
-            found[name] = tuple(range(start, start + size))
-            start += size
-        offset, width = 0, sum(repeated.values())
-        for name, size in repeated.items():
-            found[name] = Slots(start, width, offset, size)
+        start = offset = 0
+        for name, block in self.blocks.items():
+            if name not in tail:
+                size = block.atom_dim if isinstance(block, Block) else len(block.columns)
+                found[name] = tuple(range(start, start + size))
+                start += size
+        for name, size in tail.items():
+            found[name] = Slots(start, sum(tail.values()), offset, size)
             offset += size
         return {name: found[name] for name in self.blocks}
 
@@ -152,32 +144,26 @@ class MixedEncoding:
             raise ValueError(f"Expected the blocks {list(self.blocks)}, got {list(parts)}.")
         dtype, device = common_dtype_and_device(parts)
         fixed: list[Tensor] = []
-        tail: dict[str, PointClouds | GaussianMixtures] = {}
+        tail: list[PointClouds | GaussianMixtures] = []
         for name, block in self.blocks.items():
             part = parts[name]
-            if isinstance(block, CovariateEncoding):
-                if not isinstance(part, Covariates):
-                    raise ValueError(f"Block {name!r}: expected covariates, got {part}.")
-                fixed.append(_encoded(part, block, name).to(dtype=dtype, device=device))
-                continue
-            if isinstance(part, Covariates) or (KINDS[type(part)], part.dim) != (
-                block.kind,
-                block.dim,
-            ):
+            if isinstance(block, CovariateEncoding) and isinstance(part, Covariates):
+                fixed.append(_encoded(part, block, name, device).to(dtype))
+            elif isinstance(part, Covariates) or _block(part) != block:
+                expected = "covariates"
+                if isinstance(block, Block):
+                    expected = f"{block.kind} of dimension {block.dim}"
                 raise ValueError(
-                    f"Block {name!r}: expected {block.kind} of dimension {block.dim}, as in the "
-                    f"training data, got {part}."
+                    f"Block {name!r}: expected {expected}, as in the training data, got {part}."
                 )
-            if isinstance(part, Gaussians):
+            elif isinstance(part, Gaussians):
                 fixed.append(part.pack())
             else:
-                tail[name] = part
+                tail.append(part)
         if not tail:
             return torch.cat(fixed, dim=-1)
-        most = max(part.weights.shape[-1] for part in tail.values()) if atoms is None else atoms
-        slots = [part.pack(most).unflatten(-1, (most, -1)) for part in tail.values()]
-        if len(slots) == 1 and not fixed:
-            return slots[0].flatten(-2)
+        most = max(part.weights.shape[-1] for part in tail) if atoms is None else atoms
+        slots = [part.pack(most).unflatten(-1, (most, -1)) for part in tail]
         wide = any(is_wide(each.flatten(-2)) for each in slots)
         if wide and not is_tracked(*fixed, *slots):
             return _side_by_side(fixed, slots)
@@ -185,11 +171,7 @@ class MixedEncoding:
 
     def decode(self, rows: Tensor) -> dict[str, Part]:
         """Read blocks from an ``N x width`` tensor of rows: the inverse of :meth:`encode`."""
-        readers: dict[str, Callable[[Tensor, int], Part]] = {
-            "clouds": PointClouds.unpack,
-            "gaussians": Gaussians.unpack,
-            "mixtures": GaussianMixtures.unpack,
-        }
+        readers = {kind: container.unpack for container, kind in KINDS.items()}
         parts: dict[str, Part] = {}
         for name, columns in self.columns.items():
             block = self.blocks[name]
@@ -202,18 +184,17 @@ class MixedEncoding:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the encoding as plain data that JSON can hold."""
-        plain: dict[str, Any] = {}
-        for name, block in self.blocks.items():
-            if isinstance(block, Block):
-                plain[name] = {"kind": block.kind, "dim": block.dim}
-                continue
-            plain[name] = [
+        return {
+            name: {"kind": block.kind, "dim": block.dim}
+            if isinstance(block, Block)
+            else [
                 [column, "levels", list(kind.values)]
                 if isinstance(kind, Levels)
                 else [column, "scaling", [kind.mean, kind.scale]]
                 for column, kind in block.columns.items()
             ]
-        return plain
+            for name, block in self.blocks.items()
+        }
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> MixedEncoding:
@@ -256,9 +237,13 @@ def common_dtype_and_device(parts: Mapping[str, Part]) -> tuple[torch.dtype, tor
     return next(iter([*tensors.values(), *numbers]), fallback)
 
 
+def _block(part: PointClouds | Gaussians | GaussianMixtures) -> Block:
+    return Block(KINDS[type(part)], part.dim)
+
+
 def _learned(part: Part, block: str) -> Block | CovariateEncoding:
     if not isinstance(part, Covariates):
-        return Block(KINDS[type(part)], part.dim)
+        return _block(part)
     part.check_categories(block)
     columns: dict[str, Scaling | Levels] = {}
     for name, values in part.columns.items():
@@ -266,11 +251,9 @@ def _learned(part: Part, block: str) -> Block | CovariateEncoding:
             columns[name] = Levels(part.levels_of(name))
             continue
         numbers = values.detach().double()
-        unit = unit_powers(numbers.abs().amax())
-        spread = ((numbers * unit).std(correction=0) / unit).item()
-        constant = bool((numbers == numbers[0]).all()) or not spread > 0
-        mean = ((numbers * unit).mean() / unit).item()
-        columns[name] = Scaling(mean, 1.0 if constant else spread)
+        spread = numbers.std(correction=0).item()
+        varies = spread > 0 and bool((numbers != numbers[0]).any())
+        columns[name] = Scaling(numbers.mean().item(), spread if varies else 1.0)
     return CovariateEncoding(columns)
 
 
@@ -289,7 +272,9 @@ def _side_by_side(fixed: list[Tensor], slots: list[Tensor]) -> Tensor:
     return rows
 
 
-def _encoded(part: Covariates, encoding: CovariateEncoding, block: str) -> Tensor:
+def _encoded(
+    part: Covariates, encoding: CovariateEncoding, block: str, device: torch.device
+) -> Tensor:
     if set(part.columns) != set(encoding.columns):
         raise ValueError(
             f"Block {block!r}: expected the columns {list(encoding.columns)}, as in the training "
@@ -300,9 +285,9 @@ def _encoded(part: Covariates, encoding: CovariateEncoding, block: str) -> Tenso
         values, where = part.columns[name], f"Column {name!r} of block {block!r}"
         if isinstance(values, Tensor) != isinstance(kind, Scaling):
             expected, got = ("numbers", "categories")[:: 1 if isinstance(kind, Scaling) else -1]
-            first = values[0].item() if isinstance(values, Tensor) else values.tolist()[0]
             raise ValueError(
-                f"{where}: expected {expected}, as in the training data, got {got}, such as {first!r}."
+                f"{where}: expected {expected}, as in the training data, got {got}, such as "
+                f"{values.tolist()[0]!r}."
             )
         if isinstance(kind, Scaling):
             columns.append(kind.standardised(torch.as_tensor(values)))
@@ -310,18 +295,15 @@ def _encoded(part: Covariates, encoding: CovariateEncoding, block: str) -> Tenso
         codes = {level: code for code, level in enumerate(kind.values)}
         for row, value in enumerate(values.tolist()):
             if value not in codes:
-                place = repr(part.labels.tolist()[row]) if part.labels is not None else str(row)
-                known = ", ".join(map(repr, kind.values[:_MOST_NAMED]))
-                more = ", ..." if len(kind.values) > _MOST_NAMED else ""
+                place = row if part.labels is None else repr(part.labels.tolist()[row])
                 raise ValueError(
-                    f"{where}: expected a level of the training data ({known}{more}), got {value!r} "
-                    f"in row {place}. Leave the row out, or declare all levels in the training data: "
-                    "pandas.Categorical(values, categories=[...])."
+                    f"{where}: expected a level of the training data, {shown(kind.values)}, got "
+                    f"{value!r} in row {place}. Leave the row out, or declare all levels in the "
+                    "training data: pandas.Categorical(values, categories=[...])."
                 )
         found = [codes[value] for value in values.tolist()]
         columns.append(torch.tensor(found, dtype=torch.float64))
-    like = next((c for c in columns if c.requires_grad or c.device.type != "cpu"), columns[0])
-    return torch.stack([column.to(like.device) for column in columns], dim=-1)
+    return torch.stack([column.to(device) for column in columns], dim=-1)
 
 
 def _decoded(columns: Tensor, encoding: CovariateEncoding, block: str) -> Covariates:

@@ -9,17 +9,21 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from gp_distributions.measures._bags import pad_arrays
 from gp_distributions.measures._container import WeightedContainer
-from gp_distributions.measures._gaussian_arrays import (
-    read_mixture_list,
-    read_mixture_rows,
-    read_mixtures,
-)
+from gp_distributions.measures._gaussian_arrays import moments, valid_mixtures
 from gp_distributions.measures._validation import equal_weights
-from gp_distributions.measures.arrays import Data, integer, seeded, unit_powers
+from gp_distributions.measures.arrays import (
+    Data,
+    dtype_and_device,
+    integer,
+    row_tensor,
+    seeded,
+    unit_powers,
+)
 from gp_distributions.measures.point_clouds import PointClouds
 from gp_distributions.rows.clouds import pad_rows
-from gp_distributions.rows.gaussians import join_mixtures
+from gp_distributions.rows.gaussians import join_mixtures, split_mixtures
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
@@ -71,7 +75,9 @@ class GaussianMixtures(WeightedContainer):
     covariance: Tensor
 
     def __init__(self, mean: Data, covariance: Data, weights: Data | None = None) -> None:
-        self._fill(*read_mixtures(mean, covariance, weights))
+        given = [mean, covariance, *([] if weights is None else [weights])]
+        means, covariances, *rest = moments(given, "K, d")
+        self._fill(*valid_mixtures(means, covariances, *(rest or [equal_weights(means)])))
 
     @classmethod
     def from_list(cls, mixtures: Iterable[tuple[Data, Data, Data]]) -> GaussianMixtures:
@@ -94,7 +100,18 @@ class GaussianMixtures(WeightedContainer):
             >>> GaussianMixtures.from_list([one, two])
             GaussianMixtures(2 mixtures, 1-2 components, d=1, float64)
         """
-        return cls._read(*read_mixture_list(mixtures))
+        read = [moments(m, "K, d", f"Mixture {i}: ") for i, m in enumerate(mixtures)]
+        if not read:
+            raise ValueError("Expected at least one mixture, got an empty list.")
+        dim = read[0][0].shape[-1]
+        for i, (mean, *_) in enumerate(read):
+            if mean.dim() != 2 or mean.shape[1] != dim:
+                raise ValueError(
+                    f"Mixture {i}: expected means of shape (K, {dim}), got {tuple(mean.shape)}."
+                )
+        kind = dtype_and_device([tensor for mixture in read for tensor in mixture])
+        padded = [pad_arrays([*parts], *kind)[0] for parts in zip(*read, strict=True)]
+        return cls._read(*valid_mixtures(*padded))
 
     @classmethod
     def unpack(cls, rows: Data, dim: int) -> GaussianMixtures:
@@ -116,7 +133,7 @@ class GaussianMixtures(WeightedContainer):
             >>> GaussianMixtures.unpack([[0.0, 1.0, 0.25, 4.0, 2.0, 0.75]], dim=1)
             GaussianMixtures(1 mixture, 2 components, d=1, float64)
         """
-        return cls._read(*read_mixture_rows(rows, dim))
+        return cls._read(*valid_mixtures(*split_mixtures(*row_tensor(rows, dim))))
 
     def pack(self, components: int | None = None) -> Tensor:
         """Write the mixtures as rows: for each component its mean, covariance and weight.

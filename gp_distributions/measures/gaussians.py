@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 
 from gp_distributions.measures._container import Container
-from gp_distributions.measures._gaussian_arrays import read_gaussian_rows, read_gaussians
-from gp_distributions.measures.arrays import Data
+from gp_distributions.measures._gaussian_arrays import moments, valid_gaussians
+from gp_distributions.measures.arrays import Data, row_tensor
 from gp_distributions.measures.gaussian_mixtures import GaussianMixtures
 from gp_distributions.measures.point_clouds import PointClouds
-from gp_distributions.rows.gaussians import join_gaussians
+from gp_distributions.rows.gaussians import join_gaussians, split_gaussians
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
@@ -58,7 +58,8 @@ class Gaussians(Container):
     covariance: Tensor
 
     def __init__(self, mean: Data, covariance: Data) -> None:
-        self._fill(*read_gaussians(mean, covariance))
+        means, covariances = moments([mean, covariance], "d")
+        self._fill(*valid_gaussians(means, covariances))
 
     @classmethod
     def from_clouds(cls, clouds: PointClouds) -> Gaussians:
@@ -105,7 +106,7 @@ class Gaussians(Container):
             >>> Gaussians.unpack([[5.0, 2.0]], dim=1).covariance
             tensor([[[2.]]], dtype=torch.float64)
         """
-        return cls._read(*read_gaussian_rows(rows, dim))
+        return cls._read(*valid_gaussians(*split_gaussians(*row_tensor(rows, dim))))
 
     def pack(self) -> Tensor:
         """Write the Gaussians as rows: the mean, then the covariance row by row.

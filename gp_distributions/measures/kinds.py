@@ -14,7 +14,11 @@ from gp_distributions.measures.tables import is_table
 
 Distributions: TypeAlias = PointClouds | Gaussians | GaussianMixtures
 
-KINDS = {PointClouds: "clouds", Gaussians: "gaussians", GaussianMixtures: "mixtures"}
+KINDS: dict[type[Distributions], str] = {
+    PointClouds: "clouds",
+    Gaussians: "gaussians",
+    GaussianMixtures: "mixtures",
+}
 
 
 def as_rows(X: Distributions | Tensor) -> Tensor:

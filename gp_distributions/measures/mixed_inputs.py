@@ -17,7 +17,7 @@ from gp_distributions.measures.covariates import Covariates
 from gp_distributions.measures.encoding import MixedEncoding, Part, common_dtype_and_device
 from gp_distributions.measures.names import Names, check_names, index_names
 from gp_distributions.measures.point_clouds import PointClouds
-from gp_distributions.measures.tables import Table, cells, column, row_names, table
+from gp_distributions.measures.tables import Table, cells, column, table
 
 
 class MixedInputs:
@@ -68,7 +68,7 @@ covariates=Covariates(2, age, arm: 2 levels))
             raise TypeError("Expected at least one block, such as cells=clouds, got none.")
         parts = {name: _read(block, name) for name, block in blocks.items()}
         named = {name: _names(blocks[name], part) for name, part in parts.items()}
-        self._hold(parts, _common_names(named))
+        self._blocks, self._names = parts, _common_names(named)
         lengths = {name: len(block) for name, block in parts.items()}
         if len(set(lengths.values())) > 1:
             raise ValueError(f"Expected blocks of one length, got {lengths}.")
@@ -135,17 +135,18 @@ covariates=Covariates(2, age))
                 raise ValueError(f"Column {name!r}: {error}") from error
         others = {n: column(frame, n) for n in frame.columns if n not in bags and n != labels}
         if others:
-            rows = row_names(frame)
-            blocks[covariates] = Covariates.of(others, covariates, rows=rows, labels=named)
-        return cls.__new__(cls)._hold(blocks, names)
+            blocks[covariates] = Covariates.of(others, covariates, names)
+        return cls._made(blocks, names)
 
-    def _hold(self, blocks: Mapping[str, Part], names: Names | None) -> MixedInputs:
-        self._blocks, self._names = dict(blocks), names
-        return self
+    @classmethod
+    def _made(cls, blocks: Mapping[str, Part], names: Names | None) -> MixedInputs:
+        made = cls.__new__(cls)
+        made._blocks, made._names = dict(blocks), names
+        return made
 
     def _with(self, blocks: Mapping[str, Part]) -> MixedInputs:
         """Return the same objects with other values of some blocks."""
-        return type(self).__new__(type(self))._hold({**self._blocks, **blocks}, self._names)
+        return self._made({**self._blocks, **blocks}, self._names)
 
     @property
     def blocks(self) -> dict[str, Part]:
@@ -218,7 +219,7 @@ covariates=Covariates(2, age))
             >>> MixedInputs.unpack(X.pack(), X.encoding).blocks["arm"].columns["arm"].tolist()
             ['drug', 'placebo']
         """
-        return cls.__new__(cls)._hold(encoding.decode(rows), None)
+        return cls._made(encoding.decode(rows), None)
 
     @classmethod
     def concatenate(cls, inputs: Sequence[MixedInputs]) -> MixedInputs:
@@ -243,7 +244,7 @@ covariates=Covariates(2, age))
         if not names or any(set(found) != set(names[0]) for found in names):
             raise ValueError(f"Expected inputs with the same blocks, got {names}.")
         blocks = {n: _joined([given._blocks[n] for given in inputs], n) for n in names[0]}
-        return cls.__new__(cls)._hold(blocks, Names.concatenate([g._names for g in inputs]))
+        return cls._made(blocks, Names.concatenate([g._names for g in inputs]))
 
     def to(self, *args: Any, **kwargs: Any) -> MixedInputs:
         """Convert the dtype or device of the tensors, with the arguments of ``torch.Tensor.to``."""
@@ -265,7 +266,7 @@ covariates=Covariates(2, age))
         names = None
         if self._names is not None:
             names = self._names[key.numpy(force=True) if isinstance(key, Tensor) else key]
-        return type(self).__new__(type(self))._hold(blocks, names)
+        return self._made(blocks, names)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, MixedInputs):

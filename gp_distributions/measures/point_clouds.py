@@ -17,18 +17,14 @@ from gp_distributions.measures._bags import (
     read_arrays,
     read_bags,
     read_ragged,
-    read_rows,
 )
 from gp_distributions.measures._container import WeightedContainer
-from gp_distributions.measures._curves import read_curves
-from gp_distributions.measures._frames import read_frame
-from gp_distributions.measures._images import read_images
-from gp_distributions.measures._meshes import read_meshes
+from gp_distributions.measures._frames import read_cells, read_frame
 from gp_distributions.measures._pairs import PairFeatures, read_pairs
-from gp_distributions.measures._single_cell import read_cells
-from gp_distributions.measures._validation import Wording, equal_weights
-from gp_distributions.measures.arrays import Array, Data, integer, point_array, seeded
-from gp_distributions.rows.clouds import join_rows, pad_rows
+from gp_distributions.measures._shapes import read_curves, read_images, read_meshes
+from gp_distributions.measures._validation import Wording, equal_weights, validated
+from gp_distributions.measures.arrays import Array, Data, integer, point_array, row_tensor, seeded
+from gp_distributions.rows.clouds import join_rows, pad_rows, split_rows
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
@@ -378,7 +374,7 @@ class PointClouds(WeightedContainer):
             >>> PointClouds.unpack([[5.0, 0.25, 6.0, 0.75]], dim=1)
             PointClouds(1 cloud, 2 atoms, d=1, float64)
         """
-        return cls._read(*read_rows(rows, dim))
+        return cls._read(*validated(*split_rows(*row_tensor(rows, dim)), Wording()))
 
     def pack(self, atoms: int | None = None) -> Tensor:
         """Write the clouds as rows: for each atom its coordinates, then its weight.

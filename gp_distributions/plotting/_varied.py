@@ -24,39 +24,32 @@ _GRID, _CLOUDS, _STEPS = 100, 5, 20
 
 def place_of(X: MixedInputs, name: str) -> Place:
     """Return the block of a name, and its column if the block holds covariates."""
-    part = X.blocks.get(name)
-    if part is not None and not isinstance(part, Covariates):
-        return name, None
-    if isinstance(part, Covariates) and len(part.columns) == 1:
-        return name, next(iter(part.columns))
-    columns: list[Place] = [
+    places: list[Place] = [
         (block, column)
         for block, part in X.blocks.items()
-        if isinstance(part, Covariates)
-        for column in part.columns
+        for column in (part.columns if isinstance(part, Covariates) else [None])
     ]
-    found = [place for place in columns if place[1] == name]
+    whole = [place for place in places if place[0] == name]
+    found = whole if len(whole) == 1 else [place for place in places if place[1] == name]
     if len(found) != 1:
-        blocks = [n for n, part in X.blocks.items() if not isinstance(part, Covariates)]
-        known = [*blocks, *(column for _, column in columns)]
+        known = [column or block for block, column in places]
         raise ValueError(f"Expected the name of one block or column from {known}, got {name!r}.")
     return found[0]
 
 
 def typical(part: Part) -> Part:
     """Return one entry: medians, most frequent categories, or the first distribution."""
-    if isinstance(part, Covariates):
-        columns = {name: _middle(part, name) for name in part.columns}
-        return Covariates(columns, part.levels)
-    return _without_labels(part[:1])
-
-
-def _middle(part: Covariates, name: str) -> Tensor | NDArray[Any]:
-    values = part.columns[name]
-    if isinstance(values, Tensor):
-        return values.detach().double().quantile(0.5).reshape(1)
-    found = values.tolist()
-    return object_array([max(part.levels_of(name), key=found.count)])
+    if not isinstance(part, Covariates):
+        return _without_labels(part[:1])
+    columns: dict[str, Any] = {}
+    for name, values in part.columns.items():
+        found = values.tolist()
+        columns[name] = (
+            values.detach().double().quantile(0.5).reshape(1)
+            if isinstance(values, Tensor)
+            else object_array([max(part.levels_of(name), key=found.count)])
+        )
+    return Covariates(columns, part.levels)
 
 
 def with_value(X: MixedInputs, part: Part, place: Place, value: Any) -> Part:
@@ -155,29 +148,25 @@ def _covariates(
     assert column is not None
     known = part.columns[column]
     if isinstance(known, Tensor):
-        if values is None:
-            values = np.linspace(known.min().item(), known.max().item(), _GRID)
-        numbers = np.asarray(values, dtype=float).reshape(-1)
+        ends = known.min().item(), known.max().item()
+        numbers = np.linspace(*ends, _GRID) if values is None else np.ravel(values).astype(float)
         return _with_column(other, column, numbers.tolist()), numbers, None
     if values is None:
-        occurring = set(known.tolist())
-        values = [level for level in part.levels_of(column) if level in occurring]
-    found = _with_column(other, column, list(values))
+        values = [level for level in part.levels_of(column) if level in known.tolist()]
+    found = _with_column(other, column, values)
     return found, np.arange(len(found), dtype=float), list(map(str, values))
 
 
 def _mixtures(clouds: PointClouds) -> tuple[PointClouds, NDArray[np.float64]]:
     """Return mixtures from each cloud to the next, and their positions."""
     positions = np.linspace(0, len(clouds) - 1, _STEPS * (len(clouds) - 1) + 1)
-    before = torch.from_numpy(np.minimum(positions.astype(int), max(len(clouds) - 2, 0)))
-    after = (before + 1).clamp_max(len(clouds) - 1)
-    share = torch.from_numpy(positions).to(clouds.weights) - before.to(clouds.weights)
-    points = torch.cat([clouds.points[before], clouds.points[after]], -2)
-    weights = [
-        clouds.weights[before] * (1 - share[:, None]),
-        clouds.weights[after] * share[:, None],
-    ]
-    return PointClouds(points, torch.cat(weights, -1)), positions
+    before = np.minimum(positions.astype(int), max(len(clouds) - 2, 0))
+    share = torch.from_numpy(positions - before).to(clouds.weights)[:, None]
+    first, second = clouds[before], clouds[np.minimum(before + 1, len(clouds) - 1)]
+    points = torch.cat([first.points, second.points], -2)
+    return PointClouds(
+        points, torch.cat([first.weights * (1 - share), second.weights * share], -1)
+    ), positions
 
 
 def _without_labels(part: Distributions) -> Distributions:

@@ -64,7 +64,7 @@ def plot_predictions(
     limits = [min(y.min(), m.min()), max(y.max(), m.max())]
     ax.plot(limits, limits, color="0.4", linewidth=1, linestyle="--", zorder=3)
     for chosen, color, name in (
-        (~missed, "#9ecae1", f"{level:.0%} interval"),
+        (~missed, "#9ecae1", f"{100 * level:g}% interval"),
         (missed, "#b2182b", f"misses the truth ({missed.mean():.1%})"),
     ):
         style: dict[str, Any] = {"fmt": "none", "ecolor": color, "elinewidth": 0.8}

@@ -93,11 +93,9 @@ def relevance(
     Source: Breiman 2001, section 10 (permutation importance).
     """
     if not isinstance(model, DistributionGP) or isinstance(model, ClassificationGP):
-        advice = " Pass the model of the estimator, estimator.model_." * hasattr(
-            model, "get_params"
-        )
         raise TypeError(
-            f"Expected a DistributionGP for regression, got {described(model)}.{advice}"
+            f"Expected a DistributionGP for regression, got {described(model)}. Pass the model of an "
+            "estimator, estimator.model_."
         )
     repeats, atoms = integer(repeats, "repeats"), integer(atoms, "atoms")
     training = model.training

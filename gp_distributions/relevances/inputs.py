@@ -10,7 +10,7 @@ import torch
 
 from gp_distributions.distances.scaled import ScaledDistance
 from gp_distributions.kernels.reading import distribution_kernels
-from gp_distributions.measures.encoding import CovariateEncoding, MixedEncoding
+from gp_distributions.measures.encoding import CovariateEncoding, MixedEncoding, Scaling
 from gp_distributions.models import DistributionGP, SparseDistributionGP
 from gp_distributions.rows.columns import Columns, numbers_of
 from gp_distributions.rows.layout import Block
@@ -104,12 +104,13 @@ def coordinate_names(name: str, block: Block, given: Sequence[str] | None) -> li
 def _of_covariates(name: str, encoding: MixedEncoding) -> Iterator[Input]:
     kept, columns = encoding.blocks[name], encoding.columns[name]
     assert isinstance(kept, CovariateEncoding)
-    numeric = [i in kept.numbers for i in range(len(kept.columns))]
-    numbers = numbers_of(columns, 0) if isinstance(columns, tuple) else ()
-    yield Input(name, None, columns, numeric=all(numeric) and len(numeric) == 1)
+    numeric = [isinstance(kind, Scaling) for kind in kept.columns.values()]
+    yield Input(name, None, columns, numeric=numeric == [True])
     if len(numeric) > 1:
-        for i, column in enumerate(kept.columns):
-            yield Input(name, column, (numbers[i],), numeric=numeric[i])
+        for number, column, is_number in zip(
+            numbers_of(columns, 0), kept.columns, numeric, strict=True
+        ):
+            yield Input(name, column, (number,), numeric=is_number)
 
 
 def names_by_block(names: Names | None, blocks: Sequence[str]) -> Mapping[str, Sequence[str]]:

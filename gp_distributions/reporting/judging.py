@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,7 @@ from torch import Tensor
 from gp_distributions.measures.inputs import Inputs
 from gp_distributions.measures.targets import as_targets
 from gp_distributions.reporting.training import Classifier, Mixed, Model, Training, check_shared
+from gp_distributions.reporting.words import writer
 
 Array = npt.NDArray[np.float64]
 
@@ -71,6 +72,11 @@ class Regression:
     std: Array
 
     @property
+    def write(self) -> Callable[[float], str]:
+        """A function that writes values to the precision of the predictions."""
+        return writer(float(np.median(self.std)))
+
+    @property
     def rmse(self) -> float:
         """Root mean square error."""
         return math.sqrt(np.square(self.errors).mean())
@@ -89,6 +95,11 @@ class Regression:
     def errors(self) -> Array:
         """Absolute errors."""
         return np.abs(self.truth - self.mean)
+
+    @property
+    def badness(self) -> Array:
+        """How bad each prediction is, relative to the others."""
+        return self.errors / (self.rmse or 1.0)
 
     def half_width(self, level: float) -> Array:
         """Return half of the width of the central interval of each prediction."""
@@ -121,10 +132,19 @@ class Classification:
         """Indices of the most probable classes."""
         return self.probabilities.argmax(1)
 
+    def write(self, index: float) -> str:
+        """Return the name of a class."""
+        return self.classes[int(index)]
+
     @property
     def of_truth(self) -> Array:
         """Probabilities that were predicted for the observed classes."""
         return np.take_along_axis(self.probabilities, self.truth[:, None], 1)[:, 0]
+
+    @property
+    def badness(self) -> Array:
+        """How bad each prediction is, relative to the others."""
+        return -self.of_truth
 
     @property
     def frequent(self) -> tuple[str, float]:
@@ -151,14 +171,9 @@ class Classification:
         # The normal approximation of a sum of unequal coins.
         quantile = float(norm.isf(_ANY_OUTSIDE / (self._num_bins + 1) / 2))
         reach = quantile * math.sqrt((probable * (1 - probable)).sum()) + 0.5
-        low, high = math.ceil(centre - reach), math.floor(centre + reach)
-        return Hits(
-            float(probable.mean()),
-            int(right.sum()),
-            len(right),
-            max(low, 0),
-            min(high, len(right)),
-        )
+        total = len(right)
+        low, high = max(math.ceil(centre - reach), 0), min(math.floor(centre + reach), total)
+        return Hits(float(probable.mean()), int(right.sum()), total, low, high)
 
     def bins(self) -> list[Hits]:
         """Count hits in bins of objects whose most probable classes have similar probabilities."""
@@ -171,9 +186,9 @@ class Classification:
 
     def table(self) -> list[list[int]]:
         """Count the objects of each observed class, by the class that was predicted."""
-        counts = np.zeros((len(self.classes),) * 2, dtype=int)
-        np.add.at(counts, (self.truth, self.predicted), 1)
-        return counts.tolist()
+        edges = np.arange(len(self.classes) + 1)
+        counts = np.histogram2d(self.truth, self.predicted, bins=(edges, edges))[0]
+        return counts.astype(int).tolist()
 
 
 @dataclass(frozen=True, eq=False)
@@ -192,25 +207,9 @@ class Judged:
     checked: bool
 
     @property
-    def worst_first(self) -> npt.NDArray[np.int64]:
-        """The objects, from the worst to the best prediction over all outputs."""
-        return np.argsort(-self._badness.max(0), kind="stable")
-
-    def worst_output(self, i: int) -> int:
-        """Return the number of the output that is predicted worst of an object."""
-        return int(self._badness[:, i].argmax())
-
-    @property
-    def _badness(self) -> Array:
-        """How bad each prediction is, relative to the others of its output, ``outputs x N``."""
-        return np.array(
-            [
-                -output.of_truth
-                if isinstance(output, Classification)
-                else output.errors / (output.rmse or 1.0)
-                for output in self.outputs
-            ]
-        )
+    def badness(self) -> Array:
+        """How bad the prediction of each output is for each object, ``outputs x N``."""
+        return np.stack([output.badness for output in self.outputs])
 
 
 def judge(
@@ -231,34 +230,34 @@ def judge(
     """
     if isinstance(model, Classifier):
         classes, truth = _observed_classes(model, y, len(rows))
-        places = _places(training, rows, truth[:, None].astype(float))
-        predicted = model.predict_proba(rows)
-        if (places >= 0).any():
-            predicted[places >= 0] = model.leave_one_out_proba()[places[places >= 0]]
-        found = Classification(classes, truth, predicted.double().numpy(force=True))
-        return Judged([found], places, training is not None)
-    targets, _ = as_targets(y, rows)
-    if targets.shape[-1] != model.num_outputs:
-        raise ValueError(
-            f"Expected targets of {model.num_outputs} outputs, which the model predicts, got "
-            f"{targets.shape[-1]}."
-        )
-    values = targets.double().numpy(force=True)
-    places = _places(training, rows, values)
-    moments = [m.reshape(len(rows), -1).clone() for m in model.predict(X)]
+        values = truth[:, None].astype(float)
+        moments: tuple[Tensor, ...] = (model.predict_proba(rows),)
+    else:
+        targets, _ = as_targets(y, rows)
+        if targets.shape[-1] != model.num_outputs:
+            raise ValueError(
+                f"Expected targets of {model.num_outputs} outputs, which the model predicts, got "
+                f"{targets.shape[-1]}."
+            )
+        values = targets.double().numpy(force=True)
+        moments = model.predict(X)
+    places = np.full(len(rows), -1) if training is None else training.places(rows, values)
     if isinstance(model, Mixed):
         check_shared(model, rows, values, places)
-    if (places >= 0).any():
-        left_out = model.leave_one_out()
-        for moment, without in zip(moments, left_out, strict=True):
-            moment[places >= 0] = without.reshape(len(without), -1)[places[places >= 0]]
-    mean, std = (moment.double().numpy(force=True).T for moment in moments)
-    outputs = [Regression(*parts) for parts in zip(values.T, mean, std, strict=True)]
+    predicted = [m.reshape(len(rows), -1).double().numpy(force=True).copy() for m in moments]
+    seen = places >= 0
+    if seen.any():
+        classify = isinstance(model, Classifier)
+        left_out = (model.leave_one_out_proba(),) if classify else model.leave_one_out()
+        for moment, without in zip(predicted, left_out, strict=True):
+            moment[seen] = without.reshape(len(without), -1).numpy(force=True)[places[seen]]
+    outputs: list[Regression | Classification]
+    if isinstance(model, Classifier):
+        outputs = [Classification(classes, truth, *predicted)]
+    else:
+        mean, std = predicted
+        outputs = [Regression(*each) for each in zip(values.T, mean.T, std.T, strict=True)]
     return Judged(outputs, places, training is not None)
-
-
-def _places(training: Training | None, rows: Tensor, values: Array) -> npt.NDArray[np.int64]:
-    return np.full(len(rows), -1) if training is None else training.places(rows, values)
 
 
 def _observed_classes(
@@ -269,11 +268,11 @@ def _observed_classes(
         raise ValueError(
             f"Expected one label for each of {count} objects, got labels of shape {labels.shape}."
         )
-    places = {label: place for place, label in enumerate(model.classes_.tolist())}
+    known = model.classes_.tolist()
     for number, label in enumerate(labels.tolist()):
-        if label not in places:
+        if label not in known:
             raise ValueError(
-                f"Expected labels from {list(places)}, which the model knows, but that of object "
+                f"Expected labels from {known}, which the model knows, but that of object "
                 f"{number} is {label!r}."
             )
-    return list(map(str, places)), np.array([places[label] for label in labels.tolist()])
+    return list(map(str, known)), np.array([known.index(label) for label in labels.tolist()])

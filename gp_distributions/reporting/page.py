@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,6 @@ from gp_distributions.measures.inputs import Inputs
 from gp_distributions.measures.targets import check_order
 from gp_distributions.measures.training_data import counted_rows
 from gp_distributions.models import (
-    ClassificationGP,
     DistributionGP,
     IntegratedGP,
     MixtureModel,
@@ -33,7 +32,7 @@ from gp_distributions.relevances import Relevance, relevance
 from gp_distributions.relevances.inputs import Names, inputs_of
 from gp_distributions.relevances.steps import sensitivity_to
 from gp_distributions.reporting import pictures
-from gp_distributions.reporting.clouds import CloudBlock, cloud_blocks, drawn_rows
+from gp_distributions.reporting.clouds import CloudBlock, Importance, cloud_blocks, drawn_rows
 from gp_distributions.reporting.judging import LEVELS, Classification, Judged, Regression, judge
 from gp_distributions.reporting.neighbours import Neighbour, nearest
 from gp_distributions.reporting.training import Classifier, Model, Training, training_of
@@ -44,7 +43,6 @@ from gp_distributions.reporting.words import (
     percent_level,
     versions,
     weighted,
-    writer,
 )
 from gp_distributions.sensitivities import gradients_at
 from gp_distributions.writing import written_whole
@@ -53,8 +51,6 @@ from gp_distributions.writing import written_whole
 _WORST, _NEAREST = 10, 3
 # Relevance needs at least so many training objects. Sensitivities are means over at most so many.
 _FEWEST_RELEVANT, _MOST_SENSITIVE = 4, 100
-# The typical distance of two training objects.
-_ALIKE = 1.0
 
 
 def report(
@@ -132,12 +128,10 @@ def report(
         raise FileNotFoundError(f"Expected an existing folder, got {path.parent}. Create it first.")
     single = likeliest(model)
     if not isinstance(single, DistributionGP | SparseDistributionGP):
-        advice = " Pass its attribute model_." if hasattr(model, "model_") else ""
-        if hasattr(model, "steps"):
-            advice = (
-                " Pass the model of its last step, pipeline[-1].model_, and the inputs that it sees, "
-                "pipeline[:-1].transform(X)."
-            )
+        advice = (
+            " Pass the model of an estimator, model_; of a pipeline, that of its last step, "
+            "pipeline[-1].model_, and the inputs that it sees, pipeline[:-1].transform(X)."
+        ) * hasattr(model, "get_params")
         raise TypeError(
             "Expected a DistributionGP, SparseDistributionGP, a classifier or a mixture of models for "
             f"regression, got {type(single).__name__}.{advice}"
@@ -164,7 +158,7 @@ def report(
         labelled *= len(judged.outputs)
     if len(labelled) != len(judged.outputs):
         raise ValueError(f"Expected {len(judged.outputs)} labels, got {len(labelled)}.")
-    page = _Page(single, X, rows, judged, training, blocks, labelled, level)
+    page = _Page(single, rows, judged, training, blocks, getattr(X, "labels", None))
     importance = page.importance(relevance, names)
     environment = jinja2.Environment(
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True
@@ -175,9 +169,10 @@ def report(
         title=title,
         date=date,
         level=level,
+        labels=labelled,
         importance=importance,
-        **page.summary(),
-        **page.examples(importance),
+        **page.summary(labelled, level),
+        **page.examples({} if importance is None else importance["of"]),
         model=[
             *weighted(model),
             *described(single, blocks, training, labelled),
@@ -189,9 +184,8 @@ def report(
     return path
 
 
-def _writer(output: Regression) -> Callable[[float], str]:
-    """Return a function that writes values of an output to the precision of its predictions."""
-    return writer(float(np.median(output.std)))
+def _numbered(noun: str, count: int) -> list[str]:
+    return [f"{noun} {i}" for i in range(count)]
 
 
 class _Page:
@@ -200,137 +194,79 @@ class _Page:
     def __init__(
         self,
         model: Model,
-        X: Inputs | Tensor,
         rows: Tensor,
         judged: Judged,
         training: Training | None,
         blocks: list[CloudBlock],
-        labels: list[str],
-        level: float,
+        given: Sequence[Any] | npt.NDArray[Any] | None,
     ) -> None:
         self.model, self.rows, self.judged = model, rows, judged
-        self.training, self.blocks, self.labels, self.level = training, blocks, labels, level
-        self.names = [f"object {i}" for i in range(len(rows))]
-        given = getattr(X, "labels", None)
-        if given is not None:
-            self.names = list(map(str, given))
-        elif training is not None and training.labels is not None:
-            for i, place in enumerate(judged.places):
-                if place >= 0:
-                    self.names[i] = str(training.labels[place])
-        self.training_names: list[str] = []
-        if training is not None:
-            self.training_names = [f"training object {i}" for i in range(len(training.rows))]
-            if training.labels is not None:
-                self.training_names = list(map(str, training.labels))
-            else:
-                for i, place in enumerate(judged.places):
-                    if place >= 0:
-                        self.training_names[place] = self.names[i]
+        self.training, self.blocks = training, blocks
+        self.classify = isinstance(model, Classifier)
+        known = None if training is None else training.labels
+        self.names = _numbered("object", len(rows)) if given is None else list(map(str, given))
+        self.trained = [] if known is None else list(map(str, known))
+        if training is not None and known is None:
+            self.trained = _numbered("training object", len(training.rows))
+        for i, place in enumerate(judged.places):
+            if place >= 0 and known is None:
+                self.trained[place] = self.names[i]
+            elif place >= 0 and given is None:
+                self.names[i] = self.trained[place]
 
-    def summary(self) -> dict[str, Any]:
+    def summary(self, labels: Sequence[str], level: float) -> dict[str, Any]:
         """Return what the report says of all predictions."""
-        outputs = self.judged.outputs
-        classification = isinstance(outputs[0], Classification)
-        named = [label for label in self.labels if label]
-        what = ", ".join(dict.fromkeys(named)) or ("classes" if classification else "a quantity")
-        training = self.training
+        found = []
+        for output, label in zip(self.judged.outputs, labels, strict=True):
+            if isinstance(output, Classification):
+                hits, levels = output.hits(), output.bins()
+                images = pictures.probabilities(output), pictures.reliability(output)
+            else:
+                hits = output.coverage(level)
+                levels = [output.coverage(each) for each in sorted({*LEVELS, level})]
+                images = pictures.predictions(output, label, level), pictures.coverage(output)
+            worst = np.argsort(-output.badness, kind="stable")[:_WORST].tolist()
+            found.append(
+                {"scores": output, "hits": hits, "levels": levels, "images": images, "worst": worst}
+            )
         return {
-            "classification": classification,
-            "what": what,
-            "learned": "data" if training is None else f"{len(training.rows)} objects",
-            "total": len(self.rows),
+            "classification": self.classify,
+            "learned": "data" if self.training is None else f"{len(self.training.rows)} objects",
             "checked": self.judged.checked,
             "seen": int((self.judged.places >= 0).sum()),
-            "outputs": [
-                self._classification(output)
-                if isinstance(output, Classification)
-                else self._regression(output, label)
-                for output, label in zip(outputs, self.labels, strict=True)
-            ],
-        }
-
-    def _regression(self, output: Regression, label: str) -> dict[str, Any]:
-        half = output.half_width(self.level)
-        worst = np.argsort(-output.errors, kind="stable")[:_WORST]
-        write = _writer(output)
-        levels = sorted({*LEVELS, self.level})
-        return {
-            "name": label,
-            "scores": output,
-            "hits": output.coverage(self.level),
-            "levels": [output.coverage(level) for level in levels],
-            "predictions": pictures.predictions(output, label, self.level),
-            "calibration": pictures.coverage(output),
-            "worst": [
-                {
-                    "name": self.names[i],
-                    "truth": write(output.truth[i]),
-                    "mean": write(output.mean[i]),
-                    "low": write(output.mean[i] - half[i]),
-                    "high": write(output.mean[i] + half[i]),
-                    "error": write(output.mean[i] - output.truth[i]),
-                    "outside": output.errors[i] > half[i],
-                }
-                for i in worst
-            ],
-        }
-
-    def _classification(self, output: Classification) -> dict[str, Any]:
-        worst = np.argsort(output.of_truth, kind="stable")[:_WORST]
-        return {
-            "name": "",
-            "scores": output,
-            "hits": output.hits(),
-            "levels": output.bins(),
-            "confusion": list(zip(output.classes, output.table(), strict=True)),
-            "predictions": pictures.probabilities(output),
-            "calibration": pictures.reliability(output),
-            "worst": [
-                {
-                    "name": self.names[i],
-                    "truth": output.classes[output.truth[i]],
-                    "of_truth": output.of_truth[i],
-                    "predicted": output.classes[output.predicted[i]],
-                    "probability": output.probabilities[i].max(),
-                }
-                for i in worst
-            ],
+            "names": self.names,
+            "outputs": found,
         }
 
     def importance(self, given: Relevance | bool, names: Names | None) -> dict[str, Any] | None:
         """Return how much inputs matter: relevance if it can be computed, else sensitivities."""
+        model = self.model
+        if given is True and isinstance(model, DistributionGP) and not self.classify:
+            enough = self.training is not None and len(self.training.rows) >= _FEWEST_RELEVANT
+            given = enough and relevance(model, names=names)
         if given is False:
             return None
-        model = self.model
-        exact = isinstance(model, DistributionGP) and not isinstance(model, ClassificationGP)
-        if given is True and exact:
-            if self.training is None or len(self.training.rows) < _FEWEST_RELEVANT:
-                return None
-            given = relevance(model, names=names)
-        whole = "" if model.encoding else "whole bag"
-        if isinstance(given, Relevance):
-            order = sorted(given.entries, key=lambda entry: -entry.loss)
-            most = order[0].coordinate or whole or order[0].block
-            return {
-                "kind": "relevance",
-                "picture": pictures.relevances(given, whole),
-                "alt": f"Relevance of inputs; {most} matters most.",
-                "of": {(e.block, e.coordinate): e.loss for e in order},
-            }
-        found = self._sensitivities(names)
+        ranked = isinstance(given, Relevance)
+        found = (
+            {(entry.block, entry.coordinate): entry.loss for entry in given.entries}
+            if isinstance(given, Relevance)
+            else self._sensitivities(names)
+        )
         if not found:
             return None
-        unit = "change of scores" if isinstance(model, Classifier) else "change of predictions"
+        whole = "" if model.encoding else "whole bag"
         called = [
             name or whole or block if block == "X" else ": ".join(filter(None, (block, name)))
             for block, name in found
         ]
-        most = called[int(np.argmax(list(found.values())))]
+        values = list(found.values())
+        unit = "change of scores" if self.classify else "change of predictions"
         return {
-            "kind": "sensitivity",
-            "picture": pictures.sensitivities(called, list(found.values()), unit),
-            "alt": f"Sensitivity to inputs; that to {most} is the largest.",
+            "relevance": ranked,
+            "picture": pictures.relevances(given, whole)
+            if isinstance(given, Relevance)
+            else pictures.sensitivities(called, values, unit),
+            "most": called[int(np.argmax(values))],
             "of": found,
         }
 
@@ -354,136 +290,71 @@ class _Page:
             for each in found
         }
 
-    def examples(self, importance: dict[str, Any] | None) -> dict[str, Any]:
+    def examples(self, importance: Importance) -> dict[str, Any]:
         """Return some objects beside their nearest training objects."""
-        training = self.training
+        training, badness = self.training, self.judged.badness
         if training is None:
-            return {"examples": [], "drawn": False}
-        order = self.judged.worst_first
-        chosen = {"The largest error": order[0], "A typical prediction": order[len(order) // 2]}
-        if isinstance(self.judged.outputs[0], Classification):
-            chosen = {"The least expected class": order[0], **chosen}
-            del chosen["The largest error"]
-        places = np.array(list(chosen.values()))
+            return {"examples": []}
+        order = np.argsort(-badness.max(0), kind="stable").tolist()
+        chosen = [order[0], order[len(order) // 2]]
         found = nearest(
-            self.model,
-            self.rows[torch.from_numpy(places).to(self.rows.device)],
-            training.rows,
-            self.judged.places[places],
-            _NEAREST,
+            self.model, self.rows[chosen], training.rows, self.judged.places[chosen], _NEAREST
         )
-        importance_of = {} if importance is None else importance["of"]
-        drawn = [(block, block.drawn(importance_of)) for block in self.blocks]
-        shown = [
-            self._example(heading, int(i), neighbours, training, drawn)
-            for (heading, i), neighbours in zip(chosen.items(), found, strict=True)
-        ]
+        drawn = [(block, block.drawn(importance)) for block in self.blocks]
         projected = [b for b, axes in drawn if len(axes) < b.block.dim and not b.rotating]
         return {
-            "examples": shown,
+            "examples": [
+                {
+                    "number": i,
+                    "output": int(badness[:, i].argmax()),
+                    "neighbours": neighbours,
+                    **self._objects(i, neighbours, training, drawn),
+                }
+                for i, neighbours in zip(chosen, found, strict=True)
+            ],
             "drawn": bool(drawn),
             "projected": bool(projected),
-            "ranked": all(block.is_ranked(importance_of) for block in projected),
-            "thinned": pictures.MOST_ATOMS if any(e["thinned"] for e in shown) else 0,
+            "ranked": all(block.is_ranked(importance) for block in projected),
+            "most_atoms": pictures.MOST_ATOMS if any(len(a) > 1 for _, a in drawn) else 0,
         }
 
-    def _example(
+    def _objects(
         self,
-        heading: str,
         i: int,
         neighbours: list[Neighbour],
         training: Training,
         drawn: list[tuple[CloudBlock, list[int]]],
     ) -> dict[str, Any]:
-        names = [self.names[i], *(self.training_names[found.place] for found in neighbours)]
-        objects = [self.rows[[i]], *(training.rows[[found.place]] for found in neighbours)]
-        values = [self._values_of(i), *(self._trained(training, f.place) for f in neighbours)]
-        covariates = [self._covariates(rows) for rows in objects]
-        distances = ["", *(f"{found.distance:.2f}" for found in neighbours)]
-        galleries, thinned = [], False
+        """Return the values and the clouds of an object and of its neighbours."""
+        outputs = self.judged.outputs
+        objects = [(self.names[i], self.rows[i], [output.truth[i] for output in outputs])]
+        for place in (found.place for found in neighbours):
+            objects.append((self.trained[place], training.rows[place], training.values[place]))
+        galleries = []
         for block, axes in drawn:
-            shown = [block.atoms(drawn_rows(self.model, rows)[0]) for rows in objects]
-            points = [(atoms[:, axes], weights) for atoms, weights in shown]
-            thinned |= len(axes) > 1 and any(len(w) > pictures.MOST_ATOMS for _, w in shown)
-            images = pictures.clouds(points, [block.coordinates[axis] for axis in axes])
-            galleries.append(
-                {"name": block.name, "pictures": list(zip(names, images, strict=True))}
+            atoms = [block.atoms(drawn_rows(self.model, row[None])[0]) for _, row, _ in objects]
+            images = pictures.clouds(
+                [(points[:, axes], weights) for points, weights in atoms],
+                [block.coordinates[axis] for axis in axes],
             )
+            galleries.append((block.name, images))
         return {
-            "heading": heading,
-            "name": self.names[i],
-            "sentence": self._sentence(i, neighbours),
-            "columns": [*self._value_columns(), *covariates[0]],
-            "rows": [
-                {"name": name, "distance": distance, "values": [*value, *other.values()]}
-                for name, distance, value, other in zip(
-                    names, distances, values, covariates, strict=True
-                )
+            "names": [name for name, _, _ in objects],
+            "values": [
+                [output.write(value) for output, value in zip(outputs, values, strict=True)]
+                for _, _, values in objects
             ],
+            "covariates": [self._covariates(row) for _, row, _ in objects],
             "galleries": galleries,
-            "thinned": thinned,
         }
-
-    def _value_columns(self) -> list[str]:
-        if isinstance(self.judged.outputs[0], Classification):
-            return ["class"]
-        return [label or "measured" for label in self.labels]
-
-    def _values_of(self, i: int) -> list[str]:
-        return [
-            output.classes[output.truth[i]]
-            if isinstance(output, Classification)
-            else _writer(output)(output.truth[i])
-            for output in self.judged.outputs
-        ]
-
-    def _trained(self, training: Training, place: int) -> list[str]:
-        return [
-            output.classes[int(value)]
-            if isinstance(output, Classification)
-            else _writer(output)(value)
-            for output, value in zip(self.judged.outputs, training.values[place], strict=True)
-        ]
 
     def _covariates(self, row: Tensor) -> dict[str, str]:
         """Return the numbers and categories in a row of mixed inputs."""
         if self.model.encoding is None:
             return {}
-        found = {}
-        for part in MixedInputs.unpack(row, self.model.encoding).blocks.values():
-            if isinstance(part, Covariates):
-                for name, (value,) in part.columns.items():
-                    numeric = isinstance(value, Tensor)
-                    found[name] = number(float(value)) if numeric else str(value)
-        return found
-
-    def _sentence(self, i: int, neighbours: list[Neighbour]) -> str:
-        """Say what was predicted, and how near the nearest training object is."""
-        worst = self.judged.worst_output(i)
-        output = self.judged.outputs[worst]
-        if isinstance(output, Classification):
-            said = (
-                f"The model held “{output.classes[output.predicted[i]]}” most probable, with "
-                f"{percent(output.probabilities[i].max())}. "
-            )
-            said += (
-                "This class was observed."
-                if output.predicted[i] == output.truth[i]
-                else f"It gave “{output.classes[output.truth[i]]}”, which was observed, "
-                f"{percent(output.of_truth[i])}."
-            )
-        else:
-            half, write = output.half_width(self.level)[i], _writer(output)
-            called = self.labels[worst] or f"Output {worst + 1}"
-            said = f"{called}: predicted" if len(self.judged.outputs) > 1 else "Predicted"
-            said += (
-                f" {write(output.mean[i])}, with a {percent_level(self.level)} interval from "
-                f"{write(output.mean[i] - half)} to {write(output.mean[i] + half)}; measured "
-                f"{write(output.truth[i])}."
-            )
-        if neighbours and neighbours[0].distance > _ALIKE:
-            said += (
-                f" Even the nearest training object is at a distance of {neighbours[0].distance:.2f}, "
-                "further away than two training objects picked at random are on average."
-            )
-        return said
+        return {
+            name: number(value.item()) if isinstance(value, Tensor) else str(value)
+            for part in MixedInputs.unpack(row[None], self.model.encoding).blocks.values()
+            if isinstance(part, Covariates)
+            for name, (value,) in part.columns.items()
+        }

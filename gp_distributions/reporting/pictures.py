@@ -12,10 +12,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gp_distributions.plotting import plot_calibration, plot_relevance
+from gp_distributions.plotting import plot_calibration, plot_predictions, plot_relevance
 from gp_distributions.relevances import Relevance
 from gp_distributions.reporting.judging import Classification, Regression
-from gp_distributions.reporting.words import percent_level
 
 Array = npt.NDArray[np.float64]
 # The atoms of a cloud, and their weights.
@@ -68,22 +67,13 @@ def predictions(output: Regression, label: str, level: float) -> str:
 
     def draw(figure: Any) -> None:
         ax = figure.subplots()
-        y, m, half = output.truth, output.mean, output.half_width(level)
-        missed = output.errors > half
-        width = min(2.0, max(0.5, 100 / len(y)))
-        ends = [min(y.min(), m.min()), max(y.max(), m.max())]
-        ax.plot(
-            ends, ends, color="0.5", linewidth=1, linestyle="--", label="prediction = measurement"
+        plot_predictions(output.truth, output.mean, output.std, level=level, label=label, ax=ax)
+        ax.set_xlabel(f"measured {label}".strip())
+        handles, names = ax.get_legend_handles_labels()
+        ax.get_legend().remove()
+        figure.legend(
+            handles, names, loc="outside upper center", ncols=3, frameon=False, fontsize=8
         )
-        for chosen, color, name in (
-            (~missed, "#6baed6", f"{percent_level(level)} interval"),
-            (missed, _RED, "interval that misses the measurement"),
-        ):
-            low, high = (m - half)[chosen], (m + half)[chosen]
-            ax.vlines(y[chosen], low, high, color=color, linewidth=width, label=name)
-        ax.scatter(y, m, s=6 + 8 * width, color="black", linewidths=0, zorder=3, label="prediction")
-        ax.set(xlabel=f"measured {label}".strip(), ylabel=f"predicted {label}".strip())
-        figure.legend(loc="outside upper center", ncols=2, frameon=False, fontsize=8)
         ax.spines[["top", "right"]].set_visible(False)
 
     return picture(draw, 4.8, 4.5, vectors=len(output.truth) <= _MOST_VECTORS)
@@ -111,7 +101,8 @@ def probabilities(output: Classification) -> str:
     def draw(figure: Any) -> None:
         ax = figure.subplots()
         right = output.predicted == output.truth
-        heights = output.truth + _spread(output.truth)
+        # Marks of a class are kept apart by a regular pattern.
+        heights = output.truth + 0.5 * (np.arange(len(output.truth)) * 0.618034 % 1 - 0.5)
         for chosen, marker, color, name in (
             (right, "o", _BLUE, "most probable class is right"),
             (~right, "X", _RED, "most probable class is wrong"),
@@ -126,15 +117,6 @@ def probabilities(output: Classification) -> str:
 
     height = 1.2 + 0.55 * len(output.classes)
     return picture(draw, 4.8, height, vectors=len(output.truth) <= _MOST_VECTORS)
-
-
-def _spread(groups: npt.NDArray[np.int64]) -> Array:
-    """Return offsets that keep the marks of a group apart: a regular pattern, not random numbers."""
-    places = np.zeros(len(groups))
-    for group in np.unique(groups):
-        members = groups == group
-        places[members] = np.arange(members.sum()) * 0.618034 % 1
-    return 0.5 * (places - 0.5)
 
 
 def reliability(output: Classification) -> str:
@@ -219,9 +201,9 @@ def clouds(found: Sequence[Atoms], coordinates: Sequence[str]) -> list[str]:
             ax.set_position([0.0, 0.03, 0.86, 0.97])
             ax.set_box_aspect(spans if equal else None, zoom=0.9)
             ax.tick_params(labelsize=7, pad=-3)
+            ax.locator_params(nbins=3)
             for axis in (ax.xaxis, ax.yaxis, ax.zaxis):
                 axis.set_pane_color((0, 0, 0, 0))
-                axis.set_major_locator(_few_ticks())
                 axis.labelpad = -8
                 axis.label.set_size(8)
         else:
@@ -234,12 +216,6 @@ def clouds(found: Sequence[Atoms], coordinates: Sequence[str]) -> list[str]:
         picture(partial(draw, number=number), 2.1, height, vectors=False)
         for number in range(len(found))
     ]
-
-
-def _few_ticks() -> Any:
-    from matplotlib.ticker import MaxNLocator
-
-    return MaxNLocator(3)
 
 
 def _thinned(points: Array, weights: Array) -> Atoms:

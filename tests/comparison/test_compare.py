@@ -301,7 +301,7 @@ class TestFailures:
             compare(kernels(), X, Y[:-1])
         with pytest.raises(ValueError, match="a group for each of 18 inputs"):
             compare(kernels(), X, Y, groups=[1, 2])
-        with pytest.raises(ValueError, match="2 to 18 folds, got 1"):
+        with pytest.raises(ValueError, match="n_splits=2 or more, got n_splits=1"):
             compare(kernels(), X, Y, folds=1)
         with pytest.raises(ValueError, match="left out exactly once"):
             compare(kernels(), X, Y, folds=ShuffleSplit(3))
@@ -310,16 +310,14 @@ class TestFailures:
             compare(kernels(), X, Y, folds=[(every, every[:9]), (every[:9], every[9:])])
         with pytest.raises(ValueError, match=r"only some of group 'hospital 0'.*GroupKFold"):
             compare(kernels(), X, Y, folds=list(KFold(3).split(every)), groups=GROUPS)
-        for folds in (None, 2, KFold(3)):
-            with pytest.raises(ValueError, match="at least two different groups"):
+        for folds in (None, 2):
+            with pytest.raises(ValueError, match="n_splits"):
                 compare(kernels(), X, Y, folds=folds, groups=["one"] * T)
         for groups in (["a", np.nan] * 9, ["a", None] * 9, pd.Series([1.0, np.nan] * 9)):
             with pytest.raises(
                 ValueError, match="group for each input, but that of input 1 is missing"
             ):
                 compare(kernels(), X, Y, groups=groups)
-        with pytest.raises(ValueError, match="groups that can be sorted"):
-            compare(kernels(), X, Y, groups=np.array(["a", 1] * 9, dtype=object))
         with pytest.raises(ValueError, match=r"at least two inputs, .* got 1"):
             compare(kernels(), X[:1], Y[:1])
         with pytest.raises(ValueError, match="restarts: expected an integer >= 0, got -1"):

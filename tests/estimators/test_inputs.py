@@ -83,7 +83,7 @@ def test_pieces_are_refused() -> None:
             estimator.fit(shards, Y > 0)
         estimator.fit(X, Y > 0)
         with pytest.raises(TypeError, match=message):
-            estimator._read_fitted_inputs(shards)
+            estimator._read_fitted(shards)
 
 
 def test_sparse_input_is_refused() -> None:

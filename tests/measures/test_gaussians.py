@@ -226,11 +226,6 @@ def test_mismatched_shapes_of_mixtures_are_refused():
         GaussianMixtures.from_list([ragged()[0], (*parameters(3, 1), np.ones(3))])
 
 
-def test_tensors_on_several_devices_are_refused():
-    with pytest.raises(ValueError, match="all tensors on one device, got tensors on cpu, meta"):
-        Gaussians(torch.zeros(3, 2), torch.ones(3, 2, 2, device="meta"))
-
-
 @pytest.mark.parametrize(
     "make",
     [
@@ -254,21 +249,6 @@ def test_single_precision_is_kept_with_one_warning_at_the_caller(make):
         assert made.to("cpu").normalize(scale=1).sample(3).dtype == torch.float32
 
 
-def test_other_real_dtypes_become_double():
-    eye = torch.eye(2).expand(3, 2, 2)
-    for mean, covariance in (
-        (torch.zeros(3, 2), eye.double()),
-        (torch.zeros(3, 2).int(), eye),
-        (np.zeros((3, 2), np.float16), eye.bool()),
-    ):
-        made = Gaussians(mean, covariance)
-        assert made.dtype == made.covariance.dtype == torch.float64
-    mixed = GaussianMixtures.from_list(
-        [(torch.zeros(3, 2), eye, torch.ones(3)), (np.zeros((3, 2)), eye, [1, 2, 3])]
-    )
-    assert mixed.dtype == mixed.weights.dtype == torch.float64
-
-
 # Frozen, comparable, copyable
 
 
@@ -282,13 +262,6 @@ def test_the_container_is_immutable(make):
         del made.mean
     with pytest.raises(TypeError, match="unhashable"):
         hash(made)
-
-
-def test_the_container_is_detached_from_arrays():
-    mean, covariance = parameters(3, 2)
-    made = Gaussians(mean, covariance)
-    mean[:], covariance[:] = 7, 3
-    assert made == Gaussians(*parameters(3, 2))
 
 
 @either
@@ -312,17 +285,6 @@ def test_pickle_and_deepcopy(make):
         assert other == inside
         assert other.mean.requires_grad
         assert not other.covariance.requires_grad
-
-
-@either
-def test_to(make):
-    made = make(3)
-    single = made.to(torch.float32)
-    assert single.dtype == single.covariance.dtype == torch.float32
-    assert made.to("cpu") == made
-    for dtype in (torch.int64, torch.float16):
-        with pytest.raises(ValueError, match=r"float64 or torch\.float32, got"):
-            made.to(dtype)
 
 
 def test_repr():
@@ -415,17 +377,6 @@ def test_the_layout_of_rows():
     assert made.as_mixtures().pack().tolist() == [[1, 2, 5, 3, 3, 4, 1]]
 
 
-def test_pack_removes_padding_but_not_components():
-    made = GaussianMixtures.from_list(ragged())
-    assert made[:1].pack(components=1).shape == (1, 7)
-    assert GaussianMixtures.unpack(made[:1].pack(components=1), 2).mean.shape == (1, 1, 2)
-    with pytest.raises(ValueError, match=r"components >= 3 to hold the largest mixture, got 2\."):
-        made.pack(components=2)
-    for components in (0, 2.5, True):
-        with pytest.raises(ValueError, match="components: expected an integer >= 1"):
-            made.pack(components=components)
-
-
 @pytest.mark.parametrize(
     ("kind", "rows", "dim", "message"),
     [
@@ -454,25 +405,6 @@ def test_rows_are_validated(kind, rows, dim, message):
 
 
 @either
-@pytest.mark.parametrize(
-    ("index", "picked"),
-    [
-        (slice(1, 4), [1, 2, 3]),
-        (slice(None, None, -2), [5, 3, 1]),
-        ([4, 0, -1], [4, 0, 5]),
-        (torch.tensor([4, 0, -1], dtype=torch.int32), [4, 0, 5]),
-        (np.arange(6) > 3, [4, 5]),
-        ([], []),
-    ],
-)
-def test_selections(make, index, picked):
-    made = make(6)
-    assert torch.equal(made[index].mean, made.mean[picked])
-    assert torch.equal(made[index].covariance, made.covariance[picked])
-    assert len(made[index]) == len(picked)
-
-
-@either
 def test_the_index_is_along_the_last_batch_axis(make):
     made = make(3, 4)
     assert torch.equal(made[1].covariance, made.covariance[:, 1])
@@ -481,7 +413,7 @@ def test_the_index_is_along_the_last_batch_axis(make):
     single = make()
     with pytest.raises(TypeError, match=r"A single (Gaussian|mixture) has no length"):
         len(single)
-    with pytest.raises(IndexError, match="out of range"):
+    with pytest.raises(IndexError, match="out of bounds"):
         made[4]
 
 

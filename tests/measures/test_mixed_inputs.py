@@ -211,11 +211,13 @@ class TestContainer:
     def test_concatenation_of_numbers_and_categories(self) -> None:
         numbers, words = MixedInputs(x=[1.0]), MixedInputs(x=["a", "b"])
         with pytest.raises(
-            ValueError, match="'x': expected categories in all parts, got numbers in part 1"
+            ValueError,
+            match=r"\{'x': 'categories'\} in all parts, got \{'x': 'numbers'\} in part 1",
         ):
             MixedInputs.concatenate([words, numbers])
         with pytest.raises(
-            ValueError, match="expected numbers in all parts, got categories in part 2"
+            ValueError,
+            match=r"\{'x': 'numbers'\} in all parts, got \{'x': 'categories'\} in part 2",
         ):
             MixedInputs.concatenate([numbers, numbers, words])
 
@@ -316,15 +318,6 @@ class TestEncoding:
         assert MixedInputs(dose=[0.1, 1.1]).pack(encoding).flatten().tolist() == pytest.approx(
             [0, 1]
         )
-
-    @pytest.mark.parametrize("size", [1e200, 1e-200, 1e308, 1e-307])
-    def test_numbers_of_any_size(self, size: float) -> None:
-        values = np.array([1.0, 1.7, -1.2])
-        X = MixedInputs(age=size * values)
-        expected = (values - values.mean()) / values.std()
-        np.testing.assert_allclose(X.pack().flatten().numpy(), expected, rtol=1e-12)
-        found = MixedInputs(age=-size * values).pack(X.encoding).flatten().numpy()
-        np.testing.assert_allclose(found, (-values - values.mean()) / values.std(), rtol=1e-12)
 
     def test_no_objects(self) -> None:
         X = everything()

@@ -479,9 +479,9 @@ def test_the_index_is_along_the_last_batch_axis():
 @pytest.mark.parametrize(
     ("index", "error", "message"),
     [
-        (6, IndexError, "Index 6 is out of range for length 6"),
-        ([0, -7], IndexError, "out of range for length 6"),
-        ([True, False], IndexError, r"mask of length 6, got shape \(2,\)"),
+        (6, IndexError, "index 6 is out of bounds .* size 6"),
+        ([0, -7], IndexError, "index -7 is out of bounds .* size 6"),
+        ([True, False], IndexError, "axis is 6 but size of .* boolean axis is 2"),
         ((0, 1), TypeError, "one index"),
         ([0.5], TypeError, "integers or a mask"),
         ("a", TypeError, "numpy"),

@@ -1,0 +1,222 @@
+"""Images, curves and meshes as clouds: weights by intensity, by arc length and by area."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from gp_distributions.measures._bags import pad_arrays, point_arrays
+from gp_distributions.measures._geometries import curve_lines, mesh_arrays
+from gp_distributions.measures._validation import Wording, equal_weights, validated
+from gp_distributions.measures.arrays import (
+    Array,
+    Data,
+    integer,
+    real_array,
+    to_tensor,
+    to_tensors,
+)
+
+
+def read_images(images: Data) -> tuple[Tensor, Tensor]:
+    """Read the intensities of images as weights on the grid of their pixels.
+
+    Args:
+        images: A ``batch_shape x H x W`` array.
+
+    Returns:
+        A ``batch_shape x H*W x 2`` tensor of points, which takes the memory of one grid because all
+        images share it, and a ``batch_shape x H*W`` tensor of normalised weights.
+
+    Raises:
+        ValueError: If an intensity is negative or not finite, an image is all zero, or the last axis
+            looks like colour channels.
+    """
+    array = real_array(images, "Images")
+    shape = tuple(array.shape)
+    # Colour images have three channels, or four with opacity.
+    coloured = len(shape) > 3 and shape[-1] in (3, 4) and shape[-2] > shape[-1]
+    if len(shape) < 2 or 0 in shape or coloured:
+        colours = (
+            ", whose last axis looks like colour channels. Select one channel or average them, "
+            "images[..., :3].mean(-1). If the images are this narrow, flatten their batch axes"
+        )
+        raise ValueError(
+            "Images: expected one channel, a non-empty array of shape (..., H, W), got shape "
+            f"{shape}{colours * coloured}."
+        )
+    values = to_tensors([array])[0]
+    height, width = (
+        _spaced(-1, 1, count, values) if count > 1 else values.new_zeros(1) for count in shape[-2:]
+    )
+    grid = torch.cartesian_prod(height.flip(0), width).flip(-1)
+    grid, weights = validated(grid, values.flatten(-2), Wording("Image", "intensities"))
+    return grid.expand(*weights.shape, 2), weights
+
+
+def read_curves(
+    curves: Iterable[Any], *, closed: bool, atoms: int | None, labels: npt.NDArray[Any] | None
+) -> tuple[Tensor, Tensor]:
+    """Read curves as vertices weighted by arc length, or as points at equal distances along the curve.
+
+    Args:
+        curves: For each curve, an ``n_i x d`` array of vertices in order, or a geometry.
+        closed: Whether a segment connects the last vertex of an array to the first.
+        atoms: Number of points at equal distances along each curve; None for the vertices.
+        labels: Labels of the curves in error messages.
+
+    Returns:
+        A ``B x n x d`` tensor of points and a ``B x n`` tensor of normalised weights.
+
+    Raises:
+        ValueError: If a curve has fewer than two vertices or no length.
+    """
+    wording = Wording("Curve", "arc lengths", labels)
+    read = [curve_lines(c, wording((i,)), closed=closed) for i, c in enumerate(curves)]
+    vertices = to_tensors(point_arrays((points for points, _, _ in read), wording))
+    segments, shares = [], []
+    for i, (points, (_, following, _)) in enumerate(zip(vertices, read, strict=True)):
+        if len(points) < 2:
+            raise ValueError(f"{wording((i,))}: expected at least 2 vertices, got 1.")
+        index = torch.from_numpy(following).to(points.device)
+        lengths = torch.linalg.vector_norm(points[index] - points, dim=-1)
+        segments.append((points[index], lengths))
+        # A vertex represents half of each adjacent segment.
+        shares.append((lengths + torch.zeros_like(lengths).index_add(0, index, lengths)) / 2)
+    found = validated(*_padded(vertices, shares), wording)
+    if atoms is None:
+        return found
+    count = integer(atoms, "atoms", 1 if all(loop for _, _, loop in read) else 2)
+    even = torch.stack(
+        [
+            _equally_spaced(points, *segment, count, closed=loop)
+            for points, segment, (_, _, loop) in zip(vertices, segments, read, strict=True)
+        ]
+    )
+    return even, equal_weights(even)
+
+
+def _equally_spaced(
+    points: Tensor, ends: Tensor, lengths: Tensor, atoms: int, *, closed: bool
+) -> Tensor:
+    """Place points at equal distances along a curve, starting at its first vertex.
+
+    Point k lies at arc length ``k L / atoms`` on a closed curve of length ``L``, and at
+    ``k L / (atoms - 1)`` on an open one, which includes both ends. ``lengths`` are those of the segments
+    from ``points`` to ``ends``.
+    """
+    reached = lengths.cumsum(-1)
+    targets = reached[-1] * _spaced(0, 1, atoms + closed, points)[:atoms]
+    # The first segment that ends at or beyond the target; it has length 0 only if the target is 0.
+    index = torch.searchsorted(reached.detach(), targets.detach())
+    length = lengths[index]
+    part = (targets - reached[index] + length) / torch.where(length > 0, length, 1.0)
+    return torch.lerp(points[index], ends[index], part.clamp(0, 1).unsqueeze(-1))
+
+
+def read_meshes(
+    meshes: Iterable[Any],
+    *,
+    atoms: int | None,
+    seed: int | np.random.Generator,
+    labels: npt.NDArray[Any] | None,
+) -> tuple[Tensor, Tensor]:
+    """Read meshes as vertices weighted by area, or as points drawn uniformly from the surface.
+
+    Args:
+        meshes: The meshes, in any form that :func:`mesh_arrays` reads.
+        atoms: Number of points drawn from each mesh; None for the vertices.
+        seed: Random seed or generator.
+        labels: Labels of the meshes in error messages.
+
+    Returns:
+        A ``B x n x d`` tensor of points and a ``B x n`` tensor of normalised weights.
+
+    Raises:
+        ValueError: If faces are not triangles, refer to a vertex that does not exist, or have no area.
+    """
+    wording = Wording("Mesh", "areas", labels)
+    read = [mesh_arrays(mesh, wording((i,))) for i, mesh in enumerate(meshes)]
+    arrays = point_arrays((points for points, _ in read), wording)
+    faces = [real_array(given, f"Faces of mesh {i}") for i, (_, given) in enumerate(read)]
+    for i, (array, face) in enumerate(zip(arrays, faces, strict=True)):
+        _check_mesh(array, face, wording((i,)))
+    vertices = to_tensors(arrays)
+    triangles, shares = [], []
+    for points, face in zip(vertices, faces, strict=True):
+        index = to_tensor(face, torch.int64, points.device)
+        areas = triangle_areas(points[index])
+        triangles.append((points[index], areas))
+        # A vertex represents a third of each adjacent triangle.
+        thirds = (areas / 3).repeat_interleave(3)
+        shares.append(points.new_zeros(len(points)).index_add(0, index.flatten(), thirds))
+    found = validated(*_padded(vertices, shares), wording)
+    if atoms is None:
+        return found
+    draws = np.random.default_rng(seed).random((len(read), integer(atoms, "atoms"), 3))
+    uniform = torch.from_numpy(1 - draws).to(found[0])  # in (0, 1]: selects no triangle of area 0
+    drawn = torch.stack([_sampled(*each, u) for each, u in zip(triangles, uniform, strict=True)])
+    return drawn, equal_weights(drawn)
+
+
+def _check_mesh(vertices: Array, faces: Array, name: str) -> None:
+    count, dim = vertices.shape
+    if dim < 2:
+        raise ValueError(f"{name}: expected vertices in at least 2 dimensions, got {dim}.")
+    if faces.ndim != 2 or faces.shape[0] == 0 or faces.shape[1] != 3:
+        raise ValueError(
+            f"{name}: expected triangles, faces of shape (f, 3), got shape {tuple(faces.shape)}."
+        )
+    if "int" not in str(faces.dtype):
+        raise ValueError(f"{name}: expected integer faces, got dtype {faces.dtype}.")
+    least, most = int(faces.min()), int(faces.max())
+    if least < 0 or most >= count:
+        raise ValueError(
+            f"{name}: expected faces that index its {count} vertices from 0 to {count - 1}, got "
+            f"indices from {least} to {most}."
+        )
+
+
+def triangle_areas(corners: Tensor) -> Tensor:
+    """Compute the areas of triangles in any dimension as half of base times height.
+
+    The height is computed by projection, because the Gram determinant would lose half of the digits
+    on thin triangles. Areas within rounding of zero are set to zero.
+
+    Args:
+        corners: A ``batch_shape x 3 x d`` tensor of the corners of the triangles.
+
+    Returns:
+        A ``batch_shape`` tensor of areas.
+    """
+    base = corners[..., 1, :] - corners[..., 0, :]
+    side = corners[..., 2, :] - corners[..., 0, :]
+    square = base.square().sum(-1, keepdim=True)
+    along = (base * side).sum(-1, keepdim=True) / torch.where(square > 0, square, 1.0)
+    length = torch.linalg.vector_norm(base, dim=-1)
+    area = length * torch.linalg.vector_norm(side - along * base, dim=-1) / 2
+    rounding = 8 * torch.finfo(area.dtype).eps * length * torch.linalg.vector_norm(side, dim=-1)
+    return torch.where(area > rounding, area, 0.0)
+
+
+def _sampled(corners: Tensor, areas: Tensor, uniform: Tensor) -> Tensor:
+    """Return a point of the surface of a mesh for each of ``atoms x 3`` uniform numbers."""
+    ends = areas.detach().cumsum(-1)
+    face = torch.searchsorted(ends, ends[-1] * uniform[:, 0])
+    first, second, third = corners[face].unbind(-2)
+    root, part = uniform[:, 1:2].sqrt(), uniform[:, 2:]
+    return (1 - root) * first + root * (1 - part) * second + root * part * third
+
+
+def _spaced(start: int, end: int, count: int, like: Tensor) -> Tensor:
+    return torch.linspace(start, end, count, dtype=like.dtype, device=like.device)
+
+
+def _padded(points: list[Tensor], weights: list[Tensor]) -> tuple[Tensor, Tensor]:
+    dtype, device = points[0].dtype, points[0].device
+    return pad_arrays([*points], dtype, device)[0], pad_arrays([*weights], dtype, device)[0]
