@@ -220,13 +220,6 @@ class TestMixture:
         assert [sorted(found) for found in sizes.values()] == list(sizes.values())
         assert max(sizes[5]) > min(sizes[5])
 
-    def test_what_fits_are_unsure_of_is_not_sought(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        def fail(model: object) -> None:
-            raise AssertionError
-
-        monkeypatch.setattr("gp_distributions.fitting.determination.determination", fail)
-        told(pool_optimizer(), 10).model()
-
 
 class TestSharedDistances:
     """A fit of one member must not change what another has learned."""
