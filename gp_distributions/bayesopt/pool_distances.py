@@ -93,8 +93,10 @@ class Table:
 
     def _compare(self, block: tuple[Tensor, ...], points: Sequence[Tensor]) -> Tensor:
         if self._centre is None:
-            return torch.cat([self.distance.compare_all(*block, point) for point in points], dim=-1)
-        return _squared(*block, [point.squeeze(0) - self._centre for point in points])
+            (found,) = block
+            return torch.cat([self.distance.compare_all(found, point) for point in points], dim=-1)
+        features, norms = block
+        return _squared(features, norms, [point.squeeze(0) - self._centre for point in points])
 
     def _blocks(self) -> Iterator[tuple[Tensor, ...]]:
         """Yield what represents the candidates in blocks, and keep it if there is memory."""

@@ -313,7 +313,7 @@ class FreeSearch(ContinuousPart, Search):
         """Converts a row to a cloud."""
         return PointClouds.unpack(self.starts.new_tensor(candidate), self.dim)
 
-    def plain(self, candidate: PointClouds | list[float]) -> list[float]:
+    def plain(self, candidate: Any) -> list[float]:
         """Converts a cloud to a row; a row stays as it is."""
         width = self.starts.shape[-1]
         listed = isinstance(candidate, list) and len(candidate) == width

@@ -144,7 +144,8 @@ class ShapeOptimizer:
         options: dict[str, Any] = {"restarts": self.restarts, "seed": self.seed}
         self._fitted: Callable[[Tensor, Tensor], Model]
         if candidates is None:
-            self._fitted = partial(fitted, model or self._default_model, **options)
+            make: Any = model or self._default_model
+            self._fitted = partial(fitted, make, **options)
         else:
             outcomes = self.objectives + self.constraints
             self._fitted = ComparedModels(candidates, search, outcomes, **options)
