@@ -44,7 +44,7 @@ def model() -> DistributionGP:
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: SlicedWasserstein(2).squared(CLOUDS), r"PointClouds\. Pass clouds\.pack\(\)"),
+        (lambda: SlicedWasserstein(2).squared(CLOUDS), r"PointClouds\. Pass X\.pack\(\)"),
         (lambda: SlicedWasserstein(2).embed([0.0]), "list"),
         (lambda: SlicedWasserstein(2).embed(torch.zeros(6)), "tensor of shape"),
         (lambda: SlicedWasserstein(2).squared(CLOUDS.pack().to_sparse()), "dense tensor"),

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from botorch.acquisition import AcquisitionFunction
 from botorch.optim import optimize_acqf
+from botorch.optim.initializers import initialize_q_batch, sample_truncated_normal_perturbations
 from torch import Tensor
 
 from gp_distributions.bayesopt.pool_distances import PoolLookUp
@@ -19,6 +20,8 @@ from gp_distributions.distances.evaluation import looking_up
 _LEAST = 1e-6
 # Largest number of turns of all parts. A few are enough, unless improvements become ever smaller.
 _MOST_TURNS = 50
+# Standard deviation of perturbations of the best candidates, relative to the range between bounds.
+_AROUND_BEST = 0.1
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,12 +127,43 @@ class Alternation:
                 states, values = self._move(states, values)
             # Without any other kind of part, a single pass over one part finds its maximum.
             alone = len(self.finite) + bool(self.moving) == 1
-            last = alone or turn == _MOST_TURNS - 1
-            moved = _improves(values, before) & (not last)
+            moved = _improves(values, before) & (not alone and turn < _MOST_TURNS - 1)
             done.append((states[~moved], values[~moved]))
             kept = moved & self._first_of_kind(states, values)
             states, values = states[kept], values[kept]
         return States.joined([s for s, _ in done]), torch.cat([v for _, v in done])
+
+    def starts(self, leading: States, random: States, count: int) -> States:
+        """Returns at most ``count`` states to start from, the best candidates so far first.
+
+        BoTorch's heuristic draws the others by their values, from random candidates and from as many
+        perturbations of the best candidates in their continuous parts.
+        """
+        pool = States.joined([random, *self._perturbed(leading, len(random))])
+        values = self.values(pool)
+        left = values.isfinite().nonzero().squeeze(-1)
+        count -= len(leading)
+        if 0 < count < len(left) and bool(values[left].std() > 0):
+            places = left.to(values).reshape(-1, 1, 1)
+            left = initialize_q_batch(places, values[left], count)[0].flatten().long()
+        return States.joined([leading, pool[left[:count]]])
+
+    def _perturbed(self, leading: States, least: int) -> list[States]:
+        """Returns at least the given number of candidates close to the best ones."""
+        if not self.moving or not len(leading):
+            return []
+        count = -(-least // len(leading))
+        rows = leading.rows.repeat_interleave(count, dim=0)
+        starts = leading.rows[:, self.moving].clamp(*self.limits).split(1)
+        rows[:, self.moving] = torch.cat(
+            [
+                sample_truncated_normal_perturbations(
+                    start, n_discrete_points=count, sigma=_AROUND_BEST, bounds=self.limits
+                )
+                for start in starts
+            ]
+        )
+        return [States(rows, leading.choices.repeat_interleave(count, dim=0))]
 
     @torch.no_grad()
     def values(self, states: States) -> Tensor:

@@ -8,10 +8,8 @@ from typing import Any
 
 import numpy as np
 import torch
-from botorch.utils.sampling import draw_sobol_samples
 from torch import Tensor
 
-from gp_distributions.bayesopt.records import read_numbers
 from gp_distributions.bayesopt.search import Box, FinitePart, Plain
 from gp_distributions.measures.arrays import is_missing
 from gp_distributions.measures.covariates import Level
@@ -54,10 +52,6 @@ class Interval(Box):
         """Return the kind of part and its bounds."""
         return {"kind": "interval", "bounds": self.bounds.flatten().tolist()}
 
-    def initial(self, count: int, seed: int) -> list[float]:
-        """Returns the first ``count`` points of a scrambled Sobol sequence."""
-        return draw_sobol_samples(self.bounds, count, 1, seed=seed).flatten().tolist()
-
     def inputs(self, candidates: Plain) -> Tensor:
         """Returns the numbers as a column."""
         return self.bounds.new_tensor(list(candidates)).unsqueeze(-1)
@@ -65,10 +59,6 @@ class Interval(Box):
     def read_inputs(self, inputs: Tensor) -> list[Any]:
         """Converts a column to numbers within the bounds."""
         return [number for (number,) in super().read_inputs(inputs)]
-
-    def show(self, candidate: float) -> float:
-        """Returns the number itself."""
-        return candidate
 
     def plain(self, candidate: Any) -> float:
         """Returns the number as a ``float``."""
@@ -82,10 +72,6 @@ class Interval(Box):
                 f"Expected a number from {low} to {high}, got {reprlib.repr(candidate)}."
             )
         return number
-
-    def read(self, data: Any) -> float:
-        """Returns the number if it is in the interval."""
-        return self.plain(read_numbers([data], 1)[0])
 
 
 class Categories(FinitePart):
@@ -135,20 +121,10 @@ class Categories(FinitePart):
         """Returns the categories."""
         return self.levels
 
-    def initial(self, count: int, seed: int) -> list[Any]:
-        """Returns the first ``count`` categories in a random order."""
-        generator = torch.Generator().manual_seed(seed)
-        order = torch.randperm(len(self.levels), generator=generator)[:count]
-        return [self.levels[i] for i in order.tolist()]
-
     def inputs(self, candidates: Plain) -> Tensor:
         """Returns the positions of the categories as a column."""
         positions = [self.levels.index(level) for level in candidates]
         return torch.tensor(positions, dtype=torch.float64).unsqueeze(-1)
-
-    def show(self, candidate: Level) -> Level:
-        """Returns the category itself."""
-        return candidate
 
     def plain(self, candidate: Any) -> Level:
         """Returns the category as it is in the list of categories."""
@@ -160,10 +136,6 @@ class Categories(FinitePart):
         raise ValueError(
             f"Expected a category from {list(self.levels)}, got {reprlib.repr(candidate)}."
         )
-
-    def read(self, data: Any) -> Level:
-        """Returns the category if it is one of the search."""
-        return self.plain(data)
 
 
 def _as_python(value: Any) -> Any:

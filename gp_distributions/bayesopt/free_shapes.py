@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import torch
-from botorch.acquisition import AcquisitionFunction, OneShotAcquisitionFunction
+from botorch.acquisition import AcquisitionFunction
 from botorch.acquisition.penalized import PenalizedAcquisitionFunction
-from botorch.exceptions import UnsupportedError
 from botorch.generation import gen_candidates_scipy
 from torch import Tensor
 
+from gp_distributions.bayesopt.one_by_one import one_by_one
 from gp_distributions.distances.base import Distance
 from gp_distributions.measures import PointClouds
 from gp_distributions.measures.arrays import Data, integer, real_array, to_tensors
@@ -128,11 +128,6 @@ def optimize_free_shapes(
         >>> tuple(clouds.points.shape), bool(values > model.predict(X[:2])[0].max())
         ((1, 3, 2), True)
     """
-    if isinstance(acquisition, OneShotAcquisitionFunction):
-        raise UnsupportedError(
-            "One-shot acquisition functions are optimised jointly with their fantasies, which is not "
-            "supported for clouds. Use another one, such as qLogNoisyExpectedImprovement."
-        )
     if len(starts.batch_shape) != 1 or not len(starts):
         raise ValueError(f"Expected starts as S >= 1 clouds, got {starts}.")
     dim = starts.dim
@@ -147,30 +142,24 @@ def optimize_free_shapes(
     fixed = {j * (dim + 1) + dim: weights[:, j, None] for j in range(count)}
     inside = PointClouds(starts.points.detach().clamp(lower, upper), weights)
     lower, upper = (torch.nn.functional.pad(b, (0, 1)).repeat(count) for b in (lower, upper))
-    before = getattr(acquisition, "X_pending", None)
-    found: list[Tensor] = []
     values: list[Tensor] = []
-    try:
-        for _ in range(q):
-            rows, value = gen_candidates_scipy(
-                inside.pack().unsqueeze(-2),
-                objective,
-                lower_bounds=lower,
-                upper_bounds=upper,
-                options={"maxiter": maxiter},
-                fixed_features=fixed,
-                use_parallel_mode=True,
-            )
-            best = int(value.argmax())
-            found.append(rows[best].detach())
-            values.append(value[best].detach())
-            if len(found) < q:
-                pending = torch.cat(found if before is None else [before, *found])
-                acquisition.set_X_pending(pending)
-    finally:
-        if q > 1:
-            acquisition.set_X_pending(before)
-    return PointClouds.unpack(torch.cat(found), dim), torch.stack(values)
+
+    def find(found: list[Tensor]) -> Tensor:
+        rows, value = gen_candidates_scipy(
+            inside.pack().unsqueeze(-2),
+            objective,
+            lower_bounds=lower,
+            upper_bounds=upper,
+            options={"maxiter": maxiter},
+            fixed_features=fixed,
+            use_parallel_mode=True,
+        )
+        best = value.argmax()
+        values.append(value[best].detach())
+        return rows[best].detach()
+
+    found = torch.cat(one_by_one(acquisition, q, find, torch.cat))
+    return PointClouds.unpack(found, dim), torch.stack(values)
 
 
 def check_bounds(bounds: Data, dim: int | None = None) -> Tensor:

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 import torch
-from botorch.acquisition import AcquisitionFunction, OneShotAcquisitionFunction
+from botorch.acquisition import AcquisitionFunction
 from botorch.acquisition.penalized import PenalizedAcquisitionFunction
-from botorch.exceptions import UnsupportedError
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from gp_distributions.bayesopt.alternation import Alternation, Choices, States
-from gp_distributions.bayesopt.alternation_starts import starts
 from gp_distributions.bayesopt.free_shapes import Penalty
 from gp_distributions.bayesopt.mixed_columns import PartColumns
 from gp_distributions.bayesopt.mixed_initial import initial_candidates
+from gp_distributions.bayesopt.one_by_one import one_by_one
 from gp_distributions.bayesopt.part_reading import read_part
 from gp_distributions.bayesopt.priors import covariate_lengthscale_priors
 from gp_distributions.bayesopt.search import ContinuousPart, FinitePart, Part, Plain, Search
@@ -107,11 +106,6 @@ class MixedSearch(Search):
         options = [getattr(part, name) for part in self.parts.values() if hasattr(part, name)]
         return max(options, default=default)
 
-    @property
-    def has_default_kernel(self) -> bool:
-        """True, because the kinds of all parts are known."""
-        return True
-
     def default_kernel(self, batch_shape: torch.Size) -> Kernel:
         """Returns :meth:`kernel` with default kernels of all parts."""
         return self.kernel(batch_shape=batch_shape)
@@ -165,40 +159,20 @@ class MixedSearch(Search):
         self, acquisition: AcquisitionFunction, q: int, taken: Plain, best: Plain, seed: int
     ) -> list[dict[str, Any]]:
         """Finds candidates one after the other, each with the previous ones as pending points."""
-        if isinstance(acquisition, OneShotAcquisitionFunction):
-            raise UnsupportedError(
-                "Expected an acquisition function that is not one-shot, got "
-                f"{type(acquisition).__name__}. Use, for example, qLogNoisyExpectedImprovement."
-            )
-        before = getattr(acquisition, "X_pending", None)
-        found: list[dict[str, Any]] = []
-        try:
-            for step in range(q):
-                with seeded(derived_seed(seed, step), self._columns.like.device):
-                    avoid = [*taken, *found]
-                    found.append(self._maximum(acquisition, avoid, best, derived_seed(seed, step)))
-                if len(found) < q:
-                    pending = self.inputs(found)
-                    pending = pending if before is None else torch.cat([before, pending])
-                    acquisition.set_X_pending(pending)
-        finally:
-            if q > 1:
-                acquisition.set_X_pending(before)
-        return found
+
+        def find(found: list[dict[str, Any]]) -> dict[str, Any]:
+            own = derived_seed(seed, len(found))
+            with seeded(own, self._columns.like.device):
+                return self._maximum(acquisition, [*taken, *found], best, own)
+
+        return one_by_one(acquisition, q, find, self.inputs)
 
     def show(self, candidate: Mapping[str, Any]) -> dict[str, Any]:
         """Returns the dictionary of the candidates of the parts as users see them."""
         return {name: part.show(candidate[name]) for name, part in self.parts.items()}
 
-    def plain(self, candidate: Mapping[str, Any]) -> dict[str, Any]:
+    def plain(self, candidate: Any) -> dict[str, Any]:
         """Returns the dictionary of the candidates of the parts as plain data."""
-        return self._converted(candidate, "plain")
-
-    def read(self, data: Any) -> dict[str, Any]:
-        """Returns the candidate if each part is valid."""
-        return self._converted(data, "read")
-
-    def _converted(self, candidate: Any, way: Literal["plain", "read"]) -> dict[str, Any]:
         if not isinstance(candidate, Mapping) or candidate.keys() != self.parts.keys():
             got = list(candidate) if isinstance(candidate, Mapping) else candidate
             raise ValueError(
@@ -207,7 +181,7 @@ class MixedSearch(Search):
         found: dict[str, Any] = {}
         for name, part in self.parts.items():
             try:
-                found[name] = getattr(part, way)(candidate[name])
+                found[name] = part.plain(candidate[name])
             except ValueError as error:
                 raise ValueError(f"Part {name!r}: {error}") from error
         return found
@@ -219,9 +193,8 @@ class MixedSearch(Search):
         alternation = self._alternation(acquisition, taken)
         leading = self._states(best[: -(-self.num_restarts // 2)])
         random = self._states(self.initial(self.raw_samples, seed))
-        states, reached = alternation.maximise(
-            starts(alternation, leading, random, self.num_restarts)
-        )
+        starts = alternation.starts(leading, random, self.num_restarts)
+        states, reached = alternation.maximise(starts)
         # All maxima are taken, as they may be if few candidates are left.
         if not bool((reached > -torch.inf).any()):
             states = self._states(self.initial(len(taken) + self.raw_samples, seed))

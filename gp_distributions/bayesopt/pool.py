@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable
 
 import torch
-from botorch.acquisition import AcquisitionFunction, OneShotAcquisitionFunction
-from botorch.exceptions import UnsupportedError
-from botorch.optim import optimize_acqf_discrete
+from botorch.acquisition import AcquisitionFunction
 from torch import Tensor
 
+from gp_distributions.bayesopt.one_by_one import one_by_one
 from gp_distributions.bayesopt.pool_distances import PoolLookUp, Table
 from gp_distributions.distances.evaluation import looking_up
 from gp_distributions.kernels.reading import distribution_kernels
@@ -114,9 +113,9 @@ def optimize_over_pool(
 ) -> tuple[Tensor, Tensor]:
     """Find the candidates of a pool with the largest values of an acquisition function.
 
-    ``botorch.optim.optimize_acqf_discrete`` selects the candidates one by one, with the previous ones as
-    pending points. The acquisition function is evaluated on the rows of the candidates as usual; only
-    the distances in its kernels are looked up.
+    Candidates are selected one by one, each with the previous ones as pending points. The acquisition
+    function is evaluated on the rows of the candidates as usual; only the distances in its kernels are
+    looked up.
 
     Args:
         acquisition: BoTorch acquisition function of a model on rows. For ``q > 1`` it must support
@@ -149,58 +148,30 @@ def optimize_over_pool(
         >>> len(indices), bool(indices >= 10)
         (1, True)
     """
-    if isinstance(acquisition, OneShotAcquisitionFunction):
-        raise UnsupportedError(
-            "Expected an acquisition function that is not one-shot, since a pool cannot optimise "
-            f"fantasies, got {type(acquisition).__name__}. Use, for example, "
-            "qLogNoisyExpectedImprovement."
-        )
     check_batch_size(batch_size)
     pool = pool if isinstance(pool, Pool) else Pool(pool)
-    choices = _remaining(len(pool), exclude, pool.rows.device)
-    if not 1 <= q <= len(choices):
+    left = _remaining(len(pool), exclude, pool.rows.device)
+    if not 1 <= q <= len(left):
         raise ValueError(
-            f"Expected 1 <= q <= {len(choices)}, the number of remaining candidates, got {q}."
+            f"Expected 1 <= q <= {len(left)}, the number of remaining candidates, got {q}."
         )
     look_up = pool.look_up(acquisition)
-    with looking_up(look_up):
-        indexed = _Indexed(acquisition, pool.rows, look_up)
-        found, values = optimize_acqf_discrete(
-            indexed, q, choices.double().unsqueeze(-1), max_batch_size=batch_size
-        )
-    values = values.reshape(q)
-    if bool(values.isnan().any()):
-        raise ValueError(
-            f"Expected values of {acquisition} that are not NaN, got {values.tolist()}."
-        )
-    return found.reshape(q).long(), values
+    values: list[Tensor] = []
 
+    def find(found: list[Tensor]) -> Tensor:
+        choices = left[~torch.isin(left, torch.stack(found))] if found else left
+        parts = []
+        for look_up.batch in choices.split(batch_size):
+            parts.append(acquisition(pool.rows[look_up.batch].unsqueeze(-2)))
+        best, place = torch.cat(parts).max(0)  # NaN if any value is
+        values.append(best)
+        return choices[place]
 
-class _Indexed(AcquisitionFunction):
-    """Evaluates an acquisition function by index, so that candidates with equal rows stay distinct."""
-
-    def __init__(self, acquisition: AcquisitionFunction, rows: Tensor, look_up: PoolLookUp) -> None:
-        super().__init__(acquisition.model)
-        self.acquisition = acquisition
-        self.rows = rows
-        self.look_up = look_up
-        self._base_pending: Tensor | None = getattr(acquisition, "X_pending", None)
-        self.X_pending: Tensor | None = None
-
-    def set_X_pending(self, X_pending: Tensor | None = None) -> None:  # noqa: N802
-        """Add the rows of the given indices to the pending points of the acquisition function."""
-        pending = self._base_pending
-        if X_pending is not None:
-            rows = self.rows[X_pending.squeeze(-1).long()]
-            pending = rows if pending is None else torch.cat([pending, rows.to(pending)])
-        self.acquisition.set_X_pending(pending)
-        self.X_pending = X_pending
-
-    def forward(self, X: Tensor) -> Tensor:
-        """Evaluate the acquisition function at a ``b x 1 x 1`` tensor of indices."""
-        indices = X[:, 0, 0].long()
-        self.look_up.batch = indices
-        return self.acquisition(self.rows[indices].unsqueeze(-2))
+    with torch.no_grad(), looking_up(look_up):
+        found = one_by_one(acquisition, q, find, lambda found: pool.rows[torch.stack(found)])
+    if bool(torch.stack(values).isnan().any()):
+        raise ValueError(f"Expected values of {acquisition} that are not NaN, got {values}.")
+    return torch.stack(found), torch.stack(values)
 
 
 def _remaining(size: int, exclude: Iterable[int] | Tensor, device: torch.device) -> Tensor:

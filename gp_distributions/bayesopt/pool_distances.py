@@ -38,8 +38,7 @@ class Table:
         self.rows = rows
         self._memory = memory
         self._centre: Tensor | None = None
-        self._features: tuple[Tensor, ...] = ()
-        self._representations: tuple[Tensor, ...] = ()
+        self._kept: list[tuple[Tensor, ...]] = []
         self._places: dict[bytes, int] = {}
         self._known = rows[:0]
         self._between = rows.new_empty(0, 0)
@@ -89,61 +88,40 @@ class Table:
         search sees clouds one by one, but sees all of them at once when it is resumed, and it must then
         choose the same candidates.
         """
-        apart = rows.split(1)
-        if not self.distance.euclidean:
-            points = [representations(self.distance, row) for row in apart]
-            return torch.cat([self._compare(part, points) for part in self._represented()])
+        points = [representations(self.distance, row) for row in rows.split(1)]
+        return torch.cat([self._compare(block, points) for block in self._blocks()])
+
+    def _compare(self, block: tuple[Tensor, ...], points: Sequence[Tensor]) -> Tensor:
         if self._centre is None:
-            self._centre = self._keep_features()
-        points = [self.distance.embed(row).squeeze(0) - self._centre for row in apart]
-        blocks = self._blocks(self._centre)
-        return torch.cat([_squared(features, norms, points) for features, norms in blocks])
+            (found,) = block
+            return torch.cat([self.distance.compare_all(found, point) for point in points], dim=-1)
+        features, norms = block
+        return _squared(features, norms, [point.squeeze(0) - self._centre for point in points])
 
-    def _compare(self, candidates: Tensor, points: Sequence[Tensor]) -> Tensor:
-        return torch.cat([self.distance.compare_all(candidates, point) for point in points], dim=-1)
-
-    def _represented(self) -> Iterator[Tensor]:
-        """Yield the representations of the candidates in blocks, and keep them if there is memory."""
-        if self._representations:
-            yield from self._representations
+    def _blocks(self) -> Iterator[tuple[Tensor, ...]]:
+        """Yield what represents the candidates in blocks, and keep it if there is memory."""
+        if self._kept:
+            yield from self._kept
             return
-        kept: list[Tensor] = []
-        memory = self._available()
+        kept: list[tuple[Tensor, ...]] = []
+        memory = _half_of_free_memory(self.rows.device) if self._memory is None else self._memory
         for part in self.rows.split(_BLOCK):
-            represented = representations(self.distance, part)
-            if len(self.rows) * represented[0].nbytes <= memory:
-                kept.append(represented)
-            yield represented
-        self._representations = tuple(kept)
+            block = self._block(part)
+            if len(self.rows) * block[0][0].nbytes <= memory:
+                kept.append(block)
+            yield block
+        self._kept = kept
 
-    def _keep_features(self) -> Tensor:
-        """Keep the features of the candidates if they fit into memory, and return their centre."""
-        first = self.distance.embed(self.rows[:_BLOCK])
-        # Subtracting a point close to all features preserves digits.
-        centre = first.mean(0)
-        size = len(self.rows)
-        if size * first[0].nbytes > self._available():
-            return centre
-        features, norms = first.new_empty(size, first.shape[-1]), first.new_empty(size)
-        for start in range(0, size, _BLOCK):
-            part = slice(start, start + _BLOCK)
-            features[part] = (self.distance.embed(self.rows[part]) if start else first) - centre
-            norms[part] = _squared_norms(features[part])
-        self._features = (features, norms)
-        return centre
-
-    def _available(self) -> float:
-        """Return the number of bytes for features, given what other tables have stored."""
-        return _half_of_free_memory(self.rows.device) if self._memory is None else self._memory
-
-    def _blocks(self, centre: Tensor) -> Iterator[tuple[Tensor, ...]]:
-        """Yield the centred features of the candidates and their squared norms in blocks."""
-        if self._features:
-            yield from zip(*(kept.split(_BLOCK) for kept in self._features), strict=True)
-            return
-        for part in self.rows.split(_BLOCK):
-            features = self.distance.embed(part) - centre
-            yield features, _squared_norms(features)
+    def _block(self, rows: Tensor) -> tuple[Tensor, ...]:
+        """Represent candidates, as centred features and their squared norms if there are features."""
+        found = representations(self.distance, rows)
+        if not self.distance.euclidean:
+            return (found,)
+        if self._centre is None:
+            # Subtracting a point close to all features preserves digits.
+            self._centre = found.mean(0)
+        features = found - self._centre
+        return features, torch.einsum("nd,nd->n", features, features)
 
 
 class PoolLookUp:
@@ -246,10 +224,6 @@ def _squared(features: Tensor, norms: Tensor, points: Sequence[Tensor]) -> Tenso
     inner = torch.cat([torch.stack([strip @ p for p in points], dim=-1) for strip in strips])
     squares = torch.stack([point.square().sum() for point in points])
     return inner.mul_(-2).add_(squares).add_(norms.unsqueeze(-1)).clamp_min_(0)
-
-
-def _squared_norms(features: Tensor) -> Tensor:
-    return torch.einsum("nd,nd->n", features, features)
 
 
 def _half_of_free_memory(device: torch.device) -> float:

@@ -9,7 +9,6 @@ import logging
 import math
 import os
 import reprlib
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from io import FileIO
@@ -89,17 +88,6 @@ def read_outcomes(value: Any, count: int) -> tuple[float, ...] | str:
     return outcomes
 
 
-def read_numbers(value: Any, count: int) -> list[float]:
-    """Returns a value read from a file as a list of floats.
-
-    Raises:
-        ValueError: If it is not a list of ``count`` finite numbers.
-    """
-    if not isinstance(value, list) or len(value) != count or not all(map(_is_finite, value)):
-        raise ValueError(f"Expected a list of {count} finite numbers, got {reprlib.repr(value)}.")
-    return [float(number) for number in value]
-
-
 def _difference(found: dict[str, Any], header: dict[str, Any]) -> str:
     """Describe how the header of a file differs from that of a search."""
     old, new = (
@@ -131,8 +119,8 @@ class Checkpoint:
         search: Description of the search, as plain data. An existing file must contain the same
             description.
         outcomes: Number of outcomes per evaluation.
-        read: A function that converts the candidate in a line of the file to plain data, or raises a
-            ``ValueError`` if the candidate is not valid.
+        read: A function that converts the candidate in a line of the file to plain data, or raises an
+            error if the candidate is not valid.
 
     Attributes:
         path: Absolute path to the file.
@@ -175,7 +163,7 @@ class Checkpoint:
         for number, entry in enumerate(entries[1:], start=2):
             try:
                 self.evaluations.append(_evaluation(entry, outcomes, read))
-            except ValueError as error:
+            except (TypeError, ValueError, OverflowError, RuntimeError) as error:
                 raise CheckpointError(
                     f"Line {number} of {self.path} is not an evaluation of this search: {error} Restore "
                     "the file, or delete the line to evaluate its candidate again."
@@ -337,10 +325,7 @@ def _evaluation(entry: Any, outcomes: int, read: Callable[[Any], Any]) -> Evalua
             "Expected either outcomes or a failure as text, and null for the other, got "
             f"{reprlib.repr(found)} and {reprlib.repr(failure)}."
         )
-    numbers = None if found is None else tuple(read_numbers(found, outcomes))
+    numbers = None if found is None else read_outcomes(found, outcomes)
+    if isinstance(numbers, str):
+        raise ValueError(f"Expected finite outcomes, but {numbers}.")
     return Evaluation(read(entry["candidate"]), numbers, failure)
-
-
-def _is_finite(value: Any) -> bool:
-    """Whether a value read from JSON is a number within the range of floats."""
-    return type(value) in (int, float) and abs(value) <= sys.float_info.max

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from botorch.acquisition import AcquisitionFunction
 from botorch.models.transforms.input import InputTransform
+from botorch.utils.sampling import draw_sobol_samples
 from gpytorch.kernels import Kernel, ScaleKernel
 from torch import Tensor
 
@@ -64,24 +65,16 @@ class Part(ABC):
     def inputs(self, candidates: Plain) -> Tensor:
         """Converts candidates, given as plain data, to inputs of the model, one row for each."""
 
-    @abstractmethod
     def show(self, candidate: Any) -> Any:
-        """Converts plain data to a candidate as users see it."""
+        """Converts plain data to a candidate as users see it, by default the same."""
+        return candidate
 
     @abstractmethod
     def plain(self, candidate: Any) -> Any:
-        """Converts a candidate as users see it to plain data.
+        """Converts a candidate as users see it, or as a checkpoint holds it, to plain data.
 
         Raises:
             ValueError: If ``candidate`` is not a candidate.
-        """
-
-    @abstractmethod
-    def read(self, data: Any) -> Any:
-        """Converts data read from a checkpoint to a candidate as plain data.
-
-        Raises:
-            ValueError: If ``data`` does not describe a candidate.
         """
 
 
@@ -95,18 +88,20 @@ class Search(Part):
         True
     """
 
-    @property
-    def has_default_kernel(self) -> bool:
-        """Whether there is a default model, for which the dimension of the atoms must be known."""
-        return self.dim is not None
-
     def default_kernel(self, batch_shape: torch.Size) -> Kernel:
         """Returns the kernel of the default model.
 
         Args:
             batch_shape: Batch shape of the parameters of the kernel.
+
+        Raises:
+            ValueError: If the dimension of the atoms is not known.
         """
-        assert self.dim is not None, "there is no default kernel"
+        if self.dim is None:
+            raise ValueError(
+                "Expected a model, because the dimension of the atoms is not known, as for a pool of "
+                "rows. Pass model=, or give the search PointClouds or dim=."
+            )
         base = SlicedWassersteinKernel(self.dim, profile="matern52", batch_shape=batch_shape)
         return ScaleKernel(base, batch_shape=batch_shape)
 
@@ -138,6 +133,11 @@ class FinitePart(Part):
     @abstractmethod
     def choices(self) -> Sequence[Any]:
         """Returns all candidates, as plain data."""
+
+    def initial(self, count: int, seed: int) -> list[Any]:
+        """Returns the first ``count`` candidates in a random order."""
+        choices = self.choices()
+        return [choices[i] for i in shuffled(len(choices), seed)[:count]]
 
     def look_up(self, module: torch.nn.Module, columns: Columns) -> PoolLookUp | None:
         """Returns a look-up of the distances of candidates, by their position among the choices.
@@ -207,7 +207,17 @@ class Box(ContinuousPart):
         """The bounds."""
         return self.bounds
 
+    def initial(self, count: int, seed: int) -> list[Any]:
+        """Returns the first ``count`` points of a scrambled Sobol sequence."""
+        return self.read_inputs(draw_sobol_samples(self.bounds, count, 1, seed=seed).squeeze(1))
+
     def read_inputs(self, inputs: Tensor) -> list[Any]:
         """Converts an ``N x k`` tensor to vectors within the bounds, whatever its precision."""
         within: list[Any] = inputs.to(self.bounds).clamp(*self.bounds).tolist()
         return within
+
+
+def shuffled(size: int, seed: int) -> list[int]:
+    """Returns the integers from 0 to ``size - 1`` in a random order."""
+    order: list[int] = torch.randperm(size, generator=torch.Generator().manual_seed(seed)).tolist()
+    return order

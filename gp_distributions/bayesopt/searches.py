@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import reprlib
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import torch
 from botorch.acquisition import AcquisitionFunction
 from botorch.models.transforms.input import InputTransform
 from botorch.optim import optimize_acqf
-from botorch.utils.sampling import draw_sobol_samples
 from torch import Tensor
 
 from gp_distributions.bayesopt.free_shapes import Penalty, check_bounds, optimize_free_shapes
 from gp_distributions.bayesopt.pool import Pool, optimize_over_pool
 from gp_distributions.bayesopt.pool_distances import PoolLookUp
-from gp_distributions.bayesopt.records import read_numbers
-from gp_distributions.bayesopt.search import Box, ContinuousPart, FinitePart, Plain, Search
+from gp_distributions.bayesopt.search import (
+    Box,
+    ContinuousPart,
+    FinitePart,
+    Plain,
+    Search,
+    shuffled,
+)
 from gp_distributions.measures import PointClouds
 from gp_distributions.measures.arrays import Data, integer
 from gp_distributions.measures.encoding import CovariateEncoding, Scaling
@@ -65,10 +70,6 @@ class PoolSearch(FinitePart, Search):
         """Return the kind of search and a digest of all rows."""
         return {"kind": "pool", "rows": _digest(self.pool.rows)}
 
-    def initial(self, count: int, seed: int) -> list[int]:
-        """Returns the first ``count`` indices of the pool in a random order."""
-        return _shuffled(len(self.pool), seed)[:count].tolist()
-
     def inputs(self, candidates: Plain) -> Tensor:
         """Returns the rows of the clouds with the given indices."""
         return self.pool.rows[list(candidates)]
@@ -80,32 +81,21 @@ class PoolSearch(FinitePart, Search):
         indices, _ = optimize_over_pool(acquisition, self.pool, q, exclude=taken)
         return indices.tolist()
 
-    def show(self, candidate: int) -> int:
-        """Returns the index itself."""
-        return candidate
-
-    def plain(self, candidate: int) -> int:
+    def plain(self, candidate: Any) -> int:
         """Returns the index as an ``int``."""
-        try:
-            index = int(candidate)
-        except (TypeError, ValueError, OverflowError, np.ma.MaskError):
-            return self.read(candidate)
-        return self.read(index if index == candidate else candidate)
-
-    def read(self, data: Any) -> int:
-        """Returns the index if it is valid."""
-        if type(data) is not int or not 0 <= data < len(self.pool):
-            labels = [] if self.pool.labels is None else self.pool.labels.tolist()
-            advice = ""
-            if data in labels:
-                advice = (
-                    f" The cloud with this label has the index {labels.index(data)}, "
-                    "clouds.labels.tolist().index(label)."
-                )
-            raise ValueError(
-                f"Expected an index from 0 to {len(self.pool) - 1}, got {reprlib.repr(data)}.{advice}"
+        with contextlib.suppress(TypeError, ValueError, OverflowError):
+            if (index := int(candidate)) == candidate and index in self.choices():
+                return index
+        labels = [] if self.pool.labels is None else self.pool.labels.tolist()
+        advice = ""
+        if candidate in labels:
+            advice = (
+                f" The cloud with this label has the index {labels.index(candidate)}, "
+                "clouds.labels.tolist().index(label)."
             )
-        return data
+        raise ValueError(
+            f"Expected an index from 0 to {len(self.pool) - 1}, got {reprlib.repr(candidate)}.{advice}"
+        )
 
 
 class DesignSearch(Box, Search):
@@ -168,10 +158,6 @@ class DesignSearch(Box, Search):
         """Return the kind of search and its bounds."""
         return {"kind": "designs", "bounds": self.bounds.tolist()}
 
-    def initial(self, count: int, seed: int) -> list[list[float]]:
-        """Returns the first ``count`` points of a scrambled Sobol sequence."""
-        return draw_sobol_samples(self.bounds, count, 1, seed=seed).squeeze(1).tolist()
-
     def inputs(self, candidates: Plain) -> Tensor:
         """Returns the designs as one tensor."""
         return self.bounds.new_tensor(candidates)
@@ -203,17 +189,13 @@ class DesignSearch(Box, Search):
         low, high = self.bounds.cpu()
         try:
             design = torch.as_tensor(candidate, dtype=low.dtype, device=low.device)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             design = low.new_empty(0)
         if design.shape != low.shape or not bool(((low <= design) & (design <= high)).all()):
             raise ValueError(
                 f"Expected a design within the bounds {self.bounds.tolist()}, got {candidate}."
             )
         return design.tolist()
-
-    def read(self, data: Any) -> list[float]:
-        """Returns the design if it is within the bounds."""
-        return self.plain(read_numbers(data, self.bounds.shape[-1]))
 
 
 class FreeSearch(ContinuousPart, Search):
@@ -304,7 +286,7 @@ class FreeSearch(ContinuousPart, Search):
 
     def initial(self, count: int, seed: int) -> list[list[float]]:
         """Returns the rows of the first ``count`` starts in a random order."""
-        return self.starts[_shuffled(len(self.starts), seed)[:count]].tolist()
+        return self.starts[shuffled(len(self.starts), seed)[:count]].tolist()
 
     def inputs(self, candidates: Plain) -> Tensor:
         """Returns the rows of the clouds as one tensor."""
@@ -331,25 +313,18 @@ class FreeSearch(ContinuousPart, Search):
         """Converts a row to a cloud."""
         return PointClouds.unpack(self.starts.new_tensor(candidate), self.dim)
 
-    def plain(self, candidate: PointClouds) -> list[float]:
-        """Converts a cloud to a row."""
-        row = candidate.pack() if isinstance(candidate, PointClouds) else self.starts.new_empty(0)
-        if row.shape != self.starts.shape[1:] or candidate.dim != self.dim:
+    def plain(self, candidate: Any) -> list[float]:
+        """Converts a cloud to a row; a row stays as it is."""
+        width = self.starts.shape[-1]
+        listed = isinstance(candidate, list) and len(candidate) == width
+        cloud = self.show(candidate) if listed else candidate
+        valid = isinstance(cloud, PointClouds) and cloud.dim == self.dim
+        if not valid or (row := cloud.pack()).shape != (width,):
             raise ValueError(
-                f"Expected one cloud of dimension {self.dim} and of width {self.starts.shape[-1]} when "
+                f"Expected one cloud of dimension {self.dim} and of width {width} when "
                 f"packed, as in starts, got {reprlib.repr(candidate)}."
             )
         return row.detach().tolist()
-
-    def read(self, data: Any) -> list[float]:
-        """Returns the row if it describes a valid cloud."""
-        row = read_numbers(data, self.starts.shape[-1])
-        PointClouds.unpack(torch.tensor(row, dtype=torch.float64), self.dim)
-        return row
-
-
-def _shuffled(size: int, seed: int) -> Tensor:
-    return torch.randperm(size, generator=torch.Generator().manual_seed(seed))
 
 
 def _digest(tensor: Tensor) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
 from itertools import compress
@@ -22,7 +22,12 @@ from gp_distributions.bayesopt.acquisitions import (
     Observations,
     default_acquisition,
 )
-from gp_distributions.bayesopt.compared_models import Candidates, ComparedModels, read_candidates
+from gp_distributions.bayesopt.compared_models import (
+    Candidate,
+    Candidates,
+    ComparedModels,
+    read_candidates,
+)
 from gp_distributions.bayesopt.decoder import Decoder, decodable
 from gp_distributions.bayesopt.default_candidates import default_candidates
 from gp_distributions.bayesopt.fitted import MakeModel, fitted
@@ -125,23 +130,30 @@ class ShapeOptimizer:
                 "Expected search as a PoolSearch, DesignSearch, FreeSearch or MixedSearch, got "
                 f"{type(search).__name__}. For a fixed set of clouds use PoolSearch(clouds)."
             )
-        if model is None and not search.has_default_kernel:
-            raise ValueError(
-                "Expected a model, because the dimension of the atoms is not known, as for a pool of "
-                "rows. Pass model=, or give the search PointClouds or dim=."
-            )
+        if model is None:
+            search.default_kernel(torch.Size())  # which says what is missing
         self.search = search
         self.objectives = integer(objectives, "objectives")
         self.constraints = integer(constraints, "constraints", least=0)
         self.initial = integer(initial, "initial", least=2)
-        if restarts is None:
-            restarts = 1 if _is_one(model) else 0
-        self.restarts = integer(restarts, "restarts", least=0)
         self.seed = integer(seed, "seed", least=0)
-        self._fitted = self._fitting(model)
+        candidates = self._candidates(model)
+        if restarts is None:
+            restarts = 1 if candidates is None else 0
+        self.restarts = integer(restarts, "restarts", least=0)
+        options: dict[str, Any] = {"restarts": self.restarts, "seed": self.seed}
+        self._fitted: Callable[[Tensor, Tensor], Model]
+        if candidates is None:
+            make: Any = model or self._default_model
+            self._fitted = partial(fitted, make, **options)
+        else:
+            outcomes = self.objectives + self.constraints
+            self._fitted = ComparedModels(candidates, search, outcomes, **options)
         self._make_acquisition = acquisition
         # Functions of users see outcomes as they were told.
-        self._rescales = acquisition is default_acquisition and not _has_functions(model)
+        made = [model] if candidates is None else candidates.values()
+        own = all(each is None or isinstance(each, Module) for each in made)
+        self._rescales = acquisition is default_acquisition and own
         self._pending: dict[str, Any] = {}
         self._evaluations: list[Evaluation] = []
         self._checkpoint: Checkpoint | None = None
@@ -149,7 +161,7 @@ class ShapeOptimizer:
             names = ("objectives", "constraints", "initial", "seed")
             settings = search.describe() | {name: getattr(self, name) for name in names}
             outcomes = self.objectives + self.constraints
-            self._checkpoint = Checkpoint(path, settings, outcomes=outcomes, read=search.read)
+            self._checkpoint = Checkpoint(path, settings, outcomes=outcomes, read=search.plain)
             self._evaluations = self._checkpoint.evaluations  # which it extends
 
     def ask(self, q: int = 1) -> list[Any]:
@@ -388,17 +400,13 @@ class ShapeOptimizer:
                 X = X.to(self.search.input_transform.transform(X).dtype)
         return X, X.new_tensor([e.outcomes for e in succeeded])
 
-    def _fitting(self, model: Any) -> Callable[[Tensor, Tensor], Model]:
-        """Return the function that makes a fitted model from inputs and outcomes."""
-        options: dict[str, Any] = {"restarts": self.restarts, "seed": self.seed}
-        if _is_one(model):
-            return partial(fitted, model or self._default_model, **options)
+    def _candidates(self, model: Any) -> Mapping[str, Candidate] | None:
+        """Return what is compared; ``None`` if there is one model, a function or the default."""
+        if model is None or (callable(model) and not isinstance(model, Module)):
+            return None
         if isinstance(model, str) and model == "compare":
-            candidates = default_candidates(self.search, self.seed)
-        else:
-            candidates = read_candidates(model)
-        outcomes = self.objectives + self.constraints
-        return ComparedModels(candidates, self.search, outcomes, **options)
+            return default_candidates(self.search, self.seed)
+        return read_candidates(model)
 
     def _default_model(self, X: Tensor, Y: Tensor) -> DistributionGP:
         kernel = self.search.default_kernel(torch.Size(Y.shape[-1:] if Y.shape[-1] > 1 else []))
@@ -413,17 +421,3 @@ class ShapeOptimizer:
 
 def _first(evaluation: Evaluation) -> float:
     return evaluation.outcomes[0] if evaluation.outcomes is not None else -np.inf
-
-
-def _has_functions(model: Any) -> bool:
-    """Whether a function of the user makes a model."""
-    if model is None or isinstance(model, str):
-        return False
-    return _is_one(model) or not all(
-        isinstance(each, Module) for each in read_candidates(model).values()
-    )
-
-
-def _is_one(model: Any) -> bool:
-    """Whether there is one model, a function or the default, rather than several to compare."""
-    return model is None or (callable(model) and not isinstance(model, Module))

@@ -6,8 +6,8 @@ representations are compared. Representations without gradients are held by :cla
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from typing import Protocol, TypeVar
 
@@ -57,8 +57,7 @@ LookUp = Callable[[Distance, Tensor, Tensor, bool], Tensor | None]
 _look_up: ContextVar[LookUp | None] = ContextVar("look_up", default=None)
 
 
-@contextlib.contextmanager
-def looking_up(look_up: LookUp | None) -> Iterator[None]:
+def looking_up(look_up: LookUp | None) -> AbstractContextManager[object]:
     """Look up squared distances before computing them, within a ``with`` block and the current thread.
 
     Args:
@@ -66,8 +65,7 @@ def looking_up(look_up: LookUp | None) -> Iterator[None]:
             returns the squared distances if they are known, else ``None``. Pass ``None`` instead of a
             function to turn off the look-up of an outer block.
     """
-    with setting(_look_up, look_up):
-        yield
+    return setting(_look_up, look_up)
 
 
 def settled(distance: DistanceT) -> DistanceT:
@@ -90,11 +88,6 @@ def check_rows(distance: Distance, rows: Tensor) -> None:
         TypeError: If they are not a dense tensor, or one within a transform of ``torch.func``.
         ValueError: If they have another width, or no axis that counts them.
     """
-    if not isinstance(rows, Tensor) or rows.layout != torch.strided:
-        raise TypeError(
-            "Expected rows as a dense tensor, got "
-            f"{rows.layout if isinstance(rows, Tensor) else type(rows).__name__}. Pass clouds.pack()."
-        )
     check_content(rows)
     distance.block.split(rows)
     if rows.dim() < 2:

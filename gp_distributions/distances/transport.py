@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Hashable
-from contextlib import AbstractContextManager
-from contextvars import ContextVar
 
 import torch
 from torch import Tensor
 
-from gp_distributions.context import setting
 from gp_distributions.distances import evaluation
 from gp_distributions.distances.base import Distance
 from gp_distributions.measures.arrays import positive
@@ -23,20 +20,17 @@ _NOT_DETERMINED = (
     "epsilon is too small to determine the potentials in floating point, so that equal clouds may "
     "have different features"
 )
-_warm_starts: ContextVar[dict[Hashable, Tensor] | None] = ContextVar("warm_starts", default=None)
-
-
-def warm_starts() -> AbstractContextManager[object]:
-    """Start the potentials of a learnable reference from those of the previous evaluation.
-
-    Wrap an optimiser that moves the reference in small steps in a ``with`` block of this function. The
-    block affects the current thread only.
-    """
-    return setting(_warm_starts, {})
 
 
 class TransportDistance(Distance):
-    """Base class of transport distances, which holds the reference and epsilon and runs the solver."""
+    """Base class of transport distances, which holds the reference and epsilon and runs the solver.
+
+    Attributes:
+        warm_starts: The last potentials, from which an optimiser that moves the reference in small steps
+            lets the solver start; ``None`` for a cold start.
+    """
+
+    warm_starts: dict[Hashable, Tensor] | None = None
 
     def __init__(self, reference: ReferenceMeasure, *, epsilon: float | None = None) -> None:
         if not isinstance(reference, ReferenceMeasure):
@@ -62,7 +56,7 @@ class TransportDistance(Distance):
         learning = torch.is_grad_enabled() and any(t.requires_grad for t in target)
         # A final undamped step squares the error, so a larger tolerance suffices to learn a reference.
         tolerance = 1e-6 if learning else 1e-10
-        started = _warm_starts.get() if learning else None
+        started = self.warm_starts if learning else None
         key = (len(x), self.reference.size, x.device)
         initial = None if started is None else started.get(key)
         potentials, outcome = transport_potentials(

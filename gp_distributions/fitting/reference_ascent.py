@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -53,6 +54,7 @@ def learn(
     steps: int,
     seed: int,
     bar: Any,
+    warm_starts: dict[Hashable, Tensor],
     observe: Callable[[DistributionGP], Tensor] | None = None,
 ) -> Run:
     """Fit the hyperparameters, then fit them and the reference jointly.
@@ -67,15 +69,19 @@ def learn(
         steps: Maximum number of L-BFGS steps.
         seed: Random seed for drawing references.
         bar: Progress bar.
+        warm_starts: Potentials of earlier runs, from which transport starts.
         observe: Function to call with the model before the joint fit and after some of the steps.
 
     Returns:
         The run with the highest likelihood.
     """
+    ascend = partial(
+        _ascend, learned=learned, steps=steps, bar=bar, warm_starts=warm_starts, observe=observe
+    )
     fit(model, progress=False)
     before = {} if observe is None else {0: observe(model)}
     if not steps or _explained(model) >= _USELESS:
-        runs = [_ascend(model, learned, steps, bar, observe)]
+        runs = [ascend(model)]
     else:
         runs = []
         for retry in range(1 + _RETRIES * ("raw_points" in learned)):
@@ -83,7 +89,7 @@ def learn(
             start = restarted(model, candidate)
             give_signal(start)
             bar.total += steps * (retry > 0)
-            runs.append(_ascend(start, learned, steps, bar, observe))
+            runs.append(ascend(start))
             if _explained(runs[-1].model) >= _USELESS:
                 break
     best = max(runs, key=lambda run: run.trace[-1])
@@ -105,6 +111,7 @@ def _ascend(
     learned: Sequence[str],
     steps: int,
     bar: Any,
+    warm_starts: dict[Hashable, Tensor],
     observe: Callable[[DistributionGP], Tensor] | None,
 ) -> Run:
     """Take up to ``steps`` L-BFGS steps on the hyperparameters and the reference, in place."""
@@ -129,7 +136,10 @@ def _ascend(
             if observe is not None and step in checkpoints_of(steps):
                 seen[step] = observe(model)
 
+        distances = [m for m in model.modules() if isinstance(m, TransportDistance)]
         try:
+            for distance in distances:
+                distance.warm_starts = warm_starts
             minimise(
                 lambda: -mll(model(*model.train_inputs), model.train_targets),
                 parameters,
@@ -139,6 +149,8 @@ def _ascend(
             )
         finally:
             reference.requires_grad_(False)
+            for distance in distances:
+                distance.warm_starts = None
     bar.update(steps + 1 - len(trace))
     return Run(model, trace, path, seen)
 

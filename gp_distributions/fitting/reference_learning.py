@@ -16,7 +16,7 @@ from torch import Tensor
 from tqdm import tqdm
 
 from gp_distributions.distances.scaled import ScaledDistance
-from gp_distributions.distances.transport import TransportDistance, warm_starts
+from gp_distributions.distances.transport import TransportDistance
 from gp_distributions.fitting.reference_ascent import (
     Run,
     checkpoints_of,
@@ -187,8 +187,8 @@ def fit_reference(
     folds = [] if guard is None else order.tensor_split(guard)
     total = len(candidates) * (len(folds) + 1) * steps
     bar = tqdm(total=total, desc="Learning the reference", disable=not progress)
-    ascend = partial(learn, learned=learned, seed=seed + starts, bar=bar)
-    with bar, warm_starts():
+    ascend = partial(learn, learned=learned, seed=seed + starts, bar=bar, warm_starts={})
+    with bar:
         choice = _Choice(0, steps, 1.0, {})
         if folds:
             choice = _choose(model, candidates, folds, steps, ascend)

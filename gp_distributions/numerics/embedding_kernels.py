@@ -33,11 +33,10 @@ from scipy.spatial.distance import cdist
 from scipy.special import gammaincinv
 from torch import Tensor
 
-from gp_distributions.numerics.linear_algebra import square_root
+from gp_distributions.numerics.linear_algebra import by_torch, square_root
 from gp_distributions.rows.gaussians import split_gaussians
 
-# A function of tensors or NumPy arrays. NumPy's exponential is several times faster in one thread.
-PairFunction = Callable[[Any, Any], Any]
+PairFunction = Callable[[Tensor, Tensor], Tensor]
 
 # Largest rounding error allowed in squared distances that come from inner products.
 _ROUNDING = 2e-13
@@ -50,11 +49,9 @@ class EmbeddingKernel(ABC):
 
     # How many numbers must be stored to compute one value of the kernel.
     workspace: int = 1
-    # Whether the method ``pairs`` accepts NumPy arrays.
-    on_arrays: ClassVar[bool] = True
 
     @abstractmethod
-    def pairs(self, x: Any, y: Any) -> Any:
+    def pairs(self, x: Tensor, y: Tensor) -> Tensor:
         """Evaluate the kernel at all pairs of points."""
 
     def prepare(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, PairFunction]:
@@ -67,16 +64,15 @@ class EmbeddingKernel(ABC):
         Returns:
             The coordinates of ``x``, the coordinates of ``y``, and a differentiable function that
             evaluates the kernel: it maps a ``batch_shape x N x D`` and a ``batch_shape x M x D`` tensor
-            of coordinates to a ``batch_shape x N x M`` tensor. If ``on_arrays`` is true, it also accepts
-            and returns NumPy arrays. By default, the coordinates are the points themselves.
+            of coordinates to a ``batch_shape x N x M`` tensor. By default, the coordinates are the
+            points themselves.
         """
         return x, y, self.pairs
 
     def matrix(self, x: Tensor, y: Tensor) -> Tensor:
         """Return the ``batch_shape x N x M`` kernel matrix of ``x`` and ``y``."""
         left, right, pairs = self.prepare(x, y)
-        values: Tensor = pairs(left, right)
-        return values
+        return pairs(left, right)
 
 
 class IsotropicKernel(EmbeddingKernel):
@@ -87,13 +83,13 @@ class IsotropicKernel(EmbeddingKernel):
     _has_kink: ClassVar[bool] = False
 
     @abstractmethod
-    def profile(self, squared: Any) -> Any:
-        """Evaluate the kernel at a tensor or array of squared distances; an array may be overwritten.
+    def profile(self, squared: Tensor) -> Tensor:
+        """Evaluate the kernel at squared distances, which may be overwritten.
 
         If the kernel has a kink at zero distance, its derivative is set to 0 there.
         """
 
-    def pairs(self, x: Any, y: Any) -> Any:
+    def pairs(self, x: Tensor, y: Tensor) -> Tensor:
         """Evaluate the kernel at all pairs of points, accurately even near zero distance."""
         return self.profile(squares_by_differences(x, y))
 
@@ -116,16 +112,16 @@ class GaussianKernel(IsotropicKernel):
 
     workspace = 1
 
-    def profile(self, squared: Any) -> Any:
+    def profile(self, squared: Tensor) -> Tensor:
         """Evaluate the kernel at squared distances."""
-        return _exp(-0.5 * squared)
+        return (-0.5 * squared).exp_()
 
     def prepare(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, PairFunction]:
         """Transform points so that one matrix product gives the exponents, if it is accurate."""
         left, right, exponents, bound = _factors(x, y, -0.5, exact=False)
         if bound < -_UNDERFLOW:
-            return left, right, lambda a, b: _exp(exponents(a, b))
-        return left, right, lambda a, b: _exp(exponents(a, b).clip(_UNDERFLOW))
+            return left, right, lambda a, b: exponents(a, b).exp_()
+        return left, right, lambda a, b: exponents(a, b).clip(_UNDERFLOW).exp_()
 
     def mixing(self, u: NDArray[np.float64]) -> NDArray[np.float64]:
         """Evaluate the quantile function of the scale of the mixture, which is always one."""
@@ -158,9 +154,9 @@ class LaplaceKernel(_MaternKernel):
 
     workspace, _has_kink, _degrees = 2, True, 1
 
-    def profile(self, squared: Any) -> Any:
+    def profile(self, squared: Tensor) -> Tensor:
         """Evaluate the kernel at squared distances."""
-        return _exp(-_root(squared))
+        return (-_root(squared)).exp_()
 
 
 class Matern32Kernel(_MaternKernel):
@@ -168,10 +164,10 @@ class Matern32Kernel(_MaternKernel):
 
     _degrees = 3
 
-    def profile(self, squared: Any) -> Any:
+    def profile(self, squared: Tensor) -> Tensor:
         """Evaluate the kernel at squared distances."""
         root = math.sqrt(3) * _root(squared)
-        return (1 + root) * _exp(-root)
+        return (1 + root) * (-root).exp_()
 
 
 class Matern52Kernel(_MaternKernel):
@@ -179,16 +175,16 @@ class Matern52Kernel(_MaternKernel):
 
     _degrees = 5
 
-    def profile(self, squared: Any) -> Any:
+    def profile(self, squared: Tensor) -> Tensor:
         """Evaluate the kernel at squared distances."""
         root = math.sqrt(5) * _root(squared)
-        return (1 + root + root * root / 3) * _exp(-root)
+        return (1 + root + root * root / 3) * (-root).exp_()
 
 
 class InverseMultiquadricKernel(IsotropicKernel):
     r"""Inverse multiquadric kernel, :math:`(1 + s)^{-1/2}`."""
 
-    def profile(self, squared: Any) -> Any:
+    def profile(self, squared: Tensor) -> Tensor:
         """Evaluate the kernel at squared distances."""
         return 1 / _root(1 + squared)
 
@@ -206,7 +202,7 @@ class EnergyKernel(IsotropicKernel):
 
     _has_kink = True
 
-    def profile(self, squared: Any) -> Any:
+    def profile(self, squared: Tensor) -> Tensor:
         """Evaluate the kernel at squared distances."""
         return -_root(squared)
 
@@ -225,14 +221,14 @@ class PolynomialKernel(EmbeddingKernel):
     def __init__(self, degree: int) -> None:
         self.degree = degree
 
-    def pairs(self, x: Any, y: Any) -> Any:
+    def pairs(self, x: Tensor, y: Tensor) -> Tensor:
         """Evaluate the kernel at all pairs of points."""
         products = _product(x, y)
         if self.degree == 1:
             return products
         factor = products + 1
         square = factor * factor
-        return square if self.degree == 2 else square * factor  # NumPy is slow at powers above 2
+        return square if self.degree == 2 else square * factor
 
 
 EMBEDDING_KERNELS: dict[str, EmbeddingKernel] = {
@@ -273,38 +269,23 @@ def _factors(
     return left, right, _product, bound
 
 
-def _product(left: Any, right: Any) -> Any:
-    transposed = right.swapaxes(-1, -2)
-    # BLAS multiplies thin matrices faster if neither is transposed.
-    return left @ (np.ascontiguousarray(transposed) if _is_array(right) else transposed)
+def _product(left: Tensor, right: Tensor) -> Tensor:
+    return left @ right.mT
 
 
-def squares_by_differences(x: Any, y: Any) -> Any:
+def squares_by_differences(x: Tensor, y: Tensor) -> Tensor:
     """Compute squared distances of all pairs of points from differences, accurate even near zero."""
-    if _is_array(x) and x.ndim == 2:
+    if x.dim() == 2 and not by_torch(x, y):  # several times faster
         with np.errstate(over="ignore"):  # squares beyond single precision are infinite
-            return cdist(x, y, "sqeuclidean").astype(x.dtype, copy=False)
-    distances = torch.cdist(
-        torch.as_tensor(x), torch.as_tensor(y), compute_mode="donot_use_mm_for_euclid_dist"
-    )
-    return distances.square().numpy() if _is_array(x) else distances.square()
+            return torch.from_numpy(cdist(x.detach(), y.detach(), "sqeuclidean")).to(x.dtype)
+    return torch.cdist(x, y, compute_mode="donot_use_mm_for_euclid_dist").square()
 
 
-def _root(squared: Any) -> Any:
-    """Square root of tensors, as by :func:`square_root`, and of arrays, in place."""
-    if _is_array(squared):
-        torch.from_numpy(squared).clamp_min_(0)  # several times faster than in NumPy
-        return np.sqrt(squared, out=squared)
-    return square_root(squared)
-
-
-def _exp(exponents: Any) -> Any:
-    """Exponential, computed in place."""
-    return np.exp(exponents, out=exponents) if _is_array(exponents) else exponents.exp_()
-
-
-def _is_array(x: Any) -> bool:
-    return isinstance(x, np.ndarray)
+def _root(squared: Tensor) -> Tensor:
+    """Square root, as by :func:`square_root`."""
+    if squared.requires_grad and torch.is_grad_enabled():
+        return square_root(squared)
+    return squared.clamp_min_(0).sqrt_()
 
 
 class PointKernel(EmbeddingKernel):
@@ -323,8 +304,7 @@ class PointKernel(EmbeddingKernel):
         ValueError: If a GPyTorch kernel has batch axes.
     """
 
-    workspace = 8  # unknown; a sum of two kernels needs about so many
-    on_arrays = False
+    workspace = 2  # unknown; larger blocks make up for the overhead of a call
 
     def __init__(self, function: Callable[..., Any]) -> None:
         if not callable(function):
@@ -396,8 +376,6 @@ def gaussian_expectation(kernel: EmbeddingKernel, dim: int) -> EmbeddingKernel |
 
 class _Expectation(EmbeddingKernel):
     """Kernel between Gaussians that is given as a function of their means and covariances."""
-
-    on_arrays = False
 
     def __init__(self, dim: int, function: Callable[..., Tensor], workspace: int) -> None:
         self.dim = dim

@@ -30,14 +30,14 @@ from gp_distributions.warnings import JitterWarning, warn
 
 def matmul(left: Tensor, right: Tensor) -> Tensor:
     """Matrix product ``left @ right``."""
-    if _by_torch(left, right):
+    if by_torch(left, right):
         return left @ right
     return torch.from_numpy(np.matmul(left.detach().numpy(), right.detach().numpy()))
 
 
 def concatenate(left: Tensor, right: Tensor) -> Tensor:
     """Concatenate two tensors along their last axis."""
-    if _by_torch(left, right):
+    if by_torch(left, right):
         return torch.cat([left, right], dim=-1)
     joined = np.concatenate([left.detach().numpy(), right.detach().numpy()], axis=-1)
     return torch.from_numpy(joined)
@@ -45,14 +45,15 @@ def concatenate(left: Tensor, right: Tensor) -> Tensor:
 
 def put_rows(out: Tensor, index: slice | Tensor, rows: Tensor) -> None:
     """Write rows into ``out``, which must not require a gradient."""
-    if _by_torch(out, rows):
+    if by_torch(out, rows):
         out[index] = rows
     else:
         key = index if isinstance(index, slice) else index.numpy()
         out.numpy()[key] = rows.detach().numpy()
 
 
-def _by_torch(*tensors: Tensor) -> bool:
+def by_torch(*tensors: Tensor) -> bool:
+    """Whether tensors are on another device than the CPU, or require a gradient."""
     return any(
         t.device.type != "cpu" or (t.requires_grad and torch.is_grad_enabled()) for t in tensors
     )

@@ -16,7 +16,6 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -163,13 +162,12 @@ def _kronecker(w: Tensor, axes: list[Tensor], order: Tensor) -> Tensor:
     return grid.flatten(-len(axes))[..., order.argsort()]
 
 
-# Atoms and weights of several clouds, as tensors or arrays.
-Cloud = tuple[Any, Any]
+# Atoms and weights of several clouds.
+Cloud = tuple[Tensor, Tensor]
 
-# How many numbers a block holds. A block of arrays should fit the processor's cache; a block of tensors
-# should be larger, as their operations have more overhead.
-_ARRAY_BLOCK = 2**17
-_TENSOR_BLOCK = 2**20
+# How many numbers a block holds: it should fit the processor's cache, unless gradients are needed, as
+# operations then have more overhead.
+_BLOCK, _TRACKED_BLOCK = 2**17, 2**20
 
 
 def inner_products(
@@ -207,9 +205,8 @@ def inner_products(
     x1, x2, pairs = kernel.prepare(x1, x2)
     clouds = (x1, w1, x2, w2)
     tracked = torch.is_grad_enabled() and any(t.requires_grad for t in clouds)
-    arrays = kernel.on_arrays and not tracked and all(t.is_cpu for t in clouds)
-    size = (_ARRAY_BLOCK if arrays else _TENSOR_BLOCK) // kernel.workspace
-    blocks = _Blocks(pairs, max(1, size), tracked=tracked, arrays=arrays)
+    size = (_TRACKED_BLOCK if tracked or not x1.is_cpu else _BLOCK) // kernel.workspace
+    blocks = _Blocks(pairs, max(1, size), tracked=tracked)
     if x1.dim() == 3 and x2.dim() == 3:
         return blocks.all_pairs(*clouds, symmetric=symmetric)
     batches = [
@@ -219,7 +216,7 @@ def inner_products(
     count = size // (w1.shape[-2:].numel() * w2.shape[-2:].numel())
     if count:
         chunks = zip(*[t.split(count) for t in batches], strict=True)
-        products = torch.cat([blocks.block(*map(blocks.lend, chunk)) for chunk in chunks])
+        products = torch.cat([blocks.block(*chunk) for chunk in chunks])
         products = mirrored(products) if symmetric else products
     else:
         each = zip(*batches, strict=True)
@@ -235,13 +232,11 @@ class _Blocks:
         pairs: Function that evaluates the kernel at all pairs of points.
         size: Number of pairs of atoms in a block.
         tracked: Whether gradients are needed. The backward pass then computes each block again.
-        arrays: Whether NumPy computes the blocks instead of PyTorch.
     """
 
     pairs: PairFunction
     size: int
     tracked: bool
-    arrays: bool
 
     def all_pairs(
         self, x1: Tensor, w1: Tensor, x2: Tensor, w2: Tensor, *, symmetric: bool
@@ -290,11 +285,7 @@ class _Blocks:
         parts = list(zip(x.split(lengths), w.split(lengths), strict=True))
         if order is not None:
             parts, order = [drop_padding(*part) for part in parts], order.argsort()
-        return [(self.lend(x), self.lend(w)) for x, w in parts], order
-
-    def lend(self, x: Tensor) -> Any:
-        """Return a tensor as an array if NumPy computes the blocks, and unchanged otherwise."""
-        return x.numpy() if self.arrays else x
+        return parts, order
 
     def by_atoms(self, one: Cloud, other: Cloud, height: int, width: int) -> Tensor:
         """Compute the inner products of two groups in one block, or as a sum over parts of clouds."""
@@ -308,18 +299,17 @@ class _Blocks:
                 total = total + self.block(x1[:, rows], w1[:, rows], x2[:, columns], w2[:, columns])
         return total
 
-    def block(self, x1: Any, w1: Any, x2: Any, w2: Any) -> Tensor:
+    def block(self, x1: Tensor, w1: Tensor, x2: Tensor, w2: Tensor) -> Tensor:
         """Compute one block: the ``batch_shape x a x b`` inner products of two groups of clouds."""
-        if self.tracked:
-            products: Tensor = checkpoint(
-                self._block, x1, w1, x2, w2, use_reentrant=False, preserve_rng_state=False
-            )
-            return products
-        return torch.as_tensor(self._block(x1, w1, x2, w2))
+        if not self.tracked:
+            return self._block(x1, w1, x2, w2)
+        products: Tensor = checkpoint(
+            self._block, x1, w1, x2, w2, use_reentrant=False, preserve_rng_state=False
+        )
+        return products
 
-    def _block(self, x1: Any, w1: Any, x2: Any, w2: Any) -> Any:
-        batch_shape, (b, m) = w1.shape[:-2], w2.shape[-2:]
-        values = self.pairs(*(x.reshape(*batch_shape, -1, x.shape[-1]) for x in (x1, x2)))
+    def _block(self, x1: Tensor, w1: Tensor, x2: Tensor, w2: Tensor) -> Tensor:
+        values = self.pairs(x1.flatten(-3, -2), x2.flatten(-3, -2))
         # Evaluate the mean embeddings of the first clouds at the atoms of the second clouds.
-        embedded = w1[..., None, :] @ values.reshape(*w1.shape, b * m)
-        return (embedded.reshape(*w1.shape[:-1], b, m) * w2[..., None, :, :]).sum(-1)
+        embedded = matmul(w1.unsqueeze(-2), values.unflatten(-2, w1.shape[-2:]))
+        return (embedded.squeeze(-2).unflatten(-1, w2.shape[-2:]) * w2.unsqueeze(-3)).sum(-1)

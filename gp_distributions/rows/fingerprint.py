@@ -10,9 +10,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-# Attributes of modules of PyTorch and GPyTorch that are no settings, and what distances have seen.
+# Attributes of modules of PyTorch and GPyTorch that are no settings, and what distances have computed.
 # Constraints are submodules, too.
-_OF_MODULES = {*vars(torch.nn.Module()), "_priors", "_constraints", "_added_loss_terms", "recent"}
+_OF_MODULES = {
+    *vars(torch.nn.Module()),
+    *("_priors", "_constraints", "_added_loss_terms", "recent", "warm_starts"),
+}
 
 
 def fingerprint(module: Any) -> Hashable:

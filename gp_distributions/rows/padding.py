@@ -112,12 +112,3 @@ def joined(parts: Sequence[Tensor]) -> Tensor:
     for part, place in zip(parts, places, strict=True):
         copy_filled(part, place[:, : part.shape[1]], axes=part.dim() - 1)
     return target
-
-
-def cloned(rows: Tensor) -> Tensor:
-    """Return a copy of ``batch_shape x width`` rows, in which padding takes no memory."""
-    if not is_wide(rows):
-        return rows.clone()
-    copy = untouched_zeros(tuple(rows.shape), rows)
-    copy_filled(rows, copy)
-    return copy

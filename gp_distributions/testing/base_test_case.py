@@ -139,11 +139,9 @@ class BaseTestCase(unittest.TestCase):
         """Combine points (``num x m x atom_dim``) and weights (``num x m``) into rows."""
         return join_rows(points, weights) if self.has_weights else points.flatten(-2)
 
-    def rows(
-        self, num: int, *, seed: int = 0, sizes: tuple[int, int] = (1, 40), atoms: int | None = None
-    ) -> Tensor:
+    def rows(self, num: int, *, seed: int = 0, sizes: tuple[int, int] = (1, 40)) -> Tensor:
         """Draw random clouds with :meth:`create_clouds`, and convert them to rows."""
-        return self.pack(self.create_clouds(num, seed=seed, sizes=sizes), atoms=atoms)
+        return self.pack(self.create_clouds(num, seed=seed, sizes=sizes))
 
     def check_same(
         self, actual: Tensor, expected: Tensor, what: str, *, tolerance: float | None = None

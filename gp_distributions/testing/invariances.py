@@ -10,58 +10,31 @@ import torch
 from torch import Tensor
 
 from gp_distributions.testing.base_test_case import BaseTestCase
-from gp_distributions.testing.clouds import Clouds
 
 
 class InvarianceTests(BaseTestCase):
     """Tests that equivalent rows have equal distances, however many rows are compared at once."""
 
-    def test_padding(self) -> None:
-        """Atoms of weight zero at the end of a row do not change distances."""
+    def test_equivalent_clouds(self) -> None:
+        """Padding, the order of atoms, copies that share a weight and total weights do not matter."""
         self.need_weights()
         clouds = self.create_clouds(12)
-        self._check_unchanged(self.pack(clouds, atoms=90), self.pack(clouds), "Padding")
-
-    def test_padding_of_any_content(self) -> None:
-        """Atoms of weight zero may stand anywhere and have any coordinates."""
-        self.need_weights()
-        clouds = self.create_clouds(12)
-        padded = []
-        for points, weights in clouds:
-            anything = torch.full_like(points[:1], 1e3).repeat(3, 1)
-            padded.append(
-                (torch.cat([anything, points]), torch.cat([weights.new_zeros(3), weights]))
-            )
-        self._check_unchanged(
-            self.pack(padded), self.pack(clouds), "Padding with coordinates before the atoms"
-        )
-
-    def test_order_of_atoms(self) -> None:
-        """The order of atoms does not change distances."""
-        self.need_weights()
-        clouds = self.create_clouds(12)
-        backwards = [(points.flip(0), weights.flip(0)) for points, weights in clouds]
-        self._check_unchanged(self.pack(backwards), self.pack(clouds), "The order of atoms")
-
-    def test_split_atoms(self) -> None:
-        """Splitting the weight of an atom between copies of the atom does not change distances."""
-        self.need_weights()
-        clouds = self.create_clouds(12)
-        split: Clouds = []
-        for points, weights in clouds:
-            kept, moved = weights.clone(), 0.7 * weights[:3]
-            kept[:3] *= 0.3
-            split.append((torch.cat([points, points[:3]]), torch.cat([kept, moved])))
-        self._check_unchanged(
-            self.pack(split), self.pack(clouds), "Splitting an atom's weight over copies"
-        )
-
-    def test_total_weight(self) -> None:
-        """The total weight of a cloud does not change distances."""
-        self.need_weights()
-        clouds = self.create_clouds(12)
-        heavy = [(points, 7.0 * weights) for points, weights in clouds]
-        self._check_unchanged(self.pack(heavy), self.pack(clouds), "The total weight")
+        rows = self.pack(clouds)
+        self._check_unchanged(self.pack(clouds, atoms=90), rows, "Padding")
+        changes: dict[str, Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]] = {
+            "Padding with coordinates before the atoms": lambda x, w: (
+                torch.cat([torch.full_like(x[:1], 1e3).repeat(3, 1), x]),
+                torch.nn.functional.pad(w, (3, 0)),
+            ),
+            "The order of atoms": lambda x, w: (x.flip(0), w.flip(0)),
+            "Splitting an atom's weight over copies": lambda x, w: (
+                torch.cat([x, x[:3]]),
+                torch.cat([0.3 * w[:3], w[3:], 0.7 * w[:3]]),
+            ),
+            "The total weight": lambda x, w: (x, 7.0 * w),
+        }
+        for what, change in changes.items():
+            self._check_unchanged(self.pack([change(*cloud) for cloud in clouds]), rows, what)
 
     def test_widths(self) -> None:
         """Rows of different widths can be compared."""
@@ -76,35 +49,25 @@ class InvarianceTests(BaseTestCase):
             self.check_same(self.distance.squared(x1, x2), expected, f"Rows of shape {shapes}")
 
     def test_batches(self) -> None:
-        """Batch axes give the same distances as a loop over the batch elements."""
-        for batch_shape in ((2,), (2, 3), (2, 1, 3)):
-            count = math.prod(batch_shape)
+        """Batch axes, which broadcast, give the same distances as a loop over the batch elements."""
+        for shape1, shape2 in (((2, 3), (2, 3)), ((2, 1, 3), (2, 1, 3)), ((3, 1), (2,))):
+            batch_shape = torch.broadcast_shapes(shape1, shape2)
             for tracked in (False, True):
-                x1 = self.rows(4 * count).unflatten(0, (*batch_shape, 4)).requires_grad_(tracked)
-                x2 = self.rows(5 * count, seed=1).unflatten(0, (*batch_shape, 5))
-                pairs = zip(x1.flatten(0, -3), x2.flatten(0, -3), strict=True)
+                x1 = self.rows(4 * math.prod(shape1)).unflatten(0, (*shape1, 4))
+                x2 = self.rows(5 * math.prod(shape2), seed=1).unflatten(0, (*shape2, 5))
+                x1.requires_grad_(tracked)
+                all1, all2 = (x.expand(*batch_shape, *x.shape[-2:]) for x in (x1, x2))
+                pairs = zip(all1.flatten(0, -3), all2.flatten(0, -3), strict=True)
                 expected = torch.stack([self.distance.squared(a, b) for a, b in pairs])
+                expected = expected.unflatten(0, batch_shape)
+                for others in (x2, all2):
+                    actual = self.distance.squared(x1, others)
+                    self.check_same(actual, expected, f"Batch axes {shape1} and {shape2}")
                 self.check_same(
-                    self.distance.squared(x1, x2),
-                    expected.unflatten(0, batch_shape),
-                    f"Batch axes {batch_shape} against a loop",
+                    self.distance.squared(all2),
+                    self.distance.squared(all2.clone()),
+                    "Expanded batch axes within a set",
                 )
-
-    def test_broadcasting(self) -> None:
-        """Batch axes broadcast, and expanded axes give the same distances as copied rows."""
-        x1 = self.rows(12).unflatten(0, (3, 1, 4))
-        x2 = self.rows(10, seed=1).unflatten(0, (2, 5))
-        expected = torch.stack(
-            [torch.stack([self.distance.squared(a[0], b) for b in x2]) for a in x1]
-        )
-        self.check_same(self.distance.squared(x1, x2), expected, "Batch axes that broadcast")
-        expanded = x2.unsqueeze(0).expand(3, 2, 5, -1)
-        self.check_same(self.distance.squared(x1, expanded), expected, "Expanded batch axes")
-        self.check_same(
-            self.distance.squared(expanded),
-            self.distance.squared(expanded.clone()),
-            "Expanded batch axes within a set",
-        )
 
     def test_chunks(self) -> None:
         """The number of clouds represented and compared at a time does not change distances."""
@@ -156,17 +119,10 @@ class InvarianceTests(BaseTestCase):
             self.fail(f"squared of rows on the GPU: got distances on {actual.device}.")
         self.check_same(actual.cpu(), expected, "Distances on the GPU against those on the CPU")
 
-    def test_negative_weights(self) -> None:
-        """A negative weight raises ValueError."""
+    def test_invalid_weights(self) -> None:
+        """A weight that is negative, infinite or NaN, and a cloud without weight, are errors."""
         self._check_refused(lambda weights: torch.where(weights == weights.max(), -0.1, weights))
-
-    def test_zero_total_weight(self) -> None:
-        """A cloud without weight raises ValueError."""
-        self._check_refused(torch.zeros_like)
-
-    def test_infinite_weights(self) -> None:
-        """A weight that is infinite or NaN raises ValueError."""
-        for value in (torch.inf, torch.nan):
+        for value in (0.0, torch.inf, torch.nan):
             self._check_refused(partial(torch.full_like, fill_value=value))
 
     def test_wrong_width(self) -> None:

@@ -49,20 +49,11 @@ class MemoryTests(BaseTestCase):
     def test_changed_rows(self) -> None:
         """Rows that are changed in place are treated as new rows."""
         train, test = self._train_and_test()
-        others = [self._fresh(train) for _ in range(2)]
+        fresh = self._fresh(train)
         self.distance.squared(train)
         self.distance.squared(test, train)
         train.copy_(train.roll(1, 0))
-        self.check_equal(
-            self.distance.squared(test, train),
-            others[0].squared(test, train),
-            "squared(test, train) after a change of train in place",
-        )
-        self.check_equal(
-            self.distance.squared(train),
-            others[1].squared(train),
-            "squared(train) after a change of train in place",
-        )
+        self._check_alike(self.distance, fresh, train, test, "after a change of train in place")
 
     def test_changed_settings(self) -> None:
         """A distance after a change of a setting equals a distance created with this setting."""
@@ -113,29 +104,24 @@ class MemoryTests(BaseTestCase):
             distance.load_state_dict(state)
             self._check_alike(distance, fresh, train, test, f"after {name} is loaded")
 
-    def test_deepcopy(self) -> None:
-        """A deep copy of a distance gives exactly the same results."""
-        self._check_copy(copy.deepcopy)
-
-    def test_pickle(self) -> None:
-        """A distance that is pickled and unpickled gives exactly the same results."""
+    def test_copies(self) -> None:
+        """Copies, and new distances that load a state, give exactly the same results."""
+        train, test = self._train_and_test()
+        self.distance.squared(train)  # may choose open settings from the training rows
+        loaded = self.create_distance()
+        loaded.load_state_dict(self.distance.state_dict())
+        copies = {"a deep copy": copy.deepcopy(self.distance), "a loaded distance": loaded}
         kind = type(self.distance)
         found: object = sys.modules.get(kind.__module__)
         for part in kind.__qualname__.split("."):
             found = getattr(found, part, None)
-        if found is not kind:
-            self.skipTest(f"{kind.__qualname__} cannot be imported from {kind.__module__}.")
-        self._check_copy(lambda distance: pickle.loads(pickle.dumps(distance)))
-
-    def test_state_dict(self) -> None:
-        """A new distance that loads the state of another one gives exactly the same results."""
-
-        def loaded(distance: Distance) -> Distance:
-            fresh = self.create_distance()
-            fresh.load_state_dict(distance.state_dict())
-            return fresh
-
-        self._check_copy(loaded)
+        if found is kind:  # else it cannot be imported
+            copies["an unpickled distance"] = pickle.loads(pickle.dumps(self.distance))
+        for name, other in copies.items():
+            # The test rows come first: a copy that chose its open settings again would use these.
+            actual = other.squared(test, train)
+            self.check_equal(actual, self.distance.squared(test, train), f"squared of {name}")
+            self._check_alike(other, self.distance, train, test, f"of {name}")
 
     def _train_and_test(self) -> tuple[Tensor, Tensor]:
         """Return two random sets of rows of equal width."""
@@ -148,22 +134,12 @@ class MemoryTests(BaseTestCase):
         fresh.adapt(train)
         return fresh
 
-    def _check_copy(self, copied: Callable[[Distance], Distance]) -> None:
-        train, test = self._train_and_test()
-        self.distance.squared(train)  # may choose open settings from the training rows
-        other = copied(self.distance)
-        # The test rows come first: a copy that chose its open settings again would use these rows.
-        self.check_equal(
-            other.squared(test, train), self.distance.squared(test, train), "A copy's squared"
-        )
-        self._check_alike(other, self.distance, train, test, "of a copy")
-
     def _check_alike(
         self, distance: Distance, expected: Distance, train: Tensor, test: Tensor, when: str
     ) -> None:
         for name, args in (
-            ("squared(train)", (train,)),
             ("squared(test, train)", (test, train)),
+            ("squared(train)", (train,)),
             ("squared(test)", (test,)),
         ):
             self.check_equal(distance.squared(*args), expected.squared(*args), f"{name} {when}")

@@ -156,7 +156,7 @@ def test_errors(model: DistributionGP) -> None:
     for name in ("q", "maxiter"):
         with pytest.raises(ValueError, match=f"{name}: expected an integer >= 1, got 0"):
             optimize(model, **{name: 0})
-    with pytest.raises(UnsupportedError, match="One-shot"):
+    with pytest.raises(UnsupportedError, match="not one-shot"):
         optimize_free_shapes(qKnowledgeGradient(model, num_fantasies=2), data(), BOUNDS)
     with pytest.raises(UnsupportedError, match="X_pending"):
         optimize_free_shapes(LogExpectedImprovement(model, 0.0), data(), BOUNDS, 2, maxiter=1)

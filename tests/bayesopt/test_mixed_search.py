@@ -514,7 +514,7 @@ class TestCandidates:
         for candidate in search.initial(4, 0):
             assert type(candidate["m"]) in (str, bool, int, float)
             assert search.plain(search.show(candidate)) == candidate
-            assert search.read(json.loads(json.dumps(candidate))) == candidate
+            assert search.plain(json.loads(json.dumps(candidate))) == candidate
         given = levels.levels if isinstance(levels, Categories) else levels
         for position, level in enumerate(given):
             assert search.inputs([search.plain({"m": level, "angle": 0.0})])[0, 0] == position

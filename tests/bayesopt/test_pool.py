@@ -248,7 +248,7 @@ class TestMemory:
             memory = 40 * width * 8 + bytes_left
             table = Table(distance(), ROWS, memory=memory)
             table.places(ROWS[:3])
-            assert bool(table._features) == kept
+            assert bool(table._kept) == kept
             torch.testing.assert_close(
                 table.to_known(torch.arange(40), torch.arange(3)),
                 distance().squared(ROWS, ROWS[:3]),
@@ -276,12 +276,12 @@ class TestMemory:
             measured = SlicedWasserstein(2, num_slices=10, num_quantiles=20, center=center)
             (table,) = pool.look_up(DistributionKernel(measured))._tables
             table.places(ROWS[:3])
-            assert bool(table._features) == kept
+            assert bool(table._kept) == kept
             free["SC_AVPHYS_PAGES"] -= size
         monkeypatch.delattr(os, "sysconf")  # nothing is known on this system
         table = Table(distance(), ROWS)
         table.places(ROWS[:3])
-        assert table._features
+        assert table._kept
 
     def test_the_model_is_as_it_was(self) -> None:
         model = make_model()

@@ -57,17 +57,11 @@ class TestLines:
     @pytest.mark.parametrize(
         ("search", "candidate", "expected"),
         [
-            *[(pool, wrong, "index from 0 to 5") for wrong in (6, -1, 3.0, True, "3", [3], None)],
-            *[
-                (designs, wrong, "list of 2 finite numbers")
-                for wrong in ([0.1], [[0.1, 0.2]], "ab", {})
-            ],
-            *[
-                (designs, [0.1, wrong], "list of 2 finite numbers")
-                for wrong in (float("nan"), 10**400, True, "1", None)
-            ],
-            (designs, [0.1, 1.5], "design within"),
-            *[(free, wrong, "list of 9 finite numbers") for wrong in (ROW[:-3], [ROW], 3, None)],
+            *[(pool, wrong, "index from 0 to 5") for wrong in (6, -1, 2.5, "3", [3], None)],
+            *[(designs, wrong, "design within") for wrong in ([0.1], [[0.1, 0.2]], "ab", {})],
+            *[(designs, [0.1, wrong], "design within") for wrong in (float("nan"), 10**400, 1.5)],
+            *[(free, wrong, "Expected one cloud") for wrong in (ROW[:-3], [ROW], 3, None)],
+            (free, [*ROW[:-1], None], ""),
             (free, [*ROW[:-1], -1.0], "weights >= 0"),
         ],
     )
@@ -83,10 +77,9 @@ class TestLines:
     @pytest.mark.parametrize(
         ("outcomes", "failure", "expected"),
         [
-            *[
-                (wrong, None, "list of 2 finite numbers")
-                for wrong in ([1.0], [1.0, 2.0, 3.0], [1.0, float("inf")], [1.0, None], "12", 1.0)
-            ],
+            *[(wrong, None, "to be 2, got") for wrong in ([1.0], [1.0, 2.0, 3.0], 1.0)],
+            *[([1.0, wrong], None, "number for each") for wrong in (None, "12")],
+            ([1.0, float("inf")], None, "outcome 1 is inf"),
             ([1.0, 2.0], "x", "either outcomes or a failure as text"),
             (None, None, "either outcomes or a failure as text"),
             (None, 1, "either outcomes or a failure as text"),

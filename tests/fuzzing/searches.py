@@ -110,7 +110,7 @@ class SearchMachine(RuleBasedStateMachine):
 
     def some(self, data: st.DataObject) -> Any:
         """Return a candidate that was asked for, or else any."""
-        known = [self.search.show(self.search.read(plain)) for plain in self.pending]
+        known = [self.search.show(self.search.plain(plain)) for plain in self.pending]
         choices = known or self.candidates
         return choices[data.draw(st.integers(0, len(choices) - 1))]
 
@@ -212,7 +212,7 @@ class SearchMachine(RuleBasedStateMachine):
         self.pending = []
         fresh = self.opened(None)
         for plain, value in self.told:
-            candidate = self.search.show(self.search.read(plain))
+            candidate = self.search.show(self.search.plain(plain))
             fresh.tell(candidate, math.nan if value is None else value)
         if self.left():
             with warned():

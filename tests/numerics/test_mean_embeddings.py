@@ -22,8 +22,8 @@ BLOCKS = [1, 20, 300, 2**18]
 
 
 def set_block(monkeypatch: pytest.MonkeyPatch, numbers: int) -> None:
-    monkeypatch.setattr(mean_embeddings, "_ARRAY_BLOCK", numbers)
-    monkeypatch.setattr(mean_embeddings, "_TENSOR_BLOCK", numbers)
+    monkeypatch.setattr(mean_embeddings, "_BLOCK", numbers)
+    monkeypatch.setattr(mean_embeddings, "_TRACKED_BLOCK", numbers)
 
 
 @pytest.fixture(params=BLOCKS)

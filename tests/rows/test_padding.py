@@ -10,7 +10,7 @@ from torch import Tensor
 from gp_distributions import MixedInputs, PointClouds, SlicedWasserstein
 from gp_distributions.rows import padding
 from gp_distributions.rows.clouds import join_rows, pad_rows, split_rows
-from gp_distributions.rows.padding import cloned, copy_filled, filled, is_wide, untouched_zeros
+from gp_distributions.rows.padding import copy_filled, filled, is_wide, untouched_zeros
 
 # Bags of sizes from 2 to 50, some with weights, some of which are zero.
 SIZES = (2, 50, 7, 3)
@@ -43,7 +43,6 @@ def test_the_same_clouds_and_rows(weighted: bool, monkeypatch: pytest.MonkeyPatc
     assert clouds == expected
     assert all(map(torch.equal, packed, (clouds.pack(), clouds.pack(atoms=60))))
     assert PointClouds.unpack(clouds.pack(), 2) == expected
-    assert torch.equal(cloned(packed[0]), packed[0])
 
 
 @pytest.mark.usefixtures("wide")
@@ -54,14 +53,6 @@ def test_gradients_flow() -> None:
     clouds = PointClouds.from_list(points, weights)
     clouds.pack().square().sum().backward()
     assert all(tensor.grad is not None and bool(tensor.grad.any()) for tensor in points + weights)
-
-
-@pytest.mark.usefixtures("wide")
-def test_copies_are_independent() -> None:
-    rows = PointClouds.from_list(bags()[0]).pack()
-    copy = cloned(rows)
-    copy[0, 0] += 1
-    assert bool(rows[0, 0] != copy[0, 0])
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
