@@ -88,12 +88,13 @@ def fit_classification(model: Any, **options: Any) -> Any:
 
     Example:
         >>> import warnings
-        >>> from gp_distributions import ClassificationGP, PointClouds, fit_classification
+        >>> from gp_distributions import ClassificationGP, PointClouds
+        >>> from gp_distributions.fitting import fit_classification
         >>> clouds = PointClouds([[[0.0], [0.2]], [[0.1], [0.3]], [[5.0], [5.2]], [[5.1], [5.4]]])
         >>> with warnings.catch_warnings(action="ignore"):
         ...     model = fit_classification(ClassificationGP(clouds, ["left"] * 2 + ["right"] * 2))
-        >>> model.alpha_epsilon
-        0.001
+        >>> model.predict(clouds[:1]).tolist()
+        ['left']
     """
     warnings.warn(
         "fit_classification(model) is deprecated; use fit(model), which does the same.",

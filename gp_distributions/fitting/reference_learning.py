@@ -147,7 +147,7 @@ def fit_reference(
         True
         >>> steps = len(result.mll) - 1  # those that were best for held-out targets
         >>> steps, result.held_out[steps] > result.held_out[0]
-        (1, True)
+        (3, True)
 
     Source: Bachoc 2013 (cross-validation for the scale of variances).
     """
