@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, TypeAlias, get_args
 
 from botorch.models.transforms.outcome import Standardize
@@ -11,11 +12,11 @@ from gpytorch.kernels import Kernel
 from gpytorch.likelihoods import FixedNoiseGaussianLikelihood
 from torch import Tensor
 
-from gp_distributions.comparison.data import Data
 from gp_distributions.distances.base import Distance
 from gp_distributions.kernels.candidates import as_scaled_kernel, distances_of
-from gp_distributions.kernels.reading import check_kind
 from gp_distributions.measures.described import described
+from gp_distributions.measures.mixed_inputs import MixedInputs
+from gp_distributions.measures.training_data import TrainingData
 from gp_distributions.models import (
     ClassificationGP,
     DistributionGP,
@@ -28,7 +29,7 @@ Model: TypeAlias = DistributionGP | SparseDistributionGP
 Candidate: TypeAlias = Kernel | Distance | Model | Callable[[Any, Any], Model]
 
 
-def make_model(candidate: Candidate, data: Data, index: Tensor | None) -> Model:
+def make_model(candidate: Candidate, data: TrainingData, index: Tensor | None) -> Model:
     """Make the model of a candidate, which it takes as its own, on some of the data.
 
     Args:
@@ -40,17 +41,19 @@ def make_model(candidate: Candidate, data: Data, index: Tensor | None) -> Model:
         TypeError: If the candidate is something else, or a model of a class that is not known.
         ValueError: If the candidate does not fit the data.
     """
-    X, y = data.training(index)
+    part = data if index is None else data[index.to(data.targets.device)]
     if isinstance(candidate, Kernel | Distance):
-        return _with_kernel(as_scaled_kernel(candidate), data, X, y)
+        return _with_kernel(as_scaled_kernel(candidate), part)
     if isinstance(candidate, Model):
-        return _on_data(candidate, data, X, y, index)
+        return _on_data(candidate, data, part, index)
     if isinstance(candidate, type) or not callable(candidate):
         raise TypeError(
             "Expected a kernel, a distance, a model, or a function of X and y that makes a model, got "
             f"{described(candidate)}."
         )
-    model = candidate(X, y)
+    # Rows keep the encoding that all mixed inputs define.
+    encoded = part is not data and isinstance(data.X, MixedInputs)
+    model = candidate(part.rows if encoded else part.X, part.y)
     if not isinstance(model, Model):
         raise TypeError(
             "Expected a function that makes a DistributionGP, a SparseDistributionGP or a classifier, "
@@ -59,16 +62,15 @@ def make_model(candidate: Candidate, data: Data, index: Tensor | None) -> Model:
     return model
 
 
-def _with_kernel(kernel: Kernel, data: Data, X: Any, y: Any) -> Model:
-    check_kind(data.X, kernel)  # in folds, mixed inputs are rows
-    if data.classify:
-        return ClassificationGP(X, y, kernel)
-    if y.dim() > 1 and y.shape[-1] > 1 and not kernel.batch_shape:
-        return SharedKernelGP(X, y, kernel)
-    return DistributionGP(X, y, kernel)
+def _with_kernel(kernel: Kernel, data: TrainingData) -> Model:
+    if data.classes is not None:
+        return ClassificationGP(data, None, kernel)
+    if data.targets.shape[-1] > 1 and not kernel.batch_shape:
+        return SharedKernelGP(data, None, kernel)
+    return DistributionGP(data, None, kernel)
 
 
-def _on_data(model: Model, data: Data, X: Any, y: Any, index: Tensor | None) -> Model:
+def _on_data(model: Model, data: TrainingData, part: TrainingData, index: Tensor | None) -> Model:
     """Make a model like the given one, of its modules, on other data."""
     kind: Any = type(model)
     options: dict[str, Any] = {"input_transform": getattr(model, "input_transform", None)}
@@ -79,7 +81,12 @@ def _on_data(model: Model, data: Data, X: Any, y: Any, index: Tensor | None) -> 
     if isinstance(model, Classifier):
         options |= {name: getattr(model, name) for name in ("alpha_epsilon", "temperature")}
     else:
-        options |= _outcomes(model, data, index)
+        options |= _outcomes(model)
+        variances = known_variances(model, data)
+        if variances is None:
+            options["likelihood"] = model.likelihood
+        else:
+            part = replace(part, variances=variances if index is None else variances[index])
         if kind in (DistributionGP, SharedKernelGP):
             options["mean_module"] = model.mean_module
     known = (DistributionGP, SharedKernelGP, SparseDistributionGP, *get_args(Classifier))
@@ -88,25 +95,21 @@ def _on_data(model: Model, data: Data, X: Any, y: Any, index: Tensor | None) -> 
             f"Expected a model of {', '.join(k.__name__ for k in known)}, got {kind.__name__}. Pass a "
             "function of X and y that makes the model."
         )
-    return kind(X, y, model.covar_module, **options)
+    return kind(part, None, model.covar_module, **options)
 
 
-def _outcomes(model: Model, data: Data, index: Tensor | None) -> dict[str, Any]:
-    """Return the options of a model for regression that concern its targets."""
+def _outcomes(model: Model) -> dict[str, Any]:
+    """Return the options of a model for regression that concern the transform of its targets."""
     transform = getattr(model, "outcome_transform", None)
     if not isinstance(transform, Standardize | None):
         raise ValueError(
             f"Expected Standardize or None as outcome transform, got {type(transform).__name__}, under "
             "which predictions are not normal."
         )
-    options: dict[str, Any] = {"outcome_transform": None if transform is None else DEFAULT}
-    variances = known_variances(model, data)
-    if variances is None:
-        return options | {"likelihood": model.likelihood}
-    return options | {"train_Yvar": variances if index is None else variances[index]}
+    return {"outcome_transform": None if transform is None else DEFAULT}
 
 
-def known_variances(candidate: Candidate, data: Data) -> Tensor | None:
+def known_variances(candidate: Candidate, data: TrainingData) -> Tensor | None:
     """Return the noise variances that a model was given for all targets, or None if they are learned.
 
     Returns:
@@ -120,9 +123,9 @@ def known_variances(candidate: Candidate, data: Data) -> Tensor | None:
         likelihood, FixedNoiseGaussianLikelihood
     ):
         return None
-    if isinstance(candidate, SparseDistributionGP) or likelihood.noise.shape[-1] != data.size:
+    if isinstance(candidate, SparseDistributionGP) or likelihood.noise.shape[-1] != len(data):
         raise ValueError(
-            f"Expected an exact model whose noise variances are those of the {data.size} clouds. Pass "
+            f"Expected an exact model whose noise variances are those of the {len(data)} clouds. Pass "
             "a function of X and y that makes the model."
         )
     transform = getattr(candidate, "outcome_transform", None)
@@ -130,7 +133,7 @@ def known_variances(candidate: Candidate, data: Data) -> Tensor | None:
     variances: Tensor = (
         likelihood.noise.movedim(0, -1) if likelihood.noise.dim() > 1 else likelihood.noise
     )
-    return variances.reshape(data.size, -1) * unit**2
+    return variances.reshape(len(data), -1) * unit**2
 
 
 def grouped(candidates: Mapping[str, Candidate]) -> list[dict[str, Candidate]]:

@@ -14,7 +14,8 @@ from tqdm import tqdm
 
 from gp_distributions.comparison.candidates import Candidate, grouped
 from gp_distributions.comparison.comparison import Comparison, InterruptedComparison
-from gp_distributions.comparison.data import Data, Split
+from gp_distributions.comparison.data import Split, read_data
+from gp_distributions.comparison.data import splits as split_data
 from gp_distributions.comparison.trials import Trial, run_trials
 from gp_distributions.measures.arrays import as_floats, integer
 from gp_distributions.measures.inputs import Inputs
@@ -125,8 +126,8 @@ def compare(
         classification = _are_labels(y) or any(
             isinstance(candidate, Classifier) for candidate in candidates.values()
         )
-    data = Data.read(X, y, classify=classification)
-    splits = data.splits(folds, groups, seed)
+    data = read_data(X, y, classify=classification)
+    splits = split_data(data, folds, groups, seed)
     options = {"restarts": restarts, "seed": seed, "progress": False}
     parts: list[tuple[int | None, Split | None]] = [(None, None), *enumerate(splits)]
     tasks = [

@@ -12,9 +12,10 @@ from gpytorch.likelihoods import FixedNoiseGaussianLikelihood
 from torch import Tensor
 
 from gp_distributions.comparison.candidates import Candidate, known_variances, make_model
-from gp_distributions.comparison.data import Data, Split
+from gp_distributions.comparison.data import Split
 from gp_distributions.fitting import fit
 from gp_distributions.kernels.candidates import copied
+from gp_distributions.measures.training_data import TrainingData
 from gp_distributions.models.distribution_gp import DistributionGP
 from gp_distributions.models.mixture_classifier import Classifier
 from gp_distributions.scoring.leave_one_out import left_out
@@ -47,7 +48,7 @@ class Trial:
 
 def run_trials(
     group: Mapping[str, Candidate],
-    data: Data,
+    data: TrainingData,
     fold: int | None,
     split: Split | None,
     *,
@@ -96,7 +97,7 @@ def run_trials(
 
 def _tried(
     candidate: Candidate,
-    data: Data,
+    data: TrainingData,
     split: Split | None,
     leave_one_out: bool,
     options: Mapping[str, Any],
@@ -105,18 +106,18 @@ def _tried(
     model = make_model(candidate, data, None if split is None else split[0])
     if isinstance(model, DistributionGP) and before is not None:
         model.share_rows(before)
-    if isinstance(model, Classifier) != data.classify:
-        kinds = ("regression", "classification")
-        raise ValueError(
-            f"Expected a model for {kinds[data.classify]}, as the others, got {type(model).__name__}."
-        )
+    if isinstance(model, Classifier) != (data.classes is not None):
+        kind = "regression" if data.classes is None else "classification"
+        raise ValueError(f"Expected a model for {kind}, as the others, got {type(model).__name__}.")
     fit(model, **options)
     if split is None:
         return model, left_out(model, data.y) if leave_one_out else None
     return model, _predicted(model, data, split[1], known_variances(candidate, data))
 
 
-def _predicted(model: Any, data: Data, index: Tensor, variances: Tensor | None) -> Predictions:
+def _predicted(
+    model: Any, data: TrainingData, index: Tensor, variances: Tensor | None
+) -> Predictions:
     """Predict the inputs of numbers ``index``.
 
     Args:
@@ -128,7 +129,7 @@ def _predicted(model: Any, data: Data, index: Tensor, variances: Tensor | None) 
     rows = data.rows[index.to(data.rows.device)]
     targets = data.targets[index.to(data.targets.device)]
     with torch.no_grad():
-        if data.classify:
+        if data.classes is not None:
             return ClassPredictions.of(targets, model.predict_proba(rows))
         if variances is None:
             _check_noise(model)

@@ -96,6 +96,14 @@ class TrainingData:
         return input_rows(self.X, self.encoding).detach()
 
     @property
+    def y(self) -> Tensor | Labels:
+        """The targets, without an axis of outputs if they had none, or the labels."""
+        if self.classes is not None:
+            labels: Labels = self.classes[self.targets.cpu().numpy()]
+            return labels
+        return self.targets.squeeze(-1) if self.squeeze else self.targets
+
+    @property
     def known_classes(self) -> Labels:
         """The distinct labels of data that have labels."""
         assert self.classes is not None
