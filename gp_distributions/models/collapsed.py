@@ -27,12 +27,10 @@ from torch import Tensor
 
 from gp_distributions.distances.embedded_rows import EmbeddedRows, Rows, embedded, rows_of
 from gp_distributions.kernels.covariances import covariance
-from gp_distributions.kernels.reading import distribution_kernels
 from gp_distributions.measures.encoding import MixedEncoding
 from gp_distributions.measures.inputs import Inputs, input_rows
 from gp_distributions.measures.targets import as_targets, as_variances
 from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood
-from gp_distributions.models.scales import check_overflow
 from gp_distributions.numerics.linear_algebra import cholesky
 from gp_distributions.numerics.pairwise import column_products
 
@@ -292,8 +290,7 @@ def piece_sums(
         The sums.
 
     Raises:
-        ValueError: If the targets do not match the clouds or are not finite, squares of coordinates
-            overflow, or a sum is not finite.
+        ValueError: If the targets do not match the clouds or are not finite, or a sum is not finite.
     """
     features = state.features
     total = CollapsedSums.of_nothing(features.factor.shape[-1], state.shape, features.factor)
@@ -301,17 +298,10 @@ def piece_sums(
         return total
     with torch.no_grad():
         for rows, *rest in chunks(state.reader, X, targets, variances):
-            _check_scale(features, rows)
             total += _chunk_sums(features, rows, *rest)
     if not bool(total.gram.isfinite().all()):
         raise ValueError("Expected clouds with finite covariances, got some that are not.")
     return total
-
-
-def _check_scale(features: InducingFeatures, rows: Tensor) -> None:
-    """Check that the squares of coordinates do not overflow."""
-    for kernel, block in distribution_kernels(features.covar_module):
-        check_overflow(kernel.distance, block.select(rows), block.select(features.rows[:1]))
 
 
 def chunks(

@@ -28,9 +28,7 @@ from gp_distributions.warnings import PrecisionWarning
 
 POINTS = torch.stack([points for points, _ in random_clouds(24, sizes=(6, 6))])
 TARGETS = POINTS.square().sum((-2, -1))
-SCALES = [
-    10.0**power for power in (-300, -200, -170, -160, -150, -140, -50, 50, 140, 150, 154, 300)
-]
+SCALES = [10.0**power for power in (-300, -150, -140, 140, 150, 300)]
 MESSAGE = (
     r"training clouds (over|under)flow in torch.float64 \(largest coordinate [\d.]+e.*normalize"
 )
@@ -77,7 +75,7 @@ def test_clouds_of_any_scale(name: str, init: Literal["median", "current"]) -> N
                 standardised(name, scale, init)
 
 
-@pytest.mark.parametrize("scale", [1e-300, 1e-170, 1e160, 1e300])
+@pytest.mark.parametrize("scale", [1e-170, 1e160])
 def test_the_advice_helps(scale: float) -> None:
     clouds = PointClouds(scale * POINTS)
     transform = NormalizeClouds.from_data(clouds, scale=scale)
@@ -89,38 +87,10 @@ def test_the_advice_helps(scale: float) -> None:
         torch.testing.assert_close(found, standardised("sw2"), rtol=0, atol=1e-6)
 
 
-@pytest.mark.parametrize("init", ["median", "current"])
-@pytest.mark.parametrize("scale", [1e-100, 1e-12])
-def test_distances_that_vanish(scale: float, init: Literal["median", "current"]) -> None:
-    """In bandwidths, which were given, all clouds are at the origin."""
-    model = DistributionGP(PointClouds(scale * POINTS), TARGETS, MMDKernel(2, bandwidth=1.0))
-    with pytest.raises(ValueError, match="training clouds underflow"):
-        fit(model, init=init)
-
-
 def test_distances_that_grow_faster_than_coordinates() -> None:
     model = DistributionGP(PointClouds(1e80 * POINTS), TARGETS, MMDKernel(2, kernel="polynomial2"))
     with pytest.raises(ValueError, match="training clouds overflow"):
         fit(model)
-
-
-@pytest.mark.filterwarnings("ignore:All 6 training clouds coincide")
-@pytest.mark.parametrize("scale", [0.0, 1e-170, 1e-100, 1.0, 1e100])
-def test_equal_clouds_are_valid(scale: float) -> None:
-    clouds = PointClouds((scale * POINTS[:1]).expand(6, -1, -1))
-    for kernel in (KERNELS["sw2"](), MMDKernel(2, bandwidth=1.0)):
-        mean, std = fit(DistributionGP(clouds, TARGETS[:6], kernel), restarts=0).predict(clouds)
-        torch.testing.assert_close(mean, TARGETS[:6].mean().expand(6), rtol=1e-3, atol=1e-3)
-        assert bool((std > 0).all())
-
-
-@pytest.mark.parametrize("step", [1.0, -1.0])
-def test_the_first_cloud_may_be_the_smallest(step: float) -> None:
-    """Or the largest: coordinates whose squares overflow, all on one side of the first cloud."""
-    atoms = 1e200 * (10 + step * torch.arange(6, dtype=torch.float64))
-    clouds = PointClouds(atoms.reshape(6, 1, 1))
-    with pytest.raises(ValueError, match="overflow"):
-        fit(DistributionGP(clouds, TARGETS[:6], MMDKernel(1, bandwidth=1.0)))
 
 
 @pytest.mark.filterwarnings("ignore:All 3 training clouds coincide")

@@ -276,21 +276,6 @@ class TestPieces:
         with pytest.raises(ValueError, match=r"piece 1: Expected finite targets, .*cloud 25"):
             model.predict(NEW)
 
-    @pytest.mark.parametrize("single", [False, True])
-    def test_clouds_outside_the_sample_are_checked(self, single: bool) -> None:
-        points = BAGS.points.clone()
-        points[65] *= 1e200
-        X = PointClouds(points, BAGS.weights)
-        data = Parts(0, 65, 66, 70, X=X) if single else Parts(0, 40, 70, X=X)
-        model = SparseDistributionGP(data, covar_module=make_kernel(), num_inducing=20)
-        with pytest.raises(ValueError, match=r"piece 1: .*overflow in torch.float64"):
-            model.predict(NEW)
-
-    def test_equal_clouds_may_have_any_scale(self) -> None:
-        rows = (1e200 * ROWS[:1]).expand(5, -1)
-        model = SparseDistributionGP(rows, TARGETS[:5], make_kernel(), num_inducing=2)
-        assert model.summed().sums.count == 5
-
     def test_samples_are_drawn_once_and_nested(self) -> None:
         drawn: list[int] = []
 
