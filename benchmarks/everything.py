@@ -1,8 +1,8 @@
 """Run the benchmarks one after the other, record their rows, and write ``benchmarks/RESULTS.md``.
 
 Timed scripts run alone. Then scripts that measure accuracy run in parallel, one per core. A script is
-not run again if the rows recorded for it come from the same code and the same command, so a run that
-was stopped continues where it was; remove its file to run a script again. Rows are recorded in
+not run again if the rows recorded for it come from the same command, so a run that was stopped continues
+where it was; remove its file to run a script again. Rows are recorded in
 ``benchmarks/results`` or in the folder given by ``--record``. If a script fails, the results keep the
 figures of its last run. With ``--quick``, no results are written.
 
@@ -38,11 +38,10 @@ def execute(name: str, options: harness.Options) -> Rows:
 
 
 def is_recorded(name: str, options: harness.Options) -> bool:
-    """Return whether the same code and command have recorded the rows of a script."""
+    """Return whether the same command has recorded the rows of a script."""
     run = None if options.record is None else report.read(options.record).get(name)
     script = importlib.import_module(f"benchmarks.{name}")
-    same = (harness.source(name), harness.command(name, script, options))
-    return run is not None and (run.source, run.command) == same
+    return run is not None and run.command == harness.command(name, script, options)
 
 
 def one_thread() -> None:
@@ -62,7 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, Rows]:
     print(harness.header(options))
     names = [name for name in SCRIPTS if (name in LONG) == long or options.quick]
     for name in [name for name in names if is_recorded(name, options)]:
-        print(f"{name}: recorded before, by the same code")
+        print(f"{name}: recorded before")
         names.remove(name)
     together = [] if options.quick else [name for name in SIDE_BY_SIDE if name in names]
     found: dict[str, Rows] = {}

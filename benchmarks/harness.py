@@ -9,18 +9,16 @@ the machine affects all of them alike.
 from __future__ import annotations
 
 import argparse
-import ast
 import ctypes
 import dataclasses
 import gc
-import hashlib
 import json
 import os
 import platform
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -324,8 +322,6 @@ def record(name: str, made_by: str, rows: list[Row], seconds: float, options: Op
         "wall_s": round(seconds, 1),
         "command": made_by,
         "quick": options.quick,
-        "source": source(name),
-        "script": script_source(name),
         "machine": machine(),
     }
     head = json.dumps(about, indent=1).removesuffix("\n}")
@@ -335,40 +331,6 @@ def record(name: str, made_by: str, rows: list[Row], seconds: float, options: Op
     new = file.with_suffix(".new")
     new.write_text(f'{head},\n "rows": [\n{lines}\n ]\n}}\n', encoding="utf-8")
     new.replace(file)
-
-
-def source(name: str) -> str:
-    """Return a digest of all code that a script runs: the package and the benchmarks."""
-    return _digest([*sorted((_PROJECT / "gp_distributions").rglob("*.py")), *files_of(name)])
-
-
-def script_source(name: str) -> str:
-    """Return a digest of a script and the benchmarks that it imports, but not of this file."""
-    return _digest(file for file in files_of(name) if file.stem != Path(__file__).stem)
-
-
-def files_of(name: str) -> list[Path]:
-    """Return the file of a script and those of the benchmarks that it imports, directly or not."""
-    found: set[Path] = set()
-    left = [name]
-    while left:
-        file = Path(__file__).with_name(f"{left.pop()}.py")
-        if file in found or not file.exists():
-            continue
-        found.add(file)
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.ImportFrom):
-                package, _, module = (node.module or "").partition(".")
-                names = [module] if module else [alias.name for alias in node.names]
-                left += names if package == "benchmarks" else []
-    return sorted(found)
-
-
-def _digest(files: Iterable[Path]) -> str:
-    digest = hashlib.sha256()
-    for file in files:
-        digest.update(file.read_bytes())
-    return digest.hexdigest()[:16]
 
 
 def main(

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.harness import Row, cell, script_source
+from benchmarks.harness import Row, cell
 from benchmarks.scripts import LONG, SCRIPTS, SIDE_BY_SIDE
 from benchmarks.targets import BUDGETS, REACH, REASONS, Line
 
@@ -35,8 +35,6 @@ class Run:
     command: str
     machine: Row
     rows: list[Row]
-    source: str | None = None
-    script: str | None = None
 
 
 def read(folder: Path) -> dict[str, Run]:
@@ -125,7 +123,7 @@ def page(name: str, run: Run | None) -> str:
 
 
 def index(runs: Mapping[str, Run], standings: Mapping[str, list[Row]]) -> str:
-    """Return a table of all scripts: question, targets met, time, and whether the script has changed."""
+    """Return a table of all scripts: question, targets met and time."""
     rows: list[Row] = []
     for name in SCRIPTS:
         met = [row["met"] for row in standings.get(name, ())]
@@ -136,17 +134,9 @@ def index(runs: Mapping[str, Run], standings: Mapping[str, list[Row]]) -> str:
                 "targets met": f"{met.count(True)} of {len(met)}" if met and run else None,
                 "run": "not run" if run is None else run.finished[:10],
                 "minutes": None if run is None else f"{run.wall_s / 60:.1f}",
-                "script since then": None if run is None else since(run),
             }
         )
     return markdown(rows)
-
-
-def since(run: Run) -> str:
-    """Say whether the script that recorded a run has changed."""
-    if run.script is None:
-        return "not known"
-    return "unchanged" if run.script == script_source(run.benchmark) else "changed"
 
 
 def minutes(runs: Mapping[str, Run], *, long: bool) -> str:
@@ -173,9 +163,7 @@ def results(runs: Mapping[str, Run]) -> str:
         "experiments were not run; [Findings](../docs/findings.md) has answers with pictures.",
         "## Missed" if missed else "",
         markdown(missed),
-        "## Questions\n\nEach page has the protocol, the command and all figures. The last column says "
-        "whether the script and the benchmarks that it imports have changed since they recorded the "
-        "figures; the package may have changed in any case.",
+        "## Questions\n\nEach page has the protocol, the command and all figures.",
         index(runs, standings),
         "## Speed and memory\n\nRatios compare times within one run.",
         markdown([row for line, row in lines if line in BUDGETS]),
