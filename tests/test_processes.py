@@ -25,7 +25,6 @@ from gp_distributions import (
     PointClouds,
     RigidSlicedWasserstein,
     SlicedWasserstein,
-    SparseClassificationGP,
     SparseDistributionGP,
     integrate_hyperparameters,
 )
@@ -122,16 +121,11 @@ def test_transforms_of_functions_are_refused(distance: Distance) -> None:
 def functions_of_rows() -> dict[str, Callable]:
     """Functions of models and containers that take rows."""
     exact, labels = make_model().eval(), ["a", "b"] * 5
-    sparse = SparseDistributionGP(CLOUDS, TARGETS[:10], num_inducing=4)
-    few = SparseClassificationGP(CLOUDS, labels, num_inducing=4)
     return {
         "predict": exact.predict,
         "posterior": lambda x: exact.posterior(x).mean,
         "call": lambda x: exact(x).mean,
         "condition": lambda x: exact.condition_on_observations(x, TARGETS[:5]).train_targets,
-        "sparse": sparse.predict,
-        "sparse posterior": lambda x: sparse.posterior(x).mean,
-        "sparse classes": few.predict_proba,
         "classes": ClassificationGP(CLOUDS, labels).predict_proba,
         "integrated": integrate_hyperparameters(make_model()).predict,
         "unpack": lambda x: PointClouds.unpack(x, 3).points,

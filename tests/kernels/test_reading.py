@@ -62,7 +62,7 @@ class TestMixedInputs:
 
     def test_no_objects(self) -> None:
         model, X = self.model()
-        with pytest.raises(ValueError, match="at least one object"):
+        with pytest.raises(ValueError, match="at least one cloud"):
             DistributionGP(X[:0], torch.zeros(0))
         mean, std = model.predict(X[:0])
         assert mean.shape == std.shape == (0,)

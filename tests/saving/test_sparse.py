@@ -80,8 +80,8 @@ def test_noise_can_change_without_the_data_but_the_kernel_cannot(tmp_path: Path)
 def test_classifiers(labels: list[Any], tmp_path: Path) -> None:
     kernel = ScaleKernel(SlicedWassersteinKernel(2, num_slices=5, num_quantiles=10))
     given = [labels[i % 3] for i in range(50)]
-    options: dict[str, Any] = {"num_inducing": 15, "alpha_epsilon": 0.02, "temperature": 0.7}
-    model = fit(SparseClassificationGP(ROWS[:50], given, kernel, **options), restarts=0)
+    model = SparseClassificationGP(ROWS[:50], given, kernel, num_inducing=15)
+    fit(model, restarts=0, alpha_epsilons=[0.02], temperature=0.7)
     save(model, tmp_path / "model")
     loaded = load(tmp_path / "model")
     assert (loaded.alpha_epsilon, loaded.temperature) == (0.02, 0.7)
