@@ -128,44 +128,11 @@ def integrate_hyperparameters(model: DistributionGP, *, seed: int = 0) -> Integr
     hyperparameters on a grid).
     """
     _check(model)
-    found = integrated(_frozen(model), seed=seed)
-    assert found is not None
-    return found
-
-
-def can_be_integrated(model: Any) -> bool:
-    """Whether :func:`integrate_hyperparameters` accepts a model."""
-    try:
-        _check(model)
-    except (TypeError, ValueError):
-        return False
-    return True
-
-
-def integrated(
-    model: DistributionGP, *, seed: int = 0, limit: int | None = None
-) -> IntegratedGP | None:
-    """Return the mixture of a model over its hyperparameters, which shares its kernel and its data.
-
-    Args:
-        model: A model that can be integrated. It is in evaluation mode afterwards.
-        seed: Random seed of importance sampling.
-        limit: Largest number of hyperparameters of the kernel, beside the outputscale, to integrate.
-
-    Returns:
-        The mixture. With a ``limit``, None if there are more hyperparameters, or if those of the model
-        are so extreme that the mixture leaves them out.
-    """
+    data = (*model.train_inputs, model.train_targets)
+    model = copy.deepcopy(model, {id(tensor): tensor for tensor in data}).train()
     with torch.no_grad():
-        try:
-            coordinates = list(_coordinates(model.train()))
-        finally:
-            model.eval()
-        if limit is not None and sum(coordinate.size for coordinate in coordinates) > limit:
-            return None
-        evidence = _Evidence(model, coordinates)
-        if limit is not None and not evidence.reaches_current():
-            return None
+        coordinates = list(_coordinates(model))
+        evidence = _Evidence(model.eval(), coordinates)
         points, log_prior, axis = _quadrature(evidence, seed)
         ratios, outputscales = evidence.members(evidence.covariances(points), axis)
         log_priors = log_prior[:, None] + evidence.log_ratios(axis)
@@ -322,16 +289,6 @@ class _Evidence:
         """Return log posterior densities of the hyperparameters of the kernel."""
         return self.joint(points, self.axis).logsumexp(-1)
 
-    def reaches_current(self) -> bool:
-        """Whether the hyperparameters of the model lie between the bounds of a grid."""
-        current = self.start()[1]
-        inside = bool(((current >= _LOWEST) & (current <= _HIGHEST)).all())
-        if self.known:
-            return inside
-        unit = _variances_among(training_covariances(self.model, self.model.covar_module))
-        log_ratio = (self.model.likelihood.noise.mean() / unit).log()
-        return inside and bool((log_ratio >= self.axis[0]) & (log_ratio <= self.axis[-1]))
-
     def start(self) -> Tensor:
         """Return points from which to find the mode: the centre of the prior, and current values."""
         none = self.axis.new_empty(0)
@@ -460,12 +417,6 @@ def _variances_among(covariances: Tensor) -> Tensor:
     traces = covariances.diagonal(dim1=-2, dim2=-1).sum(-1)
     among = (traces - covariances.sum((-2, -1)) / size) / (size - 1)
     return among.clamp_min(_CONSTANT * traces / size)
-
-
-def _frozen(model: DistributionGP) -> DistributionGP:
-    """Return a copy of a model that shares its data."""
-    data = (*model.train_inputs, model.train_targets)
-    return copy.deepcopy(model, {id(tensor): tensor for tensor in data})
 
 
 def _check(model: Any) -> None:

@@ -16,7 +16,6 @@ from linear_operator.utils.errors import NanError, NotPSDError
 from torch import Tensor
 
 from gp_distributions.distances.embedded_rows import EmbeddedRows
-from gp_distributions.distances.evaluation import looking_up
 from gp_distributions.distances.scaled import ScaledDistance
 from gp_distributions.fitting.additive_distances import AdditiveDistances
 from gp_distributions.fitting.lbfgs import minimise
@@ -172,7 +171,7 @@ class _Ascent:
             for parameter in self.logarithms.values():
                 parameter.clamp_(-_LARGEST, _LARGEST)
         self.start = _values(self.model)
-        self.additive = AdditiveDistances(self.distances)
+        self.additive = [AdditiveDistances(distance) for distance in self.distances]
         self.bags = bags.to(model.train_targets.device)
         self.targets = model.train_targets[..., self.bags]
         with torch.no_grad():
@@ -207,24 +206,26 @@ class _Ascent:
         explain most when each is emphasised alone.
         """
         first = _values(self.model)
-        with looking_up(self.additive):
-            emphasised: list[tuple[float, dict[str, Tensor]]] = []
-            for distance in self.distances:
-                for j in range(len(distance.raw_scales)):
-                    self.model.load_state_dict(first)
-                    with torch.no_grad():
-                        distance.raw_scales -= _EMPHASIS
-                        distance.raw_scales[j] += _EMPHASIS
-                    start = _values(self.model)
-                    emphasised.append((self._loss_at(start, kept), start))
-            emphasised.sort(key=lambda pair: pair[0])
-            found: list[tuple[float, dict[str, Tensor]]] = []
-            for start in [first, *(start for _, start in emphasised[:_STARTS])]:
-                self.model.load_state_dict(start)
-                self._minimise(kept, _SCREENING)
-                values = _values(self.model)
-                found.append((self._loss_at(values, kept), values))
-        self.model.load_state_dict(min(found, key=lambda pair: pair[0])[1])
+        for distance, sums in zip(self.distances, self.additive, strict=True):
+            vars(distance)["forward"] = sums  # of this copy of the model only
+        starts = []
+        for distance in self.distances:
+            for j in range(len(distance.raw_scales)):
+                self.model.load_state_dict(first)
+                with torch.no_grad():
+                    distance.raw_scales -= _EMPHASIS
+                    distance.raw_scales[j] += _EMPHASIS
+                starts.append(_values(self.model))
+        starts.sort(key=lambda start: self._loss_at(start, kept))
+        found = []
+        for start in [first, *starts[:_STARTS]]:
+            self.model.load_state_dict(start)
+            self._minimise(kept, _SCREENING)
+            found.append(_values(self.model))
+        best = min(found, key=lambda values: self._loss_at(values, kept))
+        for distance in self.distances:
+            del vars(distance)["forward"]
+        self.model.load_state_dict(best)
 
     def _loss_at(self, values: dict[str, Tensor], kept: Tensor) -> float:
         self.model.load_state_dict(values)

@@ -92,25 +92,6 @@ class IntegratedGP(FantasizingModel, Regression):
         """Values of the raw parameters of the kernel, by name, with a leading axis of length ``L``."""
         return {name: self.covar_module.get_parameter(name).detach() for name in self._names}
 
-    def positive_values(self) -> dict[str, Tensor]:
-        """Return the values of the parameters of the kernel, by name, with a leading axis."""
-        kernel = self.covar_module
-        return {
-            name: kernel.constraint_for_parameter_name(name).transform(value)
-            for name, value in self.values.items()
-        }
-
-    def squared_scales_left_out(self) -> Tensor:
-        """Return squared scales of each member's predictions of training targets from all others.
-
-        Unlike those in :meth:`leave_one_out`, they are for known means and outputscales, such as those
-        of a single model.
-
-        Returns:
-            An ``L x J x T`` tensor, in units of the transformed targets.
-        """
-        return self._regression.left_out()
-
     @property
     def weights(self) -> Tensor:
         """Posterior probabilities of the members, a ``batch_shape x L x J`` tensor."""

@@ -134,11 +134,6 @@ class SpectralRegression:
         """Degrees of freedom of new values; infinity if the outputscales are known."""
         return self.freedom if self.outputscales is None else math.inf
 
-    def left_out(self) -> Tensor:
-        """Return the squared scales of targets given all others, ``batch_shape x L x J x T``."""
-        inverses = self.precision @ self.projection.square()
-        return self.scales.unsqueeze(-1) / inverses
-
     def leave_one_out(self) -> LeftOut:
         r"""Predict each target from all others, with the mean and the outputscale integrated anew.
 
