@@ -8,10 +8,9 @@ from torch import Tensor
 from gp_distributions.distances.base import Distance
 from gp_distributions.rows.clouds import drop_copies, join_rows
 
-# Number of clouds whose rounding errors are computed: those with the largest coordinates.
+# Number of clouds whose rounding errors are computed.
 _CLOUDS = 8
-# Distances above this one, and above this share of the largest coordinate of the first clouds, are not
-# looked at: no rounding error is as large.
+# No rounding error is as large as this distance, and as this share of the largest coordinate.
 _FAR, _FAR_SHARE = 1e-6, 1e-10
 # How many rounding errors coordinates, or squared norms, may differ by between clouds that coincide.
 _ERRORS = 10
@@ -34,15 +33,11 @@ def rounding_of(distance: Distance, rows: Tensor, squared: Tensor) -> Tensor:
         A scalar tensor; zero if the distance does not read coordinates, or if the largest squared
         distance is so large that none of this matters.
     """
+    rows = drop_copies(rows).flatten(0, -2)[:_CLOUDS]  # all would cost too much
     precision = torch.finfo(rows.dtype).eps / torch.finfo(torch.float64).eps
-    largest = rows[..., :_CLOUDS, :].abs().max().item()  # a pass over all rows would cost too much
-    far = max(_FAR * precision**0.5, _FAR_SHARE * precision * largest)
+    far = max(_FAR * precision**0.5, _FAR_SHARE * precision * rows.abs().max().item())
     if not distance.reads_coordinates or squared.max().sqrt() > far:
         return rows.new_zeros(())
-    rows = drop_copies(rows).flatten(0, -2)
-    atoms, weights = distance.block.split(rows)
-    sizes = torch.where(weights.unsqueeze(-1) > 0, atoms, 0).abs().amax((-1, -2))
-    rows = rows[sizes.topk(min(_CLOUDS, len(rows))).indices]
     error = _ERRORS * torch.finfo(rows.dtype).eps
     moved = distance.represent_rows(_moved(distance, rows, error))
     rounding = distance.compare_paired(distance.represent_rows(rows), moved).max()

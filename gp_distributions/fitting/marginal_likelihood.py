@@ -103,8 +103,8 @@ def fit(
 
     Raises:
         TypeError: If ``model`` is not an ``ExactGP``.
-        ValueError: If ``init`` is neither ``"median"`` nor ``"current"``, ``restarts`` or ``seed`` is
-            negative, or squared distances overflow or underflow.
+        ValueError: If ``init`` is neither ``"median"`` nor ``"current"``, or ``restarts`` or ``seed`` is
+            negative.
         NotPSDError: If every start leads to a covariance matrix that cannot be factorised.
 
     Warns:
@@ -194,7 +194,7 @@ def _best(ascent: Ascent, init: str, restarts: int, seed: int) -> Maximum:
     if init == "median":
         start_at_medians(model)
     else:
-        median_distances(model)  # checks the distances
+        median_distances(model)  # warns of clouds that coincide
     starts = list(_starts(model, restarts, torch.Generator().manual_seed(seed)))
     if has_subsets(model):
         best = maximum_from_subset(ascent, starts, seed=seed, with_first=init == "current")

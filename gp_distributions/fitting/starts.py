@@ -22,7 +22,6 @@ from gp_distributions.kernels.covariances import covariance
 from gp_distributions.kernels.distribution_kernel import DistributionKernel
 from gp_distributions.kernels.group_average import closest_images
 from gp_distributions.models.distribution_gp import DistributionGP
-from gp_distributions.models.scales import check_distances
 from gp_distributions.numerics.sampling import median_apart
 from gp_distributions.warnings import UndeterminedWarning, warn
 
@@ -59,9 +58,6 @@ def median_distances(model: ExactGP) -> dict[DistributionKernel, Tensor]:
         The median distance between clouds that do not coincide, for each kernel under which not all
         of them do.
 
-    Raises:
-        ValueError: If squared distances overflow or underflow.
-
     Warns:
         UndeterminedWarning: If all of several training clouds coincide for a distance.
     """
@@ -73,7 +69,6 @@ def median_distances(model: ExactGP) -> dict[DistributionKernel, Tensor]:
         rows = rows_of(inputs[0])
         whole = squared.shape[-1] % size == squared.shape[-2] % size == 0
         if distance not in medians and whole and size > 1:
-            check_distances(distance, rows, squared)
             rounding = rounding_of(distance, rows, squared)
             median = median_apart(closest_images(squared, size), rounding=rounding).sqrt()
             if bool(median.isnan()):

@@ -30,7 +30,6 @@ from gp_distributions.measures import (
 from gp_distributions.measures.described import described
 from gp_distributions.measures.inputs import Inputs
 from gp_distributions.models.normalization import NormalizeClouds
-from gp_distributions.models.scales import check_coordinates
 
 _NO_BATCH = torch.Size()
 
@@ -204,8 +203,6 @@ def keeps_clouds(input_transform: InputTransform | None) -> bool:
 
 
 def adapt_distances(covar_module: torch.nn.Module, rows: Tensor) -> None:
-    """Check the training rows and adapt each distance of the kernel to them."""
+    """Adapt each distance of the kernel to the training rows."""
     for kernel, block in distribution_kernels(covar_module):
-        read = block.select(rows)
-        check_coordinates(kernel.distance, read)
-        kernel.distance.adapt(read)
+        kernel.distance.adapt(block.select(rows))

@@ -113,10 +113,9 @@ class DistributionGP(Regression, SingleTaskGP):
         TypeError: If ``train_X`` is neither distributions nor a dense tensor, ``covar_module`` is not
             a kernel, or ``input_transform`` is not a transform of BoTorch.
         ValueError: If the numbers of clouds and targets differ; a target is not finite; a variance is
-            not positive; squares of coordinates or targets overflow or underflow; the index of
-            ``train_Y`` names the clouds in another order; ``covar_module`` is needed but not given, or
-            does not read the distributions in ``train_X``; the length of a fixed noise is not ``T``;
-            more than one of ``likelihood``, ``train_Yvar`` and ``sampling_noise`` is given;
+            not positive; the index of ``train_Y`` names the clouds in another order; ``covar_module`` is
+            needed but not given, or does not read the distributions in ``train_X``; the length of a
+            fixed noise is not ``T``; more than one of ``likelihood``, ``train_Yvar`` and ``sampling_noise`` is given;
             ``sampling_noise`` is not one of its three values; or it is combined with a kernel that does
             not read each row as one cloud.
 
@@ -142,14 +141,6 @@ class DistributionGP(Regression, SingleTaskGP):
     _original_train_inputs: Tensor
     # The training rows, the fingerprint of their transform, and what holds what was computed.
     _held: tuple[Tensor, Hashable, EmbeddedRows] | None
-
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        if "forward" in vars(cls):
-            raise TypeError(
-                f"Expected {cls.__name__} not to override forward, which predictions do not call. Pass "
-                "mean_module, covar_module and input_transform instead."
-            )
 
     def __init__(
         self,

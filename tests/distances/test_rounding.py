@@ -26,7 +26,6 @@ from gp_distributions.distances.base import Distance
 from gp_distributions.distances.rounding import rounding_of
 from gp_distributions.fitting.starts import median_distances
 from gp_distributions.numerics.sampling import median_distance
-from gp_distributions.rows.clouds import join_rows
 from gp_distributions.warnings import UndeterminedWarning
 
 DISTANCES: dict[str, Callable[[], Distance]] = {
@@ -82,19 +81,8 @@ def test_a_thousand_rounding_errors_are_a_distance(name: str) -> None:
     rows = PointClouds(0.4 + 1e-12 * points).pack()
     distance = DISTANCES[name]()
     squared = distance.squared(rows)
-    rounding = rounding_of(distance, rows, squared)
+    rounding = rounding_of(distance, rows, distance.squared(rows))
     assert 0 < rounding < squared[~torch.eye(6, dtype=torch.bool)].min()
-
-
-def test_atoms_of_weight_zero_have_no_rounding_errors() -> None:
-    """Nine clouds near zero, whose second atom is large but has no weight, beside one farther away."""
-    points = torch.full((10, 2, 2), 1e-9).double()
-    points[:9, 1] = 1e3
-    points[9] = 1.0
-    weights = torch.tensor([1.0, 0.0]).double().expand(10, 2)
-    rows, distance = join_rows(points, weights), SlicedWasserstein(2, num_slices=4)
-    squared = torch.zeros(10, 10)
-    assert rounding_of(distance, rows, squared) == rounding_of(distance, rows[9:], squared)
 
 
 def test_labels_have_no_rounding_errors() -> None:

@@ -3,7 +3,6 @@
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 from botorch.models.transforms.outcome import Power
@@ -12,7 +11,6 @@ from gpytorch.kernels import RBFKernel, ScaleKernel
 from gpytorch.likelihoods import FixedNoiseGaussianLikelihood, MultitaskGaussianLikelihood
 
 from gp_distributions import (
-    ClassificationGP,
     DistributionGP,
     DistributionKernel,
     MixtureModel,
@@ -20,10 +18,8 @@ from gp_distributions import (
     PrecomputedDistance,
     SharedKernelGP,
     SlicedWasserstein,
-    SlicedWassersteinKernel,
     SparseDistributionGP,
 )
-from gp_distributions.models import KernelRidgeClassifier
 
 CLOUDS = PointClouds.unpack(as_rows(random_clouds(8, sizes=(3, 6))), 2)
 TARGETS = torch.arange(8.0, dtype=torch.float64)
@@ -108,33 +104,6 @@ def test_models_of_gpytorch_are_called_with_rows() -> None:
             TypeError, match=r"rows as a tensor, got PointClouds\. Pass X\.pack\(\)"
         ):
             model.set_train_data(CLOUDS)  # type: ignore[arg-type]
-
-
-def test_forward_of_a_subclass_would_be_ignored() -> None:
-    with pytest.raises(TypeError, match="Expected Own not to override forward"):
-
-        class Own(DistributionGP):
-            def forward(self, x: torch.Tensor) -> Any:
-                return super().forward(x)
-
-
-@pytest.mark.parametrize("kind", ["regression", "outputs", "classification", "ridge"])
-def test_targets_in_another_order(kind: str) -> None:
-    names = [*"abcdefgh"]
-    frame = pd.DataFrame({"name": np.repeat(names, 3), "x": np.random.default_rng(0).random(24)})
-    clouds = PointClouds.from_frame(frame, bag="name", columns="x")
-    targets = pd.Series([0.0, 1.0] * 4, index=names[::-1])
-    kernel = SlicedWassersteinKernel(1)
-    make: dict[str, Any] = {
-        "regression": lambda y: DistributionGP(clouds, y),
-        "outputs": lambda y: SharedKernelGP(clouds, y.to_frame()),
-        "classification": lambda y: ClassificationGP(clouds, y.astype(int)),
-        "ridge": lambda y: KernelRidgeClassifier(clouds, y.astype(int), kernel, ridge=0.1),
-    }
-    with pytest.raises(ValueError, match="row 0 is named 'a' in the clouds and 'h' in the targets"):
-        make[kind](targets)
-    make[kind](targets.loc[clouds.labels])
-    make[kind](targets.reset_index(drop=True))
 
 
 def test_observations_as_arrays() -> None:
