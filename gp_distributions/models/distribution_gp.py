@@ -115,7 +115,8 @@ class DistributionGP(Regression, SingleTaskGP):
         ValueError: If the numbers of clouds and targets differ; a target is not finite; a variance is
             not positive; the index of ``train_Y`` names the clouds in another order; ``covar_module`` is
             needed but not given, or does not read the distributions in ``train_X``; the length of a
-            fixed noise is not ``T``; more than one of ``likelihood``, ``train_Yvar`` and ``sampling_noise`` is given;
+            fixed noise is not ``T``; more than one of ``likelihood``, ``train_Yvar`` and
+            ``sampling_noise`` is given;
             ``sampling_noise`` is not one of its three values; or it is combined with a kernel that does
             not read each row as one cloud.
 
