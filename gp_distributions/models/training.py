@@ -12,7 +12,7 @@ from gp_distributions.models.classification import ClassificationGP
 from gp_distributions.models.distribution_gp import DistributionGP
 from gp_distributions.models.pieces import LabelledPieces
 from gp_distributions.models.sparse_distribution_gp import SparseDistributionGP
-from gp_distributions.rows.clouds import drop_copies, pad_rows
+from gp_distributions.rows.clouds import drop_copies
 
 Single: TypeAlias = DistributionGP | SparseDistributionGP
 
@@ -59,23 +59,16 @@ def training_targets(model: Single) -> Tensor | None:
 
 
 def share_objects(first: Any, second: Any) -> bool:
-    """Return whether two models were trained on the same objects in the same order.
+    """Return whether two models were trained on the same targets in the same order, up to rounding.
 
-    The objects are the same if their targets are, up to rounding, since models may represent one object
-    by different clouds; or if their rows are, up to padding, since models may be of different targets.
     Models of other classes, and models that do not keep their training data in memory, may share any.
     """
     if not (isinstance(first, Single) and isinstance(second, Single)):
         return True
     one, other = training_targets(first), training_targets(second)
-    if (
-        one is not None
-        and other is not None
-        and one.shape == other.shape
-        and bool(equal_targets(one, other).all())
-    ):
+    if one is None or other is None:
         return True
-    return _equal_rows(training_rows(first), training_rows(second))
+    return one.shape == other.shape and bool(equal_targets(one, other).all())
 
 
 def equal_targets(first: Tensor, second: Tensor) -> Tensor:
@@ -94,16 +87,3 @@ def equal_targets(first: Tensor, second: Tensor) -> Tensor:
     spread = (one - one.mean(-2, keepdim=True)).abs().amax(-2, keepdim=True)
     largest = one.abs().amax(-2, keepdim=True)
     return (one - other).abs() <= precision**0.5 * spread + _ROUNDING * precision * largest
-
-
-def _equal_rows(first: Tensor | None, second: Tensor | None) -> bool:
-    """Return whether rows are equal up to padding, and to rounding if their dtypes differ."""
-    if first is None or second is None:
-        return True
-    single = torch.float32 in (first.dtype, second.dtype)
-    width = max(first.shape[-1], second.shape[-1])
-    rows = [
-        pad_rows(each.detach().cpu().to(torch.float32 if single else torch.float64), width)
-        for each in (first, second)
-    ]
-    return torch.equal(*rows)

@@ -93,7 +93,8 @@ class TestMoments:
 
     @pytest.mark.parametrize("noise", [False, True])
     def test_leave_one_out_predictions_are_mixed(self, noise: bool) -> None:
-        _, far, sparse = members()
+        *_, sparse = members()
+        far = DistributionGP(ROWS[:20], TARGETS[:20], MMDKernel(2, bandwidth=1.0))
         integrated = integrate_hyperparameters(DistributionGP(CLOUDS[:20], TARGETS[:20]))
         model = MixtureModel([integrated, far, sparse, other_model()], [1, 2, 1, 0])
         found = model.leave_one_out(observation_noise=noise)
@@ -129,8 +130,8 @@ class TestMoments:
         wide = CLOUDS[:10].pack(atoms=12)
         views = {
             "resampled": DistributionGP(CLOUDS[:10].resample(6), targets),
-            "padded": DistributionGP(wide, TARGETS[:10], sliced()),
-            "single": DistributionGP(wide.float(), TARGETS[:10].float(), sliced()),
+            "padded": DistributionGP(wide, targets, sliced()),
+            "single": DistributionGP(wide.float(), targets.float(), sliced()),
             "sparse": SparseDistributionGP(CLOUDS[:10], targets, num_inducing=5),
         }
         for view in views.values():
