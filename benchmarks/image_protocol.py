@@ -9,7 +9,8 @@ either direction (bilinear interpolation), cropped to the bounding box, and plac
 
 The images of each class are shuffled once and divided 13 : 5 into a part for training and
 validation and a part for testing, so that no test image of one run is used for training or
-validation in another. Runs 0, 1, ... take disjoint sections until no unused images are left, and
+validation in another. The paper prints neither the range of translations nor how images are cropped:
+the box is ours. Runs 0, 1, ... take disjoint sections until no unused images are left, and
 then draw at random. The 70 000 images of OpenML give disjoint runs. With smaller files, 9599 images
 of MNIST give five runs that are disjoint except for the fives of the last; with 3583 images of
 Fashion-MNIST, all runs after the first overlap.

@@ -7,7 +7,8 @@ Gaussians in ``r`` dimensions. As in their code (github.com/DimSum2k/DRSWK,
 equally likely. Means are uniform on [-5, 5]^r. Covariances are
 :math:`a A A^\top + \operatorname{diag}(b)` with the entries of :math:`A` uniform on [-1, 1],
 :math:`a` uniform on [1, 4] and the entries of :math:`b` uniform on [0, 1]. Here every seed draws
-its own mixtures, whereas the five repetitions of the paper draw new points from the same mixtures.
+its own mixtures; the paper repeats each task five times, for which its code draws new points from the
+same mixtures.
 Errors are root mean squared errors of the number of components on test bags, means over seeds.
 
 Columns:

@@ -2,7 +2,8 @@
 
 The sides, each with 100 directions and exact quantiles:
 
-- ``iid``: independent directions and uncentred clouds, by POT, as in the papers;
+- ``iid``: independent directions and uncentred clouds, by POT, as in Meunier et al.
+  2022;
 - ``orthogonal + exact mean``: random orthonormal bases on centred clouds, plus the exact term
   |difference of means|^2 / d;
 - ``Fibonacci + exact mean``: the Fibonacci lattice on the half sphere, for d = 3;

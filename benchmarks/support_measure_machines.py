@@ -8,9 +8,12 @@ degrees of freedom and scales 0.6 I and 1.2 I. As printed, there are 500 of each
 the paper: C from 2^-3 to 2^7, gamma from 10^-3 to 10^2 for Gaussian kernels exp(-gamma |x - y|^2 / 2) of
 either level, degrees 2 to 6 for the polynomial level-2 kernel.
 
-Three things differ. There are 5 repetitions (``--seeds``) instead of 30. Ten-fold cross-validation uses
+Four things differ. There are 5 repetitions (``--seeds``) instead of 30. Ten-fold cross-validation uses
 200 of the 1000 training Gaussians; the selected machine is trained on all. The solver stops after
-20,000 iterations, because entries of polynomial Gram matrices reach 10^30.
+20,000 iterations, because entries of polynomial Gram matrices reach 10^30. Figure 1b has the grids of
+Table 2, where the paper prints gamma from 10^-3 to 10^3 and degrees 2 to 8. The header of Table 2 has
+a column URBF where the text has RBF, unnormalised, and NRBF, normalised: which column is which is
+ambiguous, and normalised is not defined; here it means embeddings of length one.
 
 Columns: ``accuracy`` in % on test Gaussians, the mean over repetitions, with standard deviation, lowest
 and highest; ``published``, that of Table 2; ``reach``, what a correct kernel should reach.

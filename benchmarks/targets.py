@@ -234,21 +234,6 @@ def coverage(rows: Rows) -> tuple[str, bool]:
     return f"least {min(covered):.3f}", min(covered) >= 0.9
 
 
-_WAYS = {"krr": "as printed", "learned": "`fit_reference`", "more": "20 atoms"}
-
-
-def equation_12(dim: int) -> Judge:
-    """Compare the explained variance with the published one, in the first way that reaches it."""
-
-    def judge(rows: Rows) -> tuple[str, bool]:
-        row = find(rows, {"name": f"eq. 12, d={dim}"})
-        way = row["reached"]
-        shown = way if isinstance(way, str) else "more"
-        return f"{number(row, shown):.3f}, {_WAYS[shown]}", way is not None
-
-    return judge
-
-
 def of_patients(rows: Rows) -> tuple[str, bool]:
     """Return the coverage of 95% intervals for patients."""
     value = number(find(rows, {"name": "patients: default"}), "coverage")
@@ -635,13 +620,6 @@ REACH = (
             name=f"d=2, {kind} reference",
         )
         for kind, limit in (("normal", 0.998), ("far", 0.997), ("narrow", 0.627))
-    ),
-    *(
-        Line(
-            f"Sinkhorn toy, equation 12, d = {dim}: explained variance, at least the published one",
-            *(TOY, f">= {limit:g}", equation_12(dim)),
-        )
-        for dim, limit in ((2, 0.99), (3, 0.99), (4, 0.97), (6, 0.94), (8, 0.01))
     ),
     *(
         at_least(

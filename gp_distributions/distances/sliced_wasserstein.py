@@ -48,9 +48,10 @@ class SlicedWasserstein(Distance):
 
     For ``p = 2``, the contribution of the means is computed exactly, as :math:`|m - m'|^2 / d`, and
     only the centred clouds are sliced. The directions are spread evenly over the projective sphere,
-    fixed at construction and saved with the state. With ``sampling="random"`` they are independent draws
-    instead, and the means are sliced like the rest, as in the papers. The error of squared distances is
-    then of order :math:`L^{-1/2}`, many times larger.
+    fixed at construction and saved with the state. With ``sampling="random"`` they are independent
+    draws instead, and the means are sliced like the rest, as in Meunier et al. 2022, whose algorithm
+    also draws levels of quantiles. The error of squared distances is then of order :math:`L^{-1/2}`,
+    many times larger.
 
     For Gaussians no quantile functions are needed: the projection of :math:`N(m, S)` is normal with
     mean :math:`a = \theta^\top m` and variance :math:`s^2 = \theta^\top S \theta`. Each direction
@@ -89,8 +90,9 @@ class SlicedWasserstein(Distance):
         >>> SlicedWasserstein(2, num_slices=10, num_quantiles=20).embed(clouds.pack()).shape
         torch.Size([2, 202])
 
-    Sources: Kolouri, Zou and Rohde 2016, eq. 14 and theorem 5; Meunier, Pontil and Ciliberto 2022,
-    section 4 and algorithm 1 (random directions).
+    Sources: Kolouri, Zou and Rohde 2016, eq. 7 (definition), 13 (embedding) and 15 (pairs), theorem 5,
+    for densities; Meunier, Pontil and Ciliberto 2022, eq. 13 and 14, propositions 5, 6 and 17, for bags,
+    and algorithm 1 (random directions); Carriere, Cuturi and Oudot 2017 (order one).
     """
 
     supported_inputs: ClassVar[tuple[str, ...]] = ("clouds", "gaussians")

@@ -146,7 +146,7 @@ class SinkhornKernel(DistributionKernel):
         >>> kernel(rows).to_dense().shape
         torch.Size([2, 2])
 
-    Source: Bachoc et al. 2023; Allain et al. 2024.
+    Sources: Bachoc et al. 2023; Allain, Gousset and Heurtin 2024, theorem 4.
     """
 
     def __init__(
