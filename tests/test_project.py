@@ -1,9 +1,12 @@
 """What the project says of itself holds: links, versions, public names."""
 
+import ast
 import contextlib
 import importlib
 import inspect
 import re
+import subprocess
+import sys
 import tomllib
 from importlib.metadata import version
 from pathlib import Path
@@ -93,6 +96,25 @@ def test_python_versions() -> None:
 
 def test_public_names() -> None:
     assert all(hasattr(gp_distributions, name) for name in gp_distributions.__all__)
+    tree = ast.parse((ROOT / "gp_distributions" / "__init__.pyi").read_text())
+    stated = {
+        alias.name: str(node.module).rpartition(".")[2]
+        for node in tree.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    assert stated == gp_distributions._HOMES
+    with pytest.raises(AttributeError, match="has no attribute 'DistributionGp'"):
+        gp_distributions.DistributionGp  # noqa: B018
+
+
+def test_models_load_neither_scikit_learn_nor_plots() -> None:
+    code = "import sys; from gp_distributions import DistributionGP, fit; print(*sys.modules)"
+    found = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT
+    )
+    unused = {"sklearn", "pandas", "matplotlib", "dask", "pyarrow", "scipy.stats"}
+    assert not unused & set(found.stdout.split())
 
 
 @pytest.mark.parametrize("name", gp_distributions._MOVED)

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.spatial.distance import cdist
 from tqdm import tqdm
 
 _MIN_SEPARATION = 0.01  # root mean square over the 18 Kulfan parameters
@@ -159,7 +159,7 @@ def _fit_error(airfoil: Any, fit: Any) -> float:
 
 def _distinct(parameters: NDArray[np.float64]) -> list[int]:
     """Return the indices of the rows kept: those that are not near-duplicates of a row kept before."""
-    separation = cdist(parameters, parameters) / np.sqrt(parameters.shape[1])
+    separation = scipy.spatial.distance.cdist(parameters, parameters) / np.sqrt(parameters.shape[1])
     kept: list[int] = []
     for row in range(len(parameters)):
         if np.all(separation[row, kept] >= _MIN_SEPARATION):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from functools import partial
 
+import scipy
 import torch
-from scipy.special import gammainc
 from torch import Tensor
 
 from gp_distributions.distances import evaluation
@@ -164,7 +164,7 @@ def _draw(measure: str, dim: int, count: int, sampling: str, seed: int) -> Tenso
     # Normal frequencies become uniform on the ball if each radius is changed so that the fraction of the
     # ball's volume within it equals the normal probability of a smaller radius.
     radius = frequencies.norm(dim=-1, keepdim=True)
-    share = torch.from_numpy(gammainc(dim / 2, radius.square().numpy() / 2))
+    share = torch.from_numpy(scipy.special.gammainc(dim / 2, radius.square().numpy() / 2))
     return frequencies / radius * share ** (1 / dim)
 
 

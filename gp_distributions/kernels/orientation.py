@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+import scipy
 import torch
-from scipy.stats import wilcoxon
 from torch import Tensor
 
 from gp_distributions.distances.base import Distance
@@ -96,7 +96,7 @@ def sees_random_poses(
         return True
     change = closest(moved, turned.roll(1, dims=0)) - others
     one_of_each = change[1::2].double().cpu().numpy()  # disjoint pairs of clouds are independent
-    return float(wilcoxon(one_of_each, alternative="greater").pvalue) >= LEVEL
+    return float(scipy.stats.wilcoxon(one_of_each, alternative="greater").pvalue) >= LEVEL
 
 
 def _images(rows: Tensor, averages: Sequence[GroupAverageKernel]) -> Tensor:

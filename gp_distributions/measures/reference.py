@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Literal, get_args
 
 import numpy as np
+import scipy
 import torch
-from scipy.stats import qmc
 from torch import Tensor
 
 from gp_distributions.measures.arrays import Data, integer
@@ -213,7 +213,7 @@ def _placed(pooled: Tensor, size: int, method: Method, rng: np.random.Generator)
         half = sphere_directions(dim, -(-size // 2), seed=int(rng.integers(2**31)))
         units = torch.cat([half, -half])[:size]
     else:
-        sequence = qmc.Sobol(dim + (method == "ball"), rng=rng)
+        sequence = scipy.stats.qmc.Sobol(dim + (method == "ball"), rng=rng)
         units = torch.from_numpy(sequence.random_base2((size - 1).bit_length())[:size])
     if method == "ball":
         normal = torch.special.ndtri(units[:, :dim].clamp(1e-9, 1 - 1e-9))

@@ -6,10 +6,9 @@ import functools
 import math
 
 import numpy as np
+import scipy
 import torch
 from numpy.typing import NDArray
-from scipy.optimize import minimize
-from scipy.special import sph_harm_y
 from torch import Tensor
 
 # The cost of the energy is quadratic in the number of directions; with more, it would take seconds.
@@ -106,7 +105,9 @@ def _least_energy(dim: int, num_directions: int, seed: int) -> NDArray[np.float6
     # Vectors of different bases may nearly coincide; the perturbation separates them.
     start = start + 0.1 * np.random.default_rng(seed + 1).standard_normal(start.shape)
     # L-BFGS may leave the sphere, as the energy does not depend on the norms.
-    found = minimize(energy, start.ravel(), jac=True, method="L-BFGS-B", options={"maxiter": 500})
+    found = scipy.optimize.minimize(
+        energy, start.ravel(), jac=True, method="L-BFGS-B", options={"maxiter": 500}
+    )
     directions: NDArray[np.float64] = found.x.reshape(num_directions, dim)
     directions /= np.linalg.norm(directions, axis=1, keepdims=True)
     directions.setflags(write=False)
@@ -158,7 +159,7 @@ def sphere_harmonics(num_directions: int, max_degree: int) -> tuple[Tensor, Tens
     rows = []
     for degree in range(max_degree + 1):
         for order in range(-degree, degree + 1):
-            values = sph_harm_y(degree, abs(order), polar, azimuth)
+            values = scipy.special.sph_harm_y(degree, abs(order), polar, azimuth)
             part = values.imag if order < 0 else values.real
             rows.append(part * (math.sqrt(2) if order else 1.0))
     harmonics = math.sqrt(4 * math.pi) * np.stack(rows) * weights

@@ -25,12 +25,11 @@ from operator import add, mul
 from typing import Any, ClassVar
 
 import numpy as np
+import scipy
 import torch
 from gpytorch.kernels import AdditiveKernel, Kernel, ProductKernel, ScaleKernel
 from linear_operator import to_dense
 from numpy.typing import NDArray
-from scipy.spatial.distance import cdist
-from scipy.special import gammaincinv
 from torch import Tensor
 
 from gp_distributions.numerics.linear_algebra import by_torch, square_root
@@ -145,7 +144,7 @@ class _MaternKernel(IsotropicKernel):
     def mixing(self, u: NDArray[np.float64]) -> NDArray[np.float64]:
         """Evaluate the quantile function of the scale of the Gaussian mixture."""
         half = self._degrees / 2
-        scale: NDArray[np.float64] = np.sqrt(half / gammaincinv(half, u))
+        scale: NDArray[np.float64] = np.sqrt(half / scipy.special.gammaincinv(half, u))
         return scale
 
 
@@ -190,7 +189,7 @@ class InverseMultiquadricKernel(IsotropicKernel):
 
     def mixing(self, u: NDArray[np.float64]) -> NDArray[np.float64]:
         """Evaluate the quantile function of the scale of the Gaussian mixture."""
-        scale: NDArray[np.float64] = np.sqrt(2 * gammaincinv(0.5, u))
+        scale: NDArray[np.float64] = np.sqrt(2 * scipy.special.gammaincinv(0.5, u))
         return scale
 
 
@@ -277,7 +276,9 @@ def squares_by_differences(x: Tensor, y: Tensor) -> Tensor:
     """Compute squared distances of all pairs of points from differences, accurate even near zero."""
     if x.dim() == 2 and not by_torch(x, y):  # several times faster
         with np.errstate(over="ignore"):  # squares beyond single precision are infinite
-            return torch.from_numpy(cdist(x.detach(), y.detach(), "sqeuclidean")).to(x.dtype)
+            return torch.from_numpy(
+                scipy.spatial.distance.cdist(x.detach(), y.detach(), "sqeuclidean")
+            ).to(x.dtype)
     return torch.cdist(x, y, compute_mode="donot_use_mm_for_euclid_dist").square()
 
 

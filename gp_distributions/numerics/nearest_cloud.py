@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import scipy
 import torch
 from numpy.typing import NDArray
-from scipy.optimize import minimize
 from torch import Tensor
 
 # Number of initial iterations, in which atoms move while weights are fixed.
@@ -74,7 +74,7 @@ def nearest_cloud(
         limits = {"maxiter": iterations, "maxfun": 5 * iterations}
         # L-BFGS keeps many corrections, as features have more values than a cloud has coordinates.
         options = {**limits, "maxcor": 30, "ftol": 1e-12, "gtol": 1e-12}
-        return minimize(
+        return scipy.optimize.minimize(
             residual, start, jac=True, method="L-BFGS-B", callback=stop, options=options
         )
 

@@ -6,8 +6,8 @@ import math
 from collections.abc import Callable
 
 import numpy as np
+import scipy
 import torch
-from scipy.linalg import get_blas_funcs
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
@@ -198,7 +198,7 @@ def _centred_gram(x: Tensor) -> Tensor:
     # here instead of PyTorch, whose idle threads would compete with those of BLAS.
     array = x.detach().numpy()
     size = max(64, _STRIP // len(x))
-    syrk = get_blas_funcs("syrk", dtype=array.dtype)
+    syrk = scipy.linalg.get_blas_funcs("syrk", dtype=array.dtype)
     upper = np.zeros((len(x), len(x)), dtype=array.dtype, order="F")
     for start in range(0, array.shape[1], size):
         strip = array[:, start : start + size]
@@ -231,6 +231,6 @@ def column_products(columns: Tensor) -> Tensor:
     if columns.device.type != "cpu":
         return mirrored(columns.mT @ columns)
     array = columns.detach().contiguous().numpy()
-    syrk = get_blas_funcs("syrk", dtype=array.dtype)
+    syrk = scipy.linalg.get_blas_funcs("syrk", dtype=array.dtype)
     # BLAS stores matrices by columns: the lower half of its result is the upper half of this one.
     return mirrored(torch.from_numpy(syrk(1.0, array.T, lower=1).T))

@@ -7,9 +7,9 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
+import scipy
 import torch
 from numpy.typing import ArrayLike, NDArray
-from scipy.optimize import minimize
 from torch import Tensor
 
 
@@ -283,7 +283,7 @@ def stacking_weights(log_densities: Tensor, *, prior: float = 0.0) -> Tensor:
             gradient -= share / weights
         return float(value), gradient
 
-    found = minimize(
+    found = scipy.optimize.minimize(
         loss,
         np.full(count, 1 / count),
         jac=True,

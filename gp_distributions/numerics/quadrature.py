@@ -7,9 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 import torch
-from scipy.optimize import minimize
-from scipy.stats import qmc
 from torch import Tensor
 
 # The step of finite differences, in standard deviations of the prior.
@@ -133,7 +132,9 @@ def _mode(log_density: LogDensity, start: Tensor) -> Tensor:
 
     first = start[log_density(start).argmax()].clamp(-_FARTHEST, _FARTHEST)
     bounds = [(-_FARTHEST, _FARTHEST)] * dimension
-    found = minimize(loss, first.double().cpu().numpy(), jac=True, method="L-BFGS-B", bounds=bounds)
+    found = scipy.optimize.minimize(
+        loss, first.double().cpu().numpy(), jac=True, method="L-BFGS-B", bounds=bounds
+    )
     return torch.as_tensor(found.x).to(start)
 
 
@@ -157,6 +158,6 @@ def _inverse_root(hessian: Tensor) -> Tensor:
 
 def _normals(num: int, dimension: int, seed: int) -> Tensor:
     """Return quasi-random standard normal points."""
-    sequence = qmc.Sobol(dimension, seed=seed)
+    sequence = scipy.stats.qmc.Sobol(dimension, seed=seed)
     uniform = torch.as_tensor(sequence.random(2 ** math.ceil(math.log2(num)))[:num])
     return torch.special.ndtri(uniform.clamp(1e-12, 1 - 1e-12))

@@ -20,11 +20,9 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import scipy
 import torch
 from numpy.typing import NDArray
-from scipy.cluster.vq import vq
-from scipy.spatial.distance import cdist
-from scipy.special import gammaincinv, ndtri
 from torch import Tensor
 
 from gp_distributions.numerics.embedding_kernels import (
@@ -58,7 +56,7 @@ def orthogonal_frequencies(
     normal = rng.standard_normal((-(-count // dim), dim, dim))
     # The signs of the columns are not random, but the kernel does not depend on them.
     directions = np.linalg.qr(normal)[0].swapaxes(-1, -2).reshape(-1, dim)[:count]
-    norms = np.sqrt(2 * gammaincinv(dim / 2, _stratified(rng, count)))
+    norms = np.sqrt(2 * scipy.special.gammaincinv(dim / 2, _stratified(rng, count)))
     norms *= kernel.mixing(_stratified(rng, count))
     return torch.from_numpy(directions * norms[:, None])
 
@@ -82,7 +80,9 @@ def quasi_random_frequencies(
     engine = torch.quasirandom.SobolEngine(dim + 1, scramble=True, seed=seed)
     # The points are multiples of 2^-30 and may be zero, so they are moved by half a step.
     uniform = engine.draw(count, dtype=torch.float64).numpy() + 2.0**-31
-    return torch.from_numpy(ndtri(uniform[:, 1:]) * kernel.mixing(uniform[:, 0])[:, None])
+    return torch.from_numpy(
+        scipy.special.ndtri(uniform[:, 1:]) * kernel.mixing(uniform[:, 0])[:, None]
+    )
 
 
 def _stratified(rng: np.random.Generator, count: int) -> NDArray[np.float64]:
@@ -136,13 +136,15 @@ def kmeans(
         The ``K x d`` centres, and for each centre the number of atoms nearest to it, which may be zero.
     """
     chosen = [int(rng.integers(len(atoms)))]
-    squares = cdist(atoms[chosen], atoms, "sqeuclidean")[0]
+    squares = scipy.spatial.distance.cdist(atoms[chosen], atoms, "sqeuclidean")[0]
     while len(chosen) < count and squares.any():
         chosen.append(int(rng.choice(len(atoms), p=squares / squares.sum())))
-        squares = np.minimum(squares, cdist(atoms[chosen[-1:]], atoms, "sqeuclidean")[0])
+        squares = np.minimum(
+            squares, scipy.spatial.distance.cdist(atoms[chosen[-1:]], atoms, "sqeuclidean")[0]
+        )
     centres = atoms[chosen]
     for _ in range(steps):
-        nearest, _ = vq(atoms, centres)
+        nearest, _ = scipy.cluster.vq.vq(atoms, centres)
         sizes = np.bincount(nearest, minlength=len(centres))
         sums = [np.bincount(nearest, column, len(centres)) for column in atoms.T]
         means = np.stack(sums, axis=-1) / np.maximum(sizes, 1)[:, None]

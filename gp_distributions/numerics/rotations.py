@@ -7,10 +7,9 @@ import math
 from numbers import Integral
 
 import numpy as np
+import scipy
 import torch
 from numpy.typing import NDArray
-from scipy.optimize import minimize
-from scipy.stats import chi2
 from torch import Tensor
 
 from gp_distributions.numerics.directions import sphere_directions
@@ -169,7 +168,7 @@ def uniform_axes_p_value(axes: Tensor) -> float:
     count, dim = axes.shape
     moments = axes.mT @ axes / count
     statistic = count * dim * (dim + 2) / 2 * (moments.square().sum().item() - 1 / dim)
-    return float(chi2.sf(statistic, (dim - 1) * (dim + 2) / 2))
+    return float(scipy.stats.chi2.sf(statistic, (dim - 1) * (dim + 2) / 2))
 
 
 def procrustes(
@@ -296,7 +295,12 @@ def _in_space(
 
     unit = fixed.square().sum().item() / _DIRECTIONS or 1.0
     found = [
-        (minimize(residual, np.zeros(3), args=(start,), jac=True, method="L-BFGS-B"), start)
+        (
+            scipy.optimize.minimize(
+                residual, np.zeros(3), args=(start,), jac=True, method="L-BFGS-B"
+            ),
+            start,
+        )
         for start in starts[order]
     ]
     best, start = min(found, key=lambda pair: float(pair[0].fun))

@@ -6,8 +6,8 @@ import math
 from typing import Any
 
 import numpy as np
+import scipy
 import torch
-from scipy import special
 from torch import Tensor
 
 
@@ -54,7 +54,9 @@ class _Cdf(torch.autograd.Function):
         values = torch.erfc(-z / math.sqrt(2)) / 2  # precise in the tail, unlike ndtr
         heavy = degrees.isfinite()
         if bool(heavy.any()):
-            found = special.stdtr(*(part[heavy].double().cpu().numpy() for part in (degrees, z)))
+            found = scipy.special.stdtr(
+                *(part[heavy].double().cpu().numpy() for part in (degrees, z))
+            )
             values[heavy] = torch.as_tensor(found).to(values)
         return values
 
@@ -74,7 +76,7 @@ def quantile(level: float, degrees: Tensor) -> Tensor:
         A tensor of the shape of ``degrees``.
     """
     numbers = degrees.double().cpu().numpy()
-    return torch.as_tensor(special.stdtrit(numbers, level)).to(degrees)
+    return torch.as_tensor(scipy.special.stdtrit(numbers, level)).to(degrees)
 
 
 def stretches(normals: Tensor, degrees: Tensor) -> Tensor:
@@ -97,9 +99,9 @@ def stretches(normals: Tensor, degrees: Tensor) -> Tensor:
     if bool(heavy.any()):
         z, nu = (part[heavy].double().cpu().numpy() for part in (normals, degrees))
         # The inverse of the nearer tail, which is never rounded to 0 or 1.
-        tail = special.ndtr(-abs(z))
+        tail = scipy.special.ndtr(-abs(z))
         inverse = np.where(
-            z < 0, special.gammaincinv(nu / 2, tail), special.gammainccinv(nu / 2, tail)
+            z < 0, scipy.special.gammaincinv(nu / 2, tail), scipy.special.gammainccinv(nu / 2, tail)
         )
         factors[heavy] = torch.as_tensor(np.sqrt(nu / (2 * inverse))).to(factors)
     return factors

@@ -124,7 +124,7 @@ def test_landmarks_are_those_of_scipy(dim: int) -> None:
 
 def test_empty_clusters_keep_their_centres(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "gp_distributions.numerics.random_features.vq",
+        "scipy.cluster.vq.vq",
         lambda x, _: (np.zeros(len(x), dtype=int), None),
     )
     atoms = torch.randn(30, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)

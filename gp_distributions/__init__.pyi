@@ -1,0 +1,124 @@
+"""What type checkers see: the public names, which are imported when they are used."""
+
+from gp_distributions.bayesopt import (
+    Decoder,
+    DesignSearch,
+    FreeSearch,
+    MixedSearch,
+    PoolSearch,
+    ShapeOptimizer,
+    optimize_free_shapes,
+    optimize_over_pool,
+)
+from gp_distributions.comparison import compare
+from gp_distributions.distances import (
+    MMD,
+    Fourier,
+    Hellinger,
+    LinearTransport,
+    PrecomputedDistance,
+    RigidSlicedWasserstein,
+    ScaledDistance,
+    SinkhornPotential,
+    SlicedWasserstein,
+    TotalVariation,
+)
+from gp_distributions.estimators import (
+    CloudScaler,
+    DistributionGPClassifier,
+    DistributionGPRegressor,
+    EmbeddingTransformer,
+    GramTransformer,
+)
+from gp_distributions.fitting import (
+    fit,
+    fit_reference,
+    integrate_hyperparameters,
+)
+from gp_distributions.kernels import (
+    DistributionKernel,
+    MMDKernel,
+    SinkhornKernel,
+    SlicedWassersteinKernel,
+    diagnose,
+    mixed_kernel,
+)
+from gp_distributions.measures import (
+    GaussianMixtures,
+    Gaussians,
+    MixedInputs,
+    PointClouds,
+    ReferenceMeasure,
+)
+from gp_distributions.models import (
+    ClassificationGP,
+    ConformalCorrection,
+    DistributionGP,
+    MixtureModel,
+    NormalizeClouds,
+    SharedKernelGP,
+    SparseClassificationGP,
+    SparseDistributionGP,
+)
+from gp_distributions.relevances import relevance
+from gp_distributions.reporting import report
+from gp_distributions.saving import load, save
+from gp_distributions.sensitivities import sensitivity
+from gp_distributions.sharding import ShardedClouds
+
+__version__: str
+
+__all__ = [
+    "MMD",
+    "ClassificationGP",
+    "CloudScaler",
+    "ConformalCorrection",
+    "Decoder",
+    "DesignSearch",
+    "DistributionGP",
+    "DistributionGPClassifier",
+    "DistributionGPRegressor",
+    "DistributionKernel",
+    "EmbeddingTransformer",
+    "Fourier",
+    "FreeSearch",
+    "GaussianMixtures",
+    "Gaussians",
+    "GramTransformer",
+    "Hellinger",
+    "LinearTransport",
+    "MMDKernel",
+    "MixedInputs",
+    "MixedSearch",
+    "MixtureModel",
+    "NormalizeClouds",
+    "PointClouds",
+    "PoolSearch",
+    "PrecomputedDistance",
+    "ReferenceMeasure",
+    "RigidSlicedWasserstein",
+    "ScaledDistance",
+    "ShapeOptimizer",
+    "ShardedClouds",
+    "SharedKernelGP",
+    "SinkhornKernel",
+    "SinkhornPotential",
+    "SlicedWasserstein",
+    "SlicedWassersteinKernel",
+    "SparseClassificationGP",
+    "SparseDistributionGP",
+    "TotalVariation",
+    "compare",
+    "diagnose",
+    "fit",
+    "fit_reference",
+    "integrate_hyperparameters",
+    "load",
+    "mixed_kernel",
+    "optimize_free_shapes",
+    "optimize_over_pool",
+    "relevance",
+    "report",
+    "save",
+    "sensitivity",
+]
