@@ -5,7 +5,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from botorch.models import ModelList
@@ -35,9 +34,9 @@ from gp_distributions.bayesopt import (
     ShapeOptimizer,
     compared_models,
     median_lengthscale_prior,
-    pool_distances,
+    pool,
 )
-from gp_distributions.bayesopt.default_candidates import default_candidates
+from gp_distributions.bayesopt.compared_models import default_candidates
 from gp_distributions.numerics.predictions import pseudo_bma_weights
 from gp_distributions.scoring import left_out
 from gp_distributions.warnings import ConvergenceWarning
@@ -144,10 +143,6 @@ class TestMixture:
             for key, tensor in kernel.state_dict().items():
                 assert torch.equal(tensor, before[name][key])
 
-    def test_restarts(self) -> None:
-        assert [pool_optimizer().restarts, pool_optimizer(restarts=2).restarts] == [0, 2]
-        assert ShapeOptimizer(PoolSearch(CLOUDS)).restarts == 1
-
     def test_finds_the_best(self) -> None:
         optimizer = pool_optimizer().run(of_index, 12, progress=False)
         values = [of_index(i) for i in range(40)]
@@ -157,46 +152,35 @@ class TestMixture:
         def make(X: Tensor, Y: Tensor) -> DistributionGP:
             return DistributionGP(X, Y, kernels()["smooth"])
 
-        found = mixture(told(pool_optimizer(model=[kernels()["rough"], make]), 8))
-        assert len(found.models) == 2
+        optimizer = told(pool_optimizer(model=[kernels()["rough"], make]), 8)
+        assert len(mixture(optimizer).models) == 2
+        assert [optimizer.restarts, ShapeOptimizer(PoolSearch(CLOUDS)).restarts] == [0, 1]
 
-    def test_a_candidate_that_fails_is_left_out(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    @pytest.mark.parametrize(
+        ("error", "message"), [(NotPSDError, "too close"), (NanError, "density of an evaluation")]
+    )
+    def test_a_candidate_that_fails_is_left_out(
+        self, error: type[Exception], message: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         def fails_for(*wrong: int) -> None:
             calls = iter(range(100))
 
             def predict(model: Any, y: Any) -> Any:
-                if next(calls) in wrong:
-                    raise NotPSDError("too close")
-                return left_out(model, y)
-
-            monkeypatch.setattr(compared_models, "left_out", predict)
-
-        optimizer = told(pool_optimizer(), 8)
-        fails_for(1)
-        with pytest.warns(ConvergenceWarning, match="'smooth' is left out"):
-            assert len(mixture(optimizer).models) == 3
-        fails_for(0, 1, 2, 3)
-        with pytest.raises(NotPSDError), pytest.warns(ConvergenceWarning, match="left out"):
-            optimizer.model()
-
-    def test_a_candidate_whose_density_is_not_finite_is_left_out(
-        self, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        def without_width(*wrong: int) -> None:
-            calls = iter(range(100))
-
-            def predict(model: Any, y: Any) -> Any:
                 found = left_out(model, y)
-                return replace(found, std=0 * found.std) if next(calls) in wrong else found
+                if next(calls) not in wrong:
+                    return found
+                if error is NotPSDError:
+                    raise NotPSDError(message)
+                return replace(found, std=0 * found.std)
 
             monkeypatch.setattr(compared_models, "left_out", predict)
 
         optimizer = told(pool_optimizer(model=kernels() | {"mmd": MMD(2, bandwidth=1.0)}), 8)
-        without_width(1)
-        with pytest.warns(ConvergenceWarning, match="'smooth' is left out.*density of evaluation"):
+        fails_for(1)
+        with pytest.warns(ConvergenceWarning, match=f"'smooth' is left out.*{message}"):
             assert len(mixture(optimizer).models) == 3
-        without_width(0, 1, 2, 3)
-        with pytest.raises(NanError), pytest.warns(ConvergenceWarning, match="left out"):
+        fails_for(0, 1, 2, 3)
+        with pytest.raises(error), pytest.warns(ConvergenceWarning, match="left out"):
             optimizer.model()
 
     def test_hyperparameters_never_come_from_fewer_evaluations_than_before(
@@ -338,12 +322,12 @@ class TestSearches:
     def test_distances_of_a_pool_are_computed_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
         made: list[Any] = []
 
-        class Counted(pool_distances.Table):
-            def __init__(self, *args: Any, **kwargs: Any) -> None:
+        class Counted(pool.Table):
+            def __init__(self, *args: Any) -> None:
                 made.append(args)
-                super().__init__(*args, **kwargs)
+                super().__init__(*args)
 
-        monkeypatch.setattr("gp_distributions.bayesopt.pool.Table", Counted)
+        monkeypatch.setattr(pool, "Table", Counted)
         pool_optimizer().run(of_index, 10, progress=False)
         assert len(made) == 3  # two kernels share a distance
 
@@ -409,25 +393,3 @@ class TestDefaults:
 def test_errors(model: Any, error: type[Exception], match: str) -> None:
     with pytest.raises(error, match=match):
         ShapeOptimizer(PoolSearch(CLOUDS), model=model)
-
-
-def test_pool_keeps_representations_if_they_fit(monkeypatch: pytest.MonkeyPatch) -> None:
-    distance = SlicedWasserstein(2, p=1, num_slices=8, num_quantiles=12)
-    rows = CLOUDS.pack()
-    expected = distance.squared(rows, rows[:3])
-    sizes: list[int] = []
-    represent = SlicedWasserstein.represent
-
-    def counted(self: Any, points: Tensor, weights: Tensor) -> Tensor:
-        sizes.append(len(points))
-        return represent(self, points, weights)
-
-    monkeypatch.setattr(SlicedWasserstein, "represent", counted)
-    for memory, times in ((1e9, 1), (0.0, 2)):
-        sizes.clear()
-        table = pool_distances.Table(distance, rows, memory=memory)
-        table.places(rows[:2])
-        places = table.places(rows[:3])
-        assert sizes.count(len(rows)) == times
-        found = table.to_known(torch.arange(len(rows)), places)
-        np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-15)
