@@ -143,11 +143,6 @@ class TestMixture:
             for key, tensor in kernel.state_dict().items():
                 assert torch.equal(tensor, before[name][key])
 
-    def test_finds_the_best(self) -> None:
-        optimizer = pool_optimizer().run(of_index, 12, progress=False)
-        values = [of_index(i) for i in range(40)]
-        assert optimizer.best == (values.index(max(values)), max(values))
-
     def test_functions_and_lists(self) -> None:
         def make(X: Tensor, Y: Tensor) -> DistributionGP:
             return DistributionGP(X, Y, kernels()["smooth"])
@@ -183,27 +178,6 @@ class TestMixture:
         with pytest.raises(error), pytest.warns(ConvergenceWarning, match="left out"):
             optimizer.model()
 
-    def test_hyperparameters_never_come_from_fewer_evaluations_than_before(
-        self, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        sizes: dict[int, list[int]] = {}
-
-        def unfitted(make: Any, X: Tensor, Y: Tensor, **options: Any) -> DistributionGP:
-            model = make(X, Y)
-            sizes.setdefault(model.covar_module.base_kernel.ard_num_dims, []).append(len(X))
-            return model.eval()
-
-        monkeypatch.setattr(compared_models, "fitted", unfitted)
-        generator = torch.Generator().manual_seed(0)
-        X = torch.rand(16, 5, generator=generator, dtype=torch.float64)
-        candidates = {str(n): RBFKernel(ard_num_dims=n, active_dims=range(n)) for n in range(1, 6)}
-        search = DesignSearch(None, torch.tensor([[0.0] * 5, [1.0] * 5]).double())
-        models = compared_models.ComparedModels(candidates, search, 1, restarts=0, seed=0)
-        for count in range(13, 17):
-            models(X[:count], X[:count, :1])
-        assert [sorted(found) for found in sizes.values()] == list(sizes.values())
-        assert max(sizes[5]) > min(sizes[5])
-
 
 class TestSharedDistances:
     """A fit of one member must not change what another has learned."""
@@ -230,23 +204,6 @@ class TestSharedDistances:
         assert torch.equal(first.weights, second.weights)
         for (name, one), other in zip(first.named_parameters(), second.parameters(), strict=True):
             assert torch.equal(one, other), name
-
-    def test_members_stay_as_they_were_weighed(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        densities = []
-
-        def predict(model: Any, y: Any) -> Any:
-            found = left_out(model, y)
-            densities.append(found.log_density)
-            return found
-
-        monkeypatch.setattr(compared_models, "left_out", predict)
-        distance = MMD(2, bandwidth=3.0)
-        distance.raw_bandwidth.requires_grad_()
-        found = mixture(told(pool_optimizer(model=self.candidates(distance)), 12))
-        y = torch.tensor([[of_index(i)] for i in range(12)]).double()
-        for member, density in zip(found.models, densities, strict=True):
-            again = left_out(member, y).log_density
-            torch.testing.assert_close(again, density, rtol=1e-4, atol=1e-4)
 
 
 class TestSearches:
@@ -282,30 +239,6 @@ class TestSearches:
         torch.testing.assert_close(
             design.input_transform(BOUNDS), torch.tensor([[0.0, 0.0], [1.0, 1.0]]).double()
         )
-
-    def test_mixed_searches_continue_as_they_would_have(self, tmp_path: Path) -> None:
-        search = MixedSearch(
-            shape=design_search(), angle=(0.0, 1.0), num_restarts=2, raw_samples=8, maxiter=10
-        )
-        distance = kernels()["rough"].distance
-        candidates = {
-            profile: search.kernel({"shape": DistributionKernel(distance, profile)})
-            for profile in ("matern52", "exponential")
-        }
-
-        def measure(candidate: dict[str, Any]) -> float:
-            return value(candidate["shape"]) - (candidate["angle"] - 0.3) ** 2
-
-        def optimizer(path: Path | None = None) -> ShapeOptimizer:
-            return ShapeOptimizer(search, model=candidates, initial=4, path=path)
-
-        whole = optimizer().run(measure, 6, progress=False)
-        path = tmp_path / "search.jsonl"
-        optimizer(path).run(measure, 5, progress=False)
-        resumed = optimizer(path).run(measure, 6, progress=False)
-        assert keys(resumed) == keys(whole)
-        first, second = mixture(resumed).models
-        assert first.input_transform is second.input_transform is search.input_transform
 
     def test_constraints_and_objectives(self) -> None:
         optimizer = pool_optimizer(constraints=1)
@@ -359,11 +292,6 @@ class TestDefaults:
         shifted = DesignSearch(Decoder(decode), BOUNDS + 1, dim=2)
         with pytest.raises(ArithmeticError, match="no such shape"):
             default_candidates(shifted, 0)
-
-    def test_search(self) -> None:
-        optimizer = ShapeOptimizer(PoolSearch(CLOUDS), model="compare", initial=5)
-        optimizer.run(of_index, 7, progress=False)
-        assert len(mixture(optimizer).models) == len(default_candidates(PoolSearch(CLOUDS), 0))
 
     @pytest.mark.parametrize(
         "search",

@@ -6,7 +6,6 @@ import pytest
 import torch
 from botorch.acquisition import LogExpectedImprovement, qLogExpectedImprovement
 from botorch.models.transforms.input import ChainedInputTransform, Normalize
-from botorch.optim import optimize_acqf
 from botorch.sampling import SobolQMCNormalSampler
 from gpytorch.kernels import ScaleKernel
 from torch import Tensor
@@ -142,23 +141,6 @@ def test_conditioning_and_fantasies() -> None:
     assert fantasies.posterior(designs(5, seed=3)).mean.shape == (3, 2, 5, 1)
     after = fantasies.posterior(new.reshape(2, 2, 2)).variance
     assert bool((after < model.posterior(new.reshape(2, 2, 2)).variance).all())
-
-
-# Two designs may coincide.
-@pytest.mark.filterwarnings("ignore:A not p.d., added jitter")
-def test_optimisation_finds_the_best_design() -> None:
-    torch.manual_seed(0)  # from which BoTorch draws its starts
-    X = designs(15)
-    model = fit(make_model(X))
-    acquisition = qLogExpectedImprovement(
-        model, target(X).max(), SobolQMCNormalSampler(torch.Size([32]), seed=0)
-    )
-    found, value = optimize_acqf(
-        acquisition, BOUNDS, q=2, num_restarts=2, raw_samples=32, options={"seed": 0}
-    )
-    assert bool(((BOUNDS[0] <= found) & (found <= BOUNDS[1])).all())
-    random = acquisition(designs(200, seed=5).reshape(100, 2, 2)).detach().max()
-    assert float(value) >= float(random)
 
 
 def test_chained_behind_normalize() -> None:
