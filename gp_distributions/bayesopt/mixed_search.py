@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -127,7 +126,7 @@ class MixedSearch(Search):
         columns: dict[str, slice] = {}
         start = width = 0
         for name in sorted(self.parts, key=slots.__contains__):  # clouds and mixtures come last
-            place = _Place.of(self.parts[name], blocks[name], firsts[name], start)
+            place = _Place(self.parts[name], blocks[name], firsts[name], start)
             self._places[name] = place
             columns[name] = slice(width, width := width + firsts[name].shape[-1])
             start = place.states.stop
@@ -280,7 +279,8 @@ class MixedSearch(Search):
             elif isinstance(part, ContinuousPart):
                 moves[name] = part
                 moving += [first + column for column in part.moving]
-                limits.append(place.scaled(part.limits, part.moving).to(taken))
+                bounds = (part.limits - place.mean[part.moving]) / place.scale[part.moving]
+                limits.append(bounds.to(taken))
         # Distances of shapes that do not move can be looked up.
         constant = all(isinstance(self.encoding.blocks[n], CovariateEncoding) for n in moves)
         for _, look_up in look_ups:
@@ -319,56 +319,44 @@ class MixedSearch(Search):
         return torch.cat(columns, dim=-1)
 
 
-@dataclass(frozen=True, eq=False)
 class _Place:
     """Where the states of a mixed search hold a part: its choice, or its inputs, scaled.
 
-    Attributes:
+    Args:
         part: The part.
-        states: The columns of states.
-        rows: The inputs of all choices, if they can be listed.
-        scales: The mean and scale of each column of inputs.
+        block: What its columns are.
+        first: The inputs of a candidate.
+        start: The first of the columns of states.
     """
 
-    part: Part
-    states: slice
-    rows: Tensor | None
-    scales: Tensor
-
-    @classmethod
-    def of(cls, part: Part, block: Block | CovariateEncoding, first: Tensor, start: int) -> _Place:
-        """Return the place of a part in states, from a column on."""
-        scales = first.new_tensor([[0.0], [1.0]])
-        if isinstance(block, CovariateEncoding):
-            kinds = block.columns.values()
-            pairs = [(k.mean, k.scale) if isinstance(k, Scaling) else (0.0, 1.0) for k in kinds]
-            scales = first.new_tensor(pairs).T
-        if isinstance(part, FinitePart):
-            return cls(part, slice(start, start + 1), part.inputs(part.choices()), scales)
-        return cls(part, slice(start, start + first.shape[-1]), None, scales)
-
-    def scaled(self, inputs: Tensor, columns: Any = slice(None)) -> Tensor:
-        """Scale some columns of inputs."""
-        mean, scale = self.scales if self.scales.shape[-1] == 1 else self.scales[:, columns]
-        return (inputs - mean) / scale
+    def __init__(
+        self, part: Part, block: Block | CovariateEncoding, first: Tensor, start: int
+    ) -> None:
+        self.part = part
+        self.rows = part.inputs(part.choices()) if isinstance(part, FinitePart) else None
+        width = first.shape[-1] if self.rows is None else 1
+        self.states = slice(start, start + width)
+        self.mean, self.scale = first.new_zeros(width), first.new_ones(width)
+        if self.rows is None and isinstance(block, CovariateEncoding):
+            kinds = [kind for kind in block.columns.values() if isinstance(kind, Scaling)]
+            self.mean, self.scale = first.new_tensor([(k.mean, k.scale) for k in kinds]).T
 
     def write(self, candidates: Plain) -> Tensor:
         """Return candidates of the part as states."""
         if isinstance(self.part, FinitePart):
             choices = self.part.choices()
-            return self.scales.new_tensor([[choices.index(c)] for c in candidates]).reshape(-1, 1)
+            return self.mean.new_tensor([choices.index(c) for c in candidates]).unsqueeze(-1)
         if not len(candidates):
-            return self.scales.new_zeros(0, self.states.stop - self.states.start)
-        return self.scaled(self.part.inputs(candidates))
+            return self.mean.new_zeros(0, len(self.mean))
+        return (self.part.inputs(candidates) - self.mean) / self.scale
 
     def read(self, state: Tensor) -> Any:
         """Return the candidate of the part in a state."""
-        columns = state[self.states].to(self.scales)
+        columns = state[self.states].to(self.mean)
         if isinstance(self.part, FinitePart):
             return self.part.choices()[int(columns)]
-        mean, scale = self.scales
         assert isinstance(self.part, ContinuousPart)
-        return self.part.read_inputs((columns * scale + mean).unsqueeze(0))[0]
+        return self.part.read_inputs((columns * self.scale + self.mean).unsqueeze(0))[0]
 
 
 class JoinParts(InputTransform, torch.nn.Module):
@@ -404,7 +392,8 @@ class JoinParts(InputTransform, torch.nn.Module):
         super().__init__()
         self.columns = dict(columns)
         self.encoding = encoding
-        self.transforms = torch.nn.ModuleDict(transforms)
+        self.names = list(transforms)
+        self.transforms = torch.nn.ModuleList(transforms.values())
 
     def transform(self, X: Tensor) -> Tensor:
         """Join the parts of a ``batch_shape x q x columns`` tensor.
@@ -412,7 +401,7 @@ class JoinParts(InputTransform, torch.nn.Module):
         Returns:
             A ``batch_shape x q x width`` tensor of rows.
         """
-        decoders: dict[str, Any] = dict(self.transforms.items())
+        decoders: dict[str, Any] = dict(zip(self.names, self.transforms, strict=True))
         fixed: list[Tensor] = []
         slots: list[Tensor] = []
         for name, place in self.encoding.columns.items():

@@ -211,13 +211,13 @@ class PoolLookUp:
 
     def __init__(self, tables: Sequence[Table]) -> None:
         self._tables = tables
-        self._known: dict[int, tuple[object, list[Table]]] = {}
         self.batch = torch.tensor([])
         self.constant = False
 
     def __call__(self, distance: Any, x1: Tensor, x2: Tensor, diag: bool) -> Tensor | None:
         """Return squared distances, or ``None`` if they have to be computed."""
-        for table in [] if diag else self._tables_of(distance):
+        known = [] if diag else [t for t in self._tables if t.fingerprint == fingerprint(distance)]
+        for table in known:
             first = self._places(table, x1)
             second = first if x2 is x1 or first is None else self._places(table, x2)
             if first is None or second is None or bool(first.all() and second.all()):
@@ -231,15 +231,6 @@ class PoolLookUp:
             found = found.reshape(len(found), *[1] * (len(batch_shape) - 1), *found.shape[1:])
             return found.expand(*batch_shape, -1, -1)
         return None
-
-    def _tables_of(self, distance: Any) -> list[Table]:
-        # A reference to each distance is kept, so that its id is not reused. The distances of a copied
-        # model are other objects with the same fingerprint.
-        if id(distance) not in self._known:
-            found = fingerprint(distance)
-            tables = [table for table in self._tables if table.fingerprint == found]
-            self._known[id(distance)] = distance, tables
-        return self._known[id(distance)][1]
 
     def _places(self, table: Table, rows: Tensor) -> Tensor | None:
         """Return the place in the table of each position of ``rows``, if each has one."""
