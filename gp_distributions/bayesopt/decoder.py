@@ -112,7 +112,7 @@ class Decoder(InputTransform, torch.nn.Module):
             decoded = decoded.points, decoded.weights
         elif isinstance(decoded, Tensor):
             decoded = decoded, decoded.new_ones(decoded.shape[:-1])
-        if len(decoded) != 2 or not all(isinstance(part, Tensor) for part in decoded):
+        if not isinstance(decoded, tuple) or [isinstance(p, Tensor) for p in decoded] != [True] * 2:
             raise TypeError(
                 "Expected decode to return a tensor of points, a tuple of points and weights, or "
                 f"PointClouds, got {decoded!r:.80}. Use operations of torch, which have gradients."

@@ -112,16 +112,16 @@ class MixedSearch(Search):
         decoders = {n: t for n, part in self.parts.items() if (t := part.input_transform)}
         slots = [n for n, place in self.encoding.columns.items() if isinstance(place, Slots)]
         firsts = {name: part.inputs(part.initial(1, 0)) for name, part in self.parts.items()}
-        shapes = [name for name, block in blocks.items() if isinstance(block, Block)]
-        given = [name for name in shapes if name not in decoders]
-        kinds = {name: (firsts[name].dtype, firsts[name].device) for name in given}
+        shapes = {n: firsts[n] for n, block in blocks.items() if isinstance(block, Block)}
+        given = {name: first for name, first in shapes.items() if name not in decoders}
+        # Inputs and states have the dtype and device of the clouds.
+        self._like = next(iter([*given.values(), *shapes.values(), *firsts.values()]))
+        kinds = {name: (first.dtype, first.device) for name, first in given.items()}
         if len(set(kinds.values())) > 1:
             raise ValueError(
                 f"Expected distributions of one dtype and on one device, got {kinds}. Convert them "
                 "with .to(...)."
             )
-        # Inputs and states have the dtype and device of the clouds.
-        self._like = firsts[next(iter([*given, *shapes, *firsts]))]
         self._places: dict[str, _Place] = {}
         columns: dict[str, slice] = {}
         start = width = 0

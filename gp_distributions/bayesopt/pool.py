@@ -282,8 +282,9 @@ def optimize_over_pool(
         acquisition function at each candidate when it was selected.
 
     Raises:
-        ValueError: If fewer than ``q`` candidates are left, an excluded index is not in the pool, ``q``
-            or ``batch_size`` is less than one, or a value of the acquisition function is NaN.
+        IndexError: If an excluded index is not in the pool.
+        ValueError: If fewer than ``q`` candidates are left, ``q`` or ``batch_size`` is less than one, or
+            a value of the acquisition function is NaN.
         UnsupportedError: If the acquisition function is one-shot, or ``q > 1`` and it does not support
             pending points.
 
@@ -307,12 +308,9 @@ def optimize_over_pool(
     )
     if taken.dtype == torch.bool:
         raise ValueError("Expected indices in exclude, got truth values. Pass mask.nonzero().")
-    everything = torch.arange(len(pool), device=pool.rows.device)
-    if wrong := set(taken.flatten().tolist()).difference(range(len(pool))):
-        raise ValueError(
-            f"Expected indices from 0 to {len(pool) - 1} in exclude, got {min(wrong)}."
-        )
-    left = everything[~torch.isin(everything, taken)]
+    kept = torch.ones(len(pool), dtype=torch.bool, device=pool.rows.device)
+    kept[taken.long()] = False
+    left = kept.nonzero().squeeze(-1)
     if not 1 <= q <= len(left):
         raise ValueError(
             f"Expected 1 <= q <= {len(left)}, the number of remaining candidates, got {q}."

@@ -216,17 +216,6 @@ class TestSearches:
         resumed = pool_optimizer(path=path).run(of_index, 11, q=q, progress=False)
         assert keys(resumed) == keys(whole)
 
-    def test_designs_continue_as_they_would_have(self, tmp_path: Path) -> None:
-        def optimizer(path: Path | None = None) -> ShapeOptimizer:
-            model = kernels() | {"designs": MaternKernel(nu=2.5, ard_num_dims=2)}
-            return ShapeOptimizer(design_search(), model=model, initial=5, path=path)
-
-        whole = optimizer().run(value, 8, progress=False)
-        path = tmp_path / "search.jsonl"
-        optimizer(path).run(value, 6, progress=False)
-        assert keys(optimizer(path).run(value, 8, progress=False)) == keys(whole)
-        assert len(set(keys(whole))) == 8
-
     def test_both_kinds_of_kernels_for_designs(self) -> None:
         search = design_search()
         model = {"shape": kernels()["rough"], "design": RBFKernel(ard_num_dims=2)}

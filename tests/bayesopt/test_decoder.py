@@ -198,12 +198,3 @@ def test_decoders_without_gradients_are_refused_where_designs_need_them() -> Non
         decoder.transform(X)
     rounded = Decoder(lambda X: ellipses(X.round()))
     assert rounded.transform(X).requires_grad
-
-
-def test_on_device(device: torch.device) -> None:
-    decoder = Decoder(lambda X: X.unsqueeze(-2) * CIRCLE.to(X))
-    X = designs(8).to(device)
-    model = DistributionGP(X, target(X), kernel(), input_transform=decoder).to(device)
-    mean, _ = model.predict(X)
-    assert mean.device.type == device.type
-    torch.testing.assert_close(mean.cpu(), make_model(designs(8)).predict(designs(8))[0])

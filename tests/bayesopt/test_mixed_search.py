@@ -3,7 +3,6 @@
 import itertools
 import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -94,15 +93,6 @@ def fitted(
             part.lengthscale = 0.5
     model.likelihood.noise = 1e-3
     return model.eval(), candidates, values
-
-
-def fitted_to_angle(
-    search: MixedSearch,
-) -> tuple[DistributionGP, list[dict[str, Any]], Tensor]:
-    """A model of the angle of the first candidates."""
-    candidates = search.initial(4, 0)
-    Y = torch.tensor([[c["angle"]] for c in candidates], dtype=torch.float64)
-    return model_of(search)(search.inputs(candidates), Y).eval(), candidates, Y
 
 
 class TestOptimum:
@@ -225,22 +215,7 @@ class TestParts:
             assert found[name][0] == 0.3
             assert found["x"] == 0.3
 
-    def test_options_come_from_the_parts(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        used: list[tuple[int, int]] = []
-        original = alternation.climb
-
-        def spy(value: Any, states: Any, moving: Any, limits: Any, maxiter: int) -> Any:
-            used.append((maxiter, len(states)))
-            return original(value, states, moving, limits, maxiter)
-
-        monkeypatch.setattr(alternation, "climb", spy)
-        free = FreeSearch(CLOUDS[:3], BOX, maxiter=2, num_restarts=1)
-        for options, expected in (({}, (2, 1)), ({"maxiter": 3, "num_restarts": 2}, (3, 2))):
-            search = MixedSearch(shape=free, angle=(0.0, 1.0), raw_samples=4, **options)
-            model, candidates, _ = fitted_to_angle(search)
-            used.clear()
-            search.optimize(PosteriorMean(model), 1, candidates, candidates, 0)
-            assert used[0] == expected
+    def test_options_come_from_the_parts(self) -> None:
         design = DesignSearch(None, torch.tensor([[0.0], [1.0]]), num_restarts=3, raw_samples=5)
         search = MixedSearch(x=design, free=FreeSearch(CLOUDS[:3], BOX, num_restarts=2))
         assert (search.num_restarts, search.raw_samples, search.maxiter) == (3, 5, 100)
@@ -471,18 +446,6 @@ class TestCandidates:
 
 
 class TestOptimizer:
-    def test_a_resumed_search_asks_for_the_same_candidates(self, tmp_path: Path) -> None:
-        def optimizer(path: Path | None) -> ShapeOptimizer:
-            return optimizer_of(pool_search(raw_samples=8, num_restarts=2), path=path)
-
-        whole = optimizer(None).run(outcome, 7, progress=False)
-        path = tmp_path / "search.jsonl"
-        optimizer(path).run(outcome, 6, progress=False)
-        resumed = optimizer(path).run(outcome, 7, progress=False)
-        assert resumed.evaluations == whole.evaluations
-        record = json.loads(path.read_text().splitlines()[1])
-        assert list(record["candidate"]) == ["shape", "angle", "material"]
-
     def test_constraints_failures_and_several_candidates(self) -> None:
         def both(candidate: dict[str, Any]) -> tuple[float, float]:
             if candidate["shape"] == 0:

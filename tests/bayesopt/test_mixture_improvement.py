@@ -93,21 +93,6 @@ def test_members_without_weight_are_not_evaluated(monkeypatch: pytest.MonkeyPatc
     torch.testing.assert_close(acquisition(NEW), LogExpectedImprovement(used, BEST)(NEW))
 
 
-def test_gradients_agree_with_differences() -> None:
-    acquisition = MixtureLogExpectedImprovement(mixture(), BEST)
-    rows = NEW[:2].clone().requires_grad_()
-    (gradient,) = torch.autograd.grad(acquisition(rows).sum(), rows)
-    step = 1e-6
-    for column in (0, 4):
-        shift = torch.zeros_like(NEW[:2])
-        shift[..., column] = step
-        with torch.no_grad():
-            change = acquisition(NEW[:2] + shift) - acquisition(NEW[:2] - shift)
-        np.testing.assert_allclose(
-            gradient[:, 0, column], change / (2 * step), rtol=1e-4, atol=1e-6
-        )
-
-
 def test_is_the_default_of_mixtures() -> None:
     data = Observations(TRAIN, TARGETS.unsqueeze(-1), 1, None, q=1, seed=0)
     acquisition = default_acquisition(mixture(), data)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from botorch.acquisition import AcquisitionFunction, UpperConfidenceBound
+from botorch.acquisition import AcquisitionFunction
 from gpytorch.kernels import ScaleKernel
 from linear_operator.utils.errors import NotPSDError
 from torch import Tensor
@@ -162,20 +162,6 @@ class TestSearches:
             assert len({json.dumps(search.plain(cloud)) for cloud in asked}) == 3
             with pytest.raises(ValueError, match="Expected q <= 0"):
                 optimizer.ask()
-
-    def test_own_acquisition(self) -> None:
-        seen: list[Observations] = []
-
-        def acquisition(model: DistributionGP, data: Observations) -> UpperConfidenceBound:
-            seen.append(data)
-            return UpperConfidenceBound(model, beta=0.1)
-
-        optimizer = pool_optimizer(acquisition=acquisition).run(of_index, 7, progress=False)
-        assert [len(data.X) for data in seen] == [5, 6]
-        torch.testing.assert_close(
-            seen[-1].Y,
-            torch.tensor([[e.outcomes[0]] for e in optimizer.evaluations[:6]]).double(),  # type: ignore[index]
-        )
 
 
 class TestAskAndTell:
@@ -492,22 +478,3 @@ class TestCheckpoint:
             with pytest.raises(CheckpointError, match="belongs to another search"):
                 other()
         assert path.read_bytes() == content
-
-
-def test_candidates_survive_their_two_forms() -> None:
-    searches: list[Search] = [
-        PoolSearch(CLOUDS),
-        DesignSearch(None, BOUNDS),
-        FreeSearch(PointClouds(CLOUDS.points, torch.rand(60, 12).double() + 0.1), BOX),
-    ]
-    for search in searches:
-        first = search.initial(5, seed=0)
-        assert search.initial(3, seed=0) == first[:3]
-        assert search.initial(5, seed=1) != first
-        assert search.inputs(first).shape[0] == 5
-        for candidate in first:
-            plain = search.plain(search.show(candidate))
-            assert json.loads(json.dumps(plain)) == plain
-            torch.testing.assert_close(search.inputs([plain]), search.inputs([candidate]))
-    with pytest.raises(ValueError, match="Expected one cloud of dimension 2"):
-        searches[2].plain(CLOUDS[:2])
