@@ -223,10 +223,11 @@ class PoolLookUp:
             if first is None or second is None or bool(first.all() and second.all()):
                 continue
             squared = table.squared[self.batch]
-            found = squared[:, None, second] * (first == 0)[:, None]
-            found = found + squared[:, first, None] * (second == 0)
-            if bool(first.any() and second.any()):
-                found = found + table.between[first][:, second]
+            found = squared[:, None, second]
+            if bool(first.any()):
+                fixed = table.between[first][:, second] if bool(second.any()) else 0
+                found = found * (first == 0)[:, None] + squared[:, first, None] * (second == 0)
+                found = found + fixed
             batch_shape = torch.broadcast_shapes(x1.shape[:-2], x2.shape[:-2])
             found = found.reshape(len(found), *[1] * (len(batch_shape) - 1), *found.shape[1:])
             return found.expand(*batch_shape, -1, -1)
@@ -243,15 +244,15 @@ class PoolLookUp:
         if len(rows) != len(self.batch):
             return None
         candidates = pad_rows(table.rows[self.batch], width)
+        candidates = candidates.reshape(len(rows), *[1] * (axes - 1), width)
         first = rows[(0,) * axes]
-        moving, fixed = (
-            (rows == like).all(-1).flatten(0, -2).all(0)
-            for like in (candidates.reshape(len(rows), *[1] * axes, width), first)
-        )
-        if not bool((moving | fixed).all()):
-            return None
+        moving = torch.stack([(row == candidates).all() for row in rows.unbind(-2)])
+        for place in (~moving).nonzero().flatten().tolist():
+            if not bool((rows[..., place, :] == first[place]).all()):
+                return None
         places = torch.zeros_like(moving, dtype=torch.long)
-        places[~moving] = table.places(first[~moving])
+        if not bool(moving.all()):
+            places[~moving] = table.places(first[~moving])
         return places
 
 
