@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fault_tasks import Children, optimizer, sparse, value
+from fault_tasks import Children, sparse
 
 from gp_distributions import fit, locking
-from gp_distributions.bayesopt import CheckpointError
 from gp_distributions.locking import InUseError, locked
 
 
@@ -224,42 +223,6 @@ def test_many_processes_take_turns(path: Path, tmp_path: Path, children: Childre
     assert [children.end(worker) for worker in workers] == [0] * 4
     assert counter.read_text() == "80"
     assert not path.exists()
-
-
-def test_searches_of_two_processes(tmp_path: Path, children: Children) -> None:
-    path = tmp_path / "search.jsonl"
-    mine = optimizer("random", str(path)).run(value, 2, progress=False)
-    content = path.read_bytes()
-    process = held(children, tmp_path / ".search.jsonl.lock")
-    expected = f"checkpoint {path} is in use by process {process} on"
-    with pytest.raises(CheckpointError, match=expected) as raised:
-        mine.tell(5, 1.0)
-    assert "Evaluation(candidate=5, outcomes=(1.0,)" in raised.value.__notes__[0]
-    with pytest.raises(CheckpointError, match=expected):
-        mine.run(value, 3, progress=False)
-    path.write_bytes(content[:-5])  # what the other one writes at this moment
-    with pytest.raises(CheckpointError, match=expected):
-        optimizer("random", str(path))
-    assert path.read_bytes() == content[:-5]
-    os.kill(process, signal.SIGKILL)
-    children.end(process)
-    path.write_bytes(content)
-    assert len(mine.run(value, 3, progress=False).evaluations) == 3
-    assert optimizer("random", str(path)).evaluations == mine.evaluations
-    assert list(tmp_path.iterdir()) == [path]
-
-
-def test_without_locks_a_killed_search_goes_on(
-    tmp_path: Path, children: Children, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(locking, "fcntl", None)
-    path = tmp_path / "search.jsonl"
-    first = optimizer("random", str(path)).run(value, 2, progress=False)
-    dead(children, tmp_path / ".search.jsonl.lock")
-    second = optimizer("random", str(path))
-    assert second.evaluations == first.evaluations
-    second.run(value, 3, progress=False)
-    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_fits_of_two_processes(tmp_path: Path, children: Children) -> None:

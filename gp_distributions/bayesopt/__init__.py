@@ -1,15 +1,23 @@
 """Bayesian optimisation over shapes: pools, designs that decode to clouds, free atoms, and mixtures."""
 
-from gp_distributions.bayesopt.acquisitions import Observations, default_acquisition
-from gp_distributions.bayesopt.covariate_parts import Categories, Interval
+from gp_distributions.bayesopt.acquisitions import (
+    MixtureLogExpectedImprovement,
+    Observations,
+    default_acquisition,
+)
 from gp_distributions.bayesopt.decoder import Decoder
 from gp_distributions.bayesopt.free_shapes import DataPenalty, optimize_free_shapes
 from gp_distributions.bayesopt.mixed_search import MixedSearch
-from gp_distributions.bayesopt.mixture_improvement import MixtureLogExpectedImprovement
+from gp_distributions.bayesopt.parts import (
+    Categories,
+    ContinuousPart,
+    FinitePart,
+    Interval,
+    Search,
+)
 from gp_distributions.bayesopt.pool import Pool, optimize_over_pool
 from gp_distributions.bayesopt.priors import median_lengthscale_prior
 from gp_distributions.bayesopt.records import CheckpointError, Evaluation
-from gp_distributions.bayesopt.search import ContinuousPart, FinitePart, Search
 from gp_distributions.bayesopt.searches import DesignSearch, FreeSearch, PoolSearch
 from gp_distributions.bayesopt.shape_optimizer import ShapeOptimizer
 

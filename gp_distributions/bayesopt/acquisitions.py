@@ -1,4 +1,4 @@
-"""The acquisition function that a search uses by default, chosen among those of BoTorch."""
+"""The acquisition function that a search uses by default, among those of BoTorch and of mixtures."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from functools import partial
 
 import torch
-from botorch.acquisition import AcquisitionFunction
+from botorch.acquisition import AcquisitionFunction, LogExpectedImprovement
+from botorch.acquisition.analytic import AnalyticAcquisitionFunction
 from botorch.acquisition.cached_cholesky import supports_cache_root
 from botorch.acquisition.factory import get_acquisition_function
 from botorch.acquisition.multi_objective.objective import IdentityMCMultiOutputObjective
@@ -15,9 +16,11 @@ from botorch.acquisition.objective import LinearMCObjective
 from botorch.models.model import Model
 from botorch.utils.multi_objective.hypervolume import infer_reference_point
 from botorch.utils.multi_objective.pareto import is_non_dominated
+from botorch.utils.transforms import t_batch_mode_transform
 from torch import Tensor
 
-from gp_distributions.bayesopt.mixture_improvement import log_expected_improvement
+from gp_distributions.models import MixtureModel
+from gp_distributions.models.together import together
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,6 +96,69 @@ def default_acquisition(model: Model, data: Observations) -> AcquisitionFunction
     return acquisition
 
 
+class MixtureLogExpectedImprovement(AnalyticAcquisitionFunction):
+    r"""Logarithm of the expected improvement under a mixture of models.
+
+    An expectation under a mixture is the weighted mean of the expectations under its members. With
+    :math:`\mathrm{EI}_k` the expected improvement under member ``k``,
+
+    .. math::
+        \log \mathrm{EI}(x) = \log \sum_k w_k \exp \log \mathrm{EI}_k(x).
+
+    ``LogExpectedImprovement`` of a :class:`MixtureModel` would replace the mixture by a normal
+    distribution with the same mean and variance.
+
+    Args:
+        model: The mixture of models of one output whose posteriors are normal. Members may be mixtures.
+        best_f: The best outcome so far.
+
+    Example:
+        >>> import torch
+        >>> from gp_distributions import DistributionGP, MixtureModel, MMDKernel, PointClouds
+        >>> from gp_distributions.bayesopt import MixtureLogExpectedImprovement
+        >>> points = torch.randn(6, 20, 2, generator=torch.Generator().manual_seed(0)).double()
+        >>> X, y = PointClouds(points), points.mean((-2, -1))
+        >>> mixture = MixtureModel([DistributionGP(X, y), DistributionGP(X, y, MMDKernel(2))])
+        >>> acquisition = MixtureLogExpectedImprovement(mixture, best_f=y.max())
+        >>> acquisition(X.pack().unsqueeze(-2)).shape
+        torch.Size([6])
+    """
+
+    def __init__(self, model: MixtureModel, best_f: float | Tensor) -> None:
+        super().__init__(model)
+        used = [i for i, weight in enumerate(model.weights.tolist()) if weight > 0]
+        self.parts = torch.nn.ModuleList(
+            log_expected_improvement(model.models[i], best_f) for i in used
+        )
+        self.register_buffer("log_weights", model.weights[used].log())
+
+    @t_batch_mode_transform(expected_q=1)  # type: ignore[untyped-decorator]
+    def forward(self, X: Tensor) -> Tensor:
+        """Evaluate the logarithm of the expected improvement.
+
+        Args:
+            X: A ``batch_shape x 1 x width`` tensor of inputs.
+
+        Returns:
+            A ``batch_shape`` tensor.
+        """
+        with together():
+            values = torch.stack([part(X) for part in self.parts], dim=-1)
+        return (values + self.log_weights.to(values)).logsumexp(-1)
+
+
+def log_expected_improvement(model: Model, best_f: float | Tensor) -> AnalyticAcquisitionFunction:
+    """Make the exact logarithm of the expected improvement of a model or a mixture of models.
+
+    Args:
+        model: A model of one output.
+        best_f: The best outcome so far.
+    """
+    if isinstance(model, MixtureModel):
+        return MixtureLogExpectedImprovement(model, best_f)
+    return LogExpectedImprovement(model, best_f=best_f)
+
+
 def _log_improvement(model: Model, data: Observations) -> AcquisitionFunction:
     outcomes = data.Y.shape[-1]
     if outcomes == 1 and data.q == 1 and data.X_pending is None:
@@ -100,7 +166,7 @@ def _log_improvement(model: Model, data: Observations) -> AcquisitionFunction:
     last = range(data.objectives, outcomes)
     constraints = [partial(torch.select, dim=-1, index=index) for index in last] or None
     options = {"X_pending": data.X_pending, "constraints": constraints, "seed": data.seed}
-    if constraints is not None and not _believed_feasible(model, data):
+    if constraints is not None and not _believes_in_one(model, data):
         name, objective = "qLogPF", None
     elif data.objectives == 1:
         weights = data.Y.new_tensor([1.0] + [0.0] * (outcomes - 1))
@@ -108,19 +174,15 @@ def _log_improvement(model: Model, data: Observations) -> AcquisitionFunction:
     else:
         indices = list(range(data.objectives))
         name, objective = "qLogNEHVI", IdentityMCMultiOutputObjective(outcomes=indices)
-        options["ref_point"] = _reference_point(data)
+        objectives = data.Y[:, : data.objectives]
+        feasible = objectives[data.feasible] if bool(data.feasible.any()) else objectives
+        options["ref_point"] = infer_reference_point(feasible[is_non_dominated(feasible)])
         options["cache_root"] = supports_cache_root(model)
     return get_acquisition_function(name, model, objective, data.X, mc_samples=128, **options)
 
 
-def _believed_feasible(model: Model, data: Observations) -> bool:
+@torch.no_grad()
+def _believes_in_one(model: Model, data: Observations) -> bool:
     """Returns whether the model predicts that at least one evaluated input is feasible."""
-    with torch.no_grad():
-        mean = model.posterior(data.X).mean
+    mean = model.posterior(data.X).mean
     return bool((mean[..., data.objectives :] <= 0).all(-1).any())
-
-
-def _reference_point(data: Observations) -> Tensor:
-    objectives = data.Y[:, : data.objectives]
-    feasible = objectives[data.feasible] if bool(data.feasible.any()) else objectives
-    return infer_reference_point(feasible[is_non_dominated(feasible)])

@@ -1,32 +1,39 @@
-"""Mixtures of models with several kernels, compared anew whenever a search has new evaluations."""
+"""The models of a search: one, or a mixture of several that are compared at each step."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import torch
 from botorch.models import ModelList
 from botorch.models.model import Model
-from botorch.models.transforms.input import InputTransform, Normalize
+from botorch.models.transforms.input import Normalize
+from botorch.models.utils.gpytorch_modules import get_covar_module_with_dim_scaled_prior
 from gpytorch.kernels import Kernel
 from linear_operator.utils.errors import NanError, NotPSDError
 from torch import Tensor
 
-from gp_distributions.bayesopt.fitted import MakeModel, fitted
+from gp_distributions.bayesopt.decoder import decodable
+from gp_distributions.bayesopt.parts import Search
 from gp_distributions.bayesopt.priors import median_lengthscale_prior
-from gp_distributions.bayesopt.search import Search
-from gp_distributions.bayesopt.searches import DesignSearch
+from gp_distributions.bayesopt.searches import DesignSearch, FreeSearch, PoolSearch
 from gp_distributions.distances.base import Distance
-from gp_distributions.kernels.candidates import as_scaled_kernel, copied
+from gp_distributions.fitting import fit
+from gp_distributions.fitting.starts import start_at_medians
+from gp_distributions.kernels.candidates import as_scaled_kernel, copied, distances_of
+from gp_distributions.kernels.defaults import default_kernels
+from gp_distributions.measures import PointClouds
+from gp_distributions.measures.kinds import KINDS
 from gp_distributions.models import DistributionGP, MixtureModel
 from gp_distributions.numerics.predictions import pseudo_bma_weights
 from gp_distributions.scoring import left_out
 from gp_distributions.warnings import ConvergenceWarning, UndeterminedWarning, silenced, warn
 
+MakeModel: TypeAlias = Callable[[Tensor, Tensor], DistributionGP]
 Candidate: TypeAlias = Kernel | Distance | MakeModel
 Candidates: TypeAlias = Mapping[str, Candidate] | Sequence[Candidate]
 
@@ -34,6 +41,34 @@ Candidates: TypeAlias = Mapping[str, Candidate] | Sequence[Candidate]
 _NEGLIGIBLE = 0.01
 # Hyperparameters are older than this share of the evaluations at no time, nor than _LONGEST of them.
 _SHARE, _LONGEST = 5, 5
+# Bandwidths and the reference of linear transport come from the shapes of so many random designs.
+_DESIGNS = 50
+
+
+def fitted(make: MakeModel, X: Tensor, Y: Tensor, *, restarts: int, seed: int) -> DistributionGP:
+    """Make a model and fit it; if the fit fails, return the model with initial hyperparameters.
+
+    Args:
+        make: The function that makes the model.
+        X: The inputs, ``T x width``.
+        Y: The outcomes, ``T x outcomes``.
+        restarts: Number of additional starts.
+        seed: Random seed for the starts.
+
+    Warns:
+        ConvergenceWarning: If the fit fails or does not converge.
+    """
+    try:
+        return fit(make(X, Y), restarts=restarts, seed=seed, progress=False)
+    except (NanError, NotPSDError) as error:
+        warn(
+            f"The fit to {len(X)} evaluations failed ({error}). The search goes on with the initial "
+            "hyperparameters of the model.",
+            ConvergenceWarning,
+        )
+    model = make(X, Y)
+    start_at_medians(model)
+    return model.eval()
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +94,7 @@ class ComparedModels:
     outcomes: int
     restarts: int
     seed: int
-    _values: dict[tuple[int, bytes, bytes], list[Tensor]] = field(init=False, default_factory=dict)
+    _values: dict[tuple[Any, ...], list[Tensor]] = field(init=False, default_factory=dict)
 
     def __call__(self, X: Tensor, Y: Tensor) -> Model:
         """Return the mixture of all candidates, fitted; for several outcomes, one for each.
@@ -81,20 +116,22 @@ class ComparedModels:
         return mixtures[0] if len(mixtures) == 1 else ModelList(*mixtures)
 
     def _mixture(self, X: Tensor, y: Tensor) -> MixtureModel:
-        candidates = copied(self.candidates)
         models: list[DistributionGP] = []
         densities: list[Tensor] = []
         failure: Exception | None = None
-        for place, (name, candidate) in enumerate(candidates.items()):
+        for place, (name, candidate) in enumerate(copied(self.candidates).items()):
             model = self._fitted(candidate, place, X, y)
             try:
-                densities.append(_log_density(model, y))
+                density = left_out(model, y).log_density
+                if not bool(density.isfinite().all()):
+                    raise NanError("the log density of an evaluation is not finite")
             except (NanError, NotPSDError) as error:
                 failure = error
                 message = f"Candidate {name!r} is left out of the mixture of models ({error})."
                 warn(message, ConvergenceWarning)
-                continue
-            models.append(model)
+            else:
+                models.append(model)
+                densities.append(density)
         if failure is not None and not models:
             raise failure
         weights = pseudo_bma_weights(torch.stack(densities, dim=-1), seed=self.seed)
@@ -103,87 +140,107 @@ class ComparedModels:
 
     def _fitted(self, candidate: Candidate, place: int, X: Tensor, y: Tensor) -> DistributionGP:
         """Return the model of a candidate, whose turns depend on its place among all."""
-        make, options = self._maker(candidate), {"restarts": self.restarts, "seed": self.seed}
-        count = len(X)
-        size = _fitted_size(count, place)
-        if not isinstance(
-            candidate, Kernel | Distance
-        ):  # its parameters may depend on the evaluations
-            return fitted(make, X, y, **options)
-        key = place, y[:size].cpu().numpy().tobytes(), X[:size].cpu().numpy().tobytes()
-        values = self._values.get(key)
-        if values is None:
-            make_first = make if size == count else self._maker(copy.deepcopy(candidate))
-            first = fitted(make_first, X[:size], y[:size], **options)
-            values = [parameter.detach().clone() for parameter in first.parameters()]
-            self._values[key] = values
+        options = {"restarts": self.restarts, "seed": self.seed}
+        if not isinstance(candidate, Kernel | Distance):
+            return fitted(
+                candidate, X, y, **options
+            )  # its parameters may depend on the evaluations
+        size = _fitted_size(len(X), place)
+        key = place, *(data[:size].cpu().numpy().tobytes() for data in (X, y))
+        if key not in self._values:
+            make = partial(self._with_kernel, copy.deepcopy(candidate))
+            first = fitted(make, X[:size], y[:size], **options)
+            self._values[key] = [parameter.detach().clone() for parameter in first.parameters()]
             while len(self._values) > len(self.candidates) * self.outcomes:
                 del self._values[next(iter(self._values))]
-            if size == count:
-                return first
-        model = make(X, y)
+        model = self._with_kernel(candidate, X, y)
         with torch.no_grad():
-            for parameter, value in zip(model.parameters(), values, strict=True):
+            for parameter, value in zip(model.parameters(), self._values[key], strict=True):
                 parameter.copy_(value)
         return model.eval()
 
-    def _maker(self, candidate: Candidate) -> MakeModel:
-        if isinstance(candidate, Kernel | Distance):
-            return partial(self._with_kernel, as_scaled_kernel(candidate))
-        return candidate
-
-    def _with_kernel(self, kernel: Kernel, X: Tensor, Y: Tensor) -> DistributionGP:
-        transform: InputTransform | None = self.search.input_transform
-        if isinstance(self.search, DesignSearch) and not _reads_shapes(kernel):
+    def _with_kernel(self, candidate: Kernel | Distance, X: Tensor, Y: Tensor) -> DistributionGP:
+        kernel, transform = as_scaled_kernel(candidate), self.search.input_transform
+        if isinstance(self.search, DesignSearch) and not distances_of(kernel):
             transform = Normalize(X.shape[-1], bounds=self.search.bounds.to(X))
         return median_lengthscale_prior(DistributionGP(X, Y, kernel, input_transform=transform))
 
 
-def read_candidates(given: object) -> dict[str, Candidate]:
-    """Check candidates and return them by name.
+def read_candidates(given: Any, search: Search, seed: int) -> dict[str, Candidate]:
+    """Check the candidates for the model of a search, and return them by name.
 
     Raises:
         TypeError: If there is something else than kernels, distances and functions.
         ValueError: If there are no candidates, or a kernel has a batch shape.
     """
-    named = isinstance(given, Mapping)
-    if isinstance(given, Mapping):
-        candidates = dict(given)
-    elif isinstance(given, Sequence) and not isinstance(given, str):
-        candidates = {str(place): candidate for place, candidate in enumerate(given)}
-    else:
+    if isinstance(given, str) and given == "compare":
+        return dict(default_candidates(search, seed))
+    if not isinstance(given, Mapping | list | tuple):
         raise TypeError(
             'Expected model as a function, "compare", or a list or dictionary of kernels, got '
             f"{given!r:.80}. Pass a single kernel in a list."
         )
+    candidates = dict(given if isinstance(given, Mapping) else enumerate(given))
     if not candidates:
         raise ValueError("Expected at least one kernel in model, got none.")
     for name, candidate in candidates.items():
-        where = f"model[{name!r}]" if named else f"model[{name}]"
-        if not (isinstance(candidate, Kernel | Distance) or callable(candidate)):
+        if not callable(candidate):
             raise TypeError(
-                f"Expected {where} as a kernel, a distance or a function that makes a model, got "
-                f"{type(candidate).__name__}."
+                f"Expected model[{name!r}] as a kernel, a distance or a function that makes a model, "
+                f"got {type(candidate).__name__}."
             )
         if isinstance(candidate, Kernel) and candidate.batch_shape:
             raise ValueError(
-                f"Expected {where} as a kernel without a batch shape, as each outcome has a copy, got "
-                f"one of batch shape {tuple(candidate.batch_shape)}."
+                f"Expected model[{name!r}] as a kernel without a batch shape, as each outcome has a "
+                f"copy, got one of batch shape {tuple(candidate.batch_shape)}."
             )
-    return candidates
+    return {str(name): candidate for name, candidate in candidates.items()}
 
 
-def _log_density(model: DistributionGP, y: Tensor) -> Tensor:
-    """Compute the leave-one-out log density of each evaluation.
+def default_candidates(search: Search, seed: int) -> dict[str, Kernel]:
+    """Make the kernels to compare in a search.
+
+    They are the :func:`default_kernels` of the clouds of a pool, of the first clouds of a free search,
+    or of the shapes of random designs. Searches of designs add two kernels of the designs themselves:
+    BoTorch's default, which has a Gaussian profile, and the same with Matern 5/2.
+
+    Args:
+        search: The search.
+        seed: Random seed for the kernels and the designs.
+
+    Returns:
+        The kernels by name.
 
     Raises:
-        NanError: If one is not finite.
+        ValueError: If the search is of another kind, or the kind or dimension of its clouds is not
+            known.
     """
-    density = left_out(model, y).log_density
-    bad = (~density.isfinite()).nonzero().flatten().tolist()
-    if bad:
-        raise NanError(f"the log density of evaluation {bad[0]} is {density[bad[0]].item()}")
-    return density
+    kernels: dict[str, Kernel] = {}
+    if isinstance(search, DesignSearch):
+        for name in ("gaussian", "matern52"):
+            kernels[f"designs {name}"] = get_covar_module_with_dim_scaled_prior(
+                ard_num_dims=search.bounds.shape[-1], use_rbf_kernel=name == "gaussian"
+            )
+        transform = search.input_transform
+        if transform is None:
+            return kernels
+        if search.dim is not None:
+            designs = search.inputs(search.initial(_DESIGNS, seed))
+            valid = decodable(transform.transform, designs)
+            with torch.no_grad():
+                rows = transform.transform(valid if len(valid) else designs[:1])
+            clouds = PointClouds.unpack(rows, search.dim)
+            return default_kernels(clouds, seed=seed) | kernels
+    if isinstance(search, FreeSearch):
+        return default_kernels(PointClouds.unpack(search.starts, search.dim), seed=seed)
+    if isinstance(search, PoolSearch) and (block := search.pool.block) is not None:
+        kinds: dict[str, Any] = {name: kind for kind, name in KINDS.items()}
+        return default_kernels(kinds[block.kind].unpack(search.pool.rows, block.dim), seed=seed)
+    raise ValueError(
+        "Expected a PoolSearch of distributions, a DesignSearch with dim= or a FreeSearch for "
+        f'model="compare", got {type(search).__name__}. Pass kernels by name, such as '
+        "model={'sw2': kernel, 'mmd': another}."
+    )
 
 
 def _fitted_size(count: int, place: int) -> int:
@@ -192,7 +249,3 @@ def _fitted_size(count: int, place: int) -> int:
         size - (size - place) % min(max(size // _SHARE, 1), _LONGEST)
         for size in range(1, count + 1)
     )
-
-
-def _reads_shapes(kernel: Kernel) -> bool:
-    return any(isinstance(part, Distance) for part in kernel.modules())

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeGuard
+from typing import Any
 
 import torch
-from botorch.models.model import Model
 from botorch.models.transforms.input import InputTransform
 from torch import Tensor
 
@@ -110,17 +109,15 @@ class Decoder(InputTransform, torch.nn.Module):
         """Decode an ``N x k`` tensor of designs to points and weights."""
         decoded = self.decode(designs)
         if isinstance(decoded, PointClouds):
-            points, weights = decoded.points, decoded.weights
+            decoded = decoded.points, decoded.weights
         elif isinstance(decoded, Tensor):
-            points, weights = decoded, decoded.new_ones(decoded.shape[:-1])
-        elif _is_pair(decoded):
-            points, weights = decoded
-        else:
+            decoded = decoded, decoded.new_ones(decoded.shape[:-1])
+        if not isinstance(decoded, tuple) or [isinstance(p, Tensor) for p in decoded] != [True] * 2:
             raise TypeError(
                 "Expected decode to return a tensor of points, a tuple of points and weights, or "
-                f"PointClouds, got {type(decoded).__name__}. Use operations of torch, which have "
-                "gradients."
+                f"PointClouds, got {decoded!r:.80}. Use operations of torch, which have gradients."
             )
+        points, weights = decoded
         if points.dim() != 3 or len(points) != len(designs) or weights.shape != points.shape[:-1]:
             raise ValueError(
                 f"Expected decode to return points of shape ({len(designs)}, m, d) and weights of shape "
@@ -130,23 +127,14 @@ class Decoder(InputTransform, torch.nn.Module):
         return points, weights
 
 
-def _is_pair(value: Any) -> TypeGuard[tuple[Tensor, Tensor]]:
-    """Whether a value consists of two tensors."""
-    pair = isinstance(value, tuple | list) and len(value) == 2
-    return pair and all(isinstance(part, Tensor) for part in value)
-
-
 @torch.no_grad()
-def decodable(model: Model, X: Tensor) -> Tensor:
-    """Return the rows of ``X`` (``N x k``) that the model's input transform can decode.
+def decodable(decode: Callable[[Tensor], Any], X: Tensor) -> Tensor:
+    """Return the rows of ``X`` (``N x k``) that a function accepts, such as a posterior of designs.
 
-    For the remaining rows the decoder raises an error or returns an invalid cloud. A model without an
-    input transform accepts all rows.
+    For the remaining rows the decoder raises an error or returns an invalid cloud.
     """
-    if not any(isinstance(module, InputTransform) for module in model.modules()):
-        return X
     try:
-        model.posterior(X)
+        decode(X)
     except Exception:  # decoders may raise any kind of error
-        return X[:0] if len(X) == 1 else torch.cat([decodable(model, x) for x in X.split(1)])
+        return X[:0] if len(X) == 1 else torch.cat([decodable(decode, x) for x in X.split(1)])
     return X

@@ -6,11 +6,9 @@ from collections.abc import Callable
 
 import torch
 from botorch.acquisition import AcquisitionFunction
-from botorch.acquisition.penalized import PenalizedAcquisitionFunction
-from botorch.generation import gen_candidates_scipy
 from torch import Tensor
 
-from gp_distributions.bayesopt.one_by_one import one_by_one
+from gp_distributions.bayesopt.proposing import climb, one_by_one
 from gp_distributions.distances.base import Distance
 from gp_distributions.measures import PointClouds
 from gp_distributions.measures.arrays import Data, integer, real_array, to_tensors
@@ -131,35 +129,31 @@ def optimize_free_shapes(
     if len(starts.batch_shape) != 1 or not len(starts):
         raise ValueError(f"Expected starts as S >= 1 clouds, got {starts}.")
     dim = starts.dim
-    lower, upper = check_bounds(bounds, dim).to(starts.points)
+    bounds = check_bounds(bounds, dim).to(starts.points)
     q, maxiter = integer(q, "q"), integer(maxiter, "maxiter")
-    objective = acquisition
-    if penalty is not None:
-        objective = PenalizedAcquisitionFunction(acquisition, penalty, penalty_weight)
-    count = starts.weights.shape[-1]
-    weights = starts.weights.detach()
-    # In a row, the weight of an atom follows its coordinates. BoTorch does not change fixed columns.
-    fixed = {j * (dim + 1) + dim: weights[:, j, None] for j in range(count)}
-    inside = PointClouds(starts.points.detach().clamp(lower, upper), weights)
-    lower, upper = (torch.nn.functional.pad(b, (0, 1)).repeat(count) for b in (lower, upper))
+    rows = starts.pack().detach()
+    moving, limits = coordinates(rows, bounds)
     values: list[Tensor] = []
 
+    def objective(rows: Tensor) -> Tensor:
+        found: Tensor = acquisition(rows)
+        return found if penalty is None else found - penalty_weight * penalty(rows)
+
     def find(found: list[Tensor]) -> Tensor:
-        rows, value = gen_candidates_scipy(
-            inside.pack().unsqueeze(-2),
-            objective,
-            lower_bounds=lower,
-            upper_bounds=upper,
-            options={"maxiter": maxiter},
-            fixed_features=fixed,
-            use_parallel_mode=True,
-        )
+        reached, value = climb(objective, rows, moving, limits, maxiter)
         best = value.argmax()
-        values.append(value[best].detach())
-        return rows[best].detach()
+        values.append(value[best])
+        return reached[best].unsqueeze(0)
 
     found = torch.cat(one_by_one(acquisition, q, find, torch.cat))
     return PointClouds.unpack(found, dim), torch.stack(values)
+
+
+def coordinates(rows: Tensor, bounds: Tensor) -> tuple[list[int], Tensor]:
+    """Return the columns of rows that hold coordinates, not weights, and their bounds."""
+    dim, width = bounds.shape[-1], rows.shape[-1]
+    moving = [column for column in range(width) if (column + 1) % (dim + 1)]
+    return moving, bounds.repeat(1, width // (dim + 1))
 
 
 def check_bounds(bounds: Data, dim: int | None = None) -> Tensor:

@@ -2,28 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import itertools
+from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
 
 import torch
 from botorch.acquisition import AcquisitionFunction
-from botorch.acquisition.penalized import PenalizedAcquisitionFunction
+from botorch.models.transforms.input import InputTransform
+from botorch.utils.sampling import draw_sobol_samples
 from gpytorch.kernels import Kernel
 from torch import Tensor
+from torch.nn.functional import pad
 
-from gp_distributions.bayesopt.alternation import Alternation, Choices, States
-from gp_distributions.bayesopt.free_shapes import Penalty
-from gp_distributions.bayesopt.mixed_columns import PartColumns
-from gp_distributions.bayesopt.mixed_initial import initial_candidates
-from gp_distributions.bayesopt.one_by_one import one_by_one
-from gp_distributions.bayesopt.part_reading import read_part
+from gp_distributions.bayesopt.alternation import Alternation
+from gp_distributions.bayesopt.parts import (
+    Box,
+    ContinuousPart,
+    FinitePart,
+    Part,
+    Plain,
+    Search,
+    read_part,
+)
+from gp_distributions.bayesopt.pool import PoolLookUp
 from gp_distributions.bayesopt.priors import covariate_lengthscale_priors
-from gp_distributions.bayesopt.search import ContinuousPart, FinitePart, Part, Plain, Search
-from gp_distributions.bayesopt.seeding import derived_seed, seeded
+from gp_distributions.bayesopt.proposing import derived_seed, one_by_one, seeded
+from gp_distributions.bayesopt.records import candidate_key
+from gp_distributions.distances.evaluation import looking_up
 from gp_distributions.kernels.mixed import Structure, mixed_kernel
 from gp_distributions.measures.arrays import integer
-from gp_distributions.measures.encoding import CovariateEncoding
+from gp_distributions.measures.encoding import CovariateEncoding, MixedEncoding, Scaling
+from gp_distributions.rows.columns import Slots
+from gp_distributions.rows.layout import Block
 
 _NO_BATCH = torch.Size()
 
@@ -96,9 +107,32 @@ class MixedSearch(Search):
         raw_samples = self._option(raw_samples, "raw_samples", max(256, self.num_restarts))
         self.raw_samples = integer(raw_samples, "raw_samples", least=self.num_restarts)
         self.maxiter = integer(self._option(maxiter, "maxiter", 100), "maxiter")
-        self._columns = PartColumns(self.parts)
-        self.encoding = self._columns.encoding
-        self.input_transform = self._columns.input_transform
+        blocks = {name: _block(part, name) for name, part in self.parts.items()}
+        self.encoding = MixedEncoding(blocks)
+        decoders = {n: t for n, part in self.parts.items() if (t := part.input_transform)}
+        slots = [n for n, place in self.encoding.columns.items() if isinstance(place, Slots)]
+        firsts = {name: part.inputs(part.initial(1, 0)) for name, part in self.parts.items()}
+        shapes = {n: firsts[n] for n, block in blocks.items() if isinstance(block, Block)}
+        given = {name: first for name, first in shapes.items() if name not in decoders}
+        # Inputs and states have the dtype and device of the clouds.
+        self._like = next(iter([*given.values(), *shapes.values(), *firsts.values()]))
+        kinds = {name: (first.dtype, first.device) for name, first in given.items()}
+        if len(set(kinds.values())) > 1:
+            raise ValueError(
+                f"Expected distributions of one dtype and on one device, got {kinds}. Convert them "
+                "with .to(...)."
+            )
+        self._places: dict[str, _Place] = {}
+        columns: dict[str, slice] = {}
+        start = width = 0
+        for name in sorted(self.parts, key=slots.__contains__):  # clouds and mixtures come last
+            place = _Place(self.parts[name], blocks[name], firsts[name], start)
+            self._places[name] = place
+            columns[name] = slice(width, width := width + firsts[name].shape[-1])
+            start = place.states.stop
+        self.input_transform = (
+            JoinParts(columns, self.encoding, decoders) if decoders or len(slots) > 1 else None
+        )
 
     def _option(self, given: int | None, name: str, default: int) -> int:
         if given is not None:
@@ -146,14 +180,37 @@ class MixedSearch(Search):
     def initial(self, count: int, seed: int) -> list[dict[str, Any]]:
         """Returns the first ``count`` candidates of a random sequence without repetition.
 
-        Intervals and designs follow one scrambled Sobol sequence. Pools, categories and free shapes
-        follow sequences of their own, which start anew at their ends.
+        Intervals and designs follow one scrambled Sobol sequence; sequences of their own would be
+        correlated. Other parts follow random sequences of their own, which start anew at their ends.
+        After the longest of them, the combinations that are left follow.
         """
-        return initial_candidates(self.parts, count, seed)
+        boxes = {name: part for name, part in self.parts.items() if isinstance(part, Box)}
+        streams: dict[str, Iterator[Any]] = {}
+        if boxes:
+            bounds = torch.cat([b.bounds.to("cpu", torch.float64) for b in boxes.values()], dim=-1)
+            drawn = draw_sobol_samples(bounds, count, 1, seed=seed).squeeze(1)
+            sizes = [box.bounds.shape[-1] for box in boxes.values()]
+            for (name, box), columns in zip(boxes.items(), drawn.split(sizes, dim=-1), strict=True):
+                streams[name] = iter(box.read_inputs(columns))
+        firsts = []
+        for i, (name, part) in enumerate(self.parts.items()):
+            firsts.append(part.initial(count, derived_seed(seed, i, 0)))
+            seeds = map(partial(derived_seed, seed, i), itertools.count())
+            cycles = map(partial(part.initial, count), seeds)
+            streams.setdefault(name, itertools.chain.from_iterable(cycles))
+        together = zip(*(streams[name] for name in self.parts), strict=False)
+        longest = itertools.islice(together, max(map(len, firsts)))
+        found: dict[str, dict[str, Any]] = {}
+        for values in itertools.chain(longest, itertools.product(*firsts)):
+            candidate = dict(zip(self.parts, values, strict=True))
+            found.setdefault(candidate_key(candidate), candidate)
+            if len(found) == count:
+                break
+        return list(found.values())
 
     def inputs(self, candidates: Plain) -> Tensor:
         """Returns the inputs of all parts as one tensor."""
-        return self._columns.inputs(candidates)
+        return self._inputs(self._states(candidates))
 
     def optimize(
         self, acquisition: AcquisitionFunction, q: int, taken: Plain, best: Plain, seed: int
@@ -162,7 +219,7 @@ class MixedSearch(Search):
 
         def find(found: list[dict[str, Any]]) -> dict[str, Any]:
             own = derived_seed(seed, len(found))
-            with seeded(own, self._columns.like.device):
+            with seeded(own, self._like.device):
                 return self._maximum(acquisition, [*taken, *found], best, own)
 
         return one_by_one(acquisition, q, find, self.inputs)
@@ -190,7 +247,7 @@ class MixedSearch(Search):
         self, acquisition: AcquisitionFunction, taken: Plain, best: Plain, seed: int
     ) -> dict[str, Any]:
         """Finds one candidate that is not taken."""
-        alternation = self._alternation(acquisition, taken)
+        alternation = self._alternation(acquisition, self._states(taken))
         leading = self._states(best[: -(-self.num_restarts // 2)])
         random = self._states(self.initial(self.raw_samples, seed))
         starts = alternation.starts(leading, random, self.num_restarts)
@@ -205,66 +262,169 @@ class MixedSearch(Search):
                 "Expected a candidate that is left and has a value of the acquisition function, got "
                 f"{len(taken)} candidates that are taken and the value {float(reached[top])}."
             )
-        return self._candidate(states, top)
+        return {name: self._places[name].read(states[top]) for name in self.parts}
 
-    def _alternation(self, acquisition: AcquisitionFunction, taken: Plain) -> Alternation:
-        columns, moves = self._columns, self._continuous
-        blocks = self.encoding.blocks
-        finite = [
-            Choices(
-                columns.places[name],
-                part.inputs(part.choices()).to(columns.like),
-                part.look_up(acquisition, self.encoding.columns[name]),
-            )
-            for name, part in self._finite.items()
+    def _alternation(self, acquisition: AcquisitionFunction, taken: Tensor) -> Alternation:
+        look_ups: list[tuple[int, PoolLookUp]] = []
+        choices: dict[int, int] = {}
+        moving: list[int] = []
+        limits = [taken.new_zeros(2, 0)]
+        moves: dict[str, ContinuousPart] = {}
+        for name, place in self._places.items():
+            part, first = place.part, place.states.start
+            if isinstance(part, FinitePart):
+                choices[first] = len(part.choices())
+                look_up = part.look_up(acquisition, self.encoding.columns[name])
+                look_ups += [] if look_up is None else [(first, look_up)]
+            elif isinstance(part, ContinuousPart):
+                moves[name] = part
+                moving += [first + column for column in part.moving]
+                bounds = (part.limits - place.mean[part.moving]) / place.scale[part.moving]
+                limits.append(bounds.to(taken))
+        # Distances of shapes that do not move can be looked up.
+        constant = all(isinstance(self.encoding.blocks[n], CovariateEncoding) for n in moves)
+        for _, look_up in look_ups:
+            look_up.constant = constant
+
+        def known(*args: Any) -> Tensor | None:
+            found = (look_up(*args) for _, look_up in look_ups)
+            return next((squared for squared in found if squared is not None), None)
+
+        def value(states: Tensor) -> Tensor:
+            for column, look_up in look_ups:
+                look_up.batch = states[:, 0, column].detach().long()
+            with looking_up(known if look_ups else None):
+                values: Tensor = acquisition(self._inputs(states))
+            for name, part in moves.items():
+                if part.cost is not None:
+                    values = values - part.cost(states[..., self._places[name].states])
+            return values
+
+        joined = torch.cat(limits, dim=-1)
+        return Alternation(value, choices, moving, joined, taken, self.maxiter)
+
+    def _states(self, candidates: Plain) -> Tensor:
+        """Returns candidates as states of an alternation."""
+        columns = [place.write([c[n] for c in candidates]) for n, place in self._places.items()]
+        return torch.cat([column.to(self._like) for column in columns], dim=-1)
+
+    def _inputs(self, states: Tensor) -> Tensor:
+        """Returns the inputs of states, ``... x columns``."""
+        columns = [
+            states[..., place.states]
+            if place.rows is None
+            else place.rows.to(states)[states[..., place.states.start].long()]
+            for place in self._places.values()
         ]
-        limits = [columns.limits(name, part) for name, part in moves.items()]
-        return Alternation(
-            self._penalized(acquisition),
-            finite,
-            [columns.places[n].start + c for n, part in moves.items() for c in part.moving],
-            torch.cat(limits, dim=-1) if limits else columns.like.new_zeros(2, 0),
-            constant=all(isinstance(blocks[name], CovariateEncoding) for name in moves),
-            taken=self._states(taken),
-            maxiter=self.maxiter,
+        return torch.cat(columns, dim=-1)
+
+
+class _Place:
+    """Where the states of a mixed search hold a part: its choice, or its inputs, scaled.
+
+    Args:
+        part: The part.
+        block: What its columns are.
+        first: The inputs of a candidate.
+        start: The first of the columns of states.
+    """
+
+    def __init__(
+        self, part: Part, block: Block | CovariateEncoding, first: Tensor, start: int
+    ) -> None:
+        self.part = part
+        self.rows = part.inputs(part.choices()) if isinstance(part, FinitePart) else None
+        width = first.shape[-1] if self.rows is None else 1
+        self.states = slice(start, start + width)
+        self.mean, self.scale = first.new_zeros(width), first.new_ones(width)
+        if self.rows is None and isinstance(block, CovariateEncoding):
+            kinds = [kind for kind in block.columns.values() if isinstance(kind, Scaling)]
+            self.mean, self.scale = first.new_tensor([(k.mean, k.scale) for k in kinds]).T
+
+    def write(self, candidates: Plain) -> Tensor:
+        """Return candidates of the part as states."""
+        if isinstance(self.part, FinitePart):
+            choices = self.part.choices()
+            return self.mean.new_tensor([choices.index(c) for c in candidates]).unsqueeze(-1)
+        if not len(candidates):
+            return self.mean.new_zeros(0, len(self.mean))
+        return (self.part.inputs(candidates) - self.mean) / self.scale
+
+    def read(self, state: Tensor) -> Any:
+        """Return the candidate of the part in a state."""
+        columns = state[self.states].to(self.mean)
+        if isinstance(self.part, FinitePart):
+            return self.part.choices()[int(columns)]
+        assert isinstance(self.part, ContinuousPart)
+        return self.part.read_inputs((columns * self.scale + self.mean).unsqueeze(0))[0]
+
+
+class JoinParts(InputTransform, torch.nn.Module):
+    """Decode the columns of each part, and join the results to rows of mixed inputs.
+
+    Args:
+        columns: The columns of each part in the inputs, by its name.
+        encoding: The layout of the rows.
+        transforms: The input transforms of some parts, by name, such as decoders.
+
+    Example:
+        >>> import torch
+        >>> from gp_distributions import Decoder, MixedInputs, PointClouds
+        >>> from gp_distributions.bayesopt.mixed_search import JoinParts
+        >>> encoding = MixedInputs(shape=PointClouds([[[0.0]], [[1.0]]]), angle=[0.0, 2.0]).encoding
+        >>> decoder = Decoder(lambda designs: designs.unsqueeze(-2))  # a cloud of one atom
+        >>> join = JoinParts({"shape": slice(1, 2), "angle": slice(0, 1)}, encoding, {"shape": decoder})
+        >>> join.transform(torch.tensor([[0.5, 7.0]]))  # angle, coordinate, weight
+        tensor([[0.5000, 7.0000, 1.0000]])
+    """
+
+    is_one_to_many = False
+    transform_on_train = True
+    transform_on_eval = True
+    transform_on_fantasize = True
+
+    def __init__(
+        self,
+        columns: Mapping[str, slice],
+        encoding: MixedEncoding,
+        transforms: Mapping[str, InputTransform],
+    ) -> None:
+        super().__init__()
+        self.columns = dict(columns)
+        self.encoding = encoding
+        self.names = list(transforms)
+        self.transforms = torch.nn.ModuleList(transforms.values())
+
+    def transform(self, X: Tensor) -> Tensor:
+        """Join the parts of a ``batch_shape x q x columns`` tensor.
+
+        Returns:
+            A ``batch_shape x q x width`` tensor of rows.
+        """
+        decoders: dict[str, Any] = dict(zip(self.names, self.transforms, strict=True))
+        fixed: list[Tensor] = []
+        slots: list[Tensor] = []
+        for name, place in self.encoding.columns.items():
+            part = X[..., self.columns[name]]
+            if name in decoders:
+                part = decoders[name].transform(part)
+            if isinstance(place, Slots):
+                slots.append(part.unflatten(-1, (-1, place.size)))
+            else:
+                fixed.append(part)
+        if slots:
+            most = max(part.shape[-2] for part in slots)
+            padded = [pad(part, (0, 0, 0, most - part.shape[-2])) for part in slots]
+            fixed.append(torch.cat(padded, dim=-1).flatten(-2))
+        return torch.cat(fixed, dim=-1)
+
+
+def _block(part: Part, name: str) -> Block | CovariateEncoding:
+    block = part.block(name)
+    if block is None:
+        raise ValueError(
+            f"Part {name!r}: expected the kind and dimension of its distributions to be known, got "
+            f"{type(part).__name__} without them. Give a PoolSearch PointClouds instead of rows, and a "
+            "DesignSearch dim=."
         )
-
-    def _penalized(self, acquisition: AcquisitionFunction) -> AcquisitionFunction:
-        """Subtracts the costs of all parts that have one."""
-        for name, part in self._continuous.items():
-            cost = part.cost
-            if cost is not None:
-                acquisition = PenalizedAcquisitionFunction(
-                    acquisition, partial(_cost_of, cost, self._columns.places[name]), 1.0
-                )
-        return acquisition
-
-    @property
-    def _finite(self) -> dict[str, FinitePart]:
-        return {n: part for n, part in self.parts.items() if isinstance(part, FinitePart)}
-
-    @property
-    def _continuous(self) -> dict[str, ContinuousPart]:
-        return {n: part for n, part in self.parts.items() if isinstance(part, ContinuousPart)}
-
-    def _states(self, candidates: Plain) -> States:
-        chosen = [
-            [part.choices().index(candidate[name]) for name, part in self._finite.items()]
-            for candidate in candidates
-        ]
-        rows = self.inputs(candidates)
-        choices = torch.tensor(chosen, dtype=torch.long, device=rows.device)
-        return States(rows, choices.reshape(len(rows), len(self._finite)))
-
-    def _candidate(self, states: States, index: int) -> dict[str, Any]:
-        found: dict[str, Any] = {}
-        for name, part in self._continuous.items():
-            (found[name],) = self._columns.read(name, part, states.rows[index : index + 1])
-        choices = states.choices[index].tolist()
-        for (name, finite), choice in zip(self._finite.items(), choices, strict=True):
-            found[name] = finite.choices()[choice]
-        return {name: found[name] for name in self.parts}
-
-
-def _cost_of(cost: Penalty, columns: slice, X: Tensor) -> Tensor:
-    return cost(X[..., columns])
+    return block

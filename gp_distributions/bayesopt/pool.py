@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+import copy
+import os
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from typing import Any
 
 import torch
 from botorch.acquisition import AcquisitionFunction
 from torch import Tensor
 
-from gp_distributions.bayesopt.one_by_one import one_by_one
-from gp_distributions.bayesopt.pool_distances import PoolLookUp, Table
-from gp_distributions.distances.evaluation import looking_up
+from gp_distributions.bayesopt.proposing import one_by_one
+from gp_distributions.distances.base import Distance
+from gp_distributions.distances.evaluation import looking_up, representations
 from gp_distributions.kernels.reading import distribution_kernels
 from gp_distributions.measures import PointClouds
 from gp_distributions.measures.kinds import Distributions, as_rows, kind_of
 from gp_distributions.models.arguments import check_batch_size
+from gp_distributions.rows.clouds import drop_copies, pad_rows
 from gp_distributions.rows.columns import Columns
 from gp_distributions.rows.fingerprint import fingerprint
 from gp_distributions.rows.layout import Block
+
+# Number of candidates that are embedded at a time, and per matrix product, so that features of the
+# latter fit into the cache.
+_BLOCK, _STRIP = 1024, 32
 
 
 class Pool:
@@ -86,21 +94,166 @@ class Pool:
             columns: Columns of the inputs of the kernels that hold the candidates; ``None`` if the
                 candidates are whole inputs.
         """
-        used: set[Hashable] = set()
-        here: dict[Hashable, Table] = {}
+        tables: dict[Hashable, Table] = {}
+        found: list[Table] = []
         for kernel, block in distribution_kernels(module):
             inside = block if columns is None else Block(block.kind, block.dim)
             key = fingerprint(kernel.distance), inside
-            used.add(key)
+            if key in self._tables:
+                tables[key] = self._tables[key]
             if columns is None or block.columns == columns:
-                if key not in self._tables:
-                    selected = inside.select(self.rows)
-                    self._tables[key] = Table(kernel.distance, selected, memory=self.memory)
-                here[key] = self._tables[key]
-        # Drop the tables that the module does not use; they belong to the distances of earlier models.
-        # Those of other columns stay, because several parts of a candidate may be in the same pool.
-        self._tables = {key: table for key, table in self._tables.items() if key in used}
-        return PoolLookUp(list(here.values()))
+                if key not in tables:
+                    tables[key] = Table(kernel.distance, inside.select(self.rows), self.memory)
+                found.append(tables[key])
+        # The tables of other columns stay, because several parts of a candidate may be in the same
+        # pool. Those that the module does not use belong to the distances of earlier models.
+        self._tables = tables
+        return PoolLookUp(found)
+
+
+class Table:
+    """Squared distances between the candidates of a pool and all other clouds seen so far.
+
+    Each of these clouds has a place; that of the candidates themselves is 0.
+
+    Args:
+        distance: The distance, which is copied.
+        rows: The ``N`` candidates, with only the columns that the distance reads.
+        memory: Number of bytes available for the features of the candidates. Default: half of the
+            memory that is free when they are stored.
+    """
+
+    def __init__(self, distance: Distance, rows: Tensor, memory: float | None = None) -> None:
+        # Later changes of the parameters do not affect a copy.
+        self.distance = copy.deepcopy(distance).requires_grad_(False)
+        self.fingerprint = fingerprint(distance)
+        self.rows = rows
+        self.squared = rows.new_zeros(len(rows), 1)
+        self._memory = memory
+        self._centre: Tensor | float = 0.0
+        self._kept: list[tuple[Tensor, Tensor]] = []
+        self._places: dict[bytes, int] = {}
+        self._known = rows[:0]
+        self._between = rows.new_zeros(1, 1)
+
+    @torch.no_grad()
+    def places(self, rows: Tensor) -> Tensor:
+        """Return the places of ``M`` clouds in the table, after adding those that it lacks."""
+        keys = [row.tobytes().rstrip(b"\0") for row in rows.cpu().numpy()]  # without padding
+        new = {key: i for i, key in enumerate(keys) if key not in self._places}
+        if new:
+            added = rows[list(new.values())]
+            with looking_up(None):
+                # One cloud at a time: matrix products with several columns are rounded differently. A
+                # search sees clouds one by one, but all of them at once when it is resumed, and it must
+                # then choose the same candidates.
+                points = [representations(self.distance, row) for row in added.split(1)]
+                columns = torch.cat([self._compared(*block, points) for block in self._blocks()])
+            width = max(rows.shape[-1], self._known.shape[-1])
+            self._known = torch.cat([pad_rows(self._known, width), pad_rows(added, width)])
+            self.squared = torch.cat([self.squared, columns], dim=-1)
+            self._places |= {key: len(self._places) + i for i, key in enumerate(new, start=1)}
+        return torch.tensor([self._places[key] for key in keys], device=rows.device).long()
+
+    @property
+    def between(self) -> Tensor:
+        """Squared distances between the clouds of two places, zero for candidates."""
+        if len(self._between) <= len(self._known):
+            with looking_up(None), torch.no_grad():
+                found = self.distance.squared(self._known)
+            self._between = torch.nn.functional.pad(found, (1, 0, 1, 0))
+        return self._between
+
+    def _compared(self, found: Tensor, norms: Tensor, points: Sequence[Tensor]) -> Tensor:
+        if not self.distance.euclidean:
+            return torch.cat([self.distance.compare_all(found, point) for point in points], dim=-1)
+        centred = [point.squeeze(0) - self._centre for point in points]
+        strips = found.split(_STRIP)
+        inner = torch.cat([torch.stack([strip @ p for p in centred], dim=-1) for strip in strips])
+        squares = torch.stack([point.square().sum() for point in centred])
+        return inner.mul_(-2).add_(squares).add_(norms.unsqueeze(-1)).clamp_min_(0)
+
+    def _blocks(self) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yield features of the candidates and their squared norms, and keep them if there is memory."""
+        if self._kept:
+            yield from self._kept
+            return
+        kept: list[tuple[Tensor, Tensor]] = []
+        memory = _half_of_free_memory(self.rows.device) if self._memory is None else self._memory
+        for number, part in enumerate(self.rows.split(_BLOCK)):
+            found = representations(self.distance, part)
+            if self.distance.euclidean:
+                if not number:
+                    self._centre = found.mean(0)  # close to all features, which preserves digits
+                found = found - self._centre
+            block = found, torch.einsum("nd,nd->n", found, found)
+            if len(self.rows) * found[0].nbytes <= memory:
+                kept.append(block)
+            yield block
+        self._kept = kept
+
+
+class PoolLookUp:
+    """Looks up the squared distances of the candidates that are being evaluated.
+
+    BoTorch joins every candidate of a batch with the same pending points, baseline points and training
+    rows. Each position along the second to last axis therefore holds either the candidates, one for each
+    batch element, or the same cloud in all batch elements. For any other rows, the look-up returns
+    ``None`` and the distance is computed.
+
+    Args:
+        tables: Tables of the distances of a model's kernels.
+
+    Attributes:
+        batch: Indices of the candidates that are being evaluated.
+        constant: Whether candidates do not move, although the inputs that hold them require a gradient.
+    """
+
+    def __init__(self, tables: Sequence[Table]) -> None:
+        self._tables = tables
+        self.batch = torch.tensor([])
+        self.constant = False
+
+    def __call__(self, distance: Any, x1: Tensor, x2: Tensor, diag: bool) -> Tensor | None:
+        """Return squared distances, or ``None`` if they have to be computed."""
+        known = [] if diag else [t for t in self._tables if t.fingerprint == fingerprint(distance)]
+        for table in known:
+            first = self._places(table, x1)
+            second = first if x2 is x1 or first is None else self._places(table, x2)
+            if first is None or second is None or bool(first.all() and second.all()):
+                continue
+            squared = table.squared[self.batch]
+            found = squared[:, None, second]
+            if bool(first.any()):
+                fixed = table.between[first][:, second] if bool(second.any()) else 0
+                found = found * (first == 0)[:, None] + squared[:, first, None] * (second == 0)
+                found = found + fixed
+            batch_shape = torch.broadcast_shapes(x1.shape[:-2], x2.shape[:-2])
+            found = found.reshape(len(found), *[1] * (len(batch_shape) - 1), *found.shape[1:])
+            return found.expand(*batch_shape, -1, -1)
+        return None
+
+    def _places(self, table: Table, rows: Tensor) -> Tensor | None:
+        """Return the place in the table of each position of ``rows``, if each has one."""
+        width, axes = rows.shape[-1], rows.dim() - 2
+        if (rows.requires_grad and not self.constant) or width < table.rows.shape[-1]:
+            return None
+        rows = rows.detach()
+        if (once := drop_copies(rows)).dim() == 2 and (len(self.batch) > 1 or not axes):
+            return table.places(once)
+        if len(rows) != len(self.batch):
+            return None
+        candidates = pad_rows(table.rows[self.batch], width)
+        candidates = candidates.reshape(len(rows), *[1] * (axes - 1), width)
+        first = rows[(0,) * axes]
+        moving = torch.stack([(row == candidates).all() for row in rows.unbind(-2)])
+        for place in (~moving).nonzero().flatten().tolist():
+            if not bool((rows[..., place, :] == first[place]).all()):
+                return None
+        places = torch.zeros_like(moving, dtype=torch.long)
+        if not bool(moving.all()):
+            places[~moving] = table.places(first[~moving])
+        return places
 
 
 def optimize_over_pool(
@@ -130,8 +283,9 @@ def optimize_over_pool(
         acquisition function at each candidate when it was selected.
 
     Raises:
-        ValueError: If fewer than ``q`` candidates are left, an excluded index is not in the pool, ``q``
-            or ``batch_size`` is less than one, or a value of the acquisition function is NaN.
+        IndexError: If an excluded index is not in the pool.
+        ValueError: If fewer than ``q`` candidates are left, ``q`` or ``batch_size`` is less than one, or
+            a value of the acquisition function is NaN.
         UnsupportedError: If the acquisition function is one-shot, or ``q > 1`` and it does not support
             pending points.
 
@@ -150,7 +304,14 @@ def optimize_over_pool(
     """
     check_batch_size(batch_size)
     pool = pool if isinstance(pool, Pool) else Pool(pool)
-    left = _remaining(len(pool), exclude, pool.rows.device)
+    taken = torch.as_tensor(
+        exclude if isinstance(exclude, Tensor) else list(exclude), device=pool.rows.device
+    )
+    if taken.dtype == torch.bool:
+        raise ValueError("Expected indices in exclude, got truth values. Pass mask.nonzero().")
+    kept = torch.ones(len(pool), dtype=torch.bool, device=pool.rows.device)
+    kept[taken.long()] = False
+    left = kept.nonzero().squeeze(-1)
     if not 1 <= q <= len(left):
         raise ValueError(
             f"Expected 1 <= q <= {len(left)}, the number of remaining candidates, got {q}."
@@ -174,17 +335,10 @@ def optimize_over_pool(
     return torch.stack(found), torch.stack(values)
 
 
-def _remaining(size: int, exclude: Iterable[int] | Tensor, device: torch.device) -> Tensor:
-    """Return the indices from 0 to ``size - 1`` that are not in ``exclude``."""
-    given = exclude if isinstance(exclude, Tensor) else list(exclude)
-    indices = torch.as_tensor(given, device=device).flatten()
-    if indices.numel() and (indices.is_floating_point() or indices.dtype == torch.bool):
-        raise ValueError(f"Expected integer indices in exclude, got dtype {indices.dtype}.")
-    wrong = (indices < 0) | (indices >= size)
-    if bool(wrong.any()):
-        raise ValueError(
-            f"Expected indices from 0 to {size - 1} in exclude, got {int(indices[wrong][0])}."
-        )
-    left = torch.ones(size, dtype=torch.bool, device=device)
-    left[indices.long()] = False
-    return left.nonzero().squeeze(-1)
+def _half_of_free_memory(device: torch.device) -> float:
+    if device.type == "cuda":
+        return torch.cuda.mem_get_info(device)[0] / 2
+    try:
+        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2
+    except (AttributeError, OSError, ValueError):
+        return 2.0**31

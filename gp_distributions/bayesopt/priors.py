@@ -60,13 +60,7 @@ def median_lengthscale_prior(
         if hasattr(kernel, "lengthscale_prior") or not kernel.raw_lengthscale.requires_grad:
             continue
         location, deviation = torch.tensor([math.log(factor * median), scale], dtype=torch.float64)
-        # The closures are methods of the kernel, because local functions could not be pickled.
-        kernel.register_prior(
-            "lengthscale_prior",
-            LogNormalPrior(location, deviation),
-            kernel._lengthscale_param,
-            kernel._lengthscale_closure,
-        )
+        _give(kernel, LogNormalPrior(location, deviation))
     return model
 
 
@@ -96,15 +90,18 @@ def covariate_lengthscale_priors(kernel: Kernel) -> Kernel:
     """
     numeric = [part for part in kernel.modules() if isinstance(part, MaternKernel)]
     count = sum(part.ard_num_dims or 1 for part in numeric)
+    for part in numeric:
+        prior = LogNormalPrior(math.sqrt(2) + math.log(count) / 2, math.sqrt(3))
+        part.lengthscale = prior.mode
+        _give(part, prior)
     for part in kernel.modules():
-        if isinstance(part, MaternKernel):
-            prior = LogNormalPrior(math.sqrt(2) + math.log(count) / 2, math.sqrt(3))
-            part.lengthscale = prior.mode
-        elif isinstance(part, CategoricalKernel):
-            prior = LogNormalPrior(0.0, 1.0)
-        else:
-            continue
-        part.register_prior(
-            "lengthscale_prior", prior, part._lengthscale_param, part._lengthscale_closure
-        )
+        if isinstance(part, CategoricalKernel):
+            _give(part, LogNormalPrior(0.0, 1.0))
     return kernel
+
+
+def _give(kernel: Kernel, prior: LogNormalPrior) -> None:
+    # The closures are methods of the kernel, because local functions could not be pickled.
+    kernel.register_prior(
+        "lengthscale_prior", prior, kernel._lengthscale_param, kernel._lengthscale_closure
+    )

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import reprlib
-from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -14,10 +12,13 @@ from botorch.models.transforms.input import InputTransform
 from botorch.optim import optimize_acqf
 from torch import Tensor
 
-from gp_distributions.bayesopt.free_shapes import Penalty, check_bounds, optimize_free_shapes
-from gp_distributions.bayesopt.pool import Pool, optimize_over_pool
-from gp_distributions.bayesopt.pool_distances import PoolLookUp
-from gp_distributions.bayesopt.search import (
+from gp_distributions.bayesopt.free_shapes import (
+    Penalty,
+    check_bounds,
+    coordinates,
+    optimize_free_shapes,
+)
+from gp_distributions.bayesopt.parts import (
     Box,
     ContinuousPart,
     FinitePart,
@@ -25,6 +26,7 @@ from gp_distributions.bayesopt.search import (
     Search,
     shuffled,
 )
+from gp_distributions.bayesopt.pool import Pool, PoolLookUp, optimize_over_pool
 from gp_distributions.measures import PointClouds
 from gp_distributions.measures.arrays import Data, integer
 from gp_distributions.measures.encoding import CovariateEncoding, Scaling
@@ -86,15 +88,11 @@ class PoolSearch(FinitePart, Search):
         with contextlib.suppress(TypeError, ValueError, OverflowError):
             if (index := int(candidate)) == candidate and index in self.choices():
                 return index
-        labels = [] if self.pool.labels is None else self.pool.labels.tolist()
         advice = ""
-        if candidate in labels:
-            advice = (
-                f" The cloud with this label has the index {labels.index(candidate)}, "
-                "clouds.labels.tolist().index(label)."
-            )
+        if self.pool.labels is not None and candidate in (labels := self.pool.labels.tolist()):
+            advice = f" The cloud with this label has the index {labels.index(candidate)}."
         raise ValueError(
-            f"Expected an index from 0 to {len(self.pool) - 1}, got {reprlib.repr(candidate)}.{advice}"
+            f"Expected an index from 0 to {len(self.pool) - 1}, got {candidate!r:.80}.{advice}"
         )
 
 
@@ -138,7 +136,7 @@ class DesignSearch(Box, Search):
     ) -> None:
         if not isinstance(decoder, InputTransform | None):
             raise TypeError(
-                f"Expected decoder as an input transform or None, got {reprlib.repr(decoder)}. Wrap a "
+                f"Expected decoder as an input transform or None, got {decoder!r:.80}. Wrap a "
                 "function that decodes designs: Decoder(function)."
             )
         self.bounds = check_bounds(bounds)
@@ -157,10 +155,6 @@ class DesignSearch(Box, Search):
     def describe(self) -> dict[str, Any]:
         """Return the kind of search and its bounds."""
         return {"kind": "designs", "bounds": self.bounds.tolist()}
-
-    def inputs(self, candidates: Plain) -> Tensor:
-        """Returns the designs as one tensor."""
-        return self.bounds.new_tensor(candidates)
 
     def optimize(
         self, acquisition: AcquisitionFunction, q: int, taken: Plain, best: Plain, seed: int
@@ -183,19 +177,6 @@ class DesignSearch(Box, Search):
     def show(self, candidate: list[float]) -> Tensor:
         """Returns the design as a tensor."""
         return self.bounds.new_tensor(candidate)
-
-    def plain(self, candidate: Tensor | Sequence[float]) -> list[float]:
-        """Returns the design as a list of numbers."""
-        low, high = self.bounds.cpu()
-        try:
-            design = torch.as_tensor(candidate, dtype=low.dtype, device=low.device)
-        except (TypeError, ValueError, OverflowError):
-            design = low.new_empty(0)
-        if design.shape != low.shape or not bool(((low <= design) & (design <= high)).all()):
-            raise ValueError(
-                f"Expected a design within the bounds {self.bounds.tolist()}, got {candidate}."
-            )
-        return design.tolist()
 
 
 class FreeSearch(ContinuousPart, Search):
@@ -258,22 +239,18 @@ class FreeSearch(ContinuousPart, Search):
     @property
     def moving(self) -> list[int]:
         """The columns of coordinates; weights stay fixed."""
-        width, slot = self.starts.shape[-1], self.dim + 1
-        return [column for column in range(width) if column % slot < self.dim]
+        return coordinates(self.starts, self.bounds)[0]
 
     @property
     def limits(self) -> Tensor:
         """The bounds of each coordinate of each atom."""
-        return self.bounds.repeat(1, self.starts.shape[-1] // (self.dim + 1))
+        return coordinates(self.starts, self.bounds)[1]
 
     @property
     def cost(self) -> Penalty | None:
         """The weighted penalty, if there is one."""
-        return None if self.penalty is None else self._weighted_penalty
-
-    def _weighted_penalty(self, inputs: Tensor) -> Tensor:
-        assert self.penalty is not None
-        return self.penalty_weight * self.penalty(inputs)
+        penalty = self.penalty
+        return None if penalty is None else lambda rows: self.penalty_weight * penalty(rows)
 
     def describe(self) -> dict[str, Any]:
         """Return the kind of search, a digest of the starts, the bounds and the penalty weight."""
@@ -322,7 +299,7 @@ class FreeSearch(ContinuousPart, Search):
         if not valid or (row := cloud.pack()).shape != (width,):
             raise ValueError(
                 f"Expected one cloud of dimension {self.dim} and of width {width} when "
-                f"packed, as in starts, got {reprlib.repr(candidate)}."
+                f"packed, as in starts, got {candidate!r:.80}."
             )
         return row.detach().tolist()
 

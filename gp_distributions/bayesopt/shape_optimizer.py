@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import nullcontext
 from functools import partial
 from itertools import compress
@@ -23,19 +23,22 @@ from gp_distributions.bayesopt.acquisitions import (
     default_acquisition,
 )
 from gp_distributions.bayesopt.compared_models import (
-    Candidate,
     Candidates,
     ComparedModels,
+    MakeModel,
+    fitted,
     read_candidates,
 )
 from gp_distributions.bayesopt.decoder import Decoder, decodable
-from gp_distributions.bayesopt.default_candidates import default_candidates
-from gp_distributions.bayesopt.fitted import MakeModel, fitted
+from gp_distributions.bayesopt.parts import Search
 from gp_distributions.bayesopt.priors import median_lengthscale_prior
+from gp_distributions.bayesopt.proposing import (
+    check_units,
+    derived_seed,
+    in_common_units,
+    seeded,
+)
 from gp_distributions.bayesopt.records import Checkpoint, Evaluation, candidate_key, read_outcomes
-from gp_distributions.bayesopt.search import Search
-from gp_distributions.bayesopt.seeding import seeded
-from gp_distributions.bayesopt.units import check_units, in_common_units
 from gp_distributions.measures.arrays import integer
 from gp_distributions.models import DistributionGP
 
@@ -50,10 +53,7 @@ class ShapeOptimizer:
     With a ``path``, every evaluation is on the disk before :meth:`tell` returns. A new optimizer with
     the same path and settings continues the search, however it ended, and proposes candidates without
     outcomes again. The candidates depend only on the settings, the seed and the outcomes told so far.
-    While :meth:`run` runs, it holds a lock that other processes respect. The lock ends with the process;
-    on Windows, and if a killed process ran on another host on a file system without locks, the file that
-    the error names must be deleted by hand. In a folder that may only be read, a search can be opened,
-    but not continued.
+    While :meth:`run` runs, it holds a lock that other processes respect; the lock ends with the process.
 
     Args:
         search: What to search: a :class:`PoolSearch`, :class:`DesignSearch`, :class:`FreeSearch` or
@@ -92,8 +92,9 @@ class ShapeOptimizer:
         ValueError: If a number is not an integer or too small, or ``model`` is missing or ``"compare"``
             although the dimension of the atoms is not known, or ``"compare"`` for a
             :class:`MixedSearch`.
-        CheckpointError: If the file belongs to another search, is damaged, is in use by another process,
-            or cannot be created.
+        CheckpointError: If the file belongs to another search, is damaged, or is in use by another
+            process.
+        OSError: If the file or its lock cannot be created.
 
     Warns:
         ConvergenceWarning: In :meth:`ask`, if a fit fails or does not converge.
@@ -137,21 +138,20 @@ class ShapeOptimizer:
         self.constraints = integer(constraints, "constraints", least=0)
         self.initial = integer(initial, "initial", least=2)
         self.seed = integer(seed, "seed", least=0)
-        candidates = self._candidates(model)
-        if restarts is None:
-            restarts = 1 if candidates is None else 0
-        self.restarts = integer(restarts, "restarts", least=0)
+        alone = model is None or (callable(model) and not isinstance(model, Module))
+        self.restarts = integer(int(alone) if restarts is None else restarts, "restarts", least=0)
         options: dict[str, Any] = {"restarts": self.restarts, "seed": self.seed}
+        made: list[Any] = [model]
         self._fitted: Callable[[Tensor, Tensor], Model]
-        if candidates is None:
+        if alone:
             make: Any = model or self._default_model
             self._fitted = partial(fitted, make, **options)
         else:
-            outcomes = self.objectives + self.constraints
-            self._fitted = ComparedModels(candidates, search, outcomes, **options)
+            candidates = read_candidates(model, search, self.seed)
+            made = list(candidates.values())
+            self._fitted = ComparedModels(candidates, search, self._outcomes, **options)
         self._make_acquisition = acquisition
         # Functions of users see outcomes as they were told.
-        made = [model] if candidates is None else candidates.values()
         own = all(each is None or isinstance(each, Module) for each in made)
         self._rescales = acquisition is default_acquisition and own
         self._pending: dict[str, Any] = {}
@@ -160,8 +160,7 @@ class ShapeOptimizer:
         if path is not None:
             names = ("objectives", "constraints", "initial", "seed")
             settings = search.describe() | {name: getattr(self, name) for name in names}
-            outcomes = self.objectives + self.constraints
-            self._checkpoint = Checkpoint(path, settings, outcomes=outcomes, read=search.plain)
+            self._checkpoint = Checkpoint(path, settings, read=self._evaluation)
             self._evaluations = self._checkpoint.evaluations  # which it extends
 
     def ask(self, q: int = 1) -> list[Any]:
@@ -211,16 +210,12 @@ class ShapeOptimizer:
 
         Raises:
             ValueError: If the number of outcomes is wrong, or ``candidate`` is not valid.
-            CheckpointError: If the checkpoint is missing, in use by another process, or another process
-                has written to it. The evaluation is then not recorded.
-            OSError: If writing to the checkpoint fails, as on a full disk. The evaluation is then not
-                recorded, and the checkpoint as it was before.
+            CheckpointError: If the checkpoint is in use by another process, or another process has
+                written to it. The evaluation is then not recorded.
+            OSError: If the checkpoint is missing, or writing to it fails, as on a full disk. The
+                evaluation is then not recorded, and the checkpoint as it was before.
         """
-        read = read_outcomes(outcomes, self.objectives + self.constraints)
-        if isinstance(read, str):
-            self.tell_failure(candidate, read)
-        else:
-            self._record(Evaluation(self.search.plain(candidate), read))
+        self._record(self._evaluation(candidate, outcomes))
 
     def tell_failure(self, candidate: Any, reason: object) -> None:
         """Record that the evaluation of a candidate failed.
@@ -237,7 +232,7 @@ class ShapeOptimizer:
             ValueError: If ``candidate`` is not valid.
             CheckpointError: As :meth:`tell` does.
         """
-        self._record(Evaluation(self.search.plain(candidate), None, str(reason)))
+        self._record(self._evaluation(candidate, failure=str(reason)))
 
     def run(
         self,
@@ -267,8 +262,7 @@ class ShapeOptimizer:
         evaluations, q = integer(evaluations, "evaluations", least=0), integer(q, "q")
         done = len(self._evaluations)
         bar = tqdm(total=evaluations, initial=done, desc="Evaluations", disable=not progress)
-        alone = nullcontext() if self._checkpoint is None else self._checkpoint.alone()
-        with alone, bar:
+        with self._checkpoint.alone() if self._checkpoint else nullcontext(), bar:
             while len(self._evaluations) < evaluations:
                 asked = self.ask(min(q, evaluations - len(self._evaluations)))
                 try:
@@ -346,6 +340,10 @@ class ShapeOptimizer:
             raise ValueError(f"Expected at least two successful evaluations, got {len(succeeded)}.")
         return self._fitted(*self._data(succeeded))
 
+    @property
+    def _outcomes(self) -> int:
+        return self.objectives + self.constraints
+
     def __repr__(self) -> str:
         failed = len(self._evaluations) - len(self._succeeded())
         parts = [type(self.search).__name__, f"{len(self._evaluations)} evaluations"]
@@ -357,6 +355,18 @@ class ShapeOptimizer:
 
     def _is_feasible(self, e: Evaluation) -> bool:
         return e.outcomes is not None and all(c <= 0 for c in e.outcomes[self.objectives :])
+
+    def _evaluation(
+        self, candidate: Any, outcomes: Any = None, failure: str | None = None
+    ) -> Evaluation:
+        """Return an evaluation, which has failed if an outcome is not finite."""
+        plain = self.search.plain(candidate)
+        if failure is not None:
+            return Evaluation(plain, None, failure)
+        found = read_outcomes(outcomes, self._outcomes)
+        infinite = (f"outcome {i} is {y}" for i, y in enumerate(found) if not np.isfinite(y))
+        failure = next(infinite, None)
+        return Evaluation(plain, found if failure is None else None, failure)
 
     def _record(self, evaluation: Evaluation) -> None:
         if self._checkpoint is None:
@@ -373,8 +383,7 @@ class ShapeOptimizer:
 
     def _optimized(self, q: int, succeeded: list[Evaluation], taken: list[Any]) -> list[Any]:
         """Returns ``q`` candidates that maximise the acquisition function of a fitted model."""
-        step = np.random.SeedSequence([self.seed, len(taken)]).generate_state(1)
-        seed = int(step[0]) % 2**31
+        seed = derived_seed(self.seed, len(taken))
         X, Y = self._data(succeeded)
         done = {e.key for e in succeeded}
         pending = [candidate for candidate in taken if candidate_key(candidate) not in done]
@@ -385,7 +394,9 @@ class ShapeOptimizer:
             check_units(Y)
         model = self._fitted(X, Y)
         # A design that cannot be decoded has no shape, so it cannot be a pending point.
-        waiting = decodable(model, self.search.inputs(pending)) if pending else X[:0]
+        waiting = X[:0]
+        if pending:
+            waiting = decodable(model.posterior, self.search.inputs(pending))
         data = Observations(X, Y, self.objectives, waiting if len(waiting) else None, q, seed)
         with seeded(seed, X.device):
             acquisition = self._make_acquisition(model, data)
@@ -399,14 +410,6 @@ class ShapeOptimizer:
             with torch.no_grad():
                 X = X.to(self.search.input_transform.transform(X).dtype)
         return X, X.new_tensor([e.outcomes for e in succeeded])
-
-    def _candidates(self, model: Any) -> Mapping[str, Candidate] | None:
-        """Return what is compared; ``None`` if there is one model, a function or the default."""
-        if model is None or (callable(model) and not isinstance(model, Module)):
-            return None
-        if isinstance(model, str) and model == "compare":
-            return default_candidates(self.search, self.seed)
-        return read_candidates(model)
 
     def _default_model(self, X: Tensor, Y: Tensor) -> DistributionGP:
         kernel = self.search.default_kernel(torch.Size(Y.shape[-1:] if Y.shape[-1] > 1 else []))

@@ -5,7 +5,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from botorch.models import ModelList
@@ -35,9 +34,9 @@ from gp_distributions.bayesopt import (
     ShapeOptimizer,
     compared_models,
     median_lengthscale_prior,
-    pool_distances,
+    pool,
 )
-from gp_distributions.bayesopt.default_candidates import default_candidates
+from gp_distributions.bayesopt.compared_models import default_candidates
 from gp_distributions.numerics.predictions import pseudo_bma_weights
 from gp_distributions.scoring import left_out
 from gp_distributions.warnings import ConvergenceWarning
@@ -144,81 +143,40 @@ class TestMixture:
             for key, tensor in kernel.state_dict().items():
                 assert torch.equal(tensor, before[name][key])
 
-    def test_restarts(self) -> None:
-        assert [pool_optimizer().restarts, pool_optimizer(restarts=2).restarts] == [0, 2]
-        assert ShapeOptimizer(PoolSearch(CLOUDS)).restarts == 1
-
-    def test_finds_the_best(self) -> None:
-        optimizer = pool_optimizer().run(of_index, 12, progress=False)
-        values = [of_index(i) for i in range(40)]
-        assert optimizer.best == (values.index(max(values)), max(values))
-
     def test_functions_and_lists(self) -> None:
         def make(X: Tensor, Y: Tensor) -> DistributionGP:
             return DistributionGP(X, Y, kernels()["smooth"])
 
-        found = mixture(told(pool_optimizer(model=[kernels()["rough"], make]), 8))
-        assert len(found.models) == 2
+        optimizer = told(pool_optimizer(model=[kernels()["rough"], make]), 8)
+        assert len(mixture(optimizer).models) == 2
+        assert [optimizer.restarts, ShapeOptimizer(PoolSearch(CLOUDS)).restarts] == [0, 1]
 
-    def test_a_candidate_that_fails_is_left_out(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    @pytest.mark.parametrize(
+        ("error", "message"), [(NotPSDError, "too close"), (NanError, "density of an evaluation")]
+    )
+    def test_a_candidate_that_fails_is_left_out(
+        self, error: type[Exception], message: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         def fails_for(*wrong: int) -> None:
             calls = iter(range(100))
 
             def predict(model: Any, y: Any) -> Any:
-                if next(calls) in wrong:
-                    raise NotPSDError("too close")
-                return left_out(model, y)
-
-            monkeypatch.setattr(compared_models, "left_out", predict)
-
-        optimizer = told(pool_optimizer(), 8)
-        fails_for(1)
-        with pytest.warns(ConvergenceWarning, match="'smooth' is left out"):
-            assert len(mixture(optimizer).models) == 3
-        fails_for(0, 1, 2, 3)
-        with pytest.raises(NotPSDError), pytest.warns(ConvergenceWarning, match="left out"):
-            optimizer.model()
-
-    def test_a_candidate_whose_density_is_not_finite_is_left_out(
-        self, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        def without_width(*wrong: int) -> None:
-            calls = iter(range(100))
-
-            def predict(model: Any, y: Any) -> Any:
                 found = left_out(model, y)
-                return replace(found, std=0 * found.std) if next(calls) in wrong else found
+                if next(calls) not in wrong:
+                    return found
+                if error is NotPSDError:
+                    raise NotPSDError(message)
+                return replace(found, std=0 * found.std)
 
             monkeypatch.setattr(compared_models, "left_out", predict)
 
         optimizer = told(pool_optimizer(model=kernels() | {"mmd": MMD(2, bandwidth=1.0)}), 8)
-        without_width(1)
-        with pytest.warns(ConvergenceWarning, match="'smooth' is left out.*density of evaluation"):
+        fails_for(1)
+        with pytest.warns(ConvergenceWarning, match=f"'smooth' is left out.*{message}"):
             assert len(mixture(optimizer).models) == 3
-        without_width(0, 1, 2, 3)
-        with pytest.raises(NanError), pytest.warns(ConvergenceWarning, match="left out"):
+        fails_for(0, 1, 2, 3)
+        with pytest.raises(error), pytest.warns(ConvergenceWarning, match="left out"):
             optimizer.model()
-
-    def test_hyperparameters_never_come_from_fewer_evaluations_than_before(
-        self, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        sizes: dict[int, list[int]] = {}
-
-        def unfitted(make: Any, X: Tensor, Y: Tensor, **options: Any) -> DistributionGP:
-            model = make(X, Y)
-            sizes.setdefault(model.covar_module.base_kernel.ard_num_dims, []).append(len(X))
-            return model.eval()
-
-        monkeypatch.setattr(compared_models, "fitted", unfitted)
-        generator = torch.Generator().manual_seed(0)
-        X = torch.rand(16, 5, generator=generator, dtype=torch.float64)
-        candidates = {str(n): RBFKernel(ard_num_dims=n, active_dims=range(n)) for n in range(1, 6)}
-        search = DesignSearch(None, torch.tensor([[0.0] * 5, [1.0] * 5]).double())
-        models = compared_models.ComparedModels(candidates, search, 1, restarts=0, seed=0)
-        for count in range(13, 17):
-            models(X[:count], X[:count, :1])
-        assert [sorted(found) for found in sizes.values()] == list(sizes.values())
-        assert max(sizes[5]) > min(sizes[5])
 
 
 class TestSharedDistances:
@@ -247,23 +205,6 @@ class TestSharedDistances:
         for (name, one), other in zip(first.named_parameters(), second.parameters(), strict=True):
             assert torch.equal(one, other), name
 
-    def test_members_stay_as_they_were_weighed(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        densities = []
-
-        def predict(model: Any, y: Any) -> Any:
-            found = left_out(model, y)
-            densities.append(found.log_density)
-            return found
-
-        monkeypatch.setattr(compared_models, "left_out", predict)
-        distance = MMD(2, bandwidth=3.0)
-        distance.raw_bandwidth.requires_grad_()
-        found = mixture(told(pool_optimizer(model=self.candidates(distance)), 12))
-        y = torch.tensor([[of_index(i)] for i in range(12)]).double()
-        for member, density in zip(found.models, densities, strict=True):
-            again = left_out(member, y).log_density
-            torch.testing.assert_close(again, density, rtol=1e-4, atol=1e-4)
-
 
 class TestSearches:
     def test_pool_continues_as_it_would_have(self, tmp_path: Path) -> None:
@@ -274,17 +215,6 @@ class TestSearches:
         pool_optimizer(path=path).run(of_index, 7, q=q, progress=False)
         resumed = pool_optimizer(path=path).run(of_index, 11, q=q, progress=False)
         assert keys(resumed) == keys(whole)
-
-    def test_designs_continue_as_they_would_have(self, tmp_path: Path) -> None:
-        def optimizer(path: Path | None = None) -> ShapeOptimizer:
-            model = kernels() | {"designs": MaternKernel(nu=2.5, ard_num_dims=2)}
-            return ShapeOptimizer(design_search(), model=model, initial=5, path=path)
-
-        whole = optimizer().run(value, 8, progress=False)
-        path = tmp_path / "search.jsonl"
-        optimizer(path).run(value, 6, progress=False)
-        assert keys(optimizer(path).run(value, 8, progress=False)) == keys(whole)
-        assert len(set(keys(whole))) == 8
 
     def test_both_kinds_of_kernels_for_designs(self) -> None:
         search = design_search()
@@ -298,30 +228,6 @@ class TestSearches:
         torch.testing.assert_close(
             design.input_transform(BOUNDS), torch.tensor([[0.0, 0.0], [1.0, 1.0]]).double()
         )
-
-    def test_mixed_searches_continue_as_they_would_have(self, tmp_path: Path) -> None:
-        search = MixedSearch(
-            shape=design_search(), angle=(0.0, 1.0), num_restarts=2, raw_samples=8, maxiter=10
-        )
-        distance = kernels()["rough"].distance
-        candidates = {
-            profile: search.kernel({"shape": DistributionKernel(distance, profile)})
-            for profile in ("matern52", "exponential")
-        }
-
-        def measure(candidate: dict[str, Any]) -> float:
-            return value(candidate["shape"]) - (candidate["angle"] - 0.3) ** 2
-
-        def optimizer(path: Path | None = None) -> ShapeOptimizer:
-            return ShapeOptimizer(search, model=candidates, initial=4, path=path)
-
-        whole = optimizer().run(measure, 6, progress=False)
-        path = tmp_path / "search.jsonl"
-        optimizer(path).run(measure, 5, progress=False)
-        resumed = optimizer(path).run(measure, 6, progress=False)
-        assert keys(resumed) == keys(whole)
-        first, second = mixture(resumed).models
-        assert first.input_transform is second.input_transform is search.input_transform
 
     def test_constraints_and_objectives(self) -> None:
         optimizer = pool_optimizer(constraints=1)
@@ -338,12 +244,12 @@ class TestSearches:
     def test_distances_of_a_pool_are_computed_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
         made: list[Any] = []
 
-        class Counted(pool_distances.Table):
-            def __init__(self, *args: Any, **kwargs: Any) -> None:
+        class Counted(pool.Table):
+            def __init__(self, *args: Any) -> None:
                 made.append(args)
-                super().__init__(*args, **kwargs)
+                super().__init__(*args)
 
-        monkeypatch.setattr("gp_distributions.bayesopt.pool.Table", Counted)
+        monkeypatch.setattr(pool, "Table", Counted)
         pool_optimizer().run(of_index, 10, progress=False)
         assert len(made) == 3  # two kernels share a distance
 
@@ -376,11 +282,6 @@ class TestDefaults:
         with pytest.raises(ArithmeticError, match="no such shape"):
             default_candidates(shifted, 0)
 
-    def test_search(self) -> None:
-        optimizer = ShapeOptimizer(PoolSearch(CLOUDS), model="compare", initial=5)
-        optimizer.run(of_index, 7, progress=False)
-        assert len(mixture(optimizer).models) == len(default_candidates(PoolSearch(CLOUDS), 0))
-
     @pytest.mark.parametrize(
         "search",
         [
@@ -409,25 +310,3 @@ class TestDefaults:
 def test_errors(model: Any, error: type[Exception], match: str) -> None:
     with pytest.raises(error, match=match):
         ShapeOptimizer(PoolSearch(CLOUDS), model=model)
-
-
-def test_pool_keeps_representations_if_they_fit(monkeypatch: pytest.MonkeyPatch) -> None:
-    distance = SlicedWasserstein(2, p=1, num_slices=8, num_quantiles=12)
-    rows = CLOUDS.pack()
-    expected = distance.squared(rows, rows[:3])
-    sizes: list[int] = []
-    represent = SlicedWasserstein.represent
-
-    def counted(self: Any, points: Tensor, weights: Tensor) -> Tensor:
-        sizes.append(len(points))
-        return represent(self, points, weights)
-
-    monkeypatch.setattr(SlicedWasserstein, "represent", counted)
-    for memory, times in ((1e9, 1), (0.0, 2)):
-        sizes.clear()
-        table = pool_distances.Table(distance, rows, memory=memory)
-        table.places(rows[:2])
-        places = table.places(rows[:3])
-        assert sizes.count(len(rows)) == times
-        found = table.to_known(torch.arange(len(rows)), places)
-        np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-15)

@@ -6,7 +6,6 @@ import pytest
 import torch
 from botorch.acquisition import LogExpectedImprovement, qLogExpectedImprovement
 from botorch.models.transforms.input import ChainedInputTransform, Normalize
-from botorch.optim import optimize_acqf
 from botorch.sampling import SobolQMCNormalSampler
 from gpytorch.kernels import ScaleKernel
 from torch import Tensor
@@ -144,23 +143,6 @@ def test_conditioning_and_fantasies() -> None:
     assert bool((after < model.posterior(new.reshape(2, 2, 2)).variance).all())
 
 
-# Two designs may coincide.
-@pytest.mark.filterwarnings("ignore:A not p.d., added jitter")
-def test_optimisation_finds_the_best_design() -> None:
-    torch.manual_seed(0)  # from which BoTorch draws its starts
-    X = designs(15)
-    model = fit(make_model(X))
-    acquisition = qLogExpectedImprovement(
-        model, target(X).max(), SobolQMCNormalSampler(torch.Size([32]), seed=0)
-    )
-    found, value = optimize_acqf(
-        acquisition, BOUNDS, q=2, num_restarts=2, raw_samples=32, options={"seed": 0}
-    )
-    assert bool(((BOUNDS[0] <= found) & (found <= BOUNDS[1])).all())
-    random = acquisition(designs(200, seed=5).reshape(100, 2, 2)).detach().max()
-    assert float(value) >= float(random)
-
-
 def test_chained_behind_normalize() -> None:
     unit = (designs(12) - BOUNDS[0]) / (BOUNDS[1] - BOUNDS[0])
     chain = ChainedInputTransform(
@@ -216,12 +198,3 @@ def test_decoders_without_gradients_are_refused_where_designs_need_them() -> Non
         decoder.transform(X)
     rounded = Decoder(lambda X: ellipses(X.round()))
     assert rounded.transform(X).requires_grad
-
-
-def test_on_device(device: torch.device) -> None:
-    decoder = Decoder(lambda X: X.unsqueeze(-2) * CIRCLE.to(X))
-    X = designs(8).to(device)
-    model = DistributionGP(X, target(X), kernel(), input_transform=decoder).to(device)
-    mean, _ = model.predict(X)
-    assert mean.device.type == device.type
-    torch.testing.assert_close(mean.cpu(), make_model(designs(8)).predict(designs(8))[0])

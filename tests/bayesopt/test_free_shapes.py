@@ -76,23 +76,6 @@ def test_improves_on_every_start_with_the_weights_of_one(model: DistributionGP) 
     assert float(spread(found)) > float(spread(data()).max())
 
 
-def test_each_start_keeps_its_weights(model: DistributionGP) -> None:
-    for index in range(4):
-        found, value = optimize(model, starts=data()[[index]])
-        torch.testing.assert_close(found.weights[0], data().weights[index], rtol=1e-14, atol=0)
-        # With several starts, the result is at least as good as with each alone.
-        assert float(value) <= float(optimize(model)[1]) + 1e-3
-
-
-def test_padding_has_no_say(model: DistributionGP) -> None:
-    starts = data()[[0]]
-    moved = PointClouds(
-        torch.where((starts.weights > 0).unsqueeze(-1), starts.points, 0.5), starts.weights
-    )
-    a, b = (optimize(model, starts=s, maxiter=5) for s in (starts, moved))
-    torch.testing.assert_close(a[1], b[1])
-
-
 def test_bounds(model: DistributionGP) -> None:
     narrow = torch.tensor([[-0.5, -0.2], [0.5, 0.7]], dtype=torch.float64)
     found, _ = optimize(model, bounds=narrow)

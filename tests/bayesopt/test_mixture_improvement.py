@@ -9,19 +9,15 @@ from botorch.acquisition import LogExpectedImprovement
 from botorch.exceptions import UnsupportedError
 from cases import as_rows, random_clouds
 from scipy.integrate import quad
-from torch import Tensor
 
 from gp_distributions import (
     DistributionGP,
-    DistributionKernel,
     MixtureModel,
     MMDKernel,
     PointClouds,
-    SlicedWasserstein,
     SlicedWassersteinKernel,
 )
 from gp_distributions.bayesopt import (
-    Decoder,
     MixtureLogExpectedImprovement,
     Observations,
     default_acquisition,
@@ -95,64 +91,6 @@ def test_members_without_weight_are_not_evaluated(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(unused, "posterior", fail)
     acquisition = MixtureLogExpectedImprovement(MixtureModel([used, unused], [1.0, 0.0]), BEST)
     torch.testing.assert_close(acquisition(NEW), LogExpectedImprovement(used, BEST)(NEW))
-
-
-def test_gradients_agree_with_differences() -> None:
-    acquisition = MixtureLogExpectedImprovement(mixture(), BEST)
-    rows = NEW[:2].clone().requires_grad_()
-    (gradient,) = torch.autograd.grad(acquisition(rows).sum(), rows)
-    step = 1e-6
-    for column in (0, 4):
-        shift = torch.zeros_like(NEW[:2])
-        shift[..., column] = step
-        with torch.no_grad():
-            change = acquisition(NEW[:2] + shift) - acquisition(NEW[:2] - shift)
-        np.testing.assert_allclose(
-            gradient[:, 0, column], change / (2 * step), rtol=1e-4, atol=1e-6
-        )
-
-
-def test_members_share_decoded_designs_and_their_representations(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    calls = {"decode": 0, "represent": 0}
-
-    def decode(designs: Tensor) -> Tensor:
-        calls["decode"] += 1
-        return designs.unsqueeze(-2) * designs.new_tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
-
-    class Counted(SlicedWasserstein):
-        def represent(self, points: Tensor, weights: Tensor) -> Tensor:
-            calls["represent"] += 1
-            return super().represent(points, weights)
-
-    decoder, distance = Decoder(decode), Counted(2, num_slices=8, num_quantiles=6)
-    generator = torch.Generator().manual_seed(0)
-    designs = torch.rand(7, 2, generator=generator, dtype=torch.float64)
-    members = [
-        DistributionGP(
-            designs[:5],
-            designs[:5].square().sum(-1),
-            DistributionKernel(distance, profile),
-            input_transform=decoder,
-        )
-        for profile in ("matern52", "exponential")
-    ]
-    acquisition = MixtureLogExpectedImprovement(MixtureModel(members), 1.0)
-    new = designs[5:].unsqueeze(-2).requires_grad_()
-    first = acquisition(new)  # the training designs are decoded and remembered
-    expected = [LogExpectedImprovement(member, 1.0)(new) for member in members]
-    torch.testing.assert_close(first, torch.stack(expected).logsumexp(0) - math.log(2))
-    calls.update(decode=0, represent=0)
-    (gradient,) = torch.autograd.grad(acquisition(new).sum(), new)
-    assert calls == {"decode": 1, "represent": 1}
-    apart = torch.autograd.grad((torch.stack(expected).logsumexp(0)).sum(), new)[0]
-    torch.testing.assert_close(gradient, apart)
-    with torch.no_grad():  # what a block has decoded is forgotten after it
-        calls.update(decode=0)
-        acquisition(new)
-        acquisition(new)
-    assert calls["decode"] == 2
 
 
 def test_is_the_default_of_mixtures() -> None:

@@ -22,7 +22,6 @@ from gp_distributions import (
     fit,
     save,
 )
-from gp_distributions.bayesopt import CheckpointError
 from gp_distributions.sharding.checkpoint import Checkpoint
 
 OPTIONS: dict[str, Any] = {"restarts": 0, "progress": False}
@@ -110,10 +109,10 @@ def test_searches_on_full_disks(
                 "gp_distributions.bayesopt.records.open", opened_by(partial), raising=False
             )
         limit = len(before[path.name]) + 9 if fault == "limit" else resource.RLIM_INFINITY
-        with pytest.raises(OSError, match="nothing was recorded") as raised, small_files(limit):
+        with pytest.raises(OSError, match="was not recorded") as raised, small_files(limit):
             made.run(value, 5, progress=False)
     assert str(path) in str(raised.value)
-    assert "This evaluation was not recorded: Evaluation(candidate=" in raised.value.__notes__[0]
+    assert "Evaluation(candidate=" in str(raised.value)
     assert snapshot(tmp_path) == before
     assert len(made.evaluations) == 3
     expected = optimizer("random", None).run(value, 5, progress=False).evaluations
@@ -122,8 +121,8 @@ def test_searches_on_full_disks(
 
 
 def opened_by(kind: type[FileIO]) -> Callable[..., FileIO]:
-    def opened(path: Path, mode: str, buffering: int, opener: Callable[[str, int], int]) -> FileIO:
-        return kind(path, mode, opener=opener)
+    def opened(path: Path, mode: str, buffering: int) -> FileIO:
+        return kind(path, mode)
 
     return opened
 
@@ -166,13 +165,9 @@ def test_folders_in_which_nothing_can_be_written(
             write(tmp_path / file)
     with pytest.raises(OSError, match=f"Read-only .*{tmp_path}"):
         fitted(tmp_path)
-    path = tmp_path / "new.jsonl"
-    with pytest.raises(CheckpointError, match=f"files can be created, for {path}, but: .*Read-on"):
-        optimizer("random", str(path))
-    assert optimizer("random", str(record)).evaluations == made.evaluations
-    with pytest.raises(CheckpointError, match=r"files can be created.*Read-only") as raised:
-        made.tell(7, 1.0)
-    assert "was not recorded" in raised.value.__notes__[0]
+    for work in (lambda: optimizer("random", str(record)), lambda: made.tell(7, 1.0)):
+        with pytest.raises(OSError, match="Read-only"):
+            work()
     monkeypatch.undo()
     assert snapshot(tmp_path) == before
 

@@ -1,9 +1,10 @@
-"""What can be searched: how candidates are proposed, converted to inputs of a model, and described."""
+"""What can be searched: how candidates are drawn, converted to inputs of a model, and described."""
 
 from __future__ import annotations
 
+import reprlib
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
@@ -13,10 +14,11 @@ from botorch.utils.sampling import draw_sobol_samples
 from gpytorch.kernels import Kernel, ScaleKernel
 from torch import Tensor
 
-from gp_distributions.bayesopt.free_shapes import Penalty
-from gp_distributions.bayesopt.pool_distances import PoolLookUp
+from gp_distributions.bayesopt.free_shapes import Penalty, check_bounds
+from gp_distributions.bayesopt.pool import PoolLookUp
 from gp_distributions.kernels.named import SlicedWassersteinKernel
-from gp_distributions.measures.encoding import CovariateEncoding
+from gp_distributions.measures.covariates import Level
+from gp_distributions.measures.encoding import CovariateEncoding, Levels, Scaling
 from gp_distributions.rows.columns import Columns
 from gp_distributions.rows.layout import Block
 
@@ -211,10 +213,169 @@ class Box(ContinuousPart):
         """Returns the first ``count`` points of a scrambled Sobol sequence."""
         return self.read_inputs(draw_sobol_samples(self.bounds, count, 1, seed=seed).squeeze(1))
 
+    def inputs(self, candidates: Plain) -> Tensor:
+        """Returns the vectors as one tensor."""
+        return self.bounds.new_tensor(candidates).reshape(len(candidates), -1)
+
     def read_inputs(self, inputs: Tensor) -> list[Any]:
         """Converts an ``N x k`` tensor to vectors within the bounds, whatever its precision."""
         within: list[Any] = inputs.to(self.bounds).clamp(*self.bounds).tolist()
         return within
+
+    def plain(self, candidate: Any) -> Any:
+        """Returns the vector as a list of numbers."""
+        low, high = self.bounds.cpu()
+        try:
+            vector = torch.as_tensor(candidate, dtype=low.dtype, device=low.device)
+        except (TypeError, ValueError, OverflowError, RuntimeError):
+            vector = low.new_empty(0)
+        if vector.shape != low.shape or not bool(((low <= vector) & (vector <= high)).all()):
+            raise ValueError(
+                f"Expected numbers within the bounds {self.bounds.tolist()}, got {candidate!r:.80}."
+            )
+        return vector.tolist()
+
+
+class Interval(Box):
+    """An interval as a part of a :class:`MixedSearch`; a candidate is a number.
+
+    A tuple of two numbers is read as an interval. A model sees the number scaled to [0, 1].
+
+    Args:
+        low: The lower bound.
+        high: The upper bound.
+
+    Raises:
+        ValueError: If the bounds are not finite, or the lower is not below the upper bound.
+
+    Example:
+        >>> from gp_distributions import MixedSearch
+        >>> from gp_distributions.bayesopt import Interval
+        >>> MixedSearch(angle=Interval(0.0, 10.0)).inputs([{"angle": 2.5}]).tolist()
+        [[0.25]]
+    """
+
+    def __init__(self, low: float, high: float) -> None:
+        self.bounds = check_bounds([[float(low)], [float(high)]])
+
+    def block(self, name: str) -> CovariateEncoding:
+        """Returns the encoding of a single column."""
+        low, high = self.bounds.flatten().tolist()
+        return CovariateEncoding({name: Scaling(low, high - low)})
+
+    def describe(self) -> dict[str, Any]:
+        """Return the kind of part and its bounds."""
+        return {"kind": "interval", "bounds": self.bounds.flatten().tolist()}
+
+    def read_inputs(self, inputs: Tensor) -> list[Any]:
+        """Converts a column to numbers within the bounds."""
+        return [number for (number,) in super().read_inputs(inputs)]
+
+    def plain(self, candidate: Any) -> float:
+        """Returns the number as a ``float``."""
+        (number,) = super().plain([candidate])
+        return float(number)
+
+
+class Categories(FinitePart):
+    """Categories as a part of a :class:`MixedSearch`; a candidate is a category.
+
+    A list or an array is read as categories, except for one of two numbers, which could also be meant as
+    an interval. A model sees the position of the category.
+
+    Args:
+        levels: The categories: text, booleans or numbers, in a list, an array or a column of a frame.
+
+    Raises:
+        TypeError: If a category is neither text nor a boolean nor a number, or is missing.
+        ValueError: If there are fewer than two categories, or one occurs twice.
+
+    Example:
+        >>> from gp_distributions import MixedSearch
+        >>> from gp_distributions.bayesopt import Categories
+        >>> search = MixedSearch(coats=Categories([1, 2]), material=["oak", "ash"])
+        >>> search.inputs([{"coats": 2, "material": "oak"}]).tolist()
+        [[1.0, 0.0]]
+    """
+
+    def __init__(self, levels: Iterable[Level]) -> None:
+        found = tuple(map(_as_python, levels))
+        for level in found:
+            if not isinstance(level, str | bool | int | float) or level != level:
+                raise TypeError(f"Expected categories as text, booleans or numbers, got {level!r}.")
+        if len(found) < 2 or len(set(found)) < len(found):
+            raise ValueError(
+                f"Expected at least two different categories, got {reprlib.repr(list(found))}. Use "
+                "numpy.unique for the categories of a column."
+            )
+        self.levels = found
+
+    def block(self, name: str) -> CovariateEncoding:
+        """Returns the encoding of a single column."""
+        return CovariateEncoding({name: Levels(self.levels)})
+
+    def describe(self) -> dict[str, Any]:
+        """Return the kind of part and the categories."""
+        return {"kind": "categories", "levels": list(self.levels)}
+
+    def choices(self) -> tuple[Level, ...]:
+        """Returns the categories."""
+        return self.levels
+
+    def inputs(self, candidates: Plain) -> Tensor:
+        """Returns the positions of the categories as a column."""
+        positions = [self.levels.index(level) for level in candidates]
+        return torch.tensor(positions, dtype=torch.float64).unsqueeze(-1)
+
+    def plain(self, candidate: Any) -> Level:
+        """Returns the category as it is in the list of categories."""
+        value = _as_python(candidate)
+        for level in self.levels:
+            # True equals 1.
+            if isinstance(level, bool) == isinstance(value, bool) and level == value:
+                return level
+        raise ValueError(
+            f"Expected a category from {list(self.levels)}, got {reprlib.repr(candidate)}."
+        )
+
+
+def read_part(part: Any, name: str) -> Part:
+    """Return a part of a mixed search.
+
+    Args:
+        part: A part; a tuple of two numbers, the bounds of an interval; or categories, in a list, an
+            array or a column of a data frame.
+        name: Name of the part.
+
+    Raises:
+        TypeError: If it is none of these.
+        ValueError: If the bounds or the categories are not valid, or could be meant as either.
+    """
+    if isinstance(part, FinitePart | ContinuousPart):
+        return part
+    if not isinstance(part, list | tuple) and not hasattr(part, "__array__"):
+        raise TypeError(
+            f"Part {name!r}: expected a PoolSearch, DesignSearch or FreeSearch, an interval "
+            f"(low, high), or a list of categories, got {type(part).__name__}. For a fixed set of "
+            "clouds use PoolSearch(clouds)."
+        )
+    values = [_as_python(value) for value in part]
+    try:
+        if len(values) != 2 or not all(type(value) in (int, float) for value in values):
+            return Categories(values)
+        if isinstance(part, tuple):
+            return Interval(*values)
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"Part {name!r}: {error}") from None
+    raise ValueError(
+        f"Part {name!r}: expected an interval as a tuple, or categories, got the {type(part).__name__} "
+        f"{values}. Use {tuple(values)} for the interval, or Categories({values}) for two categories."
+    )
+
+
+def _as_python(value: Any) -> Any:
+    """Returns numbers and text of NumPy and PyTorch as those of Python."""
+    return value.item() if hasattr(value, "item") else value
 
 
 def shuffled(size: int, seed: int) -> list[int]:
