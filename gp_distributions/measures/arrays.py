@@ -60,7 +60,9 @@ def real_array(value: Data, name: str) -> Array:
         entries = (
             [] if isinstance(value, Tensor) else np.ndenumerate(np.asarray(value, dtype=object))
         )
-        strange = (f"{v!r} at {place}" for place, v in entries if not isinstance(v, int | float))
+        strange = (
+            f"{v!r} at {place}" for place, v in entries if not isinstance(v, int | float | Decimal)
+        )
         raise ValueError(f"{name}: expected real numbers, got {next(strange, array.dtype)}.")
     return array
 

@@ -175,6 +175,7 @@ def as_numbers(given: Tensor | ArrayLike) -> Array:
     Raises:
         ValueError: If they are masked or not numbers.
     """
+    refuse_mask(given, "Targets and variances")
     try:
         return real_array(given, "Targets and variances")
     except ValueError as error:

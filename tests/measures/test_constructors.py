@@ -30,12 +30,6 @@ def test_lists_are_padded_with_zero_weight_at_the_origin():
     assert PointClouds.from_list(bag for bag in bags) == made
 
 
-def test_equal_sizes_need_no_padding():
-    points = np.random.default_rng(0).normal(size=(4, 5, 2))
-    assert PointClouds.from_list(list(points)) == PointClouds(points)
-    assert PointClouds.from_list([points[0]]) == PointClouds(points[:1])
-
-
 def test_a_list_detaches_from_its_arrays():
     bag = np.ones((2, 1))
     for bags in ([bag], [torch.from_numpy(bag)]):
@@ -91,12 +85,6 @@ GOOD = np.zeros((2, 3))
 def test_bad_lists_are_refused(bags, weights, message):
     with pytest.raises(ValueError, match=message):
         PointClouds.from_list(bags, weights)
-
-
-def test_a_bad_bag_is_named_even_if_it_is_padded():
-    bags = [np.zeros((9, 1)), np.zeros((2, 1)), np.array([[0.0], [np.inf]])]
-    with pytest.raises(ValueError, match=r"Bag 2: .* got inf in atom 1, coordinate 0"):
-        PointClouds.from_list(bags)
 
 
 # Frames
@@ -166,15 +154,6 @@ def test_labels_follow_selections_and_conversions():
     assert PointClouds.unpack(made.pack(), 2).labels is None
     with pytest.raises(ValueError, match="read-only"):
         made.labels[0] = "z"
-
-
-def test_equality_compares_labels():
-    first, second, third = (
-        PointClouds.from_frame(pd.DataFrame({"bag": ids, "x": [1.0, 2.0]}), bag="bag", columns="x")
-        for ids in (["a", "b"], ["a", "b"], ["a", "c"])
-    )
-    assert first == second
-    assert first != third
 
 
 @pytest.mark.parametrize(
@@ -493,15 +472,6 @@ def test_thin_triangles_keep_their_area():
     assert weights[2].item() == pytest.approx(1 / 6, rel=1e-6)
 
 
-def test_meshes_of_unequal_sizes_do_not_mix():
-    meshes = [(CORNERS, FACES), (CORNERS[:3], torch.tensor([[0, 1, 2]]))]
-    made = PointClouds.from_meshes(meshes)
-    for i, mesh in enumerate(meshes):
-        single = PointClouds.from_meshes([mesh])
-        torch.testing.assert_close(made[i].weights[: len(mesh[0])], single.weights[0])
-    assert made.sizes.tolist() == [8, 3]
-
-
 def test_points_are_uniform_in_area():
     vertices = np.array([[0.0, 0, 0], [1, 0, 0], [0, 1, 0], [0, 0, 9], [3, 0, 9], [0, 1, 9]])
     faces = np.array([[0, 1, 2], [0, 0, 0], [3, 4, 5]])  # areas 1 : 0 : 3
@@ -518,15 +488,6 @@ def test_points_are_uniform_in_area():
     # Barycentric coordinates of a uniform point have mean 1/3 and variance 1/18.
     assert abs(y.mean() - 1 / 3) < 5 * (1 / 18 / draws) ** 0.5
     assert abs(x[upper].mean() - 1) < 5 * (9 / 18 / (0.7 * draws)) ** 0.5
-
-
-def test_seeds_of_meshes():
-    def draw(seed):
-        return PointClouds.from_meshes([(CORNERS, FACES)] * 2, atoms=5, seed=seed)
-
-    assert draw(3) == draw(3) == draw(np.random.default_rng(3))
-    assert draw(3) != draw(4)
-    assert draw(3)[0] != draw(3)[1]
 
 
 @pytest.mark.parametrize("atoms", [None, 5])

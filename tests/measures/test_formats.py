@@ -77,14 +77,6 @@ def test_lists_of_numbers_are_bags_in_one_dimension(bags):
     assert made.weights.tolist() == [[0.5, 0.5], [1, 0]]
 
 
-def test_numbers_have_weights_and_gradients():
-    numbers = torch.tensor([1.0, 2.0], dtype=torch.float64).requires_grad_()
-    made = PointClouds.from_list([numbers, [5.0]], [[1, 3], [1]])
-    assert made.weights.tolist() == [[0.25, 0.75], [1, 0]]
-    made.points.sum().backward()
-    assert numbers.grad.tolist() == [1, 1]
-
-
 @pytest.mark.parametrize(
     ("bags", "weights", "error", "message"),
     [
@@ -245,6 +237,7 @@ def test_shapes_are_like_their_arrays():
         square,
     ]
     shapes[3].__geo_interface__["geometry"] = shapes[0].__geo_interface__
+    shapes.append(shapes[0].__geo_interface__)  # GeoJSON
     for atoms in (None, 5):
         expected = PointClouds.from_curves([square], atoms=atoms)
         made = PointClouds.from_curves(shapes, atoms=atoms)
@@ -256,18 +249,6 @@ def test_shapes_are_like_their_arrays():
     assert both[0] == PointClouds.from_curves([square], atoms=5)[0]
     expected = [(0, 0), (1.5, 2), (3, 4), (1.5, 2), (3, 4)]
     np.testing.assert_allclose(both[1].points, expected, atol=1e-14)
-
-
-def test_geojson_is_read_like_a_shape():
-    made = PointClouds.from_curves([shape("Polygon", [OUTER, HOLE]).__geo_interface__])
-    assert made == PointClouds.from_curves([shape("Polygon", [OUTER, HOLE])])
-
-
-def test_several_polygons_are_one_cloud():
-    far = [(x + 9, y) for x, y in HOLE]
-    made = PointClouds.from_curves([shape("MultiPolygon", [[OUTER], [far]])])
-    assert made.points.shape == (1, 8, 2)
-    np.testing.assert_allclose(made.weights[0], np.repeat([4, 2], 4) / 24, rtol=1e-15)
 
 
 @pytest.mark.parametrize(
