@@ -69,7 +69,7 @@ def read_arrays(points: Data, weights: Data | None) -> tuple[Tensor, Tensor]:
         weights.
     """
     atoms = point_array(points, "Points", "(..., n, d)")
-    return validated(*_tensors(atoms, weights, "Weights"), Wording())
+    return validated(*_tensors(atoms, weights), Wording())
 
 
 def read_bags(
@@ -99,17 +99,17 @@ def read_bags(
                 f"{list(weights)[:5]}."
             )
         weights = [weights[key] for key in keys]
-    masses: list[Any] = [None] * len(arrays) if weights is None else list(weights)
-    if len(masses) != len(arrays):
+    masses = [] if weights is None else list(weights)
+    if weights is not None and len(masses) != len(arrays):
         raise ValueError(
             f"Expected one array of weights for each of {len(arrays)} bags, got {len(masses)}."
         )
-    pairs = [
-        _tensors(array, mass, f"Weights of bag {i}")
-        for i, (array, mass) in enumerate(zip(arrays, masses, strict=True))
-    ]
-    points, filled = (pad_arrays(parts) for parts in zip(*pairs, strict=True))
-    return validated(points, filled, wording)
+    given = [_weights(mass, arrays[i], f"Weights of bag {i}") for i, mass in enumerate(masses)]
+    tensors = to_tensors([*arrays, *given])
+    flat = torch.cat(tensors[: len(arrays)])
+    filled = torch.cat(tensors[len(arrays) :]) if given else flat.new_ones(len(flat))
+    sizes = torch.tensor([len(array) for array in arrays], device=flat.device)
+    return validated(pad(flat, sizes), pad(filled, sizes), wording)
 
 
 def read_ragged(
@@ -127,7 +127,7 @@ def read_ragged(
         Tensors like those of :func:`read_bags`.
     """
     array = point_array(points, "Points", "(n, d)")
-    atoms, masses = _tensors(array, weights, "Weights")
+    atoms, masses = _tensors(array, weights)
     ends = torch.as_tensor(real_array(offsets, "Offsets"), device=atoms.device)
     sizes = ends.long().diff()
     if ends.dim() != 1 or [*ends[[0, -1]]] != [0, len(atoms)] or not bool((sizes > 0).all()):
@@ -140,19 +140,24 @@ def read_ragged(
     return validated(pad(atoms, sizes), pad(masses, sizes), Wording(labels=labels))
 
 
-def _tensors(points: Array, weights: Data | None, name: str) -> tuple[Tensor, Tensor]:
+def _tensors(points: Array, weights: Data | None) -> tuple[Tensor, Tensor]:
     """Convert atoms and their weights, which are equal by default, to tensors."""
     if weights is None:
         (atoms,) = to_tensors([points])
         return atoms, atoms.new_ones(atoms.shape[:-1])
+    atoms, masses = to_tensors([points, _weights(weights, points, "Weights")])
+    return atoms, masses
+
+
+def _weights(weights: Data, points: Array, name: str) -> Array:
+    """Return an array of weights, one for each atom."""
     array = real_array(weights, name)
     if array.shape != points.shape[:-1]:
         raise ValueError(
             f"{name}: expected shape {tuple(points.shape[:-1])}, one for each atom, got "
             f"{tuple(array.shape)}."
         )
-    atoms, masses = to_tensors([points, array])
-    return atoms, masses
+    return array
 
 
 def point_arrays(bags: Iterable[Data], wording: Wording) -> list[Array]:

@@ -57,7 +57,7 @@ def real_array(value: Data, name: str) -> Array:
     if isinstance(array, Tensor):
         check_content(array)
     if array.is_complex() if isinstance(array, Tensor) else array.dtype.kind not in "biuf":
-        entries = (
+        entries: Any = (
             [] if isinstance(value, Tensor) else np.ndenumerate(np.asarray(value, dtype=object))
         )
         strange = (
@@ -101,7 +101,7 @@ def to_tensors(arrays: Sequence[Array]) -> list[Tensor]:
     """
     devices = [a.device for a in arrays if isinstance(a, Tensor)]
     device = devices[0] if devices else torch.device("cpu")
-    single = all(str(a.dtype).endswith("float32") for a in arrays)
+    single = {str(dtype) for dtype in {a.dtype for a in arrays}} <= {"float32", "torch.float32"}
     dtype = torch.float32 if single else torch.float64
     return [to_tensor(a, dtype, a.device if isinstance(a, Tensor) else device) for a in arrays]
 

@@ -505,10 +505,10 @@ class PointClouds(WeightedContainer):
         return self._unchecked((self.points - centre) / scale, self.weights, labels=self.labels)
 
 
-def _opened(bag: Any) -> tuple[Any, Tensor | None]:
+def _opened(bag: Any) -> tuple[Any, Data]:
     """Return the atoms and weights of a single cloud; other bags have equal weights."""
     if not isinstance(bag, PointClouds):
-        return bag, None
+        return bag, np.ones(np.shape(bag)[:1], dtype=np.float32)  # does not affect the dtype
     if bag.batch_shape:
         raise ValueError(f"Expected single clouds in a list, got {bag}.")
     return bag.points, bag.weights
