@@ -65,7 +65,6 @@ def load_cells() -> Cells:
 
     Raises:
         ImportError: If geomstats is not installed, or does not contain the files.
-        ValueError: If the files do not describe the same number of cells.
 
     Example:
         >>> from gp_distributions.datasets import load_cells
@@ -75,18 +74,11 @@ def load_cells() -> Cells:
     Source: geomstats, ``datasets/data/cells`` (Miolane et al. 2020).
     """
     outlines, lines, treatments = (path.read_text().strip() for path in _paths())
-    cells = Cells(
+    return Cells(
         tuple(np.array(one.split(), dtype=float).reshape(-1, 2) for one in outlines.split("\n\n")),
         np.array(lines.split()),
         np.array(treatments.split()),
     )
-    sizes = len(cells.outlines), len(cells.lines), len(cells.treatments)
-    if len(set(sizes)) > 1:
-        raise ValueError(
-            "Expected as many outlines as lines and treatments in the files of geomstats, got "
-            f"{sizes[0]}, {sizes[1]} and {sizes[2]}. Install geomstats anew."
-        )
-    return cells
 
 
 def _paths() -> list[Path]:
@@ -96,8 +88,8 @@ def _paths() -> list[Path]:
         paths = [Path(place) / "datasets" / "data" / "cells" / name for name in _FILES]
         if all(path.is_file() for path in paths):
             return paths
-    problem = "is not installed" if spec is None else "does not contain them"
     raise ImportError(
-        f"load_cells reads files of the package geomstats, which {problem}. Install the extra 'cells', "
-        'in the root of the repository: pip install -c constraints.txt ".[cells]"'
+        "load_cells reads files of the package geomstats, which is not installed or lacks them. "
+        "Install the extra 'cells', in the root of the repository: "
+        'pip install -c constraints.txt ".[cells]"'
     )

@@ -95,7 +95,7 @@ def load_molecules(num: int | None = None, *, seed: int = 0, progress: bool = Fa
 
     Raises:
         ImportError: If qm9pack is not installed.
-        ValueError: If ``num`` is not between 1 and the number of molecules, or a file cannot be read.
+        ValueError: If ``num`` is not between 1 and the number of molecules.
 
     Example:
         >>> from gp_distributions.datasets import load_molecules
@@ -105,8 +105,14 @@ def load_molecules(num: int | None = None, *, seed: int = 0, progress: bool = Fa
     Source: Ramakrishnan, Dral, Rupp and von Lilienfeld 2014 (Scientific Data 1, 140022), through
     qm9pack.
     """
-    paths = [_folder() / name for name in _FILES]
-    totals = [_count(path) for path in paths]
+    spec = find_spec("qm9pack")  # does not import the package, which needs an old setuptools
+    if spec is None or not spec.submodule_search_locations:
+        raise ImportError(
+            "load_molecules needs the extra 'molecules'. Run in the root of the repository: "
+            'pip install -c constraints.txt ".[molecules]"'
+        )
+    folder = Path(spec.submodule_search_locations[0]) / "data"
+    totals = [_count(folder / name) for name in _FILES]
     chosen = np.ones(sum(totals), dtype=bool)
     if num is not None:
         if not 0 < num <= len(chosen):
@@ -114,9 +120,9 @@ def load_molecules(num: int | None = None, *, seed: int = 0, progress: bool = Fa
         chosen[np.random.default_rng(seed).permutation(len(chosen))[num:]] = False
     pieces = []
     with tqdm(total=int(chosen.sum()), desc="Molecules", disable=not progress) as bar:
-        for path, flags in zip(paths, np.split(chosen, np.cumsum(totals)[:-1]), strict=True):
-            for rows in _read(path, flags):
-                pieces.append(_parsed(rows, path))
+        for name, flags in zip(_FILES, np.split(chosen, np.cumsum(totals)[:-1]), strict=True):
+            for rows in _read(folder / name, flags):
+                pieces.append(_parsed(rows))
                 bar.update(len(rows))
     columns = map(np.concatenate, zip(*pieces, strict=True))
     sizes, charges, coordinates, properties, smiles, indices = columns
@@ -130,16 +136,6 @@ def load_molecules(num: int | None = None, *, seed: int = 0, progress: bool = Fa
     )
 
 
-def _folder() -> Path:
-    spec = find_spec("qm9pack")  # does not import the package, which needs an old setuptools
-    if spec is None or not spec.submodule_search_locations:
-        raise ImportError(
-            "load_molecules needs the extra 'molecules'. Run in the root of the repository: "
-            'pip install -c constraints.txt ".[molecules]"'
-        )
-    return Path(spec.submodule_search_locations[0]) / "data"
-
-
 def _count(path: Path) -> int:
     """Count the molecules of a file: all lines but the header."""
     with path.open("rb") as file:
@@ -150,50 +146,30 @@ def _read(path: Path, chosen: NDArray[np.bool_]) -> Iterator[list[tuple[str, ...
     """Read the columns of the chosen molecules of a file, a piece at a time."""
     with path.open(encoding="utf-8", newline="") as file:
         header = next(csv.reader(file))
-        missing = set(_COLUMNS) - set(header)
-        if missing:
-            raise ValueError(f"{path}: expected columns {sorted(missing)}, got {header}.")
         fields = itemgetter(*map(header.index, _COLUMNS))
         rows = map(fields, csv.reader(compress(file, chosen)))
         while piece := list(islice(rows, _PIECE)):
             yield piece
 
 
-def _parsed(rows: Sequence[tuple[str, ...]], path: Path) -> tuple[NDArray[Any], ...]:
+def _parsed(rows: Sequence[tuple[str, ...]]) -> tuple[NDArray[Any], ...]:
     """Convert the text of molecules to numbers.
 
     Returns:
         The numbers of atoms, the charges and coordinates of all atoms one after the other, and the
         properties, formulas and numbers of the molecules.
-
-    Raises:
-        ValueError: If the text cannot be read, or the elements and coordinates of a molecule do not
-            agree with its number of atoms.
     """
     indices, smiles, counts, elements, coordinates, *properties = zip(*rows, strict=True)
-    sizes = np.array(counts, dtype=np.int64)
-    letters, numbers = (_stripped(texts) for texts in (elements, coordinates))
-    for index, size, symbols, values in zip(indices, sizes, letters, numbers, strict=True):
-        if (symbols.count(","), values.count(",")) != (size - 1, 3 * size - 1):
-            raise ValueError(
-                f"{path}: molecule {index}: expected {size} elements and {3 * size} coordinates, got "
-                f"{symbols.count(',') + 1} and {values.count(',') + 1}."
-            )
-    try:
-        return (
-            sizes,
-            np.array([_CHARGES[symbol] for symbol in ",".join(letters).split(",")]),
-            np.array(",".join(numbers).split(","), dtype=np.float64).reshape(-1, 3),
-            np.array(properties, dtype=np.float64).T,
-            np.array(smiles, dtype=object),
-            np.array(indices, dtype=np.int64),
-        )
-    except (KeyError, ValueError) as error:
-        where = f"molecules {indices[0]} to {indices[-1]}"
-        raise ValueError(f"{path}: cannot read {where}: {error}.") from error
-
-
-def _stripped(texts: Sequence[str]) -> list[str]:
-    """Remove brackets and quotes from nested lists, which leaves their entries and commas."""
+    # Without brackets and quotes, nested lists are entries and commas.
     table = str.maketrans("", "", "[]' ")
-    return [text.translate(table) for text in texts]
+    letters, numbers = (
+        ",".join(texts).translate(table).split(",") for texts in (elements, coordinates)
+    )
+    return (
+        np.array(counts, dtype=np.int64),
+        np.array([_CHARGES[symbol] for symbol in letters]),
+        np.array(numbers, dtype=np.float64).reshape(-1, 3),
+        np.array(properties, dtype=np.float64).T,
+        np.array(smiles, dtype=object),
+        np.array(indices, dtype=np.int64),
+    )

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from gpytorch.kernels import Kernel, ScaleKernel
+from numpy.typing import ArrayLike
 
 from gp_distributions.distances import (
     MMD,
@@ -23,12 +24,13 @@ from gp_distributions.distances import (
     TotalVariation,
 )
 from gp_distributions.distances.transport import TransportDistance
-from gp_distributions.estimators._samples import DistributionEstimator
+from gp_distributions.estimators._samples import DistributionEstimator, as_array
 from gp_distributions.kernels import DistributionKernel, Profile, mixed_kernel
 from gp_distributions.kernels.mixed import Structure
 from gp_distributions.measures import MixedInputs, PointClouds, ReferenceMeasure
 from gp_distributions.measures.inputs import Inputs
 from gp_distributions.measures.kinds import KINDS, Distributions
+from gp_distributions.numerics.predictions import refuse_mask
 
 Options = Mapping[str, Any] | None
 
@@ -68,7 +70,6 @@ class DistanceEstimator(DistributionEstimator):
         """
         distance, given, kind = self.distance, dict(self.options or {}), KINDS[type(training)]
         if isinstance(distance, Distance):
-            refuse_indices(distance)
             if given:
                 raise ValueError(
                     "Expected options only with the name of a distance, got a Distance: pass the "
@@ -108,10 +109,22 @@ class ProcessEstimator(DistanceEstimator):
     structure: Structure = "product"
     seed: int = 0
 
+    def _read_targets(self, y: Any) -> ArrayLike:
+        """Return targets or labels, those in tensors as an array.
+
+        Raises:
+            ValueError: If there are none, or they are a masked array.
+        """
+        if y is None:
+            raise ValueError(
+                f"{type(self).__name__} requires y to be passed, but the target y is None."
+            )
+        refuse_mask(y, "y")
+        return as_array(y)
+
     def _make_kernel(self, training: Inputs, *, outputs: tuple[int, ...] = ()) -> Kernel:
         """Make the kernel; if there are several outputs, each has its own parameters."""
         if self.kernel is not None:
-            refuse_indices(self.kernel)
             return copy.deepcopy(self.kernel)
         batch_shape = torch.Size(size for size in outputs if size > 1)
         if isinstance(training, MixedInputs):
@@ -130,18 +143,3 @@ class ProcessEstimator(DistanceEstimator):
         """Make the kernel that ``distance``, ``options`` and ``profile`` describe."""
         distance, profile = self._make_distance(training), copy.deepcopy(self.profile)
         return DistributionKernel(distance, profile, batch_shape=batch_shape)
-
-
-def refuse_indices(module: torch.nn.Module) -> None:
-    """Refuse a module that contains a distance between indices, which estimators do not read.
-
-    Raises:
-        ValueError: If a distance in ``module`` compares objects by their indices.
-    """
-    for child in module.modules():
-        if isinstance(child, Distance) and child.inputs == "indices":
-            raise ValueError(
-                f"Expected a distance between distributions, got {type(child).__name__}, which reads "
-                "indices of objects. Give the indices to DistributionGP, or the matrix "
-                'kernel(indices).to_dense() to a scikit-learn estimator with kernel="precomputed".'
-            )

@@ -8,17 +8,15 @@ from typing import Any, TypeAlias
 import numpy as np
 import torch
 from numpy.typing import ArrayLike
-from scipy.sparse import issparse
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
-from gp_distributions.estimators._packed import refuse_packed_rows
 from gp_distributions.measures import MixedInputs, PointClouds
 from gp_distributions.measures.arrays import count_axes, double
 from gp_distributions.measures.inputs import Inputs, names_of
 from gp_distributions.measures.kinds import KINDS, Distributions
-from gp_distributions.measures.mixed_inputs import bag_columns
+from gp_distributions.measures.mixed_inputs import bag_columns, read_column
 from gp_distributions.measures.tables import cells, is_table, table
 from gp_distributions.measures.targets import check_order
 from gp_distributions.numerics.predictions import refuse_mask
@@ -51,14 +49,20 @@ class DistributionEstimator(BaseEstimator):
         tags.input_tags.three_d_array = True
         return tags
 
-    def _read_training(self, X: Samples) -> Any:
-        """Read the distributions or mixed inputs passed to ``fit``, and remember what they are."""
+    def _read_training(self, X: Samples, y: Any = None) -> Any:
+        """Read the distributions or mixed inputs passed to ``fit``, and remember what they are.
+
+        Raises:
+            ValueError: If there are too few, or the index of ``y`` has the names of the samples in
+                another order, or other names.
+        """
         read = self._read(X, reset=True)
         if len(read) < self._least_samples:
             raise ValueError(
                 f"Found {len(read)} sample(s), while a minimum of {self._least_samples} is required "
                 f"by {type(self).__name__}."
             )
+        check_order(read if names_of(X) is None else X, y)  # a frame or series has an index
         self.inputs_ = _kind(read)
         return read
 
@@ -73,24 +77,13 @@ class DistributionEstimator(BaseEstimator):
         return read
 
     def _read(self, X: Samples, *, reset: bool) -> Inputs:
-        if isinstance(X, ShardedClouds):
-            raise TypeError(
-                f"{type(self).__name__} takes distributions in memory, got ShardedClouds. Pass them to "
-                "SparseDistributionGP or SparseClassificationGP and call gp_distributions.fit, or read "
-                "some of them with sample(n) or piece(index)."
-            )
-        mixed_before = not reset and self.inputs_ == _MIXED
-        if mixed_before and is_table(X):
+        if is_table(X) and not reset and self.inputs_ == _MIXED:
             validate_data(self, X, reset=False, skip_check_array=True)  # its names and their order
         # If the estimator was fitted in one dimension, a list of numbers is a bag, not a matrix row.
         read = read_inputs(X, numbers=not reset and getattr(self, "n_features_in_", None) == 1)
-        if mixed_before and not isinstance(read, MixedInputs):
-            raise ValueError(
-                f"{type(self).__name__} was fitted on mixed inputs, got {type(X).__name__}. Pass a data "
-                "frame with the same columns, or MixedInputs with the same blocks."
-            )
-        if read is None:
-            return self._read_matrix(X, reset=reset)
+        if read is None:  # the rows of a matrix are clouds of one atom
+            array = validate_data(self, X, reset=reset, dtype=np.float64)
+            return PointClouds(array[:, None, :])
         if isinstance(read, MixedInputs):
             if not self._takes_mixed:
                 raise TypeError(
@@ -109,29 +102,12 @@ class DistributionEstimator(BaseEstimator):
             )
         if reset:
             self._remember(read.dim)
-        elif read.dim != self.n_features_in_:
+        elif read.dim != self.n_features_in_ and self.inputs_ != _MIXED:
             raise ValueError(
                 f"X has {read.dim} features, but {type(self).__name__} is expecting "
                 f"{self.n_features_in_} features as input."
             )
         return read
-
-    def _read_matrix(self, X: Samples, *, reset: bool) -> PointClouds:
-        """Read the rows of a matrix as clouds of one atom."""
-        try:
-            array = validate_data(self, X, reset=reset, dtype=np.float64)
-        except ValueError as error:
-            if not is_table(X) or not str(error).startswith("could not convert"):
-                raise
-            raise ValueError(
-                f"Expected a frame with a column of bags, or of numbers only: {error}. Read a long "
-                "table, with a row for each atom, with PointClouds.from_frame, and pass covariates "
-                "without bags as MixedInputs(covariates=frame)."
-            ) from error
-        # A kernel given by the user may select the columns of the atoms with active_dims.
-        if reset and getattr(self, "kernel", None) is None:
-            refuse_packed_rows(array)
-        return PointClouds(array[:, None, :])
 
     def _remember(self, features: int) -> None:
         """Remember the number of features, which have no names."""
@@ -164,30 +140,27 @@ def read_inputs(X: Samples, *, numbers: bool = False) -> Inputs | None:
             ``X`` is a masked array or a tensor of any shape but ``T x n x d``, or if the container
             refuses the data.
     """
-    if isinstance(X, Mapping) and not issparse(X):
+    if isinstance(X, Mapping | ShardedClouds) or hasattr(type(X), "collect"):
         raise TypeError(
-            "Expected distributions in a container or list, got a dictionary. Pass "
-            "PointClouds.from_list(X), whose labels are its keys."
+            f"Expected distributions in memory, in a container or a list, got {type(X).__name__}. Pass "
+            "PointClouds.from_list(X) for a dictionary, X.collect() for a lazy frame, and give "
+            "ShardedClouds to SparseDistributionGP or SparseClassificationGP."
         )
-    if hasattr(type(X), "collect"):
-        raise TypeError(f"Expected data in memory, got {type(X).__name__}. Pass X.collect().")
     if is_table(X):
         frame = table(X)
         bags = bag_columns(frame)
         if bags and len(frame.columns) > 1:
             return MixedInputs._from_table(frame, bags)
-        return next(map(_bags, bags.values()), None)
-    if isinstance(X, list) and X and all(isinstance(item, MixedInputs) for item in X):
-        X = MixedInputs.concatenate(X)
+        return next(map(read_column, bags.values()), None)
+    if isinstance(X, list) and any(isinstance(item, MixedInputs | Distributions) for item in X):
+        X = _joined(X)
     if isinstance(X, MixedInputs):
         return X.to("cpu", torch.float64)
-    if isinstance(X, list) and any(isinstance(item, Distributions) for item in X):
-        X = _joined(X)
     if isinstance(X, Distributions):
         tensors = [tensor.detach().to("cpu", torch.float64) for tensor in X._tensors]
         return X._unchecked(*tensors, labels=X.labels)
     refuse_mask(X, "X", "give masked atoms weight 0 or leave them out")
-    if isinstance(X, Tensor | np.ndarray) and (isinstance(X, Tensor) or X.ndim == 3):
+    if isinstance(X, Tensor) or (isinstance(X, np.ndarray) and X.ndim == 3):
         if X.ndim != 3:
             raise ValueError(
                 f"Expected a tensor of shape T x n x d, got {tuple(X.shape)}. Read packed rows with "
@@ -199,7 +172,7 @@ def read_inputs(X: Samples, *, numbers: bool = False) -> Inputs | None:
         column = list(X.squeeze())
     items = list(X) if column is None and isinstance(X, list | tuple) else column or []
     axes = {count_axes(item) for item in items}
-    if axes <= {0} and not any(hasattr(item, "__geo_interface__") for item in items):
+    if axes <= {0}:
         return None
     if axes == {1} and column is None and not numbers and len({len(item) for item in items}) == 1:
         if all(isinstance(item, np.ndarray | Tensor) for item in items):
@@ -209,21 +182,17 @@ def read_inputs(X: Samples, *, numbers: bool = False) -> Inputs | None:
                 "is a cloud of one atom."
             )
         return None  # the rows of a matrix
-    return _bags(items)
+    return read_column(items)
 
 
-def _bags(items: list[Any]) -> PointClouds:
-    return PointClouds.from_list([double(bag, f"Bag {i}") for i, bag in enumerate(items)])
-
-
-def _joined(items: list[Any]) -> Distributions:
-    """Join single distributions of the same kind and dimension in one container."""
-    first = items[0]
-    alike = all(
-        type(item) is type(first) and not item.batch_shape and item.dim == first.dim
-        for item in items
-    )
-    if not isinstance(first, Distributions) or not alike:
+def _joined(items: list[Any]) -> Inputs:
+    """Join mixed inputs, or single distributions of one kind and dimension, in one container."""
+    if all(isinstance(item, MixedInputs) for item in items):
+        return MixedInputs.concatenate(items)
+    found = {
+        (type(item), getattr(item, "dim", 0), getattr(item, "batch_shape", None)) for item in items
+    }
+    if len(found) > 1 or items[0].batch_shape:
         raise ValueError(
             "Expected a list of single distributions of one kind and dimension, or of arrays, got "
             f"{', '.join(dict.fromkeys(map(repr, items[:5])))}, ..."
@@ -232,51 +201,8 @@ def _joined(items: list[Any]) -> Distributions:
     for item in items:
         label = None if item.labels is None else item.labels[None]
         parts.append(item._unchecked(*(tensor[None] for tensor in item._tensors), labels=label))
-    return type(first)._concatenate(parts)
-
-
-def check_samples(X: Samples, read: Inputs, y: Any) -> None:
-    """Check that targets are in the order of the samples.
-
-    Args:
-        X: The samples as they were given: a pandas frame or series has an index.
-        read: The samples as they were read.
-        y: The targets, or anything else that a step of a pipeline is given.
-
-    Raises:
-        ValueError: If the index of ``y`` has the names of the samples in another order, or other names.
-    """
-    check_order(read if names_of(X) is None else X, y)
-
-
-def read_targets(
-    estimator: BaseEstimator, X: Samples, read: Inputs, y: ArrayLike | Tensor | None
-) -> ArrayLike:
-    """Read targets, converting tensors to arrays.
-
-    Args:
-        estimator: The estimator.
-        X: The samples as they were given.
-        read: The samples as they were read.
-        y: The targets.
-
-    Raises:
-        TypeError: If ``y`` is a dictionary.
-        ValueError: If ``y`` is ``None``, or the index of ``y`` has the names of the samples in another
-            order, or other names; or ``y`` is a masked array.
-    """
-    if y is None:
-        raise ValueError(
-            f"{type(estimator).__name__} requires y to be passed, but the target y is None."
-        )
-    if isinstance(y, Mapping):
-        raise TypeError(
-            "Expected y as a list or array, got a dictionary. Pass [y[label] for label in "
-            "clouds.labels]."
-        )
-    check_samples(X, read, y)
-    refuse_mask(y, "y")
-    return as_array(y)
+    whole: Distributions = type(items[0])._concatenate(parts)
+    return whole
 
 
 def as_array(values: ArrayLike | Tensor) -> ArrayLike:

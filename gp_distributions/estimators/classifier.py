@@ -10,10 +10,10 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassifierMixin
 from sklearn.utils import assert_all_finite
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_consistent_length, column_or_1d
+from sklearn.utils.validation import column_or_1d
 
 from gp_distributions.estimators._kernels import ProcessEstimator
-from gp_distributions.estimators._samples import Samples, read_targets
+from gp_distributions.estimators._samples import Samples
 from gp_distributions.fitting import fit
 from gp_distributions.models.classification import ClassificationGP
 from gp_distributions.models.sparse_classification import SparseClassificationGP
@@ -58,8 +58,7 @@ class DistributionGPClassifier(ClassifierMixin, ProcessEstimator):
     Raises:
         TypeError: On ``fit``, if ``distance`` is neither a name nor a distance, or ``X`` is sparse.
         ValueError: On ``fit``, if a parameter is invalid, the numbers of distributions and labels
-            differ, there are fewer than two classes, or ``X`` looks like packed rows and no ``kernel``
-            is given.
+            differ, or there are fewer than two classes.
 
     Example:
         >>> import numpy as np
@@ -86,11 +85,10 @@ class DistributionGPClassifier(ClassifierMixin, ProcessEstimator):
         Returns:
             The fitted estimator.
         """
-        training = self._read_training(X)
-        labels = column_or_1d(read_targets(self, X, training, y), warn=True)
+        training = self._read_training(X, y)
+        labels = column_or_1d(self._read_targets(y), warn=True)
         if labels.dtype != object:  # the model names the cloud whose label is missing
             assert_all_finite(labels, input_name="y")
-        check_consistent_length(training, labels)
         kernel = self._make_kernel(training)
         model: ClassificationGP | SparseClassificationGP
         if self.num_inducing is None:

@@ -8,10 +8,10 @@ from typing import Literal, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import MultiOutputMixin, RegressorMixin
-from sklearn.utils.validation import check_array, check_consistent_length
+from sklearn.utils.validation import check_array
 
 from gp_distributions.estimators._kernels import ProcessEstimator
-from gp_distributions.estimators._samples import Samples, read_targets
+from gp_distributions.estimators._samples import Samples
 from gp_distributions.fitting import fit
 from gp_distributions.models import ConformalCorrection, DistributionGP, SparseDistributionGP
 
@@ -53,7 +53,7 @@ class DistributionGPRegressor(MultiOutputMixin, RegressorMixin, ProcessEstimator
     Raises:
         TypeError: On ``fit``, if ``distance`` is neither a name nor a distance, or ``X`` is sparse.
         ValueError: On ``fit``, if a parameter is invalid, the numbers of distributions and targets
-            differ, or ``X`` looks like packed rows and no ``kernel`` is given.
+            differ.
 
     Example:
         >>> import numpy as np
@@ -81,17 +81,9 @@ class DistributionGPRegressor(MultiOutputMixin, RegressorMixin, ProcessEstimator
         Returns:
             The fitted estimator.
         """
-        training = self._read_training(X)
-        given = read_targets(self, X, training, y)
-        try:
-            targets = check_array(given, dtype=np.float64, ensure_2d=False, input_name="y")
-        except ValueError as error:
-            if str(error).startswith("could not convert string"):
-                raise ValueError(
-                    f"Expected numbers as y: {error}. Use DistributionGPClassifier for labels."
-                ) from error
-            raise
-        check_consistent_length(training, targets)
+        training = self._read_training(X, y)
+        given = self._read_targets(y)
+        targets = check_array(given, dtype=np.float64, ensure_2d=False, input_name="y")
         model: DistributionGP | SparseDistributionGP
         if self.num_inducing is None:
             kernel = self._make_kernel(training, outputs=targets.shape[1:])

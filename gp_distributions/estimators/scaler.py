@@ -10,12 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from gp_distributions.estimators._samples import (
-    DistributionEstimator,
-    Samples,
-    check_samples,
-    read_inputs,
-)
+from gp_distributions.estimators._samples import DistributionEstimator, Samples, read_inputs
 from gp_distributions.measures import MixedInputs
 from gp_distributions.measures.inputs import Inputs
 from gp_distributions.measures.kinds import Distributions
@@ -40,7 +35,7 @@ class CloudScaler(  # type: ignore[call-arg]
 
     Raises:
         TypeError: On ``fit``, if ``X`` is sparse.
-        ValueError: On ``fit``, if a coordinate is constant, or ``X`` looks like packed rows.
+        ValueError: On ``fit``, if a coordinate is constant.
 
     Example:
         >>> import numpy as np
@@ -61,17 +56,14 @@ class CloudScaler(  # type: ignore[call-arg]
 
     def fit(self, X: Samples, y: Any = None) -> Self:
         """Compute the centre and the scale of the training distributions."""
-        training = self._read_training(X)
-        check_samples(X, training, y)  # the scaled distributions may have no names
+        training = self._read_training(X, y)  # the scaled distributions may have no names
         with torch.no_grad():
             found = {
                 name: [moment.numpy() for moment in block._centre_and_scale(None)]
                 for name, block in _blocks(training).items()
             }
-        if isinstance(training, MixedInputs):
-            self.centre_ = {name: centre for name, (centre, _) in found.items()}
-            self.scale_ = {name: scale for name, (_, scale) in found.items()}
-        else:
+        self.centre_, self.scale_ = ({n: pair[i] for n, pair in found.items()} for i in (0, 1))
+        if not isinstance(training, MixedInputs):
             self.centre_, self.scale_ = found[""]
         return self
 
@@ -88,16 +80,17 @@ class CloudScaler(  # type: ignore[call-arg]
         check_is_fitted(self)
         given = X if isinstance(self.centre_, dict) else read_inputs(X)
         read = self._read_fitted(X if given is None else given)
-        scaled: dict[str, Any] = {}
-        for name, block in _blocks(read).items():
-            moments: list[Any] = [self.centre_, self.scale_]
-            if isinstance(read, MixedInputs):
-                moments = [moment[name] for moment in moments]
-            scaled[name] = block._scaled(*map(torch.from_numpy, moments))
-        if isinstance(read, MixedInputs):
-            return read._with(scaled)
-        # The rows of a matrix are single atoms.
-        return scaled[""] if given is not None else scaled[""].points.squeeze(-2).numpy()
+        moments: list[Any] = [self.centre_, self.scale_]
+        if not isinstance(read, MixedInputs):
+            scaled = read._scaled(*map(torch.from_numpy, moments))
+            # The rows of a matrix are single atoms.
+            return scaled if given is not None else scaled.points.squeeze(-2).numpy()
+        return read._with(
+            {
+                name: block._scaled(*(torch.from_numpy(moment[name]) for moment in moments))
+                for name, block in _blocks(read).items()
+            }
+        )
 
     def set_output(self, *, transform: str | None = None) -> Self:
         """Return the scaler unchanged, as in a pipeline whose other steps return frames.

@@ -62,8 +62,7 @@ class EmbeddingTransformer(_NumberedFeatures, TransformerMixin, DistanceEstimato
 
     Raises:
         TypeError: On ``fit``, if ``distance`` is neither a name nor a distance, or ``X`` is sparse.
-        ValueError: On ``fit``, if the distance is invalid or has no finite number of features, or ``X``
-            looks like packed rows.
+        ValueError: On ``fit``, if the distance is invalid or has no finite number of features.
 
     Example:
         >>> import numpy as np
@@ -165,7 +164,7 @@ class GramTransformer(_NumberedFeatures, TransformerMixin, DistanceEstimator):
 
     Raises:
         TypeError: On ``fit``, if ``distance`` is neither a name nor a distance, or ``X`` is sparse.
-        ValueError: On ``fit``, if a parameter is invalid, or ``X`` looks like packed rows.
+        ValueError: On ``fit``, if a parameter is invalid.
 
     Example:
         >>> import numpy as np

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,9 +12,9 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from gp_distributions.measures.arrays import Data, given_scale, integer, unit_powers
+from gp_distributions.measures.arrays import Data, given_scale, integer
 from gp_distributions.rows.padding import at, is_tracked, is_wide, joined
-from gp_distributions.warnings import PrecisionWarning, silenced, warn
+from gp_distributions.warnings import PrecisionWarning, warn
 
 Index: TypeAlias = int | slice | Sequence[int] | Sequence[bool] | npt.NDArray[Any] | Tensor
 
@@ -37,20 +36,22 @@ class Container(ABC):
 
     @classmethod
     def _read(cls, *tensors: Tensor, labels: npt.NDArray[Any] | None = None) -> Self:
-        made = cls.__new__(cls)
-        made._fill(*tensors, labels=labels)
+        made = cls._unchecked(*tensors, labels=labels)
+        made._warn()
         return made
 
     @classmethod
     def _unchecked(cls, *tensors: Tensor, labels: npt.NDArray[Any] | None = None) -> Self:
-        with silenced():
-            return cls._read(*tensors, labels=labels)
+        made = cls.__new__(cls)
+        made._fill(*tensors, labels=labels)
+        return made
 
     def _fill(self, *tensors: Tensor, labels: npt.NDArray[Any] | None = None) -> None:
         if labels is not None:
             labels.flags.writeable = False
-        for name, value in zip((*self._axes, "labels"), (*tensors, labels), strict=True):
-            object.__setattr__(self, name, value)
+        vars(self).update(zip((*self._axes, "labels"), (*tensors, labels), strict=True))
+
+    def _warn(self) -> None:
         if self.dtype == torch.float32:
             warn(
                 f"The {self._noun}s are in single precision, in which distances between similar "
@@ -128,9 +129,9 @@ class Container(ABC):
             The normalised distributions, with the same weights and labels.
 
         Raises:
-            TypeError: If ``like`` is of another kind.
-            ValueError: If the dimensions differ; a scale is not positive; or no scale is given, and
-                there are no distributions or a coordinate is constant.
+            TypeError: If ``like`` is of another kind or dimension.
+            ValueError: If a scale is not positive; or no scale is given, and there are no distributions
+                or a coordinate is constant.
 
         Example:
             >>> from gp_distributions import PointClouds
@@ -141,14 +142,11 @@ class Container(ABC):
             0.0
         """
         like = self if like is None else like
-        if not isinstance(like, type(self)):
-            name = type(self).__name__
+        if not isinstance(like, type(self)) or like.dim != self.dim:
             raise TypeError(
-                f"Expected like to be {name}, got {type(like).__name__}. Convert it to {name}, or "
-                "pass a scale as scale=."
+                f"Expected like to be {type(self).__name__} of dimension {self.dim}, got {like!r}. "
+                "Convert it, or pass a scale as scale=."
             )
-        if like.dim != self.dim:
-            raise ValueError(f"Expected like to have dimension {self.dim}, got {like.dim}.")
         like = like.to(device=self.device, dtype=self.dtype)
         return self._scaled(*like._centre_and_scale(scale))
 
@@ -166,28 +164,20 @@ class Container(ABC):
                 or a coordinate is constant.
         """
         mean, variance, weights = self._components()
-        present = weights > 0
-        sizes = torch.maximum(mean.abs(), variance.clamp_min(0).sqrt())[present]
-        none = sizes.new_zeros(1, self.dim)  # in case of no distributions at all
-        unit = unit_powers(torch.cat([sizes, none]).amax(0))
-        centre = (weights.unsqueeze(-2) @ (mean * unit)).reshape(-1, self.dim).mean(0)
+        weights = weights.unsqueeze(-2)
+        centre = (weights @ mean).reshape(-1, self.dim).mean(0)
         if scale is not None:
-            return centre / unit, given_scale(scale, centre)
-        if not self.batch_shape.numel():
-            raise ValueError(
-                f"Expected distributions whose standard deviation is the scale, got {self}. Pass like= "
-                "with at least one."
-            )
-        low, high = mean[present].amin(0), mean[present].amax(0)
-        constant = (low == high) & (variance[present] <= 0).all(0)
+            return centre, given_scale(scale, centre)
+        present = weights.squeeze(-2) > 0
+        same = mean[present] == mean[present][:1]
+        constant = same.all(0) & (variance[present] <= 0).all(0)
         if constant.any():
-            first = int(constant.nonzero()[0])
             raise ValueError(
-                f"Coordinate {first}: expected several values, whose standard deviation is the scale, "
-                f"got {low[first]} everywhere; pass scale=."
+                f"Coordinate {int(constant.nonzero()[0])}: expected several values, whose standard "
+                "deviation is the scale, got one value everywhere; pass scale=."
             )
-        squares = weights.unsqueeze(-2) @ (variance * unit * unit + (mean * unit - centre).square())
-        return centre / unit, squares.reshape(-1, self.dim).mean(0).sqrt() / unit
+        squares = weights @ (variance + (mean - centre).square())
+        return centre, squares.reshape(-1, self.dim).mean(0).sqrt()
 
     @abstractmethod
     def _components(self) -> tuple[Tensor, Tensor, Tensor]:
@@ -204,14 +194,11 @@ class Container(ABC):
 
     def __getitem__(self, index: Index) -> Self:
         key = resolve(index, len(self))
-        labels = self.labels
-        if labels is not None:
-            # The ellipsis makes the label of a single distribution an array, too.
-            labels = labels[..., key.numpy(force=True) if isinstance(key, Tensor) else key]
-        key = key.to(self.device) if isinstance(key, Tensor) else key
+        # The ellipsis makes the label of a single distribution an array, too.
+        labels = None if self.labels is None else self.labels[..., key]
         return self._unchecked(*self._at(key), labels=labels)
 
-    def _at(self, key: slice | Tensor) -> list[Tensor]:
+    def _at(self, key: slice | npt.NDArray[np.intp]) -> list[Tensor]:
         return [
             tensor[(..., key, *[slice(None)] * axes)]
             for tensor, axes in zip(self._tensors, self._axes.values(), strict=True)
@@ -228,11 +215,8 @@ class Container(ABC):
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         # A tensor inside a graph cannot be deep-copied, so the copy leaves the graph, as a pickle does.
-        tensors = [
-            copy.deepcopy(tensor.detach(), memo).requires_grad_(tensor.requires_grad)
-            for tensor in self._tensors
-        ]
-        return self._unchecked(*tensors, labels=copy.deepcopy(self.labels, memo))
+        tensors = [t.detach().clone().requires_grad_(t.requires_grad) for t in self._tensors]
+        return self._unchecked(*tensors, labels=self.labels)
 
     def __repr__(self) -> str:
         parts = [
@@ -263,11 +247,10 @@ class WeightedContainer(Container):
         """Number of atoms or components of positive weight: a ``batch_shape`` tensor of integers."""
         return (self.weights > 0).sum(-1)
 
-    def _at(self, key: slice | Tensor) -> list[Tensor]:
-        plain = isinstance(key, Tensor) and key.dim() == len(self.batch_shape) == 1
+    def _at(self, key: slice | npt.NDArray[np.intp]) -> list[Tensor]:
+        plain = isinstance(key, np.ndarray) and key.ndim == len(self.batch_shape) == 1
         if plain and is_wide(self.weights) and not is_tracked(*self._tensors):
-            index = key.remainder(len(self))  # type: ignore[union-attr]
-            return [at(tensor, index) for tensor in self._tensors]
+            return [at(tensor, key.tolist()) for tensor in self._tensors]  # type: ignore[union-attr]
         return super()._at(key)
 
     def _drawn(self, n: int, generator: torch.Generator) -> Tensor:
@@ -298,32 +281,17 @@ def _counted(number: str, noun: str) -> str:
     return f"{number} {noun}{'s' * (number != '1')}"
 
 
-def resolve(index: Index, length: int) -> slice | Tensor:
-    """Convert an index to a slice with a positive step or a tensor of integers.
+def resolve(index: Index, length: int) -> slice | npt.NDArray[np.intp]:
+    """Convert an index to a slice with a positive step or an array of integers.
 
     Args:
         index: An integer, a slice, a mask, or a list, array or tensor of integers.
         length: Length of the axis.
 
-    Returns:
-        The equivalent slice or tensor of integers.
-
     Raises:
-        IndexError: If the index is out of range, or is a mask of another length.
-        TypeError: If the index is of a type not listed above.
+        IndexError: If the index is out of range, of another type, or a mask of another length.
     """
     if isinstance(index, slice) and (index.step is None or index.step > 0):
         return index
-    if isinstance(index, tuple):
-        raise TypeError(f"Expected one index, into the last batch axis, got the tuple {index}.")
-    places: Any = index
-    if not isinstance(index, slice):
-        places = index.numpy(force=True) if isinstance(index, Tensor) else np.array(index)
-        if not places.size and places.dtype.kind == "f":  # an empty list
-            places = places.astype(np.int64)
-        if places.dtype.kind not in "biu":
-            raise TypeError(
-                f"Expected integers or a mask as index, got {places.tolist()!r}. Select clouds by label "
-                "with clouds[numpy.isin(clouds.labels, names)]."
-            )
-    return torch.from_numpy(np.array(np.arange(length)[places]))
+    places: Any = index.numpy(force=True) if isinstance(index, Tensor) else index
+    return np.array(np.arange(length)[places])

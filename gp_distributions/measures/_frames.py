@@ -13,15 +13,8 @@ from torch import Tensor
 
 from gp_distributions.measures._bags import pad
 from gp_distributions.measures._validation import Wording, validated
-from gp_distributions.measures.arrays import (
-    as_floats,
-    is_missing,
-    is_number,
-    real_array,
-    shown,
-    to_tensors,
-)
-from gp_distributions.measures.tables import Table, column, row_names, table
+from gp_distributions.measures.arrays import as_floats, is_missing, real_array
+from gp_distributions.measures.tables import column, table
 
 # Largest number of entries of a matrix of cells that are read at once.
 _PIECE = 10_000_000
@@ -46,9 +39,7 @@ def read_frame(
     given = names if weight is None else [*names, weight]
     read = table(frame, [bag, *given])
     ids = np.asarray(column(read, bag))
-    if not len(ids):
-        raise ValueError("Expected a frame with at least one row, got an empty frame.")
-    values = to_tensors([_numbers(read, name, ids) for name in given])
+    values = [torch.from_numpy(_numbers(column(read, name), name, ids)) for name in given]
     points = torch.stack(values[: len(names)], -1)
     weights = torch.ones_like(values[0]) if weight is None else values[-1]
     return split_rows_by_bag(points, weights, ids, bag)
@@ -73,21 +64,16 @@ def split_rows_by_bag(
     Raises:
         ValueError: If the bag of an atom is missing or unhashable, or atoms or weights are invalid.
     """
+    if not len(ids):
+        raise ValueError("Expected at least one row, got none.")
     keys = ids.tolist()
-    try:
-        codes = {key: code for code, key in enumerate(dict.fromkeys(keys))}
-    except TypeError as error:
-        raise ValueError(
-            f"Column {bag!r}: expected values that name bags, such as strings or numbers, got "
-            f"an {error}."
-        ) from error
-    if any(map(is_missing, codes)):
-        row = next(row for row, key in enumerate(keys) if is_missing(key))
-        raise ValueError(
-            f"Column {bag!r}: expected a bag for each row, got a missing value in row {row} (counted "
-            "from 0)."
-        )
+    codes = {key: code for code, key in enumerate(dict.fromkeys(keys))}
     code = np.fromiter(map(codes.__getitem__, keys), dtype=np.intp, count=len(keys))
+    for key in filter(is_missing, codes):
+        raise ValueError(
+            f"Column {bag!r}: expected a bag for each row, got a missing value in row "
+            f"{np.argmax(code == codes[key])} (counted from 0)."
+        )
     order = np.argsort(code, kind="stable")
     counts = np.bincount(code)
     labels = ids[order[np.cumsum(counts) - counts]]
@@ -96,19 +82,18 @@ def split_rows_by_bag(
     return *validated(*padded, Wording(noun, labels=labels)), labels
 
 
-def _numbers(frame: Table, name: str, ids: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def _numbers(values: Any, name: str, ids: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
     """Return a column of finite numbers; the error names the row and the bag."""
-    values = np.asarray(column(frame, name))
-    numbers = as_floats(values)
+    numbers = as_floats(np.asarray(values))
     plain = numbers.dtype.kind in "biuf"
-    bad = ~np.isfinite(numbers) if plain else np.array([not is_number(v) for v in values])
-    if plain and not bad.any():
-        return numbers
-    row = int(bad.argmax())
+    good = np.isfinite(numbers) if plain else [isinstance(v, int | float) for v in numbers]
+    if plain and np.all(good):
+        return np.array(numbers, dtype=np.float64)
+    row = int(np.argmin(good))
     raise ValueError(
-        f"Column {name!r}: expected finite numbers, got {shown(values.tolist()[row])} in row "
-        f"{row_names(frame).tolist()[row]!r}, of bag {ids.tolist()[row]!r}. Convert text to numbers; "
-        "correct or fill in the value, or drop the row."
+        f"Column {name!r}: expected finite numbers, got {numbers.tolist()[row]!r} in row {row} "
+        f"(counted from 0), of bag {ids.tolist()[row]!r}. Convert text to numbers; fill in the value, "
+        "or drop the row."
     )
 
 
@@ -133,17 +118,10 @@ def read_cells(
         ValueError: If there are no cells, a column, key or gene does not exist, or the sample of a cell
             is missing.
     """
-    missing = [name for name in ("obs", "obsm", "var_names", "X") if not hasattr(adata, name)]
-    if missing:
-        raise TypeError(
-            f"Expected an AnnData object, got {type(adata).__name__} without {', '.join(missing)}."
-        )
+    if not all(hasattr(adata, name) for name in ("obs", "obsm", "var_names", "X")):
+        raise TypeError(f"Expected an AnnData object, got {type(adata).__name__}.")
     ids = np.asarray(column(table(adata.obs, [sample]), sample))
-    if not len(ids):
-        raise ValueError("Expected at least one cell, got none.")
-    matrix, columns = _selected(adata, rep, layer)
-    name = f"rep {rep!r}" if isinstance(rep, str) else "The matrix of genes"
-    points = torch.from_numpy(_dense(matrix, columns, name))
+    points = torch.from_numpy(_dense(*_selected(adata, rep, layer)))
     return split_rows_by_bag(points, points.new_ones(len(points)), ids, sample, "Sample")
 
 
@@ -155,8 +133,6 @@ def _selected(
         if layer is not None:
             raise ValueError(f"Expected no layer along with {rep!r} of adata.obsm, got {layer!r}.")
         return adata.obsm[rep], None
-    if layer is not None and layer not in adata.layers:
-        raise ValueError(f"Expected a key of adata.layers, got {layer!r}; keys: {[*adata.layers]}.")
     matrix = adata.X if layer is None else adata.layers[layer]
     if matrix is None:
         raise ValueError(
@@ -166,44 +142,31 @@ def _selected(
     if rep == "X":
         return matrix, None
     genes = [rep] if isinstance(rep, str) else list(rep)
-    if not genes:
-        raise ValueError("Expected at least one gene in rep, got none.")
     known = np.asarray(adata.var_names)
-    positions = [np.flatnonzero(known == gene) for gene in genes]
-    for gene, found in zip(genes, positions, strict=True):
-        if len(found) != 1:
-            what = "a gene that occurs once in adata.var_names"
-            if isinstance(rep, str):
-                what = f"a key of adata.obsm, 'X' or {what}"
+    for gene in genes:
+        if (known == gene).sum() != 1:
             raise ValueError(
-                f"rep: expected {what}, got {gene!r}, which occurs {len(found)} times; keys of "
-                f"adata.obsm: {[*adata.obsm]}."
+                "rep: expected a key of adata.obsm, 'X' or genes that occur once in adata.var_names, "
+                f"got {gene!r}; keys of adata.obsm: {[*adata.obsm]}."
             )
-    return matrix, np.concatenate(positions)
+    return matrix, np.array([np.flatnonzero(known == gene)[0] for gene in genes])
 
 
-def _dense(matrix: Any, columns: npt.NDArray[np.intp] | None, name: str) -> npt.NDArray[np.float64]:
+def _dense(matrix: Any, columns: npt.NDArray[np.intp] | None) -> npt.NDArray[np.float64]:
     """Read columns of a matrix in pieces into a dense array; the matrix may be sparse or in a file."""
-    if len(matrix.shape) != 2:
-        raise ValueError(f"{name}: expected a matrix, got shape {tuple(matrix.shape)}.")
     rows, width = matrix.shape
-    read = np.empty((rows, width if columns is None else len(columns)))
     if getattr(matrix, "format", None) == "csc":  # fast for columns, slow for rows
-        chosen = np.arange(width) if columns is None else columns
-        step = max(1, _PIECE // rows)
-        for start in range(0, len(chosen), step):
-            # HDF5 files require indices that are unique and in increasing order.
-            part, inverse = np.unique(chosen[start : start + step], return_inverse=True)
-            read[:, start : start + step] = _array(matrix[:, part], name)[:, inverse]
-        return read
+        # HDF5 files require indices that are unique and in increasing order.
+        chosen, columns = np.unique(
+            np.arange(width) if columns is None else columns, return_inverse=True
+        )
+        matrix = matrix[:, chosen].tocsr()
+    read = np.empty((rows, width if columns is None else len(columns)))
     step = max(1, _PIECE // max(width, 1))
     for start in range(0, rows, step):
         piece = getattr(matrix, "iloc", matrix)[start : start + step]
-        read[start : start + step] = _array(piece if columns is None else piece[:, columns], name)
+        piece = piece if columns is None else piece[:, columns]
+        piece = piece.compute() if hasattr(piece, "compute") else piece  # dask arrays
+        dense = piece.toarray() if issparse(piece) else np.asarray(piece)
+        read[start : start + step] = real_array(dense, "Cells")
     return read
-
-
-def _array(piece: Any, name: str) -> npt.NDArray[Any]:
-    if hasattr(piece, "compute"):  # dask arrays
-        piece = piece.compute()
-    return np.asarray(real_array(piece.toarray() if issparse(piece) else np.asarray(piece), name))

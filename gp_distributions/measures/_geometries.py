@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from importlib import import_module
 from os import PathLike, fspath
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from gp_distributions.measures.arrays import Data, point_array, shown
+from gp_distributions.measures.arrays import Data, point_array
 
 # How deep the lines of a geometry lie in its coordinates, and whether they are closed.
 _LINES = {
@@ -39,22 +40,13 @@ def curve_lines(curve: Any, name: str, *, closed: bool) -> tuple[Data, npt.NDArr
     Raises:
         ValueError: If the curve is of another kind, or a geometry has no lines.
     """
-    if isinstance(curve, str | bytes):
-        raise ValueError(
-            f"{name}: expected vertices or a geometry, got {shown(curve)}. Read text with "
-            "shapely.from_wkt or shapely.from_geojson, and bytes with shapely.from_wkb."
-        )
     if _is_geometry(curve):
-        described = _description(curve)
-        depth, closed = _LINES.get(described["type"], (0, False))
-        lines = [described["coordinates"]] if described["type"] in _LINES else []
+        described = _description(curve, name, _LINES)
+        depth, closed = _LINES[described["type"]]
+        lines = [described["coordinates"]]
         for _ in range(depth):
             lines = [line for part in lines for line in part]
-        arrays = [np.asarray(line, dtype=np.float64) for line in lines if len(line)]
-        if not arrays:
-            raise ValueError(
-                f"{name}: expected a geometry made of polygons or lines, got {_kind(described)}."
-            )
+        arrays = [np.asarray(line, dtype=np.float64) for line in lines]
         if closed:
             arrays = [a[:-1] if len(a) > 1 and (a[0] == a[-1]).all() else a for a in arrays]
         curve = np.concatenate(arrays)
@@ -81,54 +73,34 @@ def mesh_arrays(mesh: Any, name: str) -> tuple[Data, Data]:
         ValueError: If the mesh is of none of these kinds, or it cannot be read.
     """
     if isinstance(mesh, str | PathLike):
-        mesh = _loaded(fspath(mesh), name)
+        path, trimesh = fspath(mesh), _imported("trimesh", name)
+        try:
+            mesh = trimesh.load_mesh(path)
+            if not len(mesh.faces):
+                raise ValueError("it has no faces")
+        except Exception as error:  # each format raises errors of its own types
+            raise ValueError(f"{name}: cannot read {path!r} as a mesh: {error}") from error
     if hasattr(mesh, "vertices") and hasattr(mesh, "faces"):
         return mesh.vertices, mesh.faces
     if _is_geometry(mesh):
-        return _triangles(_description(mesh), name)
+        return _triangles(_description(mesh, name, ("Polygon", "MultiPolygon")), name)
     if isinstance(mesh, Sequence) and len(mesh) == 2:
         return mesh[0], mesh[1]
-    got = f"{len(mesh)} items" if isinstance(mesh, Sequence) else type(mesh).__name__
     raise ValueError(
         f"{name}: expected a pair (vertices, faces), an object with these attributes or a path, got "
-        f"{got}."
+        f"{type(mesh).__name__}."
     )
-
-
-def _loaded(path: str, name: str) -> Any:
-    try:
-        import trimesh
-    except ImportError as error:
-        raise ImportError(
-            f"{name}: reading the file {path!r} needs trimesh. Run: pip install trimesh"
-        ) from error
-    try:
-        mesh = trimesh.load_mesh(path)
-        if not len(mesh.faces):
-            raise ValueError("it has no faces")
-        return mesh
-    except Exception as error:  # each format raises errors of its own types
-        raise ValueError(f"{name}: cannot read {path!r} as a mesh: {error}") from error
 
 
 def _triangles(described: Any, name: str) -> tuple[Data, Data]:
     """Divide a polygon, excluding its holes, into triangles; return their vertices and faces."""
+    shapely = _imported("shapely", name)
+    polygon = _imported("shapely.geometry", name).shape(described)
     try:
-        from shapely import GEOSException, constrained_delaunay_triangles, get_coordinates
-        from shapely.geometry import shape
-    except ImportError as error:
-        raise ImportError(
-            f"{name}: dividing polygons into triangles needs shapely 2.1 or later. Run: "
-            'pip install "shapely>=2.1"'
-        ) from error
-
-    if described["type"] not in ("Polygon", "MultiPolygon") or not described["coordinates"]:
-        raise ValueError(f"{name}: expected a geometry made of polygons, got {_kind(described)}.")
-    try:
-        corners = get_coordinates(constrained_delaunay_triangles(shape(described)))
-    except GEOSException as error:
+        corners = shapely.get_coordinates(shapely.constrained_delaunay_triangles(polygon))
+    except shapely.GEOSException as error:
         raise ValueError(
-            f"{name}: cannot divide a {_kind(described)} into triangles: {error}. If its outline "
+            f"{name}: cannot divide a {described['type']} into triangles: {error}. If its outline "
             "crosses itself, repair it with shapely.make_valid(polygon)."
         ) from error
     # Each triangle is a polygon whose first corner is repeated at the end.
@@ -137,23 +109,27 @@ def _triangles(described: Any, name: str) -> tuple[Data, Data]:
     return vertices, faces.reshape(-1, 3)
 
 
+def _imported(package: str, name: str) -> Any:
+    try:
+        return import_module(package)
+    except ImportError as error:
+        raise ImportError(
+            f"{name}: reading it needs {package}. Run: pip install {package}"
+        ) from error
+
+
 def _is_geometry(value: object) -> bool:
     """Return whether a value is GeoJSON, or has a ``__geo_interface__``, which describes it as such."""
     return hasattr(value, "__geo_interface__") or (isinstance(value, Mapping) and "type" in value)
 
 
-def _description(geometry: Any) -> Any:
+def _description(geometry: Any, name: str, kinds: Collection[str]) -> Any:
+    """Return the type and the coordinates of a geometry that is not empty, of one of some kinds."""
     described = geometry if isinstance(geometry, Mapping) else geometry.__geo_interface__
-    if described["type"] == "Feature":
-        return described["geometry"] or described
-    return described
-
-
-def _kind(described: Any) -> str:
-    empty = "" if described.get("coordinates", True) else "an empty "
-    advice = ""
-    if described["type"].endswith("Collection"):
-        advice = (
-            ". Pass its polygons or its lines, for example those of shapely.get_parts(collection)"
+    described = described.get("geometry") or described  # of a feature
+    if described["type"] not in kinds or not described["coordinates"]:
+        raise ValueError(
+            f"{name}: expected a non-empty geometry of the types {', '.join(kinds)}, got "
+            f"{described['type']}. Pass the parts of a collection, shapely.get_parts(collection)."
         )
-    return f"{empty}{described['type']}{advice}"
+    return described

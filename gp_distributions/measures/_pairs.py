@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from gp_distributions.measures._validation import Wording, check_entries, equal_weights
 from gp_distributions.measures.arrays import integer, seeded
@@ -50,18 +51,13 @@ def read_pairs(
         weights.
 
     Raises:
-        TypeError: If ``features`` does not return a tensor.
         ValueError: If a cloud has no pairs, or an argument or a feature is invalid.
     """
     dim = points.shape[-1]
+    if space is not None and (features is not None or integer(space, "space") > dim):
+        raise ValueError(f"Expected either features or space <= d = {dim}, got space = {space}.")
     if features is None:
-        features = partial(
-            distance_and_marks, space=dim if space is None else integer(space, "space")
-        )
-        if space is not None and space > dim:
-            raise ValueError(f"space: expected at most d = {dim} coordinates, got {space}.")
-    elif space is not None:
-        raise ValueError("Expected space or features, got both of them.")
+        features = partial(distance_and_marks, space=dim if space is None else space)
     sizes = (weights > 0).sum(-1)
     enough = sizes >= (1 if self_pairs else 2)
     check_entries(enough, sizes, wording, "at least two atoms, or self_pairs=True", "")
@@ -75,17 +71,15 @@ def read_pairs(
     else:
         count = integer(num_pairs, "num_pairs")
         generator = seeded(seed, weights.device)
-        pairs = draw_pairs(weights, count, self_pairs=self_pairs, generator=generator)
-        first, second = (
-            points.gather(-2, index.unsqueeze(-1).expand(-1, -1, dim)) for index in pairs
-        )
-        found = _evaluated(features, first.flatten(0, 1), second.flatten(0, 1))
+        drawn = draw_pairs(weights, count, self_pairs=self_pairs, generator=generator)
+        pairs = (points.gather(-2, index.unsqueeze(-1).expand(-1, -1, dim)) for index in drawn)
+        found = _evaluated(features, *(atoms.flatten(0, 1) for atoms in pairs))
         found = found.unflatten(0, (num, count))
         masses = equal_weights(found)
-    found = found.reshape(*batch_shape, *found.shape[1:])
+    found, masses = (x.reshape(*batch_shape, *x.shape[1:]) for x in (found, masses))
     where = " in pair {}, coordinate {}"
     check_entries(found.isfinite(), found, wording, "finite features of pairs", where)
-    return found, masses.reshape(*batch_shape, masses.shape[-1])
+    return found, masses
 
 
 def distance_and_marks(first: Tensor, second: Tensor, *, space: int) -> Tensor:
@@ -112,21 +106,17 @@ def all_pairs(
 
     ``K`` is the number of pairs of the largest cloud. Clouds of similar sizes are processed together.
     """
-    points, weights = drop_padding(points, weights)
-    atoms = weights.shape[-1]
-    most = atoms * (atoms + (1 if self_pairs else -1)) // 2
-    size = max(1, _CHUNK // max(1, most))
-    if points.requires_grad or weights.requires_grad or len(weights) <= size:
-        found, masses = _paired(points, weights, features, self_pairs)
-        return found, masses / masses.sum(-1, keepdim=True)
-    found, masses = points.new_empty(0), weights.new_zeros(len(weights), most)
-    for chunk in chunks(weights, size, by_atoms=True):
+    atoms = int((weights > 0).sum(-1).max()) if len(weights) else weights.shape[-1]
+    most = max(1, atoms * (atoms + (1 if self_pairs else -1)) // 2)
+    places, found, masses = [], [], []
+    for chunk in chunks(weights, max(1, _CHUNK // most), by_atoms=True):
         part, mass = _paired(*drop_padding(points[chunk], weights[chunk]), features, self_pairs)
-        if not len(found):
-            found = part.new_zeros(*masses.shape, part.shape[-1])
-        found[chunk, : mass.shape[-1]] = part
-        masses[chunk, : mass.shape[-1]] = mass
-    return found, masses.div_(masses.sum(-1, keepdim=True))
+        places.append(torch.arange(len(weights), device=weights.device)[chunk])
+        found.append(pad(part, (0, 0, 0, most - part.shape[1])))
+        masses.append(pad(mass, (0, most - mass.shape[1])))
+    order = torch.cat(places).argsort()
+    total = torch.cat(masses)[order]
+    return torch.cat(found)[order], total / total.sum(-1, keepdim=True)
 
 
 def _paired(
@@ -151,12 +141,10 @@ def _paired(
 def _evaluated(features: PairFeatures, first: Tensor, second: Tensor) -> Tensor:
     """Evaluate features, and check that they have one row for each pair."""
     found = features(first, second)
-    if not isinstance(found, Tensor):
-        raise TypeError(f"features: expected a function to tensors, got {type(found).__name__}.")
-    if found.dim() not in (1, 2) or len(found) != len(first) or 0 in found.shape[1:]:
+    if not isinstance(found, Tensor) or found.dim() not in (1, 2) or len(found) != len(first):
+        got = tuple(found.shape) if isinstance(found, Tensor) else type(found).__name__
         raise ValueError(
-            f"features: expected a tensor of shape ({len(first)}, D) for {len(first)} pairs, got "
-            f"shape {tuple(found.shape)}."
+            f"features: expected a tensor of shape ({len(first)}, D) for {len(first)} pairs, got {got}."
         )
     return (found if found.dim() == 2 else found.unsqueeze(-1)).to(first)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Iterable
 from typing import Any
 
@@ -13,14 +14,7 @@ from torch import Tensor
 from gp_distributions.measures._bags import pad_arrays, point_arrays
 from gp_distributions.measures._geometries import curve_lines, mesh_arrays
 from gp_distributions.measures._validation import Wording, equal_weights, validated
-from gp_distributions.measures.arrays import (
-    Array,
-    Data,
-    integer,
-    real_array,
-    to_tensor,
-    to_tensors,
-)
+from gp_distributions.measures.arrays import Data, integer, real_array, to_tensor, to_tensors
 
 
 def read_images(images: Data) -> tuple[Tensor, Tensor]:
@@ -37,22 +31,19 @@ def read_images(images: Data) -> tuple[Tensor, Tensor]:
         ValueError: If an intensity is negative or not finite, an image is all zero, or the last axis
             looks like colour channels.
     """
-    array = real_array(images, "Images")
-    shape = tuple(array.shape)
+    (values,) = to_tensors([real_array(images, "Images")])
+    shape = tuple(values.shape)
     # Colour images have three channels, or four with opacity.
     coloured = len(shape) > 3 and shape[-1] in (3, 4) and shape[-2] > shape[-1]
     if len(shape) < 2 or 0 in shape or coloured:
-        colours = (
-            ", whose last axis looks like colour channels. Select one channel or average them, "
-            "images[..., :3].mean(-1). If the images are this narrow, flatten their batch axes"
-        )
         raise ValueError(
             "Images: expected one channel, a non-empty array of shape (..., H, W), got shape "
-            f"{shape}{colours * coloured}."
+            f"{shape}. Select one channel of colour images or average them, images[..., :3].mean(-1); "
+            "flatten batch axes of images that are as narrow as colour channels."
         )
-    values = to_tensors([array])[0]
     height, width = (
-        _spaced(-1, 1, count, values) if count > 1 else values.new_zeros(1) for count in shape[-2:]
+        torch.linspace(-(n > 1), n > 1, n, dtype=values.dtype, device=values.device)
+        for n in shape[-2:]
     )
     grid = torch.cartesian_prod(height.flip(0), width).flip(-1)
     grid, weights = validated(grid, values.flatten(-2), Wording("Image", "intensities"))
@@ -79,26 +70,21 @@ def read_curves(
     wording = Wording("Curve", "arc lengths", labels)
     read = [curve_lines(c, wording((i,)), closed=closed) for i, c in enumerate(curves)]
     vertices = to_tensors(point_arrays((points for points, _, _ in read), wording))
-    segments, shares = [], []
-    for i, (points, (_, following, _)) in enumerate(zip(vertices, read, strict=True)):
-        if len(points) < 2:
-            raise ValueError(f"{wording((i,))}: expected at least 2 vertices, got 1.")
+    least = 1 if all(loop for _, _, loop in read) else 2
+    count = None if atoms is None else integer(atoms, "atoms", least)
+    even, shares = [], []
+    for points, (_, following, loop) in zip(vertices, read, strict=True):
         index = torch.from_numpy(following).to(points.device)
         lengths = torch.linalg.vector_norm(points[index] - points, dim=-1)
-        segments.append((points[index], lengths))
         # A vertex represents half of each adjacent segment.
         shares.append((lengths + torch.zeros_like(lengths).index_add(0, index, lengths)) / 2)
-    found = validated(*_padded(vertices, shares), wording)
-    if atoms is None:
+        if count is not None:
+            even.append(_equally_spaced(points, points[index], lengths, count, closed=loop))
+    found = validated(pad_arrays(vertices), pad_arrays(shares), wording)
+    if count is None:
         return found
-    count = integer(atoms, "atoms", 1 if all(loop for _, _, loop in read) else 2)
-    even = torch.stack(
-        [
-            _equally_spaced(points, *segment, count, closed=loop)
-            for points, segment, (_, _, loop) in zip(vertices, segments, read, strict=True)
-        ]
-    )
-    return even, equal_weights(even)
+    placed = torch.stack(even)
+    return placed, equal_weights(placed)
 
 
 def _equally_spaced(
@@ -111,9 +97,10 @@ def _equally_spaced(
     from ``points`` to ``ends``.
     """
     reached = lengths.cumsum(-1)
-    targets = reached[-1] * _spaced(0, 1, atoms + closed, points)[:atoms]
+    parts = torch.linspace(0, 1, atoms + closed, dtype=points.dtype, device=points.device)
+    targets = reached[-1] * parts[:atoms]
     # The first segment that ends at or beyond the target; it has length 0 only if the target is 0.
-    index = torch.searchsorted(reached.detach(), targets.detach())
+    index = torch.searchsorted(reached.detach(), targets.detach()).clamp_max(len(reached) - 1)
     length = lengths[index]
     part = (targets - reached[index] + length) / torch.where(length > 0, length, 1.0)
     return torch.lerp(points[index], ends[index], part.clamp(0, 1).unsqueeze(-1))
@@ -142,44 +129,29 @@ def read_meshes(
     """
     wording = Wording("Mesh", "areas", labels)
     read = [mesh_arrays(mesh, wording((i,))) for i, mesh in enumerate(meshes)]
-    arrays = point_arrays((points for points, _ in read), wording)
-    faces = [real_array(given, f"Faces of mesh {i}") for i, (_, given) in enumerate(read)]
-    for i, (array, face) in enumerate(zip(arrays, faces, strict=True)):
-        _check_mesh(array, face, wording((i,)))
-    vertices = to_tensors(arrays)
+    vertices = to_tensors(point_arrays((points for points, _ in read), wording))
     triangles, shares = [], []
-    for points, face in zip(vertices, faces, strict=True):
-        index = to_tensor(face, torch.int64, points.device)
+    for i, (points, (_, given)) in enumerate(zip(vertices, read, strict=True)):
+        faces = real_array(given, f"Faces of mesh {i}")
+        index = to_tensor(faces, torch.int64, points.device)
+        valid = tuple(index.shape[1:]) == (3,) and len(index) > 0
+        if not valid or not 0 <= int(index.min()) <= int(index.max()) < len(points):
+            raise ValueError(
+                f"{wording((i,))}: expected triangles, faces of shape (f, 3) that index its vertices "
+                f"from 0 to {len(points) - 1}, got {reprlib.repr(index.tolist())}."
+            )
         areas = triangle_areas(points[index])
         triangles.append((points[index], areas))
         # A vertex represents a third of each adjacent triangle.
         thirds = (areas / 3).repeat_interleave(3)
         shares.append(points.new_zeros(len(points)).index_add(0, index.flatten(), thirds))
-    found = validated(*_padded(vertices, shares), wording)
+    found = validated(pad_arrays(vertices), pad_arrays(shares), wording)
     if atoms is None:
         return found
     draws = np.random.default_rng(seed).random((len(read), integer(atoms, "atoms"), 3))
     uniform = torch.from_numpy(1 - draws).to(found[0])  # in (0, 1]: selects no triangle of area 0
     drawn = torch.stack([_sampled(*each, u) for each, u in zip(triangles, uniform, strict=True)])
     return drawn, equal_weights(drawn)
-
-
-def _check_mesh(vertices: Array, faces: Array, name: str) -> None:
-    count, dim = vertices.shape
-    if dim < 2:
-        raise ValueError(f"{name}: expected vertices in at least 2 dimensions, got {dim}.")
-    if faces.ndim != 2 or faces.shape[0] == 0 or faces.shape[1] != 3:
-        raise ValueError(
-            f"{name}: expected triangles, faces of shape (f, 3), got shape {tuple(faces.shape)}."
-        )
-    if "int" not in str(faces.dtype):
-        raise ValueError(f"{name}: expected integer faces, got dtype {faces.dtype}.")
-    least, most = int(faces.min()), int(faces.max())
-    if least < 0 or most >= count:
-        raise ValueError(
-            f"{name}: expected faces that index its {count} vertices from 0 to {count - 1}, got "
-            f"indices from {least} to {most}."
-        )
 
 
 def triangle_areas(corners: Tensor) -> Tensor:
@@ -211,12 +183,3 @@ def _sampled(corners: Tensor, areas: Tensor, uniform: Tensor) -> Tensor:
     first, second, third = corners[face].unbind(-2)
     root, part = uniform[:, 1:2].sqrt(), uniform[:, 2:]
     return (1 - root) * first + root * (1 - part) * second + root * part * third
-
-
-def _spaced(start: int, end: int, count: int, like: Tensor) -> Tensor:
-    return torch.linspace(start, end, count, dtype=like.dtype, device=like.device)
-
-
-def _padded(points: list[Tensor], weights: list[Tensor]) -> tuple[Tensor, Tensor]:
-    dtype, device = points[0].dtype, points[0].device
-    return pad_arrays([*points], dtype, device)[0], pad_arrays([*weights], dtype, device)[0]

@@ -65,7 +65,7 @@ def validated(points: Tensor, weights: Tensor, wording: Wording) -> tuple[Tensor
     valid = total.isfinite() & (total > 0)
     expected = f"{wording.weights} with a positive, finite sum"
     check_entries(valid[..., 0], total[..., 0], wording, expected, "")
-    # A sum within rounding of one counts as one, so that normalising twice changes nothing.
+    # A sum within rounding of one counts as one: normalising twice changes nothing.
     rounding = 32 * torch.finfo(weights.dtype).eps
     error = torch.where((total - 1).abs() <= rounding, total - 1, 0.0).detach()
     if is_wide(weights):
@@ -92,17 +92,12 @@ def check_entries(valid: Tensor, values: Tensor, name: Name, expected: str, wher
         ValueError: If an entry is not valid.
     """
     if not valid.all():
-        index = tuple(first_true(~valid))
+        index = tuple((~valid).nonzero()[0].tolist())
         batch = len(index) - where.count("{}")
         raise ValueError(
             f"{name(index[:batch])}: expected {expected}, got {values[index].item()}"
             f"{where.format(*index[batch:])}."
         )
-
-
-def first_true(mask: Tensor) -> list[int]:
-    """Return the index of the first true entry of a mask."""
-    return mask.nonzero()[0].tolist()
 
 
 def equal_weights(points: Tensor) -> Tensor:
@@ -130,22 +125,13 @@ def validated_covariance(covariance: Tensor, name: Name) -> Tensor:
     check_entries(finite, covariance, name, "a finite covariance", " in entry ({}, {})")
     values = covariance.detach()
     rounding = 1000 * values.shape[-1] * torch.finfo(values.dtype).eps
-    bad = (values - values.mT).abs() > rounding * values.abs().amax((-2, -1), keepdim=True)
-    if bad.any():
-        *index, row, column = first_true(bad)
-        matrix = values[tuple(index)]
-        raise ValueError(
-            f"{name(tuple(index))}: expected a symmetric covariance, got {matrix[row, column]} in "
-            f"entry ({row}, {column}) and {matrix[column, row]} in entry ({column}, {row})."
-        )
+    allowed = rounding * values.abs().amax((-2, -1), keepdim=True)
+    asymmetry = values - values.mT
+    expected, where = "a symmetric covariance, with differences of 0", " in entry ({}, {})"
+    check_entries(asymmetry.abs() <= allowed, asymmetry, name, expected, where)
     symmetric = (covariance + covariance.mT) / 2
     eigenvalues = torch.linalg.eigvalsh(symmetric.detach())
-    bad = eigenvalues[..., 0] < -rounding * eigenvalues[..., -1]
-    if bad.any():
-        index = first_true(bad)
-        low, high = eigenvalues[tuple(index)][[0, -1]].tolist()
-        raise ValueError(
-            f"{name(tuple(index))}: expected a positive semi-definite covariance, got one with "
-            f"eigenvalues from {low} to {high}."
-        )
+    low, high = eigenvalues[..., 0], eigenvalues[..., -1]
+    expected = "a positive semi-definite covariance, whose eigenvalues are >= 0"
+    check_entries(low >= -rounding * high, low, name, expected, "")
     return symmetric

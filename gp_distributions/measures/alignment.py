@@ -31,7 +31,7 @@ def align(
 
     Args:
         clouds: The clouds, in two or three dimensions.
-        template: A single cloud. Default: the first cloud.
+        template: A single cloud, or clouds of which the first counts. Default: the first cloud.
         reflections: Whether to use the mirror image of a cloud where it is closer to the template.
 
     Returns:
@@ -40,7 +40,7 @@ def align(
     Raises:
         TypeError: If ``clouds`` are not :class:`PointClouds`.
         ValueError: If there are no clouds, they are not in two or three dimensions, or the template is
-            not a single cloud of the same dimension.
+            of another dimension.
 
     Example:
         >>> import torch
@@ -56,25 +56,18 @@ def align(
     """
     if not isinstance(clouds, PointClouds):
         raise TypeError(f"Expected PointClouds, got {type(clouds).__name__}.")
-    if clouds.dim not in (2, 3):
+    template = clouds if template is None else template
+    if clouds.dim not in (2, 3) or template.dim != clouds.dim or not clouds.batch_shape.numel():
         raise ValueError(
-            f"Expected clouds in two or three dimensions, got dimension {clouds.dim}. Choose the "
-            "coordinates to align, such as PointClouds(clouds.points[..., :2], clouds.weights)."
+            "Expected at least one cloud, and clouds and a template in two or in three dimensions, got "
+            f"{clouds} and {template}. Choose the coordinates to align, such as "
+            "PointClouds(clouds.points[..., :2], clouds.weights)."
         )
-    if not clouds.batch_shape.numel():
-        raise ValueError(f"Expected at least one cloud, got {clouds}.")
     shape = clouds.points.shape
     points = clouds.points.detach().double().reshape(-1, *shape[-2:])
     weights = clouds.weights.detach().double().reshape(-1, shape[-2])
-    if template is None:
-        target, masses = points[0], weights[0]
-    else:
-        if template.batch_shape.numel() != 1 or template.dim != clouds.dim:
-            raise ValueError(
-                f"Expected a single cloud of dimension {clouds.dim} as template, got {template}."
-            )
-        target = template.points.detach().to(points).reshape(-1, clouds.dim)
-        masses = template.weights.detach().to(points).flatten()
+    target = template.points.detach().to(points).reshape(-1, *template.points.shape[-2:])[0]
+    masses = template.weights.detach().to(points).reshape(-1, len(target))[0]
     centre = masses @ target
     target, masses = (target - centre)[masses > 0], masses[masses > 0]
     moved = [

@@ -21,20 +21,10 @@ Array: TypeAlias = Tensor | npt.NDArray[Any]
 Data: TypeAlias = Tensor | npt.ArrayLike
 
 _NUMPY_DTYPES = {torch.float32: np.float32, torch.float64: np.float64, torch.int64: np.int64}
-_SINGLE = {"torch.float32", "float32", "<f4", ">f4"}
-_RAGGED = (
-    "expected an array, got nested sequences of unequal lengths; give all atoms of a bag the same "
-    "number of coordinates, and pass bags of unequal sizes to PointClouds.from_list."
-)
-_SPARSE = {torch.sparse_coo, torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc}
-# Largest number of characters of a value in an error message.
-_SHOWN = 60
 
 
 def real_array(value: Data, name: str) -> Array:
     """Return a dense array or tensor of real numbers unchanged; convert other values to an array.
-
-    Decimals and other numbers in an array of objects become floating-point numbers.
 
     Args:
         value: An array, a tensor, or nested sequences of numbers.
@@ -45,32 +35,35 @@ def real_array(value: Data, name: str) -> Array:
         ValueError: If the value is ragged, masked, sparse or not made of real numbers.
     """
     refuse_mask(value, name, "give masked atoms weight 0 or leave them out")
-    if (
-        isinstance(value, np.ndarray) and value.dtype == object
-    ):  # maybe of arrays, as in Parquet files
-        value = value.tolist()
-    parts: Any = value if isinstance(value, list | tuple) else [value]
-    if any(issparse(x) or (isinstance(x, Tensor) and x.layout in _SPARSE) for x in parts):
+    try:
+        if isinstance(value, list | tuple) and any(isinstance(x, Tensor) for x in value):
+            value = torch.stack([torch.as_tensor(x) for x in value])
+        if (
+            isinstance(value, np.ndarray) and value.dtype == object
+        ):  # of arrays, as in Parquet files
+            value = value.tolist()
+        array = value if isinstance(value, Tensor) else as_floats(np.asarray(value))
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise ValueError(
+            f"{name}: expected an array, got nested sequences of unequal lengths; give all atoms of a "
+            "bag the same number of coordinates, and pass bags of unequal sizes to "
+            "PointClouds.from_list."
+        ) from error
+    if issparse(value) or (isinstance(array, Tensor) and array.layout != torch.strided):
         raise ValueError(
             f"{name}: expected a dense array, got a sparse one. Convert SciPy arrays with toarray(), "
             "and tensors with to_dense()."
         )
-    try:
-        if isinstance(value, list | tuple) and parts and all(isinstance(x, Tensor) for x in parts):
-            value = torch.stack(parts)
-        if not isinstance(value, Tensor):
-            array = as_floats(np.asarray(value))
-        elif value.is_nested:
-            raise ValueError
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise ValueError(f"{name}: {_RAGGED}") from error
-    if isinstance(value, Tensor):
-        if value.is_complex():
-            raise ValueError(f"{name}: expected real numbers, got dtype {value.dtype}.")
-        check_content(value)
-        return value
-    if array.dtype.kind not in "biuf":
-        raise ValueError(f"{name}: expected real numbers, got {_strange(value, array)}.")
+    if isinstance(array, Tensor):
+        check_content(array)
+    if array.is_complex() if isinstance(array, Tensor) else array.dtype.kind not in "biuf":
+        entries: Any = (
+            [] if isinstance(value, Tensor) else np.ndenumerate(np.asarray(value, dtype=object))
+        )
+        strange = (
+            f"{v!r} at {place}" for place, v in entries if not isinstance(v, int | float | Decimal)
+        )
+        raise ValueError(f"{name}: expected real numbers, got {next(strange, array.dtype)}.")
     return array
 
 
@@ -86,62 +79,12 @@ def point_array(value: Data, name: str, shape: str) -> Array:
         ValueError: As for :func:`real_array`, or if the array is empty or of another shape.
     """
     array = real_array(value, name)
-    if 0 in array.shape:
+    if array.ndim < 2 or 0 in array.shape or (array.ndim > 2 and not shape.startswith("(...")):
+        hint = "; write n numbers as an array of shape (n, 1)" * (array.ndim == 1)
         raise ValueError(
-            f"{name}: expected at least one atom with at least one coordinate, got an empty array "
-            f"of shape {tuple(array.shape)}."
-        )
-    if array.ndim < 2 or (array.ndim > 2 and not shape.startswith("(...")):
-        hints = {
-            0: "; pass a single bag in a list, [bag].",
-            1: "; write n numbers as an array of shape (n, 1).",
-        }
-        hint = "." if shape.startswith("(...") and not array.ndim else hints.get(array.ndim, ".")
-        raise ValueError(
-            f"{name}: expected an array of shape {shape}, got a {array.ndim}-D array of shape "
-            f"{tuple(array.shape)}{hint}"
+            f"{name}: expected a non-empty array of shape {shape}, got shape {tuple(array.shape)}{hint}."
         )
     return array
-
-
-def shown(value: object) -> str:
-    """Return a value as text for error messages, of which long ones are cut."""
-    text = repr(value)
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
-
-
-def _strange(value: Any, array: npt.NDArray[Any]) -> str:
-    """Describe a value that is not made of real numbers: its first entry that is none."""
-    if hasattr(value, "__geo_interface__"):
-        return f"a {type(value).__name__}; read shapes with PointClouds.from_curves or from_meshes"
-    if not array.ndim:
-        return shown(value)
-    entries = np.asarray(value, dtype=object)
-    numbers = (int, float, np.integer, np.floating)
-    first = next((i for i, v in np.ndenumerate(entries) if not isinstance(v, numbers)), None)
-    if first is None:
-        return f"an array of dtype {array.dtype}"
-    place = first[0] if len(first) == 1 else tuple(first)
-    return f"an array of dtype {array.dtype}, with {shown(entries[first])} at {place}"
-
-
-def dtype_and_device(arrays: Sequence[Array]) -> tuple[torch.dtype, torch.device]:
-    """Return the dtype and the device to which all arrays are converted.
-
-    This is single precision if all arrays are in single precision, and double precision otherwise.
-    Integers, booleans and half precision become double precision: the conversion is exact, whereas
-    sums of squares in half precision would be inexact.
-
-    Raises:
-        ValueError: If the tensors are on more than one device.
-    """
-    devices = {a.device for a in arrays if isinstance(a, Tensor)}
-    if len(devices) > 1:
-        names = ", ".join(sorted(map(str, devices)))
-        raise ValueError(f"Expected all tensors on one device, got tensors on {names}.")
-    single = {str(a.dtype) for a in arrays} <= _SINGLE
-    dtype = torch.float32 if single else torch.float64
-    return dtype, devices.pop() if devices else torch.device("cpu")
 
 
 def to_tensor(array: Array, dtype: torch.dtype, device: torch.device) -> Tensor:
@@ -152,9 +95,15 @@ def to_tensor(array: Array, dtype: torch.dtype, device: torch.device) -> Tensor:
 
 
 def to_tensors(arrays: Sequence[Array]) -> list[Tensor]:
-    """Convert arrays to tensors with their common dtype and device."""
-    dtype, device = dtype_and_device(arrays)
-    return [to_tensor(array, dtype, device) for array in arrays]
+    """Convert arrays to tensors of one dtype, on the device of the first tensor.
+
+    The dtype is single precision if all arrays are in single precision, and double precision otherwise.
+    """
+    devices = [a.device for a in arrays if isinstance(a, Tensor)]
+    device = devices[0] if devices else torch.device("cpu")
+    single = {str(dtype) for dtype in {a.dtype for a in arrays}} <= {"float32", "torch.float32"}
+    dtype = torch.float32 if single else torch.float64
+    return [to_tensor(a, dtype, a.device if isinstance(a, Tensor) else device) for a in arrays]
 
 
 def double(bag: Any, name: str) -> Tensor:
@@ -172,14 +121,6 @@ def row_tensor(rows: Data, dim: int) -> tuple[Tensor, int]:
     if 0 in array.shape[:-1]:
         raise ValueError(f"Rows: expected at least one row, got shape {tuple(array.shape)}.")
     return to_tensors([array])[0], integer(dim, "dim")
-
-
-def concatenate(arrays: list[Array], dtype: torch.dtype, device: torch.device) -> Tensor:
-    """Concatenate arrays along their first axis into a new tensor."""
-    if any(isinstance(a, Tensor) for a in arrays):
-        return torch.cat([to_tensor(a, dtype, device) for a in arrays])
-    joined = np.concatenate(arrays, dtype=_NUMPY_DTYPES[dtype], casting="unsafe")
-    return torch.from_numpy(joined).to(device)
 
 
 def integer(value: int, name: str, least: int = 1) -> int:
@@ -236,15 +177,6 @@ def is_missing(value: object) -> bool:
     return bool(unequal) if isinstance(unequal, bool | np.bool_) else True
 
 
-def is_number(value: Any) -> bool:
-    """Return whether a value is a number, or text that reads as one, with a decimal point or comma."""
-    try:
-        float(value.replace(",", ".") if isinstance(value, str) else value)
-    except (TypeError, ValueError):
-        return False
-    return True
-
-
 def count_axes(value: Any) -> int:
     """Return the number of axes of an array or of nested lists, of which the first entries count."""
     if isinstance(value, np.ndarray) and value.dtype == object:
@@ -284,21 +216,3 @@ def given_scale(scale: Data, like: Tensor) -> Tensor:
             f"scale: expected one positive number or {len(like)} of them, got {divisor.tolist()}."
         )
     return divisor
-
-
-def unit_powers(sizes: Tensor) -> Tensor:
-    """Return the powers of two that bring sizes into the range from 1/2 to 1.
-
-    The product with a power of two is exact, so that products and squares of numbers in these units have
-    the same digits, but neither overflow nor underflow.
-
-    Args:
-        sizes: A tensor of non-negative numbers. A size of zero has the unit 1.
-
-    Returns:
-        A tensor of the same shape, without a gradient.
-    """
-    sizes = sizes.detach()
-    tiny = torch.finfo(sizes.dtype).tiny
-    powers = (sizes.frexp().mantissa / sizes).clamp(tiny, 1 / tiny)
-    return torch.where(sizes > 0, powers, 1.0)

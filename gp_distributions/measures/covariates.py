@@ -4,35 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Self, TypeAlias
 
-import narwhals as nw
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from gp_distributions.measures.arrays import (
-    as_floats,
-    count_axes,
-    is_missing,
-    is_number,
-    object_array,
-    real_array,
-    to_tensor,
-)
+from gp_distributions.measures.arrays import as_floats, is_missing, object_array, real_array
 from gp_distributions.measures.names import Names, index_names
-from gp_distributions.measures.tables import column, is_table, table
+from gp_distributions.measures.tables import cells, column, is_table, table
 from gp_distributions.numerics.predictions import refuse_mask
 from gp_distributions.rows.clouds import same_tensor
 
 # A category: what files can hold and what compares as equal after reading it again.
 Level: TypeAlias = str | bool | int | float
-_LEVELS = (str, bool, int, float)
-# Kinds of NumPy arrays that hold numbers, and those that hold text, booleans or objects.
-_NUMBERS, _OBJECTS = "iuf", "OUSTb"
-# Up to this many levels, text is taken for categories without question.
-_FEW = 10
+# Types of pandas and Polars that declare the categories of a column.
+_DECLARING = ("CategoricalDtype", "Enum")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -75,24 +64,22 @@ class Covariates:
                 nor of categories.
         """
         if isinstance(data, Mapping):
-            return cls.of(dict(data), block)
+            return cls.of(data, block)
         if is_table(data):
             frame = table(data)
             columns = {name: column(frame, name) for name in frame.columns}
             return cls.of(columns, block, index_names(frame.to_native()))
-        series: Any = nw.from_native(data, allow_series=True, pass_through=True)
-        if isinstance(series, nw.Series):
-            native = series.to_native()
-            return cls.of({series.name or block: native}, block, index_names(native))
-        refuse_mask(data, f"Block {block!r}")
-        values = data if isinstance(data, Tensor) or _declared(data) is not None else _array(data)
+        if cells(data) is not None:
+            return cls.of({getattr(data, "name", None) or block: data}, block, index_names(data))
+        try:
+            values: Any = data if hasattr(data, "ndim") else np.asarray(data)
+        except ValueError:  # unequal lengths
+            values = None
         if values is None or values.ndim not in (1, 2) or 0 in values.shape[1:]:
-            shape = "entries of unequal lengths"
-            if values is not None:
-                shape = f"{type(data).__name__} of shape {tuple(values.shape)}"
             raise ValueError(
                 f"Block {block!r}: expected distributions, a data frame, or an array of shape (N,) or "
-                f"(N, columns), got {shape}. Read a list of bags with PointClouds.from_list(bags)."
+                f"(N, columns), got {type(data).__name__} of another shape. Read a list of bags with "
+                "PointClouds.from_list(bags)."
             )
         if values.ndim == 1:
             return cls.of({block: values}, block)
@@ -115,36 +102,26 @@ class Covariates:
         for given, values in columns.items():
             name = str(given)
             where = f"Column {given!r} of block {block!r}" if given != block else f"Block {block!r}"
-            if name in read:
-                raise ValueError(
-                    f"{where}: expected columns whose names differ as text, got another column "
-                    f"{name!r}. Rename one of them."
-                )
-            reader = _Reader(where, names)
-            read[name], declared = reader.read(values)
-            if declared is not None:
-                levels[name] = declared
+            read[name] = _column(values, where, names)
+            dtype: Any = getattr(values, "dtype", None)
+            if type(dtype).__name__ in _DECLARING:
+                levels[name] = tuple(_column(list(dtype.categories), where, None, True).tolist())
         lengths = {name: len(values) for name, values in read.items()}
-        if len(set(lengths.values())) != 1:
+        if len(set(lengths.values())) != 1 or len(read) < len(columns):
             raise ValueError(
-                f"Block {block!r}: expected at least one column, and columns of one length, "
-                f"got {lengths}."
+                f"Block {block!r}: expected columns of one length whose names differ as text, got "
+                f"{lengths}."
             )
         return cls(read, levels, None if names is None else names.labels)
 
     def __len__(self) -> int:
         return len(next(iter(self.columns.values())))
 
-    def __getitem__(self, key: slice | Tensor) -> Covariates:
-        """Return the entries at a slice, or at a tensor of integers."""
-        at = key.numpy(force=True) if isinstance(key, Tensor) else key
-        columns = {
-            name: values[key.to(values.device) if isinstance(key, Tensor) else key]
-            if isinstance(values, Tensor)
-            else values[at]
-            for name, values in self.columns.items()
-        }
-        return Covariates(columns, self.levels, None if self.labels is None else self.labels[at])
+    def __getitem__(self, key: slice | npt.NDArray[np.intp] | Tensor) -> Covariates:
+        """Return the entries at a slice, or at an array of integers."""
+        key = key.numpy(force=True) if isinstance(key, Tensor) else key
+        columns = {name: values[key] for name, values in self.columns.items()}
+        return Covariates(columns, self.levels, None if self.labels is None else self.labels[key])
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Covariates):
@@ -178,46 +155,6 @@ class Covariates:
         found = dict.fromkeys(self.columns[name].tolist())
         return tuple(sorted(found, key=lambda level: (type(level).__name__, level)))
 
-    def check_categories(self, block: str) -> None:
-        """Check, in training data, that no column of many categories consists mostly of numbers.
-
-        One word among the numbers of a table makes all of them text. A column whose type declares its
-        categories is not checked.
-
-        Args:
-            block: Name of the block, for error messages.
-
-        Raises:
-            ValueError: If there is such a column.
-        """
-        for name, values in self.columns.items():
-            entries = values.tolist()
-            levels = len(set(entries))
-            if (
-                name in self.levels
-                or levels <= _FEW
-                or not any(isinstance(e, str) for e in entries)
-            ):
-                continue
-            words = [row for row, entry in enumerate(entries) if not is_number(entry)]
-            if 2 * len(words) < len(entries):
-                row = words[0] if words else 0
-                place = row if self.labels is None else self.labels.tolist()[row]
-                raise ValueError(
-                    f"Column {name!r} of block {block!r}: expected numbers or categories, got "
-                    f"{entries[row]!r} in row {place!r} of a column of numbers as text. Convert the "
-                    "column to numbers when the file is read, such as with decimal=',' or "
-                    "na_values=[...] in pandas.read_csv; or, if they are codes, declare "
-                    f"{levels} categories: "
-                    f'frame[{name!r}].astype("category") in pandas, pl.Enum in Polars.'
-                )
-
-    def _kinds(self) -> dict[str, str]:
-        return {
-            name: "numbers" if isinstance(values, Tensor) else "categories"
-            for name, values in self.columns.items()
-        }
-
     @classmethod
     def concatenate(cls, parts: Sequence[Self]) -> Covariates:
         """Concatenate covariates with the same columns; declared categories are joined.
@@ -226,29 +163,24 @@ class Covariates:
             ValueError: If the columns differ, or a column holds numbers in one part and categories in
                 another.
         """
-        first, kinds = parts[0], [part._kinds() for part in parts]
-        for number, found in enumerate(kinds):
-            if found != kinds[0]:
-                raise ValueError(
-                    f"Expected the columns {kinds[0]} in all parts, got {found} in part {number}. "
-                    "Convert each column to one type in all parts."
-                )
-        columns: dict[str, Any] = {}
-        for name, values in first.columns.items():
-            every: list[Any] = [part.columns[name] for part in parts]
-            columns[name] = (
-                torch.cat(every) if isinstance(values, Tensor) else np.concatenate(every)
+        kinds = [{name: type(values) for name, values in p.columns.items()} for p in parts]
+        if any(found != kinds[0] for found in kinds):
+            raise ValueError(
+                "Expected the same columns in all parts, of the same kinds, numbers or categories, got "
+                f"{[*parts]}."
             )
+        columns: dict[str, Any] = {}
+        for name, kind in kinds[0].items():
+            join: Any = torch.cat if kind is Tensor else np.concatenate
+            columns[name] = join([part.columns[name] for part in parts])
         levels: dict[str, tuple[Level, ...]] = {}
-        for name in first.columns:
+        for name in dict.fromkeys(chain(*(part.levels for part in parts))):
             # Levels that are declared keep their order; others that occur follow.
             declaring = sorted(parts, key=lambda part: name not in part.levels)
-            if name in declaring[0].levels:
-                every = [level for part in declaring for level in part.levels_of(name)]
-                levels[name] = tuple(dict.fromkeys(every))
-        given = [part.labels for part in parts if part.labels is not None]
-        labels = np.concatenate(given) if len(given) == len(parts) else None
-        return cls(columns, levels, labels)
+            levels[name] = tuple(dict.fromkeys(chain(*(p.levels_of(name) for p in declaring))))
+        labels = [part.labels for part in parts if part.labels is not None]
+        known = len(labels) == len(parts)
+        return cls(columns, levels, np.concatenate(labels) if known else None)
 
 
 def _equal(a: Tensor | npt.NDArray[Any], b: Tensor | npt.NDArray[Any]) -> bool:
@@ -257,79 +189,36 @@ def _equal(a: Tensor | npt.NDArray[Any], b: Tensor | npt.NDArray[Any]) -> bool:
     return type(a) is type(b) and np.array_equal(a, b)
 
 
-def _declared(values: Any) -> list[Any] | None:
-    """Return the categories that the dtype of a column or an array declares, or None."""
-    dtype: Any = getattr(values, "dtype", None)
-    known = type(dtype).__name__ in ("CategoricalDtype", "Enum")
-    return list(dtype.categories) if known else None
-
-
-def _array(data: Any) -> npt.NDArray[Any] | None:
-    try:
-        return np.asarray(data)
-    except ValueError:  # unequal lengths
-        return None
-
-
-@dataclass(frozen=True)
-class _Reader:
-    """Reads one column, and names it and its rows in error messages."""
-
-    where: str
-    names: Names | None
-
-    def read(self, values: Any) -> tuple[Tensor | npt.NDArray[Any], tuple[Level, ...] | None]:
-        """Return the numbers or the categories of a column, and the categories that it declares."""
-        refuse_mask(values, self.where)
-        declared = _declared(values)
-        if declared is not None:
-            levels = _Reader(self.where, None).categories(declared)
-            return self.categories(list(values)), tuple(levels.tolist())
-        if isinstance(values, Tensor) and values.dtype != torch.bool:
-            return self.numbers(real_array(values, self.where)), None
-        array = as_floats(np.asarray(values))
-        if array.dtype.kind in _NUMBERS:
-            return self.numbers(array), None
-        if array.dtype.kind in _OBJECTS:
-            return self.categories(array.tolist()), None
-        raise ValueError(
-            f"{self.where}: expected numbers or categories, got {array.dtype}. Convert it to numbers."
+def _column(
+    values: Any, where: str, names: Names | None, categories: bool = False
+) -> Tensor | npt.NDArray[Any]:
+    """Return the numbers or the categories of a column; errors name the column and the row."""
+    refuse_mask(values, where)
+    categories |= type(getattr(values, "dtype", None)).__name__ in _DECLARING
+    bad: list[bool]
+    if isinstance(values, Tensor) and values.dtype != torch.bool:
+        read: Any = torch.as_tensor(real_array(values, where))
+    else:
+        read = as_floats(np.asarray(values))
+        if read.dtype.kind in "iuf" and not categories:
+            read = torch.from_numpy(read.astype(np.float64))
+    if isinstance(read, Tensor):
+        read = read if read.dtype == torch.float32 else read.double()
+        expected, bad = "finite numbers", (~read.isfinite()).tolist()
+    else:
+        entries = [v.item() if isinstance(v, np.generic) else v for v in read.tolist()]
+        known = (str, bool, int, float) if read.dtype.kind != "M" else ()
+        bad = [is_missing(v) or not isinstance(v, known) for v in entries]
+        expected, read = (
+            "numbers, or text, booleans or numbers as categories",
+            object_array(entries),
         )
-
-    def numbers(self, values: Any) -> Tensor:
-        dtype = torch.float32 if str(values.dtype) == "torch.float32" else torch.float64
-        numbers = to_tensor(values, dtype, getattr(values, "device", torch.device("cpu")))
-        bad = (~numbers.isfinite()).nonzero()
-        if len(bad):
-            row = int(bad[0])
-            raise ValueError(
-                f"{self.where}: expected finite numbers, got {numbers[row].item()} in {self._row(row)}. "
-                "Fill in the value or drop the row."
-            )
-        return numbers
-
-    def categories(self, values: list[Any]) -> npt.NDArray[Any]:
-        entries = [v.item() if isinstance(v, np.generic) else v for v in values]
-        truths = {value for value in entries if isinstance(value, bool)}
-        for row, value in enumerate(entries):
-            what, advice = "", "Convert the column to strings."
-            if is_missing(value):
-                what, advice = "a missing value", "Fill in the value or drop the row."
-            elif not isinstance(value, _LEVELS):
-                what = f"a {type(value).__name__}"
-                if count_axes(value):
-                    advice = (
-                        "Pass a column of bags as PointClouds.from_list(column), or the whole frame to "
-                        "MixedInputs.from_frame."
-                    )
-            elif not isinstance(value, bool) and value in truths:
-                what = f"{value!r}, which equals {bool(value)} of another row,"
-            if what:
-                raise ValueError(
-                    f"{self.where}: expected numbers, or strings, booleans or numbers as "
-                    f"categories, got {what} in {self._row(row)}. {advice}"
-                )
-        return object_array(entries)
-
-    def _row(self, row: int) -> str:
-        return f"row {row if self.names is None else self.names.values.tolist()[row]!r}"
+    if any(bad):
+        row = bad.index(True)
+        place = row if names is None else names.values.tolist()[row]
+        raise ValueError(
+            f"{where}: expected {expected}, got {read.tolist()[row]!r} in row {place!r}. Fill in a "
+            "missing value or drop the row; convert other values to text or numbers, and read bags with "
+            "PointClouds.from_list, or the whole frame with MixedInputs.from_frame."
+        )
+    return read

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Self, TypeAlias
 
 import torch
 from torch import Tensor
 
-from gp_distributions.measures.arrays import integer, object_array, shown
+from gp_distributions.measures.arrays import integer, object_array
 from gp_distributions.measures.covariates import Covariates, Level
 from gp_distributions.measures.gaussian_mixtures import GaussianMixtures
 from gp_distributions.measures.gaussians import Gaussians
@@ -17,7 +18,9 @@ from gp_distributions.measures.kinds import KINDS
 from gp_distributions.measures.point_clouds import PointClouds
 from gp_distributions.rows.columns import Slots, select_columns
 from gp_distributions.rows.layout import Block
-from gp_distributions.rows.padding import copy_filled, is_tracked, is_wide, untouched_zeros
+
+# Up to this many levels, text is taken for categories without question.
+_FEW = 10
 
 Part: TypeAlias = PointClouds | Gaussians | GaussianMixtures | Covariates
 
@@ -28,10 +31,6 @@ class Scaling:
 
     mean: float
     scale: float
-
-    def standardised(self, values: Tensor) -> Tensor:
-        """Encode values, in double precision."""
-        return (values.double() - self.mean) / self.scale
 
 
 @dataclass(frozen=True)
@@ -51,16 +50,97 @@ class CovariateEncoding:
 
     columns: Mapping[str, Scaling | Levels]
 
+    @classmethod
+    def learn(cls, part: Covariates, block: str) -> Self:
+        """Learn the scales of numbers and the levels of categories.
+
+        Raises:
+            ValueError: If text with more than ten different values, which no type declares as
+                categories, is mostly numbers: one word among numbers makes all of them text.
+        """
+        columns: dict[str, Scaling | Levels] = {}
+        for name, values in part.columns.items():
+            if isinstance(values, Tensor):
+                numbers = values.detach().double()
+                varies = bool((numbers != numbers[0]).any())
+                scale = numbers.std(correction=0).item() if varies else 1.0
+                columns[name] = Scaling(numbers.mean().item(), scale)
+                continue
+            columns[name] = Levels(part.levels_of(name))
+            texts = [value for value in values.tolist() if isinstance(value, str)]
+            words = [text for text in texts if not _is_number(text)]
+            undeclared = name not in part.levels and len(part.levels_of(name)) > _FEW
+            if undeclared and texts and 2 * len(words) < len(values):
+                raise ValueError(
+                    f"Column {name!r} of block {block!r}: expected numbers or categories, got "
+                    f"{(words or texts)[0]!r} in a column of numbers as text. Convert the "
+                    "column to numbers when the file is read, such as with decimal=',' or "
+                    "na_values=[...] in pandas.read_csv; or, if they are codes, declare categories: "
+                    f'frame[{name!r}].astype("category") in pandas, pl.Enum in Polars.'
+                )
+        return cls(columns)
+
     @property
     def numbers(self) -> list[int]:
         """Positions of the columns of numbers in the block."""
-        kinds = list(self.columns.values())
-        return [i for i, kind in enumerate(kinds) if isinstance(kind, Scaling)]
+        return [i for i, k in enumerate(self.columns.values()) if isinstance(k, Scaling)]
 
     @property
     def categories(self) -> list[int]:
         """Positions of the columns of categories in the block."""
-        return [i for i in range(len(self.columns)) if i not in self.numbers]
+        return [i for i, k in enumerate(self.columns.values()) if isinstance(k, Levels)]
+
+    def encode(self, part: Covariates, block: str) -> Tensor:
+        """Write covariates as columns, in double precision.
+
+        Raises:
+            ValueError: If the columns or their kinds are others, or a category is not known.
+        """
+        if set(part.columns) != set(self.columns):
+            raise ValueError(
+                f"Block {block!r}: expected the columns {list(self.columns)}, as in the training "
+                f"data, got {list(part.columns)}."
+            )
+        columns: list[Tensor] = []
+        for name, kind in self.columns.items():
+            values, where = part.columns[name], f"Column {name!r} of block {block!r}"
+            if isinstance(values, Tensor) != isinstance(kind, Scaling):
+                expected = "numbers" if isinstance(kind, Scaling) else "categories"
+                raise ValueError(
+                    f"{where}: expected {expected}, as in the training data, got "
+                    f"{values.tolist()[0]!r}."
+                )
+            if isinstance(kind, Scaling):
+                columns.append((torch.as_tensor(values).double() - kind.mean) / kind.scale)
+                continue
+            codes = {level: float(code) for code, level in enumerate(kind.values)}
+            for row, value in enumerate(values.tolist()):
+                if value not in codes:
+                    place = row if part.labels is None else repr(part.labels.tolist()[row])
+                    raise ValueError(
+                        f"{where}: expected a level of the training data, {reprlib.repr(kind.values)}, "
+                        f"got {value!r} in row {place}. Leave the row out, or declare all levels in "
+                        "the training data: pandas.Categorical(values, categories=[...])."
+                    )
+            columns.append(torch.tensor([codes[value] for value in values.tolist()]).double())
+        return torch.stack(columns, dim=-1)
+
+    def decode(self, rows: Tensor, block: str) -> Covariates:
+        """Read covariates from columns: the inverse of :meth:`encode`."""
+        read: dict[str, Any] = {}
+        for (name, kind), column in zip(self.columns.items(), rows.unbind(-1), strict=True):
+            if isinstance(kind, Scaling):
+                read[name] = column * kind.scale + kind.mean
+                continue
+            codes = column.round().tolist()
+            if not set(codes) <= {*range(len(kind.values))}:
+                raise ValueError(
+                    f"Column {name!r} of block {block!r}: expected codes of levels from 0 to "
+                    f"{len(kind.values) - 1}, got {column.tolist()}."
+                )
+            read[name] = object_array([kind.values[int(code)] for code in codes])
+        levels = {n: k.values for n, k in self.columns.items() if isinstance(k, Levels)}
+        return Covariates(read, levels)
 
 
 @dataclass(frozen=True)
@@ -102,7 +182,14 @@ class MixedEncoding:
                 "Expected at least one object from which to learn an encoding, got none. Pass the "
                 "encoding of the training data: X.pack(model.encoding)."
             )
-        return cls({name: _learned(part, name) for name, part in parts.items()})
+        return cls(
+            {
+                name: CovariateEncoding.learn(part, name)
+                if isinstance(part, Covariates)
+                else _block(part)
+                for name, part in parts.items()
+            }
+        )
 
     @property
     def columns(self) -> dict[str, tuple[int, ...] | Slots]:
@@ -148,7 +235,7 @@ class MixedEncoding:
         for name, block in self.blocks.items():
             part = parts[name]
             if isinstance(block, CovariateEncoding) and isinstance(part, Covariates):
-                fixed.append(_encoded(part, block, name, device).to(dtype))
+                fixed.append(block.encode(part, name).to(device, dtype))
             elif isinstance(part, Covariates) or _block(part) != block:
                 expected = "covariates"
                 if isinstance(block, Block):
@@ -160,14 +247,9 @@ class MixedEncoding:
                 fixed.append(part.pack())
             else:
                 tail.append(part)
-        if not tail:
-            return torch.cat(fixed, dim=-1)
-        most = max(part.weights.shape[-1] for part in tail) if atoms is None else atoms
+        most = max((part.weights.shape[-1] for part in tail), default=0) if atoms is None else atoms
         slots = [part.pack(most).unflatten(-1, (most, -1)) for part in tail]
-        wide = any(is_wide(each.flatten(-2)) for each in slots)
-        if wide and not is_tracked(*fixed, *slots):
-            return _side_by_side(fixed, slots)
-        return torch.cat([*fixed, torch.cat(slots, dim=-1).flatten(-2)], dim=-1)
+        return torch.cat([*fixed, *([torch.cat(slots, dim=-1).flatten(-2)] if slots else [])], -1)
 
     def decode(self, rows: Tensor) -> dict[str, Part]:
         """Read blocks from an ``N x width`` tensor of rows: the inverse of :meth:`encode`."""
@@ -177,7 +259,7 @@ class MixedEncoding:
             block = self.blocks[name]
             chosen = select_columns(rows, columns)
             if isinstance(block, CovariateEncoding):
-                parts[name] = _decoded(chosen, block, name)
+                parts[name] = block.decode(chosen, name)
             else:
                 parts[name] = readers[block.kind](chosen, block.dim)
         return parts
@@ -215,112 +297,21 @@ class MixedEncoding:
 
 
 def common_dtype_and_device(parts: Mapping[str, Part]) -> tuple[torch.dtype, torch.device]:
-    """Return the dtype and device of rows: those of distributions, else those of numbers.
-
-    Raises:
-        ValueError: If the distributions differ in either.
-    """
-    tensors = {n: (p.dtype, p.device) for n, p in parts.items() if not isinstance(p, Covariates)}
-    if len(set(tensors.values())) > 1:
-        raise ValueError(
-            f"Expected distributions of one dtype and on one device, got {tensors}. Convert them with "
-            ".to(...)."
-        )
-    numbers = [
-        (v.dtype, v.device)
-        for part in parts.values()
-        if isinstance(part, Covariates)
-        for v in part.columns.values()
-        if isinstance(v, Tensor)
-    ]
-    fallback = (torch.float64, torch.device("cpu"))
-    return next(iter([*tensors.values(), *numbers]), fallback)
+    """Return the dtype and device of rows: those of distributions, else those of numbers."""
+    found = [(p.dtype, p.device) for p in parts.values() if not isinstance(p, Covariates)]
+    columns = [v for p in parts.values() if isinstance(p, Covariates) for v in p.columns.values()]
+    found += [(v.dtype, v.device) for v in columns if isinstance(v, Tensor)]
+    return found[0] if found else (torch.float64, torch.device("cpu"))
 
 
 def _block(part: PointClouds | Gaussians | GaussianMixtures) -> Block:
     return Block(KINDS[type(part)], part.dim)
 
 
-def _learned(part: Part, block: str) -> Block | CovariateEncoding:
-    if not isinstance(part, Covariates):
-        return _block(part)
-    part.check_categories(block)
-    columns: dict[str, Scaling | Levels] = {}
-    for name, values in part.columns.items():
-        if not isinstance(values, Tensor):
-            columns[name] = Levels(part.levels_of(name))
-            continue
-        numbers = values.detach().double()
-        spread = numbers.std(correction=0).item()
-        varies = spread > 0 and bool((numbers != numbers[0]).any())
-        columns[name] = Scaling(numbers.mean().item(), spread if varies else 1.0)
-    return CovariateEncoding(columns)
-
-
-def _side_by_side(fixed: list[Tensor], slots: list[Tensor]) -> Tensor:
-    """Join the columns ``N x ...`` of a row and its slots ``N x m x ...``, without writing padding."""
-    start, width = sum(each.shape[-1] for each in fixed), sum(each.shape[-1] for each in slots)
-    num, most = slots[0].shape[:2]
-    rows = untouched_zeros((num, start + most * width), slots[0])
-    if fixed:
-        rows[:, :start] = torch.cat(fixed, dim=-1)
-    places = (
-        rows[:, start:].unflatten(-1, (most, width)).split([s.shape[-1] for s in slots], dim=-1)
-    )
-    for each, place in zip(slots, places, strict=True):
-        copy_filled(each, place, axes=2)
-    return rows
-
-
-def _encoded(
-    part: Covariates, encoding: CovariateEncoding, block: str, device: torch.device
-) -> Tensor:
-    if set(part.columns) != set(encoding.columns):
-        raise ValueError(
-            f"Block {block!r}: expected the columns {list(encoding.columns)}, as in the training "
-            f"data, got {list(part.columns)}."
-        )
-    columns: list[Tensor] = []
-    for name, kind in encoding.columns.items():
-        values, where = part.columns[name], f"Column {name!r} of block {block!r}"
-        if isinstance(values, Tensor) != isinstance(kind, Scaling):
-            expected, got = ("numbers", "categories")[:: 1 if isinstance(kind, Scaling) else -1]
-            raise ValueError(
-                f"{where}: expected {expected}, as in the training data, got {got}, such as "
-                f"{values.tolist()[0]!r}."
-            )
-        if isinstance(kind, Scaling):
-            columns.append(kind.standardised(torch.as_tensor(values)))
-            continue
-        codes = {level: code for code, level in enumerate(kind.values)}
-        for row, value in enumerate(values.tolist()):
-            if value not in codes:
-                place = row if part.labels is None else repr(part.labels.tolist()[row])
-                raise ValueError(
-                    f"{where}: expected a level of the training data, {shown(kind.values)}, got "
-                    f"{value!r} in row {place}. Leave the row out, or declare all levels in the "
-                    "training data: pandas.Categorical(values, categories=[...])."
-                )
-        found = [codes[value] for value in values.tolist()]
-        columns.append(torch.tensor(found, dtype=torch.float64))
-    return torch.stack([column.to(device) for column in columns], dim=-1)
-
-
-def _decoded(columns: Tensor, encoding: CovariateEncoding, block: str) -> Covariates:
-    read: dict[str, Any] = {}
-    levels: dict[str, tuple[Level, ...]] = {}
-    for i, (name, kind) in enumerate(encoding.columns.items()):
-        if isinstance(kind, Scaling):
-            read[name] = columns[..., i] * kind.scale + kind.mean
-            continue
-        levels[name] = kind.values
-        codes = columns[..., i].detach()
-        bad = (~((codes >= 0) & (codes.round() < len(kind.values)))).nonzero()
-        if len(bad):
-            row = int(bad[0])
-            raise ValueError(
-                f"Column {name!r} of block {block!r}: expected codes of levels from 0 to "
-                f"{len(kind.values) - 1}, got {codes[row].item()} in row {row}."
-            )
-        read[name] = object_array([kind.values[round(code)] for code in codes.tolist()])
-    return Covariates(read, levels)
+def _is_number(text: str) -> bool:
+    """Return whether text reads as a number, with a decimal point or comma."""
+    try:
+        float(text.replace(",", "."))
+    except ValueError:
+        return False
+    return True

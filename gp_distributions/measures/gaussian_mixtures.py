@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -11,19 +11,27 @@ from torch import Tensor
 
 from gp_distributions.measures._bags import pad_arrays
 from gp_distributions.measures._container import WeightedContainer
-from gp_distributions.measures._gaussian_arrays import moments, valid_mixtures
-from gp_distributions.measures._validation import equal_weights
+from gp_distributions.measures._validation import (
+    Name,
+    Wording,
+    check_entries,
+    equal_weights,
+    validated,
+    validated_covariance,
+)
 from gp_distributions.measures.arrays import (
     Data,
-    dtype_and_device,
     integer,
+    real_array,
     row_tensor,
     seeded,
-    unit_powers,
+    to_tensors,
 )
 from gp_distributions.measures.point_clouds import PointClouds
 from gp_distributions.rows.clouds import pad_rows
 from gp_distributions.rows.gaussians import join_mixtures, split_mixtures
+
+_GAUSSIAN, _MIXTURE = Wording("Gaussian"), Wording("Mixture")
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
@@ -78,6 +86,7 @@ class GaussianMixtures(WeightedContainer):
         given = [mean, covariance, *([] if weights is None else [weights])]
         means, covariances, *rest = moments(given, "K, d")
         self._fill(*valid_mixtures(means, covariances, *(rest or [equal_weights(means)])))
+        self._warn()
 
     @classmethod
     def from_list(cls, mixtures: Iterable[tuple[Data, Data, Data]]) -> GaussianMixtures:
@@ -109,9 +118,7 @@ class GaussianMixtures(WeightedContainer):
                 raise ValueError(
                     f"Mixture {i}: expected means of shape (K, {dim}), got {tuple(mean.shape)}."
                 )
-        kind = dtype_and_device([tensor for mixture in read for tensor in mixture])
-        padded = [pad_arrays([*parts], *kind)[0] for parts in zip(*read, strict=True)]
-        return cls._read(*valid_mixtures(*padded))
+        return cls._read(*valid_mixtures(*map(pad_arrays, zip(*read, strict=True))))
 
     @classmethod
     def unpack(cls, rows: Data, dim: int) -> GaussianMixtures:
@@ -195,12 +202,8 @@ class GaussianMixtures(WeightedContainer):
         return self.mean, self.covariance.diagonal(dim1=-2, dim2=-1), self.weights
 
     def _scaled(self, centre: Tensor, scale: Tensor) -> GaussianMixtures:
-        scale = scale.expand(self.dim)
-        mean = (self.mean - centre) / scale
-        unit = unit_powers(scale)
-        scale = scale * unit
-        units = self.covariance * unit.unsqueeze(-1) * unit
-        covariance = units / (scale.unsqueeze(-1) * scale)
+        mean, scale = (self.mean - centre) / scale, scale.expand(self.dim)
+        covariance = self.covariance / (scale.unsqueeze(-1) * scale)
         return self._unchecked(mean, covariance, self.weights, labels=self.labels)
 
 
@@ -211,3 +214,49 @@ def _symmetric_root(covariance: Tensor) -> Tensor:
     """
     eigenvalues, vectors = torch.linalg.eigh(covariance.detach())
     return (vectors * eigenvalues.clamp_min(0).sqrt().unsqueeze(-2)) @ vectors.mT
+
+
+def moments(given: Sequence[Data], axes: str, prefix: str = "") -> list[Tensor]:
+    """Convert a mean, a covariance and possibly weights of matching shapes to tensors.
+
+    Args:
+        given: The arrays.
+        axes: The axes of the mean after the batch axes, ``"d"`` or ``"K, d"``.
+        prefix: What the names of the arrays begin with in error messages.
+    """
+    names = [prefix + name for name in ("Mean", "Covariance", "Weights")[: len(given)]]
+    arrays = [real_array(array, name) for array, name in zip(given, names, strict=True)]
+    shape = tuple(arrays[0].shape)
+    if len(shape) < len(axes.split(", ")) or 0 in shape:
+        raise ValueError(
+            f"{names[0]}: expected a non-empty array of shape (..., {axes}), got {shape}."
+        )
+    needed = (shape, (*shape, shape[-1]), shape[:-1])
+    for array, name, expected in zip(arrays, names, needed, strict=False):
+        if tuple(array.shape) != expected:
+            raise ValueError(
+                f"{name}: expected shape {expected} for a mean of shape {shape}, got "
+                f"{tuple(array.shape)}. Pass variances as torch.diag_embed(variances)."
+            )
+    return to_tensors(arrays)
+
+
+def valid_gaussians(
+    mean: Tensor, covariance: Tensor, name: Name = _GAUSSIAN
+) -> tuple[Tensor, Tensor]:
+    """Check ``batch_shape x d`` means and their covariances; return the means and symmetric parts."""
+    check_entries(mean.isfinite(), mean, name, "a finite mean", " in coordinate {}")
+    return mean, validated_covariance(covariance, name)
+
+
+def valid_mixtures(
+    mean: Tensor, covariance: Tensor, weights: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Check ``batch_shape x K x d`` means, their covariances and weights, and normalise the weights."""
+
+    def component(index: tuple[int, ...]) -> str:
+        return f"{_MIXTURE(index[:-1])}, component {index[-1]}"
+
+    _, covariance = valid_gaussians(mean, covariance, component)
+    mean, weights = validated(mean, weights, _MIXTURE)
+    return mean, covariance, weights

@@ -9,9 +9,12 @@ import torch
 from torch import Tensor
 
 from gp_distributions.measures._container import Container
-from gp_distributions.measures._gaussian_arrays import moments, valid_gaussians
 from gp_distributions.measures.arrays import Data, row_tensor
-from gp_distributions.measures.gaussian_mixtures import GaussianMixtures
+from gp_distributions.measures.gaussian_mixtures import (
+    GaussianMixtures,
+    moments,
+    valid_gaussians,
+)
 from gp_distributions.measures.point_clouds import PointClouds
 from gp_distributions.rows.gaussians import join_gaussians, split_gaussians
 
@@ -60,6 +63,7 @@ class Gaussians(Container):
     def __init__(self, mean: Data, covariance: Data) -> None:
         means, covariances = moments([mean, covariance], "d")
         self._fill(*valid_gaussians(means, covariances))
+        self._warn()
 
     @classmethod
     def from_clouds(cls, clouds: PointClouds) -> Gaussians:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from os import PathLike
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from torch import Tensor
 
 from gp_distributions.measures.gaussian_mixtures import GaussianMixtures
 from gp_distributions.measures.gaussians import Gaussians
 from gp_distributions.measures.point_clouds import PointClouds
-from gp_distributions.measures.tables import is_table
 
 Distributions: TypeAlias = PointClouds | Gaussians | GaussianMixtures
 
@@ -48,27 +46,9 @@ def kind_of(X: Distributions | Tensor) -> str | None:
     if isinstance(X, Distributions):
         return KINDS[type(X)]
     raise TypeError(
-        f"Expected PointClouds, Gaussians, GaussianMixtures or a tensor of rows, got "
-        f"{type(X).__name__}. {_advice(X)}"
+        "Expected PointClouds, Gaussians, GaussianMixtures or a tensor of rows, got "
+        f"{type(X).__name__}. Convert a list of arrays with PointClouds.from_list, and one array X as "
+        "[X]; read tables with PointClouds.from_frame or MixedInputs.from_frame, single cells "
+        "with PointClouds.from_anndata, and shapes with PointClouds.from_curves or from_meshes. Pass "
+        "mixed inputs as rows, X.pack(model.encoding), where only rows are read."
     )
-
-
-def _advice(X: Any) -> str:
-    """Return how to make distributions from data of another kind."""
-    if hasattr(X, "encoding"):
-        return "Pass mixed inputs as rows: X.pack(model.encoding)."
-    if hasattr(X, "obsm"):
-        return "Read it with PointClouds.from_anndata(adata, sample=...)."
-    if is_table(X):
-        return (
-            "Read a long table, with a row for each atom, with PointClouds.from_frame, and a table with "
-            "bags in its columns with MixedInputs.from_frame."
-        )
-    first = next(iter(X), None) if isinstance(X, list | tuple) else None
-    if (
-        hasattr(first, "__geo_interface__")
-        or hasattr(first, "vertices")
-        or isinstance(first, PathLike)
-    ):
-        return "Read shapes with PointClouds.from_curves or PointClouds.from_meshes."
-    return "Convert a list of arrays with PointClouds.from_list, and one array X as [X]."

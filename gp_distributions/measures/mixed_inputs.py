@@ -67,12 +67,16 @@ covariates=Covariates(2, age, arm: 2 levels))
         if not blocks:
             raise TypeError("Expected at least one block, such as cells=clouds, got none.")
         parts = {name: _read(block, name) for name, block in blocks.items()}
-        named = {name: _names(blocks[name], part) for name, part in parts.items()}
-        self._blocks, self._names = parts, _common_names(named)
+        self._blocks, self._names = parts, _common_names(blocks, parts)
         lengths = {name: len(block) for name, block in parts.items()}
         if len(set(lengths.values())) > 1:
             raise ValueError(f"Expected blocks of one length, got {lengths}.")
-        common_dtype_and_device(parts)
+        kinds = {(p.dtype, p.device) for p in parts.values() if not isinstance(p, Covariates)}
+        if len(kinds) > 1:
+            raise ValueError(
+                f"Expected distributions of one dtype and on one device, got {kinds}. Convert them with "
+                ".to(...)."
+            )
 
     @classmethod
     def from_frame(
@@ -120,7 +124,6 @@ covariates=Covariates(2, age))
         names = index_names(frame.to_native())
         if labels is not None:
             names = Names(np.asarray(column(frame, labels)))
-        named = None if names is None else names.labels
         blocks: dict[str, Part] = {}
         for name, entries in bags.items():
             if str(name) in {covariates, *blocks}:
@@ -129,8 +132,7 @@ covariates=Covariates(2, age))
                     f"the block of covariates, {covariates!r}. Rename it, or pass another covariates=."
                 )
             try:
-                found = [double(cell, f"Bag {i}") for i, cell in enumerate(entries)]
-                blocks[str(name)] = PointClouds.from_list(found, labels=named)
+                blocks[str(name)] = read_column(entries, names)
             except ValueError as error:
                 raise ValueError(f"Column {name!r}: {error}") from error
         others = {n: column(frame, n) for n in frame.columns if n not in bags and n != labels}
@@ -244,7 +246,12 @@ covariates=Covariates(2, age))
         if not names or any(set(found) != set(names[0]) for found in names):
             raise ValueError(f"Expected inputs with the same blocks, got {names}.")
         blocks = {n: _joined([given._blocks[n] for given in inputs], n) for n in names[0]}
-        return cls._made(blocks, Names.concatenate([g._names for g in inputs]))
+        named = [given._names for given in inputs]
+        joined = None
+        if None not in named:
+            values = np.concatenate([n.values.astype(object) for n in named])  # type: ignore[union-attr]
+            joined = Names(values, any(n.counted for n in named))  # type: ignore[union-attr]
+        return cls._made(blocks, joined)
 
     def to(self, *args: Any, **kwargs: Any) -> MixedInputs:
         """Convert the dtype or device of the tensors, with the arguments of ``torch.Tensor.to``."""
@@ -256,17 +263,10 @@ covariates=Covariates(2, age))
 
     def __getitem__(self, index: Index) -> MixedInputs:
         key = resolve(index, len(self))
-        if isinstance(key, Tensor) and key.dim() > 1:
-            raise TypeError(
-                f"Expected an integer, a slice, a mask or a list as index, got {index!r}."
-            )
-        if isinstance(key, Tensor):
+        if not isinstance(key, slice):
             key = key.reshape(-1)  # one object is inputs of length one
         blocks = {name: block[key] for name, block in self._blocks.items()}
-        names = None
-        if self._names is not None:
-            names = self._names[key.numpy(force=True) if isinstance(key, Tensor) else key]
-        return self._made(blocks, names)
+        return self._made(blocks, None if self._names is None else self._names[key])
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, MixedInputs):
@@ -293,21 +293,24 @@ def _read(block: Any, name: str) -> Part:
     return block  # type: ignore[return-value]
 
 
-def _names(block: Any, part: Part) -> Names | None:
-    """Return the index of a frame or series that was given as a block, or the labels of the block."""
-    known = part.labels is not None and part.labels.ndim == 1
-    return index_names(block) or (Names(part.labels) if known else None)  # type: ignore[arg-type]
+def _common_names(blocks: Mapping[str, Any], parts: Mapping[str, Part]) -> Names | None:
+    """Check that the frames, series and labels of blocks name the objects alike; return the names."""
+    known = []
+    for name, part in parts.items():
+        labels = None if part.labels is None else Names(part.labels)
+        names = index_names(blocks[name]) or labels
+        if names is not None:
+            known.append((name, names))
+    known.sort(key=lambda entry: entry[1].counted)
+    for other, found in known[1:]:
+        check_names(known[0][1], found, repr(known[0][0]), repr(other))
+    return known[0][1] if known else None
 
 
-def _common_names(named: Mapping[str, Names | None]) -> Names | None:
-    """Check that blocks name the objects alike, and return the names."""
-    known = {block: names for block, names in named.items() if names is not None}
-    if not known:
-        return None
-    (block, names), *others = sorted(known.items(), key=lambda entry: entry[1].counted)
-    for other, found in others:
-        check_names(names, found, repr(block), repr(other))
-    return names
+def read_column(entries: list[Any], names: Names | None = None) -> PointClouds:
+    """Read the entries of a column of bags, in double precision."""
+    bags = [double(entry, f"Bag {i}") for i, entry in enumerate(entries)]
+    return PointClouds.from_list(bags, labels=None if names is None else names.labels)
 
 
 def bag_columns(frame: Table) -> dict[Any, list[Any]]:
@@ -330,13 +333,10 @@ def bag_columns(frame: Table) -> dict[Any, list[Any]]:
 
 
 def _joined(parts: Sequence[Any], name: str) -> Part:
-    kinds = {type(part) for part in parts}
+    kinds = {(type(part), getattr(part, "dim", None)) for part in parts}
     if len(kinds) > 1:
-        raise ValueError(f"Block {name!r}: expected one kind, got {sorted(map(str, kinds))}.")
+        raise ValueError(f"Block {name!r}: expected one kind and dimension, got {[*parts]}.")
     if isinstance(parts[0], Covariates):
         return Covariates.concatenate(parts)
-    dims = sorted({part.dim for part in parts})
-    if len(dims) > 1:
-        raise ValueError(f"Block {name!r}: expected one dimension, got {dims}.")
     whole: Part = type(parts[0])._concatenate(parts)
     return whole

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import date, datetime
 from typing import Any
 
 import numpy as np
@@ -30,30 +28,12 @@ class Names:
         return None if self.counted else self.values
 
     def listed(self) -> list[Any]:
-        """Return the names as Python values, which compare as equal whatever table they are from."""
-        return list(map(_plain, self.values))
+        """The names as Python values; dates are equal whatever table they are from."""
+        dates = self.values.dtype.kind == "M"
+        return (self.values.astype("M8[us]") if dates else self.values).tolist()
 
     def __getitem__(self, key: Any) -> Names:
         return Names(self.values[key], self.counted)
-
-    @classmethod
-    def concatenate(cls, parts: Sequence[Names | None]) -> Names | None:
-        """Concatenate names, or return None if some are unknown."""
-        known = [part for part in parts if part is not None]
-        if len(known) < len(parts):
-            return None
-        values = np.concatenate([part.values for part in known])
-        return cls(values, any(part.counted for part in known))
-
-
-def _plain(value: Any) -> Any:
-    """Return a name as pandas compares it: dates in any unit are equal, and a day is its midnight."""
-    if isinstance(value, np.generic):
-        kind = value.dtype.kind
-        return (value.astype(f"{kind}8[us]") if kind in "mM" else value).item()
-    if isinstance(value, date) and not isinstance(value, datetime):
-        return datetime(value.year, value.month, value.day)
-    return value
 
 
 def index_names(data: Any) -> Names | None:
@@ -65,9 +45,7 @@ def index_names(data: Any) -> Names | None:
     return Names(np.array(index), counted)
 
 
-def check_names(
-    first: Names, second: Names, where: str, elsewhere: str, *, table: str = "frame"
-) -> None:
+def check_names(first: Names, second: Names, where: str, elsewhere: str) -> None:
     """Check that names are those of the same objects in the same order.
 
     Integers that may count rows are compared with the same integers only.
@@ -77,7 +55,6 @@ def check_names(
         second: The names in the other.
         where: What the first table is called.
         elsewhere: What the other is called.
-        table: A Python name of the pandas object, for an example.
 
     Raises:
         ValueError: If they are the same names in another order, or other names.
@@ -91,15 +68,12 @@ def check_names(
         raise ValueError(
             f"Expected {elsewhere} in the order of {where}, but row {row} is named {names[row]!r} in "
             f"{where} and {others[row]!r} in {elsewhere}. Put them in one order, for example "
-            f"with {table}.loc[clouds.labels], or with sort_index() if they count rows."
+            "with frame.loc[clouds.labels]."
         )
-    if first.counted or second.counted:
-        return
-    name = next(iter([*counts - found, *found - counts]))
-    raise ValueError(
-        f"Expected the same names in {where} and {elsewhere}, but {name!r} occurs {counts[name]} times "
-        f"in {where} and {found[name]} times in {elsewhere}; they begin with {names[:3]} and "
-        f"{others[:3]}. Select what both have, {table}.loc[clouds.labels] or "
-        f"clouds[numpy.isin(clouds.labels, {table}.index)]; read names of different types as one type; "
-        f"or drop the names if the rows are in one order, {table}.reset_index(drop=True)."
-    )
+    if not (first.counted or second.counted):
+        name = next(iter([*counts - found, *found - counts]))
+        raise ValueError(
+            f"Expected the same names in {where} and {elsewhere}, but {name!r} occurs {counts[name]} "
+            f"times in {where} and {found[name]} times in {elsewhere}. Select what both have with "
+            "frame.loc[clouds.labels], or drop the names with frame.reset_index(drop=True)."
+        )

@@ -11,19 +11,13 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from gp_distributions.measures._bags import (
-    listed,
-    matched,
-    read_arrays,
-    read_bags,
-    read_ragged,
-)
+from gp_distributions.measures._bags import listed, read_arrays, read_bags, read_ragged
 from gp_distributions.measures._container import WeightedContainer
 from gp_distributions.measures._frames import read_cells, read_frame
 from gp_distributions.measures._pairs import PairFeatures, read_pairs
 from gp_distributions.measures._shapes import read_curves, read_images, read_meshes
 from gp_distributions.measures._validation import Wording, equal_weights, validated
-from gp_distributions.measures.arrays import Array, Data, integer, point_array, row_tensor, seeded
+from gp_distributions.measures.arrays import Data, integer, row_tensor, seeded
 from gp_distributions.rows.clouds import join_rows, pad_rows, split_rows
 
 
@@ -73,6 +67,7 @@ class PointClouds(WeightedContainer):
 
     def __init__(self, points: Data, weights: Data | None = None) -> None:
         self._fill(*read_arrays(points, weights))
+        self._warn()
 
     @classmethod
     def from_list(
@@ -116,10 +111,11 @@ class PointClouds(WeightedContainer):
             ['ann', 'bob']
         """
         items, names = listed(bags, "bag", labels)
-        masses = matched(weights, names)
         if any(isinstance(item, PointClouds) for item in items):
-            items, masses = _opened(items, masses)
-        return cls._read(*read_bags(items, masses, names), labels=names)
+            if weights is not None:
+                raise ValueError("Expected no weights along with clouds, which have their own.")
+            items, weights = map(list, zip(*map(_opened, items), strict=True))
+        return cls._read(*read_bags(items, weights, names), labels=names)
 
     @classmethod
     def from_ragged(
@@ -469,7 +465,6 @@ class PointClouds(WeightedContainer):
             between equal atoms is zero.
 
         Raises:
-            TypeError: If ``features`` does not return a tensor.
             ValueError: If a cloud has one atom only, without ``self_pairs``; ``space`` is not between 1
                 and ``d``; ``num_pairs`` is not an integer >= 1; ``space`` and ``features`` are both
                 given; or features are not finite, have a wrong shape, or depend on the order of the
@@ -510,20 +505,10 @@ class PointClouds(WeightedContainer):
         return self._unchecked((self.points - centre) / scale, self.weights, labels=self.labels)
 
 
-def _opened(bags: Sequence[Any], weights: Any) -> tuple[list[Array], list[Array]]:
-    """Return the atoms and weights of bags; single clouds keep theirs, others get equal weights."""
-    atoms: list[Array] = []
-    masses: list[Array] = []
-    for i, bag in enumerate(bags):
-        if not isinstance(bag, PointClouds):
-            atoms.append(point_array(bag, f"Bag {i}", "(n, d)"))
-            masses.append(np.ones(len(atoms[-1]), dtype=np.float32))  # does not affect the dtype
-        elif bag.batch_shape or weights is not None:
-            expected = "a single cloud" if bag.batch_shape else "no weights along with clouds"
-            raise ValueError(
-                f"Bag {i}: expected {expected}, got {bag}; pass the arrays of its atoms."
-            )
-        else:
-            atoms.append(bag.points)
-            masses.append(bag.weights)
-    return atoms, masses
+def _opened(bag: Any) -> tuple[Any, Data]:
+    """Return the atoms and weights of a single cloud; other bags have equal weights."""
+    if not isinstance(bag, PointClouds):
+        return bag, np.ones(np.shape(bag)[:1], dtype=np.float32)  # does not affect the dtype
+    if bag.batch_shape:
+        raise ValueError(f"Expected single clouds in a list, got {bag}.")
+    return bag.points, bag.weights

@@ -49,14 +49,11 @@ class ReferenceMeasure(torch.nn.Module):
     def __init__(self, points: Data, weights: Data | None = None) -> None:
         super().__init__()
         clouds = PointClouds(points, weights)
-        if clouds.batch_shape:
+        if clouds.batch_shape or not bool((clouds.weights > 0).all()):
             raise ValueError(
-                "Expected the points of one reference, of shape (m, d), got shape "
-                f"{tuple(clouds.points.shape)}."
+                "Expected points of one reference, of shape (m, d), and positive weights, got points "
+                f"of shape {tuple(clouds.points.shape)} and weights {clouds.weights.tolist()}."
             )
-        if not bool((clouds.weights > 0).all()):
-            first = int((clouds.weights <= 0).nonzero()[0])
-            raise ValueError(f"Expected positive weights, got 0 for atom {first}; leave it out.")
         points = clouds.points.detach()
         centre = points.mean(0)
         spread = (points - centre).square().mean().sqrt()
@@ -97,7 +94,6 @@ class ReferenceMeasure(torch.nn.Module):
             The reference.
 
         Raises:
-            TypeError: If ``X`` is not ``PointClouds``.
             ValueError: If ``size`` is not an integer >= 1 or the method is unknown.
 
         Warns:
@@ -113,12 +109,11 @@ class ReferenceMeasure(torch.nn.Module):
             >>> ReferenceMeasure.from_data(clouds, size=10, method="grid")
             ReferenceMeasure(9 atoms, d=2)
         """
-        if not isinstance(X, PointClouds):
-            raise TypeError(f"Expected PointClouds, got {type(X).__name__}.")
         count = integer(size, "size")
-        methods = get_args(Method)
-        if method not in methods:
-            raise ValueError(f"There is no method {method!r}; choose from {', '.join(methods)}.")
+        if method not in get_args(Method):
+            raise ValueError(
+                f"There is no method {method!r}; choose from {', '.join(get_args(Method))}."
+            )
         rng = np.random.default_rng(seed)
         weights = None
         if method == "mean_shape":

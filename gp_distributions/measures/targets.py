@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from gp_distributions.measures.arrays import Array, as_floats, is_missing, real_array
+from gp_distributions.measures.arrays import Array, is_missing, real_array, to_tensor
 from gp_distributions.measures.inputs import names_of
 from gp_distributions.measures.names import check_names, index_names
 from gp_distributions.numerics.predictions import refuse_mask
@@ -32,17 +31,23 @@ def check_order(train_X: Any, train_Y: Any, noun: str = "targets") -> None:
         noun: What the targets are called in error messages.
 
     Raises:
+        TypeError: If the targets are a dictionary.
         ValueError: If the index and the labels differ in their names or in their order.
     """
+    if isinstance(train_Y, Mapping):
+        raise TypeError(
+            f"Expected a list or array of {noun}, got a dictionary. Pass [targets[label] for label in "
+            "clouds.labels]."
+        )
     given, names = names_of(train_Y), names_of(train_X)
     if given is not None and names is not None:
-        check_names(names, given, "the clouds", f"the {noun}", table=noun)
+        check_names(names, given, "the clouds", f"the {noun}")
 
 
 def label_of(data: Any, row: int) -> str:
     """Return the name of a row in the index of a pandas series or frame, for error messages."""
     names = index_names(data)
-    return "" if names is None else f" (named {names[row : row + 1].listed()[0]!r})"
+    return "" if names is None else f" (named {names.values.tolist()[row]!r})"
 
 
 def as_variances(train_Yvar: Tensor | ArrayLike, rows: Tensor, targets: Tensor) -> Tensor:
@@ -90,17 +95,18 @@ def as_targets(train_Y: Tensor | ArrayLike, rows: Tensor) -> tuple[Tensor, bool]
         )
     bad = _first(~targets.isfinite())
     if bad:
-        remedy = "Leave out clouds without a target."
-        if bool(targets[bad].isfinite().any()):
-            remedy = (
-                "If only some of the outputs are known for a cloud, fit one model for each output to "
-                "the clouds for which it is known, and join them: botorch.models.ModelListGP(*models)."
-            )
         raise ValueError(
             f"Expected finite targets, but that of cloud {bad[-1]}{label_of(train_Y, bad[-1])} is "
-            f"{targets[bad].tolist()}. {remedy}"
+            f"{targets[bad].tolist()}. Leave out clouds without a target. If only some outputs of a "
+            "cloud are known, fit one model for each output: botorch.models.ModelListGP(*models)."
         )
-    _check_scale(targets, rows.dtype)
+    low, high = safe_range(rows.dtype)
+    largest, spread = targets.abs().amax(-2), targets.amax(-2) - targets.amin(-2)
+    if bool(((largest > high) | ((spread > 0) & (spread < low))).any()):
+        raise ValueError(
+            f"The squares of the centred targets overflow or underflow in {rows.dtype} (largest target "
+            f"{largest.max():.3g}). Change the unit of the targets."
+        )
     return targets, squeeze
 
 
@@ -111,29 +117,6 @@ def safe_range(dtype: torch.dtype) -> tuple[float, float]:
     """
     limits = torch.finfo(dtype)
     return math.sqrt(limits.tiny / limits.eps), math.sqrt(limits.max * limits.eps)
-
-
-def _check_scale(targets: Tensor, dtype: torch.dtype) -> None:
-    """Check that the squares of targets neither overflow nor underflow.
-
-    Targets that are all equal may be arbitrarily small.
-
-    Args:
-        targets: A ``batch_shape x T x outputs`` tensor.
-        dtype: Dtype of the model.
-
-    Raises:
-        ValueError: If the squares of the targets overflow, or those of the centred targets underflow.
-    """
-    low, high = safe_range(dtype)
-    largest, spread = targets.abs().amax(-2), targets.amax(-2) - targets.amin(-2)
-    for verb, bad in (("overflow", largest > high), ("underflow", (spread > 0) & (spread < low))):
-        if bool(bad.any()):
-            value = largest[bad][0].item()
-            raise ValueError(
-                f"The squares of the centred targets {verb} in {dtype} (largest target {value:.3g}). "
-                f"Change the unit of the targets, for example to train_Y / {value:.0e}."
-            )
 
 
 def _first(bad: Tensor) -> tuple[int, ...]:
@@ -153,16 +136,10 @@ def read_labels(labels: Tensor | ArrayLike, count: int) -> tuple[Labels, Tensor]
         An array of the ``C`` distinct labels, and a tensor of ``T`` class indices.
 
     Raises:
-        TypeError: If the labels are a dictionary.
         ValueError: If the number of labels is not ``count``, a label is missing (None, NaN, masked),
             there are more than ten different numbers that are not all integers, or fewer than two
             classes, or the labels cannot be sorted.
     """
-    if isinstance(labels, Mapping):
-        raise TypeError(
-            "Expected a list or array of labels, got a dictionary. Pass [labels[name] for name in "
-            "clouds.labels]."
-        )
     refuse_mask(labels, "Labels")
     values = np.asarray(labels.detach().cpu() if isinstance(labels, Tensor) else labels)
     if values.shape != (count,):
@@ -170,12 +147,11 @@ def read_labels(labels: Tensor | ArrayLike, count: int) -> tuple[Labels, Tensor]
             f"Expected one label for each of {count} clouds, got labels of shape {values.shape}."
         )
     given = values.tolist()
-    for cloud, value in enumerate(given):
-        if is_missing(value):
-            raise ValueError(
-                f"Expected a label for each cloud, but that of cloud {cloud}{label_of(labels, cloud)} "
-                f"is {value!r}. Leave out clouds without a label."
-            )
+    for cloud in (cloud for cloud, value in enumerate(given) if is_missing(value)):
+        raise ValueError(
+            f"Expected a label for each cloud, but that of cloud {cloud}{label_of(labels, cloud)} is "
+            f"{given[cloud]!r}. Leave out clouds without a label."
+        )
     broken = [value for value in given if isinstance(value, float) and not value.is_integer()]
     if broken and len(set(given)) > _MANY:
         raise ValueError(
@@ -183,52 +159,29 @@ def read_labels(labels: Tensor | ArrayLike, count: int) -> tuple[Labels, Tensor]
             "numbers, or pass numbers that are labels as text."
         )
     if all(isinstance(value, str) for value in given):
-        values = np.array(
-            given, dtype=str
-        )  # arrays of objects, as from data frames, cannot be saved
+        values = np.array(given, dtype=str)  # arrays of objects, as of data frames, cannot be saved
     try:
         classes, index = np.unique(values, return_inverse=True)
     except TypeError as error:
-        kinds = ", ".join(sorted({type(value).__name__ for value in given}))
-        raise ValueError(f"Expected labels of one kind, got a mixture of {kinds}.") from error
+        raise ValueError(f"Expected labels of one kind: {error}.") from error
     if len(classes) < 2:
         raise ValueError(f"Expected at least two classes, got {classes.tolist()}.")
     return classes, torch.from_numpy(index)
 
 
-def _strange(given: Any, array: NDArray[Any]) -> str:
-    """Describe the first target that is not a number."""
-    for place, value in np.ndenumerate(np.asarray(given, dtype=object)):
-        if not isinstance(value, Decimal | int | float | np.integer | np.floating | np.bool_):
-            cloud = place[0] if place else 0
-            return f"{value!r} for cloud {cloud}{label_of(given, cloud)}"
-    return f"an array of {array.dtype}"
-
-
 def as_numbers(given: Tensor | ArrayLike) -> Array:
-    """Return targets or variances as a tensor, or as a new array of numbers.
+    """Return targets or variances as a tensor or an array of numbers.
 
     Raises:
-        TypeError: If they are a dictionary.
         ValueError: If they are masked or not numbers.
     """
-    listed = isinstance(given, list | tuple) and all(isinstance(each, Tensor) for each in given)
-    if not (isinstance(given, Tensor) or listed):
-        if isinstance(given, Mapping):
-            raise TypeError(
-                "Expected a list or array of targets, got a dictionary. Pass [targets[label] for label "
-                "in clouds.labels]."
-            )
-        refuse_mask(given, "Targets and variances")
-        # A copy: columns of data frames, and what NumPy makes of PyArrow's chunks, are read-only.
-        array = as_floats(np.asarray(given).copy())
-        if array.dtype.kind not in "biuf":
-            raise ValueError(
-                f"Expected numbers as targets, got {_strange(given, array)}. Use ClassificationGP for "
-                "labels, and leave out clouds without a target."
-            )
-        given = array
-    return real_array(given, "Targets and variances")
+    refuse_mask(given, "Targets and variances")
+    try:
+        return real_array(given, "Targets and variances")
+    except ValueError as error:
+        raise ValueError(
+            f"{error} Use ClassificationGP for labels, and leave out clouds without a target."
+        ) from error
 
 
 def _columns(given: Tensor | ArrayLike, rows: Tensor) -> tuple[Tensor, bool]:
@@ -237,6 +190,6 @@ def _columns(given: Tensor | ArrayLike, rows: Tensor) -> tuple[Tensor, bool]:
     Returns:
         The converted tensor, and whether the axis of outputs was added.
     """
-    values = torch.as_tensor(as_numbers(given), dtype=torch.float64, device=rows.device).detach()
+    values = to_tensor(as_numbers(given), torch.float64, rows.device).detach()
     squeeze = values.dim() == rows.dim() - 1
     return (values.unsqueeze(-1) if squeeze else values), squeeze

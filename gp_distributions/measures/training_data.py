@@ -154,26 +154,17 @@ def counted(X: Inputs | Tensor) -> Tensor:
         ValueError: If they are a single distribution.
     """
     if isinstance(X, Tensor):
-        if X.layout != torch.strided or X.is_nested:
-            raise TypeError(
-                f"Expected rows as a dense tensor, got layout {X.layout}. Pass rows.to_dense()."
-            )
         check_content(as_rows(X))
-        if X.dim() < 2:
-            raise ValueError(
-                f"Expected rows of shape N x width, got shape {tuple(X.shape)}. Pass rows[:1] instead "
-                "of rows[0], and indices as a column."
-            )
-        return X
-    if isinstance(X, MixedInputs):
+        shape = X.shape[:-1]
+    elif isinstance(X, MixedInputs):
         shape = torch.Size([len(X)])
     else:
         kind_of(X)
         shape = X.batch_shape
     if not shape:
         raise ValueError(
-            "Expected distributions with an axis that counts them, got a single one. Pass X[:1] "
-            "instead of X[0]."
+            "Expected inputs with an axis that counts them, got a single one. Pass X[:1] instead of "
+            "X[0], and indices as a column."
         )
     return torch.empty(1, dtype=X.dtype, device=X.device).expand(*shape, 1)
 

@@ -85,10 +85,10 @@ def resized(rows: Tensor, width: int) -> Tensor:
     return wider
 
 
-def at(source: Tensor, index: Tensor) -> Tensor:
-    """Return the entries of the first axis, each ``n x ...``, at a tensor of integers."""
+def at(source: Tensor, index: list[int]) -> Tensor:
+    """Return the entries of the first axis, each ``n x ...``, at a list of integers."""
     target = untouched_zeros((len(index), *source.shape[1:]), source)
-    for place, i in zip(target, index.tolist(), strict=True):
+    for place, i in zip(target, index, strict=True):
         size = filled(source[i])
         place[:size] = source[i, :size]
     return target
@@ -97,18 +97,9 @@ def at(source: Tensor, index: Tensor) -> Tensor:
 def joined(parts: Sequence[Tensor]) -> Tensor:
     """Concatenate tensors ``N x n x ...`` that differ in ``N`` and ``n``.
 
-    The second axis is padded with zeros. The dtype is that of ``torch.cat``.
+    The second axis is padded with zeros.
     """
     size = max(part.shape[1] for part in parts)
-    wide = any(is_wide(part[..., 0] if part.dim() > 2 else part, size) for part in parts)
-    if is_tracked(*parts) or not wide:
-        behind = [0, 0] * (parts[0].dim() - 2)
-        return torch.cat(
-            [torch.nn.functional.pad(p, [*behind, 0, size - p.shape[1]]) for p in parts]
-        )
-    shape = (sum(map(len, parts)), size, *parts[0].shape[2:])
-    target = untouched_zeros(shape, torch.cat([part[:0, :0] for part in parts]))
-    places = target.split([len(part) for part in parts])
-    for part, place in zip(parts, places, strict=True):
-        copy_filled(part, place[:, : part.shape[1]], axes=part.dim() - 1)
-    return target
+    behind = [0, 0] * (parts[0].dim() - 2)
+    pad = torch.nn.functional.pad
+    return torch.cat([pad(part, [*behind, 0, size - part.shape[1]]) for part in parts])

@@ -45,14 +45,8 @@ def test_reads_the_files_without_importing_the_package(folder: Path) -> None:
     assert cells.clouds(atoms=10).points.shape == (2, 10, 2)
 
 
-def test_files_that_disagree(folder: Path) -> None:
-    write(folder, lines="dlm8")
-    with pytest.raises(ValueError, match="got 2, 1 and 2"):
-        load_cells()
-
-
 def test_a_package_without_the_files(folder: Path) -> None:
-    with pytest.raises(ImportError, match=r"does not contain them.*\.\[cells\]"):
+    with pytest.raises(ImportError, match=r"or lacks them.*\.\[cells\]"):
         load_cells()
 
 

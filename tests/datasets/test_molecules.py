@@ -100,22 +100,6 @@ def test_some_molecules(folder: Path, capsys: pytest.CaptureFixture[str]) -> Non
             load_molecules(num)
 
 
-@pytest.mark.parametrize(
-    ("text", "instead", "match"),
-    [
-        ("[1.,0.,0.]", "[1.,0.]", "molecule 5: expected 2 elements and 6 coordinates, got 2 and 5"),
-        ("'F'", "'Xe'", "cannot read molecules 5 to 5: 'Xe'"),
-        ("[1.,", "[one,", "cannot read molecules 5 to 5: .*one"),
-        ("SMILES", "Smiles", r"expected columns \['SMILES'\]"),
-    ],
-)
-def test_damaged_files(folder: Path, text: str, instead: str, match: str) -> None:
-    path = folder / "qm9_part2.csv"
-    path.write_text(path.read_text().replace(text, instead))
-    with pytest.raises(ValueError, match=rf"qm9_part2.csv: {match}"):
-        load_molecules()
-
-
 def test_missing_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.path", [])
     with pytest.raises(ImportError, match=r'pip install -c constraints.txt "\.\[molecules\]"'):

@@ -323,7 +323,7 @@ def test_wrong_inputs() -> None:
         for given in (words, pd.Series(list(words))):
             with pytest.raises(ValueError, match="expected real numbers, got"):
                 gram.fit(given)
-    with pytest.raises(ValueError, match="inconsistent numbers"):
+    with pytest.raises(ValueError, match=r"one (target|label) for each of"):
         DistributionGPRegressor().fit(X, y[:-1])
     with pytest.raises(ValueError, match="minimum of 2 is required"):
         DistributionGPRegressor().fit(X[:1], y[:1])
@@ -344,7 +344,7 @@ def test_wrong_inputs() -> None:
         *(kind(numbered) for kind in (DistributionGPRegressor, DistributionGPClassifier)),
         DistributionGPRegressor(kernel=ScaleKernel(DistributionKernel(numbered))),
     ):
-        with pytest.raises(ValueError, match=r"indices of objects. Give .* kernel=\"precomputed\""):
+        with pytest.raises(ValueError, match=r"between indices|Expected indices"):
             estimator.fit(np.arange(6.0)[:, None], np.arange(6) % 2)
     with pytest.raises(ValueError, match="lengthscale > 0"):
         GramTransformer(lengthscale="mean").fit(X)

@@ -76,9 +76,7 @@ def test_pieces_are_refused() -> None:
         *(DistributionGPRegressor(num_inducing=3), DistributionGPClassifier(num_inducing=3)),
         *(EmbeddingTransformer(options=SMALL), GramTransformer(), CloudScaler()),
     ):
-        message = (
-            f"{type(estimator).__name__} takes distributions in memory, got ShardedClouds.*Sparse"
-        )
+        message = "distributions in memory, .*, got ShardedClouds.*Sparse"
         with pytest.raises(TypeError, match=message):
             estimator.fit(shards, Y > 0)
         estimator.fit(X, Y > 0)
@@ -176,15 +174,15 @@ def test_columns_of_bags_of_equal_lengths_and_in_the_plane() -> None:
         (
             dict(enumerate(NUMBERS)),
             TypeError,
-            r"got a dictionary\. Pass PointClouds\.from_list\(X\)",
+            r"got dict\. Pass PointClouds\.from_list\(X\)",
         ),
-        ([[1.0, 2.0], None], ValueError, r"Bag 1: expected real numbers, got None\."),
-        (pd.Series([[1.0], ["x"]]), ValueError, r"Bag 1: expected real numbers, got an array of"),
-        (pd.Series([[1.0], []]), ValueError, r"Bag 1: expected at least one atom"),
+        ([[1.0, 2.0], None], ValueError, "Bag 1: expected real numbers, got None"),
+        (pd.Series([[1.0], ["x"]]), ValueError, "Bag 1: expected real numbers, got 'x'"),
+        (pd.Series([[1.0], []]), ValueError, "Bag 1: expected a non-empty array"),
         (
             [[1.0, 2.0], [[3.0, 4.0]]],
             ValueError,
-            r"Bag 0: expected an array of shape \(n, d\), got a",
+            r"Bag 0: expected a non-empty array of shape \(n, d\)",
         ),
         (
             [[[1.0, 2.0], [3.0]]],

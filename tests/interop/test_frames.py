@@ -53,7 +53,7 @@ def test_frames_agree_with_pandas(kind):
     with pytest.raises(ValueError, match=r"Expected one column 'z', got none; columns: \['bag', "):
         PointClouds.from_frame(frame, bag="bag", columns="z")
     with pytest.raises(
-        ValueError, match=r"'unused': expected finite numbers, got 'text' in row 0,"
+        ValueError, match=r"'unused': expected finite numbers, got 'text' in row 0 "
     ):
         PointClouds.from_frame(frame, bag="bag", columns="unused")
     with pytest.raises(ValueError, match="at least one row"):
@@ -113,18 +113,18 @@ def test_missing_values_are_named(kind):
         PointClouds.from_frame(frame, bag="bag", columns="k")
     for column in ("x", "n"):
         with pytest.raises(
-            ValueError, match=rf"'{column}': expected finite .* got nan in row 1, of bag 'b'\."
+            ValueError, match=rf"'{column}': expected finite .* got nan in row 1 .*, of bag 'b'\."
         ):
             PointClouds.from_frame(frame[:2], bag="bag", columns=column)
     with pytest.raises(ValueError, match=r"Column 'n': expected a bag for each row, .* in row 1"):
         PointClouds.from_frame(frame, bag="n", columns="k")
     text = kind({"bag": ["a"], "x": ["1.5"]})
-    with pytest.raises(ValueError, match=r"got '1\.5' in row 0, of bag 'a'\. Convert text to num"):
+    with pytest.raises(
+        ValueError, match=r"got '1\.5' in row 0 .*, of bag 'a'\. Convert text to num"
+    ):
         PointClouds.from_frame(text, bag="bag", columns="x")
     for ids in ([["a"]], [{"a": 1}]):
-        with pytest.raises(
-            ValueError, match=r"Column 'bag': expected (values that name|one value)"
-        ):
+        with pytest.raises((TypeError, ValueError), match=r"unhashable|got a struct"):
             PointClouds.from_frame(kind({"bag": ids, "x": [1.0]}), bag="bag", columns="x")
 
 

@@ -62,14 +62,16 @@ def test_areas_of_polygons_leave_out_holes():
     ("shape", "message"),
     [
         (shapely.Point(0, 0), "Point"),
-        (shapely.Polygon(), "an empty Polygon"),
+        (shapely.Polygon(), "Polygon"),
         (shapely.GeometryCollection([BOX]), "GeometryCollection"),
     ],
 )
 def test_other_geometries_are_refused(shape, message):
-    with pytest.raises(ValueError, match=rf"Curve 1: .* polygons or lines, got {message}\."):
+    with pytest.raises(ValueError, match=rf"Curve 1: .* types LineString, .*, got {message}\."):
         PointClouds.from_curves([BOX, shape])
-    with pytest.raises(ValueError, match=rf"Mesh 1: .* made of polygons, got {message}\."):
+    with pytest.raises(
+        ValueError, match=rf"Mesh 1: .* types Polygon, MultiPolygon, got {message}\."
+    ):
         PointClouds.from_meshes([BOX, shape])
 
 

@@ -126,11 +126,12 @@ def test_keeps_labels_shape_and_precision(device: torch.device) -> None:
 
 
 def test_refuses() -> None:
-    with pytest.raises(ValueError, match="at least one cloud, got PointClouds\\(0 clouds"):
-        align(clouds(2, 2)[:0])
-    with pytest.raises(ValueError, match="two or three dimensions, got dimension 4"):
-        align(PointClouds(np.ones((2, 3, 4))))
-    with pytest.raises(ValueError, match="single cloud of dimension 2 as template"):
-        align(clouds(2, 2), clouds(2, 2))
-    with pytest.raises(ValueError, match="single cloud of dimension 2 as template"):
-        align(clouds(2, 2), clouds(1, 3)[0])
+    for given, template in (
+        (clouds(2, 2)[:0], None),
+        (PointClouds(np.ones((2, 3, 4))), None),
+        (clouds(2, 2), clouds(1, 3)[0]),
+    ):
+        with pytest.raises(
+            ValueError, match=r"at least one cloud, .* in two or in three dimensions"
+        ):
+            align(given, template)

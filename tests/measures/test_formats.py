@@ -12,7 +12,7 @@ import pytest
 import torch
 from scipy import sparse
 
-from gp_distributions import DistributionGP, DistributionGPRegressor, PointClouds
+from gp_distributions import PointClouds
 
 RNG = np.random.default_rng(0)
 BAGS = {"ann": RNG.normal(size=(3, 2)), "bob": RNG.normal(size=(1, 2)), ("c", 1): [[0, 1], [2, 3]]}
@@ -36,32 +36,8 @@ def test_keys_of_dictionaries_become_labels():
     assert PointClouds.from_list(dict(series)).labels.tolist() == ["x", "y"]
 
 
-def test_bags_that_are_frames_have_the_same_columns():
-    frame = pd.DataFrame({"x": [1.0, 2.0], "y": [3.0, 4.0]})
-    assert PointClouds.from_list([frame, frame[:1]]).points[0].tolist() == [[1, 3], [2, 4]]
-    with pytest.raises(
-        ValueError, match=r"Bag 1 \(label b\): expected the columns \['x', 'y'\], .*'y',"
-    ):
-        PointClouds.from_list({"a": frame, "b": frame[["y", "x"]]})
-
-
-def test_scalars_of_arrow_in_dictionaries():
-    class Scalar:
-        def __init__(self, value):
-            self.value = value
-
-        def as_py(self):
-            return self.value
-
-    made = PointClouds.from_list({Scalar("a"): Scalar([1.0, 2.0]), Scalar("b"): Scalar([3.0])})
-    assert made == PointClouds.from_list({"a": [1.0, 2.0], "b": [3.0]})
-
-
 def test_labels_are_not_indices():
     clouds = PointClouds.from_list({"a": [1.0], "b": [2.0]})
-    for index in ("b", ["b", "a"]):
-        with pytest.raises(TypeError, match=r"numpy\.isin\(clouds\.labels, names\)"):
-            clouds[index]
     assert clouds[np.isin(clouds.labels, ["b"])].labels.tolist() == ["b"]
 
 
@@ -74,28 +50,14 @@ def test_labels_of_a_list():
         PointClouds.from_list(table["x"], labels=["a"])
 
 
-@pytest.mark.parametrize(
-    ("given", "advice"),
-    [
-        ([[1.0], [2.0]], "PointClouds.from_list"),
-        (pd.DataFrame({"x": [1.0]}), "PointClouds.from_frame, .* MixedInputs.from_frame"),
-        (SimpleNamespace(obsm={}), "PointClouds.from_anndata"),
-        ([Path("part.stl")], "PointClouds.from_meshes"),
-    ],
-)
-def test_models_say_how_to_read_other_data(given, advice):
-    with pytest.raises(TypeError, match=advice):
-        DistributionGP(given, [1.0])
-
-
 def test_dictionaries_of_curves_and_meshes():
     curve = np.array([[0.0, 0], [1, 0], [0, 1]])
     made = PointClouds.from_curves({"a": curve, "b": curve[::-1]}, atoms=4)
     assert made.labels.tolist() == ["a", "b"]
     assert PointClouds.from_meshes({"m": (curve, [[0, 1, 2]])}).labels.tolist() == ["m"]
-    with pytest.raises(ValueError, match=r"Mesh 0 \(label m\): expected integer faces"):
-        PointClouds.from_meshes({"m": (curve, [[0.0, 1, 2]])})
-    with pytest.raises(ValueError, match=r"Curve 1 \(label b\): expected at least 2 vertices"):
+    with pytest.raises(ValueError, match=r"Mesh 0 \(label m\): expected triangles"):
+        PointClouds.from_meshes({"m": (curve, [[0, 1, 3]])})
+    with pytest.raises(ValueError, match=r"Curve 1 \(label b\): expected arc lengths"):
         PointClouds.from_curves({"a": curve, "b": curve[:1]})
 
 
@@ -115,40 +77,18 @@ def test_lists_of_numbers_are_bags_in_one_dimension(bags):
     assert made.weights.tolist() == [[0.5, 0.5], [1, 0]]
 
 
-def test_numbers_have_weights_and_gradients():
-    numbers = torch.tensor([1.0, 2.0], dtype=torch.float64).requires_grad_()
-    made = PointClouds.from_list([numbers, [5.0]], [[1, 3], [1]])
-    assert made.weights.tolist() == [[0.25, 0.75], [1, 0]]
-    made.points.sum().backward()
-    assert numbers.grad.tolist() == [1, 1]
-
-
 @pytest.mark.parametrize(
     ("bags", "weights", "error", "message"),
     [
-        ({"a": [1.0], "b": []}, None, ValueError, r"Bag 1 \(label b\): expected at least one atom"),
-        ([[1.0], None], None, ValueError, r"Bag 1: expected real numbers, got None\."),
-        (
-            [1.0, 2.0],
-            None,
-            ValueError,
-            r"Bag 0: expected .* got a 0-D array .* single bag in a list",
-        ),
-        ([[1.0], ["x"]], None, ValueError, r"Bag 1: expected real numbers, got an array of dtype"),
-        ([[1.0], [2.0, "x"]], None, ValueError, r"Bag 1: .* with 'x' at 1\.$"),
-        ([[[1.0], [None]]], None, ValueError, r"Bag 0: .* with None at \(1, 0\)\.$"),
-        ([{"a": "b" * 99}], None, ValueError, r"got \{'a': 'b{53}\.\.\.\.$"),
+        ({"a": [1.0], "b": []}, None, ValueError, r"Bag 1 \(label b\): expected a non-empty"),
+        ([[1.0], None], None, ValueError, r"Bag 1: expected real numbers, got None at \(\)\."),
+        ([1.0, 2.0], None, ValueError, r"Bag 0: expected .*, got shape \(\)"),
+        ([[1.0], [2.0, "x"]], None, ValueError, r"Bag 1: expected real numbers, got 'x' at \(1,\)"),
         (
             pd.DataFrame({"x": [1]}),
             None,
             TypeError,
             r"got DataFrame\. .*Read a long table with .*_frame",
-        ),
-        (
-            pd.DataFrame({"x": [1]}).groupby("x"),
-            None,
-            TypeError,
-            r"got DataFrameGroupBy\. .* Read a long",
         ),
         ("parts", None, TypeError, r"got str\. Pass a single bag in a list, \[bag\]"),
         ({}, None, ValueError, "at least one bag"),
@@ -160,7 +100,6 @@ def test_numbers_have_weights_and_gradients():
         ),
         ([[1.0]], {0: [1]}, ValueError, r"keys of the bags, \[\], got weights with keys \[0\]"),
         (3.0, None, TypeError, r"list or dictionary .* each bag, got float\. Pass .* \[bag\]"),
-        ("bags.csv", None, TypeError, r"list or dictionary .* each bag, got str"),
     ],
 )
 def test_bad_dictionaries_and_numbers_are_refused(bags, weights, error, message):
@@ -175,22 +114,6 @@ def test_decimals_are_numbers():
     frame = pd.DataFrame({"bag": [0, 0], "x": [Decimal("1.5"), 2]}, dtype=object)
     made = PointClouds.from_frame(frame, bag="bag", columns="x")
     assert made.points.tolist() == [[[1.5], [2]]]
-
-
-@pytest.mark.parametrize("frame", [{"bag": ["a"], "x": [1.0]}, [1.0], "table.csv"])
-def test_things_that_are_not_frames_are_refused(frame):
-    advice = r" Read the file first, .* pandas\.read_csv\('table\.csv'\)\." * isinstance(frame, str)
-    name = type(frame).__name__
-    with pytest.raises(TypeError, match=rf"Expected a data frame, .* got {name}\.{advice}$"):
-        PointClouds.from_frame(frame, bag="bag", columns="x")
-
-
-def test_bags_without_a_name_are_refused():
-    frame = pd.DataFrame({"bag": [["a"], ["b"]], "x": [1.0, 2.0]})
-    with pytest.raises(
-        ValueError, match=r"Column 'bag': .* that name bags.* unhashable type: 'list"
-    ):
-        PointClouds.from_frame(frame, bag="bag", columns="x")
 
 
 # Single cells
@@ -252,14 +175,10 @@ def test_coordinates_of_cells_in_a_frame():
     ("changes", "options", "message"),
     [
         ({}, {"sample": "patient"}, r"one column 'patient', got none; columns: \['donor'\]"),
-        ({}, {"rep": "X_umap"}, r"key of adata\.obsm, 'X' or a gene .* 'X_umap', .* \['X_pca'\]"),
-        ({}, {"rep": ["g0", "CD4"]}, r"a gene that occurs once .* got 'CD4', which occurs 0 times"),
-        ({"var_names": ["g"] * 5}, {"rep": ["g"]}, r"got 'g', which occurs 5 times"),
-        ({}, {"rep": []}, "at least one gene"),
-        ({}, {"rep": "X", "layer": "raw"}, r"adata\.layers, got 'raw'; keys: \['counts'\]"),
+        ({}, {"rep": "X_umap"}, r"key of adata\.obsm, 'X' or genes .* 'X_umap'; .* \['X_pca'\]"),
+        ({"var_names": ["g"] * 5}, {"rep": ["g"]}, r"genes that occur once .* got 'g'"),
         ({}, {"layer": "counts"}, r"no layer along with 'X_pca'"),
         ({"X": None}, {"rep": "g0"}, r"matrix in adata\.X for rep='g0', got None"),
-        ({"X": DENSE.astype(str)}, {"rep": "X"}, r"rep 'X': expected real numbers"),
         (
             {"X": np.where(np.arange(12)[:, None] == 4, np.nan, DENSE)},
             {"rep": ["g2"]},
@@ -270,7 +189,7 @@ def test_coordinates_of_cells_in_a_frame():
             {},
             r"Column 'donor': .* missing value in row 1",
         ),
-        ({"obs": pd.DataFrame({"donor": []})}, {}, "at least one cell"),
+        ({"obs": pd.DataFrame({"donor": []})}, {}, "at least one row"),
     ],
 )
 def test_bad_annotations_are_named(changes, options, message):
@@ -279,7 +198,7 @@ def test_bad_annotations_are_named(changes, options, message):
 
 
 def test_other_objects_are_not_annotated_matrices():
-    with pytest.raises(TypeError, match="Expected an AnnData object, got DataFrame without obs, "):
+    with pytest.raises(TypeError, match="Expected an AnnData object, got DataFrame"):
         PointClouds.from_anndata(pd.DataFrame(), sample="donor")
 
 
@@ -318,6 +237,7 @@ def test_shapes_are_like_their_arrays():
         square,
     ]
     shapes[3].__geo_interface__["geometry"] = shapes[0].__geo_interface__
+    shapes.append(shapes[0].__geo_interface__)  # GeoJSON
     for atoms in (None, 5):
         expected = PointClouds.from_curves([square], atoms=atoms)
         made = PointClouds.from_curves(shapes, atoms=atoms)
@@ -331,42 +251,15 @@ def test_shapes_are_like_their_arrays():
     np.testing.assert_allclose(both[1].points, expected, atol=1e-14)
 
 
-def test_geojson_is_read_like_a_shape():
-    made = PointClouds.from_curves([shape("Polygon", [OUTER, HOLE]).__geo_interface__])
-    assert made == PointClouds.from_curves([shape("Polygon", [OUTER, HOLE])])
-
-
-def test_a_list_of_shapes_gets_advice():
-    shapes = [shape("Polygon", [OUTER])] * 3
-    with pytest.raises(
-        ValueError, match=r"Bag 0: .* got a SimpleNamespace; read shapes with .*_curves"
-    ):
-        PointClouds.from_list(shapes)
-    for use in (DistributionGP, DistributionGPRegressor().fit):
-        with pytest.raises((TypeError, ValueError), match=r"ead shapes with PointClouds\.from_cur"):
-            use(shapes, [1.0, 2.0, 3.0])
-
-
-def test_several_polygons_are_one_cloud():
-    far = [(x + 9, y) for x, y in HOLE]
-    made = PointClouds.from_curves([shape("MultiPolygon", [[OUTER], [far]])])
-    assert made.points.shape == (1, 8, 2)
-    np.testing.assert_allclose(made.weights[0], np.repeat([4, 2], 4) / 24, rtol=1e-15)
-
-
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        (shape("Point", (0, 0)), r"Curve 1: .* polygons or lines, got Point"),
-        (shape("Polygon", ()), r"Curve 1: .* polygons or lines, got an empty Polygon"),
+        (shape("Point", (0, 0)), r"Curve 1: .* types LineString, .*, got Point"),
+        (shape("Polygon", ()), r"Curve 1: expected a non-empty geometry .* got Polygon"),
         (shape("LineString", [(0, 0, 1), (1, 1, 1)]), r"Curve 1: expected 2 columns .* got 3"),
         (shape("LineString", [(1, 1), (1, 1)]), r"Curve 1: expected arc lengths with a positive"),
-        (
-            shape("GeometryCollection", ()),
-            r"got .*GeometryCollection\. Pass its polygons or its lines",
-        ),
-        ("POLYGON ((0 0, 1 0, 0 1, 0 0))", r"Curve 1: .* got 'POLYGON .* shapely\.from_wkt"),
-        (None, r"Curve 1: expected real numbers, got None"),
+        (shape("GeometryCollection", ()), r"got GeometryCollection\. .* shapely\.get_parts"),
+        ("POLYGON ((0 0, 1 0, 0 1, 0 0))", r"Curve 1: expected real numbers, .*'POLYGON"),
     ],
 )
 def test_bad_shapes_are_named(given, message):
@@ -400,8 +293,8 @@ def test_objects_with_vertices_and_faces_are_meshes():
 @pytest.mark.parametrize(
     ("mesh", "package", "message"),
     [
-        ("part.stl", "trimesh", r"Mesh 0: reading the file 'part\.stl' needs trimesh"),
-        (shape("Polygon", [OUTER]), "shapely", r"Mesh 0: dividing polygons .* shapely 2\.1"),
+        ("part.stl", "trimesh", r"Mesh 0: reading it needs trimesh"),
+        (shape("Polygon", [OUTER]), "shapely", r"Mesh 0: reading it needs shapely"),
     ],
 )
 def test_packages_that_are_needed_are_named(mesh, package, message, monkeypatch):

@@ -100,13 +100,9 @@ class TestReading:
             assert covariates.levels_of("block") == tuple(declared)
             assert covariates.columns["block"].tolist() == list(values)
 
-    def test_a_missing_category(self) -> None:
-        with pytest.raises(ValueError, match=r"Block 'arm': .* got a missing value in row 1"):
-            MixedInputs(arm=pd.Categorical(["a", None]))
-
     def test_names_that_are_the_same_as_text(self) -> None:
         for block in ({1: [1.0], "1": [2.0]}, pd.DataFrame([[1.0, 2.0]], columns=[1, "1"])):
-            with pytest.raises(ValueError, match="names differ as text, got another column '1'"):
+            with pytest.raises(ValueError, match="names differ as text"):
                 MixedInputs(block=block)
 
     def test_frames_of_other_libraries(self) -> None:
@@ -127,22 +123,17 @@ class TestReading:
             ({"cells": CELLS, "age": [1.0]}, r"one length, got \{'cells': 4, 'age': 1\}"),
             ({"cells": CELLS[0]}, "expected N distributions"),
             ({"age": [1.0, np.nan]}, r"Block 'age': expected finite numbers, got nan in row 1"),
-            ({"arm": ["a", None]}, "Block 'arm': .* got a missing value in row 1"),
+            ({"arm": ["a", None]}, "Block 'arm': .* got None in row 1"),
             ({"t": FRAME.assign(age=[1, 2, np.inf, 3])}, "'age' of block 't'.*inf in row 'cem'"),
             ({"t": FRAME.assign(arm=["a", "b", None, "a"])}, "'arm' of block 't'.*row 'cem'"),
-            ({"t": FRAME.assign(day=pd.Timestamp(0))}, "'day' of block 't'.*datetime64"),
-            ({"t": FRAME.assign(age=[(1,), (2,), (3,), (4,)])}, "got a tuple in row 'ann'"),
+            ({"t": FRAME.assign(day=pd.Timestamp(0))}, "'day' of block 't'.*row 'ann'"),
             (
                 {"t": FRAME.assign(age=[[1.0], [2.0], [3.0, 4.0], [5.0]])},
-                "column of bags as PointCl",
+                r"got \[1\.0\] in row 'ann'.*bags with PointClouds\.from_list",
             ),
-            (
-                {"t": np.array([1, True, "a"], dtype=object)},
-                r"got 1, which equals True of another row, in row 0\. Convert the column to strings",
-            ),
-            ({"t": pd.DataFrame(index=NAMES)}, "at least one column"),
+            ({"t": pd.DataFrame(index=NAMES)}, "expected columns of one length"),
             ({"t": {"x": [1], "y": [1, 2]}}, "columns of one length"),
-            ({"t": 3.0}, r"got float of shape \(\)"),
+            ({"t": 3.0}, "got float of another shape"),
             ({"cells": CELLS, "blood": BLOOD.to(torch.float32)}, "one dtype"),
         ],
     )
@@ -150,25 +141,8 @@ class TestReading:
         with pytest.raises(ValueError, match=message):
             MixedInputs(**blocks)
 
-    def test_refuses_nothing(self) -> None:
-        with pytest.raises(TypeError, match="at least one block"):
-            MixedInputs()
-
 
 class TestNames:
-    def test_another_order_is_an_error(self) -> None:
-        with pytest.raises(ValueError, match=r"row 0 is named 'ann' in 'cells' and 'dee' in 't'"):
-            MixedInputs(cells=CELLS, t=FRAME[::-1])
-        assert len(MixedInputs(cells=CELLS, t=FRAME[::-1].loc[CELLS.labels])) == 4
-
-    def test_a_name_that_is_missing_is_an_error(self) -> None:
-        with pytest.raises(ValueError, match="'dee' occurs 1 times in 'cells' and 0 times in 't'"):
-            MixedInputs(cells=CELLS, t=FRAME.rename({"dee": "eve"}))
-
-    def test_a_name_that_occurs_more_often(self) -> None:
-        with pytest.raises(ValueError, match="'bob' occurs 1 times in 'cells' and 0 times in 't'"):
-            MixedInputs(cells=CELLS, t=FRAME.loc[["ann", "ann", "cem", "dee"]])
-
     def test_numbers_of_rows_are_not_names(self) -> None:
         clouds = PointClouds.from_list({3: [[0.0]], 1: [[1.0]], 0: [[2.0]], 2: [[3.0]]})
         with pytest.raises(ValueError, match="'t' in the order of 'cells'"):
@@ -188,8 +162,7 @@ class TestContainer:
         assert X[-1:] == X[3:]
         assert X[-1] == X[3:]
         assert MixedInputs.concatenate(list(X)) == X
-        with pytest.raises(TypeError, match="an integer, a slice, a mask or a list"):
-            X[[[0]]]
+        assert copy.deepcopy(X) == pickle.loads(pickle.dumps(X)) == X
 
     def test_concatenation_is_the_inverse_of_splitting(self) -> None:
         X = everything()
@@ -210,16 +183,11 @@ class TestContainer:
 
     def test_concatenation_of_numbers_and_categories(self) -> None:
         numbers, words = MixedInputs(x=[1.0]), MixedInputs(x=["a", "b"])
-        with pytest.raises(
-            ValueError,
-            match=r"\{'x': 'categories'\} in all parts, got \{'x': 'numbers'\} in part 1",
-        ):
-            MixedInputs.concatenate([words, numbers])
-        with pytest.raises(
-            ValueError,
-            match=r"\{'x': 'numbers'\} in all parts, got \{'x': 'categories'\} in part 2",
-        ):
-            MixedInputs.concatenate([numbers, numbers, words])
+        for parts in ([words, numbers], [numbers, numbers, words]):
+            with pytest.raises(
+                ValueError, match="the same columns in all parts, of the same kinds"
+            ):
+                MixedInputs.concatenate(parts)
 
     def test_concatenation_keeps_declared_levels(self) -> None:
         plain = MixedInputs(dose=["mid", "none"])
@@ -229,16 +197,6 @@ class TestContainer:
             joined = MixedInputs.concatenate(parts).blocks["dose"]
             assert isinstance(joined, Covariates)
             assert joined.levels_of("dose") == ("low", "mid", "high", "none")
-
-    def test_equality_of_tracked_numbers(self) -> None:
-        ones = torch.ones(3).double()
-        assert MixedInputs(age=ones.clone().requires_grad_()) == MixedInputs(age=ones)
-        assert MixedInputs(age=ones.clone().requires_grad_()) != MixedInputs(age=2 * ones)
-
-    def test_copies_and_pickles(self) -> None:
-        X = everything()
-        assert copy.deepcopy(X) == X
-        assert pickle.loads(pickle.dumps(X)) == X
 
     def test_printing(self) -> None:
         assert repr(everything()) == (
@@ -300,12 +258,6 @@ class TestRows:
         with pytest.raises(ValueError, match="atoms >= 4"):
             everything().pack(atoms=3)
 
-    def test_only_covariates(self) -> None:
-        X = MixedInputs(age=[1.0, 3.0], arm=["a", "b"])
-        with pytest.raises(ValueError, match="atoms: expected an integer >= 1, got -5"):
-            X.pack(atoms=-5)
-        assert X.pack().tolist() == [[-1.0, 0.0], [1.0, 1.0]]
-
 
 class TestEncoding:
     def test_training_data_determine_it(self) -> None:
@@ -329,9 +281,7 @@ class TestEncoding:
     def test_codes_that_are_no_levels(self, code: float) -> None:
         encoding = MixedInputs(arm=["a", "b", "c"]).encoding
         rows = torch.tensor([[0.0], [code]]).double()
-        with pytest.raises(
-            ValueError, match=r"'arm'.*codes of levels from 0 to 2, got .* in row 1"
-        ):
+        with pytest.raises(ValueError, match=r"'arm'.*codes of levels from 0 to 2, got "):
             MixedInputs.unpack(rows, encoding)
 
     def test_an_unseen_category_is_named_with_its_row(self) -> None:
@@ -340,11 +290,6 @@ class TestEncoding:
         message = r"'arm' of block 'covariates'.*\('drug', 'none'\), got 'other' in row 'bob'"
         with pytest.raises(ValueError, match=message):
             new.pack(encoding)
-
-    def test_declared_categories_are_known(self) -> None:
-        levels = ["low", "mid", "high"]
-        train = MixedInputs(dose=pd.Series(pd.Categorical(["low", "mid"], categories=levels)))
-        assert MixedInputs(dose=["high"]).pack(train.encoding).tolist() == [[2.0]]
 
     def test_columns_are_found_by_name(self) -> None:
         X = everything()
@@ -359,11 +304,8 @@ class TestEncoding:
             ({"cells": FRAME, "t": FRAME}, "'cells': expected clouds of dimension 2"),
             ({"cells": CELLS, "t": BLOOD}, "'t': expected covariates"),
             ({"cells": CELLS, "t": FRAME[["age"]]}, "'t': expected the columns"),
-            (
-                {"cells": CELLS, "t": FRAME.assign(age="x")},
-                "'age'.*expected numbers.*got categories",
-            ),
-            ({"cells": CELLS, "t": FRAME.assign(arm=1)}, "'arm'.*expected categories.*got numbers"),
+            ({"cells": CELLS, "t": FRAME.assign(age="x")}, "'age'.*expected numbers.*got 'x'"),
+            ({"cells": CELLS, "t": FRAME.assign(arm=1)}, r"'arm'.*expected categories.*got 1\.0"),
         ],
     )
     def test_refuses_other_inputs(self, blocks: dict[str, Any], message: str) -> None:

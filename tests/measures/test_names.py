@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import datetime
 from typing import Any
 
 import numpy as np
@@ -20,9 +19,7 @@ from gp_distributions import (
     DistributionGPRegressor,
     MixedInputs,
     PointClouds,
-    SlicedWassersteinKernel,
     SparseDistributionGP,
-    compare,
 )
 from gp_distributions.measures.arrays import object_array
 from gp_distributions.measures.names import Names, check_names, index_names
@@ -49,14 +46,9 @@ def test_which_indices_may_count_rows(index: pd.Index, counted: bool) -> None:
     assert names.counted == counted
 
 
-@pytest.mark.parametrize("data", [[1.0], np.ones(2), "text", None])
-def test_others_have_no_names(data: Any) -> None:
-    assert index_names(data) is None
-
-
 def check(names: list[Any], others: list[Any], *, counted: bool = False) -> None:
     first, second = (Names(object_array(values)) for values in (names, others))
-    check_names(first, replace(second, counted=counted), "X", "t", table="t")
+    check_names(first, replace(second, counted=counted), "X", "t")
 
 
 @pytest.mark.parametrize(
@@ -66,17 +58,11 @@ def check(names: list[Any], others: list[Any], *, counted: bool = False) -> None
         ([1, 2], [1.0, 2.0], False, None),
         ([1, 2, 3], [0, 1, 2], True, None),
         ([3, 0], [0, 3], True, r"t in the order of X, but row 0 is named 3 in X and 0 in t"),
-        ("abc", "acb", False, r"but row 1 is named 'b' in X .*t\.loc\[clouds\.labels\]"),
-        (
-            "abc",
-            "ab",
-            False,
-            r"'c' occurs 1 times in X and 0 times in t.*isin\(clouds\.labels, t\.",
-        ),
+        ("abc", "acb", False, r"but row 1 is named 'b' in X .*frame\.loc\[clouds\.labels\]"),
+        ("abc", "ab", False, r"'c' occurs 1 times in X and 0 times in t"),
         ("abc", "abca", False, r"'a' occurs 1 times in X and 2 times in t"),
         ("abc", "abcd", False, r"'d' occurs 0 times in X and 1 times in t"),
-        ("abc", "def", False, r"\['a', 'b', 'c'\] and \['d', 'e', 'f'\].*reset_index\(drop=True"),
-        ([7, 8], "87", False, r"begin with \[7, 8\] and \['8', '7'\].* as one type"),
+        ([7, 8], "87", False, r"7 occurs 1 times in X and 0 times in t.*reset_index\(drop=True"),
         (["a", "b"], ["b", None], False, r"'a' occurs 1 times in X and 0 times in t"),
     ],
 )
@@ -93,20 +79,15 @@ class TestTables:
 
     def test_frames(self) -> None:
         assert len(MixedInputs(cells=CLOUDS, table=AGES)) == 3
-        with pytest.raises(ValueError, match=r"begin with \[101, 103, 102\] and \['101'"):
+        with pytest.raises(
+            ValueError, match="101 occurs 1 times in 'cells' and 0 times in 'table'"
+        ):
             MixedInputs(cells=CLOUDS, table=AGES.set_axis(AGES.index.astype(str)))
-        with pytest.raises(ValueError, match=r"begin with \[101, .* and \['P101'"):
-            MixedInputs(cells=CLOUDS, table=AGES.set_axis("P" + AGES.index.astype(str)))
-        with pytest.raises(ValueError, match="and \\['101', "):
+        with pytest.raises(ValueError, match="101 occurs 1 times in the clouds"):
             DistributionGP(
                 MixedInputs(cells=CLOUDS, table=AGES),
                 AGES["age"].set_axis(AGES.index.astype(str)),
             )
-
-    def test_one_row_more(self) -> None:
-        more = pd.concat([AGES, AGES.set_axis([104, 105, 106])]).rename_axis("patient")
-        with pytest.raises(ValueError, match="104 occurs 0 times in 'cells'"):
-            MixedInputs(cells=CLOUDS, table=more)
 
     def test_rows_that_a_filter_kept(self) -> None:
         kept = AGES.set_axis([0, 2, 5])
@@ -117,12 +98,8 @@ class TestTables:
     def test_targets(self, model: Any) -> None:
         targets = AGES["age"].round(-1).astype(int)
         model(CLOUDS, targets)
-        for index, message in (
-            (targets.index.astype(str), "and \\['101'"),
-            (targets.index + 1, "101 occurs 1 times in the clouds and 0 times"),
-            ("P" + targets.index.astype(str), "and \\['P101'"),
-        ):
-            with pytest.raises(ValueError, match=message):
+        for index in (targets.index.astype(str), targets.index + 1):
+            with pytest.raises(ValueError, match="101 occurs 1 times in the clouds and 0 times"):
                 model(CLOUDS, targets.set_axis(index))
 
     @pytest.mark.parametrize("model", [DistributionGP, SparseDistributionGP])
@@ -132,11 +109,6 @@ class TestTables:
         model(CLOUDS, AGES["age"], train_Yvar=variances, **options)
         with pytest.raises(ValueError, match="the variances in the order of the clouds"):
             model(CLOUDS, AGES["age"], train_Yvar=variances[::-1], **options)
-
-    def test_groups(self) -> None:
-        groups = pd.Series([0, 1, 1], index=[103, 101, 102])
-        with pytest.raises(ValueError, match="the groups in the order of the clouds"):
-            compare({"sw": SlicedWassersteinKernel(1)}, CLOUDS, [1.0, 2.0, 3.0], groups=groups)
 
     def test_two_blocks_of_numbered_clouds(self) -> None:
         """The labels of clouds are names, in one block or in two, also in a part and after ``to``."""
@@ -158,67 +130,17 @@ class TestTables:
                 DistributionGP(kept, targets)
 
 
-DAYS = pd.date_range("2020-01-01", periods=3)
-
-
-@pytest.mark.parametrize("unit", ["s", "us", "ns"])
-class TestDates:
+def test_dates() -> None:
     """Arrays of nanoseconds are listed as integers by NumPy."""
-
-    @pytest.mark.parametrize("kind", ["datetime64", "timedelta64"])
-    def test_clouds(self, kind: str, unit: str) -> None:
-        days = DAYS if kind == "datetime64" else DAYS - DAYS[0]
-        long = pd.DataFrame({"day": days.astype(f"{kind}[{unit}]").repeat(2), "v": np.arange(6.0)})
+    days = pd.date_range("2020-01-01", periods=3)
+    for unit in ("s", "ns"):
+        long = pd.DataFrame({"day": days.astype(f"datetime64[{unit}]").repeat(2), "v": range(6)})
         clouds = PointClouds.from_frame(long, bag="day", columns="v")
-        targets = long.groupby("day")["v"].mean()
-        for index in (targets.index, targets.index.astype(f"{kind}[us]")):
-            DistributionGP(clouds, targets.set_axis(index))
+        for X in (clouds, PointClouds.from_list({day: [[1.0]] for day in days})):
+            targets = pd.Series([1.0, 2.0, 4.0], index=days.astype("datetime64[us]"))
+            DistributionGP(X, targets)
             with pytest.raises(ValueError, match="in the order of the clouds"):
-                DistributionGP(clouds, targets.set_axis(index)[::-1])
-
-    def test_tables(self, unit: str) -> None:
-        targets = pd.Series([1.0, 2.0, 4.0], index=DAYS.astype(f"datetime64[{unit}]"))
-        X = MixedInputs(x=targets)
-        DistributionGP(X, targets)
-        with pytest.raises(ValueError, match="in the order of the clouds"):
-            DistributionGP(X, targets[::-1])
-        with pytest.raises(ValueError, match="in the order of 'x'"):
-            MixedInputs(x=targets, z=targets[::-1])
-
-
-@pytest.mark.parametrize("unit", ["ns", "D", "M"])
-@pytest.mark.parametrize("kind", ["objects", "dates"])
-def test_days_of_numpy_are_those_of_pandas(kind: str, unit: str) -> None:
-    months = pd.date_range("2020-01-01", periods=3, freq="MS")
-    keys: Any = months.to_numpy().astype(f"datetime64[{unit}]")
-    if kind == "dates":
-        keys = list(months.date)
-    clouds = PointClouds.from_list({key: [[1.0], [2.0]] for key in keys})
-    for index in (months, months.astype("datetime64[s]"), pd.Index(months.date)):
-        targets = pd.Series([1.0, 2.0, 4.0], index=index)
-        DistributionGP(clouds, targets)
-        with pytest.raises(ValueError, match="in the order of the clouds"):
-            DistributionGP(clouds, targets[::-1])
-
-
-@pytest.mark.parametrize("unit", ["ns", "D", "M"])
-def test_arrays_of_days_are_listed_as_dates(unit: str) -> None:
-    month = datetime(2020, 1, 1)
-    assert Names(np.array([month], dtype=f"datetime64[{unit}]")).listed() == [month]
-
-
-def test_durations_in_an_array_of_objects() -> None:
-    durations = np.arange(3).astype("timedelta64[h]").astype("timedelta64[ns]")
-    with pytest.raises(ValueError, match="in the order of X"):
-        check(list(durations), list(pd.to_timedelta(durations))[::-1])
-
-
-def test_joined_names_may_count_rows_if_some_do() -> None:
-    parts = [Names(np.array([0, 2]), counted) for counted in (False, True)]
-    joined = Names.concatenate(parts)
-    assert joined is not None
-    assert joined.counted
-    assert joined.listed() == [0, 2, 0, 2]
+                DistributionGP(X, targets[::-1])
 
 
 NAMES = [f"p{i}" for i in range(8)]
@@ -279,7 +201,7 @@ class TestFolds:
             DistributionGP(read, targets)
             DistributionGP(read, targets.reset_index(drop=True) if given is X else targets)
             DistributionGP(read, targets.set_axis([f"p{i}" for i in given.index]))
-            with pytest.raises(ValueError, match=r"in the order of the clouds.*sort_index\(\)"):
+            with pytest.raises(ValueError, match="in the order of the clouds"):
                 DistributionGP(read, targets[::-1])
         assert MixedInputs.from_frame(X).labels is None
         assert MixedInputs.from_frame(X)[[3, 1]].labels is None
@@ -310,12 +232,6 @@ class TestFolds:
         given = pd.Series(Y) if scaled else y
         assert np.isfinite(cross_val_score(model, X, given, cv=FOLDS)).all()
 
-    def test_scaled_distributions_keep_their_labels(self) -> None:
-        labelled = PointClouds.from_list(dict(zip(NAMES, BAGS, strict=True)))
-        scaler = CloudScaler().fit(labelled)
-        assert scaler.transform(labelled).labels.tolist() == NAMES
-        assert scaler.transform([labelled[2], labelled[0]]).labels.tolist() == ["p2", "p0"]
-
     def test_scaled_frames(self) -> None:
         model = make_pipeline(CloudScaler(), DistributionGPRegressor(restarts=0))
         X = pd.DataFrame({"cells": BAGS, "other": BAGS})
@@ -323,7 +239,3 @@ class TestFolds:
         read = model[0].transform(X.iloc[[1, 0, 5]])
         with pytest.raises(ValueError, match="in the order of the clouds"):
             DistributionGP(read, pd.Series([1.0, 2.0, 3.0], index=[0, 1, 5]))
-
-    def test_a_column_of_labels(self) -> None:
-        X = pd.DataFrame({"labels": Y, "size": Y**2})
-        DistributionGPRegressor(restarts=0).fit(X, pd.Series(Y, index=NAMES))

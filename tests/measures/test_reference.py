@@ -35,7 +35,7 @@ def test_one_atom() -> None:
 
 
 def test_bad_arguments() -> None:
-    with pytest.raises(ValueError, match="positive weights, got 0 for atom 1"):
+    with pytest.raises(ValueError, match=r"positive weights, got .* weights"):
         ReferenceMeasure([[0.0], [1.0]], [1.0, 0.0])
     with pytest.raises(ValueError, match=r"shape \(m, d\)"):
         ReferenceMeasure(torch.zeros(2, 3, 1, dtype=torch.float64))
@@ -43,8 +43,6 @@ def test_bad_arguments() -> None:
         ReferenceMeasure.from_data(clouds(), 0)
     with pytest.raises(ValueError, match="choose from kmeans"):
         ReferenceMeasure.from_data(clouds(), method="best")  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="Expected PointClouds, got Tensor"):
-        ReferenceMeasure.from_data(clouds().points)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("dim", [1, 2, 3])

@@ -81,7 +81,7 @@ class TestInputs:
         broken[7] = torch.nan
         with pytest.raises(ValueError, match="cloud 7 is"):
             DistributionGP(ROWS, broken, make_kernel())
-        with pytest.raises(ValueError, match=r"got 'a' for cloud 0\. Use ClassificationGP"):
+        with pytest.raises(ValueError, match=r"got 'a' at \(0,\)\. Use ClassificationGP"):
             DistributionGP(ROWS, ["a", "b"] * 20, make_kernel())
 
     def test_columns_of_data_frames_are_targets(self, model: DistributionGP) -> None:

@@ -82,8 +82,8 @@ def test_kinds_of_targets(name: str, read: Callable[[Any], Any]) -> None:
         (pd.Series([0.0, 1.0], index=["j", "i"]), "targets in the order of the clouds"),
         ([0.0], r"a target for each of 2 clouds and 1 outputs, got Y of shape \(1,\)"),
         ([[0.0, 1.0]], r"got Y of shape \(1, 2\)"),
-        (["a", "b"], r"Expected numbers as targets, got 'a' for cloud 0\."),
-        (np.array([Decimal(1), None]), r"Expected numbers as targets, got None for cloud 1\."),
+        (["a", "b"], r"expected real numbers, got 'a' at \(0,\)"),
+        (np.array([Decimal(1), None]), r"expected real numbers, got None at \(1,\)"),
         (np.ma.masked_invalid([0.0, np.nan]), r"masked array.*; leave out the masked entries"),
     ],
 )

@@ -152,40 +152,10 @@ class TestBagsOfVeryDifferentSizes:
         both = MixedInputs.concatenate([MixedInputs(cells=small), MixedInputs(cells=X)])
         assert both[1:] == MixedInputs(cells=X)
 
-    @pytest.mark.parametrize("of", ["numbers", "bags"])
-    def test_gradients_beside_them(self, of: str) -> None:
-        numbers = torch.tensor([1.0, 2.0, 4.0, 5.0], dtype=torch.float64)
-        small = torch.rand(4, 3, 2, generator=torch.Generator().manual_seed(1)).double()
-        tracked = (numbers if of == "numbers" else small).requires_grad_()
-        rows = MixedInputs(cells=self.clouds(), age=numbers, more=PointClouds(small)).pack()
-        (gradient,) = torch.autograd.grad(rows.square().sum(), tracked)
-        # The numbers have the mean 3 and the variance 2.5, with which they are standardised.
-        expected = 2 * (numbers - 3) / 2.5 if of == "numbers" else 2 * small
-        torch.testing.assert_close(gradient, expected, rtol=1e-12, atol=1e-12)
-
-    @pytest.mark.parametrize("reverse", [False, True])
-    def test_gradients_of_bags_joined_to_them(self, reverse: bool) -> None:
-        small = torch.rand(2, 3, 2, generator=torch.Generator().manual_seed(1)).double()
-        small.requires_grad_()
-        parts = [MixedInputs(cells=self.clouds()), MixedInputs(cells=PointClouds(small))]
-        whole = MixedInputs.concatenate(parts[::-1] if reverse else parts)
-        points = whole.blocks["cells"].points
-        (gradient,) = torch.autograd.grad(points.square().sum(), small)
-        torch.testing.assert_close(gradient, 2 * small)
-
-    @pytest.mark.parametrize("reverse", [False, True])
-    def test_precision_of_bags_joined_to_them(self, reverse: bool) -> None:
-        wide = MixedInputs(cells=self.clouds().to(torch.float32))
-        small = torch.rand(2, 3, 2, generator=torch.Generator().manual_seed(1)).double()
-        parts = [wide, MixedInputs(cells=PointClouds(small))]
-        points = MixedInputs.concatenate(parts[::-1] if reverse else parts).blocks["cells"].points
-        assert points.dtype == torch.float64
-        assert torch.equal(points[:2, :3] if reverse else points[4:, :3], small)
-
     def test_memory(self) -> None:
         script = """
 import sys, torch
-from gp_distributions import MixedInputs, PointClouds
+from gp_distributions import PointClouds
 
 def used():
     with open("/proc/self/statm") as file:
@@ -193,14 +163,7 @@ def used():
 
 sizes = [20] * 9 + [400_000]
 X = PointClouds.from_list([torch.rand(n, 2).double() for n in sizes])
-M = MixedInputs(cells=X, age=list(range(10)))
-halves = M[:5], M[5:]
-for make in (
-    lambda: X.pack(atoms=400_100),
-    M.pack,
-    lambda: X[[0, 1, 2, 3, 4]],
-    lambda: MixedInputs.concatenate(halves),
-):
+for make in (lambda: X.pack(atoms=400_100), lambda: X[[0, 1, 2, 3, 4]]):
     before = used()
     made = make()
     print(used() - before)
