@@ -65,8 +65,7 @@ benchmarks-long: $(READY)  ## Measure what takes hours; continues where it was s
 tutorials: $(READY)  ## Run all notebooks, in place
 	$(PATIENT) $(BIN)/python -m tutorials
 
-pages: $(READY)  ## Write docstrings into the API reference, and outputs of code into the other pages
-	$(BIN)/python -m docs.reference
+pages: $(READY)  ## Write outputs of code into the pages of the documentation
 	OMP_NUM_THREADS=1 $(BIN)/python -m docs.outputs $(ARGS)
 
 docs: $(READY)  ## Build the documentation in site/; broken links fail

@@ -1,11 +1,10 @@
-"""Write docstrings into the pages of the API reference: ``python -m docs.reference``.
+"""The pages of the API reference, from docstrings.
 
-In a page of ``docs/api``, the comment ``<!-- gp_distributions.NAME -->`` is followed by the
-documentation of this object, up to the next comment. ``<!-- NAME: inherited -->`` includes the members
-that a class inherits from the package, ``<!-- NAME: without members -->`` no members, and
+In a page of ``docs/api``, the comment ``<!-- gp_distributions.NAME -->`` stands for the documentation of
+this object, which is put in its place when the site is built. ``<!-- NAME: inherited -->`` includes the
+members that a class inherits from the package, ``<!-- NAME: without members -->`` no members, and
 ``<!-- NAME: a, b -->`` only these. Members without a docstring or with an underscore are left out.
-Roles become links, and mathematics becomes ``$...$`` and ``$$...$$``, so that the pages can also be
-read in the repository.
+Roles become links, and mathematics becomes ``$...$`` and ``$$...$$``.
 """
 
 from __future__ import annotations
@@ -183,22 +182,11 @@ def entry(described: Any, name: str, page: str, inner: Sequence[Any] = (), level
 
 
 def rendered(page: Path) -> str:
-    """Return a page with the current documentation of its objects."""
-    text = page.read_text()
-    comments = list(_ENTRY.finditer(text))
-    parts = [text[: comments[0].start()].strip()]
-    for comment in comments:
+    """Return a page with the documentation of its objects."""
+
+    def documentation(comment: re.Match[str]) -> str:
         described = found(comment["name"])
         inner = members(described, comment["members"])
-        parts += [comment[0], entry(described, comment["name"], page.name, inner)]
-    return "\n\n".join(parts) + "\n"
+        return f"\n{entry(described, comment['name'], page.name, inner)}\n"
 
-
-def main() -> None:
-    """Write all pages."""
-    for page in PAGES:
-        page.write_text(rendered(page))
-
-
-if __name__ == "__main__":
-    main()
+    return _ENTRY.sub(documentation, page.read_text())

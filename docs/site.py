@@ -28,6 +28,8 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 from mkdocs.utils import get_relative_url
 
+from docs import reference
+
 ROOT = Path(__file__).parent.parent
 NOTEBOOKS = sorted(path.stem for path in ROOT.glob("tutorials/*.ipynb"))
 # Pages and pictures of the site that are files of the repository outside docs.
@@ -62,15 +64,11 @@ _LINK = re.compile(r"\[([^\]]*)\]\((?!\w+:|#)([^)#\s]+)(#[^)\s]*)?\)")
 
 def documented() -> dict[str, str]:
     """Return the addresses of all objects in the API reference and their members, by their names."""
+    modules = {whole.rpartition(".")[0] for whole in reference.full_names().values()}
     addresses = {}
-    for page in sorted((ROOT / "docs" / "api").glob("*.md")):
-        outer = ""
-        for level, name in re.findall(
-            r'^(##+) <a id="([\w.]+)"></a>', page.read_text(), re.MULTILINE
-        ):
-            outer = name if level == "##" else outer
-            short = name.removeprefix(outer.rpartition(".")[0] + ".")
-            addresses[short] = f"api/{page.name}#{name}"
+    for name, page in reference.anchors().items():
+        module = max((m for m in modules if name.startswith(f"{m}.")), key=len)
+        addresses[name.removeprefix(f"{module}.")] = f"api/{page}#{name}"
     return addresses
 
 
@@ -218,8 +216,10 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, *, page: Page, **_: Any) -> str:
-    """Rewrite links within the repository as links within the site, and put the gallery in."""
+    """Rewrite links within the repository as links within the site; add docstrings and the gallery."""
     _READING.uri = uri = page.file.src_uri
+    if uri.startswith("api/"):
+        markdown = reference.rendered(ROOT / "docs" / uri)
     folder = PurePosixPath(PAGES.get(uri, f"docs/{uri}")).parent
     pages = {path: uri for uri, path in PAGES.items()}
 
