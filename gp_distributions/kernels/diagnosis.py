@@ -51,9 +51,7 @@ class DistanceDiagnosis:
             if fewer than 20 clouds, or fewer than half of them, count, or the atoms do not lie in two
             or three dimensions.
         random_poses: Whether the test does not reject uniform axes at the level 1%, and rotations
-            change the distance. In a :class:`GroupAverageKernel`, the distance is that between the
-            closest images of two clouds, and poses that differ by elements of the group do not count as
-            random.
+            change the distance. Always false in a :class:`GroupAverageKernel`.
 
     Example:
         >>> import torch
@@ -266,6 +264,8 @@ def diagnose(kernel: Kernel, X: Inputs | Tensor) -> Diagnosis:
             f"Expected one kernel, got a batch of shape {tuple(kernel.batch_shape)}: pass kernel[0]."
         )
     read = dict(distribution_kernels(kernel))
+    averages = [part for part in kernel.modules() if isinstance(part, GroupAverageKernel)]
+    averaged = {part for average in averages for part in average.modules()}
     spreads: dict[Distance, list[tuple[float, float, float]]] = {}
     same = torch.ones(len(rows), len(rows), dtype=torch.bool, device=rows.device).triu(1)
 
@@ -308,7 +308,7 @@ def diagnose(kernel: Kernel, X: Inputs | Tensor) -> Diagnosis:
                 part,
                 spreads[part.distance],
                 read[part].select(rows),
-                _averages(kernel, name),
+                part in averaged,
             )
             for name, part in parts.items()
         ),
@@ -328,23 +328,12 @@ def _same_beside(
     return equal | (correlations >= 1 - math.sqrt(torch.finfo(rows.dtype).eps))
 
 
-def _averages(kernel: Kernel, path: str) -> list[GroupAverageKernel]:
-    """Return the averages over groups that contain the kernel at a path, from the outside in."""
-    module: torch.nn.Module = kernel
-    found = []
-    for step in path.split("."):
-        if isinstance(module, GroupAverageKernel):
-            found.append(module)
-        module = module.get_submodule(step)
-    return found
-
-
 def _diagnose_distance(
     path: str,
     part: DistributionKernel,
     spreads: list[tuple[float, float, float]],
     rows: Tensor,
-    averages: list[GroupAverageKernel],
+    averaged: bool,
 ) -> DistanceDiagnosis:
     # If several kernels share a distance, each of them called it in turn, so there is a spread for each.
     low, median, high = spreads.pop(0) if len(spreads) > 1 else spreads[0]
@@ -356,7 +345,7 @@ def _diagnose_distance(
         correlation = there / none
     with torch.no_grad():
         p_value = axes_p_value(part.distance, rows)
-        random = p_value >= LEVEL and sees_random_poses(part.distance, rows, averages)
+        random = p_value >= LEVEL and not averaged and sees_random_poses(part.distance, rows)
     return DistanceDiagnosis(
         name=re.sub(r"\.(\d+)", r"[\1]", f"kernel.{path}" if path else "kernel"),
         distance=type(part.distance).__name__,

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
-import scipy
 import torch
 from torch import Tensor
 
 from gp_distributions.distances.base import Distance
 from gp_distributions.distances.shared_support import SharedSupportDistance
-from gp_distributions.kernels.group_average import GroupAverageKernel
 from gp_distributions.numerics.rotations import distinct_axes, uniform_axes_p_value
 from gp_distributions.rows.clouds import join_rows
 from gp_distributions.rows.layout import normalized
@@ -52,27 +49,19 @@ def axes_p_value(distance: Distance, rows: Tensor) -> float:
     return uniform_axes_p_value(axes[distinct])
 
 
-def sees_random_poses(
-    distance: Distance, rows: Tensor, averages: Sequence[GroupAverageKernel] = ()
-) -> bool:
+def sees_random_poses(distance: Distance, rows: Tensor) -> bool:
     """Whether random rotations of clouds keep similar clouds apart.
 
     Up to 64 of the clouds are turned. All of them are moved to one mean, since differences in location
     may be larger than those in shape.
 
-    Within averages over groups, the distance between two clouds is that between the closest of their
-    images. Clouds whose poses differ by elements of the groups then lie closer to each other than
-    randomly turned clouds, so that random rotations are ruled out.
-
     Args:
         distance: A distance between clouds in two or three dimensions.
         rows: An ``N x width`` tensor.
-        averages: The averages that contain the distance, from the outside in.
 
     Returns:
         Whether the median distance between a cloud and a randomly turned copy exceeds 0.3 of the median
-        distance between different clouds. Within averages, also whether Wilcoxon's test does not reject
-        at the level 1% that different clouds are as close as after a random rotation of one of them.
+        distance between different clouds.
     """
     points, weights = distance.block.split(rows[:: -(-len(rows) // _TURNED)])
     means = normalized(weights).unsqueeze(-2) @ points
@@ -82,26 +71,7 @@ def sees_random_poses(
     rotations[:, :, 0] *= torch.linalg.det(rotations).unsqueeze(-1)
     centred, middle = points - means, means.mean(0)
     moved, turned = (
-        _images(join_rows(x + middle, weights), averages)
-        for x in (centred, centred @ rotations.to(points).mT)
+        join_rows(x + middle, weights) for x in (centred, centred @ rotations.to(points).mT)
     )
-
-    def closest(first: Tensor, second: Tensor) -> Tensor:
-        return distance.squared(first, second).amin((-2, -1))
-
-    others = closest(moved, moved.roll(1, dims=0))
-    if closest(moved, turned).median() <= _SEEN**2 * others.median():
-        return False
-    if not averages:
-        return True
-    change = closest(moved, turned.roll(1, dims=0)) - others
-    one_of_each = change[1::2].double().cpu().numpy()  # disjoint pairs of clouds are independent
-    return float(scipy.stats.wilcoxon(one_of_each, alternative="greater").pvalue) >= LEVEL
-
-
-def _images(rows: Tensor, averages: Sequence[GroupAverageKernel]) -> Tensor:
-    """Return the ``N x G x width`` images of ``N`` rows under the products of groups."""
-    images = rows
-    for average in averages:
-        images = average.orbits(images)
-    return images.unflatten(0, (-1, len(rows))).transpose(0, 1)
+    apart = distance.squared(moved, moved.roll(1, dims=0), diag=True).median()
+    return bool(distance.squared(moved, turned, diag=True).median() > _SEEN**2 * apart)
