@@ -6,16 +6,15 @@ import contextlib
 import os
 import time
 from collections.abc import Iterator
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
 from gp_distributions.locking import locked
-from gp_distributions.sealing import Kind, read_sealed, write_sealed
+from gp_distributions.writing import read_tensors, write_tensors
 
-_KIND = Kind(b"\x89GPDCHK\n", 1, "a checkpoint of a fit", ValueError)
+_KIND = "a checkpoint of a fit"
 # Share of the time of a pass that may go into writing.
 _SHARE = 0.05
 
@@ -33,6 +32,8 @@ def claimed(folder: str | os.PathLike[str]) -> Iterator[None]:
     """
     _make(Path(folder))
     with locked(Path(folder) / ".lock", f"The checkpoint {folder}"):
+        for left in Path(folder).glob(".*.unfinished"):  # by a process that was killed
+            left.unlink()
         yield
 
 
@@ -72,7 +73,7 @@ class Checkpoint:
         if not self.path.exists():
             return 0, {}
         try:
-            header, tensors = read_sealed(self.path, _KIND)
+            header, tensors = read_tensors(self.path, _KIND)
             digest, done = header["digest"], header["done"]
             if type(done) is not int or done < 0:
                 raise ValueError(f"expected a number of pieces, got {done!r}")
@@ -112,12 +113,11 @@ class Checkpoint:
         tensors: list[Tensor] = []
         described = {name: _described(value, tensors) for name, value in values.items()}
         header = {
-            "versions": {"gp_distributions": version("gp_distributions")},
             "digest": self.digest,
             "done": done,
             "values": described,
         }
-        write_sealed(self.path, _KIND, header, tensors)
+        write_tensors(self.path, _KIND, header, tensors)
         end = time.monotonic()
         self._due = end + (end - start) / _SHARE
 

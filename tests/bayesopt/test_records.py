@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -163,7 +164,7 @@ class TestFiles:
         path, kept = folder / "search.jsonl", tmp_path / "kept.jsonl"
         made = optimizer(path)
         made.tell(0, [1.0, 2.0])
-        for remove in (lambda: path.rename(kept), folder.rmdir):
+        for remove in (lambda: path.rename(kept), lambda: shutil.rmtree(folder)):
             remove()
             with pytest.raises(CheckpointError, match="was removed") as raised:
                 made.tell(1, [3.0, 4.0])
