@@ -32,6 +32,10 @@ def _attributes(*names: str) -> Callable[[Any], dict[str, Any]]:
     return lambda value: {name: getattr(value, name) for name in names}
 
 
+def _call(cls: Any, parts: dict[str, Any]) -> Any:
+    return cls(**parts)
+
+
 def _model(model: Any) -> dict[str, Any]:
     """Return the modules of a model, its labels and its encoding."""
     classifier = isinstance(model, ClassificationGP | SparseClassificationGP)
@@ -43,7 +47,7 @@ def _model(model: Any) -> dict[str, Any]:
         "parts": found,
         "classes": model.classes_ if classifier else None,
         "labels": {name: getattr(model, name) for name in labels} if classifier else {},
-        "encoding": None if model.encoding is None else model.encoding.as_dict(),
+        "encoding": model.encoding,
     }
 
 
@@ -86,33 +90,28 @@ def _make_exact(cls: type[DistributionGP], described: dict[str, Any]) -> Distrib
     if outcome_transform is not None:
         model.outcome_transform = outcome_transform
     if described["encoding"] is not None:
-        model.encoding = MixedEncoding.from_dict(described["encoding"])
+        model.encoding = described["encoding"]
     model.train_inputs = (inputs,)
     model._subset_batch_dict = described["output_axes"]
     return model
 
 
 def _sparse(model: SparseDistributionGP) -> dict[str, Any]:
-    summed = model.summed()
     return _model(model) | {
-        "features": [summed.features.rows, summed.features.factor, summed.features.dtype],
-        "sums": vars(summed.sums),
-        "options": {
-            "num_inducing": model.num_inducing,
-            "seed": model.seed,
-            "squeeze_output": model._squeeze_output,
-        },
+        "features": model.summed().features,
+        "sums": model.summed().sums,
+        "num_inducing": model.num_inducing,
+        "seed": model.seed,
+        "squeeze_output": model._squeeze_output,
     }
 
 
 def _make_sparse(cls: type[SparseDistributionGP], described: dict[str, Any]) -> Any:
-    parts, options = described["parts"], described["options"] | described["labels"]
-    features = InducingFeatures(parts.pop("covar_module"), *described["features"])
-    if described["encoding"] is not None:
-        options["encoding"] = MixedEncoding.from_dict(described["encoding"])
-    if described["classes"] is not None:
-        options["classes"] = described["classes"]
-    return cls.from_sums(features, CollapsedSums(**described["sums"]), **parts, **options)
+    parts = described.pop("parts") | described.pop("labels")
+    del parts["covar_module"]  # of which the features are
+    if described["classes"] is None:
+        del described["classes"]
+    return cls.from_sums(**parts, **described)
 
 
 def _make_mixture(cls: Any, described: dict[str, Any]) -> Any:
@@ -133,14 +132,6 @@ def _make_estimator(cls: Any, described: dict[str, Any]) -> Any:
     return estimator
 
 
-def _pipeline(pipeline: Pipeline) -> dict[str, Any]:
-    # Those with their defaults are left out: not all versions of scikit-learn know them.
-    defaults = Pipeline(pipeline.steps).get_params(deep=False)
-    given = pipeline.get_params(deep=False)
-    differing = {name: given[name] for name in given if given[name] != defaults[name]}
-    return {"parameters": {"steps": pipeline.steps} | differing, "fitted": {}}
-
-
 _Pair = tuple[Callable[[Any], dict[str, Any]], Callable[[Any, dict[str, Any]], Any]]
 _EXACT: _Pair = (_exact, _make_exact)
 _SPARSE: _Pair = (_sparse, _make_sparse)
@@ -156,9 +147,12 @@ TAKEN_APART: dict[type[Any], _Pair] = {
     SparseClassificationGP: _SPARSE,
     MixtureModel: _MIXTURE,
     MixtureClassifier: _MIXTURE,
-    IntegratedGP: (_attributes(*_QUADRATURE), lambda cls, parts: cls(**parts)),
+    IntegratedGP: (_attributes(*_QUADRATURE), _call),
     DistributionGPRegressor: _ESTIMATOR,
     DistributionGPClassifier: _ESTIMATOR,
     CloudScaler: _ESTIMATOR,
-    Pipeline: (_pipeline, _make_estimator),
+    Pipeline: _ESTIMATOR,
+    MixedEncoding: (MixedEncoding.as_dict, lambda cls, parts: cls.from_dict(parts)),
+    CollapsedSums: (vars, _call),
+    InducingFeatures: (_attributes("covar_module", "rows", "factor", "dtype"), _call),
 }

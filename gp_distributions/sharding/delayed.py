@@ -13,7 +13,6 @@ from gp_distributions.sharding.pieces import Contents, Piece
 from gp_distributions.sharding.tables import (
     Layout,
     arrow_table,
-    labels_of,
     repeated,
     runs,
     target_tensor,
@@ -62,7 +61,8 @@ class DelayedPiece(Piece):
                     f"Bag {twice!r}: expected all rows of a bag next to each other, got other rows "
                     f"between them. Sort the table by {layout.bag!r}."
                 )
-            return layout.contents(table, np.append(starts, len(table)), labels_of(names))
+            labels = names.to_numpy(zero_copy_only=False)
+            return layout.contents(table, np.append(starts, len(table)), labels)
         if isinstance(value, tuple) and len(value) != 2:
             raise ValueError(f"Expected (clouds, targets), got a tuple of {len(value)} entries.")
         X, y = value if isinstance(value, tuple) else (value, None)

@@ -16,7 +16,6 @@ from gp_distributions.sharding.pieces import BagPiece, Contents, PieceError, cut
 from gp_distributions.sharding.tables import (
     Layout,
     arrow_table,
-    labels_of,
     numbers,
     plain,
     repeated,
@@ -162,7 +161,7 @@ def parquet_pieces(
     with named(found[0].file.path):
         names = pa.chunked_array([part.names for part in found])
     _check_distinct(names, found, layout.bag)
-    given = None if targets is None else _looked_up(targets, layout, names, found)
+    given = None if targets is None else _looked_up(targets, layout, names)
     low = 0
     for part in found:
         high = low + len(part.names)
@@ -213,9 +212,7 @@ def _check_distinct(names: pyarrow.ChunkedArray, found: Sequence[_Bags], bag: st
     )
 
 
-def _looked_up(
-    targets: Any, layout: Layout, bags: pyarrow.ChunkedArray, found: Sequence[_Bags]
-) -> Tensor:
+def _looked_up(targets: Any, layout: Layout, bags: pyarrow.ChunkedArray) -> Tensor:
     """Return the targets of bags from a mapping, a series, a data frame or a Parquet file.
 
     Raises:
@@ -245,12 +242,9 @@ def _looked_up(
             raise ValueError(f"expected one row for each bag, got more for bag {twice!r}.")
         places = pc.index_in(bags, value_set=keys)
         if places.null_count:
-            missing = int(np.flatnonzero(places.is_null().to_numpy())[0])
-            ends = np.cumsum([len(part.names) for part in found])
-            file = found[int(np.searchsorted(ends, missing, side="right"))].file.path
+            missing = bags[pc.index(places.is_null(), True).as_py()].as_py()
             raise ValueError(
-                f"Bag {bags[missing].as_py()!r} of {file}: expected a target, got none. Leave out "
-                "bags without a target."
+                f"Bag {missing!r}: expected a target, got none. Leave out bags without a target."
             )
         return target_tensor(values[places.to_numpy()], len(bags), bags.to_numpy())
 
@@ -266,7 +260,7 @@ def _divided(
         group = int(np.searchsorted(groups, first, side="right")) - 1
         yield ParquetPiece(
             offsets=np.append(starts[low:high], last) - first,
-            names=labels_of(found.names[low:high]),
+            names=found.names[low:high].to_numpy(zero_copy_only=False),
             given=None if given is None else given[low:high].clone(),
             file=found.file,
             layout=layout,

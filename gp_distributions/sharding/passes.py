@@ -9,17 +9,17 @@ from __future__ import annotations
 import contextvars
 import warnings
 from collections import deque
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import torch
 from tqdm import tqdm
 
 from gp_distributions.sharding.pieces import Piece, named
 
-Result = TypeVar("Result", covariant=True)
+Result = TypeVar("Result")
 
 # One piece is read and embedded while sums over another are computed.
 _THREADS = 2
@@ -29,19 +29,10 @@ _RETRIES = 2
 _PATIENCE = 3.0
 
 
-class Task(Protocol[Result]):
-    """What is computed from each piece: a function that can be pickled and changes nothing.
-
-    It may be called more than once for a piece, in any process.
-    """
-
-    def __call__(self, number: int, *content: Any) -> Result:
-        """Compute a result.
-
-        Args:
-            number: Number of the piece.
-            *content: What reading it returns: clouds, and their targets or None.
-        """
+# What is computed from each piece: a function of its number and of what reading it returns (clouds, and
+# their targets or None). It can be pickled and changes nothing, and may be called more than once for a
+# piece, in any process.
+Task: TypeAlias = Callable[..., Result]
 
 
 def run(

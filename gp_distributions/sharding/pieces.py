@@ -119,8 +119,7 @@ class HeldPiece(Piece):
         X, *others = self.read()
         rows = X if isinstance(X, Tensor) else X.pack()
         # The rows of mixed inputs have lost the units of numbers.
-        encoding = getattr(X, "encoding", None)
-        return (rows, None if encoding is None else encoding.as_dict(), *others)
+        return (rows, getattr(X, "encoding", None), *others)
 
 
 @dataclass(frozen=True, eq=False)

@@ -39,8 +39,8 @@ class ShardedClouds:
     Make one with :meth:`from_parquet`, :meth:`from_arrays` or :meth:`from_delayed`, and pass it to a
     :class:`SparseDistributionGP` as ``train_X``, or to its ``predict``. Clouds are read piece by piece,
     in double precision, where and when they are needed, and checked as in :class:`PointClouds`. The
-    object itself holds paths and ranges of rows, so it can be pickled and sent to other machines, where
-    the same paths must exist.
+    object itself holds paths, and of each bag its place and its label, so it can be pickled and sent to
+    other machines, where the same paths must exist.
 
     ``len(shards)`` is the number of clouds, where it is known.
 
@@ -136,9 +136,8 @@ class ShardedClouds:
     ) -> ShardedClouds:
         """Describe arrays on disk or in memory.
 
-        Each argument is the path to a ``.npy`` file, a memory map, an array or a tensor. Files and
-        read-only memory maps of whole files (``mmap_mode="r"``) are read where they are needed; other
-        arrays are sent there.
+        Each argument is the path to a ``.npy`` file, a memory map, an array or a tensor. Files are read
+        where they are needed; of arrays and memory maps, pieces are sent there.
         Offsets, targets and labels are read at once.
 
         Args:
@@ -351,8 +350,8 @@ class ShardedClouds:
     def digest(self) -> str:
         """Return a digest of the data, the same in every process.
 
-        Files are recognised by name, size, time of the last change and a sample of their content;
-        delayed pieces by their numbers and the content of the first, which is computed.
+        Files are recognised by name, size and time of the last change; delayed pieces by their numbers
+        and the content of the first, which is computed.
         """
         return digest(descriptions(self.pieces))
 

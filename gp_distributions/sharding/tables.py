@@ -14,7 +14,7 @@ from torch import Tensor
 from gp_distributions.measures.point_clouds import PointClouds
 from gp_distributions.measures.tables import table
 from gp_distributions.numerics.predictions import refuse_mask
-from gp_distributions.sharding.pieces import Contents
+from gp_distributions.sharding.pieces import Contents, named
 
 if TYPE_CHECKING:
     import pyarrow
@@ -157,11 +157,6 @@ def runs(column: pyarrow.ChunkedArray, name: str) -> tuple[npt.NDArray[np.int64]
     return np.append(0, ends)[: len(ends)], found.values
 
 
-def labels_of(names: pyarrow.Array) -> npt.NDArray[Any]:
-    """Return names of bags as an array."""
-    return names.to_numpy(zero_copy_only=False)
-
-
 def plain(column: pyarrow.ChunkedArray) -> pyarrow.Array:
     """Return a column as one array, of a type that PyArrow can compare."""
     import pyarrow as pa
@@ -198,11 +193,7 @@ def numbers(table: pyarrow.Table, name: str) -> npt.NDArray[np.float64]:
     """Return a column as numbers in double precision, in which missing values are NaN.
 
     Raises:
-        ValueError: If the column does not hold numbers.
+        PieceError: If the column does not hold numbers.
     """
-    import pyarrow as pa
-
-    kind = table[name].type
-    if not (pa.types.is_floating(kind) or pa.types.is_integer(kind) or pa.types.is_decimal(kind)):
-        raise ValueError(f"Column {name!r}: expected a column of numbers, got {kind}.")
-    return table[name].cast(pa.float64()).to_numpy()
+    with named(f"column {name!r}"):
+        return table[name].cast("float64").to_numpy()

@@ -156,7 +156,7 @@ def test_bags_without_a_target_or_with_several_are_named(tmp_path: Path) -> None
     path = write(table(), tmp_path / "all.parquet")
     given = {f"p{i}": float(i) for i in range(10) if i != 3}
     options: dict[str, Any] = {"bag": "bag", "columns": ["x", "y"]}
-    with pytest.raises(ValueError, match=r"Bag 'p3' of .*all\.parquet: expected a target"):
+    with pytest.raises(ValueError, match="targets: Bag 'p3': expected a target"):
         ShardedClouds.from_parquet(path, **options, targets=given)
     with pytest.raises(ValueError, match=r"Bag 'p3'.*finite"):
         ShardedClouds.from_parquet(path, **options, targets=given | {"p3": np.nan})
@@ -192,7 +192,7 @@ def test_targets_of_several_files(tmp_path: Path) -> None:
     shards = ShardedClouds.from_parquet(paths, **options, targets=given)
     assert shards.targets().tolist() == list(range(10))
     del given["p4"], given["p9"]
-    with pytest.raises(ValueError, match=r"Bag 'p4' of .*a\.parquet: expected a target"):
+    with pytest.raises(ValueError, match="targets: Bag 'p4': expected a target"):
         ShardedClouds.from_parquet(paths, **options, targets=given)
 
 
@@ -243,7 +243,7 @@ def test_errors_name_the_file(tmp_path: Path) -> None:
     good = write(table(), tmp_path / "data" / "good.parquet")
     with pytest.raises(ValueError, match=r"good\.parquet: expected a column 'z'; columns: bag, x"):
         ShardedClouds.from_parquet(good, bag="bag", columns="z")
-    with pytest.raises(ValueError, match=r"good\.parquet.*Column 'bag': expected a column of numb"):
+    with pytest.raises(ValueError, match=r"good\.parquet.*column 'bag': Failed to parse"):
         ShardedClouds.from_parquet(good, bag="lift", columns="bag").piece(0)
     with pytest.raises(ValueError, match=r"Cannot read .*nowhere"):
         ShardedClouds.from_parquet(tmp_path / "nowhere", **options)
