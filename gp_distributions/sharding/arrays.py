@@ -14,7 +14,7 @@ from torch import Tensor
 
 from gp_distributions.measures.arrays import real_array
 from gp_distributions.measures.point_clouds import PointClouds
-from gp_distributions.sharding.pieces import BagPiece, Contents, PieceError, cut
+from gp_distributions.sharding.pieces import BagPiece, Contents, PieceError, cut, named
 from gp_distributions.sharding.tables import target_tensor
 
 
@@ -27,14 +27,14 @@ class Entries:
         path: Path to the ``.npy`` file that holds the array, if they are not.
         stamp: Size and time of the last change of the file.
         start: First entry in the file.
-        stop: The one after the last.
+        stop: The one after the last. Default: all.
     """
 
     array: npt.NDArray[Any] | None
     path: Path | None = None
     stamp: tuple[int, int] = (0, 0)
     start: int = 0
-    stop: int = 0
+    stop: int | None = None
 
     def part(self, start: int, stop: int) -> Entries:
         """Return some of the entries of a whole array."""
@@ -76,21 +76,12 @@ def _entries(value: Any, name: str) -> tuple[Entries, npt.NDArray[Any], str]:
     """
     path = None
     if isinstance(value, str | os.PathLike):
-        path = Path(value).absolute()
-        name = f"{name} ({value})"
-        try:
-            value = np.load(path, mmap_mode="r", allow_pickle=False)
-        except Exception as error:  # NumPy evaluates the header as an expression of Python
-            raise ValueError(
-                f"{name}: cannot read {path}: {error}. Expected a file that numpy.save wrote."
-            ) from error
-    if not isinstance(value, np.memmap):
-        value = real_array(value, name)
-    array = value.numpy(force=True) if isinstance(value, Tensor) else value
-    if array.dtype.kind not in "biuf" or not array.ndim:
-        raise ValueError(f"{name}: expected numbers, got {array.dtype} of shape {array.shape}.")
-    entries = Entries(array) if path is None else Entries(None, path, _stamp(path), 0, len(array))
-    return entries, array, name
+        path, name = Path(value).absolute(), f"{name} ({value})"
+        with named(name):
+            value = np.load(path, mmap_mode="r")
+    array = real_array(value, name)
+    array = array.numpy(force=True) if isinstance(array, Tensor) else array
+    return Entries(array) if path is None else Entries(None, path, _stamp(path)), array, name
 
 
 @dataclass(frozen=True, eq=False)

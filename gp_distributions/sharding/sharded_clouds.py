@@ -339,7 +339,8 @@ class ShardedClouds:
             bound = _nth(np.concatenate([each.keys for each in held]), wanted)
             held = [each.up_to(bound) for each in held]
         clouds = PointClouds._concatenate([each.clouds for each in held])
-        width = len(clouds.weights.any(0).nonzero()) or 1
+        used = clouds.weights.any(0).nonzero()
+        width = int(used[-1]) + 1 if len(used) else 1
         atoms = clouds.points[:, :width], clouds.weights[:, :width]
         targets = [each.targets for each in held if each.targets is not None]
         return (
