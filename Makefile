@@ -44,18 +44,6 @@ test-interop: $(READY)  ## Test with Polars, PyArrow, anndata, trimesh, shapely 
 	$(INTEROP)/bin/python -m pip install --quiet --disable-pip-version-check -c $(INTEROP)/constraints.txt "anndata>=0.12.19" "ax-platform>=1.3.1" pandas polars pyarrow shapely trimesh
 	OMP_NUM_THREADS=1 $(INTEROP)/bin/python -m pytest -q tests/interop
 
-MUTATION := .venv/mutation
-.PHONY: mutants
-mutants: $(READY)  ## Count the small changes of the code that no test sees; takes hours; ARGS="--number 50"
-	$(PYTHON) -m venv $(MUTATION)
-	$(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' > $$(echo $(MUTATION)/lib/python*/site-packages)/base.pth
-	$(MUTATION)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt "cosmic-ray>=8.7.0" "coverage>=7.17.3"
-	OMP_NUM_THREADS=1 $(MUTATION)/bin/python -m tests.mutation $(ARGS)
-
-.PHONY: fuzz
-fuzz: $(READY)  ## Look for faults for 10 minutes with new random cases; ARGS="--minutes 60 --seed 1"
-	OMP_NUM_THREADS=1 PYTHONPATH=.:tests $(BIN)/python -m fuzzing $(ARGS)
-
 benchmarks: $(READY)  ## Measure accuracy and speed; ARGS="--data-dir FOLDER" for image data of your own
 	$(BIN)/python -m benchmarks $(ARGS)
 

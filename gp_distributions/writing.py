@@ -1,30 +1,44 @@
-"""Files that are written completely or not at all."""
+"""Files that are written completely or not at all, and such files of tensors with a description.
+
+The latter are files of safetensors. Their metadata are ``description``, JSON that starts with the
+``kind`` of the file, its ``format`` and the ``versions`` of the software, and ``digest``, the SHA-256
+digest of the description and of all tensors. Reading them runs no code from the file.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import json
 import os
-import stat
-from collections.abc import Iterator
-from contextlib import suppress
+import platform
+import re
+import shutil
+import uuid
+from collections.abc import Iterator, Sequence
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
-_POSIX = os.name == "posix"
-if _POSIX:
-    import fcntl
+import safetensors.numpy
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
+FORMAT = 2
+
+# How files of versions up to 0.2.0 begin.
+_EARLIER = re.compile(rb'\x89GPD.*?"gp_distributions": "([^"]+)"', re.DOTALL)
+_LIBRARIES = ("gp_distributions", "torch", "gpytorch", "botorch", "numpy", "scikit-learn")
 
 
 @contextlib.contextmanager
 def written_whole(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     """Open a file for writing that replaces ``path`` when the block ends without an error.
 
-    The content goes to ``.NAME.unfinished`` beside the target ``NAME``, which it then replaces in one
-    step. If a process is killed, the next write to the same path reuses its unfinished file. An
-    advisory lock on that file makes a second writer wait for the first; the operating system releases
-    the lock of a killed process. If two processes write to the same path, the last to finish wins.
-    Systems without such locks (Windows, some network drives) do not protect two simultaneous writers
-    from each other.
+    The content goes to ``.NAME.ID.unfinished`` beside the target ``NAME``, which it then replaces in one
+    step. A process that is killed leaves its unfinished file. If two processes write to the same path,
+    the last to finish wins.
 
     Args:
         path: Path to the file. A symbolic link is followed. The new file has the permissions of the one
@@ -36,7 +50,7 @@ def written_whole(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     Raises:
         FileNotFoundError: If the folder of the path does not exist.
         OSError: If the path exists and is not a regular file, or if writing fails. An existing file is
-            then unchanged, and the message names the path.
+            then unchanged.
     """
     target = Path(path).resolve()
     if not target.parent.is_dir():
@@ -47,59 +61,98 @@ def written_whole(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
         raise OSError(
             f"Expected the path of a regular file, but {path} is not one. Nothing was written."
         )
-    unfinished = target.with_name(f".{target.name}.unfinished")
+    unfinished = target.with_name(f".{target.name}.{uuid.uuid4().hex}.unfinished")
     try:
-        with _open_alone(unfinished) as file:
-            try:
-                _take_permissions(file, target)
-                yield file
-                file.flush()
-                os.fsync(file.fileno())
-                if _POSIX:  # before the lock is released
-                    unfinished.replace(target)
-                    sync_folder(target.parent)
-            except BaseException:
-                with suppress(OSError):
-                    unfinished.unlink()
-                raise
-        if not _POSIX:  # Windows does not rename open files
-            unfinished.replace(target)
-    except OSError as error:
-        if error.errno is None or error.filename is not None:
-            raise
-        reason = f"{error.strerror}: nothing was written, and an existing file stays as it was"
-        raise OSError(error.errno, reason, str(path)) from error
+        with unfinished.open("xb") as file:
+            if target.exists():
+                shutil.copymode(target, unfinished)
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        unfinished.replace(target)
+    except BaseException as error:
+        error.add_note(f"Nothing was written to {path}; an existing file stays as it was.")
+        with contextlib.suppress(OSError):
+            unfinished.unlink()
+        raise
 
 
-def _take_permissions(file: BinaryIO, target: Path) -> None:
-    """Give an empty file the permissions of the file that it will replace, if there is one."""
-    if _POSIX and target.exists():
-        with suppress(OSError):  # on some drives all files have the same permissions
-            os.fchmod(file.fileno(), stat.S_IMODE(target.stat().st_mode))
+def write_tensors(
+    path: str | os.PathLike[str], kind: str, description: dict[str, Any], tensors: Sequence[Tensor]
+) -> None:
+    """Write tensors and their description as :func:`written_whole` does.
+
+    Args:
+        path: Path to the file.
+        kind: What the file is, for error messages.
+        description: Plain data.
+        tensors: Tensors on any device.
+    """
+    frame = {"kind": kind, "format": FORMAT, "versions": _versions()}
+    text = json.dumps(frame | description)
+    arrays = {str(i): each.contiguous().numpy(force=True) for i, each in enumerate(tensors)}
+    metadata = {"description": text, "digest": _digest(text, arrays)}
+    content = safetensors.numpy.save(arrays, metadata)
+    with written_whole(path) as file:
+        file.write(content)
 
 
-def sync_folder(folder: Path) -> None:
-    """Write the names of the files in a folder to the disk, on systems that can open folders."""
+def read_tensors(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, Any], list[Tensor]]:
+    """Read a file that :func:`write_tensors` wrote.
+
+    Args:
+        path: Path to the file.
+        kind: What it should be.
+
+    Returns:
+        The description and the tensors, on the CPU.
+
+    Raises:
+        ValueError: If the file is damaged, truncated, of another version or of another kind. The message
+            names the version that wrote it if that can be read.
+        OSError: If the file cannot be read.
+    """
+    with open(path, "rb") as file:
+        earlier = _EARLIER.match(file.read(1000))
+    if earlier:
+        raise ValueError(
+            f"{path} was written by gp_distributions {earlier[1].decode()}, whose files this version "
+            "does not read. Install that version to read it, or fit again and save with this one."
+        )
     try:
-        descriptor = os.open(folder, os.O_RDONLY)
-    except OSError:
-        return
-    try:
-        with suppress(OSError):  # some network drives cannot do it
-            os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+        with safe_open(path, framework="numpy") as content:
+            metadata = content.metadata() or {}
+            arrays = {name: content.get_tensor(name) for name in content.keys()}  # noqa: SIM118
+    except SafetensorError as error:
+        raise ValueError(f"{path} is damaged, or is not {kind}: {error}.") from error
+    text = metadata.get("description", "{}")
+    if metadata.get("digest") != _digest(text, arrays):
+        raise ValueError(f"{path} is damaged, or is not {kind}: its digest does not match.")
+    description = json.loads(text)
+    if description["format"] != FORMAT:
+        raise ValueError(
+            f"{path} is in format {description['format']}, and this version reads format {FORMAT}. "
+            f"Install gp_distributions {description['versions']['gp_distributions']}, which wrote it."
+        )
+    if description["kind"] != kind:
+        raise ValueError(f"{path} is {description['kind']}, not {kind}.")
+    # Copied to memory that torch allocates, since the last bits of results can depend on alignment.
+    return description, [torch.tensor(arrays[str(i)]) for i in range(len(arrays))]
 
 
-def _open_alone(path: Path) -> BinaryIO:
-    """Open an empty file for writing; where the system has advisory locks, lock out other writers."""
-    while _POSIX:
-        file = os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o666), "wb")
-        with suppress(OSError):
-            fcntl.flock(file, fcntl.LOCK_EX)
-        with suppress(FileNotFoundError):
-            if os.path.samestat(os.fstat(file.fileno()), path.stat()):
-                file.truncate()
-                return file
-        file.close()  # another process has renamed or removed the file in the meantime
-    return path.open("wb")
+def _digest(text: str, arrays: dict[str, Any]) -> str:
+    hashed = hashlib.sha256(text.encode())
+    for name in sorted(arrays):
+        array = arrays[name]
+        hashed.update(f"{name} {array.dtype} {array.shape}".encode())
+        hashed.update(array.tobytes())
+    return hashed.hexdigest()
+
+
+def _versions() -> dict[str, str]:
+    """Return the versions of Python and of libraries, as far as they are installed."""
+    found = {"python": platform.python_version()}
+    for library in _LIBRARIES:
+        with contextlib.suppress(PackageNotFoundError):  # in a source tree
+            found[library] = version(library)
+    return found

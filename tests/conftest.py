@@ -9,8 +9,7 @@ from botorch.acquisition.multi_objective import logei
 from fault_tasks import Children
 from hypothesis import HealthCheck, settings
 
-# Properties are tested on the same examples in every run, however busy the machine is: ``make fuzz``
-# is what looks for new ones.
+# Properties are tested on the same examples in every run, however busy the machine is.
 settings.register_profile(
     "repeatable",
     derandomize=True,

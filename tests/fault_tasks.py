@@ -116,8 +116,6 @@ def _child(task: str, *arguments: Any) -> None:
 KEPT = (
     "bayesopt/records.py",
     "sharding/checkpoint.py",
-    "saving/archive.py",
-    "sealing.py",
     "writing.py",
     "locking.py",
 )
@@ -188,7 +186,7 @@ def dying(when: str, number: int) -> None:
         from gp_distributions.sharding.checkpoint import Checkpoint
 
         at = AtLine(number, die)
-        owners = [(Record, "__init__"), (ShapeOptimizer, "tell"), (files, "write_archive")]
+        owners = [(Record, "__init__"), (ShapeOptimizer, "tell"), (files, "write_tensors")]
         for owner, name in (*owners, (Checkpoint, "read"), (Checkpoint, "write")):
             setattr(owner, name, at.within(getattr(owner, name)))
 

@@ -58,5 +58,5 @@ def calls(folder: Path) -> list[int]:
 def values() -> Any:
     """Objects whose digest is the same in every process."""
     kernel = SlicedWassersteinKernel(2, num_slices=5)
-    functions = functools.partial(int, base=2), lambda value: value + 1
-    return set("abcdefgh"), {"x": 1, "y": 2}, functions, kernel, torch.arange(3)
+    function = functools.partial(int, base=2)
+    return set("abcdefgh"), {"x": 1, "y": 2}, function, kernel, torch.arange(3)

@@ -19,7 +19,6 @@ LAYERS = (
     ("context",),
     ("warnings",),
     ("writing", "locking"),
-    ("sealing",),
     ("rows",),
     ("numerics",),
     ("measures",),

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import scipy
 import torch
 from torch import Tensor
@@ -12,7 +10,6 @@ from gp_distributions.distances import evaluation
 from gp_distributions.distances.base import Distance
 from gp_distributions.distances.embedded_rows import Rows, rows_of
 from gp_distributions.distances.mmd import SAMPLINGS
-from gp_distributions.distances.restoring import unless_restoring
 from gp_distributions.measures.arrays import Data, integer, point_array, positive, to_tensors
 from gp_distributions.numerics.embedding_kernels import EMBEDDING_KERNELS, IsotropicKernel
 from gp_distributions.numerics.random_features import fourier_features
@@ -109,9 +106,7 @@ class Fourier(Distance):
                     )
             count = integer(num_frequencies, "num_frequencies")
             factor = positive(scale, "scale")
-            drawn = factor * unless_restoring(
-                partial(_draw, measure, self.dim, count, sampling, seed)
-            )
+            drawn = factor * _draw(measure, self.dim, count, sampling, seed)
         self.measure = measure if frequencies is None else "given"
         self.frequencies: Tensor
         self.register_buffer("frequencies", drawn)

@@ -13,7 +13,6 @@ from torch import Tensor
 from gp_distributions.distances import evaluation
 from gp_distributions.distances.base import Distance
 from gp_distributions.distances.embedded_rows import Rows, rows_of
-from gp_distributions.distances.restoring import unless_restoring
 from gp_distributions.measures.arrays import integer
 from gp_distributions.numerics.embedding_kernels import (
     EMBEDDING_KERNELS,
@@ -186,8 +185,8 @@ class MMD(Distance):
                 )
             if integer(count, "num_features", least=2) % 2:
                 raise ValueError(f"Expected an even number of features, got num_features={count}.")
-            draw = partial(SAMPLINGS[self.features], kernel, self.dim, count // 2, seed=self.seed)
-            self.register_buffer("frequencies", unless_restoring(draw))
+            drawn = SAMPLINGS[self.features](kernel, self.dim, count // 2, seed=self.seed)
+            self.register_buffer("frequencies", drawn)
         elif self._kernel is None:
             raise ValueError(
                 f"The {self.kernel} kernel has no closed form for Gaussians; the gaussian, linear, "
@@ -196,8 +195,8 @@ class MMD(Distance):
             )
         elif count is not None:
             integer(count, "num_features")
-            unknown = partial(torch.full, (count, self.dim), math.nan, dtype=torch.float64)
-            self.register_buffer("landmarks", unless_restoring(unknown))
+            unknown = torch.full((count, self.dim), math.nan, dtype=torch.float64)
+            self.register_buffer("landmarks", unknown)
 
     @property
     def _point_kernel(self) -> EmbeddingKernel:

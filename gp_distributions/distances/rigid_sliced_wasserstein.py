@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import math
-from functools import partial
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from gp_distributions.distances.base import Distance
-from gp_distributions.distances.restoring import RESTORING, unless_restoring
 from gp_distributions.measures.arrays import integer
 from gp_distributions.numerics.directions import (
     circle_harmonics,
@@ -124,16 +122,13 @@ class RigidSlicedWasserstein(Distance):
         self.reflections = reflections
         self.scale = scale
         harmonics = circle_harmonics if space == 2 else sphere_harmonics
-        none = torch.empty(0, dtype=torch.float64)
-        found = (none, none) if RESTORING.get() else harmonics(count, self.max_degree)
-        directions, series = found
+        directions, series = harmonics(count, self.max_degree)
         self.directions: Tensor
         self.series: Tensor
         self.slices: Tensor
         self.register_buffer("directions", directions)
         self.register_buffer("series", series)
-        slices = unless_restoring(partial(_mark_slices, space, self.marks))
-        self.register_buffer("slices", slices)
+        self.register_buffer("slices", _mark_slices(space, self.marks))
 
     @property
     def num_rotating(self) -> int:  # type: ignore[override]

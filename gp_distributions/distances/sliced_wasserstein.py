@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import math
-from functools import partial
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from gp_distributions.distances.base import Distance
-from gp_distributions.distances.restoring import unless_restoring
 from gp_distributions.measures.arrays import integer
 from gp_distributions.numerics.directions import random_directions, sphere_directions
 from gp_distributions.numerics.linear_algebra import concatenate, matmul
@@ -124,8 +122,7 @@ class SlicedWasserstein(Distance):
         self.sampling = sampling
         self.directions: Tensor
         count = integer(num_slices, "num_slices")
-        directions = partial(_SAMPLINGS[sampling], self.dim, count, seed=seed)
-        self.register_buffer("directions", unless_restoring(directions))
+        self.register_buffer("directions", _SAMPLINGS[sampling](self.dim, count, seed=seed))
 
     @property
     def num_slices(self) -> int:

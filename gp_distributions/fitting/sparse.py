@@ -7,6 +7,7 @@ import copy
 import math
 import os
 from dataclasses import replace
+from functools import partial
 from typing import Any, Literal
 
 import torch
@@ -26,7 +27,6 @@ from gp_distributions.models.collapsed import (
     residual_variances,
 )
 from gp_distributions.models.distribution_gp import DistributionGP
-from gp_distributions.models.inducing import check_features
 from gp_distributions.models.passes import sums_over_pieces
 from gp_distributions.models.pieces import described
 from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood
@@ -34,8 +34,7 @@ from gp_distributions.models.shared_kernel import SharedKernelGP
 from gp_distributions.models.sparse_classification import SparseClassificationGP
 from gp_distributions.models.sparse_distribution_gp import SparseDistributionGP
 from gp_distributions.rows.fingerprint import fingerprint
-from gp_distributions.sharding.checkpoint import Checkpoint, claimed
-from gp_distributions.sharding.digests import digest
+from gp_distributions.sharding.checkpoint import Checkpoint, claimed, digest
 from gp_distributions.sharding.pieces import descriptions
 
 # Number of clouds from which an exact model learns the hyperparameters.
@@ -148,7 +147,7 @@ def _fit(
             progress=progress,
             client=client,
             checkpoint=second,
-            kind=CollapsedSums.of_nothing(len(features.rows), state.shape, features.factor).alike,
+            kind=partial(_sums_like, features.factor),
         )
         if len(features.rows) < sums.count:
             features, sums = _polished(model, state, sums)
@@ -177,17 +176,10 @@ def _remembered_features(
     done, values = (0, {}) if checkpoint is None else checkpoint.read()
     if checkpoint is None or not done:
         return None
-    try:
-        _set_fitted_state(model, values["state"])
-        like = model.means()
-        features = InducingFeatures(
-            *(model.covar_module, values["rows"].to(like), values["factor"].to(like)),
-            dtype=model.feature_dtype,
-        )
-        check_features(features, model.num_inducing)
-    except Exception as error:
-        raise checkpoint.refusal(error) from error
-    return features
+    like = model.means()
+    rows, factor = (values.pop(name).to(like) for name in ("rows", "factor"))
+    model.load_state_dict(model.state_dict() | values)
+    return InducingFeatures(model.covar_module, rows, factor, model.feature_dtype)
 
 
 def _fitted_state(model: SparseDistributionGP) -> dict[str, Tensor]:
@@ -196,25 +188,20 @@ def _fitted_state(model: SparseDistributionGP) -> dict[str, Tensor]:
     return {name: value for name, value in model.state_dict().items() if name.startswith(names)}
 
 
-def _set_fitted_state(model: SparseDistributionGP, state: dict[str, Tensor]) -> None:
-    """Set what :func:`_fitted_state` returned."""
-    own = _fitted_state(model)
-    if state.keys() != own.keys():
-        raise ValueError(f"expected values of {', '.join(own)}")
-    for name, value in state.items():
-        before = own[name].cpu()
-        kept = (value == before) | (value.isnan() & before.isnan())
-        free = value.isfinite() & (not name.endswith(("lower_bound", "upper_bound")))
-        if value.shape != before.shape or not (free | kept).all():
-            raise ValueError(f"expected numbers like those of the model ({name})")
-    model.load_state_dict(model.state_dict() | state)
+def _sums_like(like: Tensor, **values: Any) -> CollapsedSums:
+    """Return sums that were read from a file, on the device of a tensor."""
+    moved: dict[str, Any] = {
+        name: value.to(like) if isinstance(value, Tensor) else value
+        for name, value in values.items()
+    }
+    return CollapsedSums(**moved)
 
 
 def _remember_features(
     model: SparseDistributionGP, features: InducingFeatures, checkpoint: Checkpoint | None
 ) -> None:
     if checkpoint is not None:
-        values = {"state": _fitted_state(model), "rows": features.rows, "factor": features.factor}
+        values = _fitted_state(model) | {"rows": features.rows, "factor": features.factor}
         checkpoint.write(1, values, now=True)
 
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -36,8 +36,6 @@ from gp_distributions.numerics.pairwise import column_products
 
 # Number of clouds whose features are in memory at a time. Sums depend on it in the last bits.
 _CHUNK = 2048
-# Rounding errors of sums of products, relative to those of the factors with themselves.
-_ROUNDING = 1e-8
 
 
 @dataclass(frozen=True, eq=False)
@@ -187,25 +185,6 @@ class CollapsedSums:
             num_features=num_features,
         )
 
-    def alike(self, **values: Any) -> CollapsedSums:
-        """Return sums with the axes of these, on their device, of values that were read from a file.
-
-        Raises:
-            ValueError: If the values cannot be such sums.
-        """
-        sums = CollapsedSums(**values)
-        parts = {"gram": sums.gram, "residual": sums.residual, "log_noise": sums.log_noise}
-        for name, part in parts.items():
-            own = getattr(self, name)
-            if part.shape != own.shape or part.dtype != own.dtype or not part.isfinite().all():
-                raise ValueError(f"expected finite numbers of shape {tuple(own.shape)} ({name})")
-        if type(sums.count) is not int or sums.count < 0 or (sums.residual < 0).any():
-            raise ValueError("expected a number of clouds, and variances")
-        if sums.num_features != self.num_features or not _is_gram(sums.gram):
-            raise ValueError("expected sums of products of features")
-        moved: dict[str, Any] = {name: part.to(self.gram) for name, part in parts.items()}
-        return replace(sums, **moved)
-
     def __add__(self, other: CollapsedSums) -> CollapsedSums:
         return CollapsedSums(
             self.gram + other.gram,
@@ -249,15 +228,6 @@ class CollapsedSums:
         right = self.gram[:, :, size + 1 :] - self.gram[:, :, size, None] * mean.unsqueeze(-2)
         squares = right[:, size + 1 :].diagonal(dim1=-2, dim2=-1) - mean * right[:, size]
         return right[:, :size], squares
-
-
-def _is_gram(matrix: Tensor) -> bool:
-    """Whether matrices are symmetric without negative eigenvalues, up to rounding errors."""
-    lengths = matrix.diagonal(dim1=-2, dim2=-1).clamp_min(torch.finfo(matrix.dtype).tiny).sqrt()
-    cosines = matrix / lengths.unsqueeze(-1) / lengths.unsqueeze(-2)
-    shifted = cosines + _ROUNDING * torch.eye(matrix.shape[-1]).to(matrix)
-    symmetric = ((cosines - cosines.mT).abs() <= _ROUNDING).all()
-    return bool(symmetric and (torch.linalg.cholesky_ex(shifted).info == 0).all())
 
 
 @dataclass(frozen=True, eq=False)

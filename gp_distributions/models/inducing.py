@@ -21,8 +21,6 @@ _BLOCK = 2048
 # Jitter of the inducing covariance matrix: a share of the smallest noise variance, within two shares of
 # the mean prior variance. Rounding errors need the lower one.
 _JITTER, _LEAST_JITTER, _MOST_JITTER = 1e-8, {torch.float64: 1e-12, torch.float32: 1e-7}, 1e-6
-# How far the factor in a file may be from that of the covariance, as a share of the mean prior variance.
-_TOLERANCE = 1e-3
 #: The precisions in which features can be computed.
 FEATURE_DTYPES = tuple(_LEAST_JITTER)
 
@@ -63,30 +61,6 @@ def choose_features(
     matrix = covariance(covar_module, rows)
     matrix.diagonal().add_(jitter)
     return InducingFeatures(covar_module, rows, cholesky(matrix), dtype)
-
-
-def check_features(features: InducingFeatures, count: int) -> None:
-    """Check that features that were read from a file can be those of a kernel.
-
-    Args:
-        features: The features.
-        count: Largest number of inducing clouds.
-
-    Raises:
-        ValueError: If there are more, or the factor is not that of their covariance.
-    """
-    rows, factor = features.rows, features.factor
-    size = len(rows)
-    if rows.dim() != 2 or not 1 <= size <= count or factor.shape != (size, size):
-        raise ValueError(
-            f"expected at most {count} rows and their factor, got {rows.shape} and {factor.shape}"
-        )
-    with torch.no_grad():
-        matrix = covariance(features.covar_module, rows)
-        level = matrix.diagonal().mean()
-        agrees = (factor @ factor.mT - matrix).abs() <= _TOLERANCE * level
-    if not (level > 0 and agrees.all() and torch.equal(factor, factor.tril())):
-        raise ValueError("expected the factor of the covariance of the rows, got another matrix")
 
 
 def _pivots(

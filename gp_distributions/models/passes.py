@@ -84,25 +84,22 @@ def sums_over_pieces(
         client: A client of ``dask.distributed`` whose workers compute the sums. Default: this process.
         checkpoint: Where the sums so far are kept, and from where they are taken. If the pass is
             interrupted in any way other than the end of the process, those of all pieces done are kept.
-        kind: The class of the sums, a dataclass, or a function that makes them of their fields, and
-            raises an error if these cannot be right. Required with a checkpoint, which holds the fields.
+        kind: The class of the sums, a dataclass, or a function that makes them of their fields. Required
+            with a checkpoint, which holds the fields.
 
     Returns:
         The sum of the results.
 
     Raises:
         PieceError: If a piece cannot be read or summed; the message names it.
-        ValueError: If the checkpoint belongs to something else, or cannot be right, or there is one
-            without ``kind``.
+        ValueError: If the checkpoint belongs to something else.
     """
-    if checkpoint is not None and kind is None:
-        raise ValueError("Expected kind, the class of the sums, with a checkpoint, got None.")
     pieces = described(data)
     so_far: tuple[int, Sums | None] = (0, None)
     if checkpoint is not None and kind is not None:
-        so_far = _read(checkpoint, kind, len(pieces))
-    done = so_far[0]
-    left = range(done, len(pieces))
+        done, values = checkpoint.read()
+        so_far = done, kind(**values) if done else None
+    left = range(so_far[0], len(pieces))
     results = run(
         Step(task, state), pieces, left, client=client, progress="Pieces" if progress else None
     )
@@ -118,19 +115,6 @@ def sums_over_pieces(
     total = so_far[1]
     assert total is not None
     return total
-
-
-def _read(checkpoint: Checkpoint, kind: Callable[..., Sums], count: int) -> tuple[int, Sums | None]:
-    """Return the number of pieces done, of ``count``, and the sums over them."""
-    done, values = checkpoint.read()
-    if not done:
-        return 0, None
-    try:
-        if done > count:
-            raise ValueError(f"expected at most {count} pieces, got {done}")
-        return done, kind(**values)
-    except Exception as error:
-        raise checkpoint.refusal(error) from error
 
 
 def _write(checkpoint: Checkpoint | None, so_far: tuple[int, Any], *, now: bool) -> None:

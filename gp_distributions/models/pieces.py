@@ -15,8 +15,7 @@ from gp_distributions.measures.encoding import MixedEncoding
 from gp_distributions.measures.inputs import Inputs
 from gp_distributions.measures.training_data import TrainingData, counted
 from gp_distributions.models.labelling import LabelTargets
-from gp_distributions.sharding.held import HeldPiece
-from gp_distributions.sharding.pieces import Piece
+from gp_distributions.sharding.pieces import HeldPiece, Piece
 from gp_distributions.sharding.sharded_clouds import ShardedClouds
 
 

@@ -1,4 +1,4 @@
-"""Conversion of modules to plain data and back: class names and arguments of constructors.
+"""Conversion of models, modules and estimators to plain data and tensors, and back.
 
 Only classes in a fixed list are supported. A name in a file is looked up in that list, never imported.
 """
@@ -9,9 +9,12 @@ import dataclasses
 import inspect
 import itertools
 import numbers
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from operator import itemgetter
 from typing import Any
 
+import gpytorch
+import numpy as np
 import torch
 from botorch.models.kernels.categorical import CategoricalKernel
 from botorch.models.transforms.input import ChainedInputTransform, Normalize
@@ -21,14 +24,14 @@ from gpytorch import kernels as gpytorch_kernels
 from gpytorch.kernels import Kernel
 from gpytorch.utils.transforms import inv_sigmoid, inv_softplus
 from torch import Tensor
-from torch.nn import Module
+from torch.nn import Module, Parameter
 
 from gp_distributions import distances, kernels, measures
 from gp_distributions.models.normalization import NormalizeClouds
 from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood
 from gp_distributions.models.shared_kernel import SharedNoise
 from gp_distributions.rows.columns import Slots
-from gp_distributions.saving.limits import Limits
+from gp_distributions.saving.objects import TAKEN_APART
 
 _PACKAGES = (distances, kernels, measures, constraints, gpytorch_kernels, means, priors)
 _PUBLIC = (getattr(package, name) for package in _PACKAGES for name in package.__all__)
@@ -46,6 +49,7 @@ _CLASSES: tuple[type[Any], ...] = (
     Normalize,
     Standardize,
     torch.nn.Softplus,
+    *TAKEN_APART,
 )
 # Names start with the library that defines the class: "gpytorch.ScaleKernel".
 _NAMED: dict[str, type[Any]] = {
@@ -61,8 +65,9 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
 _MISSING: Any = object()
 
 ADVICE = (
-    "Save model.state_dict() with torch.save instead, and load it into a model that your code builds "
-    "from the same data."
+    "Of a model, save model.state_dict() with torch.save instead, and load it into one that your code "
+    "builds from the same data. Of a search of scikit-learn, save best_estimator_; other estimators and "
+    "pipelines with joblib.dump, whose files can run any code when they are loaded."
 )
 
 # How to read constructor arguments that modules keep under another name or in another form.
@@ -81,22 +86,27 @@ _KEPT_ELSEWHERE: dict[str, Callable[[Any], Any]] = {
 
 
 class Description:
-    """Description of modules as plain data that refers to tensors and other modules by number.
+    """Description of objects as plain data that refers to tensors and other objects by number.
 
     Attributes:
-        objects: The class and the constructor arguments of each module. A module comes after the modules
-            that it contains.
-        tensors: All tensors of the modules. Each tensor occurs once, even if modules share it.
+        objects: The class, the parts and the state of each object. It comes after its parts.
+        tensors: All tensors of the objects. Each tensor occurs once, even if objects share it.
+        described: The objects themselves.
     """
 
     def __init__(self) -> None:
         self.objects: list[dict[str, Any]] = []
         self.tensors: list[Tensor] = []
+        self.described: list[Any] = []
         # Maps the id of an object to its number and to the object, which keeps the id unique.
         self._numbered: dict[int, tuple[int, Any]] = {}
 
-    def of(self, value: Any) -> Any:
-        """Describe a module, a tensor or a plain value.
+    def of(self, value: Any, where: str = "") -> Any:
+        """Describe an object, a tensor or a plain value.
+
+        Args:
+            value: The value.
+            where: What it is, for the error.
 
         Raises:
             TypeError: If the value is, or contains, something that cannot be restored.
@@ -109,12 +119,19 @@ class Description:
             return float(value)
         if isinstance(value, torch.Size):
             return {"size": list(value)}
+        if isinstance(value, torch.dtype):
+            return {"dtype": str(value).removeprefix("torch.")}
         if isinstance(value, Slots):
             return {"slots": list(dataclasses.astuple(value))}
         if isinstance(value, tuple):
-            return {"tuple": [self.of(item) for item in value]}
+            return {"tuple": [self.of(item, where) for item in value]}
         if isinstance(value, list | torch.nn.ModuleList):
-            return [self.of(item) for item in value]
+            return [self.of(item, where) for item in value]
+        if type(value) is dict:
+            items = [[self.of(key, where), self.of(item, where)] for key, item in value.items()]
+            return {"items": items}
+        if isinstance(value, np.ndarray) and value.dtype.kind in "biufUO":
+            return {"array": [value.dtype.str, value.tolist()]}
         if isinstance(value, Tensor):
             number = self._number(value, self._add_tensor)
             if self.tensors[number].shape == value.shape:
@@ -127,8 +144,8 @@ class Description:
                 return {"function": name}
         name = getattr(value, "__qualname__", type(value).__qualname__)
         raise TypeError(
-            f"A model with a {name} cannot be saved. Files support only classes of this package and "
-            f"common ones of GPyTorch and BoTorch. {ADVICE}"
+            f"A {name}{where and ' as '}{where} cannot be saved. Files support only classes of this "
+            f"package and common ones of GPyTorch and BoTorch. {ADVICE}"
         )
 
     def _number(self, value: Any, add: Callable[[Any], int]) -> int:
@@ -139,35 +156,39 @@ class Description:
     def _add_tensor(self, tensor: Tensor) -> int:
         # Store one element of an expanded axis; restore() expands it, so computations stay shared.
         once = [slice(1) if stride == 0 else slice(None) for stride in tensor.stride()]
-        self.tensors.append(tensor.detach()[tuple(once)])
+        self.tensors.append(tensor.detach()[tuple(once) if tensor.numel() else ...])
         return len(self.tensors) - 1
 
-    def _add_object(self, module: Module) -> int:
-        positional: list[Any] = []
-        named: dict[str, Any] = {}
-        for parameter in _parameters(type(module)):
-            value = _argument(module, parameter)
-            if parameter.kind is parameter.VAR_POSITIONAL:
-                positional = self.of(value)
-            elif value is not _MISSING:
-                named[parameter.name] = self.of(value)
-        if isinstance(module, torch.nn.ModuleDict):
-            named = {name: self.of(item) for name, item in module.items()}
-        self.objects.append(
-            {"class": _NAMES[type(module)], "positional": positional, "named": named}
-        )
+    def _add_object(self, value: Any) -> int:
+        cls = type(value)
+        parts = TAKEN_APART[cls][0](value) if cls in TAKEN_APART else _arguments(value)
+        entry: dict[str, Any] = {"class": _NAMES[cls]}
+        entry["parts"] = {
+            name: self.of(part, f"{cls.__name__}.{name}") for name, part in parts.items()
+        }
+        if isinstance(value, gpytorch.Module):
+            entry["priors"] = {
+                name: closure.__qualname__ for name, _, _, closure, _ in value.named_priors()
+            }
+        if isinstance(value, Module):
+            entry["training"] = value.training if cls in TAKEN_APART else True
+            entry["modules"] = {
+                name: type(module).__qualname__
+                for name, module in value.named_modules(remove_duplicate=False)
+            }
+            entry["state"] = {
+                name: [self.of(each), each is not None and each.requires_grad]
+                for name, _, _, each in sorted(_state(value), key=itemgetter(0))
+            }
+        self.objects.append(entry)
+        self.described.append(value)
         return len(self.objects) - 1
 
 
-def restore(objects: Sequence[dict[str, Any]], tensors: Sequence[Tensor]) -> Callable[[Any], Any]:
-    """Build all described modules, and return a function that converts a description to its value.
-
-    Raises:
-        ValueError: If the description asks for far more than the tensors and modules that there are.
-    """
-    made: list[Module] = []
+def restore(objects: Sequence[dict[str, Any]], tensors: Sequence[Tensor]) -> list[Any]:
+    """Make all described objects."""
+    made: list[Any] = []
     expanded: dict[tuple[int, ...], Tensor] = {}  # which several models may share
-    limits = Limits(tensors)
 
     def value_of(description: Any) -> Any:
         if isinstance(description, list):
@@ -178,15 +199,20 @@ def restore(objects: Sequence[dict[str, Any]], tensors: Sequence[Tensor]) -> Cal
         match kind:
             case "size":
                 return torch.Size(content)
+            case "dtype":
+                return _dtype(content)
             case "slots":
                 return Slots(*content)
             case "tuple":
-                return tuple(value_of(item) for item in content)
+                return tuple(value_of(content))
+            case "items":
+                return {value_of(key): value_of(item) for key, item in content}
+            case "array":
+                return np.array(content[1], dtype=content[0])
             case "tensor":
                 return tensors[content]
             case "expanded":
                 number, shape = content
-                limits.check_expanded(shape)
                 return expanded.setdefault((number, *shape), tensors[number].expand(shape))
             case "object":
                 return made[content]
@@ -195,11 +221,62 @@ def restore(objects: Sequence[dict[str, Any]], tensors: Sequence[Tensor]) -> Cal
         raise ValueError(f"unknown kind of value {kind!r}")
 
     for entry in objects:
-        limits.add_module(entry)
-        positional = [value_of(item) for item in entry["positional"]]
-        named = {name: value_of(item) for name, item in entry["named"].items()}
-        made.append(_NAMED[entry["class"]](*positional, **named))
-    return value_of
+        cls = _NAMED[entry["class"]]
+        parts = {name: value_of(part) for name, part in entry["parts"].items()}
+        if cls in TAKEN_APART:
+            value = TAKEN_APART[cls][1](cls, parts)
+        else:
+            value = cls(*parts.pop("*", ()), **parts)
+        if isinstance(value, Module):
+            _set_state(value, {name: (value_of(v), g) for name, (v, g) in entry["state"].items()})
+            value.train(entry["training"])
+        made.append(value)
+    return made
+
+
+def _dtype(name: str) -> torch.dtype:
+    found = getattr(torch, name)
+    if not isinstance(found, torch.dtype):
+        raise ValueError(f"expected a dtype, got {name!r}")
+    return found
+
+
+def _state(model: Module) -> Iterator[tuple[str, Module, str, Tensor | None]]:
+    """Yield each parameter and buffer: full name, module, name within the module, and value."""
+    for prefix, module in model.named_modules(remove_duplicate=False):
+        for values in (module._parameters, module._buffers):
+            for name, value in values.items():
+                yield f"{prefix}.{name}", module, name, value
+
+
+def _set_state(model: Module, state: Mapping[str, tuple[Tensor | None, bool]]) -> None:
+    """Set parameters and buffers, whose shapes may change; parameters that were shared stay shared."""
+    places = list(_state(model))
+    if differing := {name for name, *_ in places} ^ set(state):
+        raise ValueError(f"the state differs in {', '.join(sorted(differing))}")
+    parameters: dict[int, Parameter] = {}
+    for full_name, module, name, _ in places:
+        value, requires_grad = state[full_name]
+        if name not in module._parameters:
+            module._buffers[name] = value
+        elif value is None:
+            module._parameters[name] = None
+        else:
+            parameter = Parameter(value, requires_grad=requires_grad)
+            module._parameters[name] = parameters.setdefault(id(value), parameter)
+
+
+def _arguments(module: Module) -> dict[str, Any]:
+    """Return the arguments of the constructor of a module, the positional ones as ``*``."""
+    if isinstance(module, torch.nn.ModuleDict):
+        return dict(module.items())
+    found = {}
+    for parameter in _parameters(type(module)):
+        value = _argument(module, parameter)
+        if value is not _MISSING:
+            positional = parameter.kind is parameter.VAR_POSITIONAL
+            found["*" if positional else parameter.name] = value
+    return found
 
 
 def _parameters(cls: type[Any]) -> Iterator[inspect.Parameter]:

@@ -1,21 +1,24 @@
-"""Intermediate results in a folder, each written whole or not at all."""
+"""Intermediate results in a folder, each written whole or not at all, and digests of their origin."""
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import time
 from collections.abc import Iterator
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import torch
 from torch import Tensor
 
 from gp_distributions.locking import locked
-from gp_distributions.sealing import Kind, read_sealed, write_sealed
+from gp_distributions.rows.fingerprint import fingerprint
+from gp_distributions.writing import read_tensors, write_tensors
 
-_KIND = Kind(b"\x89GPDCHK\n", 1, "a checkpoint of a fit", ValueError)
+_KIND = "a checkpoint of a fit"
 # Share of the time of a pass that may go into writing.
 _SHARE = 0.05
 
@@ -29,37 +32,28 @@ def claimed(folder: str | os.PathLike[str]) -> Iterator[None]:
 
     Raises:
         InUseError: If another process, or another fit of this one, uses the folder.
-        ValueError: If ``folder`` is a file.
+        FileExistsError: If ``folder`` is a file.
     """
-    _make(Path(folder))
+    Path(folder).mkdir(parents=True, exist_ok=True)
     with locked(Path(folder) / ".lock", f"The checkpoint {folder}"):
+        for left in Path(folder).glob(".*.unfinished"):  # by a process that was killed
+            left.unlink()
         yield
-
-
-def _make(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except FileExistsError as error:
-        raise ValueError(f"Expected checkpoint to be a folder, got the file {folder}.") from error
 
 
 class Checkpoint:
     """A file with the result of the pieces done so far, and a digest of what it was computed from.
 
     Args:
-        folder: Path to the folder, which is created if it does not exist.
+        folder: Path to the folder, which exists.
         name: Name of the file without its ending.
         digest: Digest of the model and the data.
-
-    Raises:
-        ValueError: If ``folder`` is a file.
     """
 
     def __init__(self, folder: str | os.PathLike[str], name: str, digest: str) -> None:
         self.path = Path(folder) / f"{name}.checkpoint"
         self.digest = digest
         self._due = 0.0
-        _make(self.path.parent)
 
     def read(self) -> tuple[int, dict[str, Any]]:
         """Return the number of pieces done and the values written with it; zero if there is no file.
@@ -72,13 +66,14 @@ class Checkpoint:
         if not self.path.exists():
             return 0, {}
         try:
-            header, tensors = read_sealed(self.path, _KIND)
-            digest, done = header["digest"], header["done"]
-            if type(done) is not int or done < 0:
-                raise ValueError(f"expected a number of pieces, got {done!r}")
-            values = {name: _restored(value, tensors) for name, value in header["values"].items()}
+            header, tensors = read_tensors(self.path, _KIND)
+            values = dict(zip(header["tensors"], tensors, strict=True)) | header["numbers"]
+            digest, done = header["digest"], int(header["done"])
         except Exception as error:
-            raise self.refusal(error) from error
+            raise ValueError(
+                f"Cannot read the checkpoint {self.path}: {error} Delete all files *.checkpoint in "
+                f"{self.path.parent} to start again."
+            ) from error
         if digest != self.digest:
             raise ValueError(
                 f"Expected a checkpoint of this model and these data, got {self.path}, which belongs to "
@@ -88,55 +83,60 @@ class Checkpoint:
             )
         return done, values
 
-    def refusal(self, reason: Exception) -> ValueError:
-        """Return the error to raise if the content of the file cannot be what was written to it."""
-        text = str(reason).removesuffix(".") if isinstance(reason, ValueError) else repr(reason)
-        return ValueError(
-            f"Cannot read the checkpoint {self.path}: {text}. Delete all files *.checkpoint in "
-            f"{self.path.parent} to start again."
-        )
-
     def write(self, done: int, values: dict[str, Any], *, now: bool = False) -> None:
-        """Write the number of pieces done and values: numbers, tensors, dictionaries of tensors.
+        """Write the number of pieces done and values: tensors and plain numbers.
 
         Unless ``now``, nothing is written if the last time was so short ago that writing would slow
         the pass down.
 
         Raises:
-            TypeError: If the format does not support the dtype of a tensor.
             OSError: If writing fails, as on a full disk. The file is then as it was before.
         """
         if not now and time.monotonic() < self._due:
             return
         start = time.monotonic()
-        tensors: list[Tensor] = []
-        described = {name: _described(value, tensors) for name, value in values.items()}
+        tensors = {name: value for name, value in values.items() if isinstance(value, Tensor)}
         header = {
-            "versions": {"gp_distributions": version("gp_distributions")},
             "digest": self.digest,
             "done": done,
-            "values": described,
+            "tensors": list(tensors),
+            "numbers": {name: value for name, value in values.items() if name not in tensors},
         }
-        write_sealed(self.path, _KIND, header, tensors)
+        write_tensors(self.path, _KIND, header, list(tensors.values()))
         end = time.monotonic()
         self._due = end + (end - start) / _SHARE
 
 
-def _described(value: Any, tensors: list[Tensor]) -> Any:
-    """Describe a value as plain data, and add its tensors to a list."""
-    if isinstance(value, dict):
-        return {"dictionary": {name: _described(item, tensors) for name, item in value.items()}}
+def digest(*values: Any) -> str:
+    """Return a digest of numbers, strings, arrays, tensors, modules and collections of them.
+
+    It is the same in every process. Functions and classes enter by their names, and other objects by
+    what pickle would write of them.
+
+    Raises:
+        TypeError: If an object cannot be pickled.
+    """
+    return hashlib.sha256(repr(_plain(values)).encode()).hexdigest()
+
+
+def _plain(value: Any) -> Any:
+    """Return what ``repr`` writes alike in every process."""
+    if isinstance(value, torch.nn.Module):
+        return _plain(fingerprint(value))
     if isinstance(value, Tensor):
-        tensors.append(value.cpu())
-        return {"tensor": len(tensors) - 1}
-    return value
-
-
-def _restored(described: Any, tensors: list[Tensor]) -> Any:
-    """Return the value that was described."""
-    if not isinstance(described, dict):
-        return described
-    if "dictionary" in described:
-        items = described["dictionary"].items()
-        return {name: _restored(item, tensors) for name, item in items}
-    return tensors[described["tensor"]]
+        content = value.detach().cpu().contiguous().flatten().view(torch.uint8)
+        return str(value.dtype), tuple(value.shape), _plain(content.numpy())
+    if isinstance(value, np.ndarray) and value.dtype != object:
+        return value.dtype.str, value.shape, hashlib.sha256(value.tobytes()).hexdigest()
+    if isinstance(value, str | int | float | bytes | None):
+        return value
+    if hasattr(value, "__qualname__"):
+        return f"{value.__module__}.{value.__qualname__}"
+    if isinstance(value, list | tuple | np.ndarray):
+        return type(value).__name__, *map(_plain, value)
+    if isinstance(value, set | frozenset):
+        return "set", *sorted(map(digest, value))
+    if isinstance(value, dict):
+        return "dict", *sorted((digest(key), digest(item)) for key, item in value.items())
+    found = value.__reduce_ex__(2)
+    return _plain([list(part) if i > 2 and part else part for i, part in enumerate(found)])

@@ -2,86 +2,67 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from torch import Tensor
 
 from gp_distributions.measures.point_clouds import PointClouds
-from gp_distributions.sharding.digests import digest
-from gp_distributions.sharding.optional import needed
-from gp_distributions.sharding.pieces import Contents
-from gp_distributions.sharding.tables import Layout, arrow_table
-from gp_distributions.sharding.targets import target_tensor
+from gp_distributions.sharding.pieces import Contents, Piece
+from gp_distributions.sharding.tables import (
+    Layout,
+    arrow_table,
+    repeated,
+    runs,
+    target_tensor,
+)
 from gp_distributions.warnings import CostWarning, warn
 
 
 @dataclass(frozen=True, eq=False)
-class DelayedPiece:
+class DelayedPiece(Piece):
     """A value that Dask computes.
 
     Attributes:
-        delayed: The delayed value.
+        delayed: The delayed value; None on a worker, which is given the value.
+        key: The key by which Dask knows it.
         number: Number of the piece.
         layout: The columns, if the value is a data frame.
     """
 
     delayed: Any
+    key: str
     number: int
     layout: Layout | None
 
     @property
-    def name(self) -> str:
+    def name(self) -> str:  # type: ignore[override]
         """The key by which Dask knows the value."""
-        return f"delayed piece {self.delayed.key}"
+        return f"delayed piece {self.key}"
 
     @property
-    def count(self) -> None:
-        """Unknown until the piece is computed."""
-        return
-
-    @property
-    def dim(self) -> int | None:
+    def dim(self) -> int | None:  # type: ignore[override]
         """Number of columns of coordinates, if they are named."""
         return None if self.layout is None else len(self.layout.columns)
 
-    def remote(self, client: Any) -> tuple[DelayedPiece, list[Any]]:
+    def remote(self, client: Any) -> tuple[Piece, list[Any]]:
         """Let the cluster compute the value, which may depend on others that it holds."""
-        return replace(self, delayed=_Key(self.delayed.key)), [client.compute(self.delayed)]
+        return replace(self, delayed=None), [client.compute(self.delayed)]
 
     def read(self, *inputs: Any) -> Contents:
         """Read the clouds and their targets."""
         value = inputs[0] if inputs else self.delayed.compute()
-        return self._contents(value)
-
-    def targets(self) -> Tensor | None:
-        """Compute the piece, and return its targets."""
-        return self.read()[1]
-
-    def labels(self) -> npt.NDArray[Any] | None:
-        """Compute the piece, and return its labels."""
-        return self.read()[0].labels
-
-    def describe(self, *, first: bool = True) -> Hashable:
-        """Return the number and the layout, and of a first piece its content.
-
-        The keys of Dask differ between processes, so they are no part of it.
-        """
-        if not first:
-            return self.number, self.layout
-        clouds, targets = self.read()
-        return (
-            self.number,
-            self.layout,
-            digest(clouds.points, clouds.weights, clouds.labels, targets),
-        )
-
-    def _contents(self, value: Any) -> Contents:
         if self.layout is not None:
-            return self.layout.clouds(arrow_table(value, [self.layout.bag, *self.layout.numbers]))
+            layout, table = self.layout, arrow_table(value, self.layout.needed)
+            starts, names = runs(table[layout.bag], layout.bag)
+            if (twice := repeated(names)) is not None:
+                raise ValueError(
+                    f"Bag {twice!r}: expected all rows of a bag next to each other, got other rows "
+                    f"between them. Sort the table by {layout.bag!r}."
+                )
+            labels = names.to_numpy(zero_copy_only=False)
+            return layout.contents(table, np.append(starts, len(table)), labels)
         if isinstance(value, tuple) and len(value) != 2:
             raise ValueError(f"Expected (clouds, targets), got a tuple of {len(value)} entries.")
         X, y = value if isinstance(value, tuple) else (value, None)
@@ -94,23 +75,25 @@ class DelayedPiece:
             )
         return X, None if y is None else target_tensor(y, len(X))
 
+    def describe(self, *, first: bool = True) -> Any:
+        """Return the number and the layout, and of a first piece its content.
 
-@dataclass(frozen=True)
-class _Key:
-    key: str
+        The keys of Dask differ between processes, so they are no part of it.
+        """
+        layout = self.layout and vars(self.layout)
+        if not first:
+            return self.number, layout
+        clouds, targets = self.read()
+        return self.number, layout, clouds.points, clouds.weights, clouds.labels, targets
 
 
 def delayed_pieces(values: Any, layout: Layout | None) -> list[DelayedPiece]:
     """Make a piece of each delayed value, or each partition of a collection.
 
     Raises:
-        ImportError: If a package is missing.
         TypeError: If there are other values.
         ValueError: If there are none.
     """
-    needed("dask", "dask", "Delayed pieces")
-    if layout is not None:
-        needed("pyarrow", "arrow", "Data frames in pieces")
     parts = values.to_delayed() if hasattr(values, "to_delayed") else values
     parts = parts.ravel().tolist() if isinstance(parts, np.ndarray) else list(parts)
     if not parts:
@@ -122,7 +105,7 @@ def delayed_pieces(values: Any, layout: Layout | None) -> list[DelayedPiece]:
                 f"{type(part).__name__}. Wrap the function that reads a piece in dask.delayed."
             )
     _warn_if_shared(parts)
-    return [DelayedPiece(part, number, layout) for number, part in enumerate(parts)]
+    return [DelayedPiece(part, part.key, number, layout) for number, part in enumerate(parts)]
 
 
 def _warn_if_shared(parts: list[Any]) -> None:

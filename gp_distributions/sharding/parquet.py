@@ -1,24 +1,34 @@
-"""A piece of a long table in Parquet files: a range of rows of one file."""
+"""Pieces of long tables in Parquet files: each is a range of rows of one file."""
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+import os
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import numpy.typing as npt
 from torch import Tensor
 
-from gp_distributions.sharding.pieces import Contents, PieceError
-from gp_distributions.sharding.tables import Layout, bags
+from gp_distributions.sharding.pieces import BagPiece, Contents, PieceError, cut, named
+from gp_distributions.sharding.tables import (
+    Layout,
+    arrow_table,
+    numbers,
+    plain,
+    repeated,
+    runs,
+    target_tensor,
+)
 
 if TYPE_CHECKING:
     import pyarrow
     import pyarrow.parquet
 
-# The last bytes of every Parquet file; the length of its description precedes them.
-_END = b"PAR1"
+# Files whose bags are found at the same time; most of the time goes into waiting for the disk.
+_FILES_AT_A_TIME = 8
 
 
 @dataclass(frozen=True)
@@ -27,155 +37,42 @@ class ParquetFile:
 
     Attributes:
         path: Path to the file.
-        filesystem: File system of PyArrow, or None for the local one.
-        size: Size of the file in bytes.
-        modified: Time of its last change, in nanoseconds; None if the file system keeps none.
-        footer: Digest of its end, which lists places, sizes and ranges of all columns.
+        filesystem: File system of PyArrow.
+        stamp: Its size, and the time of its last change if the file system keeps it.
     """
 
     path: str
     filesystem: Any
-    size: int
-    modified: int | None
-    footer: str
+    stamp: tuple[int, int | None]
 
     @classmethod
     def at(cls, path: str, filesystem: Any) -> ParquetFile:
-        """Describe the file at a path.
-
-        Raises:
-            PieceError: If it cannot be read.
-        """
-        from pyarrow import fs
-
-        local = isinstance(filesystem, fs.LocalFileSystem)
-        try:
-            size, modified = _state(path, filesystem)
-            footer = hashlib.sha256(_footer(path, filesystem, size)).hexdigest()
-        except OSError as error:
-            raise unreadable(path, error) from error
-        return cls(path, None if local else filesystem, size, modified, footer)
+        """Describe the file at a path."""
+        info = filesystem.get_file_info(path)
+        return cls(path, filesystem, (info.size or 0, info.mtime_ns))
 
     def opened(self) -> pyarrow.parquet.ParquetFile:
-        """Open the file, if it is as it was.
+        """Open the file.
 
         Raises:
-            PieceError: If it is not, or cannot be read.
+            PieceError: If it has changed.
         """
-        import pyarrow as pa
         import pyarrow.parquet as pq
-        from pyarrow import fs
 
-        try:
-            now = _state(self.path, self.filesystem or fs.LocalFileSystem())
-            if now == (self.size, self.modified):
-                return pq.ParquetFile(
-                    self.path,
-                    filesystem=self.filesystem,
-                    pre_buffer=True,
-                    page_checksum_verification=True,
-                )
-        except (OSError, ValueError, pa.ArrowException) as error:
-            raise unreadable(self.path, error) from error
-        raise PieceError(
-            f"{self.path} has changed since ShardedClouds.from_parquet read it. Call it again."
+        if ParquetFile.at(self.path, self.filesystem).stamp != self.stamp:
+            raise PieceError(
+                f"{self.path} has changed since ShardedClouds.from_parquet read it. Call it again."
+            )
+        return pq.ParquetFile(
+            self.path,
+            filesystem=self.filesystem,
+            pre_buffer=True,
+            page_checksum_verification=True,
         )
-
-    def read(self, groups: tuple[int, int], rows: int, columns: Sequence[str]) -> pyarrow.Table:
-        """Read columns of consecutive row groups.
-
-        Args:
-            groups: The first row group, and the one after the last.
-            rows: Number of rows to read, of which some are in the last row group.
-            columns: Names of the columns.
-
-        Raises:
-            PieceError: If the file cannot be read.
-        """
-        import pyarrow as pa
-
-        with self.opened() as file:
-            try:
-                *whole, last = range(*groups)
-                parts = []
-                if whole:  # PyArrow 19 does not read an empty list of row groups
-                    parts = [file.read_row_groups(whole, columns=list(columns), use_threads=False)]
-                left = rows - sum(map(len, parts))
-                # Mostly the end of a bag: what follows it in the row group is not decoded.
-                batches = file.iter_batches(
-                    left, row_groups=[last], columns=list(columns), use_threads=False
-                )
-                while sum(map(len, parts)) < rows:
-                    batch = next(batches, None)
-                    if batch is None:
-                        raise ValueError("there are fewer rows than its description says")
-                    parts.append(pa.Table.from_batches([batch]))
-                return pa.concat_tables(parts)
-            except (OSError, ValueError, pa.ArrowException) as error:
-                raise unreadable(self.path, error) from error
-
-
-def rows_of_groups(metadata: pyarrow.parquet.FileMetaData) -> list[int]:
-    """Return the numbers of rows of the row groups of a file.
-
-    PyArrow takes memory for the rows of a group before it looks at their values.
-
-    Raises:
-        ValueError: If they do not add up to the number of rows of the file.
-    """
-    groups = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
-    if sum(groups) != metadata.num_rows:
-        raise ValueError(
-            f"row groups have {sum(groups)} rows, but the file has {metadata.num_rows}"
-        )
-    return groups
-
-
-def read_table(path: str) -> pyarrow.Table:
-    """Read the whole table of a file, or of a folder of files.
-
-    Raises:
-        PieceError: If it cannot be read.
-    """
-    import pyarrow as pa
-    import pyarrow.dataset as ds
-    import pyarrow.parquet as pq
-
-    try:
-        for fragment in ds.dataset(path, format="parquet").get_fragments():
-            rows_of_groups(fragment.metadata)
-        return pq.read_table(path)
-    except (OSError, ValueError, pa.ArrowException) as error:
-        raise unreadable(path, error) from error
-
-
-def unreadable(path: str, error: Exception) -> PieceError:
-    """Return the error to raise if a file cannot be read."""
-    return PieceError(
-        f"Cannot read {path}: {error}. Expected a Parquet file; write it again if it is damaged."
-    )
-
-
-def _state(path: str, filesystem: Any) -> tuple[int, int | None]:
-    """Return the size of a file and the time of its last change."""
-    info = filesystem.get_file_info(path)
-    return info.size or 0, info.mtime_ns
-
-
-def _footer(path: str, filesystem: Any, size: int) -> bytes:
-    """Return the description at the end of a Parquet file, or less of a file that is none."""
-    with filesystem.open_input_file(path) as file:
-        file.seek(max(0, size - len(_END) - 4))
-        end: bytes = file.read()
-        if end[4:] != _END:
-            return end
-        file.seek(max(0, size - len(end) - int.from_bytes(end[:4], "little")))
-        content: bytes = file.read()
-        return content
 
 
 @dataclass(frozen=True, eq=False)
-class ParquetPiece:
+class ParquetPiece(BagPiece):
     """Consecutive bags of a file.
 
     Attributes:
@@ -183,58 +80,207 @@ class ParquetPiece:
         layout: Its columns.
         groups: The row groups that hold the rows, the first and the one after the last.
         start: First row of the piece, counted from the first row of these groups.
-        rows: Number of rows.
         first: First row of the piece, counted from the first row of the file.
-        count: Number of bags.
-        given: Targets from another table, or None if they are in the file.
     """
 
     file: ParquetFile
     layout: Layout
     groups: tuple[int, int]
     start: int
-    rows: int
     first: int
-    count: int
-    given: Tensor | None
 
     @property
-    def name(self) -> str:
+    def name(self) -> str:  # type: ignore[override]
         """Where the piece lies."""
-        return f"{self.file.path}, rows {self.first} to {self.first + self.rows - 1}"
+        return f"{self.file.path}, rows {self.first} to {self.first + self.offsets[-1] - 1}"
 
     @property
-    def dim(self) -> int:
+    def dim(self) -> int:  # type: ignore[override]
         """Dimension of the atoms."""
         return len(self.layout.columns)
 
-    def remote(self, client: Any) -> tuple[ParquetPiece, list[Any]]:
-        """Return the piece itself, which any process can read."""
-        return self, []
-
     def read(self, *inputs: Any) -> Contents:
         """Read the clouds and their targets."""
-        clouds, targets = self.layout.clouds(self._table(self.layout.numbers))
+        table, layout = self._table(self.layout.needed[1:]), self.layout
+        clouds, targets = layout.contents(table, self.offsets, self.names)
         return clouds, targets if self.given is None else self.given
 
     def targets(self) -> Tensor | None:
         """Read the targets alone."""
         if self.given is not None or not self.layout.target:
             return self.given
-        table = self._table(self.layout.target)
-        return self.layout.targets(table, *bags(table[self.layout.bag], self.layout.bag))
+        table = self._table(list(self.layout.target))
+        return self.layout.targets(table, self.offsets, self.names)
 
-    def labels(self) -> npt.NDArray[Any]:
-        """Read the labels alone."""
-        return bags(self._table([])[self.layout.bag], self.layout.bag)[1]
-
-    def describe(self, *, first: bool = True) -> Hashable:
+    def describe(self, *, first: bool = True) -> Any:
         """Return the file without its folder, what was read of it, and the targets."""
         name = self.file.path.rpartition("/")[2]
-        given = None if self.given is None else (self.given.shape, self.given.numpy().tobytes())
-        read = self.layout, self.first, self.rows, given
-        return name, self.file.size, self.file.modified, self.file.footer, *read
+        return name, self.file.stamp, vars(self.layout), self.first, self.offsets, self.given
 
-    def _table(self, columns: Sequence[str]) -> pyarrow.Table:
-        names = list(dict.fromkeys([self.layout.bag, *columns]))
-        return self.file.read(self.groups, self.start + self.rows, names).slice(self.start)
+    def _table(self, columns: list[str]) -> pyarrow.Table:
+        with self.file.opened() as file:
+            table = file.read_row_groups(range(*self.groups), columns, use_threads=False)
+        return table.slice(self.start, self.offsets[-1])
+
+
+@dataclass(frozen=True)
+class _Bags:
+    """The bags of a file: rows at which they begin, names, and rows at which row groups begin."""
+
+    file: ParquetFile
+    starts: npt.NDArray[np.int64]
+    names: pyarrow.Array
+    group_starts: npt.NDArray[np.int64]
+
+
+def parquet_pieces(
+    path: Any, layout: Layout, targets: Any, piece_atoms: int
+) -> Iterator[ParquetPiece]:
+    """Find the bags of Parquet files and divide them into pieces.
+
+    Of each file, this reads the column of bags alone. The arguments are those of
+    :meth:`ShardedClouds.from_parquet`.
+
+    Raises:
+        PieceError: If a file cannot be read, or a bag is not in one place.
+        ValueError: If there is no file or row, or a bag has no target.
+    """
+    import pyarrow as pa
+    import pyarrow.dataset as ds
+
+    paths = [str(p) for p in path] if isinstance(path, list | tuple) else str(path)
+    with named(f"Cannot read {paths}"):
+        data = ds.dataset(paths, format="parquet")
+    files = data.files if isinstance(paths, list) else sorted(data.files)
+    within = layout if targets is None else replace(layout, target=())
+    with ThreadPoolExecutor(_FILES_AT_A_TIME) as pool:
+        found = list(pool.map(lambda file: _bags_of(file, data.filesystem, within), files))
+    found = [part for part in found if len(part.names)]
+    if not found:
+        raise ValueError(f"Expected rows in Parquet files at {paths}, got none.")
+    with named(found[0].file.path):
+        names = pa.chunked_array([part.names for part in found])
+    _check_distinct(names, found, layout.bag)
+    given = None if targets is None else _looked_up(targets, layout, names)
+    low = 0
+    for part in found:
+        high = low + len(part.names)
+        yield from _divided(part, within, None if given is None else given[low:high], piece_atoms)
+        low = high
+
+
+def _bags_of(path: str, filesystem: Any, layout: Layout) -> _Bags:
+    """Find where the bags of a file begin, one row group at a time."""
+    import pyarrow as pa
+
+    file = ParquetFile.at(path, filesystem)
+    with named(path), file.opened() as opened:
+        existing = opened.schema_arrow.names
+        for name in layout.needed:
+            if existing.count(name) != 1:
+                raise ValueError(f"expected a column {name!r}; columns: {', '.join(existing)}.")
+        groups = [opened.metadata.row_group(i).num_rows for i in range(opened.num_row_groups)]
+        group_starts = np.cumsum([0, *groups])
+        starts = [np.zeros(0, dtype=np.int64)]
+        names = [plain(opened.schema_arrow.empty_table()[layout.bag])]
+        for group, first in enumerate(group_starts[:-1]):
+            column = opened.read_row_group(group, [layout.bag], use_threads=False)[layout.bag]
+            with named(f"{path}, rows from {first}"):
+                rows, values = runs(column, layout.bag)
+            # A bag may go on from the last row group into this one.
+            goes_on = bool(len(names[-1]) and len(values) and names[-1][-1] == values[0])
+            if len(values) > goes_on:
+                starts.append(rows[goes_on:] + first)
+                names.append(values[goes_on:])
+        return _Bags(file, np.concatenate(starts), pa.concat_arrays(names), group_starts)
+
+
+def _check_distinct(names: pyarrow.ChunkedArray, found: Sequence[_Bags], bag: str) -> None:
+    """Check that the rows of each bag are next to each other, in one file."""
+    if (twice := repeated(names)) is None:
+        return
+    places = [
+        f"{part.file.path} from row {start}"
+        for part in found
+        for start in part.starts[[name == twice for name in part.names.to_pylist()]]
+    ]
+    raise PieceError(
+        f"Bag {twice!r}: expected all rows of a bag next to each other in one file, got rows in "
+        f"{places[0]} and in {places[1]}. Sort the table by bag, for example with "
+        f"table.sort_by({bag!r}) of PyArrow or frame.set_index({bag!r}) of Dask, and write each bag "
+        "into one file."
+    )
+
+
+def _looked_up(targets: Any, layout: Layout, bags: pyarrow.ChunkedArray) -> Tensor:
+    """Return the targets of bags from a mapping, a series, a data frame or a Parquet file.
+
+    Raises:
+        PieceError: If they cannot be read, or a bag has none, or several.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    import pyarrow.parquet as pq
+
+    path = isinstance(targets, str | os.PathLike)
+    name = f"targets ({os.fspath(targets)})" if path else "targets"
+    with named(name):
+        if path:
+            targets = pq.read_table(os.fspath(targets))
+        if hasattr(targets, "items") and not hasattr(targets, "columns"):
+            each, given = zip(*targets.items(), strict=True)
+            keys, values = pa.chunked_array([pa.array(each)]), np.array(given, dtype=np.float64)
+        else:
+            if not layout.target:
+                raise ValueError("expected target= to name the columns of targets of a table.")
+            table = arrow_table(targets, [layout.bag, *layout.target])
+            keys = table[layout.bag]
+            columns = [numbers(table, each) for each in layout.target]
+            values = columns[0] if layout.single else np.stack(columns, axis=-1)
+        keys = plain(keys).cast(bags.type)
+        if (twice := repeated(keys)) is not None:
+            raise ValueError(f"expected one row for each bag, got more for bag {twice!r}.")
+        places = pc.index_in(bags, value_set=keys)
+        if places.null_count:
+            missing = bags[pc.index(places.is_null(), True).as_py()].as_py()
+            raise ValueError(
+                f"Bag {missing!r}: expected a target, got none. Leave out bags without a target."
+            )
+        return target_tensor(values[places.to_numpy()], len(bags), bags.to_numpy())
+
+
+def _divided(
+    found: _Bags, layout: Layout, given: Tensor | None, piece_atoms: int
+) -> Iterator[ParquetPiece]:
+    """Divide the bags of a file into pieces, at row groups where these are small enough."""
+    starts, groups = found.starts, found.group_starts
+    ends = np.append(starts[1:], groups[-1])
+    for low, high in _ranges(found, ends - starts, piece_atoms):
+        first, last = int(starts[low]), int(ends[high - 1])
+        group = int(np.searchsorted(groups, first, side="right")) - 1
+        yield ParquetPiece(
+            offsets=np.append(starts[low:high], last) - first,
+            names=found.names[low:high].to_numpy(zero_copy_only=False),
+            given=None if given is None else given[low:high].clone(),
+            file=found.file,
+            layout=layout,
+            groups=(group, int(np.searchsorted(groups, last, side="left"))),
+            start=first - int(groups[group]),
+            first=first,
+        )
+
+
+def _ranges(found: _Bags, sizes: npt.NDArray[np.int64], limit: int) -> Iterator[tuple[int, int]]:
+    """Yield ranges of bags: row groups as long as they fit together, and parts of larger ones.
+
+    To read a part of a row group means to decode all of it.
+    """
+    low = high = 0
+    for end in [*np.unique(np.searchsorted(found.starts, found.group_starts[1:])), None]:
+        if end is not None and (end - low) * sizes[low:end].max(initial=1) <= limit:
+            high = int(end)
+            continue
+        for start, stop in cut(sizes[low:high], limit):
+            yield low + start, low + stop
+        if end is not None:
+            low, high = high, int(end)

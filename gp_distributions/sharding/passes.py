@@ -7,51 +7,32 @@ that are added in this order have the same bits wherever the tasks run, if each 
 from __future__ import annotations
 
 import contextvars
-import logging
+import warnings
 from collections import deque
-from collections.abc import Generator, Sequence
-from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from collections.abc import Callable, Generator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import torch
 from tqdm import tqdm
 
-from gp_distributions.sharding.optional import needed
-from gp_distributions.sharding.pieces import (
-    Piece,
-    PieceError,
-    Readable,
-    failure,
-    raise_named,
-    read_piece,
-)
+from gp_distributions.sharding.pieces import Piece, named
 
-Result = TypeVar("Result", covariant=True)
-
-_log = logging.getLogger(__name__)
+Result = TypeVar("Result")
 
 # One piece is read and embedded while sums over another are computed.
 _THREADS = 2
-# How often data that were lost with the workers that held them are sent again.
-_LOSSES = 5
+# How often Dask runs a task again that has failed, as a read from a network drive may.
+_RETRIES = 2
 # A bar appears only if a pass takes longer than this many seconds.
 _PATIENCE = 3.0
 
 
-class Task(Protocol[Result]):
-    """What is computed from each piece: a function that can be pickled and changes nothing.
-
-    It may be called more than once for a piece, in any process.
-    """
-
-    def __call__(self, number: int, *content: Any) -> Result:
-        """Compute a result.
-
-        Args:
-            number: Number of the piece.
-            *content: What reading it returns: clouds, and their targets or None.
-        """
+# What is computed from each piece: a function of its number and of what reading it returns (clouds, and
+# their targets or None). It can be pickled and changes nothing, and may be called more than once for a
+# piece, in any process.
+Task: TypeAlias = Callable[..., Result]
 
 
 def run(
@@ -65,8 +46,8 @@ def run(
     """Compute a result from each piece, and yield the results in order.
 
     In this process, two threads take turns: one reads a piece while the other computes. On a cluster,
-    at most two pieces for each thread of the workers are in progress, and tasks of workers that died are
-    run again elsewhere.
+    at most two pieces for each thread of the workers are in progress, and Dask runs tasks of workers
+    that died again elsewhere.
 
     Args:
         task: What to compute, without gradients.
@@ -112,75 +93,47 @@ def _there(
     task: Task[Result], pieces: Sequence[Piece], order: Sequence[int], client: Any
 ) -> Generator[Result, None, None]:
     """Compute results on the workers of a cluster."""
-    needed("distributed", "dask", "Clusters")
-    from distributed import Client, KilledWorker
+    from distributed import Client
 
-    if not isinstance(client, Client):
-        raise TypeError(f"Expected client to be a distributed.Client, got {type(client).__name__}.")
-    if client.asynchronous:
-        raise TypeError("Expected a synchronous client: Client(..., asynchronous=False).")
+    if not isinstance(client, Client) or client.asynchronous:
+        raise TypeError(
+            f"Expected client to be a synchronous distributed.Client, got {type(client).__name__}."
+        )
+    with warnings.catch_warnings():
+        # The scheduler keeps the task, so that no death of workers loses it.
+        warnings.filterwarnings("ignore", "Sending large graph")
+        sent = client.submit(_given, task, pure=False)
     waiting: deque[Any] = deque()
-    done = losses = 0
-    sent = _send(task, client)
+    left = deque(order)
     try:
-        while done < len(order):
-            ahead = order[done + len(waiting) : done + _capacity(client)]
-            waiting.extend(_submit(sent, number, pieces[number], client) for number in ahead)
-            name = pieces[order[done]].name
-            try:
-                result = waiting[0].result()
-            except CancelledError as error:  # all workers that held the task are gone
-                losses += 1
-                if losses > _LOSSES or client.status != "running":
-                    raise failure(name, error) from error
-                _log.warning("The cluster lost data; sending them again (%s).", error)
-                waiting.clear()
-                sent = _send(task, client)
-                continue
-            except KilledWorker as error:
-                text = (
-                    "the workers that computed this piece died, most likely out of memory: "
-                    f"{error} Give workers more memory, or make smaller pieces by piece_atoms=."
+        for number in order:
+            # The number of workers may change at any time.
+            while left and len(waiting) < max(2, 2 * sum(client.nthreads().values())):
+                after = left.popleft()
+                piece, inputs = pieces[after].remote(client)
+                waiting.append(
+                    client.submit(
+                        compute, sent, after, piece, *inputs, pure=False, retries=_RETRIES
+                    )
                 )
-                raise failure(name, PieceError(text)) from error
-            except Exception as error:
-                # That of a task names the piece, but not that of what Dask computes before it.
-                raise_named(name, error)
+            with named(pieces[number].name):
+                result = waiting[0].result()
             waiting.popleft()
-            done += 1
             yield result
     finally:
         if client.status == "running":
             client.cancel(list(waiting))
 
 
-def _send(task: Any, client: Any) -> Any:
-    """Send what is common to all pieces to every worker, once."""
-    if not client.nthreads():
-        _log.warning("Waiting for workers: the cluster has none.")
-    client.wait_for_workers(1)
-    return client.scatter(task, broadcast=True, hash=False)
+def _given(task: Task[Result]) -> Task[Result]:
+    return task
 
 
-def _submit(sent: Any, number: int, piece: Piece, client: Any) -> Any:
-    readable, inputs = piece.remote(client)
-    return client.submit(compute, sent, number, readable, *inputs, pure=False)
-
-
-def _capacity(client: Any) -> int:
-    """Return how many pieces may be in progress; the number of workers may change at any time."""
-    return max(2, 2 * sum(client.nthreads().values()))
-
-
-def compute(task: Task[Result], number: int, piece: Readable, *inputs: Any) -> Result:
+def compute(task: Task[Result], number: int, piece: Piece, *inputs: Any) -> Result:
     """Read a piece and compute its result.
 
     Raises:
         PieceError: If this fails; the message names the piece.
     """
-    contents = read_piece(piece, *inputs)
-    try:
-        with torch.no_grad():
-            return task(number, *contents)
-    except Exception as error:
-        raise_named(piece.name, error)
+    with named(piece.name), torch.no_grad():
+        return task(number, *piece.read(*inputs))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
-from typing import Any, NoReturn, Protocol, TypeAlias
+import contextlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -28,92 +30,137 @@ class PieceError(ValueError):
     """
 
 
-class Readable(Protocol):
-    """What can be read in any process."""
+@contextlib.contextmanager
+def named(name: str) -> Iterator[None]:
+    """Let errors within a ``with`` block name a piece; without a name they stay as they are.
 
-    @property
-    def name(self) -> str:
-        """Where the content lies, for messages; if empty, errors are raised as they are."""
+    Raises:
+        PieceError: If there is an error and a name.
+    """
+    try:
+        yield
+    except Exception as error:
+        if not name or (isinstance(error, PieceError) and name in str(error)):
+            raise
+        kind = "" if isinstance(error, ValueError) else f"{type(error).__name__}: "
+        raise PieceError(f"{name}: {kind}{str(error) or type(error).__name__}") from error
+
+
+class Piece:
+    """Some distributions of a data set, read where and when they are needed."""
+
+    #: Where the content lies, for messages; if empty, errors are raised as they are.
+    name: str = ""
+    #: Number of distributions, or None if it is unknown until the piece is read.
+    count: int | None = None
+    #: Dimension of the atoms, or None if it is unknown until the piece is read.
+    dim: int | None = None
 
     def read(self, *inputs: Any) -> tuple[Any, ...]:
         """Read distributions, their targets, and what else belongs to them."""
+        return inputs
 
-
-class Piece(Readable, Protocol):
-    """Some distributions of a data set, read where and when they are needed."""
-
-    @property
-    def count(self) -> int | None:
-        """Number of distributions, or None if it is unknown until the piece is read."""
-
-    @property
-    def dim(self) -> int | None:
-        """Dimension of the atoms, or None if it is unknown until the piece is read."""
-
-    def remote(self, client: Any) -> tuple[Readable, list[Any]]:
-        """Return what to send to a cluster, and futures whose results ``read`` takes there."""
+    def remote(self, client: Any) -> tuple[Piece, list[Any]]:
+        """Return what to send to a cluster, and what ``read`` takes there, or futures of it."""
+        return self, []
 
     def targets(self) -> Tensor | None:
         """Read the targets alone."""
+        found: Tensor | None = self.read()[1]
+        return found
 
     def labels(self) -> npt.NDArray[Any] | None:
         """Read the labels of the distributions alone."""
+        return getattr(self.read()[0], "labels", None)
 
-    def describe(self, *, first: bool = True) -> Hashable:
+    def describe(self, *, first: bool = True) -> Any:
         """Return what identifies the content of the piece, the same in every process.
 
         Args:
             first: Whether the piece is the first of its data. Others may be described without being
                 computed, by less than their content.
         """
+        raise NotImplementedError
 
 
-def read_piece(piece: Readable, *inputs: Any) -> tuple[Any, ...]:
-    """Read a piece.
+@dataclass(frozen=True)
+class SentPiece(Piece):
+    """A piece whose content is sent with it."""
 
-    Raises:
-        PieceError: If it cannot be read; the message names it.
+    name: str
+
+
+@dataclass(frozen=True, eq=False)
+class HeldPiece(Piece):
+    """A piece of an object with a method ``piece``.
+
+    Attributes:
+        data: The object.
+        number: Number of the piece.
+        name: Where the content lies, for messages.
     """
-    try:
-        return piece.read(*inputs)
-    except Exception as error:
-        raise_named(piece.name, error)
+
+    data: Any
+    number: int
+    name: str = ""
+
+    def remote(self, client: Any) -> tuple[Piece, list[Any]]:
+        """Send the content of the piece, but not the other pieces."""
+        with named(self.name):
+            return SentPiece(self.name), list(self.read())
+
+    def read(self, *inputs: Any) -> tuple[Any, ...]:
+        """Read the distributions, their targets, and what else belongs to them."""
+        found: tuple[Any, ...] = self.data.piece(self.number)
+        return found
+
+    def describe(self, *, first: bool = True) -> Any:
+        """Return the content."""
+        X, *others = self.read()
+        rows = X if isinstance(X, Tensor) else X.pack()
+        # The rows of mixed inputs have lost the units of numbers.
+        return (rows, getattr(X, "encoding", None), *others)
 
 
-def raise_named(name: str, error: Exception) -> NoReturn:
-    """Raise an error that names a piece, or the error itself if it does so or the name is empty.
+@dataclass(frozen=True, eq=False)
+class BagPiece(Piece):
+    """Consecutive bags whose atoms lie one after another.
 
-    Raises:
-        PieceError: If the name is not empty.
+    Attributes:
+        offsets: The ``B + 1`` atoms at which bags begin, and their number.
+        names: Labels of the bags, or None.
+        given: Targets of the bags, or None.
     """
-    named = failure(name, error) if name else error
-    if named is error:
-        raise error
-    raise named from error
+
+    offsets: npt.NDArray[np.int64]
+    names: Any
+    given: Tensor | None
+
+    @property
+    def count(self) -> int:  # type: ignore[override]
+        """Number of bags."""
+        return len(self.offsets) - 1
+
+    def targets(self) -> Tensor | None:
+        """Return the targets."""
+        return self.given
+
+    def labels(self) -> npt.NDArray[Any] | None:
+        """Return the labels."""
+        return self.names
 
 
-def failure(name: str, error: BaseException) -> PieceError:
-    """Return the error to raise if a piece of this name led to another error."""
-    text = str(error) or type(error).__name__
-    if isinstance(error, PieceError) and name in text:
-        return error
-    kind = "" if isinstance(error, ValueError) else f"{type(error).__name__}: "
-    return PieceError(f"{name}: {kind}{text}" if name else f"{kind}{text}")
-
-
-def descriptions(pieces: Sequence[Piece]) -> list[Hashable]:
+def descriptions(pieces: Sequence[Piece]) -> list[Any]:
     """Return what identifies the content of all pieces of a data set, the same in every process."""
-    return [piece.describe(first=number == 0) for number, piece in enumerate(pieces)]
+    found = []
+    for number, piece in enumerate(pieces):
+        with named(piece.name):
+            found.append(piece.describe(first=number == 0))
+    return found
 
 
 def check_alike(part: object, first: object, name: str, what: str) -> None:
     """Check that a piece has targets, or labels, if and only if the first piece has them.
-
-    Args:
-        part: Those of the piece, or None.
-        first: Those of the first piece, or None.
-        name: Name of the piece.
-        what: What they are, for the message.
 
     Raises:
         PieceError: If only one of the two pieces has them.

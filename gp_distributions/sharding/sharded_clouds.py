@@ -15,9 +15,9 @@ from torch import Tensor
 from gp_distributions.measures.arrays import integer
 from gp_distributions.measures.point_clouds import PointClouds
 from gp_distributions.sharding.arrays import array_pieces
+from gp_distributions.sharding.checkpoint import digest
 from gp_distributions.sharding.delayed import delayed_pieces
-from gp_distributions.sharding.digests import digest
-from gp_distributions.sharding.parquet_bags import parquet_pieces
+from gp_distributions.sharding.parquet import parquet_pieces
 from gp_distributions.sharding.passes import run
 from gp_distributions.sharding.pieces import (
     PIECE_ATOMS,
@@ -25,9 +25,8 @@ from gp_distributions.sharding.pieces import (
     Piece,
     check_alike,
     descriptions,
-    read_piece,
+    named,
 )
-from gp_distributions.sharding.sampling import Draw, drawn_sample, needed_pieces
 from gp_distributions.sharding.tables import Layout
 
 Part = TypeVar("Part", Tensor, npt.NDArray[Any])
@@ -40,8 +39,8 @@ class ShardedClouds:
     Make one with :meth:`from_parquet`, :meth:`from_arrays` or :meth:`from_delayed`, and pass it to a
     :class:`SparseDistributionGP` as ``train_X``, or to its ``predict``. Clouds are read piece by piece,
     in double precision, where and when they are needed, and checked as in :class:`PointClouds`. The
-    object itself holds paths and ranges of rows, so it can be pickled and sent to other machines, where
-    the same paths must exist.
+    object itself holds paths, and of each bag its place and its label, so it can be pickled and sent to
+    other machines, where the same paths must exist.
 
     ``len(shards)`` is the number of clouds, where it is known.
 
@@ -137,9 +136,8 @@ class ShardedClouds:
     ) -> ShardedClouds:
         """Describe arrays on disk or in memory.
 
-        Each argument is the path to a ``.npy`` file, a memory map, an array or a tensor. Files and
-        read-only memory maps of whole files (``mmap_mode="r"``) are read where they are needed; other
-        arrays are sent there.
+        Each argument is the path to a ``.npy`` file, a memory map, an array or a tensor. Files are read
+        where they are needed; of arrays and memory maps, pieces are sent there.
         Offsets, targets and labels are read at once.
 
         Args:
@@ -250,7 +248,8 @@ class ShardedClouds:
         Raises:
             PieceError: If the piece cannot be read; the message names it and its file.
         """
-        clouds, targets = read_piece(self.pieces[index])
+        with named(self.pieces[index].name):
+            clouds, targets = self.pieces[index].read()
         return clouds, targets
 
     def labels(self, index: int | None = None) -> npt.NDArray[Any] | None:
@@ -319,19 +318,41 @@ class ShardedClouds:
             >>> len(clouds), len(targets.unique())
             (10, 10)
         """
-        count = integer(n, "n")
+        wanted = integer(n, "n")
+        numbers, bound = list(range(len(self.pieces))), np.inf
         counts = [piece.count for piece in self.pieces]
-        chosen, largest = needed_pieces(counts, count, seed)
-        draw = Draw(count, seed, largest)
+        if None not in counts:  # the clouds drawn are known before a piece is read
+            keys = [_keys(seed, i, count) for i, count in enumerate(counts) if count is not None]
+            bound = _nth(np.concatenate(keys), wanted)
+            numbers = [number for number in numbers if (keys[number] <= bound).any()]
+        draw = Draw(wanted, seed, bound)
         label = "Sampling" if progress else None
-        parts = run(draw, self.pieces, chosen, client=client, progress=label)
-        return drawn_sample(parts, [self.pieces[number].name for number in chosen], count)
+        held: list[Drawn] = []
+        first: Drawn | None = None
+        for part, number in zip(
+            run(draw, self.pieces, numbers, client=client, progress=label), numbers, strict=True
+        ):
+            first, name = first or part, self.pieces[number].name
+            check_alike(part.targets, first.targets, name, "targets")
+            check_alike(part.clouds.labels, first.clouds.labels, name, "labels")
+            held = [each for each in (*held, part) if len(each.keys) or each is first]
+            bound = _nth(np.concatenate([each.keys for each in held]), wanted)
+            held = [each.up_to(bound) for each in held]
+        clouds = PointClouds._concatenate([each.clouds for each in held])
+        used = clouds.weights.any(0).nonzero()
+        width = int(used[-1]) + 1 if len(used) else 1
+        atoms = clouds.points[:, :width], clouds.weights[:, :width]
+        targets = [each.targets for each in held if each.targets is not None]
+        return (
+            PointClouds._unchecked(*atoms, labels=clouds.labels),
+            torch.cat(targets) if targets else None,
+        )
 
     def digest(self) -> str:
         """Return a digest of the data, the same in every process.
 
-        Files are recognised by name, size, time of the last change and a sample of their content;
-        delayed pieces by their numbers and the content of the first, which is computed.
+        Files are recognised by name, size and time of the last change; delayed pieces by their numbers
+        and the content of the first, which is computed.
         """
         return digest(descriptions(self.pieces))
 
@@ -339,10 +360,11 @@ class ShardedClouds:
         self, read: Callable[[Piece], Part | None], what: str, index: int | None
     ) -> list[Part] | None:
         """Read targets or labels of a piece, or of all pieces; None if there are none."""
-        chosen = self.pieces if index is None else (self.pieces[index],)
-        found = [read(piece) for piece in chosen]
-        for part, piece in zip(found, chosen, strict=True):
-            check_alike(part, found[0], piece.name, what)
+        found: list[Part | None] = []
+        for piece in self.pieces if index is None else (self.pieces[index],):
+            with named(piece.name):
+                found.append(read(piece))
+            check_alike(found[-1], found[0], piece.name, what)
         parts = [part for part in found if part is not None]
         return parts or None
 
@@ -361,3 +383,52 @@ class ShardedClouds:
             return f"ShardedClouds({number})"  # to find the dimension would mean to compute a piece
         count = len(self)
         return f"ShardedClouds({count} cloud{'s' * (count != 1)} in {number}, d={self.dim})"
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """Clouds with their keys and targets."""
+
+    keys: npt.NDArray[np.float64]
+    clouds: PointClouds
+    targets: Tensor | None
+
+    def up_to(self, bound: float) -> Drawn:
+        """Return the clouds with keys up to a bound."""
+        places = torch.from_numpy(np.flatnonzero(self.keys <= bound))
+        if len(places) == len(self.keys):
+            return self
+        targets = None if self.targets is None else self.targets[places]
+        return Drawn(self.keys[places.numpy()], self.clouds[places], targets)
+
+
+@dataclass(frozen=True)
+class Draw:
+    """The clouds of a piece that may be in a sample: a task for a pass over pieces.
+
+    Each cloud has a random key, which depends on the seed, its piece and its place therein. The sample
+    is the ``n`` clouds with the smallest keys.
+
+    Attributes:
+        n: Number of clouds to draw.
+        seed: Random seed of the keys.
+        bound: Largest key in the sample, if it is known.
+    """
+
+    n: int
+    seed: int
+    bound: float = np.inf
+
+    def __call__(self, number: int, clouds: PointClouds, targets: Tensor | None) -> Drawn:
+        """Return the clouds with the smallest keys."""
+        keys = _keys(self.seed, number, len(clouds))
+        return Drawn(keys, clouds, targets).up_to(min(self.bound, _nth(keys, self.n)))
+
+
+def _keys(seed: int, number: int, count: int) -> npt.NDArray[np.float64]:
+    return np.random.default_rng([seed, number]).random(count)
+
+
+def _nth(keys: npt.NDArray[np.float64], n: int) -> float:
+    """Return the ``n``-th smallest key, or infinity if there are no more."""
+    return float(np.partition(keys, n - 1)[n - 1]) if n < len(keys) else np.inf

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
+import torch
+from torch import Tensor
 
 from gp_distributions.measures.point_clouds import PointClouds
 from gp_distributions.measures.tables import table
-from gp_distributions.sharding.pieces import Contents
-from gp_distributions.sharding.targets import constant_within_bags, joined, target_tensor
+from gp_distributions.numerics.predictions import refuse_mask
+from gp_distributions.sharding.pieces import Contents, named
 
 if TYPE_CHECKING:
     import pyarrow
@@ -53,35 +55,39 @@ class Layout:
         if not names:
             raise ValueError("Expected at least one column of coordinates, got none.")
         single = target is None or isinstance(target, str)
-        targets = () if target is None else (target,) if isinstance(target, str) else tuple(target)
+        targets = (target,) if isinstance(target, str) else tuple(target or ())
         return cls(bag, names, weight, targets, single)
 
     @property
-    def numbers(self) -> list[str]:
-        """Names of the columns that hold numbers, each once."""
+    def needed(self) -> list[str]:
+        """Names of all columns, each once."""
         weight = [] if self.weight is None else [self.weight]
-        return list(dict.fromkeys([*self.columns, *weight, *self.target]))
+        return list(dict.fromkeys([self.bag, *self.columns, *weight, *self.target]))
 
-    def clouds(self, table: pyarrow.Table) -> Contents:
+    def contents(
+        self, table: pyarrow.Table, offsets: npt.NDArray[np.int64], labels: npt.NDArray[Any]
+    ) -> Contents:
         """Read the clouds of a table, and their targets if it holds any.
+
+        Args:
+            table: The table.
+            offsets: The ``B + 1`` rows at which bags begin, and their number.
+            labels: The names of the bags.
 
         Raises:
             ValueError: If the content of a column is wrong; the message names the bag.
         """
-        offsets, labels = bags(table[self.bag], self.bag)
+        targets = self.targets(table, offsets, labels)
         if not len(table):  # as partitions of a data frame may be
             one = np.zeros((1, len(self.columns))), [0, 1], None, np.zeros(1, dtype=labels.dtype)
-            return PointClouds.from_ragged(*one)[:0], self.targets(table, offsets, labels)
-        points = np.empty((len(table), len(self.columns)))
-        for axis, name in enumerate(self.columns):
-            points[:, axis] = numbers(table[name], name)
-        weights = None if self.weight is None else numbers(table[self.weight], self.weight)
-        clouds = PointClouds.from_ragged(points, offsets, weights, labels)
-        return clouds, self.targets(table, offsets, labels)
+            return PointClouds.from_ragged(*one)[:0], targets
+        points = np.stack([numbers(table, name) for name in self.columns], axis=-1)
+        weights = None if self.weight is None else numbers(table, self.weight)
+        return PointClouds.from_ragged(points, offsets, weights, labels), targets
 
     def targets(
         self, table: pyarrow.Table, offsets: npt.NDArray[np.int64], labels: npt.NDArray[Any]
-    ) -> Any:
+    ) -> Tensor | None:
         """Read the targets of bags, ``B`` or ``B x outputs``; None if there are none.
 
         Raises:
@@ -89,30 +95,49 @@ class Layout:
         """
         if not self.target:
             return None
-        columns = [
-            constant_within_bags(numbers(table[name], name), offsets, labels, name)
-            for name in self.target
-        ]
-        return target_tensor(joined(columns, self.single), len(labels))
+        values = np.stack([numbers(table, name) for name in self.target], axis=-1)
+        first = values[offsets[:-1]]
+        name = f"column {', '.join(self.target)}"
+        targets = target_tensor(first[:, 0] if self.single else first, len(labels), labels, name)
+        wrong = (values != np.repeat(first, np.diff(offsets), axis=0)).any(-1).nonzero()[0]
+        if len(wrong):
+            bag = int(np.searchsorted(offsets, wrong[0], side="right")) - 1
+            raise ValueError(
+                f"Bag {labels[bag]!r}: expected one value of {name} in all rows of the bag, got "
+                f"{first[bag].tolist()} and {values[wrong[0]].tolist()}. A target belongs to a bag; "
+                "choose one, or pass a table with one row for each bag as targets=."
+            )
+        return targets
 
 
-def bags(column: pyarrow.ChunkedArray, name: str) -> tuple[npt.NDArray[np.int64], npt.NDArray[Any]]:
-    """Find the bags of a column that names the bag of each row.
+def target_tensor(values: Any, count: int, labels: Any = None, name: str = "targets") -> Tensor:
+    """Return targets as a ``count`` or ``count x outputs`` tensor in double precision.
 
-    Returns:
-        The ``B + 1`` rows at which bags begin, and the number of rows; the ``B`` names.
+    Args:
+        values: The targets.
+        count: Number of bags.
+        labels: Names of the bags, for error messages.
+        name: Name of the targets, for error messages.
 
     Raises:
-        ValueError: If the name of a bag is missing.
+        ValueError: If the targets are of another shape, or not finite.
     """
-    starts, names = runs(column, name)
-    twice = repeated(names)
-    if twice is not None:
+    refuse_mask(values, "Targets")
+    targets = torch.as_tensor(values, dtype=torch.float64)
+    if targets.dim() not in (1, 2) or len(targets) != count:
         raise ValueError(
-            f"Bag {twice!r}: expected all rows of a bag next to each other, got other rows between "
-            f"them. Sort the table by {name!r}."
+            f"{name}: expected shape ({count},) or ({count}, outputs), one row for each bag, got "
+            f"{tuple(targets.shape)}."
         )
-    return np.append(starts, len(column)), names.to_numpy(zero_copy_only=False)
+    finite = targets.isfinite()
+    wrong = (~(finite if finite.dim() == 1 else finite.all(-1))).nonzero()
+    if len(wrong):
+        bag = int(wrong[0])
+        raise ValueError(
+            f"Bag {bag if labels is None else repr(labels[bag])}: expected a finite target in {name}, "
+            f"got {targets[bag].tolist()}. Leave out bags without a target."
+        )
+    return targets
 
 
 def runs(column: pyarrow.ChunkedArray, name: str) -> tuple[npt.NDArray[np.int64], pyarrow.Array]:
@@ -120,13 +145,6 @@ def runs(column: pyarrow.ChunkedArray, name: str) -> tuple[npt.NDArray[np.int64]
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    kind = column.type
-    named = kind.value_type if pa.types.is_dictionary(kind) else kind
-    strange = pa.types.is_nested(kind) or isinstance(kind, pa.BaseExtensionType)
-    if strange or pa.types.is_float16(named):  # which PyArrow does not compare
-        raise ValueError(
-            f"Column {name!r}: expected bags named by text, numbers or dates, got {kind}."
-        )
     values = plain(column)
     row = pc.index(pc.is_null(values, nan_is_null=True), pa.scalar(True)).as_py()
     if row >= 0:
@@ -143,15 +161,10 @@ def plain(column: pyarrow.ChunkedArray) -> pyarrow.Array:
     """Return a column as one array, of a type that PyArrow can compare."""
     import pyarrow as pa
 
-    kind = column.type
-    if pa.types.is_dictionary(kind):  # of a categorical column
-        kind = kind.value_type
-    if pa.types.is_string_view(kind) or pa.types.is_binary_view(kind):  # of Polars
-        kind = pa.large_string() if pa.types.is_string_view(kind) else pa.large_binary()
-    values = column.cast(kind).combine_chunks()
-    if isinstance(values, pa.ChunkedArray):  # as newer versions of PyArrow return none
-        values = values.chunk(0) if values.num_chunks else pa.array([], type=kind)
-    return values
+    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+    if pa.types.is_string_view(kind):  # of Polars
+        kind = pa.large_string()
+    return pa.concat_arrays([pa.array([], kind), *column.cast(kind).chunks])
 
 
 def arrow_table(frame: Any, needed: Sequence[str]) -> pyarrow.Table:
@@ -164,8 +177,7 @@ def arrow_table(frame: Any, needed: Sequence[str]) -> pyarrow.Table:
     index = getattr(getattr(frame, "index", None), "name", None)
     if index in needed and index not in frame.columns:  # Dask's set_index puts it there
         frame = frame.reset_index()
-    names = list(dict.fromkeys(needed))
-    return table(frame, names).select(names).to_arrow().select(names)
+    return table(frame, needed).select(needed).to_arrow().select(needed)
 
 
 def repeated(values: pyarrow.Array | pyarrow.ChunkedArray) -> Any:
@@ -177,28 +189,11 @@ def repeated(values: pyarrow.Array | pyarrow.ChunkedArray) -> Any:
     return next(v["values"] for v in values.value_counts().to_pylist() if v["counts"] > 1)
 
 
-def numbers(
-    column: pyarrow.ChunkedArray, name: str, *, within: str = ""
-) -> npt.NDArray[np.float64]:
+def numbers(table: pyarrow.Table, name: str) -> npt.NDArray[np.float64]:
     """Return a column as numbers in double precision, in which missing values are NaN.
 
-    Args:
-        column: The column.
-        name: Its name, for error messages.
-        within: What it belongs to, for error messages.
-
     Raises:
-        ValueError: If the column does not hold numbers.
+        PieceError: If the column does not hold numbers.
     """
-    import pyarrow as pa
-
-    where = f"{within}, column" if within else "Column"
-    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
-    if not (pa.types.is_floating(kind) or pa.types.is_integer(kind) or pa.types.is_decimal(kind)):
-        raise ValueError(f"{where} {name!r}: expected a column of numbers, got {column.type}.")
-    try:
-        return column.cast(pa.float64()).to_numpy()
-    except pa.ArrowInvalid as error:
-        raise ValueError(
-            f"{where} {name!r}: expected numbers in double precision: {error}."
-        ) from error
+    with named(f"column {name!r}"):
+        return table[name].cast("float64").to_numpy()

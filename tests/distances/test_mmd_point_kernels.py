@@ -123,7 +123,7 @@ class TestModels:
 
     def test_refuse_to_be_saved(self, tmp_path: Path) -> None:
         for kernel in (marked, RBFKernel()):
-            with pytest.raises(TypeError, match="A model with a PointKernel cannot be saved"):
+            with pytest.raises(TypeError, match=r"A PointKernel as MMDKernel\.kernel cannot"):
                 save(self.model(kernel), tmp_path / "model")
 
     def test_are_copied(self) -> None:

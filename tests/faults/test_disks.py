@@ -1,6 +1,7 @@
 """Full disks, folders in which nothing can be written, and clocks that jump."""
 
 import errno
+import io
 import os
 import random
 import resource
@@ -59,7 +60,8 @@ def small_files(size: int) -> Iterator[None]:
 
 
 def snapshot(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in folder.iterdir()}
+    files = [path for path in folder.iterdir() if not path.name.endswith(".lock")]
+    return {path.name: path.read_bytes() for path in files}
 
 
 @pytest.mark.parametrize("name", WRITERS)
@@ -75,16 +77,15 @@ def test_full_disks(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
             write(path)
         before = snapshot(path.parent)
         for size in (0, 1000, whole - 1):
-            with pytest.raises(OSError, match="nothing was written") as raised, small_files(size):
+            unchanged = f"Nothing was written to {path}"
+            with pytest.raises(OSError, match=unchanged) as raised, small_files(size):
                 write(path)
             assert raised.value.errno == errno.EFBIG
-            assert str(path) in str(raised.value)
             assert snapshot(path.parent) == before
         with monkeypatch.context() as patch:
             patch.setattr(os, "fsync", full)
-            with pytest.raises(OSError, match="No space left") as raised:
+            with pytest.raises(OSError, match="No space left"):
                 write(path)
-        assert str(path) in str(raised.value)
         assert snapshot(path.parent) == before
 
 
@@ -136,10 +137,10 @@ def test_a_fit_whose_checkpoint_does_not_fit(tmp_path: Path) -> None:
     expected = fitted(tmp_path / "whole").predict(clouds(3))
     model = sparse(str(folder))
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
-    with pytest.raises(OSError, match="nothing was written") as raised, small_files(1000):
+    unchanged = f"Nothing was written to {folder / 'start.checkpoint'}"
+    with pytest.raises(OSError, match=unchanged), small_files(1000):
         fit(model, checkpoint=folder, **OPTIONS)
-    assert str(folder / "start.checkpoint") in str(raised.value)
-    assert not list(folder.iterdir())
+    assert not snapshot(folder)
     assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
     found = fit(model, checkpoint=folder, **OPTIONS).predict(clouds(3))
     assert all(map(torch.equal, found, expected))
@@ -160,6 +161,13 @@ def test_folders_in_which_nothing_can_be_written(
         return opened(path, flags, *rest, **options)
 
     monkeypatch.setattr(os, "open", read_only)
+
+    def read_only_file(path: Any, mode: str = "r", *rest: Any, **options: Any) -> Any:
+        if mode[0] in "wxa":
+            read_only(path, os.O_CREAT)
+        return open(path, mode, *rest, **options)
+
+    monkeypatch.setattr(io, "open", read_only_file)
     for file, write in WRITERS.values():
         with pytest.raises(OSError, match=f"Read-only .*{tmp_path}.*{file}"):
             write(tmp_path / file)

@@ -212,7 +212,7 @@ def _made(make, columns):
 
 def test_a_series_without_an_index_names_no_bags(tmp_path):
     pq.write_table(pa.table({"bag": ["a"], "x": [1.0]}), tmp_path / "all.parquet")
-    with pytest.raises(TypeError, match="a series of pandas whose index names the bags"):
+    with pytest.raises(ValueError, match="targets: TypeError: Expected a data frame"):
         ShardedClouds.from_parquet(
             tmp_path, bag="bag", columns="x", target="y", targets=pl.Series([1.0])
         )

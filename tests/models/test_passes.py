@@ -70,19 +70,3 @@ def test_interrupted_sums_are_continued(tmp_path: Path) -> None:
     assert checkpoint.read()[0] == 4
     found = sums_over_pieces(total, 2.0, DATA, checkpoint=checkpoint, **options)
     assert float(found.value) == float(sums_over_pieces(total, 2.0, DATA, progress=False).value)
-
-
-@pytest.mark.parametrize(
-    ("done", "values"), [(10**6, {"value": torch.tensor(1.0)}), (1, {"other": 1}), (1, {})]
-)
-def test_forged_sums_are_refused(tmp_path: Path, done: int, values: dict[str, Any]) -> None:
-    checkpoint = Checkpoint(tmp_path, "sums", "digest")
-    checkpoint.write(done, values, now=True)
-    with pytest.raises(ValueError, match=r"Cannot read .*sums\.checkpoint"):
-        sums_over_pieces(total, 2.0, DATA, checkpoint=checkpoint, kind=Total, progress=False)
-
-
-def test_a_checkpoint_needs_the_kind_of_the_sums(tmp_path: Path) -> None:
-    checkpoint = Checkpoint(tmp_path, "sums", "digest")
-    with pytest.raises(ValueError, match="Expected kind"):
-        sums_over_pieces(total, 2.0, DATA, checkpoint=checkpoint)

@@ -1,6 +1,5 @@
 """Files of estimators and pipelines: the same predictions, and refusals that say what to do."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +26,6 @@ from gp_distributions import (
     save,
 )
 from gp_distributions.kernels import profiles
-from gp_distributions.saving import SavedModelError
-from gp_distributions.saving.archive import read_archive
 
 RNG = np.random.default_rng(1)
 LEVEL = RNG.normal(size=20)
@@ -85,17 +82,10 @@ def test_parameters_of_pipelines(tmp_path: Path) -> None:
     }
     assert loaded.memory == str(tmp_path / "cache")
     pipeline.memory = Memory(tmp_path / "cache", verbose=0)
-    with pytest.raises(TypeError, match=r"Pipeline cannot be saved because of 'memory'.*joblib"):
+    with pytest.raises(
+        TypeError, match=r"A Memory as Pipeline\.parameters cannot be saved.*joblib"
+    ):
         save(pipeline, tmp_path / "file")
-
-
-def test_pipelines_of_earlier_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pipeline = make_pipeline(CloudScaler(), DistributionGPRegressor(**FAST)).fit(CELLS, LEVEL)
-    save(pipeline, tmp_path / "file")
-    header, tensors = read_archive(tmp_path / "file")
-    assert header["estimator"].pop("parameters") == {}
-    monkeypatch.setattr("gp_distributions.saving.files.read_archive", lambda _: (header, tensors))
-    assert load(tmp_path / "file").memory is None
 
 
 @pytest.mark.parametrize("labels", [LEVEL > 0, np.where(LEVEL > 0, "high", "low")])
@@ -125,30 +115,18 @@ def test_kernels_keep_their_hyperparameters(tmp_path: Path) -> None:
 def test_what_cannot_be_saved(tmp_path: Path) -> None:
     path = tmp_path / "file"
     embedding = make_pipeline(EmbeddingTransformer(options=SMALL), Ridge()).fit(CELLS, LEVEL)
-    with pytest.raises(TypeError, match=r"ends with one, got Ridge\..*joblib\.dump"):
+    with pytest.raises(TypeError, match=r"EmbeddingTransformer .* cannot be saved.*joblib\.dump"):
         save(embedding, path)
     steps = make_pipeline(CloudScaler(), PCA(1), DistributionGPRegressor(**FAST))
-    with pytest.raises(TypeError, match=r"got PCA as step 'pca'.*joblib\.dump"):
+    with pytest.raises(TypeError, match=r"PCA as Pipeline.* cannot be saved.*joblib\.dump"):
         save(steps, path)
     search = GridSearchCV(DistributionGPRegressor(**FAST), {"seed": [0]}, cv=2).fit(CELLS, LEVEL)
-    with pytest.raises(TypeError, match=r"got GridSearchCV\. Save its best_estimator_\."):
+    with pytest.raises(TypeError, match=r"GridSearchCV cannot be saved.*save best_estimator_;"):
         save(search, path)
     with pytest.raises(NotFittedError):
         save(DistributionGPRegressor(), path)
     seeded = DistributionGPRegressor(**FAST).fit(CELLS, LEVEL)
     seeded.set_params(seed=np.random.default_rng(0))
-    with pytest.raises(TypeError, match=r"because of 'seed'.*joblib\.dump"):
+    with pytest.raises(TypeError, match=r"Generator as DistributionGPRegressor.*joblib\.dump"):
         save(seeded, path)
     assert not path.exists()
-
-
-def test_files_name_no_other_classes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    estimator = DistributionGPRegressor(**FAST).fit(CELLS, LEVEL)
-    save(estimator, tmp_path / "file")
-    header, tensors = read_archive(tmp_path / "file")
-    assert "model" not in header  # a reader that knows only models does not drop the rest
-    header["estimator"]["class"] = "PCA"
-    text = json.loads(json.dumps(header))
-    monkeypatch.setattr("gp_distributions.saving.files.read_archive", lambda _: (text, tensors))
-    with pytest.raises(SavedModelError, match="cannot be restored here"):
-        load(tmp_path / "file")

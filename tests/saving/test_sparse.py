@@ -84,7 +84,8 @@ def test_classifiers(labels: list[Any], tmp_path: Path) -> None:
     fit(model, restarts=0, alpha_epsilons=[0.02], temperature=0.7)
     save(model, tmp_path / "model")
     loaded = load(tmp_path / "model")
-    assert (loaded.alpha_epsilon, loaded.temperature) == (0.02, 0.7)
+    assert loaded.alpha_epsilon == model.alpha_epsilon
+    assert loaded.temperature == model.temperature
     assert loaded.classes_.tolist() == sorted(labels)
     assert torch.equal(loaded.predict_proba(ROWS[50:]), model.predict_proba(ROWS[50:]))
     with pytest.raises(ValueError, match="with its training data"):

@@ -7,7 +7,7 @@ import torch
 
 from gp_distributions import PointClouds, ShardedClouds
 from gp_distributions.sharding import PieceError
-from gp_distributions.sharding.sampling import Draw
+from gp_distributions.sharding.sharded_clouds import Draw
 
 TARGETS = torch.arange(200).double()
 POINTS = (TARGETS[:, None, None] + torch.tensor([0.0, 0.1, 0.3])[:, None]).double()

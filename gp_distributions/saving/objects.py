@@ -1,0 +1,158 @@
+"""How models and estimators are taken apart into what a file can hold, and put together again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from sklearn.base import BaseEstimator
+from sklearn.pipeline import Pipeline
+
+from gp_distributions.estimators import (
+    CloudScaler,
+    DistributionGPClassifier,
+    DistributionGPRegressor,
+)
+from gp_distributions.measures import MixedEncoding
+from gp_distributions.models.classification import ClassificationGP
+from gp_distributions.models.collapsed import CollapsedSums, InducingFeatures
+from gp_distributions.models.distribution_gp import DistributionGP
+from gp_distributions.models.integrated_gp import IntegratedGP
+from gp_distributions.models.mixture import MixtureModel
+from gp_distributions.models.mixture_classifier import MixtureClassifier
+from gp_distributions.models.shared_kernel import SharedKernelGP
+from gp_distributions.models.sparse_classification import SparseClassificationGP
+from gp_distributions.models.sparse_distribution_gp import SparseDistributionGP
+
+_PARTS = ("covar_module", "likelihood", "mean_module", "outcome_transform", "input_transform")
+_QUADRATURE = ("model", "values", "ratios", "log_prior", "outputscales")
+
+
+def _attributes(*names: str) -> Callable[[Any], dict[str, Any]]:
+    return lambda value: {name: getattr(value, name) for name in names}
+
+
+def _call(cls: Any, parts: dict[str, Any]) -> Any:
+    return cls(**parts)
+
+
+def _model(model: Any) -> dict[str, Any]:
+    """Return the modules of a model, its labels and its encoding."""
+    classifier = isinstance(model, ClassificationGP | SparseClassificationGP)
+    exact = isinstance(model, ClassificationGP)
+    parts = ("covar_module", "input_transform") if exact else _PARTS
+    found = {name: getattr(model, name, None) for name in parts}
+    labels = ("alpha_epsilon", "temperature")
+    return {
+        "parts": found,
+        "classes": model.classes_ if classifier else None,
+        "labels": {name: getattr(model, name) for name in labels} if classifier else {},
+        "encoding": model.encoding,
+    }
+
+
+def _exact(model: DistributionGP) -> dict[str, Any]:
+    inputs, targets = model.train_inputs[0], model.train_targets
+    if model._has_transformed_inputs:
+        inputs = model._original_train_inputs
+    if model.num_outputs > 1:
+        targets = targets.transpose(-1, -2)
+    elif not model._squeeze_output:
+        targets = targets.unsqueeze(-1)
+    numbers = model.likelihood.labels if isinstance(model, ClassificationGP) else None
+    return _model(model) | {
+        "inputs": inputs,
+        "targets": targets,
+        "numbers": numbers,
+        "outputs": model.num_outputs,
+        "output_axes": model._subset_batch_dict,
+    }
+
+
+def _make_exact(cls: type[DistributionGP], described: dict[str, Any]) -> DistributionGP:
+    # There are transformed targets, and the inputs repeated for each output.
+    parts = {name: part for name, part in described["parts"].items() if part is not None}
+    outcome_transform = parts.pop("outcome_transform", None)
+    inputs, targets = described["inputs"], described["targets"]
+    rows = inputs.select(-3, 0) if described["outputs"] > 1 else inputs
+    model = cls.__new__(cls)
+    # BoTorch would warn of single precision again.
+    model.__dict__["_validate_tensor_args"] = lambda *args, **kwargs: None
+    if issubclass(cls, ClassificationGP):
+        labels = described["classes"][described["numbers"].numpy()]
+        cls.__init__(model, rows, labels, **described["labels"], **parts)
+        model.set_train_data(targets=targets.transpose(-1, -2), strict=False)
+    else:
+        cls.__init__(model, rows, targets, outcome_transform=None, **parts)
+        if model.train_targets.shape == targets.shape:
+            model.train_targets = targets  # which models may share
+    del model.__dict__["_validate_tensor_args"]
+    if outcome_transform is not None:
+        model.outcome_transform = outcome_transform
+    if described["encoding"] is not None:
+        model.encoding = described["encoding"]
+    model.train_inputs = (inputs,)
+    model._subset_batch_dict = described["output_axes"]
+    return model
+
+
+def _sparse(model: SparseDistributionGP) -> dict[str, Any]:
+    return _model(model) | {
+        "features": model.summed().features,
+        "sums": model.summed().sums,
+        "num_inducing": model.num_inducing,
+        "seed": model.seed,
+        "squeeze_output": model._squeeze_output,
+    }
+
+
+def _make_sparse(cls: type[SparseDistributionGP], described: dict[str, Any]) -> Any:
+    parts = described.pop("parts") | described.pop("labels")
+    del parts["covar_module"]  # of which the features are
+    if described["classes"] is None:
+        del described["classes"]
+    return cls.from_sums(**parts, **described)
+
+
+def _make_mixture(cls: Any, described: dict[str, Any]) -> Any:
+    mixture = cls(described["models"], [1.0] * len(described["models"]))
+    mixture.weights = described["weights"]
+    return mixture
+
+
+def _estimator(estimator: BaseEstimator) -> dict[str, Any]:
+    parameters = estimator.get_params(deep=False)
+    fitted = {name: value for name, value in vars(estimator).items() if name not in parameters}
+    return {"parameters": parameters, "fitted": fitted}
+
+
+def _make_estimator(cls: Any, described: dict[str, Any]) -> Any:
+    estimator = cls(**described["parameters"])
+    vars(estimator).update(described["fitted"])
+    return estimator
+
+
+_Pair = tuple[Callable[[Any], dict[str, Any]], Callable[[Any, dict[str, Any]], Any]]
+_EXACT: _Pair = (_exact, _make_exact)
+_SPARSE: _Pair = (_sparse, _make_sparse)
+_MIXTURE: _Pair = (_attributes("models", "weights"), _make_mixture)
+_ESTIMATOR: _Pair = (_estimator, _make_estimator)
+
+#: Of each class: a function that takes an object apart, and one that makes it of its class and parts.
+TAKEN_APART: dict[type[Any], _Pair] = {
+    DistributionGP: _EXACT,
+    SharedKernelGP: _EXACT,
+    ClassificationGP: _EXACT,
+    SparseDistributionGP: _SPARSE,
+    SparseClassificationGP: _SPARSE,
+    MixtureModel: _MIXTURE,
+    MixtureClassifier: _MIXTURE,
+    IntegratedGP: (_attributes(*_QUADRATURE), _call),
+    DistributionGPRegressor: _ESTIMATOR,
+    DistributionGPClassifier: _ESTIMATOR,
+    CloudScaler: _ESTIMATOR,
+    Pipeline: _ESTIMATOR,
+    MixedEncoding: (MixedEncoding.as_dict, lambda cls, parts: cls.from_dict(parts)),
+    CollapsedSums: (vars, _call),
+    InducingFeatures: (_attributes("covar_module", "rows", "factor", "dtype"), _call),
+}
