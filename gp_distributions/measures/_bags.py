@@ -39,7 +39,7 @@ def listed(
     """
     if isinstance(items, Mapping):
         labels, items = items.keys(), items.values()
-    listable = isinstance(items, Iterable) or hasattr(items, "__getitem__")
+    listable = isinstance(items, Iterable) or hasattr(items, "__len__")
     if isinstance(items, str) or is_table(items) or not listable:
         raise TypeError(
             f"Expected a list or dictionary with an entry for each {noun}, got "
@@ -179,7 +179,7 @@ def point_arrays(bags: Iterable[Data], wording: Wording) -> list[Array]:
         if array.shape[1] != arrays[0].shape[1]:
             raise ValueError(
                 f"{wording((i,))}: expected {arrays[0].shape[1]} columns as in {noun} 0, got "
-                f"{array.shape[1]}. An array has a row for each atom."
+                f"{array.shape[1]}. An array has a row for each atom: transpose it if it has a column."
             )
     return arrays
 

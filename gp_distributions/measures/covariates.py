@@ -78,8 +78,8 @@ class Covariates:
         if values is None or values.ndim not in (1, 2) or 0 in values.shape[1:]:
             raise ValueError(
                 f"Block {block!r}: expected distributions, a data frame, or an array of shape (N,) or "
-                f"(N, columns), got {type(data).__name__} of another shape. Read a list of bags with "
-                "PointClouds.from_list(bags)."
+                f"(N, columns), got {getattr(values, 'shape', 'rows of unequal lengths')}. Read a list "
+                "of bags with PointClouds.from_list(bags)."
             )
         if values.ndim == 1:
             return cls.of({block: values}, block)
