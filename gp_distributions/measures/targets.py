@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -78,8 +77,8 @@ def as_targets(train_Y: Tensor | ArrayLike, rows: Tensor) -> tuple[Tensor, bool]
         of outputs.
 
     Raises:
-        ValueError: If the numbers of targets and rows differ, there are none, a target is not finite, or
-            the squares of centred targets overflow or underflow.
+        ValueError: If the numbers of targets and rows differ, there are none, or a target is not
+            finite.
     """
     targets, squeeze = _columns(train_Y, rows)
     if targets.shape[:-1] != rows.shape[:-1]:
@@ -100,23 +99,7 @@ def as_targets(train_Y: Tensor | ArrayLike, rows: Tensor) -> tuple[Tensor, bool]
             f"{targets[bad].tolist()}. Leave out clouds without a target. If only some outputs of a "
             "cloud are known, fit one model for each output: botorch.models.ModelListGP(*models)."
         )
-    low, high = safe_range(rows.dtype)
-    largest, spread = targets.abs().amax(-2), targets.amax(-2) - targets.amin(-2)
-    if bool(((largest > high) | ((spread > 0) & (spread < low))).any()):
-        raise ValueError(
-            f"The squares of the centred targets overflow or underflow in {rows.dtype} (largest target "
-            f"{largest.max():.3g}). Change the unit of the targets."
-        )
     return targets, squeeze
-
-
-def safe_range(dtype: torch.dtype) -> tuple[float, float]:
-    """Return the smallest and the largest number whose squares, and sums of them, keep all digits.
-
-    They are about 1e-146 and 6e145 in double precision, and 3e-16 and 6e15 in single precision.
-    """
-    limits = torch.finfo(dtype)
-    return math.sqrt(limits.tiny / limits.eps), math.sqrt(limits.max * limits.eps)
 
 
 def _first(bad: Tensor) -> tuple[int, ...]:

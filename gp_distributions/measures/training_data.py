@@ -73,7 +73,7 @@ class TrainingData:
                 dictionary.
             ValueError: If ``X`` is a single distribution; the numbers of inputs and targets differ; an
                 index names the inputs in another order; a target, variance or label is missing or
-                cannot be one; or squares of targets overflow or underflow.
+                cannot be one.
         """
         if isinstance(X, TrainingData):
             return X

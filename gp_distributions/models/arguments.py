@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numbers
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from botorch.models.transforms.input import ChainedInputTransform, InputTransform
@@ -12,6 +12,7 @@ from gpytorch.constraints import GreaterThan
 from gpytorch.kernels import Kernel, ScaleKernel
 from gpytorch.likelihoods import (
     FixedNoiseGaussianLikelihood,
+    GaussianLikelihood,
     Likelihood,
     MultitaskGaussianLikelihood,
 )
@@ -20,7 +21,7 @@ from torch import Tensor
 
 from gp_distributions.kernels.mixed import mixed_kernel
 from gp_distributions.kernels.named import SlicedWassersteinKernel
-from gp_distributions.kernels.reading import distribution_kernels
+from gp_distributions.kernels.reading import check_kind, distribution_kernels
 from gp_distributions.measures import (
     GaussianMixtures,
     Gaussians,
@@ -30,23 +31,59 @@ from gp_distributions.measures import (
 from gp_distributions.measures.described import described
 from gp_distributions.measures.inputs import Inputs
 from gp_distributions.models.normalization import NormalizeClouds
+from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood
 
 _NO_BATCH = torch.Size()
 
 
-def check_modules(covar_module: Kernel, likelihood: Likelihood | None, num_train: int) -> None:
-    """Check that ``covar_module`` is a kernel and the likelihood one of ``num_train`` clouds.
+def kernel_for(
+    X: Inputs | Tensor,
+    covar_module: Kernel | None,
+    input_transform: InputTransform | None,
+    batch_shape: torch.Size = _NO_BATCH,
+    *,
+    shared: bool = False,
+) -> Kernel:
+    """Return the kernel of a model, or the default one, that can read the training inputs.
+
+    Args:
+        X: The training inputs.
+        covar_module: The kernel, or None for the default one.
+        input_transform: The transform of the inputs, or None.
+        batch_shape: Batch shape of the default kernel.
+        shared: Whether all outputs share the kernel.
 
     Raises:
-        TypeError: If ``covar_module`` is not a kernel, or the likelihood is one of tasks that correlate.
-        ValueError: If the length of a fixed noise differs from ``num_train``, or further noise is to be
-            learned beside it.
+        TypeError: If it is no kernel, or the transform is none of BoTorch.
+        ValueError: If there is no default kernel; the kernel reads other distributions, or has a batch
+            axis although outputs share it; or the transform normalises other clouds.
     """
+    if covar_module is None:
+        covar_module = _default_kernel(X, batch_shape)
     if not isinstance(covar_module, Kernel):
         raise TypeError(
             f"Expected a GPyTorch kernel as covar_module, got {described(covar_module)}. "
             "Pass for example SlicedWassersteinKernel(dim), or DistributionKernel(distance)."
         )
+    if shared and covar_module.batch_shape:
+        raise ValueError(
+            "Expected one kernel for all outputs, got a batch of shape "
+            f"{tuple(covar_module.batch_shape)}. Use DistributionGP for a kernel for each output."
+        )
+    _check_transform(input_transform, X)
+    if keeps_clouds(input_transform):
+        check_kind(X, covar_module)
+    return covar_module
+
+
+def check_likelihood(likelihood: Likelihood, num_train: int) -> None:
+    """Check that a likelihood is one of ``num_train`` clouds.
+
+    Raises:
+        TypeError: If it is one of tasks that correlate.
+        ValueError: If the length of a fixed noise differs from ``num_train``, or further noise is to be
+            learned beside it.
+    """
     if isinstance(likelihood, MultitaskGaussianLikelihood):
         raise TypeError(
             f"Expected a likelihood of independent outputs, got {type(likelihood).__name__}. Pass "
@@ -94,7 +131,7 @@ def check_batch_size(batch_size: int) -> None:
         raise ValueError(f"Expected an integer batch_size >= 1, got {batch_size!r}.")
 
 
-def default_kernel(train_X: Inputs | Tensor, batch_shape: torch.Size = _NO_BATCH) -> Kernel:
+def _default_kernel(train_X: Inputs | Tensor, batch_shape: torch.Size) -> Kernel:
     """Return the default kernel, with one set of parameters for each element of ``batch_shape``.
 
     Raises:
@@ -143,15 +180,20 @@ def gaussian_noise(floor: float, batch_shape: torch.Size = _NO_BATCH) -> dict[st
     }
 
 
-def sampled_columns(covar_module: torch.nn.Module) -> dict[str, Any]:
-    """Return where the kernel finds the bag of samples in a row, as arguments of the likelihood.
-
-    Returns:
-        The arguments ``dim`` and ``active_dims`` of :class:`SamplingNoiseLikelihood`.
+def noise_for(
+    covar_module: Kernel,
+    dtype: torch.dtype,
+    sampling_noise: bool | Literal["ties"],
+    batch_shape: torch.Size = _NO_BATCH,
+) -> GaussianLikelihood:
+    """Return the default likelihood, with noise that depends on the sizes of bags if so asked.
 
     Raises:
-        ValueError: If the kernel does not read exactly one cloud in each row.
+        ValueError: If it is asked, and the kernel does not read exactly one cloud in each row.
     """
+    noise = gaussian_noise(noise_floor(dtype), batch_shape)
+    if not sampling_noise:
+        return GaussianLikelihood(**noise)
     kernels = distribution_kernels(covar_module)
     bags = {block for _, block in kernels if block.kind == "clouds"}
     if len(bags) != 1:
@@ -161,10 +203,12 @@ def sampled_columns(covar_module: torch.nn.Module) -> dict[str, Any]:
             "one of several bags, pass likelihood=SamplingNoiseLikelihood(dim, active_dims=...)."
         )
     (block,) = bags
-    return {"dim": block.dim, "active_dims": block.columns}
+    return SamplingNoiseLikelihood(
+        block.dim, active_dims=block.columns, merge=sampling_noise != "ties", **noise
+    )
 
 
-def check_transform(input_transform: object, X: Inputs | Tensor) -> None:
+def _check_transform(input_transform: object, X: Inputs | Tensor) -> None:
     """Check that a transform of inputs is one of BoTorch, and that it can normalise ``X``.
 
     Raises:

@@ -18,7 +18,7 @@ from botorch.models.utils import add_output_dim
 from botorch.utils.types import DEFAULT, _DefaultType
 from gpytorch.distributions import MultivariateNormal
 from gpytorch.kernels import Kernel
-from gpytorch.likelihoods import FixedNoiseGaussianLikelihood, GaussianLikelihood, Likelihood
+from gpytorch.likelihoods import FixedNoiseGaussianLikelihood, Likelihood
 from gpytorch.means import Mean
 from linear_operator import LinearOperator, to_linear_operator
 from numpy.typing import ArrayLike
@@ -29,19 +29,15 @@ from gp_distributions.distances.base import Distance
 from gp_distributions.distances.embedded_rows import EmbeddedRows
 from gp_distributions.kernels.covariances import covariance
 from gp_distributions.kernels.lazy_covariance import LazyCovariance
-from gp_distributions.kernels.reading import check_kind
 from gp_distributions.measures.inputs import Inputs
 from gp_distributions.measures.training_data import TrainingData
 from gp_distributions.models.arguments import (
     adapt_distances,
-    check_modules,
+    check_likelihood,
     check_noise,
-    check_transform,
-    default_kernel,
-    gaussian_noise,
     keeps_clouds,
-    noise_floor,
-    sampled_columns,
+    kernel_for,
+    noise_for,
     standardize,
 )
 from gp_distributions.models.exact_inference import (
@@ -54,7 +50,6 @@ from gp_distributions.models.observations import (
     mean_noise,
 )
 from gp_distributions.models.regression import Regression
-from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood
 from gp_distributions.models.together import held
 from gp_distributions.rows.clouds import pad_rows, same_tensor
 from gp_distributions.rows.contents import check_content
@@ -161,19 +156,11 @@ class DistributionGP(Regression, SingleTaskGP):
         rows, targets = data.rows, data.targets.to(data.rows)
         variances = None if data.variances is None else data.variances.to(rows)
         batch_shape = self.get_batch_dimensions(rows, targets)[1]
-        if covar_module is None:
-            covar_module = default_kernel(data.X, batch_shape)
-        check_modules(covar_module, likelihood, rows.shape[-2])
-        check_transform(input_transform, data.X)
-        if keeps_clouds(input_transform):
-            check_kind(data.X, covar_module)
-        noise = gaussian_noise(noise_floor(rows.dtype), batch_shape)
-        if sampling_noise:
-            likelihood = SamplingNoiseLikelihood(
-                **sampled_columns(covar_module), **noise, merge=sampling_noise != "ties"
-            )
-        elif likelihood is None and variances is None:
-            likelihood = GaussianLikelihood(**noise)
+        covar_module = kernel_for(data.X, covar_module, input_transform, batch_shape)
+        if likelihood is not None:
+            check_likelihood(likelihood, rows.shape[-2])
+        elif variances is None:
+            likelihood = noise_for(covar_module, rows.dtype, sampling_noise, batch_shape)
         if isinstance(outcome_transform, _DefaultType):
             outcome_transform = standardize(targets)
         super().__init__(

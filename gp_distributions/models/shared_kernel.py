@@ -19,8 +19,8 @@ from gp_distributions.distances.embedded_rows import EmbeddedRows
 from gp_distributions.measures.inputs import Inputs
 from gp_distributions.measures.training_data import TrainingData
 from gp_distributions.models.arguments import (
-    default_kernel,
     gaussian_noise,
+    kernel_for,
     noise_floor,
 )
 from gp_distributions.models.distribution_gp import DistributionGP
@@ -85,12 +85,7 @@ class SharedKernelGP(DistributionGP):
         input_transform: InputTransform | None = None,
     ) -> None:
         data = TrainingData.read(train_X, train_Y)
-        covar_module = default_kernel(data.X) if covar_module is None else covar_module
-        if getattr(covar_module, "batch_shape", None):
-            raise ValueError(
-                "Expected one kernel for all outputs, got a batch of shape "
-                f"{tuple(covar_module.batch_shape)}. Use DistributionGP for a kernel for each output."
-            )
+        covar_module = kernel_for(data.X, covar_module, input_transform, shared=True)
         shape = data.targets.shape
         if mean_module is None and shape[-1] > 1:
             mean_module = ConstantMean(batch_shape=shape[:-2] + shape[-1:])

@@ -17,21 +17,16 @@ from gpytorch.means import ConstantMean
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from gp_distributions.kernels.reading import check_kind
 from gp_distributions.measures.arrays import integer
 from gp_distributions.measures.encoding import MixedEncoding
 from gp_distributions.measures.inputs import Inputs
 from gp_distributions.measures.training_data import TrainingData, counted_rows
 from gp_distributions.models.arguments import (
     adapt_distances,
-    check_modules,
     check_noise,
-    check_transform,
-    default_kernel,
-    gaussian_noise,
-    keeps_clouds,
+    kernel_for,
     noise_floor,
-    sampled_columns,
+    noise_for,
     standardize,
 )
 from gp_distributions.models.collapsed import (
@@ -173,18 +168,8 @@ class SparseDistributionGP(SparseInference):
         X, sample_Y, *given = self.sample()
         if sample_Y is None:
             raise ValueError("Expected pieces that carry targets, got targets of None.")
-        if covar_module is None:
-            covar_module = default_kernel(X)
+        covar_module = kernel_for(X, covar_module, input_transform, shared=True)
         rows = counted_rows(X, self.encoding).detach().double()
-        check_modules(covar_module, None, rows.shape[-2])
-        check_transform(input_transform, X)
-        if getattr(covar_module, "batch_shape", None):
-            raise ValueError(
-                "Expected one kernel for all outputs, got a batch of shape "
-                f"{tuple(covar_module.batch_shape)}. Fit one model for each output."
-            )
-        if keeps_clouds(input_transform):
-            check_kind(X, covar_module)
         # The transforms are not there yet.
         targets, known = self._reader().targets(X, sample_Y, *given)
         if isinstance(self.data, TrainingData):
@@ -224,7 +209,6 @@ class SparseDistributionGP(SparseInference):
         targets: Tensor,
         known: Tensor | None,
     ) -> GaussianLikelihood | FixedNoiseGaussianLikelihood:
-        floor = noise_floor(torch.float64)
         if likelihood is not None:
             if not isinstance(likelihood, GaussianLikelihood):
                 raise TypeError(
@@ -243,15 +227,9 @@ class SparseDistributionGP(SparseInference):
             _, noise = self._reader().transformed(targets[:1], every.mean(0, keepdim=True))
             assert noise is not None
             return FixedNoiseGaussianLikelihood(noise.mT if self._num_outputs > 1 else noise[0])
-        if sampling_noise:
-            return SamplingNoiseLikelihood(
-                **sampled_columns(self.covar_module),
-                **gaussian_noise(floor),
-                merge=sampling_noise != "ties",
-            )
-        if self._num_outputs > 1:
-            return SharedNoise(floor)
-        return GaussianLikelihood(**gaussian_noise(floor))
+        if self._num_outputs > 1 and not sampling_noise:
+            return SharedNoise(noise_floor(torch.float64))
+        return noise_for(self.covar_module, torch.float64, sampling_noise)
 
     def bound(self) -> Tensor:
         """Compute the lower bound of the log marginal likelihood of the transformed targets.

@@ -282,7 +282,7 @@ class TestPredictions:
                 torch.testing.assert_close(a, b)
 
     def test_a_single_cloud_has_no_axis(self, model: DistributionGP) -> None:
-        with pytest.raises(ValueError, match=r"rows\[:1\] instead of rows\[0\]"):
+        with pytest.raises(ValueError, match=r"X\[:1\] instead of X\[0\]"):
             model.predict(model.train_inputs[0][..., 0, :].flatten())
 
     def test_batch_size_is_checked(self, model: DistributionGP) -> None:
