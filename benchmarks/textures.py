@@ -25,8 +25,8 @@ k principal components, the agreement of k-means with the textures, here with th
 accuracy of a support vector machine, means over runs.
 
 In the paper, the template of the kernels is the average distribution of the data set, a mixture; here
-features are centred at their mean in the Hilbert space, which differs for the polynomial kernel only. The
-paper holds out each fifth of a class in turn, repeats this 100 times, and also clusters spectrally.
+features are centred at their mean in the Hilbert space, which differs for the polynomial kernel only.
+The paper holds out each fifth of a class in turn, repeats this 100 times, and also clusters spectrally.
 
 The paper reports that SW kernels need fewer components, find better clusters and classify better. On
 these textures they classify better than kernels of the entries, and relit patches, which move the
