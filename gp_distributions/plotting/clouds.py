@@ -69,7 +69,8 @@ def plot_cloud(
         if chosen.any():
             values = shown[chosen]
             sizes = 3 + 60 * np.abs(values) / (largest or 1.0)
-            marks = ax.scatter(*atoms[chosen].T, c=values, s=sizes, marker=marker, **style)
+            x, y = atoms[chosen].T
+            marks = ax.scatter(x, y, c=values, s=sizes, marker=marker, **style)
     ax.figure.colorbar(marks, ax=ax, label=label, shrink=0.8)
     ax.margins(0.1)
     ax.set_aspect("equal", adjustable="datalim")

@@ -173,10 +173,10 @@ def report(
         raise ValueError(f"Expected {total} names of training objects, got {len(trained)}.")
     classes = [str(name) for name in getattr(single, "classes_", ())]
     found = [_output(o, n, level, classes) for o, n in zip(outputs, labels, strict=True)]
-    ranked = isinstance(single, DistributionGP) and not classes
-    if relevance is True and ranked:
+    if relevance is True and isinstance(single, DistributionGP) and not classes:
         relevance = total >= _FEWEST_RELEVANT and relevance_of(single, names=names)
-    elif relevance is True:
+    ranked = isinstance(relevance, Relevance)
+    if relevance is True:
         units = [output["constant"] or 1.0 if len(outputs) > 1 else 1.0 for output in found]
         relevance = sensitivities(single, rows, torch.tensor(units), names)
     matters = Relevance(()) if isinstance(relevance, bool) else relevance
@@ -368,16 +368,17 @@ def _gallery(
 ) -> Callable[..., None]:
     """Return a function that draws clouds side by side."""
     spans = np.ptp(np.concatenate(bags), axis=0)  # coordinates may have other units
-    scaled = [bag[:, axes] / np.where(spans > 0, spans, 1.0)[axes] for bag in bags]
+    scaled = [(bag / np.where(spans > 0, spans, 1.0))[:, axes] for bag in bags]
 
     def draw(*given: Any) -> None:
         if len(axes) > 1:
-            for ax in plot_clouds(scaled, titles=names, axes=given):
+            plot_clouds(scaled, axes=given)
+        for ax, bag, name in zip(given, bags, names, strict=True):
+            if len(axes) == 1:
+                ax.hist(bag[:, 0], bins=20, density=True, color="0.4")
+            else:
                 ax.set_axis_on()
                 ax.set(xticks=[], yticks=[])
-            return
-        for ax, bag, name in zip(given, bags, names, strict=True):
-            ax.hist(bag[:, 0], bins=20, density=True, color="0.4")
             ax.set_title(name, fontsize=8)
 
     return draw
