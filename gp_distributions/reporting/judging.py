@@ -27,8 +27,8 @@ LEVELS = (0.5, 0.8, 0.9, 0.95)
 _ANY_OUTSIDE = 0.05
 # A bin of probabilities holds at least this many objects; there are at most so many bins.
 _FEWEST, _MOST_BINS = 10, 10
-# The unit of distances is that of pairs of at most so many training objects.
-_MOST_POOLED = 256
+# Training objects to compare at a time, which bounds memory; and those whose pairs give the unit.
+_BATCH, _MOST_POOLED = 1024, 256
 
 
 def training_of(model: Model) -> Training | None:
@@ -49,7 +49,8 @@ def judge(
     """
     classify = isinstance(model, Classifier)
     if classify:
-        known, labels = model.classes_.tolist(), np.asarray(y).ravel().tolist()
+        labels = np.asarray(y.cpu() if isinstance(y, Tensor) else y).ravel().tolist()
+        known = model.classes_.tolist()
         if unknown := set(labels) - set(known):
             raise ValueError(f"Expected labels that the model knows, {known}, got {unknown}.")
         y = np.array([known.index(label) for label in labels], dtype=float)
@@ -123,9 +124,10 @@ def nearest(
     """
     pooled = training[:: -(-len(training) // _MOST_POOLED)]
     with torch.no_grad():
-        pairs, squared = _squared(model, pooled, pooled), _squared(model, rows, training)
+        pairs = _squared(model, pooled, pooled)
+        parts = [_squared(model, rows, part) for part in training.split(_BATCH)]
     unit = pairs.sum() / max(len(pooled) * (len(pooled) - 1), 1)
-    distances = (squared / (unit if unit > 0 else 1.0)).sqrt()
+    distances = (torch.cat(parts, -1) / (unit if unit > 0 else 1.0)).sqrt()
     for row, place in zip(distances, own, strict=True):
         row[place if place >= 0 else slice(0)] = torch.inf
     found, count = distances.sort(stable=True), min(count, len(training) - 1)
