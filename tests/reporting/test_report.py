@@ -115,12 +115,22 @@ def check_alone(found: Page) -> None:
         assert all(each.startswith((b"#", b"data:")) for each in references)
 
 
-@pytest.fixture
+PICTURE = pages._picture
+
+
+@pytest.fixture(autouse=True)
 def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leave the pictures empty, because drawing takes most of the time."""
     monkeypatch.setattr(pages, "_picture", lambda *_: SVG)
 
 
+@pytest.fixture
+def drawn(monkeypatch: pytest.MonkeyPatch, undrawn: None) -> None:
+    """Draw the pictures after all."""
+    monkeypatch.setattr(pages, "_picture", PICTURE)
+
+
+@pytest.mark.usefixtures("drawn")
 def test_scores_of_regression(tmp_path: Path) -> None:
     mean, std = (values.numpy() for values in MODEL.predict(CLOUDS[TEST]))
     found = page(
@@ -237,6 +247,7 @@ def test_neighbours_are_nearest_in_the_space_of_the_kernel() -> None:
         np.testing.assert_allclose(np.sqrt(squared[i, places[i]]) / unit, expected, rtol=1e-6)
 
 
+@pytest.mark.usefixtures("drawn")
 def test_everything_that_users_write_is_escaped(tmp_path: Path) -> None:
     named = PointClouds.from_list({f"{EVIL}{name}": bag for name, bag in BAGS.items()})
     options = {"title": EVIL, "label": EVIL + "$\\frac$", "names": [EVIL, "$\\x$ $"], "date": EVIL}
@@ -256,6 +267,7 @@ def test_everything_that_users_write_is_escaped(tmp_path: Path) -> None:
     assert f"{EVIL}2" in found.text
 
 
+@pytest.mark.usefixtures("drawn")
 def test_equal_inputs_give_equal_files(tmp_path: Path) -> None:
     options: dict[str, Any] = {"date": "1 March", "relevance": False}
     first, second = (
@@ -317,8 +329,8 @@ DRAWN = ("mixed", "classification", "one dimension", "five dimensions", "constan
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.filterwarnings("ignore:The model inputs are of type torch.float32")
 def test_all_models(name: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
-    if name not in DRAWN:
-        request.getfixturevalue("undrawn")
+    if name in DRAWN:
+        request.getfixturevalue("drawn")
     make, X, y = CASES[name]
     model = make(X[TRAIN], y[TRAIN])
     before = {key: value.clone() for key, value in model.state_dict().items()}
@@ -333,7 +345,6 @@ def test_all_models(name: str, tmp_path: Path, request: pytest.FixtureRequest) -
     assert drawn == (0 if name in kinds else 2)
 
 
-@pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize("kind", ["integrated", "mixture"])
 def test_mixtures(kind: str, tmp_path: Path) -> None:
     single = DistributionGP(CLOUDS[TRAIN], Y[TRAIN])
@@ -356,7 +367,6 @@ def test_mixtures(kind: str, tmp_path: Path) -> None:
     assert f"counts most, with a weight of {weight}" in text
 
 
-@pytest.mark.usefixtures("undrawn")
 def test_mixtures_of_models_with_different_training_data(tmp_path: Path) -> None:
     members = [DistributionGP(CLOUDS[i : i + 8], Y[i : i + 8]) for i in (0, 8)]
     model = MixtureModel(members, [0.6, 0.4])
@@ -364,7 +374,6 @@ def test_mixtures_of_models_with_different_training_data(tmp_path: Path) -> None
     assert "cannot tell whether these 16 are among" in found.text
 
 
-@pytest.mark.usefixtures("undrawn")
 def test_models_without_their_training_data(tmp_path: Path) -> None:
     save(SparseDistributionGP(CLOUDS[TRAIN], Y[TRAIN]), tmp_path / "model")
     found = page(report(load(tmp_path / "model"), CLOUDS[TEST], Y[TEST], tmp_path / "a.html"))
@@ -372,7 +381,6 @@ def test_models_without_their_training_data(tmp_path: Path) -> None:
     assert "Where predictions come from" not in found.text
 
 
-@pytest.mark.usefixtures("undrawn")
 def test_names_of_training_objects(tmp_path: Path) -> None:
     path = tmp_path / "a.html"
     names = [f"trained {i}" for i in range(16)]
@@ -388,7 +396,6 @@ def test_names_of_training_objects(tmp_path: Path) -> None:
         report(MODEL, CLOUDS, Y, path, train_labels=["a", "b", "c"])
 
 
-@pytest.mark.usefixtures("undrawn")
 def test_relevance(tmp_path: Path) -> None:
     path = tmp_path / "a.html"
     found = relevance(MODEL)
@@ -402,7 +409,6 @@ def test_relevance(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.usefixtures("undrawn")
 def test_sensitivities_follow_the_function(tmp_path: Path) -> None:
     means = np.array([bag[:, 1].mean() for bag in BAGS.values()])
     model = SparseDistributionGP(CLOUDS, means)
@@ -427,7 +433,6 @@ def bars(monkeypatch: pytest.MonkeyPatch) -> dict[str, float]:
     return drawn
 
 
-@pytest.mark.usefixtures("undrawn")
 def test_sensitivities_are_those_of_relevance(bars: dict[str, float], tmp_path: Path) -> None:
     X = MixedInputs(cells=CLOUDS, arm=["a", "b"] * 12, age=np.arange(24.0))
     model = DistributionGP(X, Y)
@@ -440,7 +445,6 @@ def test_sensitivities_are_those_of_relevance(bars: dict[str, float], tmp_path: 
     assert bars == pytest.approx(expected, rel=1e-3)
 
 
-@pytest.mark.usefixtures("undrawn")
 def test_sensitivities_are_those_of_random_objects(bars: dict[str, float], tmp_path: Path) -> None:
     """In sorted data, the first objects do not represent all of them."""
     points = RNG.normal(size=(160, 6, 2))
@@ -453,7 +457,6 @@ def test_sensitivities_are_those_of_random_objects(bars: dict[str, float], tmp_p
     assert bars["coordinate 1"] > 2 * bars["coordinate 0"]
 
 
-@pytest.mark.usefixtures("undrawn")
 def test_coordinates_that_rotate_are_one_input(bars: dict[str, float], tmp_path: Path) -> None:
     X = PointClouds(RNG.normal(size=(24, 6, 3)))
     kernel = DistributionKernel(RigidSlicedWasserstein(3, marks=1, max_degree=2, num_slices=8))
@@ -461,7 +464,6 @@ def test_coordinates_that_rotate_are_one_input(bars: dict[str, float], tmp_path:
     assert list(bars) == ["x, y", "m"]
 
 
-@pytest.mark.usefixtures("undrawn")
 def test_coordinates_drawn_are_those_that_matter(tmp_path: Path) -> None:
     X = PointClouds(RNG.normal(size=(24, 6, 5)))
     y = X.points[..., 2].mean(-1) + X.points[..., 4].mean(-1)
@@ -476,7 +478,6 @@ def test_coordinates_drawn_are_those_that_matter(tmp_path: Path) -> None:
         assert "by coordinate 0 and coordinate 1" in text
 
 
-@pytest.mark.usefixtures("undrawn")
 def test_predictions_far_from_training_data_are_not_interpreted(tmp_path: Path) -> None:
     places = np.r_[np.linspace(0, 1, 20), 3.0, 3.1]
     X = PointClouds(places[:, None, None] + np.linspace(-0.1, 0.1, 5)[:, None])
@@ -488,7 +489,6 @@ def test_predictions_far_from_training_data_are_not_interpreted(tmp_path: Path) 
     assert "the average" not in found.text.partition("Where predictions come from")[2]
 
 
-@pytest.mark.usefixtures("undrawn")
 def test_the_sentence_is_about_the_worst_output(tmp_path: Path) -> None:
     y = np.stack([Y, np.where(np.arange(24) == 20, 50.0, -Y)], 1)
     model = DistributionGP(CLOUDS[TRAIN], y[TRAIN])
@@ -501,7 +501,6 @@ def test_the_sentence_is_about_the_worst_output(tmp_path: Path) -> None:
     assert re.search(r"The largest error: p20\s+Output 2: predicted", found.text)
 
 
-@pytest.mark.usefixtures("undrawn")
 def test_levels_are_written_with_all_digits(tmp_path: Path) -> None:
     found = page(report(MODEL, CLOUDS, Y, tmp_path / "a.html", level=0.975, relevance=False))
     assert "98%" not in found.text
