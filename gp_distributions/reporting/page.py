@@ -23,12 +23,7 @@ from gp_distributions.measures import Covariates, MixedInputs
 from gp_distributions.measures.inputs import Inputs
 from gp_distributions.measures.targets import check_order
 from gp_distributions.measures.training_data import counted_rows
-from gp_distributions.models import (
-    DistributionGP,
-    IntegratedGP,
-    MixtureModel,
-    SparseDistributionGP,
-)
+from gp_distributions.models import DistributionGP, IntegratedGP, MixtureModel, SparseDistributionGP
 from gp_distributions.models.arguments import keeps_clouds
 from gp_distributions.models.likeliest import likeliest
 from gp_distributions.models.training import share_objects
@@ -186,14 +181,13 @@ def report(
         examples = _examples(single, rows, training, places, called, trained, found, clouds)
     data = []
     for name, block, _, _ in clouds:
-        sizes = [len(bag) for bag in _bags(single, rows, block)]
-        data.append((f"Bags {name}", f"{min(sizes)} to {max(sizes)} points, dimension {block.dim}"))
-    environment = jinja2.Environment(
-        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True
-    )
+        sizes = sorted(map(len, _bags(single, rows, block)))
+        data.append((f"Bags {name}", f"{sizes[0]} to {sizes[-1]} points, dimension {block.dim}"))
+    options: Any = {"undefined": jinja2.StrictUndefined, "trim_blocks": True}
+    environment = jinja2.Environment(autoescape=True, **options)
     environment.filters |= {"number": number, "percent": percent}
-    template = files("gp_distributions.reporting").joinpath("report.html.jinja")
-    text = environment.from_string(template.read_text(encoding="utf-8")).render(
+    template = files("gp_distributions.reporting").joinpath("report.html.jinja").read_text("utf-8")
+    text = environment.from_string(template).render(
         title=title,
         date=date,
         level=level,
@@ -266,11 +260,10 @@ def _output(found: Judged, label: str, level: float, classes: list[str]) -> dict
         shown["write"] = lambda value: classes[int(value)]
         shown["loss"], shown["often"] = float(-found.log_density.mean()), float(shares.max())
         shown["constant"] = float(torch.special.entr(shares).sum())
+        grey: Any = {"cmap": "Greys", "colorbar": False}
         options: Any = {"n_bins": bins, "strategy": "quantile", "name": "this model"}
         images = [
-            lambda ax: ConfusionMatrixDisplay(table, display_labels=classes).plot(
-                ax=ax, cmap="Greys"
-            ),
+            lambda ax: ConfusionMatrixDisplay(table, display_labels=classes).plot(ax=ax, **grey),
             lambda ax: CalibrationDisplay.from_predictions(
                 right, probable, ax=ax, **options
             ).ax_.set(xlabel="predicted probability", ylabel="share that was right"),
@@ -289,15 +282,14 @@ def _importance(found: Relevance, ranked: bool) -> dict[str, str]:
     """Return a picture of how much inputs matter, and the name of the input that matters most."""
     alone = {entry.block for entry in found.entries} == {"X"}
     entries = [replace(e, block="whole bag") if alone else e for e in found.entries]
-
-    def draw(ax: Any) -> None:
-        plot_relevance(Relevance(tuple(entries)), sort=False, ax=ax)
-        ax.set_xlabel(
-            "what predictions lose without it (nats)" if ranked else "change of predictions"
-        )
-
+    unit = "what predictions lose without it (nats)" if ranked else "change of predictions"
+    shown = Relevance(tuple(entries))
     most = max(entries, key=lambda entry: np.nan_to_num(entry.loss, nan=-np.inf))
     name = most.coordinate if alone and most.coordinate else most.name
+
+    def draw(ax: Any) -> None:
+        plot_relevance(shown, sort=False, ax=ax).set_xlabel(unit)
+
     return {"picture": _picture(draw, 4.8, 0.9 + 0.28 * len(entries)), "most": name}
 
 
@@ -346,19 +338,16 @@ def _examples(
             )
             for _, block, axes, _ in clouds
         ]
-        examples.append(
-            {"number": i, "output": int(badness[:, i].argmax()), "distances": distances}
-            | {"names": called, "columns": columns, "images": images}
-            | {"covariates": _covariates(model, shown)}
-        )
+        example = {"number": i, "output": int(badness[:, i].argmax()), "distances": distances}
+        example |= {"names": called, "columns": columns, "images": images}
+        examples.append(example | {"covariates": _covariates(model, shown)})
     return examples
 
 
 def _bags(model: Model, rows: Tensor, block: Block) -> list[npt.NDArray[np.float64]]:
     """Return the atoms in rows, as given unless the model makes them of other inputs."""
     if not keeps_clouds(getattr(model, "input_transform", None)):
-        with torch.no_grad():
-            rows = model.transform_inputs(rows)
+        rows = model.transform_inputs(rows)
     atoms, weights = Block(block.kind, block.dim).split(block.select(rows))
     return [x[w > 0].double().numpy(force=True) for x, w in zip(atoms, weights, strict=True)]
 

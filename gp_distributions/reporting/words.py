@@ -46,19 +46,16 @@ def described(model: Any, single: Model, labels: list[str]) -> list[tuple[str, s
     if isinstance(model, MixtureModel | IntegratedGP):
         what = "models" if isinstance(model, MixtureModel) else "settings of one model"
         most = percent(float(model.weights.max()))
-        told = (
-            f"predictions average {int((model.weights > 0).sum())} {what}, by how well they explain the "
-            f"data; the one that counts most, with a weight of {most}, is described here, and what "
-            "matters and which objects are alike is told by it"
+        told = f"predictions average {int((model.weights > 0).sum())} {what}; the one that counts most, "
+        told += (
+            f"with a weight of {most}, is described here and says what matters and what is alike"
         )
         lines.append(("Average", told))
     kind = f"Gaussian process ({type(single).__name__})"
     if isinstance(single, SparseDistributionGP):
         kind += f" with {single.summed().features.rows.shape[-2]} inducing objects"
     lines.append(("Model", kind))
-    encoding = single.encoding
-    columns = {} if encoding is None else encoding.columns
-    name = ""
+    columns, name = getattr(single.encoding, "columns", {}), ""
     for part in single.covar_module.modules():
         if isinstance(part, BlockKernel):
             name = next((f" of {n}" for n, c in columns.items() if c == part.columns), "")
