@@ -140,8 +140,7 @@ def invert_embedding(
         )
     _check_embeddings(distance, embeddings)
     embeddings = embeddings.detach()
-    exact = isinstance(distance, SlicedWasserstein) and distance.num_quantiles is None
-    if atoms is not None and (start is not None or exact):
+    if atoms is not None and (start is not None or _is_exact(distance)):
         given = "start" if start is not None else "num_quantiles=None"
         raise ValueError(
             f"Expected atoms=None, as {given} determines the number of atoms, got atoms={atoms}."
@@ -163,10 +162,7 @@ def invert_embedding(
         return distance.represent_rows(join_rows(points, weights))
 
     search = partial(
-        nearest_cloud,
-        embed,
-        learn_weights=learn_weights,
-        max_iterations=max_iterations,
+        nearest_cloud, embed, learn_weights=learn_weights, max_iterations=max_iterations
     )
     found = []
     for target, points, weights, size in zip(
@@ -204,24 +200,27 @@ def _check_embeddings(distance: Distance, embeddings: Tensor) -> None:
     if not isinstance(embeddings, Tensor) or not embeddings.is_floating_point():
         kind = embeddings.dtype if isinstance(embeddings, Tensor) else type(embeddings).__name__
         raise TypeError(f"Expected embeddings as a tensor of floating-point numbers, got {kind}.")
-    if embeddings.dim() != 2 or not len(embeddings):
-        raise ValueError(
-            f"Expected embeddings as an N x D tensor, got shape {tuple(embeddings.shape)}."
-        )
-    width = embeddings.shape[-1]
     atom = join_rows(embeddings.new_zeros(1, 1, distance.dim), embeddings.new_ones(1, 1))
     count = distance.represent_rows(atom).shape[-1]
-    fits, more = width == count, ""
-    if isinstance(distance, SlicedWasserstein) and distance.num_quantiles is None:
-        fits = width >= count and not (width - count) % distance.num_slices
-        more = f", and {distance.num_slices} for each further atom"
-    if not fits:
-        raise ValueError(f"Expected embeddings with {count} features{more}, got {width}.")
-    finite = embeddings.isfinite().all(-1)
-    if not bool(finite.all()):
+    step = (
+        int(getattr(distance, "num_slices", 0)) if _is_exact(distance) else 0
+    )  # for each further atom
+    fits = embeddings.dim() == 2 and len(embeddings) > 0
+    further = embeddings.shape[-1] - count if fits else -1
+    if further < 0 or (further % step if step else further):
         raise ValueError(
-            f"Expected finite embeddings, but embedding {int((~finite).nonzero()[0])} is not finite."
+            f"Expected embeddings as an N x D tensor with {count} features"
+            f"{f', and {step} for each further atom' if step else ''}, got shape "
+            f"{tuple(embeddings.shape)}."
         )
+    bad = (~embeddings.isfinite().all(-1)).nonzero()
+    if len(bad):
+        raise ValueError(f"Expected finite embeddings, but embedding {int(bad[0])} is not finite.")
+
+
+def _is_exact(distance: Distance) -> bool:
+    """Whether the embedding has a quantile for each atom."""
+    return isinstance(distance, SlicedWasserstein) and distance.num_quantiles is None
 
 
 def _start(distance: Distance, embeddings: Tensor, atoms: int | None, seed: int) -> PointClouds:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -142,20 +143,16 @@ def test_the_widest_precision_counts(single: str) -> None:
     assert nlpd(**narrow).dtype == torch.float32
 
 
-def test_bad_input() -> None:
-    with pytest.raises(
-        ValueError, match=r"the same shape \(N,\), got \(60,\), \(60, 1\) and \(60,\)"
-    ):
-        nlpd(Y, MEAN[:, None], STD)
-    broken = STD.clone()
-    broken[3] = 0
-    with pytest.raises(ValueError, match=r"bag 3 are .* and 0\.0"):
-        crps(Y, MEAN, broken)
-    broken = Y.clone()
-    broken[4] = torch.nan
-    with pytest.raises(ValueError, match="bag 4 are nan"):
-        coverage(broken, MEAN, STD)
-    with pytest.raises(ValueError, match="between 0 and 1"):
-        reliability(Y, MEAN, STD, levels=[0.5, 1.0])
-    with pytest.raises(ValueError, match="a group label for each of 60 bags, got 59"):
-        coverage(Y, MEAN, STD, groups=SIZES[:59])
+@pytest.mark.parametrize(
+    ("score", "values", "options", "message"),
+    [
+        (nlpd, (Y, MEAN[:, None], STD), {}, r"the same shape \(N,\), got \(60,\), \(60, 1\)"),
+        (crps, (Y, MEAN, STD.index_fill(0, torch.tensor(3), 0)), {}, r"bag 3 are .* and 0\.0"),
+        (coverage, (Y.index_fill(0, torch.tensor(4), torch.nan), MEAN, STD), {}, "bag 4 are nan"),
+        (reliability, (Y, MEAN, STD), {"levels": [0.5, 1.0]}, "between 0 and 1"),
+        (coverage, (Y, MEAN, STD), {"groups": SIZES[:59]}, "label for each of 60 bags, got 59"),
+    ],
+)
+def test_bad_input(score: Callable[..., Tensor], values: Any, options: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        score(*values, **options)

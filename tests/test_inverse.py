@@ -233,36 +233,37 @@ def test_point_mass() -> None:
     assert found.distances.item() < 1e-12
 
 
-def test_wrong_inputs() -> None:
-    distance = SlicedWasserstein(2, num_slices=20, num_quantiles=10)
-    good = torch.zeros(3, 202, dtype=torch.float64)
-    with pytest.raises(TypeError, match="Fourier"):
-        invert_embedding(Fourier(2), good)
-    with pytest.raises(TypeError, match="order 2"):
-        invert_embedding(SlicedWasserstein(2, p=1), good)
-    for other in (good.numpy(), good.long()):
-        with pytest.raises(TypeError, match="a tensor of floating-point numbers, got"):
-            invert_embedding(distance, other)  # type: ignore[arg-type]
-    rigid = RigidSlicedWasserstein(2, num_slices=10, max_degree=3, num_quantiles=4)
-    with pytest.raises(ValueError, match="with 16 features, got 202"):
-        invert_embedding(rigid, good)
-    with pytest.raises(TypeError, match="between clouds, got RigidSlicedWasserstein"):
-        invert_embedding(RigidSlicedWasserstein(2, inputs="gaussians"), good)
-    with pytest.raises(ValueError, match="with 202 features, got 201"):
-        invert_embedding(distance, good[:, 1:])
-    with pytest.raises(ValueError, match="N x D"):
-        invert_embedding(distance, good[0])
-    with pytest.raises(ValueError, match="embedding 1 is not"):
-        invert_embedding(distance, good.index_fill(0, torch.tensor([1]), torch.nan))
-    with pytest.raises(ValueError, match="one for each of 3"):
-        invert_embedding(distance, good, start=outlines())
-    with pytest.raises(ValueError, match=r"start determines .* atoms=5"):
-        invert_embedding(distance, good, atoms=5, start=outlines())
-    exact = SlicedWasserstein(2, num_slices=20, num_quantiles=None)
-    with pytest.raises(ValueError, match=r"num_quantiles=None determines .* atoms=5"):
-        invert_embedding(exact, good, atoms=5)
-    with pytest.raises(ValueError, match="with 22 features, and 20 for each further atom, got 2"):
-        invert_embedding(exact, good[:, :2])  # a mean without quantiles
+SLICED, EXACT = (SlicedWasserstein(2, num_slices=20, num_quantiles=n) for n in (10, None))
+RIGID = RigidSlicedWasserstein(2, num_slices=10, max_degree=3, num_quantiles=4)
+GOOD = torch.zeros(3, 202, dtype=torch.float64)
+
+
+@pytest.mark.parametrize(
+    ("distance", "embeddings", "options", "message"),
+    [
+        (Fourier(2), GOOD, {}, "Fourier"),
+        (SlicedWasserstein(2, p=1), GOOD, {}, "order 2"),
+        (SLICED, GOOD.numpy(), {}, "a tensor of floating-point numbers, got"),
+        (SLICED, GOOD.long(), {}, "a tensor of floating-point numbers, got"),
+        (RIGID, GOOD, {}, r"with 16 features, got shape \(3, 202"),
+        (
+            RigidSlicedWasserstein(2, inputs="gaussians"),
+            GOOD,
+            {},
+            "between clouds, got RigidSliced",
+        ),
+        (SLICED, GOOD[:, 1:], {}, r"with 202 features, got shape \(3, 201"),
+        (SLICED, GOOD[0], {}, "N x D"),
+        (SLICED, GOOD.index_fill(0, torch.tensor([1]), torch.nan), {}, "embedding 1 is not"),
+        (SLICED, GOOD, {"start": outlines()}, "one for each of 3"),
+        (SLICED, GOOD, {"start": outlines(), "atoms": 5}, r"start determines .* atoms=5"),
+        (EXACT, GOOD, {"atoms": 5}, r"num_quantiles=None determines .* atoms=5"),
+        (EXACT, GOOD[:, :2], {}, r"22 features, and 20 for each further atom, got shape \(3, 2\)"),
+    ],
+)
+def test_wrong_inputs(distance: Any, embeddings: Any, options: Any, message: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=message):
+        invert_embedding(distance, embeddings, **options)
 
 
 def test_single_precision_without_a_warning() -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, TypeAlias, get_args
+from typing import Any, TypeAlias
 
 from botorch.models.transforms.outcome import Standardize
 from botorch.utils.types import DEFAULT
@@ -25,6 +26,18 @@ from gp_distributions.models import (
 )
 from gp_distributions.models.mixture_classifier import Classifier
 
+# What a model is made of beside its data and its kernel, as attributes and as arguments.
+_KEPT = (
+    "alpha_epsilon",
+    "feature_dtype",
+    "input_transform",
+    "likelihood",
+    "mean_module",
+    "num_inducing",
+    "seed",
+    "temperature",
+)
+
 Model: TypeAlias = DistributionGP | SparseDistributionGP
 Candidate: TypeAlias = Kernel | Distance | Model | Callable[[Any, Any], Model]
 
@@ -38,7 +51,7 @@ def make_model(candidate: Candidate, data: TrainingData, index: Tensor | None) -
         index: The numbers of the training clouds, or None for all.
 
     Raises:
-        TypeError: If the candidate is something else, or a model of a class that is not known.
+        TypeError: If the candidate is something else.
         ValueError: If the candidate does not fit the data.
     """
     part = data if index is None else data[index.to(data.targets.device)]
@@ -73,40 +86,21 @@ def _with_kernel(kernel: Kernel, data: TrainingData) -> Model:
 def _on_data(model: Model, data: TrainingData, part: TrainingData, index: Tensor | None) -> Model:
     """Make a model like the given one, of its modules, on other data."""
     kind: Any = type(model)
-    options: dict[str, Any] = {"input_transform": getattr(model, "input_transform", None)}
-    if isinstance(model, SparseDistributionGP):
-        options |= {
-            name: getattr(model, name) for name in ("num_inducing", "feature_dtype", "seed")
-        }
-    if isinstance(model, Classifier):
-        options |= {name: getattr(model, name) for name in ("alpha_epsilon", "temperature")}
-    else:
-        options |= _outcomes(model)
-        variances = known_variances(model, data)
-        if variances is None:
-            options["likelihood"] = model.likelihood
-        else:
-            part = replace(part, variances=variances if index is None else variances[index])
-        if kind in (DistributionGP, SharedKernelGP):
-            options["mean_module"] = model.mean_module
-    known = (DistributionGP, SharedKernelGP, SparseDistributionGP, *get_args(Classifier))
-    if kind not in known:
-        raise TypeError(
-            f"Expected a model of {', '.join(k.__name__ for k in known)}, got {kind.__name__}. Pass a "
-            "function of X and y that makes the model."
-        )
-    return kind(part, None, model.covar_module, **options)
-
-
-def _outcomes(model: Model) -> dict[str, Any]:
-    """Return the options of a model for regression that concern the transform of its targets."""
+    taken = inspect.signature(kind.__init__).parameters
+    options = {n: getattr(model, n) for n in _KEPT if n in taken and hasattr(model, n)}
     transform = getattr(model, "outcome_transform", None)
     if not isinstance(transform, Standardize | None):
         raise ValueError(
             f"Expected Standardize or None as outcome transform, got {type(transform).__name__}, under "
             "which predictions are not normal."
         )
-    return {"outcome_transform": None if transform is None else DEFAULT}
+    if "outcome_transform" in taken:
+        options["outcome_transform"] = None if transform is None else DEFAULT
+    variances = known_variances(model, data)
+    if variances is not None:
+        del options["likelihood"]
+        part = replace(part, variances=variances if index is None else variances[index])
+    return kind(part, None, model.covar_module, **options)
 
 
 def known_variances(candidate: Candidate, data: TrainingData) -> Tensor | None:

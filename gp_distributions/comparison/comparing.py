@@ -118,9 +118,6 @@ def compare(
         )
     if not candidates:
         raise ValueError("Expected at least one candidate, got none.")
-    strange = [name for name in candidates if not isinstance(name, str)]
-    if strange:
-        raise TypeError(f"Expected names of candidates as strings, got {strange[0]!r}.")
     restarts = integer(restarts, "restarts", least=0)
     if classification is None:
         classification = _are_labels(y) or any(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -85,33 +85,37 @@ class Comparison:
         Raises:
             RuntimeError: If every candidate failed.
         """
-        scored = {name: (t, p, p.log_density) for name, (t, p) in results.items() if p is not None}
-        scored, infinite = _finite(scored)
-        failures = {
-            name: replace(trial, message=infinite.get(name, trial.message))
-            for name, (trial, _) in results.items()
-            if name not in scored
-        }
+        scored: dict[str, tuple[Trial, Predictions, Tensor]] = {}
+        failures = []
+        for name, (trial, predictions) in results.items():
+            message = trial.message
+            if predictions is not None:
+                densities = predictions.log_density
+                scored[name] = trial, predictions, densities
+                bad = (~densities.isfinite()).nonzero().flatten().tolist()
+                if not bad:
+                    continue
+                message = f"ValueError: the log density of cloud {bad[0]} is {densities[bad[0]]}"
+                del scored[name]
+            failures.append(ComparisonEntry(name, message=message))
         if not scored:
-            reasons = "; ".join(f"{name!r}: {trial.message}" for name, trial in failures.items())
+            reasons = "; ".join(f"{entry.name!r}: {entry.message}" for entry in failures)
             raise RuntimeError(f"Expected at least one candidate that can be scored, but {reasons}")
         names = sorted(scored, key=lambda name: -scored[name][2].mean().item())
         best = scored[names[0]][2]
-        densities = torch.stack([scored[name][2] for name in names], dim=-1)
-        weights = stacking_weights(densities, prior=PRIOR)
+        each = torch.stack([scored[name][2] for name in names], dim=-1)
+        weights = stacking_weights(each, prior=PRIOR)
         table = [
-            _entry(name, predictions, best, clusters, weight, trial.seconds)
+            _entry(name, scored[name][1], best, clusters, weight, scored[name][0].seconds)
             for name, weight in zip(names, weights.tolist(), strict=True)
-            for trial, predictions, _ in [scored[name]]
         ]
         held_out = {name: scored[name][1] for name in names}
         members = list(held_out.values())
         mixture = type(members[0]).mixed(members, weights.to(best))
         total = sum(entry.seconds for entry in table)
         stacked = _entry("stacked", mixture, best, clusters, 1.0, total)
-        failed = [ComparisonEntry(name, message=t.message) for name, t in failures.items()]
         models = {name: scored[name][0].model for name in names}
-        return cls((*table, *failed), stacked, models, held_out)
+        return cls((*table, *failures), stacked, models, held_out)
 
     @property
     def best(self) -> Any:
@@ -208,21 +212,6 @@ class InterruptedComparison(KeyboardInterrupt):
         return type(self), (self.comparison,)
 
 
-_Scored = dict[str, tuple[Trial, Predictions, Tensor]]
-
-
-def _finite(scored: _Scored) -> tuple[_Scored, dict[str, str]]:
-    """Leave out candidates with a log density that is not finite; say which."""
-    kept, left = {}, {}
-    for name, (trial, predictions, densities) in scored.items():
-        bad = (~densities.isfinite()).nonzero().flatten().tolist()
-        if bad:
-            left[name] = f"ValueError: the log density of cloud {bad[0]} is {densities[bad[0]]}"
-        else:
-            kept[name] = trial, predictions, densities
-    return kept, left
-
-
 def _entry(
     name: str,
     predictions: Predictions,
@@ -231,9 +220,9 @@ def _entry(
     weight: float,
     seconds: float,
 ) -> ComparisonEntry:
+    scores: dict[str, Any] = dict(predictions.scores())
     densities = predictions.log_density
     differences = densities - best
-    scores: dict[str, Any] = dict(predictions.scores())
     return ComparisonEntry(
         name,
         log_density=densities.mean().item(),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 import numpy as np
@@ -53,13 +53,18 @@ def splits(
     """
     if folds is None and groups is None:
         return []
-    check_order(data.X, groups, "groups")
-    refuse_mask(groups, "Groups")
-    labels = None if groups is None else _read_groups(groups, len(data))
-    parts = [
-        (torch.as_tensor(train), torch.as_tensor(test))
-        for train, test in _parts(data, folds, labels, seed)
-    ]
+    labels = np.arange(len(data)) if groups is None else _read_groups(groups, data)
+    splitter: Any = check_cv(folds)
+    if isinstance(folds, int | np.integer | None):
+        number = min(_FOLDS, len(set(labels.tolist()))) if folds is None else folds
+        splitter = KFold(number, shuffle=True, random_state=seed)
+        if groups is not None:
+            splitter = GroupKFold(number)
+        elif data.classes is not None:
+            splitter = StratifiedKFold(number, shuffle=True, random_state=seed)
+    given = None if groups is None else labels
+    found = splitter.split(np.zeros(len(data)), data.targets.cpu().numpy(), given)
+    parts = [(torch.as_tensor(train), torch.as_tensor(test)) for train, test in found]
     left = torch.cat([test for _, test in parts])
     if not torch.equal(left.sort().values, torch.arange(len(data))):
         raise ValueError(
@@ -67,18 +72,13 @@ def splits(
             f"{len(left)} inputs left out, {len(left.unique())} of {len(data)} different."
         )
     for number, (train, test) in enumerate(parts):
-        if bool(torch.isin(train, test).any()):
+        both = np.intersect1d(labels[train.numpy()], labels[test.numpy()])
+        if len(both):
             raise ValueError(
-                f"Expected training parts without the inputs that are left out, but that of fold "
-                f"{number} holds input {int(train[torch.isin(train, test)][0])}."
+                f"Expected training parts without the {'inputs' if groups is None else 'groups'} that "
+                f"are left out, but that of fold {number} holds {both.tolist()[0]!r}. Use a splitter, "
+                "such as GroupKFold if there are groups."
             )
-        if labels is not None:
-            both = np.intersect1d(labels[train.numpy()], labels[test.numpy()])
-            if len(both):
-                raise ValueError(
-                    f"Expected groups that stay together, but fold {number} leaves out only some of "
-                    f"group {both.tolist()[0]!r}. Use a splitter of groups, such as GroupKFold."
-                )
         if data.classes is not None and len(data.targets[train].unique()) < len(data.classes):
             raise ValueError(
                 f"Expected all classes in each training part, but that of fold {number} lacks one. "
@@ -87,33 +87,18 @@ def splits(
     return parts
 
 
-def _parts(data: TrainingData, folds: Any, groups: Any, seed: int) -> Iterator[tuple[Any, Any]]:
-    splitter: Any = check_cv(folds)
-    if isinstance(folds, int | np.integer | None):
-        number = folds
-        if folds is None:
-            number = min(_FOLDS, len(set(groups.tolist())))
-        splitter = KFold(number, shuffle=True, random_state=seed)
-        if groups is not None:
-            splitter = GroupKFold(number)
-        elif data.classes is not None:
-            splitter = StratifiedKFold(number, shuffle=True, random_state=seed)
-    yield from splitter.split(np.zeros(len(data)), data.targets.cpu().numpy(), groups)
-
-
-def _read_groups(groups: Any, size: int) -> NDArray[Any]:
+def _read_groups(groups: Any, data: TrainingData) -> NDArray[Any]:
     """Return the groups as an array, after checking that none is missing."""
+    check_order(data.X, groups, "groups")
+    refuse_mask(groups, "Groups")
     # An array of strings would hide what is missing.
     given = groups.tolist() if hasattr(groups, "tolist") else list(groups)
-    labels = np.asarray(groups)
-    if labels.shape != (size,):
+    if len(given) != len(data):
+        raise ValueError(f"Expected a group for each of {len(data)} inputs, got {len(given)}.")
+    if any(map(is_missing, given)):
+        place = [*map(is_missing, given)].index(True)
         raise ValueError(
-            f"Expected a group for each of {size} inputs, got groups of shape {labels.shape}."
+            f"Expected a group for each input, but that of input {place} is missing. Give inputs "
+            "without a group a group of their own."
         )
-    for place, group in enumerate(given):
-        if is_missing(group):
-            raise ValueError(
-                f"Expected a group for each input, but that of input {place} is missing. Give inputs "
-                "without a group a group of their own."
-            )
-    return labels
+    return np.asarray(groups)

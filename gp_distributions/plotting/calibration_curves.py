@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from gp_distributions.calibration import Groups, calibration, reliability
 from gp_distributions.plotting.drawing import Axes, Values, as_array, given_or_new, line_style
@@ -53,38 +54,27 @@ def plot_calibration(
         >>> [line.get_label() for line in ax.lines]
         ['calibrated', 'model']
     """
+    from scipy.stats import binom
+
     predictions = [as_array(values).ravel() for values in (truth, mean, std)]
     shares = reliability(*predictions, levels=levels, groups=groups)
     scores = calibration(*predictions, groups=groups)
-    counts = dict(zip(scores.groups, scores.count.tolist(), strict=True))
     curves = shares if isinstance(shares, dict) else {"": shares}
     ax = given_or_new(ax)
     if all(line.get_label() != "calibrated" for line in ax.lines):
         ax.plot([0, 1], [0, 1], color="0.5", linewidth=1, label="calibrated")
-    for number, (group, share) in enumerate(curves.items(), start=len(ax.lines) - 1):
+    inner, first = sorted(levels), len(ax.lines) - 1
+    for number, (group, share) in enumerate(curves.items()):
+        count = int(scores.count[number])
+        style = line_style(first + number)
         name = f"{label} {group}".strip()
-        style = line_style(number)
         ax.plot(levels, as_array(share), **style, markersize=4, label=name or None)
-        _draw_chance(ax, counts.get(group, len(predictions[0])), levels, style["color"])
+        # The band in which the coverage of calibrated predictions lies by chance.
+        low, high = ([0, *(end / count), 1] for end in binom.interval(_CHANCE, count, inner))
+        named = any(band.get_label() == _BAND for band in ax.collections)
+        band: dict[str, Any] = {"color": style["color"], "alpha": 0.1, "linewidth": 0}
+        ax.fill_between([0, *inner, 1], low, high, **band, label=None if named else _BAND)
     ax.set(xlim=(0, 1), ylim=(0, 1), aspect="equal")
     ax.set(xlabel="nominal coverage of intervals", ylabel="observed coverage")
     ax.legend(frameon=False, fontsize=8)
     return ax
-
-
-def _draw_chance(ax: Axes, count: int, levels: Sequence[float], color: str) -> None:
-    """Draw the band in which the coverage of calibrated predictions lies by chance."""
-    from scipy.stats import binom
-
-    inner = [level for level in sorted(levels) if 0 < level < 1]
-    low, high = binom.interval(_CHANCE, count, inner)
-    named = any(band.get_label() == _BAND for band in ax.collections)
-    ax.fill_between(
-        [0, *inner, 1],
-        [0, *(low / count), 1],
-        [0, *(high / count), 1],
-        color=color,
-        alpha=0.1,
-        linewidth=0,
-        label=None if named else _BAND,
-    )

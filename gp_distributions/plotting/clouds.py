@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,23 +61,17 @@ def plot_cloud(
     largest = float(np.abs(shown).max())
     signed = bool((shown < 0).any())
     ax = given_or_new(ax)
-    marks = [
-        ax.scatter(
-            atoms[chosen, 0],
-            atoms[chosen, 1],
-            c=shown[chosen],
-            s=3 + 60 * np.abs(shown[chosen]) / (largest or 1.0),
-            marker=marker,
-            cmap="PuOr" if signed else "cividis_r",
-            vmin=-largest if signed else 0.0,
-            vmax=largest,
-            edgecolors="black",
-            linewidths=0.3,
-        )
-        for chosen, marker in ((shown >= 0, "o"), (shown < 0, "v"))
-        if chosen.any()
-    ]
-    ax.figure.colorbar(marks[-1], ax=ax, label=label, shrink=0.8)
+    style: dict[str, Any] = {"cmap": "cividis_r", "vmin": 0.0, "vmax": largest}
+    if signed:
+        style |= {"cmap": "PuOr", "vmin": -largest}
+    style |= {"edgecolors": "black", "linewidths": 0.3}
+    for chosen, marker in ((shown >= 0, "o"), (shown < 0, "v")):
+        if chosen.any():
+            values = shown[chosen]
+            sizes = 3 + 60 * np.abs(values) / (largest or 1.0)
+            x, y = atoms[chosen].T
+            marks = ax.scatter(x, y, c=values, s=sizes, marker=marker, **style)
+    ax.figure.colorbar(marks, ax=ax, label=label, shrink=0.8)
     ax.margins(0.1)
     ax.set_aspect("equal", adjustable="datalim")
     return ax
@@ -139,7 +134,15 @@ def plot_clouds(
     for name, given in (("axes", axes), ("titles", titles)):
         if given is not None and len(given) < len(arrays):
             raise ValueError(f"Expected {name} for {len(arrays)} clouds, got {len(given)}.")
-    drawn = _grid(len(arrays), columns) if axes is None else list(axes)
+    if axes is None:
+        import matplotlib.pyplot as plt
+
+        rows = -(-len(arrays) // columns)
+        figure = plt.figure(figsize=(2.6 * columns, 1.1 * rows), layout="constrained")
+        axes = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False).ravel()
+        for spare in axes[len(arrays) :]:
+            spare.set_axis_off()
+    drawn = list(axes)
     for index, (ax, points) in enumerate(zip(drawn, arrays, strict=False)):
         if outline:
             ax.fill(*points.T, facecolor="0.88", edgecolor="black", linewidth=1)
@@ -169,15 +172,3 @@ def _atoms(clouds: PointClouds | Sequence[Values]) -> list[NDArray[np.float64]]:
                 "PointClouds(clouds.points[..., :2], clouds.weights)."
             )
     return arrays
-
-
-def _grid(count: int, columns: int) -> list[Axes]:
-    """Create ``count`` axes with shared scales, and hide the unused ones in the last row."""
-    import matplotlib.pyplot as plt
-
-    rows = -(-count // columns)
-    figure = plt.figure(figsize=(2.6 * columns, 1.1 * rows), layout="constrained")
-    axes = list(figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False).flat)
-    for spare in axes[count:]:
-        spare.set_axis_off()
-    return axes

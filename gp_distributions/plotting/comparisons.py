@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gp_distributions.plotting.drawing import Axes, given_or_new
+from gp_distributions.plotting.drawing import Axes, given_or_new, name_rows, write_beside
 from gp_distributions.scoring.entries import ComparisonEntry
 
 
@@ -47,17 +47,8 @@ def plot_comparison(entries: Sequence[ComparisonEntry], *, ax: Axes | None = Non
             capsize=2,
         )
         if entry.weight >= 0.005:
-            ax.annotate(
-                f"{entry.weight:.2f}",
-                (entry.difference + entry.error, place),
-                xytext=(8, 0),
-                textcoords="offset points",
-                va="center",
-                fontsize=7,
-            )
-    ax.set_yticks(range(len(entries)), [entry.name for entry in entries])
-    ax.set_ylim(len(entries) - 0.5, -0.5)
+            write_beside(ax, f"{entry.weight:.2f}", entry.difference + entry.error, place)
     ax.margins(x=0.12)  # room for the weights
-    ax.axvline(0, color="black", linewidth=0.8)
-    ax.set_xlabel("log density minus that of the best (nats per cloud)")
+    label = "log density minus that of the best (nats per cloud)"
+    name_rows(ax, [entry.name for entry in entries], label)
     return ax

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -44,3 +45,17 @@ def as_array(values: Any) -> NDArray[np.float64]:
 def line_style(number: int) -> dict[str, Any]:
     """Return the style of line ``number`` of a plot; styles repeat after six lines."""
     return _STYLES[number % len(_STYLES)]
+
+
+def write_beside(ax: Axes, text: str, reach: float, place: int) -> None:
+    """Write small text to the right of a bar or point in a row of a plot."""
+    style: dict[str, Any] = {"xytext": (6, 0), "textcoords": "offset points", "va": "center"}
+    ax.annotate(text, (reach, place), fontsize=7, **style)
+
+
+def name_rows(ax: Axes, names: Sequence[str], label: str) -> None:
+    """Name the rows of a plot, from the top, and draw the line of zero."""
+    ax.set_yticks(range(len(names)), names)
+    ax.set_ylim(len(names) - 0.5, -0.5)
+    ax.axvline(0, color="black", linewidth=0.8)
+    ax.set_xlabel(label)

@@ -4,26 +4,24 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gp_distributions.measures import Covariates, MixedInputs
-from gp_distributions.models import ClassificationGP, DistributionGP, SparseDistributionGP
-from gp_distributions.models.sparse_classification import SparseClassificationGP
-from gp_distributions.plotting._varied import (
-    Part,
-    Place,
-    entry_name,
-    is_label,
-    place_of,
-    typical,
-    varied,
-    with_value,
-)
+from gp_distributions.measures import Covariates, MixedInputs, PointClouds
+from gp_distributions.measures.arrays import object_array
+from gp_distributions.models import DistributionGP, SparseDistributionGP
+from gp_distributions.models.mixture_classifier import Classifier
 from gp_distributions.plotting.drawing import Axes, as_array, given_or_new, line_style
+
+# A block, and a column if the block holds covariates.
+Place: TypeAlias = tuple[str, str | None]
+
+# Numbers of values of a number, of clouds, and of steps from one cloud of a path to the next.
+_GRID, _CLOUDS, _STEPS = 100, 5, 20
 
 
 def plot_effect(
@@ -91,39 +89,153 @@ def plot_effect(
         raise TypeError(f"Expected MixedInputs, got {type(X).__name__}.")
     if not 0 < level < 1:
         raise ValueError(f"Expected a level between 0 and 1, such as 0.95, got {level}.")
-    chosen, column = place = place_of(X, block)
-    others = {name: typical(part) for name, part in X.blocks.items()}
-    names = dict.fromkeys(others, entry_name(X, 0))
+    chosen, column = place = _place(X, block)
+    found = {each: _typical(X, each) for each in _places(X)}
+    names = dict.fromkeys(found, _name(X, 0))
     for key, value in (at or {}).items():
-        given = place_of(X, key)
-        if given == place:
+        other = _place(X, key)
+        if other == place:
             raise ValueError(f"Expected values of inputs other than {block!r} as at=.")
-        others[given[0]] = with_value(X, others[given[0]], given, value)
-        names[given[0]] = str(value) if is_label(value) else "given"
+        names[other] = str(value) if isinstance(value, str | int | np.integer) else "given"
+        found[other] = value if other[1] else _distribution(X, other[0], value)
 
-    def predict(inputs: MixedInputs) -> NDArray[np.float64]:
-        return _curves(model, inputs, level, observation_noise, output)[0][1]
+    def curves(shown: Any) -> list[tuple[str, NDArray[np.float64], NDArray[np.float64] | None]]:
+        inputs = _inputs(X, found | {place: shown}, len(shown))
+        return _curves(model, inputs, level, observation_noise, output)
 
-    inputs, positions, ticks = varied(X, others, place, values, path, predict)
+    part, ticks = X.blocks[chosen], None
+    if path and not isinstance(part, PointClouds):
+        raise ValueError(f"Expected a block of clouds for path=True, got {part}.")
+    if isinstance(part, Covariates):
+        known = part.columns[str(column)]
+        if isinstance(known, Tensor):
+            ends = known.min().item(), known.max().item()
+            values = np.linspace(*ends, _GRID) if values is None else np.ravel(values).astype(float)
+        else:
+            if values is None:
+                values = [v for v in part.levels_of(str(column)) if v in known.tolist()]
+            ticks = list(map(str, values))
+    elif values is None:
+        order = curves(part)[0][1].argsort()
+        order = order[np.linspace(0, len(X) - 1, min(_CLOUDS, len(X))).round().astype(int)]
+        values, ticks = part[torch.from_numpy(order)], [_name(X, i) for i in order]
+    elif not isinstance(values, type(part)) or len(values.batch_shape) != 1:
+        raise TypeError(f"Expected {type(part).__name__} as values of {chosen!r}, got {values!r}.")
+    else:
+        ticks = [str(n) for n in (range(len(values)) if values.labels is None else values.labels)]
+    positions = np.arange(len(values), dtype=float) if ticks is not None else values
+    if path:
+        values, positions = _mixtures(values)
     ax = given_or_new(ax, height=3.8)
-    continuous = path or ticks is None
-    for legend, mean, half in _curves(model, inputs, level, observation_noise, output):
-        _draw(ax, positions, mean, half, continuous, " ".join(filter(None, [name, legend])), level)
+    for legend, mean, half in curves(values):
+        called = " ".join(filter(None, [name, legend]))
+        _draw(ax, positions, mean, half, path or ticks is None, called, level)
     if ticks is not None:
         long = sum(map(len, ticks)) > 40
         style: dict[str, Any] = {"rotation": 30, "ha": "right"} if long else {}
         ax.set_xticks(range(len(ticks)), ticks, **style)
         ax.margins(x=0.05 if path else 0.15)
-    elif column is not None:
-        marks = as_array(X.blocks[chosen].columns[column])  # type: ignore[union-attr]
+    else:
+        marks = as_array(known)
         rug: dict[str, Any] = {"s": 20, "color": "0.5", "marker": "|", "linewidths": 0.7}
         ax.scatter(marks, 0 * marks + 0.02, transform=ax.get_xaxis_transform(), **rug)
     ax.set(xlabel=column or chosen, ylabel=label)
     ax.legend(frameon=False, fontsize=8)
     if not name:
-        fixed = _described(others, names, place)
-        ax.set_title(textwrap.fill(fixed, 60), fontsize=9)
+        fixed = ", ".join(
+            f"{other[1] or other[0]} = {names[other] if other[1] is None else _text(value)}"
+            for other, value in found.items()
+            if other != place
+        )
+        ax.set_title(textwrap.fill(f"at {fixed}" if fixed else "", 60), fontsize=9)
     return ax
+
+
+def _places(X: MixedInputs) -> list[Place]:
+    return [
+        (block, column)
+        for block, part in X.blocks.items()
+        for column in (part.columns if isinstance(part, Covariates) else [None])
+    ]
+
+
+def _place(X: MixedInputs, name: str) -> Place:
+    """Return the block of a name, and its column if the block holds covariates."""
+    places = _places(X)
+    whole = [place for place in places if place[0] == name]
+    found = whole if len(whole) == 1 else [place for place in places if place[1] == name]
+    if len(found) != 1:
+        known = [column or block for block, column in places]
+        raise ValueError(f"Expected the name of one block or column from {known}, got {name!r}.")
+    return found[0]
+
+
+def _name(X: MixedInputs, index: int) -> str:
+    return f"number {index}" if X.labels is None else str(X.labels[index])
+
+
+def _text(value: Any) -> str:
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
+
+
+def _typical(X: MixedInputs, place: Place) -> Any:
+    """Return the median, the most frequent category, or the first distribution."""
+    part, column = X.blocks[place[0]], str(place[1])
+    if not isinstance(part, Covariates):
+        return part[:1]
+    values = part.columns[column]
+    if isinstance(values, Tensor):
+        return values.detach().double().quantile(0.5).item()
+    return max(part.levels_of(column), key=values.tolist().count)
+
+
+def _distribution(X: MixedInputs, block: str, value: Any) -> Any:
+    """Return one distribution along an axis: the given one, or that of a label of ``X``."""
+    part: Any = X.blocks[block]
+    if isinstance(value, type(part)):
+        one = value if value.batch_shape else type(part).unpack(value.pack()[None], value.dim)
+        if len(one) == 1:
+            return one
+    labels = [] if X.labels is None else X.labels.tolist()
+    if isinstance(value, str | int | np.integer) and value in labels:
+        return part[[labels.index(value)]]
+    raise TypeError(
+        f"Expected one of {type(part).__name__} or a label of X as the value of {block!r}, got "
+        f"{value!r}."
+    )
+
+
+def _inputs(X: MixedInputs, values: Mapping[Place, Any], count: int) -> MixedInputs:
+    """Return mixed inputs of the given values, of which there are ``count`` or one for each place."""
+    blocks: dict[str, Any] = {}
+    for (block, column), given in values.items():
+        part = X.blocks[block]
+        if not isinstance(part, Covariates):
+            every = given[torch.zeros(count, dtype=torch.int64)] if len(given) == 1 else given
+            blocks[block] = type(part).unpack(every.pack(), part.dim)  # without labels
+            continue
+        several = isinstance(given, list | tuple | np.ndarray)
+        listed = list(given) if several else [given] * count
+        known = part.columns[str(column)]
+        blocks.setdefault(block, {})[column] = (
+            torch.as_tensor(np.asarray(listed, dtype=np.float64)).to(known)
+            if isinstance(known, Tensor)
+            else object_array(listed)
+        )
+    for block, part in X.blocks.items():
+        if isinstance(part, Covariates):
+            blocks[block] = Covariates(blocks[block], part.levels)
+    return MixedInputs(**blocks)
+
+
+def _mixtures(clouds: PointClouds) -> tuple[PointClouds, NDArray[np.float64]]:
+    """Return mixtures from each cloud to the next, and their positions."""
+    positions = np.linspace(0, len(clouds) - 1, _STEPS * (len(clouds) - 1) + 1)
+    before = np.minimum(positions.astype(int), max(len(clouds) - 2, 0))
+    share = torch.from_numpy(positions - before).to(clouds.weights)[:, None]
+    first, second = clouds[before], clouds[np.minimum(before + 1, len(clouds) - 1)]
+    weights = torch.cat([first.weights * (1 - share), second.weights * share], -1)
+    return PointClouds(torch.cat([first.points, second.points], -2), weights), positions
 
 
 def _curves(
@@ -136,7 +248,7 @@ def _curves(
     """Return a name, the means and half the widths of the intervals of each curve."""
     from scipy.stats import norm
 
-    if isinstance(model, ClassificationGP | SparseClassificationGP):
+    if isinstance(model, Classifier):
         probabilities = as_array(model.predict_proba(inputs))
         return [(str(c), probabilities[:, i], None) for i, c in enumerate(model.classes_)]
     moments = model.predict(inputs, observation_noise=observation_noise)
@@ -174,17 +286,3 @@ def _draw(
         "label": name or f"mean, {level:.0%} interval",
     }
     ax.errorbar(x + 0.08 * number, mean, yerr=half, linestyle="none", markersize=5, **options)
-
-
-def _described(others: Mapping[str, Part], names: Mapping[str, str], place: Place) -> str:
-    found = []
-    for block, part in others.items():
-        if isinstance(part, Covariates):
-            for column, value in part.columns.items():
-                if (block, column) != place:
-                    only = value[0]
-                    text = f"{only.item():.3g}" if isinstance(only, Tensor) else str(only)
-                    found.append(f"{column} = {text}")
-        elif block != place[0]:
-            found.append(f"{block} = {names[block]}")
-    return f"at {', '.join(found)}" if found else ""

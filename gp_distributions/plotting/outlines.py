@@ -22,18 +22,9 @@ def is_outline(points: NDArray[np.float64]) -> bool:
     if len(points) < _FEWEST:
         return False
     points = points[:: -(-len(points) // _MOST)]
-    ends = np.roll(points, -1, axis=0)
-    for i in range(len(points) - 2):
-        start, end, others, other_ends = points[i], ends[i], points[i + 2 :], ends[i + 2 :]
-        apart = _side(start, end, others) * _side(start, end, other_ends) < 0
-        if (apart & (_side(others, other_ends, start) * _side(others, other_ends, end) < 0)).any():
-            return False
-    return True
-
-
-def _side(
-    start: NDArray[np.float64], end: NDArray[np.float64], point: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """Return the side of the line from ``start`` to ``end`` on which a point lies: 1, -1, or 0 on it."""
-    along, to = end - start, point - start
-    return np.sign(along[..., 0] * to[..., 1] - along[..., 1] * to[..., 0])
+    x, y = points.T
+    dx, dy = np.roll(points, -1, axis=0).T - points.T
+    # The side of the line through each edge on which each point lies: 1, -1, or 0 on it.
+    side = np.sign(dx[:, None] * (y - y[:, None]) - dy[:, None] * (x - x[:, None]))
+    apart = side * np.roll(side, -1, axis=1) < 0
+    return not (apart & apart.T).any()

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
+from gp_distributions.numerics.predictions import standardized_errors
 from gp_distributions.plotting.drawing import Axes, Values, as_array, given_or_new
 
 
@@ -35,7 +34,8 @@ def plot_predictions(
         The axes.
 
     Raises:
-        ValueError: If the numbers of values differ, or a value is not finite.
+        ValueError: If the numbers of values differ, a value is not finite, or a deviation is not
+            positive.
 
     Example:
         >>> from gp_distributions.plotting import plot_predictions
@@ -46,20 +46,9 @@ def plot_predictions(
     from scipy.stats import norm
 
     y, m, s = (as_array(values).ravel() for values in (truth, mean, std))
-    if not len(y) == len(m) == len(s):
-        raise ValueError(
-            "Expected equal numbers of true values, means and standard deviations, got "
-            f"{len(y)}, {len(m)} and {len(s)}."
-        )
-    unknown = ~np.isfinite([y, m, s]).all(0)
-    if unknown.any():
-        i = int(unknown.argmax())
-        raise ValueError(
-            "Expected finite true values, means and standard deviations, but those of cloud "
-            f"{i} are {y[i]}, {m[i]} and {s[i]}. Omit clouds whose true value is unknown."
-        )
+    errors, _ = standardized_errors(y, m, s)
     half = norm.ppf(0.5 + level / 2) * s
-    missed = np.abs(y - m) > half
+    missed = (errors.abs() > norm.ppf(0.5 + level / 2)).numpy()
     ax = given_or_new(ax)
     limits = [min(y.min(), m.min()), max(y.max(), m.max())]
     ax.plot(limits, limits, color="0.4", linewidth=1, linestyle="--", zorder=3)

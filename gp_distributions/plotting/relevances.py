@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from gp_distributions.plotting.drawing import Axes, given_or_new
+from gp_distributions.plotting.drawing import Axes, given_or_new, name_rows, write_beside
 from gp_distributions.relevances import Relevance
 
 
@@ -52,17 +52,7 @@ def plot_relevance(
         )
         if not math.isnan(entry.scale):
             reach = max(entry.loss, 0.0) + entry.error
-            ax.annotate(
-                f"scale {entry.scale:.2g}",
-                (reach, place),
-                xytext=(4, 0),
-                textcoords="offset points",
-                va="center",
-                fontsize=7,
-            )
-    names = [entry.block if entry.coordinate is None else entry.coordinate for entry in shown]
-    ax.set_yticks(range(len(shown)), names)
-    ax.invert_yaxis()
-    ax.axvline(0, color="black", linewidth=0.8)
-    ax.set_xlabel("loss in held-out log density (nats per target)")
+            write_beside(ax, f"scale {entry.scale:.2g}", reach, place)
+    names = [entry.coordinate or entry.block for entry in shown]
+    name_rows(ax, names, "loss in held-out log density (nats per target)")
     return ax

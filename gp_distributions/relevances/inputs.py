@@ -84,16 +84,9 @@ def distributions(model: DistributionGP | SparseDistributionGP) -> Distributions
     return found
 
 
-def num_rotating(distances: Sequence[torch.nn.Module]) -> int:
-    """Return the number of leading coordinates that rotate together."""
-    return max((int(getattr(distance, "num_rotating", 0)) for distance in distances), default=0)
-
-
 def coordinate_names(name: str, block: Block, given: Sequence[str] | None) -> list[str]:
     """Return the names of the coordinates of a block: those given, or ``coordinate 0`` and so on."""
-    called = (
-        [f"coordinate {i}" for i in range(block.dim)] if given is None else list(map(str, given))
-    )
+    called = [f"coordinate {i}" for i in range(block.dim)] if given is None else [*map(str, given)]
     if len(called) != block.dim:
         raise ValueError(
             f"Expected {block.dim} names of coordinates of block {name!r}, got {len(called)}."
@@ -141,7 +134,7 @@ def _of_distribution(
     called = coordinate_names(name, block, given)
     scaled = [distance for distance in distances if isinstance(distance, ScaledDistance)]
     scales = scaled[0].scales.tolist() if len(scaled) == 1 else [math.nan] * block.dim
-    rotating = num_rotating(distances)
+    rotating = max((int(getattr(d, "num_rotating", 0)) for d in distances), default=0)
     if rotating:
         joined = ", ".join(called[:rotating])
         yield Input(name, joined, block.columns, block, tuple(range(rotating)), scales[0])

@@ -7,9 +7,39 @@ import math
 import torch
 from torch import Tensor
 
-from gp_distributions.relevances.inputs import Input
+from gp_distributions.models import DistributionGP, SparseDistributionGP
+from gp_distributions.models.arguments import keeps_clouds
+from gp_distributions.relevances.inputs import Input, Names, inputs_of
+from gp_distributions.relevances.results import Relevance, RelevanceEntry
 from gp_distributions.rows.columns import numbers_of
 from gp_distributions.rows.layout import Block
+from gp_distributions.sensitivities import gradients_at
+
+# Largest number of objects at which sensitivities are computed.
+MOST_OBJECTS = 100
+
+
+def sensitivities(
+    model: DistributionGP | SparseDistributionGP, rows: Tensor, units: Tensor, names: Names | None
+) -> Relevance:
+    """Compute sensitivities in place of losses, for models whose relevance cannot be computed.
+
+    Args:
+        model: A fitted model.
+        rows: The rows of objects, ``N x width``, of which at most 100 are looked at.
+        units: The unit of each output.
+        names: Names of coordinates, as for :func:`relevance`.
+
+    Returns:
+        Entries whose ``loss`` is the sensitivity; none if the model transforms its inputs.
+    """
+    if not keeps_clouds(getattr(model, "input_transform", None)):
+        return Relevance(())
+    order = torch.randperm(len(rows), generator=torch.Generator().manual_seed(0))
+    chosen = order[:MOST_OBJECTS].sort().values.to(rows.device)
+    gradients = gradients_at(model, rows[chosen])[0] / units.to(rows)[:, None, None]
+    found = [(e, sensitivity_to(e, rows, chosen, gradients)) for e in inputs_of(model, names)]
+    return Relevance(tuple(RelevanceEntry(e.block, e.coordinate, s, 0.0) for e, s in found))
 
 
 def sensitivity_to(each: Input, rows: Tensor, chosen: Tensor, gradients: Tensor) -> float:

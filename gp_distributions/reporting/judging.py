@@ -1,278 +1,142 @@
-"""Predictions for given objects, and their scores in words and numbers."""
+"""Predictions for given objects, each from data without it, and how often they are right."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections import defaultdict
+from typing import Any, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
-from scipy.stats import binom, norm
+import torch
 from torch import Tensor
 
-from gp_distributions.measures.inputs import Inputs
+from gp_distributions.kernels.covariances import covariance
 from gp_distributions.measures.targets import as_targets
-from gp_distributions.reporting.training import Classifier, Mixed, Model, Training, check_shared
-from gp_distributions.reporting.words import writer
+from gp_distributions.models import DistributionGP, SparseDistributionGP
+from gp_distributions.models.mixture_classifier import Classifier
+from gp_distributions.models.training import training_rows, training_targets
+from gp_distributions.scoring import ClassPredictions, NormalPredictions
 
-Array = npt.NDArray[np.float64]
+Model: TypeAlias = DistributionGP | SparseDistributionGP
+Judged: TypeAlias = NormalPredictions | ClassPredictions
+# Training objects: rows before the input transform, and values in their own units.
+Training: TypeAlias = tuple[Tensor, Tensor]
 
 LEVELS = (0.5, 0.8, 0.9, 0.95)
 # Chance that any count of an output lies outside its range, if the probabilities are right. It is shared
-# out evenly (Bonferroni): among the levels above and that of the report, or among bins and their total.
+# out evenly (Bonferroni).
 _ANY_OUTSIDE = 0.05
 # A bin of probabilities holds at least this many objects; there are at most so many bins.
 _FEWEST, _MOST_BINS = 10, 10
+# Training objects to compare at a time, which bounds memory; and those whose pairs give the unit.
+_BATCH, _MOST_POOLED = 1024, 256
 
 
-@dataclass(frozen=True)
-class Hits:
-    """How often something happened, beside how often it should have happened.
-
-    Attributes:
-        nominal: Probability with which it should happen, on average.
-        count: Number of times that it happened.
-        total: Number of objects.
-        low: Smallest number of times that chance explains, if the probabilities are right. All counts
-            of an output lie in their ranges with a probability of about 95%.
-        high: Largest such number.
-    """
-
-    nominal: float
-    count: int
-    total: int
-    low: int
-    high: int
-
-    @property
-    def share(self) -> float:
-        """Share of the objects for which it happened."""
-        return self.count / self.total
-
-    @property
-    def verdict(self) -> int:
-        """-1 if it happened less often than chance explains, 1 if more often, 0 otherwise."""
-        return int(self.count > self.high) - int(self.count < self.low)
-
-
-@dataclass(frozen=True, eq=False)
-class Regression:
-    """Predictions of one output and their scores.
-
-    Attributes:
-        truth: The ``N`` measured values.
-        mean: The ``N`` predicted means.
-        std: The ``N`` predicted standard deviations of measurements.
-    """
-
-    truth: Array
-    mean: Array
-    std: Array
-
-    @property
-    def write(self) -> Callable[[float], str]:
-        """A function that writes values to the precision of the predictions."""
-        return writer(float(np.median(self.std)))
-
-    @property
-    def rmse(self) -> float:
-        """Root mean square error."""
-        return math.sqrt(np.square(self.errors).mean())
-
-    @property
-    def constant(self) -> float:
-        """Root mean square error of always predicting the mean of the measured values."""
-        return float(self.truth.std())
-
-    @property
-    def r_squared(self) -> float:
-        """Share of the variance that predictions explain; NaN if all measured values are equal."""
-        return 1 - (self.rmse / self.constant) ** 2 if self.constant else math.nan
-
-    @property
-    def errors(self) -> Array:
-        """Absolute errors."""
-        return np.abs(self.truth - self.mean)
-
-    @property
-    def badness(self) -> Array:
-        """How bad each prediction is, relative to the others."""
-        return self.errors / (self.rmse or 1.0)
-
-    def half_width(self, level: float) -> Array:
-        """Return half of the width of the central interval of each prediction."""
-        return self.std * float(norm.ppf(0.5 + level / 2))
-
-    def coverage(self, level: float) -> Hits:
-        """Count the measured values inside the central intervals."""
-        inside = self.errors <= self.half_width(level)
-        total = len(self.truth)
-        low, high = binom.interval(1 - _ANY_OUTSIDE / (len(LEVELS) + 1), total, level)
-        return Hits(level, int(inside.sum()), total, int(low), int(high))
-
-
-@dataclass(frozen=True, eq=False)
-class Classification:
-    """Class probabilities and their scores.
-
-    Attributes:
-        classes: The ``C`` classes, as text.
-        truth: Indices of the ``N`` observed classes.
-        probabilities: The predicted probabilities, ``N x C``.
-    """
-
-    classes: list[str]
-    truth: npt.NDArray[np.int64]
-    probabilities: Array
-
-    @property
-    def predicted(self) -> npt.NDArray[np.int64]:
-        """Indices of the most probable classes."""
-        return self.probabilities.argmax(1)
-
-    def write(self, index: float) -> str:
-        """Return the name of a class."""
-        return self.classes[int(index)]
-
-    @property
-    def of_truth(self) -> Array:
-        """Probabilities that were predicted for the observed classes."""
-        return np.take_along_axis(self.probabilities, self.truth[:, None], 1)[:, 0]
-
-    @property
-    def badness(self) -> Array:
-        """How bad each prediction is, relative to the others."""
-        return -self.of_truth
-
-    @property
-    def frequent(self) -> tuple[str, float]:
-        """The most frequent of the observed classes, and its share."""
-        counts = np.bincount(self.truth, minlength=len(self.classes))
-        return self.classes[int(counts.argmax())], float(counts.max() / len(self.truth))
-
-    @property
-    def log_loss(self) -> float:
-        """Mean negative logarithm of the probabilities of the observed classes."""
-        return float(-np.log(self.of_truth).mean())
-
-    @property
-    def constant_log_loss(self) -> float:
-        """Log loss of always predicting the frequencies of the observed classes."""
-        shares = np.bincount(self.truth) / len(self.truth)
-        return float(-np.log(shares[self.truth]).mean())
-
-    def hits(self, chosen: npt.NDArray[Any] | slice = slice(None)) -> Hits:
-        """Count how often the most probable class was observed, over some of the objects."""
-        right = (self.predicted == self.truth)[chosen]
-        probable = self.probabilities.max(1)[chosen]
-        centre = probable.sum()
-        # The normal approximation of a sum of unequal coins.
-        quantile = float(norm.isf(_ANY_OUTSIDE / (self._num_bins + 1) / 2))
-        reach = quantile * math.sqrt((probable * (1 - probable)).sum()) + 0.5
-        total = len(right)
-        low, high = max(math.ceil(centre - reach), 0), min(math.floor(centre + reach), total)
-        return Hits(float(probable.mean()), int(right.sum()), total, low, high)
-
-    def bins(self) -> list[Hits]:
-        """Count hits in bins of objects whose most probable classes have similar probabilities."""
-        order = self.probabilities.max(1).argsort(kind="stable")
-        return [self.hits(part) for part in np.array_split(order, self._num_bins)]
-
-    @property
-    def _num_bins(self) -> int:
-        return min(_MOST_BINS, max(len(self.truth) // _FEWEST, 1))
-
-    def table(self) -> list[list[int]]:
-        """Count the objects of each observed class, by the class that was predicted."""
-        edges = np.arange(len(self.classes) + 1)
-        counts = np.histogram2d(self.truth, self.predicted, bins=(edges, edges))[0]
-        return counts.astype(int).tolist()
-
-
-@dataclass(frozen=True, eq=False)
-class Judged:
-    """Predictions for given objects.
-
-    Attributes:
-        outputs: The predictions of each output, or those of the classes.
-        places: Number of each object among the training objects, or -1. The former are predicted from
-            all other training objects.
-        checked: Whether the model keeps its training objects, so that they could be compared.
-    """
-
-    outputs: Sequence[Regression | Classification]
-    places: npt.NDArray[np.int64]
-    checked: bool
-
-    @property
-    def badness(self) -> Array:
-        """How bad the prediction of each output is for each object, ``outputs x N``."""
-        return np.stack([output.badness for output in self.outputs])
+def training_of(model: Model) -> Training | None:
+    """Return the training objects of a model, or None if it does not keep them in memory."""
+    rows, values = training_rows(model), training_targets(model)
+    known = rows is not None and values is not None
+    return (rows.detach(), values.detach().double().cpu()) if known else None  # type: ignore[union-attr]
 
 
 def judge(
-    model: Model | Mixed, X: Inputs | Tensor, rows: Tensor, y: Any, training: Training | None
-) -> Judged:
-    """Predict objects and compare the predictions with their values.
+    model: Any, X: Any, rows: Tensor, y: Any, training: Training | None
+) -> tuple[list[Judged], list[int]]:
+    """Predict objects, those of the training data from all others.
 
-    Args:
-        model: A fitted model.
-        X: The ``N`` objects.
-        rows: Their rows.
-        y: Their targets or labels.
-        training: The training objects of the model, if it keeps them.
-
-    Raises:
-        ValueError: If the number of values is wrong, a value is missing, a label is not one of the
-            classes of the model, or the members of a mixture have different training objects.
+    Returns:
+        The predictions of each output, or those of the classes, and the number of each object among the
+        training objects, or -1.
     """
-    if isinstance(model, Classifier):
-        classes, truth = _observed_classes(model, y, len(rows))
-        values = truth[:, None].astype(float)
-        moments: tuple[Tensor, ...] = (model.predict_proba(rows),)
-    else:
-        targets, _ = as_targets(y, rows)
-        if targets.shape[-1] != model.num_outputs:
-            raise ValueError(
-                f"Expected targets of {model.num_outputs} outputs, which the model predicts, got "
-                f"{targets.shape[-1]}."
-            )
-        values = targets.double().numpy(force=True)
-        moments = model.predict(X)
-    places = np.full(len(rows), -1) if training is None else training.places(rows, values)
-    if isinstance(model, Mixed):
-        check_shared(model, rows, values, places)
-    predicted = [m.reshape(len(rows), -1).double().numpy(force=True).copy() for m in moments]
-    seen = places >= 0
-    if seen.any():
-        classify = isinstance(model, Classifier)
+    classify = isinstance(model, Classifier)
+    if classify:
+        labels = np.asarray(y.cpu() if isinstance(y, Tensor) else y).ravel().tolist()
+        known = model.classes_.tolist()
+        if unknown := set(labels) - set(known):
+            raise ValueError(f"Expected labels that the model knows, {known}, got {unknown}.")
+        y = np.array([known.index(label) for label in labels], dtype=float)
+    values = as_targets(y, rows)[0].detach().double().cpu()
+    if not classify and values.shape[-1] != model.num_outputs:
+        raise ValueError(f"Expected {model.num_outputs} outputs, got {values.shape[-1]}.")
+    found = (model.predict_proba(rows),) if classify else model.predict(X)
+    moments = [m.detach().double().cpu().reshape(len(rows), -1).clone() for m in found]
+    places = torch.full([len(rows)], -1) if training is None else _places(training, rows, values)
+    if bool((seen := places >= 0).any()):
         left_out = (model.leave_one_out_proba(),) if classify else model.leave_one_out()
-        for moment, without in zip(predicted, left_out, strict=True):
-            moment[seen] = without.reshape(len(without), -1).numpy(force=True)[places[seen]]
-    outputs: list[Regression | Classification]
-    if isinstance(model, Classifier):
-        outputs = [Classification(classes, truth, *predicted)]
-    else:
-        mean, std = predicted
-        outputs = [Regression(*each) for each in zip(values.T, mean.T, std.T, strict=True)]
-    return Judged(outputs, places, training is not None)
+        for moment, without in zip(moments, left_out, strict=True):
+            moment[seen] = without.detach().double().cpu().reshape(len(without), -1)[places[seen]]
+    if classify:
+        return [ClassPredictions.of(values[:, 0].long(), *moments)], places.tolist()
+    outputs = zip(*(x.mT for x in (values, *moments)), strict=True)
+    return [NormalPredictions.of(*output) for output in outputs], places.tolist()
 
 
-def _observed_classes(
-    model: Classifier, y: Any, count: int
-) -> tuple[list[str], npt.NDArray[np.int64]]:
-    labels = np.asarray(y.detach().cpu() if isinstance(y, Tensor) else y)
-    if labels.shape != (count,):
-        raise ValueError(
-            f"Expected one label for each of {count} objects, got labels of shape {labels.shape}."
-        )
-    known = model.classes_.tolist()
-    for number, label in enumerate(labels.tolist()):
-        if label not in known:
-            raise ValueError(
-                f"Expected labels from {known}, which the model knows, but that of object "
-                f"{number} is {label!r}."
-            )
-    return list(map(str, known)), np.array([known.index(label) for label in labels.tolist()])
+def _places(training: Training, rows: Tensor, values: Tensor) -> Tensor:
+    """Find objects among those of training by their rows, up to padding, and their values.
+
+    Repeated measurements of the training inputs are thus new objects.
+    """
+    found, known, targets = [], defaultdict(list), training[1]
+    for place, row in enumerate(training[0].numpy(force=True)):
+        known[np.trim_zeros(row, "b").tobytes()].append(place)
+    spread = (targets - targets.mean(0)).abs().amax(0)
+    near = torch.finfo(rows.dtype).eps ** 0.5 * spread
+    for row, value in zip(rows.numpy(force=True), values, strict=True):
+        same = known.get(np.trim_zeros(row, "b").tobytes(), [])
+        found += [*(i for i in same if bool(((targets[i] - value).abs() <= near).all())), -1][:1]
+    return torch.tensor(found)
+
+
+def counts(found: Judged, level: float) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Count targets in intervals of one level, and of several; or classes that are right.
+
+    Of classes, the counts are those of all objects, and of bins with similar probabilities.
+    """
+    if isinstance(found, NormalPredictions):
+        levels = sorted({*LEVELS, level})
+        each = [_count(p, found.covered(p), len(LEVELS) + 1) for p in levels]
+        return each[levels.index(level)], each
+    probable, predicted = found.probabilities[0].max(-1)
+    right = predicted == found.targets
+    bins = probable.argsort().tensor_split(min(_MOST_BINS, max(len(right) // _FEWEST, 1)))
+    parts = [torch.arange(len(right)), *bins]
+    each = [_count(float(probable[part].mean()), right[part], len(parts)) for part in parts]
+    return each[0], each[1:]
+
+
+def _count(nominal: float, happened: Tensor, ranges: int) -> dict[str, Any]:
+    """Count how often something happened, and how often chance explains, as one of several ranges."""
+    from scipy.stats import binom
+
+    count, total = int(happened.sum()), len(happened)
+    low, high = map(int, binom.interval(1 - _ANY_OUTSIDE / ranges, total, nominal))
+    found = {"nominal": nominal, "count": count, "total": total, "low": low, "high": high}
+    return found | {"share": count / total, "verdict": int(count > high) - int(count < low)}
+
+
+def nearest(
+    model: Model, rows: Tensor, training: Tensor, own: list[int], count: int
+) -> tuple[list[list[int]], list[list[float]]]:
+    """Find the training objects nearest to each row, in the eyes of the kernel, and their distances.
+
+    The distance is the prior standard deviation of the difference of the function at two objects,
+    divided by its root mean square over pairs of training objects. Objects of the training data, with
+    the numbers ``own`` rather than -1, are not their own neighbours.
+    """
+    pooled = training[:: -(-len(training) // _MOST_POOLED)]
+    with torch.no_grad():
+        pairs = _squared(model, pooled, pooled)
+        parts = [_squared(model, rows, part) for part in training.split(_BATCH)]
+    unit = pairs.sum() / max(len(pooled) * (len(pooled) - 1), 1)
+    distances = (torch.cat(parts, -1) / (unit if unit > 0 else 1.0)).sqrt()
+    for row, place in zip(distances, own, strict=True):
+        row[place if place >= 0 else slice(0)] = torch.inf
+    found, count = distances.sort(stable=True), min(count, len(training) - 1)
+    return found.indices[:, :count].tolist(), found.values[:, :count].tolist()
+
+
+def _squared(model: Model, rows: Tensor, others: Tensor) -> Tensor:
+    """Return squared distances, averaged over outputs with kernels of their own."""
+    kernel, both = model.covar_module, [model.eval().transform_inputs(x) for x in (rows, others)]
+    first, second = (covariance(kernel, x, diag=True) for x in both)
+    found = first.unsqueeze(-1) + second.unsqueeze(-2) - 2 * covariance(kernel, *both)
+    return found.clamp_min(0).reshape(-1, *found.shape[-2:]).mean(0)

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import base64
+import io
 import os
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -15,42 +19,46 @@ from botorch.models.transforms.outcome import Standardize
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from gp_distributions.measures import MixedInputs
-from gp_distributions.measures.covariates import Covariates
+from gp_distributions.measures import Covariates, MixedInputs
 from gp_distributions.measures.inputs import Inputs
 from gp_distributions.measures.targets import check_order
 from gp_distributions.measures.training_data import counted_rows
-from gp_distributions.models import (
-    DistributionGP,
-    IntegratedGP,
-    MixtureModel,
-    SparseDistributionGP,
-)
+from gp_distributions.models import DistributionGP, IntegratedGP, MixtureModel, SparseDistributionGP
 from gp_distributions.models.arguments import keeps_clouds
 from gp_distributions.models.likeliest import likeliest
-from gp_distributions.relevances import Relevance, relevance
-from gp_distributions.relevances.inputs import Names, inputs_of
-from gp_distributions.relevances.steps import sensitivity_to
-from gp_distributions.reporting import pictures
-from gp_distributions.reporting.clouds import CloudBlock, Importance, cloud_blocks, drawn_rows
-from gp_distributions.reporting.judging import LEVELS, Classification, Judged, Regression, judge
-from gp_distributions.reporting.neighbours import Neighbour, nearest
-from gp_distributions.reporting.training import Classifier, Model, Training, training_of
-from gp_distributions.reporting.words import (
-    described,
-    number,
-    percent,
-    percent_level,
-    versions,
-    weighted,
+from gp_distributions.models.training import share_objects
+from gp_distributions.plotting import (
+    plot_calibration,
+    plot_clouds,
+    plot_predictions,
+    plot_relevance,
 )
-from gp_distributions.sensitivities import gradients_at
+from gp_distributions.relevances import Relevance
+from gp_distributions.relevances import relevance as relevance_of
+from gp_distributions.relevances.inputs import (
+    Names,
+    coordinate_names,
+    distributions,
+    names_by_block,
+)
+from gp_distributions.relevances.steps import sensitivities
+from gp_distributions.reporting.judging import (
+    Judged,
+    Model,
+    Training,
+    counts,
+    judge,
+    nearest,
+    training_of,
+)
+from gp_distributions.reporting.words import described, number, percent, writer
+from gp_distributions.rows.layout import Block
+from gp_distributions.scoring import NormalPredictions
 from gp_distributions.writing import written_whole
 
-# Numbers of rows of the table of errors, and of training objects beside each example.
-_WORST, _NEAREST = 10, 3
-# Relevance needs at least so many training objects. Sensitivities are means over at most so many.
-_FEWEST_RELEVANT, _MOST_SENSITIVE = 4, 100
+# Rows of the table of errors; training objects beside each example, and those that relevance needs; and
+# marks of a kind that are still vectors rather than pixels.
+_WORST, _NEAREST, _FEWEST_RELEVANT, _MOST_VECTORS = 10, 3, 4, 500
 
 
 def report(
@@ -128,233 +136,250 @@ def report(
         raise FileNotFoundError(f"Expected an existing folder, got {path.parent}. Create it first.")
     single = likeliest(model)
     if not isinstance(single, DistributionGP | SparseDistributionGP):
-        advice = (
-            " Pass the model of an estimator, model_; of a pipeline, that of its last step, "
-            "pipeline[-1].model_, and the inputs that it sees, pipeline[:-1].transform(X)."
-        ) * hasattr(model, "get_params")
         raise TypeError(
             "Expected a DistributionGP, SparseDistributionGP, a classifier or a mixture of models for "
-            f"regression, got {type(single).__name__}.{advice}"
+            f"regression, got {type(single).__name__}. Pass model_ of an estimator; of a pipeline, "
+            "pipeline[-1].model_ with the inputs that it sees, pipeline[:-1].transform(X)."
         )
     transform = getattr(single, "outcome_transform", None)
     if not isinstance(transform, Standardize | None):
-        raise ValueError(
-            "Expected Standardize or None as outcome transform, got "
-            f"{type(transform).__name__}, under which predictions are not normal."
-        )
+        raise ValueError(f"Expected Standardize or None as outcome transform, got {transform}.")
     if not 0 < level < 1:
         raise ValueError(f"Expected level between 0 and 1, got {level}.")
     check_order(X, y)
-    rows = counted_rows(X, single.encoding)
+    rows = counted_rows(X, single.encoding).detach()
     if rows.dim() != 2 or len(rows) < 2:
         raise ValueError(f"Expected at least two objects, N x width, got {tuple(rows.shape)}.")
-    known = None if train_labels is None else np.asarray(train_labels, dtype=object)
-    training = training_of(single, known)
-    rows = rows.detach().to(torch.float64 if training is None else training.rows.dtype)
-    blocks = cloud_blocks(single, names)
-    judged = judge(model, X, rows, y, training)
-    labelled = [label] if isinstance(label, str) else list(label)
-    if len(labelled) == 1:
-        labelled *= len(judged.outputs)
-    if len(labelled) != len(judged.outputs):
-        raise ValueError(f"Expected {len(judged.outputs)} labels, got {len(labelled)}.")
-    page = _Page(single, rows, judged, training, blocks, getattr(X, "labels", None))
-    importance = page.importance(relevance, names)
-    environment = jinja2.Environment(
-        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True
-    )
-    environment.filters |= {"number": number, "percent": percent, "level": percent_level}
-    template = files("gp_distributions.reporting").joinpath("report.html.jinja")
-    text = environment.from_string(template.read_text(encoding="utf-8")).render(
+    training = training_of(single)
+    if not all(share_objects(single, likeliest(m)) for m in getattr(model, "models", ())):
+        training = None
+    rows = rows.double() if training is None else rows.to(training[0])
+    outputs, places = judge(model, X, rows, y, training)
+    labels = [label] * len(outputs) if isinstance(label, str) else list(label)
+    if len(labels) != len(outputs):
+        raise ValueError(f"Expected {len(outputs)} labels, got {len(labels)}.")
+    total = 0 if training is None else len(training[0])
+    called, trained = getattr(X, "labels", None), train_labels
+    called = [f"object {i}" for i in range(len(rows))] if called is None else [*map(str, called)]
+    if trained is None:
+        known = dict(zip(places, called, strict=True))
+        trained = [known.get(i, f"training object {i}") for i in range(total)]
+    elif training is not None and len(trained) != total:
+        raise ValueError(f"Expected {total} names of training objects, got {len(trained)}.")
+    classes = [str(name) for name in getattr(single, "classes_", ())]
+    found = [_output(o, n, level, classes) for o, n in zip(outputs, labels, strict=True)]
+    if relevance is True and isinstance(single, DistributionGP) and not classes:
+        relevance = total >= _FEWEST_RELEVANT and relevance_of(single, names=names)
+    ranked = isinstance(relevance, Relevance)
+    if relevance is True:
+        units = [output["constant"] or 1.0 if len(outputs) > 1 else 1.0 for output in found]
+        relevance = sensitivities(single, rows, torch.tensor(units), names)
+    matters = Relevance(()) if isinstance(relevance, bool) else relevance
+    clouds = _clouds(single, names, matters)
+    examples = []
+    if training is not None:
+        examples = _examples(single, rows, training, places, called, trained, found, clouds)
+    data = []
+    for name, block, _, _ in clouds:
+        sizes = sorted(map(len, _bags(single, rows, block)))
+        data.append((f"Bags {name}", f"{sizes[0]} to {sizes[-1]} points, dimension {block.dim}"))
+    options: Any = {"undefined": jinja2.StrictUndefined, "trim_blocks": True}
+    environment = jinja2.Environment(autoescape=True, **options)
+    environment.filters |= {"number": number, "percent": percent}
+    template = files("gp_distributions.reporting").joinpath("report.html.jinja").read_text("utf-8")
+    text = environment.from_string(template).render(
         title=title,
         date=date,
         level=level,
-        labels=labelled,
-        importance=importance,
-        **page.summary(labelled, level),
-        **page.examples({} if importance is None else importance["of"]),
-        model=[
-            *weighted(model),
-            *described(single, blocks, training, labelled),
-            ("Software", versions()),
-        ],
+        labels=labels,
+        names=called,
+        classes=classes,
+        learned=f"{total} objects" if total else "data",
+        seen=sum(place >= 0 for place in places),
+        trained=training is not None,
+        outputs=found,
+        ranked=ranked,
+        importance=_importance(matters, ranked) if matters.entries else None,
+        examples=examples,
+        clouds=clouds,
+        model=[*described(model, single, labels), *data],
     )
     with written_whole(path) as file:
         file.write(text.encode())
     return path
 
 
-def _numbered(noun: str, count: int) -> list[str]:
-    return [f"{noun} {i}" for i in range(count)]
+def _picture(draw: Callable[..., object], width: float, height: float, columns: int = 1) -> str:
+    """Draw on axes and return the figure as a data URI, with the same bytes for the same figure."""
+    from matplotlib.collections import Collection
+    from matplotlib.figure import Figure
+    from matplotlib.text import Text
+
+    figure = Figure(figsize=(width, height), layout="constrained")
+    draw(*figure.subplots(1, columns, sharex=True, sharey=True, squeeze=False)[0])
+    for text in figure.findobj(Text):
+        text.set_parse_math(False)  # names may contain dollars
+    for marks in figure.findobj(Collection):
+        number = max(len(marks.get_paths()), np.size(marks.get_offsets()) // 2)
+        marks.set_rasterized(number > _MOST_VECTORS)
+    file, metadata = io.BytesIO(), {"Date": None, "Creator": None}
+    figure.savefig(file, format="svg", dpi=200, transparent=True, metadata=metadata)
+    # Names of parts are random unless a setting of the whole process says otherwise.
+    names: dict[bytes, bytes] = {}
+    image = re.sub(
+        rb"\b[a-z][0-9a-f]{10}\b",
+        lambda match: names.setdefault(match[0], b"part%d" % len(names)),
+        file.getvalue(),
+    )
+    return f"data:image/svg+xml;base64,{base64.b64encode(image).decode()}"
 
 
-class _Page:
-    """What a report shows."""
-
-    def __init__(
-        self,
-        model: Model,
-        rows: Tensor,
-        judged: Judged,
-        training: Training | None,
-        blocks: list[CloudBlock],
-        given: Sequence[Any] | npt.NDArray[Any] | None,
-    ) -> None:
-        self.model, self.rows, self.judged = model, rows, judged
-        self.training, self.blocks = training, blocks
-        self.classify = isinstance(model, Classifier)
-        known = None if training is None else training.labels
-        self.names = _numbered("object", len(rows)) if given is None else list(map(str, given))
-        self.trained = [] if known is None else list(map(str, known))
-        if training is not None and known is None:
-            self.trained = _numbered("training object", len(training.rows))
-        for i, place in enumerate(judged.places):
-            if place >= 0 and known is None:
-                self.trained[place] = self.names[i]
-            elif place >= 0 and given is None:
-                self.names[i] = self.trained[place]
-
-    def summary(self, labels: Sequence[str], level: float) -> dict[str, Any]:
-        """Return what the report says of all predictions."""
-        found = []
-        for output, label in zip(self.judged.outputs, labels, strict=True):
-            if isinstance(output, Classification):
-                hits, levels = output.hits(), output.bins()
-                images = pictures.probabilities(output), pictures.reliability(output)
-            else:
-                hits = output.coverage(level)
-                levels = [output.coverage(each) for each in sorted({*LEVELS, level})]
-                images = pictures.predictions(output, label, level), pictures.coverage(output)
-            worst = np.argsort(-output.badness, kind="stable")[:_WORST].tolist()
-            found.append(
-                {"scores": output, "hits": hits, "levels": levels, "images": images, "worst": worst}
-            )
-        return {
-            "classification": self.classify,
-            "learned": "data" if self.training is None else f"{len(self.training.rows)} objects",
-            "checked": self.judged.checked,
-            "seen": int((self.judged.places >= 0).sum()),
-            "names": self.names,
-            "outputs": found,
-        }
-
-    def importance(self, given: Relevance | bool, names: Names | None) -> dict[str, Any] | None:
-        """Return how much inputs matter: relevance if it can be computed, else sensitivities."""
-        model = self.model
-        if given is True and isinstance(model, DistributionGP) and not self.classify:
-            enough = self.training is not None and len(self.training.rows) >= _FEWEST_RELEVANT
-            given = enough and relevance(model, names=names)
-        if given is False:
-            return None
-        ranked = isinstance(given, Relevance)
-        found = (
-            {(entry.block, entry.coordinate): entry.loss for entry in given.entries}
-            if isinstance(given, Relevance)
-            else self._sensitivities(names)
-        )
-        if not found:
-            return None
-        whole = "" if model.encoding else "whole bag"
-        called = [
-            name or whole or block if block == "X" else ": ".join(filter(None, (block, name)))
-            for block, name in found
+def _output(found: Judged, label: str, level: float, classes: list[str]) -> dict[str, Any]:
+    """Return the scores of an output as the page shows them, its pictures and its largest errors."""
+    total, levels = counts(found, level)
+    shown: dict[str, Any] = {"hits": total, "levels": levels, **found.scores()}
+    if isinstance(found, NormalPredictions):
+        truth, mean, std = (x.flatten() for x in (found.targets, found.mean, found.std))
+        shown["write"] = writer(float(std.median()))
+        shown["constant"] = float(truth.std(correction=0))
+        images = [
+            lambda ax: plot_predictions(truth, mean, std, level=level, label=label, ax=ax),
+            lambda ax: plot_calibration(truth, mean, std, label="this model", ax=ax),
         ]
-        values = list(found.values())
-        unit = "change of scores" if self.classify else "change of predictions"
-        return {
-            "relevance": ranked,
-            "picture": pictures.relevances(given, whole)
-            if isinstance(given, Relevance)
-            else pictures.sensitivities(called, values, unit),
-            "most": called[int(np.argmax(values))],
-            "of": found,
-        }
+        half = std * torch.special.ndtri(torch.full_like(std, 0.5 + level / 2))
+        columns = truth, mean, mean - half, mean + half
+        badness = (mean - truth).abs() / (shown["rmse"] or 1.0)
+    else:
+        from sklearn.calibration import CalibrationDisplay
+        from sklearn.metrics import ConfusionMatrixDisplay, confusion_matrix
 
-    def _sensitivities(self, names: Names | None) -> dict[tuple[str, str | None], float]:
-        """Return the root mean square change of predictions for a step of one standard deviation.
+        probable, predicted = found.probabilities[0].max(-1)
+        right, bins = predicted == found.targets, len(levels)
+        table = confusion_matrix(found.targets, predicted, labels=range(len(classes)))
+        shares = found.targets.bincount(minlength=len(classes)) / len(right)
+        shown["write"] = lambda value: classes[int(value)]
+        shown["loss"], shown["often"] = float(-found.log_density.mean()), float(shares.max())
+        shown["constant"] = float(torch.special.entr(shares).sum())
+        grey: Any = {"cmap": "Greys", "colorbar": False}
+        options: Any = {"n_bins": bins, "strategy": "quantile", "name": "this model"}
+        images = [
+            lambda ax: ConfusionMatrixDisplay(table, display_labels=classes).plot(ax=ax, **grey),
+            lambda ax: CalibrationDisplay.from_predictions(
+                right, probable, ax=ax, **options
+            ).ax_.set(xlabel="predicted probability", ylabel="share that was right"),
+        ]
+        columns = found.targets, predicted, found.log_density.exp(), probable
+        badness = -columns[2]
+    return shown | {
+        "images": [_picture(draw, 4.8, 4.5) for draw in images],
+        "badness": badness,
+        "rows": list(zip(*(column.tolist() for column in columns), strict=True)),
+        "worst": badness.argsort(descending=True, stable=True)[:_WORST].tolist(),
+    }
 
-        The mean is over random objects. Several outputs count in units of their standard deviations.
-        """
-        model, rows = self.model, self.rows
-        found = [each for each in inputs_of(model, names) if each.is_continuous]
-        if not found or not keeps_clouds(getattr(model, "input_transform", None)):
-            return {}
-        order = torch.randperm(len(rows), generator=torch.Generator().manual_seed(0))
-        chosen = order[:_MOST_SENSITIVE].sort().values.to(rows.device)
-        gradients, _ = gradients_at(model, rows[chosen])
-        units = [o.constant or 1.0 for o in self.judged.outputs if isinstance(o, Regression)]
-        if len(units) > 1:
-            gradients = gradients / gradients.new_tensor(units)[:, None, None]
-        return {
-            (each.block, each.coordinate): sensitivity_to(each, rows, chosen, gradients)
-            for each in found
-        }
 
-    def examples(self, importance: Importance) -> dict[str, Any]:
-        """Return some objects beside their nearest training objects."""
-        training, badness = self.training, self.judged.badness
-        if training is None:
-            return {"examples": []}
-        order = np.argsort(-badness.max(0), kind="stable").tolist()
-        chosen = [order[0], order[len(order) // 2]]
-        found = nearest(
-            self.model, self.rows[chosen], training.rows, self.judged.places[chosen], _NEAREST
-        )
-        drawn = [(block, block.drawn(importance)) for block in self.blocks]
-        projected = [b for b, axes in drawn if len(axes) < b.block.dim and not b.rotating]
-        return {
-            "examples": [
-                {
-                    "number": i,
-                    "output": int(badness[:, i].argmax()),
-                    "neighbours": neighbours,
-                    **self._objects(i, neighbours, training, drawn),
-                }
-                for i, neighbours in zip(chosen, found, strict=True)
-            ],
-            "drawn": bool(drawn),
-            "projected": bool(projected),
-            "ranked": all(block.is_ranked(importance) for block in projected),
-            "most_atoms": pictures.MOST_ATOMS if any(len(a) > 1 for _, a in drawn) else 0,
-        }
+def _importance(found: Relevance, ranked: bool) -> dict[str, str]:
+    """Return a picture of how much inputs matter, and the name of the input that matters most."""
+    alone = {entry.block for entry in found.entries} == {"X"}
+    entries = [replace(e, block="whole bag") if alone else e for e in found.entries]
+    unit = "what predictions lose without it (nats)" if ranked else "change of predictions"
+    shown = Relevance(tuple(entries))
+    most = max(entries, key=lambda entry: np.nan_to_num(entry.loss, nan=-np.inf))
+    name = most.coordinate if alone and most.coordinate else most.name
 
-    def _objects(
-        self,
-        i: int,
-        neighbours: list[Neighbour],
-        training: Training,
-        drawn: list[tuple[CloudBlock, list[int]]],
-    ) -> dict[str, Any]:
-        """Return the values and the clouds of an object and of its neighbours."""
-        outputs = self.judged.outputs
-        objects = [(self.names[i], self.rows[i], [output.truth[i] for output in outputs])]
-        for place in (found.place for found in neighbours):
-            objects.append((self.trained[place], training.rows[place], training.values[place]))
-        galleries = []
-        for block, axes in drawn:
-            atoms = [block.atoms(drawn_rows(self.model, row[None])[0]) for _, row, _ in objects]
-            images = pictures.clouds(
-                [(points[:, axes], weights) for points, weights in atoms],
-                [block.coordinates[axis] for axis in axes],
+    def draw(ax: Any) -> None:
+        plot_relevance(shown, sort=False, ax=ax).set_xlabel(unit)
+
+    return {"picture": _picture(draw, 4.8, 0.9 + 0.28 * len(entries)), "most": name}
+
+
+# A block of clouds: name, columns, the two coordinates to draw by number, whether these matter most.
+_Clouds = tuple[str, Block, dict[int, str], bool]
+
+
+def _clouds(model: Model, names: Names | None, matters: Relevance) -> list[_Clouds]:
+    found, clouds = distributions(model), []
+    given = names_by_block(names, list(found))
+    for name, (block, distances) in found.items():
+        coordinates = coordinate_names(name, block, given.get(name))
+        if block.kind == "clouds" and distances:
+            loss = {e.coordinate: e.loss for e in matters.entries if e.block == name}
+            order = sorted(range(block.dim), key=lambda i: -loss.get(coordinates[i], 0.0))
+            axes = {axis: coordinates[axis] for axis in sorted(order[:2])}
+            clouds.append((name, block, axes, loss.keys() >= set(coordinates)))
+    return clouds
+
+
+def _examples(
+    model: Model,
+    rows: Tensor,
+    training: Training,
+    places: list[int],
+    names: Sequence[str],
+    trained: Sequence[Any] | npt.NDArray[Any],
+    outputs: list[dict[str, Any]],
+    clouds: list[_Clouds],
+) -> list[dict[str, Any]]:
+    """Return the worst and a median prediction beside the nearest training objects."""
+    badness = torch.stack([output["badness"] for output in outputs])
+    order = badness.amax(0).argsort(descending=True, stable=True).tolist()
+    chosen = [order[0], order[len(order) // 2]]
+    own = [places[i] for i in chosen]
+    found = nearest(model, rows[chosen], training[0], own, _NEAREST)
+    examples = []
+    for i, near, distances in zip(chosen, *found, strict=True):
+        shown = torch.cat([rows[i : i + 1], training[0][near]])
+        called = [names[i], *(str(trained[place]) for place in near)]
+        values = [[output["rows"][i][0] for output in outputs], *training[1][near].tolist()]
+        columns = [[o["write"](row[k]) for row in values] for k, o in enumerate(outputs)]
+        images = [
+            _picture(
+                _gallery(_bags(model, shown, block), list(axes), called), 6.0, 2.0, len(called)
             )
-            galleries.append((block.name, images))
-        return {
-            "names": [name for name, _, _ in objects],
-            "values": [
-                [output.write(value) for output, value in zip(outputs, values, strict=True)]
-                for _, _, values in objects
-            ],
-            "covariates": [self._covariates(row) for _, row, _ in objects],
-            "galleries": galleries,
-        }
+            for _, block, axes, _ in clouds
+        ]
+        example = {"number": i, "output": int(badness[:, i].argmax()), "distances": distances}
+        example |= {"names": called, "columns": columns, "images": images}
+        examples.append(example | {"covariates": _covariates(model, shown)})
+    return examples
 
-    def _covariates(self, row: Tensor) -> dict[str, str]:
-        """Return the numbers and categories in a row of mixed inputs."""
-        if self.model.encoding is None:
-            return {}
-        return {
-            name: number(value.item()) if isinstance(value, Tensor) else str(value)
-            for part in MixedInputs.unpack(row[None], self.model.encoding).blocks.values()
-            if isinstance(part, Covariates)
-            for name, (value,) in part.columns.items()
-        }
+
+def _bags(model: Model, rows: Tensor, block: Block) -> list[npt.NDArray[np.float64]]:
+    """Return the atoms in rows, as given unless the model makes them of other inputs."""
+    if not keeps_clouds(getattr(model, "input_transform", None)):
+        rows = model.transform_inputs(rows)
+    atoms, weights = Block(block.kind, block.dim).split(block.select(rows))
+    return [x[w > 0].double().numpy(force=True) for x, w in zip(atoms, weights, strict=True)]
+
+
+def _gallery(
+    bags: list[npt.NDArray[np.float64]], axes: list[int], names: list[str]
+) -> Callable[..., None]:
+    """Return a function that draws clouds side by side."""
+    spans = np.ptp(np.concatenate(bags), axis=0)  # coordinates may have other units
+    scaled = [(bag / np.where(spans > 0, spans, 1.0))[:, axes] for bag in bags]
+
+    def draw(*given: Any) -> None:
+        if len(axes) > 1:
+            plot_clouds(scaled, axes=given)
+        for ax, bag, name in zip(given, bags, names, strict=True):
+            if len(axes) == 1:
+                ax.hist(bag[:, 0], bins=20, density=True, color="0.4")
+            else:
+                ax.set_axis_on()
+                ax.set(xticks=[], yticks=[])
+            ax.set_title(name, fontsize=8)
+
+    return draw
+
+
+def _covariates(model: Model, rows: Tensor) -> dict[str, list[str]]:
+    """Return the numbers and categories in rows of mixed inputs."""
+    if model.encoding is None:
+        return {}
+    return {
+        name: [number(v.item()) if isinstance(v, Tensor) else str(v) for v in values]
+        for part in MixedInputs.unpack(rows, model.encoding).blocks.values()
+        if isinstance(part, Covariates)
+        for name, values in part.columns.items()
+    }

@@ -290,44 +290,43 @@ class TestFailures:
         with pytest.raises(KeyboardInterrupt):
             compare(kernels() | {"stop": interrupted}, X, Y, **FAST)
 
-    def test_bad_arguments(self) -> None:
-        with pytest.raises(
-            TypeError, match=r"dictionary of candidates.*Pass \{name: kernel, \.\.\.\}"
-        ):
-            compare([sliced()], X, Y)  # type: ignore[arg-type]
-        with pytest.raises(ValueError, match="at least one candidate"):
-            compare({}, X, Y)
-        with pytest.raises(ValueError, match="one target for each"):
-            compare(kernels(), X, Y[:-1])
-        with pytest.raises(ValueError, match="a group for each of 18 inputs"):
-            compare(kernels(), X, Y, groups=[1, 2])
-        with pytest.raises(ValueError, match="n_splits=2 or more, got n_splits=1"):
-            compare(kernels(), X, Y, folds=1)
-        with pytest.raises(ValueError, match="left out exactly once"):
-            compare(kernels(), X, Y, folds=ShuffleSplit(3))
-        every = np.arange(T)
-        with pytest.raises(ValueError, match="that of fold 0 holds input 0"):
-            compare(kernels(), X, Y, folds=[(every, every[:9]), (every[:9], every[9:])])
-        with pytest.raises(ValueError, match=r"only some of group 'hospital 0'.*GroupKFold"):
-            compare(kernels(), X, Y, folds=list(KFold(3).split(every)), groups=GROUPS)
-        for folds in (None, 2):
-            with pytest.raises(ValueError, match="n_splits"):
-                compare(kernels(), X, Y, folds=folds, groups=["one"] * T)
-        for groups in (["a", np.nan] * 9, ["a", None] * 9, pd.Series([1.0, np.nan] * 9)):
-            with pytest.raises(
-                ValueError, match="group for each input, but that of input 1 is missing"
-            ):
-                compare(kernels(), X, Y, groups=groups)
-        with pytest.raises(ValueError, match=r"at least two inputs, .* got 1"):
-            compare(kernels(), X[:1], Y[:1])
-        with pytest.raises(ValueError, match="restarts: expected an integer >= 0, got -1"):
-            compare(kernels(), X, Y, restarts=-1)
-        with pytest.raises(TypeError, match="names of candidates as strings, got None"):
-            compare(kernels() | {None: sliced()}, X, Y)  # type: ignore[dict-item]
-        with pytest.raises(ValueError, match="Groups: expected an array, got a masked array"):
-            compare(kernels(), X, Y, groups=np.ma.masked_equal(range(T), 0))
-        with pytest.raises(ValueError, match="all classes in each training part"):
-            compare(kernels(), X, LABELS, folds=[(range(2), range(2, T)), (range(2, T), range(2))])
+    @pytest.mark.parametrize(
+        ("given", "options", "message"),
+        [
+            ([sliced()], {}, r"dictionary of candidates.*Pass \{name: kernel, \.\.\.\}"),
+            ({}, {}, "at least one candidate"),
+            (None, {"y": Y[:-1]}, "one target for each"),
+            (None, {"X": X[:1], "y": Y[:1]}, r"at least two inputs, .* got 1"),
+            (None, {"restarts": -1}, "restarts: expected an integer >= 0, got -1"),
+            (None, {"groups": [1, 2]}, "a group for each of 18 inputs"),
+            (None, {"groups": ["one"] * T}, "n_splits"),
+            (None, {"groups": ["a", np.nan] * 9}, "that of input 1 is missing"),
+            (None, {"groups": ["a", None] * 9}, "that of input 1 is missing"),
+            (None, {"groups": pd.Series([1.0, np.nan] * 9)}, "that of input 1 is missing"),
+            (None, {"groups": np.ma.masked_equal(range(T), 0)}, "Groups: .* got a masked array"),
+            (None, {"folds": 1}, "n_splits=2 or more, got n_splits=1"),
+            (None, {"folds": ShuffleSplit(3)}, "left out exactly once"),
+            (
+                None,
+                {"folds": [(np.arange(T), np.arange(9)), (np.arange(9), np.arange(9, T))]},
+                "parts without the inputs .* fold 0 holds 0",
+            ),
+            (
+                None,
+                {"folds": list(KFold(3).split(np.arange(T))), "groups": GROUPS},
+                "that of fold 0 holds 'hospital 0'.*GroupKFold",
+            ),
+            (
+                None,
+                {"y": LABELS, "folds": [(range(2), range(2, T)), (range(2, T), range(2))]},
+                "all classes in each training part",
+            ),
+        ],
+    )
+    def test_bad_arguments(self, given: Any, options: dict[str, Any], message: str) -> None:
+        given = kernels() if given is None else given
+        with pytest.raises((TypeError, ValueError), match=message):
+            compare(given, **({"X": X, "y": Y} | options))
 
 
 class TestFolds:

@@ -161,20 +161,19 @@ def test_without_labels_and_with_gaussians() -> None:
         plot_effect(model, inputs, "blood", path=True)
 
 
-def test_bad_arguments() -> None:
-    with pytest.raises(TypeError, match="Expected MixedInputs"):
-        plot_effect(MODEL, CELLS, "cells")  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match=r"\['cells', 'age', 'arm', 'flag'\], got 'patient'"):
-        plot_effect(MODEL, X, "patient")
-    with pytest.raises(ValueError, match="other than 'age'"):
-        plot_effect(MODEL, X, "age", at={"age": 50})
-    with pytest.raises(ValueError, match="got 'other'"):
-        plot_effect(MODEL, X, "age", at={"arm": "other"})
-    with pytest.raises(TypeError, match="Expected PointClouds as values of 'cells'"):
-        plot_effect(MODEL, X, "cells", [1, 2])
-    with pytest.raises(TypeError, match="label of X as the value of 'cells', got 'p99'"):
-        plot_effect(MODEL, X, "age", at={"cells": "p99"})
-    with pytest.raises(ValueError, match=r"level between 0 and 1, such as 0\.95, got 95"):
-        plot_effect(MODEL, X, "age", level=95)
-    with pytest.raises(ValueError, match="index of one of 1 outputs, from 0, got 3"):
-        plot_effect(MODEL, X, "age", output=3)
+@pytest.mark.parametrize(
+    ("inputs", "block", "options", "message"),
+    [
+        (CELLS, "cells", {}, "Expected MixedInputs"),
+        (X, "patient", {}, r"\['cells', 'age', 'arm', 'flag'\], got 'patient'"),
+        (X, "age", {"at": {"age": 50}}, "other than 'age'"),
+        (X, "age", {"at": {"arm": "other"}}, "got 'other'"),
+        (X, "cells", {"values": [1, 2]}, "Expected PointClouds as values of 'cells'"),
+        (X, "age", {"at": {"cells": "p99"}}, "label of X as the value of 'cells', got 'p99'"),
+        (X, "age", {"level": 95}, r"level between 0 and 1, such as 0\.95, got 95"),
+        (X, "age", {"output": 3}, "index of one of 1 outputs, from 0, got 3"),
+    ],
+)
+def test_bad_arguments(inputs: Any, block: str, options: dict[str, Any], message: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=message):
+        plot_effect(MODEL, inputs, block, **options)

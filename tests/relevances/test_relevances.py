@@ -1,6 +1,7 @@
 """Relevance finds the blocks and coordinates that matter, in units that can be compared."""
 
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -211,24 +212,24 @@ def test_it_prints_and_becomes_a_frame() -> None:
     assert list(frame.index) == ["cells", "cells: CD4"]
 
 
-def test_bad_arguments() -> None:
-    X, y = bags(12)
-    model = DistributionGP(X, y, kernel())
-    with pytest.raises(ValueError, match="Expected 3 names of coordinates of block 'X', got 2"):
-        relevance(model, names=["a", "b"])
-    with pytest.raises(ValueError, match=r"of the blocks \['X'\], got block 'cells'"):
-        relevance(model, names={"cells": ["a", "b", "c"]})
-    two = MixedInputs(one=X, two=X, age=y)
-    with pytest.raises(
-        ValueError, match=r"by block, .* for the blocks \['one', 'two'\], got \['a'"
-    ):
-        relevance(DistributionGP(two, y), names=["a", "b", "c"])
-    with pytest.raises(ValueError, match="repeats"):
-        relevance(model, repeats=0)
-    with pytest.raises(TypeError, match="for regression, got ClassificationGP"):
-        relevance(ClassificationGP(X, ["a", "b"] * 6, kernel()))
-    with pytest.raises(ValueError, match="at least four objects"):
-        relevance(DistributionGP(X[:3], y[:3], kernel()))
+BAGS, MEANS = bags(12)
+TWO = MixedInputs(one=BAGS, two=BAGS, age=MEANS)
+
+
+@pytest.mark.parametrize(
+    ("model", "options", "message"),
+    [
+        (None, {"names": ["a", "b"]}, "Expected 3 names of coordinates of block 'X', got 2"),
+        (None, {"names": {"cells": "abc"}}, r"of the blocks \['X'\], got block 'cells'"),
+        (DistributionGP(TWO, MEANS), {"names": ["a"]}, r"by block, .* \['one', 'two'\], got \['a'"),
+        (None, {"repeats": 0}, "repeats"),
+        (ClassificationGP(BAGS, ["a", "b"] * 6, kernel()), {}, "got ClassificationGP"),
+        (DistributionGP(BAGS[:3], MEANS[:3], kernel()), {}, "at least four objects"),
+    ],
+)
+def test_bad_arguments(model: DistributionGP | None, options: Any, message: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=message):
+        relevance(model or DistributionGP(BAGS, MEANS, kernel()), **options)
 
 
 def test_objects_without_coordinates_have_no_sensitivity() -> None:

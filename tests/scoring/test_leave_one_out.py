@@ -51,11 +51,6 @@ def test_weights_are_those_of_the_densities() -> None:
     assert weights.argmax() != 1
 
 
-def test_other_models_are_refused() -> None:
-    with pytest.raises(TypeError, match="got Linear"):
-        left_out(torch.nn.Linear(2, 2), Y)
-
-
 def test_targets_of_any_kind() -> None:
     targets = 1e-3 * Y + 1e6  # whose digits single precision would lose
     model = DistributionGP(X, targets)
@@ -70,68 +65,6 @@ def test_targets_of_any_kind() -> None:
     torch.testing.assert_close(weights, torch.full((2,), 0.5, dtype=torch.float64))
 
 
-@pytest.mark.parametrize("kind", [DistributionGP, SparseDistributionGP])
-def test_targets_of_another_shape_are_refused(kind: Any) -> None:
-    both = torch.stack([Y, Y.square()], dim=-1)
-    model = DistributionGP(X, both)
-    with pytest.raises(ValueError, match=r"one target for each of \(20,\) clouds"):
-        left_out(model, both.T)
-    with pytest.raises(
-        ValueError, match=r"Expected 2 targets for each cloud, got y of shape \(20,\)"
-    ):
-        left_out(model, Y)
-    model = kind(X, Y)
-    with pytest.raises(ValueError, match=r"one target for each of \(20,\) clouds"):
-        left_out(model, Y[:-1])
-    with pytest.raises(ValueError, match="finite targets, but that of cloud 3"):
-        left_out(model, torch.where(torch.arange(20) == 3, torch.nan, Y))
-
-
-@pytest.mark.parametrize("kind", [ClassificationGP, SparseClassificationGP])
-def test_labels_of_other_classes_are_refused(kind: Any) -> None:
-    model = kind(X, LABELS)
-    with pytest.raises(
-        ValueError, match=r"classes \['high', 'low'\] of the model, got \['x', 'y'\]"
-    ):
-        left_out(model, ["x", "y"] * 10)
-    with pytest.raises(ValueError, match="20"):
-        left_out(model, LABELS[:-1])
-    numbers = kind(X, np.array(LABELS) == "low")
-    assert torch.equal(
-        left_out(numbers, pd.Series(np.array(LABELS) == "low")).targets,
-        left_out(model, pd.Series(LABELS)).targets,
-    )
-
-
-def test_weights_of_no_models_are_refused() -> None:
-    with pytest.raises(ValueError, match="at least one model"):
-        leave_one_out_weights([], Y)
-
-
-@pytest.mark.parametrize("kind", [DistributionGP, SparseDistributionGP])
-def test_targets_of_other_clouds_or_units_are_refused(kind: Any) -> None:
-    model = kind(X, Y)
-    named = pd.Series(Y.numpy(), index=[f"p{i}" for i in range(20)])
-    for wrong in (Y.flip(0), Y.roll(1), 1000 * Y):
-        with pytest.raises(ValueError, match=r"order and units, .* cloud 0 is"):
-            left_out(model, wrong)
-    with pytest.raises(ValueError, match=r"cloud 0 \(named 'p19'\) is"):
-        left_out(model, named[::-1])
-    with pytest.raises(ValueError, match=f"cloud 7 is .*{Y[7].item() + 1}.* in y and"):
-        left_out(model, Y + (torch.arange(20) == 7))
-    with pytest.raises(ValueError, match="make all models from them"):
-        leave_one_out_weights([model, kind(X, 1000 * Y)], Y)
-    assert left_out(model, named).scores() == left_out(model, Y).scores()
-
-
-@pytest.mark.parametrize("kind", [ClassificationGP, SparseClassificationGP])
-def test_labels_of_other_clouds_are_refused(kind: Any) -> None:
-    model = kind(X, LABELS)
-    wrong = [*LABELS[:5], "low" if LABELS[5] == "high" else "high", *LABELS[6:]]
-    with pytest.raises(ValueError, match=f"labels .*cloud 5 is {wrong[5]} in y and {LABELS[5]}"):
-        left_out(model, wrong)
-
-
 @pytest.mark.filterwarnings("ignore::botorch.exceptions.warnings.InputDataWarning")
 @pytest.mark.parametrize("kind", [DistributionGP, SparseDistributionGP])
 def test_models_and_targets_in_single_precision(kind: Any) -> None:
@@ -144,9 +77,52 @@ def test_models_and_targets_in_single_precision(kind: Any) -> None:
     torch.testing.assert_close(double.targets.flatten(), targets.float().double())
 
 
-def test_targets_of_shared_kernels() -> None:
-    both = torch.stack([Y, Y.square()], dim=-1)
-    model = SharedKernelGP(X, both)
-    left_out(model, both)
-    with pytest.raises(ValueError, match="cloud 0 is"):
-        left_out(model, both.flip(0))
+BOTH = torch.stack([Y, Y.square()], dim=-1)
+NAMED = pd.Series(Y.numpy(), index=[f"p{i}" for i in range(20)])
+OTHER = [*LABELS[:5], "low" if LABELS[5] == "high" else "high", *LABELS[6:]]
+REGRESSION, CLASSES = (
+    (DistributionGP, SparseDistributionGP),
+    (ClassificationGP, SparseClassificationGP),
+)
+REFUSED: list[tuple[tuple[Any, ...], Any, Any, str]] = [
+    ((DistributionGP,), BOTH, BOTH.T, r"one target for each of \(20,\) clouds"),
+    ((DistributionGP,), BOTH, Y, r"Expected 2 targets for each cloud, got y of shape \(20,\)"),
+    ((SharedKernelGP,), BOTH, BOTH.flip(0), "cloud 0 is"),
+    (REGRESSION, Y, Y[:-1], r"one target for each of \(20,\) clouds"),
+    (REGRESSION, Y, Y.index_fill(0, torch.tensor(3), torch.nan), "finite .* that of cloud 3"),
+    (REGRESSION, Y, Y.flip(0), r"order and units, .* cloud 0 is"),
+    (REGRESSION, Y, Y.roll(1), r"order and units, .* cloud 0 is"),
+    (REGRESSION, Y, 1000 * Y, r"order and units, .* cloud 0 is .*make all models from them"),
+    (REGRESSION, Y, NAMED[::-1], r"cloud 0 \(named 'p19'\) is"),
+    (REGRESSION, Y, Y + (torch.arange(20) == 7), f"cloud 7 is .*{Y[7].item() + 1}.* in y and"),
+    (CLASSES, LABELS, OTHER, f"labels .*cloud 5 is {OTHER[5]} in y and {LABELS[5]}"),
+    (CLASSES, LABELS, ["x", "y"] * 10, r"classes \['high', 'low'\] .*, got \['x', 'y'\]"),
+    (CLASSES, LABELS, LABELS[:-1], "20"),
+]
+
+
+@pytest.mark.parametrize(("kinds", "known", "given", "message"), REFUSED)
+def test_other_targets_and_labels_are_refused(
+    kinds: Any, known: Any, given: Any, message: str
+) -> None:
+    for kind in kinds:
+        model = kind(X, known)
+        left_out(model, known)
+        with pytest.raises(ValueError, match=message):
+            left_out(model, given)
+
+
+def test_other_models_are_refused() -> None:
+    with pytest.raises(TypeError, match="got Linear"):
+        left_out(torch.nn.Linear(2, 2), Y)
+    with pytest.raises(ValueError, match="at least one model"):
+        leave_one_out_weights([], Y)
+    with pytest.raises(ValueError, match="make all models from them"):
+        leave_one_out_weights([DistributionGP(X, Y), DistributionGP(X, 1000 * Y)], Y)
+
+
+@pytest.mark.parametrize("kind", CLASSES)
+def test_labels_may_be_truth_values(kind: Any) -> None:
+    low = np.array(LABELS) == "low"
+    found, expected = left_out(kind(X, low), pd.Series(low)), left_out(kind(X, LABELS), LABELS)
+    assert torch.equal(found.targets, expected.targets)
