@@ -123,10 +123,8 @@ class ScaledDistance(DistanceWrapper, gpytorch.Module):
         return torch.cat([relative[:1].expand(self._shared), relative])
 
     def _size(self, values: Tensor) -> Tensor:
-        """Return the root mean square over coordinates, which does not overflow."""
-        most = values.detach().max()
-        every = torch.cat([values[:1].expand(self._shared), values]) / most
-        return every.square().mean().sqrt() * most
+        """Return the root mean square over coordinates."""
+        return torch.cat([values[:1].expand(self._shared), values]).square().mean().sqrt()
 
     @property
     def _shared(self) -> int:
@@ -149,10 +147,6 @@ class ScaledDistance(DistanceWrapper, gpytorch.Module):
     def represent(self, points: Tensor, weights: Tensor) -> Tensor:
         """Represent clouds as the distance does for scaled coordinates."""
         return self.distance.represent(points * self._factors.to(points), weights)
-
-    def adapt(self, rows: Tensor) -> None:
-        """Choose the settings of the distance for unscaled rows, which are as large on average."""
-        self.distance.adapt(rows)
 
     @property
     def euclidean(self) -> bool:

@@ -132,15 +132,6 @@ class _MaternKernel(IsotropicKernel):
     # Twice the smoothness; also the degrees of freedom of the t distribution of frequencies.
     _degrees: ClassVar[int]
 
-    def prepare(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, PairFunction]:
-        """Transform points so that one matrix product gives squared distances, if it is accurate."""
-        left, right, squares, bound = _factors(x, y, 1.0, exact=self._has_kink)
-        most = torch.finfo(x.dtype).max / 8
-        if bound < most:
-            return left, right, lambda a, b: self.profile(squares(a, b))
-        # At larger squares, infinite polynomials times zero would be NaN.
-        return left, right, lambda a, b: self.profile(squares(a, b).clip(max=most))
-
     def mixing(self, u: NDArray[np.float64]) -> NDArray[np.float64]:
         """Evaluate the quantile function of the scale of the Gaussian mixture."""
         half = self._degrees / 2

@@ -25,7 +25,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from gp_distributions.numerics.linear_algebra import matmul, square_root
-from gp_distributions.numerics.pairwise import symmetric
+from gp_distributions.numerics.pairwise import all_pairs
 
 # E|Z| for standard normal Z.
 MEAN_ABSOLUTE = math.sqrt(2 / math.pi)
@@ -90,12 +90,14 @@ def normal_wasserstein_all(x1: Tensor, x2: Tensor) -> Tensor:
     Returns:
         A ``batch_shape x N x M`` tensor.
     """
+    if x1.dim() == 2 and x2.dim() > 2:
+        return all_pairs(_wasserstein, x2, x1).mT
+    return all_pairs(_wasserstein, x1, x2)
+
+
+def _wasserstein(x1: Tensor, x2: Tensor) -> Tensor:
     if x2.dim() == 2:
-        if x1 is x2:
-            return symmetric(lambda a, b: _Wasserstein.apply(a, b[None]), x1)
-        return _Wasserstein.apply(x1.flatten(0, -2), x2[None]).unflatten(0, x1.shape[:-1])
-    if x1.dim() == 2:
-        return normal_wasserstein_all(x2, x1).mT
+        return _Wasserstein.apply(x1, x2[None])
     shape = torch.broadcast_shapes(x1.shape[:-2], x2.shape[:-2])
     x1, x2 = (x.expand(*shape, -1, -1).flatten(0, -3) for x in (x1, x2))
     pairs = [_Wasserstein.apply(a, b[None]) for a, b in zip(x1, x2, strict=True)]
