@@ -209,13 +209,6 @@ class TestFrequencies:
         assert torch.equal(distance.frequencies, frequencies.double())
         assert repr(distance) == "Fourier(dim=2, measure=given, num_frequencies=3, inputs=clouds)"
 
-    def test_outside_of_which_nothing_is_seen(self) -> None:
-        distance = Fourier(2, frequencies=[[1.0, 0.0], [2.5, 0.0]])
-        rows = as_rows(random_clouds(4))
-        moved = as_rows([(p + torch.tensor([0.0, 3.0]), w) for p, w in random_clouds(4)])
-        torch.testing.assert_close(distance.squared(moved), distance.squared(rows))
-        assert float(distance.squared(rows, moved, diag=True).max()) <= 1e-14
-
 
 class TestRefuses:
     @pytest.mark.parametrize(

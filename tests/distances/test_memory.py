@@ -78,11 +78,6 @@ class TestHits:
             assert distance.during(call) == 0
             assert torch.equal(call().reshape(-1, 6, 6)[-1], first)
 
-    def test_features_of_the_same_clouds(self) -> None:
-        distance, train = Counting(), rows(6)
-        distance.squared(train)
-        assert distance.during(lambda: distance.embed(train)) == 0
-
     def test_other_clouds_against_known_ones(self, distance: Counting) -> None:
         train, test = rows(6), rows(3, seed=1)
         distance.squared(train)
@@ -250,14 +245,6 @@ class TestHeldRows:
         assert bool(gradients[0][0].any())
         assert not bool(gradients[0][1:].any())
         assert not bool(gradients[1][0].any())
-
-    def test_give_gradients_after_a_look_without(self, distance: Counting) -> None:
-        test, other = EmbeddedRows(rows(3).requires_grad_()), rows(2, seed=1)
-        with torch.no_grad():
-            distance(test, other)
-        actual = distance(test, other)
-        assert actual.requires_grad
-        torch.testing.assert_close(actual, distance.squared(test.rows, other))
 
     def test_serve_autograd_after_inference_mode(self, distance: Counting) -> None:
         train, test = EmbeddedRows(rows(6)), rows(3, seed=1).requires_grad_()

@@ -70,11 +70,6 @@ class TestLookup:
             dense(distance, "linear", subset, rows), GRAM[[5, 1]].expand(3, 2, 12)
         )
 
-    def test_takes_arrays(self) -> None:
-        for matrix in (SQUARED.numpy(), SQUARED.tolist(), SQUARED.clone().requires_grad_()):
-            distance = PrecomputedDistance(matrix)
-            assert torch.equal(distance.squared(indices(1, 2)), SQUARED[1:3, 1:3])
-
 
 class Operations(TorchDispatchMode):
     """Records the operations on a matrix, and the largest tensor that any operation makes."""
@@ -191,11 +186,6 @@ class TestHilbertian:
             PrecomputedDistance(CIRCLE.square(), tolerance=0.21)
         with pytest.warns(NotHilbertianWarning):
             PrecomputedDistance(CIRCLE.square(), tolerance=0.19)
-
-    def test_of_coincident_objects(self) -> None:
-        distance = PrecomputedDistance(torch.zeros(3, 3).double())
-        assert distance.negative_part == 0.0
-        assert distance.smallest_eigenvalue == 0.0
 
 
 class TestRefuses:

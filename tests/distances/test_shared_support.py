@@ -125,6 +125,19 @@ class TestValues:
         eigenvalues = torch.linalg.eigvalsh(gram)
         assert float(eigenvalues[0]) >= -1e-12 * float(eigenvalues[-1])
 
+    def test_slope_of_a_root_at_zero_is_zero(self) -> None:
+        weights = torch.tensor([[0.0, 1.0, 1.0], [1.0, 1.0, 2.0]]).double().requires_grad_()
+        points = torch.arange(3.0).double().expand(2, 3)
+        rows = torch.stack([points, weights], dim=-1).flatten(-2)
+        squared = Hellinger(1).squared(rows, rows[1:].detach())[0]
+        (gradient,) = torch.autograd.grad(squared, weights)
+        # Each term (sqrt(p) - sqrt(q))^2 / 2 has the slope (1 - sqrt(q / p)) / 2, set to 0 at p = 0.
+        slopes = torch.tensor([0.0, (1 - math.sqrt(1 / 2)) / 2, 0.0]).double()
+        p, total = torch.tensor([0.0, 1 / 2, 1 / 2]).double(), 2.0
+        expected = (slopes - slopes @ p) / total
+        torch.testing.assert_close(gradient[0], expected)
+        assert torch.equal(gradient[1], torch.zeros(3).double())
+
     def test_slope_of_chi_squared_between_tiny_weights_is_finite(self) -> None:
         """Their squares underflow."""
         x = torch.tensor([[1e-200, 1.0], [5e-324, 1.0]], dtype=torch.float64).requires_grad_()
@@ -279,7 +292,7 @@ class TestRefuses:
         [
             ([0.0, 1.0], "shape"),
             ([[0.0], [1.0]], r"shape \(S, 2\)"),
-            (np.zeros((0, 2)), "at least one"),
+            (np.zeros((0, 2)), "non-empty"),
             ([[0.0, math.nan]], "finite"),
         ],
     )

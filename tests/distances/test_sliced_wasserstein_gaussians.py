@@ -113,34 +113,6 @@ def test_in_one_dimension_is_the_wasserstein_distance() -> None:
     torch.testing.assert_close(make(1, p=1).squared(rows)[off], expected, rtol=1e-12, atol=0)
 
 
-@pytest.mark.parametrize("num_slices", [1, 7, 100])
-def test_isotropic_gaussians_are_known_for_any_number_of_slices(num_slices: int) -> None:
-    """Every slice has variance r^2."""
-    mean = gaussians(5).mean
-    radius = torch.tensor([0.0, 0.5, 1.0, 1.0, 3.0], dtype=torch.float64)
-    covariance = radius.square()[:, None, None] * torch.eye(3, dtype=torch.float64)
-    rows = Gaussians(mean, covariance).pack()
-    stretch = (radius[:, None] - radius).abs()
-    shift = (mean[:, None] - mean).square().sum(-1) / 3
-
-    def assert_close(distance: SlicedWasserstein, expected: Tensor) -> None:
-        torch.testing.assert_close(distance.squared(rows), expected, rtol=1e-12, atol=1e-14)
-
-    assert_close(make(num_slices=num_slices), shift + stretch.square())
-    assert_close(make(num_slices=num_slices, center=True), stretch.square())
-    assert_close(make(num_slices=num_slices, p=1, center=True), math.sqrt(2 / math.pi) * stretch)
-    same = Gaussians(torch.zeros(5, 3).double(), covariance).pack()
-    squared = make(num_slices=num_slices, p=1).squared(same)
-    torch.testing.assert_close(squared, math.sqrt(2 / math.pi) * stretch, rtol=1e-12, atol=1e-14)
-
-
-def test_a_shift_costs_the_mean_of_its_projections_for_p_1() -> None:
-    one, shift = gaussians(1), torch.tensor([3.0, -4.0, 12.0], dtype=torch.float64)
-    distance = make(p=1)
-    squared = distance.squared(one.pack(), Gaussians(one.mean + shift, one.covariance).pack())
-    assert float(squared) == pytest.approx(float((distance.directions @ shift).abs().mean()))
-
-
 def test_point_masses_are_those_of_clouds() -> None:
     mean = gaussians(4).mean
     masses = Gaussians(mean, torch.zeros(4, 3, 3).double())
