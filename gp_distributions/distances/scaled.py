@@ -100,7 +100,9 @@ class ScaledDistance(DistanceWrapper, gpytorch.Module):
 
         They can be set to ``d`` positive numbers, of which only the ratios matter.
         """
-        return self._relative(_positive(self))
+        values = _positive(self)
+        relative = values / self._size(values)
+        return torch.cat([relative[:1].expand(self._shared), relative])
 
     @scales.setter
     def scales(self, values: Tensor | Sequence[float]) -> None:
@@ -116,11 +118,6 @@ class ScaledDistance(DistanceWrapper, gpytorch.Module):
             )
         own = given[self._shared :]
         _set_scales(self, own / self._size(own))
-
-    def _relative(self, values: Tensor) -> Tensor:
-        """Return the scale of each coordinate from positive values of which only ratios matter."""
-        relative = values / self._size(values)
-        return torch.cat([relative[:1].expand(self._shared), relative])
 
     def _size(self, values: Tensor) -> Tensor:
         """Return the root mean square over coordinates."""

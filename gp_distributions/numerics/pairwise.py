@@ -18,8 +18,8 @@ from gp_distributions.numerics.linear_algebra import matmul
 _STRIP = 2**21
 # Number of rows in a strip of a symmetric matrix.
 _ROWS = 128
-# Number of quotients in a strip of a matrix of chi-squared distances; they should fit the cache.
-_QUOTIENTS = 2**17
+# Number of differences in a strip of a matrix of distances; they should fit the cache.
+_DIFFERENCES = 2**17
 
 
 def squared_euclidean(x1: Tensor, x2: Tensor) -> Tensor:
@@ -108,10 +108,9 @@ def manhattan(x1: Tensor, x2: Tensor) -> Tensor:
 def chi_squared(x1: Tensor, x2: Tensor) -> Tensor:
     """Sums of ``(a - b)**2 / (a + b)`` over features, with shapes as in :func:`squared_euclidean`.
 
-    The rows are non-negative. Where both features are zero, the summand and its gradient are zero. The
-    backward pass computes each strip again, so that no quotients are stored.
+    The rows are non-negative. Where both features are zero, the summand and its gradient are zero.
     """
-    return all_pairs(_chi_squared, x1, x2)
+    return all_pairs(partial(in_strips, chi_squared_paired), x1, x2)
 
 
 def chi_squared_paired(x1: Tensor, x2: Tensor) -> Tensor:
@@ -122,11 +121,16 @@ def chi_squared_paired(x1: Tensor, x2: Tensor) -> Tensor:
     return (difference * ratio).sum(-1)
 
 
-def _chi_squared(x1: Tensor, x2: Tensor) -> Tensor:
-    def strip(few: Tensor) -> Tensor:
-        return chi_squared_paired(few.unsqueeze(-2), x2.unsqueeze(-3))
+def in_strips(paired: Callable[[Tensor, Tensor], Tensor], x1: Tensor, x2: Tensor) -> Tensor:
+    """Compute distances of all pairs of rows by a function of corresponding rows, in bounded memory.
 
-    parts = x1.split(max(1, _QUOTIENTS // max(1, x2.numel())), dim=-2)
+    The backward pass computes each strip again.
+    """
+
+    def strip(few: Tensor) -> Tensor:
+        return paired(few.unsqueeze(-2), x2.unsqueeze(-3))
+
+    parts = x1.split(max(1, _DIFFERENCES // max(1, x2.numel())), dim=-2)
     if not (_tracked(x1) or _tracked(x2)):
         return torch.cat([strip(part) for part in parts], dim=-2)
     again = [

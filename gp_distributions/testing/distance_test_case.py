@@ -103,14 +103,14 @@ class DistanceTestCase(unittest.TestCase):
     """
 
     settings: ClassVar[Mapping[str, Any]] = {}
-    weighted: ClassVar[bool | None] = None
-    moves_points: ClassVar[bool] = True
-    differentiable_in_weights: ClassVar[bool] = True
-    tolerance: ClassVar[float] = 1e-12
-    coincidence_tolerance: ClassVar[float] = 1e-7
-    single_precision_tolerance: ClassVar[float] = 2e-6
-    eigenvalue_tolerance: ClassVar[float] = 1e-10
-    gradient_tolerance: ClassVar[float] = 1e-3
+    weighted: bool | None = None
+    moves_points: bool = True
+    differentiable_in_weights: bool = True
+    tolerance: float = 1e-12
+    coincidence_tolerance: float = 1e-7
+    single_precision_tolerance: float = 2e-6
+    eigenvalue_tolerance: float = 1e-10
+    gradient_tolerance: float = 1e-3
 
     # Without this attribute, pytest would collect the class in each module that imports it.
     __test__ = False

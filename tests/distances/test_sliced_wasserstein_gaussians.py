@@ -12,7 +12,7 @@ from torch import Tensor
 
 from gp_distributions import SlicedWasserstein
 from gp_distributions.measures.gaussians import Gaussians
-from gp_distributions.numerics import normals
+from gp_distributions.numerics import normals, pairwise
 
 # Rounding error of a Gram matrix, relative to the largest squared distance.
 TOLERANCE = 1e-12
@@ -225,22 +225,21 @@ def test_chunks_and_blocks_change_nothing_and_bound_memory(
         return squared
 
     expected, sizes = results(), []
-    terms = normals._terms
+    paired = normals.normal_wasserstein
 
-    def spy(one: Tensor, other: Tensor) -> tuple[Tensor, ...]:
-        found = terms(one, other)
-        sizes.extend(t.numel() for t in found)
-        return found
+    def spy(one: Tensor, other: Tensor) -> Tensor:
+        sizes.append((one - other).numel())
+        return paired(one, other)
 
-    monkeypatch.setattr(normals, "_terms", spy)
-    monkeypatch.setattr(normals, "_BLOCK_ELEMENTS", 1000)
+    monkeypatch.setattr(normals, "normal_wasserstein", spy)
+    monkeypatch.setattr(pairwise, "_DIFFERENCES", 1000)
     monkeypatch.setattr(SlicedWasserstein, "chunk_elements", 100)
     monkeypatch.setattr(SlicedWasserstein, "block_rows", 7)
     distance.clear_cache()
     for actual, wanted in zip(results(), expected, strict=True):
         assert_same(actual, wanted)
-    # A block compares at least one row with all others, so it is as large as their representation.
-    assert max(sizes, default=0) <= 300 * 20
+    # A strip compares at least one row with all others, so it is as large as their representation.
+    assert max(sizes, default=0) <= 300 * 40
 
 
 def test_the_number_of_quantiles_is_not_used() -> None:
