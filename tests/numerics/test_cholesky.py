@@ -104,12 +104,6 @@ class TestErrors:
         assert not jitter
 
 
-class TestJitterNoted:
-    def test_otherwise_a_warning(self) -> None:
-        with pytest.warns(JitterWarning, match="jitter of 1e-05 was added"):
-            cholesky(lacking(5e-6))
-
-
 @pytest.mark.parametrize("batch", [(), (2,)])
 def test_log_densities_with_noise(batch: tuple[int, ...]) -> None:
     generator = torch.Generator().manual_seed(0)

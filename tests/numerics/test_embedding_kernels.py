@@ -12,7 +12,6 @@ from torch import Tensor
 from gp_distributions.numerics.embedding_kernels import (
     EMBEDDING_KERNELS,
     EmbeddingKernel,
-    EnergyKernel,
     IsotropicKernel,
 )
 
@@ -146,8 +145,3 @@ def test_kernel_is_the_mixture_of_gaussian_kernels(name: str, squared: float) ->
 
     value, error = quad(integrand, 0, 1, epsabs=1e-9, limit=200)
     assert abs(value - RADIAL[name](math.sqrt(squared))) <= max(10 * error, 1e-8)
-
-
-def test_energy_kernel_has_no_spectrum() -> None:
-    with pytest.raises(NotImplementedError):
-        EnergyKernel().mixing(torch.rand(3).double().numpy())

@@ -63,17 +63,6 @@ class TestBoth:
                 one, two = x1.expand(2, 3, 4, 5)[i, j], x2.expand(2, 3, 6, 5)[i, j]
                 assert_same(actual[i, j], by_scipy(one, two, name))
 
-    def test_within_batches(self, distance: Metric, name: str) -> None:
-        x = random(2, 3, 4, 5)
-        actual = distance(x, x)
-        assert torch.equal(
-            actual.diagonal(dim1=-2, dim2=-1), torch.zeros(2, 3, 4, dtype=torch.float64)
-        )
-        assert torch.equal(actual, actual.mT)
-        for i in range(2):
-            for j in range(3):
-                assert_same(actual[i, j], by_scipy(x[i, j], x[i, j], name))
-
     def test_large_common_offset_costs_no_digits(self, distance: Metric, name: str) -> None:
         """Offset and differences are exact in floating point, so the distances must be accurate.
 

@@ -47,15 +47,6 @@ def test_derivatives() -> None:
     assert torch.autograd.gradcheck(function, parameters(1, 1))
 
 
-def test_a_parameter_that_is_itself_computed() -> None:
-    raw = torch.zeros(1, 1, dtype=torch.float64, requires_grad=True)
-    scale, power = raw.exp(), torch.full((1, 1), 0.7).double()
-    split = entrywise(of(scale, power), MATRIX, [scale, power])
-    whole = of(raw.exp(), power)(MATRIX)
-    expected = torch.autograd.grad(whole.sum(), raw)
-    torch.testing.assert_close(torch.autograd.grad(split.sum(), raw), expected)
-
-
 def test_no_operation_sees_the_whole_matrix() -> None:
     sizes = []
 

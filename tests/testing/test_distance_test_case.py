@@ -1,6 +1,5 @@
 """The test case for distances: right ones pass, and each that is wrong fails where it should."""
 
-import itertools
 import types
 import unittest
 from collections.abc import Callable
@@ -168,26 +167,8 @@ class WrongDiagonal(Pairwise):
         return 1.001 * super().compare_paired(r1, r2)
 
 
-class Slices(Pairwise):
-    """Averages of quantiles of projections; the sliced Wasserstein distance of order one."""
-
-    def represent(self, points: Tensor, weights: Tensor) -> Tensor:
-        angles = torch.arange(8, dtype=points.dtype) * torch.pi / 8
-        projected = points @ torch.stack([angles.cos(), angles.sin()])
-        order = projected.argsort(dim=-2)
-        weights = weights.unsqueeze(-1).expand_as(projected).gather(-2, order)
-        totals = weights.cumsum(-2)
-        edges = torch.linspace(0, 1, 61, dtype=points.dtype)
-        shares = [
-            (totals.clamp(a, b) - (totals - weights).clamp(a, b)) * 60
-            for a, b in itertools.pairwise(edges)
-        ]
-        cells = torch.stack(shares, dim=-1) * projected.gather(-2, order).unsqueeze(-1)
-        return cells.sum(-3).flatten(-2) / 60 / 8
-
-
-class SquaredSlices(Slices):
-    """exp(-SW_1^2) is not positive definite."""
+class SquaredSums(Pairwise):
+    """exp of minus the square of a sum of absolute differences is not positive definite."""
 
     def compare(self, r1: Tensor, r2: Tensor) -> Tensor:
         return super().compare(r1, r2).square()
@@ -474,7 +455,7 @@ WRONG: dict[type[Distance], set[str]] = {
     Negative: {"not_negative"},
     WrongDiagonal: {"diagonal"},
     # Both are negative definiteness of the squared distance.
-    SquaredSlices: {"positive_definite", "inner_products"},
+    SquaredSums: {"positive_definite", "inner_products"},
     WrongOrigin: {"inner_products"},
     WrongEmbedding: {"embedding"},
     # Rows are compared with wider ones by padding.
@@ -514,7 +495,7 @@ ATTRIBUTES: dict[type[Distance], dict[str, Any]] = {
 }
 MESSAGES: dict[type[Distance], str] = {
     SeesPadding: "Padding must not change a cloud",
-    SquaredSlices: "so the distance is not Hilbertian",
+    SquaredSums: "so the distance is not Hilbertian",
 }
 
 
