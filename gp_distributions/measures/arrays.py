@@ -159,7 +159,7 @@ def integer(value: int, name: str, least: int = 1) -> int:
     return count
 
 
-def positive(value: float, name: str) -> float:
+def positive(value: float | Tensor, name: str) -> float:
     """Return a number as a ``float``, after checking it.
 
     Raises:

@@ -214,11 +214,7 @@ class PolynomialKernel(EmbeddingKernel):
     def pairs(self, x: Tensor, y: Tensor) -> Tensor:
         """Evaluate the kernel at all pairs of points."""
         products = _product(x, y)
-        if self.degree == 1:
-            return products
-        factor = products + 1
-        square = factor * factor
-        return square if self.degree == 2 else square * factor
+        return products if self.degree == 1 else (products + 1).pow(self.degree)
 
 
 EMBEDDING_KERNELS: dict[str, EmbeddingKernel] = {
@@ -266,10 +262,8 @@ def _product(left: Tensor, right: Tensor) -> Tensor:
 def squares_by_differences(x: Tensor, y: Tensor) -> Tensor:
     """Compute squared distances of all pairs of points from differences, accurate even near zero."""
     if x.dim() == 2 and not by_torch(x, y):  # several times faster
-        with np.errstate(over="ignore"):  # squares beyond single precision are infinite
-            return torch.from_numpy(
-                scipy.spatial.distance.cdist(x.detach(), y.detach(), "sqeuclidean")
-            ).to(x.dtype)
+        squares = scipy.spatial.distance.cdist(x.detach(), y.detach(), "sqeuclidean")
+        return torch.from_numpy(squares).to(x.dtype)
     return torch.cdist(x, y, compute_mode="donot_use_mm_for_euclid_dist").square()
 
 
