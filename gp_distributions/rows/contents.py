@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 
@@ -9,13 +10,17 @@ def check_content(values: Tensor) -> None:
     """Check that rows are a tensor whose content can be read.
 
     Raises:
-        TypeError: If they are something else, such as distributions, or are within
+        TypeError: If they are something else, such as distributions or a sparse tensor, or are within
             a transform of ``torch.func``, which hides their content.
     """
     if not isinstance(values, Tensor):
         raise TypeError(
             f"Expected rows as a tensor, got {type(values).__name__}. Pass X.pack(), or call "
             "posterior(X) or predict(X)."
+        )
+    if values.layout != torch.strided:
+        raise TypeError(
+            f"Expected rows as a dense tensor, got layout {values.layout}. Pass rows.to_dense()."
         )
     try:
         values.data_ptr()
