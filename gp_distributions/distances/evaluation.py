@@ -18,7 +18,6 @@ from torch import Tensor
 
 from gp_distributions.context import setting
 from gp_distributions.distances.embedded_rows import EmbeddedRows, Rows, embedded, rows_of
-from gp_distributions.distances.fixed_parameters import with_fixed_parameters
 from gp_distributions.distances.recent_rows import RecentRows
 from gp_distributions.numerics.linear_algebra import put_rows
 from gp_distributions.numerics.pairwise import squared_euclidean_to
@@ -78,7 +77,20 @@ def settled(distance: DistanceT) -> DistanceT:
     learned = learned or not torch.is_grad_enabled()
     if learned or not any(p.requires_grad for p in distance.parameters()):
         return distance
-    return with_fixed_parameters(distance)
+    return _with_fixed_parameters(distance)
+
+
+def _with_fixed_parameters(module: DistanceT) -> DistanceT:
+    """Return a module that shares everything with another, except that no gradient reaches parameters.
+
+    The module itself does not change, so other threads can use it at the same time.
+    """
+    fixed = object.__new__(type(module))
+    own = vars(module)
+    parameters = {name: None if p is None else p.detach() for name, p in own["_parameters"].items()}
+    modules = {name: _with_fixed_parameters(child) for name, child in own["_modules"].items()}
+    vars(fixed).update(own | {"_parameters": parameters, "_modules": modules})
+    return fixed
 
 
 def check_rows(distance: Distance, rows: Tensor) -> None:

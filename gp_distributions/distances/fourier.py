@@ -10,7 +10,7 @@ from gp_distributions.distances import evaluation
 from gp_distributions.distances.base import Distance
 from gp_distributions.distances.embedded_rows import Rows, rows_of
 from gp_distributions.distances.mmd import SAMPLINGS
-from gp_distributions.measures.arrays import Data, integer, point_array, positive, to_tensors
+from gp_distributions.measures.arrays import Data, given_points, integer, positive
 from gp_distributions.numerics.embedding_kernels import EMBEDDING_KERNELS, IsotropicKernel
 from gp_distributions.numerics.random_features import fourier_features
 from gp_distributions.rows.clouds import drop_padding
@@ -94,7 +94,7 @@ class Fourier(Distance):
     ) -> None:
         super().__init__(dim, inputs=inputs)
         if frequencies is not None:
-            drawn = _given(frequencies, self.dim)
+            drawn = given_points(frequencies, "frequencies", ("F", self.dim))
         else:
             for name, value, choices in (
                 ("measure", measure, _KERNELS),
@@ -161,13 +161,3 @@ def _draw(measure: str, dim: int, count: int, sampling: str, seed: int) -> Tenso
     radius = frequencies.norm(dim=-1, keepdim=True)
     share = torch.from_numpy(scipy.special.gammainc(dim / 2, radius.square().numpy() / 2))
     return frequencies / radius * share ** (1 / dim)
-
-
-def _given(frequencies: Data, dim: int) -> Tensor:
-    array = point_array(frequencies, "frequencies", f"(F, {dim})")
-    if array.shape[1] != dim:
-        raise ValueError(f"Expected frequencies of shape (F, {dim}), got {tuple(array.shape)}.")
-    given = to_tensors([array])[0].detach().double()
-    if not bool(given.isfinite().all()):
-        raise ValueError("Expected finite frequencies.")
-    return given

@@ -48,4 +48,4 @@ class Hellinger(SharedSupportDistance):
 
     def represent(self, points: Tensor, weights: Tensor) -> Tensor:
         r"""Return :math:`\sqrt{w / 2}` for the weights :math:`w` on the support."""
-        return square_root(self.masses(points, weights) / 2)
+        return square_root(super().represent(points, weights))

@@ -13,7 +13,7 @@ from torch import Tensor
 from gp_distributions.distances import evaluation
 from gp_distributions.distances.base import Distance
 from gp_distributions.distances.embedded_rows import Rows, rows_of
-from gp_distributions.measures.arrays import integer
+from gp_distributions.measures.arrays import integer, positive
 from gp_distributions.numerics.embedding_kernels import (
     EMBEDDING_KERNELS,
     EmbeddingKernel,
@@ -244,12 +244,9 @@ class MMD(Distance):
     def bandwidth(self, value: Tensor | float) -> None:
         if self.raw_bandwidth is None:
             raise ValueError(f"The {self.kernel} kernel has no bandwidth, got {value}.")
-        raw = self.raw_bandwidth
-        number = torch.as_tensor(value, dtype=raw.dtype, device=raw.device).detach()
-        if number.numel() != 1 or not 0 < number.item() < math.inf:
-            raise ValueError(f"Expected bandwidth > 0 and finite, got {value}.")
+        number = self.raw_bandwidth.new_tensor(positive(value, "bandwidth"))
         with torch.no_grad():
-            raw.copy_(number.reshape(()).log())
+            self.raw_bandwidth.copy_(number.log())
 
     def adapt(self, rows: Tensor) -> None:
         """Choose the bandwidth and the landmarks from these rows, if they are not known yet."""

@@ -175,19 +175,18 @@ class RigidSlicedWasserstein(Distance):
     def _gaussian_quantiles(self, rows: Tensor) -> Tensor:
         """Compute the scaled cell averages of the quantile functions of Gaussians, ``C x L x N``."""
         mean, covariance = split_gaussians(rows, self.dim)
-        directions = self.directions.to(rows)
+        mean = torch.zeros_like(mean) if self.center else mean
         if self.scale:
-            variance = covariance.diagonal(dim1=-2, dim2=-1).sum(-1)
-            radius = variance if self.center else variance + mean.square().sum(-1)
-            radius = square_root(radius, at_zero=1.0)
-            mean, covariance = mean / radius[:, None], covariance / radius[:, None, None].square()
+            squares = covariance.diagonal(dim1=-2, dim2=-1).sum(-1) + mean.square().sum(-1)
+            radius = square_root(squares, at_zero=1.0)[:, None]
+            mean, covariance = mean / radius, covariance / radius.square().unsqueeze(-1)
         edges = torch.linspace(0, 1, self.num_quantiles + 1, dtype=rows.dtype, device=rows.device)
         densities = torch.exp(-torch.special.ndtri(edges).square() / 2) / math.sqrt(2 * math.pi)
-        cells = -densities.diff() * math.sqrt(self.num_quantiles)  # cell averages / sqrt(N)
-        slices = projected_deviations(covariance, directions).unsqueeze(-1) * cells
-        if self.center:
-            return slices
-        return slices + (mean @ directions.T).unsqueeze(-1) / math.sqrt(self.num_quantiles)
+        directions = self.directions.to(rows)
+        # The cell averages of a standard normal quantile function are -N times the differences.
+        slices = -self.num_quantiles * projected_deviations(covariance, directions).unsqueeze(-1)
+        slices = slices * densities.diff() + (mean @ directions.T).unsqueeze(-1)
+        return slices / math.sqrt(self.num_quantiles)
 
     def _quantiles(self, projected: Tensor, weights: Tensor) -> Tensor:
         """Compute the cell averages of all slices, ``C x L x N``, divided by ``sqrt(N)``."""

@@ -100,7 +100,9 @@ class ScaledDistance(DistanceWrapper, gpytorch.Module):
 
         They can be set to ``d`` positive numbers, of which only the ratios matter.
         """
-        return self._relative(_positive(self))
+        values = _positive(self)
+        relative = values / self._size(values)
+        return torch.cat([relative[:1].expand(self._shared), relative])
 
     @scales.setter
     def scales(self, values: Tensor | Sequence[float]) -> None:
@@ -117,16 +119,9 @@ class ScaledDistance(DistanceWrapper, gpytorch.Module):
         own = given[self._shared :]
         _set_scales(self, own / self._size(own))
 
-    def _relative(self, values: Tensor) -> Tensor:
-        """Return the scale of each coordinate from positive values of which only ratios matter."""
-        relative = values / self._size(values)
-        return torch.cat([relative[:1].expand(self._shared), relative])
-
     def _size(self, values: Tensor) -> Tensor:
-        """Return the root mean square over coordinates, which does not overflow."""
-        most = values.detach().max()
-        every = torch.cat([values[:1].expand(self._shared), values]) / most
-        return every.square().mean().sqrt() * most
+        """Return the root mean square over coordinates."""
+        return torch.cat([values[:1].expand(self._shared), values]).square().mean().sqrt()
 
     @property
     def _shared(self) -> int:
@@ -149,10 +144,6 @@ class ScaledDistance(DistanceWrapper, gpytorch.Module):
     def represent(self, points: Tensor, weights: Tensor) -> Tensor:
         """Represent clouds as the distance does for scaled coordinates."""
         return self.distance.represent(points * self._factors.to(points), weights)
-
-    def adapt(self, rows: Tensor) -> None:
-        """Choose the settings of the distance for unscaled rows, which are as large on average."""
-        self.distance.adapt(rows)
 
     @property
     def euclidean(self) -> bool:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from gp_distributions.distances.base import Distance
 from gp_distributions.distances.embedded_rows import Rows, rows_of
-from gp_distributions.measures.arrays import Data, point_array, to_tensors
+from gp_distributions.measures.arrays import Data, given_points
 from gp_distributions.rows.clouds import drop_copies, same_tensor
 
 _ADVICE = (
@@ -32,15 +32,7 @@ class SharedSupportDistance(Distance):
         super().__init__(dim)
         atoms = torch.empty(0, self.dim, dtype=torch.float64)  # empty until it is learned
         if support is not None:
-            array = point_array(support, "support", f"(S, {self.dim})")
-            if array.shape[1] != self.dim:
-                raise ValueError(
-                    f"Expected support of shape (S, {self.dim}), got {tuple(array.shape)}."
-                )
-            atoms = to_tensors([array])[0].detach().double()
-            if not bool(atoms.isfinite().all()):
-                raise ValueError("Expected support with finite coordinates.")
-            atoms, _ = distinct(atoms)
+            atoms, _ = distinct(given_points(support, "support", ("S", self.dim)))
         self.support: Tensor
         self.register_buffer("support", atoms)
 
@@ -57,6 +49,10 @@ class SharedSupportDistance(Distance):
                 same = same_tensor(first, second)
                 self.support = self._learn([first] if same else [first, second])
         return super().forward(x1, x2, diag=diag)
+
+    def represent(self, points: Tensor, weights: Tensor) -> Tensor:
+        """Return half the weights that each cloud has on the atoms of the support."""
+        return self.masses(points, weights) / 2
 
     def masses(self, points: Tensor, weights: Tensor) -> Tensor:
         """Compute the ``C x S`` matrix of weights that ``C`` clouds have on the atoms of the support."""
@@ -107,13 +103,6 @@ class SharedSupportDistance(Distance):
         """Return the atoms of positive weight, or all atoms if all clouds list the same ones."""
         split = [self.block.split(drop_copies(rows)) for rows in sets]
         points = [p.flatten(0, -3) for p, _ in split]
-        for part in points:
-            if not bool(part.isfinite().all()):
-                cloud, atom, _ = (~part.isfinite()).nonzero()[0].tolist()
-                raise ValueError(
-                    f"Expected finite coordinates, got {part[cloud, atom].tolist()} as atom {atom} of "
-                    f"cloud {cloud}."
-                )
         first = points[0][0]
         if all(p.shape[1:] == first.shape and bool((p == first).all()) for p in points):
             return distinct(first)[0]

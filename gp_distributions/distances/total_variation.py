@@ -47,10 +47,6 @@ class TotalVariation(SharedSupportDistance):
     Source: Hein and Bousquet 2005.
     """
 
-    def represent(self, points: Tensor, weights: Tensor) -> Tensor:
-        """Return half the weights that each cloud has on the atoms of the support."""
-        return self.masses(points, weights) / 2
-
     @property
     def euclidean(self) -> bool:
         """Whether the distance is the Euclidean distance between representations: always ``False``."""

@@ -87,6 +87,27 @@ def point_array(value: Data, name: str, shape: str) -> Array:
     return array
 
 
+def given_points(value: Data, name: str, shape: tuple[str, int]) -> Tensor:
+    """Return points that a user gives, in double precision.
+
+    Args:
+        value: An array, a tensor, or nested sequences of numbers.
+        name: Name of the value in error messages.
+        shape: Name of their number, and their dimension.
+
+    Raises:
+        ValueError: As for :func:`point_array`, or if a point has another dimension or is not finite.
+    """
+    expected = f"({shape[0]}, {shape[1]})"
+    array = point_array(value, name, expected)
+    points = to_tensors([array])[0].detach().double()
+    if array.shape[1] != shape[1] or not bool(points.isfinite().all()):
+        raise ValueError(
+            f"{name}: expected finite numbers of shape {expected}, got shape {tuple(array.shape)}."
+        )
+    return points
+
+
 def to_tensor(array: Array, dtype: torch.dtype, device: torch.device) -> Tensor:
     """Copy an array to a tensor; return a tensor that already has this dtype and device unchanged."""
     if isinstance(array, Tensor):
@@ -138,7 +159,7 @@ def integer(value: int, name: str, least: int = 1) -> int:
     return count
 
 
-def positive(value: float, name: str) -> float:
+def positive(value: float | Tensor, name: str) -> float:
     """Return a number as a ``float``, after checking it.
 
     Raises:

@@ -32,11 +32,7 @@ def sphere_directions(dim: int, num_directions: int, *, seed: int = 0) -> Tensor
 
     Returns:
         An ``L x d`` tensor in double precision.
-
-    Raises:
-        ValueError: If ``dim`` or ``num_directions`` is less than one.
     """
-    _check_counts(dim, num_directions)
     if dim == 1:
         return torch.ones(1, 1, dtype=torch.float64)
     if dim == 2:
@@ -57,22 +53,11 @@ def random_directions(dim: int, num_directions: int, *, seed: int = 0) -> Tensor
 
     Returns:
         An ``L x d`` tensor in double precision, or ``1 x 1`` in one dimension.
-
-    Raises:
-        ValueError: If ``dim`` or ``num_directions`` is less than one.
     """
-    _check_counts(dim, num_directions)
     if dim == 1:
         return torch.ones(1, 1, dtype=torch.float64)
     normal = np.random.default_rng(seed).standard_normal((num_directions, dim))
     return torch.from_numpy(normal / np.linalg.norm(normal, axis=1, keepdims=True))
-
-
-def _check_counts(dim: int, num_directions: int) -> None:
-    if dim < 1 or num_directions < 1:
-        raise ValueError(
-            f"Expected dim >= 1 and num_directions >= 1, got {dim} and {num_directions}."
-        )
 
 
 def _orthonormal_bases(dim: int, num_directions: int, seed: int) -> NDArray[np.float64]:

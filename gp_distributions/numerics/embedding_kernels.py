@@ -132,15 +132,6 @@ class _MaternKernel(IsotropicKernel):
     # Twice the smoothness; also the degrees of freedom of the t distribution of frequencies.
     _degrees: ClassVar[int]
 
-    def prepare(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, PairFunction]:
-        """Transform points so that one matrix product gives squared distances, if it is accurate."""
-        left, right, squares, bound = _factors(x, y, 1.0, exact=self._has_kink)
-        most = torch.finfo(x.dtype).max / 8
-        if bound < most:
-            return left, right, lambda a, b: self.profile(squares(a, b))
-        # At larger squares, infinite polynomials times zero would be NaN.
-        return left, right, lambda a, b: self.profile(squares(a, b).clip(max=most))
-
     def mixing(self, u: NDArray[np.float64]) -> NDArray[np.float64]:
         """Evaluate the quantile function of the scale of the Gaussian mixture."""
         half = self._degrees / 2
@@ -223,11 +214,7 @@ class PolynomialKernel(EmbeddingKernel):
     def pairs(self, x: Tensor, y: Tensor) -> Tensor:
         """Evaluate the kernel at all pairs of points."""
         products = _product(x, y)
-        if self.degree == 1:
-            return products
-        factor = products + 1
-        square = factor * factor
-        return square if self.degree == 2 else square * factor
+        return products if self.degree == 1 else (products + 1).pow(self.degree)
 
 
 EMBEDDING_KERNELS: dict[str, EmbeddingKernel] = {
@@ -275,10 +262,8 @@ def _product(left: Tensor, right: Tensor) -> Tensor:
 def squares_by_differences(x: Tensor, y: Tensor) -> Tensor:
     """Compute squared distances of all pairs of points from differences, accurate even near zero."""
     if x.dim() == 2 and not by_torch(x, y):  # several times faster
-        with np.errstate(over="ignore"):  # squares beyond single precision are infinite
-            return torch.from_numpy(
-                scipy.spatial.distance.cdist(x.detach(), y.detach(), "sqeuclidean")
-            ).to(x.dtype)
+        squares = scipy.spatial.distance.cdist(x.detach(), y.detach(), "sqeuclidean")
+        return torch.from_numpy(squares).to(x.dtype)
     return torch.cdist(x, y, compute_mode="donot_use_mm_for_euclid_dist").square()
 
 

@@ -150,43 +150,28 @@ def log_densities(differences: Tensor, covariance: Tensor, noise: Tensor | None 
 class _LogDensities(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, differences: Tensor, covariance: Tensor, noise: Tensor) -> Tensor:
-        factor = cholesky(_noisy(covariance, noise))
+        noisy = covariance.clone()
+        noisy.diagonal(dim1=-2, dim2=-1).add_(noise)
+        factor = cholesky(noisy)
         solved = torch.cholesky_solve(differences, factor)
-        ctx.save_for_backward(differences, covariance, noise, factor, solved)
+        ctx.save_for_backward(factor, solved)
         logdet = 2 * factor.diagonal(dim1=-2, dim2=-1).log().sum(-1, keepdim=True)
         constant = differences.shape[-2] * math.log(2 * math.pi)
         return -0.5 * ((differences * solved).sum(-2) + logdet + constant)
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        differences, covariance, noise, factor, solved = ctx.saved_tensors
+        factor, solved = ctx.saved_tensors
         gradient = gradients[0].unsqueeze(-2)
-        total = gradient.sum(-1, keepdim=True)
-        if torch.is_grad_enabled():  # second derivatives need a graph
-            factor = torch.linalg.cholesky(_noisy(covariance, noise))
-            solved = torch.cholesky_solve(differences, factor)
-            inverse = torch.cholesky_inverse(factor)
-            in_covariance = 0.5 * ((gradient * solved) @ solved.mT - total * inverse)
+        left = 0.5 * gradient * solved
+        # In place, since each copy of a large matrix takes time.
+        in_covariance = torch.cholesky_inverse(factor).mul_(-0.5 * gradient.sum(-1, keepdim=True))
+        if left.dim() == 2:
+            in_covariance.addmm_(left, solved.mT)
         else:
-            # In place, since each copy of a large matrix takes time.
-            in_covariance = torch.cholesky_inverse(factor).mul_(-0.5 * total)
-            _add_product(in_covariance, 0.5 * gradient * solved, solved)
+            in_covariance += left @ solved.mT
         return -gradient * solved, in_covariance, in_covariance.diagonal(dim1=-2, dim2=-1)
-
-
-def _add_product(matrices: Tensor, left: Tensor, right: Tensor) -> None:
-    """Add ``left @ right.mT`` to ``batch_shape x N x N`` matrices in place."""
-    if matrices.dim() == 2:
-        matrices.addmm_(left, right.mT)
-    else:
-        matrices += left @ right.mT
-
-
-def _noisy(covariance: Tensor, noise: Tensor) -> Tensor:
-    """Return a copy of matrices with noise added to their diagonals."""
-    noisy = covariance.clone()
-    noisy.diagonal(dim1=-2, dim2=-1).add_(noise)
-    return noisy
 
 
 def absolute_value(matrices: Tensor) -> Tensor:
@@ -269,25 +254,20 @@ class _Entrywise(torch.autograd.Function):
         return result
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         matrix, *parameters = ctx.saved_tensors
-        needed = [p for p, used in zip(parameters, ctx.needs_input_grad[2:], strict=True) if used]
-        if torch.is_grad_enabled():  # second derivatives need a graph
-            found = torch.autograd.grad(
-                ctx.function(matrix), needed, gradient, create_graph=True, allow_unused=True
-            )
-        else:
-            found = tuple(map(torch.zeros_like, needed))
-            for rows in _strips(gradient):
-                with torch.enable_grad():
-                    strip = ctx.function(matrix[..., rows, :])
-                terms = torch.autograd.grad(
-                    strip, needed, gradient[..., rows, :], allow_unused=True
-                )
-                for total, term in zip(found, terms, strict=True):
-                    total += 0 if term is None else term
+        used = ctx.needs_input_grad[2:]
+        needed = [p for p, tracked in zip(parameters, used, strict=True) if tracked]
+        found = [torch.zeros_like(p) for p in needed]
+        for rows in _strips(gradient):
+            with torch.enable_grad():
+                strip = ctx.function(matrix[..., rows, :])
+            terms = torch.autograd.grad(strip, needed, gradient[..., rows, :], allow_unused=True)
+            for total, term in zip(found, terms, strict=True):
+                total += 0 if term is None else term
         gradients = iter(found)
-        return None, None, *(next(gradients) if n else None for n in ctx.needs_input_grad[2:])
+        return None, None, *(next(gradients) if tracked else None for tracked in used)
 
 
 def _strips(matrix: Tensor) -> Iterator[slice]:

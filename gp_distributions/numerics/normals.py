@@ -17,21 +17,16 @@ the mean of a folded normal distribution. The derivatives of :math:`W_1` are
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from typing import Any
+from functools import partial
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from gp_distributions.numerics.linear_algebra import matmul, square_root
-from gp_distributions.numerics.pairwise import symmetric
+from gp_distributions.numerics.pairwise import all_pairs, in_strips
 
 # E|Z| for standard normal Z.
 MEAN_ABSOLUTE = math.sqrt(2 / math.pi)
-
-# Number of elements in one intermediate result of a block of pairs.
-_BLOCK_ELEMENTS = 2**16
 
 
 def projected_deviations(covariance: Tensor, directions: Tensor) -> Tensor:
@@ -74,9 +69,12 @@ def normal_wasserstein(x1: Tensor, x2: Tensor) -> Tensor:
     Returns:
         A ``batch_shape`` tensor of distances. Coincident slices have a gradient of zero.
     """
-    x1, x2 = torch.broadcast_tensors(x1, x2)
-    x1, x2, shape = x1.flatten(0, -2), x2.flatten(0, -2), x1.shape[:-1]
-    return _Wasserstein.apply(x1, x2.unsqueeze(-2)).reshape(shape)
+    shift, stretch = (x1 - x2).chunk(2, dim=-1)
+    # At E = 0 the ratio overflows, or is zero if D = 0; the terms are finite in both cases. Its own
+    # derivatives cancel, so it counts as a constant.
+    size = stretch.abs()
+    ratio = shift.detach() / (math.sqrt(2) * size.detach().clamp_min(torch.finfo(x1.dtype).tiny))
+    return (MEAN_ABSOLUTE * (-ratio.square()).exp() * size + ratio.erf() * shift).sum(-1)
 
 
 def normal_wasserstein_all(x1: Tensor, x2: Tensor) -> Tensor:
@@ -90,59 +88,4 @@ def normal_wasserstein_all(x1: Tensor, x2: Tensor) -> Tensor:
     Returns:
         A ``batch_shape x N x M`` tensor.
     """
-    if x2.dim() == 2:
-        if x1 is x2:
-            return symmetric(lambda a, b: _Wasserstein.apply(a, b[None]), x1)
-        return _Wasserstein.apply(x1.flatten(0, -2), x2[None]).unflatten(0, x1.shape[:-1])
-    if x1.dim() == 2:
-        return normal_wasserstein_all(x2, x1).mT
-    shape = torch.broadcast_shapes(x1.shape[:-2], x2.shape[:-2])
-    x1, x2 = (x.expand(*shape, -1, -1).flatten(0, -3) for x in (x1, x2))
-    pairs = [_Wasserstein.apply(a, b[None]) for a, b in zip(x1, x2, strict=True)]
-    return torch.stack(pairs).unflatten(0, shape)
-
-
-class _Wasserstein(torch.autograd.Function):
-    """Distances from each of ``N x 2 L`` rows to ``M`` rows of its own, or to ``M`` shared rows.
-
-    The other rows are an ``N x M x 2 L`` tensor, or ``1 x M x 2 L`` if they are shared. Only the inputs
-    are saved for the backward pass, as their differences take more memory. Each block fits the
-    processor's cache.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, x1: Tensor, x2: Tensor) -> Tensor:
-        ctx.save_for_backward(x1, x2)
-        out = x1.new_empty(len(x1), x2.shape[-2])
-        for block, own, others in _blocks(x1, x2):
-            shift, stretch, erf, density = _terms(own, others)
-            out[block] = (density * stretch.abs() + erf * shift).sum(-1)
-        return out
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
-        x1, x2 = ctx.saved_tensors
-        grad1, grad2 = torch.empty_like(x1), torch.zeros_like(x2)
-        for block, own, others in _blocks(x1, x2):
-            _, stretch, erf, density = _terms(own, others)
-            slopes = torch.cat([erf, density * stretch.sign()], dim=-1)
-            slopes = slopes * grad[block].unsqueeze(-1)
-            grad1[block] = slopes.sum(-2)
-            grad2[block if len(x2) > 1 else slice(None)] -= slopes.sum_to_size(others.shape)
-        return grad1, grad2
-
-
-def _blocks(x1: Tensor, x2: Tensor) -> Iterator[tuple[slice, Tensor, Tensor]]:
-    size = max(1, 2 * _BLOCK_ELEMENTS // x2[0].numel())
-    for start in range(0, len(x1), size):
-        block = slice(start, start + size)
-        yield block, x1[block].unsqueeze(-2), x2 if len(x2) == 1 else x2[block]
-
-
-def _terms(x1: Tensor, x2: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return D, E, erf(D / (sqrt 2 |E|)) and sqrt(2 / pi) exp(-D^2 / (2 E^2))."""
-    shift, stretch = (x1 - x2).chunk(2, dim=-1)
-    # At E = 0 the ratio overflows, or is zero if D = 0; the terms are finite in both cases.
-    ratio = shift / (math.sqrt(2) * stretch.abs().clamp_min(torch.finfo(x1.dtype).tiny))
-    return shift, stretch, ratio.erf(), MEAN_ABSOLUTE * (-ratio.square()).exp()
+    return all_pairs(partial(in_strips, normal_wasserstein), x1, x2)

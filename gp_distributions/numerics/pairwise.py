@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import scipy
@@ -17,8 +18,8 @@ from gp_distributions.numerics.linear_algebra import matmul
 _STRIP = 2**21
 # Number of rows in a strip of a symmetric matrix.
 _ROWS = 128
-# Number of quotients in a strip of a matrix of chi-squared distances; they should fit the cache.
-_QUOTIENTS = 2**17
+# Number of differences in a strip of a matrix of distances; they should fit the cache.
+_DIFFERENCES = 2**17
 
 
 def squared_euclidean(x1: Tensor, x2: Tensor) -> Tensor:
@@ -100,25 +101,16 @@ def manhattan(x1: Tensor, x2: Tensor) -> Tensor:
 
     The subgradient of the absolute value at zero is zero.
     """
-    if x1 is x2 and x1.dim() == 2:
-        return symmetric(lambda a, b: torch.cdist(a, b, p=1.0), x1)
-    if x2.dim() == 2:  # cdist would copy x2 for every batch of x1
-        return torch.cdist(x1.flatten(0, -2), x2, p=1.0).unflatten(0, x1.shape[:-1])
-    distances = torch.cdist(x1, x2, p=1.0)
-    return zero_diagonal(distances) if x1 is x2 else distances
+    distances = all_pairs(partial(torch.cdist, p=1.0), x1, x2)
+    return zero_diagonal(distances) if x1 is x2 and x1.dim() > 2 else distances
 
 
 def chi_squared(x1: Tensor, x2: Tensor) -> Tensor:
     """Sums of ``(a - b)**2 / (a + b)`` over features, with shapes as in :func:`squared_euclidean`.
 
-    The rows are non-negative. Where both features are zero, the summand and its gradient are zero. The
-    backward pass computes each strip again, so that no quotients are stored.
+    The rows are non-negative. Where both features are zero, the summand and its gradient are zero.
     """
-    if x1 is x2 and x1.dim() == 2:
-        return symmetric(_chi_squared, x1)
-    if x2.dim() == 2:
-        return _chi_squared(x1.flatten(0, -2), x2).unflatten(0, x1.shape[:-1])
-    return _chi_squared(x1, x2)
+    return all_pairs(partial(in_strips, chi_squared_paired), x1, x2)
 
 
 def chi_squared_paired(x1: Tensor, x2: Tensor) -> Tensor:
@@ -129,11 +121,16 @@ def chi_squared_paired(x1: Tensor, x2: Tensor) -> Tensor:
     return (difference * ratio).sum(-1)
 
 
-def _chi_squared(x1: Tensor, x2: Tensor) -> Tensor:
-    def strip(few: Tensor) -> Tensor:
-        return chi_squared_paired(few.unsqueeze(-2), x2.unsqueeze(-3))
+def in_strips(paired: Callable[[Tensor, Tensor], Tensor], x1: Tensor, x2: Tensor) -> Tensor:
+    """Compute distances of all pairs of rows by a function of corresponding rows, in bounded memory.
 
-    parts = x1.split(max(1, _QUOTIENTS // max(1, x2.numel())), dim=-2)
+    The backward pass computes each strip again.
+    """
+
+    def strip(few: Tensor) -> Tensor:
+        return paired(few.unsqueeze(-2), x2.unsqueeze(-3))
+
+    parts = x1.split(max(1, _DIFFERENCES // max(1, x2.numel())), dim=-2)
     if not (_tracked(x1) or _tracked(x2)):
         return torch.cat([strip(part) for part in parts], dim=-2)
     again = [
@@ -142,7 +139,17 @@ def _chi_squared(x1: Tensor, x2: Tensor) -> Tensor:
     return torch.cat(again, dim=-2)
 
 
-def symmetric(distances: Callable[[Tensor, Tensor], Tensor], x: Tensor) -> Tensor:
+def all_pairs(distances: Callable[[Tensor, Tensor], Tensor], x1: Tensor, x2: Tensor) -> Tensor:
+    """Compute distances between all pairs of rows, each once if ``x1`` is ``x2`` without batch axes."""
+    if x2.dim() > 2:
+        return distances(x1, x2)
+    if x1 is x2:
+        return _symmetric(distances, x1)
+    # As one set of rows, since a function could copy x2 for every batch of x1.
+    return distances(x1.flatten(0, -2), x2).unflatten(0, x1.shape[:-1])
+
+
+def _symmetric(distances: Callable[[Tensor, Tensor], Tensor], x: Tensor) -> Tensor:
     """Compute distances between all pairs of rows of ``x``, in strips of the upper triangle."""
     strips = [
         torch.nn.functional.pad(distances(x[i : i + _ROWS], x[i:]), (i, 0))

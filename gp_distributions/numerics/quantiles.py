@@ -92,24 +92,16 @@ def uniform_cell_quantiles(values: Tensor, num_cells: int) -> Tensor:
         return ordered.repeat_interleave(num_cells // num_values, dim=-1)
     if num_values % num_cells == 0:
         return ordered.unflatten(-1, (num_cells, -1)).mean(-1)
+    steps, shares = _overlapping(num_values, num_cells)
     if num_values > _MANY * num_cells:
-        steps, shares = _overlapping(num_values, num_cells)
         return (ordered[..., steps.to(values.device)] * shares.to(ordered)).sum(-1)
-    return matmul(ordered, _overlaps(num_values, num_cells).to(ordered))
-
-
-def _overlaps(num_values: int, num_cells: int) -> Tensor:
-    """Return the ``n x N`` shares of each cell that each of ``num_values`` equal steps covers."""
-    # In units of 1 / (n N) both grids are integers, so the shares are exact.
-    steps = torch.arange(num_values + 1)[:, None] * num_cells
-    cells = torch.arange(num_cells + 1)[None, :] * num_values
-    upper = torch.minimum(steps[1:], cells[:, 1:])
-    lower = torch.maximum(steps[:-1], cells[:, :-1])
-    return (upper - lower).clamp_min(0).to(torch.float64) / num_values
+    overlaps = shares.new_zeros(num_cells, num_values).scatter_add_(1, steps, shares)
+    return matmul(ordered, overlaps.T.contiguous().to(ordered))
 
 
 def _overlapping(num_values: int, num_cells: int) -> tuple[Tensor, Tensor]:
     """Return the steps that overlap each cell, ``N x K``, and the shares of the cell that they cover."""
+    # In units of 1 / (n N) both grids are integers, so the shares are exact.
     starts = torch.arange(num_cells)[:, None] * num_values
     most = num_values // num_cells + 2
     steps = starts // num_cells + torch.arange(most)

@@ -69,8 +69,6 @@ def checked_group(matrices: Tensor) -> Tensor:
         raise ValueError(
             f"Expected matrices as a G x d x d tensor, got shape {tuple(matrices.shape)}."
         )
-    if not matrices.is_floating_point():
-        raise ValueError(f"Expected floating-point matrices, got {matrices.dtype}.")
     identity = torch.eye(matrices.shape[-1]).to(matrices)
     is_identity = equal_matrices(matrices, identity[None]).squeeze(-1)
     if not bool(is_identity.any()):

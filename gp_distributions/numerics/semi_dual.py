@@ -54,22 +54,16 @@ class TransportOutcome:
 
 
 @dataclass(frozen=True)
-class _Clouds:
-    """The clouds that are not solved yet, and the damping of their next step."""
+class _Iterate:
+    """The clouds that are not solved yet, with the damping of their next step, potentials and plan.
+
+    The conditional plan is ``C x m x n``, because a softmax is faster over an axis that is not the last.
+    """
 
     index: Tensor
     inner: Tensor
     weights: Tensor
     damping: Tensor
-
-
-@dataclass(frozen=True)
-class _Iterate(_Clouds):
-    """The unsolved clouds with their current potentials, plan and marginal error.
-
-    The conditional plan is ``C x m x n``, because a softmax is faster over an axis that is not the last.
-    """
-
     potentials: Tensor
     epsilon: Tensor
     conditional: Tensor
@@ -104,7 +98,7 @@ class _SemiDual:
         self.absent = (masses == 0).to(masses)
         self.epsilon = epsilon.to(self.inner)
 
-    def of(self, state: _Clouds, values: Tensor) -> Tensor:
+    def of(self, state: _Iterate, values: Tensor) -> Tensor:
         """Select the values that belong to the unsolved clouds, unless all clouds share them."""
         return values if len(values) == 1 else values[state.index]
 
@@ -112,10 +106,11 @@ class _SemiDual:
         """Return the iterate of all clouds at the given potentials."""
         index = torch.arange(len(self.inner), device=self.inner.device)
         damping = self.inner.new_full(index.shape, _DAMPING)
-        clouds = _Clouds(index, self.inner, self.weights, damping)
-        return self.at(clouds, potentials, epsilon)
+        plan = self.inner, damping, potentials, damping  # replaced by those of the potentials
+        clouds = index, self.inner, self.weights, damping
+        return self.at(_Iterate(*clouds, potentials, epsilon, *plan), potentials, epsilon)
 
-    def at(self, state: _Clouds, potentials: Tensor, epsilon: Tensor) -> _Iterate:
+    def at(self, state: _Iterate, potentials: Tensor, epsilon: Tensor) -> _Iterate:
         """Evaluate the plan at new potentials and a new epsilon, and return the iterate."""
         shift = potentials / epsilon.unsqueeze(-1) + self.of(state, self.log_masses)
         logits = (state.inner * epsilon.reciprocal()[:, None, None]).add_(shift.unsqueeze(-1))
@@ -137,14 +132,20 @@ class _SemiDual:
         return replace(self._with_plan(state, potentials, state.epsilon, conditional), drift=drift)
 
     def _with_plan(
-        self, state: _Clouds, potentials: Tensor, epsilon: Tensor, conditional: Tensor
+        self, state: _Iterate, potentials: Tensor, epsilon: Tensor, conditional: Tensor
     ) -> _Iterate:
         """Return the iterate of a given plan, which counts as evaluated from scratch."""
         marginal = (conditional @ state.weights.unsqueeze(-1)).squeeze(-1)
         residual = self.of(state, self.masses) - marginal
-        clouds = (state.index, state.inner, state.weights, state.damping)
-        drift, error = torch.zeros_like(epsilon), residual.abs().sum(-1)
-        return _Iterate(*clouds, potentials, epsilon, conditional, drift, residual, error)
+        return replace(
+            state,
+            potentials=potentials,
+            epsilon=epsilon,
+            conditional=conditional,
+            drift=torch.zeros_like(epsilon),
+            residual=residual,
+            error=residual.abs().sum(-1),
+        )
 
     def newton_step(self, state: _Iterate) -> _Iterate:
         """Take one damped Newton step, or reject it and raise the damping.

@@ -70,15 +70,6 @@ def test_evenly_spaced_clouds_are_enough(monkeypatch: pytest.MonkeyPatch) -> Non
     assert torch.equal(distance.components, few.components)
 
 
-def test_states_carry_components() -> None:
-    rows = clouds(20).pack()
-    distance, other = (CompressedDistance(sliced(), num_components=4) for _ in range(2))
-    expected = distance.squared(rows)
-    other.load_state_dict(distance.state_dict())
-    assert torch.equal(other.squared(rows), expected)
-    assert torch.equal(other.explained, distance.explained)
-
-
 def test_scales_apply_before_components() -> None:
     X = clouds(20)
     distance = ScaledDistance(CompressedDistance(sliced(), num_components=30))

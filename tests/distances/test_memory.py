@@ -78,11 +78,6 @@ class TestHits:
             assert distance.during(call) == 0
             assert torch.equal(call().reshape(-1, 6, 6)[-1], first)
 
-    def test_features_of_the_same_clouds(self) -> None:
-        distance, train = Counting(), rows(6)
-        distance.squared(train)
-        assert distance.during(lambda: distance.embed(train)) == 0
-
     def test_other_clouds_against_known_ones(self, distance: Counting) -> None:
         train, test = rows(6), rows(3, seed=1)
         distance.squared(train)
@@ -110,13 +105,6 @@ class TestHits:
         assert distance.during(lambda: distance.squared(other, joint)) == 12
         torch.testing.assert_close(distance.squared(other, joint), afresh(distance, other, joint))
 
-    def test_training_clouds_before_test_clouds(self, distance: Counting) -> None:
-        train, test = rows(6), rows(3, seed=1)
-        distance.squared(train)
-        joint = torch.cat([train, test])
-        assert distance.during(lambda: distance.squared(test, joint)) == 3
-        torch.testing.assert_close(distance.squared(test, joint), afresh(distance, test, joint))
-
     def test_almost_the_training_clouds(self, distance: Counting) -> None:
         """A prefix that differs in one number of one batch does not count."""
         train, test = rows(6), rows(8, seed=1).unflatten(0, (4, 2))
@@ -136,14 +124,6 @@ class TestHits:
         batch = rows(12).unflatten(0, (2, 1, 6)).expand(2, 5, 6, -1)
         assert distance.during(lambda: distance.squared(batch)) == 12
 
-    def test_expanded_axes_stay_on_the_diagonal(self, distance: Counting) -> None:
-        one, other = rows(3), rows(3, seed=1)
-        expected = distance.squared(one, other, diag=True).expand(5, 3)
-        both = one.expand(5, 3, -1), other.expand(5, 3, -1)
-        assert distance.during(lambda: distance.squared(*both, diag=True)) == 6
-        torch.testing.assert_close(distance.squared(*both, diag=True), expected)
-        torch.testing.assert_close(distance.squared(both[0], other, diag=True), expected)
-
     def test_values_of_one_width_are_not_those_of_another(self, distance: Counting) -> None:
         narrow = as_rows(random_clouds(6, sizes=(3, 8)))
         distance.squared(narrow)
@@ -160,35 +140,8 @@ class TestCapacity:
             assert distance.during(lambda clouds=clouds: distance.squared(clouds)) == 0
         assert distance.during(lambda: distance.squared(sets[0])) == 4
 
-    def test_cleared(self, distance: Counting) -> None:
-        train = rows(4)
-        distance.squared(train)
-        distance.clear_cache()
-        assert distance.during(lambda: distance.squared(train)) == 4
-
 
 class TestMutation:
-    def test_of_the_rows_is_noticed(self, distance: Counting) -> None:
-        train, test = rows(6), rows(3, seed=1)
-        before = distance.squared(train)
-        train[2, 0] += 1.0
-        expected = afresh(distance, train)
-        assert not torch.equal(expected, before)
-        torch.testing.assert_close(distance.squared(test, train), afresh(distance, test, train))
-        torch.testing.assert_close(distance.squared(train), expected)
-
-    def test_of_the_result_changes_nothing(self, distance: Counting) -> None:
-        train, test = rows(6), rows(3, seed=1)
-        expected = distance.squared(train).clone()
-        across = distance.squared(test, train).clone()
-        for _ in range(2):
-            assert torch.equal(distance.squared(train), expected)
-            distance.squared(train).zero_()
-            if distance.p == 2:
-                distance.embed(train).zero_()
-            distance.squared(test, train).zero_()
-        assert torch.equal(distance.squared(test, train), across)
-
     @pytest.mark.parametrize(
         "change",
         [
@@ -213,12 +166,6 @@ class TestMutation:
         torch.testing.assert_close(distance.squared(test, train), afresh(distance, test, train))
         torch.testing.assert_close(distance.squared(train), afresh(distance, train))
 
-    def test_of_precision_of_the_rows(self, distance: Counting) -> None:
-        train = rows(6)
-        distance.squared(train)
-        assert distance.squared(train.float()).dtype == torch.float32
-        assert distance.squared(train).dtype == torch.float64
-
 
 class TestGradient:
     def test_rows_with_one_are_not_remembered(self, distance: Counting) -> None:
@@ -226,12 +173,6 @@ class TestGradient:
         distance.squared(train)
         assert distance.during(lambda: distance.squared(train)) == 6
         assert distance.during(lambda: distance.squared(train.detach())) == 6
-
-    def test_rows_without_one_have_no_graph(self, distance: Counting) -> None:
-        train, test = rows(6), rows(3, seed=1)
-        distance.squared(test.requires_grad_(), train)
-        for actual in (distance.squared(train), distance.squared(test.detach(), train)):
-            assert not actual.requires_grad
 
     def test_known_rows_get_theirs_when_they_ask(self, distance: Counting) -> None:
         train = rows(6)
@@ -283,26 +224,6 @@ class TestParameters:
         assert float(slope) == pytest.approx(expected)
         assert distance.during(lambda: distance.squared(train)) == 6
 
-    def test_fixed_ones_leave_it_on(self, distance: Stretched) -> None:
-        train = rows(6)
-        distance.requires_grad_(False)
-        before = distance.squared(train)
-        assert distance.during(lambda: distance.squared(train)) == 0
-        distance.stretch.data.fill_(4.0)
-        torch.testing.assert_close(distance.squared(train), 2.0**distance.p * before)
-
-    def test_steps_of_an_optimiser_are_noticed(self, distance: Stretched) -> None:
-        train, test = rows(6), rows(3, seed=1)
-        optimiser = torch.optim.SGD([distance.stretch], lr=1e-3)
-        for _ in range(3):
-            with torch.no_grad():
-                expected = afresh(distance, test, train)
-                distance.squared(train)
-                torch.testing.assert_close(distance.squared(test, train), expected)
-            optimiser.zero_grad()
-            distance.squared(train).sum().backward()
-            optimiser.step()
-
 
 class TestHeldRows:
     def test_are_represented_once(self, distance: Counting) -> None:
@@ -324,14 +245,6 @@ class TestHeldRows:
         assert bool(gradients[0][0].any())
         assert not bool(gradients[0][1:].any())
         assert not bool(gradients[1][0].any())
-
-    def test_give_gradients_after_a_look_without(self, distance: Counting) -> None:
-        test, other = EmbeddedRows(rows(3).requires_grad_()), rows(2, seed=1)
-        with torch.no_grad():
-            distance(test, other)
-        actual = distance(test, other)
-        assert actual.requires_grad
-        torch.testing.assert_close(actual, distance.squared(test.rows, other))
 
     def test_serve_autograd_after_inference_mode(self, distance: Counting) -> None:
         train, test = EmbeddedRows(rows(6)), rows(3, seed=1).requires_grad_()
@@ -363,35 +276,6 @@ class TestHeldRows:
         del test
         gc.collect()
         assert kept() is None
-
-
-class TestCopies:
-    @pytest.mark.parametrize("copied", [copy.deepcopy, lambda d: pickle.loads(pickle.dumps(d))])
-    def test_carry_no_clouds(
-        self, distance: Counting, copied: Callable[[Counting], Counting]
-    ) -> None:
-        train = rows(6)
-        empty = len(pickle.dumps(distance))
-        expected = distance.squared(train)
-        distance.tally.clouds = 0
-        assert len(pickle.dumps(distance)) == empty
-        other = copied(distance)
-        assert other.during(lambda: other.squared(train)) == 6
-        assert torch.equal(other.squared(train), expected)
-        # The original still remembers its clouds.
-        assert distance.during(lambda: distance.squared(train)) == 0
-
-    def test_state_dict_carries_no_clouds(self, distance: Counting) -> None:
-        distance.squared(rows(6))
-        assert set(distance.state_dict()) == {"directions"}
-
-
-def test_what_users_get_is_a_copy(distance: Counting) -> None:
-    """A fit of many clouds holds their distances once."""
-    x = EmbeddedRows(rows(6))
-    assert distance(x).data_ptr() == distance(x).data_ptr()
-    distance.squared(x.rows).zero_()
-    assert bool((distance.squared(x.rows)[0, 1:] > 0).all())
 
 
 def test_rows_that_begin_with_known_ones_are_not_taken_for_them(distance: Counting) -> None:

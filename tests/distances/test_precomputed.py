@@ -1,8 +1,6 @@
 """Precomputed distances: validation, tests of being Hilbertian, and models on indices."""
 
-import copy
 import math
-import pickle
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -11,7 +9,6 @@ import numpy as np
 import ot
 import pytest
 import torch
-from botorch.models import SingleTaskGP
 from cases import random_rows
 from gpytorch.kernels import ScaleKernel
 from torch import Tensor
@@ -53,20 +50,6 @@ class TestLookup:
             distance.squared(one)[0], torch.stack([SQUARED[3, i] for i in (3, 29, 3)])
         )
 
-    def test_batches(self) -> None:
-        distance = PrecomputedDistance(SQUARED)
-        one = torch.arange(24.0).double().reshape(4, 3, 2, 1)
-        other = torch.arange(15.0).double().reshape(3, 5, 1)
-        actual = distance.squared(one, other)
-        assert actual.shape == (4, 3, 2, 5)
-        for a in range(4):
-            for b in range(3):
-                i, j = one[a, b, :, 0].long(), other[b, :, 0].long()
-                assert torch.equal(actual[a, b], SQUARED[i][:, j])
-
-    def test_has_no_features(self) -> None:
-        assert not hasattr(PrecomputedDistance(SQUARED), "embed")
-
     @pytest.mark.parametrize("profile", ["linear", "polynomial"])
     def test_origin_is_the_mean_of_the_objects(self, profile: str) -> None:
         squared = torch.cdist(FEATURES, FEATURES).square()
@@ -86,17 +69,6 @@ class TestLookup:
         torch.testing.assert_close(
             dense(distance, "linear", subset, rows), GRAM[[5, 1]].expand(3, 2, 12)
         )
-
-    def test_takes_arrays(self) -> None:
-        for matrix in (SQUARED.numpy(), SQUARED.tolist(), SQUARED.clone().requires_grad_()):
-            distance = PrecomputedDistance(matrix)
-            assert torch.equal(distance.squared(indices(1, 2)), SQUARED[1:3, 1:3])
-
-    def test_works_on_device(self, device: torch.device) -> None:
-        distance = PrecomputedDistance(SQUARED).to(device)
-        actual = distance.squared(indices(4, 5, 4).to(device))
-        assert actual.device.type == device.type
-        assert torch.equal(actual.cpu(), SQUARED[[4, 5, 4]][:, [4, 5, 4]])
 
 
 class Operations(TorchDispatchMode):
@@ -184,10 +156,6 @@ class TestHilbertian:
             assert part in str(warning.message)
         assert issubclass(NotHilbertianWarning, DistributionWarning)
 
-    def test_what_the_warning_advises_helps(self) -> None:
-        PrecomputedDistance(CIRCLE)  # the root of the metric; warnings are errors
-        PrecomputedDistance(CIRCLE.square() ** 0.5)
-
     @pytest.mark.parametrize("counterexample", ["W2 in the plane", "SW1 squared"])
     def test_counterexamples(self, counterexample: str) -> None:
         if counterexample == "SW1 squared":
@@ -218,11 +186,6 @@ class TestHilbertian:
             PrecomputedDistance(CIRCLE.square(), tolerance=0.21)
         with pytest.warns(NotHilbertianWarning):
             PrecomputedDistance(CIRCLE.square(), tolerance=0.19)
-
-    def test_of_coincident_objects(self) -> None:
-        distance = PrecomputedDistance(torch.zeros(3, 3).double())
-        assert distance.negative_part == 0.0
-        assert distance.smallest_eigenvalue == 0.0
 
 
 class TestRefuses:
@@ -299,22 +262,6 @@ class TestRounding:
         assert float(distance.matrix.min()) == 0.0
 
 
-class TestState:
-    def test_dict_carries_the_matrix(self) -> None:
-        source, target = PrecomputedDistance.from_gram(GRAM), PrecomputedDistance(CIRCLE)
-        target.load_state_dict(source.state_dict())
-        rows = indices(0, 11, 5)
-        assert torch.equal(target.squared(rows), source.squared(rows))
-        assert torch.equal(dense(target, "linear", rows), dense(source, "linear", rows))
-
-    @pytest.mark.parametrize("copied", [copy.deepcopy, lambda d: pickle.loads(pickle.dumps(d))])
-    def test_copies(self, copied: Any) -> None:
-        distance = PrecomputedDistance(SQUARED)
-        rows = indices(3, 4)
-        assert torch.equal(copied(distance).squared(rows), distance.squared(rows))
-        assert repr(copied(distance)) == "PrecomputedDistance(30 objects)"
-
-
 class TestModels:
     """A model on indices equals the model on the clouds that they stand for."""
 
@@ -332,14 +279,3 @@ class TestModels:
             known.predict(self.TEST), model.predict(ROWS[20:]), strict=True
         ):
             torch.testing.assert_close(actual, expected, rtol=1e-4, atol=1e-6)
-
-    def test_bare_single_task_gp(self) -> None:
-        def posterior(train: Tensor, test: Tensor, distance: Any) -> Tensor:
-            kernel = DistributionKernel(distance, "matern52")
-            kernel.lengthscale = 2.0
-            model = SingleTaskGP(train, self.TARGETS[:20, None], covar_module=ScaleKernel(kernel))
-            return model.posterior(test.unsqueeze(-2)).mean.detach()
-
-        actual = posterior(self.TRAIN, self.TEST, PrecomputedDistance(SQUARED))
-        expected = posterior(ROWS[:20], ROWS[20:], SlicedWasserstein(2))
-        torch.testing.assert_close(actual, expected, rtol=1e-6, atol=1e-8)

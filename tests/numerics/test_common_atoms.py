@@ -60,10 +60,6 @@ class TestFinds:
         assert found is not None
         assert torch.equal(found, support)
 
-    def test_support_of_batches(self) -> None:
-        support = random(5, 2)
-        assert find(on(support, 2, 3, 4)[0], on(support, 3, 2)[0]) is not None
-
     def test_none_where_an_atom_differs(self) -> None:
         x, _ = on(random(5, 2), 4)
         for cloud in range(4):
@@ -71,11 +67,6 @@ class TestFinds:
             other[cloud, 2, 1] += 1e-9
             assert find(other, x) is None
             assert find(x, other) is None
-
-    def test_none_where_sizes_or_orders_differ(self) -> None:
-        x, _ = on(random(5, 2), 4)
-        assert find(x, x[:, :4]) is None
-        assert find(x, x.flip(1)) is None
 
 
 @pytest.mark.parametrize("name", ISOTROPIC)
@@ -107,14 +98,6 @@ def test_is_taken_where_clouds_share_a_support(monkeypatch: pytest.MonkeyPatch) 
     assert len(calls) == 1
 
 
-def test_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    one, two = on(SUPPORTS["plane"], 2, 1, 4), on(SUPPORTS["plane"], 3, 5, seed=1)
-    actual = inner_products(GaussianKernel(), *one, *two)
-    assert actual.shape == (2, 3, 4, 5)
-    without_sharing(monkeypatch)
-    torch.testing.assert_close(actual, inner_products(GaussianKernel(), *one, *two))
-
-
 @pytest.mark.parametrize("name", ISOTROPIC)
 @pytest.mark.parametrize("place", ["scattered", "with copies", "plane"])
 def test_gradients_are_those_of_clouds_anywhere(
@@ -133,10 +116,3 @@ def test_gradients_are_those_of_clouds_anywhere(
     without_sharing(monkeypatch)
     for one, other in zip(actual, gradients(), strict=True):
         torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-13)
-
-
-def test_gradient_in_weights_alone() -> None:
-    x, w = on(SUPPORTS["plane"], 3)
-    assert torch.autograd.gradcheck(
-        lambda w: inner_products(GaussianKernel(), x, w, x, w), w.requires_grad_()
-    )

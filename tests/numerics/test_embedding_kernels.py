@@ -1,6 +1,5 @@
 """Embedding kernels against their formulas, pair by pair."""
 
-import itertools
 import math
 import warnings
 from collections.abc import Callable
@@ -13,7 +12,6 @@ from torch import Tensor
 from gp_distributions.numerics.embedding_kernels import (
     EMBEDDING_KERNELS,
     EmbeddingKernel,
-    EnergyKernel,
     IsotropicKernel,
 )
 
@@ -76,38 +74,12 @@ class TestMatrix:
         atol = 1e-13 * float(expected.abs().max())
         torch.testing.assert_close(kernel.matrix(x, y).detach(), expected, rtol=1e-12, atol=atol)
 
-    def test_batches(self, kernel: EmbeddingKernel) -> None:
-        x, y = random(2, 3, 4, 2), random(2, 3, 5, 2, seed=1)
-        actual = kernel.matrix(x, y)
-        assert actual.shape == (2, 3, 4, 5)
-        for i, j in itertools.product(range(2), range(3)):
-            torch.testing.assert_close(actual[i, j], kernel.matrix(x[i, j], y[i, j]))
-
     def test_parts_of_prepared_points_are_parts_of_the_matrix(
         self, kernel: EmbeddingKernel
     ) -> None:
         x, y = random(4, 3, 2), random(5, 6, 2, seed=1)
         left, right, pairs = kernel.prepare(x, y)
         torch.testing.assert_close(pairs(left[1], right[2]), kernel.matrix(x[1], y[2]))
-
-    def test_points_are_not_overwritten(self, kernel: EmbeddingKernel) -> None:
-        x, y = random(4, 2), random(5, 2, seed=1)
-        kernel.matrix(x, y)
-        assert torch.equal(x, random(4, 2))
-        assert torch.equal(y, random(5, 2, seed=1))
-
-    def test_single_precision_is_kept(self, kernel: EmbeddingKernel) -> None:
-        x, y = random(4, 2), random(5, 2, seed=1)
-        actual = kernel.matrix(x.float(), y.float())
-        assert actual.dtype == torch.float32
-        expected = kernel.matrix(x, y)
-        torch.testing.assert_close(actual.double(), expected, rtol=1e-5, atol=1e-6)
-
-    def test_works_on_device(self, kernel: EmbeddingKernel, device: torch.device) -> None:
-        x, y = random(4, 2), random(5, 2, seed=1)
-        actual = kernel.matrix(x.to(device), y.to(device))
-        assert actual.device.type == device.type
-        torch.testing.assert_close(actual.cpu(), kernel.matrix(x, y), rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize("name", RADIAL, indirect=True)
@@ -123,14 +95,6 @@ class TestIsotropic:
         moved = (x + offset).requires_grad_(tracked)
         actual = kernel.matrix(moved, moved).detach()
         torch.testing.assert_close(actual, by_formula(name, x, x), rtol=1e-12, atol=1e-13)
-
-    @pytest.mark.parametrize("tracked", [False, True])
-    def test_coincident_points(self, name: str, kernel: EmbeddingKernel, tracked: bool) -> None:
-        """At a kink, the square root of a rounding error of 1e-15 would be visible."""
-        x = random(20, 3).requires_grad_(tracked)
-        diagonal = kernel.matrix(x, x.detach().clone()).detach().diagonal()
-        expected = torch.full((20,), RADIAL[name](0.0), dtype=torch.float64)
-        torch.testing.assert_close(diagonal, expected, rtol=0, atol=1e-13)
 
     @pytest.mark.parametrize("tracked", [False, True])
     def test_groups_far_apart(self, name: str, kernel: EmbeddingKernel, tracked: bool) -> None:
@@ -153,19 +117,6 @@ class TestIsotropic:
         for y in (x, x.detach()):
             (gradient,) = torch.autograd.grad(kernel.matrix(x, y).sum(), x)
             assert float(gradient.abs().max()) <= 1e-14
-
-    def test_profile_is_that_of_the_matrix(self, name: str) -> None:
-        kernel = EMBEDDING_KERNELS[name]
-        assert isinstance(kernel, IsotropicKernel)
-        squared = torch.linspace(0, 9, 20, dtype=torch.float64)
-        values = [RADIAL[name](math.sqrt(s)) for s in squared.tolist()]
-        expected = torch.tensor(values, dtype=torch.float64)
-        actual = kernel.profile(squared.clone())
-        torch.testing.assert_close(actual, expected, rtol=1e-14, atol=1e-15)
-        (slope,) = torch.autograd.grad(
-            kernel.profile(squared.requires_grad_()).sum(), squared, allow_unused=True
-        )
-        assert bool(slope.isfinite().all())
 
 
 @pytest.mark.parametrize("offset", [0.0, 1e6])
@@ -194,8 +145,3 @@ def test_kernel_is_the_mixture_of_gaussian_kernels(name: str, squared: float) ->
 
     value, error = quad(integrand, 0, 1, epsabs=1e-9, limit=200)
     assert abs(value - RADIAL[name](math.sqrt(squared))) <= max(10 * error, 1e-8)
-
-
-def test_energy_kernel_has_no_spectrum() -> None:
-    with pytest.raises(NotImplementedError):
-        EnergyKernel().mixing(torch.rand(3).double().numpy())

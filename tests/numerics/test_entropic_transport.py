@@ -128,16 +128,6 @@ def test_small_epsilon_and_degenerate_problems(kind: str, epsilon: float) -> Non
         assert bool(outcome.determined.all())
 
 
-def test_potentials_of_a_translate_are_known() -> None:
-    """Moving a cloud by t adds -2 <t, u> to the potential."""
-    points, weights, support, masses = problem()
-    shift = torch.tensor([3.0, -2.0], dtype=torch.float64)
-    before, _ = solve(points, weights, support, masses, epsilon=0.1)
-    after, _ = solve(points + shift, weights, support, masses, epsilon=0.1)
-    expected = before - 2 * support @ shift
-    torch.testing.assert_close(after, expected - (expected @ masses).unsqueeze(-1))
-
-
 def test_far_clouds_keep_the_digits_that_their_coordinates_have() -> None:
     """Coordinates at 2^20 have errors of 2^-33; squared distances to the reference, of 2^-12."""
     points, weights, support, masses = problem()
@@ -180,27 +170,6 @@ def test_the_pseudo_inverse_is_the_inverse_where_there_is_one() -> None:
     ]
     assert float((found[0] - factors).abs().max()) > 0.1
     torch.testing.assert_close(found[1], found[0])
-
-
-def test_gradient_is_that_of_unrolled_iterations() -> None:
-    points, weights, support, masses = problem()
-    epsilon = torch.tensor(0.2, dtype=torch.float64)
-
-    def unrolled(points: Tensor) -> Tensor:
-        cost = (points.unsqueeze(-2) - support).square().sum(-1)
-        g = torch.zeros(len(points), len(support), dtype=torch.float64)
-        for _ in range(500):
-            f = -epsilon * ((g.unsqueeze(-2) - cost) / epsilon + masses.log()).logsumexp(-1)
-            inner = (f.unsqueeze(-1) - cost) / epsilon + weights.log().unsqueeze(-1)
-            g = -epsilon * inner.logsumexp(-2)
-        return g - (g @ masses).unsqueeze(-1)
-
-    direction = torch.sin(torch.arange(24, dtype=torch.float64)).reshape(4, 6)
-    gradients = []
-    for function in (unrolled, lambda x: solve(x, weights, support, masses, epsilon=0.2)[0]):
-        x = points.clone().requires_grad_()
-        gradients.append(torch.autograd.grad((direction * function(x)).sum(), x)[0])
-    torch.testing.assert_close(gradients[0], gradients[1], rtol=1e-9, atol=1e-11)
 
 
 def test_atoms_of_weight_zero_have_finite_gradients() -> None:
@@ -252,13 +221,3 @@ def test_says_when_it_did_not_converge() -> None:
     assert not bool(outcome.converged.any())
     assert bool((outcome.marginal_error > 1e-10).all())
     assert bool(potentials.isfinite().all())
-
-
-def test_second_derivatives_are_refused() -> None:
-    points, *others = problem()
-    points.requires_grad_()
-    (first,) = torch.autograd.grad(
-        solve(points, *others, epsilon=0.1)[0].square().sum(), points, create_graph=True
-    )
-    with pytest.raises(RuntimeError, match="once_differentiable"):
-        first.sum().backward()

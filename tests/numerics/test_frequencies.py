@@ -72,14 +72,6 @@ class TestFrequencies:
         )
         assert ours <= theirs
 
-    def test_seed(self, sample: object, name: str, dim: int) -> None:
-        one, same, other = (sample(KERNELS[name], dim, 7, seed=s) for s in (0, 0, 1))  # type: ignore[operator]
-        assert one.shape == (7, dim)
-        assert one.dtype == torch.float64
-        assert bool(one.isfinite().all())
-        assert torch.equal(one, same)
-        assert not torch.equal(one, other)
-
 
 @pytest.mark.parametrize(("name", "degrees"), [("laplace", 1), ("matern32", 3), ("matern52", 5)])
 @pytest.mark.parametrize("sample", METHODS.values(), ids=METHODS)

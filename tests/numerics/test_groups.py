@@ -37,7 +37,6 @@ def test_the_identity_comes_first() -> None:
     ("matrices", "message"),
     [
         (torch.eye(2), "G x d x d tensor, got shape"),
-        (torch.eye(2, dtype=torch.long)[None], "floating-point matrices, got torch.int64"),
         (-torch.eye(2)[None], "identity is missing"),
         (torch.eye(2).expand(2, 2, 2), "distinct matrices, got 1 equal"),
         (planar_rotations(4)[:2], "product of two of them is missing"),

@@ -1,6 +1,5 @@
 """Landmark features: exact with all atoms, distances never too large, best where atoms are dense."""
 
-import numpy as np
 import pytest
 import torch
 from scipy.cluster.vq import kmeans2
@@ -48,22 +47,6 @@ class TestFeatures:
         excess = squared_euclidean(features, features) - exact(kernel, points, weights)
         assert float(excess.max()) <= 1e-12
 
-    def test_coincident_landmarks_do_no_harm(self, name: str) -> None:
-        kernel, (points, weights) = EMBEDDING_KERNELS[name], clouds(6, 4)
-        landmarks = points.flatten(0, 1)
-        once = landmark_features(kernel, landmarks, points, weights)
-        twice = landmark_features(kernel, landmarks.repeat(2, 1), points, weights)
-        expected = squared_euclidean(once, once)
-        torch.testing.assert_close(
-            squared_euclidean(twice, twice), expected, rtol=0, atol=1e-8 * float(expected.max())
-        )
-
-    def test_single_precision_is_kept(self, name: str) -> None:
-        kernel, (points, weights) = EMBEDDING_KERNELS[name], clouds(6, 4)
-        features = landmark_features(kernel, points[0], points.float(), weights.float())
-        assert features.dtype == torch.float32
-        assert bool(features.isfinite().all())
-
     def test_gradient(self, name: str) -> None:
         kernel, (points, weights) = EMBEDDING_KERNELS[name], clouds(3, 4)
         landmarks = spread_landmarks(points.flatten(0, 1), 3).requires_grad_()
@@ -82,21 +65,11 @@ class TestChoice:
         assert chosen.shape == (8, 2)
         assert torch.equal(chosen.unique(dim=0), atoms.unique(dim=0))
 
-    def test_seed(self) -> None:
-        atoms = clouds(1, 100)[0][0]
-        one, same, other = (spread_landmarks(atoms, 8, seed=s) for s in (0, 0, 1))
-        assert torch.equal(one, same)
-        assert not torch.equal(one, other)
-
     def test_every_group_has_its_own(self) -> None:
         centres = 100 * torch.cartesian_prod(*[torch.arange(3.0, dtype=torch.float64)] * 2)
         atoms = (centres + clouds(50, 9)[0]).flatten(0, 1)
         chosen = spread_landmarks(atoms, 9)
         assert float(torch.cdist(centres, chosen).amin(-1).max()) < 1
-
-    def test_empty_clusters_are_no_warning(self) -> None:
-        atoms = torch.tensor([[0.0], [0.0], [0.0], [1.0], [1.0 + 1e-16], [2.0], [2.0 + 5e-16]])
-        assert bool(spread_landmarks(atoms.double().repeat(5, 1), 3).isfinite().all())
 
     def test_closer_than_atoms_at_random(self) -> None:
         """The mean error of squared distances is smaller, on average over clouds of 20 seeds."""
@@ -120,14 +93,3 @@ def test_landmarks_are_those_of_scipy(dim: int) -> None:
     for atoms in (normal, normal[:20].repeat(9, 1)):
         centres, _ = kmeans2(atoms.numpy(), 12, minit="++", rng=3)
         assert torch.equal(spread_landmarks(atoms, 12, seed=3), torch.from_numpy(centres))
-
-
-def test_empty_clusters_keep_their_centres(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        "scipy.cluster.vq.vq",
-        lambda x, _: (np.zeros(len(x), dtype=int), None),
-    )
-    atoms = torch.randn(30, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    first, *others = spread_landmarks(atoms, 4)
-    torch.testing.assert_close(first, atoms.mean(0))
-    assert all(bool((atoms == other).all(-1).any()) for other in others)

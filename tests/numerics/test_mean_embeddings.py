@@ -108,12 +108,6 @@ def test_gradient(name: str, symmetric: bool, monkeypatch: pytest.MonkeyPatch) -
     assert torch.autograd.gradcheck(products, (*one, *two))
 
 
-def test_gradient_of_batches() -> None:
-    one, two = clouds(3, 2, 4), clouds(2, 3, seed=1)
-    tensors = [t.requires_grad_() for t in (*one, *two)]
-    assert torch.autograd.gradcheck(lambda *t: inner_products(GaussianKernel(), *t), tensors)
-
-
 def test_weights_of_padding_have_their_gradient() -> None:
     """The derivative in a weight of zero is the kernel at its atom."""
     x1, w1 = clouds(4, 5)
@@ -178,12 +172,3 @@ def test_ragged_clouds_cost_their_atoms(monkeypatch: pytest.MonkeyPatch) -> None
     atoms = 200 + 59 * 5
     assert sum(kernel.sizes) <= atoms**2  # of 60 * 200 squared
     assert max(kernel.sizes) <= 2500  # at two numbers for a value
-
-
-def test_works_on_device(device: torch.device) -> None:
-    one, two = clouds(7, 5, ragged=True), clouds(6, 8, seed=1)
-    expected = inner_products(GaussianKernel(), *one, *two)
-    moved = [t.to(device) for t in (*one, *two)]
-    actual = inner_products(GaussianKernel(), *moved)
-    assert actual.device.type == device.type
-    torch.testing.assert_close(actual.cpu(), expected, rtol=1e-12, atol=0)

@@ -26,10 +26,5 @@ def test_a_matrix_gives_the_lower_median_of_its_pairs(count: int) -> None:
     assert median_apart(matrix + matrix.T) == median_apart(pairs) == expected
 
 
-def test_squares_have_the_square_of_the_median() -> None:
-    distances = torch.pdist(torch.arange(6.0).double().unsqueeze(-1).square())
-    assert median_apart(distances.square()).sqrt() == median_apart(distances)
-
-
 def test_nan_if_all_coincide() -> None:
     assert bool(median_apart(torch.zeros(3, 3)).isnan())

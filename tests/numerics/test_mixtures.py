@@ -7,7 +7,7 @@ from scipy import integrate, stats
 from torch import Tensor
 
 from gp_distributions.numerics import student_t
-from gp_distributions.numerics.densities import Mixture, variance_factors
+from gp_distributions.numerics.densities import Mixture
 
 DEGREES = torch.tensor([1.0, 2.5, 9.0, 59.0, torch.inf], dtype=torch.float64)
 
@@ -78,10 +78,6 @@ class TestMixtures:
         # The tails of a t distribution with 3 degrees of freedom decay slowly.
         variance = moment(lambda y: (y - mean) ** 2)
         assert one.variance().item() == pytest.approx(variance, rel=1e-2)
-
-    def test_variance_factors(self) -> None:
-        degrees = torch.tensor([1.0, 2.0, 4.0, torch.inf])
-        assert variance_factors(degrees).tolist() == [torch.inf, torch.inf, 2.0, 1.0]
 
     @pytest.mark.parametrize("level", [1e-9, 0.025, 0.5, 0.8, 1 - 1e-6])
     @pytest.mark.parametrize("seed", range(4))

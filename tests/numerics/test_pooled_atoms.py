@@ -28,16 +28,6 @@ def test_gaussian_components() -> None:
     assert torch.equal(without_spread, mean[0].expand(5, 2))
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_seed(dtype: torch.dtype) -> None:
-    points = torch.randn(3, 5, 2, generator=torch.Generator().manual_seed(0), dtype=dtype)
-    weights = torch.ones(3, 5, dtype=dtype)
-    one, same, other = (draw_atoms(points, weights, 20, seed=s) for s in (0, 0, 1))
-    assert one.dtype == torch.float64
-    assert torch.equal(one, same)
-    assert not torch.equal(one, other)
-
-
 def test_neither_padding_nor_order_nor_copies_matter() -> None:
     generator = torch.Generator().manual_seed(0)
     mean = torch.randn(7, 5, 2, generator=generator).double()

@@ -3,7 +3,6 @@
 from fractions import Fraction
 from itertools import pairwise
 
-import numpy as np
 import ot
 import pytest
 import torch
@@ -89,27 +88,6 @@ def test_sums_over_cells_are_a_matrix_product(
     )
 
 
-@pytest.mark.parametrize(("size", "num_cells"), SIZES)
-def test_weighted_is_the_integral(size: int, num_cells: int) -> None:
-    values = random_values(size)
-    counts = [1 + k % 4 for k in range(size)]
-    weights = torch.tensor(counts, dtype=torch.float64) / sum(counts)
-    expected = exact_cell_averages(values.tolist(), counts, num_cells)
-    actual = weighted_cell_quantiles(values, weights, num_cells)
-    torch.testing.assert_close(actual, expected, rtol=0, atol=rounding(values, num_cells))
-
-
-@pytest.mark.parametrize("tracked", [False, True])
-@pytest.mark.parametrize(("size", "num_cells"), SIZES)
-def test_weighted_with_equal_weights_is_uniform(size: int, num_cells: int, tracked: bool) -> None:
-    """Also for knots on edges, where both branches are averaged if a gradient is required."""
-    values = random_values(3, size)
-    weights = torch.full((size,), 1 / size, dtype=torch.float64, requires_grad=tracked)
-    expected = uniform_cell_quantiles(values, num_cells)
-    actual = weighted_cell_quantiles(values, weights, num_cells)
-    torch.testing.assert_close(actual.detach(), expected, rtol=0, atol=rounding(values, num_cells))
-
-
 @settings(deadline=None, max_examples=40)
 @given(
     atoms=st.lists(st.tuples(st.integers(-8, 8), st.integers(0, 5)), min_size=1, max_size=8).filter(
@@ -129,18 +107,6 @@ def test_ties_zero_weights_and_kinks_in_every_combination(
     torch.testing.assert_close(actual, expected, rtol=0, atol=rounding(values, num_cells))
 
 
-@pytest.mark.parametrize("num_cells", [1, 4, 7])
-def test_zero_weights_count_for_nothing_wherever_they_lie(num_cells: int) -> None:
-    values, weights = random_values(6), random_weights(6)
-    padding = torch.tensor([-100.0, 0.0, 100.0, 100.0], dtype=torch.float64)
-    actual = weighted_cell_quantiles(
-        torch.cat([padding, values]), torch.cat([torch.zeros(4).double(), weights]), num_cells
-    )
-    expected = weighted_cell_quantiles(values, weights, num_cells)
-    # The far values have weight zero in the running sums, so they do not reduce accuracy.
-    torch.testing.assert_close(actual, expected, rtol=0, atol=rounding(values, num_cells))
-
-
 @pytest.mark.parametrize("shape", [(3,), (2, 3), (2, 1, 3)])
 def test_batches_agree_with_a_loop(shape: tuple[int, ...]) -> None:
     values, weights = random_values(*shape, 5), random_weights(*shape, 5)
@@ -156,39 +122,6 @@ def test_batches_agree_with_a_loop(shape: tuple[int, ...]) -> None:
         rtol=0,
         atol=rounding(values, 7),
     )
-
-
-def test_weights_broadcast_over_slices() -> None:
-    values, weights = random_values(4, 3, 5), random_weights(4, 1, 5)
-    expected = weighted_cell_quantiles(values, weights.expand(4, 3, 5).clone(), 7)
-    torch.testing.assert_close(
-        weighted_cell_quantiles(values, weights, 7), expected, rtol=0, atol=0
-    )
-
-
-def test_mean_is_kept() -> None:
-    values, weights = random_values(9), random_weights(9)
-    for num_cells in (1, 4, 100):
-        mean = weighted_cell_quantiles(values, weights, num_cells).mean()
-        assert float((mean - weights @ values).abs()) <= rounding(values, 1)
-        mean = uniform_cell_quantiles(values, num_cells).mean()
-        assert float((mean - values.mean()).abs()) <= rounding(values, 1)
-
-
-def test_single_precision_is_kept() -> None:
-    values, weights = random_values(30), random_weights(30)
-    for actual, expected in (
-        (uniform_cell_quantiles(values.float(), 7), uniform_cell_quantiles(values, 7)),
-        (
-            weighted_cell_quantiles(values.float(), weights.float(), 7),
-            weighted_cell_quantiles(values, weights, 7),
-        ),
-    ):
-        assert actual.dtype == torch.float32
-        # The bound of rounding(), with the eps of single precision.
-        ratio = torch.finfo(torch.float32).eps / EPS
-        atol = ratio * rounding(values, 7)
-        torch.testing.assert_close(actual.double(), expected, rtol=0, atol=atol)
 
 
 class TestContraction:
@@ -222,22 +155,6 @@ class TestContraction:
             gap = span / 2 if p == 1 else span**2 / 4
             assert exact - distance <= gap / num_cells
 
-    @pytest.mark.parametrize("p", [1, 2])
-    def test_exact_where_sizes_divide_the_cells(self, p: int) -> None:
-        x, y = random_values(20), random_values(25, seed=2)
-        ours = (uniform_cell_quantiles(x, 100) - uniform_cell_quantiles(y, 100)).abs().pow(p).mean()
-        assert float(ours) == pytest.approx(exact_distance(x, y, p), rel=1e-12)
-
-    @pytest.mark.parametrize("p", [1, 2])
-    def test_exact_where_knots_fall_on_edges(self, p: int) -> None:
-        x, y = random_values(5), random_values(4, seed=2)
-        a = torch.tensor([1, 2, 3, 4, 10], dtype=torch.float64) / 20
-        b = torch.tensor([1, 1, 1, 7], dtype=torch.float64) / 10
-        ours = weighted_cell_quantiles(x, a, 100) - weighted_cell_quantiles(y, b, 100)
-        assert float(ours.abs().pow(p).mean()) == pytest.approx(
-            exact_distance(x, y, p, a, b), 1e-12
-        )
-
 
 class TestGradient:
     @pytest.mark.parametrize(("size", "num_cells"), SIZES[:-1])
@@ -269,34 +186,6 @@ class TestGradient:
         atol = rounding(values, num_cells) / step
         torch.testing.assert_close(jacobian, (above + below) / 2, rtol=0, atol=atol)
         assert float((above - below).abs().max()) > 0.1, "no kink: this test tests nothing"
-
-    def test_in_values_at_kinks(self) -> None:
-        """The averages are linear in the values for all weights."""
-        values = random_values(4).requires_grad_()
-        weights = torch.full((4,), 0.25, dtype=torch.float64, requires_grad=True)
-        assert torch.autograd.gradcheck(lambda v: weighted_cell_quantiles(v, weights, 4), values)
-
-    def test_of_padding_is_finite(self) -> None:
-        values = torch.cat([random_values(3), torch.zeros(3).double()]).requires_grad_()
-        weights = torch.tensor([0.5, 0.25, 0.25, 0, 0, 0]).double().requires_grad_()
-        gradients = torch.autograd.grad(
-            weighted_cell_quantiles(values, weights, 8).square().sum(), [values, weights]
-        )
-        assert all(bool(g.isfinite().all()) for g in gradients)
-        assert torch.equal(gradients[0][3:], torch.zeros(3).double())
-
-
-def test_agrees_with_numpy_on_a_fine_grid() -> None:
-    """Cells are so fine that all but n - 1 lie within one step of the quantile function."""
-    values, weights = random_values(6), random_weights(6)
-    num_cells = 10_000
-    midpoints = (np.arange(num_cells) + 0.5) / num_cells
-    order = values.argsort()
-    steps = np.searchsorted(weights[order].cumsum(0).numpy(), midpoints)
-    expected = values[order].numpy()[steps]
-    actual = weighted_cell_quantiles(values, weights, num_cells).numpy()
-    # Rounding errors are those of a running sum times the number of cells.
-    assert (np.abs(actual - expected) > rounding(values, num_cells)).sum() <= 5
 
 
 @pytest.mark.parametrize("size", [3, 5])

@@ -31,17 +31,6 @@ def regression(**options: object) -> tuple[SpectralRegression, Tensor, Tensor, T
     return found, covariances, y, noise
 
 
-def test_noise_is_equal_by_default() -> None:
-    covariances, y, noise = data()
-    known = covariances[:, :T, :T]
-    found, expected = (
-        SpectralRegression(known, y, RATIOS, **options)
-        for options in ({}, {"noise": torch.ones_like(noise)})
-    )
-    assert torch.equal(found.log_evidence, expected.log_evidence)
-    assert torch.equal(found.projection, expected.projection)
-
-
 class TestEvidence:
     def test_it_is_the_integral_over_mean_and_outputscale(self) -> None:
         found, covariances, y, noise = regression()
@@ -62,17 +51,6 @@ class TestEvidence:
         torch.testing.assert_close(values - values[0, 0], logs - logs[0, 0], rtol=1e-4, atol=1e-4)
         constant = (-0.5 * noise.log().sum()).item()
         assert (logs[0, 0] - values[0, 0]).item() == pytest.approx(constant, abs=1e-4)
-
-    def test_known_outputscales(self) -> None:
-        """With the outputscale known and no mean, it is the density of a normal distribution."""
-        scales = torch.tensor([2.0, 0.7], dtype=torch.float64)
-        found, covariances, y, noise = regression(outputscales=scales, constant=False)
-        for i, j in np.ndindex(2, 2):
-            matrix = scales[j] * (covariances[i, :T, :T] + RATIOS[j] * noise.diag())
-            expected = stats.multivariate_normal(np.zeros(T), matrix.numpy()).logpdf(y.numpy())
-            shifted = found.log_evidence[i, j] - 0.5 * noise.log().sum()
-            assert shifted.item() == pytest.approx(expected, rel=1e-9)
-        assert found.degrees == math.inf
 
     def test_known_outputscales_with_a_mean(self) -> None:
         scales = torch.tensor([2.0, 0.7], dtype=torch.float64)
@@ -113,21 +91,6 @@ class TestPredictions:
             torch.testing.assert_close(location[i, j], expected)
             torch.testing.assert_close(joint[i, j], matrix)
             torch.testing.assert_close(squared[i, j], matrix.diagonal())
-
-    def test_a_new_value_is_a_student_t_variable(self) -> None:
-        """The density of a new value is the ratio of two evidences."""
-        found, covariances, y, noise = regression()
-        across, within = covariances[:, T:, :T], covariances[:, T:, T:]
-        location, squared = found.predict(across, within.diagonal(dim1=-2, dim2=-1))
-        new = 1.3
-        with_new = torch.cat([y, torch.tensor([new], dtype=torch.float64)])
-        tiny = torch.cat([noise, torch.tensor([1e-6], dtype=torch.float64)])
-        more = SpectralRegression(covariances[:, : T + 1, : T + 1], with_new, RATIOS, noise=tiny)
-        logs = more.log_evidence - found.log_evidence - 0.5 * math.log(1e-6)
-        for i, j in np.ndindex(2, 2):
-            scale = squared[i, j, 0].sqrt().item()
-            expected = stats.t(T - 1, location[i, j, 0].item(), scale).logpdf(new)
-            assert logs[i, j].item() == pytest.approx(expected, abs=1e-5)
 
     def test_batches(self) -> None:
         """Batches of targets share the covariances of one batch of clouds."""

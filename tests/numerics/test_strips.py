@@ -40,21 +40,11 @@ def test_agrees_with_the_whole(shape: tuple[int, ...], batch: tuple[int, ...]) -
     torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
 
 
-def test_derivatives_of_first_and_second_order() -> None:
+def test_derivatives() -> None:
     def function(*inputs: Tensor) -> Tensor:
         return entrywise(of(*inputs), MATRIX, inputs)
 
     assert torch.autograd.gradcheck(function, parameters(1, 1))
-    assert torch.autograd.gradgradcheck(function, parameters(1, 1))
-
-
-def test_a_parameter_that_is_itself_computed() -> None:
-    raw = torch.zeros(1, 1, dtype=torch.float64, requires_grad=True)
-    scale, power = raw.exp(), torch.full((1, 1), 0.7).double()
-    split = entrywise(of(scale, power), MATRIX, [scale, power])
-    whole = of(raw.exp(), power)(MATRIX)
-    expected = torch.autograd.grad(whole.sum(), raw)
-    torch.testing.assert_close(torch.autograd.grad(split.sum(), raw), expected)
 
 
 def test_no_operation_sees_the_whole_matrix() -> None:
