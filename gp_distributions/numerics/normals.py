@@ -67,7 +67,8 @@ def normal_wasserstein(x1: Tensor, x2: Tensor) -> Tensor:
         x2: A tensor with the layout of ``x1``, whose batch axes broadcast with those of ``x1``.
 
     Returns:
-        A ``batch_shape`` tensor of distances. Coincident slices have a gradient of zero.
+        A ``batch_shape`` tensor of distances, for first derivatives only. Coincident slices have a
+        gradient of zero.
     """
     shift, stretch = (x1 - x2).chunk(2, dim=-1)
     # At E = 0 the ratio overflows, or is zero if D = 0; the terms are finite in both cases. Its own
