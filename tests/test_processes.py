@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator
 
 import pytest
 import torch
-from joblib.externals.loky import ProcessPoolExecutor
 from processes_tasks import (
     BAGS,
     TARGETS,
@@ -21,7 +20,6 @@ from gp_distributions import (
     DistributionGP,
     DistributionKernel,
     Fourier,
-    Gaussians,
     PointClouds,
     RigidSlicedWasserstein,
     SlicedWasserstein,
@@ -63,11 +61,6 @@ def test_a_spawned_process_predicts_the_same_bits(model: DistributionGP) -> None
     made_from_data = {"data", "drawn", "sliced", "random", "rigid", "mmd", "features", "landmarks"}
     made_from_data |= {"fourier", "transport", "scaled", "search"}
     assert made_from_data & set(bits) == set()
-
-
-def test_a_worker_of_joblib_predicts_the_same_bits(model: DistributionGP) -> None:
-    with ProcessPoolExecutor(1) as pool:
-        assert same_bits(pool.submit(predicted, model).result(timeout=120), predicted(model))
 
 
 @pytest.fixture
@@ -139,14 +132,3 @@ def test_models_and_clouds_refuse_transforms_of_functions() -> None:
             torch.func.vmap(function)(rows)
         with pytest.raises(TypeError, match=r"torch\.func .*torch\.autograd"):
             torch.func.jacrev(function)(rows[0])
-
-
-def test_posteriors_of_the_first_training_clouds_leave_predictions_as_they_are() -> None:
-    X = Gaussians(
-        [[0.3588], [0.6106], [2.2585], [0.3752], [0.6308]],
-        torch.tensor([0.0013, 0.0497, 0.061, 0.03, 0.0131]).double().reshape(5, 1, 1),
-    )
-    model = DistributionGP(X, [1.541, -0.2934, -2.1788, 0.5684, -1.0845])
-    expected = model.predict(X[:2])
-    model.posterior(X[:2])
-    assert all(map(torch.equal, model.predict(X[:2]), expected))

@@ -4,7 +4,6 @@ Ovals, some of them with a dent, turned at random; targets depend on their shape
 """
 
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -27,15 +26,12 @@ from gp_distributions import (
     FreeSearch,
     GramTransformer,
     PointClouds,
-    PoolSearch,
     RigidSlicedWasserstein,
     ShapeOptimizer,
     SlicedWasserstein,
     fit,
-    load,
     optimize_free_shapes,
     optimize_over_pool,
-    save,
     sensitivity,
 )
 from gp_distributions.bayesopt import DataPenalty
@@ -161,14 +157,6 @@ def test_pools(model: DistributionGP) -> None:
     torch.testing.assert_close(*values, rtol=0, atol=0.05)
 
 
-def test_pool_search_finds_the_best() -> None:
-    optimizer = ShapeOptimizer(
-        PoolSearch(SHAPES), model=lambda X, Y: DistributionGP(X, Y, kernel()), initial=6, seed=1
-    )
-    optimizer.run(lambda index: float(TARGETS[index]), 9, progress=False)
-    assert optimizer.best[0] == int(TARGETS.argmax())
-
-
 def test_free_shapes(model: DistributionGP) -> None:
     """Atoms move, shapes that are only turned are not penalised, and the pose does not drift."""
     bounds = torch.tensor([[-3.0, -3.0], [3.0, 3.0]], dtype=torch.float64)
@@ -206,10 +194,3 @@ def test_sensitivity(model: DistributionGP) -> None:
     assert float((torques.abs() / levers).median()) < 0.02
     stretch = (gradients * arms).sum((-2, -1)).abs()  # which is not a motion
     assert float((stretch / levers).median()) > 0.05
-
-
-def test_saving(model: DistributionGP, tmp_path: Path) -> None:
-    save(model, tmp_path / "model.npz")
-    again = load(tmp_path / "model.npz")
-    for one, other in zip(model.predict(AGAIN), again.predict(AGAIN), strict=True):
-        assert torch.equal(one, other)

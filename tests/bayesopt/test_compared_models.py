@@ -34,7 +34,6 @@ from gp_distributions.bayesopt import (
     ShapeOptimizer,
     compared_models,
     median_lengthscale_prior,
-    pool,
 )
 from gp_distributions.bayesopt.compared_models import default_candidates
 from gp_distributions.numerics.predictions import pseudo_bma_weights
@@ -143,14 +142,6 @@ class TestMixture:
             for key, tensor in kernel.state_dict().items():
                 assert torch.equal(tensor, before[name][key])
 
-    def test_functions_and_lists(self) -> None:
-        def make(X: Tensor, Y: Tensor) -> DistributionGP:
-            return DistributionGP(X, Y, kernels()["smooth"])
-
-        optimizer = told(pool_optimizer(model=[kernels()["rough"], make]), 8)
-        assert len(mixture(optimizer).models) == 2
-        assert [optimizer.restarts, ShapeOptimizer(PoolSearch(CLOUDS)).restarts] == [0, 1]
-
     @pytest.mark.parametrize(
         ("error", "message"), [(NotPSDError, "too close"), (NanError, "density of an evaluation")]
     )
@@ -241,18 +232,6 @@ class TestSearches:
         assert len(set(keys(optimizer))) == 7
         assert optimizer.model().posterior(CLOUDS[:3].pack()).mean.shape == (3, 3)
 
-    def test_distances_of_a_pool_are_computed_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        made: list[Any] = []
-
-        class Counted(pool.Table):
-            def __init__(self, *args: Any) -> None:
-                made.append(args)
-                super().__init__(*args)
-
-        monkeypatch.setattr(pool, "Table", Counted)
-        pool_optimizer().run(of_index, 10, progress=False)
-        assert len(made) == 3  # two kernels share a distance
-
 
 class TestDefaults:
     def test_pools_and_free_shapes(self) -> None:
@@ -269,18 +248,6 @@ class TestDefaults:
         found = default_candidates(DesignSearch(None, BOUNDS), 0)
         assert list(found) == ["designs gaussian", "designs matern52"]
         assert [type(k) for k in found.values()] == [RBFKernel, MaternKernel]
-
-    def test_designs_that_cannot_be_decoded(self) -> None:
-        def decode(axes: Tensor) -> Tensor:
-            if bool((axes[:, 0] > 0.5).any()):
-                raise ArithmeticError("no such shape")
-            return ellipses(axes)
-
-        search = DesignSearch(Decoder(decode), BOUNDS, dim=2)
-        assert "sw2 matern52" in default_candidates(search, 0)
-        shifted = DesignSearch(Decoder(decode), BOUNDS + 1, dim=2)
-        with pytest.raises(ArithmeticError, match="no such shape"):
-            default_candidates(shifted, 0)
 
     @pytest.mark.parametrize(
         "search",

@@ -160,18 +160,6 @@ def test_chained_behind_normalize() -> None:
         torch.testing.assert_close(a, b)
 
 
-def test_a_module_is_not_fitted_and_equality_is_of_the_function() -> None:
-    network = torch.nn.Linear(2, 6, dtype=torch.float64)
-    decoder = Decoder(lambda X: network(X).unflatten(-1, (3, 2)))
-    held = Decoder(network)  # type: ignore[arg-type]
-    assert not list(held.parameters())
-    assert held.decode is network
-    assert decoder.equals(Decoder(decoder.decode))
-    assert not decoder.equals(Decoder(ellipses))
-    assert not decoder.equals(Normalize(2))
-    assert copy.deepcopy(Decoder(ellipses)).equals(Decoder(ellipses))
-
-
 def test_errors() -> None:
     X = designs(3)
     for wrong in (

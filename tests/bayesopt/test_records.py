@@ -116,32 +116,6 @@ class TestLines:
 
 
 class TestFiles:
-    def test_a_relative_path_is_that_of_the_beginning(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        (tmp_path / "inside").mkdir()
-        monkeypatch.chdir(tmp_path)
-        made = optimizer(Path("search.jsonl"))
-        monkeypatch.chdir(tmp_path / "inside")
-        made.tell(0, [1.0, 2.0])
-        assert not list(Path().iterdir())
-        assert optimizer(tmp_path / "search.jsonl").evaluations == made.evaluations
-
-    def test_a_file_that_is_gone_is_not_made_without_its_beginning(self, path: Path) -> None:
-        with pytest.raises(FileNotFoundError, match=r"folder.search\.jsonl"):
-            optimizer(path.parent / "folder" / "search.jsonl")
-        made = optimizer(path)
-        made.tell(0, [1.0, 2.0])
-        path.rename(path.with_name("kept"))
-        with pytest.raises(FileNotFoundError, match=r"search\.jsonl"):
-            made.tell(1, [3.0, 4.0])
-        assert not path.exists()
-        assert len(made.evaluations) == 1
-        path.with_name("kept").rename(path)
-        made.tell(1, [3.0, 4.0])
-        assert optimizer(path).evaluations == made.evaluations
-        assert len(made.evaluations) == 2
-
     def test_one_search_at_a_time(self, path: Path, tmp_path: Path) -> None:
         linked = tmp_path / "links" / "other.jsonl"
         linked.parent.mkdir()

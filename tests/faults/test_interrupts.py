@@ -36,8 +36,6 @@ from gp_distributions import (
 from gp_distributions.bayesopt import ShapeOptimizer
 from gp_distributions.comparison import InterruptedComparison
 from gp_distributions.fitting import marginal_likelihood
-from gp_distributions.fitting.ascent import Ascent
-from gp_distributions.fitting.sampling_noise import learn_sampling_noise
 from gp_distributions.kernels import DistributionKernel
 from gp_distributions.warnings import UndeterminedWarning, silenced
 
@@ -197,40 +195,6 @@ def test_the_best_concentration_so_far_is_kept(monkeypatch: pytest.MonkeyPatch) 
             fit(model, alpha_epsilons=(0.1, 0.001), restarts=0)
     assert model.alpha_epsilon == 0.1
     assert torch.equal(model.predict_proba(ROWS[12:]), first.predict_proba(ROWS[12:]))
-
-
-def test_other_ends_of_a_fit_keep_the_best(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A time limit that a signal enforces raises an ordinary exception."""
-    model, seen = exact(), []
-    original = Ascent._see
-
-    def limited(self: Ascent, loss: float) -> None:
-        seen.append((loss, [p.detach().clone() for p in self.model.parameters()]))
-        if len(seen) == 6:
-            raise TimeoutError
-        original(self, loss)
-
-    monkeypatch.setattr(Ascent, "_see", limited)
-    with pytest.raises(TimeoutError):
-        fast(model)
-    best = min(seen[:-1], key=lambda pair: pair[0])[1]
-    assert all(map(torch.equal, model.parameters(), best))
-    assert not model.training
-
-
-def test_sampling_noise_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    model = exact(sampling_noise=True).eval()
-    before = model.predict(ROWS[12:])
-    with monkeypatch.context() as patch:
-        patch.setattr("gp_distributions.fitting.sampling_noise.minimise", interrupt_any)
-        with pytest.raises(KeyboardInterrupt):
-            learn_sampling_noise(model)
-    assert not model.training
-    assert all(map(torch.equal, model.predict(ROWS[12:]), before))
-
-
-def interrupt_any(*_: Any, **__: Any) -> Any:
-    raise KeyboardInterrupt
 
 
 def candidates() -> dict[str, Any]:

@@ -21,13 +21,11 @@ from gpytorch.means import LinearMean, ZeroMean
 from gpytorch.priors import GammaPrior, LogNormalPrior
 from scipy import stats
 from torch import Tensor
-from torch.nn import ModuleList
 
 from gp_distributions import (
     ClassificationGP,
     DistributionGP,
     DistributionKernel,
-    Gaussians,
     MixedInputs,
     MixtureModel,
     MMDKernel,
@@ -46,7 +44,7 @@ from gp_distributions.kernels.covariances import covariance
 from gp_distributions.models import IntegratedGP, SamplingNoiseLikelihood
 from gp_distributions.numerics.quadrature import grid
 from gp_distributions.numerics.student_t import log_density
-from gp_distributions.warnings import UndeterminedWarning, silenced
+from gp_distributions.warnings import UndeterminedWarning
 
 ROWS = as_rows(random_clouds(40, sizes=(5, 12)))
 TARGETS = ROWS[:, :6].square().sum(-1).sqrt() + 0.1 * ROWS[:, 7].sin()
@@ -116,18 +114,6 @@ def scaled(kernel: DistributionKernel) -> Tensor:
 def matern(squared: Tensor) -> Tensor:
     root = (5 * squared).sqrt()
     return (1 + root + root.square() / 3) * torch.exp(-root)
-
-
-class Tilt(Kernel):
-    """The kernel of a constant function, with a parameter that may be negative."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.register_parameter("bias", torch.nn.Parameter(torch.tensor(0.3).double()))
-
-    def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: object) -> Tensor:
-        shape = x1.shape[:-1] if diag else (*x1.shape[:-1], x2.shape[-2])
-        return torch.ones(shape).double() * (1 + self.bias.square())
 
 
 def axis(num: int) -> Tensor:
@@ -312,14 +298,6 @@ class TestKernels:
         one = integrated.predict(X[NEW], batch_size=1)
         torch.testing.assert_close((mean, std), one)
 
-    def test_gaussians(self) -> None:
-        generator = torch.Generator().manual_seed(0)
-        means = torch.randn(20, 2, generator=generator, dtype=torch.float64)
-        X = Gaussians(means, torch.eye(2, dtype=torch.float64).expand(20, 2, 2))
-        model = integrate_hyperparameters(DistributionGP(X[:15], means[:15, 0]))
-        mean, std = model.predict(X[15:])
-        assert ((mean - means[15:, 0]).abs() < 4 * std).all()
-
     def test_distances_are_compared_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """160 members share the distances between training clouds, and those to new clouds."""
         calls = []
@@ -396,20 +374,6 @@ class TestKernels:
         found = model.predict(ROWS[NEW])
         torch.testing.assert_close(found[0], mean, rtol=0, atol=2e-3 * SPREAD)
         torch.testing.assert_close(found[1], std, rtol=5e-3, atol=0)
-
-    def test_bounds_truncate_registered_priors(self) -> None:
-        kernel = sliced(
-            lengthscale_prior=GammaPrior(2.0, 1.0), lengthscale_constraint=Interval(0.5, 2.0)
-        )
-        model = integrate_hyperparameters(make(ScaleKernel(kernel)))
-        values = positive(model, "base_kernel.raw_lengthscale").flatten()
-        weights = (model.log_prior[:, 0] - model.log_prior[:, 0].logsumexp(0)).exp()
-        fine = torch.linspace(math.log(0.5), math.log(2.0), 1001, dtype=torch.float64).exp()
-        density = (GammaPrior(2.0, 1.0).log_prob(fine) + fine.log()).softmax(0)
-        mean = (weights * values).sum().item()
-        assert mean == pytest.approx((density * fine).sum().item(), abs=0.02)
-        second = (weights * values.square()).sum().item()
-        assert second == pytest.approx((density * fine.square()).sum().item(), abs=0.04)
 
     def test_fixed_parameters_stay(self) -> None:
         kernel = sliced()
@@ -563,13 +527,6 @@ class TestModel:
         )
         assert (noisy - plain > 2 * large).all()
 
-    def test_given_noise(self) -> None:
-        model = integrate_hyperparameters(make(outcome_transform=None))
-        noise = torch.full((6, 1), 0.3, dtype=torch.float64)
-        found = model.posterior(ROWS[NEW], observation_noise=noise).variance
-        expected = model.posterior(ROWS[NEW]).variance + noise
-        torch.testing.assert_close(found, expected)
-
     def test_member_of_a_mixture(self) -> None:
         integrated, single = integrate_hyperparameters(make()), fit(make(), restarts=0)
         model = MixtureModel([integrated, single], [0.5, 0.5])
@@ -578,16 +535,6 @@ class TestModel:
         assert model.posterior(ROWS[NEW]).rsample(S([4])).shape == (4, 6, 1)
         more = model.condition_on_observations(ROWS[20:22], TARGETS[20:22])
         assert more.predict(ROWS[NEW])[0].isfinite().all()
-
-    def test_a_loaded_state_is_that_of_the_other_model(self) -> None:
-        model, other = (
-            integrate_hyperparameters(make(ScaleKernel(sliced(lengthscale_prior=prior))))
-            for prior in (None, LogNormalPrior(math.log(5.0), 0.01))
-        )
-        assert (model.predict(ROWS[NEW])[1] - other.predict(ROWS[NEW])[1]).abs().max() > 1e-3
-        ModuleList([model]).load_state_dict(ModuleList([other]).state_dict(), strict=False)
-        torch.testing.assert_close(model.predict(ROWS[NEW]), other.predict(ROWS[NEW]))
-        torch.testing.assert_close(model.weights, other.weights)
 
     def test_copies_and_files(self, tmp_path: Path) -> None:
         model = integrate_hyperparameters(make())
@@ -645,15 +592,6 @@ class TestErrors:
             integrate_hyperparameters(make(likelihood=Other()))
         with pytest.raises(ValueError, match="linear outcome transform, got Log"):
             integrate_hyperparameters(make(outcome_transform=Log()))
-
-    def test_parameters_that_may_be_negative(self) -> None:
-        model = make(ScaleKernel(sliced() * Tilt()))
-        with pytest.raises(ValueError, match=r"base_kernel.kernels.1.bias, which may be negative"):
-            integrate_hyperparameters(model)
-        with silenced():
-            assert not fit(model, restarts=0, progress=False).training
-        model.covar_module.base_kernel.kernels[1].bias.requires_grad_(False)
-        assert integrate_hyperparameters(model).predict(ROWS[NEW])[0].isfinite().all()
 
     def test_outputscales_that_cannot_be_integrated(self) -> None:
         fixed = ScaleKernel(sliced())

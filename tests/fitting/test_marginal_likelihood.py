@@ -28,10 +28,8 @@ from gp_distributions.estimators import DistributionGPRegressor
 from gp_distributions.fitting import ascent
 from gp_distributions.fitting.lbfgs import Minimum
 from gp_distributions.fitting.starts import start_at_medians
-from gp_distributions.numerics.linear_algebra import cholesky
 from gp_distributions.warnings import (
     ConvergenceWarning,
-    JitterWarning,
     UndeterminedWarning,
     silenced,
 )
@@ -106,37 +104,11 @@ def test_starts_are_within_constraints(noise: Interval, lengthscale: Interval) -
     assert lengthscale.lower_bound <= kernel.lengthscale <= lengthscale.upper_bound
 
 
-def test_jitter_matters_at_the_end_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    maximise = ascent.minimise
-
-    def strays(*args: Any, **kwargs: Any) -> Minimum:
-        cholesky(torch.ones(2, 2, dtype=torch.float64))  # which takes jitter
-        return maximise(*args, **kwargs)
-
-    monkeypatch.setattr(ascent, "minimise", strays)
-    fit(make_model())  # warnings are errors here
-    twins = make_model(ROWS[:1].expand(30, -1))
-    twins.likelihood = GaussianLikelihood(noise_constraint=GreaterThan(0.0))
-    twins.likelihood.noise = 1e-300
-    twins.likelihood.raw_noise.requires_grad_(False)
-    with silenced(UndeterminedWarning), pytest.warns(JitterWarning, match="positive definite"):
-        fit(twins)
-
-
 def test_constructors_leave_the_lengthscale_alone() -> None:
     kernel = SlicedWassersteinKernel(2, num_slices=10)
     kernel.lengthscale = 3.0
     model = DistributionGP(ROWS[:30], TARGETS[:30], kernel)
     assert float(model.covar_module.lengthscale.detach()) == pytest.approx(3.0, rel=1e-6)
-
-
-def test_units_of_the_clouds_do_not_matter() -> None:
-    """GPyTorch's default start of 0.693 has no gradient if coordinates are in the thousands."""
-    scale = ROWS.new_tensor([1e4, 1e4, 1.0]).repeat(ROWS.shape[-1] // 3)
-    mean, std = fit(make_model()).predict(ROWS[30:])
-    scaled_mean, scaled_std = fit(make_model(ROWS[:30] * scale)).predict(ROWS[30:] * scale)
-    torch.testing.assert_close(scaled_mean, mean, rtol=1e-2, atol=1e-2)
-    torch.testing.assert_close(scaled_std, std, rtol=1e-2, atol=1e-2)
 
 
 def test_ends_at_a_maximum() -> None:

@@ -1,7 +1,6 @@
 """Learning the reference: monotone, guarded, in place, and with a warning of bad references."""
 
 from itertools import pairwise
-from operator import attrgetter
 from typing import Any
 
 import pytest
@@ -22,7 +21,7 @@ from gp_distributions import (
 from gp_distributions.bayesopt import Decoder
 from gp_distributions.distances.transport import TransportDistance
 from gp_distributions.fitting import reference_ascent
-from gp_distributions.fitting.reference_learning import _can_widen, _widen
+from gp_distributions.fitting.reference_learning import _widen
 from gp_distributions.warnings import ReferenceWarning
 
 
@@ -126,11 +125,6 @@ def test_guard_widens_variances_by_what_held_out_targets_say() -> None:
     torch.testing.assert_close(std, result.widening**0.5 * plain_std)
 
 
-def test_variances_of_kernels_without_a_scale_are_not_widened() -> None:
-    result = fit_reference(make_noisy_model(scaled=False), guard=2, steps=2, progress=False)
-    assert result.widening == 1
-
-
 def test_variances_are_widened_within_constraints() -> None:
     model = make_model(LINE)
     model.likelihood = GaussianLikelihood(noise_constraint=Interval(1e-6, 1e-3))
@@ -140,14 +134,6 @@ def test_variances_are_widened_within_constraints() -> None:
     assert factor == pytest.approx(0.999 / 0.9)
     assert model.likelihood.noise.item() == pytest.approx(factor * 9e-4)
     assert model.covar_module.outputscale.item() == pytest.approx(factor * outputscale)
-
-
-@pytest.mark.parametrize("name", ["covar_module.raw_outputscale", "likelihood.raw_noise"])
-def test_what_requires_no_gradient_is_not_widened(name: str) -> None:
-    model = make_model(LINE)
-    assert _can_widen(model)
-    attrgetter(name)(model).requires_grad_(False)
-    assert not _can_widen(model)
 
 
 def test_starts_again_where_the_reference_leads_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -173,14 +159,6 @@ def test_weights_stay_in_their_box(monkeypatch: pytest.MonkeyPatch) -> None:
     fit_reference(model, guard=None, steps=10, progress=False)
     moved = (reference_ascent.reference_of(model).log_weights - start).abs().max()
     assert 0 < moved <= 0.01 * (1 + 1e-12)
-
-
-def test_held_atoms_are_not_drawn_anew() -> None:
-    line = [[-0.3, -0.3], [0.3, 0.3]]
-    result = fit_reference(
-        make_model(line), guard=None, steps=3, learn_points=False, progress=False
-    )
-    torch.testing.assert_close(result.points, torch.tensor(line, dtype=torch.float64))
 
 
 def test_nothing_is_computed_twice_in_a_row(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,14 +1,10 @@
 """Scales of coordinates are learned where that helps held-out predictions, and else left alone."""
 
-from collections.abc import Callable
-from typing import Any
-
 import pytest
 import torch
 from botorch.models.kernels.categorical import CategoricalKernel
 from gpytorch.kernels import ScaleKernel
 from torch import Tensor
-from tqdm import tqdm
 
 from gp_distributions import (
     ClassificationGP,
@@ -23,7 +19,6 @@ from gp_distributions import (
     mixed_kernel,
 )
 from gp_distributions.fitting import scales
-from gp_distributions.fitting.ascent import Ascent
 
 
 def bags(num: int = 30, dim: int = 4, seed: int = 0) -> tuple[PointClouds, Tensor]:
@@ -76,27 +71,6 @@ def test_fixed_scales_stay() -> None:
     assert not fixed.base_kernel.distance.raw_scales.requires_grad
 
 
-def test_the_progress_bar_counts_their_evaluations(monkeypatch: pytest.MonkeyPatch) -> None:
-    X, y = bags(12)
-    counts, see = {"bar": 0, "others": 0}, Ascent.loss
-
-    def counted(name: str, call: Callable[..., Any], *args: Any) -> Any:
-        counts[name] += 1
-        return call(*args)
-
-    monkeypatch.setattr(tqdm, "update", lambda *args: counted("bar", lambda *args: None, *args))
-    monkeypatch.setattr(Ascent, "loss", lambda *args: counted("others", see, *args))
-    monkeypatch.setattr(scales, "_STEPS", 2)
-    fit(DistributionGP(X, y, kernel()), restarts=0)
-    assert counts["bar"] > counts["others"] + 10
-
-
-def test_equal_seeds_give_equal_scales() -> None:
-    X, y = bags()
-    first, second = (scales_of(fit(DistributionGP(X, y, kernel()), seed=1)) for _ in range(2))
-    assert torch.equal(first, second)
-
-
 def test_other_models() -> None:
     X, y = bags(40)
     shared = fit(SharedKernelGP(X, torch.stack([y, -y + X.points[..., 0].mean(-1)], -1), kernel()))
@@ -142,14 +116,3 @@ def test_lengthscales_that_overflow_stop_nothing() -> None:
     assert scales.learn_scales(model.train(), [distance])
     assert distance.scales.argmax() == 0
     assert bool((distance.scales[0] > 3 * distance.scales[1:]).all())
-
-
-def test_gains_of_several_outputs_are_means() -> None:
-    X, y = bags()
-    means = []
-    for targets in (y[:, None], torch.stack([y, y, y], -1)):
-        model = SharedKernelGP(X, targets, kernel()).train()
-        (distance,) = scales.learned_scales(model)
-        ascent = scales._Ascent(model, [distance], torch.arange(30), 100, 0)
-        means.append(ascent.held_out(torch.arange(30) % 5 != 0).mean().item())
-    assert means[1] == pytest.approx(means[0])

@@ -5,9 +5,6 @@ import os
 import queue
 import re
 import signal
-import subprocess
-import sys
-import textwrap
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -287,24 +284,6 @@ def test_a_poisoned_piece_raises_and_names_its_file(folder: Path, client: Client
         assert "part-2.parquet" in str(error)
 
 
-def test_a_piece_that_is_poisoned_during_a_fit_raises_on_a_worker(
-    folder: Path, tmp_path: Path, client: Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    reads: list[ParquetPiece] = []
-
-    def start() -> None:
-        """Before the pass over all pieces: poison one of them, and record what this process reads."""
-        poison(folder / "part-2.parquet")
-        monkeypatch.setattr(ParquetPiece, "read", lambda self, *inputs: reads.append(self))
-
-    data = shards(folder)
-    on_write(monkeypatch, 1, start, "start")
-    error = outcome(lambda: fitted(data, client=client, checkpoint=tmp_path / "checkpoint"))
-    assert isinstance(error, PieceError)
-    assert "part-2.parquet" in str(error)
-    assert not reads
-
-
 def test_a_piece_that_kills_its_workers_is_named(
     folder: Path, cluster: LocalCluster, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -369,55 +348,6 @@ def test_models_of_other_kinds_resume(
     expected = fitted()
     assert same(resumed.summed().sums.gram, expected.summed().sums.gram)
     assert all(map(same, resumed.predict(clouds()), expected.predict(clouds())))
-
-
-def test_a_killed_process_resumes(
-    folder: Path, tmp_path: Path, pieces_used: list[list[int]]
-) -> None:
-    program = f"""
-    import os, signal, sys
-    sys.path[:0] = {[str(Path(__file__).parents[1]), str(Path(__file__).parents[2])]!r}
-    import pytest
-    from pathlib import Path
-    sys.path.insert(0, {str(Path(__file__).parent)!r})
-    from test_sharded_fits import fitted, on_write, shards
-
-    with pytest.MonkeyPatch.context() as patch:
-        on_write(patch, 3, lambda: os.kill(os.getpid(), signal.SIGKILL))
-        fitted(shards(Path({str(folder)!r})), checkpoint={str(tmp_path / "checkpoint")!r})
-    """
-    ended = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], check=False)
-    assert ended.returncode == -signal.SIGKILL
-    data = shards(folder)
-    resumed = fitted(data, checkpoint=tmp_path / "checkpoint")
-    every = list(range(data.num_pieces))
-    assert pieces_used == [every[3:]]
-    assert same(resumed.summed().sums.gram, fitted(data).summed().sums.gram)
-    again = fitted(data, checkpoint=tmp_path / "checkpoint")
-    assert pieces_used[-1] == []
-    assert torch.equal(again.predict(clouds())[0], resumed.predict(clouds())[0])
-
-
-def test_an_interrupted_fit_keeps_all_pieces_done(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pieces_used: list[list[int]]
-) -> None:
-    data = shards(folder)
-    model = SparseDistributionGP(data, num_inducing=40)
-    with monkeypatch.context() as patch:
-        # Only the first piece is written while the fit runs: later ones when it is interrupted.
-        patch.setattr("gp_distributions.sharding.checkpoint._SHARE", 1e-9)
-
-        def poisoned(state: Any, X: Any, *rest: Any) -> Any:
-            if X.labels[0] >= 120:
-                raise KeyboardInterrupt
-            return piece_sums(state, X, *rest)
-
-        patch.setattr("gp_distributions.fitting.sparse.piece_sums", poisoned)
-        with pytest.raises(KeyboardInterrupt):
-            fit(model, restarts=0, checkpoint=tmp_path)
-    fitted(data, checkpoint=tmp_path)
-    done = next(i for i in range(data.num_pieces) if data.labels(i)[0] >= 120)
-    assert pieces_used[1] == list(range(done, data.num_pieces))
 
 
 def test_checkpoints_of_other_fits_are_refused(folder: Path, tmp_path: Path) -> None:

@@ -105,24 +105,6 @@ def test_ends_where_a_fit_of_all_clouds_ends(name: str, seen: list[int]) -> None
     assert value(model) >= value(general) - 1e-4
 
 
-def test_starts_again_if_the_subset_misleads(
-    seen: list[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fit(MODELS["one output"]())
-    fewer = seen.count(90)
-    seen.clear()
-    monkeypatch.setattr(subset_start, "_GAIN", -1.0)
-    fit(MODELS["one output"]())
-    assert seen.count(90) > 2 * fewer
-
-
-def test_goes_on_from_where_it_is(seen: list[int]) -> None:
-    model = fit(MODELS["one output"]())
-    best = value(model)
-    fit(model, init="current", restarts=0)
-    assert value(model) >= best - 1e-6
-
-
 def test_which_models_have_subsets(seen: list[int]) -> None:
     assert all(has_subsets(make()) for make in MODELS.values())
     reference = ReferenceMeasure(torch.zeros(3, 2).double() + torch.arange(3).unsqueeze(-1))
@@ -175,19 +157,6 @@ def test_an_interrupted_fit_keeps_the_best(
     model.predict(CLOUDS[:3])
 
 
-def test_interrupted_before_anything_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(model: DistributionGP) -> None:
-        model.covar_module.outputscale = 7.0
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(marginal_likelihood, "start_at_medians", interrupted)
-    model = MODELS["one output"]()
-    before = [parameter.detach().clone() for parameter in model.parameters()]
-    with pytest.raises(KeyboardInterrupt):
-        fit(model)
-    assert all(map(torch.equal, before, model.parameters()))
-
-
 def test_a_long_fit_is_announced(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(marginal_likelihood, "_MANY", 89)
     model = MODELS["one output"]()
@@ -205,20 +174,6 @@ def test_the_progress_bar(
     assert "Fitting: " in capsys.readouterr().err
     fit(MODELS["one output"](), restarts=0, progress=False)
     assert not capsys.readouterr().err
-
-
-def test_outputs_that_share_a_kernel_cost_as_much_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(marginal_likelihood, "_MANY", 89)
-    monkeypatch.setattr(marginal_likelihood, "_MATRICES", 1e6)
-
-    def gibibytes(model: DistributionGP) -> float:
-        with pytest.warns(CostWarning) as caught:
-            marginal_likelihood._warn_of_cost(model)
-        return float(str(caught[0].message).split(" GiB")[0].split()[-1])
-
-    one = 1e6 * 90**2 * 8 / 2**30
-    for name, matrices in (("one output", 1), ("two outputs", 2), ("shared kernel", 1)):
-        assert gibibytes(MODELS[name]()) == pytest.approx(matrices * one, abs=0.1)
 
 
 def fail_on_all_clouds(monkeypatch: pytest.MonkeyPatch, fails: Callable[[int], bool]) -> None:

@@ -1,11 +1,10 @@
 """Copies of candidates that share distances, and the kernels that candidates become."""
 
-from functools import partial
 from typing import Any
 
 import pytest
 import torch
-from gpytorch.kernels import Kernel, RBFKernel, ScaleKernel
+from gpytorch.kernels import RBFKernel, ScaleKernel
 
 from gp_distributions import MMD, DistributionKernel, ScaledDistance, SlicedWasserstein
 from gp_distributions.distances import Distance
@@ -48,16 +47,6 @@ def test_copies_keep_what_is_shared_within_one_candidate() -> None:
     first, second = (part.distance for part in copy.kernels)
     assert first is second
     assert first is not distance
-
-
-def test_functions_are_copied_with_what_they_hold() -> None:
-    def make(kernel: Kernel, X: Any, Y: Any) -> None: ...
-
-    kernel = RBFKernel()
-    plain, bound = copied({"plain": make, "bound": partial(make, kernel)}).values()
-    assert plain is make
-    assert isinstance(bound, partial)
-    assert bound.args[0] is not kernel
 
 
 def test_scaled_kernels() -> None:

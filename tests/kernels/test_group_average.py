@@ -208,17 +208,6 @@ def test_distances_between_fixed_clouds_are_computed_once(monkeypatch: pytest.Mo
     assert sum(represented) == 3 * len(GROUP)  # of the new clouds only, to compare them with others
 
 
-def test_a_changed_distance_is_asked_again_whether_it_averages_both_sides() -> None:
-    kernel = GroupAverageKernel(ScaleKernel(sliced()), GROUP)
-    assert not kernel.both_sides
-    kernel.base_kernel.base_kernel.distance.directions = SlicedWasserstein(
-        2, num_slices=13
-    ).directions
-    assert kernel.both_sides
-    kernel.double().orbits.group = planar_rotations(13)
-    assert not kernel.both_sides
-
-
 def test_fit_predict_diagnose_and_save(tmp_path: Path) -> None:
     generator = torch.Generator().manual_seed(0)
     sizes = torch.rand(30, 2, generator=generator, dtype=torch.float64) + 0.2
@@ -261,16 +250,6 @@ def test_normalises_only_where_it_can() -> None:
     values.sum().backward()
     assert rows.grad is not None
     assert rows.grad.isfinite().all()
-
-
-def test_single_precision() -> None:
-    kernel = GroupAverageKernel(sliced(), GROUP).float()
-    assert not kernel.both_sides
-    rows = random_rows(4)
-    values = covariance(kernel, rows.float())
-    assert values.dtype == torch.float32
-    exact = covariance(GroupAverageKernel(sliced(), GROUP), rows)
-    torch.testing.assert_close(values.double(), exact, atol=1e-4, rtol=1e-4)
 
 
 def test_rejects_bad_arguments() -> None:

@@ -116,16 +116,6 @@ class TestMixedKernel:
         assert kernel.batch_shape == torch.Size([3])
         assert kernel(inputs.pack()).shape == (3, N, N)
 
-    def test_a_single_block(self) -> None:
-        kernel = mixed_kernel(MixedInputs(cells=CELLS), structure="sum+product")
-        assert isinstance(kernel, ScaleKernel)
-        assert isinstance(kernel.base_kernel, BlockKernel)
-
-    def test_terms_share_the_kernels_of_blocks(self) -> None:
-        kernel = mixed_kernel(X, kernels(), structure="sum+product")
-        assert len(distribution_kernels(kernel)) == 3
-        assert sum(name.endswith("raw_lengthscale") for name, _ in kernel.named_parameters()) == 5
-
     def test_a_kernel_of_covariates(self) -> None:
         inputs = MixedInputs(cells=CELLS, age=AGE)
         rbf = RBFKernel().double()
@@ -162,11 +152,6 @@ class TestBlockKernel:
         outer.active_dims = torch.tensor([7, 8, 9])
         assert distribution_kernels(outer)[0][1].columns == (7, 8)
 
-    def test_columns_of_slots(self) -> None:
-        inner = SlicedWassersteinKernel(1, num_slices=1, active_dims=[0, 1])
-        with pytest.raises(ValueError, match="Leave active_dims out"):
-            distribution_kernels(BlockKernel(inner, X.encoding.columns["cells"]))
-
     def test_batches_share_distances(self) -> None:
         kernel = mixed_kernel(X, batch_shape=torch.Size([2]), structure="sum")
         second = kernel[1]
@@ -193,16 +178,8 @@ class TestBlockKernel:
         assert reached["covariates"].tolist() == [True, False, True, False]
         assert all(bool(found.any()) for found in reached.values())
 
-    def test_is_stationary_like_its_base(self) -> None:
-        for profile, stationary in (("matern52", True), ("linear", False)):
-            kernel = BlockKernel(SlicedWassersteinKernel(2, profile=profile, **SMALL), range(6))
-            assert kernel.is_stationary is stationary
-
 
 class TestCheckKind:
-    def test_accepts_its_own_kernel(self) -> None:
-        check_kind(X, mixed_kernel(X))
-
     @pytest.mark.parametrize(
         ("kernel", "message"),
         [

@@ -18,7 +18,6 @@ from gp_distributions import (
     DistributionGP,
     DistributionKernel,
     NormalizeClouds,
-    PointClouds,
     SlicedWasserstein,
 )
 from gp_distributions.kernels import (
@@ -201,15 +200,6 @@ def test_paths_are_functions() -> None:
     assert float((together[0] - together[1]).abs().min()) > 0
 
 
-def test_default_model_on_clouds() -> None:
-    torch.manual_seed(0)
-    clouds = PointClouds.from_list([points for points, _ in random_clouds(14, sizes=(8, 8))])
-    model = DistributionGP(
-        clouds, TARGETS, input_transform=NormalizeClouds.from_data(clouds)
-    ).eval()
-    check_moments(model, NEW, draws=12)
-
-
 @pytest.mark.parametrize("profile", ["linear", "polynomial"])
 def test_refuses_other_profiles(profile: str) -> None:
     with pytest.raises(UnsupportedError, match=r"no random Fourier features. .*Matern52"):
@@ -225,8 +215,3 @@ def test_refuses_functions_that_it_does_not_know() -> None:
 
     with pytest.raises(UnsupportedError, match="The Tall profile"):
         gram(make_kernel(Tall()), 16)
-
-
-def test_refuses_odd_numbers() -> None:
-    with pytest.raises(UnsupportedError, match=r"even number of features.* got 15"):
-        gram(make_kernel(), 15)

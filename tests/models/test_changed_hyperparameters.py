@@ -108,15 +108,6 @@ def test_conditioned_models(name: str) -> None:
         torch.testing.assert_close(found, expected, rtol=1e-8, atol=1e-8)
 
 
-def test_caches_of_unknown_origin_are_not_used() -> None:
-    model, again = MODELS["exact"](), MODELS["exact"]()
-    model.predict(NEW)
-    model.prediction_strategy.premises = ()
-    set_lengthscale(model)
-    set_lengthscale(again)
-    assert torch.equal(predicted(model)[0], predicted(again)[0])
-
-
 def test_predictions_at_the_same_values_are_computed_once() -> None:
     model = MODELS["exact"]()
     model.predict(NEW)

@@ -20,11 +20,9 @@ from sklearn.gaussian_process import GaussianProcessClassifier
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 from sklearn.kernel_ridge import KernelRidge
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from gp_distributions import (
     DistributionGP,
-    NormalizeClouds,
     PointClouds,
     SlicedWassersteinKernel,
     fit,
@@ -217,16 +215,6 @@ class TestConcentration:
         clouds = make_data(5, seed=7)[0]
         assert torch.equal(other.predict_proba(clouds), model.predict_proba(clouds))
 
-    def test_state_of_other_data_leaves_labels_alone(self) -> None:
-        (X, y, _), (other_X, other_y, _) = (make_data(30, seed=seed) for seed in (0, 1))
-        model = ClassificationGP(X, y, make_kernel(), alpha_epsilon=0.2)
-        other = ClassificationGP(other_X, other_y, make_kernel())
-        for _ in range(2):
-            other.load_state_dict(model.state_dict())
-            expected = ClassificationGP(other_X, other_y, make_kernel(), alpha_epsilon=0.2)
-            torch.testing.assert_close(other.train_targets, expected.train_targets)
-            torch.testing.assert_close(other.predict_proba(X), expected.predict_proba(X))
-
     def test_is_set_with_targets_and_noise(self, model: ClassificationGP) -> None:
         model.predict_proba(NEW_X[:2])
         model.alpha_epsilon = 0.1
@@ -312,41 +300,6 @@ class TestTemperature:
             if alpha == model.alpha_epsilon:
                 assert one.temperature == model.temperature
         assert model.alpha_epsilon == max(scores, key=scores.__getitem__)
-
-    def test_of_undefined_probabilities(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        model = ClassificationGP(X, Y, make_kernel())
-        monkeypatch.setattr(
-            ClassificationGP,
-            "probabilities_left_out",
-            lambda self: (torch.full((60, 3), math.nan).double(), self.likelihood.labels),
-        )
-        with pytest.raises(ValueError, match=r"got NaN at alpha_epsilon = 0\.02\. Leave this"):
-            fit(model, alpha_epsilons=(0.02,), restarts=0)
-
-    def test_of_impossible_labels(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """A probability of zero says how bold the others may be, and no more."""
-        model = ClassificationGP(X, Y, make_kernel())
-        found = torch.full((60, 3), 0.15).double()
-        found[range(60), model.likelihood.labels] = 0.7
-        found[0] = 0.5
-        found[0, model.likelihood.labels[0]] = 0.0
-        labels = model.likelihood.labels
-        monkeypatch.setattr(ClassificationGP, "probabilities_left_out", lambda _: (found, labels))
-        fit(model, alpha_epsilons=(0.02,), restarts=0)
-        assert 0.25 < model.temperature < 0.5
-
-    def test_concentrations_may_be_an_array(self, model: ClassificationGP) -> None:
-        fit(model, alpha_epsilons=np.array([0.1, 0.02], np.float32), restarts=0)
-        assert type(model.alpha_epsilon) is float
-        assert type(ClassificationGP(X, Y, alpha_epsilon=np.float32(0.1)).alpha_epsilon) is float
-        with pytest.raises(ValueError, match="alpha_epsilon > 0"):
-            fit(model, alpha_epsilons=(0.1, 0.0))
-
-    def test_in_single_precision(self) -> None:
-        model = ClassificationGP(X, Y, make_kernel()).to(torch.float32)
-        with pytest.raises(ValueError, match="temperature > 0"):
-            model.temperature = 1e-60
-        assert model.temperature == 1.0
 
     @pytest.mark.parametrize("value", [0.0, -1.0, math.nan, "hot"])
     def test_must_be_positive(self, model: ClassificationGP, value: Any) -> None:
@@ -452,58 +405,6 @@ class TestKernelRidge:
         test = PointClouds(make_data(6, seed=1)[0].points[:, :7])
         at_training_width = ridge.scores(test.pack(atoms=20))
         torch.testing.assert_close(ridge.scores(test.pack(atoms=atoms)), at_training_width)
-
-    def test_centring_changes_nothing_for_balanced_classes(self) -> None:
-        order = np.concatenate([np.flatnonzero(name == Y)[:10] for name in NAMES])
-        kernel, x, y = make_kernel(), X[torch.from_numpy(order)], Y[order]
-        model = KernelRidgeClassifier(x, y, kernel, ridge=1e-2)
-        with torch.no_grad():
-            covariance = kernel(x.pack()).to_dense() + 30 * 1e-2 * torch.eye(30)
-            weights = torch.linalg.solve(covariance, torch.from_numpy((y[:, None] == NAMES) * 1.0))
-            scores = kernel(NEW_X.pack(), x.pack()).to_dense() @ weights
-        np.testing.assert_array_equal(model.predict(NEW_X), NAMES[scores.argmax(-1)])
-
-
-class LargestOperation(TorchDispatchMode):
-    """Records the largest number of elements that an operation allocates or compares."""
-
-    elements = 0
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
-        result = func(*args, **(kwargs or {}))
-        given = [a for a in args if isinstance(a, Tensor)]
-        memory = {a.untyped_storage().data_ptr() for a in given}
-        results = result if isinstance(result, tuple | list) else [result]
-        made = [
-            r
-            for r in results
-            if isinstance(r, Tensor) and r.untyped_storage().data_ptr() not in memory
-        ]
-        if func is torch.ops.aten.equal.default:
-            made = given
-        self.elements = max([self.elements, *(m.numel() for m in made)])
-        return result
-
-
-@pytest.mark.parametrize("normalized", [False, True])
-def test_rows_are_not_copied_for_each_class(normalized: bool) -> None:
-    """Of large bags, one set of rows takes more memory than all other tensors together."""
-    x, y, _ = make_data(12, seed=0, atoms=600)
-    transform = NormalizeClouds.from_data(x) if normalized else None
-    model = ClassificationGP(x, y, make_kernel(), input_transform=transform)
-    mll = ExactMarginalLogLikelihood(model.likelihood, model)
-    rows = x.pack().numel()
-    with LargestOperation() as largest:
-        for _ in range(2):
-            model.train()
-            loss = mll(
-                model(*model.train_inputs),
-                model.train_targets,
-                *map(model.transform_inputs, model.train_inputs),
-            )
-            loss.sum().backward()
-    assert 0 < largest.elements <= rows
-    assert model.train_inputs[0].stride(0) == 0
 
 
 def test_on_devices(device: torch.device) -> None:

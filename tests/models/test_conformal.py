@@ -186,21 +186,6 @@ def test_bad_input() -> None:
         correction.rescale(one)
 
 
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_standard_deviations_as_arrays(dtype: Any) -> None:
-    """As estimators return them."""
-    correction = ConformalCorrection(TARGETS, TARGETS + 1, torch.ones_like(TARGETS), level=0.5)
-    std = np.linspace(0.1, 2, 6, dtype=dtype).reshape(2, 3)
-    expected = correction.rescale(torch.from_numpy(std))
-    for given in (std, std[:, ::-1][:, ::-1]):
-        assert torch.equal(correction.rescale(given), expected)
-    assert torch.equal(
-        correction.rescale([1.0, 2.0]), correction.rescale(torch.tensor([1.0, 2.0]).double())
-    )
-    with pytest.raises(ValueError, match="std: expected real numbers"):
-        correction.rescale(["wide"])
-
-
 @pytest.mark.parametrize(("y", "other"), [(TARGETS, OUTPUTS), (OUTPUTS, TARGETS)])
 @pytest.mark.parametrize("name", ["exact", "sparse", "mixture"])
 def test_corrections_of_other_outputs(name: str, y: Tensor, other: Tensor) -> None:

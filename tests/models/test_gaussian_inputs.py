@@ -16,7 +16,6 @@ from gp_distributions import (
     diagnose,
     fit,
 )
-from gp_distributions.models import KernelRidgeClassifier
 
 
 def gaussians(count: int, seed: int) -> tuple[Gaussians, torch.Tensor]:
@@ -53,16 +52,6 @@ def test_kernels_of_other_inputs_are_refused(
     clouds = PointClouds(torch.randn(20, 6, 3, dtype=torch.float64))
     with pytest.raises(ValueError, match=r"clouds of dimension 2.*got PointClouds of dimension 3"):
         model(clouds, y, SlicedWassersteinKernel(2))
-
-
-def test_ridge_regression_refuses_them_too() -> None:
-    train, y = gaussians(20, 0)
-    with pytest.raises(ValueError, match="clouds of dimension 2"):
-        KernelRidgeClassifier(train, (y > 0).numpy(), SlicedWassersteinKernel(2), ridge=0.1)
-    rows = PointClouds(torch.randn(20, 6, 2, dtype=torch.float64))
-    model = KernelRidgeClassifier(rows, (y > 0).numpy(), SlicedWassersteinKernel(2), ridge=0.1)
-    with pytest.raises(ValueError, match="clouds of dimension 2"):
-        model.predict(train)
 
 
 def test_classes_of_gaussians() -> None:

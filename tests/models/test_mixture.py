@@ -3,8 +3,6 @@
 import copy
 import math
 import pickle
-import warnings
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -12,14 +10,11 @@ import torch
 from botorch.acquisition import (
     LogExpectedImprovement,
     qKnowledgeGradient,
-    qLogExpectedImprovement,
-    qLogNoisyExpectedImprovement,
 )
 from botorch.acquisition.max_value_entropy_search import qMaxValueEntropy
 from botorch.models import KroneckerMultiTaskGP, ModelList, SingleTaskGP
 from botorch.models.model import Model
 from botorch.models.transforms.outcome import Log
-from botorch.optim import optimize_acqf
 from botorch.posteriors.fully_bayesian import GaussianMixturePosterior
 from botorch.sampling import IIDNormalSampler, SobolQMCNormalSampler
 from botorch.sampling.get_sampler import get_sampler
@@ -30,8 +25,6 @@ from torch import Tensor
 from gp_distributions import (
     ClassificationGP,
     DistributionGP,
-    Gaussians,
-    MixedInputs,
     MixtureModel,
     MMDKernel,
     PointClouds,
@@ -194,23 +187,6 @@ class TestMoments:
             by_index = model.posterior(ROWS[20:], output_indices=[output], observation_noise=True)
             torch.testing.assert_close(by_index.mean, mean[:, [output]])
 
-    def test_fully_bayesian_members(self) -> None:
-        """BoTorch's mixture over sampled hyperparameters weights its members equally."""
-        model = DistributionGP(ROWS[:20].expand(3, -1, -1), TARGETS[:20].expand(3, -1), sliced())
-        model.covar_module.lengthscale = 2.0
-
-        class Sampled(DistributionGP):
-            def posterior(self, X: Tensor, *args: object, **kwargs: object) -> object:
-                found = super().posterior(X.unsqueeze(-3), *args, **kwargs)
-                return GaussianMixturePosterior(found.distribution)
-
-        model.__class__ = Sampled
-        posterior = MixtureModel([model, members()[1]]).posterior(ROWS[20:23].unsqueeze(0))
-        assert posterior.mean.shape == (1, 3, 1)
-        expected = model.posterior(ROWS[20:23].unsqueeze(0)).mixture_mean
-        far = members()[1].posterior(ROWS[20:23].unsqueeze(0)).mean
-        torch.testing.assert_close(posterior.mean, (expected.unsqueeze(-1)[..., 0] + far) / 2)
-
     def test_predictions_of_models_without_predict(self) -> None:
         """Fully Bayesian models have an axis of members, and plain BoTorch models one of outputs."""
         X = torch.rand(9, 1, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
@@ -302,11 +278,6 @@ class TestSamples:
             torch.testing.assert_close(samples, samples[:, :1].expand_as(samples))
             assert torch.equal(samples, sampler(posterior))
 
-    def test_many_values_are_sampled_without_sobol_points(self) -> None:
-        mean = torch.zeros(1, 30_000, 1)
-        posterior = MixturePosterior(mean, mean + 1, lambda _: mean, torch.ones(1, 1))
-        assert isinstance(get_sampler(posterior, S([2])), IIDNormalSampler)
-
     def test_several_outputs_and_any_batches(self) -> None:
         both = [
             DistributionGP(ROWS[:20], OUTPUTS[:20], sliced(batch_shape=S([2]))),
@@ -380,18 +351,6 @@ class TestBoTorch:
         ):
             qMaxValueEntropy(model, ROWS[:12])(ROWS[12:14, None])
 
-    def test_acquisition_functions(self) -> None:
-        model = MixtureModel(members(), WEIGHTS)
-        best = TARGETS[:20].max()
-        few, pair = ROWS[20:24].unsqueeze(1), ROWS[20:24].unflatten(0, (2, 2))
-        sampler = SobolQMCNormalSampler(S([16]), seed=0)
-        assert LogExpectedImprovement(model, best)(few).shape == (4,)
-        assert qLogExpectedImprovement(model, best, sampler)(pair).shape == (2,)
-        noisy = qLogNoisyExpectedImprovement(model, ROWS[:5], sampler)
-        assert noisy(pair).isfinite().all()
-        noisy.set_X_pending(ROWS[24:25])
-        assert noisy(pair).isfinite().all()
-
     def test_analytic_improvement_is_that_of_a_normal_with_the_moments(self) -> None:
         model = MixtureModel(members(), WEIGHTS)
         X = ROWS[20:21]
@@ -401,20 +360,6 @@ class TestBoTorch:
         expected = std * (stats.norm.pdf(1) - stats.norm.sf(1))
         found = LogExpectedImprovement(model, best)(X.unsqueeze(0)).exp().item()
         assert found == pytest.approx(expected, rel=1e-6)
-
-    def test_optimisation_is_deterministic(self) -> None:
-        X = torch.rand(12, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-        Y = (X.sum(-1, keepdim=True) * 3).sin()
-        model = MixtureModel([SingleTaskGP(X, Y), SingleTaskGP(X[:8], Y[:8])], [0.6, 0.4])
-        acquisition = qLogExpectedImprovement(model, 0.5, SobolQMCNormalSampler(S([32]), seed=0))
-        bounds = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.float64)
-        found = [
-            optimize_acqf(
-                acquisition, bounds, q=2, num_restarts=2, raw_samples=8, options={"seed": 0}
-            )[1]
-            for _ in range(2)
-        ]
-        torch.testing.assert_close(*found)
 
     def test_conditioning_and_fantasies(self) -> None:
         plain = [one for one in members() if isinstance(one, DistributionGP)]
@@ -439,15 +384,6 @@ class TestBoTorch:
 
 
 class TestInputs:
-    def test_kinds_of_inputs(self) -> None:
-        gaussians = Gaussians(torch.randn(8, 2).double(), torch.eye(2).double().expand(8, 2, 2))
-        inputs = MixedInputs(cells=CLOUDS[:8], age=torch.arange(8.0))
-        for X in (CLOUDS[:8], gaussians, inputs):
-            model = MixtureModel([DistributionGP(X[:6], TARGETS[:6])] * 2, [0.5, 0.5])
-            mean = model.predict(X[6:])[0]
-            torch.testing.assert_close(mean, model.models[0].predict(X[6:])[0])
-            assert model.posterior(X[6:]).mean.shape == (2, 1)
-
     def test_models_without_weight_are_not_evaluated(self) -> None:
         broken = members()[1]
         broken.posterior = broken.predict = None  # type: ignore[assignment]
@@ -455,15 +391,6 @@ class TestInputs:
         expected = members()[0].predict(ROWS[20:])
         torch.testing.assert_close(model.predict(ROWS[20:]), expected)
         assert model.posterior(ROWS[20:]).mean.shape == (10, 1)
-
-    def test_models_without_weight_are_not_conditioned(self) -> None:
-        X = torch.rand(9, 1, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-        one, other = SingleTaskGP(X, X.sin()), SingleTaskGP(X, X.cos())
-        model = MixtureModel([one, other], [1.0, 0.0])
-        sampler = SobolQMCNormalSampler(S([2]), seed=0)
-        found = model.fantasize(X[:2].unsqueeze(0), sampler).posterior(X[:3])
-        expected = MixtureModel([one]).fantasize(X[:2].unsqueeze(0), sampler).posterior(X[:3])
-        torch.testing.assert_close(found.mean, expected.mean)
 
     @pytest.mark.parametrize("weights", [[1.0], [-1.0, 2.0], [0.0, 0.0], [math.nan, 1.0], [[1, 1]]])
     def test_weights_that_cannot_be(self, weights: list[float]) -> None:
@@ -497,26 +424,6 @@ class TestState:
         expected = model.predict(ROWS[20:])
         for other in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
             torch.testing.assert_close(other.predict(ROWS[20:]), expected, rtol=0, atol=0)
-
-    def test_predictions_do_not_depend_on_earlier_ones(self) -> None:
-        model, other = (MixtureModel(members(), WEIGHTS) for _ in range(2))
-        before = {name: value.clone() for name, value in model.state_dict().items()}
-        model.predict(ROWS[:3])
-        model.posterior(ROWS[5:9]).rsample(S([2]))
-        torch.testing.assert_close(model.predict(ROWS[20:]), other.predict(ROWS[20:]))
-        after = model.state_dict()
-        assert before.keys() == after.keys()
-        assert all(torch.equal(value, after[name]) for name, value in before.items())
-
-    def test_threads(self) -> None:
-        model = MixtureModel(members(), WEIGHTS)
-        expected = model.posterior(ROWS[20:]).quantile(torch.tensor(0.1))
-        with warnings.catch_warnings(), ThreadPoolExecutor(4) as pool:
-            found = list(
-                pool.map(lambda _: model.posterior(ROWS[20:]).quantile(torch.tensor(0.1)), range(8))
-            )
-        for one in found:
-            torch.testing.assert_close(one, expected)
 
 
 def test_outputs_that_are_independent_in_one_mixture_only() -> None:

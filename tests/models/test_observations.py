@@ -99,14 +99,6 @@ def test_an_axis_of_outputs_is_expected_where_the_model_has_one() -> None:
         model.condition_on_observations(CLOUDS[8:], TARGETS[8:])
 
 
-def test_gradients_of_listed_targets() -> None:
-    targets = [value.clone().requires_grad_() for value in TARGETS[8:]]
-    model = learned().eval()
-    model.posterior(CLOUDS)
-    mean = model.condition_on_observations(CLOUDS[8:], targets).posterior(CLOUDS).mean
-    assert all(map(torch.isfinite, torch.autograd.grad(mean.sum(), targets)))
-
-
 @pytest.mark.parametrize("name", KNOWN)
 @pytest.mark.parametrize(
     ("noise", "message"),

@@ -42,19 +42,6 @@ def test_sums_are_added_in_order() -> None:
     assert [float(part.value) for part in each] == expected
 
 
-def test_progress_bars_wait_and_can_be_silenced(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for patience, progress, shown in (
-        (3600.0, True, False),
-        (0.0, False, False),
-        (0.0, True, True),
-    ):
-        monkeypatch.setattr("gp_distributions.sharding.passes._PATIENCE", patience)
-        sums_over_pieces(lambda state, X, y: y.sum(), None, DATA, progress=progress)
-        assert bool(capsys.readouterr().err) == shown
-
-
 def test_interrupted_sums_are_continued(tmp_path: Path) -> None:
     options: dict[str, Any] = {"kind": Total, "progress": False}
 

@@ -97,12 +97,6 @@ def test_a_model_that_has_predicted_changes_its_dtype(make: Any, cast: Any) -> N
     assert found[0].dtype == torch.float32
 
 
-def test_inputs_before_their_transform_change_their_dtype() -> None:
-    model = normalised()
-    model.predict(ROWS[20:])
-    assert model.float().train().train_inputs[0].dtype == torch.float32
-
-
 def test_gradients_pass_the_conversion() -> None:
     rows = ROWS[20:].float().requires_grad_()
     (gradient,) = torch.autograd.grad(make_model().posterior(rows).mean.sum(), rows)
@@ -122,24 +116,6 @@ def test_training_data_leave_their_graph(init: str) -> None:
     assert not any(tensor.requires_grad for tensor in (*model.train_inputs, model.train_targets))
     rows = PointClouds(points.exp()).pack().requires_grad_()
     assert torch.autograd.grad(model.posterior(rows).mean.sum(), rows)[0].isfinite().all()
-
-
-@pytest.mark.parametrize("layout", ["sparse", "sparse_csr", "nested"])
-def test_rows_are_dense(layout: str) -> None:
-    convert = {
-        "sparse": Tensor.to_sparse,
-        "sparse_csr": Tensor.to_sparse_csr,
-        "nested": lambda rows: torch.nested.nested_tensor(list(rows)),
-    }
-    rows, model = convert[layout](ROWS[:20]), make_model()
-    for use in (
-        model.predict,
-        model.posterior,
-        lambda X: model.condition_on_observations(X, TARGETS[:20]),
-        lambda X: DistributionGP(X, TARGETS[:20], SlicedWassersteinKernel(2)),
-    ):
-        with pytest.raises(TypeError, match=r"dense tensor, got .*Pass rows\.to_"):
-            use(rows)
 
 
 @pytest.mark.filterwarnings("ignore::gp_distributions.warnings.PrecisionWarning")

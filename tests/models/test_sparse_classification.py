@@ -57,15 +57,6 @@ class TestExactness:
         assert sparse.predict(ROWS[60:]).tolist() == exact.predict(ROWS[60:]).tolist()
         assert sparse.classes_.tolist() == ["medium", "narrow", "wide"]
 
-    def test_models_in_single_precision_predict_in_it(self) -> None:
-        model = make_model(num_inducing=20)
-        wanted = model.predict_proba(ROWS[60:]), model.leave_one_out(), model.leave_one_out_proba()
-        model.to(torch.float32)
-        found = model.predict_proba(ROWS[60:]), model.leave_one_out(), model.leave_one_out_proba()
-        for result, double in zip(found, wanted, strict=True):
-            assert result.dtype == torch.float32
-            torch.testing.assert_close(result.double(), double, rtol=1e-3, atol=1e-3)
-
     def test_fits_agree_too(self) -> None:
         sparse, exact = make_model(), ClassificationGP(ROWS[:60], NAMES[:60], make_kernel())
         for model in (sparse, exact):
@@ -123,15 +114,6 @@ class TestSums:
         noisy = [m.posterior(ROWS[60:], observation_noise=True).variance for m in (model, other)]
         assert torch.equal(*noisy)
         assert torch.equal(model.summed().features.factor, other.summed().features.factor)
-
-    @pytest.mark.parametrize("value", [0.0, -1.0, float("nan")])
-    def test_a_concentration_that_is_not_positive_is_refused(self, value: float) -> None:
-        model = make_model(num_inducing=15)
-        expected = model.predict_proba(ROWS[60:])
-        with pytest.raises(ValueError, match="alpha_epsilon > 0"):
-            model.alpha_epsilon = value
-        assert model.alpha_epsilon == 0.01
-        assert torch.equal(model.predict_proba(ROWS[60:]), expected)
 
     def test_leave_one_out_is_leaving_out(self) -> None:
         model = make_model(num_inducing=20)
