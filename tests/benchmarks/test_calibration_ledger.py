@@ -56,14 +56,6 @@ def test_places_regard_errors() -> None:
     assert places == ["inside", "low", "below", "high", "above"]
 
 
-def test_places_of_labels() -> None:
-    scores = {"ece": 0.1, "ece_exact_95": 0.05, "accuracy": 0.9, "confidence": 0.8}
-    place = calibration_ledger.place_of_labels
-    assert place(row(0.0, **scores)) == "timid"
-    assert place(row(0.0, **scores | {"accuracy": 0.7})) == "bold"
-    assert place(row(0.0, **scores | {"ece": 0.04})) == "inside"
-
-
 def test_outside_needs_a_cause() -> None:
     rows = [row(0.7), row(0.95), row(0.6, task="shifted: wider bags")]
     rows = calibration_ledger.assembled(rows)
@@ -80,17 +72,6 @@ def test_outside_needs_a_cause() -> None:
     assert ledger_causes.cause(near, [near, better | {"cover95": 0.899}]) is None
     assert ledger_causes.remark(near) == "Within two errors."
     assert ledger_causes.remark(few) is None
-
-
-def test_causes_of_wide_intervals() -> None:
-    wide = row(0.99, place="above", task="solids")
-    assert ledger_causes.cause(wide, [wide]) is None
-    integrated = wide | {"model": "integrate", "T": 15}
-    assert ".933 in place of 0.989" in str(ledger_causes.cause(integrated, [integrated]))
-    wings = row(1.0, place="above", task="wings, circularity")
-    assert "0.49 as wide" in str(ledger_causes.cause(wings, [wings]))
-    assert "0.39 as wide" in str(ledger_causes.cause(wings | {"model": "integrate"}, [wings]))
-    assert ledger_causes.cause(wings | {"T": 60}, [wings]) is None
 
 
 def test_errors_of_coverage() -> None:

@@ -7,8 +7,6 @@ import pytest
 import torch
 from sklearn.datasets import load_digits
 
-from benchmarks import image_classification, image_protocol
-from benchmarks.harness import Options
 from benchmarks.image_protocol import (
     Counts,
     Images,
@@ -172,22 +170,3 @@ def test_data_are_read_or_asked_for(tmp_path: Path) -> None:
     assert pool.images.dtype == torch.float64
     assert float(pool.images.max()) == 1.0
     assert pool.labels.tolist() == [0, 1, 2]
-
-
-def test_data_are_fetched_without_a_folder(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fetched(name: str, **options: object) -> tuple[np.ndarray, np.ndarray]:
-        assert name == "Fashion-MNIST"
-        return np.arange(2 * 784).reshape(2, 784) % 256, np.array(["3", "0"], dtype=object)
-
-    monkeypatch.setattr(image_protocol, "fetch_openml", fetched)
-    pool = load("Fashion", None)
-    assert pool.images.shape == (2, 28, 28)
-    assert float(pool.images[0, 1, 2]) == 30 / 255
-    assert pool.labels.tolist() == [3, 0]
-
-
-def test_quick_run_needs_no_data(tmp_path: Path) -> None:
-    (row,) = image_classification.run(Options(quick=True, seeds=1, data_dir=tmp_path))
-    assert row["name"] == "digits"
-    assert row["edges"] > 0.6  # type: ignore[operator]
-    assert row["gp"] > 0.6  # type: ignore[operator]
