@@ -8,34 +8,24 @@ import math
 import numpy as np
 import pytest
 import torch
-from botorch.acquisition import LogExpectedImprovement, PosteriorMean
+from botorch.acquisition import PosteriorMean
 from gpytorch.kernels import ScaleKernel
-from sklearn.decomposition import PCA
-from sklearn.model_selection import cross_val_score
-from sklearn.pipeline import make_pipeline
-from sklearn.svm import SVC
 from torch import Tensor
 
 from gp_distributions import (
     ClassificationGP,
     DistributionGP,
-    DistributionGPClassifier,
-    DistributionGPRegressor,
     DistributionKernel,
-    EmbeddingTransformer,
     FreeSearch,
-    GramTransformer,
     PointClouds,
     RigidSlicedWasserstein,
     ShapeOptimizer,
     SlicedWasserstein,
     fit,
     optimize_free_shapes,
-    optimize_over_pool,
     sensitivity,
 )
 from gp_distributions.bayesopt import DataPenalty
-from gp_distributions.calibration import coverage
 
 NUM, TRAIN = 60, 40
 
@@ -91,70 +81,11 @@ def test_regression(model: DistributionGP) -> None:
     assert float(((mean - other).abs() / std).median()) > 0.2
 
 
-def test_sampling_noise() -> None:
-    """Small samples of a shape in any pose have wider intervals, which cover."""
-    generator = torch.Generator().manual_seed(3)
-    sizes = torch.randint(10, 200, (NUM,), generator=generator).tolist()
-
-    def sampled(seed: int, sizes: list[int]) -> PointClouds:
-        noise = torch.Generator().manual_seed(seed)
-        bags = [
-            torch.randn(n, 2, generator=noise, dtype=torch.float64)
-            * torch.stack([a.rsqrt(), a.sqrt()])
-            for n, a in zip(sizes, ASPECTS, strict=True)
-        ]
-        return PointClouds.from_list([turned(bag[None], seed + i)[0] for i, bag in enumerate(bags)])
-
-    targets = ASPECTS.log()
-    noisy = DistributionGP(
-        sampled(10, sizes)[:TRAIN], targets[:TRAIN], kernel(), sampling_noise=True
-    )
-    fit(noisy, restarts=0)
-    _, wide = noisy.predict(sampled(500, [10] * NUM))
-    mean, narrow = noisy.predict(sampled(900, [200] * NUM))
-    assert bool((wide.median() > 1.3 * narrow.median()).item())
-    assert float(coverage(targets, mean, narrow)) > 0.85
-
-
 def test_classification() -> None:
     found = fit(ClassificationGP(SHAPES[:TRAIN], LABELS[:TRAIN], kernel()))
     assert (found.predict(SHAPES[TRAIN:]) == LABELS[TRAIN:]).mean() > 0.9
     one, other = (found.predict_proba(clouds[TRAIN:]) for clouds in (SHAPES, AGAIN))
     assert float((one - other).abs().max()) < 0.05
-
-
-def test_estimators() -> None:
-    bags = list(SHAPES.points.numpy())
-    regressor = DistributionGPRegressor(distance="rigid_sliced_wasserstein", restarts=0)
-    assert cross_val_score(regressor, bags, TARGETS.numpy(), cv=3).min() > 0.9
-    classifier = DistributionGPClassifier(distance=distance(), restarts=0)
-    classifier.fit(bags[:TRAIN], LABELS[:TRAIN])
-    assert classifier.score(bags[TRAIN:], LABELS[TRAIN:]) > 0.9
-    machine = make_pipeline(GramTransformer(distance=distance()), SVC(C=10, kernel="precomputed"))
-    machine.fit(bags[:TRAIN], LABELS[:TRAIN])
-    assert machine.score(bags[TRAIN:], LABELS[TRAIN:]) > 0.9
-    features = EmbeddingTransformer(distance=distance()).fit(bags)
-    components = PCA(2).fit(features.transform(bags))
-    one, other = (
-        components.transform(features.transform(list(clouds.points.numpy())))
-        for clouds in (SHAPES, AGAIN)
-    )
-    np.testing.assert_allclose(one, other, atol=0.01 * one.std())
-
-
-def test_pools(model: DistributionGP) -> None:
-    best = float(TARGETS[:TRAIN].max())
-    chosen, values = zip(
-        *[
-            optimize_over_pool(
-                LogExpectedImprovement(model, best_f=best), clouds, 1, exclude=range(TRAIN)
-            )
-            for clouds in (SHAPES, AGAIN)
-        ],
-        strict=True,
-    )
-    assert chosen[0].tolist() == chosen[1].tolist()
-    torch.testing.assert_close(*values, rtol=0, atol=0.05)
 
 
 def test_free_shapes(model: DistributionGP) -> None:

@@ -2,7 +2,6 @@
 
 import copy
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -198,15 +197,6 @@ class TestSharedDistances:
 
 
 class TestSearches:
-    def test_pool_continues_as_it_would_have(self, tmp_path: Path) -> None:
-        q = 2
-        whole = pool_optimizer().run(of_index, 7, q=q, progress=False)
-        whole.run(of_index, 11, q=q, progress=False)
-        path = tmp_path / "search.jsonl"
-        pool_optimizer(path=path).run(of_index, 7, q=q, progress=False)
-        resumed = pool_optimizer(path=path).run(of_index, 11, q=q, progress=False)
-        assert keys(resumed) == keys(whole)
-
     def test_both_kinds_of_kernels_for_designs(self) -> None:
         search = design_search()
         model = {"shape": kernels()["rough"], "design": RBFKernel(ard_num_dims=2)}

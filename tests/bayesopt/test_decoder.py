@@ -1,7 +1,5 @@
 """Decoders: the model sees clouds, everything else sees designs."""
 
-import copy
-
 import pytest
 import torch
 from botorch.acquisition import LogExpectedImprovement, qLogExpectedImprovement
@@ -117,30 +115,6 @@ def test_gradients_are_exact(q: int) -> None:
     )
     new = designs(2 * q, seed=2).reshape(2, q, 2).requires_grad_()
     assert torch.autograd.gradcheck(acquisition, new, atol=1e-5)
-
-
-def test_conditioning_and_fantasies() -> None:
-    X, new = designs(15), designs(4, seed=1)
-    model = make_model(X[:12]).eval()
-    whole = make_model(X).eval()
-    whole.outcome_transform = copy.deepcopy(model.outcome_transform).eval()
-    whole.set_train_data(
-        targets=model.outcome_transform(target(X).unsqueeze(-1))[0].squeeze(-1), strict=False
-    )
-    model.posterior(new)
-    conditioned = model.condition_on_observations(X[12:], target(X[12:]).unsqueeze(-1))
-    for name in ("mean", "variance"):
-        torch.testing.assert_close(
-            getattr(conditioned.posterior(new), name),
-            getattr(whole.posterior(new), name),
-            rtol=1e-6,
-            atol=1e-8,
-        )
-    sampler = SobolQMCNormalSampler(torch.Size([3]), seed=0)
-    fantasies = model.fantasize(new.reshape(2, 2, 2), sampler=sampler)
-    assert fantasies.posterior(designs(5, seed=3)).mean.shape == (3, 2, 5, 1)
-    after = fantasies.posterior(new.reshape(2, 2, 2)).variance
-    assert bool((after < model.posterior(new.reshape(2, 2, 2)).variance).all())
 
 
 def test_chained_behind_normalize() -> None:

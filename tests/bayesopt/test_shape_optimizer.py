@@ -244,14 +244,6 @@ def test_errors(make: Callable[[], Any], error: type[Exception], match: str) -> 
         make()
 
 
-def test_a_decoder_of_another_dimension() -> None:
-    optimizer = ShapeOptimizer(DesignSearch(Decoder(ellipses), BOUNDS, dim=5), initial=2)
-    for design in optimizer.ask(2):
-        optimizer.tell(design, float(design[0]))
-    with pytest.raises(ValueError, match="dim=5, but decode returns atoms of dimension 2"):
-        optimizer.ask()
-
-
 class TestOutcomes:
     def test_failures_are_recorded_and_the_search_goes_on(self, tmp_path: Path) -> None:
         def evaluate(index: int) -> float:

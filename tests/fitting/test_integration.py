@@ -329,19 +329,6 @@ class TestKernels:
         torch.testing.assert_close(found, expected - expected[0], rtol=1e-5, atol=1e-5)
 
     @pytest.mark.parametrize("value", [0.01, 100.0])
-    def test_current_outputscales_of_sums_do_not_matter(self, value: float) -> None:
-        """Those of further terms are integrated relative to the first, whatever it is."""
-
-        def predicted(value: float) -> tuple[Tensor, Tensor]:
-            kernel = ScaleKernel(sliced()) + ScaleKernel(MMDKernel(2, bandwidth=1.0))
-            for part in kernel.kernels:
-                part.outputscale = value
-            return integrate_hyperparameters(make(kernel)).predict(ROWS[NEW])
-
-        # The scale of a covariance moves rounding errors of its eigenvalues.
-        torch.testing.assert_close(predicted(value), predicted(1.0), rtol=1e-4, atol=1e-5)
-
-    @pytest.mark.parametrize("value", [0.01, 100.0])
     def test_the_only_outputscale_of_a_sum_is_its_weight(self, value: float) -> None:
         kernel = sliced() + ScaleKernel(MMDKernel(2, bandwidth=1.0))
         kernel.kernels[1].outputscale = value
@@ -410,16 +397,6 @@ class TestModel:
         torch.testing.assert_close(integrate_hyperparameters(model).predict(ROWS[NEW]), expected)
         torch.testing.assert_close(fresh.predict(ROWS[NEW]), expected)
 
-    def test_samples_agree_with_moments(self) -> None:
-        posterior = integrate_hyperparameters(make()).posterior(ROWS[30:33], observation_noise=True)
-        samples = posterior.sample(S([40_000])).squeeze(-1)
-        std = posterior.variance.sqrt().squeeze(-1)
-        apart = (samples.mean(0) - posterior.mean.squeeze(-1)).abs()
-        assert (apart < 5 * std / 200).all()
-        torch.testing.assert_close(samples.std(0), std, rtol=0.05, atol=0)
-        low = posterior.quantile(torch.tensor(0.025, dtype=torch.float64)).squeeze(-1)
-        assert ((samples < low).double().mean(0) - 0.025).abs().max() < 0.004
-
     def test_joint_posteriors_and_large_sets_agree(self) -> None:
         model = integrate_hyperparameters(make())
         many = model.posterior(ROWS[20:40])
@@ -485,20 +462,6 @@ class TestModel:
         torch.testing.assert_close(posterior.mean[2, 1], one.mean)
         torch.testing.assert_close(posterior.variance[2, 1], one.variance)
 
-    def test_known_noise_of_new_observations(self) -> None:
-        noise = torch.full((T,), 0.01, dtype=torch.float64)
-        model = integrate_hyperparameters(make(train_Yvar=noise, outcome_transform=None))
-        vague = model.condition_on_observations(
-            ROWS[NEW], TARGETS[NEW], noise=torch.full((6, 1), 1e4, dtype=torch.float64)
-        )
-        exact = model.condition_on_observations(ROWS[NEW], TARGETS[NEW])
-        unchanged, vague_std, exact_std = (
-            one.predict(ROWS[NEW], observation_noise=False)[1] for one in (model, vague, exact)
-        )
-        torch.testing.assert_close(vague_std, unchanged, rtol=1e-3, atol=0)
-        assert (exact_std < 0.7 * unchanged).all()
-        assert len(model.model.likelihood.noise) == T
-
     def test_fixed_noise_is_known_noise(self) -> None:
         fixed = make(outcome_transform=None)
         fixed.likelihood.noise = 0.01
@@ -526,15 +489,6 @@ class TestModel:
             integrated.predict(CLOUDS[NEW], observation_noise=False)[1].square()
         )
         assert (noisy - plain > 2 * large).all()
-
-    def test_member_of_a_mixture(self) -> None:
-        integrated, single = integrate_hyperparameters(make()), fit(make(), restarts=0)
-        model = MixtureModel([integrated, single], [0.5, 0.5])
-        means = [one.predict(ROWS[NEW])[0] for one in (integrated, single)]
-        torch.testing.assert_close(model.predict(ROWS[NEW])[0], sum(means) / 2)
-        assert model.posterior(ROWS[NEW]).rsample(S([4])).shape == (4, 6, 1)
-        more = model.condition_on_observations(ROWS[20:22], TARGETS[20:22])
-        assert more.predict(ROWS[NEW])[0].isfinite().all()
 
     def test_copies_and_files(self, tmp_path: Path) -> None:
         model = integrate_hyperparameters(make())
@@ -606,14 +560,6 @@ class TestErrors:
         known = ScaleKernel(sliced(), outputscale_prior=GammaPrior(2.0, 1.0))
         with pytest.raises(ValueError, match="without a prior, got one of outputscale"):
             integrate_hyperparameters(make(known))
-
-    def test_outputs_and_batch_sizes(self) -> None:
-        model = integrate_hyperparameters(make())
-        assert model.posterior(ROWS[NEW], output_indices=[0]).mean.shape == (6, 1)
-        with pytest.raises(ValueError, match="output_indices"):
-            model.posterior(ROWS[NEW], output_indices=[1])
-        with pytest.raises(ValueError, match="batch_size"):
-            model.predict(ROWS[NEW], batch_size=0)
 
     def test_identical_clouds(self) -> None:
         """No distance tells them apart, so predictions are those of the mean."""

@@ -1,14 +1,10 @@
 """Learning the reference: monotone, guarded, in place, and with a warning of bad references."""
 
-from itertools import pairwise
-from typing import Any
-
 import pytest
 import torch
 from gpytorch.constraints import Interval
 from gpytorch.kernels import RBFKernel, ScaleKernel
 from gpytorch.likelihoods import GaussianLikelihood
-from torch import Tensor
 
 from gp_distributions import (
     DistributionGP,
@@ -19,7 +15,6 @@ from gp_distributions import (
     fit_reference,
 )
 from gp_distributions.bayesopt import Decoder
-from gp_distributions.distances.transport import TransportDistance
 from gp_distributions.fitting import reference_ascent
 from gp_distributions.fitting.reference_learning import _widen
 from gp_distributions.warnings import ReferenceWarning
@@ -161,22 +156,6 @@ def test_weights_stay_in_their_box(monkeypatch: pytest.MonkeyPatch) -> None:
     assert 0 < moved <= 0.01 * (1 + 1e-12)
 
 
-def test_nothing_is_computed_twice_in_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The callback after each step does not evaluate the loss again."""
-    seen: list[Tensor] = []
-    solved = TransportDistance._solved
-
-    def record(self: TransportDistance, points: Tensor, weights: Tensor) -> Any:
-        if self.reference.raw_points.requires_grad:
-            seen.append(self.reference.raw_points.detach().clone())
-        return solved(self, points, weights)
-
-    monkeypatch.setattr(TransportDistance, "_solved", record)
-    fit_reference(make_model(LINE), guard=None, steps=5, progress=False)
-    assert len(seen) >= 5
-    assert not any(torch.equal(a, b) for a, b in pairwise(seen))
-
-
 def test_is_reproducible_and_leaves_the_random_state_alone() -> None:
     state = torch.get_rng_state()
     results = [
@@ -214,20 +193,6 @@ def test_warns_of_a_reference_that_sees_one_direction() -> None:
     with pytest.warns(ReferenceWarning, match="along one direction only"):
         result = fit_reference(make_model(thin), guard=None, steps=0, progress=False)
     assert result.effective_rank < 1.1
-
-
-def test_beside_other_columns() -> None:
-    # Three more columns, which could be read as an atom far away.
-    rows = CLOUDS[:30].pack()
-    wide = torch.cat([torch.full((30, 3), 1e3, dtype=torch.float64), rows], dim=-1)
-    found = []
-    for inputs, dims in ((rows, None), (wide, range(3, wide.shape[-1]))):
-        reference = ReferenceMeasure(torch.tensor([[0.0, 0.3], [0.1, -0.3]], dtype=torch.float64))
-        kernel = SinkhornKernel(reference, epsilon=0.05, active_dims=dims)
-        model = DistributionGP(inputs, TARGETS[:30], ScaleKernel(kernel))
-        found.append(fit_reference(model, steps=3, guard=2, starts=2, progress=False))
-    torch.testing.assert_close(found[0].points, found[1].points)
-    assert found[0].effective_rank == pytest.approx(found[1].effective_rank)
 
 
 def test_folds_cannot_share_a_noise_for_each_cloud() -> None:

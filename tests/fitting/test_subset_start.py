@@ -9,7 +9,6 @@ from cases import random_clouds
 from gpytorch.kernels import RBFKernel, ScaleKernel
 from gpytorch.likelihoods import GaussianLikelihood
 from gpytorch.mlls import ExactMarginalLogLikelihood
-from linear_operator.utils.errors import NotPSDError
 from torch import Tensor
 
 from gp_distributions import (
@@ -174,35 +173,3 @@ def test_the_progress_bar(
     assert "Fitting: " in capsys.readouterr().err
     fit(MODELS["one output"](), restarts=0, progress=False)
     assert not capsys.readouterr().err
-
-
-def fail_on_all_clouds(monkeypatch: pytest.MonkeyPatch, fails: Callable[[int], bool]) -> None:
-    """Let evaluations on all clouds fail whose number, from one, is to fail."""
-    loss, count = Ascent.loss, [0]
-
-    def failing(self: Ascent, mll: ExactMarginalLogLikelihood) -> Tensor:
-        whole = mll.model.train_targets.shape[-1] == 90
-        count[0] += whole
-        if whole and fails(count[0]):
-            raise NotPSDError("This covariance matrix cannot be factorised.")
-        return loss(self, mll)
-
-    monkeypatch.setattr(Ascent, "loss", failing)
-
-
-@pytest.mark.parametrize("failures", [1, 2, 3])
-def test_candidates_that_fail_on_all_clouds_are_left_out(
-    failures: int, seen: list[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    expected = fit(MODELS["one output"]())
-    fail_on_all_clouds(monkeypatch, lambda number: number <= failures)
-    found = fit(MODELS["one output"]())
-    assert value(found) == pytest.approx(value(expected), abs=1e-3)
-
-
-def test_an_error_if_every_start_fails_on_all_clouds(
-    seen: list[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fail_on_all_clouds(monkeypatch, lambda number: True)
-    with pytest.raises(NotPSDError, match="cannot be factorised"):
-        fit(MODELS["one output"]())

@@ -15,12 +15,9 @@ from torch import Tensor
 from gp_distributions import (
     MMD,
     DistributionKernel,
-    LinearTransport,
     MixedInputs,
     PointClouds,
-    ReferenceMeasure,
     RigidSlicedWasserstein,
-    SinkhornPotential,
     SlicedWasserstein,
     mixed_kernel,
 )
@@ -274,13 +271,6 @@ class TestOrientation:
         assert found.axes_p_value < 1e-6
         assert not found.random_poses
 
-    def test_discs_have_an_axis_too(self) -> None:
-        points = rods(40, 3).points
-        discs = PointClouds(points / torch.tensor([9.0, 1.0, 1.0]).double())
-        kernel = DistributionKernel(SlicedWasserstein(3, num_slices=20))
-        assert diagnose(kernel, discs).distances[0].axes_p_value < 1e-6
-        assert diagnose(kernel, turned(discs)).distances[0].random_poses
-
     def test_isotropic_clouds_are_fine(self) -> None:
         generator = torch.Generator().manual_seed(0)
         for size in (5, 50):
@@ -335,18 +325,6 @@ class TestKernels:
             expected = diagnose(DistributionKernel(distance), X[:, 1 + width :]).distances[0]
             assert other.median_distance == pytest.approx(expected.median_distance)
             assert (one.profile, other.profile) == ("Matern52", "Cauchy")
-
-    def test_of_every_kind_of_distance(self) -> None:
-        reference = ReferenceMeasure(torch.randn(5, 2).double())
-        for distance in (SinkhornPotential(reference), LinearTransport(reference)):
-            (found,) = diagnose(DistributionKernel(distance), ROWS).distances
-            assert found.distance == type(distance).__name__
-
-    def test_works_on_device(self, device: torch.device) -> None:
-        expected = diagnose(kernel_of(), with_copies())
-        actual = diagnose(kernel_of().to(device), with_copies().to(device))
-        assert actual.duplicates == expected.duplicates
-        assert actual.smallest_eigenvalue == pytest.approx(expected.smallest_eigenvalue, abs=1e-12)
 
 
 class TestRefuses:

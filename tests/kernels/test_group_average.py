@@ -2,13 +2,11 @@
 
 import copy
 from pathlib import Path
-from unittest import TestCase
 
 import pytest
 import torch
 from cases import GAUSSIANS, MIXTURES, random_rows
 from gpytorch.kernels import Kernel, RBFKernel, ScaleKernel
-from gpytorch.test.base_kernel_test_case import BaseKernelTestCase
 from torch import Tensor
 
 from gp_distributions import (
@@ -21,7 +19,6 @@ from gp_distributions import (
     ReferenceMeasure,
     SinkhornKernel,
     SlicedWasserstein,
-    SlicedWassersteinKernel,
     diagnose,
     fit,
     load,
@@ -269,31 +266,3 @@ def test_rejects_bad_arguments() -> None:
         GroupAverageKernel(mixed_kernel(inputs), GROUP)
     with pytest.raises(ValueError, match="got indices"):
         GroupAverageKernel(DistributionKernel(PrecomputedDistance(torch.zeros(2, 2))), GROUP)
-
-
-class TestConformance(BaseKernelTestCase, TestCase):
-    """GPyTorch's own test case, on rows of which any six columns are two weighted points."""
-
-    def create_kernel_no_ard(self, **kwargs: object) -> Kernel:
-        batch_shape = kwargs.pop("batch_shape", torch.Size())
-        base = SlicedWassersteinKernel(2, num_slices=12, batch_shape=batch_shape)
-        return GroupAverageKernel(base, GROUP, **kwargs)  # type: ignore[arg-type]
-
-    def create_data_no_batch(self) -> Tensor:
-        return 0.1 + torch.rand(50, 12)
-
-    def create_data_single_batch(self) -> Tensor:
-        return 0.1 + torch.rand(2, 3, 6)
-
-    def create_data_double_batch(self) -> Tensor:
-        return 0.1 + torch.rand(3, 2, 50, 6)
-
-    def test_active_dims_list(self) -> None:
-        columns = [0, 2, 4, 6, 8, 10]
-        x = self.create_data_no_batch()
-        found = self.create_kernel_no_ard(active_dims=columns)(x).to_dense()
-        expected = self.create_kernel_no_ard()(x[:, columns]).to_dense()
-        self.assertAllClose(found, expected, rtol=1e-5, atol=1e-6)
-
-
-del BaseKernelTestCase

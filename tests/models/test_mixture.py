@@ -13,9 +13,7 @@ from botorch.acquisition import (
 )
 from botorch.acquisition.max_value_entropy_search import qMaxValueEntropy
 from botorch.models import KroneckerMultiTaskGP, ModelList, SingleTaskGP
-from botorch.models.model import Model
 from botorch.models.transforms.outcome import Log
-from botorch.posteriors.fully_bayesian import GaussianMixturePosterior
 from botorch.sampling import IIDNormalSampler, SobolQMCNormalSampler
 from botorch.sampling.get_sampler import get_sampler
 from cases import as_rows, random_clouds
@@ -187,36 +185,6 @@ class TestMoments:
             by_index = model.posterior(ROWS[20:], output_indices=[output], observation_noise=True)
             torch.testing.assert_close(by_index.mean, mean[:, [output]])
 
-    def test_predictions_of_models_without_predict(self) -> None:
-        """Fully Bayesian models have an axis of members, and plain BoTorch models one of outputs."""
-        X = torch.rand(9, 1, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-        y = (X.sin() - X.sin().mean()) / X.sin().std()
-        sampled = SingleTaskGP(X.expand(3, -1, -1), y.expand(3, -1, -1), outcome_transform=None)
-        sampled.covar_module.lengthscale = torch.tensor([0.3, 1.0, 3.0]).reshape(3, 1, 1)
-
-        class Sampled(Model):
-            num_outputs, batch_shape = 1, S([])
-
-            def posterior(self, X: Tensor, *args: object, **kwargs: object) -> object:
-                found = sampled.posterior(X.unsqueeze(-3), observation_noise=True)
-                return GaussianMixturePosterior(found.distribution)
-
-        for members_ in ([Sampled()], [Sampled(), SingleTaskGP(X, X.cos())]):
-            model = MixtureModel(members_)
-            posterior = model.posterior(X[:4], observation_noise=True)
-            mean, std = model.predict(X[:4])
-            torch.testing.assert_close(mean, posterior.mean)
-            torch.testing.assert_close(std, posterior.variance.sqrt())
-
-    @pytest.mark.parametrize("number", [1, 10])
-    def test_targets_with_and_without_an_axis_of_outputs(self, number: int) -> None:
-        X, y = ROWS[20 : 20 + number], TARGETS[:20]
-        both = [DistributionGP(ROWS[:20], Y, sliced()) for Y in (y, y.unsqueeze(-1))]
-        model = MixtureModel([both[0], both[1]], WEIGHTS[:2])
-        mean, std = model.predict(X)
-        torch.testing.assert_close((mean, std), both[1].predict(X))
-        torch.testing.assert_close(mean, model.posterior(X).mean)
-
 
 class TestSamples:
     def test_samples_have_the_joint_distribution_of_the_mixture(self) -> None:
@@ -301,13 +269,6 @@ class TestSamples:
         samples = posterior.sample(S([20_000])).flatten(1)
         scale = expected.diagonal().max().item()
         torch.testing.assert_close(torch.cov(samples.mT), expected, rtol=0, atol=0.05 * scale)
-
-    def test_covariances_are_in_the_order_of_the_members(self) -> None:
-        flat = MixtureModel(members(), WEIGHTS).posterior(ROWS[20:22])
-        index = torch.tensor([2, 0, 1, 0])
-        found = flat.member_covariance(index).diagonal(dim1=-2, dim2=-1).squeeze(-2)
-        expected = flat.member_variance.squeeze(-1)[index]
-        torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-8)
 
     def test_gradients_at_values_without_variance(self) -> None:
         mean = torch.zeros(2, 1, 1, dtype=torch.float64)

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 import torch
 from botorch.fit import fit_gpytorch_mll
-from botorch.models.transforms.input import InputTransform
 from botorch.sampling import SobolQMCNormalSampler
 from cases import as_rows, random_clouds
 from gpytorch.kernels import RBFKernel, ScaleKernel
@@ -185,22 +184,6 @@ class TestLikelihood:
         learn_sampling_noise(model)
         _, subsets = _subsets(model.likelihood, X[:30], seed=0)
         assert bool((subsets[:, :1] == X[:30, 0]).any(-1).all())
-
-    def test_through_an_input_transform(self) -> None:
-        """In training, the model's inputs are designs, and only the prior knows the clouds."""
-        designs = torch.arange(40, dtype=torch.float64).unsqueeze(-1)
-        model = make_model(rows=designs, input_transform=Lookup())
-        plain = make_model()
-        values = []
-        for each in (model, plain):
-            each.train()
-            mll = ExactMarginalLogLikelihood(each.likelihood, each)
-            inputs = each.train_inputs
-            values.append(mll(each(*inputs), each.train_targets, *inputs))
-            learn_sampling_noise(each)
-        torch.testing.assert_close(values[0], values[1])
-        for a, b in zip(model.predict(designs[30:]), plain.predict(ROWS[30:]), strict=True):
-            torch.testing.assert_close(a, b)
 
     def test_padding_changes_nothing(self) -> None:
         wide = as_rows(CLOUDS, atoms=33)
@@ -454,22 +437,6 @@ class TestLearning:
         assert bool((std > 0).all())
         assert model.likelihood.sampling_noise.item() > 0
 
-    def test_on_device(self, device: torch.device) -> None:
-        expected = make_model()
-        model = DistributionGP(
-            ROWS[:30].to(device), TARGETS[:30].to(device), make_kernel(), sampling_noise=True
-        )
-        model.load_state_dict(expected.state_dict())
-        for each in (model, expected):
-            learn_sampling_noise(each)
-        torch.testing.assert_close(
-            model.likelihood.sampling_noise.cpu(), expected.likelihood.sampling_noise
-        )
-        for actual, value in zip(
-            model.predict(ROWS[30:].to(device)), expected.predict(ROWS[30:]), strict=True
-        ):
-            torch.testing.assert_close(actual.cpu(), value)
-
 
 def samples(num: int, size: int, seed: int) -> tuple[PointClouds, Tensor]:
     """Bags of Gaussians, and the sines of their means."""
@@ -477,15 +444,3 @@ def samples(num: int, size: int, seed: int) -> tuple[PointClouds, Tensor]:
     means = 2 * torch.rand(num, 2, generator=generator, dtype=torch.float64) - 1
     noise = torch.randn(num, size, 2, generator=generator, dtype=torch.float64)
     return PointClouds(means.unsqueeze(1) + noise), (2 * means[:, 0]).sin()
-
-
-class Lookup(InputTransform, torch.nn.Module):
-    """Map indices of clouds to their rows."""
-
-    is_one_to_many = False
-    transform_on_train = True
-    transform_on_eval = True
-    transform_on_fantasize = True
-
-    def transform(self, X: Tensor) -> Tensor:
-        return ROWS[X.squeeze(-1).long()]

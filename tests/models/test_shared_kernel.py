@@ -225,9 +225,3 @@ def test_default_kernel_and_what_is_refused() -> None:
         SharedKernelGP(ROWS, TARGETS, batched)
     with pytest.raises(ValueError, match="covar_module is needed"):
         SharedKernelGP(ROWS, TARGETS)
-
-
-def test_on_devices(device: torch.device) -> None:
-    model = SharedKernelGP(ROWS[:30].to(device), TARGETS[:30].to(device), make_kernel().to(device))
-    mean, std = model.to(device).predict(ROWS[30:].to(device))
-    assert mean.device.type == std.device.type == device.type

@@ -1,7 +1,6 @@
 """The sparse classifier: exact with all clouds inducing, any labels, and pieces with labels."""
 
 import copy
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -282,35 +281,3 @@ class TestShards:
         assert passes() == [1]
         model.predict(PointClouds(POINTS_OF_SHARDS))
         assert passes() == [0]
-
-    def test_a_selection_of_the_concentration_is_continued(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        def make() -> SparseClassificationGP:
-            given: Any = {"num_inducing": 20, "alpha_epsilon": 0.05, "temperature": 0.7}
-            return SparseClassificationGP(data, covar_module=make_kernel(), **given)
-
-        def interrupted(*arguments: Any, **options: Any) -> Any:
-            raise KeyboardInterrupt
-
-        data = Counted()
-        options: dict[str, Any] = {"alpha_epsilons": (0.1, 0.01), "restarts": 0}
-        model = make()
-        start = copy.deepcopy(model.state_dict())
-        left_out = SparseClassificationGP.leave_one_out
-
-        def leave_one_out(self: SparseClassificationGP, **where: Any) -> Any:
-            return left_out(self, **where) if self.alpha_epsilon == 0.1 else interrupted()
-
-        with monkeypatch.context() as patch:
-            patch.setattr(SparseClassificationGP, "leave_one_out", leave_one_out)
-            with pytest.raises(KeyboardInterrupt):
-                fit(model, checkpoint=tmp_path, **options)
-        assert (model.alpha_epsilon, model.temperature) == (0.05, 0.7)  # as before
-        assert all(torch.equal(model.state_dict()[name], start[name]) for name in start)
-        with monkeypatch.context() as patch:
-            patch.setattr("gp_distributions.fitting.sparse._exact", interrupted)
-            fit(model, checkpoint=tmp_path, **options)
-        expected = fit(make(), **options)
-        assert model.alpha_epsilon == expected.alpha_epsilon
-        assert torch.equal(model.predict_proba(data), expected.predict_proba(data))

@@ -285,35 +285,6 @@ class TestPieces:
             torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-10)
         torch.testing.assert_close(other.bound(), expected_bound, rtol=1e-10, atol=1e-10)
 
-    def test_rows_clouds_and_other_pieces_are_the_same_data(self) -> None:
-        class Pieces:
-            num_pieces = 3
-
-            def piece(self, index: int) -> Any:
-                part = slice(20 * index, 20 * (index + 1))
-                return BAGS[part], TARGETS[part].numpy()
-
-            def sample(self, n: int, seed: int) -> Any:
-                return BAGS[:60], TARGETS[:60]
-
-        expected = make_sparse(num_inducing=20).predict(NEW)
-        for data in ((BAGS[:60], TARGETS[:60].numpy()), (Pieces(),)):
-            model = set_values(
-                SparseDistributionGP(*data, covar_module=make_kernel(), num_inducing=20)
-            )
-            for found, wanted in zip(model.predict(NEW), expected, strict=True):
-                torch.testing.assert_close(found, wanted, rtol=1e-10, atol=1e-10)
-
-    def test_tasks_can_be_pickled(self) -> None:
-        model = make_sparse(
-            num_inducing=20, input_transform=NormalizeClouds(torch.zeros(2).double(), 2.0)
-        )
-        state = model.piece_state()
-        task, again = pickle.loads(pickle.dumps((piece_sums, state)))
-        found, expected = task(again, *model.data.piece(0)), piece_sums(state, *model.data.piece(0))
-        assert torch.equal(found.gram, expected.gram)
-        assert torch.equal(found.residual, expected.residual)
-
 
 def lengthscale(kernel: Any) -> Tensor:
     return kernel.lengthscale
