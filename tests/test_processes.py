@@ -109,26 +109,3 @@ def test_transforms_of_functions_are_refused(distance: Distance) -> None:
     with pytest.raises(TypeError, match=r"torch\.func .*torch\.autograd"):
         torch.func.grad(lambda x: distance.squared(x).sum())(rows)
     assert distance.squared(rows).shape == (2, 5, 5)
-
-
-def functions_of_rows() -> dict[str, Callable]:
-    """Functions of models and containers that take rows."""
-    exact, labels = make_model().eval(), ["a", "b"] * 5
-    return {
-        "predict": exact.predict,
-        "posterior": lambda x: exact.posterior(x).mean,
-        "call": lambda x: exact(x).mean,
-        "condition": lambda x: exact.condition_on_observations(x, TARGETS[:5]).train_targets,
-        "classes": ClassificationGP(CLOUDS, labels).predict_proba,
-        "integrated": integrate_hyperparameters(make_model()).predict,
-        "unpack": lambda x: PointClouds.unpack(x, 3).points,
-    }
-
-
-def test_models_and_clouds_refuse_transforms_of_functions() -> None:
-    rows = CLOUDS.pack().unflatten(0, (2, 5))
-    for function in functions_of_rows().values():
-        with pytest.raises(TypeError, match=r"torch\.func .*batch axes"):
-            torch.func.vmap(function)(rows)
-        with pytest.raises(TypeError, match=r"torch\.func .*torch\.autograd"):
-            torch.func.jacrev(function)(rows[0])

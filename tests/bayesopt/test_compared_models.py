@@ -186,7 +186,7 @@ class TestSharedDistances:
     def test_whole_and_resumed_searches_agree(self, make: Any) -> None:
         whole, resumed = (pool_optimizer(model=self.candidates(make())) for _ in range(2))
         for index in range(12):
-            if index > 9:
+            if index > 10:
                 whole.model()
             for optimizer in (whole, resumed):
                 optimizer.tell(index, -5 * float(AXES[index, 0] - 0.7) ** 2)

@@ -25,8 +25,6 @@ from gp_distributions import (
     DistributionGP,
     DistributionKernel,
     PointClouds,
-    ReferenceMeasure,
-    SinkhornPotential,
     SlicedWasserstein,
 )
 from gp_distributions.bayesopt import Pool, optimize_over_pool
@@ -186,24 +184,6 @@ class TestMemory:
             # All candidates at first; then training and pending clouds only.
             assert (sum(calls) >= len(pool)) == (step == 0)
             assert sum(calls) <= (len(pool) if step == 0 else 0) + 60
-
-    def test_another_distance_is_another_table(self) -> None:
-        pool = Pool(ROWS)
-        reference = ReferenceMeasure(ROWS[0, :6].reshape(2, 3)[:, :2])
-        learned = SinkhornPotential(reference, epsilon=1.0)
-        model = make_model(distance=learned)
-        for _ in range(2):
-            acquisition = ACQUISITIONS["LogEI"](model)
-            values = acquisition(ROWS[REST].unsqueeze(-2)).detach()
-            index, value = optimize_over_pool(acquisition, pool, exclude=TAKEN)
-            assert int(index) == REST[int(values.argmax())]
-            torch.testing.assert_close(value[0], values.max(), rtol=1e-8, atol=1e-8)
-            assert len(pool._tables) == 1
-            with torch.no_grad():
-                reference.raw_points.add_(torch.tensor([[0.0, 0.3], [0.0, 0.0]]))
-            model.train()
-        pool.clear()
-        assert not pool._tables
 
     def test_the_model_is_as_it_was(self) -> None:
         model = make_model()

@@ -1,9 +1,7 @@
 """Every benchmark runs at small sizes, and the harness times, tabulates and records as it should."""
 
-import dataclasses
 import json
 import math
-import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
@@ -20,11 +18,8 @@ from benchmarks import (
     everything,
     fit_speed,
     harness,
-    patients,
-    reference_speed,
     report,
     rigid_speed,
-    scaling,
     scripts,
     sinkhorn_potentials,
     slice_accuracy,
@@ -159,22 +154,6 @@ def test_run_of_all_goes_on_after_a_failure_and_continues_there(
     assert two_scripts[3:] == ["fit_speed", "slice_accuracy"]
 
 
-def test_rows_of_the_default_number_of_seeds_count(tmp_path: Path) -> None:
-    recorded(tmp_path, "patients", [{"r2": 1.0}])
-    options = harness.Options(record=tmp_path)
-    assert everything.is_recorded("patients", options)
-    assert everything.is_recorded("patients", dataclasses.replace(options, seeds=patients.SEEDS))
-    assert not everything.is_recorded("patients", dataclasses.replace(options, seeds=5))
-
-
-@pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.__name__)
-def test_the_number_of_seeds_is_the_one_documented(script: ModuleType) -> None:
-    documented = re.search(r"--seeds (\d+)", (script.__doc__ or "").rpartition("python -m")[2])
-    default = harness.default_seeds(script)
-    if documented is not None:
-        assert int(documented[1]) == min(default, getattr(script, "REPEATS", default))
-
-
 def recorded(folder: Path, benchmark: str, rows: list[harness.Row], **more: object) -> None:
     """Record rows as the harness would."""
     record = {
@@ -281,14 +260,6 @@ def test_targets_find_their_rows(script: str) -> None:
             assert isinstance(met, bool)
 
 
-def test_memory_of_a_solver_that_keeps_iterations_is_too_much() -> None:
-    rows = reference_speed.memory(harness.Options(quick=True, repeats=1))
-    (line,) = (line for line in targets.BUDGETS if line.text.startswith("gradient"))
-    assert line.judge(rows)[0].startswith("1 x kept, peak ")
-    grown = [row | {"saved_mib": float(i)} for i, row in enumerate(rows, start=1)]
-    assert not line.judge(grown)[1]
-
-
 def test_tables_of_rows_with_other_columns_are_apart() -> None:
     rows: list[harness.Row] = [
         {"name": "a|b", "ratio": 1.0, "more": None},
@@ -307,16 +278,6 @@ def test_tables_of_rows_with_other_columns_are_apart() -> None:
     ]
 
 
-def test_time_in_compiled_functions_counts_for_who_calls_them() -> None:
-    rows = torch.rand(300, 12, dtype=torch.float64)
-    distance = scaling.SlicedWasserstein(2)
-    found = scaling.profile("a", lambda: distance.squared(rows))
-    layers = {row["layer"]: row["share"] for row in found}
-    assert {"numerics", "distances"} & set(layers)
-    assert None not in layers
-    assert sum(float(str(share)) for share in layers.values()) == pytest.approx(1, abs=0.2)
-
-
 def test_slices_are_ranked_as_the_design_says() -> None:
     errors = slice_accuracy.errors(3, seed=0, number=50)
     ranked = ["ours", "Fibonacci + exact mean", "orthogonal + exact mean", "iid"]
@@ -328,14 +289,6 @@ def test_fits_that_differ_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fit_speed, "fit_ours", lambda model: model)
     with pytest.raises(RuntimeError, match="did not do the same work"):
         fit_speed.compare_fits(20, 10, repeats=1)
-
-
-def test_posteriors_that_differ_are_refused() -> None:
-    found = t_batch_speed.predictors(4, 10)
-    found["wrong"] = lambda rows: (found["ours"](rows)[0], 1.01 * found["ours"](rows)[1])
-    rows = t_batch_speed.clouds(2, 1, atoms=10, seed=1).pack()
-    with pytest.raises(RuntimeError, match="posteriors differ"):
-        t_batch_speed.check_agreement(found, rows)
 
 
 def test_sides_are_timed_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,12 +1,11 @@
 """The ledger goes on where it was stopped, judges coverage with its error, and knows its own scores."""
 
-import math
 from pathlib import Path
 
 import pytest
 import torch
 
-from benchmarks import calibration_ledger, ledger_causes, ledger_measures, ledger_tasks
+from benchmarks import calibration_ledger, ledger_causes, ledger_measures
 from benchmarks.harness import Options, Row
 from benchmarks.ledger_measures import Entry
 
@@ -74,25 +73,9 @@ def test_outside_needs_a_cause() -> None:
     assert ledger_causes.remark(few) is None
 
 
-def test_errors_of_coverage() -> None:
-    error = ledger_measures.standard_error
-    assert error(0.5, 100, [0.5]) == pytest.approx(0.05)
-    assert error(0.5, 100, [0.2, 0.8]) == pytest.approx(0.3)
-    assert error(1.0, 100, [1.0]) > 0
-
-
 def test_calibration_error() -> None:
     top = (0.5 + torch.arange(20).double() / 50).flip(0)
     right = (torch.arange(20) % 3 > 0).double()
     gaps = (top - right).reshape(10, 2).mean(-1).abs()
     found = ledger_measures.calibration_error(top, right)
     assert found == pytest.approx(gaps.mean().item(), rel=1e-12)
-
-
-def test_toys_have_their_sizes() -> None:
-    X, y = ledger_tasks.REGRESSION["shifted: bags of 5 after 500"].make(8, 3, 0)
-    assert X.sizes.tolist() == [500] * 5 + [5] * 3  # type: ignore[union-attr]
-    X, _ = ledger_tasks.REGRESSION["shifted: wider bags"].make(60, 20, 0)
-    spread = X.points.std(-2).mean(-1)  # type: ignore[union-attr]
-    assert float(spread[40:].min()) > 0.7 * float(spread[:40].max())
-    assert all(map(math.isfinite, y.tolist()))

@@ -12,7 +12,6 @@ from benchmarks.image_protocol import (
     Images,
     as_clouds,
     as_edges,
-    calibration,
     choose,
     load,
     move,
@@ -55,12 +54,6 @@ class TestSplits:
             assert sum(map(len, sets[:3])) == len(set.union(*sets[:3]))
         # No image is seen before testing in one run and tested in another, even if runs are random.
         assert not set.union(*seen) & set.union(*tested)
-
-    def test_are_reproducible(self, pool: Images) -> None:
-        small = Images(torch.nn.functional.pad(pool.images, [10] * 4), pool.labels)
-        a, b = (split(small, 3, degrees=15, counts=COUNTS) for _ in range(2))
-        assert torch.equal(a.test.images, b.test.images)
-        assert a.test.images.shape == (50, 34, 34)
 
     def test_need_enough_images(self, pool: Images) -> None:
         with pytest.raises(ValueError, match="at least 1300 images of each class"):
@@ -150,15 +143,6 @@ class TestChoices:
             choice.ridge,
         )
         assert other.test == 0.0
-
-
-def test_calibration() -> None:
-    probabilities = torch.tensor([[0.8, 0.2], [0.8, 0.2], [0.35, 0.65], [0.0, 1.0]])
-    labels = torch.tensor([0, 1, 1, 1])
-    nlpd, ece = calibration(probabilities, labels)
-    assert nlpd == pytest.approx(-np.log([0.8, 0.2, 0.65, 1.0]).mean(), abs=1e-6)
-    # In the bin of .8: |1.6 - 1|; in that of .65: .35; in that of 1: 0.
-    assert ece == pytest.approx((0.6 + 0.35) / 4, abs=1e-6)
 
 
 def test_data_are_read_or_asked_for(tmp_path: Path) -> None:

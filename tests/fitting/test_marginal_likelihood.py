@@ -104,13 +104,6 @@ def test_starts_are_within_constraints(noise: Interval, lengthscale: Interval) -
     assert lengthscale.lower_bound <= kernel.lengthscale <= lengthscale.upper_bound
 
 
-def test_constructors_leave_the_lengthscale_alone() -> None:
-    kernel = SlicedWassersteinKernel(2, num_slices=10)
-    kernel.lengthscale = 3.0
-    model = DistributionGP(ROWS[:30], TARGETS[:30], kernel)
-    assert float(model.covar_module.lengthscale.detach()) == pytest.approx(3.0, rel=1e-6)
-
-
 def test_ends_at_a_maximum() -> None:
     model = make_model()
     before = objective(model)

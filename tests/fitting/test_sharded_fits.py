@@ -34,7 +34,7 @@ from gp_distributions.sharding.checkpoint import Checkpoint
 from gp_distributions.sharding.parquet import ParquetPiece
 from gp_distributions.sharding.passes import run
 
-COUNT = 240
+COUNT = 120
 
 
 def data() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -52,7 +52,7 @@ def clouds() -> PointClouds:
 
 
 def write(folder: Path) -> Path:
-    """Write the data as Parquet files of 60 bags."""
+    """Write the data as Parquet files of 30 bags."""
     folder.mkdir()
     sizes, atoms, targets = data()
     bag = np.repeat(np.arange(COUNT), sizes)
@@ -60,19 +60,19 @@ def write(folder: Path) -> Path:
     columns["x0"] = np.sin(targets)[bag]  # a second output
     table = pa.table(columns)
     for number in range(4):
-        rows = np.flatnonzero(bag // 60 == number)
+        rows = np.flatnonzero(bag // 30 == number)
         pq.write_table(table.slice(rows[0], len(rows)), folder / f"part-{number}.parquet")
     return folder
 
 
 def shards(folder: Path) -> ShardedClouds:
     return ShardedClouds.from_parquet(
-        folder, bag="bag", columns=["x", "y"], target="target", piece_atoms=160
+        folder, bag="bag", columns=["x", "y"], target="target", piece_atoms=80
     )
 
 
 def fitted(data: ShardedClouds, **options: Any) -> SparseDistributionGP:
-    model = SparseDistributionGP(data, num_inducing=40)
+    model = SparseDistributionGP(data, num_inducing=20)
     return fit(model, restarts=0, **options)
 
 
@@ -151,7 +151,7 @@ def test_pieces_give_the_model_of_data_in_memory(folder: Path) -> None:
 def fitted_in_memory(model: SparseDistributionGP) -> SparseDistributionGP:
     """The model of data in memory with the hyperparameters and inducing clouds of another."""
     other = SparseDistributionGP(
-        clouds(), data()[2], num_inducing=40, outcome_transform=model.outcome_transform
+        clouds(), data()[2], num_inducing=20, outcome_transform=model.outcome_transform
     )
     other.load_state_dict(model.state_dict())
     features = model.summed().features
@@ -170,7 +170,7 @@ def test_a_fit_reads_each_piece_twice(folder: Path, monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(ParquetPiece, "read", noted)
     data = shards(folder)
-    model = SparseDistributionGP(data, num_inducing=40)
+    model = SparseDistributionGP(data, num_inducing=20)
     assert sorted(reads) == sorted(piece.name for piece in data.pieces)
     fit(model, restarts=0)
     model.predict(clouds())
@@ -181,30 +181,29 @@ def test_workers_read_the_pieces(
     folder: Path, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data, labels = shards(folder).select(range(3)), labelled(folder).select(range(3))
-    model = SparseDistributionGP(data, num_inducing=40)
+    model = SparseDistributionGP(data, num_inducing=20)
     expected = model.predict(clouds())
     left_out = model.leave_one_out()
-    classifier = SparseClassificationGP(labels, num_inducing=40)
+    classifier = SparseClassificationGP(labels, num_inducing=20)
     classes, densities = classifier.predict(data), classifier.leave_one_out()
 
     def here(self: ParquetPiece, *inputs: Any) -> None:
         raise AssertionError("The piece was read in this process.")
 
     monkeypatch.setattr(ParquetPiece, "read", here)
-    model = SparseDistributionGP(data, num_inducing=40, client=client)
+    model = SparseDistributionGP(data, num_inducing=20, client=client)
     assert all(map(same, model.leave_one_out(client=client), left_out))
     assert all(map(same, model.predict(clouds()), expected))
     fit(model, restarts=0, client=client)
-    model = SparseClassificationGP(labels, num_inducing=40, client=client)
+    model = SparseClassificationGP(labels, num_inducing=20, client=client)
     assert model.predict(data, client=client).tolist() == classes.tolist()
     assert same(model.leave_one_out(client=client), densities)
-    fit(model, alpha_epsilons=(0.1,), restarts=0, client=client)
 
 
 def labelled(folder: Path) -> ShardedClouds:
     """The pieces with the signs of the targets as labels."""
     labels = dict(enumerate((data()[2] > 0).astype(float)))
-    names: Any = {"bag": "bag", "columns": ["x", "y"], "targets": labels, "piece_atoms": 160}
+    names: Any = {"bag": "bag", "columns": ["x", "y"], "targets": labels, "piece_atoms": 80}
     return ShardedClouds.from_parquet(folder, **names)
 
 
@@ -329,13 +328,13 @@ def test_models_of_other_kinds_resume(
     monkeypatch: pytest.MonkeyPatch,
     pieces_used: list[list[int]],
 ) -> None:
-    names: dict[str, Any] = {"bag": "bag", "columns": ["x", "y"], "piece_atoms": 160}
+    names: dict[str, Any] = {"bag": "bag", "columns": ["x", "y"], "piece_atoms": 80}
     target = ["target", "x0"] if kind == "outputs" else "target"
     data = ShardedClouds.from_parquet(folder, target=target, **names)
 
     def fitted(**options: Any) -> SparseDistributionGP:
         noisy = kind == "sampling noise"
-        model = SparseDistributionGP(data, num_inducing=40, sampling_noise=noisy)
+        model = SparseDistributionGP(data, num_inducing=20, sampling_noise=noisy)
         return fit(model, restarts=0, **options)
 
     with monkeypatch.context() as patch:

@@ -131,15 +131,6 @@ def test_fixed_hyperparameters_stay() -> None:
     assert float(model.likelihood.noise.detach()) == pytest.approx(0.3)
 
 
-def test_fixed_sampling_noise_stays() -> None:
-    model = SparseDistributionGP(ROWS, TARGETS, make_kernel(), num_inducing=20, sampling_noise=True)
-    model.likelihood.sampling_noise = 0.5
-    model.likelihood.raw_sampling_noise.requires_grad_(False)
-    fit(model, restarts=0)
-    assert float(model.likelihood.sampling_noise.detach()) == pytest.approx(0.5)
-    assert float(model.likelihood.sampling_bias) == 0
-
-
 @pytest.mark.parametrize("options", [{}, {"sampling_noise": True}], ids=["plain", "sizes"])
 def test_an_interrupted_fit_of_the_same_object_is_continued(
     options: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -13,7 +13,6 @@ from torch import Tensor
 
 from gp_distributions import (
     DistributionGP,
-    NormalizeClouds,
     PointClouds,
     ReferenceMeasure,
     SharedKernelGP,
@@ -23,7 +22,7 @@ from gp_distributions import (
 )
 from gp_distributions.fitting import marginal_likelihood, subset_start
 from gp_distributions.fitting.ascent import Ascent
-from gp_distributions.fitting.subset_start import has_subsets, on_subset
+from gp_distributions.fitting.subset_start import has_subsets
 from gp_distributions.warnings import CostWarning
 
 CLOUDS = PointClouds.from_list([points for points, _ in random_clouds(90, sizes=(5, 20))])
@@ -50,13 +49,9 @@ def beside_a_column() -> DistributionGP:
 
 MODELS: dict[str, Callable[[], DistributionGP]] = {
     "one output": lambda: DistributionGP(ROWS, TARGETS, ScaleKernel(kernel())),
-    "no outputscale": lambda: DistributionGP(ROWS, TARGETS, kernel(profile="rational_quadratic")),
     "two outputs": lambda: DistributionGP(CLOUDS, OUTPUTS),
     "shared kernel": lambda: SharedKernelGP(ROWS, OUTPUTS, ScaleKernel(kernel())),
     "sampling noise": lambda: DistributionGP(CLOUDS, TARGETS, sampling_noise=True),
-    "normalised": lambda: DistributionGP(
-        CLOUDS, TARGETS, input_transform=NormalizeClouds.from_data(CLOUDS)
-    ),
     "with a column": beside_a_column,
 }
 
@@ -113,20 +108,6 @@ def test_which_models_have_subsets(seen: list[int]) -> None:
     assert not has_subsets(learned)
     assert not has_subsets(DistributionGP(ROWS, TARGETS, kernel(), likelihood=Unknown()))
     assert not has_subsets(DistributionGP(ROWS, TARGETS, kernel(), train_Yvar=NOISE.square()))
-
-
-def test_a_subset_shares_parameters_but_not_data() -> None:
-    model = MODELS["two outputs"]().train()
-    smaller = on_subset(model, 40, seed=0)
-    assert all(a is b for a, b in zip(model.parameters(), smaller.parameters(), strict=True))
-    (rows,), (all_rows,) = smaller.train_inputs, model.train_inputs
-    assert (rows.shape[-2], all_rows.shape[-2]) == (40, 90)
-    assert rows.stride(-3) == 0
-    where = (rows[0].unsqueeze(1) == all_rows[0]).all(-1).nonzero()
-    assert torch.equal(model.train_targets[:, where[:, 1]], smaller.train_targets)
-    again, other = (on_subset(model, 40, seed=seed).train_targets for seed in (0, 1))
-    assert torch.equal(again, smaller.train_targets)
-    assert not torch.equal(other, smaller.train_targets)
 
 
 @pytest.mark.parametrize("after", [2, 45])

@@ -184,27 +184,6 @@ def test_gradients_are_finite_at_symmetric_clouds() -> None:
     assert rows.grad.isfinite().all()
 
 
-def test_distances_between_fixed_clouds_are_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    kernel = GroupAverageKernel(sliced(), GROUP)
-    distance = kernel.base_kernel.distance
-    represented = []
-    plain = distance.represent
-    monkeypatch.setattr(
-        distance, "represent", lambda p, w: represented.append(len(p)) or plain(p, w)
-    )
-    x, y = random_rows(6), random_rows(3, seed=1)
-    first = covariance(kernel, x)
-    assert sum(represented) == 6 * len(GROUP)
-    kernel.base_kernel.lengthscale = 2.0
-    second = covariance(kernel, x)
-    assert sum(represented) == 6 * len(GROUP)
-    assert not torch.equal(first, second)
-    covariance(kernel, y, x)
-    represented.clear()
-    covariance(kernel, y, x)
-    assert sum(represented) == 3 * len(GROUP)  # of the new clouds only, to compare them with others
-
-
 def test_fit_predict_diagnose_and_save(tmp_path: Path) -> None:
     generator = torch.Generator().manual_seed(0)
     sizes = torch.rand(30, 2, generator=generator, dtype=torch.float64) + 0.2

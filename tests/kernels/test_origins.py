@@ -21,7 +21,6 @@ from gp_distributions import (
     LinearTransport,
     MMDKernel,
     PointClouds,
-    PrecomputedDistance,
     ReferenceMeasure,
     ScaledDistance,
     SinkhornKernel,
@@ -121,14 +120,6 @@ class TestInnerProducts:
         centred = KernelCenterer().fit_transform(gram.copy())
         actual = dense(linear(case.make(), rows), rows)
         np.testing.assert_allclose(actual, centred, atol=1e-12 * np.abs(gram).max())
-
-    def test_of_numbered_objects(self) -> None:
-        points = torch.randn(5, 3, generator=torch.Generator().manual_seed(0)).double()
-        distance = PrecomputedDistance(torch.cdist(points, points).square())
-        rows = torch.arange(5.0).double()[:, None]
-        centred = points - points[3]
-        kernel = linear(distance, rows[3:4])
-        torch.testing.assert_close(dense(kernel, rows), centred @ centred.T)
 
     def test_of_learned_scales(self) -> None:
         """The origin is scaled like all other clouds, and gradients reach the scales."""

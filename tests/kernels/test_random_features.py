@@ -9,7 +9,6 @@ from botorch.acquisition.objective import LinearMCObjective
 from botorch.acquisition.thompson_sampling import PathwiseThompsonSampling
 from botorch.exceptions.errors import UnsupportedError
 from botorch.sampling.pathwise import draw_matheron_paths, gen_kernel_features
-from botorch.sampling.pathwise.posterior_samplers import get_matheron_path_model
 from cases import DISTANCES, as_rows, random_clouds
 from gpytorch.kernels import Kernel, ScaleKernel
 from torch import Tensor
@@ -161,18 +160,6 @@ def test_paths_know_the_noise_of_small_bags() -> None:
     ).eval()
     model.likelihood.noise, model.likelihood.sampling_noise = 0.02, 4.0
     check_moments(model, rows[14:])
-
-
-@pytest.mark.parametrize("training", [False, True])
-@pytest.mark.parametrize("name", MODELS)
-def test_path_models(name: str, training: bool) -> None:
-    torch.manual_seed(0)
-    model = make_model(**MODELS[name]).train(training)
-    path = get_matheron_path_model(model)
-    assert path(NEW).shape == (6, model.num_outputs)
-    # The path is close to the targets, in their units.
-    targets = MODELS[name].get("targets", TARGETS).reshape(14, -1)
-    assert float((path(TRAIN) - targets).detach().abs().mean()) < float(targets.std())
 
 
 @pytest.mark.parametrize("outputs", [1, 2])

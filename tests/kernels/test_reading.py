@@ -25,10 +25,6 @@ class TestDistributionKernels:
             (gaussians, Block("gaussians", 1, (1, 0))),
         ]
 
-    def test_whole_rows(self) -> None:
-        kernel = SlicedWassersteinKernel(2, num_slices=5)
-        assert distribution_kernels(ScaleKernel(kernel)) == [(kernel, Block("clouds", 2))]
-
     def test_a_kernel_in_two_places(self) -> None:
         kernel = SlicedWassersteinKernel(1, num_slices=1)
         left, right = ScaleKernel(kernel), ScaleKernel(kernel)

@@ -17,7 +17,6 @@ from gp_distributions import (
     DistributionGPRegressor,
     MixtureModel,
     PointClouds,
-    ShardedClouds,
     SharedKernelGP,
     SlicedWassersteinKernel,
     SparseDistributionGP,
@@ -141,17 +140,6 @@ def test_models_scale_their_standard_deviations(name: str, y: Tensor) -> None:
         model.predict(CLOUDS[35:], observation_noise=False, conformal=correction)
     with pytest.raises(TypeError, match=r"Expected a ConformalCorrection or None .*, got float"):
         model.predict(CLOUDS[35:], conformal=0.95)
-
-
-def test_clouds_in_pieces() -> None:
-    model = model_of("sparse", TARGETS)
-    correction = ConformalCorrection(TARGETS[15:35], *model.predict(CLOUDS[15:35]))
-    sharded = ShardedClouds.from_arrays(
-        np.random.default_rng(0).normal(size=(9, 4, 2)), piece_atoms=16
-    )
-    _, bare = model.predict(sharded, progress=False)
-    _, std = model.predict(sharded, progress=False, conformal=correction)
-    assert std.tolist() == pytest.approx((bare * correction.factor).tolist(), rel=1e-13)
 
 
 def test_regressors() -> None:

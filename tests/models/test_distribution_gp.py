@@ -6,7 +6,6 @@ from typing import Any
 
 import gpytorch
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 from botorch.models import SingleTaskGP
@@ -75,14 +74,6 @@ class TestInputs:
         with pytest.raises(ValueError, match=r"got 'a' at \(0,\)\. Use ClassificationGP"):
             DistributionGP(ROWS, ["a", "b"] * 20, make_kernel())
 
-    def test_columns_of_data_frames_are_targets(self, model: DistributionGP) -> None:
-        """Their arrays are read-only, for which torch would issue a warning."""
-        column = pd.Series(TARGETS[:30].numpy(), index=range(30, 0, -1))
-        chunks = pytest.importorskip("pyarrow").chunked_array([column.to_numpy()])
-        for given in (column, column.to_numpy(), chunks):
-            other = DistributionGP(ROWS[:30], given, make_kernel())
-            assert torch.equal(other.train_targets, model.train_targets)
-
     @pytest.mark.parametrize("atoms", [30, 100])
     def test_rows_of_another_width(self, atoms: int) -> None:
         """Wider rows widen the training rows; narrower ones are padded."""
@@ -117,15 +108,6 @@ class TestInputs:
         )
         for model in models:
             torch.testing.assert_close(model.predict(rows[30:])[1], expected.predict(ROWS[30:])[1])
-
-    def test_rows_beside_columns_cannot_be_padded(self) -> None:
-        width = ROWS.shape[-1]
-        kernel = make_kernel(active_dims=range(width)) * RBFKernel(active_dims=[width])
-        X = torch.cat([ROWS, TARGETS[:, None]], dim=-1)
-        model = DistributionGP(X[:30], TARGETS[:30], kernel)
-        assert model.predict(X[30:])[0].shape == (10,)
-        with pytest.raises(ValueError, match="Expected rows of one width, got 64 and 61"):
-            model.predict(torch.nn.functional.pad(X, (0, 3)))
 
 
 class TestPredictions:
@@ -214,22 +196,6 @@ class TestPredictions:
             torch.testing.assert_close(mean[i, :, 0], expected[0])
             torch.testing.assert_close(std[i, :, 0], expected[1])
             torch.testing.assert_close(everywhere[i, :, 0], model.predict(ROWS[30:])[0])
-
-    def test_parts_of_several_outputs_are_the_same(self) -> None:
-        targets = torch.stack([TARGETS, TARGETS.sqrt(), TARGETS.sin()], dim=-1)
-        model = DistributionGP(
-            ROWS[:30],
-            targets[:30],
-            make_kernel(batch_shape=torch.Size([3]), profile="rational_quadratic"),
-        )
-        kernel = model.covar_module.base_kernel
-        kernel.lengthscale = torch.tensor([0.5, 1.0, 2.0]).reshape(3, 1, 1)
-        kernel.profile.alpha = torch.tensor([0.5, 1.0, 2.0]).reshape(3, 1, 1)
-        mean, std = model.predict(ROWS[30:])
-        for indices in ([2], [0, 2]):
-            part = model.subset_output(indices)
-            torch.testing.assert_close(part.predict(ROWS[30:])[0], mean[:, indices])
-            torch.testing.assert_close(part.predict(ROWS[30:])[1], std[:, indices])
 
     def test_survive_copies_and_state(self, model: DistributionGP) -> None:
         model.covar_module.base_kernel.lengthscale = 0.9
@@ -336,20 +302,6 @@ class TestBoTorch:
         torch.testing.assert_close(
             conditioned.posterior(ROWS[35:]).mean, whole.posterior(ROWS[35:]).mean
         )
-
-    def test_conditioning_of_a_batch_of_models(self) -> None:
-        rows, targets = ROWS[:39].unflatten(0, (3, 13)), TARGETS[:39].reshape(3, 13)
-        kernel = make_kernel(batch_shape=torch.Size([3]))
-        batch = DistributionGP(rows[:, :10], targets[:, :10], kernel)
-        with torch.no_grad():
-            batch.posterior(rows)
-            more = batch.condition_on_observations(rows[:, 10:], targets[:, 10:])
-        found = more.predict(ROWS[39:])[0]
-        assert found.shape == (3, 1)
-        for i in range(3):
-            model = DistributionGP(rows[i, :10], targets[i, :10], make_kernel())
-            one = model.condition_on_observations(rows[i, 10:], targets[i, 10:])
-            torch.testing.assert_close(found[i], one.predict(ROWS[39:])[0])
 
     def test_fantasies(self, model: DistributionGP) -> None:
         sampler = SobolQMCNormalSampler(torch.Size([3]), seed=0)

@@ -4,7 +4,6 @@ import pytest
 import torch
 
 from gp_distributions import (
-    ClassificationGP,
     DistributionGP,
     GaussianMixtures,
     Gaussians,
@@ -52,13 +51,6 @@ def test_kernels_of_other_inputs_are_refused(
     clouds = PointClouds(torch.randn(20, 6, 3, dtype=torch.float64))
     with pytest.raises(ValueError, match=r"clouds of dimension 2.*got PointClouds of dimension 3"):
         model(clouds, y, SlicedWassersteinKernel(2))
-
-
-def test_classes_of_gaussians() -> None:
-    train, y = gaussians(60, 0)
-    test, truth = gaussians(40, 1)
-    model = fit(ClassificationGP(train, (y > 0).numpy()))
-    assert (model.predict(test) == (truth > 0).numpy()).mean() >= 0.9
 
 
 def test_mixtures_of_one_component_are_gaussians() -> None:

@@ -11,8 +11,7 @@ from botorch.acquisition import (
     LogExpectedImprovement,
     qKnowledgeGradient,
 )
-from botorch.acquisition.max_value_entropy_search import qMaxValueEntropy
-from botorch.models import KroneckerMultiTaskGP, ModelList, SingleTaskGP
+from botorch.models import KroneckerMultiTaskGP, SingleTaskGP
 from botorch.models.transforms.outcome import Log
 from botorch.sampling import IIDNormalSampler, SobolQMCNormalSampler
 from botorch.sampling.get_sampler import get_sampler
@@ -246,19 +245,6 @@ class TestSamples:
             torch.testing.assert_close(samples, samples[:, :1].expand_as(samples))
             assert torch.equal(samples, sampler(posterior))
 
-    def test_several_outputs_and_any_batches(self) -> None:
-        both = [
-            DistributionGP(ROWS[:20], OUTPUTS[:20], sliced(batch_shape=S([2]))),
-            SharedKernelGP(ROWS[:20], OUTPUTS[:20], sliced()),
-        ]
-        posterior = MixtureModel(both, [1, 3]).posterior(ROWS[20:26].reshape(2, 1, 3, -1))
-        samples = posterior.sample(S([8, 1000]))
-        assert samples.shape == (8, 1000, 2, 1, 3, 2)
-        mean, variance = samples.flatten(0, 1).mean(0), samples.flatten(0, 1).var(0)
-        std = posterior.variance.sqrt()
-        assert ((mean - posterior.mean).abs() < 5 * std / math.sqrt(8000)).all()
-        torch.testing.assert_close(variance, posterior.variance, rtol=0.15, atol=0)
-
     def test_outputs_with_correlations(self) -> None:
         """A member of correlated outputs keeps their correlation."""
         targets = torch.stack([TARGETS, -TARGETS], dim=-1)
@@ -305,13 +291,6 @@ class TestSamples:
 
 
 class TestBoTorch:
-    def test_acquisition_functions_of_one_normal_distribution(self) -> None:
-        model = MixtureModel(members(), WEIGHTS)
-        with pytest.raises(
-            AttributeError, match=r"not one normal distribution\. Use an acquisition"
-        ):
-            qMaxValueEntropy(model, ROWS[:12])(ROWS[12:14, None])
-
     def test_analytic_improvement_is_that_of_a_normal_with_the_moments(self) -> None:
         model = MixtureModel(members(), WEIGHTS)
         X = ROWS[20:21]
@@ -336,12 +315,6 @@ class TestBoTorch:
         assert posterior.rsample(S([5])).shape == (5, 3, 1, 2, 1)
         gradient = qKnowledgeGradient(model, num_fantasies=2)
         assert gradient(ROWS[20:23].expand(2, -1, -1)).shape == (2,)
-
-    def test_a_list_with_other_models(self) -> None:
-        model = ModelList(MixtureModel(members(), WEIGHTS), members()[0])
-        posterior = model.posterior(ROWS[20:23])
-        assert posterior.mean.shape == (3, 2)
-        assert posterior.rsample(S([4])).shape == (4, 3, 2)
 
 
 class TestInputs:

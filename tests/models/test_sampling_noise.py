@@ -267,16 +267,6 @@ class TestBoTorch:
                 expected = other.posterior(ROWS[34:], observation_noise=noise).variance
                 torch.testing.assert_close(actual[:, b], expected.expand(3, 6, 1))
 
-    def test_noise_that_is_given(self) -> None:
-        model = make_model(outcome_transform=None)
-        given = torch.full((2, 1), 1e-4, dtype=torch.float64)
-        sampler = SobolQMCNormalSampler(torch.Size([1]), seed=0)
-        fantasy = model.fantasize(ROWS[30:32], sampler, observation_noise=given)
-        assert float(fantasy.posterior(ROWS[30:32]).variance.detach().max()) < 1e-4
-        plain = model.posterior(ROWS[30:32])
-        noisy = model.posterior(ROWS[30:32], observation_noise=given)
-        torch.testing.assert_close(noisy.variance - plain.variance, given)
-
 
 class TestLearning:
     def test_subsets(self) -> None:
@@ -389,22 +379,6 @@ class TestLearning:
         fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
         # 75 bags of relative variance 2: a standard error of 0.16 of c.
         assert model.likelihood.sampling_noise.item() == pytest.approx(0.5, rel=0.35)
-
-    def test_several_outputs_are_independent_models(self) -> None:
-        targets = torch.stack([TARGETS, TARGETS.sqrt()], dim=-1)[:30]
-        both = DistributionGP(ROWS[:30], targets, make_kernel(), sampling_noise=True)
-        learn_sampling_noise(both)
-        for index in range(2):
-            one = DistributionGP(ROWS[:30], targets[:, index], make_kernel(), sampling_noise=True)
-            learn_sampling_noise(one)
-            # The search ends in an interval of 0.025.
-            torch.testing.assert_close(
-                both.likelihood.sampling_noise[index],
-                one.likelihood.sampling_noise,
-                rtol=0.03,
-                atol=0,
-            )
-        assert not torch.allclose(*both.likelihood.sampling_noise)
 
     def test_what_stays(self) -> None:
         model = make_model()

@@ -255,26 +255,6 @@ class TestPieces:
         with pytest.raises(ValueError, match=r"piece 1: Expected finite targets, .*cloud 25"):
             model.predict(NEW)
 
-    def test_samples_are_drawn_once_and_nested(self) -> None:
-        drawn: list[int] = []
-
-        class Counted(Parts):
-            def sample(self, n: int, seed: int) -> Any:
-                drawn.append(n)
-                return tuple(values[:60] for values in self.content.values())
-
-        data = Counted(0, 60)
-        model = SparseDistributionGP(data, covar_module=make_kernel(), num_inducing=600, seed=3)
-        assert drawn == [2400]
-        targets = [set(model.sample(n)[1].tolist()) for n in (10, 30, 60)]
-        assert [len(part) for part in targets] == [10, 30, 60]
-        assert targets[0] < targets[1] < targets[2]
-        clouds, values = model.sample(10)
-        kept = [TARGETS.tolist().index(value) for value in values.tolist()]
-        assert torch.equal(clouds.points, BAGS[kept].points)
-        model.predict(NEW)
-        assert drawn == [2400]
-
     @pytest.mark.parametrize("size", [7, 30, 60])
     def test_any_number_of_pieces(self, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
         model, other = make_sparse(num_inducing=20), make_sparse(num_inducing=20)
@@ -366,17 +346,6 @@ class TestBoTorch:
         with pytest.raises(ValueError, match="with its training data"):
             model.subset_output([0]).leave_one_out()
 
-    def test_subset_of_outputs_with_known_noise(self) -> None:
-        variances = 0.01 * SEVERAL[:60].square() + 0.01
-        model = SparseDistributionGP(
-            ROWS[:60], SEVERAL[:60], make_kernel(), train_Yvar=variances, num_inducing=20
-        )
-        mean, std = model.predict(NEW)
-        for outputs in ([2], [2, 0]):
-            part = model.subset_output(outputs).predict(NEW)
-            torch.testing.assert_close(part[0], mean[:, outputs])
-            torch.testing.assert_close(part[1], std[:, outputs])
-
     def test_posterior_transforms_and_given_noise(self) -> None:
         model = make_sparse(SEVERAL, num_inducing=20)
         weights = torch.tensor([1.0, 2.0, -1.0]).double()
@@ -426,19 +395,6 @@ class TestInputs:
         model = SparseDistributionGP(clouds, TARGETS[:4].repeat(2), num_inducing=6)
         assert len(model.summed().features.rows) == 4
         assert model.predict(BAGS[60:])[0].shape == (10,)
-
-    def test_columns_beside_clouds(self) -> None:
-        rows = torch.cat([ROWS, TARGETS.unsqueeze(-1)], -1)
-        kernel = ScaleKernel(
-            SlicedWassersteinKernel(
-                2, num_slices=5, num_quantiles=10, active_dims=tuple(range(ROWS.shape[-1]))
-            )
-        )
-        model = SparseDistributionGP(rows[:60], TARGETS[:60], kernel, num_inducing=20)
-        other = SparseDistributionGP(ROWS[:60], TARGETS[:60], make_kernel(), num_inducing=20)
-        other.covar_module = copy.deepcopy(kernel)
-        other.covar_module.base_kernel.active_dims = None
-        torch.testing.assert_close(model.predict(rows[60:])[0], other.predict(NEW)[0])
 
     def test_mistakes_are_named(self) -> None:
         cases: list[tuple[dict[str, Any], str]] = [
