@@ -16,10 +16,8 @@ from gp_distributions import (
     ClassificationGP,
     DistributionGP,
     DistributionKernel,
-    FreeSearch,
     PointClouds,
     RigidSlicedWasserstein,
-    ShapeOptimizer,
     SlicedWasserstein,
     fit,
     optimize_free_shapes,
@@ -100,12 +98,6 @@ def test_free_shapes(model: DistributionGP) -> None:
     penalty = DataPenalty(distance(), SHAPES)
     assert float(penalty(AGAIN.pack().unsqueeze(-2)).max()) < 1e-3
     assert float(penalty(PointClouds(3 * OUTLINES[:1]).pack().unsqueeze(-2))) > 1
-    search = FreeSearch(starts, bounds, penalty=penalty, num_restarts=1, maxiter=3)
-    optimizer = ShapeOptimizer(
-        search, model=lambda X, Y: DistributionGP(X, Y, kernel()), initial=2, seed=0
-    )
-    optimizer.run(lambda cloud: float(cloud.points.square().sum()), 3, progress=False)
-    assert len(optimizer.evaluations) == 3
 
 
 def test_sensitivity(model: DistributionGP) -> None:

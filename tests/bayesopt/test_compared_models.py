@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 import torch
 from botorch.models import ModelList
-from botorch.models.transforms.input import Normalize
 from gpytorch.kernels import Kernel, MaternKernel, RBFKernel, ScaleKernel
 from linear_operator.utils.errors import NanError, NotPSDError
 from torch import Tensor
@@ -197,19 +196,6 @@ class TestSharedDistances:
 
 
 class TestSearches:
-    def test_both_kinds_of_kernels_for_designs(self) -> None:
-        search = design_search()
-        model = {"shape": kernels()["rough"], "design": RBFKernel(ard_num_dims=2)}
-        optimizer = ShapeOptimizer(search, model=model, initial=5)
-        for design in optimizer.ask(5):
-            optimizer.tell(design, value(design))
-        shape, design = mixture(optimizer).models
-        assert shape.input_transform is search.input_transform
-        assert isinstance(design.input_transform, Normalize)
-        torch.testing.assert_close(
-            design.input_transform(BOUNDS), torch.tensor([[0.0, 0.0], [1.0, 1.0]]).double()
-        )
-
     def test_constraints_and_objectives(self) -> None:
         optimizer = pool_optimizer(constraints=1)
         optimizer.run(lambda i: [of_index(i), float(AXES[i, 0]) - 0.6], 8, q=2, progress=False)

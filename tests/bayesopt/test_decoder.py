@@ -3,7 +3,7 @@
 import pytest
 import torch
 from botorch.acquisition import LogExpectedImprovement, qLogExpectedImprovement
-from botorch.models.transforms.input import ChainedInputTransform, Normalize
+from botorch.models.transforms.input import ChainedInputTransform
 from botorch.sampling import SobolQMCNormalSampler
 from gpytorch.kernels import ScaleKernel
 from torch import Tensor
@@ -115,23 +115,6 @@ def test_gradients_are_exact(q: int) -> None:
     )
     new = designs(2 * q, seed=2).reshape(2, q, 2).requires_grad_()
     assert torch.autograd.gradcheck(acquisition, new, atol=1e-5)
-
-
-def test_chained_behind_normalize() -> None:
-    unit = (designs(12) - BOUNDS[0]) / (BOUNDS[1] - BOUNDS[0])
-    chain = ChainedInputTransform(
-        # From the unit square back to the bounds.
-        scale=Normalize(2, bounds=torch.stack([-BOUNDS[0], 1 - BOUNDS[0]]) / 0.9),
-        decode=Decoder(ellipses),
-    )
-    model = DistributionGP(unit, target(designs(12)), kernel(), input_transform=chain)
-    scaled = 0.1 + 0.9 * unit
-    torch.testing.assert_close(
-        model.transform_inputs(unit), Decoder(ellipses).transform((unit + BOUNDS[0] / 0.9) * 0.9)
-    )
-    expected = make_model(scaled).predict(scaled)
-    for a, b in zip(model.predict(unit), expected, strict=True):
-        torch.testing.assert_close(a, b)
 
 
 def test_errors() -> None:

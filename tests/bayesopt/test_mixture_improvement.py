@@ -72,17 +72,6 @@ def test_is_finite_far_from_any_improvement() -> None:
     )
 
 
-def test_members_without_weight_are_not_evaluated(monkeypatch: pytest.MonkeyPatch) -> None:
-    used, unused = member(1.0), member(2.0)
-
-    def fail(*args: object, **kwargs: object) -> None:
-        raise AssertionError
-
-    monkeypatch.setattr(unused, "posterior", fail)
-    acquisition = MixtureLogExpectedImprovement(MixtureModel([used, unused], [1.0, 0.0]), BEST)
-    torch.testing.assert_close(acquisition(NEW), LogExpectedImprovement(used, BEST)(NEW))
-
-
 def test_is_the_default_of_mixtures() -> None:
     data = Observations(TRAIN, TARGETS.unsqueeze(-1), 1, None, q=1, seed=0)
     acquisition = default_acquisition(mixture(), data)

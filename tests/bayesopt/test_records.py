@@ -86,13 +86,6 @@ class TestLines:
             optimizer(path)
         assert path.read_bytes() == content
 
-    @pytest.mark.parametrize("first", [b"a text without an end", b"3\n", b'{"format": 1}\n'])
-    def test_other_files(self, first: bytes, path: Path) -> None:
-        path.write_bytes(first)
-        with pytest.raises(CheckpointError, match="another search, or is no checkpoint"):
-            optimizer(path)
-        assert path.read_bytes() == first
-
     def test_what_is_right_is_taken(self, path: Path) -> None:
         for name, search, candidate in (
             ("pool", pool(), 5),
@@ -131,15 +124,3 @@ class TestFiles:
         first.run(use, 1, progress=False)
         assert len(first.evaluations) == 1
         assert first.evaluations[0].failure is None
-
-    def test_two_searches_at_one_file(self, path: Path) -> None:
-        first, second = optimizer(path), optimizer(path)
-        first.tell(0, [1.0, 2.0])
-        content = path.read_bytes()
-        with pytest.raises(CheckpointError, match="another process has written to it"):
-            second.tell(1, [3.0, 4.0])
-        assert path.read_bytes() == content
-        assert not second.evaluations
-        second = optimizer(path)
-        second.tell(1, [3.0, 4.0])
-        assert [e.candidate for e in optimizer(path).evaluations] == [0, 1]

@@ -125,15 +125,6 @@ class TestSearches:
         assert best == of_cloud(cloud) > first
         assert cloud.batch_shape == ()
 
-    def test_identical_clouds_to_start_from_are_one_candidate(self) -> None:
-        search = FreeSearch(CLOUDS[[0, 0, 0, 1, 0, 2, 2]], BOX)
-        for seed in range(4):
-            optimizer = ShapeOptimizer(search, initial=3, model=small_model, seed=seed)
-            asked = [optimizer.ask()[0], *optimizer.ask(2)]
-            assert len({json.dumps(search.plain(cloud)) for cloud in asked}) == 3
-            with pytest.raises(ValueError, match="Expected q <= 0"):
-                optimizer.ask()
-
 
 class TestAskAndTell:
     def test_what_is_asked_for_is_not_asked_for_again(self) -> None:
@@ -360,8 +351,8 @@ class TestOutcomes:
         ("unit", "options", "kernels"),
         [
             (2.0**-30, {}, {"sliced": SlicedWassersteinKernel(2)}),
-            (2.0**-30, {"constraints": 1}, small_model),
-            (2.0**30, {"objectives": 2}, small_model),
+            (2.0**-30, {"constraints": 1}, None),
+            (2.0**30, {"objectives": 2}, None),
         ],
     )
     def test_units_of_outcomes_do_not_matter(self, unit: float, options: Any, kernels: Any) -> None:

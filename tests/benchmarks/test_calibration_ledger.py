@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmarks import calibration_ledger, ledger_causes, ledger_measures
+from benchmarks import calibration_ledger, ledger_measures
 from benchmarks.harness import Options, Row
 from benchmarks.ledger_measures import Entry
 
@@ -53,24 +53,6 @@ def test_places_regard_errors() -> None:
     covers = [(0.95, 0.01), (0.89, 0.01), (0.87, 0.01), (0.99, 0.01), (0.99, 0.004)]
     places = [calibration_ledger.place(row(*pair)) for pair in covers]
     assert places == ["inside", "low", "below", "high", "above"]
-
-
-def test_outside_needs_a_cause() -> None:
-    rows = [row(0.7), row(0.95), row(0.6, task="shifted: wider bags")]
-    rows = calibration_ledger.assembled(rows)
-    count = rows[-1]
-    assert (count["below"], count["inside"], count["unexplained"]) == (2, 1, 1)
-    assert calibration_ledger.assembled([row(0.89)])[-1]["chance"] == 1
-    # Evidence: integrating over hyperparameters covers more on the same task.
-    few = row(0.7, place="below")
-    better = row(0.94, model="integrate", place="inside")
-    assert ledger_causes.cause(few, [few]) is None
-    assert "`integrate` covers 0.940" in str(ledger_causes.cause(few, [few, better]))
-    # A difference within the error is no evidence, and to be within two errors is no cause.
-    near = row(0.89, place="low")
-    assert ledger_causes.cause(near, [near, better | {"cover95": 0.899}]) is None
-    assert ledger_causes.remark(near) == "Within two errors."
-    assert ledger_causes.remark(few) is None
 
 
 def test_calibration_error() -> None:

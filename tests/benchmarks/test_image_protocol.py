@@ -55,10 +55,6 @@ class TestSplits:
         # No image is seen before testing in one run and tested in another, even if runs are random.
         assert not set.union(*seen) & set.union(*tested)
 
-    def test_need_enough_images(self, pool: Images) -> None:
-        with pytest.raises(ValueError, match="at least 1300 images of each class"):
-            split(pool, 0, counts=Counts(1000, 300, 500))
-
 
 class TestMoves:
     def test_shift_images_by_pixels(self) -> None:

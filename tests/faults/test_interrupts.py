@@ -35,7 +35,6 @@ from gp_distributions import (
 )
 from gp_distributions.bayesopt import ShapeOptimizer
 from gp_distributions.comparison import InterruptedComparison
-from gp_distributions.fitting import marginal_likelihood
 from gp_distributions.kernels import DistributionKernel
 from gp_distributions.warnings import UndeterminedWarning, silenced
 
@@ -76,7 +75,6 @@ def learn_reference(model: Any) -> Any:
 # By name: the model, what is interrupted, and whether it leaves the model as it was.
 FITS: dict[str, tuple[Callable[[], Any], Callable[[Any], Any], bool]] = {
     "fit": (exact, fast, False),
-    "undetermined": (exact, lambda model: fit(model, restarts=0, progress=False), False),
     "outputs": (
         lambda: DistributionGP(ROWS[:12], OUTPUTS[:12], kernel(batch_shape=torch.Size([2]))),
         *(fast, False),
@@ -162,24 +160,6 @@ def test_models_stay_usable(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
             mean, std = model.predict(ROWS[12:])
             assert mean.isfinite().all()
             assert (std > 0).all()
-
-
-@pytest.mark.parametrize("line", range(1, 20, 3))
-def test_no_line_of_a_fit_leaves_a_model_in_training_mode(
-    line: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """In which it would predict from the prior; an interrupt comes between any two lines."""
-    model = exact().eval()
-    at = AtLine(line, interrupt, ["fitting/marginal_likelihood.py"])
-    monkeypatch.setattr(
-        marginal_likelihood,
-        "maximise_likelihood",
-        at.within(marginal_likelihood.maximise_likelihood),
-    )
-    with pytest.raises(KeyboardInterrupt):
-        fast(model)
-    assert at.count >= line
-    assert not model.training
 
 
 def test_the_best_concentration_so_far_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:

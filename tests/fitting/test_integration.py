@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from botorch.acquisition import LogExpectedImprovement, qLogExpectedImprovement
 from botorch.models import SingleTaskGP
 from botorch.models.transforms.outcome import Log
 from botorch.sampling import SobolQMCNormalSampler
@@ -31,7 +30,6 @@ from gp_distributions import (
     MMDKernel,
     NormalizeClouds,
     PointClouds,
-    SlicedWasserstein,
     SlicedWassersteinKernel,
     fit,
     integrate_hyperparameters,
@@ -67,6 +65,16 @@ def sliced(**options: object) -> SlicedWassersteinKernel:
 def make(kernel: Kernel | None = None, **options: object) -> DistributionGP:
     kernel = ScaleKernel(sliced()) if kernel is None else kernel
     return DistributionGP(ROWS[:T], TARGETS[:T], kernel, **options)
+
+
+class Other(GaussianLikelihood):
+    """A likelihood that may be anything."""
+
+
+def fixed(kernel: ScaleKernel) -> ScaleKernel:
+    """A kernel whose outputscale is not learned."""
+    kernel.raw_outputscale.requires_grad_(False)
+    return kernel
 
 
 def brute_force(log_prior: Tensor, covariances: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -298,23 +306,6 @@ class TestKernels:
         one = integrated.predict(X[NEW], batch_size=1)
         torch.testing.assert_close((mean, std), one)
 
-    def test_distances_are_compared_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """160 members share the distances between training clouds, and those to new clouds."""
-        calls = []
-        compare = SlicedWasserstein.compare_all
-
-        def counted(self: SlicedWasserstein, r1: Tensor, r2: Tensor) -> Tensor:
-            calls.append((r1.shape[-2], r2.shape[-2]))
-            return compare(self, r1, r2)
-
-        monkeypatch.setattr(SlicedWasserstein, "compare_all", counted)
-        model = integrate_hyperparameters(make())
-        assert calls == [(T, T)]
-        assert model.weights.shape == (16, 10)
-        calls.clear()
-        model.predict(ROWS[NEW])
-        assert calls == [(6, T)]
-
     def test_a_registered_prior_replaces_the_default(self) -> None:
         narrow = sliced(lengthscale_prior=LogNormalPrior(math.log(5.0), 0.01))
         model = integrate_hyperparameters(make(ScaleKernel(narrow)))
@@ -407,20 +398,8 @@ class TestModel:
         diagonal = covariances.diagonal(dim1=-2, dim2=-1).squeeze(-2)
         torch.testing.assert_close(diagonal, many.member_variance[members].squeeze(-1))
 
-    def test_gradients_and_acquisition_functions(self) -> None:
+    def test_gradients(self) -> None:
         model = integrate_hyperparameters(make())
-        X = ROWS[30:34].unsqueeze(1).clone().requires_grad_()
-        best = TARGETS[:T].max()
-        sampler = SobolQMCNormalSampler(S([64]), seed=0)
-        for acquisition in (
-            LogExpectedImprovement(model, best),
-            qLogExpectedImprovement(model, best, sampler),
-        ):
-            values = acquisition(X)
-            (gradient,) = torch.autograd.grad(values.sum(), X)
-            assert values.isfinite().all()
-            assert gradient.isfinite().all()
-            torch.testing.assert_close(acquisition(X[1:2]), values[1:2])
         points = CLOUDS.points[30:32].clone().requires_grad_()
         assert torch.autograd.gradcheck(
             lambda p: model.posterior(PointClouds(p, CLOUDS.weights[30:32]).pack()).variance,
@@ -534,31 +513,27 @@ class TestErrors:
         with pytest.raises(ValueError, match=r"batch of shape \(2,\)"):
             integrate_hyperparameters(batch)
 
-    def test_parts_that_cannot_be_integrated(self) -> None:
-        with pytest.raises(ValueError, match="zero mean, got a LinearMean"):
-            integrate_hyperparameters(make(mean_module=LinearMean(ROWS.shape[-1])))
-
-        class Other(GaussianLikelihood):
-            pass
-
-        with pytest.raises(ValueError, match="Gaussian likelihood, got a Other"):
-            integrate_hyperparameters(make(likelihood=Other()))
-        with pytest.raises(ValueError, match="linear outcome transform, got Log"):
-            integrate_hyperparameters(make(outcome_transform=Log()))
-
-    def test_outputscales_that_cannot_be_integrated(self) -> None:
-        fixed = ScaleKernel(sliced())
-        fixed.raw_outputscale.requires_grad_(False)
-        with pytest.raises(ValueError, match="not fixed, got a fixed outputscale"):
-            integrate_hyperparameters(make(fixed))
-        for place in range(2):
-            terms = ScaleKernel(sliced()) + ScaleKernel(MMDKernel(2, bandwidth=1.0))
-            terms.kernels[place].raw_outputscale.requires_grad_(False)
-            with pytest.raises(ValueError, match=f"fixed kernels.{place}.outputscale"):
-                integrate_hyperparameters(make(terms))
-        known = ScaleKernel(sliced(), outputscale_prior=GammaPrior(2.0, 1.0))
-        with pytest.raises(ValueError, match="without a prior, got one of outputscale"):
-            integrate_hyperparameters(make(known))
+    @pytest.mark.parametrize(
+        ("options", "message"),
+        [
+            ({"mean_module": LinearMean(ROWS.shape[-1])}, "zero mean, got a LinearMean"),
+            ({"likelihood": Other()}, "Gaussian likelihood, got a Other"),
+            ({"outcome_transform": Log()}, "linear outcome transform, got Log"),
+            ({"kernel": fixed(ScaleKernel(sliced()))}, "not fixed, got a fixed outputscale"),
+            (
+                {"kernel": ScaleKernel(sliced()) + fixed(ScaleKernel(sliced()))},
+                "fixed kernels.1.outputscale",
+            ),
+            (
+                {"kernel": ScaleKernel(sliced(), outputscale_prior=GammaPrior(2.0, 1.0))},
+                "without a prior, got one of outputscale",
+            ),
+        ],
+        ids=range(6),
+    )
+    def test_parts_that_cannot_be_integrated(self, options: Any, message: str) -> None:
+        with pytest.raises(ValueError, match=message):
+            integrate_hyperparameters(make(**options))
 
     def test_identical_clouds(self) -> None:
         """No distance tells them apart, so predictions are those of the mean."""

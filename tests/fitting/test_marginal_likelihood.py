@@ -6,7 +6,6 @@ from typing import Any, Literal
 import gpytorch
 import pytest
 import torch
-from botorch.models import ModelListGP
 from cases import as_rows, random_clouds
 from gpytorch.constraints import GreaterThan, Interval
 from gpytorch.kernels import RBFKernel, ScaleKernel
@@ -24,7 +23,6 @@ from gp_distributions import (
     SlicedWassersteinKernel,
     fit,
 )
-from gp_distributions.estimators import DistributionGPRegressor
 from gp_distributions.fitting import ascent
 from gp_distributions.fitting.lbfgs import Minimum
 from gp_distributions.fitting.starts import start_at_medians
@@ -164,15 +162,6 @@ def test_goes_on_where_a_start_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     assert all(torch.equal(before[name], value) for name, value in model.named_parameters())
 
 
-def test_outputs_may_have_parameters_in_common() -> None:
-    kernel = ScaleKernel(SlicedWassersteinKernel(2, num_slices=10))
-    model = fit(DistributionGP(ROWS[:30], torch.stack([TARGETS, TARGETS.sin()], -1)[:30], kernel))
-    model.train()
-    mll = ExactMarginalLogLikelihood(model.likelihood, model)
-    mll(model(*model.train_inputs), model.train_targets).sum().backward()
-    assert model.covar_module.raw_outputscale.grad.abs().item() < 1e-3
-
-
 def test_intervals_that_are_too_short() -> None:
     """Targets that the clouds do not explain, by hyperparameters that claim to be free of noise."""
     model = make_model(targets=torch.tensor([1.0, -1.0, 1.0]).double().repeat(10))
@@ -198,18 +187,6 @@ def test_bad_arguments() -> None:
         fit(make_model(), init="mean")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="restarts: expected an integer >= 0"):
         fit(make_model(), restarts=-1)
-
-
-def test_what_is_no_model_is_refused() -> None:
-    model = make_model()
-    for other in (
-        DistributionGPRegressor(),
-        *(model.covar_module, model.likelihood, CLOUDS, None),
-        ModelListGP(model, make_model()),
-    ):
-        name = type(other).__name__
-        with pytest.raises(TypeError, match=f"ExactGP of GPyTorch, got {name}. Make one"):
-            fit(other)  # type: ignore[arg-type]
 
 
 def test_distances_are_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -198,12 +198,6 @@ def test_bad_arguments() -> None:
             fit_reference(model, progress=False, **options)
     with pytest.raises(ValueError, match="one reference measure, got 0"):
         fit_reference(DistributionGP(CLOUDS.pack(), TARGETS, RBFKernel()))
-    with pytest.raises(TypeError, match=r"Expected a DistributionGP .* got ScaleKernel"):
-        fit_reference(model.covar_module)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="one output"):
-        fit_reference(
-            DistributionGP(CLOUDS[:30], TARGETS[:30, None].expand(-1, 2), model.covar_module)
-        )
     with pytest.raises(ValueError, match="without an input_transform"):
         fit_reference(
             DistributionGP(

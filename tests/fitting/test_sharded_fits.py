@@ -254,25 +254,6 @@ def test_two_workers_give_the_bits_of_one_process_though_one_is_killed(
             assert all(map(same, found, expected))
 
 
-def test_a_new_client_resumes_an_interrupted_fit(
-    folder: Path,
-    tmp_path: Path,
-    cluster: LocalCluster,
-    monkeypatch: pytest.MonkeyPatch,
-    pieces_used: list[list[int]],
-) -> None:
-    data = shards(folder)
-    with Client(cluster) as client, monkeypatch.context() as patch:
-        on_write(patch, 3, interrupt)
-        with pytest.raises(KeyboardInterrupt):
-            fitted(data, client=client, checkpoint=tmp_path / "checkpoint")
-    with Client(cluster) as client:
-        resumed = fitted(data, client=client, checkpoint=tmp_path / "checkpoint")
-    every = list(range(data.num_pieces))
-    assert pieces_used == [every, every[3:]]
-    assert same(resumed.summed().sums.gram, fitted(data).summed().sums.gram)
-
-
 def test_a_poisoned_piece_raises_and_names_its_file(folder: Path, client: Client) -> None:
     data = shards(folder)
     model = fitted(data)

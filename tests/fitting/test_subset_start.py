@@ -142,15 +142,3 @@ def test_a_long_fit_is_announced(monkeypatch: pytest.MonkeyPatch) -> None:
     model = MODELS["one output"]()
     with pytest.warns(CostWarning, match=r"90 clouds needs about .* GiB .*SparseDistributionGP"):
         fit(model, restarts=0)
-
-
-def test_the_progress_bar(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    fit(MODELS["one output"](), restarts=0)
-    assert not capsys.readouterr().err  # it took less than a few seconds
-    monkeypatch.setattr(marginal_likelihood, "_PATIENCE", 0.0)
-    fit(MODELS["one output"](), restarts=0)
-    assert "Fitting: " in capsys.readouterr().err
-    fit(MODELS["one output"](), restarts=0, progress=False)
-    assert not capsys.readouterr().err

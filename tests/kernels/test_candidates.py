@@ -3,12 +3,10 @@
 from typing import Any
 
 import pytest
-import torch
-from gpytorch.kernels import RBFKernel, ScaleKernel
 
 from gp_distributions import MMD, DistributionKernel, ScaledDistance, SlicedWasserstein
 from gp_distributions.distances import Distance
-from gp_distributions.kernels.candidates import as_scaled_kernel, copied, distances_of
+from gp_distributions.kernels.candidates import copied, distances_of
 
 
 def sliced() -> SlicedWasserstein:
@@ -47,15 +45,3 @@ def test_copies_keep_what_is_shared_within_one_candidate() -> None:
     first, second = (part.distance for part in copy.kernels)
     assert first is second
     assert first is not distance
-
-
-def test_scaled_kernels() -> None:
-    distance = sliced()
-    found: Any = as_scaled_kernel(distance)
-    assert isinstance(found, ScaleKernel)
-    assert found.base_kernel.distance is distance
-    assert type(found.base_kernel.profile) is type(DistributionKernel(distance).profile)
-    batch: Any = as_scaled_kernel(RBFKernel(batch_shape=torch.Size([3])))
-    assert batch.outputscale.shape == (3,)
-    inner = RBFKernel() * ScaleKernel(RBFKernel())
-    assert as_scaled_kernel(inner) is inner

@@ -23,7 +23,6 @@ from gp_distributions import (
 )
 from gp_distributions.datasets import load_airfoils
 from gp_distributions.distances import Distance
-from gp_distributions.distances.hellinger import Hellinger
 from gp_distributions.distances.precomputed import PrecomputedDistance
 from gp_distributions.kernels import BlockKernel, GroupAverageKernel, planar_rotations
 from gp_distributions.kernels.diagnosis import diagnose
@@ -81,11 +80,6 @@ class TestFigures:
         ratio = math.sqrt(5) * median / 0.7
         assert found.correlation == pytest.approx((1 + ratio + ratio**2 / 3) * math.exp(-ratio))
 
-    def test_of_profiles_that_are_no_function_of_the_distance(self) -> None:
-        (found,) = diagnose(kernel_of(profile="polynomial"), ROWS).distances
-        assert math.isnan(found.correlation)
-        assert found.findings == ()
-
     def test_each_cloud_is_paired_with_its_first_copy(self) -> None:
         assert diagnose(kernel_of(), ROWS).duplicates == ()
         assert diagnose(kernel_of(), with_copies()).duplicates == ((0, 5), (7, 8), (0, 9))
@@ -142,18 +136,6 @@ class TestSentences:
         assert f"median distance {MEDIAN:.3g} (90% between " in second
         assert third == "No problems found. compare() tells which kernel predicts targets best."
 
-    def test_short_lengthscale(self) -> None:
-        (sentence,) = diagnose(kernel_of(0.01 * MEDIAN), ROWS).findings
-        assert "the lengthscale is 0.01 of the median distance" in sentence
-        assert "Clouds are nearly uncorrelated" in sentence
-        assert f"set kernel.lengthscale = {MEDIAN:.3g}" in sentence
-
-    def test_long_lengthscale(self) -> None:
-        (sentence,) = diagnose(kernel_of(500 * MEDIAN, "exponential"), ROWS).findings
-        assert "the lengthscale is 500 times the median distance. All clouds look alike" in sentence
-        assert "(correlation 0.998)" in sentence
-        assert f"set kernel.lengthscale = {MEDIAN:.3g}" in sentence
-
     def test_sentences_name_what_to_set(self) -> None:
         """The expression in a finding is valid and repairs the kernel."""
         second = kernel_of(100.0 * MEDIAN, p=1)
@@ -207,12 +189,6 @@ class TestSentences:
         assert sentence.startswith("The covariance matrix is not positive semi-definite")
         assert f"smallest eigenvalue is {found.smallest_eigenvalue:.3g}" in sentence
         assert "not Hilbertian" in sentence
-
-    def test_equal_distances(self) -> None:
-        support = torch.cat([points for points, _ in CLOUDS])
-        (sentence,) = diagnose(DistributionKernel(Hellinger(2, support=support)), ROWS).findings
-        assert "nearly all distances lie between 1 and 1" in sentence
-        assert "Hellinger says little about which clouds are similar" in sentence
 
     def test_all_clouds_coincide(self) -> None:
         found = diagnose(kernel_of(), ROWS[:1].repeat(3, 1))
@@ -290,16 +266,6 @@ class TestOrientation:
             assert not diagnose(kernel_of(num_slices=20), clouds).distances[0].random_poses
         airfoils = turned(PointClouds.from_curves(outlines, atoms=40))
         assert diagnose(kernel_of(num_slices=20), airfoils).distances[0].random_poses
-
-    def test_each_kernel_reads_its_columns(self) -> None:
-        upright, lying = rods(40).pack(), turned(rods(40)).pack()
-        width = upright.shape[-1]
-        first = DistributionKernel(SlicedWasserstein(2), active_dims=range(width))
-        second = DistributionKernel(SlicedWasserstein(2), active_dims=range(width, 2 * width))
-        kernel = ScaleKernel(first) + second
-        found = diagnose(kernel, torch.cat([upright, lying], dim=-1))
-        assert [part.random_poses for part in found.distances] == [False, True]
-        assert found.findings[-1].startswith("kernel.kernels[1]: the clouds look")
 
     def test_averages_over_rotations_are_not_asked(self) -> None:
         clouds = turned(rods(40))

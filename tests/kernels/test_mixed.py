@@ -3,13 +3,11 @@
 import numpy as np
 import pytest
 import torch
-from botorch.models.kernels.categorical import CategoricalKernel
-from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
+from gpytorch.kernels import RBFKernel
 from torch import Tensor
 
 from gp_distributions import (
     DistributionKernel,
-    GaussianMixtures,
     Gaussians,
     MixedInputs,
     MMDKernel,
@@ -17,7 +15,6 @@ from gp_distributions import (
     SlicedWassersteinKernel,
     mixed_kernel,
 )
-from gp_distributions.kernels import BlockKernel
 from gp_distributions.kernels.covariances import covariance
 from gp_distributions.kernels.mixed import STRUCTURES
 from gp_distributions.kernels.reading import check_kind, distribution_kernels
@@ -98,24 +95,6 @@ class TestMixedKernel:
             matrix = covariance(mixed_kernel(X, structure=structure).double(), X.pack())
             assert torch.linalg.eigvalsh(matrix.detach()).min() > -1e-12
 
-    def test_defaults(self) -> None:
-        mixtures = GaussianMixtures(
-            RNG.normal(size=(N, 2, 1)), np.ones((N, 2, 1, 1)), np.ones((N, 2))
-        )
-        inputs = MixedInputs(c=CELLS, g=BLOOD, m=mixtures, age=AGE, arm=ARM)
-        kernel = mixed_kernel(inputs, batch_shape=torch.Size([3]))
-        bases = [part.base_kernel for part in kernel.base_kernel.kernels]
-        assert [type(base) for base in bases] == [
-            SlicedWassersteinKernel,
-            SlicedWassersteinKernel,
-            MMDKernel,
-            MaternKernel,
-            CategoricalKernel,
-        ]
-        assert [base.distance.inputs for base in bases[:3]] == ["clouds", "gaussians", "mixtures"]
-        assert kernel.batch_shape == torch.Size([3])
-        assert kernel(inputs.pack()).shape == (3, N, N)
-
     def test_a_kernel_of_covariates(self) -> None:
         inputs = MixedInputs(cells=CELLS, age=AGE)
         rbf = RBFKernel().double()
@@ -143,14 +122,6 @@ class TestBlockKernel:
         for kernel, block in found:
             part = next(X.blocks[name] for name, k in given.items() if k is kernel)
             assert torch.equal(block.select(X.pack())[:, :6], part.pack()[:, :6])  # type: ignore[union-attr]
-
-    def test_columns_of_columns(self) -> None:
-        inner = SlicedWassersteinKernel(1, num_slices=1, active_dims=[1, 2])
-        block = Block("clouds", 1, (4, 5))
-        assert distribution_kernels(BlockKernel(inner, [3, 4, 5])) == [(inner, block)]
-        outer = ScaleKernel(BlockKernel(SlicedWassersteinKernel(1, num_slices=1), [0, 1]))
-        outer.active_dims = torch.tensor([7, 8, 9])
-        assert distribution_kernels(outer)[0][1].columns == (7, 8)
 
     def test_batches_share_distances(self) -> None:
         kernel = mixed_kernel(X, batch_shape=torch.Size([2]), structure="sum")

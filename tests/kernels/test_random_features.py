@@ -68,11 +68,10 @@ def gram(kernel: Kernel, count: int, rows: Tensor = ROWS) -> Tensor:
 
 
 @pytest.mark.parametrize("name", RADIAL)
-@pytest.mark.parametrize("count", [16, 512])
-def test_features_converge_to_the_kernel(name: str, count: int) -> None:
+def test_features_converge_to_the_kernel(name: str) -> None:
     """Inner products have the mean and the variance of an average of random cosines."""
     torch.manual_seed(0)
-    draws = 200
+    draws, count = 200, 64
     kernel = make_kernel(RADIAL[name])
     squared = kernel.distance.squared(ROWS) / kernel.lengthscale.square()
     exact = kernel.profile(squared).detach()

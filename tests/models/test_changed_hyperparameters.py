@@ -106,12 +106,3 @@ def test_conditioned_models(name: str) -> None:
     again.covar_module.base_kernel.lengthscale = 0.7
     for found, expected in zip(predicted(more), predicted(conditioned(again)), strict=True):
         torch.testing.assert_close(found, expected, rtol=1e-8, atol=1e-8)
-
-
-def test_predictions_at_the_same_values_are_computed_once() -> None:
-    model = MODELS["exact"]()
-    model.predict(NEW)
-    strategy = model.prediction_strategy
-    model.covar_module.base_kernel.lengthscale = model.covar_module.base_kernel.lengthscale.item()
-    model.predict(NEW)
-    assert model.prediction_strategy is strategy

@@ -207,15 +207,6 @@ class TestConcentration:
         assert found.alpha_epsilon == max(separate, key=separate.__getitem__) == 0.01
         assert float(found.leave_one_out().mean()) == pytest.approx(separate[0.01], rel=1e-6)
 
-    def test_is_in_the_state(self, model: ClassificationGP) -> None:
-        model.alpha_epsilon = 0.3
-        other = copy.deepcopy(model)
-        other.alpha_epsilon = 0.01
-        other.load_state_dict(model.state_dict())
-        assert other.alpha_epsilon == 0.3
-        clouds = make_data(5, seed=7)[0]
-        assert torch.equal(other.predict_proba(clouds), model.predict_proba(clouds))
-
     def test_is_set_with_targets_and_noise(self, model: ClassificationGP) -> None:
         model.predict_proba(NEW_X[:2])
         model.alpha_epsilon = 0.1
@@ -271,11 +262,12 @@ class TestTemperature:
             assert chosen < 0.9
 
     def test_is_in_the_state(self, model: ClassificationGP) -> None:
-        model.temperature = 0.5
+        model.temperature, model.alpha_epsilon = 0.5, 0.3
         other = ClassificationGP(X, Y, make_kernel())
         state = model.state_dict()
         other.load_state_dict(state)
-        assert other.temperature == 0.5
+        assert (other.temperature, other.alpha_epsilon) == (0.5, 0.3)
+        assert torch.equal(other.predict_proba(NEW_X[:5]), model.predict_proba(NEW_X[:5]))
         state["likelihood.temperature"] = torch.tensor(-1.0)
         with pytest.raises(ValueError, match="temperature > 0"):
             other.load_state_dict(state)

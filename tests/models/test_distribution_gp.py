@@ -17,7 +17,6 @@ from torch import Tensor
 
 from gp_distributions import (
     DistributionGP,
-    MMDKernel,
     PointClouds,
     SlicedWassersteinKernel,
     fit,
@@ -86,28 +85,6 @@ class TestInputs:
                     torch.testing.assert_close(a, b)
             conditioned = model.condition_on_observations(test[30:32], TARGETS[30:32, None])
             assert conditioned.posterior(test[32:]).mean.shape == (8, 1)
-
-    @pytest.mark.parametrize("sampling_noise", [False, True])
-    def test_columns_may_be_chosen_around_the_kernel(self, sampling_noise: bool) -> None:
-        # Three more columns, which could be an atom of large weight.
-        columns = torch.arange(ROWS.shape[-1])
-        rows = torch.cat([torch.full_like(ROWS[:, :3], 1e3), ROWS], dim=-1)
-        inner, outer = (
-            ScaleKernel(
-                MMDKernel(2, active_dims=None if outside else columns + 3),
-                active_dims=columns + 3 if outside else None,
-            )
-            for outside in (False, True)
-        )
-        models = [
-            DistributionGP(rows[:30], TARGETS[:30], kernel, sampling_noise=sampling_noise)
-            for kernel in (inner, outer)
-        ]
-        expected = DistributionGP(
-            *(ROWS[:30], TARGETS[:30], ScaleKernel(MMDKernel(2))), sampling_noise=sampling_noise
-        )
-        for model in models:
-            torch.testing.assert_close(model.predict(rows[30:])[1], expected.predict(ROWS[30:])[1])
 
 
 class TestPredictions:

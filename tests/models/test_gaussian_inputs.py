@@ -5,7 +5,6 @@ import torch
 
 from gp_distributions import (
     DistributionGP,
-    GaussianMixtures,
     Gaussians,
     MMDKernel,
     PointClouds,
@@ -62,10 +61,3 @@ def test_mixtures_of_one_component_are_gaussians() -> None:
         other.predict(train.as_mixtures()), one.predict(train), strict=True
     ):
         torch.testing.assert_close(actual, expected, rtol=1e-8, atol=1e-8)
-
-
-def test_mixtures_need_a_kernel() -> None:
-    train, y = gaussians(5, 0)
-    assert isinstance(train.as_mixtures(), GaussianMixtures)
-    with pytest.raises(ValueError, match="MMDKernel"):
-        DistributionGP(train.as_mixtures(), y)

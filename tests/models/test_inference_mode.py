@@ -69,15 +69,6 @@ def test_gradients_of_posteriors(name: str) -> None:
     assert torch.equal(gradient(model), gradient(MODELS[name]()))
 
 
-def test_caches_serve_later_predictions_in_the_mode() -> None:
-    model = exact()
-    with torch.inference_mode():
-        model.predict(ROWS[10:])
-        kept = model.prediction_strategy
-        model.predict(ROWS[10:])
-        assert model.prediction_strategy is kept
-
-
 @pytest.mark.parametrize(
     ("name", "mode"),
     [(name, torch.inference_mode) for name in ("exact", "shared kernel", "sparse")]

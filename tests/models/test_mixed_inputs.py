@@ -36,7 +36,6 @@ from gp_distributions import (
 from gp_distributions.kernels import BlockKernel
 from gp_distributions.kernels.mixed import STRUCTURES
 from gp_distributions.models import SamplingNoiseLikelihood
-from gp_distributions.rows.columns import select_columns
 
 N, TRAIN = 36, 26
 RNG = np.random.default_rng(3)
@@ -116,14 +115,6 @@ class TestRegression:
         new = MixedInputs(cells=CELLS[:1], covariates=FRAME[:1].assign(arm="other"))
         with pytest.raises(ValueError, match=r"'arm' of block 'covariates'.*'other' in row 'p0'"):
             model.predict(new)
-
-    def test_folds(self) -> None:
-        """Each fold learns its encoding from its own training data."""
-        for fold in range(2):
-            test = np.arange(N) % 2 == fold
-            model = DistributionGP(X[~test], Y[~test], kernel())
-            assert model.encoding == X[~test].encoding != X.encoding
-            assert explained(model.predict(X[test])[0], Y[test]) > 0.5
 
     def test_kernels_of_other_inputs(self) -> None:
         with pytest.raises(ValueError, match="mixed_kernel"):
@@ -239,12 +230,6 @@ class TestSamplingNoise:
 
 
 class TestOtherModels:
-    def test_classification(self) -> None:
-        labels = np.where(LEVEL[:, 0] > 0, "high", "low")
-        model = fit(ClassificationGP(X[:TRAIN], labels[:TRAIN], kernel()), restarts=0)
-        assert np.mean(model.predict(X[TRAIN:]) == labels[TRAIN:]) >= 0.8
-        assert model.leave_one_out().shape == (TRAIN,)
-
     def test_several_outputs(self) -> None:
         outputs = torch.stack([Y, -2 * Y], dim=-1)
         separate = DistributionGP(X[:TRAIN], outputs[:TRAIN], kernel(batch_shape=torch.Size([2])))
@@ -297,23 +282,6 @@ class TestNormalization:
         save(model, tmp_path / "model")
         loaded = load(tmp_path / "model")
         same(loaded.predict(two[TRAIN:]), model.predict(two[TRAIN:]))
-
-    def test_the_only_block_of_clouds(self) -> None:
-        transform = NormalizeClouds.from_data(X, scale=2.0)
-        rows, columns = transform(X.pack()), X.encoding.columns
-        cells = select_columns(rows, columns["cells"])
-        assert torch.equal(cells, CELLS.normalize(scale=2.0).pack())
-        assert torch.equal(rows[:, :2], X.pack()[:, :2])
-        assert transform.equals(NormalizeClouds.from_data(X, scale=2.0))
-        assert not transform.equals(NormalizeClouds.from_data(CELLS, scale=2.0))
-
-    def test_refuses(self) -> None:
-        two = MixedInputs(cells=CELLS, nerves=CELLS, age=FRAME["age"])
-        for block in (None, "cell"):
-            with pytest.raises(ValueError, match=r"block from \['cells', 'nerves'\]"):
-                NormalizeClouds.from_data(two, block=block)
-        with pytest.raises(TypeError, match="got Covariates"):
-            NormalizeClouds.from_data(two, block="age")
 
 
 class TestBayesianOptimisation:

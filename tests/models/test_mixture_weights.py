@@ -5,15 +5,8 @@ from cases import as_rows, random_clouds
 
 from gp_distributions import ClassificationGP, SlicedWassersteinKernel
 from gp_distributions.models import MixtureClassifier
-from gp_distributions.models.mixture_weights import normalized_weights
 
 ROWS = as_rows(random_clouds(6, sizes=(3, 9)))
-
-
-def test_weights_are_divided_by_their_sum() -> None:
-    expected = torch.tensor([0.25, 0.75], dtype=torch.float64)
-    torch.testing.assert_close(normalized_weights(torch.tensor([2.0, 6.0]), 2), expected)
-    assert normalized_weights(None, 4).tolist() == [0.25] * 4
 
 
 def test_weights_of_classifiers_are_equal_unless_given() -> None:

@@ -114,14 +114,3 @@ def test_training_data_leave_their_graph(init: str) -> None:
     assert not any(tensor.requires_grad for tensor in (*model.train_inputs, model.train_targets))
     rows = PointClouds(points.exp()).pack().requires_grad_()
     assert torch.autograd.grad(model.posterior(rows).mean.sum(), rows)[0].isfinite().all()
-
-
-@pytest.mark.filterwarnings("ignore::gp_distributions.warnings.PrecisionWarning")
-@pytest.mark.parametrize(("dtype", "least"), [(torch.float64, 1e-8), (torch.float32, 1e-4)])
-def test_the_least_noise_variance_depends_on_the_precision(
-    dtype: torch.dtype, least: float
-) -> None:
-    X = PointClouds(torch.randn(6, 3, 2, generator=torch.Generator().manual_seed(0)).to(dtype))
-    model = DistributionGP(X, X.points.mean((-2, -1)))
-    constraint = model.likelihood.noise_covar.raw_noise_constraint
-    assert constraint.lower_bound.item() == pytest.approx(least)

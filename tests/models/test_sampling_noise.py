@@ -99,10 +99,6 @@ class TestTies:
         expected = torch.tensor([1 / 8, 1 / 20, 1 / 36], dtype=torch.float64) - 1 / 36
         torch.testing.assert_close(excess, expected)
 
-    def test_a_few_are_nothing_to_tell(self) -> None:
-        bags = [torch.cat([torch.rand(9, 1, dtype=torch.float64), torch.zeros(4, 1)])] * 3
-        DistributionGP(PointClouds.from_list(bags), self.TARGETS, sampling_noise=True)
-
     def test_other_words_are_refused(self) -> None:
         with pytest.raises(ValueError, match="False, True or \"ties\", got 'no'"):
             DistributionGP(ROWS[:30], TARGETS[:30], make_kernel(), sampling_noise="no")
@@ -200,16 +196,6 @@ class TestLikelihood:
         for other in (copy.deepcopy(model), pickle.loads(pickle.dumps(model)), fresh):
             for a, b in zip(other.predict(ROWS[30:]), expected, strict=True):
                 torch.testing.assert_close(a, b)
-
-    def test_parts_of_several_outputs(self) -> None:
-        targets = torch.stack([TARGETS, TARGETS.sqrt(), TARGETS.sin()], dim=-1)[:30]
-        kernel = make_kernel(batch_shape=torch.Size([3]))
-        model = DistributionGP(ROWS[:30], targets, kernel, sampling_noise=True)
-        model.likelihood.sampling_noise = torch.tensor([[0.1], [0.2], [0.4]])
-        _, std = model.predict(ROWS[30:])
-        for indices in ([1], [0, 2]):
-            part = model.subset_output(indices)
-            torch.testing.assert_close(part.predict(ROWS[30:])[1], std[:, indices])
 
     def test_clouds_that_it_needs(self) -> None:
         likelihood = SamplingNoiseLikelihood(2)

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from botorch.acquisition.objective import ScalarizedPosteriorTransform
 from botorch.models.transforms.outcome import Standardize
 from cases import as_rows, random_clouds
 from gpytorch.kernels import ScaleKernel
@@ -345,19 +344,6 @@ class TestBoTorch:
         torch.testing.assert_close(posterior.mean.squeeze(-1), mean[:, 1])
         with pytest.raises(ValueError, match="with its training data"):
             model.subset_output([0]).leave_one_out()
-
-    def test_posterior_transforms_and_given_noise(self) -> None:
-        model = make_sparse(SEVERAL, num_inducing=20)
-        weights = torch.tensor([1.0, 2.0, -1.0]).double()
-        transform = ScalarizedPosteriorTransform(weights)
-        found = model.posterior(NEW, posterior_transform=transform)
-        torch.testing.assert_close(found.mean.squeeze(-1), model.posterior(NEW).mean @ weights)
-        noise = torch.rand(10, 3, generator=torch.Generator().manual_seed(0)).double()
-        noisy = model.posterior(NEW, observation_noise=noise).variance
-        units = model.outcome_transform.stdvs.square()
-        torch.testing.assert_close(noisy - model.posterior(NEW).variance, noise * units)
-        with pytest.raises(ValueError, match=r"of 3 outputs in the last axis, got shape \(10,\)"):
-            model.posterior(NEW, observation_noise=noise[:, 0])
 
 
 class TestInputs:

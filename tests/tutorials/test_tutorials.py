@@ -11,11 +11,9 @@ import nbformat
 import pytest
 
 from tutorials.__main__ import (
-    FOLDER,
     TutorialError,
     cell_id,
     digest,
-    main,
     notebooks,
     run,
 )
@@ -125,12 +123,3 @@ def test_a_failing_notebook_stays_as_it_was(tmp_path: Path) -> None:
     assert "\x1b" not in str(error.value)
     assert path.read_bytes() == before
     assert list(tmp_path.iterdir()) == [path]
-
-
-def test_names_choose_notebooks() -> None:
-    assert [path.stem for path in notebooks(["01"])] == ["01_quickstart"]
-    with pytest.raises(ValueError, match="got '99'"):
-        notebooks(["01", "99"])
-    with pytest.raises(SystemExit, match="got '99'"):
-        main(["99"])
-    assert all(path.parent == FOLDER for path in notebooks())
