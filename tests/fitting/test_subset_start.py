@@ -7,22 +7,18 @@ import pytest
 import torch
 from cases import random_clouds
 from gpytorch.kernels import RBFKernel, ScaleKernel
-from gpytorch.likelihoods import GaussianLikelihood
 from gpytorch.mlls import ExactMarginalLogLikelihood
 from torch import Tensor
 
 from gp_distributions import (
     DistributionGP,
     PointClouds,
-    ReferenceMeasure,
     SharedKernelGP,
-    SinkhornKernel,
     SlicedWassersteinKernel,
     fit,
 )
 from gp_distributions.fitting import marginal_likelihood, subset_start
 from gp_distributions.fitting.ascent import Ascent
-from gp_distributions.fitting.subset_start import has_subsets
 from gp_distributions.warnings import CostWarning
 
 CLOUDS = PointClouds.from_list([points for points, _ in random_clouds(90, sizes=(5, 20))])
@@ -30,10 +26,6 @@ ROWS = CLOUDS.pack()
 NOISE = 0.1 * torch.randn(90, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
 TARGETS = (CLOUDS.weights.unsqueeze(-1) * CLOUDS.points).sum((-2, -1)).sin() + NOISE
 OUTPUTS = torch.stack([TARGETS, CLOUDS.points.square().sum((-2, -1)).sqrt()], dim=-1)
-
-
-class Unknown(GaussianLikelihood):
-    """A likelihood of which ``fit`` does not know whether subsets have the same maxima."""
 
 
 def kernel(**options: Any) -> SlicedWassersteinKernel:
@@ -97,17 +89,6 @@ def test_ends_where_a_fit_of_all_clouds_ends(name: str, seen: list[int]) -> None
     assert set(seen) == {90}
     assert fewer < len(seen)
     assert value(model) >= value(general) - 1e-4
-
-
-def test_which_models_have_subsets(seen: list[int]) -> None:
-    assert all(has_subsets(make()) for make in MODELS.values())
-    reference = ReferenceMeasure(torch.zeros(3, 2).double() + torch.arange(3).unsqueeze(-1))
-    learned = DistributionGP(ROWS, TARGETS, SinkhornKernel(reference, epsilon=1.0))
-    assert has_subsets(learned)
-    reference.requires_grad_()
-    assert not has_subsets(learned)
-    assert not has_subsets(DistributionGP(ROWS, TARGETS, kernel(), likelihood=Unknown()))
-    assert not has_subsets(DistributionGP(ROWS, TARGETS, kernel(), train_Yvar=NOISE.square()))
 
 
 @pytest.mark.parametrize("after", [2, 45])

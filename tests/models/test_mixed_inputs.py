@@ -311,12 +311,6 @@ class TestBayesianOptimisation:
         torch.testing.assert_close(values[0], expected.max())
         assert indices[0] == expected.argmax()
 
-    def test_a_pool_needs_the_encoding_of_the_model(self) -> None:
-        model = make_model()
-        acquisition = LogExpectedImprovement(model, best_f=Y.max())
-        with pytest.raises(TypeError, match=r"X.pack\(model.encoding\)"):
-            optimize_over_pool(acquisition, X[TRAIN:])  # type: ignore[arg-type]
-
     @pytest.mark.parametrize("wide", [False, True])
     def test_conditioning(self, wide: bool) -> None:
         model = DistributionGP(train_inputs(), Y[:TRAIN], kernel(), outcome_transform=None)

@@ -99,10 +99,6 @@ class TestTies:
         expected = torch.tensor([1 / 8, 1 / 20, 1 / 36], dtype=torch.float64) - 1 / 36
         torch.testing.assert_close(excess, expected)
 
-    def test_other_words_are_refused(self) -> None:
-        with pytest.raises(ValueError, match="False, True or \"ties\", got 'no'"):
-            DistributionGP(ROWS[:30], TARGETS[:30], make_kernel(), sampling_noise="no")
-
 
 class TestLikelihood:
     def test_off_by_default(self) -> None:
