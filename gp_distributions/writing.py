@@ -1,7 +1,7 @@
 """Files that are written completely or not at all, and such files of tensors with a description.
 
-The latter are files of safetensors. Their metadata are ``description``, JSON that starts with the
-``kind`` of the file, its ``format`` and the ``versions`` of the software, and ``digest``, the SHA-256
+The latter are files of safetensors. Their metadata are one entry, ``content``, JSON of a description, which
+starts with the ``kind`` of the file, its ``format`` and the ``versions`` of the software, and of the SHA-256
 digest of the description and of all tensors. Reading them runs no code from the file.
 """
 
@@ -91,7 +91,8 @@ def write_tensors(
     frame = {"kind": kind, "format": FORMAT, "versions": _versions()}
     text = json.dumps(frame | description)
     arrays = {str(i): each.contiguous().numpy(force=True) for i, each in enumerate(tensors)}
-    metadata = {"description": text, "digest": _digest(text, arrays)}
+    # One entry, as safetensors writes several in any order.
+    metadata = {"content": json.dumps([text, _digest(text, arrays)])}
     content = safetensors.numpy.save(arrays, metadata)
     with written_whole(path) as file:
         file.write(content)
@@ -125,8 +126,8 @@ def read_tensors(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, Any
             arrays = {name: content.get_tensor(name) for name in content.keys()}  # noqa: SIM118
     except SafetensorError as error:
         raise ValueError(f"{path} is damaged, or is not {kind}: {error}.") from error
-    text = metadata.get("description", "{}")
-    if metadata.get("digest") != _digest(text, arrays):
+    text, digest = json.loads(metadata.get("content", '["{}", ""]'))
+    if digest != _digest(text, arrays):
         raise ValueError(f"{path} is damaged, or is not {kind}: its digest does not match.")
     description = json.loads(text)
     if description["format"] != FORMAT:

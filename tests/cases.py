@@ -196,12 +196,15 @@ DISTANCES: dict[str, Case[Distance]] = {
     "precomputed": Case(partial(PrecomputedDistance, OBJECTS), INDICES),
 }
 
-# Every distance with a smooth and a root profile; every profile with and without an embedding.
+# Every distance with a smooth and a root profile; every profile with an embedding, and those of inner
+# products without one, too.
 KERNELS: dict[str, Case[DistributionKernel]] = {
     f"{distance}-{profile}": Case(
         lambda case=case, profile=profile: DistributionKernel(case(), profile), case.inputs
     )
     for distance, case in DISTANCES.items()
     for profile in PROFILES
-    if distance in ("sw1", "sw2") or profile in ("gaussian", "exponential")
+    if distance == "sw2"
+    or profile in ("gaussian", "exponential")
+    or (distance == "sw1" and not PROFILES[profile].radial)
 }

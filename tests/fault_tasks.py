@@ -14,7 +14,6 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
-from io import FileIO
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any, Self
@@ -252,27 +251,6 @@ def search(kind: str, path: str | None, when: str, number: int, result: str | No
         write(result, [(e.candidate, e.outcomes) for e in made.evaluations])
 
 
-def search_dies_in_a_line(path: str, share: float) -> None:
-    """Die while the line of the 5th evaluation is written."""
-    from gp_distributions.bayesopt import records
-
-    opened: list[FileIO] = []
-
-    class Partial(FileIO):
-        def write(self, line: Any) -> int:
-            if len(opened) > 5:  # the first is opened to be read
-                super().write(line[: int(share * len(line))])
-                die()
-            return super().write(line)
-
-    def partial(path: Path, mode: str, buffering: int) -> FileIO:
-        opened.append(Partial(path, mode))
-        return opened[-1]
-
-    records.open = partial  # type: ignore[attr-defined]
-    optimizer("random", path).run(value, 6, progress=False)
-
-
 # Fits with checkpoints.
 
 
@@ -379,7 +357,7 @@ def fit_until_interrupted(ready: str, result: str) -> None:
 TASKS: dict[str, Callable[..., None]] = {
     task.__name__: task
     for task in (
-        *(search, search_dies_in_a_line, sparse_fit, saved),
+        *(search, sparse_fit, saved),
         *(hold, add, fit_until_interrupted),
     )
 }

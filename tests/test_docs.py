@@ -121,14 +121,6 @@ def test_all_public_names_are_documented_once() -> None:
     assert [name for name in public_names() if not counts[id(resolved(name))]] == []
 
 
-def test_names_of_modules_are_not_taken_for_those_of_functions() -> None:
-    for name in DOCUMENTED:
-        short = name.rpartition(".")[2]
-        if list((ROOT / "gp_distributions").rglob(f"{short}.py")):
-            described = resolved(name)
-            assert name == f"{described.__module__}.{described.__qualname__}"
-
-
 def test_formulas() -> None:
     grown = mathml(r"\Bigl(\frac{a}{b}\Bigr)^2")
     assert grown.count('stretchy="true"') == 2

@@ -13,18 +13,19 @@ from gp_distributions.distances import Distance
 
 @functools.cache
 def known(name: str) -> tuple[Distance, Tensor]:
-    """A distance that remembers the distances of 200 clouds to each other, and the clouds."""
-    distance, rows = DISTANCES[name](), DISTANCES[name].inputs.rows(200)
+    """A distance that remembers the distances of 120 clouds to each other, and the clouds."""
+    distance, rows = DISTANCES[name](), DISTANCES[name].inputs.rows(120)
     distance.squared(rows)
     return distance, rows
 
 
-@pytest.mark.parametrize("scale", [0.2, 1.0, 5.0])
 @pytest.mark.parametrize("name", KERNELS)
-def test_smallest_eigenvalue_is_not_negative(name: str, scale: float) -> None:
+def test_smallest_eigenvalue_is_not_negative(name: str) -> None:
     distance, rows = known(name.rpartition("-")[0])
     kernel = DistributionKernel(distance, KERNELS[name]().profile)
-    kernel.lengthscale = scale * float(distance.squared(rows).median().sqrt())
-    with torch.no_grad():
-        eigenvalues = torch.linalg.eigvalsh(kernel(rows).to_dense())
-    assert float(eigenvalues[0]) >= -1e-10 * float(eigenvalues[-1])
+    median = float(distance.squared(rows).median().sqrt())
+    for scale in (0.2, 1.0, 5.0):
+        kernel.lengthscale = scale * median
+        with torch.no_grad():
+            eigenvalues = torch.linalg.eigvalsh(kernel(rows).to_dense())
+        assert float(eigenvalues[0]) >= -1e-10 * float(eigenvalues[-1])

@@ -13,7 +13,6 @@ from library_settings import settings_entered
 from gp_distributions import (
     ClassificationGP,
     DistributionGP,
-    DistributionGPRegressor,
     DistributionKernel,
     MMDKernel,
     PointClouds,
@@ -35,7 +34,6 @@ from gp_distributions import (
     integrate_hyperparameters,
     load,
     relevance,
-    report,
     save,
     sensitivity,
 )
@@ -127,17 +125,6 @@ def test_no_setting_is_entered(name: str, tmp_path: Path, monkeypatch: pytest.Mo
     entered = settings_entered(monkeypatch)
     WORK[name](tmp_path)
     assert not entered
-
-
-@pytest.mark.filterwarnings("ignore::gp_distributions.warnings.DistributionWarning")
-def test_only_scikit_learn_and_matplotlib_filter_warnings(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    model, bags = fitted(), [points.numpy() for points, _ in CLOUDS]
-    entered = settings_entered(monkeypatch)
-    DistributionGPRegressor(restarts=0).fit(bags[:16], Y[:16].numpy()).predict(bags[16:])
-    report(model, X[16:], Y[16:], path=tmp_path / "report.html")
-    assert set(entered) <= {"catch_warnings"}
 
 
 @pytest.mark.parametrize(

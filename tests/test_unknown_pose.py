@@ -4,42 +4,26 @@ Ovals, some of them with a dent, turned at random; targets depend on their shape
 """
 
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from botorch.acquisition import LogExpectedImprovement, PosteriorMean
+from botorch.acquisition import PosteriorMean
 from gpytorch.kernels import ScaleKernel
-from sklearn.decomposition import PCA
-from sklearn.model_selection import cross_val_score
-from sklearn.pipeline import make_pipeline
-from sklearn.svm import SVC
 from torch import Tensor
 
 from gp_distributions import (
     ClassificationGP,
     DistributionGP,
-    DistributionGPClassifier,
-    DistributionGPRegressor,
     DistributionKernel,
-    EmbeddingTransformer,
-    FreeSearch,
-    GramTransformer,
     PointClouds,
-    PoolSearch,
     RigidSlicedWasserstein,
-    ShapeOptimizer,
     SlicedWasserstein,
     fit,
-    load,
     optimize_free_shapes,
-    optimize_over_pool,
-    save,
     sensitivity,
 )
 from gp_distributions.bayesopt import DataPenalty
-from gp_distributions.calibration import coverage
 
 NUM, TRAIN = 60, 40
 
@@ -95,78 +79,11 @@ def test_regression(model: DistributionGP) -> None:
     assert float(((mean - other).abs() / std).median()) > 0.2
 
 
-def test_sampling_noise() -> None:
-    """Small samples of a shape in any pose have wider intervals, which cover."""
-    generator = torch.Generator().manual_seed(3)
-    sizes = torch.randint(10, 200, (NUM,), generator=generator).tolist()
-
-    def sampled(seed: int, sizes: list[int]) -> PointClouds:
-        noise = torch.Generator().manual_seed(seed)
-        bags = [
-            torch.randn(n, 2, generator=noise, dtype=torch.float64)
-            * torch.stack([a.rsqrt(), a.sqrt()])
-            for n, a in zip(sizes, ASPECTS, strict=True)
-        ]
-        return PointClouds.from_list([turned(bag[None], seed + i)[0] for i, bag in enumerate(bags)])
-
-    targets = ASPECTS.log()
-    noisy = DistributionGP(
-        sampled(10, sizes)[:TRAIN], targets[:TRAIN], kernel(), sampling_noise=True
-    )
-    fit(noisy, restarts=0)
-    _, wide = noisy.predict(sampled(500, [10] * NUM))
-    mean, narrow = noisy.predict(sampled(900, [200] * NUM))
-    assert bool((wide.median() > 1.3 * narrow.median()).item())
-    assert float(coverage(targets, mean, narrow)) > 0.85
-
-
 def test_classification() -> None:
     found = fit(ClassificationGP(SHAPES[:TRAIN], LABELS[:TRAIN], kernel()))
     assert (found.predict(SHAPES[TRAIN:]) == LABELS[TRAIN:]).mean() > 0.9
     one, other = (found.predict_proba(clouds[TRAIN:]) for clouds in (SHAPES, AGAIN))
     assert float((one - other).abs().max()) < 0.05
-
-
-def test_estimators() -> None:
-    bags = list(SHAPES.points.numpy())
-    regressor = DistributionGPRegressor(distance="rigid_sliced_wasserstein", restarts=0)
-    assert cross_val_score(regressor, bags, TARGETS.numpy(), cv=3).min() > 0.9
-    classifier = DistributionGPClassifier(distance=distance(), restarts=0)
-    classifier.fit(bags[:TRAIN], LABELS[:TRAIN])
-    assert classifier.score(bags[TRAIN:], LABELS[TRAIN:]) > 0.9
-    machine = make_pipeline(GramTransformer(distance=distance()), SVC(C=10, kernel="precomputed"))
-    machine.fit(bags[:TRAIN], LABELS[:TRAIN])
-    assert machine.score(bags[TRAIN:], LABELS[TRAIN:]) > 0.9
-    features = EmbeddingTransformer(distance=distance()).fit(bags)
-    components = PCA(2).fit(features.transform(bags))
-    one, other = (
-        components.transform(features.transform(list(clouds.points.numpy())))
-        for clouds in (SHAPES, AGAIN)
-    )
-    np.testing.assert_allclose(one, other, atol=0.01 * one.std())
-
-
-def test_pools(model: DistributionGP) -> None:
-    best = float(TARGETS[:TRAIN].max())
-    chosen, values = zip(
-        *[
-            optimize_over_pool(
-                LogExpectedImprovement(model, best_f=best), clouds, 1, exclude=range(TRAIN)
-            )
-            for clouds in (SHAPES, AGAIN)
-        ],
-        strict=True,
-    )
-    assert chosen[0].tolist() == chosen[1].tolist()
-    torch.testing.assert_close(*values, rtol=0, atol=0.05)
-
-
-def test_pool_search_finds_the_best() -> None:
-    optimizer = ShapeOptimizer(
-        PoolSearch(SHAPES), model=lambda X, Y: DistributionGP(X, Y, kernel()), initial=6, seed=1
-    )
-    optimizer.run(lambda index: float(TARGETS[index]), 9, progress=False)
-    assert optimizer.best[0] == int(TARGETS.argmax())
 
 
 def test_free_shapes(model: DistributionGP) -> None:
@@ -181,12 +98,6 @@ def test_free_shapes(model: DistributionGP) -> None:
     penalty = DataPenalty(distance(), SHAPES)
     assert float(penalty(AGAIN.pack().unsqueeze(-2)).max()) < 1e-3
     assert float(penalty(PointClouds(3 * OUTLINES[:1]).pack().unsqueeze(-2))) > 1
-    search = FreeSearch(starts, bounds, penalty=penalty, num_restarts=1, maxiter=3)
-    optimizer = ShapeOptimizer(
-        search, model=lambda X, Y: DistributionGP(X, Y, kernel()), initial=2, seed=0
-    )
-    optimizer.run(lambda cloud: float(cloud.points.square().sum()), 3, progress=False)
-    assert len(optimizer.evaluations) == 3
 
 
 def test_sensitivity(model: DistributionGP) -> None:
@@ -206,10 +117,3 @@ def test_sensitivity(model: DistributionGP) -> None:
     assert float((torques.abs() / levers).median()) < 0.02
     stretch = (gradients * arms).sum((-2, -1)).abs()  # which is not a motion
     assert float((stretch / levers).median()) > 0.05
-
-
-def test_saving(model: DistributionGP, tmp_path: Path) -> None:
-    save(model, tmp_path / "model.npz")
-    again = load(tmp_path / "model.npz")
-    for one, other in zip(model.predict(AGAIN), again.predict(AGAIN), strict=True):
-        assert torch.equal(one, other)

@@ -22,7 +22,6 @@ from gp_distributions import (
     SlicedWasserstein,
     SlicedWassersteinKernel,
     SparseDistributionGP,
-    compare,
     diagnose,
     fit,
     relevance,
@@ -76,10 +75,6 @@ def test_errors_of_the_package(call: Callable[[], Any], message: str) -> None:
         call()
 
 
-def test_no_clouds_have_features() -> None:
-    assert len(SlicedWasserstein(2, num_slices=4).embed(torch.zeros(0, 12))) == 0
-
-
 @pytest.mark.parametrize(
     ("call", "message"),
     [
@@ -126,11 +121,6 @@ def test_no_clouds_have_features() -> None:
 def test_first_mistakes(call: Callable[[], Any], message: str) -> None:
     with pytest.raises((TypeError, ValueError), match=message):
         call()
-
-
-def test_a_class_is_no_candidate() -> None:
-    with pytest.raises(RuntimeError, match="got the class MMDKernel"):
-        compare({"mmd": MMDKernel}, CLOUDS, np.arange(6.0), progress=False)
 
 
 def test_folders_must_exist(tmp_path: Path) -> None:

@@ -2,13 +2,11 @@
 
 import copy
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from botorch.models import ModelList
-from botorch.models.transforms.input import Normalize
 from gpytorch.kernels import Kernel, MaternKernel, RBFKernel, ScaleKernel
 from linear_operator.utils.errors import NanError, NotPSDError
 from torch import Tensor
@@ -34,7 +32,6 @@ from gp_distributions.bayesopt import (
     ShapeOptimizer,
     compared_models,
     median_lengthscale_prior,
-    pool,
 )
 from gp_distributions.bayesopt.compared_models import default_candidates
 from gp_distributions.numerics.predictions import pseudo_bma_weights
@@ -143,14 +140,6 @@ class TestMixture:
             for key, tensor in kernel.state_dict().items():
                 assert torch.equal(tensor, before[name][key])
 
-    def test_functions_and_lists(self) -> None:
-        def make(X: Tensor, Y: Tensor) -> DistributionGP:
-            return DistributionGP(X, Y, kernels()["smooth"])
-
-        optimizer = told(pool_optimizer(model=[kernels()["rough"], make]), 8)
-        assert len(mixture(optimizer).models) == 2
-        assert [optimizer.restarts, ShapeOptimizer(PoolSearch(CLOUDS)).restarts] == [0, 1]
-
     @pytest.mark.parametrize(
         ("error", "message"), [(NotPSDError, "too close"), (NanError, "density of an evaluation")]
     )
@@ -196,7 +185,7 @@ class TestSharedDistances:
     def test_whole_and_resumed_searches_agree(self, make: Any) -> None:
         whole, resumed = (pool_optimizer(model=self.candidates(make())) for _ in range(2))
         for index in range(12):
-            if index > 9:
+            if index > 10:
                 whole.model()
             for optimizer in (whole, resumed):
                 optimizer.tell(index, -5 * float(AXES[index, 0] - 0.7) ** 2)
@@ -207,28 +196,6 @@ class TestSharedDistances:
 
 
 class TestSearches:
-    def test_pool_continues_as_it_would_have(self, tmp_path: Path) -> None:
-        q = 2
-        whole = pool_optimizer().run(of_index, 7, q=q, progress=False)
-        whole.run(of_index, 11, q=q, progress=False)
-        path = tmp_path / "search.jsonl"
-        pool_optimizer(path=path).run(of_index, 7, q=q, progress=False)
-        resumed = pool_optimizer(path=path).run(of_index, 11, q=q, progress=False)
-        assert keys(resumed) == keys(whole)
-
-    def test_both_kinds_of_kernels_for_designs(self) -> None:
-        search = design_search()
-        model = {"shape": kernels()["rough"], "design": RBFKernel(ard_num_dims=2)}
-        optimizer = ShapeOptimizer(search, model=model, initial=5)
-        for design in optimizer.ask(5):
-            optimizer.tell(design, value(design))
-        shape, design = mixture(optimizer).models
-        assert shape.input_transform is search.input_transform
-        assert isinstance(design.input_transform, Normalize)
-        torch.testing.assert_close(
-            design.input_transform(BOUNDS), torch.tensor([[0.0, 0.0], [1.0, 1.0]]).double()
-        )
-
     def test_constraints_and_objectives(self) -> None:
         optimizer = pool_optimizer(constraints=1)
         optimizer.run(lambda i: [of_index(i), float(AXES[i, 0]) - 0.6], 8, q=2, progress=False)
@@ -240,18 +207,6 @@ class TestSearches:
         )
         assert len(set(keys(optimizer))) == 7
         assert optimizer.model().posterior(CLOUDS[:3].pack()).mean.shape == (3, 3)
-
-    def test_distances_of_a_pool_are_computed_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        made: list[Any] = []
-
-        class Counted(pool.Table):
-            def __init__(self, *args: Any) -> None:
-                made.append(args)
-                super().__init__(*args)
-
-        monkeypatch.setattr(pool, "Table", Counted)
-        pool_optimizer().run(of_index, 10, progress=False)
-        assert len(made) == 3  # two kernels share a distance
 
 
 class TestDefaults:
@@ -269,18 +224,6 @@ class TestDefaults:
         found = default_candidates(DesignSearch(None, BOUNDS), 0)
         assert list(found) == ["designs gaussian", "designs matern52"]
         assert [type(k) for k in found.values()] == [RBFKernel, MaternKernel]
-
-    def test_designs_that_cannot_be_decoded(self) -> None:
-        def decode(axes: Tensor) -> Tensor:
-            if bool((axes[:, 0] > 0.5).any()):
-                raise ArithmeticError("no such shape")
-            return ellipses(axes)
-
-        search = DesignSearch(Decoder(decode), BOUNDS, dim=2)
-        assert "sw2 matern52" in default_candidates(search, 0)
-        shifted = DesignSearch(Decoder(decode), BOUNDS + 1, dim=2)
-        with pytest.raises(ArithmeticError, match="no such shape"):
-            default_candidates(shifted, 0)
 
     @pytest.mark.parametrize(
         "search",

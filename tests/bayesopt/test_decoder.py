@@ -1,11 +1,9 @@
 """Decoders: the model sees clouds, everything else sees designs."""
 
-import copy
-
 import pytest
 import torch
 from botorch.acquisition import LogExpectedImprovement, qLogExpectedImprovement
-from botorch.models.transforms.input import ChainedInputTransform, Normalize
+from botorch.models.transforms.input import ChainedInputTransform
 from botorch.sampling import SobolQMCNormalSampler
 from gpytorch.kernels import ScaleKernel
 from torch import Tensor
@@ -117,59 +115,6 @@ def test_gradients_are_exact(q: int) -> None:
     )
     new = designs(2 * q, seed=2).reshape(2, q, 2).requires_grad_()
     assert torch.autograd.gradcheck(acquisition, new, atol=1e-5)
-
-
-def test_conditioning_and_fantasies() -> None:
-    X, new = designs(15), designs(4, seed=1)
-    model = make_model(X[:12]).eval()
-    whole = make_model(X).eval()
-    whole.outcome_transform = copy.deepcopy(model.outcome_transform).eval()
-    whole.set_train_data(
-        targets=model.outcome_transform(target(X).unsqueeze(-1))[0].squeeze(-1), strict=False
-    )
-    model.posterior(new)
-    conditioned = model.condition_on_observations(X[12:], target(X[12:]).unsqueeze(-1))
-    for name in ("mean", "variance"):
-        torch.testing.assert_close(
-            getattr(conditioned.posterior(new), name),
-            getattr(whole.posterior(new), name),
-            rtol=1e-6,
-            atol=1e-8,
-        )
-    sampler = SobolQMCNormalSampler(torch.Size([3]), seed=0)
-    fantasies = model.fantasize(new.reshape(2, 2, 2), sampler=sampler)
-    assert fantasies.posterior(designs(5, seed=3)).mean.shape == (3, 2, 5, 1)
-    after = fantasies.posterior(new.reshape(2, 2, 2)).variance
-    assert bool((after < model.posterior(new.reshape(2, 2, 2)).variance).all())
-
-
-def test_chained_behind_normalize() -> None:
-    unit = (designs(12) - BOUNDS[0]) / (BOUNDS[1] - BOUNDS[0])
-    chain = ChainedInputTransform(
-        # From the unit square back to the bounds.
-        scale=Normalize(2, bounds=torch.stack([-BOUNDS[0], 1 - BOUNDS[0]]) / 0.9),
-        decode=Decoder(ellipses),
-    )
-    model = DistributionGP(unit, target(designs(12)), kernel(), input_transform=chain)
-    scaled = 0.1 + 0.9 * unit
-    torch.testing.assert_close(
-        model.transform_inputs(unit), Decoder(ellipses).transform((unit + BOUNDS[0] / 0.9) * 0.9)
-    )
-    expected = make_model(scaled).predict(scaled)
-    for a, b in zip(model.predict(unit), expected, strict=True):
-        torch.testing.assert_close(a, b)
-
-
-def test_a_module_is_not_fitted_and_equality_is_of_the_function() -> None:
-    network = torch.nn.Linear(2, 6, dtype=torch.float64)
-    decoder = Decoder(lambda X: network(X).unflatten(-1, (3, 2)))
-    held = Decoder(network)  # type: ignore[arg-type]
-    assert not list(held.parameters())
-    assert held.decode is network
-    assert decoder.equals(Decoder(decoder.decode))
-    assert not decoder.equals(Decoder(ellipses))
-    assert not decoder.equals(Normalize(2))
-    assert copy.deepcopy(Decoder(ellipses)).equals(Decoder(ellipses))
 
 
 def test_errors() -> None:

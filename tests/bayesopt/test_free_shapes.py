@@ -7,7 +7,6 @@ import pytest
 import torch
 from botorch.acquisition import (
     LogExpectedImprovement,
-    PosteriorMean,
     qKnowledgeGradient,
     qLogExpectedImprovement,
 )
@@ -147,14 +146,3 @@ def test_errors(model: DistributionGP) -> None:
         DataPenalty(distance(), data()[[0]])
     with pytest.raises(ValueError, match="Remove duplicates"):
         DataPenalty(distance(), data()[[0, 0, 0, 1]])
-
-
-def test_on_device(device: torch.device) -> None:
-    clouds = data().to(device)
-    kernel = ScaleKernel(DistributionKernel(distance()))
-    model = DistributionGP(clouds, spread(clouds), kernel).to(device)
-    penalty = DataPenalty(distance().to(device), clouds)
-    found, _ = optimize_free_shapes(
-        PosteriorMean(model), clouds[:2], BOUNDS.to(device), penalty=penalty, maxiter=2
-    )
-    assert found.points.device.type == device.type

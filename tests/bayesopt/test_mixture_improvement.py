@@ -72,27 +72,6 @@ def test_is_finite_far_from_any_improvement() -> None:
     )
 
 
-def test_mixtures_within_mixtures() -> None:
-    first, second, third = member(0.5), member(1.0), member(3.0)
-    flat = MixtureModel([first, second, third], [0.2, 0.3, 0.5])
-    nested = MixtureModel([MixtureModel([first, second], [0.4, 0.6]), third])
-    torch.testing.assert_close(
-        MixtureLogExpectedImprovement(nested, BEST)(NEW),
-        MixtureLogExpectedImprovement(flat, BEST)(NEW),
-    )
-
-
-def test_members_without_weight_are_not_evaluated(monkeypatch: pytest.MonkeyPatch) -> None:
-    used, unused = member(1.0), member(2.0)
-
-    def fail(*args: object, **kwargs: object) -> None:
-        raise AssertionError
-
-    monkeypatch.setattr(unused, "posterior", fail)
-    acquisition = MixtureLogExpectedImprovement(MixtureModel([used, unused], [1.0, 0.0]), BEST)
-    torch.testing.assert_close(acquisition(NEW), LogExpectedImprovement(used, BEST)(NEW))
-
-
 def test_is_the_default_of_mixtures() -> None:
     data = Observations(TRAIN, TARGETS.unsqueeze(-1), 1, None, q=1, seed=0)
     acquisition = default_acquisition(mixture(), data)

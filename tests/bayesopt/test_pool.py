@@ -25,12 +25,9 @@ from gp_distributions import (
     DistributionGP,
     DistributionKernel,
     PointClouds,
-    ReferenceMeasure,
-    SinkhornPotential,
     SlicedWasserstein,
 )
 from gp_distributions.bayesopt import Pool, optimize_over_pool
-from gp_distributions.bayesopt.pool import Table
 
 CLOUDS = random_clouds(40, sizes=(5, 20))
 ROWS = as_rows(CLOUDS)
@@ -188,45 +185,6 @@ class TestMemory:
             assert (sum(calls) >= len(pool)) == (step == 0)
             assert sum(calls) <= (len(pool) if step == 0 else 0) + 60
 
-    def test_another_distance_is_another_table(self) -> None:
-        pool = Pool(ROWS)
-        reference = ReferenceMeasure(ROWS[0, :6].reshape(2, 3)[:, :2])
-        learned = SinkhornPotential(reference, epsilon=1.0)
-        model = make_model(distance=learned)
-        for _ in range(2):
-            acquisition = ACQUISITIONS["LogEI"](model)
-            values = acquisition(ROWS[REST].unsqueeze(-2)).detach()
-            index, value = optimize_over_pool(acquisition, pool, exclude=TAKEN)
-            assert int(index) == REST[int(values.argmax())]
-            torch.testing.assert_close(value[0], values.max(), rtol=1e-8, atol=1e-8)
-            assert len(pool._tables) == 1
-            with torch.no_grad():
-                reference.raw_points.add_(torch.tensor([[0.0, 0.3], [0.0, 0.0]]))
-            model.train()
-        pool.clear()
-        assert not pool._tables
-
-    def test_features_are_kept_where_there_is_room(self) -> None:
-        width = distance().embed(ROWS[:1]).shape[-1]
-        for bytes_left, kept in ((0, True), (-1, False)):
-            memory = 40 * width * 8 + bytes_left
-            table = Table(distance(), ROWS, memory=memory)
-            table.places(ROWS[:3])
-            assert bool(table._kept) == kept
-            torch.testing.assert_close(table.squared[:, 1:], distance().squared(ROWS, ROWS[:3]))
-
-    @pytest.mark.parametrize("memory", [0, 2**31])
-    @pytest.mark.parametrize("p", [1, 2])
-    def test_distances_do_not_depend_on_what_was_met_together(self, p: int, memory: float) -> None:
-        measured = SlicedWasserstein(2, num_slices=10, num_quantiles=20, p=p)
-        together, apart = (Table(measured, ROWS, memory=memory) for _ in range(2))
-        together.places(ROWS[:15])
-        for start, end in ((0, 1), (1, 4), (4, 6), (6, 15)):
-            apart.places(ROWS[start:end])
-        assert torch.equal(together.squared, apart.squared)
-        torch.testing.assert_close(together.squared[:, 1:], measured.squared(ROWS, ROWS[:15]))
-        torch.testing.assert_close(together.between[1:, 1:], measured.squared(ROWS[:15]))
-
     def test_the_model_is_as_it_was(self) -> None:
         model = make_model()
         before = model.covar_module.base_kernel.distance
@@ -265,11 +223,6 @@ class TestErrors:
             optimize_over_pool(acquisition, ROWS, exclude=[1, 40])
         with pytest.raises(ValueError, match="truth values"):
             optimize_over_pool(acquisition, ROWS, exclude=torch.ones(40, dtype=torch.bool))
-
-    def test_pool(self) -> None:
-        for rows in (ROWS[:0], ROWS[None]):
-            with pytest.raises(ValueError, match="N >= 1 clouds"):
-                Pool(rows)
 
     def test_acquisition_functions(self) -> None:
         model = make_model()

@@ -7,14 +7,13 @@ from pathlib import Path
 import pytest
 import torch
 from cases import random_rows
-from gpytorch.constraints import Interval
 from gpytorch.kernels import RBFKernel, ScaleKernel
 from gpytorch.priors import GammaPrior
 from scipy.stats import lognorm
 from torch import Tensor
 
 from gp_distributions import DistributionGP, SlicedWassersteinKernel, fit, load, save
-from gp_distributions.bayesopt import Decoder, median_lengthscale_prior
+from gp_distributions.bayesopt import median_lengthscale_prior
 
 ROWS = random_rows(20)
 TARGETS = ROWS.sin().sum(-1)
@@ -78,34 +77,8 @@ def test_survives_copies_and_files(tmp_path: Path) -> None:
         assert torch.equal(copied.predict(ROWS)[0], model.predict(ROWS)[0])
 
 
-def test_of_a_model_that_has_predicted() -> None:
-    kernel = make_kernel()
-    model = DistributionGP(
-        *(torch.eye(2, dtype=torch.float64), torch.tensor([0.0, 1.0])),
-        ScaleKernel(kernel),
-        input_transform=Decoder(lambda designs: designs.unsqueeze(-2)),
-    )
-    model.eval().predict(torch.zeros(1, 2, dtype=torch.float64))
-    assert median_lengthscale_prior(model).training
-    expected = kernel.distance.squared(model.transform_inputs(model.train_inputs[0])).max().sqrt()
-    torch.testing.assert_close(kernel.lengthscale.detach().squeeze(), expected)
-
-
-def test_is_about_the_median_whatever_the_constraint_is() -> None:
-    kernel = SlicedWassersteinKernel(2, num_slices=10, lengthscale_constraint=Interval(1e-3, 2e-3))
-    median_lengthscale_prior(DistributionGP(ROWS, TARGETS, kernel))
-    assert math.exp(kernel.lengthscale_prior.loc.item()) == pytest.approx(median(kernel).item())
-
-
 @pytest.mark.filterwarnings("ignore:All . training clouds coincide")
 def test_no_prior_where_all_clouds_coincide() -> None:
     kernel = make_kernel()
     median_lengthscale_prior(DistributionGP(ROWS[:1].expand(5, -1), TARGETS[:5], kernel))
     assert not hasattr(kernel, "lengthscale_prior")
-
-
-@pytest.mark.parametrize("options", [{"factor": 0.0}, {"scale": -1.0}])
-def test_arguments_are_checked(options: dict[str, float]) -> None:
-    model = DistributionGP(ROWS, TARGETS, ScaleKernel(make_kernel()))
-    with pytest.raises(ValueError, match="factor > 0 and scale > 0"):
-        median_lengthscale_prior(model, **options)

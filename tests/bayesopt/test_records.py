@@ -86,13 +86,6 @@ class TestLines:
             optimizer(path)
         assert path.read_bytes() == content
 
-    @pytest.mark.parametrize("first", [b"a text without an end", b"3\n", b'{"format": 1}\n'])
-    def test_other_files(self, first: bytes, path: Path) -> None:
-        path.write_bytes(first)
-        with pytest.raises(CheckpointError, match="another search, or is no checkpoint"):
-            optimizer(path)
-        assert path.read_bytes() == first
-
     def test_what_is_right_is_taken(self, path: Path) -> None:
         for name, search, candidate in (
             ("pool", pool(), 5),
@@ -116,32 +109,6 @@ class TestLines:
 
 
 class TestFiles:
-    def test_a_relative_path_is_that_of_the_beginning(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        (tmp_path / "inside").mkdir()
-        monkeypatch.chdir(tmp_path)
-        made = optimizer(Path("search.jsonl"))
-        monkeypatch.chdir(tmp_path / "inside")
-        made.tell(0, [1.0, 2.0])
-        assert not list(Path().iterdir())
-        assert optimizer(tmp_path / "search.jsonl").evaluations == made.evaluations
-
-    def test_a_file_that_is_gone_is_not_made_without_its_beginning(self, path: Path) -> None:
-        with pytest.raises(FileNotFoundError, match=r"folder.search\.jsonl"):
-            optimizer(path.parent / "folder" / "search.jsonl")
-        made = optimizer(path)
-        made.tell(0, [1.0, 2.0])
-        path.rename(path.with_name("kept"))
-        with pytest.raises(FileNotFoundError, match=r"search\.jsonl"):
-            made.tell(1, [3.0, 4.0])
-        assert not path.exists()
-        assert len(made.evaluations) == 1
-        path.with_name("kept").rename(path)
-        made.tell(1, [3.0, 4.0])
-        assert optimizer(path).evaluations == made.evaluations
-        assert len(made.evaluations) == 2
-
     def test_one_search_at_a_time(self, path: Path, tmp_path: Path) -> None:
         linked = tmp_path / "links" / "other.jsonl"
         linked.parent.mkdir()
@@ -157,15 +124,3 @@ class TestFiles:
         first.run(use, 1, progress=False)
         assert len(first.evaluations) == 1
         assert first.evaluations[0].failure is None
-
-    def test_two_searches_at_one_file(self, path: Path) -> None:
-        first, second = optimizer(path), optimizer(path)
-        first.tell(0, [1.0, 2.0])
-        content = path.read_bytes()
-        with pytest.raises(CheckpointError, match="another process has written to it"):
-            second.tell(1, [3.0, 4.0])
-        assert path.read_bytes() == content
-        assert not second.evaluations
-        second = optimizer(path)
-        second.tell(1, [3.0, 4.0])
-        assert [e.candidate for e in optimizer(path).evaluations] == [0, 1]

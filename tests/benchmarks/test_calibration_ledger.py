@@ -1,12 +1,11 @@
 """The ledger goes on where it was stopped, judges coverage with its error, and knows its own scores."""
 
-import math
 from pathlib import Path
 
 import pytest
 import torch
 
-from benchmarks import calibration_ledger, ledger_causes, ledger_measures, ledger_tasks
+from benchmarks import calibration_ledger, ledger_measures
 from benchmarks.harness import Options, Row
 from benchmarks.ledger_measures import Entry
 
@@ -56,62 +55,9 @@ def test_places_regard_errors() -> None:
     assert places == ["inside", "low", "below", "high", "above"]
 
 
-def test_places_of_labels() -> None:
-    scores = {"ece": 0.1, "ece_exact_95": 0.05, "accuracy": 0.9, "confidence": 0.8}
-    place = calibration_ledger.place_of_labels
-    assert place(row(0.0, **scores)) == "timid"
-    assert place(row(0.0, **scores | {"accuracy": 0.7})) == "bold"
-    assert place(row(0.0, **scores | {"ece": 0.04})) == "inside"
-
-
-def test_outside_needs_a_cause() -> None:
-    rows = [row(0.7), row(0.95), row(0.6, task="shifted: wider bags")]
-    rows = calibration_ledger.assembled(rows)
-    count = rows[-1]
-    assert (count["below"], count["inside"], count["unexplained"]) == (2, 1, 1)
-    assert calibration_ledger.assembled([row(0.89)])[-1]["chance"] == 1
-    # Evidence: integrating over hyperparameters covers more on the same task.
-    few = row(0.7, place="below")
-    better = row(0.94, model="integrate", place="inside")
-    assert ledger_causes.cause(few, [few]) is None
-    assert "`integrate` covers 0.940" in str(ledger_causes.cause(few, [few, better]))
-    # A difference within the error is no evidence, and to be within two errors is no cause.
-    near = row(0.89, place="low")
-    assert ledger_causes.cause(near, [near, better | {"cover95": 0.899}]) is None
-    assert ledger_causes.remark(near) == "Within two errors."
-    assert ledger_causes.remark(few) is None
-
-
-def test_causes_of_wide_intervals() -> None:
-    wide = row(0.99, place="above", task="solids")
-    assert ledger_causes.cause(wide, [wide]) is None
-    integrated = wide | {"model": "integrate", "T": 15}
-    assert ".933 in place of 0.989" in str(ledger_causes.cause(integrated, [integrated]))
-    wings = row(1.0, place="above", task="wings, circularity")
-    assert "0.49 as wide" in str(ledger_causes.cause(wings, [wings]))
-    assert "0.39 as wide" in str(ledger_causes.cause(wings | {"model": "integrate"}, [wings]))
-    assert ledger_causes.cause(wings | {"T": 60}, [wings]) is None
-
-
-def test_errors_of_coverage() -> None:
-    error = ledger_measures.standard_error
-    assert error(0.5, 100, [0.5]) == pytest.approx(0.05)
-    assert error(0.5, 100, [0.2, 0.8]) == pytest.approx(0.3)
-    assert error(1.0, 100, [1.0]) > 0
-
-
 def test_calibration_error() -> None:
     top = (0.5 + torch.arange(20).double() / 50).flip(0)
     right = (torch.arange(20) % 3 > 0).double()
     gaps = (top - right).reshape(10, 2).mean(-1).abs()
     found = ledger_measures.calibration_error(top, right)
     assert found == pytest.approx(gaps.mean().item(), rel=1e-12)
-
-
-def test_toys_have_their_sizes() -> None:
-    X, y = ledger_tasks.REGRESSION["shifted: bags of 5 after 500"].make(8, 3, 0)
-    assert X.sizes.tolist() == [500] * 5 + [5] * 3  # type: ignore[union-attr]
-    X, _ = ledger_tasks.REGRESSION["shifted: wider bags"].make(60, 20, 0)
-    spread = X.points.std(-2).mean(-1)  # type: ignore[union-attr]
-    assert float(spread[40:].min()) > 0.7 * float(spread[:40].max())
-    assert all(map(math.isfinite, y.tolist()))

@@ -7,14 +7,11 @@ import pytest
 import torch
 from sklearn.datasets import load_digits
 
-from benchmarks import image_classification, image_protocol
-from benchmarks.harness import Options
 from benchmarks.image_protocol import (
     Counts,
     Images,
     as_clouds,
     as_edges,
-    calibration,
     choose,
     load,
     move,
@@ -57,16 +54,6 @@ class TestSplits:
             assert sum(map(len, sets[:3])) == len(set.union(*sets[:3]))
         # No image is seen before testing in one run and tested in another, even if runs are random.
         assert not set.union(*seen) & set.union(*tested)
-
-    def test_are_reproducible(self, pool: Images) -> None:
-        small = Images(torch.nn.functional.pad(pool.images, [10] * 4), pool.labels)
-        a, b = (split(small, 3, degrees=15, counts=COUNTS) for _ in range(2))
-        assert torch.equal(a.test.images, b.test.images)
-        assert a.test.images.shape == (50, 34, 34)
-
-    def test_need_enough_images(self, pool: Images) -> None:
-        with pytest.raises(ValueError, match="at least 1300 images of each class"):
-            split(pool, 0, counts=Counts(1000, 300, 500))
 
 
 class TestMoves:
@@ -154,15 +141,6 @@ class TestChoices:
         assert other.test == 0.0
 
 
-def test_calibration() -> None:
-    probabilities = torch.tensor([[0.8, 0.2], [0.8, 0.2], [0.35, 0.65], [0.0, 1.0]])
-    labels = torch.tensor([0, 1, 1, 1])
-    nlpd, ece = calibration(probabilities, labels)
-    assert nlpd == pytest.approx(-np.log([0.8, 0.2, 0.65, 1.0]).mean(), abs=1e-6)
-    # In the bin of .8: |1.6 - 1|; in that of .65: .35; in that of 1: 0.
-    assert ece == pytest.approx((0.6 + 0.35) / 4, abs=1e-6)
-
-
 def test_data_are_read_or_asked_for(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="--data-dir"):
         load("MNIST", tmp_path)
@@ -172,22 +150,3 @@ def test_data_are_read_or_asked_for(tmp_path: Path) -> None:
     assert pool.images.dtype == torch.float64
     assert float(pool.images.max()) == 1.0
     assert pool.labels.tolist() == [0, 1, 2]
-
-
-def test_data_are_fetched_without_a_folder(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fetched(name: str, **options: object) -> tuple[np.ndarray, np.ndarray]:
-        assert name == "Fashion-MNIST"
-        return np.arange(2 * 784).reshape(2, 784) % 256, np.array(["3", "0"], dtype=object)
-
-    monkeypatch.setattr(image_protocol, "fetch_openml", fetched)
-    pool = load("Fashion", None)
-    assert pool.images.shape == (2, 28, 28)
-    assert float(pool.images[0, 1, 2]) == 30 / 255
-    assert pool.labels.tolist() == [3, 0]
-
-
-def test_quick_run_needs_no_data(tmp_path: Path) -> None:
-    (row,) = image_classification.run(Options(quick=True, seeds=1, data_dir=tmp_path))
-    assert row["name"] == "digits"
-    assert row["edges"] > 0.6  # type: ignore[operator]
-    assert row["gp"] > 0.6  # type: ignore[operator]

@@ -54,19 +54,3 @@ def test_features_of_water() -> None:
     expected = [[3 * np.log(bond), 0.7 * 8**0.5, 3.5]] * 2 + [[3 * np.log(1.52), 0.7, 0.0]]
     found = molecules.pairs(PointClouds([water])).points[0]
     np.testing.assert_allclose(found, expected, rtol=1e-14)
-
-
-def test_pieces_hold_all_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(molecules, "PIECE", 3)
-    points = np.random.default_rng(0).normal(size=(8, 4, 4)) + 5
-    atoms, targets = PointClouds(points), torch.arange(8.0)
-    data = molecules.PairPieces(atoms, targets)
-    parts = [data.piece(index) for index in range(data.num_pieces)]
-    assert [len(X) for X, _ in parts] == [3, 3, 2]
-    every = molecules.pairs(atoms)
-    assert torch.equal(torch.cat([X.points for X, _ in parts]), every.points)
-    assert torch.equal(torch.cat([y for _, y in parts]), targets)
-    X, y = data.sample(5, 0)
-    assert len(set(y.tolist())) == len(X) == 5
-    assert torch.equal(X.points, every.points[y.long()])
-    assert len(data.sample(20, 0)[0]) == 8

@@ -46,23 +46,6 @@ class TestTextures:
         expected = np.array([[0, 1, 0], [1, 4, 1], [0, 1, 0]]) / 8
         np.testing.assert_allclose(textures.cooccurrence(image[None], 3)[0], expected)
 
-    def test_patches_are_squares_of_the_image(self) -> None:
-        image = np.arange(35.0).reshape(5, 7)
-        found = textures.patches(image, 2)
-        assert found.shape == (6, 2, 2)
-        np.testing.assert_array_equal(found[4], image[2:4, 2:4])
-
-    def test_light_keeps_the_order_of_grey_levels(self) -> None:
-        random = np.random.default_rng(0)
-        images = random.uniform(size=(4, 3, 3))
-        found = textures.relit(images, random)
-        assert found.min() >= 0
-        assert found.max() <= 1
-        assert not np.allclose(found, images)
-        np.testing.assert_array_equal(
-            found.reshape(4, -1).argsort(1), images.reshape(4, -1).argsort(1)
-        )
-
     def test_parts_of_a_run_are_disjoint(self) -> None:
         numbered = [np.arange(20.0).reshape(10, 1, 2) + 100 * k for k in range(3)]
         parts, labels = textures.drawn(numbered, (4, 2, 3), np.random.default_rng(0))

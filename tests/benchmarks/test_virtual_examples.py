@@ -27,12 +27,3 @@ def test_shift_is_in_pixels_along_x_and_y() -> None:
 def test_rotation_is_from_x_towards_y() -> None:
     # Rows count downwards, so that x towards y is clockwise.
     torch.testing.assert_close(_moved(angle=math.pi / 2), _image().rot90(-1, (1, 2)))
-
-
-def test_scale_enlarges() -> None:
-    assert math.isclose(float(_moved(scale=(1, 1)).sum()), float(_image().sum()))
-    wide = _moved(scale=(2, 1))
-    columns = (wide[0].sum(0) > 0).nonzero().flatten()
-    # Columns 6 to 8 are centred at -.5 to the left of the middle, and become twice as wide.
-    assert (int(columns[0]), int(columns[-1])) == (3, 10)
-    assert math.isclose(float(wide.sum()), 2 * float(_image().sum()))

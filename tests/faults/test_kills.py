@@ -46,15 +46,6 @@ def test_searches(kind: str, children: Children, tmp_path: Path) -> None:
         assert result(found) == result(tmp_path / "expected")
 
 
-@pytest.mark.parametrize("share", [0.0, 0.3, 0.99, 1.0])
-def test_in_the_middle_of_a_line(share: float, children: Children, tmp_path: Path) -> None:
-    path = tmp_path / "search.jsonl"
-    assert children.run("search_dies_in_a_line", path, share) == -signal.SIGKILL
-    for where, name in ((path, "found"), (None, "expected")):
-        assert children.run("search", "random", where, NEVER, 0, tmp_path / name) == 0
-    assert result(tmp_path / "found") == result(tmp_path / "expected")
-
-
 @pytest.mark.parametrize("when", [WRITING, ANYTHING])
 def test_sparse_fits(when: str, children: Children, tmp_path: Path) -> None:
     assert children.run("sparse_fit", tmp_path / "whole", NEVER, 0, tmp_path / "expected") == 0

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from botorch.acquisition import LogExpectedImprovement, qLogExpectedImprovement
 from botorch.models import SingleTaskGP
 from botorch.models.transforms.outcome import Log
 from botorch.sampling import SobolQMCNormalSampler
@@ -21,19 +20,16 @@ from gpytorch.means import LinearMean, ZeroMean
 from gpytorch.priors import GammaPrior, LogNormalPrior
 from scipy import stats
 from torch import Tensor
-from torch.nn import ModuleList
 
 from gp_distributions import (
     ClassificationGP,
     DistributionGP,
     DistributionKernel,
-    Gaussians,
     MixedInputs,
     MixtureModel,
     MMDKernel,
     NormalizeClouds,
     PointClouds,
-    SlicedWasserstein,
     SlicedWassersteinKernel,
     fit,
     integrate_hyperparameters,
@@ -46,7 +42,7 @@ from gp_distributions.kernels.covariances import covariance
 from gp_distributions.models import IntegratedGP, SamplingNoiseLikelihood
 from gp_distributions.numerics.quadrature import grid
 from gp_distributions.numerics.student_t import log_density
-from gp_distributions.warnings import UndeterminedWarning, silenced
+from gp_distributions.warnings import UndeterminedWarning
 
 ROWS = as_rows(random_clouds(40, sizes=(5, 12)))
 TARGETS = ROWS[:, :6].square().sum(-1).sqrt() + 0.1 * ROWS[:, 7].sin()
@@ -69,6 +65,16 @@ def sliced(**options: object) -> SlicedWassersteinKernel:
 def make(kernel: Kernel | None = None, **options: object) -> DistributionGP:
     kernel = ScaleKernel(sliced()) if kernel is None else kernel
     return DistributionGP(ROWS[:T], TARGETS[:T], kernel, **options)
+
+
+class Other(GaussianLikelihood):
+    """A likelihood that may be anything."""
+
+
+def fixed(kernel: ScaleKernel) -> ScaleKernel:
+    """A kernel whose outputscale is not learned."""
+    kernel.raw_outputscale.requires_grad_(False)
+    return kernel
 
 
 def brute_force(log_prior: Tensor, covariances: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -116,18 +122,6 @@ def scaled(kernel: DistributionKernel) -> Tensor:
 def matern(squared: Tensor) -> Tensor:
     root = (5 * squared).sqrt()
     return (1 + root + root.square() / 3) * torch.exp(-root)
-
-
-class Tilt(Kernel):
-    """The kernel of a constant function, with a parameter that may be negative."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.register_parameter("bias", torch.nn.Parameter(torch.tensor(0.3).double()))
-
-    def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: object) -> Tensor:
-        shape = x1.shape[:-1] if diag else (*x1.shape[:-1], x2.shape[-2])
-        return torch.ones(shape).double() * (1 + self.bias.square())
 
 
 def axis(num: int) -> Tensor:
@@ -230,7 +224,7 @@ class TestLeaveOneOut:
         whole = integrate_hyperparameters(single(list(range(T))))
         mean, std = whole.leave_one_out(observation_noise=observation_noise)
         assert mean.shape == std.shape == targets[:T].shape
-        for i in range(T):
+        for i in (0, 5, T - 1):
             model = single([j for j in range(T) if j != i])
             if kind == "sampling noise":
                 model.likelihood.load_state_dict(whole.model.likelihood.state_dict())
@@ -263,7 +257,7 @@ class TestLeaveOneOut:
 
 
 class TestKernels:
-    @pytest.mark.parametrize("name", KERNELS)
+    @pytest.mark.parametrize("name", [n for n in KERNELS if n[:4] == "sw2-" or "gaussian" in n])
     def test_every_kernel(self, name: str, tmp_path: Path) -> None:
         case = KERNELS[name]
         rows = case.inputs.rows(14, sizes=(3, 9))
@@ -312,31 +306,6 @@ class TestKernels:
         one = integrated.predict(X[NEW], batch_size=1)
         torch.testing.assert_close((mean, std), one)
 
-    def test_gaussians(self) -> None:
-        generator = torch.Generator().manual_seed(0)
-        means = torch.randn(20, 2, generator=generator, dtype=torch.float64)
-        X = Gaussians(means, torch.eye(2, dtype=torch.float64).expand(20, 2, 2))
-        model = integrate_hyperparameters(DistributionGP(X[:15], means[:15, 0]))
-        mean, std = model.predict(X[15:])
-        assert ((mean - means[15:, 0]).abs() < 4 * std).all()
-
-    def test_distances_are_compared_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """160 members share the distances between training clouds, and those to new clouds."""
-        calls = []
-        compare = SlicedWasserstein.compare_all
-
-        def counted(self: SlicedWasserstein, r1: Tensor, r2: Tensor) -> Tensor:
-            calls.append((r1.shape[-2], r2.shape[-2]))
-            return compare(self, r1, r2)
-
-        monkeypatch.setattr(SlicedWasserstein, "compare_all", counted)
-        model = integrate_hyperparameters(make())
-        assert calls == [(T, T)]
-        assert model.weights.shape == (16, 10)
-        calls.clear()
-        model.predict(ROWS[NEW])
-        assert calls == [(6, T)]
-
     def test_a_registered_prior_replaces_the_default(self) -> None:
         narrow = sliced(lengthscale_prior=LogNormalPrior(math.log(5.0), 0.01))
         model = integrate_hyperparameters(make(ScaleKernel(narrow)))
@@ -350,23 +319,9 @@ class TestKernels:
         found = model.log_prior[:, 0] - model.log_prior[0, 0]
         torch.testing.assert_close(found, expected - expected[0], rtol=1e-5, atol=1e-5)
 
-    @pytest.mark.parametrize("value", [0.01, 100.0])
-    def test_current_outputscales_of_sums_do_not_matter(self, value: float) -> None:
-        """Those of further terms are integrated relative to the first, whatever it is."""
-
-        def predicted(value: float) -> tuple[Tensor, Tensor]:
-            kernel = ScaleKernel(sliced()) + ScaleKernel(MMDKernel(2, bandwidth=1.0))
-            for part in kernel.kernels:
-                part.outputscale = value
-            return integrate_hyperparameters(make(kernel)).predict(ROWS[NEW])
-
-        # The scale of a covariance moves rounding errors of its eigenvalues.
-        torch.testing.assert_close(predicted(value), predicted(1.0), rtol=1e-4, atol=1e-5)
-
-    @pytest.mark.parametrize("value", [0.01, 100.0])
-    def test_the_only_outputscale_of_a_sum_is_its_weight(self, value: float) -> None:
+    def test_the_only_outputscale_of_a_sum_is_its_weight(self) -> None:
         kernel = sliced() + ScaleKernel(MMDKernel(2, bandwidth=1.0))
-        kernel.kernels[1].outputscale = value
+        kernel.kernels[1].outputscale = 100.0
         model = integrate_hyperparameters(make(kernel))
         assert "kernels.1.raw_outputscale" in model.values
         relative = positive(model, "kernels.1.raw_outputscale").log()
@@ -396,20 +351,6 @@ class TestKernels:
         found = model.predict(ROWS[NEW])
         torch.testing.assert_close(found[0], mean, rtol=0, atol=2e-3 * SPREAD)
         torch.testing.assert_close(found[1], std, rtol=5e-3, atol=0)
-
-    def test_bounds_truncate_registered_priors(self) -> None:
-        kernel = sliced(
-            lengthscale_prior=GammaPrior(2.0, 1.0), lengthscale_constraint=Interval(0.5, 2.0)
-        )
-        model = integrate_hyperparameters(make(ScaleKernel(kernel)))
-        values = positive(model, "base_kernel.raw_lengthscale").flatten()
-        weights = (model.log_prior[:, 0] - model.log_prior[:, 0].logsumexp(0)).exp()
-        fine = torch.linspace(math.log(0.5), math.log(2.0), 1001, dtype=torch.float64).exp()
-        density = (GammaPrior(2.0, 1.0).log_prob(fine) + fine.log()).softmax(0)
-        mean = (weights * values).sum().item()
-        assert mean == pytest.approx((density * fine).sum().item(), abs=0.02)
-        second = (weights * values.square()).sum().item()
-        assert second == pytest.approx((density * fine.square()).sum().item(), abs=0.04)
 
     def test_fixed_parameters_stay(self) -> None:
         kernel = sliced()
@@ -446,16 +387,6 @@ class TestModel:
         torch.testing.assert_close(integrate_hyperparameters(model).predict(ROWS[NEW]), expected)
         torch.testing.assert_close(fresh.predict(ROWS[NEW]), expected)
 
-    def test_samples_agree_with_moments(self) -> None:
-        posterior = integrate_hyperparameters(make()).posterior(ROWS[30:33], observation_noise=True)
-        samples = posterior.sample(S([40_000])).squeeze(-1)
-        std = posterior.variance.sqrt().squeeze(-1)
-        apart = (samples.mean(0) - posterior.mean.squeeze(-1)).abs()
-        assert (apart < 5 * std / 200).all()
-        torch.testing.assert_close(samples.std(0), std, rtol=0.05, atol=0)
-        low = posterior.quantile(torch.tensor(0.025, dtype=torch.float64)).squeeze(-1)
-        assert ((samples < low).double().mean(0) - 0.025).abs().max() < 0.004
-
     def test_joint_posteriors_and_large_sets_agree(self) -> None:
         model = integrate_hyperparameters(make())
         many = model.posterior(ROWS[20:40])
@@ -467,20 +398,8 @@ class TestModel:
         diagonal = covariances.diagonal(dim1=-2, dim2=-1).squeeze(-2)
         torch.testing.assert_close(diagonal, many.member_variance[members].squeeze(-1))
 
-    def test_gradients_and_acquisition_functions(self) -> None:
+    def test_gradients(self) -> None:
         model = integrate_hyperparameters(make())
-        X = ROWS[30:34].unsqueeze(1).clone().requires_grad_()
-        best = TARGETS[:T].max()
-        sampler = SobolQMCNormalSampler(S([64]), seed=0)
-        for acquisition in (
-            LogExpectedImprovement(model, best),
-            qLogExpectedImprovement(model, best, sampler),
-        ):
-            values = acquisition(X)
-            (gradient,) = torch.autograd.grad(values.sum(), X)
-            assert values.isfinite().all()
-            assert gradient.isfinite().all()
-            torch.testing.assert_close(acquisition(X[1:2]), values[1:2])
         points = CLOUDS.points[30:32].clone().requires_grad_()
         assert torch.autograd.gradcheck(
             lambda p: model.posterior(PointClouds(p, CLOUDS.weights[30:32]).pack()).variance,
@@ -521,20 +440,6 @@ class TestModel:
         torch.testing.assert_close(posterior.mean[2, 1], one.mean)
         torch.testing.assert_close(posterior.variance[2, 1], one.variance)
 
-    def test_known_noise_of_new_observations(self) -> None:
-        noise = torch.full((T,), 0.01, dtype=torch.float64)
-        model = integrate_hyperparameters(make(train_Yvar=noise, outcome_transform=None))
-        vague = model.condition_on_observations(
-            ROWS[NEW], TARGETS[NEW], noise=torch.full((6, 1), 1e4, dtype=torch.float64)
-        )
-        exact = model.condition_on_observations(ROWS[NEW], TARGETS[NEW])
-        unchanged, vague_std, exact_std = (
-            one.predict(ROWS[NEW], observation_noise=False)[1] for one in (model, vague, exact)
-        )
-        torch.testing.assert_close(vague_std, unchanged, rtol=1e-3, atol=0)
-        assert (exact_std < 0.7 * unchanged).all()
-        assert len(model.model.likelihood.noise) == T
-
     def test_fixed_noise_is_known_noise(self) -> None:
         fixed = make(outcome_transform=None)
         fixed.likelihood.noise = 0.01
@@ -562,32 +467,6 @@ class TestModel:
             integrated.predict(CLOUDS[NEW], observation_noise=False)[1].square()
         )
         assert (noisy - plain > 2 * large).all()
-
-    def test_given_noise(self) -> None:
-        model = integrate_hyperparameters(make(outcome_transform=None))
-        noise = torch.full((6, 1), 0.3, dtype=torch.float64)
-        found = model.posterior(ROWS[NEW], observation_noise=noise).variance
-        expected = model.posterior(ROWS[NEW]).variance + noise
-        torch.testing.assert_close(found, expected)
-
-    def test_member_of_a_mixture(self) -> None:
-        integrated, single = integrate_hyperparameters(make()), fit(make(), restarts=0)
-        model = MixtureModel([integrated, single], [0.5, 0.5])
-        means = [one.predict(ROWS[NEW])[0] for one in (integrated, single)]
-        torch.testing.assert_close(model.predict(ROWS[NEW])[0], sum(means) / 2)
-        assert model.posterior(ROWS[NEW]).rsample(S([4])).shape == (4, 6, 1)
-        more = model.condition_on_observations(ROWS[20:22], TARGETS[20:22])
-        assert more.predict(ROWS[NEW])[0].isfinite().all()
-
-    def test_a_loaded_state_is_that_of_the_other_model(self) -> None:
-        model, other = (
-            integrate_hyperparameters(make(ScaleKernel(sliced(lengthscale_prior=prior))))
-            for prior in (None, LogNormalPrior(math.log(5.0), 0.01))
-        )
-        assert (model.predict(ROWS[NEW])[1] - other.predict(ROWS[NEW])[1]).abs().max() > 1e-3
-        ModuleList([model]).load_state_dict(ModuleList([other]).state_dict(), strict=False)
-        torch.testing.assert_close(model.predict(ROWS[NEW]), other.predict(ROWS[NEW]))
-        torch.testing.assert_close(model.weights, other.weights)
 
     def test_copies_and_files(self, tmp_path: Path) -> None:
         model = integrate_hyperparameters(make())
@@ -634,48 +513,27 @@ class TestErrors:
         with pytest.raises(ValueError, match=r"batch of shape \(2,\)"):
             integrate_hyperparameters(batch)
 
-    def test_parts_that_cannot_be_integrated(self) -> None:
-        with pytest.raises(ValueError, match="zero mean, got a LinearMean"):
-            integrate_hyperparameters(make(mean_module=LinearMean(ROWS.shape[-1])))
-
-        class Other(GaussianLikelihood):
-            pass
-
-        with pytest.raises(ValueError, match="Gaussian likelihood, got a Other"):
-            integrate_hyperparameters(make(likelihood=Other()))
-        with pytest.raises(ValueError, match="linear outcome transform, got Log"):
-            integrate_hyperparameters(make(outcome_transform=Log()))
-
-    def test_parameters_that_may_be_negative(self) -> None:
-        model = make(ScaleKernel(sliced() * Tilt()))
-        with pytest.raises(ValueError, match=r"base_kernel.kernels.1.bias, which may be negative"):
-            integrate_hyperparameters(model)
-        with silenced():
-            assert not fit(model, restarts=0, progress=False).training
-        model.covar_module.base_kernel.kernels[1].bias.requires_grad_(False)
-        assert integrate_hyperparameters(model).predict(ROWS[NEW])[0].isfinite().all()
-
-    def test_outputscales_that_cannot_be_integrated(self) -> None:
-        fixed = ScaleKernel(sliced())
-        fixed.raw_outputscale.requires_grad_(False)
-        with pytest.raises(ValueError, match="not fixed, got a fixed outputscale"):
-            integrate_hyperparameters(make(fixed))
-        for place in range(2):
-            terms = ScaleKernel(sliced()) + ScaleKernel(MMDKernel(2, bandwidth=1.0))
-            terms.kernels[place].raw_outputscale.requires_grad_(False)
-            with pytest.raises(ValueError, match=f"fixed kernels.{place}.outputscale"):
-                integrate_hyperparameters(make(terms))
-        known = ScaleKernel(sliced(), outputscale_prior=GammaPrior(2.0, 1.0))
-        with pytest.raises(ValueError, match="without a prior, got one of outputscale"):
-            integrate_hyperparameters(make(known))
-
-    def test_outputs_and_batch_sizes(self) -> None:
-        model = integrate_hyperparameters(make())
-        assert model.posterior(ROWS[NEW], output_indices=[0]).mean.shape == (6, 1)
-        with pytest.raises(ValueError, match="output_indices"):
-            model.posterior(ROWS[NEW], output_indices=[1])
-        with pytest.raises(ValueError, match="batch_size"):
-            model.predict(ROWS[NEW], batch_size=0)
+    @pytest.mark.parametrize(
+        ("options", "message"),
+        [
+            ({"mean_module": LinearMean(ROWS.shape[-1])}, "zero mean, got a LinearMean"),
+            ({"likelihood": Other()}, "Gaussian likelihood, got a Other"),
+            ({"outcome_transform": Log()}, "linear outcome transform, got Log"),
+            ({"kernel": fixed(ScaleKernel(sliced()))}, "not fixed, got a fixed outputscale"),
+            (
+                {"kernel": ScaleKernel(sliced()) + fixed(ScaleKernel(sliced()))},
+                "fixed kernels.1.outputscale",
+            ),
+            (
+                {"kernel": ScaleKernel(sliced(), outputscale_prior=GammaPrior(2.0, 1.0))},
+                "without a prior, got one of outputscale",
+            ),
+        ],
+        ids=range(6),
+    )
+    def test_parts_that_cannot_be_integrated(self, options: Any, message: str) -> None:
+        with pytest.raises(ValueError, match=message):
+            integrate_hyperparameters(make(**options))
 
     def test_identical_clouds(self) -> None:
         """No distance tells them apart, so predictions are those of the mean."""

@@ -5,7 +5,6 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from linear_operator.utils.errors import NanError
 from scipy.optimize import rosen, rosen_der
 from torch import Tensor
 
@@ -69,29 +68,3 @@ def test_says_what_is_not_a_minimum() -> None:
     y = parameter(0.0)
     wrong = lambda: y.sum() - y.sum().detach() + y.detach().abs().sum()  # noqa: E731
     assert not minimise(wrong, {"y": y}).converged
-
-
-def test_curvature_of_a_similar_loss_saves_steps() -> None:
-    steps: list[int] = []
-    pairs = []
-    for _ in range(2):
-        x, count = parameter(-1.2, 1.0, 0.5, -0.5), [0]
-
-        def counted(x: Tensor = x, count: list[int] = count) -> Tensor:
-            count[0] += 1
-            return (torch.tensor([1.0, 9.0, 100.0, 1e3]).double() * (x - 1).square()).sum()
-
-        found = minimise(counted, {"x": x}, pairs=pairs)
-        assert found.converged
-        pairs = found.pairs
-        steps.append(count[0])
-    assert steps[1] < steps[0]
-
-
-def test_values_that_are_not_finite() -> None:
-    x = parameter(1.0)
-    with pytest.raises(NanError, match="finite loss at the start"):
-        minimise(lambda: x.sum() * math.nan, {"x": x})
-    # Steps beyond the domain are avoided.
-    found = minimise(lambda: (x - x.log()).sum(), {"x": torch.nn.Parameter(x.detach() * 0 + 50)})
-    assert found.loss < 50

@@ -6,7 +6,6 @@ from typing import Any, Literal
 import gpytorch
 import pytest
 import torch
-from botorch.models import ModelListGP
 from cases import as_rows, random_clouds
 from gpytorch.constraints import GreaterThan, Interval
 from gpytorch.kernels import RBFKernel, ScaleKernel
@@ -24,14 +23,11 @@ from gp_distributions import (
     SlicedWassersteinKernel,
     fit,
 )
-from gp_distributions.estimators import DistributionGPRegressor
 from gp_distributions.fitting import ascent
 from gp_distributions.fitting.lbfgs import Minimum
 from gp_distributions.fitting.starts import start_at_medians
-from gp_distributions.numerics.linear_algebra import cholesky
 from gp_distributions.warnings import (
     ConvergenceWarning,
-    JitterWarning,
     UndeterminedWarning,
     silenced,
 )
@@ -106,39 +102,6 @@ def test_starts_are_within_constraints(noise: Interval, lengthscale: Interval) -
     assert lengthscale.lower_bound <= kernel.lengthscale <= lengthscale.upper_bound
 
 
-def test_jitter_matters_at_the_end_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    maximise = ascent.minimise
-
-    def strays(*args: Any, **kwargs: Any) -> Minimum:
-        cholesky(torch.ones(2, 2, dtype=torch.float64))  # which takes jitter
-        return maximise(*args, **kwargs)
-
-    monkeypatch.setattr(ascent, "minimise", strays)
-    fit(make_model())  # warnings are errors here
-    twins = make_model(ROWS[:1].expand(30, -1))
-    twins.likelihood = GaussianLikelihood(noise_constraint=GreaterThan(0.0))
-    twins.likelihood.noise = 1e-300
-    twins.likelihood.raw_noise.requires_grad_(False)
-    with silenced(UndeterminedWarning), pytest.warns(JitterWarning, match="positive definite"):
-        fit(twins)
-
-
-def test_constructors_leave_the_lengthscale_alone() -> None:
-    kernel = SlicedWassersteinKernel(2, num_slices=10)
-    kernel.lengthscale = 3.0
-    model = DistributionGP(ROWS[:30], TARGETS[:30], kernel)
-    assert float(model.covar_module.lengthscale.detach()) == pytest.approx(3.0, rel=1e-6)
-
-
-def test_units_of_the_clouds_do_not_matter() -> None:
-    """GPyTorch's default start of 0.693 has no gradient if coordinates are in the thousands."""
-    scale = ROWS.new_tensor([1e4, 1e4, 1.0]).repeat(ROWS.shape[-1] // 3)
-    mean, std = fit(make_model()).predict(ROWS[30:])
-    scaled_mean, scaled_std = fit(make_model(ROWS[:30] * scale)).predict(ROWS[30:] * scale)
-    torch.testing.assert_close(scaled_mean, mean, rtol=1e-2, atol=1e-2)
-    torch.testing.assert_close(scaled_std, std, rtol=1e-2, atol=1e-2)
-
-
 def test_ends_at_a_maximum() -> None:
     model = make_model()
     before = objective(model)
@@ -199,15 +162,6 @@ def test_goes_on_where_a_start_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     assert all(torch.equal(before[name], value) for name, value in model.named_parameters())
 
 
-def test_outputs_may_have_parameters_in_common() -> None:
-    kernel = ScaleKernel(SlicedWassersteinKernel(2, num_slices=10))
-    model = fit(DistributionGP(ROWS[:30], torch.stack([TARGETS, TARGETS.sin()], -1)[:30], kernel))
-    model.train()
-    mll = ExactMarginalLogLikelihood(model.likelihood, model)
-    mll(model(*model.train_inputs), model.train_targets).sum().backward()
-    assert model.covar_module.raw_outputscale.grad.abs().item() < 1e-3
-
-
 def test_intervals_that_are_too_short() -> None:
     """Targets that the clouds do not explain, by hyperparameters that claim to be free of noise."""
     model = make_model(targets=torch.tensor([1.0, -1.0, 1.0]).double().repeat(10))
@@ -233,18 +187,6 @@ def test_bad_arguments() -> None:
         fit(make_model(), init="mean")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="restarts: expected an integer >= 0"):
         fit(make_model(), restarts=-1)
-
-
-def test_what_is_no_model_is_refused() -> None:
-    model = make_model()
-    for other in (
-        DistributionGPRegressor(),
-        *(model.covar_module, model.likelihood, CLOUDS, None),
-        ModelListGP(model, make_model()),
-    ):
-        name = type(other).__name__
-        with pytest.raises(TypeError, match=f"ExactGP of GPyTorch, got {name}. Make one"):
-            fit(other)  # type: ignore[arg-type]
 
 
 def test_distances_are_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:

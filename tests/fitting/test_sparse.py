@@ -2,7 +2,6 @@
 
 import copy
 import math
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -120,14 +119,6 @@ class TestPolish:
         assert -float(nlpd(TARGETS[:250], mean, std)) + math.log(unit) < expected
 
 
-def test_fits_are_reproducible() -> None:
-    models = [
-        fit(SparseDistributionGP(ROWS, TARGETS, make_kernel(), num_inducing=20), restarts=0)
-        for _ in range(2)
-    ]
-    assert torch.equal(models[0].predict(ROWS[:5])[0], models[1].predict(ROWS[:5])[0])
-
-
 def test_fixed_hyperparameters_stay() -> None:
     kernel = make_kernel()
     kernel.outputscale = 2.0
@@ -138,39 +129,6 @@ def test_fixed_hyperparameters_stay() -> None:
     fit(model, restarts=0)
     assert float(kernel.outputscale.detach()) == pytest.approx(2.0)
     assert float(model.likelihood.noise.detach()) == pytest.approx(0.3)
-
-
-def test_fixed_sampling_noise_stays() -> None:
-    model = SparseDistributionGP(ROWS, TARGETS, make_kernel(), num_inducing=20, sampling_noise=True)
-    model.likelihood.sampling_noise = 0.5
-    model.likelihood.raw_sampling_noise.requires_grad_(False)
-    fit(model, restarts=0)
-    assert float(model.likelihood.sampling_noise.detach()) == pytest.approx(0.5)
-    assert float(model.likelihood.sampling_bias) == 0
-
-
-def test_outputscale_and_noise_are_those_of_a_fixed_mean() -> None:
-    model = SparseDistributionGP(ROWS, TARGETS, make_kernel(), num_inducing=20)
-    model.mean_module.constant = 2.0
-    model.mean_module.raw_constant.requires_grad_(False)
-    fit(model, restarts=0)
-    assert float(model.mean_module.constant.detach()) == 2.0
-    summed = model.summed()
-
-    def density(outputscale: float, noise: float) -> float:
-        """Leave-one-out log density with both multiplied by these factors."""
-        other = copy.deepcopy(model)
-        with torch.no_grad():
-            other.covar_module.outputscale = outputscale * model.covar_module.outputscale
-            other.likelihood.noise = noise * model.likelihood.noise
-        factor = summed.features.factor * math.sqrt(outputscale)
-        features = replace(summed.features, covar_module=other.covar_module, factor=factor)
-        other.take_sums(features, summed.sums.scaled(outputscale))
-        return -float(nlpd(TARGETS, *other.leave_one_out()))
-
-    best = density(1, 1)
-    for factors in ((0.9, 1), (1.1, 1), (1, 0.9), (1, 1.1)):
-        assert density(*factors) < best
 
 
 @pytest.mark.parametrize("options", [{}, {"sampling_noise": True}], ids=["plain", "sizes"])
@@ -218,20 +176,6 @@ def test_a_fitted_model_does_not_find_its_own_checkpoint(tmp_path: Path) -> None
     again = SparseDistributionGP(ROWS, TARGETS, make_kernel(), num_inducing=20)
     fit(again, restarts=0, checkpoint=tmp_path)
     assert all(map(torch.equal, again.predict(ROWS[:9]), model.predict(ROWS[:9])))
-
-
-@pytest.mark.parametrize("name", ["_key", "claimed"])
-def test_an_interrupt_before_a_fit_leaves_evaluation_mode(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def interrupted(*_: Any) -> Any:
-        raise KeyboardInterrupt
-
-    model = SparseDistributionGP(ROWS, TARGETS, make_kernel(), num_inducing=20)
-    monkeypatch.setattr(fitting, name, interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        fit(model, restarts=0, checkpoint=tmp_path)
-    assert not model.training
 
 
 def test_arguments_are_checked() -> None:

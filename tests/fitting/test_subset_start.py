@@ -7,24 +7,18 @@ import pytest
 import torch
 from cases import random_clouds
 from gpytorch.kernels import RBFKernel, ScaleKernel
-from gpytorch.likelihoods import GaussianLikelihood
 from gpytorch.mlls import ExactMarginalLogLikelihood
-from linear_operator.utils.errors import NotPSDError
 from torch import Tensor
 
 from gp_distributions import (
     DistributionGP,
-    NormalizeClouds,
     PointClouds,
-    ReferenceMeasure,
     SharedKernelGP,
-    SinkhornKernel,
     SlicedWassersteinKernel,
     fit,
 )
 from gp_distributions.fitting import marginal_likelihood, subset_start
 from gp_distributions.fitting.ascent import Ascent
-from gp_distributions.fitting.subset_start import has_subsets, on_subset
 from gp_distributions.warnings import CostWarning
 
 CLOUDS = PointClouds.from_list([points for points, _ in random_clouds(90, sizes=(5, 20))])
@@ -32,10 +26,6 @@ ROWS = CLOUDS.pack()
 NOISE = 0.1 * torch.randn(90, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
 TARGETS = (CLOUDS.weights.unsqueeze(-1) * CLOUDS.points).sum((-2, -1)).sin() + NOISE
 OUTPUTS = torch.stack([TARGETS, CLOUDS.points.square().sum((-2, -1)).sqrt()], dim=-1)
-
-
-class Unknown(GaussianLikelihood):
-    """A likelihood of which ``fit`` does not know whether subsets have the same maxima."""
 
 
 def kernel(**options: Any) -> SlicedWassersteinKernel:
@@ -51,13 +41,9 @@ def beside_a_column() -> DistributionGP:
 
 MODELS: dict[str, Callable[[], DistributionGP]] = {
     "one output": lambda: DistributionGP(ROWS, TARGETS, ScaleKernel(kernel())),
-    "no outputscale": lambda: DistributionGP(ROWS, TARGETS, kernel(profile="rational_quadratic")),
     "two outputs": lambda: DistributionGP(CLOUDS, OUTPUTS),
     "shared kernel": lambda: SharedKernelGP(ROWS, OUTPUTS, ScaleKernel(kernel())),
     "sampling noise": lambda: DistributionGP(CLOUDS, TARGETS, sampling_noise=True),
-    "normalised": lambda: DistributionGP(
-        CLOUDS, TARGETS, input_transform=NormalizeClouds.from_data(CLOUDS)
-    ),
     "with a column": beside_a_column,
 }
 
@@ -105,49 +91,6 @@ def test_ends_where_a_fit_of_all_clouds_ends(name: str, seen: list[int]) -> None
     assert value(model) >= value(general) - 1e-4
 
 
-def test_starts_again_if_the_subset_misleads(
-    seen: list[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fit(MODELS["one output"]())
-    fewer = seen.count(90)
-    seen.clear()
-    monkeypatch.setattr(subset_start, "_GAIN", -1.0)
-    fit(MODELS["one output"]())
-    assert seen.count(90) > 2 * fewer
-
-
-def test_goes_on_from_where_it_is(seen: list[int]) -> None:
-    model = fit(MODELS["one output"]())
-    best = value(model)
-    fit(model, init="current", restarts=0)
-    assert value(model) >= best - 1e-6
-
-
-def test_which_models_have_subsets(seen: list[int]) -> None:
-    assert all(has_subsets(make()) for make in MODELS.values())
-    reference = ReferenceMeasure(torch.zeros(3, 2).double() + torch.arange(3).unsqueeze(-1))
-    learned = DistributionGP(ROWS, TARGETS, SinkhornKernel(reference, epsilon=1.0))
-    assert has_subsets(learned)
-    reference.requires_grad_()
-    assert not has_subsets(learned)
-    assert not has_subsets(DistributionGP(ROWS, TARGETS, kernel(), likelihood=Unknown()))
-    assert not has_subsets(DistributionGP(ROWS, TARGETS, kernel(), train_Yvar=NOISE.square()))
-
-
-def test_a_subset_shares_parameters_but_not_data() -> None:
-    model = MODELS["two outputs"]().train()
-    smaller = on_subset(model, 40, seed=0)
-    assert all(a is b for a, b in zip(model.parameters(), smaller.parameters(), strict=True))
-    (rows,), (all_rows,) = smaller.train_inputs, model.train_inputs
-    assert (rows.shape[-2], all_rows.shape[-2]) == (40, 90)
-    assert rows.stride(-3) == 0
-    where = (rows[0].unsqueeze(1) == all_rows[0]).all(-1).nonzero()
-    assert torch.equal(model.train_targets[:, where[:, 1]], smaller.train_targets)
-    again, other = (on_subset(model, 40, seed=seed).train_targets for seed in (0, 1))
-    assert torch.equal(again, smaller.train_targets)
-    assert not torch.equal(other, smaller.train_targets)
-
-
 @pytest.mark.parametrize("after", [2, 45])
 def test_an_interrupted_fit_keeps_the_best(
     after: int, seen: list[int], monkeypatch: pytest.MonkeyPatch
@@ -175,79 +118,8 @@ def test_an_interrupted_fit_keeps_the_best(
     model.predict(CLOUDS[:3])
 
 
-def test_interrupted_before_anything_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(model: DistributionGP) -> None:
-        model.covar_module.outputscale = 7.0
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(marginal_likelihood, "start_at_medians", interrupted)
-    model = MODELS["one output"]()
-    before = [parameter.detach().clone() for parameter in model.parameters()]
-    with pytest.raises(KeyboardInterrupt):
-        fit(model)
-    assert all(map(torch.equal, before, model.parameters()))
-
-
 def test_a_long_fit_is_announced(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(marginal_likelihood, "_MANY", 89)
     model = MODELS["one output"]()
     with pytest.warns(CostWarning, match=r"90 clouds needs about .* GiB .*SparseDistributionGP"):
         fit(model, restarts=0)
-
-
-def test_the_progress_bar(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    fit(MODELS["one output"](), restarts=0)
-    assert not capsys.readouterr().err  # it took less than a few seconds
-    monkeypatch.setattr(marginal_likelihood, "_PATIENCE", 0.0)
-    fit(MODELS["one output"](), restarts=0)
-    assert "Fitting: " in capsys.readouterr().err
-    fit(MODELS["one output"](), restarts=0, progress=False)
-    assert not capsys.readouterr().err
-
-
-def test_outputs_that_share_a_kernel_cost_as_much_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(marginal_likelihood, "_MANY", 89)
-    monkeypatch.setattr(marginal_likelihood, "_MATRICES", 1e6)
-
-    def gibibytes(model: DistributionGP) -> float:
-        with pytest.warns(CostWarning) as caught:
-            marginal_likelihood._warn_of_cost(model)
-        return float(str(caught[0].message).split(" GiB")[0].split()[-1])
-
-    one = 1e6 * 90**2 * 8 / 2**30
-    for name, matrices in (("one output", 1), ("two outputs", 2), ("shared kernel", 1)):
-        assert gibibytes(MODELS[name]()) == pytest.approx(matrices * one, abs=0.1)
-
-
-def fail_on_all_clouds(monkeypatch: pytest.MonkeyPatch, fails: Callable[[int], bool]) -> None:
-    """Let evaluations on all clouds fail whose number, from one, is to fail."""
-    loss, count = Ascent.loss, [0]
-
-    def failing(self: Ascent, mll: ExactMarginalLogLikelihood) -> Tensor:
-        whole = mll.model.train_targets.shape[-1] == 90
-        count[0] += whole
-        if whole and fails(count[0]):
-            raise NotPSDError("This covariance matrix cannot be factorised.")
-        return loss(self, mll)
-
-    monkeypatch.setattr(Ascent, "loss", failing)
-
-
-@pytest.mark.parametrize("failures", [1, 2, 3])
-def test_candidates_that_fail_on_all_clouds_are_left_out(
-    failures: int, seen: list[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    expected = fit(MODELS["one output"]())
-    fail_on_all_clouds(monkeypatch, lambda number: number <= failures)
-    found = fit(MODELS["one output"]())
-    assert value(found) == pytest.approx(value(expected), abs=1e-3)
-
-
-def test_an_error_if_every_start_fails_on_all_clouds(
-    seen: list[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fail_on_all_clouds(monkeypatch, lambda number: True)
-    with pytest.raises(NotPSDError, match="cannot be factorised"):
-        fit(MODELS["one output"]())

@@ -56,17 +56,6 @@ def test_heavy_atoms_keep_their_weight() -> None:
     torch.testing.assert_close(mean, torch.full_like(mean, 9.0), rtol=0, atol=0.1 + 1e-9)
 
 
-def test_means_are_kept_on_average() -> None:
-    generator = torch.Generator().manual_seed(0)
-    weights = torch.rand(12, generator=generator).double() ** 3
-    points = torch.randn(12, 1, generator=generator).double()
-    X = PointClouds(points.expand(4000, 12, 1), weights.expand(4000, 12))
-    thin = PointClouds.unpack(thinned(X.pack(), SlicedWassersteinKernel(1), 5), dim=1)
-    means = (thin.weights.unsqueeze(-2) @ thin.points).flatten()
-    expected = (X.weights[0] @ points).item()
-    assert abs(means.mean().item() - expected) < 4 * means.std().item() / 4000**0.5
-
-
 def test_mixed_rows_keep_other_blocks() -> None:
     X = ragged()
     means = torch.arange(16.0).double().reshape(4, 2, 2)

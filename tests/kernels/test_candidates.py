@@ -1,15 +1,12 @@
 """Copies of candidates that share distances, and the kernels that candidates become."""
 
-from functools import partial
 from typing import Any
 
 import pytest
-import torch
-from gpytorch.kernels import Kernel, RBFKernel, ScaleKernel
 
 from gp_distributions import MMD, DistributionKernel, ScaledDistance, SlicedWasserstein
 from gp_distributions.distances import Distance
-from gp_distributions.kernels.candidates import as_scaled_kernel, copied, distances_of
+from gp_distributions.kernels.candidates import copied, distances_of
 
 
 def sliced() -> SlicedWasserstein:
@@ -48,25 +45,3 @@ def test_copies_keep_what_is_shared_within_one_candidate() -> None:
     first, second = (part.distance for part in copy.kernels)
     assert first is second
     assert first is not distance
-
-
-def test_functions_are_copied_with_what_they_hold() -> None:
-    def make(kernel: Kernel, X: Any, Y: Any) -> None: ...
-
-    kernel = RBFKernel()
-    plain, bound = copied({"plain": make, "bound": partial(make, kernel)}).values()
-    assert plain is make
-    assert isinstance(bound, partial)
-    assert bound.args[0] is not kernel
-
-
-def test_scaled_kernels() -> None:
-    distance = sliced()
-    found: Any = as_scaled_kernel(distance)
-    assert isinstance(found, ScaleKernel)
-    assert found.base_kernel.distance is distance
-    assert type(found.base_kernel.profile) is type(DistributionKernel(distance).profile)
-    batch: Any = as_scaled_kernel(RBFKernel(batch_shape=torch.Size([3])))
-    assert batch.outputscale.shape == (3,)
-    inner = RBFKernel() * ScaleKernel(RBFKernel())
-    assert as_scaled_kernel(inner) is inner

@@ -5,14 +5,13 @@ import torch
 from gpytorch.kernels import ScaleKernel
 
 from gp_distributions import (
-    MMD,
     DistributionKernel,
     GaussianMixtures,
     Gaussians,
     MixedInputs,
     PointClouds,
 )
-from gp_distributions.kernels import default_kernels, defaults
+from gp_distributions.kernels import default_kernels
 from gp_distributions.kernels.reading import check_kind
 
 
@@ -70,26 +69,6 @@ def test_profiles_share_their_distance() -> None:
         assert isinstance(one, DistributionKernel)
         assert one.distance is other.distance
         assert type(one.profile) is not type(other.profile)
-
-
-def test_scales_of_mmd() -> None:
-    found = default_kernels(clouds(2))
-    median, small = (found[f"{n} matern52"].base_kernel.distance for n in ("mmd", "mmd small"))
-    assert isinstance(median, MMD)
-    assert small.bandwidth.item() == pytest.approx(0.2 * median.bandwidth.item())
-    assert median.num_features is small.num_features is None
-
-
-def test_many_atoms_have_features(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(defaults, "_PAIRS", 100.0)
-    found = default_kernels(clouds(2))
-    assert found["mmd matern52"].base_kernel.distance.num_features == 500
-    assert "energy matern52" not in found
-
-
-def test_large_clouds_are_thinned_for_the_mean_shape() -> None:
-    found = default_kernels(clouds(2, num=60, size=110))
-    assert found["transport matern52"].base_kernel.distance.reference.size == 20
 
 
 @pytest.mark.filterwarnings("ignore:The clouds are in single precision")

@@ -2,13 +2,11 @@
 
 import copy
 from pathlib import Path
-from unittest import TestCase
 
 import pytest
 import torch
 from cases import GAUSSIANS, MIXTURES, random_rows
 from gpytorch.kernels import Kernel, RBFKernel, ScaleKernel
-from gpytorch.test.base_kernel_test_case import BaseKernelTestCase
 from torch import Tensor
 
 from gp_distributions import (
@@ -21,7 +19,6 @@ from gp_distributions import (
     ReferenceMeasure,
     SinkhornKernel,
     SlicedWasserstein,
-    SlicedWassersteinKernel,
     diagnose,
     fit,
     load,
@@ -187,38 +184,6 @@ def test_gradients_are_finite_at_symmetric_clouds() -> None:
     assert rows.grad.isfinite().all()
 
 
-def test_distances_between_fixed_clouds_are_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    kernel = GroupAverageKernel(sliced(), GROUP)
-    distance = kernel.base_kernel.distance
-    represented = []
-    plain = distance.represent
-    monkeypatch.setattr(
-        distance, "represent", lambda p, w: represented.append(len(p)) or plain(p, w)
-    )
-    x, y = random_rows(6), random_rows(3, seed=1)
-    first = covariance(kernel, x)
-    assert sum(represented) == 6 * len(GROUP)
-    kernel.base_kernel.lengthscale = 2.0
-    second = covariance(kernel, x)
-    assert sum(represented) == 6 * len(GROUP)
-    assert not torch.equal(first, second)
-    covariance(kernel, y, x)
-    represented.clear()
-    covariance(kernel, y, x)
-    assert sum(represented) == 3 * len(GROUP)  # of the new clouds only, to compare them with others
-
-
-def test_a_changed_distance_is_asked_again_whether_it_averages_both_sides() -> None:
-    kernel = GroupAverageKernel(ScaleKernel(sliced()), GROUP)
-    assert not kernel.both_sides
-    kernel.base_kernel.base_kernel.distance.directions = SlicedWasserstein(
-        2, num_slices=13
-    ).directions
-    assert kernel.both_sides
-    kernel.double().orbits.group = planar_rotations(13)
-    assert not kernel.both_sides
-
-
 def test_fit_predict_diagnose_and_save(tmp_path: Path) -> None:
     generator = torch.Generator().manual_seed(0)
     sizes = torch.rand(30, 2, generator=generator, dtype=torch.float64) + 0.2
@@ -263,16 +228,6 @@ def test_normalises_only_where_it_can() -> None:
     assert rows.grad.isfinite().all()
 
 
-def test_single_precision() -> None:
-    kernel = GroupAverageKernel(sliced(), GROUP).float()
-    assert not kernel.both_sides
-    rows = random_rows(4)
-    values = covariance(kernel, rows.float())
-    assert values.dtype == torch.float32
-    exact = covariance(GroupAverageKernel(sliced(), GROUP), rows)
-    torch.testing.assert_close(values.double(), exact, atol=1e-4, rtol=1e-4)
-
-
 def test_rejects_bad_arguments() -> None:
     base = sliced()
     with pytest.raises(TypeError, match="contains a DistributionKernel, got RBFKernel"):
@@ -290,31 +245,3 @@ def test_rejects_bad_arguments() -> None:
         GroupAverageKernel(mixed_kernel(inputs), GROUP)
     with pytest.raises(ValueError, match="got indices"):
         GroupAverageKernel(DistributionKernel(PrecomputedDistance(torch.zeros(2, 2))), GROUP)
-
-
-class TestConformance(BaseKernelTestCase, TestCase):
-    """GPyTorch's own test case, on rows of which any six columns are two weighted points."""
-
-    def create_kernel_no_ard(self, **kwargs: object) -> Kernel:
-        batch_shape = kwargs.pop("batch_shape", torch.Size())
-        base = SlicedWassersteinKernel(2, num_slices=12, batch_shape=batch_shape)
-        return GroupAverageKernel(base, GROUP, **kwargs)  # type: ignore[arg-type]
-
-    def create_data_no_batch(self) -> Tensor:
-        return 0.1 + torch.rand(50, 12)
-
-    def create_data_single_batch(self) -> Tensor:
-        return 0.1 + torch.rand(2, 3, 6)
-
-    def create_data_double_batch(self) -> Tensor:
-        return 0.1 + torch.rand(3, 2, 50, 6)
-
-    def test_active_dims_list(self) -> None:
-        columns = [0, 2, 4, 6, 8, 10]
-        x = self.create_data_no_batch()
-        found = self.create_kernel_no_ard(active_dims=columns)(x).to_dense()
-        expected = self.create_kernel_no_ard()(x[:, columns]).to_dense()
-        self.assertAllClose(found, expected, rtol=1e-5, atol=1e-6)
-
-
-del BaseKernelTestCase

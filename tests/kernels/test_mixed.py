@@ -3,13 +3,11 @@
 import numpy as np
 import pytest
 import torch
-from botorch.models.kernels.categorical import CategoricalKernel
-from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
+from gpytorch.kernels import RBFKernel
 from torch import Tensor
 
 from gp_distributions import (
     DistributionKernel,
-    GaussianMixtures,
     Gaussians,
     MixedInputs,
     MMDKernel,
@@ -17,7 +15,6 @@ from gp_distributions import (
     SlicedWassersteinKernel,
     mixed_kernel,
 )
-from gp_distributions.kernels import BlockKernel
 from gp_distributions.kernels.covariances import covariance
 from gp_distributions.kernels.mixed import STRUCTURES
 from gp_distributions.kernels.reading import check_kind, distribution_kernels
@@ -98,34 +95,6 @@ class TestMixedKernel:
             matrix = covariance(mixed_kernel(X, structure=structure).double(), X.pack())
             assert torch.linalg.eigvalsh(matrix.detach()).min() > -1e-12
 
-    def test_defaults(self) -> None:
-        mixtures = GaussianMixtures(
-            RNG.normal(size=(N, 2, 1)), np.ones((N, 2, 1, 1)), np.ones((N, 2))
-        )
-        inputs = MixedInputs(c=CELLS, g=BLOOD, m=mixtures, age=AGE, arm=ARM)
-        kernel = mixed_kernel(inputs, batch_shape=torch.Size([3]))
-        bases = [part.base_kernel for part in kernel.base_kernel.kernels]
-        assert [type(base) for base in bases] == [
-            SlicedWassersteinKernel,
-            SlicedWassersteinKernel,
-            MMDKernel,
-            MaternKernel,
-            CategoricalKernel,
-        ]
-        assert [base.distance.inputs for base in bases[:3]] == ["clouds", "gaussians", "mixtures"]
-        assert kernel.batch_shape == torch.Size([3])
-        assert kernel(inputs.pack()).shape == (3, N, N)
-
-    def test_a_single_block(self) -> None:
-        kernel = mixed_kernel(MixedInputs(cells=CELLS), structure="sum+product")
-        assert isinstance(kernel, ScaleKernel)
-        assert isinstance(kernel.base_kernel, BlockKernel)
-
-    def test_terms_share_the_kernels_of_blocks(self) -> None:
-        kernel = mixed_kernel(X, kernels(), structure="sum+product")
-        assert len(distribution_kernels(kernel)) == 3
-        assert sum(name.endswith("raw_lengthscale") for name, _ in kernel.named_parameters()) == 5
-
     def test_a_kernel_of_covariates(self) -> None:
         inputs = MixedInputs(cells=CELLS, age=AGE)
         rbf = RBFKernel().double()
@@ -154,19 +123,6 @@ class TestBlockKernel:
             part = next(X.blocks[name] for name, k in given.items() if k is kernel)
             assert torch.equal(block.select(X.pack())[:, :6], part.pack()[:, :6])  # type: ignore[union-attr]
 
-    def test_columns_of_columns(self) -> None:
-        inner = SlicedWassersteinKernel(1, num_slices=1, active_dims=[1, 2])
-        block = Block("clouds", 1, (4, 5))
-        assert distribution_kernels(BlockKernel(inner, [3, 4, 5])) == [(inner, block)]
-        outer = ScaleKernel(BlockKernel(SlicedWassersteinKernel(1, num_slices=1), [0, 1]))
-        outer.active_dims = torch.tensor([7, 8, 9])
-        assert distribution_kernels(outer)[0][1].columns == (7, 8)
-
-    def test_columns_of_slots(self) -> None:
-        inner = SlicedWassersteinKernel(1, num_slices=1, active_dims=[0, 1])
-        with pytest.raises(ValueError, match="Leave active_dims out"):
-            distribution_kernels(BlockKernel(inner, X.encoding.columns["cells"]))
-
     def test_batches_share_distances(self) -> None:
         kernel = mixed_kernel(X, batch_shape=torch.Size([2]), structure="sum")
         second = kernel[1]
@@ -193,16 +149,8 @@ class TestBlockKernel:
         assert reached["covariates"].tolist() == [True, False, True, False]
         assert all(bool(found.any()) for found in reached.values())
 
-    def test_is_stationary_like_its_base(self) -> None:
-        for profile, stationary in (("matern52", True), ("linear", False)):
-            kernel = BlockKernel(SlicedWassersteinKernel(2, profile=profile, **SMALL), range(6))
-            assert kernel.is_stationary is stationary
-
 
 class TestCheckKind:
-    def test_accepts_its_own_kernel(self) -> None:
-        check_kind(X, mixed_kernel(X))
-
     @pytest.mark.parametrize(
         ("kernel", "message"),
         [

@@ -21,7 +21,6 @@ from gp_distributions import (
     LinearTransport,
     MMDKernel,
     PointClouds,
-    PrecomputedDistance,
     ReferenceMeasure,
     ScaledDistance,
     SinkhornKernel,
@@ -122,14 +121,6 @@ class TestInnerProducts:
         actual = dense(linear(case.make(), rows), rows)
         np.testing.assert_allclose(actual, centred, atol=1e-12 * np.abs(gram).max())
 
-    def test_of_numbered_objects(self) -> None:
-        points = torch.randn(5, 3, generator=torch.Generator().manual_seed(0)).double()
-        distance = PrecomputedDistance(torch.cdist(points, points).square())
-        rows = torch.arange(5.0).double()[:, None]
-        centred = points - points[3]
-        kernel = linear(distance, rows[3:4])
-        torch.testing.assert_close(dense(kernel, rows), centred @ centred.T)
-
     def test_of_learned_scales(self) -> None:
         """The origin is scaled like all other clouds, and gradients reach the scales."""
         distance = ScaledDistance(MMD(2, kernel="linear"))
@@ -170,42 +161,6 @@ class TestInnerProducts:
 
 
 class TestEvaluation:
-    def test_the_training_clouds_are_represented_once(self) -> None:
-        calls = []
-
-        class Counted(SlicedWasserstein):
-            def represent(self, points: Tensor, weights: Tensor) -> Tensor:
-                calls.append(len(points))
-                return super().represent(points, weights)
-
-        kernel = linear(Counted(2, num_slices=5), ROWS.clone())
-        for _ in range(3):
-            kernel(ROWS).to_dense()
-        assert sum(calls) == len(ROWS)
-
-    def test_other_origins_are_represented_once(self) -> None:
-        calls = []
-
-        class Counted(SlicedWasserstein):
-            def represent(self, points: Tensor, weights: Tensor) -> Tensor:
-                calls.append(len(points))
-                return super().represent(points, weights)
-
-        kernel = linear(Counted(2, num_slices=5), ORIGINS)
-        for _ in range(3):
-            kernel(ROWS).to_dense()
-        assert sum(calls) == len(ROWS) + len(ORIGINS)
-
-    def test_the_origin_is_the_kernels_own(self) -> None:
-        rows = ORIGINS.clone()
-        kernel = linear(DISTANCES["sw2"].make(), rows)
-        expected = dense(kernel, ROWS)
-        rows.mul_(2)
-        assert torch.equal(dense(kernel, ROWS), expected)
-        assert kernel.origin is not None
-        assert torch.equal(kernel.origin, ORIGINS)
-        assert linear(DISTANCES["sw2"].make(), None).origin is None
-
     def test_averages_over_groups_take_both_sides(self) -> None:
         """Maps of both clouds leave distances unchanged, but not an origin that stays behind."""
         group = planar_rotations(4)
@@ -262,7 +217,3 @@ class TestErrors:
     def test_the_distance_must_read_it(self, origin: Any, message: str) -> None:
         with pytest.raises(ValueError, match=message):
             linear(SlicedWasserstein(2), origin)
-
-    def test_other_types_are_refused(self) -> None:
-        with pytest.raises(TypeError, match="Expected PointClouds"):
-            linear(SlicedWasserstein(2), [[0.0, 0.0]])

@@ -90,13 +90,6 @@ class TestValues:
         )
         assert not profile.radial
 
-    @pytest.mark.parametrize("name", RADIAL)
-    def test_fall_from_one(self, name: str) -> None:
-        values = RADIAL[name][0](torch.linspace(0, 20, 100).double()).detach().flatten()
-        assert float(values[0]) == 1.0
-        assert float(values.diff().max()) < 0
-        assert float(values.min()) > 0
-
     def test_limits_and_special_cases(self) -> None:
         s = torch.linspace(0, 9, 50).double()
         torch.testing.assert_close(PowerExponential(0.5)(s), Exponential()(s))
@@ -104,27 +97,6 @@ class TestValues:
         # log(1 + s / 2a) = s / 2a up to second order, so the exponents differ by s^2 / 8a.
         heavy = RationalQuadratic(1e6).double()(s).detach().flatten()
         torch.testing.assert_close(heavy, Gaussian()(s), rtol=1.01 * 81 / 8e6, atol=0)
-
-    @pytest.mark.parametrize("name", ALL)
-    def test_keep_shape_and_precision(self, name: str) -> None:
-        profile = copy.deepcopy(ALL[name]).float()
-        for shape in ((4, 3), (2, 4, 3), (2, 5, 4, 1)):
-            values = profile(torch.rand(shape))
-            assert values.shape == shape
-            assert values.dtype == torch.float32
-
-    @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
-    @pytest.mark.parametrize("name", RADIAL)
-    def test_vanish_where_a_multiple_of_the_argument_overflows(
-        self, name: str, dtype: torch.dtype
-    ) -> None:
-        largest = torch.finfo(dtype).max
-        s = torch.tensor([[largest], [largest / 2], [math.inf]], dtype=dtype, requires_grad=True)
-        values = copy.deepcopy(RADIAL[name][0]).to(dtype)(s)
-        # The inverse multiquadric, an inverse square root, decays the slowest.
-        assert float(values.detach().max()) <= 2 * largest**-0.5
-        (slopes,) = torch.autograd.grad(values.sum(), s)
-        assert bool(slopes.isfinite()[:2].all())
 
 
 class TestSlopes:
@@ -161,28 +133,6 @@ class TestSlopes:
 
 
 class TestNames:
-    def test_are_those_of_the_design(self) -> None:
-        assert list(PROFILES) == [
-            "gaussian",
-            "exponential",
-            "matern32",
-            "matern52",
-            "rational_quadratic",
-            "cauchy",
-            "student_t",
-            "inverse_multiquadric",
-            "power_exponential",
-            "linear",
-            "polynomial",
-        ]
-
-    @pytest.mark.parametrize("name", PROFILES)
-    def test_make_new_objects(self, name: str) -> None:
-        profile = make_profile(name)
-        assert type(profile) is PROFILES[name]
-        assert make_profile(name) is not profile
-        assert make_profile(profile) is profile
-
     def test_unknown_ones_list_the_choices(self) -> None:
         with pytest.raises(ValueError, match="no profile 'rbf'") as error:
             make_profile("rbf")
@@ -195,25 +145,17 @@ class TestNames:
 
 
 class TestParameters:
-    @pytest.mark.parametrize("beta", [0.0, -0.5, 1.01, math.nan])
-    def test_power_exponential_is_bounded(self, beta: float) -> None:
-        with pytest.raises(ValueError, match="0 < beta <= 1"):
-            PowerExponential(beta)
-
-    @pytest.mark.parametrize("t", [0.0, -1.0, 2.5, math.nan])
-    def test_student_t_is_bounded(self, t: float) -> None:
-        with pytest.raises(ValueError, match="0 < t <= 2"):
-            StudentT(t)
-
-    @pytest.mark.parametrize("power", [0, -1, 1.5])
-    def test_polynomials_have_a_degree(self, power: Any) -> None:
-        with pytest.raises(ValueError, match="positive integer"):
-            Polynomial(power)
-
-    @pytest.mark.parametrize("value", [-1.0, math.nan])
-    def test_learned_ones_are_positive(self, value: float) -> None:
-        for make in (RationalQuadratic, lambda offset: Polynomial(offset=offset)):
-            with pytest.raises((ValueError, RuntimeError)):
+    @pytest.mark.parametrize(
+        ("make", "values", "message"),
+        [
+            (PowerExponential, [0.0, -0.5, 1.01, math.nan], "0 < beta <= 1"),
+            (StudentT, [0.0, -1.0, 2.5, math.nan], "0 < t <= 2"),
+            (Polynomial, [0, -1, 1.5], "positive integer"),
+        ],
+    )
+    def test_are_bounded(self, make: Any, values: list[float], message: str) -> None:
+        for value in values:
+            with pytest.raises(ValueError, match=message):
                 make(value)
 
     def test_an_offset_of_zero_is_fixed(self) -> None:
@@ -226,11 +168,6 @@ class TestParameters:
             profile.offset = 1.0
         batch = profile.expand_batch(torch.Size([2]))
         assert torch.equal(batch[0](products), profile(products))
-
-    def test_alpha_is_not_zero(self) -> None:
-        """The profile would be NaN for zero."""
-        with pytest.raises((ValueError, RuntimeError)):
-            RationalQuadratic(0.0)
 
     @pytest.mark.parametrize("name", ["alpha", "offset"])
     def test_learned_ones_are_settable(self, name: str) -> None:
@@ -256,20 +193,11 @@ class TestParameters:
 
         assert torch.autograd.gradcheck(values, raw.detach().clone().requires_grad_())
 
-    @pytest.mark.parametrize("name", sorted({*PROFILES} - {"rational_quadratic", "polynomial"}))
-    def test_others_have_none(self, name: str) -> None:
-        assert not list(make_profile(name).parameters())
-
     @pytest.mark.parametrize("copied", [copy.deepcopy, lambda p: pickle.loads(pickle.dumps(p))])
     def test_are_copied(self, copied: Callable[[Profile], Profile]) -> None:
         s = torch.rand(3, 3, generator=torch.Generator().manual_seed(0))
         for profile in (RationalQuadratic(3.0), Polynomial(3, 0.2), PowerExponential(0.4)):
             assert torch.equal(copied(profile)(s), profile(s))
-
-    def test_are_in_the_state_dict(self) -> None:
-        profile = RationalQuadratic()
-        profile.load_state_dict(RationalQuadratic(3.0).state_dict())
-        assert float(profile.alpha.detach()) == pytest.approx(3.0, rel=1e-6)
 
 
 class TestBatches:
@@ -294,12 +222,3 @@ class TestBatches:
                 setattr(single, name, values[i, j])
                 torch.testing.assert_close(part(s[i, j]), together[i, j])
                 torch.testing.assert_close(single(s[i, j]), together[i, j])
-
-    def test_index_is_apart(self) -> None:
-        batch = RationalQuadratic().expand_batch(torch.Size([3]))
-        batch[0].alpha = 5.0
-        assert float(batch.alpha.detach().max()) == pytest.approx(1.0)
-
-    def test_without_parameters_batches_are_alike(self) -> None:
-        s = torch.rand(3, 4, 4)
-        assert torch.equal(StudentT(0.7).expand_batch(torch.Size([3]))[1](s), StudentT(0.7)(s))

@@ -12,7 +12,6 @@ from gp_distributions import (
     SlicedWassersteinKernel,
 )
 from gp_distributions.kernels.reading import distribution_kernels
-from gp_distributions.measures import MixedEncoding
 from gp_distributions.rows.layout import Block
 
 
@@ -25,16 +24,6 @@ class TestDistributionKernels:
             (clouds, Block("clouds", 1, (2, 3, 4, 5))),
             (gaussians, Block("gaussians", 1, (1, 0))),
         ]
-
-    def test_columns_of_columns(self) -> None:
-        inner = SlicedWassersteinKernel(1, num_slices=1, active_dims=[1, 2])
-        outer = inner + RBFKernel(active_dims=[0])
-        outer.active_dims = torch.tensor([5, 3, 4])
-        assert distribution_kernels(outer) == [(inner, Block("clouds", 1, (3, 4)))]
-
-    def test_whole_rows(self) -> None:
-        kernel = SlicedWassersteinKernel(2, num_slices=5)
-        assert distribution_kernels(ScaleKernel(kernel)) == [(kernel, Block("clouds", 2))]
 
     def test_a_kernel_in_two_places(self) -> None:
         kernel = SlicedWassersteinKernel(1, num_slices=1)
@@ -66,8 +55,3 @@ class TestMixedInputs:
             DistributionGP(X[:0], torch.zeros(0))
         mean, std = model.predict(X[:0])
         assert mean.shape == std.shape == (0,)
-
-    def test_nothing_is_learned_from_test_data(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        model, X = self.model()
-        monkeypatch.setattr(MixedEncoding, "learn", None)
-        assert model.predict(X[:2])[0].shape == (2,)

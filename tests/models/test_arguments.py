@@ -51,17 +51,6 @@ def test_kernels_of_columns_are_for_rows() -> None:
     DistributionGP(CLOUDS.pack(), TARGETS, kernel)
 
 
-@pytest.mark.parametrize("kind", [DistributionGP, SharedKernelGP, SparseDistributionGP])
-def test_flags_of_numpy_are_flags(kind: Any) -> None:
-    model = kind(CLOUDS, TARGETS)
-    for flag in (False, True):
-        found, expected = (
-            model.posterior(CLOUDS[:2], observation_noise=noise).variance
-            for noise in (np.bool_(flag), flag)
-        )
-        torch.testing.assert_close(found, expected)
-
-
 def test_one_cloud_needs_an_axis() -> None:
     indices = DistributionKernel(PrecomputedDistance(torch.zeros(8, 8)))
     with pytest.raises(ValueError, match=r"got a single one\. Pass X\[:1\] instead of X\[0\]"):
@@ -102,13 +91,6 @@ def test_models_of_gpytorch_are_called_with_rows() -> None:
             TypeError, match=r"rows as a tensor, got PointClouds\. Pass X\.pack\(\)"
         ):
             model.set_train_data(CLOUDS)  # type: ignore[arg-type]
-
-
-def test_observations_as_arrays() -> None:
-    model = DistributionGP(CLOUDS[:6], TARGETS[:6]).eval()
-    expected = model.condition_on_observations(CLOUDS[6:], TARGETS[6:]).predict(CLOUDS)[0]
-    actual = model.condition_on_observations(CLOUDS[6:], TARGETS[6:].numpy()).predict(CLOUDS)[0]
-    torch.testing.assert_close(actual, expected)
 
 
 @pytest.mark.parametrize("model", [DistributionGP, SparseDistributionGP])

@@ -106,21 +106,3 @@ def test_conditioned_models(name: str) -> None:
     again.covar_module.base_kernel.lengthscale = 0.7
     for found, expected in zip(predicted(more), predicted(conditioned(again)), strict=True):
         torch.testing.assert_close(found, expected, rtol=1e-8, atol=1e-8)
-
-
-def test_caches_of_unknown_origin_are_not_used() -> None:
-    model, again = MODELS["exact"](), MODELS["exact"]()
-    model.predict(NEW)
-    model.prediction_strategy.premises = ()
-    set_lengthscale(model)
-    set_lengthscale(again)
-    assert torch.equal(predicted(model)[0], predicted(again)[0])
-
-
-def test_predictions_at_the_same_values_are_computed_once() -> None:
-    model = MODELS["exact"]()
-    model.predict(NEW)
-    strategy = model.prediction_strategy
-    model.covar_module.base_kernel.lengthscale = model.covar_module.base_kernel.lengthscale.item()
-    model.predict(NEW)
-    assert model.prediction_strategy is strategy

@@ -107,31 +107,3 @@ def test_gradients_of_new_clouds_and_targets_stay() -> None:
             ends.append(more.posterior(MORE[4:6]).mean.sum().item())
         expected = (ends[0] - ends[1]) / (2 * step)
         assert (gradient * direction).sum().item() == pytest.approx(expected, rel=1e-5)
-
-
-def test_a_condition_that_is_interrupted_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """GPyTorch takes the likelihood and its noise away while it copies the rest."""
-
-    def interrupt(*args: Any) -> Any:
-        raise KeyboardInterrupt
-
-    for name in ("exact", "known noise"):
-        model = MODELS[name]()
-        expected = model.predict(MORE)
-        for place in ("models.exact_gp", "likelihoods.gaussian_likelihood"):
-            with monkeypatch.context() as patch:
-                patch.setattr(f"gpytorch.{place}.deepcopy", interrupt)
-                if place == "models.exact_gp" or name == "known noise":
-                    with pytest.raises(KeyboardInterrupt):
-                        conditioned(model, MORE[:1], TARGETS[12:13])
-            assert all(map(torch.equal, model.predict(MORE), expected))
-            model.prediction_strategy = None
-            assert all(map(torch.equal, model.predict(MORE), expected))
-
-
-def test_gradients_of_the_noise_of_new_targets() -> None:
-    model = MODELS["known noise"]()
-    noise = torch.full((2,), 0.1, dtype=torch.float64, requires_grad=True)
-    more = model.condition_on_observations(as_rows(CLOUDS)[12:14], TARGETS[12:14], noise=noise)
-    (gradient,) = torch.autograd.grad(more.posterior(as_rows(CLOUDS)[14:]).mean.sum(), noise)
-    assert (gradient != 0).all()

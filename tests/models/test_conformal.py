@@ -17,7 +17,6 @@ from gp_distributions import (
     DistributionGPRegressor,
     MixtureModel,
     PointClouds,
-    ShardedClouds,
     SharedKernelGP,
     SlicedWassersteinKernel,
     SparseDistributionGP,
@@ -143,17 +142,6 @@ def test_models_scale_their_standard_deviations(name: str, y: Tensor) -> None:
         model.predict(CLOUDS[35:], conformal=0.95)
 
 
-def test_clouds_in_pieces() -> None:
-    model = model_of("sparse", TARGETS)
-    correction = ConformalCorrection(TARGETS[15:35], *model.predict(CLOUDS[15:35]))
-    sharded = ShardedClouds.from_arrays(
-        np.random.default_rng(0).normal(size=(9, 4, 2)), piece_atoms=16
-    )
-    _, bare = model.predict(sharded, progress=False)
-    _, std = model.predict(sharded, progress=False, conformal=correction)
-    assert std.tolist() == pytest.approx((bare * correction.factor).tolist(), rel=1e-13)
-
-
 def test_regressors() -> None:
     regressor = DistributionGPRegressor(restarts=0).fit(CLOUDS[:15], TARGETS[:15])
     held_out = regressor.predict(CLOUDS[15:35], return_std=True)
@@ -184,21 +172,6 @@ def test_bad_input() -> None:
     correction = ConformalCorrection(pair, pair, pair)
     with pytest.raises(ValueError, match="Expected standard deviations of 2 outputs in the last"):
         correction.rescale(one)
-
-
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_standard_deviations_as_arrays(dtype: Any) -> None:
-    """As estimators return them."""
-    correction = ConformalCorrection(TARGETS, TARGETS + 1, torch.ones_like(TARGETS), level=0.5)
-    std = np.linspace(0.1, 2, 6, dtype=dtype).reshape(2, 3)
-    expected = correction.rescale(torch.from_numpy(std))
-    for given in (std, std[:, ::-1][:, ::-1]):
-        assert torch.equal(correction.rescale(given), expected)
-    assert torch.equal(
-        correction.rescale([1.0, 2.0]), correction.rescale(torch.tensor([1.0, 2.0]).double())
-    )
-    with pytest.raises(ValueError, match="std: expected real numbers"):
-        correction.rescale(["wide"])
 
 
 @pytest.mark.parametrize(("y", "other"), [(TARGETS, OUTPUTS), (OUTPUTS, TARGETS)])

@@ -6,13 +6,9 @@ from typing import Any
 
 import gpytorch
 import numpy as np
-import pandas as pd
 import pytest
 import torch
-from botorch.acquisition import LogExpectedImprovement, qLogExpectedImprovement
-from botorch.cross_validation import efficient_loo_cv
 from botorch.models import SingleTaskGP
-from botorch.models.transforms.input import InputTransform
 from botorch.sampling import SobolQMCNormalSampler
 from cases import as_rows, random_clouds
 from gpytorch.kernels import RBFKernel, ScaleKernel
@@ -21,13 +17,10 @@ from torch import Tensor
 
 from gp_distributions import (
     DistributionGP,
-    MMDKernel,
     PointClouds,
-    SharedKernelGP,
     SlicedWassersteinKernel,
     fit,
 )
-from gp_distributions.rows.clouds import join_rows
 from gp_distributions.warnings import JitterWarning
 
 CLOUDS = random_clouds(40, sizes=(5, 20))
@@ -70,10 +63,6 @@ class TestInputs:
         with pytest.raises(ValueError, match="covar_module is needed"):
             DistributionGP(ROWS, TARGETS)
 
-    def test_lists_are_told_what_to_do(self) -> None:
-        with pytest.raises(TypeError, match=r"PointClouds\.from_list"):
-            DistributionGP([np.zeros((3, 2))], [1.0], make_kernel())  # type: ignore[arg-type]
-
     def test_targets_are_checked(self) -> None:
         with pytest.raises(ValueError, match=r"each of \(40,\) clouds.*\(39,\)"):
             DistributionGP(ROWS, TARGETS[:39], make_kernel())
@@ -83,14 +72,6 @@ class TestInputs:
             DistributionGP(ROWS, broken, make_kernel())
         with pytest.raises(ValueError, match=r"got 'a' at \(0,\)\. Use ClassificationGP"):
             DistributionGP(ROWS, ["a", "b"] * 20, make_kernel())
-
-    def test_columns_of_data_frames_are_targets(self, model: DistributionGP) -> None:
-        """Their arrays are read-only, for which torch would issue a warning."""
-        column = pd.Series(TARGETS[:30].numpy(), index=range(30, 0, -1))
-        chunks = pytest.importorskip("pyarrow").chunked_array([column.to_numpy()])
-        for given in (column, column.to_numpy(), chunks):
-            other = DistributionGP(ROWS[:30], given, make_kernel())
-            assert torch.equal(other.train_targets, model.train_targets)
 
     @pytest.mark.parametrize("atoms", [30, 100])
     def test_rows_of_another_width(self, atoms: int) -> None:
@@ -104,41 +85,6 @@ class TestInputs:
                     torch.testing.assert_close(a, b)
             conditioned = model.condition_on_observations(test[30:32], TARGETS[30:32, None])
             assert conditioned.posterior(test[32:]).mean.shape == (8, 1)
-
-    def test_rows_of_a_strange_width_are_refused(self, model: DistributionGP) -> None:
-        with pytest.raises(ValueError, match=r"multiple of dim . 1 = 3 .*10, 59"):
-            model.posterior(ROWS[30:, :-1])
-
-    @pytest.mark.parametrize("sampling_noise", [False, True])
-    def test_columns_may_be_chosen_around_the_kernel(self, sampling_noise: bool) -> None:
-        # Three more columns, which could be an atom of large weight.
-        columns = torch.arange(ROWS.shape[-1])
-        rows = torch.cat([torch.full_like(ROWS[:, :3], 1e3), ROWS], dim=-1)
-        inner, outer = (
-            ScaleKernel(
-                MMDKernel(2, active_dims=None if outside else columns + 3),
-                active_dims=columns + 3 if outside else None,
-            )
-            for outside in (False, True)
-        )
-        models = [
-            DistributionGP(rows[:30], TARGETS[:30], kernel, sampling_noise=sampling_noise)
-            for kernel in (inner, outer)
-        ]
-        expected = DistributionGP(
-            *(ROWS[:30], TARGETS[:30], ScaleKernel(MMDKernel(2))), sampling_noise=sampling_noise
-        )
-        for model in models:
-            torch.testing.assert_close(model.predict(rows[30:])[1], expected.predict(ROWS[30:])[1])
-
-    def test_rows_beside_columns_cannot_be_padded(self) -> None:
-        width = ROWS.shape[-1]
-        kernel = make_kernel(active_dims=range(width)) * RBFKernel(active_dims=[width])
-        X = torch.cat([ROWS, TARGETS[:, None]], dim=-1)
-        model = DistributionGP(X[:30], TARGETS[:30], kernel)
-        assert model.predict(X[30:])[0].shape == (10,)
-        with pytest.raises(ValueError, match="Expected rows of one width, got 64 and 61"):
-            model.predict(torch.nn.functional.pad(X, (0, 3)))
 
 
 class TestPredictions:
@@ -167,18 +113,6 @@ class TestPredictions:
         ):
             torch.testing.assert_close(actual, expected)
 
-    @pytest.mark.parametrize("unit", [1e-12, 1e-6, 1e9])
-    @pytest.mark.parametrize("noise", [True, False])
-    def test_do_not_depend_on_the_unit_of_the_targets(self, unit: float, noise: bool) -> None:
-        for expected, actual in zip(
-            make_model().predict(ROWS[30:], observation_noise=noise),
-            DistributionGP(ROWS[:30], unit * TARGETS[:30], make_kernel()).predict(
-                ROWS[30:], observation_noise=noise
-            ),
-            strict=True,
-        ):
-            torch.testing.assert_close(actual / unit, expected, rtol=1e-9, atol=0)
-
     def test_known_noise_is_in_the_units_of_the_targets(self) -> None:
         variances = torch.linspace(0.1, 4.0, 30, dtype=torch.float64)
         model = DistributionGP(ROWS[:30], TARGETS[:30], make_kernel(), train_Yvar=variances.numpy())
@@ -204,22 +138,6 @@ class TestPredictions:
             make_model(train_Yvar=variances)
         with pytest.raises(ValueError, match="got two of them"):
             make_model(train_Yvar=torch.ones(30), sampling_noise=True)
-
-    def test_units_may_differ_between_outputs(self) -> None:
-        units = torch.tensor([1.0, 1e3, 1e-9], dtype=torch.float64)
-        targets = TARGETS[:30, None]
-        model = SharedKernelGP(ROWS[:30], targets * units, make_kernel())
-        mean, std = model.predict(ROWS[30:])
-        for values in (mean / units, std / units):
-            torch.testing.assert_close(values, values[:, :1].expand_as(values), rtol=1e-9, atol=0)
-
-    @pytest.mark.parametrize("value", [0.0, 0.1, 1e9])
-    def test_equal_targets_are_predicted(self, value: float) -> None:
-        model = DistributionGP(
-            ROWS[:30], torch.full((30,), value, dtype=torch.float64), make_kernel()
-        )
-        mean, _ = model.predict(ROWS[30:])
-        torch.testing.assert_close(mean, torch.full_like(mean, value), rtol=1e-14, atol=0)
 
     def test_several_outputs_are_independent_models(self) -> None:
         targets = torch.stack([TARGETS, TARGETS.sqrt()], dim=-1)
@@ -256,22 +174,6 @@ class TestPredictions:
             torch.testing.assert_close(std[i, :, 0], expected[1])
             torch.testing.assert_close(everywhere[i, :, 0], model.predict(ROWS[30:])[0])
 
-    def test_parts_of_several_outputs_are_the_same(self) -> None:
-        targets = torch.stack([TARGETS, TARGETS.sqrt(), TARGETS.sin()], dim=-1)
-        model = DistributionGP(
-            ROWS[:30],
-            targets[:30],
-            make_kernel(batch_shape=torch.Size([3]), profile="rational_quadratic"),
-        )
-        kernel = model.covar_module.base_kernel
-        kernel.lengthscale = torch.tensor([0.5, 1.0, 2.0]).reshape(3, 1, 1)
-        kernel.profile.alpha = torch.tensor([0.5, 1.0, 2.0]).reshape(3, 1, 1)
-        mean, std = model.predict(ROWS[30:])
-        for indices in ([2], [0, 2]):
-            part = model.subset_output(indices)
-            torch.testing.assert_close(part.predict(ROWS[30:])[0], mean[:, indices])
-            torch.testing.assert_close(part.predict(ROWS[30:])[1], std[:, indices])
-
     def test_survive_copies_and_state(self, model: DistributionGP) -> None:
         model.covar_module.base_kernel.lengthscale = 0.9
         expected = model.predict(ROWS[30:])
@@ -284,10 +186,6 @@ class TestPredictions:
     def test_a_single_cloud_has_no_axis(self, model: DistributionGP) -> None:
         with pytest.raises(ValueError, match=r"X\[:1\] instead of X\[0\]"):
             model.predict(model.train_inputs[0][..., 0, :].flatten())
-
-    def test_batch_size_is_checked(self, model: DistributionGP) -> None:
-        with pytest.raises(ValueError, match="batch_size >= 1"):
-            model.predict(ROWS, batch_size=0)
 
     def test_on_device(self, device: torch.device) -> None:
         expected = make_model().predict(ROWS[30:])
@@ -374,18 +272,6 @@ class TestBoTorch:
             torch.testing.assert_close(posterior.mean.flatten(0, -3)[index], one.mean)
             torch.testing.assert_close(covariance[index], one.distribution.covariance_matrix)
 
-    def test_acquisition_functions_and_gradients(self, model: DistributionGP) -> None:
-        best = TARGETS[:30].max()
-        sampler = SobolQMCNormalSampler(torch.Size([16]), seed=0)
-        for acquisition, q in (
-            (LogExpectedImprovement(model, best), 1),
-            (qLogExpectedImprovement(model, best, sampler=sampler), 2),
-        ):
-            # Without padding: finite differences would make its weights negative.
-            X = as_rows(random_clouds(2, seed=1, sizes=(20, 20))).unflatten(0, (-1, q))
-            X.requires_grad_()
-            assert torch.autograd.gradcheck(lambda x, a=acquisition: a(x), X, atol=1e-4)
-
     def test_conditioning_is_training_on_more(self, model: DistributionGP) -> None:
         whole = make_model(num=35, outcome_transform=None)
         part = make_model(outcome_transform=None)
@@ -398,30 +284,6 @@ class TestBoTorch:
             conditioned.posterior(ROWS[35:]).mean, whole.posterior(ROWS[35:]).mean
         )
 
-    def test_conditioning_takes_targets_as_the_constructor_does(
-        self, model: DistributionGP
-    ) -> None:
-        vector = model.condition_on_observations(ROWS[30:35], TARGETS[30:35])
-        column = make_model().condition_on_observations(ROWS[30:35], TARGETS[30:35, None])
-        mean, std = vector.predict(ROWS[35:])
-        assert mean.shape == (5,)
-        assert torch.equal(mean, column.predict(ROWS[35:])[0])
-        assert torch.equal(std, column.predict(ROWS[35:])[1])
-
-    def test_conditioning_of_a_batch_of_models(self) -> None:
-        rows, targets = ROWS[:39].unflatten(0, (3, 13)), TARGETS[:39].reshape(3, 13)
-        kernel = make_kernel(batch_shape=torch.Size([3]))
-        batch = DistributionGP(rows[:, :10], targets[:, :10], kernel)
-        with torch.no_grad():
-            batch.posterior(rows)
-            more = batch.condition_on_observations(rows[:, 10:], targets[:, 10:])
-        found = more.predict(ROWS[39:])[0]
-        assert found.shape == (3, 1)
-        for i in range(3):
-            model = DistributionGP(rows[i, :10], targets[i, :10], make_kernel())
-            one = model.condition_on_observations(rows[i, 10:], targets[i, 10:])
-            torch.testing.assert_close(found[i], one.predict(ROWS[39:])[0])
-
     def test_fantasies(self, model: DistributionGP) -> None:
         sampler = SobolQMCNormalSampler(torch.Size([3]), seed=0)
         fantasies = model.fantasize(ROWS[30:34].unflatten(0, (2, 2)), sampler=sampler)
@@ -430,55 +292,6 @@ class TestBoTorch:
         before = model.posterior(ROWS[30:34].unflatten(0, (2, 2))).variance
         after = fantasies.posterior(ROWS[30:34].unflatten(0, (2, 2))).variance
         assert bool((after < before).all())
-
-    def test_leave_one_out(self) -> None:
-        model = make_model(num=12, outcome_transform=None)
-        results = efficient_loo_cv(model, observation_noise=False)
-        for index in range(12):
-            rest = [i for i in range(12) if i != index]
-            other = DistributionGP(
-                ROWS[rest],
-                TARGETS[rest],
-                model.covar_module,
-                likelihood=model.likelihood,
-                mean_module=model.mean_module,
-                outcome_transform=None,
-            )
-            posterior = other.posterior(ROWS[[index]])
-            torch.testing.assert_close(
-                results.posterior.mean[index].flatten(), posterior.mean.flatten()
-            )
-            torch.testing.assert_close(
-                results.posterior.variance[index].flatten(), posterior.variance.flatten()
-            )
-
-    def test_designs_through_an_input_transform(self) -> None:
-        transform = Ellipses()
-        designs = torch.rand(20, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-        areas = designs.prod(-1)
-        model = fit(
-            DistributionGP(designs[:15], areas[:15], make_kernel(), input_transform=transform)
-        )
-        mean, _ = model.predict(designs[15:])
-        assert float((mean - areas[15:]).abs().max()) < 0.1
-        X = designs[15:].unsqueeze(-2).clone().requires_grad_()
-        acquisition = LogExpectedImprovement(model, 0.1)
-        assert torch.autograd.gradcheck(acquisition, X, atol=1e-4)
-
-
-class Ellipses(InputTransform, torch.nn.Module):
-    """Map half axes to the row of an ellipse."""
-
-    is_one_to_many = False
-    transform_on_train = True
-    transform_on_eval = True
-    transform_on_fantasize = True
-
-    def transform(self, X: Tensor) -> Tensor:
-        angles = torch.arange(16, dtype=X.dtype) * (2 * torch.pi / 16) + 0.1
-        circle = torch.stack([angles.cos(), angles.sin()], dim=-1)
-        points = X.unsqueeze(-2) * circle
-        return join_rows(points, torch.ones_like(points[..., 0]))
 
 
 @pytest.mark.parametrize("outputs", [[1], [1, 0], [-1]])

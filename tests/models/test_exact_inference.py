@@ -3,11 +3,10 @@
 import gpytorch
 import pytest
 import torch
-from botorch.models.transforms.outcome import Standardize
 from linear_operator import to_linear_operator
 from torch import Tensor
 
-from gp_distributions.models.exact_inference import ExactMultivariateNormal, smallest_variance
+from gp_distributions.models.exact_inference import ExactMultivariateNormal
 from gp_distributions.numerics.linear_algebra import log_densities
 
 
@@ -60,12 +59,3 @@ def test_a_variance_that_rounding_made_negative_is_zero() -> None:
     covariance = torch.full((1, 1), -1e-17, dtype=torch.float64)
     found = ExactMultivariateNormal(numbers(1), to_linear_operator(covariance))
     assert torch.equal(found.rsample(), numbers(1))
-
-
-@pytest.mark.parametrize("stdvs", [[3.0], [0.5, 3.0]])
-def test_smallest_variance_is_in_squared_units_of_the_targets(stdvs: list[float]) -> None:
-    transform = Standardize(len(stdvs))
-    transform(torch.tensor([[-1.0], [1.0]], dtype=torch.float64) * torch.tensor(stdvs) / 2**0.5)
-    bound = gpytorch.settings.min_variance.value(torch.float64)
-    assert smallest_variance(transform, torch.float64) == pytest.approx(min(stdvs) ** 2 * bound)
-    assert smallest_variance(None, torch.float64) == bound

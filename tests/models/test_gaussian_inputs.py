@@ -4,9 +4,7 @@ import pytest
 import torch
 
 from gp_distributions import (
-    ClassificationGP,
     DistributionGP,
-    GaussianMixtures,
     Gaussians,
     MMDKernel,
     PointClouds,
@@ -16,7 +14,6 @@ from gp_distributions import (
     diagnose,
     fit,
 )
-from gp_distributions.models import KernelRidgeClassifier
 
 
 def gaussians(count: int, seed: int) -> tuple[Gaussians, torch.Tensor]:
@@ -55,23 +52,6 @@ def test_kernels_of_other_inputs_are_refused(
         model(clouds, y, SlicedWassersteinKernel(2))
 
 
-def test_ridge_regression_refuses_them_too() -> None:
-    train, y = gaussians(20, 0)
-    with pytest.raises(ValueError, match="clouds of dimension 2"):
-        KernelRidgeClassifier(train, (y > 0).numpy(), SlicedWassersteinKernel(2), ridge=0.1)
-    rows = PointClouds(torch.randn(20, 6, 2, dtype=torch.float64))
-    model = KernelRidgeClassifier(rows, (y > 0).numpy(), SlicedWassersteinKernel(2), ridge=0.1)
-    with pytest.raises(ValueError, match="clouds of dimension 2"):
-        model.predict(train)
-
-
-def test_classes_of_gaussians() -> None:
-    train, y = gaussians(60, 0)
-    test, truth = gaussians(40, 1)
-    model = fit(ClassificationGP(train, (y > 0).numpy()))
-    assert (model.predict(test) == (truth > 0).numpy()).mean() >= 0.9
-
-
 def test_mixtures_of_one_component_are_gaussians() -> None:
     train, y = gaussians(20, 0)
     kernel = {"profile": "matern52", "bandwidth": 1.0}
@@ -81,10 +61,3 @@ def test_mixtures_of_one_component_are_gaussians() -> None:
         other.predict(train.as_mixtures()), one.predict(train), strict=True
     ):
         torch.testing.assert_close(actual, expected, rtol=1e-8, atol=1e-8)
-
-
-def test_mixtures_need_a_kernel() -> None:
-    train, y = gaussians(5, 0)
-    assert isinstance(train.as_mixtures(), GaussianMixtures)
-    with pytest.raises(ValueError, match="MMDKernel"):
-        DistributionGP(train.as_mixtures(), y)

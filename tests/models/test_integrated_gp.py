@@ -46,14 +46,6 @@ def test_fantasies_at_no_clouds(batch_shape: tuple[int, ...]) -> None:
         torch.testing.assert_close(found.variance, expected.variance.expand(found.mean.shape))
 
 
-def test_subset_of_the_only_output() -> None:
-    model = integrated()
-    for part in (model.subset_output([0]), MixtureModel([model]).subset_output([-1])):
-        assert torch.equal(part.posterior(ROWS[8:]).mean, model.posterior(ROWS[8:]).mean)
-    with pytest.raises(ValueError, match=r"the only output, \[0\], got \[0, 0\]"):
-        model.subset_output([0, 0])
-
-
 @pytest.mark.parametrize("known", [None, torch.full((8,), 0.1)])
 def test_given_noise_adds_to_the_variance(known: Tensor | None) -> None:
     model = integrated(train_Yvar=known)

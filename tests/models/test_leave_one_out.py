@@ -114,23 +114,6 @@ def test_noise_that_is_lost_in_rounding_errors_is_refused() -> None:
         model.leave_one_out()
 
 
-def test_a_refused_cloud_beyond_the_first_part_of_the_data() -> None:
-    number, bad = 2060, 2052  # parts have 2048 clouds
-    y = torch.linspace(-1, 1, number).double()
-    variances = torch.full((number,), 0.1, dtype=torch.float64)
-    variances[bad] = 1e-16
-    model = SparseDistributionGP(
-        PointClouds(y.reshape(-1, 1, 1)),
-        y,
-        SlicedWassersteinKernel(1),
-        train_Yvar=variances,
-        num_inducing=5,
-        outcome_transform=None,
-    )
-    with pytest.raises(ValueError, match=f"^Cloud {bad}: "):
-        model.leave_one_out()
-
-
 def test_changes_nothing_and_follows_hyperparameters() -> None:
     model = DistributionGP(ROWS, ONE, make_kernel()).eval()
     before = model.predict(ROWS)

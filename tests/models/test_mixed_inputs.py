@@ -33,15 +33,9 @@ from gp_distributions import (
     save,
     sensitivity,
 )
-from gp_distributions.bayesopt import Pool
-from gp_distributions.fitting.starts import make_smooth, start_at_medians
 from gp_distributions.kernels import BlockKernel
 from gp_distributions.kernels.mixed import STRUCTURES
-from gp_distributions.measures.training_data import TrainingData
-from gp_distributions.models import KernelRidgeClassifier, SamplingNoiseLikelihood
-from gp_distributions.rows.columns import select_columns
-from gp_distributions.sharding.checkpoint import digest
-from gp_distributions.sharding.pieces import HeldPiece
+from gp_distributions.models import SamplingNoiseLikelihood
 
 N, TRAIN = 36, 26
 RNG = np.random.default_rng(3)
@@ -122,18 +116,6 @@ class TestRegression:
         with pytest.raises(ValueError, match=r"'arm' of block 'covariates'.*'other' in row 'p0'"):
             model.predict(new)
 
-    def test_folds(self) -> None:
-        """Each fold learns its encoding from its own training data."""
-        for fold in range(2):
-            test = np.arange(N) % 2 == fold
-            model = DistributionGP(X[~test], Y[~test], kernel())
-            assert model.encoding == X[~test].encoding != X.encoding
-            assert explained(model.predict(X[test])[0], Y[test]) > 0.5
-
-    def test_misordered_targets(self) -> None:
-        with pytest.raises(ValueError, match="order of the clouds"):
-            DistributionGP(X, pd.Series(Y.numpy(), index=FRAME.index)[::-1])
-
     def test_kernels_of_other_inputs(self) -> None:
         with pytest.raises(ValueError, match="mixed_kernel"):
             DistributionGP(X, Y, ScaleKernel(SlicedWassersteinKernel(2, **SMALL)))
@@ -151,24 +133,6 @@ class TestRegression:
         target = Y - torch.from_numpy(LEVEL[:, 0])
         model = fit(DistributionGP(inputs[:TRAIN], target[:TRAIN]), restarts=0)
         assert explained(model.predict(inputs[TRAIN:])[0], target[TRAIN:]) > 0.99
-
-    def test_distances_are_computed_once_in_a_fit(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        two = MixedInputs(cells=CELLS, nerves=PointClouds(CELLS.points[..., :1]), age=FRAME["age"])
-        given = {"cells": SlicedWassersteinKernel(2, **SMALL)}
-        given["nerves"] = SlicedWassersteinKernel(1, **SMALL)
-        calls = []
-        for one in given.values():
-            represent = one.distance.represent
-
-            def counted(points: Tensor, weights: Tensor, represent: Any = represent) -> Tensor:
-                calls.append(len(points))
-                found: Tensor = represent(points, weights)
-                return found
-
-            monkeypatch.setattr(one.distance, "represent", counted)
-        model = DistributionGP(two, Y, mixed_kernel(two, given))
-        fit(model, restarts=1)
-        assert sum(calls) == 2 * N
 
 
 class TestSparse:
@@ -208,12 +172,6 @@ class TestSparse:
         save(model, tmp_path / "model")
         assert torch.equal(load(tmp_path / "model").predict_proba(X[TRAIN:]), expected)
 
-    def test_checkpoints_know_the_units_of_numbers(self) -> None:
-        older = MixedInputs(cells=CELLS, covariates=FRAME.assign(age=2 * FRAME["age"]))
-        first, second = (HeldPiece(TrainingData.read(given, Y), 0) for given in (X, older))
-        assert torch.equal(X.pack(), older.pack())
-        assert digest(first.describe()) != digest(second.describe())
-
 
 class TestInsights:
     @pytest.mark.parametrize("sparse", [False, True])
@@ -243,37 +201,11 @@ class TestInsights:
             torch.testing.assert_close((up - down) / (2 * step), slope, rtol=1e-5, atol=1e-7)
             assert not found[name].mean_points[clouds.weights == 0].any()
 
-    def test_sensitivity_needs_clouds(self) -> None:
-        inputs = MixedInputs(covariates=FRAME)
-        with pytest.raises(ValueError, match="a block of PointClouds"):
-            sensitivity(DistributionGP(inputs, Y), inputs)
-        with pytest.raises(TypeError, match="PointClouds or MixedInputs, got DataFrame"):
-            sensitivity(make_model(), FRAME)  # type: ignore[call-overload]
-
     def test_diagnosis(self) -> None:
         found = diagnose(kernel(), X)
         alone = diagnose(SlicedWassersteinKernel(2, **SMALL), CELLS)
         assert found.distances[0].median_distance == alone.distances[0].median_distance
         assert found.smallest_eigenvalue == diagnose(kernel(), X.pack()).smallest_eigenvalue
-
-    def test_pools_name_the_remedy(self) -> None:
-        with pytest.raises(TypeError, match=r"X.pack\(model.encoding\)"):
-            Pool(X)  # type: ignore[arg-type]
-
-
-class TestStarts:
-    def test_medians_and_smooth_starts(self) -> None:
-        model = make_model("sum+product").train()
-        assert [k.lengthscale.item() for k in start_at_medians(model)] != [1.0]
-        before = {n: p.detach().clone() for n, p in model.covar_module.named_parameters()}
-        scales = [m.outputscale.clone() for m in model.modules() if isinstance(m, ScaleKernel)]
-        make_smooth(model)
-        for name, parameter in model.covar_module.named_parameters():
-            if name.endswith("raw_lengthscale"):  # logarithms
-                torch.testing.assert_close(parameter, before[name] + np.log(10))
-        after = [m.outputscale for m in model.modules() if isinstance(m, ScaleKernel)]
-        assert len(after) == 3
-        torch.testing.assert_close(torch.stack(after), 100 * torch.stack(scales), rtol=1e-4, atol=0)
 
 
 class TestSamplingNoise:
@@ -298,19 +230,6 @@ class TestSamplingNoise:
 
 
 class TestOtherModels:
-    def test_classification(self) -> None:
-        labels = np.where(LEVEL[:, 0] > 0, "high", "low")
-        model = fit(ClassificationGP(X[:TRAIN], labels[:TRAIN], kernel()), restarts=0)
-        assert np.mean(model.predict(X[TRAIN:]) == labels[TRAIN:]) >= 0.8
-        assert model.leave_one_out().shape == (TRAIN,)
-
-    def test_kernel_ridge_classification(self) -> None:
-        labels = np.where(LEVEL[:, 0] > 0, "high", "low")
-        rows = X[:TRAIN].pack(), X[TRAIN:].pack(X[:TRAIN].encoding)
-        model = KernelRidgeClassifier(X[:TRAIN], labels[:TRAIN], kernel(), ridge=0.01)
-        again = KernelRidgeClassifier(rows[0], labels[:TRAIN], model.covar_module, ridge=0.01)
-        torch.testing.assert_close(model.scores(X[TRAIN:]), again.scores(rows[1]))
-
     def test_several_outputs(self) -> None:
         outputs = torch.stack([Y, -2 * Y], dim=-1)
         separate = DistributionGP(X[:TRAIN], outputs[:TRAIN], kernel(batch_shape=torch.Size([2])))
@@ -364,23 +283,6 @@ class TestNormalization:
         loaded = load(tmp_path / "model")
         same(loaded.predict(two[TRAIN:]), model.predict(two[TRAIN:]))
 
-    def test_the_only_block_of_clouds(self) -> None:
-        transform = NormalizeClouds.from_data(X, scale=2.0)
-        rows, columns = transform(X.pack()), X.encoding.columns
-        cells = select_columns(rows, columns["cells"])
-        assert torch.equal(cells, CELLS.normalize(scale=2.0).pack())
-        assert torch.equal(rows[:, :2], X.pack()[:, :2])
-        assert transform.equals(NormalizeClouds.from_data(X, scale=2.0))
-        assert not transform.equals(NormalizeClouds.from_data(CELLS, scale=2.0))
-
-    def test_refuses(self) -> None:
-        two = MixedInputs(cells=CELLS, nerves=CELLS, age=FRAME["age"])
-        for block in (None, "cell"):
-            with pytest.raises(ValueError, match=r"block from \['cells', 'nerves'\]"):
-                NormalizeClouds.from_data(two, block=block)
-        with pytest.raises(TypeError, match="got Covariates"):
-            NormalizeClouds.from_data(two, block="age")
-
 
 class TestBayesianOptimisation:
     def test_gradients_of_the_posterior(self) -> None:
@@ -409,12 +311,6 @@ class TestBayesianOptimisation:
         torch.testing.assert_close(values[0], expected.max())
         assert indices[0] == expected.argmax()
 
-    def test_a_pool_needs_the_encoding_of_the_model(self) -> None:
-        model = make_model()
-        acquisition = LogExpectedImprovement(model, best_f=Y.max())
-        with pytest.raises(TypeError, match=r"X.pack\(model.encoding\)"):
-            optimize_over_pool(acquisition, X[TRAIN:])  # type: ignore[arg-type]
-
     @pytest.mark.parametrize("wide", [False, True])
     def test_conditioning(self, wide: bool) -> None:
         model = DistributionGP(train_inputs(), Y[:TRAIN], kernel(), outcome_transform=None)
@@ -431,10 +327,3 @@ class TestBayesianOptimisation:
         same(
             more.predict(X[TRAIN + 3 :]), direct.predict(X[TRAIN + 3 :].pack(model.encoding)), 1e-6
         )
-
-    def test_fantasies(self) -> None:
-        model = make_model()
-        rows = X[TRAIN : TRAIN + 2].pack(model.encoding)
-        sampler = SobolQMCNormalSampler(torch.Size([3]), seed=0)
-        fantasies = model.fantasize(rows, sampler)
-        assert fantasies.posterior(rows).mean.shape == (3, 2, 1)

@@ -3,8 +3,6 @@
 import copy
 import math
 import pickle
-import warnings
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -12,15 +10,9 @@ import torch
 from botorch.acquisition import (
     LogExpectedImprovement,
     qKnowledgeGradient,
-    qLogExpectedImprovement,
-    qLogNoisyExpectedImprovement,
 )
-from botorch.acquisition.max_value_entropy_search import qMaxValueEntropy
-from botorch.models import KroneckerMultiTaskGP, ModelList, SingleTaskGP
-from botorch.models.model import Model
+from botorch.models import KroneckerMultiTaskGP, SingleTaskGP
 from botorch.models.transforms.outcome import Log
-from botorch.optim import optimize_acqf
-from botorch.posteriors.fully_bayesian import GaussianMixturePosterior
 from botorch.sampling import IIDNormalSampler, SobolQMCNormalSampler
 from botorch.sampling.get_sampler import get_sampler
 from cases import as_rows, random_clouds
@@ -30,8 +22,6 @@ from torch import Tensor
 from gp_distributions import (
     ClassificationGP,
     DistributionGP,
-    Gaussians,
-    MixedInputs,
     MixtureModel,
     MMDKernel,
     PointClouds,
@@ -194,53 +184,6 @@ class TestMoments:
             by_index = model.posterior(ROWS[20:], output_indices=[output], observation_noise=True)
             torch.testing.assert_close(by_index.mean, mean[:, [output]])
 
-    def test_fully_bayesian_members(self) -> None:
-        """BoTorch's mixture over sampled hyperparameters weights its members equally."""
-        model = DistributionGP(ROWS[:20].expand(3, -1, -1), TARGETS[:20].expand(3, -1), sliced())
-        model.covar_module.lengthscale = 2.0
-
-        class Sampled(DistributionGP):
-            def posterior(self, X: Tensor, *args: object, **kwargs: object) -> object:
-                found = super().posterior(X.unsqueeze(-3), *args, **kwargs)
-                return GaussianMixturePosterior(found.distribution)
-
-        model.__class__ = Sampled
-        posterior = MixtureModel([model, members()[1]]).posterior(ROWS[20:23].unsqueeze(0))
-        assert posterior.mean.shape == (1, 3, 1)
-        expected = model.posterior(ROWS[20:23].unsqueeze(0)).mixture_mean
-        far = members()[1].posterior(ROWS[20:23].unsqueeze(0)).mean
-        torch.testing.assert_close(posterior.mean, (expected.unsqueeze(-1)[..., 0] + far) / 2)
-
-    def test_predictions_of_models_without_predict(self) -> None:
-        """Fully Bayesian models have an axis of members, and plain BoTorch models one of outputs."""
-        X = torch.rand(9, 1, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-        y = (X.sin() - X.sin().mean()) / X.sin().std()
-        sampled = SingleTaskGP(X.expand(3, -1, -1), y.expand(3, -1, -1), outcome_transform=None)
-        sampled.covar_module.lengthscale = torch.tensor([0.3, 1.0, 3.0]).reshape(3, 1, 1)
-
-        class Sampled(Model):
-            num_outputs, batch_shape = 1, S([])
-
-            def posterior(self, X: Tensor, *args: object, **kwargs: object) -> object:
-                found = sampled.posterior(X.unsqueeze(-3), observation_noise=True)
-                return GaussianMixturePosterior(found.distribution)
-
-        for members_ in ([Sampled()], [Sampled(), SingleTaskGP(X, X.cos())]):
-            model = MixtureModel(members_)
-            posterior = model.posterior(X[:4], observation_noise=True)
-            mean, std = model.predict(X[:4])
-            torch.testing.assert_close(mean, posterior.mean)
-            torch.testing.assert_close(std, posterior.variance.sqrt())
-
-    @pytest.mark.parametrize("number", [1, 10])
-    def test_targets_with_and_without_an_axis_of_outputs(self, number: int) -> None:
-        X, y = ROWS[20 : 20 + number], TARGETS[:20]
-        both = [DistributionGP(ROWS[:20], Y, sliced()) for Y in (y, y.unsqueeze(-1))]
-        model = MixtureModel([both[0], both[1]], WEIGHTS[:2])
-        mean, std = model.predict(X)
-        torch.testing.assert_close((mean, std), both[1].predict(X))
-        torch.testing.assert_close(mean, model.posterior(X).mean)
-
 
 class TestSamples:
     def test_samples_have_the_joint_distribution_of_the_mixture(self) -> None:
@@ -302,24 +245,6 @@ class TestSamples:
             torch.testing.assert_close(samples, samples[:, :1].expand_as(samples))
             assert torch.equal(samples, sampler(posterior))
 
-    def test_many_values_are_sampled_without_sobol_points(self) -> None:
-        mean = torch.zeros(1, 30_000, 1)
-        posterior = MixturePosterior(mean, mean + 1, lambda _: mean, torch.ones(1, 1))
-        assert isinstance(get_sampler(posterior, S([2])), IIDNormalSampler)
-
-    def test_several_outputs_and_any_batches(self) -> None:
-        both = [
-            DistributionGP(ROWS[:20], OUTPUTS[:20], sliced(batch_shape=S([2]))),
-            SharedKernelGP(ROWS[:20], OUTPUTS[:20], sliced()),
-        ]
-        posterior = MixtureModel(both, [1, 3]).posterior(ROWS[20:26].reshape(2, 1, 3, -1))
-        samples = posterior.sample(S([8, 1000]))
-        assert samples.shape == (8, 1000, 2, 1, 3, 2)
-        mean, variance = samples.flatten(0, 1).mean(0), samples.flatten(0, 1).var(0)
-        std = posterior.variance.sqrt()
-        assert ((mean - posterior.mean).abs() < 5 * std / math.sqrt(8000)).all()
-        torch.testing.assert_close(variance, posterior.variance, rtol=0.15, atol=0)
-
     def test_outputs_with_correlations(self) -> None:
         """A member of correlated outputs keeps their correlation."""
         targets = torch.stack([TARGETS, -TARGETS], dim=-1)
@@ -330,13 +255,6 @@ class TestSamples:
         samples = posterior.sample(S([20_000])).flatten(1)
         scale = expected.diagonal().max().item()
         torch.testing.assert_close(torch.cov(samples.mT), expected, rtol=0, atol=0.05 * scale)
-
-    def test_covariances_are_in_the_order_of_the_members(self) -> None:
-        flat = MixtureModel(members(), WEIGHTS).posterior(ROWS[20:22])
-        index = torch.tensor([2, 0, 1, 0])
-        found = flat.member_covariance(index).diagonal(dim1=-2, dim2=-1).squeeze(-2)
-        expected = flat.member_variance.squeeze(-1)[index]
-        torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-8)
 
     def test_gradients_at_values_without_variance(self) -> None:
         mean = torch.zeros(2, 1, 1, dtype=torch.float64)
@@ -373,25 +291,6 @@ class TestSamples:
 
 
 class TestBoTorch:
-    def test_acquisition_functions_of_one_normal_distribution(self) -> None:
-        model = MixtureModel(members(), WEIGHTS)
-        with pytest.raises(
-            AttributeError, match=r"not one normal distribution\. Use an acquisition"
-        ):
-            qMaxValueEntropy(model, ROWS[:12])(ROWS[12:14, None])
-
-    def test_acquisition_functions(self) -> None:
-        model = MixtureModel(members(), WEIGHTS)
-        best = TARGETS[:20].max()
-        few, pair = ROWS[20:24].unsqueeze(1), ROWS[20:24].unflatten(0, (2, 2))
-        sampler = SobolQMCNormalSampler(S([16]), seed=0)
-        assert LogExpectedImprovement(model, best)(few).shape == (4,)
-        assert qLogExpectedImprovement(model, best, sampler)(pair).shape == (2,)
-        noisy = qLogNoisyExpectedImprovement(model, ROWS[:5], sampler)
-        assert noisy(pair).isfinite().all()
-        noisy.set_X_pending(ROWS[24:25])
-        assert noisy(pair).isfinite().all()
-
     def test_analytic_improvement_is_that_of_a_normal_with_the_moments(self) -> None:
         model = MixtureModel(members(), WEIGHTS)
         X = ROWS[20:21]
@@ -401,20 +300,6 @@ class TestBoTorch:
         expected = std * (stats.norm.pdf(1) - stats.norm.sf(1))
         found = LogExpectedImprovement(model, best)(X.unsqueeze(0)).exp().item()
         assert found == pytest.approx(expected, rel=1e-6)
-
-    def test_optimisation_is_deterministic(self) -> None:
-        X = torch.rand(12, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-        Y = (X.sum(-1, keepdim=True) * 3).sin()
-        model = MixtureModel([SingleTaskGP(X, Y), SingleTaskGP(X[:8], Y[:8])], [0.6, 0.4])
-        acquisition = qLogExpectedImprovement(model, 0.5, SobolQMCNormalSampler(S([32]), seed=0))
-        bounds = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.float64)
-        found = [
-            optimize_acqf(
-                acquisition, bounds, q=2, num_restarts=2, raw_samples=8, options={"seed": 0}
-            )[1]
-            for _ in range(2)
-        ]
-        torch.testing.assert_close(*found)
 
     def test_conditioning_and_fantasies(self) -> None:
         plain = [one for one in members() if isinstance(one, DistributionGP)]
@@ -431,23 +316,8 @@ class TestBoTorch:
         gradient = qKnowledgeGradient(model, num_fantasies=2)
         assert gradient(ROWS[20:23].expand(2, -1, -1)).shape == (2,)
 
-    def test_a_list_with_other_models(self) -> None:
-        model = ModelList(MixtureModel(members(), WEIGHTS), members()[0])
-        posterior = model.posterior(ROWS[20:23])
-        assert posterior.mean.shape == (3, 2)
-        assert posterior.rsample(S([4])).shape == (4, 3, 2)
-
 
 class TestInputs:
-    def test_kinds_of_inputs(self) -> None:
-        gaussians = Gaussians(torch.randn(8, 2).double(), torch.eye(2).double().expand(8, 2, 2))
-        inputs = MixedInputs(cells=CLOUDS[:8], age=torch.arange(8.0))
-        for X in (CLOUDS[:8], gaussians, inputs):
-            model = MixtureModel([DistributionGP(X[:6], TARGETS[:6])] * 2, [0.5, 0.5])
-            mean = model.predict(X[6:])[0]
-            torch.testing.assert_close(mean, model.models[0].predict(X[6:])[0])
-            assert model.posterior(X[6:]).mean.shape == (2, 1)
-
     def test_models_without_weight_are_not_evaluated(self) -> None:
         broken = members()[1]
         broken.posterior = broken.predict = None  # type: ignore[assignment]
@@ -455,15 +325,6 @@ class TestInputs:
         expected = members()[0].predict(ROWS[20:])
         torch.testing.assert_close(model.predict(ROWS[20:]), expected)
         assert model.posterior(ROWS[20:]).mean.shape == (10, 1)
-
-    def test_models_without_weight_are_not_conditioned(self) -> None:
-        X = torch.rand(9, 1, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-        one, other = SingleTaskGP(X, X.sin()), SingleTaskGP(X, X.cos())
-        model = MixtureModel([one, other], [1.0, 0.0])
-        sampler = SobolQMCNormalSampler(S([2]), seed=0)
-        found = model.fantasize(X[:2].unsqueeze(0), sampler).posterior(X[:3])
-        expected = MixtureModel([one]).fantasize(X[:2].unsqueeze(0), sampler).posterior(X[:3])
-        torch.testing.assert_close(found.mean, expected.mean)
 
     @pytest.mark.parametrize("weights", [[1.0], [-1.0, 2.0], [0.0, 0.0], [math.nan, 1.0], [[1, 1]]])
     def test_weights_that_cannot_be(self, weights: list[float]) -> None:
@@ -497,26 +358,6 @@ class TestState:
         expected = model.predict(ROWS[20:])
         for other in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
             torch.testing.assert_close(other.predict(ROWS[20:]), expected, rtol=0, atol=0)
-
-    def test_predictions_do_not_depend_on_earlier_ones(self) -> None:
-        model, other = (MixtureModel(members(), WEIGHTS) for _ in range(2))
-        before = {name: value.clone() for name, value in model.state_dict().items()}
-        model.predict(ROWS[:3])
-        model.posterior(ROWS[5:9]).rsample(S([2]))
-        torch.testing.assert_close(model.predict(ROWS[20:]), other.predict(ROWS[20:]))
-        after = model.state_dict()
-        assert before.keys() == after.keys()
-        assert all(torch.equal(value, after[name]) for name, value in before.items())
-
-    def test_threads(self) -> None:
-        model = MixtureModel(members(), WEIGHTS)
-        expected = model.posterior(ROWS[20:]).quantile(torch.tensor(0.1))
-        with warnings.catch_warnings(), ThreadPoolExecutor(4) as pool:
-            found = list(
-                pool.map(lambda _: model.posterior(ROWS[20:]).quantile(torch.tensor(0.1)), range(8))
-            )
-        for one in found:
-            torch.testing.assert_close(one, expected)
 
 
 def test_outputs_that_are_independent_in_one_mixture_only() -> None:

@@ -1,32 +1,12 @@
 """Weights of mixtures of models and of classifiers."""
 
-import math
-
-import pytest
 import torch
 from cases import as_rows, random_clouds
 
 from gp_distributions import ClassificationGP, SlicedWassersteinKernel
 from gp_distributions.models import MixtureClassifier
-from gp_distributions.models.mixture_weights import normalized_weights
 
 ROWS = as_rows(random_clouds(6, sizes=(3, 9)))
-
-
-def test_weights_are_divided_by_their_sum() -> None:
-    expected = torch.tensor([0.25, 0.75], dtype=torch.float64)
-    torch.testing.assert_close(normalized_weights(torch.tensor([2.0, 6.0]), 2), expected)
-    assert normalized_weights(None, 4).tolist() == [0.25] * 4
-
-
-@pytest.mark.parametrize(
-    "weights", [[1.0], [-1.0, 2.0], [0.0, 0.0], [math.nan, 1.0], [math.inf, 1.0], [[1, 1]]]
-)
-def test_weights_that_cannot_be(weights: list[float]) -> None:
-    kernel = SlicedWassersteinKernel(2, num_slices=8, num_quantiles=10)
-    models = [ClassificationGP(ROWS, ["a", "b"] * 3, kernel) for _ in range(2)]
-    with pytest.raises(ValueError, match="weight"):
-        MixtureClassifier(models, weights)
 
 
 def test_weights_of_classifiers_are_equal_unless_given() -> None:

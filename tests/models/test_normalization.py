@@ -1,7 +1,5 @@
 """Normalisation within the model: agreement with the containers, saving and searching."""
 
-from pathlib import Path
-
 import pytest
 import torch
 from botorch.acquisition import UpperConfidenceBound
@@ -14,12 +12,9 @@ from gp_distributions import (
     MixedInputs,
     NormalizeClouds,
     PointClouds,
-    SharedKernelGP,
     SparseDistributionGP,
     fit,
-    load,
     optimize_over_pool,
-    save,
 )
 
 SCALES = torch.tensor([1e-3, 1e3], dtype=torch.float64)
@@ -76,22 +71,6 @@ def test_gradients_and_conditioning() -> None:
     more = inside.condition_on_observations(TEST[:2], TARGETS[:2])
     same = outside.condition_on_observations(TEST[:2].normalize(like=TRAIN), TARGETS[:2])
     torch.testing.assert_close(more.predict(TEST), same.predict(TEST.normalize(like=TRAIN)))
-
-
-def test_several_outputs() -> None:
-    Y = torch.stack([TARGETS, TARGETS.sqrt()], -1)
-    inside = SharedKernelGP(TRAIN, Y, input_transform=NormalizeClouds.from_data(TRAIN))
-    outside = SharedKernelGP(TRAIN.normalize(), Y)
-    torch.testing.assert_close(inside.predict(TEST), outside.predict(TEST.normalize(like=TRAIN)))
-
-
-def test_is_saved_with_the_model(tmp_path: Path) -> None:
-    before = fit(model())
-    save(before, tmp_path / "model.gp")
-    for actual, expected in zip(
-        load(tmp_path / "model.gp").predict(TEST), before.predict(TEST), strict=True
-    ):
-        assert torch.equal(actual, expected)
 
 
 def test_pools_are_searched_in_original_units() -> None:

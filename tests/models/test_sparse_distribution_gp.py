@@ -3,7 +3,6 @@
 import copy
 import itertools
 import pickle
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,17 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from botorch.acquisition import LogExpectedImprovement, qLogExpectedImprovement
-from botorch.acquisition.objective import ScalarizedPosteriorTransform
-from botorch.cross_validation import efficient_loo_cv
 from botorch.models.transforms.outcome import Standardize
-from botorch.optim import optimize_acqf
-from botorch.sampling import SobolQMCNormalSampler
 from cases import as_rows, random_clouds
 from gpytorch.kernels import ScaleKernel
 from gpytorch.likelihoods import FixedNoiseGaussianLikelihood, GaussianLikelihood
 from gpytorch.mlls import ExactMarginalLogLikelihood
-from gpytorch.priors import LogNormalPrior
 from torch import Tensor
 
 from gp_distributions import (
@@ -34,8 +27,7 @@ from gp_distributions import (
     load,
     save,
 )
-from gp_distributions.models import SamplingNoiseLikelihood
-from gp_distributions.models.collapsed import CollapsedPosterior, piece_sums
+from gp_distributions.models.collapsed import piece_sums
 
 CLOUDS = random_clouds(70, sizes=(5, 20))
 ROWS = as_rows(CLOUDS)
@@ -153,14 +145,6 @@ class TestExactness:
         torch.testing.assert_close(found.mean, expected.mean, rtol=1e-6, atol=1e-6)
         torch.testing.assert_close(found.variance, expected.variance, rtol=1e-6, atol=1e-6)
 
-    def test_leave_one_out(self) -> None:
-        sparse, exact = make_sparse(), make_exact()
-        exact.eval()
-        expected = efficient_loo_cv(exact, observation_noise=True).posterior
-        mean, std = sparse.leave_one_out()
-        torch.testing.assert_close(mean, expected.mean.flatten(), rtol=1e-5, atol=1e-5)
-        torch.testing.assert_close(std, expected.variance.flatten().sqrt(), rtol=1e-5, atol=1e-5)
-
 
 def dense(sparse: SparseDistributionGP, noise: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Bound, and means and variances of the function at new clouds, by N x N matrices."""
@@ -218,12 +202,6 @@ class TestApproximation:
             torch.testing.assert_close(found[0].squeeze(), mean[index])
             torch.testing.assert_close(found[1].squeeze(), std[index], rtol=1e-6, atol=1e-9)
 
-    def test_leave_one_out_of_several_outputs(self) -> None:
-        mean, std = make_sparse(SEVERAL, num_inducing=20).leave_one_out()
-        assert mean.shape == std.shape == (60, 3)
-        one = make_sparse(num_inducing=20)
-        torch.testing.assert_close(mean[:, 0], one.leave_one_out()[0])
-
 
 class Parts:
     """Clouds in pieces, by the numbers of their first clouds."""
@@ -276,26 +254,6 @@ class TestPieces:
         with pytest.raises(ValueError, match=r"piece 1: Expected finite targets, .*cloud 25"):
             model.predict(NEW)
 
-    def test_samples_are_drawn_once_and_nested(self) -> None:
-        drawn: list[int] = []
-
-        class Counted(Parts):
-            def sample(self, n: int, seed: int) -> Any:
-                drawn.append(n)
-                return tuple(values[:60] for values in self.content.values())
-
-        data = Counted(0, 60)
-        model = SparseDistributionGP(data, covar_module=make_kernel(), num_inducing=600, seed=3)
-        assert drawn == [2400]
-        targets = [set(model.sample(n)[1].tolist()) for n in (10, 30, 60)]
-        assert [len(part) for part in targets] == [10, 30, 60]
-        assert targets[0] < targets[1] < targets[2]
-        clouds, values = model.sample(10)
-        kept = [TARGETS.tolist().index(value) for value in values.tolist()]
-        assert torch.equal(clouds.points, BAGS[kept].points)
-        model.predict(NEW)
-        assert drawn == [2400]
-
     @pytest.mark.parametrize("size", [7, 30, 60])
     def test_any_number_of_pieces(self, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
         model, other = make_sparse(num_inducing=20), make_sparse(num_inducing=20)
@@ -306,47 +264,9 @@ class TestPieces:
             torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-10)
         torch.testing.assert_close(other.bound(), expected_bound, rtol=1e-10, atol=1e-10)
 
-    def test_the_same_cut_gives_the_same_bits(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("gp_distributions.measures.training_data._PIECE", 7)
-        models = [make_sparse(num_inducing=20) for _ in range(2)]
-        assert torch.equal(models[0].predict(NEW)[0], models[1].predict(NEW)[0])
-
-    def test_rows_clouds_and_other_pieces_are_the_same_data(self) -> None:
-        class Pieces:
-            num_pieces = 3
-
-            def piece(self, index: int) -> Any:
-                part = slice(20 * index, 20 * (index + 1))
-                return BAGS[part], TARGETS[part].numpy()
-
-            def sample(self, n: int, seed: int) -> Any:
-                return BAGS[:60], TARGETS[:60]
-
-        expected = make_sparse(num_inducing=20).predict(NEW)
-        for data in ((BAGS[:60], TARGETS[:60].numpy()), (Pieces(),)):
-            model = set_values(
-                SparseDistributionGP(*data, covar_module=make_kernel(), num_inducing=20)
-            )
-            for found, wanted in zip(model.predict(NEW), expected, strict=True):
-                torch.testing.assert_close(found, wanted, rtol=1e-10, atol=1e-10)
-
-    def test_tasks_can_be_pickled(self) -> None:
-        model = make_sparse(
-            num_inducing=20, input_transform=NormalizeClouds(torch.zeros(2).double(), 2.0)
-        )
-        state = model.piece_state()
-        task, again = pickle.loads(pickle.dumps((piece_sums, state)))
-        found, expected = task(again, *model.data.piece(0)), piece_sums(state, *model.data.piece(0))
-        assert torch.equal(found.gram, expected.gram)
-        assert torch.equal(found.residual, expected.residual)
-
 
 def lengthscale(kernel: Any) -> Tensor:
     return kernel.lengthscale
-
-
-class Setting:
-    """A setting that a fingerprint compares by identity."""
 
 
 class TestHyperparameters:
@@ -374,19 +294,6 @@ class TestHyperparameters:
         for found, expected in zip(model.predict(NEW), other.predict(NEW), strict=True):
             assert torch.equal(found, expected)
 
-    def test_sums_follow_the_hyperparameters(self) -> None:
-        model = make_sparse(num_inducing=20)
-        before = model.predict(NEW)[0]
-        model.covar_module.base_kernel.lengthscale = 1.0
-        other = make_sparse(num_inducing=20)
-        other.covar_module.base_kernel.lengthscale = 1.0
-        assert not torch.equal(model.predict(NEW)[0], before)
-        assert torch.equal(model.predict(NEW)[0], other.predict(NEW)[0])
-        for change in (model, other):
-            change.likelihood.noise = 0.5
-            change.mean_module.constant = 2.0
-        torch.testing.assert_close(model.predict(NEW)[0], other.predict(NEW)[0])
-
     def test_predictions_change_nothing(self) -> None:
         model = make_sparse(num_inducing=20)
         expected = model.predict(NEW)
@@ -397,13 +304,6 @@ class TestHyperparameters:
         for found, wanted in zip(model.predict(NEW), expected, strict=True):
             assert torch.equal(found, wanted)
 
-    def test_threads_agree(self) -> None:
-        expected = [make_sparse(num_inducing=20).predict(ROWS[[i]])[0] for i in range(60, 70)]
-        model = make_sparse(num_inducing=20)
-        with ThreadPoolExecutor(4) as pool:
-            found = list(pool.map(lambda i: model.predict(ROWS[[i]])[0], range(60, 70)))
-        assert all(map(torch.equal, found, expected))
-
     @pytest.mark.parametrize("duplicate", [copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m))])
     def test_copies_predict_the_same(self, duplicate: Any) -> None:
         model = make_sparse(SEVERAL, num_inducing=20)
@@ -413,25 +313,6 @@ class TestHyperparameters:
             assert torch.equal(found, wanted)
         other.likelihood.noise = 0.1
         assert torch.equal(model.predict(NEW)[0], expected[0])
-
-    @pytest.mark.parametrize("duplicate", [copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m))])
-    def test_copies_without_data_keep_their_sums(
-        self, duplicate: Any, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        kernel = make_kernel()
-        prior = LogNormalPrior(0.0, 1.0)
-        kernel.base_kernel.register_prior("lengthscale_prior", prior, lengthscale)
-        kernel.base_kernel.distance.setting = Setting()  # compared by identity
-        model = SparseDistributionGP(ROWS[:60], SEVERAL[:60], kernel, num_inducing=20)
-        part = model.subset_output([0])
-        expected = part.predict(NEW)
-        other = duplicate(part)
-        with monkeypatch.context() as patch:
-            patch.setattr(CollapsedPosterior, "from_sums", None)  # its factor is copied, too
-            assert all(map(torch.equal, other.predict(NEW), expected))
-        for _, module, prior, value, _ in part.named_priors():
-            prior.log_prob(value(module))  # changes attributes of priors
-        assert all(map(torch.equal, part.predict(NEW), expected))
 
 
 class TestBoTorch:
@@ -451,27 +332,6 @@ class TestBoTorch:
         model.posterior(X.unsqueeze(-2)).variance.sum().backward()
         assert bool(X.grad.isfinite().all())
 
-    def test_acquisition_functions(self) -> None:
-        points = torch.rand(40, 1, 1, generator=torch.Generator().manual_seed(0)).double() * 4
-        clouds = PointClouds(points + torch.linspace(-0.1, 0.1, 5).reshape(5, 1))
-        targets = -(points.flatten() - 2).square()
-        model = SparseDistributionGP(clouds, targets, num_inducing=15)
-        model.covar_module.base_kernel.lengthscale = 2.0
-        width = clouds.pack().shape[-1]
-        bounds = torch.tensor([[0.0, 0.2], [4.0, 0.2]]).double().repeat(1, width // 2)
-        sampler = SobolQMCNormalSampler(torch.Size([32]), seed=0)
-        for acquisition in (
-            qLogExpectedImprovement(model, -0.1, sampler=sampler),
-            LogExpectedImprovement(model, -0.1),
-        ):
-            q = 1 if isinstance(acquisition, LogExpectedImprovement) else 2
-            found, value = optimize_acqf(
-                acquisition, bounds, q=q, num_restarts=2, raw_samples=16, options={"seed": 0}
-            )
-            # Far from 2, where the largest targets are, no improvement is expected.
-            assert value > acquisition(clouds.pack().unflatten(0, (-1, q))).max()
-            assert bool(((found[..., 0::2].mean(-1) - 2).abs() < 0.5).all())
-
     def test_subset_of_outputs(self) -> None:
         model = make_sparse(SEVERAL, num_inducing=20)
         mean, std = model.predict(NEW)
@@ -485,44 +345,6 @@ class TestBoTorch:
         with pytest.raises(ValueError, match="with its training data"):
             model.subset_output([0]).leave_one_out()
 
-    def test_subset_of_outputs_does_not_follow_its_origin(self) -> None:
-        model = make_sparse(SEVERAL, num_inducing=20)
-        part = model.subset_output([0])
-        expected = part.predict(NEW)
-        model.covar_module.outputscale = 3.0
-        model.likelihood.noise = 0.5
-        assert all(map(torch.equal, part.predict(NEW), expected))
-
-    def test_subset_of_outputs_with_known_noise(self) -> None:
-        variances = 0.01 * SEVERAL[:60].square() + 0.01
-        model = SparseDistributionGP(
-            ROWS[:60], SEVERAL[:60], make_kernel(), train_Yvar=variances, num_inducing=20
-        )
-        mean, std = model.predict(NEW)
-        for outputs in ([2], [2, 0]):
-            part = model.subset_output(outputs).predict(NEW)
-            torch.testing.assert_close(part[0], mean[:, outputs])
-            torch.testing.assert_close(part[1], std[:, outputs])
-
-    def test_posterior_transforms_and_given_noise(self) -> None:
-        model = make_sparse(SEVERAL, num_inducing=20)
-        weights = torch.tensor([1.0, 2.0, -1.0]).double()
-        transform = ScalarizedPosteriorTransform(weights)
-        found = model.posterior(NEW, posterior_transform=transform)
-        torch.testing.assert_close(found.mean.squeeze(-1), model.posterior(NEW).mean @ weights)
-        noise = torch.rand(10, 3, generator=torch.Generator().manual_seed(0)).double()
-        noisy = model.posterior(NEW, observation_noise=noise).variance
-        units = model.outcome_transform.stdvs.square()
-        torch.testing.assert_close(noisy - model.posterior(NEW).variance, noise * units)
-        with pytest.raises(ValueError, match=r"of 3 outputs in the last axis, got shape \(10,\)"):
-            model.posterior(NEW, observation_noise=noise[:, 0])
-
-    def test_given_noise_without_an_axis_of_outputs(self) -> None:
-        noise = torch.rand(10, generator=torch.Generator().manual_seed(0)).double()
-        for model in (make_sparse(num_inducing=20), make_exact()):
-            expected = model.posterior(NEW, observation_noise=noise.unsqueeze(-1)).variance
-            assert torch.equal(model.posterior(NEW, observation_noise=noise).variance, expected)
-
 
 class TestInputs:
     @pytest.mark.parametrize("name", OPTIONS)
@@ -532,14 +354,6 @@ class TestInputs:
         for X in empty:
             for found, expected in zip(model.predict(X), exact.predict(X), strict=True):
                 assert found.shape == expected.shape
-
-    def test_single_precision_is_computed_in_double(self) -> None:
-        found = SparseDistributionGP(ROWS[:60].float(), TARGETS[:60], make_kernel().float())
-        mean, _ = set_values(found).predict(NEW.float())
-        assert mean.dtype == torch.float64
-        expected = SparseDistributionGP(ROWS[:60].float().double(), TARGETS[:60], make_kernel())
-        wanted, _ = set_values(expected).predict(NEW.float().double())
-        torch.testing.assert_close(mean, wanted, rtol=1e-5, atol=1e-5)
 
     @pytest.mark.parametrize("name", OPTIONS)
     def test_models_in_single_precision_predict_in_it(self, name: str) -> None:
@@ -567,19 +381,6 @@ class TestInputs:
         model = SparseDistributionGP(clouds, TARGETS[:4].repeat(2), num_inducing=6)
         assert len(model.summed().features.rows) == 4
         assert model.predict(BAGS[60:])[0].shape == (10,)
-
-    def test_columns_beside_clouds(self) -> None:
-        rows = torch.cat([ROWS, TARGETS.unsqueeze(-1)], -1)
-        kernel = ScaleKernel(
-            SlicedWassersteinKernel(
-                2, num_slices=5, num_quantiles=10, active_dims=tuple(range(ROWS.shape[-1]))
-            )
-        )
-        model = SparseDistributionGP(rows[:60], TARGETS[:60], kernel, num_inducing=20)
-        other = SparseDistributionGP(ROWS[:60], TARGETS[:60], make_kernel(), num_inducing=20)
-        other.covar_module = copy.deepcopy(kernel)
-        other.covar_module.base_kernel.active_dims = None
-        torch.testing.assert_close(model.predict(rows[60:])[0], other.predict(NEW)[0])
 
     def test_mistakes_are_named(self) -> None:
         cases: list[tuple[dict[str, Any], str]] = [
@@ -611,11 +412,6 @@ class TestInputs:
             make_sparse(broken)
         with pytest.raises(ValueError, match="batch_size"):
             make_sparse().predict(NEW, batch_size=0)
-
-    def test_likelihoods(self) -> None:
-        likelihood = SamplingNoiseLikelihood(2, largest=10.0)
-        assert make_sparse(likelihood=likelihood).likelihood is likelihood
-        assert type(make_sparse().likelihood) is GaussianLikelihood
 
     def test_on_device(self, device: torch.device) -> None:
         expected = make_sparse(num_inducing=20).predict(NEW)

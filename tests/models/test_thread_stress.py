@@ -25,7 +25,9 @@ from gp_distributions import (
     SlicedWassersteinKernel,
     SparseClassificationGP,
     SparseDistributionGP,
+    fit,
     integrate_hyperparameters,
+    load,
     save,
 )
 from gp_distributions.models import KernelRidgeClassifier, MixtureClassifier
@@ -90,9 +92,8 @@ def conditioned(model: Any, rows: Tensor) -> tuple[Tensor, ...]:
 
 
 def saved(model: Any, path: Path) -> tuple[bytes]:
-    model.eval()
-    save(model, path)
-    return (path.read_bytes(),)
+    save(model.eval(), path)
+    return (b"".join(value.numpy().tobytes() for value in load(path).state_dict().values()),)
 
 
 UNCONDITIONED = ClassificationGP, MixtureClassifier, SparseDistributionGP
@@ -132,7 +133,7 @@ def _as_tuple(value: Any) -> tuple[Any, ...]:
 
 
 def same(found: tuple[Any, ...], expected: tuple[Any, ...]) -> bool:
-    """Whether results are the same up to rounding, and files and labels to the last bit.
+    """Whether results are the same up to rounding, and what files hold to the last bit.
 
     What a distance remembers decides in which order it adds, but not what.
     """
@@ -165,6 +166,8 @@ def test_threads_get_what_one_thread_gets(name: str, tmp_path: Path) -> None:
     def work(thread: int) -> list[str]:
         start.wait()
         wrong = []
+        if name == "exact" and thread == 0:  # others predict meanwhile
+            fit(exact(), restarts=0)
         for step in range(len(names)):
             task = names[(step + thread * 5) % len(names)]
             try:

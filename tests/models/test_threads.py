@@ -1,12 +1,9 @@
 """Predictions in several threads: equal to those of one thread, without side effects."""
 
-import copy
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
-from botorch.models.transforms.outcome import Standardize
 from cases import as_rows, random_clouds
 from library_settings import settings
 from torch import Tensor
@@ -19,10 +16,7 @@ from gp_distributions import (
     PointClouds,
     SharedKernelGP,
     SlicedWassersteinKernel,
-    fit,
-    sensitivity,
 )
-from gp_distributions.models import KernelRidgeClassifier
 
 CLOUDS = random_clouds(60, sizes=(3, 12))
 NARROW, WIDE = as_rows(CLOUDS[:40]), as_rows(random_clouds(5, seed=1, sizes=(20, 30)))
@@ -89,54 +83,3 @@ def test_a_wide_cloud_is_predicted_as_if_it_were_padded(name: str) -> None:
     padded = torch.nn.functional.pad(narrow, (0, WIDE.shape[-1] - narrow.shape[-1]))
     for found, expected in zip(predict(model, padded), predict(model, narrow), strict=True):
         torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-12)
-
-
-def test_threads_predict_what_one_thread_predicts() -> None:
-    models = [make() for make in MODELS.values()]
-    fitted = [DistributionGP(NARROW[:12], TARGETS[:12], kernel()) for _ in range(4)]
-    rows = [NARROW[30:], WIDE, NARROW[30:33], WIDE[:2]]
-    expected = [[predict(copy.deepcopy(model), r) for r in rows] for model in models]
-    known = settings()
-
-    def work(thread: int) -> int:
-        wrong = 0
-        for step in range(200):
-            i, j = (thread + step) % len(models), (step // 3) % len(rows)
-            found = predict(models[i if thread % 2 else 0], rows[j])
-            if step == 100:
-                fit(fitted[thread], restarts=0)
-            wanted = expected[i if thread % 2 else 0][j]
-            wrong += not all(map(torch.equal, found, wanted))
-        return wrong
-
-    with ThreadPoolExecutor(4) as pool:
-        assert list(pool.map(work, range(4))) == [0] * 4
-    assert settings() == known
-
-
-def test_threads_get_the_same_sensitivities() -> None:
-    model = fit(MODELS["plain"](), restarts=0)
-    clouds = PointClouds.unpack(NARROW[30:], 2)
-    expected = sensitivity(model, clouds)
-    with ThreadPoolExecutor(4) as pool:
-        for found in pool.map(lambda _: sensitivity(model, clouds), range(12)):
-            assert torch.equal(found.mean_points, expected.mean_points)
-            assert torch.equal(found.variance_points, expected.variance_points)
-
-
-def test_threads_with_a_classifier_of_kernel_ridge() -> None:
-    model = KernelRidgeClassifier(NARROW[:30], (TARGETS[:30] > 5).long(), kernel(), ridge=1e-3)
-    expected = [model.scores(rows) for rows in (WIDE, NARROW[30:])]
-    with ThreadPoolExecutor(4) as pool:
-        for found in pool.map(
-            lambda _: [model.scores(rows) for rows in (WIDE, NARROW[30:])], range(20)
-        ):
-            assert all(map(torch.equal, found, expected))
-
-
-def test_small_variances_have_the_unit_of_the_targets() -> None:
-    model = MODELS["small units"]()
-    assert isinstance(model.outcome_transform, Standardize)
-    std = model.predict(NARROW[:30], observation_noise=False)[1]
-    large = MODELS["plain"]().predict(NARROW[:30], observation_noise=False)[1]
-    torch.testing.assert_close(1e6 * std, large, rtol=1e-6, atol=0)

@@ -1,6 +1,5 @@
 """The notebooks run, and their stored outputs belong to their code."""
 
-import ast
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,12 +11,9 @@ import nbformat
 import pytest
 
 from tutorials.__main__ import (
-    FOLDER,
     TutorialError,
     cell_id,
     digest,
-    fewer_colours,
-    main,
     notebooks,
     run,
 )
@@ -96,23 +92,6 @@ def test_notebook_has_a_title_and_links_that_exist(path: Path) -> None:
         assert "://" in target or (path.parent / target).exists(), target
 
 
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_notebook_needs_only_what_is_installed(path: Path) -> None:
-    tree = ast.parse("\n".join(cell.source for cell in code_cells(path)))
-    modules = {
-        name.split(".")[0]
-        for node in ast.walk(tree)
-        for name in (
-            [alias.name for alias in node.names]
-            if isinstance(node, ast.Import)
-            else [node.module or ""]
-            if isinstance(node, ast.ImportFrom)
-            else []
-        )
-    }
-    assert not modules & {"benchmarks", "tests", "tutorials", "ot", "seaborn"}
-
-
 def test_runs_in_place_and_the_same_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -144,39 +123,3 @@ def test_a_failing_notebook_stays_as_it_was(tmp_path: Path) -> None:
     assert "\x1b" not in str(error.value)
     assert path.read_bytes() == before
     assert list(tmp_path.iterdir()) == [path]
-
-
-def test_names_choose_notebooks() -> None:
-    assert [path.stem for path in notebooks(["01"])] == ["01_quickstart"]
-    with pytest.raises(ValueError, match="got '99'"):
-        notebooks(["01", "99"])
-    with pytest.raises(SystemExit, match="got '99'"):
-        main(["99"])
-    assert all(path.parent == FOLDER for path in notebooks())
-
-
-def test_digest_is_that_of_the_code(tmp_path: Path) -> None:
-    one, other = (
-        read(write(tmp_path / f"0{n}.ipynb", source)) for n, source in enumerate(("x = 1", "x = 2"))
-    )
-    assert digest(one) != digest(other)
-    one.cells.append(nbformat.v4.new_markdown_cell("prose"))
-    one.cells[0].source = "x = 2"
-    assert digest(one) == digest(other)
-
-
-def test_pictures_have_fewer_colours() -> None:
-    import base64
-    import io
-
-    import numpy as np
-    from PIL import Image
-
-    noise = np.random.default_rng(0).integers(256, size=(64, 64, 3), dtype=np.uint8)
-    buffer = io.BytesIO()
-    Image.fromarray(noise).save(buffer, "png")
-    large = base64.b64encode(buffer.getvalue()).decode()
-    small = fewer_colours(large)
-    assert len(small) < 0.6 * len(large)
-    again = Image.open(io.BytesIO(base64.b64decode(small)))
-    assert len(np.unique(np.asarray(again.convert("RGB")).reshape(-1, 3), axis=0)) <= 256
