@@ -1,8 +1,8 @@
 """Files that are written completely or not at all, and such files of tensors with a description.
 
-The latter are files of safetensors. Their metadata are one entry, ``content``, JSON of a description, which
-starts with the ``kind`` of the file, its ``format`` and the ``versions`` of the software, and of the
-SHA-256 digest of the description and of all tensors. Reading them runs no code from the file.
+The latter are files of safetensors. Their metadata are one entry, ``content``: JSON of a description,
+which starts with the ``kind`` of the file, its ``format`` and the ``versions`` of the software, and of
+the SHA-256 digest of the description and of all tensors. Reading them runs no code from the file.
 """
 
 from __future__ import annotations
