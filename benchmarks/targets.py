@@ -711,7 +711,7 @@ REACH = (
 # Why a target is missed, by its text; shown only if it is missed.
 REASONS = {
     "marginal-likelihood fit, T = 500, over one on precomputed distances": (
-        "Both sides evaluate about equally often (25 and 23 times). An evaluation takes about two thirds "
+        "Both sides evaluate about equally often (25 and 23 times). An evaluation takes two thirds "
         "of the time of the reference's, most of it one Cholesky factor and one inverse; embedding the "
         "clouds, which the reference does not, takes as long as a dozen evaluations."
     ),
