@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -91,9 +92,9 @@ def _numbers(values: Any, name: str, ids: npt.NDArray[Any]) -> npt.NDArray[np.fl
         return np.array(numbers, dtype=np.float64)
     row = int(np.argmin(good))
     raise ValueError(
-        f"Column {name!r}: expected finite numbers, got {numbers.tolist()[row]!r} in row {row} "
-        f"(counted from 0), of bag {ids.tolist()[row]!r}. Convert text to numbers; fill in the value, "
-        "or drop the row."
+        f"Column {name!r}: expected finite numbers, got {reprlib.repr(numbers.tolist()[row])} "
+        f"in row {row} (counted from 0), of bag {ids.tolist()[row]!r}. Convert text to numbers; fill in "
+        "the value, or drop the row."
     )
 
 

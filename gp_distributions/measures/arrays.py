@@ -42,6 +42,7 @@ def real_array(value: Data, name: str) -> Array:
             isinstance(value, np.ndarray) and value.dtype == object
         ):  # of arrays, as in Parquet files
             value = value.tolist()
+        value = value.as_py() if hasattr(value, "as_py") else value  # a list in a PyArrow column
         array = value if isinstance(value, Tensor) else as_floats(np.asarray(value))
     except (TypeError, ValueError, RuntimeError) as error:
         raise ValueError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -217,8 +218,9 @@ def _column(
         row = bad.index(True)
         place = row if names is None else names.values.tolist()[row]
         raise ValueError(
-            f"{where}: expected {expected}, got {read.tolist()[row]!r} in row {place!r}. Fill in a "
-            "missing value or drop the row; convert other values to text or numbers, and read bags with "
-            "PointClouds.from_list, or the whole frame with MixedInputs.from_frame."
+            f"{where}: expected {expected}, got {reprlib.repr(read.tolist()[row])} in row "
+            f"{place!r}. Fill in a missing value or drop the row; convert other values to text or "
+            "numbers, and read bags with PointClouds.from_list, or the whole frame with "
+            "MixedInputs.from_frame."
         )
     return read

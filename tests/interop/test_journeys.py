@@ -50,17 +50,15 @@ def test_a_frame_of_bags_and_covariates(kind: str, tmp_path: Path) -> None:
 
     estimator = make_pipeline(CloudScaler(), DistributionGPRegressor(options=SMALL, restarts=0))
     assert cross_val_score(estimator, chosen, y, cv=2).min() > 0.5
-    with pytest.raises(ValueError, match=r"'id' of block 'covariates'.*names the rows"):
-        estimator.fit(native, y)
     mean, std = estimator.fit(chosen, y).predict(chosen, return_std=True)
     assert (np.abs(y - mean) < 3 * std).mean() > 0.9
     ids = native["id"].to_pylist() if kind == "pyarrow" else native["id"]
     clouds = PointClouds.from_list(dict(zip(ids, native["glucose"], strict=True)))
     assert clouds.labels.tolist() == frame["id"].to_list()
     assert (clouds.sizes.numpy() == frame["glucose"].list.len().to_numpy()).all()
-    with pytest.raises(ValueError, match=r"'glucose': expected finite numbers, got \["):
+    with pytest.raises(ValueError, match=r"'glucose': expected finite numbers, got (\[|array)"):
         PointClouds.from_frame(native, bag="id", columns="glucose")
-    with pytest.raises(ValueError, match=r"'glucose' .* Pass a column of bags as PointClouds"):
+    with pytest.raises(ValueError, match=r"'glucose' .* read bags with PointClouds"):
         MixedInputs(cells=clouds, covariates=native)
     with pytest.raises(TypeError, match=r"pipeline\[-1\]\.model_"):
         report(estimator, chosen, y, tmp_path / "report.html")
@@ -108,9 +106,9 @@ def test_three_kernels_on_donors() -> None:
         compare(kernels, clouds, of_donors["condition"])
     with pytest.raises(ValueError, match="groups in the order of the clouds"):
         compare(kernels, clouds, labels, groups=of_donors["batch"])
-    with pytest.raises(ValueError, match=r"one label for each of 16 clouds, got .*\(480,\)"):
+    with pytest.raises(ValueError, match="same names in the clouds and the targets"):
         compare(kernels, clouds, adata.obs["condition"])
-    with pytest.raises(TypeError, match=r"got AnnData\. Read it with PointClouds\.from_anndata"):
+    with pytest.raises(TypeError, match=r"got AnnData\. .*cells with PointClouds\.from_anndata"):
         compare(kernels, adata, labels)
 
 
@@ -148,7 +146,7 @@ def test_polygons_to_predictions() -> None:
     model = fit(DistributionGP(clouds[:24], ratios[:24]), restarts=0)
     mean, _ = model.predict(clouds[24:])
     assert np.corrcoef(mean, ratios[24:])[0, 1] > 0.9
-    with pytest.raises(TypeError, match=r"Read shapes with PointClouds\.from_curves"):
+    with pytest.raises(TypeError, match=r"shapes with PointClouds\.from_curves"):
         model.predict(shapes)
     geojson = [shape.__geo_interface__ for shape in shapes]
     assert PointClouds.from_curves(geojson, atoms=40) == clouds
@@ -157,7 +155,7 @@ def test_polygons_to_predictions() -> None:
     with pytest.raises(ValueError, match=r"Mesh 0: .* repair it with shapely\.make_valid"):
         PointClouds.from_meshes([bowtie])
     PointClouds.from_meshes([shapely.make_valid(bowtie)])
-    with pytest.raises(ValueError, match=r"Curve 0: .* got GeometryCollection\. Pass its polygons"):
+    with pytest.raises(ValueError, match=r"Curve 0: .* got GeometryCollection\. Pass the parts"):
         PointClouds.from_curves([shapely.GeometryCollection([bowtie, shapely.Point(0, 0)])])
-    with pytest.raises(ValueError, match=r"Curve 0: .*shapely\.from_wkt"):
+    with pytest.raises(ValueError, match=r"Curve 0: expected real numbers, got 'POLYGON"):
         PointClouds.from_curves([bowtie.wkt])
