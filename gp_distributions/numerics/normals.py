@@ -67,14 +67,12 @@ def normal_wasserstein(x1: Tensor, x2: Tensor) -> Tensor:
         x2: A tensor with the layout of ``x1``, whose batch axes broadcast with those of ``x1``.
 
     Returns:
-        A ``batch_shape`` tensor of distances, for first derivatives only. Coincident slices have a
-        gradient of zero.
+        A ``batch_shape`` tensor of distances. Coincident slices have a gradient of zero.
     """
     shift, stretch = (x1 - x2).chunk(2, dim=-1)
-    # At E = 0 the ratio overflows, or is zero if D = 0; the terms are finite in both cases. Its own
-    # derivatives cancel, so it counts as a constant.
     size = stretch.abs()
-    ratio = shift.detach() / (math.sqrt(2) * size.detach().clamp_min(torch.finfo(x1.dtype).tiny))
+    # At E = 0 the bound keeps the ratio, its square and its derivatives D / E^2 finite.
+    ratio = shift / (math.sqrt(2) * size.clamp_min(torch.finfo(x1.dtype).tiny ** 0.25))
     return (MEAN_ABSOLUTE * (-ratio.square()).exp() * size + ratio.erf() * shift).sum(-1)
 
 

@@ -190,6 +190,12 @@ def test_limits_of_the_distance_between_normal_distributions(
         assert torch.equal(gradient2, -gradient1)
 
 
+def test_second_derivatives_of_the_distance_between_normal_distributions() -> None:
+    x1, x2 = torch.randn(2, 3, 8, generator=torch.Generator().manual_seed(0)).double()
+    inputs = (x1.requires_grad_(), x2.requires_grad_())
+    assert torch.autograd.gradgradcheck(normals.normal_wasserstein, inputs)
+
+
 @every_order
 def test_a_variance_below_zero_by_rounding_counts_as_zero(p: int, center: bool) -> None:
     distance = make(2, p=p, center=center)
