@@ -45,8 +45,8 @@ from benchmarks.airfoil_search import matern, ordinates
 from benchmarks.distance_comparison import DISTANCES
 from benchmarks.harness import Options, Row, main
 from gp_distributions import DistributionGP, DistributionKernel, PointClouds, fit
-from gp_distributions.calibration import calibration
 from gp_distributions.datasets import Airfoils, load_airfoils
+from gp_distributions.judging import calibration
 
 Outline = NDArray[np.float64]
 VERTICES = (30, 200)

@@ -60,8 +60,8 @@ from gp_distributions.datasets import (
     load_molecules,
     random_patients,
 )
+from gp_distributions.judging import NormalPredictions
 from gp_distributions.kernels import default_kernels
-from gp_distributions.scoring import NormalPredictions
 
 Inputs = PointClouds | MixedInputs
 SEEDS = 4

@@ -44,9 +44,9 @@ from gp_distributions import (
     TotalVariation,
     fit,
 )
-from gp_distributions.calibration import calibration
 from gp_distributions.datasets import load_airfoils
 from gp_distributions.distances import Distance
+from gp_distributions.judging import calibration
 
 Make = Callable[[PointClouds], Distance]
 GRID = (24, 12)

@@ -48,8 +48,8 @@ from gp_distributions import (
     SlicedWasserstein,
     fit,
 )
-from gp_distributions.calibration import calibration
 from gp_distributions.distances import Distance
+from gp_distributions.judging import calibration
 from gp_distributions.kernels.profiles import make_profile
 
 SIZES = (20, 50, 100, 500)

@@ -68,8 +68,8 @@ from gp_distributions import (
     SparseDistributionGP,
     fit,
 )
-from gp_distributions.calibration import calibration
 from gp_distributions.distances import CompressedDistance, Distance
+from gp_distributions.judging import calibration
 from gp_distributions.sharding.passes import run as run_pass
 
 Floats = NDArray[np.float64]

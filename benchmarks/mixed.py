@@ -27,8 +27,8 @@ from tqdm import tqdm
 
 from benchmarks.harness import Options, Row, main
 from gp_distributions import DistributionGP, MixedInputs, fit, mixed_kernel
-from gp_distributions.calibration import calibration
 from gp_distributions.datasets import random_patients
+from gp_distributions.judging import calibration
 from gp_distributions.kernels.mixed import STRUCTURES
 
 FAMILIES: dict[str, dict[str, float]] = {

@@ -61,7 +61,7 @@ from gp_distributions import (
     SlicedWasserstein,
     fit,
 )
-from gp_distributions.calibration import calibration
+from gp_distributions.judging import calibration
 
 VALIDATION, TEST = 50, 100
 RIDGES = torch.logspace(-5, 2, 25).double()

@@ -50,9 +50,9 @@ from gp_distributions import (
     SparseDistributionGP,
     fit,
 )
-from gp_distributions.calibration import calibration
 from gp_distributions.datasets import Molecules, load_molecules
 from gp_distributions.distances import Distance
+from gp_distributions.judging import calibration
 
 Floats = NDArray[np.float64]
 # Means and standard deviations of predictions.

@@ -35,8 +35,8 @@ from gp_distributions import (
     fit,
     mixed_kernel,
 )
-from gp_distributions.calibration import calibration
 from gp_distributions.datasets import random_patients
+from gp_distributions.judging import calibration
 from gp_distributions.kernels.mixed import STRUCTURES, Structure
 
 TASKS: dict[str, dict[str, float]] = {

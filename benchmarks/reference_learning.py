@@ -54,9 +54,9 @@ from gp_distributions import (
     fit,
     fit_reference,
 )
-from gp_distributions.calibration import calibration
 from gp_distributions.datasets import load_airfoils
 from gp_distributions.distances import Distance
+from gp_distributions.judging import calibration
 from gp_distributions.warnings import DistributionWarning
 
 Data = tuple[PointClouds, Tensor, PointClouds, Tensor]

@@ -37,8 +37,8 @@ from tqdm import tqdm
 
 from benchmarks.harness import Options, Row, main
 from gp_distributions import DistributionGP, PointClouds, SlicedWassersteinKernel, fit
-from gp_distributions.calibration import calibration
 from gp_distributions.datasets import Airfoils, load_airfoils
+from gp_distributions.judging import calibration
 
 MIXED, ONE = (5, 10, 30, 100), 50
 TRAIN, TEST = 100, 500  # numbers of bags

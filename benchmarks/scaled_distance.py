@@ -49,10 +49,10 @@ from gp_distributions import (
     mixed_kernel,
     relevance,
 )
-from gp_distributions.calibration import calibration
 from gp_distributions.datasets import Airfoils, load_airfoils, random_patients
 from gp_distributions.distances import Distance
 from gp_distributions.fitting.scales import learn_scales
+from gp_distributions.judging import calibration
 
 Inputs = PointClouds | MixedInputs
 SEEDS = 10

@@ -59,7 +59,7 @@ from gp_distributions import (
     fit,
     fit_reference,
 )
-from gp_distributions.calibration import calibration
+from gp_distributions.judging import calibration
 from gp_distributions.warnings import DistributionWarning
 
 EPSILON = 0.01

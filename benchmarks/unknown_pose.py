@@ -40,9 +40,9 @@ from gp_distributions import (
     SlicedWasserstein,
     fit,
 )
-from gp_distributions.calibration import calibration
 from gp_distributions.datasets import load_airfoils, random_solids
 from gp_distributions.distances import Distance
+from gp_distributions.judging import calibration
 
 SEEDS = 10
 

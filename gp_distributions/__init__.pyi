@@ -35,6 +35,7 @@ from gp_distributions.fitting import (
     fit_reference,
     integrate_hyperparameters,
 )
+from gp_distributions.judging import relevance, sensitivity
 from gp_distributions.kernels import (
     DistributionKernel,
     MMDKernel,
@@ -60,10 +61,8 @@ from gp_distributions.models import (
     SparseClassificationGP,
     SparseDistributionGP,
 )
-from gp_distributions.relevances import relevance
-from gp_distributions.reporting import report
+from gp_distributions.plotting.reports import report
 from gp_distributions.saving import load, save
-from gp_distributions.sensitivities import sensitivity
 from gp_distributions.sharding import ShardedClouds
 
 __version__: str

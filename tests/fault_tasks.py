@@ -115,8 +115,7 @@ def _child(task: str, *arguments: Any) -> None:
 KEPT = (
     "bayesopt/records.py",
     "sharding/checkpoint.py",
-    "writing.py",
-    "locking.py",
+    "files.py",
 )
 
 
@@ -305,7 +304,7 @@ def hold(path: str, ready: str) -> None:
     """Hold a lock until this process is killed."""
     import time
 
-    from gp_distributions.locking import locked
+    from gp_distributions.files import locked
 
     parent = os.getppid()
     with locked(path, "The checkpoint"):
@@ -316,7 +315,7 @@ def hold(path: str, ready: str) -> None:
 
 def add(path: str, counter: str, times: int) -> None:
     """Add one to the number in a file, under a lock, some times."""
-    from gp_distributions.locking import InUseError, locked
+    from gp_distributions.files import InUseError, locked
 
     done = 0
     while done < times:

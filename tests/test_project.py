@@ -98,7 +98,7 @@ def test_public_names() -> None:
     assert all(hasattr(gp_distributions, name) for name in gp_distributions.__all__)
     tree = ast.parse((ROOT / "gp_distributions" / "__init__.pyi").read_text())
     stated = {
-        alias.name: str(node.module).rpartition(".")[2]
+        alias.name: str(node.module).removeprefix("gp_distributions.")
         for node in tree.body
         if isinstance(node, ast.ImportFrom)
         for alias in node.names

@@ -28,7 +28,7 @@ from gp_distributions import (
     report,
     save,
 )
-from gp_distributions.calibration import calibration
+from gp_distributions.judging import calibration
 from gp_distributions.measures import align
 from gp_distributions.models import KernelRidgeClassifier
 

@@ -24,13 +24,13 @@ from gp_distributions.bayesopt.searches import DesignSearch, FreeSearch, PoolSea
 from gp_distributions.distances.base import Distance
 from gp_distributions.fitting import fit
 from gp_distributions.fitting.starts import start_at_medians
+from gp_distributions.judging.leave_one_out import left_out
 from gp_distributions.kernels.candidates import as_scaled_kernel, copied, distances_of
 from gp_distributions.kernels.defaults import default_kernels
 from gp_distributions.measures import PointClouds
 from gp_distributions.measures.kinds import KINDS
 from gp_distributions.models import DistributionGP, MixtureModel
 from gp_distributions.numerics.predictions import pseudo_bma_weights
-from gp_distributions.scoring import left_out
 from gp_distributions.warnings import ConvergenceWarning, UndeterminedWarning, silenced, warn
 
 MakeModel: TypeAlias = Callable[[Tensor, Tensor], DistributionGP]

@@ -17,10 +17,10 @@ from gp_distributions.comparison.comparison import Comparison, InterruptedCompar
 from gp_distributions.comparison.data import Split, read_data
 from gp_distributions.comparison.data import splits as split_data
 from gp_distributions.comparison.trials import Trial, run_trials
+from gp_distributions.judging.predictions import Predictions
 from gp_distributions.measures.arrays import as_floats, integer
 from gp_distributions.measures.inputs import Inputs
 from gp_distributions.models.mixture_classifier import Classifier
-from gp_distributions.scoring.predictions import Predictions
 
 # The progress bar appears after this many seconds.
 _PATIENCE = 3.0

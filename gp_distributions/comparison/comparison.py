@@ -12,14 +12,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gp_distributions.comparison.trials import Trial
+from gp_distributions.judging.entries import ComparisonEntry
+from gp_distributions.judging.leave_one_out import PRIOR
+from gp_distributions.judging.predictions import Predictions
 from gp_distributions.models import MixtureClassifier, MixtureModel
 from gp_distributions.models.mixture_classifier import Classifier
 from gp_distributions.numerics.predictions import stacking_weights
 from gp_distributions.plotting.comparisons import plot_comparison
 from gp_distributions.plotting.drawing import Axes
-from gp_distributions.scoring.entries import ComparisonEntry
-from gp_distributions.scoring.leave_one_out import PRIOR
-from gp_distributions.scoring.predictions import Predictions
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -14,12 +14,12 @@ from torch import Tensor
 from gp_distributions.comparison.candidates import Candidate, known_variances, make_model
 from gp_distributions.comparison.data import Split
 from gp_distributions.fitting import fit
+from gp_distributions.judging.leave_one_out import left_out
+from gp_distributions.judging.predictions import ClassPredictions, NormalPredictions, Predictions
 from gp_distributions.kernels.candidates import copied
 from gp_distributions.measures.training_data import TrainingData
 from gp_distributions.models.distribution_gp import DistributionGP
 from gp_distributions.models.mixture_classifier import Classifier
-from gp_distributions.scoring.leave_one_out import left_out
-from gp_distributions.scoring.predictions import ClassPredictions, NormalPredictions, Predictions
 from gp_distributions.warnings import UndeterminedWarning, naming, silenced
 
 

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from sklearn.metrics import r2_score
 
 from gp_distributions import DistributionGP, PointClouds, fit
-from gp_distributions.calibration import calibration
 from gp_distributions.datasets import Airfoils
+from gp_distributions.judging.intervals import calibration
 from gp_distributions.plotting import plot_clouds, plot_predictions
 
 

@@ -5,6 +5,7 @@ from gp_distributions.distances.chi_squared import ChiSquared
 from gp_distributions.distances.compressed import CompressedDistance
 from gp_distributions.distances.fourier import Fourier
 from gp_distributions.distances.hellinger import Hellinger
+from gp_distributions.distances.inverse import Inversion, invert_embedding
 from gp_distributions.distances.mmd import MMD
 from gp_distributions.distances.precomputed import PrecomputedDistance
 from gp_distributions.distances.rigid_sliced_wasserstein import RigidSlicedWasserstein
@@ -20,6 +21,7 @@ __all__ = [
     "Distance",
     "Fourier",
     "Hellinger",
+    "Inversion",
     "LinearTransport",
     "PrecomputedDistance",
     "RigidSlicedWasserstein",
@@ -27,4 +29,5 @@ __all__ = [
     "SinkhornPotential",
     "SlicedWasserstein",
     "TotalVariation",
+    "invert_embedding",
 ]

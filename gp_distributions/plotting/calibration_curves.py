@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from gp_distributions.calibration import Groups, calibration, reliability
+from gp_distributions.judging.intervals import Groups, calibration, reliability
 from gp_distributions.plotting.drawing import Axes, Values, as_array, given_or_new, line_style
 
 _LEVELS = tuple(level / 20 for level in range(1, 20))
@@ -44,7 +44,7 @@ def plot_calibration(
         The axes.
 
     Raises:
-        ValueError: As for :func:`gp_distributions.calibration.reliability`.
+        ValueError: As for :func:`gp_distributions.judging.intervals.reliability`.
 
     Example:
         >>> import numpy as np

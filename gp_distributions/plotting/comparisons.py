@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from gp_distributions.judging.entries import ComparisonEntry
 from gp_distributions.plotting.drawing import Axes, given_or_new, name_rows, write_beside
-from gp_distributions.scoring.entries import ComparisonEntry
 
 
 def plot_comparison(entries: Sequence[ComparisonEntry], *, ax: Axes | None = None) -> Axes:
@@ -23,7 +23,7 @@ def plot_comparison(entries: Sequence[ComparisonEntry], *, ax: Axes | None = Non
 
     Example:
         >>> from gp_distributions.plotting import plot_comparison
-        >>> from gp_distributions.scoring import ComparisonEntry
+        >>> from gp_distributions.judging import ComparisonEntry
         >>> best = ComparisonEntry("sw2", difference=0.0, error=0.0, weight=0.8)
         >>> other = ComparisonEntry("mmd", difference=-0.3, error=0.1, weight=0.2)
         >>> ax = plot_comparison([best, other])

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
+from gp_distributions.judging import Relevance
 from gp_distributions.plotting.drawing import Axes, given_or_new, name_rows, write_beside
-from gp_distributions.relevances import Relevance
 
 
 def plot_relevance(

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from gp_distributions.judging import Sensitivity
 from gp_distributions.plotting.drawing import Axes, as_array, given_or_new
-from gp_distributions.sensitivities import Sensitivity
 
 
 def plot_sensitivity(

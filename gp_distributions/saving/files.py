@@ -15,12 +15,12 @@ from torch import Tensor
 from torch.nn import Module
 
 from gp_distributions.distances.base import Distance
+from gp_distributions.files import read_tensors, write_tensors
 from gp_distributions.kernels.covariances import covariance
 from gp_distributions.models.distribution_gp import DistributionGP
 from gp_distributions.models.sparse_distribution_gp import SparseDistributionGP
 from gp_distributions.saving.description import ADVICE, Description, restore
 from gp_distributions.warnings import silenced
-from gp_distributions.writing import read_tensors, write_tensors
 
 __all__ = ["SavedModelError", "load", "save"]
 

@@ -14,9 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gp_distributions.locking import locked
+from gp_distributions.files import locked, read_tensors, write_tensors
 from gp_distributions.rows.fingerprint import fingerprint
-from gp_distributions.writing import read_tensors, write_tensors
 
 _KIND = "a checkpoint of a fit"
 # Share of the time of a pass that may go into writing.

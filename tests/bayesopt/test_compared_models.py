@@ -34,8 +34,8 @@ from gp_distributions.bayesopt import (
     median_lengthscale_prior,
 )
 from gp_distributions.bayesopt.compared_models import default_candidates
+from gp_distributions.judging import left_out
 from gp_distributions.numerics.predictions import pseudo_bma_weights
-from gp_distributions.scoring import left_out
 from gp_distributions.warnings import ConvergenceWarning
 
 pytestmark = [

@@ -20,8 +20,8 @@ from gp_distributions import (
     SparseDistributionGP,
     fit,
 )
-from gp_distributions.calibration import nlpd
 from gp_distributions.fitting import sparse as fitting
+from gp_distributions.judging import nlpd
 from gp_distributions.models.collapsed import piece_sums
 
 CLOUDS = random_clouds(300, sizes=(5, 20))

@@ -23,7 +23,7 @@ from gp_distributions import (
     fit,
     integrate_hyperparameters,
 )
-from gp_distributions.calibration import coverage
+from gp_distributions.judging import coverage
 
 ROWS = as_rows(random_clouds(40, sizes=(3, 9)))
 CLOUDS = PointClouds.unpack(ROWS, 2)

@@ -18,7 +18,7 @@ from gp_distributions import (
     PointClouds,
     SlicedWassersteinKernel,
 )
-from gp_distributions.calibration import nlpd
+from gp_distributions.judging import nlpd
 from gp_distributions.models import KernelRidgeClassifier
 
 CLOUDS = PointClouds(torch.arange(4.0, dtype=torch.float64)[:, None, None])

@@ -10,7 +10,13 @@ import torch
 from matplotlib.colors import to_rgb
 
 from gp_distributions import PointClouds, SlicedWassersteinKernel
-from gp_distributions.calibration import reliability
+from gp_distributions.judging import (
+    ComparisonEntry,
+    Relevance,
+    RelevanceEntry,
+    Sensitivity,
+    reliability,
+)
 from gp_distributions.plotting import (
     plot_calibration,
     plot_cloud,
@@ -25,9 +31,6 @@ from gp_distributions.plotting import (
 )
 from gp_distributions.plotting.drawing import line_style
 from gp_distributions.plotting.outlines import is_outline
-from gp_distributions.relevances import Relevance, RelevanceEntry
-from gp_distributions.scoring import ComparisonEntry
-from gp_distributions.sensitivities import Sensitivity
 
 
 @pytest.fixture(autouse=True)

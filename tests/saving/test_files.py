@@ -60,18 +60,18 @@ from gp_distributions import (
     SlicedWasserstein,
     SlicedWassersteinKernel,
     SparseDistributionGP,
+    files,
     fit,
     fit_reference,
     integrate_hyperparameters,
-    writing,
 )
 from gp_distributions.distances import Fourier
 from gp_distributions.estimators import DistributionGPClassifier
+from gp_distributions.files import read_tensors, write_tensors, written_whole
 from gp_distributions.kernels import PowerExponential, RationalQuadratic
 from gp_distributions.saving import description
 from gp_distributions.saving.description import Description
 from gp_distributions.saving.files import SavedModelError, load, save
-from gp_distributions.writing import read_tensors, write_tensors, written_whole
 
 ROWS = as_rows(random_clouds(30, sizes=(5, 12)))
 WIDTH = ROWS.shape[-1]
@@ -702,10 +702,10 @@ class TestFiles:
             load(path)
 
     def test_later_formats(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(writing, "_versions", lambda: {"gp_distributions": "9.9"})
-        monkeypatch.setattr(writing, "FORMAT", 3)
+        monkeypatch.setattr(files, "_versions", lambda: {"gp_distributions": "9.9"})
+        monkeypatch.setattr(files, "FORMAT", 3)
         save(make_model(), path)
-        monkeypatch.setattr(writing, "FORMAT", 2)
+        monkeypatch.setattr(files, "FORMAT", 2)
         with pytest.raises(SavedModelError, match=r"format 3, and.* Install gp_distributions 9\.9"):
             load(path)
         write_tensors(path, "a checkpoint", {}, [])

@@ -37,11 +37,11 @@ from gp_distributions import (
     report,
     save,
 )
+from gp_distributions.judging import ClassPredictions, NormalPredictions
 from gp_distributions.models.likeliest import likeliest
-from gp_distributions.reporting import page as pages
-from gp_distributions.reporting.judging import LEVELS, counts, judge, nearest, training_of
-from gp_distributions.reporting.words import number, percent, writer
-from gp_distributions.scoring import ClassPredictions, NormalPredictions
+from gp_distributions.plotting.reports import page as pages
+from gp_distributions.plotting.reports.judging import LEVELS, counts, judge, nearest, training_of
+from gp_distributions.plotting.reports.words import number, percent, writer
 
 RNG = np.random.default_rng(3)
 SIZES = RNG.integers(4, 12, 24)

@@ -7,13 +7,13 @@ import math
 import torch
 from torch import Tensor
 
+from gp_distributions.judging.relevance_inputs import Input, Names, inputs_of
+from gp_distributions.judging.relevance_results import Relevance, RelevanceEntry
+from gp_distributions.judging.sensitivities import gradients_at
 from gp_distributions.models import DistributionGP, SparseDistributionGP
 from gp_distributions.models.arguments import keeps_clouds
-from gp_distributions.relevances.inputs import Input, Names, inputs_of
-from gp_distributions.relevances.results import Relevance, RelevanceEntry
 from gp_distributions.rows.columns import numbers_of
 from gp_distributions.rows.layout import Block
-from gp_distributions.sensitivities import gradients_at
 
 # Largest number of objects at which sensitivities are computed.
 MOST_OBJECTS = 100

@@ -3,6 +3,6 @@
 Requires the extra ``plot`` (matplotlib).
 """
 
-from gp_distributions.reporting.page import report
+from gp_distributions.plotting.reports.page import report
 
 __all__ = ["report"]

@@ -19,6 +19,16 @@ from botorch.models.transforms.outcome import Standardize
 from numpy.typing import ArrayLike
 from torch import Tensor
 
+from gp_distributions.files import written_whole
+from gp_distributions.judging import NormalPredictions, Relevance
+from gp_distributions.judging import relevance as relevance_of
+from gp_distributions.judging.relevance_inputs import (
+    Names,
+    coordinate_names,
+    distributions,
+    names_by_block,
+)
+from gp_distributions.judging.relevance_steps import sensitivities
 from gp_distributions.measures import Covariates, MixedInputs
 from gp_distributions.measures.inputs import Inputs
 from gp_distributions.measures.targets import check_order
@@ -33,16 +43,7 @@ from gp_distributions.plotting import (
     plot_predictions,
     plot_relevance,
 )
-from gp_distributions.relevances import Relevance
-from gp_distributions.relevances import relevance as relevance_of
-from gp_distributions.relevances.inputs import (
-    Names,
-    coordinate_names,
-    distributions,
-    names_by_block,
-)
-from gp_distributions.relevances.steps import sensitivities
-from gp_distributions.reporting.judging import (
+from gp_distributions.plotting.reports.judging import (
     Judged,
     Model,
     Training,
@@ -51,10 +52,8 @@ from gp_distributions.reporting.judging import (
     nearest,
     training_of,
 )
-from gp_distributions.reporting.words import described, number, percent, writer
+from gp_distributions.plotting.reports.words import described, number, percent, writer
 from gp_distributions.rows.layout import Block
-from gp_distributions.scoring import NormalPredictions
-from gp_distributions.writing import written_whole
 
 # Rows of the table of errors; training objects beside each example, and those that relevance needs; and
 # marks of a kind that are still vectors rather than pixels.
@@ -186,7 +185,7 @@ def report(
     options: Any = {"undefined": jinja2.StrictUndefined, "trim_blocks": True}
     environment = jinja2.Environment(autoescape=True, **options)
     environment.filters |= {"number": number, "percent": percent}
-    template = files("gp_distributions.reporting").joinpath("report.html.jinja").read_text("utf-8")
+    template = files(__package__).joinpath("report.html.jinja").read_text("utf-8")
     text = environment.from_string(template).render(
         title=title,
         date=date,

@@ -1,8 +1,9 @@
-"""Files that are written completely or not at all, and such files of tensors with a description.
+"""Files: written completely or not at all, such files of tensors with a description, and locks.
 
-The latter are files of safetensors. Their metadata are one entry, ``content``: JSON of a description,
-which starts with the ``kind`` of the file, its ``format`` and the ``versions`` of the software, and of
-the SHA-256 digest of the description and of all tensors. Reading them runs no code from the file.
+Files of tensors are files of safetensors. Their metadata are one entry, ``content``: JSON of a
+description, which starts with the ``kind`` of the file, its ``format`` and the ``versions`` of the
+software, and of the SHA-256 digest of the description and of all tensors. Reading them runs no code
+from the file.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from typing import Any, BinaryIO
 
 import safetensors.numpy
 import torch
+from filelock import FileLock, Timeout
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
@@ -157,3 +159,40 @@ def _versions() -> dict[str, str]:
         with contextlib.suppress(PackageNotFoundError):  # in a source tree
             found[library] = version(library)
     return found
+
+
+class InUseError(ValueError):
+    """A checkpoint is in use by another process.
+
+    Example:
+        >>> from gp_distributions.files import InUseError
+        >>> issubclass(InUseError, ValueError)
+        True
+    """
+
+
+@contextlib.contextmanager
+def locked(path: str | os.PathLike[str], name: str) -> Iterator[None]:
+    """Hold a lock within a ``with`` block, in this process and by this block only.
+
+    The operating system releases the lock if the process is killed. The file may stay.
+
+    Args:
+        path: Path to the file of the lock.
+        name: What the lock protects, as the subject of the error.
+
+    Raises:
+        InUseError: If another process, or another block of this one, holds the lock.
+        OSError: If the file cannot be created.
+    """
+    if not Path(path).parent.is_dir():  # which FileLock would make
+        raise FileNotFoundError(f"Expected a path in an existing folder, got {path}.")
+    try:
+        lock = FileLock(path, timeout=0).acquire()
+    except Timeout as error:
+        raise InUseError(
+            f"{name} is in use by another process, or in this one. Only one at a time may use it: wait "
+            f"until that has ended, or use another path. (Lock: {path}.)"
+        ) from error
+    with lock:
+        yield

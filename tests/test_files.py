@@ -10,7 +10,7 @@ import pytest
 from fault_tasks import Children, sparse
 
 from gp_distributions import fit
-from gp_distributions.locking import InUseError, locked
+from gp_distributions.files import InUseError, locked
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from sklearn.metrics import accuracy_score, log_loss, r2_score, root_mean_square
 from torch import Tensor
 from torch.distributions import Categorical, Independent, MixtureSameFamily, Normal
 
-from gp_distributions.scoring import ClassPredictions, NormalPredictions
+from gp_distributions.judging import ClassPredictions, NormalPredictions
 
 T, K, OUTPUTS = 30, 3, 2
 GENERATOR = torch.Generator().manual_seed(0)
@@ -55,7 +55,7 @@ def test_mixture_is_that_of_pytorch() -> None:
 
 
 def test_one_column_is_that_of_calibration() -> None:
-    from gp_distributions.calibration import coverage, nlpd
+    from gp_distributions.judging import coverage, nlpd
 
     found = NormalPredictions.of(TARGETS[:, 0], MEANS[0, :, 0], STDS[0, :, 0])
     arguments = TARGETS[:, 0], MEANS[0, :, 0], STDS[0, :, 0]

@@ -17,8 +17,8 @@ from gp_distributions import (
     SparseClassificationGP,
     SparseDistributionGP,
 )
+from gp_distributions.judging import leave_one_out_weights, left_out
 from gp_distributions.numerics.predictions import stacking_weights
-from gp_distributions.scoring import leave_one_out_weights, left_out
 
 POINTS = torch.randn(20, 10, 2, generator=torch.Generator().manual_seed(0)).double()
 X, Y = PointClouds(POINTS), POINTS.mean((-2, -1))

@@ -17,8 +17,7 @@ from gp_distributions import (
     SlicedWasserstein,
 )
 from gp_distributions.datasets import random_solids
-from gp_distributions.distances import Distance
-from gp_distributions.inverse import invert_embedding
+from gp_distributions.distances import Distance, invert_embedding
 from gp_distributions.measures import align
 from gp_distributions.warnings import ConvergenceWarning
 

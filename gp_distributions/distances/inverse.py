@@ -10,12 +10,10 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
-from gp_distributions.distances import (
-    Distance,
-    LinearTransport,
-    RigidSlicedWasserstein,
-    SlicedWasserstein,
-)
+from gp_distributions.distances.base import Distance
+from gp_distributions.distances.rigid_sliced_wasserstein import RigidSlicedWasserstein
+from gp_distributions.distances.sliced_wasserstein import SlicedWasserstein
+from gp_distributions.distances.transport import LinearTransport
 from gp_distributions.measures import Gaussians, PointClouds
 from gp_distributions.numerics.nearest_cloud import nearest_cloud
 from gp_distributions.numerics.rotations import procrustes
@@ -38,7 +36,7 @@ class Inversion:
     Example:
         >>> import numpy as np
         >>> from gp_distributions import PointClouds, SlicedWasserstein
-        >>> from gp_distributions.inverse import invert_embedding
+        >>> from gp_distributions.distances import invert_embedding
         >>> clouds = PointClouds(np.random.default_rng(0).normal(size=(2, 10, 2)))
         >>> distance = SlicedWasserstein(2, num_slices=20, num_quantiles=10)
         >>> inversion = invert_embedding(distance, distance.embed(clouds.pack()), atoms=10)
@@ -120,7 +118,7 @@ def invert_embedding(
     Example:
         >>> import numpy as np
         >>> from gp_distributions import PointClouds, SlicedWasserstein
-        >>> from gp_distributions.inverse import invert_embedding
+        >>> from gp_distributions.distances import invert_embedding
         >>> points = np.random.default_rng(0).normal(size=(10, 2))
         >>> clouds = PointClouds(np.stack([points - 1, points + 3]))
         >>> distance = SlicedWasserstein(2, num_slices=20, num_quantiles=10)

@@ -9,12 +9,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from gp_distributions.judging import ClassPredictions, NormalPredictions
 from gp_distributions.kernels.covariances import covariance
 from gp_distributions.measures.targets import as_targets
 from gp_distributions.models import DistributionGP, SparseDistributionGP
 from gp_distributions.models.mixture_classifier import Classifier
 from gp_distributions.models.training import training_rows, training_targets
-from gp_distributions.scoring import ClassPredictions, NormalPredictions
 
 Model: TypeAlias = DistributionGP | SparseDistributionGP
 Judged: TypeAlias = NormalPredictions | ClassPredictions

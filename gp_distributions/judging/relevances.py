@@ -12,6 +12,9 @@ from torch import Tensor
 
 from gp_distributions.fitting.starts import training_rows
 from gp_distributions.fitting.thinning import thinned
+from gp_distributions.judging.relevance_inputs import Input, Names, inputs_of
+from gp_distributions.judging.relevance_results import Relevance, RelevanceEntry
+from gp_distributions.judging.relevance_steps import sensitivity_to
 from gp_distributions.kernels.covariances import covariance
 from gp_distributions.measures.arrays import integer
 from gp_distributions.measures.described import described
@@ -20,9 +23,6 @@ from gp_distributions.models.exact_inference import ExactMultivariateNormal
 from gp_distributions.numerics.densities import conditional_log_densities
 from gp_distributions.numerics.linear_algebra import cholesky
 from gp_distributions.numerics.sampling import random_partners
-from gp_distributions.relevances.inputs import Input, Names, inputs_of
-from gp_distributions.relevances.results import Relevance, RelevanceEntry
-from gp_distributions.relevances.steps import sensitivity_to
 from gp_distributions.rows.clouds import drop_copies
 from gp_distributions.rows.columns import numbers_of
 from gp_distributions.rows.layout import Block

@@ -9,8 +9,8 @@ from cases import random_clouds
 from gpytorch.kernels import ScaleKernel
 
 from gp_distributions import DistributionGP, PointClouds, SlicedWassersteinKernel
+from gp_distributions.judging import sensitivity
 from gp_distributions.plotting import plot_sensitivity
-from gp_distributions.sensitivities import sensitivity
 
 
 def clouds(num: int, seed: int) -> PointClouds:

@@ -27,7 +27,7 @@ from gp_distributions import (
     relevance,
     sensitivity,
 )
-from gp_distributions.relevances import Relevance, RelevanceEntry
+from gp_distributions.judging import Relevance, RelevanceEntry
 
 
 def bags(num: int = 40, dim: int = 3, seed: int = 0) -> tuple[PointClouds, Tensor]:

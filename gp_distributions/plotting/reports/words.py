@@ -16,7 +16,7 @@ from gp_distributions.kernels.block_kernel import BlockKernel
 from gp_distributions.kernels.distribution_kernel import DistributionKernel
 from gp_distributions.models import IntegratedGP, MixtureModel, SparseDistributionGP
 from gp_distributions.models.mixture_classifier import Classifier
-from gp_distributions.reporting.judging import Model
+from gp_distributions.plotting.reports.judging import Model
 
 _PACKAGES = ("gp_distributions", "gpytorch", "botorch", "torch", "numpy", "matplotlib")
 

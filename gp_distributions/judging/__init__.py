@@ -1,0 +1,36 @@
+"""How good predictions are, and what they depend on: scores, intervals, relevance, sensitivity."""
+
+from gp_distributions.judging.entries import ComparisonEntry
+from gp_distributions.judging.intervals import (
+    Calibration,
+    calibration,
+    coverage,
+    crps,
+    nlpd,
+    reliability,
+)
+from gp_distributions.judging.leave_one_out import leave_one_out_weights, left_out
+from gp_distributions.judging.predictions import ClassPredictions, NormalPredictions, Predictions
+from gp_distributions.judging.relevance_results import Relevance, RelevanceEntry
+from gp_distributions.judging.relevances import relevance
+from gp_distributions.judging.sensitivities import Sensitivity, sensitivity
+
+__all__ = [
+    "Calibration",
+    "ClassPredictions",
+    "ComparisonEntry",
+    "NormalPredictions",
+    "Predictions",
+    "Relevance",
+    "RelevanceEntry",
+    "Sensitivity",
+    "calibration",
+    "coverage",
+    "crps",
+    "leave_one_out_weights",
+    "left_out",
+    "nlpd",
+    "relevance",
+    "reliability",
+    "sensitivity",
+]
