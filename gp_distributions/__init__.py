@@ -51,6 +51,7 @@ _NAMES = {
     ),
     "measures": ("GaussianMixtures", "Gaussians", "MixedInputs", "PointClouds", "ReferenceMeasure"),
     "models": (
+        "AggregateGP",
         "ClassificationGP",
         "ConformalCorrection",
         "DistributionGP",

@@ -52,6 +52,7 @@ from gp_distributions.measures import (
     ReferenceMeasure,
 )
 from gp_distributions.models import (
+    AggregateGP,
     ClassificationGP,
     ConformalCorrection,
     DistributionGP,
@@ -69,6 +70,7 @@ __version__: str
 
 __all__ = [
     "MMD",
+    "AggregateGP",
     "ClassificationGP",
     "CloudScaler",
     "ConformalCorrection",

@@ -5,6 +5,7 @@ from gp_distributions.kernels.block_kernel import BlockKernel
 from gp_distributions.kernels.defaults import default_kernels
 from gp_distributions.kernels.diagnosis import Diagnosis, diagnose
 from gp_distributions.kernels.distribution_kernel import DistributionKernel
+from gp_distributions.kernels.expected_kernel import ExpectedKernel
 from gp_distributions.kernels.group_average import GroupAverageKernel
 from gp_distributions.kernels.mixed import mixed_kernel
 from gp_distributions.kernels.named import MMDKernel, SinkhornKernel, SlicedWassersteinKernel
@@ -29,6 +30,7 @@ __all__ = [
     "Cauchy",
     "Diagnosis",
     "DistributionKernel",
+    "ExpectedKernel",
     "Exponential",
     "Gaussian",
     "GroupAverageKernel",

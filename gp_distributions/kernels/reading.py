@@ -10,6 +10,7 @@ from torch import Tensor
 
 from gp_distributions.kernels.block_kernel import BlockKernel
 from gp_distributions.kernels.distribution_kernel import DistributionKernel
+from gp_distributions.kernels.expected_kernel import ExpectedKernel
 from gp_distributions.measures.encoding import CovariateEncoding, MixedEncoding
 from gp_distributions.measures.inputs import Inputs
 from gp_distributions.measures.kinds import kind_of
@@ -19,7 +20,14 @@ from gp_distributions.rows.layout import Block
 
 
 def distribution_kernels(module: torch.nn.Module) -> list[tuple[DistributionKernel, Block]]:
-    """Return each distribution kernel of a module, with the block of a row that it reads.
+    """Return each distribution kernel of a module, with the block of a row that it reads."""
+    return [pair for pair in readers(module) if isinstance(pair[0], DistributionKernel)]
+
+
+def readers(
+    module: torch.nn.Module,
+) -> list[tuple[DistributionKernel | ExpectedKernel, Block]]:
+    """Return each kernel of a module that reads distributions, with the block of a row that it reads.
 
     The columns of a block follow from the ``active_dims`` of the kernel and of the kernels that contain
     it, and from block kernels. A kernel that occurs in several places may read several blocks.
@@ -30,9 +38,14 @@ def distribution_kernels(module: torch.nn.Module) -> list[tuple[DistributionKern
     return list(dict.fromkeys(_walk(torch.nn.ModuleList([module]), None)))
 
 
-def _walk(module: torch.nn.Module, columns: Columns) -> Iterator[tuple[DistributionKernel, Block]]:
+def _walk(
+    module: torch.nn.Module, columns: Columns
+) -> Iterator[tuple[DistributionKernel | ExpectedKernel, Block]]:
     if isinstance(module, DistributionKernel):
         yield module, Block(module.distance.inputs, module.distance.dim, columns)
+    elif isinstance(module, ExpectedKernel):
+        yield module, Block(module.inputs, module.dim, columns)
+        return
     elif isinstance(module, BlockKernel):
         columns = _within(columns, module.columns)
     for child in module.children():
@@ -89,7 +102,7 @@ def check_kind(
             "compare the columns of rows, padding included. Use for example "
             "SlicedWassersteinKernel(dim). If columns are to be compared, pass rows: clouds.pack()."
         )
-    for _, block in distribution_kernels(covar_module):
+    for _, block in readers(covar_module):
         if block.columns is None and (block.kind, block.dim) != (kind, X.dim):
             raise ValueError(
                 f"Expected {block.kind} of dimension {block.dim}, which the kernel reads, "
@@ -110,7 +123,7 @@ def _check_blocks(X: MixedInputs, covar_module: torch.nn.Module, encoding: Mixed
             f"Expected a kernel of the blocks {list(encoding.blocks)}, got one of other rows. Make the "
             "kernel with mixed_kernel(inputs, {name: kernel, ...})."
         )
-    for kernel, block in distribution_kernels(covar_module):
+    for kernel, block in readers(covar_module):
         expected = kinds.get(block.columns)
         if not isinstance(expected, Block) or (expected.kind, expected.dim) != (
             block.kind,

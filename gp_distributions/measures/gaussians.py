@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from gp_distributions.measures._container import Container
-from gp_distributions.measures.arrays import Data, row_tensor
+from gp_distributions.measures._validation import Wording, check_entries
+from gp_distributions.measures.arrays import Data, real_array, row_tensor, to_tensors
 from gp_distributions.measures.gaussian_mixtures import (
     GaussianMixtures,
     moments,
@@ -64,6 +65,41 @@ class Gaussians(Container):
         means, covariances = moments([mean, covariance], "d")
         self._fill(*valid_gaussians(means, covariances))
         self._warn()
+
+    @classmethod
+    def from_mean_std(cls, mean: Data, std: Data) -> Gaussians:
+        r"""Make Gaussians of independent coordinates, such as numbers with their standard errors.
+
+        .. math:: N(m, \operatorname{diag}(s^2))
+
+        Args:
+            mean: A ``batch_shape x d`` tensor or array of means, or a data frame with a column for each
+                coordinate.
+            std: The standard deviations, in the same shape and units; zero for exact numbers.
+
+        Returns:
+            The Gaussians.
+
+        Raises:
+            ValueError: If the shapes differ, an entry is not finite, or a standard deviation is
+                negative.
+
+        Example:
+            >>> import pandas as pd
+            >>> from gp_distributions import Gaussians
+            >>> table = pd.DataFrame({"x": [1.0, 2.0], "x_err": [0.1, 0.0]})
+            >>> Gaussians.from_mean_std(table[["x"]], table[["x_err"]]).covariance.flatten()
+            tensor([0.0100, 0.0000], dtype=torch.float64)
+        """
+        means, deviations = to_tensors([real_array(mean, "Mean"), real_array(std, "Std")])
+        if means.shape != deviations.shape:
+            raise ValueError(
+                f"Std: expected shape {tuple(means.shape)}, that of the mean, got "
+                f"{tuple(deviations.shape)}."
+            )
+        known, expected = deviations.isfinite() & (deviations >= 0), "a standard deviation >= 0"
+        check_entries(known, deviations, Wording("Gaussian"), expected, " in coordinate {}")
+        return cls(means, torch.diag_embed(deviations.square()))
 
     @classmethod
     def from_clouds(cls, clouds: PointClouds) -> Gaussians:

@@ -1,9 +1,11 @@
 """Exact Gaussian processes on distributions."""
 
 import gp_distributions.models.pathwise  # noqa: F401, registers with BoTorch
+from gp_distributions.models.aggregate_gp import AggregateGP
 from gp_distributions.models.classification import ClassificationGP
 from gp_distributions.models.conformal import ConformalCorrection
 from gp_distributions.models.distribution_gp import DistributionGP
+from gp_distributions.models.draw_noise import DrawNoiseLikelihood
 from gp_distributions.models.integrated_gp import IntegratedGP
 from gp_distributions.models.kernel_ridge import KernelRidgeClassifier
 from gp_distributions.models.mixture import MixtureModel
@@ -16,9 +18,11 @@ from gp_distributions.models.sparse_classification import SparseClassificationGP
 from gp_distributions.models.sparse_distribution_gp import SparseDistributionGP
 
 __all__ = [
+    "AggregateGP",
     "ClassificationGP",
     "ConformalCorrection",
     "DistributionGP",
+    "DrawNoiseLikelihood",
     "IntegratedGP",
     "KernelRidgeClassifier",
     "MixtureClassifier",

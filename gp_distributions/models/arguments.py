@@ -21,7 +21,7 @@ from torch import Tensor
 
 from gp_distributions.kernels.mixed import mixed_kernel
 from gp_distributions.kernels.named import SlicedWassersteinKernel
-from gp_distributions.kernels.reading import check_kind, distribution_kernels
+from gp_distributions.kernels.reading import check_kind, distribution_kernels, readers
 from gp_distributions.measures import (
     GaussianMixtures,
     Gaussians,
@@ -194,7 +194,7 @@ def noise_for(
     noise = gaussian_noise(noise_floor(dtype), batch_shape)
     if not sampling_noise:
         return GaussianLikelihood(**noise)
-    kernels = distribution_kernels(covar_module)
+    kernels = readers(covar_module)
     bags = {block for _, block in kernels if block.kind == "clouds"}
     if len(bags) != 1:
         raise ValueError(

@@ -312,7 +312,9 @@ class PointKernel(EmbeddingKernel):
         function = self.function
         if isinstance(function, torch.nn.Module):
             function = function.to(x.device)
-        values = _covariances(function, x, y) if isinstance(function, Kernel) else function(x, y)
+        values = (
+            point_covariances(function, x, y) if isinstance(function, Kernel) else function(x, y)
+        )
         expected = torch.broadcast_shapes(x.shape[:-1], (1,)) + y.shape[-2:-1]
         if not isinstance(values, Tensor) or values.shape != expected:
             found = tuple(values.shape) if isinstance(values, Tensor) else type(values).__name__
@@ -327,7 +329,7 @@ class PointKernel(EmbeddingKernel):
         return getattr(self.function, "__name__", type(self.function).__name__)
 
 
-def _covariances(kernel: Kernel, x: Tensor, y: Tensor) -> Tensor:
+def point_covariances(kernel: Kernel, x: Tensor, y: Tensor) -> Tensor:
     """Evaluate a GPyTorch kernel without lazy tensors, which are not safe in threads."""
     if kernel.active_dims is not None:
         x, y = (points.index_select(-1, kernel.active_dims) for points in (x, y))
@@ -340,7 +342,7 @@ def _of_columns(kernel: Kernel, x: Tensor, y: Tensor) -> Tensor:
         scaled: Tensor = kernel.outputscale * _of_columns(kernel.base_kernel, x, y)
         return scaled
     if type(kernel) in (AdditiveKernel, ProductKernel):
-        terms = (_covariances(part, x, y) for part in kernel.kernels)
+        terms = (point_covariances(part, x, y) for part in kernel.kernels)
         return reduce(add if type(kernel) is AdditiveKernel else mul, terms)
     return to_dense(kernel.forward(x, y))
 
@@ -353,7 +355,7 @@ def gaussian_expectation(kernel: EmbeddingKernel, dim: int) -> EmbeddingKernel |
         dim: Dimension ``d`` of the Gaussians.
     """
     if isinstance(kernel, GaussianKernel):
-        return _Expectation(dim, _gaussian, 2 * dim * (dim + 1))
+        return _Expectation(dim, expected_gaussian, 2 * dim * (dim + 1))
     if isinstance(kernel, PolynomialKernel):
         polynomial = partial(_polynomial, kernel.degree)
         return _Expectation(dim, polynomial, 2 * dim if kernel.degree == 3 else 1)
@@ -373,7 +375,9 @@ class _Expectation(EmbeddingKernel):
         return self.function(*split_gaussians(x, self.dim), *split_gaussians(y, self.dim))
 
 
-def _gaussian(mean1: Tensor, covariance1: Tensor, mean2: Tensor, covariance2: Tensor) -> Tensor:
+def expected_gaussian(
+    mean1: Tensor, covariance1: Tensor, mean2: Tensor, covariance2: Tensor
+) -> Tensor:
     r"""Expectation of the Gaussian kernel, :math:`|C|^{-1/2} \exp(-\delta^\top C^{-1} \delta / 2)`.
 
     Here :math:`\delta = m - m'` and :math:`C = S + S' + I`.

@@ -27,6 +27,7 @@ from torch import Tensor
 from torch.nn import Module, Parameter
 
 from gp_distributions import distances, kernels, measures
+from gp_distributions.models.draw_noise import DrawNoiseLikelihood
 from gp_distributions.models.normalization import NormalizeClouds
 from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood
 from gp_distributions.models.shared_kernel import SharedNoise
@@ -40,6 +41,7 @@ _CLASSES: tuple[type[Any], ...] = (
     likelihoods.FixedNoiseGaussianLikelihood,
     likelihoods.GaussianLikelihood,
     CategoricalKernel,
+    DrawNoiseLikelihood,
     ChainedInputTransform,
     NormalizeClouds,
     SamplingNoiseLikelihood,

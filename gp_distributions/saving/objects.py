@@ -14,6 +14,7 @@ from gp_distributions.estimators import (
     DistributionGPRegressor,
 )
 from gp_distributions.measures import MixedEncoding
+from gp_distributions.models.aggregate_gp import AggregateGP
 from gp_distributions.models.classification import ClassificationGP
 from gp_distributions.models.collapsed import CollapsedSums, InducingFeatures
 from gp_distributions.models.distribution_gp import DistributionGP
@@ -140,6 +141,7 @@ _ESTIMATOR: _Pair = (_estimator, _make_estimator)
 
 #: Of each class: a function that takes an object apart, and one that makes it of its class and parts.
 TAKEN_APART: dict[type[Any], _Pair] = {
+    AggregateGP: _EXACT,
     DistributionGP: _EXACT,
     SharedKernelGP: _EXACT,
     ClassificationGP: _EXACT,

@@ -1,0 +1,215 @@
+"""The covariance between averages of a function over distributions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+import torch
+from gpytorch.kernels import Kernel
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+
+from gp_distributions.distances.embedded_rows import Rows, rows_of
+from gp_distributions.kernels.row_kernel import RowKernel
+from gp_distributions.measures.described import described
+from gp_distributions.numerics.embedding_kernels import point_covariances
+from gp_distributions.numerics.expected_kernels import (
+    between_gaussians,
+    mean_features,
+    terms_of,
+    within_gaussians,
+)
+from gp_distributions.rows.clouds import drop_copies, drop_padding, split_rows
+from gp_distributions.rows.gaussians import split_gaussians
+from gp_distributions.rows.layout import normalized
+
+# Number of pairs of atoms, or of features of atoms, that are held at a time.
+_HELD = 2**22
+
+
+class ExpectedKernel(RowKernel):
+    r"""Kernel of distributions: the mean of a kernel of atoms over two independent draws.
+
+    .. math:: k(P, P') = \mathrm E_{x \sim P,\, x' \sim P'}\, k_0(x, x')
+
+    If :math:`f` is a Gaussian process with the covariances :math:`k_0`, this is the covariance of its
+    averages :math:`\int f\, dP` and :math:`\int f\, dP'`. It is linear on mean embeddings. Among clouds,
+    it is a sum over pairs of atoms; among Gaussians, there is a closed form for RBF and linear kernels.
+
+    Args:
+        base_kernel: The kernel of atoms :math:`k_0`, a GPyTorch kernel of points, whose parameters are
+            learned.
+        dim: Dimension ``d`` of the atoms.
+        inputs: Kind of distributions, ``"clouds"`` or ``"gaussians"``.
+        num_features: Number of random cosines and sines in place of an RBF kernel, for clouds of many
+            atoms; the time grows with the number of atoms rather than of pairs. Default: all pairs.
+        seed: Random seed of the frequencies.
+        centre: The ``d`` coordinates of the point about which atoms are centred. Default: zero.
+        scale: The ``d`` units in which :math:`k_0` measures the coordinates. Default: one.
+
+    Raises:
+        TypeError: If ``base_kernel`` is not a kernel of GPyTorch.
+        ValueError: If it has batch axes; or ``inputs`` are ``"gaussians"`` or ``num_features`` is given,
+            and it is not a sum of RBF and linear kernels.
+
+    Example:
+        >>> from gpytorch.kernels import RBFKernel
+        >>> from gp_distributions import PointClouds
+        >>> from gp_distributions.kernels import ExpectedKernel
+        >>> kernel = ExpectedKernel(RBFKernel(), dim=1)
+        >>> rows = PointClouds.from_list([[[0.0], [2.0]], [[1.0]]]).pack()
+        >>> kernel(rows).to_dense().shape
+        torch.Size([2, 2])
+
+    Source: Muandet et al. 2012, eq. 3; Girard et al. 2003 (Gaussians).
+    """
+
+    def __init__(
+        self,
+        base_kernel: Kernel,
+        dim: int,
+        *,
+        inputs: Literal["clouds", "gaussians"] = "clouds",
+        num_features: int | None = None,
+        seed: int = 0,
+        centre: Tensor | None = None,
+        scale: Tensor | None = None,
+    ) -> None:
+        super().__init__()
+        if not isinstance(base_kernel, Kernel):
+            raise TypeError(
+                "Expected a GPyTorch kernel of atoms, such as ScaleKernel(RBFKernel()), got "
+                f"{described(base_kernel)}."
+            )
+        if base_kernel.batch_shape:
+            raise ValueError(
+                f"Expected a kernel of atoms without batch axes, got {tuple(base_kernel.batch_shape)}."
+            )
+        self.base_kernel = base_kernel
+        self.dim = dim
+        self.inputs = inputs
+        self.num_features = num_features
+        self.seed = seed
+        one = torch.ones(dim, dtype=torch.float64)
+        self.centre: Tensor
+        self.scale: Tensor
+        self.register_buffer("centre", 0 * one if centre is None else centre)
+        self.register_buffer("scale", one if scale is None else scale)
+        if inputs == "gaussians" or num_features is not None:
+            terms_of(base_kernel)
+
+    @property
+    def is_stationary(self) -> bool:
+        """Whether the kernel depends only on differences of distributions, which it does not."""
+        return False
+
+    def forward(self, x1: Rows, x2: Rows, diag: bool = False, **params: Any) -> Tensor:
+        """Compute covariances of rows: ``batch_shape x N x M``, or ``batch_shape x N`` with ``diag``."""
+        first, second = rows_of(x1), rows_of(x2)
+        if diag:
+            return self._paired(first, second)
+        shape = torch.broadcast_shapes(first.shape[:-2], second.shape[:-2])
+        first, second = drop_copies(first), drop_copies(second)
+        if second.dim() == 2:
+            found = self._all(first.flatten(0, -2), second).unflatten(0, first.shape[:-1])
+        else:  # the rows of each element of a batch with one another
+            found = self._paired(first.unsqueeze(-2), second.unsqueeze(-3))
+        return found.expand(*shape, *found.shape[-2:])
+
+    def variances(self, x: Rows) -> Tensor:
+        r"""Compute :math:`\mathrm E\, k_0(x, x)`, the mean variance of the function, for each row."""
+        if self.inputs == "gaussians":
+            return within_gaussians(self.base_kernel, *self._gaussians(rows_of(x)))
+        atoms, weights = self._clouds(rows_of(x))
+        flat = atoms.reshape(-1, 1, self.dim)
+        each = point_covariances(self.base_kernel, flat, flat).reshape(weights.shape)
+        return (weights * each).sum(-1)
+
+    def _all(self, x1: Tensor, x2: Tensor) -> Tensor:
+        """Compute the covariances of ``N x width`` with ``M x width'`` rows, ``N x M``."""
+        if self.inputs == "gaussians":
+            return between_gaussians(self.base_kernel, self._gaussians(x1), self._gaussians(x2))
+        if self.num_features is not None:
+            features = self._features(x1)
+            return features @ (features if x2 is x1 else self._features(x2)).mT
+        atoms, weights = self._clouds(x2)
+        used = weights > 0
+        points, shares = atoms[used], weights[used]
+        owners, count = used.nonzero()[:, 0], len(x2)
+
+        def covariances(atoms: Tensor, weights: Tensor) -> Tensor:
+            used = weights > 0
+            values = point_covariances(self.base_kernel, atoms[used], points)
+            values = weights[used].unsqueeze(-1) * values * shares
+            values = values.new_zeros(len(values), count).index_add(1, owners, values)
+            of_clouds = values.new_zeros(len(weights), count)
+            return of_clouds.index_add(0, used.nonzero()[:, 0], values)
+
+        atoms, weights = self._clouds(x1)
+        return _in_chunks(covariances, atoms, weights, cost=atoms.shape[-2] * len(points))
+
+    def _paired(self, x1: Tensor, x2: Tensor) -> Tensor:
+        """Compute the covariances of corresponding rows, whose batch axes broadcast."""
+        shape = torch.broadcast_shapes(x1.shape[:-1], x2.shape[:-1])
+        x1, x2 = (x.expand(*shape, -1).flatten(0, -2).unsqueeze(-2) for x in (x1, x2))
+        if self.inputs == "gaussians":
+            first, second = self._gaussians(x1), self._gaussians(x2)
+            return between_gaussians(self.base_kernel, first, second).reshape(shape)
+        if self.num_features is not None:
+            return (
+                (self._features(x1.squeeze(-2)) * self._features(x2.squeeze(-2)))
+                .sum(-1)
+                .reshape(shape)
+            )
+
+        def covariances(
+            atoms1: Tensor, weights1: Tensor, atoms2: Tensor, weights2: Tensor
+        ) -> Tensor:
+            values = point_covariances(self.base_kernel, atoms1, atoms2)
+            return (weights1.unsqueeze(-2) @ values @ weights2.unsqueeze(-1)).flatten()
+
+        clouds = *self._clouds(x1.squeeze(-2)), *self._clouds(x2.squeeze(-2))
+        return _in_chunks(
+            covariances, *clouds, cost=clouds[0].shape[-2] * clouds[2].shape[-2]
+        ).reshape(shape)
+
+    def _features(self, rows: Tensor) -> Tensor:
+        """Compute features of ``N x width`` rows whose inner products are the covariances."""
+        count = self.num_features
+        assert count is not None
+        kernel, seed = self.base_kernel, self.seed
+        atoms, weights = self._clouds(rows)
+        return _in_chunks(
+            lambda atoms, weights: mean_features(
+                kernel, *drop_padding(atoms, weights), count, seed=seed
+            ),
+            atoms,
+            weights,
+            cost=count * atoms.shape[-2],
+        )
+
+    def _clouds(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        atoms, weights = split_rows(rows, self.dim)
+        return (atoms - self.centre.to(rows)) / self.scale.to(rows), normalized(weights)
+
+    def _gaussians(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        mean, covariance = split_gaussians(rows, self.dim)
+        scale = self.scale.to(rows)
+        return (mean - self.centre.to(rows)) / scale, covariance / (scale.unsqueeze(-1) * scale)
+
+
+def _in_chunks(function: Callable[..., Tensor], *tensors: Tensor, cost: int) -> Tensor:
+    """Return what a function computes from some entries of the first axes at a time.
+
+    Args:
+        function: The function, whose results are concatenated. What it needs in a backward pass is
+            computed again there, unless there is only one chunk.
+        *tensors: The tensors.
+        cost: Number of numbers that it holds for each entry.
+    """
+    size = max(1, _HELD // max(1, cost))
+    parts = list(zip(*(tensor.split(size) for tensor in tensors), strict=True))
+    if len(parts) == 1:
+        return function(*parts[0])
+    return torch.cat([checkpoint(function, *part, use_reentrant=False) for part in parts])

@@ -1,0 +1,202 @@
+"""Targets that are means or draws of a function of atoms."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from botorch.acquisition import LogExpectedImprovement
+from gpytorch.kernels import MaternKernel, RBFKernel
+from torch import Tensor
+
+from gp_distributions import (
+    AggregateGP,
+    ClassificationGP,
+    DistributionGP,
+    Gaussians,
+    PointClouds,
+    SlicedWassersteinKernel,
+    fit,
+    load,
+    save,
+)
+from gp_distributions.kernels import ExpectedKernel
+from gp_distributions.models import DrawNoiseLikelihood
+
+
+def bags(num: int = 30, seed: int = 0) -> tuple[PointClouds, Tensor]:
+    """Ragged bags whose targets are means of a function of their atoms."""
+    rng = np.random.default_rng(seed)
+    X = [rng.normal(rng.normal(), 1, size=(rng.integers(2, 9), 2)) for _ in range(num)]
+    targets = [np.mean(np.sin(x[:, 0]) + x[:, 1]) for x in X]
+    return PointClouds.from_list(X), torch.tensor(targets)
+
+
+def noisy_inputs(num: int = 120, seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:
+    """Points that were measured with known errors, and targets at the points."""
+    rng = np.random.default_rng(seed)
+    x = rng.uniform(-1.5, 1.5, (num, 1))
+    std = rng.choice([0.02, 0.6], (num, 1))
+    y = np.sin(3 * x[:, 0]) + 0.05 * rng.normal(size=num)
+    mean = x + std * rng.normal(size=x.shape)
+    return torch.tensor(mean), torch.tensor(std), torch.tensor(y)
+
+
+def test_posterior_is_that_of_a_function_of_atoms() -> None:
+    """The joint normal distribution of the function at all atoms, of which targets are averages."""
+    X, y = bags(8)
+    base = RBFKernel().double()
+    model = AggregateGP(X, y, base, outcome_transform=None)
+    atoms, weights = X.points.flatten(0, 1), X.weights
+    averages = torch.block_diag(*weights)
+    with torch.no_grad():
+        prior = base(atoms).to_dense()
+        mean, noise = model.mean_module.constant, model.likelihood.noise
+        cross = prior @ averages.mT
+        gain = torch.linalg.solve(averages @ cross + noise * torch.eye(8), cross.mT).mT
+        expected = mean + gain @ (y - mean)
+        std = (prior - gain @ cross.mT).diagonal().sqrt()
+    used = weights.flatten() > 0
+    found = model.predict_atoms(atoms[used])
+    assert torch.allclose(found[0], expected[used], rtol=1e-9)
+    assert torch.allclose(found[1], std[used], rtol=1e-7)
+
+
+@pytest.mark.parametrize("num_features", [None, 16])
+def test_contributions_sum_to_the_prediction(num_features: int | None) -> None:
+    X, y = bags()
+    model = AggregateGP(X[:20], y[:20], num_features=num_features)
+    mean, std = model.contributions(X[20:])
+    predicted = model.predict(X[20:])[0]
+    assert (mean.sum(-1) - predicted).abs().max() < 1e-10
+    assert bool(((std > 0) == (X.weights[20:] > 0)).all())
+    one = PointClouds(X.points[20:, :1])
+    atoms = model.predict_atoms(X.points[20:, 0])
+    for single, of_atom in zip(model.predict(one, observation_noise=False), atoms, strict=True):
+        assert torch.allclose(single, of_atom, rtol=1e-10)
+
+
+def test_padding_order_and_splitting_change_nothing() -> None:
+    X, y = bags()
+    points, weights = X.points.flip(-2), X.weights.flip(-1)
+    shares = torch.cat([0.9 * weights, 0.1 * weights], -1)
+    split = PointClouds(torch.cat([points, points], -2), shares)
+
+    def predict(X: PointClouds) -> Tensor:
+        model = AggregateGP(X[:20], y[:20], sampling_noise=True)
+        return torch.stack(model.predict(X[20:]))
+
+    assert torch.allclose(predict(X), predict(split), rtol=1e-10)
+
+
+def test_fit_finds_the_function_in_any_units() -> None:
+    X, y = bags(60)
+    grid = torch.linspace(-1, 1, 9).double()
+    atoms = torch.stack([grid, -grid], -1)
+    truth = atoms[:, 0].sin() + atoms[:, 1]
+    mean, std = fit(AggregateGP(X, y)).predict_atoms(atoms)
+    assert bool(((mean - truth).abs() < 4 * std + 0.01).all())
+    assert (mean - truth).abs().max() < 0.1
+    units = torch.tensor([1e4, 1e-3]).double()
+    scaled = PointClouds(X.points * units, X.weights)
+    other = fit(AggregateGP(scaled, 1e3 * y)).predict_atoms(atoms * units)[0]
+    assert torch.allclose(other / 1e3, mean, rtol=1e-4, atol=1e-4)
+
+
+def test_draws_use_the_errors_of_inputs() -> None:
+    mean, std, y = noisy_inputs()
+    X = Gaussians.from_mean_std(mean, std)
+    model = fit(AggregateGP(X[:80], y[:80], aggregate="draw"))
+    ignorant = fit(AggregateGP(Gaussians.from_mean_std(mean, 0 * std)[:80], y[:80]))
+    assert (model.aggregate, ignorant.aggregate) == ("draw", "mean")
+
+    def density(predicted: tuple[Tensor, Tensor]) -> Tensor:
+        return torch.distributions.Normal(*predicted).log_prob(y[80:]).mean()
+
+    found = model.predict(X[80:])
+    assert (
+        density(found)
+        > density(ignorant.predict(Gaussians.from_mean_std(mean, 0 * std)[80:])) + 0.1
+    )
+    wide = std[80:, 0] > 0.1
+    assert found[1][wide].min() > found[1][~wide].max()
+
+
+def test_draws_of_points_have_no_further_noise() -> None:
+    mean, std, y = noisy_inputs(20)
+    X = Gaussians.from_mean_std(mean, 0 * std)
+    one, other = (AggregateGP(X, y, aggregate=kind) for kind in ("draw", "mean"))  # type: ignore[arg-type]
+    for a, b in zip(one.predict(X), other.predict(X), strict=True):
+        assert torch.allclose(a, b, rtol=1e-9)
+    # The same noise and kernel on the diagonal, computed by hand.
+    wide = Gaussians.from_mean_std(mean, std).pack()
+    kernel = ExpectedKernel(RBFKernel().double(), 1, inputs="gaussians")
+    inside = 1 - (1 + 2 * std[:, 0].square() / kernel.base_kernel.lengthscale.item() ** 2) ** -0.5
+    assert torch.allclose(DrawNoiseLikelihood(kernel).within(wide), inside, rtol=1e-10, atol=1e-12)
+
+
+def test_leave_one_out_is_that_of_a_model_without_the_cloud() -> None:
+    mean, std, y = noisy_inputs(12)
+    X = Gaussians.from_mean_std(mean, std)
+    model = AggregateGP(X, y, aggregate="draw", outcome_transform=None)
+    rest = [i for i in range(12) if i != 5]
+    kernel: Any = model.covar_module
+    without = AggregateGP(X[rest], y[rest], kernel, aggregate="draw", outcome_transform=None)
+    for all_of_them, one in zip(model.leave_one_out(), without.predict(X[5:6]), strict=True):
+        assert torch.allclose(all_of_them[5], one[0], rtol=1e-8)
+
+
+@pytest.mark.parametrize("aggregate", ["mean", "draw"])
+def test_saved_models_predict_the_same(aggregate: Any, tmp_path: Path) -> None:
+    mean, std, y = noisy_inputs(30)
+    X = Gaussians.from_mean_std(mean, std)
+    model = fit(AggregateGP(X, y, aggregate=aggregate), restarts=0)
+    save(model, tmp_path / "model")
+    loaded = load(tmp_path / "model")
+    assert loaded.aggregate == aggregate
+    for a, b in zip(model.predict(X), loaded.predict(X), strict=True):
+        assert torch.equal(a, b)
+
+
+def test_is_a_model_of_botorch() -> None:
+    X, y = bags(12)
+    model = AggregateGP(X, y)
+    rows = X[:4].pack().unsqueeze(-2).requires_grad_()
+    value = LogExpectedImprovement(model, best_f=y.max())(rows)
+    assert value.shape == (4,)
+    (gradient,) = torch.autograd.grad(value.sum(), rows)
+    assert bool(gradient.isfinite().all())
+    assert bool((gradient != 0).any())
+    more = model.condition_on_observations(X[:2], y[:2])
+    assert more.train_targets.shape == (14,)
+
+
+def test_labels() -> None:
+    X, y = bags(40)
+    model = fit(ClassificationGP(X, y > y.median(), ExpectedKernel(RBFKernel(), 2)), restarts=0)
+    share = (model.predict_proba(X).argmax(-1) == (y > y.median())).double().mean()
+    assert share > 0.8
+
+
+def test_bad_arguments() -> None:
+    X, y = bags(6)
+    G = Gaussians.from_clouds(X)
+    with pytest.raises(ValueError, match='aggregate to be "mean" or "draw", got \'total\''):
+        AggregateGP(X, y, aggregate="total")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="Expected one output, got 2"):
+        AggregateGP(X, torch.stack([y, y], -1))
+    with pytest.raises(ValueError, match=r"no likelihood, train_Yvar or sampling_noise"):
+        AggregateGP(G, y, aggregate="draw", train_Yvar=y.square() + 1)
+    with pytest.raises(ValueError, match="got a MaternKernel"):
+        AggregateGP(G, y, MaternKernel())
+    with pytest.raises(TypeError, match="Expected PointClouds or Gaussians as train_X"):
+        AggregateGP(G.as_mixtures(), y)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="kernel of atoms"):
+        AggregateGP(X, y, SlicedWassersteinKernel)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="Expected clouds of dimension 2, which the kernel reads"):
+        AggregateGP(X, y).predict(PointClouds(X.points[..., :1]))
+    with pytest.raises(TypeError, match="Expected PointClouds, whose atoms contribute"):
+        AggregateGP(G, y).contributions(G)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="Expected gaussians of dimension 2"):
+        DistributionGP(X, y, ExpectedKernel(RBFKernel(), 2, inputs="gaussians"))
