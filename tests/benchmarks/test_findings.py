@@ -2,7 +2,8 @@
 
 import torch
 
-from benchmarks import sliced_or_mmd, slices_and_quantiles
+from benchmarks.papers import slices_and_quantiles
+from benchmarks.prediction import sliced_or_mmd
 
 
 def test_random_slices_estimate_the_distance() -> None:
