@@ -47,23 +47,12 @@ from sklearn.metrics import r2_score
 from torch import Tensor
 from tqdm import tqdm
 
+import gp_distributions as gd
 from benchmarks.harness import Options, Row, main
 from benchmarks.judging import Rows, Target, beside, find, limit, number
 from benchmarks.papers import entropy_regression, mode_counting
 from benchmarks.prediction import molecules, scaled_distance
 from benchmarks.prediction.unknown_pose import turned
-from gp_distributions import (
-    DistributionGP,
-    DistributionKernel,
-    MixedInputs,
-    PointClouds,
-    PrecomputedDistance,
-    RigidSlicedWasserstein,
-    SlicedWasserstein,
-    fit,
-    integrate_hyperparameters,
-    mixed_kernel,
-)
 from gp_distributions.datasets import (
     load_airfoils,
     load_cells,
@@ -84,7 +73,7 @@ FEW, TEST = 15, 300
 WIDTHS = 100
 LEVEL, LOW = 0.95, 0.85
 
-Inputs = Tensor | MixedInputs
+Inputs = Tensor | gd.MixedInputs
 
 
 @dataclass(frozen=True)
@@ -114,13 +103,13 @@ def looked_up(name: str, quick: bool, train: int, test: int | None, seed: int) -
     squared, y = pool(name, quick)
     order = np.random.default_rng(seed).permutation(len(y))
     chosen = torch.from_numpy(order[: None if test is None else train + test])
-    kernel = ScaleKernel(DistributionKernel(PrecomputedDistance(squared)))
+    kernel = ScaleKernel(gd.DistributionKernel(gd.PrecomputedDistance(squared)))
     return Draw(chosen.double().unsqueeze(-1), y[chosen], train, kernel)
 
 
-def drawn(clouds: PointClouds, y: Tensor, train: int) -> Draw:
+def drawn(clouds: gd.PointClouds, y: Tensor, train: int) -> Draw:
     """Return clouds drawn for one seed, with the default kernel."""
-    kernel = ScaleKernel(DistributionKernel(SlicedWasserstein(clouds.dim)))
+    kernel = ScaleKernel(gd.DistributionKernel(gd.SlicedWasserstein(clouds.dim)))
     return Draw(clouds.pack(), y, train, kernel)
 
 
@@ -131,18 +120,18 @@ def pool(name: str, quick: bool) -> tuple[Tensor, Tensor]:
     return distance.squared(clouds.pack()), y
 
 
-def airfoils(quick: bool, *, rigid: bool = False) -> tuple[PointClouds, Tensor, Distance]:
+def airfoils(quick: bool, *, rigid: bool = False) -> tuple[gd.PointClouds, Tensor, Distance]:
     """Outlines of airfoils, in known or in random pose."""
     foils = load_airfoils()
     num, atoms = (60, 32) if quick else (len(foils.names), 128)
-    clouds = PointClouds.from_curves(foils.outlines[:num], atoms=atoms)
+    clouds = gd.PointClouds.from_curves(foils.outlines[:num], atoms=atoms)
     y = torch.from_numpy(foils.lift_to_drag[:num])
     if not rigid:
-        return clouds, y, SlicedWasserstein(2)
-    return PointClouds(turned(clouds.points, seed=FIRST_SEED)), y, RigidSlicedWasserstein(2)
+        return clouds, y, gd.SlicedWasserstein(2)
+    return gd.PointClouds(turned(clouds.points, seed=FIRST_SEED)), y, gd.RigidSlicedWasserstein(2)
 
 
-def cells(quick: bool) -> tuple[PointClouds, Tensor, Distance]:
+def cells(quick: bool) -> tuple[gd.PointClouds, Tensor, Distance]:
     """Outlines of cells; their circularity."""
     outlines = load_cells().outlines[: 60 if quick else None]
     areas, lengths = [], []
@@ -151,11 +140,11 @@ def cells(quick: bool) -> tuple[PointClouds, Tensor, Distance]:
         areas.append(0.5 * abs(np.dot(x, np.roll(y, -1)) - np.dot(y, np.roll(x, -1))))
         lengths.append(np.linalg.norm(outline - np.roll(outline, -1, axis=0), axis=1).sum())
     circularity = 4 * math.pi * np.array(areas) / np.square(lengths)
-    clouds = PointClouds.from_curves(outlines, atoms=32 if quick else 128)
-    return clouds, torch.from_numpy(np.log(circularity)), RigidSlicedWasserstein(2)
+    clouds = gd.PointClouds.from_curves(outlines, atoms=32 if quick else 128)
+    return clouds, torch.from_numpy(np.log(circularity)), gd.RigidSlicedWasserstein(2)
 
 
-def some_molecules(quick: bool) -> tuple[PointClouds, Tensor, Distance]:
+def some_molecules(quick: bool) -> tuple[gd.PointClouds, Tensor, Distance]:
     """Pairs of atoms; atomisation energies."""
     found = load_molecules(60 if quick else 500, seed=FIRST_SEED)
     free = found.counts @ molecules.FREE_ATOMS
@@ -163,14 +152,14 @@ def some_molecules(quick: bool) -> tuple[PointClouds, Tensor, Distance]:
     return molecules.pairs(found.clouds), torch.from_numpy(energies), molecules.sliced()
 
 
-def digits(quick: bool) -> tuple[PointClouds, Tensor, Distance]:
+def digits(quick: bool) -> tuple[gd.PointClouds, Tensor, Distance]:
     """Images of digits as distributions; their total intensity."""
     images = load_digits().images[: 60 if quick else 800]
     y = torch.from_numpy(images.sum((1, 2)))
-    return PointClouds.from_images(images), y, SlicedWasserstein(2)
+    return gd.PointClouds.from_images(images), y, gd.SlicedWasserstein(2)
 
 
-_POOLS: dict[str, Callable[[bool], tuple[PointClouds, Tensor, Distance]]] = {
+_POOLS: dict[str, Callable[[bool], tuple[gd.PointClouds, Tensor, Distance]]] = {
     "airfoils": airfoils,
     "turned airfoils": lambda quick: airfoils(quick, rigid=True),
     "cells": cells,
@@ -184,8 +173,8 @@ def solids(train: int, test: int, seed: int) -> Draw:
     """Random solids in random pose."""
     found = random_solids(train + test, num_points=100, seed=seed)
     order = torch.from_numpy(np.random.default_rng(seed).permutation(train + test))
-    clouds = PointClouds(found.turned)[order]
-    kernel = ScaleKernel(DistributionKernel(RigidSlicedWasserstein(3)))
+    clouds = gd.PointClouds(found.turned)[order]
+    kernel = ScaleKernel(gd.DistributionKernel(gd.RigidSlicedWasserstein(3)))
     return Draw(clouds.pack(), torch.from_numpy(found.targets)[order], train, kernel)
 
 
@@ -193,26 +182,26 @@ def modes(train: int, test: int, seed: int) -> Draw:
     """Bags from mixtures; their numbers of components."""
     task = mode_counting.Task(train + test, 50, 10, 2, (0.0, 0.0, 0.0))
     rows, numbers = mode_counting.bags(task, seed)
-    clouds = PointClouds.unpack(rows[: train + test], 2)
+    clouds = gd.PointClouds.unpack(rows[: train + test], 2)
     return drawn(clouds, numbers[: train + test].double(), train)
 
 
 def entropy(train: int, test: int, seed: int) -> Draw:
     """Bags from rotated normal distributions; the entropy of a marginal."""
     points, y = entropy_regression.experiment(100, seed)
-    return drawn(PointClouds(points[: train + test]), y[: train + test], train)
+    return drawn(gd.PointClouds(points[: train + test]), y[: train + test], train)
 
 
 def markers(train: int, test: int, seed: int) -> Draw:
     """Bags of 12 markers, of which 3 matter."""
     task = scaled_distance.bags(seed, False)
     known, new = task.train[0], task.test[0]
-    assert isinstance(known, PointClouds)
-    assert isinstance(new, PointClouds)
+    assert isinstance(known, gd.PointClouds)
+    assert isinstance(new, gd.PointClouds)
     width = max(int(known.sizes.max()), int(new.sizes.max()))
     rows = torch.cat([known[:train].pack(atoms=width), new[:test].pack(atoms=width)])
     y = torch.cat([task.train[1][:train], task.test[1][:test]])
-    return drawn(PointClouds.unpack(rows, task.dim), y, train)
+    return drawn(gd.PointClouds.unpack(rows, task.dim), y, train)
 
 
 def patients(train: int, test: int, seed: int) -> Draw:
@@ -222,8 +211,8 @@ def patients(train: int, test: int, seed: int) -> Draw:
     assert isinstance(covariates, Covariates)
     # So few patients need not have all arms.
     levels = {name: tuple(np.unique(covariates.columns[name]).tolist()) for name in ("sex", "arm")}
-    X = MixedInputs(cells=found.cells, covariates=replace(covariates, levels=levels))
-    return Draw(X, torch.from_numpy(found.response), train, mixed_kernel(X[:train]))
+    X = gd.MixedInputs(cells=found.cells, covariates=replace(covariates, levels=levels))
+    return Draw(X, torch.from_numpy(found.response), train, gd.mixed_kernel(X[:train]))
 
 
 _DRAWN: dict[str, Callable[[int, int, int], Draw]] = {
@@ -276,9 +265,9 @@ def sides(draw: Draw) -> dict[str, Score]:
     known, new = slice(None, draw.train), slice(draw.train, None)
     y = draw.y[new]
     with silenced(), torch.no_grad():
-        model = DistributionGP(draw.X[known], draw.y[known], draw.kernel)
+        model = gd.DistributionGP(draw.X[known], draw.y[known], draw.kernel)
         begin = time.perf_counter()
-        mixed = integrate_hyperparameters(model)
+        mixed = gd.integrate_hyperparameters(model)
         seconds = time.perf_counter() - begin
         posterior = mixed.posterior(draw.X[new], observation_noise=True)
         assert posterior.mean.shape == (len(y), 1)
@@ -290,7 +279,7 @@ def sides(draw: Draw) -> dict[str, Score]:
         integrated = replace(score(whole, y, seconds), likeliest=likeliest.width)
     with silenced():
         begin = time.perf_counter()
-        fit(model, progress=False)
+        gd.fit(model, progress=False)
         seconds = time.perf_counter() - begin
     mean, std = (part.unsqueeze(-1) for part in model.predict(draw.X[new]))
     normal = Mixture(torch.ones(1).double(), mean, std, torch.full((1,), math.inf).double())

@@ -16,31 +16,10 @@ from numpy.typing import NDArray
 from scipy.stats import kurtosis
 from torch import Tensor
 
+import gp_distributions as gd
 from benchmarks.calibration import ledger_tasks
 from benchmarks.calibration.ledger_tasks import Inputs, Task
 from benchmarks.harness import Row
-from gp_distributions import (
-    ClassificationGP,
-    ConformalCorrection,
-    DistributionGP,
-    DistributionKernel,
-    MixedInputs,
-    MixtureModel,
-    MMDKernel,
-    PointClouds,
-    ReferenceMeasure,
-    RigidSlicedWasserstein,
-    ScaledDistance,
-    SinkhornKernel,
-    SlicedWasserstein,
-    SparseClassificationGP,
-    SparseDistributionGP,
-    compare,
-    fit,
-    fit_reference,
-    integrate_hyperparameters,
-    mixed_kernel,
-)
 from gp_distributions.models import IntegratedGP
 from gp_distributions.numerics.densities import Mixture
 from gp_distributions.warnings import silenced
@@ -103,61 +82,61 @@ def split(task: Task, train: int, seed: int, *, quick: bool) -> Draw | None:
 
 def kernel_of(task: Task, X: Inputs) -> Kernel:
     """Return the default kernel of a task."""
-    if isinstance(X, MixedInputs):
-        return mixed_kernel(X)
-    distance = RigidSlicedWasserstein(X.dim) if task.pose else SlicedWasserstein(X.dim)
-    return ScaleKernel(DistributionKernel(distance))
+    if isinstance(X, gd.MixedInputs):
+        return gd.mixed_kernel(X)
+    distance = gd.RigidSlicedWasserstein(X.dim) if task.pose else gd.SlicedWasserstein(X.dim)
+    return ScaleKernel(gd.DistributionKernel(distance))
 
 
-def fitted(task: Task, X: Inputs, y: Tensor) -> DistributionGP:
+def fitted(task: Task, X: Inputs, y: Tensor) -> gd.DistributionGP:
     """Return the default model."""
-    return fit(DistributionGP(X, y, kernel_of(task, X)), progress=False)
+    return gd.fit(gd.DistributionGP(X, y, kernel_of(task, X)), progress=False)
 
 
 def integrated(task: Task, X: Inputs, y: Tensor) -> IntegratedGP:
     """Return a mixture over hyperparameters."""
-    return integrate_hyperparameters(DistributionGP(X, y, kernel_of(task, X)))
+    return gd.integrate_hyperparameters(gd.DistributionGP(X, y, kernel_of(task, X)))
 
 
-def sparse(task: Task, X: Inputs, y: Tensor) -> SparseDistributionGP:
+def sparse(task: Task, X: Inputs, y: Tensor) -> gd.SparseDistributionGP:
     """Return a sparse model."""
     number = min(100, max(20, len(y) // 5))
-    model = SparseDistributionGP(X, y, kernel_of(task, X), num_inducing=number)
-    return fit(model, progress=False)
+    model = gd.SparseDistributionGP(X, y, kernel_of(task, X), num_inducing=number)
+    return gd.fit(model, progress=False)
 
 
-def sampled(task: Task, X: Inputs, y: Tensor) -> DistributionGP:
+def sampled(task: Task, X: Inputs, y: Tensor) -> gd.DistributionGP:
     """Return a model with sampling noise."""
-    model = DistributionGP(X, y, kernel_of(task, X), sampling_noise=True)
-    return fit(model, progress=False)
+    model = gd.DistributionGP(X, y, kernel_of(task, X), sampling_noise=True)
+    return gd.fit(model, progress=False)
 
 
-def referenced(task: Task, X: Inputs, y: Tensor) -> DistributionGP:
+def referenced(task: Task, X: Inputs, y: Tensor) -> gd.DistributionGP:
     """Return a model with a learned reference."""
-    assert isinstance(X, PointClouds)
-    kernel = ScaleKernel(SinkhornKernel(ReferenceMeasure.from_data(X, 8)))
-    model = DistributionGP(X, y, kernel)
-    fit_reference(model, steps=10, progress=False)
+    assert isinstance(X, gd.PointClouds)
+    kernel = ScaleKernel(gd.SinkhornKernel(gd.ReferenceMeasure.from_data(X, 8)))
+    model = gd.DistributionGP(X, y, kernel)
+    gd.fit_reference(model, steps=10, progress=False)
     return model
 
 
-def scaled(task: Task, X: Inputs, y: Tensor) -> DistributionGP:
+def scaled(task: Task, X: Inputs, y: Tensor) -> gd.DistributionGP:
     """Return a model with learned scales of coordinates."""
-    assert isinstance(X, PointClouds)
-    kernel = ScaleKernel(DistributionKernel(ScaledDistance(SlicedWasserstein(X.dim))))
-    return fit(DistributionGP(X, y, kernel), progress=False)
+    assert isinstance(X, gd.PointClouds)
+    kernel = ScaleKernel(gd.DistributionKernel(gd.ScaledDistance(gd.SlicedWasserstein(X.dim))))
+    return gd.fit(gd.DistributionGP(X, y, kernel), progress=False)
 
 
 def stacked(task: Task, X: Inputs, y: Tensor) -> Any:
     """Return a stacked mixture of three kernels."""
     kernels: dict[str, Kernel] = {"default": kernel_of(task, X)}
-    if isinstance(X, PointClouds):
-        distance = RigidSlicedWasserstein(X.dim) if task.pose else SlicedWasserstein(X.dim)
-        kernels["exponential"] = DistributionKernel(distance, "exponential")
-        kernels["mmd"] = MMDKernel(X.dim, num_features=200)
+    if isinstance(X, gd.PointClouds):
+        distance = gd.RigidSlicedWasserstein(X.dim) if task.pose else gd.SlicedWasserstein(X.dim)
+        kernels["exponential"] = gd.DistributionKernel(distance, "exponential")
+        kernels["mmd"] = gd.MMDKernel(X.dim, num_features=200)
     else:
-        kernels["sum"] = mixed_kernel(X, structure="sum")
-    return compare(kernels, X, y, progress=False).model()
+        kernels["sum"] = gd.mixed_kernel(X, structure="sum")
+    return gd.compare(kernels, X, y, progress=False).model()
 
 
 MODELS: dict[str, Callable[[Task, Inputs, Tensor], Any]] = {
@@ -173,7 +152,7 @@ MODELS: dict[str, Callable[[Task, Inputs, Tensor], Any]] = {
 
 def serves(model: str, task: Task, X: Inputs) -> bool:
     """Return whether a model can serve a task."""
-    if not isinstance(X, PointClouds):
+    if not isinstance(X, gd.PointClouds):
         return model not in ("sampling noise", "reference", "scaled")
     if model == "sampling noise":
         return task.samples
@@ -185,7 +164,7 @@ def serves(model: str, task: Task, X: Inputs) -> bool:
 def predicted(model: Any, X: Inputs) -> Mixture:
     """Return the predictive distributions of targets."""
     with torch.no_grad():
-        if isinstance(model, IntegratedGP | MixtureModel):
+        if isinstance(model, IntegratedGP | gd.MixtureModel):
             found = model.posterior(X, observation_noise=True).mixture
             parts = found.location.squeeze(-2), found.scale.squeeze(-2)
             return Mixture(found.weights.flatten(), *parts, found.degrees)
@@ -208,10 +187,10 @@ def score(model: Any, draw: Draw) -> Score:
     held_out, targets = draw.held_out
     conformal = jackknife = ratio = None
     if len(targets) >= FEWEST:
-        correction = ConformalCorrection(targets, *model.predict(held_out))
+        correction = gd.ConformalCorrection(targets, *model.predict(held_out))
         conformal, ratio = within(y, mean, correction.rescale(std), 2 * 1.96 / widest)
-    if isinstance(model, DistributionGP | SparseDistributionGP) and len(known) >= FEWEST:
-        correction = ConformalCorrection(known, *model.leave_one_out())
+    if isinstance(model, gd.DistributionGP | gd.SparseDistributionGP) and len(known) >= FEWEST:
+        correction = gd.ConformalCorrection(known, *model.leave_one_out())
         jackknife, _ = within(y, mean, correction.rescale(std), 1.0)
     return Score(
         torch.stack([(depth <= level).double() for level in LEVELS]),
@@ -363,11 +342,11 @@ def classifier(name: str, task: Task, X: Inputs, labels: Labels, temperature: fl
     """Return a classifier; without a temperature, ``fit`` chooses one."""
     kernel = kernel_of(task, X)
     model: Any = (
-        ClassificationGP(X, labels, kernel)
+        gd.ClassificationGP(X, labels, kernel)
         if name == "exact"
-        else SparseClassificationGP(X, labels, kernel, num_inducing=40)
+        else gd.SparseClassificationGP(X, labels, kernel, num_inducing=40)
     )
-    return fit(model, temperature=temperature, restarts=0, progress=False)
+    return gd.fit(model, temperature=temperature, restarts=0, progress=False)
 
 
 def calibration_error(top: Tensor, right: Tensor) -> float:

@@ -43,21 +43,11 @@ from gpytorch.kernels import Kernel, ScaleKernel
 from torch import Tensor
 from tqdm import tqdm
 
+import gp_distributions as gd
 from benchmarks.calibration.ledger_measures import Draw, Score, fitted, score, split
 from benchmarks.calibration.ledger_tasks import REGRESSION, Inputs, Task
 from benchmarks.harness import Options, Row, main
 from benchmarks.judging import beside, limit
-from gp_distributions import (
-    DistributionGP,
-    DistributionKernel,
-    MixedInputs,
-    PointClouds,
-    ScaledDistance,
-    SlicedWasserstein,
-    fit,
-    integrate_hyperparameters,
-    mixed_kernel,
-)
 from gp_distributions.warnings import silenced
 
 LONG = True
@@ -75,14 +65,14 @@ class Found:
     changed: bool
 
 
-def one_of(dim: int, number: int, test: int, seed: int) -> tuple[PointClouds, Tensor]:
+def one_of(dim: int, number: int, test: int, seed: int) -> tuple[gd.PointClouds, Tensor]:
     """Draw bags of which one coordinate matters."""
     rng = np.random.default_rng(seed)
     means, spreads = rng.standard_normal((number, dim)), rng.uniform(0.5, 1.5, (number, dim))
     points = means[:, None] + spreads[:, None] * rng.standard_normal((number, 40, dim))
     signal = np.sin(means[:, 0]) + spreads[:, 0]
     y = signal / signal.std() + 0.3 * rng.standard_normal(number)
-    return PointClouds(torch.from_numpy(points)), torch.from_numpy(y)
+    return gd.PointClouds(torch.from_numpy(points)), torch.from_numpy(y)
 
 
 def tasks(*, quick: bool) -> dict[str, Task]:
@@ -100,14 +90,14 @@ def tasks(*, quick: bool) -> dict[str, Task]:
     return {name: task for name, task in found.items() if task.available}
 
 
-def scaled_kernel(X: Inputs) -> tuple[Kernel, ScaledDistance]:
+def scaled_kernel(X: Inputs) -> tuple[Kernel, gd.ScaledDistance]:
     """Return the default kernel with scales of the coordinates of clouds, and its distance."""
-    cells = X.blocks["cells"] if isinstance(X, MixedInputs) else X
-    assert isinstance(cells, PointClouds)
-    distance = ScaledDistance(SlicedWasserstein(cells.dim))
-    kernel = DistributionKernel(distance)
-    if isinstance(X, MixedInputs):
-        return mixed_kernel(X, {"cells": kernel}), distance
+    cells = X.blocks["cells"] if isinstance(X, gd.MixedInputs) else X
+    assert isinstance(cells, gd.PointClouds)
+    distance = gd.ScaledDistance(gd.SlicedWasserstein(cells.dim))
+    kernel = gd.DistributionKernel(distance)
+    if isinstance(X, gd.MixedInputs):
+        return gd.mixed_kernel(X, {"cells": kernel}), distance
     return ScaleKernel(kernel), distance
 
 
@@ -117,12 +107,12 @@ def measured(task: Task, draw: Draw) -> Found:
     kernel, distance = scaled_kernel(X)
     with silenced():
         equal = fitted(task, X, y)
-        scaled = fit(DistributionGP(X, y, kernel), progress=False)
+        scaled = gd.fit(gd.DistributionGP(X, y, kernel), progress=False)
         models = {
             "equal": equal,
-            "equal, integrated": integrate_hyperparameters(equal),
+            "equal, integrated": gd.integrate_hyperparameters(equal),
             "scaled": scaled,
-            "scaled, integrated": integrate_hyperparameters(scaled),
+            "scaled, integrated": gd.integrate_hyperparameters(scaled),
         }
         scores = {name: score(model, draw) for name, model in models.items()}
     return Found(scores, bool((distance.raw_scales != 0).any()))

@@ -36,23 +36,10 @@ import torch
 from mpmath import mp
 from torch import Tensor
 
+import gp_distributions as gd
 from benchmarks.harness import Options, Row, Value, main
 from benchmarks.judging import Judge, Rows, Target, number
 from benchmarks.numerics import exact
-from gp_distributions import (
-    MMD,
-    DistributionGP,
-    DistributionKernel,
-    Fourier,
-    Gaussians,
-    Hellinger,
-    PointClouds,
-    ReferenceMeasure,
-    RigidSlicedWasserstein,
-    SinkhornPotential,
-    SlicedWasserstein,
-    TotalVariation,
-)
 from gp_distributions.distances import ChiSquared, Distance
 
 DIGITS = 40
@@ -142,14 +129,14 @@ def of_clouds(
 
 def sliced(p: int, number: int | None) -> Callable[..., Distance]:
     """Return a function of what is fixed that makes a sliced Wasserstein distance."""
-    return lambda **fixed: SlicedWasserstein(2, p=p, num_slices=SLICES, num_quantiles=number)
+    return lambda **fixed: gd.SlicedWasserstein(2, p=p, num_slices=SLICES, num_quantiles=number)
 
 
 def embedded(kernel: str) -> Callable[..., Distance]:
     """Return a function of what is fixed that makes an MMD."""
     if kernel == "energy":
-        return lambda **fixed: MMD(2, kernel=kernel)
-    return lambda scale=1.0, **fixed: MMD(2, kernel=kernel, bandwidth=scale)
+        return lambda **fixed: gd.MMD(2, kernel=kernel)
+    return lambda scale=1.0, **fixed: gd.MMD(2, kernel=kernel, bandwidth=scale)
 
 
 def in_units(function: Callable[[Any], Any]) -> Callable[..., dict[str, Any]]:
@@ -159,8 +146,8 @@ def in_units(function: Callable[[Any], Any]) -> Callable[..., dict[str, Any]]:
 
 def transport(*, scale: float = 1.0, epsilon: float = 0.5, **fixed: float) -> Distance:
     """Make a distance between potentials."""
-    reference = ReferenceMeasure(scale * torch.tensor(REFERENCE, dtype=torch.float64))
-    return SinkhornPotential(reference, epsilon=epsilon * scale**2)
+    reference = gd.ReferenceMeasure(scale * torch.tensor(REFERENCE, dtype=torch.float64))
+    return gd.SinkhornPotential(reference, epsilon=epsilon * scale**2)
 
 
 CLOUDS = (
@@ -180,7 +167,7 @@ CLOUDS = (
     ),
     of_clouds(
         "rigid",
-        lambda **fixed: RigidSlicedWasserstein(
+        lambda **fixed: gd.RigidSlicedWasserstein(
             2, num_slices=2 * SLICES, num_quantiles=CELLS, max_degree=3
         ),
         exact.rigid,
@@ -206,7 +193,7 @@ CLOUDS = (
     ),
     of_clouds(
         "Fourier",
-        lambda scale=1.0, **fixed: Fourier(
+        lambda scale=1.0, **fixed: gd.Fourier(
             2, frequencies=[[f / scale for f in row] for row in FREQUENCIES]
         ),
         exact.characteristic,
@@ -240,8 +227,8 @@ def of_weights(name: str, kind: type[Any], formula: Callable[..., Any]) -> Quant
 
 
 WEIGHTS = (
-    of_weights("Hellinger", Hellinger, exact.hellinger),
-    of_weights("total variation", TotalVariation, exact.total_variation),
+    of_weights("Hellinger", gd.Hellinger, exact.hellinger),
+    of_weights("total variation", gd.TotalVariation, exact.total_variation),
     of_weights("chi-squared", ChiSquared, exact.chi_squared),
 )
 
@@ -250,8 +237,8 @@ def of_gaussians(p: int) -> Quantity:
     """Return the sliced Wasserstein distance between Gaussians."""
 
     def ours(means: Tensor, covariances: Tensor) -> Tensor:
-        rows = Gaussians(means, covariances).pack()
-        return measured(SlicedWasserstein(2, p=p, num_slices=SLICES, inputs="gaussians"), rows)
+        rows = gd.Gaussians(means, covariances).pack()
+        return measured(gd.SlicedWasserstein(2, p=p, num_slices=SLICES, inputs="gaussians"), rows)
 
     def reference(means: Any, covariances: Any) -> Results:
         normals = list(zip(means, covariances, strict=True))
@@ -263,18 +250,18 @@ def of_gaussians(p: int) -> Quantity:
 GAUSSIANS = (of_gaussians(1), of_gaussians(2))
 
 
-def model_of(means: Tensor, targets: Tensor, *, noise: float) -> DistributionGP:
+def model_of(means: Tensor, targets: Tensor, *, noise: float) -> gd.DistributionGP:
     """Return a model of clouds of two atoms, by SW2 with the profile Matern 5/2."""
-    clouds = PointClouds(torch.stack([means - 0.5, means + 0.5], dim=-2))
-    distance = SlicedWasserstein(2, num_slices=SLICES, num_quantiles=None)
-    kernel = DistributionKernel(distance).to(means)
+    clouds = gd.PointClouds(torch.stack([means - 0.5, means + 0.5], dim=-2))
+    distance = gd.SlicedWasserstein(2, num_slices=SLICES, num_quantiles=None)
+    kernel = gd.DistributionKernel(distance).to(means)
     kernel.lengthscale = LENGTHSCALE
     likelihood = gpytorch.likelihoods.GaussianLikelihood(
         noise_constraint=gpytorch.constraints.GreaterThan(1e-16)
     ).to(means)
     likelihood.noise = noise
     mean = gpytorch.means.ZeroMean()
-    return DistributionGP(
+    return gd.DistributionGP(
         clouds, targets, kernel, likelihood=likelihood, mean_module=mean, outcome_transform=None
     )
 

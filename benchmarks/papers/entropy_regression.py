@@ -39,15 +39,8 @@ from gpytorch.kernels import ScaleKernel
 from torch import Tensor
 from tqdm import tqdm
 
+import gp_distributions as gd
 from benchmarks.harness import Options, Row, main
-from gp_distributions import (
-    MMD,
-    DistributionGP,
-    DistributionKernel,
-    PointClouds,
-    SlicedWasserstein,
-    fit,
-)
 from gp_distributions.calibration import calibration
 from gp_distributions.distances import Distance
 from gp_distributions.kernels.profiles import make_profile
@@ -86,9 +79,9 @@ def entropy(variance: Tensor) -> Tensor:
     return 0.5 * (2 * math.pi * math.e * variance).log()
 
 
-def mean_embeddings() -> MMD:
+def mean_embeddings() -> gd.MMD:
     """Distance between mean embeddings, with the median bandwidth of the first rows seen."""
-    return MMD(2, num_features=FEATURES, features="quasi_random")
+    return gd.MMD(2, num_features=FEATURES, features="quasi_random")
 
 
 def covariances(rows: Tensor) -> Iterator[tuple[str, Tensor]]:
@@ -128,8 +121,8 @@ def ridge_errors(rows: Tensor, targets: Tensor) -> dict[str, float]:
 
 def gp_errors(distance: Distance, rows: Tensor, targets: Tensor, train: int) -> tuple[float, float]:
     """Test error of a Gaussian process, and coverage of its intervals."""
-    kernel = ScaleKernel(DistributionKernel(distance, "matern52"))
-    model = fit(DistributionGP(rows[:train], targets[:train], kernel))
+    kernel = ScaleKernel(gd.DistributionKernel(distance, "matern52"))
+    model = gd.fit(gd.DistributionGP(rows[:train], targets[:train], kernel))
     mean, std = model.predict(rows[-TEST:])
     scores = calibration(targets[-TEST:], mean, std)
     return scores.rmse.item(), scores.coverage.item()
@@ -142,9 +135,9 @@ def _rmse(errors: Tensor) -> float:
 def score(points: int, seed: int) -> dict[str, float]:
     """All errors in one experiment."""
     bags, targets = experiment(points, seed)
-    rows = PointClouds(bags).pack()
+    rows = gd.PointClouds(bags).pack()
     test = targets[-TEST:]
-    sliced = SlicedWasserstein(2)
+    sliced = gd.SlicedWasserstein(2)
     gp, coverage = gp_errors(sliced, rows, targets, TRAIN)
     return {
         "constant": _rmse(test - targets[:TRAIN].mean()),

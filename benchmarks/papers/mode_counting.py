@@ -51,17 +51,9 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 from tqdm import tqdm
 
+import gp_distributions as gd
 from benchmarks.harness import Options, Row, main
 from benchmarks.judging import limit
-from gp_distributions import (
-    MMD,
-    DistributionGP,
-    DistributionKernel,
-    PointClouds,
-    PrecomputedDistance,
-    SlicedWasserstein,
-    fit,
-)
 from gp_distributions.calibration import calibration
 
 VALIDATION, TEST = 50, 100
@@ -121,13 +113,13 @@ def bags(task: Task, seed: int) -> tuple[Tensor, Tensor]:
         noise = torch.randn(task.points, dim, 1, generator=generator, dtype=torch.float64)
         roots = torch.linalg.cholesky(covariances)
         bag.copy_(means[which] + (roots[which] @ noise).squeeze(-1))
-    return PointClouds(points).pack(), numbers
+    return gd.PointClouds(points).pack(), numbers
 
 
 @functools.cache
-def sliced(dim: int, p: int, center: bool) -> SlicedWasserstein:
+def sliced(dim: int, p: int, center: bool) -> gd.SlicedWasserstein:
     """Sliced Wasserstein distance, cached because its directions are optimised at construction."""
-    return SlicedWasserstein(dim, p=p, center=center)
+    return gd.SlicedWasserstein(dim, p=p, center=center)
 
 
 def sliced_squared(rows: Tensor, dim: int) -> dict[str, Tensor]:
@@ -150,7 +142,7 @@ def mmd_covariances(rows: Tensor, dim: int) -> Iterator[Tensor]:
     """Candidate covariances of all bags for the maximum mean discrepancy."""
     inner = []
     for scale in INNER_SCALES.tolist():
-        distance = MMD(
+        distance = gd.MMD(
             dim, bandwidth=(2 * scale) ** -0.5, num_features=1000, features="quasi_random"
         )
         inner.append(distance.squared(rows))
@@ -182,13 +174,13 @@ def gp(squared: dict[str, Tensor], task: Task, numbers: Tensor) -> dict[str, flo
     """Errors of the Gaussian process on test bags, and coverage of its intervals."""
     index = torch.arange(len(numbers), dtype=torch.float64).unsqueeze(-1)
     kernels: list[Kernel] = [
-        ScaleKernel(DistributionKernel(PrecomputedDistance(squared[name]), "gaussian"))
+        ScaleKernel(gd.DistributionKernel(gd.PrecomputedDistance(squared[name]), "gaussian"))
         for name in ("sw1", "centred")
     ]
-    model = DistributionGP(
+    model = gd.DistributionGP(
         index[: task.clouds], numbers[: task.clouds].double(), kernels[0] + kernels[1]
     )
-    fit(model)
+    gd.fit(model)
     mean, std = model.predict(index[-TEST:])
     truth = numbers[-TEST:].double()
     errors = {"gp": mean, "rounded": mean.round().clamp(1, task.components)}

@@ -43,25 +43,15 @@ from sklearn.metrics import explained_variance_score, r2_score
 from torch import Tensor
 from tqdm import tqdm
 
+import gp_distributions as gd
 from benchmarks.harness import Options, Row, drawing, main
 from benchmarks.judging import Rows, Target, beside, find, limit, number
-from gp_distributions import (
-    DistributionGP,
-    DistributionKernel,
-    LinearTransport,
-    PointClouds,
-    ReferenceMeasure,
-    SinkhornPotential,
-    SlicedWasserstein,
-    fit,
-    fit_reference,
-)
 from gp_distributions.calibration import calibration
 from gp_distributions.datasets import load_airfoils
 from gp_distributions.distances import Distance
 from gp_distributions.warnings import DistributionWarning
 
-Data = tuple[PointClouds, Tensor, PointClouds, Tensor]
+Data = tuple[gd.PointClouds, Tensor, gd.PointClouds, Tensor]
 SIZES = {2: 6, 4: 6, 6: 10, 8: 20}
 # Reference, dimension, epsilon and the explained variance to reach.
 CASES = (
@@ -82,34 +72,36 @@ def toy(dim: int, seed: int) -> Data:
     mean = 0.6 * torch.rand(100, dim, generator=generator, dtype=torch.float64) - 0.3
     std = 0.01 + 0.01 * torch.rand(100, generator=generator, dtype=torch.float64)
     noise = torch.randn(100, 30, dim, generator=generator, dtype=torch.float64)
-    clouds = PointClouds(mean[:, None] + std[:, None, None] * noise)
+    clouds = gd.PointClouds(mean[:, None] + std[:, None, None] * noise)
     pairs = mean[:, 0::2] + 0.5 - (mean[:, 1::2] + 0.5).square()
     targets = pairs.sum(-1) / (1 + std)
     return clouds[:50], targets[:50], clouds[50:], targets[50:]
 
 
-def reference(kind: str, dim: int, seed: int) -> ReferenceMeasure:
+def reference(kind: str, dim: int, seed: int) -> gd.ReferenceMeasure:
     """A starting reference for the toy."""
     if kind == "horizontal":
-        return ReferenceMeasure([[-0.3, 0.0], [0.3, 0.0]])
+        return gd.ReferenceMeasure([[-0.3, 0.0], [0.3, 0.0]])
     if kind == "diagonal":
-        return ReferenceMeasure([[-0.3, -0.3], [0.3, 0.3]])
+        return gd.ReferenceMeasure([[-0.3, -0.3], [0.3, 0.3]])
     generator = torch.Generator().manual_seed(1000 + seed)
     shape = (SIZES[dim], dim)
     normal = torch.randn(*shape, generator=generator, dtype=torch.float64)
     if kind == "narrow":
-        return ReferenceMeasure(0.01 * normal - 0.2)
+        return gd.ReferenceMeasure(0.01 * normal - 0.2)
     if kind == "far":
-        return ReferenceMeasure(1 + torch.rand(*shape, generator=generator, dtype=torch.float64))
-    return ReferenceMeasure(0.1**0.5 * normal)
+        return gd.ReferenceMeasure(1 + torch.rand(*shape, generator=generator, dtype=torch.float64))
+    return gd.ReferenceMeasure(0.1**0.5 * normal)
 
 
-def model_of(distance: Distance, profile: str, data: Data) -> DistributionGP:
+def model_of(distance: Distance, profile: str, data: Data) -> gd.DistributionGP:
     """The model of a distance on training data."""
-    return DistributionGP(data[0], data[1], ScaleKernel(DistributionKernel(distance, profile)))
+    return gd.DistributionGP(
+        data[0], data[1], ScaleKernel(gd.DistributionKernel(distance, profile))
+    )
 
 
-def scores(model: DistributionGP, data: Data) -> dict[str, float]:
+def scores(model: gd.DistributionGP, data: Data) -> dict[str, float]:
     """Accuracy on test data."""
     mean, std = model.predict(data[2])
     calibrated = calibration(data[3], mean, std)
@@ -124,7 +116,7 @@ def scores(model: DistributionGP, data: Data) -> dict[str, float]:
 def compare_ways(
     name: str,
     data: list[Data],
-    start: Callable[[int], SinkhornPotential],
+    start: Callable[[int], gd.SinkhornPotential],
     profile: str,
     steps: int = 50,
 ) -> tuple[list[Row], Tensor]:
@@ -138,9 +130,9 @@ def compare_ways(
             model = model_of(copy.deepcopy(start(seed)), profile, one)
             begin = time.perf_counter()
             if way == "fixed":
-                fit(model)
+                gd.fit(model)
             else:
-                result = fit_reference(model, steps=steps, guard=guard, progress=False)
+                result = gd.fit_reference(model, steps=steps, guard=guard, progress=False)
                 path = result.path
                 taken[way].append(str(len(path) - 1))
             seconds[way] += time.perf_counter() - begin
@@ -168,7 +160,7 @@ def summary(name: str, results: list[dict[str, float]], seconds: float) -> Row:
 def airfoils(splits: int, train: int) -> list[Data]:
     """Training and test outlines."""
     foils = load_airfoils()
-    clouds = PointClouds.from_curves(foils.outlines, atoms=128)
+    clouds = gd.PointClouds.from_curves(foils.outlines, atoms=128)
     targets = torch.from_numpy(foils.lift_to_drag)
     indices = [foils.split(train, seed=seed) for seed in range(splits)]
     return [(clouds[a], targets[a], clouds[b], targets[b]) for a, b in indices]
@@ -223,8 +215,8 @@ def run(options: Options) -> list[Row]:
 
             def start(
                 seed: int, kind: str = kind, dim: int = dim, epsilon: float = epsilon
-            ) -> SinkhornPotential:
-                return SinkhornPotential(reference(kind, dim, seed), epsilon=epsilon)
+            ) -> gd.SinkhornPotential:
+                return gd.SinkhornPotential(reference(kind, dim, seed), epsilon=epsilon)
 
             found, path = compare_ways(
                 f"toy d={dim} {kind}", data, start, "gaussian", 5 if options.quick else 50
@@ -240,22 +232,23 @@ def run(options: Options) -> list[Row]:
 def run_airfoils(data: list[Data]) -> list[Row]:
     """Compare fixed and learned Sinkhorn potentials, linear transport and sliced Wasserstein."""
 
-    def start(seed: int) -> SinkhornPotential:
-        return SinkhornPotential(ReferenceMeasure.from_data(data[seed][0], 20, seed=seed))
+    def start(seed: int) -> gd.SinkhornPotential:
+        return gd.SinkhornPotential(gd.ReferenceMeasure.from_data(data[seed][0], 20, seed=seed))
 
     def linear(seed: int) -> Distance:
-        shape = ReferenceMeasure.from_data(data[seed][0], 20, method="mean_shape", seed=seed)
-        return LinearTransport(shape)
+        shape = gd.ReferenceMeasure.from_data(data[seed][0], 20, method="mean_shape", seed=seed)
+        return gd.LinearTransport(shape)
 
     rows, _ = compare_ways("airfoils", data, start, "matern52")
     others: dict[str, Callable[[int], Distance]] = {
         "linear transport, mean shape": linear,
-        "sliced Wasserstein": lambda seed: SlicedWasserstein(2),
+        "sliced Wasserstein": lambda seed: gd.SlicedWasserstein(2),
     }
     for name, make in others.items():
         begin = time.perf_counter()
         results = [
-            scores(fit(model_of(make(seed), "matern52", one)), one) for seed, one in enumerate(data)
+            scores(gd.fit(model_of(make(seed), "matern52", one)), one)
+            for seed, one in enumerate(data)
         ]
         rows.append(summary(f"airfoils: {name}", results, time.perf_counter() - begin))
     return rows

@@ -49,17 +49,10 @@ from sklearn.metrics import explained_variance_score
 from sklearn.model_selection import GridSearchCV
 from tqdm import tqdm
 
+import gp_distributions as gd
 from benchmarks.harness import Options, Row, Side, Work, drawing, interleave, main
 from benchmarks.judging import limit
 from benchmarks.papers.gaussian_toy import Data, reference, toy
-from gp_distributions import (
-    DistributionGP,
-    DistributionKernel,
-    PointClouds,
-    SinkhornPotential,
-    fit,
-    fit_reference,
-)
 from gp_distributions.calibration import calibration
 from gp_distributions.warnings import DistributionWarning
 
@@ -90,7 +83,7 @@ def ridge_regression(features: Array, targets: Array) -> GridSearchCV:
     return search.fit(features, targets)
 
 
-def potentials(distance: SinkhornPotential, data: Data) -> tuple[Array, Array]:
+def potentials(distance: gd.SinkhornPotential, data: Data) -> tuple[Array, Array]:
     """Compute the features of training and test clouds."""
     with torch.no_grad():
         return distance.embed(data[0].pack()).numpy(), distance.embed(data[2].pack()).numpy()
@@ -103,19 +96,19 @@ def ridge_score(data: Data, train: Array, test: Array) -> float:
     return float(explained_variance_score(data[3], search.predict(test)))
 
 
-def krr(data: Data, distance: SinkhornPotential) -> float:
+def krr(data: Data, distance: gd.SinkhornPotential) -> float:
     """Explained variance of kernel ridge regression on potentials."""
     return ridge_score(data, *potentials(distance, data))
 
 
-def process(data: Data, distance: SinkhornPotential, *, steps: int = 0) -> tuple[float, float]:
+def process(data: Data, distance: gd.SinkhornPotential, *, steps: int = 0) -> tuple[float, float]:
     """Explained variance and coverage of a Gaussian process, after some steps of the reference."""
-    kernel = ScaleKernel(DistributionKernel(distance, "gaussian"))
-    model = DistributionGP(data[0], data[1], kernel)
+    kernel = ScaleKernel(gd.DistributionKernel(distance, "gaussian"))
+    model = gd.DistributionGP(data[0], data[1], kernel)
     if steps:
-        fit_reference(model, steps=steps, progress=False)
+        gd.fit_reference(model, steps=steps, progress=False)
     else:
-        fit(model, progress=False)
+        gd.fit(model, progress=False)
     mean, std = model.predict(data[2])
     coverage = calibration(data[3], mean, std).coverage.item()
     return float(explained_variance_score(data[3], mean)), coverage
@@ -123,9 +116,9 @@ def process(data: Data, distance: SinkhornPotential, *, steps: int = 0) -> tuple
 
 def potential(
     kind: str, dim: int, seed: int, size: int = 6, epsilon: float = EPSILON
-) -> SinkhornPotential:
+) -> gd.SinkhornPotential:
     """The distance for a reference."""
-    return SinkhornPotential(reference(kind, dim, seed, size), epsilon=epsilon)
+    return gd.SinkhornPotential(reference(kind, dim, seed, size), epsilon=epsilon)
 
 
 def summary(name: str, values: Sequence[float]) -> Row:
@@ -182,7 +175,7 @@ def attempts(seeds: Sequence[int]) -> list[Row]:
     ]
 
 
-def one_iteration(clouds: PointClouds, distance: SinkhornPotential) -> Array:
+def one_iteration(clouds: gd.PointClouds, distance: gd.SinkhornPotential) -> Array:
     """Compute features from potentials after one Sinkhorn iteration in single precision."""
     support = distance.reference.points.float()
     costs = torch.cdist(clouds.points.float(), support).square() / EPSILON

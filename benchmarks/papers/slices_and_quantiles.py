@@ -31,16 +31,9 @@ from torch import Tensor
 from torch.nn.functional import normalize
 from tqdm import tqdm
 
+import gp_distributions as gd
 from benchmarks.harness import Options, Row, drawing, main
 from benchmarks.papers.mode_counting import Task, bags
-from gp_distributions import (
-    DistributionGP,
-    DistributionKernel,
-    PointClouds,
-    PrecomputedDistance,
-    SlicedWasserstein,
-    fit,
-)
 
 FULL = 100  # of what is not swept
 Squared = Callable[[Tensor, int, int, int], Tensor]
@@ -66,16 +59,16 @@ QUICK = (Sweep("slices", (1, 5)), Sweep("quantiles", (1, 5)))
 
 
 @functools.cache
-def distance(dim: int, slices: int, quantiles: int) -> SlicedWasserstein:
+def distance(dim: int, slices: int, quantiles: int) -> gd.SlicedWasserstein:
     """Sliced Wasserstein distance, cached because its directions are optimised at construction."""
-    return SlicedWasserstein(dim, num_slices=slices, num_quantiles=quantiles)
+    return gd.SlicedWasserstein(dim, num_slices=slices, num_quantiles=quantiles)
 
 
 def even(points: Tensor, slices: int, quantiles: int, seed: int) -> Tensor:
     """Squared distances from evenly spread slices."""
     del seed
     found = distance(points.shape[-1], slices, quantiles)
-    squared = found.squared(PointClouds(points).pack())
+    squared = found.squared(gd.PointClouds(points).pack())
     found.clear_cache()
     return squared
 
@@ -97,9 +90,9 @@ SIDES: dict[str, Squared] = {"random": random, "even": even}
 def error(squared: Tensor, targets: Tensor, train: int) -> float:
     """Error on test bags, relative to that of the mean of the training targets."""
     index = torch.arange(len(targets), dtype=targets.dtype).unsqueeze(-1)
-    kernel = DistributionKernel(PrecomputedDistance(squared), "matern52")
-    model = DistributionGP(index[:train], targets[:train], kernel)
-    fit(model)
+    kernel = gd.DistributionKernel(gd.PrecomputedDistance(squared), "matern52")
+    model = gd.DistributionGP(index[:train], targets[:train], kernel)
+    gd.fit(model)
     mean, _ = model.predict(index[train:])
     truth = targets[train:]
     constant = (truth - targets[:train].mean()).square().mean()
@@ -135,7 +128,7 @@ def run(options: Options) -> list[Row]:
         for task in tasks:
             for seed in range(options.seeds):
                 rows, numbers = bags(task, seed)
-                cloud_points = PointClouds.unpack(rows, task.dim).points
+                cloud_points = gd.PointClouds.unpack(rows, task.dim).points
                 for sweep in sweeps:
                     for side, squared_of in SIDES.items():
                         for number in sweep.numbers:

@@ -43,7 +43,8 @@ from tqdm import tqdm
 
 from benchmarks.harness import Options, Row, main
 from benchmarks.prediction.distance_comparison import DISTANCES
-from benchmarks.search.airfoil_search import matern, ordinates
+from benchmarks.search.searches import matern
+from benchmarks.shapes import ordinates
 from gp_distributions import DistributionGP, DistributionKernel, PointClouds, fit
 from gp_distributions.calibration import calibration
 from gp_distributions.datasets import Airfoils, load_airfoils

@@ -48,18 +48,10 @@ from sklearn.model_selection import StratifiedKFold
 from torch import Tensor
 from tqdm import tqdm
 
+import gp_distributions as gd
 from benchmarks.harness import Options, Row, main
 from benchmarks.judging import beside
 from benchmarks.prediction.unknown_pose import principal_axes
-from gp_distributions import (
-    ClassificationGP,
-    DistributionKernel,
-    PointClouds,
-    PrecomputedDistance,
-    RigidSlicedWasserstein,
-    SlicedWasserstein,
-    fit,
-)
 from gp_distributions.datasets import Cells, load_cells
 from gp_distributions.distances import Distance
 from gp_distributions.kernels import GroupAverageKernel, planar_rotations
@@ -103,23 +95,23 @@ class Method:
         self.seconds += time.perf_counter() - begin
         return found
 
-    def _model(self, labels: NDArray[np.str_], train: NDArray[np.int64]) -> ClassificationGP:
+    def _model(self, labels: NDArray[np.str_], train: NDArray[np.int64]) -> gd.ClassificationGP:
         kernel = ScaleKernel(self.make())
-        return ClassificationGP(
+        return gd.ClassificationGP(
             self.rows[train], labels[train], kernel, alpha_epsilon=ALPHA_EPSILON
         )
 
-    def _fitted(self, labels: NDArray[np.str_], train: NDArray[np.int64]) -> ClassificationGP:
+    def _fitted(self, labels: NDArray[np.str_], train: NDArray[np.int64]) -> gd.ClassificationGP:
         model = self._model(labels, train)
-        fit(model, restarts=0)
+        gd.fit(model, restarts=0)
         return model
 
 
-def of_distance(distance: Distance, clouds: PointClouds) -> Method:
+def of_distance(distance: Distance, clouds: gd.PointClouds) -> Method:
     """Embed all cells once, and return a method that looks distances up."""
     squared = distance.squared(clouds.pack())
     indices = torch.arange(len(clouds), dtype=torch.float64).unsqueeze(-1)
-    return Method(lambda: DistributionKernel(PrecomputedDistance(squared)), indices)
+    return Method(lambda: gd.DistributionKernel(gd.PrecomputedDistance(squared)), indices)
 
 
 def turning_angles(points: Tensor) -> Tensor:
@@ -135,25 +127,25 @@ def turning_angles(points: Tensor) -> Tensor:
 
 def average(slices: int, rotations: int) -> Kernel:
     """Average a kernel over rotations and reflections."""
-    distance = SlicedWasserstein(2, center=True, num_slices=slices, num_quantiles=24)
+    distance = gd.SlicedWasserstein(2, center=True, num_slices=slices, num_quantiles=24)
     group = planar_rotations(rotations, reflections=True)
-    return GroupAverageKernel(DistributionKernel(distance), group)
+    return GroupAverageKernel(gd.DistributionKernel(distance), group)
 
 
 def methods(cells: Cells, quick: bool) -> dict[str, Method]:
     """All methods by name."""
     clouds = cells.clouds(atoms=16 if quick else ATOMS)
     size = 8 if quick else 50
-    sliced = SlicedWasserstein(2, center=True, num_slices=size, num_quantiles=size)
+    sliced = gd.SlicedWasserstein(2, center=True, num_slices=size, num_quantiles=size)
     rigid = (
-        partial(RigidSlicedWasserstein, 2, num_slices=20)
+        partial(gd.RigidSlicedWasserstein, 2, num_slices=20)
         if quick
-        else partial(RigidSlicedWasserstein, 2)
+        else partial(gd.RigidSlicedWasserstein, 2)
     )
-    aligned = PointClouds(principal_axes(clouds.points))
+    aligned = gd.PointClouds(principal_axes(clouds.points))
     outlines = cells.clouds(atoms=64 if quick else 2 * ATOMS).points
     turning = turning_angles(outlines)
-    marked = SlicedWasserstein(3, center=True, num_slices=size, num_quantiles=size)
+    marked = gd.SlicedWasserstein(3, center=True, num_slices=size, num_quantiles=size)
     shape = (8, 2) if quick else (24, 8)
     return {
         "SW2": of_distance(sliced, clouds),
@@ -165,12 +157,14 @@ def methods(cells: Cells, quick: bool) -> dict[str, Method]:
             rigid(reflections=True, num_quantiles=32, max_degree=40), clouds
         ),
         "rigid, turning": of_distance(
-            RigidSlicedWasserstein(3, marks=1, reflections=True, num_slices=20 if quick else 100),
-            PointClouds(torch.cat([outlines, turning], dim=-1)),
+            gd.RigidSlicedWasserstein(
+                3, marks=1, reflections=True, num_slices=20 if quick else 100
+            ),
+            gd.PointClouds(torch.cat([outlines, turning], dim=-1)),
         ),
-        "SW2, turning": of_distance(marked, PointClouds(torch.cat([outlines, turning], dim=-1))),
+        "SW2, turning": of_distance(marked, gd.PointClouds(torch.cat([outlines, turning], dim=-1))),
         "principal axes, turning": of_distance(
-            marked, PointClouds(torch.cat([principal_axes(outlines), turning], dim=-1))
+            marked, gd.PointClouds(torch.cat([principal_axes(outlines), turning], dim=-1))
         ),
         AVERAGE: Method(lambda: average(*shape), clouds.pack(), share=0.5),
     }

@@ -40,17 +40,9 @@ from sklearn.linear_model import Ridge
 from torch import Tensor
 from tqdm import tqdm
 
+import gp_distributions as gd
 from benchmarks.harness import Options, Row, main, peak_memory
 from benchmarks.judging import Rows, Target, find, limit, number
-from gp_distributions import (
-    DistributionGP,
-    DistributionKernel,
-    PointClouds,
-    RigidSlicedWasserstein,
-    SlicedWasserstein,
-    SparseDistributionGP,
-    fit,
-)
 from gp_distributions.calibration import calibration
 from gp_distributions.datasets import Molecules, load_molecules
 from gp_distributions.distances import Distance
@@ -95,7 +87,7 @@ QUICK = Sizes((30, 60), (90,), (40,), 40)
 class Split:
     """Clouds of atoms, their counts of elements and their energies, with the indices of both parts."""
 
-    clouds: PointClouds
+    clouds: gd.PointClouds
     counts: NDArray[np.int64]
     energies: Floats
     train: NDArray[np.int64]
@@ -125,7 +117,7 @@ def features(first: Tensor, second: Tensor) -> Tensor:
     )
 
 
-def pairs(clouds: PointClouds) -> PointClouds:
+def pairs(clouds: gd.PointClouds) -> gd.PointClouds:
     """Clouds of pairs of atoms."""
     return clouds.pairs(features=features)
 
@@ -134,7 +126,7 @@ def pairs(clouds: PointClouds) -> PointClouds:
 class PairPieces:
     """Clouds of pairs and targets, made a piece at a time: data for ``SparseDistributionGP``."""
 
-    atoms: PointClouds
+    atoms: gd.PointClouds
     targets: Tensor
 
     @property
@@ -142,27 +134,27 @@ class PairPieces:
         """Number of pieces."""
         return -(-len(self.targets) // PIECE)
 
-    def piece(self, index: int) -> tuple[PointClouds, Tensor]:
+    def piece(self, index: int) -> tuple[gd.PointClouds, Tensor]:
         """Return the pairs and the targets of a piece."""
         part = slice(index * PIECE, (index + 1) * PIECE)
         return pairs(self.atoms[part]), self.targets[part]
 
-    def sample(self, n: int, seed: int) -> tuple[PointClouds, Tensor]:
+    def sample(self, n: int, seed: int) -> tuple[gd.PointClouds, Tensor]:
         """Return the pairs and the targets of a random sample."""
         order = np.random.default_rng(seed).permutation(len(self.targets))
         chosen = torch.from_numpy(np.sort(order[:n]))
         return pairs(self.atoms[chosen]), self.targets[chosen]
 
 
-def sliced() -> SlicedWasserstein:
+def sliced() -> gd.SlicedWasserstein:
     """The distance between clouds of pairs."""
-    return SlicedWasserstein(3, num_slices=48, num_quantiles=24)
+    return gd.SlicedWasserstein(3, num_slices=48, num_quantiles=24)
 
 
 def predicted(
     split: Split,
-    make: Callable[[PointClouds, Tensor], Any],
-    prepare: Callable[[PointClouds], PointClouds],
+    make: Callable[[gd.PointClouds, Tensor], Any],
+    prepare: Callable[[gd.PointClouds], gd.PointClouds],
 ) -> Predictions:
     """Predict by the line in the counts and a model of its residuals.
 
@@ -173,7 +165,7 @@ def predicted(
     """
     known, new = line(split)
     residuals = torch.from_numpy(split.energies[split.train] - known)
-    model = fit(make(split.clouds[torch.from_numpy(split.train)], residuals))
+    model = gd.fit(make(split.clouds[torch.from_numpy(split.train)], residuals))
     pieces = torch.from_numpy(split.test).split(PIECE)
     mean, std = zip(*(model.predict(prepare(split.clouds[part])) for part in pieces), strict=True)
     return new + torch.cat(mean).numpy(), torch.cat(std).numpy()
@@ -186,13 +178,13 @@ def counts(split: Split) -> Predictions:
 
 
 def exact(
-    split: Split, distance: Distance, prepare: Callable[[PointClouds], PointClouds]
+    split: Split, distance: Distance, prepare: Callable[[gd.PointClouds], gd.PointClouds]
 ) -> Predictions:
     """Predict by an exact Gaussian process."""
 
-    def make(atoms: PointClouds, residuals: Tensor) -> DistributionGP:
-        kernel = ScaleKernel(DistributionKernel(distance))
-        return DistributionGP(prepare(atoms), residuals, kernel)
+    def make(atoms: gd.PointClouds, residuals: Tensor) -> gd.DistributionGP:
+        kernel = ScaleKernel(gd.DistributionKernel(distance))
+        return gd.DistributionGP(prepare(atoms), residuals, kernel)
 
     return predicted(split, make, prepare)
 
@@ -200,17 +192,17 @@ def exact(
 def sparse(split: Split, num_inducing: int) -> Predictions:
     """Predict by a sparse Gaussian process on pairs."""
 
-    def make(atoms: PointClouds, residuals: Tensor) -> SparseDistributionGP:
-        kernel = ScaleKernel(DistributionKernel(sliced()))
+    def make(atoms: gd.PointClouds, residuals: Tensor) -> gd.SparseDistributionGP:
+        kernel = ScaleKernel(gd.DistributionKernel(sliced()))
         data = PairPieces(atoms, residuals)
-        return SparseDistributionGP(data, covar_module=kernel, num_inducing=num_inducing)
+        return gd.SparseDistributionGP(data, covar_module=kernel, num_inducing=num_inducing)
 
     return predicted(split, make, pairs)
 
 
 def methods(sizes: Sizes, quick: bool) -> Iterator[tuple[str, int, Callable[[Split], Predictions]]]:
     """Yield the name, the number of training molecules and the predictions of each model."""
-    rigid = RigidSlicedWasserstein(4, marks=1, num_slices=25 if quick else None)
+    rigid = gd.RigidSlicedWasserstein(4, marks=1, num_slices=25 if quick else None)
     for size in sizes.exact:
         yield "counts", size, counts
         yield "rigid", size, partial(exact, distance=rigid, prepare=lambda atoms: atoms)
@@ -221,7 +213,7 @@ def methods(sizes: Sizes, quick: bool) -> Iterator[tuple[str, int, Callable[[Spl
             yield f"pairs, M={inducing}", size, partial(sparse, num_inducing=inducing)
 
 
-def embed_all(clouds: PointClouds) -> None:
+def embed_all(clouds: gd.PointClouds) -> None:
     """Make and embed all pairs, and keep none."""
     distance = sliced()
     for start in range(0, len(clouds), PIECE):

@@ -26,16 +26,9 @@ from sklearn.metrics import r2_score
 from torch import Tensor
 from tqdm import tqdm
 
+import gp_distributions as gd
 from benchmarks.harness import Options, Row, main
 from benchmarks.judging import limit
-from gp_distributions import (
-    DistributionGP,
-    DistributionKernel,
-    MixedInputs,
-    SlicedWasserstein,
-    fit,
-    mixed_kernel,
-)
 from gp_distributions.calibration import calibration
 from gp_distributions.datasets import random_patients
 from gp_distributions.kernels.mixed import STRUCTURES, Structure
@@ -53,7 +46,7 @@ SEEDS = 10
 Score = tuple[float, float]
 
 
-def score(model: DistributionGP, X: MixedInputs, y: Tensor) -> Score:
+def score(model: gd.DistributionGP, X: gd.MixedInputs, y: Tensor) -> Score:
     """Return R^2 and coverage of predictions."""
     mean, std = model.predict(X)
     return r2_score(y, mean), float(calibration(y, mean, std).coverage)
@@ -68,17 +61,17 @@ def scores(task: str, options: Options) -> dict[str, list[Score]]:
     for seed in tqdm(range(options.seeds), desc=task, leave=False, disable=None):
         patients = random_patients(train + test, dim=dim, sizes=sizes, seed=seed, **TASKS[task])
         X, y = patients.inputs, torch.from_numpy(patients.response)
-        model = fit(DistributionGP(X[:train], y[:train]))
+        model = gd.fit(gd.DistributionGP(X[:train], y[:train]))
         found.setdefault("default", []).append(score(model, X[train:], y[train:]))
-        distance = SlicedWasserstein(dim)  # which embeds the cells once for all models
+        distance = gd.SlicedWasserstein(dim)  # which embeds the cells once for all models
         for structure in structures:
-            kernels = {"cells": DistributionKernel(distance)}
-            kernel = mixed_kernel(X[:train], kernels, structure=structure)
-            model = fit(DistributionGP(X[:train], y[:train], kernel))
+            kernels = {"cells": gd.DistributionKernel(distance)}
+            kernel = gd.mixed_kernel(X[:train], kernels, structure=structure)
+            model = gd.fit(gd.DistributionGP(X[:train], y[:train], kernel))
             found.setdefault(structure, []).append(score(model, X[train:], y[train:]))
         if task in ALONE:
-            alone = MixedInputs(**{ALONE[task]: X.blocks[ALONE[task]]})
-            model = fit(DistributionGP(alone[:train], y[:train]))
+            alone = gd.MixedInputs(**{ALONE[task]: X.blocks[ALONE[task]]})
+            model = gd.fit(gd.DistributionGP(alone[:train], y[:train]))
             found.setdefault("alone", []).append(score(model, alone[train:], y[train:]))
     return found
 

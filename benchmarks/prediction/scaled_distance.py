@@ -37,19 +37,9 @@ from sklearn.metrics import r2_score
 from torch import Tensor
 from tqdm import tqdm
 
+import gp_distributions as gd
 from benchmarks.harness import Options, Row, main
 from benchmarks.judging import limit
-from gp_distributions import (
-    DistributionGP,
-    DistributionKernel,
-    MixedInputs,
-    PointClouds,
-    ScaledDistance,
-    SlicedWasserstein,
-    fit,
-    mixed_kernel,
-    relevance,
-)
 from gp_distributions.calibration import calibration
 from gp_distributions.datasets import Airfoils, load_airfoils, random_patients
 from gp_distributions.distances import Distance
@@ -57,7 +47,7 @@ from gp_distributions.fitting.scales import learn_scales
 
 LONG = True
 
-Inputs = PointClouds | MixedInputs
+Inputs = gd.PointClouds | gd.MixedInputs
 SEEDS = 10
 RELEVANT = (0, 1, 2)
 # The first seed of bags and patients, which no setting was chosen on.
@@ -89,7 +79,7 @@ class Score:
 
 def scaled_kernel(distance: Distance) -> Kernel:
     """Return the default kernel of clouds with another distance."""
-    return ScaleKernel(DistributionKernel(distance))
+    return ScaleKernel(gd.DistributionKernel(distance))
 
 
 def bags(seed: int, quick: bool) -> Task:
@@ -99,7 +89,7 @@ def bags(seed: int, quick: bool) -> Task:
     num = train + test
     means, spreads = rng.standard_normal((num, dim)), rng.uniform(0.5, 2.0, (num, dim))
     sizes = np.exp(rng.uniform(math.log(100), math.log(300), num)).round().astype(int)
-    clouds = PointClouds.from_list(
+    clouds = gd.PointClouds.from_list(
         [
             mean + spread * rng.standard_normal((size, dim))
             for mean, spread, size in zip(means, spreads, sizes, strict=True)
@@ -118,7 +108,7 @@ def patients(seed: int, quick: bool) -> Task:
     X, y = drawn.inputs, torch.from_numpy(drawn.response)
 
     def kernel(distance: Distance) -> Kernel:
-        return mixed_kernel(X[:train], {"cells": DistributionKernel(distance)})
+        return gd.mixed_kernel(X[:train], {"cells": gd.DistributionKernel(distance)})
 
     return Task((X[:train], y[:train]), (X[train:], y[train:]), kernel, dim)
 
@@ -128,13 +118,13 @@ def airfoils(seed: int, quick: bool) -> Task:
     foils = load_airfoils()
     if quick:
         foils = Airfoils(foils.names[:60], foils.outlines[:60], foils.lift_to_drag[:60])
-    X = PointClouds.from_curves(foils.outlines, atoms=32 if quick else 128)
+    X = gd.PointClouds.from_curves(foils.outlines, atoms=32 if quick else 128)
     y = torch.from_numpy(foils.lift_to_drag)
     train, test = map(torch.from_numpy, foils.split(30 if quick else 200, seed=seed))
     return Task((X[train], y[train]), (X[test], y[test]), scaled_kernel, 2)
 
 
-def score(task: Task, model: DistributionGP, seconds: float) -> Score:
+def score(task: Task, model: gd.DistributionGP, seconds: float) -> Score:
     """Score predictions, and find the places of the markers that matter by their relevance."""
     X, y = task.test
     mean, std = model.predict(X)
@@ -142,7 +132,7 @@ def score(task: Task, model: DistributionGP, seconds: float) -> Score:
     places = None
     if task.dim > 2:
         names = [f"marker {i}" for i in range(task.dim)]
-        losses = {one.coordinate: one.loss for one in relevance(model, names=names).coordinates}
+        losses = {one.coordinate: one.loss for one in gd.relevance(model, names=names).coordinates}
         markers = [losses[name] for name in names]
         places = [sum(other >= markers[j] for other in markers) for j in RELEVANT]
     return Score(r2_score(y, mean), float(found.coverage), float(found.nlpd), seconds, places)
@@ -150,23 +140,23 @@ def score(task: Task, model: DistributionGP, seconds: float) -> Score:
 
 def fits(task: Task, *, all_atoms: bool) -> Iterator[tuple[str, Score]]:
     """Fit the models of a task."""
-    base = SlicedWasserstein(task.dim)
+    base = gd.SlicedWasserstein(task.dim)
     start = time.perf_counter()
-    model = fit(DistributionGP(*task.train, task.kernel(base)))
+    model = gd.fit(gd.DistributionGP(*task.train, task.kernel(base)))
     yield "without", score(task, model, time.perf_counter() - start)
-    distance = ScaledDistance(base)
+    distance = gd.ScaledDistance(base)
     start = time.perf_counter()
-    model = fit(DistributionGP(*task.train, task.kernel(distance)))
+    model = gd.fit(gd.DistributionGP(*task.train, task.kernel(distance)))
     yield "scaled", score(task, model, time.perf_counter() - start)
     if all_atoms:
-        distance = ScaledDistance(base)
+        distance = gd.ScaledDistance(base)
         distance.requires_grad_(False)
         start = time.perf_counter()
-        model = fit(DistributionGP(*task.train, task.kernel(distance)))
+        model = gd.fit(gd.DistributionGP(*task.train, task.kernel(distance)))
         distance.requires_grad_(True)
         if learn_scales(model.train(), [distance], atoms=2**31 - 1):
             distance.requires_grad_(False)
-            fit(model, init="current")
+            gd.fit(model, init="current")
         seconds = time.perf_counter() - start
         yield "scaled, all atoms", score(task, model, seconds)
 

@@ -42,16 +42,8 @@ from torch import Tensor
 from torch.distributions import Normal
 from tqdm import tqdm
 
+import gp_distributions as gd
 from benchmarks.harness import Options, Row, drawing, main
-from gp_distributions import (
-    MMD,
-    DistributionGP,
-    DistributionKernel,
-    PointClouds,
-    PrecomputedDistance,
-    SlicedWasserstein,
-    fit,
-)
 from gp_distributions.distances import Distance
 
 Draw = Callable[[int, int, float, torch.Generator], tuple[Tensor, Tensor]]
@@ -115,9 +107,9 @@ FAMILIES: dict[str, tuple[Draw, Sequence[float]]] = {
 
 
 @functools.cache
-def sliced(p: int, center: bool, size: int) -> SlicedWasserstein:
+def sliced(p: int, center: bool, size: int) -> gd.SlicedWasserstein:
     """Sliced Wasserstein distance."""
-    return SlicedWasserstein(2, p=p, center=center, num_slices=size, num_quantiles=size)
+    return gd.SlicedWasserstein(2, p=p, center=center, num_slices=size, num_quantiles=size)
 
 
 def median_distance(points: Tensor) -> float:
@@ -131,9 +123,9 @@ def fitted(distance: Distance, rows: Tensor, targets: Tensor, train: int) -> tup
     squared = distance.squared(rows)
     distance.clear_cache()
     index = torch.arange(len(targets), dtype=targets.dtype).unsqueeze(-1)
-    kernel = DistributionKernel(PrecomputedDistance(squared), "matern52")
-    model = DistributionGP(index[:train], targets[:train], kernel)
-    fit(model)
+    kernel = gd.DistributionKernel(gd.PrecomputedDistance(squared), "matern52")
+    model = gd.DistributionGP(index[:train], targets[:train], kernel)
+    gd.fit(model)
     truth = targets[train:]
     constant = (truth - targets[:train].mean()).square().mean()
     mean, _ = model.predict(index[train:])
@@ -146,7 +138,7 @@ def fitted(distance: Distance, rows: Tensor, targets: Tensor, train: int) -> tup
 
 def scores(points: Tensor, targets: Tensor, train: int, *, quick: bool) -> dict[str, float]:
     """Errors of all kernels on one task."""
-    rows, size = PointClouds(points).pack(), 10 if quick else 50
+    rows, size = gd.PointClouds(points).pack(), 10 if quick else 50
     found = {
         name: fitted(sliced(p, center, size), rows, targets, train)[0]
         for name, p, center in (("sw2", 2, False), ("sw1", 1, False), ("sw2_centred", 2, True))
@@ -154,7 +146,7 @@ def scores(points: Tensor, targets: Tensor, train: int, *, quick: bool) -> dict[
     median = median_distance(points[:train])
     best = -math.inf
     for factor in FACTORS[-2:] if quick else FACTORS:
-        distance = MMD(
+        distance = gd.MMD(
             2,
             bandwidth=factor * median,
             num_features=50 if quick else 1000,

@@ -31,16 +31,9 @@ from sklearn.metrics import r2_score
 from torch import Tensor
 from tqdm import tqdm
 
+import gp_distributions as gd
 from benchmarks.harness import Options, Row, main
 from benchmarks.judging import beside
-from gp_distributions import (
-    DistributionGP,
-    DistributionKernel,
-    PointClouds,
-    RigidSlicedWasserstein,
-    SlicedWasserstein,
-    fit,
-)
 from gp_distributions.calibration import calibration
 from gp_distributions.datasets import load_airfoils, random_solids
 from gp_distributions.distances import Distance
@@ -76,7 +69,7 @@ def airfoils(options: Options) -> Iterator[Task]:
     """Outlines of airfoils as points."""
     train, atoms = (30, 32) if options.quick else (200, 128)
     foils = load_airfoils()
-    points = PointClouds.from_curves(foils.outlines, atoms=atoms).points
+    points = gd.PointClouds.from_curves(foils.outlines, atoms=atoms).points
     targets = torch.from_numpy(foils.lift_to_drag)
     for seed in range(min(options.seeds, 5)):
         known, new = map(torch.from_numpy, foils.split(train, seed=seed))
@@ -98,7 +91,9 @@ def solids(options: Options) -> Iterator[Task]:
 
 def methods(dim: int, quick: bool) -> dict[str, tuple[Callable[[Tensor], Tensor] | None, Distance]]:
     """How each method aligns turned shapes (``None`` if the pose is known), and its distance."""
-    sliced, rigid = (partial(kind, dim) for kind in (SlicedWasserstein, RigidSlicedWasserstein))
+    sliced, rigid = (
+        partial(kind, dim) for kind in (gd.SlicedWasserstein, gd.RigidSlicedWasserstein)
+    )
     if quick:
         sliced, rigid = partial(sliced, num_slices=20), partial(rigid, num_slices=30)
     return {
@@ -140,10 +135,12 @@ def run(options: Options) -> list[Row]:
                 one, other = (
                     (upright, upright) if prepare is None else map(prepare, (first, second))
                 )
-                kernel = ScaleKernel(DistributionKernel(distance))
-                model = fit(DistributionGP(PointClouds(one[known]), targets[known], kernel))
-                mean, std = model.predict(PointClouds(one[new]))
-                again = model.predict(PointClouds(other[new]))[0]
+                kernel = ScaleKernel(gd.DistributionKernel(distance))
+                model = gd.fit(
+                    gd.DistributionGP(gd.PointClouds(one[known]), targets[known], kernel)
+                )
+                mean, std = model.predict(gd.PointClouds(one[new]))
+                again = model.predict(gd.PointClouds(other[new]))[0]
                 found.setdefault(name, []).append(
                     (
                         r2_score(targets[new], mean),

@@ -30,128 +30,32 @@ peers also the mean difference ``compare`` minus the peer, paired by seed, with 
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
 import numpy as np
 from botorch.models.utils.gpytorch_modules import get_covar_module_with_dim_scaled_prior
-from numpy.typing import NDArray
-from torch import Tensor
-from tqdm import tqdm
 
+import gp_distributions as gd
 from benchmarks.harness import Options, Row, main
 from benchmarks.judging import Judge, Rows, Target, find, number
-from benchmarks.search.airfoil_search import (
-    ATOMS,
-    BOUNDS,
-    WEIGHTS,
-    decode,
-    first,
-    gated_ratio,
+from benchmarks.search.designs import BOUNDS
+from benchmarks.search.searches import (
+    DECODER,
+    AirfoilPool,
+    Way,
+    column,
+    design_search,
     matern,
-    ordinates,
+    on_designs,
+    on_shapes,
+    searched,
     with_priors,
 )
-from gp_distributions import (
-    DistributionGP,
-    DistributionKernel,
-    PointClouds,
-    SlicedWasserstein,
-)
-from gp_distributions.bayesopt import (
-    Decoder,
-    DesignSearch,
-    Pool,
-    PoolSearch,
-    ShapeOptimizer,
-    median_lengthscale_prior,
-)
-from gp_distributions.datasets import load_airfoils
-from gp_distributions.demo.searching import model_of_rows, scaled
+from gp_distributions.demo.searching import model_of_rows
 
 LONG = True
-
-POOL_SEEDS, DESIGN_SEEDS = 6000, 7000
-
-# The outcomes of a search, by the name of a column.
-Outcomes = dict[str, float]
-
-
-def pool_ways(size: int | None, evaluations: int) -> dict[str, Callable[[int], Outcomes]]:
-    """Return the searches of the pool, as functions of the seed."""
-    foils = load_airfoils()
-    outlines, targets = foils.outlines[:size], foils.lift_to_drag[:size]
-    rank = np.empty(len(targets), dtype=int)
-    rank[np.argsort(-targets)] = np.arange(len(targets))
-
-    def search(pool: Pool, model: Any, seed: int) -> Outcomes:
-        optimizer = ShapeOptimizer(PoolSearch(pool), model=model, seed=seed)
-        optimizer.run(lambda index: float(targets[index]), evaluations, progress=False)
-        ranks = rank[[evaluation.candidate for evaluation in optimizer.evaluations]]
-        return {
-            "top": first(ranks < round(len(targets) / 100), evaluations),
-            "best": first(ranks == 0, evaluations),
-            "value": optimizer.best[1],
-        }
-
-    clouds = Pool(scaled(PointClouds.from_curves(outlines, atoms=ATOMS)))
-    return {
-        "compare": partial(search, clouds, "compare"),
-        "default": partial(search, clouds, None),
-        "selected": partial(search, clouds, model_of_rows),
-        "aligned ordinates": partial(search, Pool(ordinates(outlines)), matern),
-    }
-
-
-def design_ways(evaluations: int) -> dict[str, Callable[[int], Outcomes]]:
-    """Return the searches of designs, as functions of the seed."""
-    decoder = Decoder(decode)
-    distance = SlicedWasserstein(4, num_slices=50, num_quantiles=64)
-
-    def shapes(X: Tensor, Y: Tensor) -> DistributionGP:
-        kernel = DistributionKernel(SlicedWasserstein(4, num_slices=50, num_quantiles=64))
-        return median_lengthscale_prior(DistributionGP(X, Y, kernel, input_transform=decoder))
-
-    both = {
-        profile: DistributionKernel(distance, profile) for profile in ("matern52", "exponential")
-    } | {
-        f"designs, {name}": get_covar_module_with_dim_scaled_prior(2 * WEIGHTS, use_rbf_kernel=rbf)
-        for name, rbf in (("gaussian", True), ("matern52", False))
-    }
-
-    def search(model: Any, transform: Decoder | None, seed: int) -> Outcomes:
-        optimizer = ShapeOptimizer(DesignSearch(transform, BOUNDS), model=model, seed=seed)
-        return {"value": optimizer.run(gated_ratio, evaluations, progress=False).best[1]}
-
-    return {
-        "compare": partial(search, both, decoder),
-        "shapes": partial(search, shapes, decoder),
-        "GP on designs": partial(search, partial(matern, ard=True), None),
-        "GP on designs with priors": partial(search, with_priors, None),
-    }
-
-
-def searches(task: str, ways: Mapping[str, Callable[[int], Outcomes]], seeds: range) -> list[Row]:
-    """Search by each way from all seeds, and compare with the first way."""
-    rows: list[Row] = []
-    ours: dict[str, NDArray[np.float64]] = {}
-    for name, way in ways.items():
-        start = time.perf_counter()
-        found = [way(seed) for seed in tqdm(seeds, desc=name, leave=False, disable=None)]
-        columns = {key: np.array([outcome[key] for outcome in found]) for key in found[0]}
-        ours = ours or columns
-        row: Row = {"name": f"{task}, seeds {seeds[0]}-{seeds[-1]}: {name}"}
-        for key, values in columns.items():
-            row[key] = float(values.mean())
-            if columns is not ours and len(values) > 1:
-                differences = ours[key] - values
-                row[f"{key}_difference"] = float(differences.mean())
-                row[f"{key}_se"] = float(differences.std(ddof=1) / len(values) ** 0.5)
-            row[f"{key}_each"] = " ".join(f"{value:g}" for value in values.round(1))
-        rows.append(row | {"seconds": (time.perf_counter() - start) / len(seeds)})
-    return rows
 
 
 def compared(task: str, column: str, peers: tuple[str, ...], errors: float) -> Judge:
@@ -204,13 +108,62 @@ TARGETS = (
 )
 
 
+def pool_ways(size: int | None, evaluations: int) -> dict[str, Way]:
+    """Return the searches of the pool, as functions of the seed."""
+    pool = AirfoilPool(size, evaluations)
+    return {
+        "compare": partial(pool.search, pool.clouds, "compare"),
+        "default": partial(pool.search, pool.clouds, None),
+        "selected": partial(pool.search, pool.clouds, model_of_rows),
+        "aligned ordinates": partial(pool.search, pool.ordinates, matern),
+    }
+
+
+def design_ways(evaluations: int) -> dict[str, Way]:
+    """Return the searches of designs, as functions of the seed."""
+    distance = gd.SlicedWasserstein(4, num_slices=50, num_quantiles=64)
+    both: dict[str, Any] = {
+        profile: gd.DistributionKernel(distance, profile) for profile in ("matern52", "exponential")
+    }
+    for name, rbf in (("gaussian", True), ("matern52", False)):
+        both[f"designs, {name}"] = get_covar_module_with_dim_scaled_prior(
+            BOUNDS.shape[-1], use_rbf_kernel=rbf
+        )
+    ways = {
+        "compare": (both, DECODER),
+        "shapes": (partial(on_shapes, scaled=False), DECODER),
+        "GP on designs": (on_designs, None),
+        "GP on designs with priors": (with_priors, None),
+    }
+    return {name: partial(design_search, *way, evaluations) for name, way in ways.items()}
+
+
+def searches(task: str, ways: Mapping[str, Way], seeds: range) -> list[Row]:
+    """Search by each way from all seeds, and compare with the first way."""
+    rows: list[Row] = []
+    ours: dict[str, np.ndarray[Any, Any]] = {}
+    for name, found, seconds in searched(f"{task}, ", ways, seeds):
+        columns = {key: column(found, key) for key in found[0] if key != "found"}
+        ours = ours or columns
+        row: Row = {"name": name}
+        for key, values in columns.items():
+            row[key] = float(values.mean())
+            if columns is not ours and len(values) > 1:
+                differences = ours[key] - values
+                row[f"{key}_difference"] = float(differences.mean())
+                row[f"{key}_se"] = float(differences.std(ddof=1) / len(values) ** 0.5)
+            row[f"{key}_each"] = " ".join(f"{value:g}" for value in values.round(1))
+        rows.append(row | {"seconds": seconds})
+    return rows
+
+
 def run(options: Options) -> list[Row]:
-    """Search the pool, then designs."""
+    """Search the pool, then designs; quick runs do not take the reported seeds."""
     if options.quick:
-        rows = searches("pool", pool_ways(100, 11), range(900, 902))  # not the reported seeds
+        rows = searches("pool", pool_ways(100, 11), range(900, 902))
         return rows + searches("designs", design_ways(11), range(900, 901))
-    rows = searches("pool", pool_ways(None, 50), range(POOL_SEEDS, POOL_SEEDS + 20))
-    return rows + searches("designs", design_ways(40), range(DESIGN_SEEDS, DESIGN_SEEDS + 20))
+    rows = searches("pool", pool_ways(None, 50), range(6000, 6020))
+    return rows + searches("designs", design_ways(40), range(7000, 7020))
 
 
 if __name__ == "__main__":

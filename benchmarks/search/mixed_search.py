@@ -24,142 +24,27 @@ seed; the mean number of evaluations that failed.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
+import aerosandbox
+import neuralfoil
 import numpy as np
-from numpy.typing import NDArray
 from torch import Tensor
-from tqdm import tqdm
 
+import gp_distributions as gd
 from benchmarks.harness import Options, Row, main
 from benchmarks.judging import Rows, Target, find, number
-from benchmarks.search.airfoil_search import ATOMS
-from gp_distributions import (
-    DistributionGP,
-    MixedSearch,
-    PointClouds,
-    PoolSearch,
-    ShapeOptimizer,
-    SlicedWassersteinKernel,
-)
+from benchmarks.search.searches import ATOMS, Outcome, Way, column, searched
+from benchmarks.shapes import some_airfoils
 from gp_distributions.bayesopt import Pool, median_lengthscale_prior
-from gp_distributions.datasets import Airfoils, load_airfoils
+from gp_distributions.datasets import Airfoils
 from gp_distributions.demo.searching import scaled
 
 LONG = True
-
-FROZEN_SEEDS = 5000
-INITIAL = 10
+FIRST = 5000
 GRIDS = {"grid 0 to 10": np.linspace(0, 10, 5), "grid 1 to 9": np.linspace(1, 9, 5)}
-
-
-class Flow:
-    """The lift-to-drag ratio of airfoils at any angle."""
-
-    def __init__(self, foils: Airfoils) -> None:
-        import aerosandbox
-
-        keys = ("upper_weights", "lower_weights", "leading_edge_weight", "TE_thickness")
-        fits = [
-            aerosandbox.Airfoil(name, coordinates=outline)
-            .to_kulfan_airfoil(normalize_coordinates=False)
-            .kulfan_parameters
-            for name, outline in zip(foils.names, foils.outlines, strict=True)
-        ]
-        self.parameters = {key: np.stack([fit[key] for fit in fits], axis=-1) for key in keys}
-
-    def __call__(self, candidate: Mapping[str, Any]) -> float:
-        """Return the ratio, or NaN outside the limits of the data set."""
-        import neuralfoil
-
-        flow = neuralfoil.get_aero_from_kulfan_parameters(
-            {key: values[..., candidate["shape"]] for key, values in self.parameters.items()},
-            alpha=candidate["angle"],
-            Re=1e6,
-            model_size="xlarge",
-        )
-        lift, drag, sure = (
-            float(np.squeeze(flow[key])) for key in ("CL", "CD", "analysis_confidence")
-        )
-        return lift / drag if sure >= 0.9 and 0.004 <= drag <= 0.03 else float("nan")
-
-
-def model(search: MixedSearch, X: Tensor, Y: Tensor) -> DistributionGP:
-    """Make the model, which is the same for all searches."""
-    shape = SlicedWassersteinKernel(2, num_slices=50, num_quantiles=64)
-    kernel = search.kernel({"shape": shape})
-    return median_lengthscale_prior(DistributionGP(X, Y, kernel))
-
-
-def mixed(search: MixedSearch, flow: Flow, evaluations: int, seed: int) -> list[float]:
-    """Search over airfoils and angles together."""
-    optimizer = ShapeOptimizer(search, model=partial(model, search), initial=INITIAL, seed=seed)
-    return outcomes(optimizer.run(flow, evaluations, progress=False))
-
-
-def on_grid(
-    search: MixedSearch,
-    pairs: list[dict[str, Any]],
-    pool: Pool,
-    flow: Flow,
-    evaluations: int,
-    seed: int,
-) -> list[float]:
-    """Search over a pool of pairs of airfoils and angles."""
-    optimizer = ShapeOptimizer(
-        PoolSearch(pool), model=partial(model, search), initial=INITIAL, seed=seed
-    )
-    return outcomes(optimizer.run(lambda i: flow(pairs[i]), evaluations, progress=False))
-
-
-def outcomes(optimizer: ShapeOptimizer) -> list[float]:
-    """Return the outcome of each evaluation, NaN for those that failed."""
-    return [e.outcomes[0] if e.outcomes else float("nan") for e in optimizer.evaluations]
-
-
-def at_random(search: MixedSearch, flow: Flow, evaluations: int, seed: int) -> list[float]:
-    """Evaluate airfoils and angles at random: angles uniformly, because Sobol sequences are not."""
-    angles = np.random.default_rng(seed).uniform(0, 10, evaluations)
-    shapes = search.parts["shape"].initial(evaluations, seed)
-    return [flow({"shape": s, "angle": a}) for s, a in zip(shapes, angles.tolist(), strict=True)]
-
-
-def searches(seeds: range, evaluations: int, size: int | None) -> list[Row]:
-    """Search by each method on all seeds."""
-    foils = load_airfoils()
-    foils = Airfoils(foils.names[:size], foils.outlines[:size], foils.lift_to_drag[:size])
-    flow = Flow(foils)
-    clouds = scaled(PointClouds.from_curves(foils.outlines, atoms=ATOMS))
-    search = MixedSearch(shape=PoolSearch(clouds), angle=(0.0, 10.0))
-    ways: dict[str, Callable[[int], list[float]]] = {
-        "mixed": partial(mixed, search, flow, evaluations)
-    }
-    for name, angles in GRIDS.items():
-        pairs = [{"shape": s, "angle": a} for s in range(len(clouds)) for a in angles.tolist()]
-        pool = Pool(search.inputs(pairs))
-        ways[name] = partial(on_grid, search, pairs, pool, flow, evaluations)
-    ways["random"] = partial(at_random, search, flow, evaluations)
-    rows: list[Row] = []
-    for name, way in ways.items():
-        start = time.perf_counter()
-        runs = np.array([way(seed) for seed in tqdm(seeds, desc=name, leave=False, disable=None)])
-        best: NDArray[np.float64] = np.nanmax(runs, axis=1)
-        deviation = float(best.std(ddof=1)) if len(best) > 1 else float("nan")
-        rows.append(
-            {
-                "name": f"seeds {seeds[0]}-{seeds[-1]}: {name}",
-                "value": float(best.mean()),
-                "value_std": deviation,
-                "value_se": deviation / len(best) ** 0.5,
-                "value_each": " ".join(f"{value:.1f}" for value in best),
-                "failed": float(np.isnan(runs).sum(1).mean()),
-                "seconds": (time.perf_counter() - start) / len(seeds),
-            }
-        )
-    return rows
 
 
 def beside_grids(rows: Rows) -> tuple[str, bool]:
@@ -192,11 +77,83 @@ TARGETS = (
 )
 
 
+def kulfan_parameters(foils: Airfoils) -> dict[str, np.ndarray[Any, Any]]:
+    """Return the parameters of airfoils that NeuralFoil reads, the airfoils along the last axis."""
+    fits = [
+        aerosandbox.Airfoil(name, coordinates=outline)
+        .to_kulfan_airfoil(normalize_coordinates=False)
+        .kulfan_parameters
+        for name, outline in zip(foils.names, foils.outlines, strict=True)
+    ]
+    keys = ("upper_weights", "lower_weights", "leading_edge_weight", "TE_thickness")
+    return {key: np.stack([each[key] for each in fits], axis=-1) for key in keys}
+
+
+def flow(parameters: Mapping[str, Any], candidate: Mapping[str, Any]) -> float:
+    """Return the ratio of an airfoil at an angle, or NaN outside the limits of the data set."""
+    found = neuralfoil.get_aero_from_kulfan_parameters(
+        {key: values[..., candidate["shape"]] for key, values in parameters.items()},
+        alpha=candidate["angle"],
+        Re=1e6,
+        model_size="xlarge",
+    )
+    lift, drag, sure = (float(np.squeeze(found[k])) for k in ("CL", "CD", "analysis_confidence"))
+    return lift / drag if sure >= 0.9 and 0.004 <= drag <= 0.03 else float("nan")
+
+
+def outcome(values: list[float]) -> Outcome:
+    """Return the best value of a search, and how many evaluations failed."""
+    return {"value": float(np.nanmax(values)), "failed": int(np.isnan(values).sum())}
+
+
 def run(options: Options) -> list[Row]:
     """Search by each method."""
-    if options.quick:
-        return searches(range(FROZEN_SEEDS, FROZEN_SEEDS + 2), 12, 60)
-    return searches(range(FROZEN_SEEDS, FROZEN_SEEDS + 10), 40, None)
+    size, count, evaluations = (60, 2, 12) if options.quick else (None, 10, 40)
+    foils = some_airfoils(size)
+    ratio = partial(flow, kulfan_parameters(foils))
+    clouds = scaled(gd.PointClouds.from_curves(foils.outlines, atoms=ATOMS))
+    space = gd.MixedSearch(shape=gd.PoolSearch(clouds), angle=(0.0, 10.0))
+
+    def model(X: Tensor, Y: Tensor) -> gd.DistributionGP:
+        shape = gd.SlicedWassersteinKernel(2, num_slices=50, num_quantiles=64)
+        kernel = space.kernel({"shape": shape})
+        return median_lengthscale_prior(gd.DistributionGP(X, Y, kernel))
+
+    def search(place: Any, pairs: list[dict[str, Any]] | None, seed: int) -> Outcome:
+        optimizer = gd.ShapeOptimizer(place, model=model, initial=10, seed=seed)
+        objective = ratio if pairs is None else lambda index: ratio(pairs[index])
+        optimizer.run(objective, evaluations, progress=False)
+        done = optimizer.evaluations
+        return outcome([e.outcomes[0] if e.outcomes else float("nan") for e in done])
+
+    def at_random(seed: int) -> Outcome:
+        # Angles uniformly, because Sobol sequences are not a random search.
+        angles = np.random.default_rng(seed).uniform(0, 10, evaluations).tolist()
+        shapes = space.parts["shape"].initial(evaluations, seed)
+        pairs = zip(shapes, angles, strict=True)
+        return outcome([ratio({"shape": shape, "angle": angle}) for shape, angle in pairs])
+
+    ways: dict[str, Way] = {"mixed": partial(search, space, None)}
+    for name, angles in GRIDS.items():
+        pairs = [{"shape": s, "angle": a} for s in range(len(clouds)) for a in angles.tolist()]
+        ways[name] = partial(search, gd.PoolSearch(Pool(space.inputs(pairs))), pairs)
+    ways["random"] = at_random
+    rows: list[Row] = []
+    for name, found, seconds in searched("", ways, range(FIRST, FIRST + count)):
+        value = column(found, "value")
+        deviation = float(value.std(ddof=1))
+        rows.append(
+            {
+                "name": name,
+                "value": float(value.mean()),
+                "value_std": deviation,
+                "value_se": deviation / len(value) ** 0.5,
+                "value_each": " ".join(f"{each:.1f}" for each in value),
+                "failed": float(column(found, "failed").mean()),
+                "seconds": seconds,
+            }
+        )
+    return rows
 
 
 if __name__ == "__main__":

@@ -21,98 +21,21 @@ of seeds that found it; the final best value, mean and standard deviation over s
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from functools import partial
 
-import numpy as np
-import torch
-from gpytorch.kernels import ScaleKernel
-from numpy.typing import NDArray
 from torch import Tensor
-from tqdm import tqdm
 
+import gp_distributions as gd
 from benchmarks.harness import Options, Row, main
 from benchmarks.judging import Target
-from benchmarks.prediction.unknown_pose import principal_axes, turned
-from benchmarks.search.airfoil_search import ATOMS, count_of, first, spread
-from gp_distributions import (
-    DistributionGP,
-    DistributionKernel,
-    PointClouds,
-    PoolSearch,
-    RigidSlicedWasserstein,
-    ShapeOptimizer,
-    SlicedWasserstein,
-)
+from benchmarks.regression import kernel_of
+from benchmarks.search.searches import AirfoilPool, Outcome, Way, count_of, pool_rows
+from benchmarks.shapes import principal_axes, turned
 from gp_distributions.bayesopt import Pool
-from gp_distributions.datasets import load_airfoils
 from gp_distributions.distances import Distance
 
 LONG = True
-
-FROZEN_SEEDS = range(3000, 3010)
-INITIAL = 10
-
-
-def model(make: Callable[[], Distance], X: Tensor, Y: Tensor) -> DistributionGP:
-    """Make a Gaussian process with the profile Matern 5/2 of a distance."""
-    return DistributionGP(X, Y, ScaleKernel(DistributionKernel(make())))
-
-
-def search(
-    points: Tensor,
-    targets: NDArray[np.float64],
-    make: Callable[[], Distance] | None,
-    evaluations: int,
-    seed: int,
-) -> list[int]:
-    """Return the evaluated airfoils in order, chosen at random if there is no distance."""
-    place = PoolSearch(Pool(PointClouds(points)))
-    if make is None:
-        return place.initial(evaluations, seed)
-    optimizer = ShapeOptimizer(place, model=partial(model, make), initial=INITIAL, seed=seed)
-    optimizer.run(lambda index: float(targets[index]), evaluations, progress=False)
-    return [evaluation.candidate for evaluation in optimizer.evaluations]
-
-
-def searches(seeds: range, evaluations: int, size: int | None) -> list[Row]:
-    """Search by each method on all seeds."""
-    foils = load_airfoils()
-    outlines, targets = foils.outlines[:size], foils.lift_to_drag[:size]
-    points = PointClouds.from_curves(outlines, atoms=ATOMS).points
-    rank = np.argsort(np.argsort(-targets))
-    best_hundredth = round(len(targets) / 100)
-    rigid = partial(RigidSlicedWasserstein, 2)
-    ways: dict[str, tuple[Callable[[Tensor], Tensor], Callable[[], Distance] | None]] = {
-        "rigid": (torch.clone, rigid),
-        "principal axes": (principal_axes, partial(SlicedWasserstein, 2)),
-        "random": (torch.clone, None),
-    }
-    rows: list[Row] = []
-    for name, (prepare, make) in ways.items():
-        start = time.perf_counter()
-        ranks = []
-        for seed in tqdm(seeds, desc=name, leave=False, disable=None):
-            found = search(prepare(turned(points, seed)), targets, make, evaluations, seed)
-            ranks.append(rank[found])
-        top = [first(r < best_hundredth, evaluations) for r in ranks]
-        best = [first(r == 0, evaluations) for r in ranks]
-        values = [float(targets[rank == r.min()][0]) for r in ranks]
-        rows.append(
-            {
-                "name": f"turned, seeds {seeds[0]}-{seeds[-1]}: {name}",
-                "top_1pct_at": float(np.mean(top)),
-                "best_at": float(np.mean(best)),
-                "best_found": f"{sum(bool((r == 0).any()) for r in ranks)} of {len(seeds)}",
-                "best_each": " ".join(map(str, best)),
-                **spread(values),
-                "seconds": (time.perf_counter() - start) / len(seeds),
-            }
-        )
-    return rows
-
-
+FIRST = 3000
 TARGETS = (
     Target(
         "pool search among turned airfoils, 10 + 40 evaluations: best airfoil found",
@@ -123,11 +46,27 @@ TARGETS = (
 )
 
 
+def model(make: type[Distance], X: Tensor, Y: Tensor) -> gd.DistributionGP:
+    """Make a Gaussian process with the profile Matern 5/2 of a distance in the plane."""
+    return gd.DistributionGP(X, Y, kernel_of(make(2)))
+
+
 def run(options: Options) -> list[Row]:
     """Return one row per method."""
-    if options.quick:
-        return searches(FROZEN_SEEDS[: options.seeds], 12, 100)
-    return searches(FROZEN_SEEDS, 50, None)
+    pool = AirfoilPool(100, 12) if options.quick else AirfoilPool(None, 50)
+
+    def way(make: type[Distance] | None, axes: bool, seed: int) -> Outcome:
+        points = turned(pool.outlines.points, seed)
+        clouds = Pool(gd.PointClouds(principal_axes(points) if axes else points))
+        return pool.search(clouds, "random" if make is None else partial(model, make), seed)
+
+    ways: dict[str, Way] = {
+        "rigid": partial(way, gd.RigidSlicedWasserstein, False),
+        "principal axes": partial(way, gd.SlicedWasserstein, True),
+        "random": partial(way, None, False),
+    }
+    seeds = options.seeds if options.quick else 10
+    return pool_rows("turned, ", ways, range(FIRST, FIRST + seeds))
 
 
 if __name__ == "__main__":

@@ -59,17 +59,9 @@ from threadpoolctl import threadpool_limits
 from torch import Tensor
 from tqdm import tqdm
 
+import gp_distributions as gd
 from benchmarks.harness import Options, Row, main
 from benchmarks.judging import Rows, Target, beside, find, limit, number
-from gp_distributions import (
-    DistributionKernel,
-    PointClouds,
-    ShardedClouds,
-    SlicedWasserstein,
-    SlicedWassersteinKernel,
-    SparseDistributionGP,
-    fit,
-)
 from gp_distributions.calibration import calibration
 from gp_distributions.distances import CompressedDistance, Distance
 from gp_distributions.sharding.passes import run as run_pass
@@ -126,10 +118,10 @@ def draw(
 
 def clouds(
     count: int, number: int, noise: float, seed: int = SEED
-) -> tuple[PointClouds, Floats, Floats]:
+) -> tuple[gd.PointClouds, Floats, Floats]:
     """Draw clouds, signals and targets into memory."""
     points, sizes, signal, targets = draw(count, number, noise, seed)
-    return PointClouds.from_ragged(points, np.append(0, sizes.cumsum())), signal, targets
+    return gd.PointClouds.from_ragged(points, np.append(0, sizes.cumsum())), signal, targets
 
 
 def write(folder: Path, count: int) -> list[str]:
@@ -153,9 +145,9 @@ class Embed:
     """Reads and embeds pieces, and keeps nothing."""
 
     def __init__(self, dtype: torch.dtype) -> None:
-        self.distance, self.dtype = SlicedWasserstein(2), dtype
+        self.distance, self.dtype = gd.SlicedWasserstein(2), dtype
 
-    def __call__(self, number: int, X: PointClouds, *rest: object) -> int:
+    def __call__(self, number: int, X: gd.PointClouds, *rest: object) -> int:
         """Embed the clouds of a piece; return their number."""
         for start in range(0, len(X), CHUNK):
             self.distance.embed(X[start : start + CHUNK].pack().to(self.dtype))
@@ -184,7 +176,7 @@ def sharded(paths: Sequence[str], sizes: Sizes, compressed: bool, single: bool) 
     """Embed, fit and predict the clouds of some files, in the current process."""
     seconds: dict[str, tuple[float, float]] = {}
     read = partial(
-        ShardedClouds.from_parquet, list(paths), bag="bag", columns=["x", "y"], target="target"
+        gd.ShardedClouds.from_parquet, list(paths), bag="bag", columns=["x", "y"], target="target"
     )
     dtype = torch.float32 if single else torch.float64
     with timed(seconds, "embed"):
@@ -192,15 +184,15 @@ def sharded(paths: Sequence[str], sizes: Sizes, compressed: bool, single: bool) 
         count = sum(run_pass(Embed(dtype), shards.pieces))
     with timed(seconds, "fit"):
         shards = read()
-        distance: Distance = SlicedWasserstein(2)
-        kernel = DistributionKernel(CompressedDistance(distance) if compressed else distance)
-        model = SparseDistributionGP(
+        distance: Distance = gd.SlicedWasserstein(2)
+        kernel = gd.DistributionKernel(CompressedDistance(distance) if compressed else distance)
+        model = gd.SparseDistributionGP(
             shards,
             covar_module=gpytorch.kernels.ScaleKernel(kernel),
             num_inducing=sizes.inducing,
             feature_dtype=dtype,
         )
-        fit(model, progress=False)
+        gd.fit(model, progress=False)
     with timed(seconds, "predict"):
         model.predict(shards, progress=False)
     held_out, signal, targets = clouds(sizes.held_out, 0, NOISE)
@@ -312,15 +304,15 @@ def peers(sizes: Sizes, *, quick: bool = False, seed: int = SEED) -> list[Row]:
     X, _, targets = clouds(sizes.peers, 1_000_000, PEERS_NOISE, seed)
     new, _, held_out = clouds(sizes.held_out, 0, PEERS_NOISE, seed)
     start = time.perf_counter()
-    kernel = gpytorch.kernels.ScaleKernel(SlicedWassersteinKernel(2, **options))
-    model = SparseDistributionGP(X, targets, kernel, num_inducing=sizes.inducing)
-    fit(model, progress=False)
+    kernel = gpytorch.kernels.ScaleKernel(gd.SlicedWassersteinKernel(2, **options))
+    model = gd.SparseDistributionGP(X, targets, kernel, num_inducing=sizes.inducing)
+    gd.fit(model, progress=False)
     ours = time.perf_counter() - start
     mean, std = model.predict(new)
     found = scores(held_out, held_out, mean.numpy(), std.numpy())
     rows: list[Row] = [{"name": f"sparse, {len(X)}", **found, "seconds": ours}]
 
-    distance = SlicedWasserstein(2, **options)
+    distance = gd.SlicedWasserstein(2, **options)
     features, others = (distance.embed(c.pack()) for c in (X, new))
     start = time.perf_counter()
     ridge = BayesianRidge().fit(features.numpy(), targets)

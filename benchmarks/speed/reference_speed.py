@@ -27,16 +27,9 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
+import gp_distributions as gd
 from benchmarks.harness import Options, Row, main, peak_memory
 from benchmarks.judging import Rows, Target, limit, number
-from gp_distributions import (
-    DistributionGP,
-    PointClouds,
-    ReferenceMeasure,
-    SinkhornKernel,
-    fit,
-    fit_reference,
-)
 from gp_distributions.numerics.entropic_transport import transport_potentials
 from gp_distributions.numerics.semi_dual import TransportOutcome
 
@@ -47,7 +40,7 @@ EPSILONS = (None, 0.05, 0.01)
 SOLVES = ((0.05, 1e-10), (1e-3, 1e-2), (1e-3, 1e-10), (1e-6, 1e-10))
 
 
-def toy(clouds: int, atoms: int, size: int, seed: int = 0) -> tuple[PointClouds, Tensor, Tensor]:
+def toy(clouds: int, atoms: int, size: int, seed: int = 0) -> tuple[gd.PointClouds, Tensor, Tensor]:
     """Clouds, targets and reference atoms."""
     generator = torch.Generator().manual_seed(seed)
 
@@ -60,7 +53,7 @@ def toy(clouds: int, atoms: int, size: int, seed: int = 0) -> tuple[PointClouds,
     mean, std = uniform(-0.3, 0.3, clouds, 2), uniform(0.01, 0.02, clouds)
     points = mean[:, None] + std[:, None, None] * normal(clouds, atoms, 2)
     targets = (mean[:, 0] + 0.5 - (mean[:, 1] + 0.5).square()) / (1 + std)
-    return PointClouds(points), targets, 0.1**0.5 * normal(size, 2)
+    return gd.PointClouds(points), targets, 0.1**0.5 * normal(size, 2)
 
 
 def times(options: Options) -> list[Row]:
@@ -71,10 +64,12 @@ def times(options: Options) -> list[Row]:
     for epsilon in tqdm(EPSILONS, desc="fit_reference", leave=False, disable=None):
         seconds = []
         for _ in range(min(options.repeats, 3)):
-            kernel = SinkhornKernel(ReferenceMeasure(atoms), profile="gaussian", epsilon=epsilon)
-            model = fit(DistributionGP(clouds, targets, kernel))
+            kernel = gd.SinkhornKernel(
+                gd.ReferenceMeasure(atoms), profile="gaussian", epsilon=epsilon
+            )
+            model = gd.fit(gd.DistributionGP(clouds, targets, kernel))
             start = time.perf_counter()
-            result = fit_reference(model, steps=steps, guard=None, progress=False)
+            result = gd.fit_reference(model, steps=steps, guard=None, progress=False)
             seconds.append(time.perf_counter() - start)
         median = statistics.median(seconds)
         rows.append(

@@ -39,19 +39,9 @@ from gpytorch.kernels import ScaleKernel
 from sklearn.metrics.pairwise import rbf_kernel
 from torch import Tensor
 
-import gp_distributions
+import gp_distributions as gd
 from benchmarks.harness import Options, Row, Side, Work, cell, drawing, interleave, main
 from benchmarks.papers.learning_curves import slope
-from gp_distributions import (
-    MMD,
-    DistributionGP,
-    DistributionKernel,
-    PointClouds,
-    ReferenceMeasure,
-    SinkhornPotential,
-    SlicedWasserstein,
-    fit,
-)
 from gp_distributions.distances import Distance
 
 
@@ -108,20 +98,20 @@ def uncached(distance: Distance, work: Work) -> Side:
 def sides(sizes: Sizes, axis: str) -> dict[str, Side]:
     """Computations whose cost depends on a size."""
     points = sizes.points_of_clouds()
-    rows = PointClouds(points).pack()
+    rows = gd.PointClouds(points).pack()
     vectors, arrays = points.flatten(1).numpy(), points.numpy()
     found: dict[str, Side] = {}
     if axis != "atoms":
-        sliced = SlicedWasserstein(sizes.dim, num_slices=sizes.slices)
+        sliced = gd.SlicedWasserstein(sizes.dim, num_slices=sizes.slices)
         found["SW2"] = uncached(sliced, lambda: sliced.squared(rows))
     if axis in ("clouds", "points", "dim"):
-        mmd = MMD(sizes.dim, bandwidth=0.3)
+        mmd = gd.MMD(sizes.dim, bandwidth=0.3)
         found["MMD"] = uncached(mmd, lambda: mmd.squared(rows))
         found["RBF of coordinates"] = lambda: lambda: rbf_kernel(vectors)
     if axis != "slices":
         generator = torch.Generator().manual_seed(1)
         atoms = torch.randn(sizes.atoms, sizes.dim, generator=generator, dtype=torch.float64)
-        potential = SinkhornPotential(ReferenceMeasure(0.3 * atoms), epsilon=0.05)
+        potential = gd.SinkhornPotential(gd.ReferenceMeasure(0.3 * atoms), epsilon=0.05)
         found["potentials"] = uncached(potential, lambda: potential.embed(rows))
     if axis != "atoms":
         pairs = [(i % sizes.clouds, (i + 1) % sizes.clouds) for i in range(PAIRS)]
@@ -169,7 +159,7 @@ Function = tuple[str, int, str]
 def layer(function: Function) -> str | None:
     """Return the layer of a function, or None for compiled functions, which count for their callers."""
     path = Path(function[0])
-    package = Path(gp_distributions.__file__).parent
+    package = Path(gd.__file__).parent
     if path.is_relative_to(package):
         return path.relative_to(package).parts[0].removesuffix(".py")
     parts = path.parts
@@ -212,21 +202,21 @@ def profile(name: str, work: Callable[[], object]) -> list[Row]:
 
 def models(clouds: int, points: int) -> list[Row]:
     """Profile two models."""
-    inputs = PointClouds(Sizes(clouds=4 * clouds, points=points).points_of_clouds())
+    inputs = gd.PointClouds(Sizes(clouds=4 * clouds, points=points).points_of_clouds())
     train, test = inputs[:clouds], inputs[clouds:]
     targets = train.points.mean(-2).norm(dim=-1)
-    reference = ReferenceMeasure.from_data(train, 20)
+    reference = gd.ReferenceMeasure.from_data(train, 20)
     rows = []
     for name, distance in (
-        ("sliced Wasserstein", SlicedWasserstein(2)),
-        ("Sinkhorn potentials", SinkhornPotential(reference)),
+        ("sliced Wasserstein", gd.SlicedWasserstein(2)),
+        ("Sinkhorn potentials", gd.SinkhornPotential(reference)),
     ):
-        model = DistributionGP(
-            train, targets, ScaleKernel(DistributionKernel(distance, "gaussian"))
+        model = gd.DistributionGP(
+            train, targets, ScaleKernel(gd.DistributionKernel(distance, "gaussian"))
         )
 
-        def work(model: DistributionGP = model) -> None:
-            fit(model).predict(test)
+        def work(model: gd.DistributionGP = model) -> None:
+            gd.fit(model).predict(test)
 
         rows += profile(name, work)
     return rows
