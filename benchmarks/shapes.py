@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import numpy as np
 import torch
@@ -67,3 +68,27 @@ def principal_axes(points: Tensor) -> Tensor:
     _, axes = torch.linalg.eigh(centred.mT @ centred)
     aligned = centred @ axes
     return aligned * torch.where(aligned.pow(3).sum(-2, keepdim=True) < 0, -1.0, 1.0)
+
+
+def kulfan_parameters(foils: Airfoils) -> dict[str, Any]:
+    """Return the parameters of airfoils that NeuralFoil reads, the airfoils along the last axis."""
+    import aerosandbox  # takes seconds
+
+    fits = [
+        aerosandbox.Airfoil(name, coordinates=outline)
+        .to_kulfan_airfoil(normalize_coordinates=False)
+        .kulfan_parameters
+        for name, outline in zip(foils.names, foils.outlines, strict=True)
+    ]
+    keys = ("upper_weights", "lower_weights", "leading_edge_weight", "TE_thickness")
+    return {key: np.stack([each[key] for each in fits], axis=-1) for key in keys}
+
+
+def flow(parameters: Mapping[str, Any], angle: float) -> Mapping[str, Any]:
+    """Return what NeuralFoil predicts at an angle of attack and a Reynolds number of 1e6."""
+    import neuralfoil
+
+    found: Mapping[str, Any] = neuralfoil.get_aero_from_kulfan_parameters(
+        dict(parameters), alpha=angle, Re=1e6, model_size="xlarge"
+    )
+    return found

@@ -70,23 +70,21 @@ from __future__ import annotations
 
 import json
 import statistics
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-
-from tqdm import tqdm
 
 import gp_distributions
 from benchmarks.calibration import ledger_tasks
+from benchmarks.calibration.ledger_causes import cause, remark
 from benchmarks.calibration.ledger_measures import MODELS, Entry, measured
-from benchmarks.harness import Options, Row, main
-from benchmarks.judging import limit
+from benchmarks.harness import Options, Row, main, progress
+from benchmarks.judging import limit, number
 
 LONG = True
-
 SEEDS = 1
 FIRST_SEED, QUICK_SEED = 2200, 900
 LOW, HIGH = 0.90, 0.98
-ROWS = Path(__file__).parents[1] / "build" / "benchmarks" / "calibration_ledger.jsonl"
+ROWS = Path(__file__).parents[2] / "build" / "benchmarks" / "calibration_ledger.jsonl"
 # Numbers of draws at each size of training data.
 DEFAULT = {15: 6, 60: 3, 200: 3, 600: 1}
 OTHERS = {
@@ -100,6 +98,25 @@ OTHERS = {
 CLASSIFIERS = {"exact": {60: 3, 200: 3}, "sparse": {200: 3}}
 LARGE = {"normal noise": 2000, "airfoils, CL/CD": 1500}
 SPARSE = {2000: 1}
+
+
+TARGETS = (
+    limit("calibration ledger: tasks", ">= 15", "tasks", name="all"),
+    limit(
+        "calibration ledger: entries below or above .90 to .98 without a cause",
+        "<= 0",
+        "unexplained",
+        name="all",
+        asked=True,
+    ),
+    limit(
+        "calibration ledger, no shift: entries with corrections outside .90 to .98 by over two errors",
+        "<= 0",
+        "conformal_outside",
+        name="not shifted",
+        asked=True,
+    ),
+)
 
 
 def entries(*, quick: bool) -> Iterator[Entry]:
@@ -128,7 +145,7 @@ def entries(*, quick: bool) -> Iterator[Entry]:
 
 
 def kept(file: Path, script: str) -> dict[str, Row | None]:
-    """Return the rows that this version of tasks, models and scores has measured, by their entries."""
+    """Return the rows that this version of the package has measured, by their entries."""
     if not file.exists():
         return {}
     lines = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
@@ -140,113 +157,73 @@ def version() -> str:
     return gp_distributions.__version__
 
 
-TARGETS = (
-    limit("calibration ledger: tasks", ">= 15", "tasks", name="all"),
-    limit(
-        "calibration ledger: entries below or above .90 to .98 without a cause",
-        "<= 0",
-        "unexplained",
-        name="all",
-        asked=True,
-    ),
-    limit(
-        "calibration ledger, no shift: entries with corrections outside .90 to .98 by over two errors",
-        "<= 0",
-        "conformal_outside",
-        name="not shifted",
-        asked=True,
-    ),
-)
-
-
 def run(options: Options) -> list[Row]:
     """Return all rows, those outside .90 to .98, and counts."""
-    seed = QUICK_SEED if options.quick else FIRST_SEED
-    script = version()
-    rows = kept(ROWS, script) if not options.quick else {}
-    todo = list(entries(quick=options.quick))
-    for entry in tqdm(todo, leave=False, disable=None):
-        key = f"{entry} from {seed}"
-        if key in rows:
-            continue
-        rows[key] = measured(entry, seed, quick=options.quick)
+    seed, script = QUICK_SEED if options.quick else FIRST_SEED, version()
+    rows = {} if options.quick else kept(ROWS, script)
+    todo = {f"{entry} from {seed}": entry for entry in entries(quick=options.quick)}
+    for key in progress([key for key in todo if key not in rows]):
+        rows[key] = measured(todo[key], seed, quick=options.quick)
         if not options.quick:
             ROWS.parent.mkdir(parents=True, exist_ok=True)
-            line = {"script": script, "entry": key, "row": rows[key]}
             with ROWS.open("a", encoding="utf-8") as file:
+                line = {"script": script, "entry": key, "row": rows[key]}
                 file.write(json.dumps(line) + "\n")
-    found = [rows[f"{entry} from {seed}"] for entry in todo]
-    return assembled([row for row in found if row is not None])
+    return assembled([row for key in todo if (row := rows[key]) is not None])
 
 
 def assembled(rows: list[Row]) -> list[Row]:
     """Judge rows, explain those outside, and count."""
-    # Read when all is measured, which takes long, so that explanations may be written meanwhile.
-    from benchmarks.calibration.ledger_causes import cause, remark
-
     numbers = [row | {"place": place(row)} for row in rows if "cover95" in row]
     labels = [row | {"place": place_of_labels(row)} for row in rows if "ece" in row]
-    causes = {id(row): cause(row, numbers) for row in numbers if row["place"] != "inside"}
-    outside: list[Row] = [
-        {
-            **{key: row[key] for key in ("task", "model", "T", "cover95", "error", "kurtosis")},
-            **{key: row[key] for key in ("conformal", "conformal_error", "place")},
-            "why": " ".join(filter(None, (causes[id(row)], remark(row)))) or None,
-        }
-        for row in numbers
-        if row["place"] != "inside"
-    ]
+    places, of_labels = ([row["place"] for row in part] for part in (numbers, labels))
+    shown = ("task", "model", "T", "cover95", "error", "kurtosis", "conformal", "conformal_error")
+    outside: list[Row] = []
+    chance = 0
+    for row in numbers:
+        if row["place"] != "inside":
+            why = cause(row, numbers)
+            chance += why is None and row["place"] in ("low", "high")
+            whole = " ".join(filter(None, (why, remark(row)))) or None
+            outside.append({key: row[key] for key in (*shown, "place")} | {"why": whole})
     count: Row = {
         "name": "all",
         "tasks": len({row["task"] for row in (*numbers, *labels)}),
         "rows": len(numbers),
-        **{
-            name: sum(row["place"] == name for row in numbers)
-            for name in ("inside", "low", "high", "below", "above")
-        },
+        **{name: places.count(name) for name in ("inside", "low", "high", "below", "above")},
         "unexplained": sum(row["why"] is None for row in outside),
-        "chance": sum(
-            causes[id(row)] is None for row in numbers if row["place"] in ("low", "high")
-        ),
+        "chance": chance,
         "classifiers": len(labels),
-        **{name: sum(row["place"] == name for row in labels) for name in ("timid", "bold")},
-        "minutes": sum(float(str(row["seconds"])) * int(str(row["draws"])) for row in rows) / 60,
+        **{name: of_labels.count(name) for name in ("timid", "bold")},
+        "minutes": sum(number(row, "seconds") * number(row, "draws") for row in rows) / 60,
     }
     if labels:
-        count |= {
-            f"mean_{name}": statistics.fmean(float(str(row[name])) for row in labels)
-            for name in ("log_score", "log_score_bare", "ece", "ece_bare")
-        }
-    shifted = [row for row in numbers if str(row["task"]).startswith("shifted")]
-    parts = {"not shifted": [row for row in numbers if row not in shifted], "shifted": shifted}
-    means = [averages(name, part) for name, part in parts.items() if part]
-    return [*numbers, *outside, *labels, *means, count]
+        for name in ("log_score", "log_score_bare", "ece", "ece_bare"):
+            count[f"mean_{name}"] = statistics.fmean(number(row, name) for row in labels)
+    parts: dict[str, list[Row]] = {"not shifted": [], "shifted": []}
+    for row in numbers:
+        parts["shifted" if str(row["task"]).startswith("shifted") else "not shifted"].append(row)
+    averaged = [averages(name, part) for name, part in parts.items() if part]
+    return [*numbers, *outside, *labels, *averaged, count]
 
 
-def averages(name: str, rows: list[Row]) -> Row:
+def averages(name: str, rows: Sequence[Row]) -> Row:
     """Return coverage with and without corrections over rows."""
-    shares = {
-        key: [float(str(row[key])) for row in rows if row[key] is not None]
-        for key in ("cover95", "conformal", "conformal_error", "jackknife")
-    }
-    pairs = zip(shares["conformal"], shares["conformal_error"], strict=True)
     found: Row = {"name": name, "rows": len(rows)}
     for key in ("cover95", "conformal", "jackknife"):
-        if part := shares[key]:
-            found |= {
-                key: statistics.fmean(part),
-                f"lowest_{key}": min(part),
-                f"highest_{key}": max(part),
-            }
+        if part := [number(row, key) for row in rows if row[key] is not None]:
+            found[key] = statistics.fmean(part)
+            found |= {f"lowest_{key}": min(part), f"highest_{key}": max(part)}
+    corrected = [row for row in rows if row["conformal"] is not None]
     found["conformal_outside"] = sum(
-        not LOW - 2 * error <= share <= HIGH + 2 * error for share, error in pairs
+        position(number(row, "conformal"), number(row, "conformal_error")) in ("below", "above")
+        for row in corrected
     )
     return found
 
 
-def place(row: Row) -> str:
-    """Say where the coverage of 95% intervals lies."""
-    cover, error = float(str(row["cover95"])), float(str(row["error"]))
+def position(cover: float, error: float) -> str:
+    """Say where a coverage of 95% intervals lies."""
     if cover < LOW:
         return "below" if cover + 2 * error < LOW else "low"
     if cover > HIGH:
@@ -254,13 +231,16 @@ def place(row: Row) -> str:
     return "inside"
 
 
+def place(row: Row) -> str:
+    """Say where the coverage of a row lies."""
+    return position(number(row, "cover95"), number(row, "error"))
+
+
 def place_of_labels(row: Row) -> str:
     """Say whether probabilities are further from accuracies than chance explains, and how."""
-    keys = ("ece", "ece_exact_95", "accuracy", "confidence")
-    ece, limit, accuracy, confidence = (float(str(row[key])) for key in keys)
-    if ece <= limit:
+    if number(row, "ece") <= number(row, "ece_exact_95"):
         return "inside"
-    return "timid" if confidence < accuracy else "bold"
+    return "timid" if number(row, "confidence") < number(row, "accuracy") else "bold"
 
 
 if __name__ == "__main__":

@@ -30,7 +30,6 @@ The seeds of draws are 1600, 1601, ...; settings were chosen on the seeds 900 to
 
 from __future__ import annotations
 
-import math
 import operator
 import statistics
 import time
@@ -45,21 +44,16 @@ from gpytorch.kernels import Kernel, ScaleKernel
 from sklearn.datasets import load_digits
 from sklearn.metrics import r2_score
 from torch import Tensor
-from tqdm import tqdm
 
 import gp_distributions as gd
-from benchmarks.harness import Options, Row, main
+from benchmarks import shapes
+from benchmarks.calibration import ledger_tasks
+from benchmarks.calibration.ledger_measures import predicted
+from benchmarks.harness import Options, Row, main, means, progress
 from benchmarks.judging import Rows, Target, beside, find, limit, number
-from benchmarks.papers import entropy_regression, mode_counting
 from benchmarks.prediction import molecules, scaled_distance
-from benchmarks.prediction.unknown_pose import turned
-from gp_distributions.datasets import (
-    load_airfoils,
-    load_cells,
-    load_molecules,
-    random_patients,
-    random_solids,
-)
+from benchmarks.regression import Scores, kernel_of, precomputed
+from gp_distributions.datasets import load_cells, load_molecules, random_patients
 from gp_distributions.distances import Distance
 from gp_distributions.measures.covariates import Covariates
 from gp_distributions.numerics.densities import Mixture
@@ -74,6 +68,7 @@ WIDTHS = 100
 LEVEL, LOW = 0.95, 0.85
 
 Inputs = Tensor | gd.MixedInputs
+Pool = tuple[gd.PointClouds, Tensor, Distance]
 
 
 @dataclass(frozen=True)
@@ -86,82 +81,58 @@ class Draw:
     kernel: Kernel
 
 
-@dataclass(frozen=True)
-class Score:
-    """Results of one side on one draw."""
-
-    coverage: float
-    nlpd: float
-    r2: float
-    seconds: float
-    width: float
-    likeliest: float | None = None
-
-
 def looked_up(name: str, quick: bool, train: int, test: int | None, seed: int) -> Draw:
     """Draw objects from a pool with known squared distances."""
-    squared, y = pool(name, quick)
+    squared, y = distances(name, quick)
     order = np.random.default_rng(seed).permutation(len(y))
     chosen = torch.from_numpy(order[: None if test is None else train + test])
-    kernel = ScaleKernel(gd.DistributionKernel(gd.PrecomputedDistance(squared)))
-    return Draw(chosen.double().unsqueeze(-1), y[chosen], train, kernel)
-
-
-def drawn(clouds: gd.PointClouds, y: Tensor, train: int) -> Draw:
-    """Return clouds drawn for one seed, with the default kernel."""
-    kernel = ScaleKernel(gd.DistributionKernel(gd.SlicedWasserstein(clouds.dim)))
-    return Draw(clouds.pack(), y, train, kernel)
+    return Draw(chosen.double().unsqueeze(-1), y[chosen], train, ScaleKernel(precomputed(squared)))
 
 
 @cache
-def pool(name: str, quick: bool) -> tuple[Tensor, Tensor]:
+def distances(name: str, quick: bool) -> tuple[Tensor, Tensor]:
     """Squared distances between all objects of a data set, and their targets."""
     clouds, y, distance = _POOLS[name](quick)
     return distance.squared(clouds.pack()), y
 
 
-def airfoils(quick: bool, *, rigid: bool = False) -> tuple[gd.PointClouds, Tensor, Distance]:
-    """Outlines of airfoils, in known or in random pose."""
-    foils = load_airfoils()
-    num, atoms = (60, 32) if quick else (len(foils.names), 128)
-    clouds = gd.PointClouds.from_curves(foils.outlines[:num], atoms=atoms)
-    y = torch.from_numpy(foils.lift_to_drag[:num])
-    if not rigid:
-        return clouds, y, gd.SlicedWasserstein(2)
-    return gd.PointClouds(turned(clouds.points, seed=FIRST_SEED)), y, gd.RigidSlicedWasserstein(2)
+def airfoils(quick: bool) -> Pool:
+    """Outlines of airfoils and their lift to drag."""
+    _, clouds, y = shapes.airfoil_clouds(*((60, 32) if quick else (None, 128)))
+    return clouds, y, gd.SlicedWasserstein(2)
 
 
-def cells(quick: bool) -> tuple[gd.PointClouds, Tensor, Distance]:
+def turned_airfoils(quick: bool) -> Pool:
+    """Outlines of airfoils in random pose and their lift to drag."""
+    clouds, y, _ = airfoils(quick)
+    turned = gd.PointClouds(shapes.turned(clouds.points, seed=FIRST_SEED))
+    return turned, y, gd.RigidSlicedWasserstein(2)
+
+
+def cells(quick: bool) -> Pool:
     """Outlines of cells; their circularity."""
     outlines = load_cells().outlines[: 60 if quick else None]
-    areas, lengths = [], []
-    for outline in outlines:
-        x, y = outline.T
-        areas.append(0.5 * abs(np.dot(x, np.roll(y, -1)) - np.dot(y, np.roll(x, -1))))
-        lengths.append(np.linalg.norm(outline - np.roll(outline, -1, axis=0), axis=1).sum())
-    circularity = 4 * math.pi * np.array(areas) / np.square(lengths)
     clouds = gd.PointClouds.from_curves(outlines, atoms=32 if quick else 128)
-    return clouds, torch.from_numpy(np.log(circularity)), gd.RigidSlicedWasserstein(2)
+    return clouds, shapes.circularity(outlines).log(), gd.RigidSlicedWasserstein(2)
 
 
-def some_molecules(quick: bool) -> tuple[gd.PointClouds, Tensor, Distance]:
+def some_molecules(quick: bool) -> Pool:
     """Pairs of atoms; atomisation energies."""
     found = load_molecules(60 if quick else 500, seed=FIRST_SEED)
-    free = found.counts @ molecules.FREE_ATOMS
-    energies = molecules.HARTREE * (found.properties["u0"] - free)
-    return molecules.pairs(found.clouds), torch.from_numpy(energies), molecules.sliced()
+    energies = torch.from_numpy(molecules.atomisation(found))
+    return molecules.pairs(found.clouds), energies, molecules.sliced()
 
 
-def digits(quick: bool) -> tuple[gd.PointClouds, Tensor, Distance]:
+def digits(quick: bool) -> Pool:
     """Images of digits as distributions; their total intensity."""
     images = load_digits().images[: 60 if quick else 800]
     y = torch.from_numpy(images.sum((1, 2)))
     return gd.PointClouds.from_images(images), y, gd.SlicedWasserstein(2)
 
 
-_POOLS: dict[str, Callable[[bool], tuple[gd.PointClouds, Tensor, Distance]]] = {
+_POOLS: dict[str, Callable[[bool], Pool]] = {
     "airfoils": airfoils,
-    "turned airfoils": lambda quick: airfoils(quick, rigid=True),
+    "turned airfoils": turned_airfoils,
     "cells": cells,
     "molecules": some_molecules,
     "digits": digits,
@@ -169,39 +140,20 @@ _POOLS: dict[str, Callable[[bool], tuple[gd.PointClouds, Tensor, Distance]]] = {
 _NEEDED = {"cells": "geomstats", "molecules": "qm9pack"}
 
 
-def solids(train: int, test: int, seed: int) -> Draw:
-    """Random solids in random pose."""
-    found = random_solids(train + test, num_points=100, seed=seed)
-    order = torch.from_numpy(np.random.default_rng(seed).permutation(train + test))
-    clouds = gd.PointClouds(found.turned)[order]
-    kernel = ScaleKernel(gd.DistributionKernel(gd.RigidSlicedWasserstein(3)))
-    return Draw(clouds.pack(), torch.from_numpy(found.targets)[order], train, kernel)
+def drawn(make: ledger_tasks.Make, pose: bool, train: int, test: int, seed: int) -> Draw:
+    """Draw a toy, with the default kernel."""
+    X, y = make(train + test, test, seed)
+    assert isinstance(X, gd.PointClouds)
+    distance = gd.RigidSlicedWasserstein(X.dim) if pose else gd.SlicedWasserstein(X.dim)
+    return Draw(X.pack(), y, train, kernel_of(distance))
 
 
-def modes(train: int, test: int, seed: int) -> Draw:
-    """Bags from mixtures; their numbers of components."""
-    task = mode_counting.Task(train + test, 50, 10, 2, (0.0, 0.0, 0.0))
-    rows, numbers = mode_counting.bags(task, seed)
-    clouds = gd.PointClouds.unpack(rows[: train + test], 2)
-    return drawn(clouds, numbers[: train + test].double(), train)
-
-
-def entropy(train: int, test: int, seed: int) -> Draw:
-    """Bags from rotated normal distributions; the entropy of a marginal."""
-    points, y = entropy_regression.experiment(100, seed)
-    return drawn(gd.PointClouds(points[: train + test]), y[: train + test], train)
-
-
-def markers(train: int, test: int, seed: int) -> Draw:
-    """Bags of 12 markers, of which 3 matter."""
-    task = scaled_distance.bags(seed, False)
-    known, new = task.train[0], task.test[0]
-    assert isinstance(known, gd.PointClouds)
-    assert isinstance(new, gd.PointClouds)
-    width = max(int(known.sizes.max()), int(new.sizes.max()))
-    rows = torch.cat([known[:train].pack(atoms=width), new[:test].pack(atoms=width)])
-    y = torch.cat([task.train[1][:train], task.test[1][:test]])
-    return drawn(gd.PointClouds.unpack(rows, task.dim), y, train)
+def markers(number: int, test: int, seed: int) -> tuple[gd.PointClouds, Tensor]:
+    """Bags of 12 markers, of which 3 matter, the first ones for training and for testing."""
+    clouds, y = scaled_distance.marker_bags(seed)
+    known, new = torch.arange(len(y)).split([scaled_distance.TRAIN, scaled_distance.TEST])
+    chosen = torch.cat([known[: number - test], new[:test]])
+    return clouds[chosen], y[chosen]
 
 
 def patients(train: int, test: int, seed: int) -> Draw:
@@ -216,17 +168,16 @@ def patients(train: int, test: int, seed: int) -> Draw:
 
 
 _DRAWN: dict[str, Callable[[int, int, int], Draw]] = {
-    "solids": solids,
-    "modes": modes,
-    "entropy": entropy,
-    "markers": markers,
+    "solids": partial(drawn, ledger_tasks.solids, True),
+    "modes": partial(drawn, ledger_tasks.modes, False),
+    "entropy": partial(drawn, ledger_tasks.entropy, False),
+    "markers": partial(drawn, markers, False),
     "patients": patients,
 }
 
 
-def tasks(options: Options) -> Iterator[tuple[str, Callable[[int], Draw]]]:
+def tasks(quick: bool) -> Iterator[tuple[str, Callable[[int], Draw]]]:
     """Yield the name of each task, and a function that draws data for a seed."""
-    quick = options.quick
     for size in SIZES[:1] if quick else SIZES:
         yield f"airfoils, T={size}", partial(looked_up, "airfoils", quick, size, None)
     test = 30 if quick else TEST
@@ -237,52 +188,45 @@ def tasks(options: Options) -> Iterator[tuple[str, Callable[[int], Draw]]]:
         yield name, partial(draw, FEW, test)
 
 
-def score(mixture: Mixture, y: Tensor, seconds: float) -> Score:
+def width_of(mixture: Mixture, members: slice = slice(None)) -> float:
+    """Return the mean width of intervals of mixtures, or of some of their members."""
+    location, scale = (part[:WIDTHS, members] for part in (mixture.location, mixture.scale))
+    weights = mixture.weights[members]
+    some = Mixture(weights / weights.sum(), location, scale, mixture.degrees[members])
+    return (some.quantile((1 + LEVEL) / 2) - some.quantile((1 - LEVEL) / 2)).mean().item()
+
+
+def score(mixture: Mixture, y: Tensor, seconds: float) -> Scores:
     """Score the predictive distributions of test targets."""
-    below, above = (1 - LEVEL) / 2, (1 + LEVEL) / 2
     covered = (mixture.cdf(y) - 0.5).abs() <= LEVEL / 2
-    location, scale = mixture.location[:WIDTHS], mixture.scale[:WIDTHS]
-    some = Mixture(mixture.weights, location, scale, mixture.degrees)
-    width = (some.quantile(above) - some.quantile(below)).mean().item()
-    return Score(
-        covered.double().mean().item(),
-        -mixture.log_density(y).mean().item(),
-        r2_score(y, mixture.mean()),
-        seconds,
-        width,
-    )
+    return {
+        "coverage": covered.double().mean().item(),
+        "nlpd": -mixture.log_density(y).mean().item(),
+        "r2": float(r2_score(y, mixture.mean())),
+        "seconds": seconds,
+    }
 
 
-def only(mixture: Mixture, member: int) -> Mixture:
-    """Return one member of mixtures."""
-    chosen = slice(member, member + 1)
-    location, scale = mixture.location[..., chosen], mixture.scale[..., chosen]
-    return Mixture(torch.ones(1).double(), location, scale, mixture.degrees[chosen])
-
-
-def sides(draw: Draw) -> dict[str, Score]:
+def sides(draw: Draw) -> dict[str, Scores]:
     """Score both sides on one draw."""
     known, new = slice(None, draw.train), slice(draw.train, None)
-    y = draw.y[new]
+    X, y = draw.X[new], draw.y[new]
     with silenced(), torch.no_grad():
         model = gd.DistributionGP(draw.X[known], draw.y[known], draw.kernel)
         begin = time.perf_counter()
         mixed = gd.integrate_hyperparameters(model)
         seconds = time.perf_counter() - begin
-        posterior = mixed.posterior(draw.X[new], observation_noise=True)
-        assert posterior.mean.shape == (len(y), 1)
-        marginal = posterior.mixture
-        location, scale = marginal.location.squeeze(-2), marginal.scale.squeeze(-2)
-        whole = Mixture(marginal.weights.flatten(), location, scale, marginal.degrees)
-        one = only(whole, int(mixed.weights.argmax()))
-        likeliest = score(one, y, 0.0)
-        integrated = replace(score(whole, y, seconds), likeliest=likeliest.width)
+        mixture = predicted(mixed, X)
+    integrated = score(mixture, y, seconds)
+    likeliest = int(mixed.weights.argmax())
+    width = width_of(mixture)
     with silenced():
         begin = time.perf_counter()
         gd.fit(model, progress=False)
         seconds = time.perf_counter() - begin
-    mean, std = (part.unsqueeze(-1) for part in model.predict(draw.X[new]))
-    normal = Mixture(torch.ones(1).double(), mean, std, torch.full((1,), math.inf).double())
+    normal = predicted(model, X)
+    integrated["width"] = width / width_of(mixture, slice(likeliest, likeliest + 1))
+    integrated["width_of_fit"] = width / width_of(normal)
     return {"fit": score(normal, y, seconds), "integrate": integrated}
 
 
@@ -344,66 +288,49 @@ TARGETS = (
 
 
 def run(options: Options) -> list[Row]:
-    """Return one row per task and side."""
+    """Return one row per task and side, and the means over tasks of 15 objects."""
     rows: list[Row] = []
-    named = list(tasks(options))
-    with tqdm(total=len(named) * options.seeds, leave=False, disable=None) as progress:
-        for name, draw in named:
-            found = []
-            for seed in range(FIRST_SEED, FIRST_SEED + options.seeds):
-                found.append(sides(draw(seed)))
-                progress.update()
-            rows += [row(f"{name}: {side}", found, side) for side in ("fit", "integrate")]
-    others = [r for r in rows if not str(r["name"]).startswith("airfoils, T=")]
-    parts = {
-        side: [
-            *(r for r in others if str(r["name"]).endswith(side)),
-            *(r for r in rows if r["name"] == f"airfoils, T={FEW}: {side}"),
-        ]
-        for side in ("fit", "integrate")
-    }
-    fitted, integrated = ([float(str(r["nlpd"])) for r in part] for part in parts.values())
-    differences = [ours - theirs for ours, theirs in zip(integrated, fitted, strict=True)]
-    for side, part in parts.items():
-        figures = [float(str(r["coverage"])) for r in part]
+    few: dict[str, list[Row]] = {"fit": [], "integrate": []}
+    for name, draw in tasks(options.quick):
+        seeds = range(FIRST_SEED, FIRST_SEED + options.seeds)
+        found = [sides(draw(seed)) for seed in progress(seeds, name)]
+        for side, part in few.items():
+            rows.append(row(f"{name}: {side}", [one[side] for one in found]))
+            if name == f"airfoils, T={FEW}" or not name.startswith("airfoils, T="):
+                part.append(rows[-1])
+    nlpd = [[number(r, "nlpd") for r in few[side]] for side in ("integrate", "fit")]
+    differences = [ours - theirs for ours, theirs in zip(*nlpd, strict=True)]
+    for side, part in few.items():
+        coverage = [number(r, "coverage") for r in part]
         compared = side == "integrate"
         rows.append(
             {
                 "name": f"all tasks, T={FEW}: {side}",
-                "coverage": statistics.fmean(figures),
-                "lowest_task": min(figures),
-                "highest_task": max(figures),
+                "coverage": statistics.fmean(coverage),
+                "lowest_task": min(coverage),
+                "highest_task": max(coverage),
                 "nlpd_difference": statistics.fmean(differences) if compared else None,
                 "largest_difference": max(differences) if compared else None,
-                "tasks": len(figures),
+                "tasks": len(part),
             }
         )
     return rows
 
 
-def row(name: str, found: list[dict[str, Score]], side: str) -> Row:
+def row(name: str, scores: list[Scores]) -> Row:
     """Average one side over draws."""
-    scores = [each[side] for each in found]
-    mean = {
-        column: statistics.fmean(getattr(one, column) for one in scores)
-        for column in ("coverage", "nlpd", "r2")
-    }
-    coverages = [one.coverage for one in scores]
-    width = over_fit = None
-    if side == "integrate":
-        width = statistics.fmean(one.width / (one.likeliest or math.nan) for one in scores)
-        over_fit = statistics.fmean(each[side].width / each["fit"].width for each in found)
+    mean, coverage = means(scores), [one["coverage"] for one in scores]
     return {
         "name": name,
         "coverage": mean["coverage"],
-        "worst": min(coverages),
-        "below": sum(coverage < LOW for coverage in coverages),
+        "worst": min(coverage),
+        "below": sum(share < LOW for share in coverage),
         "draws": len(scores),
         "nlpd": mean["nlpd"],
         "r2": mean["r2"],
-        "width": width,
-        "width_of_fit": over_fit,
-        "seconds": statistics.fmean(one.seconds for one in scores),
+        "width": mean.get("width"),
+        "width_of_fit": mean.get("width_of_fit"),
+        "seconds": mean["seconds"],
     }
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
-from gpytorch.kernels import Kernel, ScaleKernel
+from gpytorch.kernels import Kernel
 from numpy.typing import NDArray
 from scipy.stats import kurtosis
 from torch import Tensor
@@ -19,7 +19,9 @@ from torch import Tensor
 import gp_distributions as gd
 from benchmarks.calibration import ledger_tasks
 from benchmarks.calibration.ledger_tasks import Inputs, Task
-from benchmarks.harness import Row
+from benchmarks.harness import Row, means
+from benchmarks.regression import kernel_of, mean_of
+from gp_distributions.distances import Distance
 from gp_distributions.models import IntegratedGP
 from gp_distributions.numerics.densities import Mixture
 from gp_distributions.warnings import silenced
@@ -28,6 +30,8 @@ LEVELS = (0.5, 0.8, 0.95)
 TEST, HELD_OUT, FEWEST = 200, 100, 20
 
 Labels = NDArray[np.str_]
+# Results of one draw.
+Score = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -50,22 +54,6 @@ class Draw:
     test: tuple[Inputs, Any]
 
 
-@dataclass(frozen=True)
-class Score:
-    """Results of one draw."""
-
-    inside: Tensor
-    log_density: float
-    constant: float
-    width: float
-    rmse: float
-    errors: Tensor
-    conformal: float | None
-    conformal_width: float | None
-    held_out: int
-    jackknife: float | None
-
-
 def split(task: Task, train: int, seed: int, *, quick: bool) -> Draw | None:
     """Draw objects, or return ``None`` if there are too few."""
     held_out, test = (FEWEST, 20) if quick else (HELD_OUT, TEST)
@@ -80,70 +68,66 @@ def split(task: Task, train: int, seed: int, *, quick: bool) -> Draw | None:
     return Draw((X[:known], y[:known]), (X[known:last], y[known:last]), (X[last:], y[last:]))
 
 
-def kernel_of(task: Task, X: Inputs) -> Kernel:
+def distance_of(task: Task, X: gd.PointClouds) -> Distance:
+    """Return the default distance of a task on clouds."""
+    return gd.RigidSlicedWasserstein(X.dim) if task.pose else gd.SlicedWasserstein(X.dim)
+
+
+def default_kernel(task: Task, X: Inputs) -> Kernel:
     """Return the default kernel of a task."""
     if isinstance(X, gd.MixedInputs):
         return gd.mixed_kernel(X)
-    distance = gd.RigidSlicedWasserstein(X.dim) if task.pose else gd.SlicedWasserstein(X.dim)
-    return ScaleKernel(gd.DistributionKernel(distance))
+    return kernel_of(distance_of(task, X))
 
 
-def fitted(task: Task, X: Inputs, y: Tensor) -> gd.DistributionGP:
+def fitted(task: Task, X: Inputs, y: Tensor, **options: Any) -> gd.DistributionGP:
     """Return the default model."""
-    return gd.fit(gd.DistributionGP(X, y, kernel_of(task, X)), progress=False)
+    model = gd.DistributionGP(X, y, default_kernel(task, X), **options)
+    return gd.fit(model, progress=False)
 
 
 def integrated(task: Task, X: Inputs, y: Tensor) -> IntegratedGP:
     """Return a mixture over hyperparameters."""
-    return gd.integrate_hyperparameters(gd.DistributionGP(X, y, kernel_of(task, X)))
+    return gd.integrate_hyperparameters(gd.DistributionGP(X, y, default_kernel(task, X)))
 
 
 def sparse(task: Task, X: Inputs, y: Tensor) -> gd.SparseDistributionGP:
     """Return a sparse model."""
     number = min(100, max(20, len(y) // 5))
-    model = gd.SparseDistributionGP(X, y, kernel_of(task, X), num_inducing=number)
+    model = gd.SparseDistributionGP(X, y, default_kernel(task, X), num_inducing=number)
     return gd.fit(model, progress=False)
 
 
-def sampled(task: Task, X: Inputs, y: Tensor) -> gd.DistributionGP:
-    """Return a model with sampling noise."""
-    model = gd.DistributionGP(X, y, kernel_of(task, X), sampling_noise=True)
-    return gd.fit(model, progress=False)
-
-
-def referenced(task: Task, X: Inputs, y: Tensor) -> gd.DistributionGP:
+def referenced(task: Task, X: Any, y: Tensor) -> gd.DistributionGP:
     """Return a model with a learned reference."""
-    assert isinstance(X, gd.PointClouds)
-    kernel = ScaleKernel(gd.SinkhornKernel(gd.ReferenceMeasure.from_data(X, 8)))
-    model = gd.DistributionGP(X, y, kernel)
+    distance = gd.SinkhornPotential(gd.ReferenceMeasure.from_data(X, 8))
+    model = gd.DistributionGP(X, y, kernel_of(distance))
     gd.fit_reference(model, steps=10, progress=False)
     return model
 
 
-def scaled(task: Task, X: Inputs, y: Tensor) -> gd.DistributionGP:
+def scaled(task: Task, X: Any, y: Tensor) -> gd.DistributionGP:
     """Return a model with learned scales of coordinates."""
-    assert isinstance(X, gd.PointClouds)
-    kernel = ScaleKernel(gd.DistributionKernel(gd.ScaledDistance(gd.SlicedWasserstein(X.dim))))
+    kernel = kernel_of(gd.ScaledDistance(gd.SlicedWasserstein(X.dim)))
     return gd.fit(gd.DistributionGP(X, y, kernel), progress=False)
 
 
 def stacked(task: Task, X: Inputs, y: Tensor) -> Any:
-    """Return a stacked mixture of three kernels."""
-    kernels: dict[str, Kernel] = {"default": kernel_of(task, X)}
+    """Return a stacked mixture of kernels."""
+    kernels: dict[str, Kernel] = {"default": default_kernel(task, X)}
     if isinstance(X, gd.PointClouds):
-        distance = gd.RigidSlicedWasserstein(X.dim) if task.pose else gd.SlicedWasserstein(X.dim)
-        kernels["exponential"] = gd.DistributionKernel(distance, "exponential")
+        kernels["exponential"] = gd.DistributionKernel(distance_of(task, X), "exponential")
         kernels["mmd"] = gd.MMDKernel(X.dim, num_features=200)
     else:
         kernels["sum"] = gd.mixed_kernel(X, structure="sum")
     return gd.compare(kernels, X, y, progress=False).model()
 
 
-MODELS: dict[str, Callable[[Task, Inputs, Tensor], Any]] = {
+MODELS: dict[str, Callable[[Task, Any, Tensor], Any]] = {
     "fit": fitted,
     "integrate": integrated,
     "sparse": sparse,
-    "sampling noise": sampled,
+    "sampling noise": lambda task, X, y: fitted(task, X, y, sampling_noise=True),
     "reference": referenced,
     "scaled": scaled,
     "stacked": stacked,
@@ -161,7 +145,7 @@ def serves(model: str, task: Task, X: Inputs) -> bool:
     return model != "scaled" or not task.pose
 
 
-def predicted(model: Any, X: Inputs) -> Mixture:
+def predicted(model: Any, X: Any) -> Mixture:
     """Return the predictive distributions of targets."""
     with torch.no_grad():
         if isinstance(model, IntegratedGP | gd.MixtureModel):
@@ -174,8 +158,7 @@ def predicted(model: Any, X: Inputs) -> Mixture:
 
 def score(model: Any, draw: Draw) -> Score:
     """Score the predictions of test targets."""
-    X, y = draw.test
-    known = draw.train[1]
+    (X, y), known = draw.test, draw.train[1]
     center, deviation = known.mean(), known.std()
     mixture = predicted(model, X)
     depth = 2 * (mixture.cdf(y) - 0.5).abs()
@@ -184,33 +167,35 @@ def score(model: Any, draw: Draw) -> Score:
     width = (mixture.quantile(above) - mixture.quantile(below)).mean()
     widest = 2 * 1.96 * deviation
     mean, std = model.predict(X)
+    density = mixture.log_density(y).mean()
     held_out, targets = draw.held_out
-    conformal = jackknife = ratio = None
+    found: Score = {
+        "inside": torch.stack([(depth <= level).double() for level in LEVELS]),
+        "log_density": density.item(),
+        "gain": (density - constant).item(),
+        "width": (width / widest).item(),
+        "rmse": ((y - mean).square().mean() / (y - center).square().mean()).sqrt().item(),
+        "errors": (y - mean) / std,
+        "conformal": None,
+        "conformal_width": None,
+        "held_out": len(targets),
+        "jackknife": None,
+    }
     if len(targets) >= FEWEST:
-        correction = gd.ConformalCorrection(targets, *model.predict(held_out))
-        conformal, ratio = within(y, mean, correction.rescale(std), 2 * 1.96 / widest)
-    if isinstance(model, gd.DistributionGP | gd.SparseDistributionGP) and len(known) >= FEWEST:
-        correction = gd.ConformalCorrection(known, *model.leave_one_out())
-        jackknife, _ = within(y, mean, correction.rescale(std), 1.0)
-    return Score(
-        torch.stack([(depth <= level).double() for level in LEVELS]),
-        mixture.log_density(y).mean().item(),
-        constant.item(),
-        (width / widest).item(),
-        ((y - mean).square().mean() / (y - center).square().mean()).sqrt().item(),
-        (y - mean) / std,
-        conformal,
-        ratio,
-        len(targets),
-        jackknife,
-    )
+        wider = gd.ConformalCorrection(targets, *model.predict(held_out)).rescale(std)
+        found["conformal"] = within(y, mean, wider)
+        found["conformal_width"] = (wider.mean() * 2 * 1.96 / widest).item()
+    exact = gd.DistributionGP | gd.SparseDistributionGP
+    if isinstance(model, exact) and len(known) >= FEWEST:
+        wider = gd.ConformalCorrection(known, *model.leave_one_out()).rescale(std)
+        found["jackknife"] = within(y, mean, wider)
+    return found
 
 
-def within(y: Tensor, mean: Tensor, std: Tensor, scale: Any) -> tuple[float, float]:
-    """Return the share of targets in 95% intervals, and the mean deviation times a scale."""
-    z = (y - mean).abs() / std
+def within(y: Tensor, mean: Tensor, std: Tensor) -> float:
+    """Return the share of targets in 95% intervals."""
     half = torch.special.ndtri(torch.tensor((1 + LEVELS[-1]) / 2, dtype=torch.float64))
-    return (z <= half).double().mean().item(), (std.mean() * scale).item()
+    return ((y - mean).abs() / std <= half).double().mean().item()
 
 
 def regression(entry: Entry, seed: int, *, quick: bool) -> Row | None:
@@ -224,97 +209,89 @@ def regression(entry: Entry, seed: int, *, quick: bool) -> Row | None:
             return None
         torch.manual_seed(number)
         with silenced():
-            model = MODELS[entry.model](task, *draw.train)
-            found.append(score(model, draw))
+            found.append(score(MODELS[entry.model](task, *draw.train), draw))
     seconds = (time.perf_counter() - begin) / len(found)
-    inside = torch.cat([one.inside for one in found], dim=-1)
-    cover = inside.mean(-1).tolist()
-    shares = [one.inside[-1].mean().item() for one in found]
+    inside = torch.cat([one["inside"] for one in found], dim=-1)
+    targets, cover = inside.shape[-1], inside.mean(-1).tolist()
+    shares = [one["inside"][-1].mean().item() for one in found]
+    # One target more, half of it inside: a share of 0 or 1 has an error, too.
+    smoothed = (cover[-1] * targets + 0.5) / (targets + 1)
+    mean = {key: mean_of([one[key] for one in found]) for key in found[0] if key in _AVERAGED}
     return {
         "task": entry.task,
         "model": entry.model,
         "T": entry.train,
         "draws": len(found),
-        "targets": inside.shape[-1],
+        "targets": targets,
         **{f"cover{100 * level:.0f}": share for level, share in zip(LEVELS, cover, strict=True)},
         "cover95_by_draw": " ".join(f"{share:.3f}" for share in shares),
-        "error": standard_error(cover[-1], inside.shape[-1], shares),
-        "log_density": mean_of(one.log_density for one in found),
-        "gain": mean_of(one.log_density - one.constant for one in found),
-        "width": mean_of(one.width for one in found),
-        "rmse": mean_of(one.rmse for one in found),
-        "kurtosis": float(kurtosis(torch.cat([one.errors for one in found]).numpy())),
-        "conformal": mean_of(one.conformal for one in found),
+        "error": standard_error(smoothed * (1 - smoothed) / targets, shares),
+        **mean,
+        "kurtosis": float(kurtosis(torch.cat([one["errors"] for one in found]).numpy())),
         "conformal_error": corrected_error(found),
-        "conformal_width": mean_of(one.conformal_width for one in found),
-        "jackknife": mean_of(one.jackknife for one in found),
         "seconds": seconds,
     }
 
 
-def mean_of(values: Iterator[float | None]) -> float | None:
-    """Return the mean of values, or ``None`` if there are none."""
-    known = [value for value in values if value is not None]
-    return statistics.fmean(known) if known else None
+_AVERAGED = ("log_density", "gain", "width", "rmse", "conformal", "conformal_width", "jackknife")
 
 
-def standard_error(share: float, number: int, shares: list[float]) -> float:
+def standard_error(variance: float, shares: Sequence[float]) -> float:
     """Return the standard error of a share: that of draws, but at least that of independent targets."""
-    # One target more, half of it inside: a share of 0 or 1 has an error, too.
-    smoothed = (share * number + 0.5) / (number + 1)
-    independent = math.sqrt(smoothed * (1 - smoothed) / number)
     if len(shares) < 2:
-        return independent
-    return max(independent, statistics.stdev(shares) / math.sqrt(len(shares)))
+        return math.sqrt(variance)
+    return max(math.sqrt(variance), statistics.stdev(shares) / math.sqrt(len(shares)))
 
 
 def corrected_error(found: list[Score]) -> float | None:
     """Return the standard error of coverage with corrections, which vary with the held-out objects."""
-    shares = [one.conformal for one in found if one.conformal is not None]
+    shares = [one["conformal"] for one in found if one["conformal"] is not None]
     if not shares:
         return None
-    number, held_out = found[0].inside.shape[-1], found[0].held_out
     # The coverage of one correction follows a beta distribution.
-    counts = 1 / number + 1 / (held_out + 2)
-    independent = math.sqrt(LEVELS[-1] * (1 - LEVELS[-1]) * counts / len(shares))
-    if len(shares) < 2:
-        return independent
-    return max(independent, statistics.stdev(shares) / math.sqrt(len(shares)))
+    counts = 1 / found[0]["inside"].shape[-1] + 1 / (found[0]["held_out"] + 2)
+    return standard_error(LEVELS[-1] * (1 - LEVELS[-1]) * counts / len(shares), shares)
+
+
+def classified(entry: Entry, task: Task, draw: Draw) -> tuple[dict[str, Tensor], dict[str, float]]:
+    """Return the largest probabilities of test objects and hits, and scores, of one draw."""
+    (X, labels), (new, truth) = draw.train, draw.test
+    with silenced():
+        model, bare_model = (classifier(entry.model, task, X, labels, t) for t in (None, 1.0))
+        found, bare = (each.predict_proba(new) for each in (model, bare_model))
+    # Labels that no training object has cannot be predicted.
+    known = np.isin(truth, model.classes_)
+    index = torch.from_numpy(np.searchsorted(model.classes_, truth[known]))
+    found, bare = (part[torch.from_numpy(known)] for part in (found, bare))
+    shares = torch.from_numpy(np.mean(labels[:, None] == model.classes_, axis=0))
+    log_score, bare_score = (
+        part.gather(-1, index.unsqueeze(-1)).log().mean().item() for part in (found, bare)
+    )
+    objects = {
+        "top": found.amax(-1),
+        "right": (found.argmax(-1) == index).double(),
+        "bare_top": bare.amax(-1),
+    }
+    return objects, {
+        "base": shares.max().item(),
+        "log_score": log_score,
+        "base_score": shares[index].log().mean().item(),
+        "log_score_bare": bare_score,
+    }
 
 
 def classification(entry: Entry, seed: int, *, quick: bool) -> Row | None:
     """Measure one row of classification."""
     task = ledger_tasks.LABELS[entry.task]
-    probabilities: list[Tensor] = []
-    hits: list[Tensor] = []
-    bare_tops: list[Tensor] = []
-    scores: list[float] = []
-    bare_scores: list[float] = []
-    bases: list[float] = []
-    shares: list[float] = []
+    found = []
     begin = time.perf_counter()
     for number in range(seed, seed + entry.draws):
         draw = split(task, entry.train, number, quick=quick)
         if draw is None:
             return None
-        X, labels = draw.train
-        with silenced():
-            model, bare_model = (classifier(entry.model, task, X, labels, t) for t in (None, 1.0))
-            found, bare = (each.predict_proba(draw.test[0]) for each in (model, bare_model))
-        # Labels that no training object has cannot be predicted.
-        known = np.isin(draw.test[1], model.classes_)
-        index = torch.from_numpy(np.searchsorted(model.classes_, draw.test[1][known]))
-        found, bare = (part[torch.from_numpy(known)] for part in (found, bare))
-        frequencies = torch.from_numpy(np.mean(labels[:, None] == model.classes_, axis=0))
-        hits.append(found.argmax(-1) == index)
-        probabilities.append(found)
-        bare_tops.append(bare.amax(-1))
-        for part, means in ((found, scores), (bare, bare_scores)):
-            means.append(part.gather(-1, index.unsqueeze(-1)).log().mean().item())
-        bases.append(frequencies[index].log().mean().item())
-        shares.append(frequencies.max().item())
-    top = torch.cat([part.amax(-1) for part in probabilities])
-    right = torch.cat(hits).double()
+        found.append(classified(entry, task, draw))
+    objects, scores = zip(*found, strict=True)
+    top, right, bare_top = (_joined(part[key] for part in objects) for key in objects[0])
     random = torch.Generator().manual_seed(0)
     drawn = [(torch.rand(len(top), generator=random) < top).double() for _ in range(200)]
     exact = torch.tensor([calibration_error(top, one) for one in drawn])
@@ -325,22 +302,23 @@ def classification(entry: Entry, seed: int, *, quick: bool) -> Row | None:
         "draws": entry.draws,
         "targets": len(right),
         "accuracy": right.mean().item(),
-        "base": statistics.fmean(shares),
-        "log_score": statistics.fmean(scores),
-        "base_score": statistics.fmean(bases),
+        **means(scores),
         "confidence": top.mean().item(),
         "ece": calibration_error(top, right),
-        "log_score_bare": statistics.fmean(bare_scores),
-        "ece_bare": calibration_error(torch.cat(bare_tops), right),
+        "ece_bare": calibration_error(bare_top, right),
         "ece_exact": exact.mean().item(),
         "ece_exact_95": exact.quantile(0.95).item(),
         "seconds": (time.perf_counter() - begin) / entry.draws,
     }
 
 
+def _joined(parts: Iterable[Tensor]) -> Tensor:
+    return torch.cat(list(parts))
+
+
 def classifier(name: str, task: Task, X: Inputs, labels: Labels, temperature: float | None) -> Any:
     """Return a classifier; without a temperature, ``fit`` chooses one."""
-    kernel = kernel_of(task, X)
+    kernel = default_kernel(task, X)
     model: Any = (
         gd.ClassificationGP(X, labels, kernel)
         if name == "exact"

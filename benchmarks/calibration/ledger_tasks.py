@@ -18,23 +18,17 @@ from scipy.stats import spearmanr
 from sklearn.datasets import load_digits
 from torch import Tensor
 
-from benchmarks.calibration import few_clouds
-from benchmarks.papers import mode_counting, textures
+import gp_distributions as gd
+from benchmarks import shapes
+from benchmarks.papers import entropy_regression, mode_counting, textures
 from benchmarks.prediction import molecules, scaled_distance
-from benchmarks.prediction.unknown_pose import turned
-from gp_distributions import MixedInputs, PointClouds
-from gp_distributions.datasets import (
-    load_airfoils,
-    load_cells,
-    load_molecules,
-    random_patients,
-    random_solids,
-)
+from gp_distributions.datasets import load_cells, load_molecules, random_patients, random_solids
 
 Array = NDArray[np.float64]
-Inputs = PointClouds | MixedInputs
-# Inputs and targets or labels of so many objects, of which the last, so many, are for testing.
-Make = Callable[[int, int, int], tuple[Inputs, Any]]
+Inputs = gd.PointClouds | gd.MixedInputs
+Data = tuple[Inputs, Any]  # inputs and targets or labels
+# Data of so many objects, of which the last, so many, are for testing, from a seed.
+Make = Callable[[int, int, int], Data]
 # Largest number of objects of a data set that are read.
 MOST = 2200
 
@@ -72,83 +66,44 @@ def folder(package: str) -> Path:
     return Path(spec.submodule_search_locations[0])
 
 
-def pooled(
-    load: Callable[[], tuple[Inputs, Any]], number: int, test: int, seed: int
-) -> tuple[Inputs, Any]:
-    """Draw objects of a data set."""
-    X, y = load()
-    order = np.random.default_rng(seed).permutation(len(y))[:number]
-    return X[torch.from_numpy(order)], y[order]
+def drawn_from(load: Callable[[], Data], size: int, needs: str = "", **more: bool) -> Task:
+    """Return a task that draws from a data set of so many objects."""
+
+    def make(number: int, test: int, seed: int) -> Data:
+        X, y = load()
+        order = np.random.default_rng(seed).permutation(len(y))[:number]
+        return X[torch.from_numpy(order)], y[order]
+
+    return Task(make, size, needs=needs, **more)
 
 
 # Real data
 
 
 @cache
-def foils() -> tuple[PointClouds, dict[str, Tensor]]:
+def foils() -> tuple[gd.PointClouds, dict[str, Tensor]]:
     """Outlines of airfoils, with their coefficients at an angle of attack of 4 degrees."""
-    import aerosandbox  # takes seconds
-    import neuralfoil
-
-    found = load_airfoils()
-    shapes = [
-        aerosandbox.Airfoil(name, coordinates=outline).to_kulfan_airfoil(
-            normalize_coordinates=False
-        )
-        for name, outline in zip(found.names, found.outlines, strict=True)
-    ]
-    names = ("upper_weights", "lower_weights", "leading_edge_weight", "TE_thickness")
-    parameters = {
-        name: np.stack([shape.kulfan_parameters[name] for shape in shapes], axis=-1)
-        for name in names
-    }
-    flow = neuralfoil.get_aero_from_kulfan_parameters(
-        parameters, alpha=4.0, Re=1e6, model_size="xlarge"
-    )
+    found, clouds, ratios = shapes.airfoil_clouds(None, 64)
+    flow = shapes.flow(shapes.kulfan_parameters(found), 4.0)
     values = {name: torch.from_numpy(np.array(flow[name])) for name in ("CL", "CD", "CM")}
-    values["CL/CD"] = torch.from_numpy(found.lift_to_drag)
-    return PointClouds.from_curves(found.outlines, atoms=64), values
+    return clouds, values | {"CL/CD": ratios}
 
 
-def airfoils(coefficient: str) -> tuple[PointClouds, Tensor]:
-    """Outlines of airfoils and a coefficient."""
-    clouds, values = foils()
-    return clouds, values[coefficient]
-
-
-@cache
-def turned_airfoils() -> tuple[PointClouds, Tensor]:
-    """Outlines of airfoils in unknown pose and their lift to drag."""
-    clouds, values = foils()
-    return PointClouds(turned(clouds.points, 0), clouds.weights), values["CL/CD"]
-
-
-def circularity(outlines: list[Array]) -> Tensor:
-    r"""Return the logarithm of :math:`4 \pi A / P^2` of outlines."""
-    found = []
-    for outline in outlines:
-        x, y = outline.T
-        area = 0.5 * abs(np.dot(x, np.roll(y, -1)) - np.dot(y, np.roll(x, -1)))
-        length = np.linalg.norm(outline - np.roll(outline, -1, axis=0), axis=1).sum()
-        found.append(math.log(4 * math.pi * area / length**2))
-    return torch.tensor(found, dtype=torch.float64)
+def in_pose(clouds: gd.PointClouds) -> gd.PointClouds:
+    """Turn outlines at random."""
+    return gd.PointClouds(shapes.turned(clouds.points, 0), clouds.weights)
 
 
 @cache
-def cells() -> tuple[PointClouds, Tensor]:
+def cells() -> tuple[gd.PointClouds, Tensor]:
     """Outlines of cells and their circularity."""
-    outlines = list(load_cells().outlines)
-    return PointClouds.from_curves(outlines, atoms=64), circularity(outlines)
-
-
-def cell_labels(which: str) -> tuple[PointClouds, NDArray[np.str_]]:
-    """Outlines of cells and their lines or treatments."""
-    return cells()[0], getattr(load_cells(), which)
+    outlines = load_cells().outlines
+    return gd.PointClouds.from_curves(outlines, atoms=64), shapes.circularity(outlines).log()
 
 
 @cache
-def wing_outlines() -> tuple[list[Array], NDArray[np.str_]]:
-    """Outlines of mosquito wings, and their genera."""
+def wings() -> tuple[gd.PointClouds, Tensor, NDArray[np.str_]]:
+    """Outlines of mosquito wings, their circularity, and their genera."""
     place = folder("ktch") / "datasets" / "data" / "outline_mosquito_wings"
     with (place / "data_outline_mosquito_wings.csv").open() as file:
         points: dict[str, list[list[float]]] = {}
@@ -156,109 +111,67 @@ def wing_outlines() -> tuple[list[Array], NDArray[np.str_]]:
             points.setdefault(line["specimen_id"], []).append([float(line["x"]), float(line["y"])])
     with (place / "meta_outline_mosquito_wings.csv").open() as file:
         genera = {line["specimen_id"]: line["genus"] for line in csv.DictReader(file)}
-    return [np.array(part) for part in points.values()], np.array([genera[name] for name in points])
+    outlines = [np.array(part) for part in points.values()]
+    clouds = gd.PointClouds.from_curves(outlines, atoms=64)
+    return clouds, shapes.circularity(outlines).log(), np.array([genera[name] for name in points])
 
 
 @cache
-def wings() -> tuple[PointClouds, Tensor]:
-    """Outlines of mosquito wings in unknown pose and their circularity."""
-    outlines, _ = wing_outlines()
-    clouds = PointClouds.from_curves(outlines, atoms=64)
-    return PointClouds(turned(clouds.points, 0), clouds.weights), circularity(outlines)
-
-
-def genera() -> tuple[PointClouds, NDArray[np.str_]]:
-    """Outlines of mosquito wings and their genera."""
-    outlines, labels = wing_outlines()
-    return PointClouds.from_curves(outlines, atoms=64), labels
-
-
-@cache
-def some_molecules(what: str) -> tuple[PointClouds, Tensor]:
-    """Pairs of atoms, and what a line in the counts leaves of energies, or dipole moments."""
+def some_molecules(what: str) -> Data:
+    """Pairs of atoms, and what a line in the counts leaves of energies, or others."""
     found = load_molecules(MOST, seed=0)
-    clouds = molecules.pairs(found.clouds)
+    clouds, energies = molecules.pairs(found.clouds), molecules.atomisation(found)
     if what == "dipole":
         return clouds, torch.from_numpy(found.properties["mu"])
-    energies = molecules.HARTREE * (found.properties["u0"] - found.counts @ molecules.FREE_ATOMS)
-    everything = np.arange(len(energies))
-    split = molecules.Split(found.clouds, found.counts, energies, everything, everything)
-    return clouds, torch.from_numpy(energies - molecules.line(split)[0])
+    if what == "counts":
+        X = gd.MixedInputs(pairs=clouds, counts=found.counts.astype(np.float64))
+        return X, torch.from_numpy(energies)
+    return clouds, torch.from_numpy(energies - molecules.line(found.counts, energies, slice(None)))
 
 
 @cache
-def counted_molecules() -> tuple[MixedInputs, Tensor]:
-    """Pairs of atoms beside the numbers of atoms, and atomisation energies."""
-    found = load_molecules(MOST, seed=0)
-    energies = molecules.HARTREE * (found.properties["u0"] - found.counts @ molecules.FREE_ATOMS)
-    X = MixedInputs(pairs=molecules.pairs(found.clouds), counts=found.counts.astype(np.float64))
-    return X, torch.from_numpy(energies)
-
-
-@cache
-def digit_images() -> tuple[PointClouds, Tensor]:
+def digit_images() -> tuple[gd.PointClouds, Tensor]:
     """Images of digits and their total intensity."""
     images = load_digits().images
-    return PointClouds.from_images(images), torch.from_numpy(images.sum((1, 2)))
-
-
-def digit_labels() -> tuple[PointClouds, NDArray[np.str_]]:
-    """Images of digits and the digits."""
-    return digit_images()[0], load_digits().target.astype(str)
+    return gd.PointClouds.from_images(images), torch.from_numpy(images.sum((1, 2)))
 
 
 @cache
-def texture_patches() -> tuple[PointClouds, Tensor, NDArray[np.str_]]:
+def texture_patches() -> tuple[gd.PointClouds, Tensor, NDArray[np.str_]]:
     """Co-occurrence matrices of relit patches of textures, their contrasts, and the textures."""
-    random = np.random.default_rng(0)
-    squares = [
-        textures.patches(image, textures.SIDE) for image in textures.photographs(quick=False)
-    ]
-    images = np.concatenate(squares)
-    labels = np.repeat(textures.TEXTURES, [len(part) for part in squares])
-    contrast = random.uniform(0.5, 1, len(images))
-    light = random.uniform(0, 1, len(images))
-    shaped = contrast[:, None, None]
-    relit = shaped * images + (1 - shaped) * light[:, None, None]
+    parts = [textures.patches(each, textures.SIDE) for each in textures.photographs(quick=False)]
+    relit, contrast = textures.relit(np.concatenate(parts), np.random.default_rng(0))
     matrices = textures.cooccurrence(relit, 16)
-    return PointClouds.from_images(matrices), torch.from_numpy(contrast), labels
+    labels = np.repeat(textures.TEXTURES, [len(part) for part in parts])
+    return gd.PointClouds.from_images(matrices), torch.from_numpy(contrast.flatten()), labels
 
 
 @cache
-def cause_effect() -> list[Array]:
-    """The Tuebingen pairs of cause and effect as clouds, each coordinate standardised."""
+def dependence() -> tuple[gd.PointClouds, Tensor]:
+    """Up to 5000 standardised points of each of the Tuebingen pairs, and the rank correlation of all."""
     csv.field_size_limit(10**8)
     with (folder("cdt") / "data" / "resources" / "Tuebingen_pairs.csv").open() as file:
         rows = list(csv.DictReader(file))
-    clouds = [
-        np.stack([np.array(row[name].split(), dtype=float) for name in "AB"], -1) for row in rows
-    ]
-    return [(cloud - cloud.mean(0)) / cloud.std(0) for cloud in clouds]
-
-
-@cache
-def dependence() -> tuple[PointClouds, Tensor]:
-    """Up to 5000 points of each pair, and the rank correlation of all its points."""
-    clouds = cause_effect()
+    clouds = [np.stack([np.array(row[k].split(), dtype=float) for k in "AB"], -1) for row in rows]
+    clouds = [(cloud - cloud.mean(0)) / cloud.std(0) for cloud in clouds]
     random = np.random.default_rng(0)
     parts = [cloud[random.permutation(len(cloud))[:5000]] for cloud in clouds]
     found = [float(spearmanr(cloud).statistic) for cloud in clouds]
-    return PointClouds.from_list(parts), torch.tensor(found, dtype=torch.float64)
+    return gd.PointClouds.from_list(parts), torch.tensor(found, dtype=torch.float64)
 
 
 @cache
-def bags_of(name: str) -> tuple[PointClouds, NDArray[np.str_]]:
+def bags_of(name: str) -> tuple[gd.PointClouds, NDArray[np.str_]]:
     """Bags of the package mil, in units of the deviations of their features, and their labels."""
-    table = np.loadtxt(
-        folder("mil") / "data" / "datasets" / "csv" / f"{name}.csv", delimiter=",", dtype=np.float64
-    )
+    file = folder("mil") / "data" / "datasets" / "csv" / f"{name}.csv"
+    table = np.loadtxt(file, delimiter=",", dtype=np.float64)
     names, start = np.unique(table[:, 1], return_index=True)
     values = table[:, 2:]
     deviations = values.std(0)
     varying = deviations > 1e-12
     values = (values - values.mean(0))[:, varying] / deviations[varying] / math.sqrt(varying.sum())
     bags = [values[table[:, 1] == bag] for bag in names]
-    return PointClouds.from_list(bags), table[start, 0].astype(int).astype(str)
+    return gd.PointClouds.from_list(bags), table[start, 0].astype(int).astype(str)
 
 
 # Toys
@@ -273,24 +186,22 @@ def random_bags(
     sizes: tuple[int, int] = (50, 50),
     test_sizes: tuple[int, int] | None = None,
     beyond: bool = False,
-) -> tuple[PointClouds, Tensor]:
+) -> Data:
     r"""Draw bags of N(m, s^2 I) in the plane and targets about :math:`f = \log s + m_1 - m_2^2`."""
     rng = np.random.default_rng(seed)
-    later = sizes if test_sizes is None else test_sizes
     last = np.arange(number) >= number - test
     spreads = np.exp(rng.uniform(math.log(0.2), math.log(0.8), number))
     spreads = np.where(last & beyond, 0.8 * spreads / 0.2, spreads)
     means = rng.uniform(-1, 1, (number, 2))
-    low, high = (
-        np.where(last, math.log(b), math.log(a)) for a, b in zip(sizes, later, strict=True)
-    )
+    pairs = zip(sizes, test_sizes or sizes, strict=True)
+    low, high = (np.where(last, math.log(b), math.log(a)) for a, b in pairs)
     counts = np.exp(rng.uniform(low, high)).round().astype(int)
     bags = [
         mean + spread * rng.standard_normal((count, 2))
         for mean, spread, count in zip(means, spreads, counts, strict=True)
     ]
     f = np.log(spreads) + means[:, 0] - means[:, 1] ** 2
-    return PointClouds.from_list(bags), torch.from_numpy(_NOISE[noise](f, rng))
+    return gd.PointClouds.from_list(bags), torch.from_numpy(_NOISE[noise](f, rng))
 
 
 _NOISE: dict[str, Callable[[Array, np.random.Generator], Array]] = {
@@ -306,79 +217,64 @@ _NOISE: dict[str, Callable[[Array, np.random.Generator], Array]] = {
 }
 
 
-def modes(number: int, test: int, seed: int) -> tuple[PointClouds, Tensor]:
-    """Bags of Gaussian mixtures and their numbers of components."""
-    task = mode_counting.Task(number, 50, 10, 2, (math.nan,) * 3)
-    rows, numbers = mode_counting.bags(task, seed)
-    return PointClouds.unpack(rows[:number], 2), numbers[:number].double()
-
-
-def entropy(number: int, test: int, seed: int) -> tuple[PointClouds, Tensor]:
-    """Bags of rotated normal distributions and the entropies of a marginal."""
-    draw = few_clouds.entropy(number - test, test, seed)
-    assert isinstance(draw.X, Tensor)
-    return PointClouds.unpack(draw.X, 2), draw.y
-
-
-def markers(number: int, test: int, seed: int) -> tuple[PointClouds, Tensor]:
-    """Bags of 12 markers, of which 3 matter."""
-    task = scaled_distance.bags(seed, False)
-    parts = [part for part, _ in (task.train, task.test)]
-    bags = [bag for part in parts for bag in _bags(part)]
-    return PointClouds.from_list(bags[:number]), torch.cat([task.train[1], task.test[1]])[:number]
-
-
-def _bags(clouds: Inputs | Tensor) -> list[Tensor]:
-    assert isinstance(clouds, PointClouds)
-    return [
-        points[:size] for points, size in zip(clouds.points, clouds.sizes.tolist(), strict=True)
-    ]
-
-
-def patients(number: int, test: int, seed: int) -> tuple[MixedInputs, Tensor]:
+def patients(number: int, test: int, seed: int) -> Data:
     """Bags of cells beside age, sex and arm, and a response."""
     found = random_patients(number, dim=4, sizes=(50, 200), seed=seed)
     return found.inputs, torch.from_numpy(found.response)
 
 
-def solids(number: int, test: int, seed: int) -> tuple[PointClouds, Tensor]:
+def solids(number: int, test: int, seed: int) -> Data:
     """Solids in random pose."""
     found = random_solids(number, num_points=100, seed=seed)
-    order = np.random.default_rng(seed).permutation(number)
-    return PointClouds(found.turned)[torch.from_numpy(order)], torch.from_numpy(
-        found.targets[order]
-    )
+    order = torch.from_numpy(np.random.default_rng(seed).permutation(number))
+    return gd.PointClouds(found.turned)[order], torch.from_numpy(found.targets)[order]
 
 
-def toy(pool: int | None = None, *, samples: bool = False, **options: object) -> Task:
+def markers(number: int, test: int, seed: int) -> Data:
+    """Bags of 12 markers, of which 3 matter."""
+    clouds, y = scaled_distance.marker_bags(seed)
+    return clouds[:number], y[:number]
+
+
+def entropy(number: int, test: int, seed: int) -> Data:
+    """Bags of 100 points of rotated normal distributions and the entropies of a marginal."""
+    points, y = entropy_regression.experiment(100, seed)
+    return gd.PointClouds(points[:number]), y[:number]
+
+
+def modes(number: int, test: int, seed: int) -> Data:
+    """Bags of Gaussian mixtures and their numbers of components."""
+    return mode_counting.counted(number, 50, 10, 2, seed, kept=number)
+
+
+def toy(pool: int | None = None, *, samples: bool = False, **options: Any) -> Task:
     """Return a toy, of which at most ``pool`` bags are drawn at a time."""
-    return Task(partial(random_bags, **options), pool, samples=samples)  # type: ignore[arg-type]
+    return Task(partial(random_bags, **options), pool, samples=samples)
+
+
+def _airfoils(name: str) -> Task:
+    return drawn_from(lambda: (foils()[0], foils()[1][name]), 1874, "aerosandbox")
+
+
+def _molecules(what: str) -> Task:
+    return drawn_from(partial(some_molecules, what), MOST, "qm9pack")
 
 
 REGRESSION = {
-    **{
-        f"airfoils, {name}": Task(
-            partial(pooled, partial(airfoils, name)), 1874, needs="aerosandbox"
-        )
-        for name in ("CL/CD", "CL", "CD", "CM")
-    },
-    "turned airfoils, CL/CD": Task(
-        partial(pooled, turned_airfoils), 1874, pose=True, needs="aerosandbox"
+    **{f"airfoils, {name}": _airfoils(name) for name in ("CL/CD", "CL", "CD", "CM")},
+    "turned airfoils, CL/CD": drawn_from(
+        cache(lambda: (in_pose(foils()[0]), foils()[1]["CL/CD"])), 1874, "aerosandbox", pose=True
     ),
-    "cells, circularity": Task(partial(pooled, cells), 650, pose=True, needs="geomstats"),
-    "wings, circularity": Task(partial(pooled, wings), 126, pose=True, needs="ktch"),
-    "molecules, energy": Task(
-        partial(pooled, partial(some_molecules, "energy")), MOST, needs="qm9pack"
+    "cells, circularity": drawn_from(cells, 650, "geomstats", pose=True),
+    "wings, circularity": drawn_from(
+        cache(lambda: (in_pose(wings()[0]), wings()[1])), 126, "ktch", pose=True
     ),
-    "molecules, dipole": Task(
-        partial(pooled, partial(some_molecules, "dipole")), MOST, needs="qm9pack"
-    ),
-    "molecules and counts": Task(partial(pooled, counted_molecules), MOST, needs="qm9pack"),
-    "digits, ink": Task(partial(pooled, digit_images), 1797),
-    "textures, contrast": Task(
-        partial(pooled, lambda: texture_patches()[:2]), 768, needs="skimage"
-    ),
-    "pairs, rank correlation": Task(partial(pooled, dependence), 99, samples=True, needs="cdt"),
+    "molecules, energy": _molecules("energy"),
+    "molecules, dipole": _molecules("dipole"),
+    "molecules and counts": _molecules("counts"),
+    "digits, ink": drawn_from(digit_images, 1797),
+    "textures, contrast": drawn_from(lambda: texture_patches()[:2], 768, "skimage"),
+    "pairs, rank correlation": drawn_from(dependence, 99, "cdt", samples=True),
     "patients": Task(patients),
     "solids": Task(solids, pose=True),
     "markers": Task(markers, 410, samples=True),
@@ -397,24 +293,19 @@ REGRESSION = {
     "shifted: wider bags": toy(beyond=True),
     "shifted: bags of 5 after 500": toy(sizes=(500, 500), test_sizes=(5, 5), samples=True),
 }
-
+MIL = {"musk1": 92, "elephant": 200, "protein": 193, "birds_brown_creeper": 548}
 LABELS = {
-    "cells, line": Task(
-        partial(pooled, partial(cell_labels, "lines")), 650, pose=True, needs="geomstats"
+    "cells, line": drawn_from(
+        lambda: (cells()[0], load_cells().lines), 650, "geomstats", pose=True
     ),
-    "cells, treatment": Task(
-        partial(pooled, partial(cell_labels, "treatments")), 650, pose=True, needs="geomstats"
+    "cells, treatment": drawn_from(
+        lambda: (cells()[0], load_cells().treatments), 650, "geomstats", pose=True
     ),
-    "wings, genus": Task(partial(pooled, genera), 126, needs="ktch"),
-    "digits": Task(partial(pooled, digit_labels), 1797),
-    "textures": Task(partial(pooled, lambda: texture_patches()[::2]), 768, needs="skimage"),
+    "wings, genus": drawn_from(lambda: wings()[::2], 126, "ktch"),
+    "digits": drawn_from(lambda: (digit_images()[0], load_digits().target.astype(str)), 1797),
+    "textures": drawn_from(lambda: texture_patches()[::2], 768, "skimage"),
     **{
-        f"mil, {name}": Task(partial(pooled, partial(bags_of, name)), size, needs="mil")
-        for name, size in (
-            ("musk1", 92),
-            ("elephant", 200),
-            ("protein", 193),
-            ("birds_brown_creeper", 548),
-        )
+        f"mil, {name}": drawn_from(partial(bags_of, name), size, "mil")
+        for name, size in MIL.items()
     },
 }

@@ -41,20 +41,16 @@ import numpy as np
 import torch
 from gpytorch.kernels import Kernel, ScaleKernel
 from torch import Tensor
-from tqdm import tqdm
 
 import gp_distributions as gd
 from benchmarks.calibration.ledger_measures import Draw, Score, fitted, score, split
 from benchmarks.calibration.ledger_tasks import REGRESSION, Inputs, Task
-from benchmarks.harness import Options, Row, main
+from benchmarks.harness import Options, Row, main, progress
 from benchmarks.judging import beside, limit
 from gp_distributions.warnings import silenced
 
 LONG = True
-
-SEEDS = 5
-_FIRST, _TRAIN, _QUICK_TRAIN = 4000, 60, 12
-MODELS = ("equal", "equal, integrated", "scaled", "scaled, integrated")
+FIRST, TRAIN, QUICK_TRAIN = 4000, 60, 12
 
 
 @dataclass(frozen=True)
@@ -75,19 +71,14 @@ def one_of(dim: int, number: int, test: int, seed: int) -> tuple[gd.PointClouds,
     return gd.PointClouds(torch.from_numpy(points)), torch.from_numpy(y)
 
 
-def tasks(*, quick: bool) -> dict[str, Task]:
-    """Return the tasks whose data are installed."""
-    if quick:
-        return {"one of 2": Task(partial(one_of, 2))}
-    found = {
-        "markers": REGRESSION["markers"],
-        "patients": REGRESSION["patients"],
-        "one of 8": Task(partial(one_of, 8)),
-        "dipole": REGRESSION["molecules, dipole"],
-        "heavy tails": REGRESSION["heavy tails"],
-        "bags of 5": REGRESSION["no noise, bags of 5"],
-    }
-    return {name: task for name, task in found.items() if task.available}
+TASKS = {
+    "markers": REGRESSION["markers"],
+    "patients": REGRESSION["patients"],
+    "one of 8": Task(partial(one_of, 8)),
+    "dipole": REGRESSION["molecules, dipole"],
+    "heavy tails": REGRESSION["heavy tails"],
+    "bags of 5": REGRESSION["no noise, bags of 5"],
+}
 
 
 def scaled_kernel(X: Inputs) -> tuple[Kernel, gd.ScaledDistance]:
@@ -105,27 +96,22 @@ def measured(task: Task, draw: Draw) -> Found:
     """Fit and score all models of one draw."""
     X, y = draw.train
     kernel, distance = scaled_kernel(X)
+    scaled = gd.DistributionGP(X, y, kernel)
+    scores = {}
     with silenced():
-        equal = fitted(task, X, y)
-        scaled = gd.fit(gd.DistributionGP(X, y, kernel), progress=False)
-        models = {
-            "equal": equal,
-            "equal, integrated": gd.integrate_hyperparameters(equal),
-            "scaled": scaled,
-            "scaled, integrated": gd.integrate_hyperparameters(scaled),
-        }
-        scores = {name: score(model, draw) for name, model in models.items()}
+        models = {"equal": fitted(task, X, y), "scaled": gd.fit(scaled, progress=False)}
+        for name, model in models.items():
+            scores[name] = score(model, draw)
+            scores[f"{name}, integrated"] = score(gd.integrate_hyperparameters(model), draw)
     return Found(scores, bool((distance.raw_scales != 0).any()))
 
 
 def summaries(name: str, draws: Sequence[Found]) -> Iterator[Row]:
     """Yield a row for each model."""
-    for model in MODELS:
-        scores = [draw.scores[model] for draw in draws]
-        equal = [draw.scores["equal"] for draw in draws]
-        inside = torch.stack([one.inside.mean(-1) for one in scores])
-        pairs = list(zip(scores, equal, strict=True))
-        gains = [one.log_density - other.log_density for one, other in pairs]
+    for model in ("equal", "equal, integrated", "scaled", "scaled, integrated"):
+        pairs = [(draw.scores[model], draw.scores["equal"]) for draw in draws]
+        inside = torch.stack([one["inside"].mean(-1) for one, _ in pairs])
+        gains = [one["log_density"] - equal["log_density"] for one, equal in pairs]
         several = len(gains) > 1
         yield {
             "name": f"{name}: {model}",
@@ -133,10 +119,10 @@ def summaries(name: str, draws: Sequence[Found]) -> Iterator[Row]:
             "changed": sum(draw.changed for draw in draws),
             **dict(zip(("cover50", "cover80", "cover95"), inside.mean(0).tolist(), strict=True)),
             "lowest95": inside[:, -1].min().item(),
-            "width": statistics.fmean(one.width for one in scores),
+            "width": statistics.fmean(one["width"] for one, _ in pairs),
             "gain": statistics.fmean(gains),
             "gain_error": statistics.stdev(gains) / math.sqrt(len(gains)) if several else None,
-            "rmse": math.exp(statistics.fmean(math.log(a.rmse / b.rmse) for a, b in pairs)),
+            "rmse": statistics.geometric_mean(one["rmse"] / e["rmse"] for one, e in pairs),
         }
 
 
@@ -162,15 +148,17 @@ def run(options: Options) -> list[Row]:
     """Return one row per task and model, and those of the draws in which scales changed."""
     rows: list[Row] = []
     changed: list[Found] = []
-    train, seeds = (_QUICK_TRAIN, 1) if options.quick else (_TRAIN, options.seeds)
-    for name, task in tasks(quick=options.quick).items():
-        found: list[Found] = []
-        for seed in tqdm(range(_FIRST, _FIRST + seeds), desc=name, leave=False, disable=None):
-            draw = split(task, train, seed, quick=options.quick)
-            assert draw is not None
-            found.append(measured(task, draw))
-        rows += summaries(name, found)
-        changed += [one for one in found if one.changed]
+    train, seeds = (QUICK_TRAIN, 1) if options.quick else (TRAIN, options.seeds)
+    tasks = {"one of 2": Task(partial(one_of, 2))} if options.quick else TASKS
+    for name, task in tasks.items():
+        if task.available:
+            found: list[Found] = []
+            for seed in progress(range(FIRST, FIRST + seeds), name):
+                draw = split(task, train, seed, quick=options.quick)
+                assert draw is not None
+                found.append(measured(task, draw))
+            rows += summaries(name, found)
+            changed += [one for one in found if one.changed]
     return [*rows, *(summaries("changed", changed) if changed else ())]
 
 

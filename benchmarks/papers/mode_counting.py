@@ -71,7 +71,7 @@ class Task:
     points: int
     components: int
     dim: int
-    published: tuple[float, float, float]
+    published: tuple[float, ...] = ()
     reach: float | None = None
 
     def __str__(self) -> str:
@@ -114,6 +114,14 @@ def bags(task: Task, seed: int) -> tuple[Tensor, Tensor]:
         roots = torch.linalg.cholesky(covariances)
         bag.copy_(means[which] + (roots[which] @ noise).squeeze(-1))
     return gd.PointClouds(points).pack(), numbers
+
+
+def counted(
+    clouds: int, points: int, components: int, dim: int, seed: int, kept: int
+) -> tuple[gd.PointClouds, Tensor]:
+    """Return the first bags of a task, and their numbers of components."""
+    rows, numbers = bags(Task(clouds, points, components, dim), seed)
+    return gd.PointClouds.unpack(rows[:kept], dim), numbers[:kept].double()
 
 
 @functools.cache

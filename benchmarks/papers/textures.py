@@ -83,11 +83,11 @@ def patches(image: Array, side: int) -> Array:
     return blocks.swapaxes(1, 2).reshape(-1, side, side)
 
 
-def relit(images: Array, random: np.random.Generator) -> Array:
-    """Change the contrast and the brightness of each image at random."""
+def relit(images: Array, random: np.random.Generator) -> tuple[Array, Array]:
+    """Change the contrast and the brightness of each image at random; return the contrasts too."""
     shape = (len(images), 1, 1)
     contrast, light = random.uniform(0.5, 1, shape), random.uniform(0, 1, shape)
-    return contrast * images + (1 - contrast) * light
+    return contrast * images + (1 - contrast) * light, contrast
 
 
 def cooccurrence(images: Array, levels: int) -> Array:
@@ -140,7 +140,7 @@ def run(options: Options) -> list[Row]:
             parts, labels = drawn(textures, counts, random)
             images = np.concatenate(parts)
             if light == "relit":
-                images = relit(images, random)
+                images, _ = relit(images, random)
             sides = features(cooccurrence(images, LEVELS), size)
             each.append(dict(results(sides, labels, seed)))
         rows += averaged(light, each)

@@ -26,7 +26,6 @@ implementation over 3 splits. ``seconds`` is the time of fit and prediction on o
 from __future__ import annotations
 
 import itertools
-import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -34,22 +33,17 @@ from functools import partial
 
 import numpy as np
 import torch
-from gpytorch.kernels import ScaleKernel
-from numpy.typing import NDArray
 from sklearn.ensemble import RandomForestRegressor
 from sklearn.metrics import r2_score
 from torch import Tensor
-from tqdm import tqdm
 
-from benchmarks.harness import Options, Row, main
+import gp_distributions as gd
+from benchmarks.harness import Options, Row, main, means, progress
 from benchmarks.prediction.distance_comparison import DISTANCES
+from benchmarks.regression import Scores, kernel_of, score_of
 from benchmarks.search.searches import matern
-from benchmarks.shapes import ordinates
-from gp_distributions import DistributionGP, DistributionKernel, PointClouds, fit
-from gp_distributions.calibration import calibration
-from gp_distributions.datasets import Airfoils, load_airfoils
+from benchmarks.shapes import Outline, airfoil_clouds, ordinates
 
-Outline = NDArray[np.float64]
 VERTICES = (30, 200)
 # Expected R^2 and coverage.
 EXPECTED: dict[str, tuple[str | None, str | None]] = {
@@ -66,33 +60,22 @@ EXPECTED: dict[str, tuple[str | None, str | None]] = {
 
 
 @dataclass(frozen=True)
-class Score:
-    """Results of one method on one split."""
-
-    r2: float
-    coverage: float | None
-    seconds: float
-
-
-@dataclass(frozen=True)
 class Split:
     """All shapes in three forms, with the indices of training and test shapes."""
 
     outlines: tuple[Outline, ...]
-    clouds: PointClouds
+    clouds: gd.PointClouds
     heights: Tensor
     targets: Tensor
     train: Tensor
     test: Tensor
 
-    def score(self, predict: Callable[[], tuple[Tensor, Tensor | None]]) -> Score:
+    def score(self, predict: Callable[[], tuple[Tensor, Tensor]]) -> Scores:
         """Accuracy and coverage on the test shapes."""
         begin = time.perf_counter()
         mean, std = predict()
         seconds = time.perf_counter() - begin
-        truth = self.targets[self.test]
-        coverage = None if std is None else float(calibration(truth, mean, std).coverage)
-        return Score(r2_score(truth, mean), coverage, seconds)
+        return score_of(self.targets[self.test], mean, std) | {"seconds": seconds}
 
 
 def remeshed(outline: Outline, rng: np.random.Generator) -> Outline:
@@ -109,20 +92,19 @@ def remeshed(outline: Outline, rng: np.random.Generator) -> Outline:
     return np.stack([np.interp(places * ends[-1], ends, axis) for axis in closed.T], axis=-1)
 
 
-def fit_predict(model: DistributionGP, X: PointClouds | Tensor) -> tuple[Tensor, Tensor]:
+def fit_predict(model: gd.DistributionGP, X: gd.PointClouds | Tensor) -> tuple[Tensor, Tensor]:
     """Fit a model, and return predicted means and standard deviations."""
-    return fit(model).predict(X)
+    return gd.fit(model).predict(X)
 
 
-def by_outlines(split: Split, seed: int) -> dict[str, Score]:
+def by_outlines(split: Split, seed: int) -> dict[str, Scores]:
     """Compare three distances, and test the first one on other meshes."""
-    train, test = split.train, split.test
     rng = np.random.default_rng(seed)
-    outlines = [remeshed(split.outlines[i], rng) for i in test.tolist()]
+    outlines = [remeshed(split.outlines[i], rng) for i in split.test.tolist()]
     meshes = {
-        "uniform weights": PointClouds.from_list(outlines),
-        "arc-length weights": PointClouds.from_curves(outlines),
-        "resampled": PointClouds.from_curves(outlines, atoms=split.clouds.points.shape[-2]),
+        "uniform weights": gd.PointClouds.from_list(outlines),
+        "arc-length weights": gd.PointClouds.from_curves(outlines),
+        "resampled": gd.PointClouds.from_curves(outlines, atoms=split.clouds.points.shape[-2]),
     }
     found = {}
     for name, profile, normalised in (
@@ -130,49 +112,45 @@ def by_outlines(split: Split, seed: int) -> dict[str, Score]:
         ("MMD laplace", "matern52", False),
         ("linear transport", "matern52", False),
     ):
-        known, new = split.clouds[train], split.clouds[test]
+        known, new = split.clouds[split.train], split.clouds[split.test]
         read = meshes if name == "SW2" else {}
         label = name if profile == "matern52" else f"{name} {profile}"
         if normalised:
             label = f"{label} normalised"
             read = {way: clouds.normalize(like=known) for way, clouds in meshes.items()}
             known, new = known.normalize(), new.normalize(like=known)
-        kernel = ScaleKernel(DistributionKernel(DISTANCES[name][1](known), profile))
-        model = DistributionGP(known, split.targets[train], kernel)
+        kernel = kernel_of(DISTANCES[name][1](known), profile)
+        model = gd.DistributionGP(known, split.targets[split.train], kernel)
         found[f"outlines: {label}"] = split.score(partial(fit_predict, model, new))
         for way, clouds in read.items():
             found[f"re-meshed: {label}, {way}"] = split.score(partial(model.predict, clouds))
     return found
 
 
-def by_ordinates(split: Split, seed: int, trees: int) -> dict[str, Score]:
+def by_ordinates(split: Split, seed: int, trees: int) -> dict[str, Scores]:
     """Compare two GPs and a random forest on aligned heights."""
     known, new = split.heights[split.train], split.heights[split.test]
-    targets = split.targets[split.train]
+    targets, truth = split.targets[split.train], split.targets[split.test]
     found = {
-        name: split.score(partial(fit_predict, matern(known, targets, ard=ard), new))
-        for name, ard in (("GP", False), ("GP, ard", True))
+        f"68 ordinates: GP{', ard' * ard}": split.score(
+            partial(fit_predict, matern(known, targets, ard=ard), new)
+        )
+        for ard in (False, True)
     }
-
-    def forest() -> tuple[Tensor, None]:
-        grown = RandomForestRegressor(trees, random_state=seed).fit(known.numpy(), targets.numpy())
-        return torch.from_numpy(grown.predict(new.numpy())), None
-
-    found["random forest"] = split.score(forest)
-    return {f"68 ordinates: {name}": score for name, score in found.items()}
+    begin = time.perf_counter()
+    forest = RandomForestRegressor(trees, random_state=seed).fit(known.numpy(), targets.numpy())
+    r2 = float(r2_score(truth, forest.predict(new.numpy())))
+    seconds = time.perf_counter() - begin
+    return found | {"68 ordinates: random forest": {"r2": r2, "seconds": seconds}}
 
 
 def run(options: Options) -> list[Row]:
     """Return one row per method."""
-    train, atoms, trees = (30, 32, 10) if options.quick else (200, 128, 500)
-    foils = load_airfoils()
-    if options.quick:
-        foils = Airfoils(foils.names[:60], foils.outlines[:60], foils.lift_to_drag[:60])
+    train, atoms, trees, count = (30, 32, 10, 60) if options.quick else (200, 128, 500, None)
+    foils, clouds, targets = airfoil_clouds(count, atoms)
     heights = ordinates(foils.outlines)
-    clouds = PointClouds.from_curves(foils.outlines, atoms=atoms)
-    targets = torch.from_numpy(foils.lift_to_drag)
-    found: dict[str, list[Score]] = {}
-    for seed in tqdm(range(options.seeds), desc="splits", leave=False, disable=None):
+    found: dict[str, list[Scores]] = {}
+    for seed in progress(range(options.seeds), "splits"):
         parts = map(torch.from_numpy, foils.split(train, seed=seed))
         split = Split(foils.outlines, clouds, heights, targets, *parts)
         results = by_outlines(split, seed) | by_ordinates(split, seed, trees)
@@ -181,18 +159,18 @@ def run(options: Options) -> list[Row]:
     return [row(name, scores) for name, scores in sorted(found.items())]
 
 
-def row(name: str, scores: list[Score]) -> Row:
+def row(name: str, scores: list[Scores]) -> Row:
     """Average over splits."""
     expected, expected_coverage = EXPECTED.get(name, (None, None))
-    covered = [one.coverage for one in scores if one.coverage is not None]
+    mean = means(scores)
     return {
         "name": name,
-        "r2": statistics.fmean(one.r2 for one in scores),
-        "lowest": min(one.r2 for one in scores),
+        "r2": mean["r2"],
+        "lowest": min(one["r2"] for one in scores),
         "expected": expected,
-        "coverage": statistics.fmean(covered) if covered else None,
+        "coverage": mean.get("coverage"),
         "expected_coverage": expected_coverage,
-        "seconds": statistics.fmean(one.seconds for one in scores),
+        "seconds": mean["seconds"],
     }
 
 

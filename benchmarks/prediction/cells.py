@@ -34,7 +34,6 @@ chosen with all labels at hand, and no outer validation accounts for that.
 
 from __future__ import annotations
 
-import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -46,12 +45,12 @@ from gpytorch.kernels import Kernel, ScaleKernel
 from numpy.typing import NDArray
 from sklearn.model_selection import StratifiedKFold
 from torch import Tensor
-from tqdm import tqdm
 
 import gp_distributions as gd
-from benchmarks.harness import Options, Row, main
+from benchmarks.harness import Options, Row, main, means, progress
 from benchmarks.judging import beside
-from benchmarks.prediction.unknown_pose import principal_axes
+from benchmarks.regression import numbers, precomputed
+from benchmarks.shapes import principal_axes
 from gp_distributions.datasets import Cells, load_cells
 from gp_distributions.distances import Distance
 from gp_distributions.kernels import GroupAverageKernel, planar_rotations
@@ -60,6 +59,24 @@ REPEATS, FOLDS, ATOMS = 3, 5, 128
 # Concentration of the classes that are not the label; see ClassificationGP.
 ALPHA_EPSILON = 0.1
 AVERAGE = "group average"
+LABELS = ("line", "treatment")
+
+Indices = NDArray[np.int64]
+Score = dict[str, float]
+
+
+_PEERS = ("SW2", "principal axes", "SW2, turning", "principal axes, turning")
+TARGETS = tuple(
+    beside(
+        f"cells, {label}: accuracy beside SW2 and principal axes, without and with marks",
+        f">= {least:g}, above all",
+        label,
+        ("chosen", *_PEERS),
+        lambda ours, *others, least=least: ours >= least and ours > max(others),
+        asked=True,
+    )
+    for label, least in (("line", 0.76), ("treatment", 0.73))
+)
 
 
 @dataclass
@@ -70,48 +87,38 @@ class Method:
         make: Makes a kernel.
         rows: All cells, as its kernel reads them.
         share: Share of the training cells from which hyperparameters are learned.
-        scores: For each label, a pair of accuracy and leave-one-out log probability for each fold.
+        scores: For each label, accuracy, leave-one-out log probability and seconds of each fold.
     """
 
     make: Callable[[], Kernel]
     rows: Tensor
     share: float = 1.0
-    seconds: float = 0.0
-    scores: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
+    scores: dict[str, list[Score]] = field(default_factory=lambda: {name: [] for name in LABELS})
 
-    def score(
-        self, labels: NDArray[np.str_], train: NDArray[np.int64], test: NDArray[np.int64]
-    ) -> tuple[float, float]:
+    def score(self, labels: NDArray[np.str_], train: Indices, test: Indices) -> Score:
         """Return the accuracy on test cells and the leave-one-out log probability on training cells."""
         begin = time.perf_counter()
         chosen = np.random.default_rng(0).permutation(train)[: round(self.share * len(train))]
-        model = self._fitted(labels, np.sort(chosen))
+        model = gd.fit(self._model(labels, np.sort(chosen)), restarts=0)
         if len(chosen) < len(train):
             few, model = model, self._model(labels, train)
             for part in ("covar_module", "mean_module"):
                 getattr(model, part).load_state_dict(getattr(few, part).state_dict())
         accuracy = float(np.mean(model.predict(self.rows[test]) == labels[test]))
-        found = accuracy, float(model.leave_one_out().mean())
-        self.seconds += time.perf_counter() - begin
-        return found
+        loo = float(model.leave_one_out().mean())
+        return {"accuracy": accuracy, "loo": loo, "seconds": time.perf_counter() - begin}
 
-    def _model(self, labels: NDArray[np.str_], train: NDArray[np.int64]) -> gd.ClassificationGP:
+    def _model(self, labels: NDArray[np.str_], train: Indices) -> gd.ClassificationGP:
         kernel = ScaleKernel(self.make())
         return gd.ClassificationGP(
             self.rows[train], labels[train], kernel, alpha_epsilon=ALPHA_EPSILON
         )
 
-    def _fitted(self, labels: NDArray[np.str_], train: NDArray[np.int64]) -> gd.ClassificationGP:
-        model = self._model(labels, train)
-        gd.fit(model, restarts=0)
-        return model
 
-
-def of_distance(distance: Distance, clouds: gd.PointClouds) -> Method:
+def of_distance(distance: Distance, points: Tensor) -> Method:
     """Embed all cells once, and return a method that looks distances up."""
-    squared = distance.squared(clouds.pack())
-    indices = torch.arange(len(clouds), dtype=torch.float64).unsqueeze(-1)
-    return Method(lambda: gd.DistributionKernel(gd.PrecomputedDistance(squared)), indices)
+    squared = distance.squared(gd.PointClouds(points).pack())
+    return Method(lambda: precomputed(squared), numbers(len(points)))
 
 
 def turning_angles(points: Tensor) -> Tensor:
@@ -135,122 +142,78 @@ def average(slices: int, rotations: int) -> Kernel:
 def methods(cells: Cells, quick: bool) -> dict[str, Method]:
     """All methods by name."""
     clouds = cells.clouds(atoms=16 if quick else ATOMS)
+    points, outlines = clouds.points, cells.clouds(atoms=64 if quick else 2 * ATOMS).points
     size = 8 if quick else 50
-    sliced = gd.SlicedWasserstein(2, center=True, num_slices=size, num_quantiles=size)
-    rigid = (
-        partial(gd.RigidSlicedWasserstein, 2, num_slices=20)
-        if quick
-        else partial(gd.RigidSlicedWasserstein, 2)
+    sliced, marked = (
+        gd.SlicedWasserstein(dim, center=True, num_slices=size, num_quantiles=size)
+        for dim in (2, 3)
     )
-    aligned = gd.PointClouds(principal_axes(clouds.points))
-    outlines = cells.clouds(atoms=64 if quick else 2 * ATOMS).points
+    slices = {"num_slices": 20} if quick else {}
+    rigid = partial(gd.RigidSlicedWasserstein, 2, **slices)
     turning = turning_angles(outlines)
-    marked = gd.SlicedWasserstein(3, center=True, num_slices=size, num_quantiles=size)
+    ahead, aligned = (
+        torch.cat([each, turning], dim=-1) for each in (outlines, principal_axes(outlines))
+    )
+    fine = rigid(reflections=True, num_quantiles=32, max_degree=40)
+    with_marks = gd.RigidSlicedWasserstein(3, marks=1, reflections=True, **slices)
     shape = (8, 2) if quick else (24, 8)
     return {
-        "SW2": of_distance(sliced, clouds),
-        "principal axes": of_distance(sliced, aligned),
-        "rigid": of_distance(rigid(), clouds),
-        "rigid, reflections": of_distance(rigid(reflections=True), clouds),
-        "rigid, reflections and scale": of_distance(rigid(reflections=True, scale=True), clouds),
-        "rigid, reflections, fine": of_distance(
-            rigid(reflections=True, num_quantiles=32, max_degree=40), clouds
-        ),
-        "rigid, turning": of_distance(
-            gd.RigidSlicedWasserstein(
-                3, marks=1, reflections=True, num_slices=20 if quick else 100
-            ),
-            gd.PointClouds(torch.cat([outlines, turning], dim=-1)),
-        ),
-        "SW2, turning": of_distance(marked, gd.PointClouds(torch.cat([outlines, turning], dim=-1))),
-        "principal axes, turning": of_distance(
-            marked, gd.PointClouds(torch.cat([principal_axes(outlines), turning], dim=-1))
-        ),
+        "SW2": of_distance(sliced, points),
+        "principal axes": of_distance(sliced, principal_axes(points)),
+        "rigid": of_distance(rigid(), points),
+        "rigid, reflections": of_distance(rigid(reflections=True), points),
+        "rigid, reflections and scale": of_distance(rigid(reflections=True, scale=True), points),
+        "rigid, reflections, fine": of_distance(fine, points),
+        "rigid, turning": of_distance(with_marks, ahead),
+        "SW2, turning": of_distance(marked, ahead),
+        "principal axes, turning": of_distance(marked, aligned),
         AVERAGE: Method(lambda: average(*shape), clouds.pack(), share=0.5),
     }
 
 
-def subset(cells: Cells, every: int) -> Cells:
-    """Keep every ``every``-th cell."""
-    return Cells(cells.outlines[::every], cells.lines[::every], cells.treatments[::every])
-
-
-_PEERS = ("SW2", "principal axes", "SW2, turning", "principal axes, turning")
-TARGETS = tuple(
-    beside(
-        f"cells, {label}: accuracy beside SW2 and principal axes, without and with marks",
-        f">= {least:g}, above all",
-        label,
-        ("chosen", *_PEERS),
-        lambda ours, *others, least=least: ours >= least and ours > max(others),
-        asked=True,
-    )
-    for label, least in (("line", 0.76), ("treatment", 0.73))
-)
-
-
-def run(options: Options) -> list[Row]:
-    """Return one row per method."""
-    cells = load_cells()
-    if options.quick:
-        cells = subset(cells, 10)
-    ways = methods(cells, options.quick)
-    targets = {"line": cells.lines, "treatment": cells.treatments}
-    repeats = min(options.seeds, 1 if options.quick else REPEATS)
-    folds = 2 if options.quick else FOLDS
-    for seed in tqdm(range(repeats), desc="repeats", leave=False, disable=None):
-        validate(ways, targets, folds, seed)
-    return table(ways, targets)
-
-
-def validate(
-    ways: dict[str, Method], targets: dict[str, NDArray[np.str_]], folds: int, seed: int
-) -> None:
-    """Add the scores of a cross-validation to all methods."""
-    for label, labels in targets.items():
-        splits = StratifiedKFold(folds, shuffle=True, random_state=seed)
-        for train, test in splits.split(labels, labels):
-            for way in ways.values():
-                way.scores.setdefault(label, []).append(way.score(labels, train, test))
-
-
-def table(ways: dict[str, Method], targets: dict[str, NDArray[np.str_]]) -> list[Row]:
-    """Return one row per method, for the choice among methods, and for the largest class."""
-    mine = {name: way for name, way in ways.items() if name.startswith(("rigid", AVERAGE))}
-    chosen, picked = choose(mine)
-    rows = [row(name, way.scores, picked.get(name), way.seconds) for name, way in ways.items()]
-    rows.append(row("chosen", chosen, None, None))
-    majority: Row = {"name": "majority"}
-    for label, labels in targets.items():
-        majority[label] = float(np.unique(labels, return_counts=True)[1].max() / len(labels))
-    return [*rows, majority]
-
-
-def choose(ways: dict[str, Method]) -> tuple[dict[str, list[tuple[float, float]]], dict[str, int]]:
+def choose(ways: dict[str, Method]) -> tuple[dict[str, list[Score]], dict[str, int]]:
     """Return the scores of the best method of each fold, and how often each method is the best."""
     picked = dict.fromkeys(ways, 0)
-    chosen: dict[str, list[tuple[float, float]]] = {}
-    for label in ("line", "treatment"):
-        for fold in range(len(next(iter(ways.values())).scores[label])):
-            best = max(ways, key=lambda name: ways[name].scores[label][fold][1])
+    chosen: dict[str, list[Score]] = {name: [] for name in LABELS}
+    for label in LABELS:
+        for fold in range(len(ways[AVERAGE].scores[label])):
+            best = max(ways, key=lambda name: ways[name].scores[label][fold]["loo"])
             picked[best] += 1
-            chosen.setdefault(label, []).append(ways[best].scores[label][fold])
+            chosen[label].append(ways[best].scores[label][fold])
     return chosen, picked
 
 
-def row(
-    name: str,
-    scores: dict[str, list[tuple[float, float]]],
-    picked: int | None,
-    seconds: float | None,
-) -> Row:
+def row(name: str, scores: dict[str, list[Score]], picked: int | None) -> Row:
     """Average over folds."""
     found: Row = {"name": name}
-    for label in ("line", "treatment"):
-        found[label] = statistics.fmean(accuracy for accuracy, _ in scores[label])
-        found[f"{label}_loo"] = statistics.fmean(loo for _, loo in scores[label])
-    folds = sum(map(len, scores.values()))
-    return found | {"picked": picked, "seconds": None if seconds is None else seconds / folds}
+    for label in LABELS:
+        mean = means(scores[label])
+        found |= {label: mean["accuracy"], f"{label}_loo": mean["loo"]}
+    seconds = means([one for label in LABELS for one in scores[label]])["seconds"]
+    return found | {"picked": picked, "seconds": seconds}
+
+
+def run(options: Options) -> list[Row]:
+    """Return one row per method, for the choice among methods, and for the largest class."""
+    cells, folds, repeats = load_cells(), FOLDS, min(options.seeds, REPEATS)
+    if options.quick:
+        cells = Cells(cells.outlines[::10], cells.lines[::10], cells.treatments[::10])
+        folds, repeats = 2, 1
+    ways = methods(cells, options.quick)
+    targets = dict(zip(LABELS, (cells.lines, cells.treatments), strict=True))
+    for seed in progress(range(repeats), "repeats"):
+        for label, labels in targets.items():
+            splits = StratifiedKFold(folds, shuffle=True, random_state=seed)
+            for train, test in splits.split(labels, labels):
+                for way in ways.values():
+                    way.scores[label].append(way.score(labels, train, test))
+    mine = {name: way for name, way in ways.items() if name.startswith(("rigid", AVERAGE))}
+    chosen, picked = choose(mine)
+    rows = [row(name, way.scores, picked.get(name)) for name, way in ways.items()]
+    majority: Row = {"name": "majority"}
+    for label, labels in targets.items():
+        majority[label] = float(np.unique(labels, return_counts=True)[1].max() / len(labels))
+    return [*rows, row("chosen", chosen, None) | {"seconds": None}, majority]
 
 
 if __name__ == "__main__":

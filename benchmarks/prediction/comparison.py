@@ -35,8 +35,6 @@ is at least -0.02, ``above_best`` those where it is positive, and ``above_defaul
 
 from __future__ import annotations
 
-import math
-import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -47,27 +45,20 @@ import torch
 from scipy.stats import spearmanr
 from sklearn.datasets import load_digits
 from torch import Tensor
-from tqdm import tqdm
 
-from benchmarks.harness import Options, Row, main
-from benchmarks.judging import limit
+import gp_distributions as gd
+from benchmarks.draws import Draws, rotations
+from benchmarks.harness import Options, Row, main, means, progress
+from benchmarks.judging import limit, number
 from benchmarks.papers import entropy_regression, mode_counting, reference_learning
 from benchmarks.prediction import molecules
-from benchmarks.prediction.unknown_pose import turned
-from gp_distributions import DistributionGP, MixedInputs, PointClouds, compare
-from gp_distributions.datasets import (
-    Molecules,
-    load_airfoils,
-    load_cells,
-    load_molecules,
-    random_patients,
-)
+from benchmarks.shapes import airfoil_clouds, circularity, turned
+from gp_distributions.datasets import Molecules, load_cells, load_molecules, random_patients
 from gp_distributions.kernels import default_kernels
 from gp_distributions.scoring import NormalPredictions
 
 LONG = True
 
-Inputs = PointClouds | MixedInputs
 SEEDS = 4
 FROZEN_SEEDS = 2000
 
@@ -76,70 +67,69 @@ FROZEN_SEEDS = 2000
 class Task:
     """Inputs and targets, of which the first ``train`` are for training."""
 
-    X: Inputs
+    X: gd.PointClouds | gd.MixedInputs
     y: Tensor
     train: int
 
 
-def _drawn(X: PointClouds, y: Tensor, train: int, test: int, seed: int) -> Task:
+TARGETS = tuple(
+    limit(f"comparing kernels, ten tasks: {text}", target, column, name="all", asked=asked)
+    for text, target, column, asked in (
+        ("tasks with the stack at most .02 below the best kernel", ">= 10", "never_below", True),
+        ("tasks with the stack above the best kernel", ">= 5", "above_best", False),
+        ("tasks with the stack above the default kernel", ">= 8", "above_default", True),
+        ("rank correlation with held-out log densities", ">= 0.7", "spearman", False),
+    )
+)
+
+
+def _drawn(X: gd.PointClouds, y: Tensor, train: int, test: int, seed: int) -> Task:
     order = torch.randperm(len(X), generator=torch.Generator().manual_seed(seed))[: train + test]
     return Task(X[order], y[order], train)
 
 
 def airfoils(seed: int) -> Task:
     """Outlines and their lift to drag."""
-    foils = load_airfoils()
-    clouds = PointClouds.from_curves(foils.outlines, atoms=64)
-    return _drawn(clouds, torch.from_numpy(foils.lift_to_drag), 100, 200, seed)
+    _, clouds, y = airfoil_clouds(None, 64)
+    return _drawn(clouds, y, 100, 200, seed)
 
 
 def turned_airfoils(seed: int) -> Task:
     """Outlines in unknown pose and their lift to drag."""
     task = airfoils(seed)
-    assert isinstance(task.X, PointClouds)
-    return Task(PointClouds(turned(task.X.points, seed), task.X.weights), task.y, task.train)
+    assert isinstance(task.X, gd.PointClouds)
+    return Task(gd.PointClouds(turned(task.X.points, seed), task.X.weights), task.y, task.train)
 
 
 def cells(seed: int) -> Task:
     """Outlines of cells and their isoperimetric quotients."""
     outlines = load_cells().outlines
-    sides = [np.roll(outline, -1, axis=0) - outline for outline in outlines]
-    lengths = np.array([np.linalg.norm(side, axis=1).sum() for side in sides])
-    areas = np.array(
-        [
-            0.5 * np.sum(o[:, 0] * s[:, 1] - o[:, 1] * s[:, 0])
-            for o, s in zip(outlines, sides, strict=True)
-        ]
-    )
-    quotient = torch.from_numpy(4 * math.pi * np.abs(areas) / lengths**2)
-    return _drawn(PointClouds.from_curves(outlines, atoms=64), quotient, 100, 200, seed)
+    clouds = gd.PointClouds.from_curves(outlines, atoms=64)
+    return _drawn(clouds, circularity(outlines), 100, 200, seed)
 
 
 def modes(seed: int, *, components: int = 10, dim: int = 2) -> Task:
     """Bags of Gaussian mixtures and their numbers of components."""
-    task = mode_counting.Task(100, 50, components, dim, (math.nan,) * 3)
-    rows, numbers = mode_counting.bags(task, seed)
-    rows, numbers = rows[:200], numbers[:200].double()
-    return Task(PointClouds.unpack(rows, dim), numbers, 100)
+    return Task(*mode_counting.counted(100, 50, components, dim, seed, kept=200), 100)
 
 
 def entropy(seed: int) -> Task:
     """Bags of a rotated normal distribution and the entropy of a marginal."""
     points, targets = entropy_regression.experiment(50, seed)
-    return Task(PointClouds(points), targets, 50)
+    return Task(gd.PointClouds(points), targets, 50)
 
 
 def toy(seed: int) -> Task:
     """Isotropic Gaussians and a function of their means and spreads."""
     X, y, new_X, new_y = reference_learning.toy(4, seed)
-    clouds = PointClouds(torch.cat([X.points, new_X.points]))
+    clouds = gd.PointClouds(torch.cat([X.points, new_X.points]))
     return Task(clouds, torch.cat([y, new_y]), len(X))
 
 
-def patients(seed: int, *, train: int = 100, test: int = 150) -> Task:
+def patients(seed: int) -> Task:
     """Bags of cells beside age, sex and arm, and a response."""
-    drawn = random_patients(train + test, dim=6, sizes=(100, 400), seed=seed)
-    return Task(drawn.inputs, torch.from_numpy(drawn.response), train)
+    drawn = random_patients(250, dim=6, sizes=(100, 400), seed=seed)
+    return Task(drawn.inputs, torch.from_numpy(drawn.response), 100)
 
 
 @cache
@@ -147,29 +137,22 @@ def _molecules() -> Molecules:
     return load_molecules()
 
 
-def energies(seed: int, *, train: int = 500, test: int = 1000) -> Task:
+def energies(seed: int) -> Task:
     """Clouds of pairs of atoms, and what a line in the counts leaves of the energies."""
-    data = _molecules()
-    order = np.random.default_rng(seed).permutation(len(data))[: train + test]
-    targets = molecules.HARTREE * (data.properties["u0"] - data.counts @ molecules.FREE_ATOMS)
-    split = molecules.Split(data.clouds, data.counts, targets, order[:train], order[train:])
-    residuals = targets[order] - np.concatenate(molecules.line(split))
+    data, train = _molecules(), 500
+    order = np.random.default_rng(seed).permutation(len(data))[: train + 1000]
+    targets = molecules.atomisation(data)
+    residuals = (targets - molecules.line(data.counts, targets, order[:train]))[order]
     clouds = molecules.pairs(data.clouds[torch.from_numpy(order)])
     return Task(clouds, torch.from_numpy(residuals), train)
 
 
 def digits(seed: int) -> Task:
     """Turned images of digits and the angles."""
-    images = torch.from_numpy(load_digits().images)
-    clouds = PointClouds.from_images(images)
-    generator = torch.Generator().manual_seed(seed)
-    angles = (
-        120 * torch.rand(len(images), generator=generator, dtype=torch.float64) - 60
-    ).deg2rad()
-    cos, sin = angles.cos(), angles.sin()
-    rotations = torch.stack([cos, -sin, sin, cos], dim=-1).unflatten(-1, (2, 2))
-    moved = PointClouds(clouds.points @ rotations.mT, clouds.weights)
-    return _drawn(moved, angles.rad2deg(), 150, 200, seed)
+    clouds = gd.PointClouds.from_images(torch.from_numpy(load_digits().images))
+    angles = 120 * Draws(seed).uniform(len(clouds)) - 60
+    points = clouds.points @ rotations(angles.deg2rad()).mT
+    return _drawn(gd.PointClouds(points, clouds.weights), angles, 150, 200, seed)
 
 
 TASKS: dict[str, Callable[[int], Task]] = {
@@ -187,11 +170,6 @@ TASKS: dict[str, Callable[[int], Task]] = {
 QUICK: dict[str, Callable[[int], Task]] = {"entropy": entropy, "toy": toy}
 
 
-def held_out(model: DistributionGP, X: Inputs, y: Tensor) -> NormalPredictions:
-    """Return predictions for held-out inputs."""
-    return NormalPredictions.of(y, *model.predict(X))
-
-
 def score(task: Task, seed: int, *, quick: bool) -> dict[str, float]:
     """Compare the default kernels on the training inputs, and score them on those held out."""
     train, test = slice(task.train), slice(task.train, None)
@@ -201,19 +179,21 @@ def score(task: Task, seed: int, *, quick: bool) -> dict[str, float]:
     if quick:
         kernels = {name: kernels[name] for name in ("sw2 matern52", "sw2 exponential")}
     start = time.perf_counter()
-    found = compare(kernels, task.X[train], task.y[train], seed=seed, progress=False)
+    found = gd.compare(kernels, task.X[train], task.y[train], seed=seed, progress=False)
     seconds = time.perf_counter() - start
-    names = list(found.models)
-    members = [held_out(found.models[name], task.X[test], task.y[test]) for name in names]
+    X, y, names = task.X[test], task.y[test], list(found.models)
+    members = [NormalPredictions.of(y, *found.models[name].predict(X)) for name in names]
     singles = [member.log_density.mean().item() for member in members]
     weights = torch.tensor([found.weights[name] for name in names], dtype=torch.float64)
     mixture = NormalPredictions.mixed(members, weights)
     ranked = [found.log_density[name].mean().item() for name in names]
+    stacked, best = mixture.log_density.mean().item(), max(singles)
     return {
-        "stacked": mixture.log_density.mean().item(),
-        "best": max(singles),
+        "stacked": stacked,
+        "best": best,
         "chosen": singles[0],
         "default": singles[names.index("sw2 matern52")],
+        "gain": stacked - best,
         "spearman": float(spearmanr(ranked, singles).statistic),
         "coverage": mixture.scores()["coverage"],
         "seconds": seconds,
@@ -221,53 +201,25 @@ def score(task: Task, seed: int, *, quick: bool) -> dict[str, float]:
     }
 
 
-TARGETS = tuple(
-    limit(f"comparing kernels, ten tasks: {text}", target, column, name="all", asked=asked)
-    for text, target, column, asked in (
-        ("tasks with the stack at most .02 below the best kernel", ">= 10", "never_below", True),
-        ("tasks with the stack above the best kernel", ">= 5", "above_best", False),
-        ("tasks with the stack above the default kernel", ">= 8", "above_default", True),
-        ("rank correlation with held-out log densities", ">= 0.7", "spearman", False),
-    )
-)
-
-
 def run(options: Options) -> list[Row]:
-    """Return a row for each task, and one for all."""
+    """Return a row for each task, and one that counts the tasks where the mixture is not worse."""
     tasks = QUICK if options.quick else TASKS
     seeds = range(FROZEN_SEEDS, FROZEN_SEEDS + max(1, options.seeds // 2))
     rows: list[Row] = []
-    for name, make in tqdm(tasks.items(), leave=False, disable=None):
-        found = [score(make(seed), seed, quick=options.quick) for seed in seeds]
-        means = {key: statistics.fmean(one[key] for one in found) for key in found[0]}
-        rows.append(
-            {
-                "name": name,
-                **{key: means[key] for key in ("stacked", "best", "chosen", "default")},
-                "gain": means["stacked"] - means["best"],
-                **{key: means[key] for key in ("spearman", "coverage", "seconds", "failed")},
-            }
-        )
-    return [*rows, summary(rows)]
-
-
-def summary(rows: list[Row]) -> Row:
-    """Count the tasks in which the mixture is not worse, and better."""
-
-    def column(name: str) -> list[float]:
-        return [float(row[name]) for row in rows]  # type: ignore[arg-type]
-
-    gains = column("gain")
-    over_default = zip(column("stacked"), column("default"), strict=True)
-    return {
+    for name, make in progress(tasks.items()):
+        scores = [score(make(seed), seed, quick=options.quick) for seed in seeds]
+        rows.append({"name": name, **means(scores)})
+    gains = [number(row, "gain") for row in rows]
+    summary: Row = {
         "name": "all",
         "tasks": len(rows),
         "never_below": sum(gain >= -0.02 for gain in gains),
         "least_gain": min(gains),
         "above_best": sum(gain > 0 for gain in gains),
-        "above_default": sum(stacked > default for stacked, default in over_default),
-        "spearman": statistics.fmean(column("spearman")),
+        "above_default": sum(number(r, "stacked") > number(r, "default") for r in rows),
+        "spearman": sum(number(row, "spearman") for row in rows) / len(rows),
     }
+    return [*rows, summary]
 
 
 if __name__ == "__main__":

@@ -19,79 +19,49 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import torch
-from gpytorch.kernels import ScaleKernel
-from sklearn.metrics import r2_score
 from torch import Tensor
-from tqdm import tqdm
 
-from benchmarks.harness import Options, Row, main, peak_memory
-from gp_distributions import (
-    MMD,
-    DistributionGP,
-    DistributionKernel,
-    Fourier,
-    Gaussians,
-    Hellinger,
-    LinearTransport,
-    PointClouds,
-    ReferenceMeasure,
-    SinkhornPotential,
-    SlicedWasserstein,
-    TotalVariation,
-    fit,
-)
-from gp_distributions.calibration import calibration
-from gp_distributions.datasets import load_airfoils
+import gp_distributions as gd
+from benchmarks.harness import Options, Row, main, means, peak_memory, progress
+from benchmarks.regression import Scores, fitted, score
+from benchmarks.shapes import airfoil_clouds
 from gp_distributions.distances import Distance
 
 ALONE = True
 
-Make = Callable[[PointClouds], Distance]
+Make = Callable[[gd.PointClouds], Distance]
 GRID = (24, 12)
 
 
-def _reference(train: PointClouds, **options: Any) -> ReferenceMeasure:
-    return ReferenceMeasure.from_data(train, 20, **options)
+def _reference(train: gd.PointClouds, **options: Any) -> gd.ReferenceMeasure:
+    return gd.ReferenceMeasure.from_data(train, 20, **options)
 
 
 # For each name, the form of the shapes, and the distance built from the training shapes.
 DISTANCES: dict[str, tuple[str, Make]] = {
-    "SW2": ("clouds", lambda train: SlicedWasserstein(2)),
-    "SW1": ("clouds", lambda train: SlicedWasserstein(2, p=1)),
-    "MMD gaussian": ("clouds", lambda train: MMD(2)),
-    "MMD gaussian, 500 features": ("clouds", lambda train: MMD(2, num_features=500)),
-    "MMD laplace": ("clouds", lambda train: MMD(2, kernel="laplace")),
-    "MMD energy": ("clouds", lambda train: MMD(2, kernel="energy")),
-    "Sinkhorn potential": ("clouds", lambda train: SinkhornPotential(_reference(train))),
+    "SW2": ("clouds", lambda train: gd.SlicedWasserstein(2)),
+    "SW1": ("clouds", lambda train: gd.SlicedWasserstein(2, p=1)),
+    "MMD gaussian": ("clouds", lambda train: gd.MMD(2)),
+    "MMD gaussian, 500 features": ("clouds", lambda train: gd.MMD(2, num_features=500)),
+    "MMD laplace": ("clouds", lambda train: gd.MMD(2, kernel="laplace")),
+    "MMD energy": ("clouds", lambda train: gd.MMD(2, kernel="energy")),
+    "Sinkhorn potential": ("clouds", lambda train: gd.SinkhornPotential(_reference(train))),
     "linear transport": (
         "clouds",
-        lambda train: LinearTransport(_reference(train, method="mean_shape")),
+        lambda train: gd.LinearTransport(_reference(train, method="mean_shape")),
     ),
-    "Fourier cauchy": ("clouds", lambda train: Fourier(2, measure="cauchy")),
-    "Hellinger": ("histograms", lambda train: Hellinger(2)),
-    "total variation": ("histograms", lambda train: TotalVariation(2)),
-    "SW2 of Gaussians": ("gaussians", lambda train: SlicedWasserstein(2, inputs="gaussians")),
-    "MMD of Gaussians": ("gaussians", lambda train: MMD(2, inputs="gaussians")),
+    "Fourier cauchy": ("clouds", lambda train: gd.Fourier(2, measure="cauchy")),
+    "Hellinger": ("histograms", lambda train: gd.Hellinger(2)),
+    "total variation": ("histograms", lambda train: gd.TotalVariation(2)),
+    "SW2 of Gaussians": ("gaussians", lambda train: gd.SlicedWasserstein(2, inputs="gaussians")),
+    "MMD of Gaussians": ("gaussians", lambda train: gd.MMD(2, inputs="gaussians")),
 }
 
 
-@dataclass(frozen=True)
-class Score:
-    """Results of one distance on one split."""
-
-    r2: float
-    coverage: float
-    gram: float
-    fit: float
-    predict: float
-    peak: float | None
-
-
-def histograms(clouds: PointClouds) -> PointClouds:
+def histograms(clouds: gd.PointClouds) -> gd.PointClouds:
     """Counts on the cells of a common grid, as weights."""
     low = clouds.points.amin((0, 1))
     scale = torch.tensor(GRID) / (clouds.points.amax((0, 1)) - low)
@@ -101,65 +71,61 @@ def histograms(clouds: PointClouds) -> PointClouds:
     counts = torch.zeros(len(clouds), GRID[0] * GRID[1], dtype=clouds.dtype)
     counts.scatter_add_(1, index, clouds.weights)
     grid = torch.cartesian_prod(*[torch.arange(n, dtype=clouds.dtype) for n in GRID])
-    return PointClouds(grid.expand(len(clouds), -1, -1), counts)
+    return gd.PointClouds(grid.expand(len(clouds), -1, -1), counts)
 
 
-def score(
-    make: Make, X: Tensor, y: Tensor, split: tuple[Tensor, Tensor], clouds: PointClouds
-) -> Score:
+def measured(distance: Distance, X: Tensor, y: Tensor, train: Tensor, test: Tensor) -> Scores:
     """Fit on the training shapes and predict the others."""
-    train, test = split
-    distance = make(clouds[train])
     distance.adapt(X[train])
     start = time.perf_counter()
     distance.squared(X[train])
-    gram = time.perf_counter() - start
+    found = {"gram_s": time.perf_counter() - start}
     distance.clear_cache()
-    found: list[Score] = []
 
     def work() -> None:
         begin = time.perf_counter()
-        kernel = ScaleKernel(DistributionKernel(distance, "matern52"))
-        model = fit(DistributionGP(X[train], y[train], kernel))
-        fitted = time.perf_counter()
-        mean, std = model.predict(X[test])
+        model = fitted(distance, X[train], y[train])
         done = time.perf_counter()
-        r2, covered = r2_score(y[test], mean), calibration(y[test], mean, std).coverage.item()
-        found.append(Score(r2, covered, gram, fitted - begin, done - fitted, None))
+        found.update(score(model, X[test], y[test]))
+        found["fit_s"], found["predict_s"] = done - begin, time.perf_counter() - done
 
     peak = peak_memory(work)
-    return Score(**{**vars(found[0]), "peak": peak})
+    return found if peak is None else found | {"peak_mib": peak}
 
 
 def run(options: Options) -> list[Row]:
     """Return one row per distance."""
-    foils = load_airfoils()
-    outlines = foils.outlines[:120] if options.quick else foils.outlines
-    clouds = PointClouds.from_curves(outlines, atoms=32 if options.quick else 128)
-    targets = torch.from_numpy(foils.lift_to_drag)[: len(clouds)]
+    count, atoms, train = (120, 32, 60) if options.quick else (None, 128, 200)
+    _, clouds, targets = airfoil_clouds(count, atoms)
     inputs = {
         "clouds": clouds.pack(),
         "histograms": histograms(clouds).pack(),
-        "gaussians": Gaussians.from_clouds(clouds).pack(),
+        "gaussians": gd.Gaussians.from_clouds(clouds).pack(),
     }
-    splits = []
-    for seed in range(options.seeds):
-        order = torch.randperm(len(clouds), generator=torch.Generator().manual_seed(seed))
-        count = 60 if options.quick else 200
-        splits.append((order[:count], order[count:]))
+    splits = [
+        torch.randperm(len(clouds), generator=torch.Generator().manual_seed(seed)).tensor_split(
+            [train]
+        )
+        for seed in range(options.seeds)
+    ]
     rows: list[Row] = []
-    for name, (kind, make) in tqdm(DISTANCES.items(), leave=False, disable=None):
-        scores = [score(make, inputs[kind], targets, split, clouds) for split in splits]
-        peaks = [one.peak for one in scores if one.peak is not None]
+    for name, (kind, make) in progress(DISTANCES.items()):
+        found = [
+            measured(make(clouds[known]), inputs[kind], targets, known, new)
+            for known, new in splits
+        ]
+        medians = {
+            key: statistics.median(one[key] for one in found)
+            for key in ("gram_s", "fit_s", "predict_s")
+        }
+        mean, peaks = means(found), [one["peak_mib"] for one in found if "peak_mib" in one]
         rows.append(
             {
                 "distance": name,
-                "r2": statistics.mean(one.r2 for one in scores),
-                "coverage": statistics.mean(one.coverage for one in scores),
-                "gram_s": statistics.median(one.gram for one in scores),
-                "fit_s": statistics.median(one.fit for one in scores),
-                "predict_s": statistics.median(one.predict for one in scores),
-                "peak_mib": max(peaks) if peaks else None,
+                "r2": mean["r2"],
+                "coverage": mean["coverage"],
+                **medians,
+                "peak_mib": max(peaks, default=None),
             }
         )
     return rows

@@ -18,17 +18,9 @@ reported are 0, 1, ...
 
 from __future__ import annotations
 
-import statistics
-
-import torch
-from sklearn.metrics import r2_score
-from torch import Tensor
-from tqdm import tqdm
-
-from benchmarks.harness import Options, Row, main
-from gp_distributions import DistributionGP, MixedInputs, fit, mixed_kernel
-from gp_distributions.calibration import calibration
-from gp_distributions.datasets import random_patients
+from benchmarks.harness import Options, Row, main, means, progress
+from benchmarks.prediction.patients import fits
+from benchmarks.regression import summary
 from gp_distributions.kernels.mixed import STRUCTURES
 
 FAMILIES: dict[str, dict[str, float]] = {
@@ -41,44 +33,22 @@ FAMILIES: dict[str, dict[str, float]] = {
 ALONE = {"covariates": "covariates", "bags": "cells"}
 
 
-def score(model: DistributionGP, X: MixedInputs, y: Tensor) -> tuple[float, float, float]:
-    """Return R^2, coverage and negative log density of predictions."""
-    mean, std = model.predict(X)
-    found = calibration(y, mean, std)
-    return r2_score(y, mean), float(found.coverage), float(found.nlpd)
-
-
 def run(options: Options) -> list[Row]:
     """Return one row per family and structure."""
-    train, test = (12, 8) if options.quick else (80, 300)
+    numbers = (12, 8) if options.quick else (80, 300)
     rows: list[Row] = []
     for family, effects in FAMILIES.items():
-        found: dict[str, list[tuple[float, float, float]]] = {}
-        for seed in tqdm(range(options.seeds), desc=family, leave=False, disable=None):
-            patients = random_patients(train + test, dim=3, sizes=(30, 100), seed=seed, **effects)
-            X, y = patients.inputs, torch.from_numpy(patients.response)
-            for structure in STRUCTURES:
-                kernel = mixed_kernel(X[:train], structure=structure)
-                model = fit(DistributionGP(X[:train], y[:train], kernel))
-                found.setdefault(structure, []).append(score(model, X[train:], y[train:]))
-            if family in ALONE:
-                alone = MixedInputs(**{ALONE[family]: X.blocks[ALONE[family]]})
-                model = fit(DistributionGP(alone[:train], y[:train]))
-                found.setdefault("alone", []).append(score(model, alone[train:], y[train:]))
-        best = statistics.fmean(r2 for r2, *_ in found["alone"]) if "alone" in found else None
-        for name, scores in found.items():
-            r2, coverage, nlpd = zip(*scores, strict=True)
-            mean = statistics.fmean(r2)
-            rows.append(
-                {
-                    "name": f"{family}: {name}",
-                    "r2": mean,
-                    "lowest": min(r2),
-                    "coverage": statistics.fmean(coverage),
-                    "nlpd": statistics.fmean(nlpd),
-                    "cost": None if best is None else best - mean,
-                }
-            )
+        alone = ALONE.get(family)
+        found = [
+            fits(numbers, STRUCTURES, alone, seed=seed, dim=3, sizes=(30, 100), **effects)
+            for seed in progress(range(options.seeds), family)
+        ]
+        best = means([one["alone"] for one in found])["r2"] if alone else None
+        for name in (*STRUCTURES, *(["alone"] if alone else [])):
+            scores = [one[name] for one in found]
+            row = summary(f"{family}: {name}", scores, "r2", "coverage", "nlpd")
+            cost = None if best is None else best - means(scores)["r2"]
+            rows.append(row | {"cost": cost})
     return rows
 
 

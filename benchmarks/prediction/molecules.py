@@ -94,18 +94,23 @@ class Split:
     test: NDArray[np.int64]
 
 
+def atomisation(molecules: Molecules) -> Floats:
+    """Return atomisation energies in kcal/mol."""
+    energies: Floats = HARTREE * (molecules.properties["u0"] - molecules.counts @ FREE_ATOMS)
+    return energies
+
+
 def split_of(molecules: Molecules, size: int, held_out: int) -> Split:
     """Take the first molecules of the permutation for training, and hold out the last ones."""
-    energies = HARTREE * (molecules.properties["u0"] - molecules.counts @ FREE_ATOMS)
     order = np.random.default_rng(SEED).permutation(len(molecules))
     train, test = order[:size], order[-held_out:]
-    return Split(molecules.clouds, molecules.counts, energies, train, test)
+    return Split(molecules.clouds, molecules.counts, atomisation(molecules), train, test)
 
 
-def line(split: Split) -> tuple[Floats, Floats]:
-    """Fit the line to the training molecules; return its values at both parts."""
-    fitted = Ridge(alpha=PENALTY).fit(split.counts[split.train], split.energies[split.train])
-    return fitted.predict(split.counts[split.train]), fitted.predict(split.counts[split.test])
+def line(counts: NDArray[np.int64], energies: Floats, train: NDArray[np.int64] | slice) -> Floats:
+    """Fit the line to the training molecules; return its values at all."""
+    values: Floats = Ridge(alpha=PENALTY).fit(counts[train], energies[train]).predict(counts)
+    return values
 
 
 def features(first: Tensor, second: Tensor) -> Tensor:
@@ -163,18 +168,19 @@ def predicted(
         make: Makes the model of the training molecules' clouds of atoms and residuals.
         prepare: Maps clouds of atoms to the inputs of the model.
     """
-    known, new = line(split)
-    residuals = torch.from_numpy(split.energies[split.train] - known)
+    along = line(split.counts, split.energies, split.train)
+    residuals = torch.from_numpy((split.energies - along)[split.train])
     model = gd.fit(make(split.clouds[torch.from_numpy(split.train)], residuals))
     pieces = torch.from_numpy(split.test).split(PIECE)
     mean, std = zip(*(model.predict(prepare(split.clouds[part])) for part in pieces), strict=True)
-    return new + torch.cat(mean).numpy(), torch.cat(std).numpy()
+    return along[split.test] + torch.cat(mean).numpy(), torch.cat(std).numpy()
 
 
 def counts(split: Split) -> Predictions:
     """Predict by the line in the counts alone."""
-    known, new = line(split)
-    return new, np.full(len(new), np.std(split.energies[split.train] - known))
+    along = line(split.counts, split.energies, split.train)
+    deviation = np.std((split.energies - along)[split.train])
+    return along[split.test], np.full(len(split.test), deviation)
 
 
 def exact(

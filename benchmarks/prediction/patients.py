@@ -19,17 +19,16 @@ of ``by hand`` or ``alone``.
 
 from __future__ import annotations
 
-import statistics
+from collections.abc import Iterable
+from typing import Any
 
 import torch
-from sklearn.metrics import r2_score
-from torch import Tensor
-from tqdm import tqdm
+from gpytorch.kernels import Kernel
 
 import gp_distributions as gd
-from benchmarks.harness import Options, Row, main
+from benchmarks.harness import Options, Row, main, means, progress
 from benchmarks.judging import limit
-from gp_distributions.calibration import calibration
+from benchmarks.regression import Scores, score, summary
 from gp_distributions.datasets import random_patients
 from gp_distributions.kernels.mixed import STRUCTURES, Structure
 
@@ -42,38 +41,6 @@ TASKS: dict[str, dict[str, float]] = {
 }
 ALONE = {"covariates do not matter": "cells", "bags do not matter": "covariates"}
 SEEDS = 10
-
-Score = tuple[float, float]
-
-
-def score(model: gd.DistributionGP, X: gd.MixedInputs, y: Tensor) -> Score:
-    """Return R^2 and coverage of predictions."""
-    mean, std = model.predict(X)
-    return r2_score(y, mean), float(calibration(y, mean, std).coverage)
-
-
-def scores(task: str, options: Options) -> dict[str, list[Score]]:
-    """Return the scores of each model of a task, for each seed."""
-    train, test, dim = (12, 8, 3) if options.quick else (150, 150, 12)
-    sizes = (20, 60) if options.quick else (200, 3000)
-    structures: tuple[Structure, ...] = STRUCTURES if task == "patients" else ()
-    found: dict[str, list[Score]] = {}
-    for seed in tqdm(range(options.seeds), desc=task, leave=False, disable=None):
-        patients = random_patients(train + test, dim=dim, sizes=sizes, seed=seed, **TASKS[task])
-        X, y = patients.inputs, torch.from_numpy(patients.response)
-        model = gd.fit(gd.DistributionGP(X[:train], y[:train]))
-        found.setdefault("default", []).append(score(model, X[train:], y[train:]))
-        distance = gd.SlicedWasserstein(dim)  # which embeds the cells once for all models
-        for structure in structures:
-            kernels = {"cells": gd.DistributionKernel(distance)}
-            kernel = gd.mixed_kernel(X[:train], kernels, structure=structure)
-            model = gd.fit(gd.DistributionGP(X[:train], y[:train], kernel))
-            found.setdefault(structure, []).append(score(model, X[train:], y[train:]))
-        if task in ALONE:
-            alone = gd.MixedInputs(**{ALONE[task]: X.blocks[ALONE[task]]})
-            model = gd.fit(gd.DistributionGP(alone[:train], y[:train]))
-            found.setdefault("alone", []).append(score(model, alone[train:], y[train:]))
-    return found
 
 
 TARGETS = (
@@ -101,24 +68,60 @@ TARGETS = (
 )
 
 
+def fits(
+    numbers: tuple[int, int],
+    structures: Iterable[Structure | None],
+    alone: str | None,
+    **data: Any,
+) -> dict[str, Scores]:
+    """Draw patients, and score models with several structures and of one block alone.
+
+    Args:
+        numbers: Numbers of patients for training and for testing.
+        structures: Structures of kernels, ``None`` for the default.
+        alone: The only block that matters, if there is one.
+        **data: Options of ``random_patients``.
+    """
+    patients = random_patients(sum(numbers), **data)
+    X, y = patients.inputs, torch.from_numpy(patients.response)
+    known, new = slice(numbers[0]), slice(numbers[0], None)
+
+    def fitted(inputs: gd.MixedInputs, kernel: Kernel | None = None) -> Scores:
+        model = gd.fit(gd.DistributionGP(inputs[known], y[known], kernel))
+        return score(model, inputs[new], y[new])
+
+    found = {}
+    distance = gd.SlicedWasserstein(data["dim"])  # which embeds the cells once for all models
+    for structure in structures:
+        kernel = None
+        if structure is not None:
+            kernels = {"cells": gd.DistributionKernel(distance)}
+            kernel = gd.mixed_kernel(X[known], kernels, structure=structure)
+        found[structure or "default"] = fitted(X, kernel)
+    if alone:
+        found["alone"] = fitted(gd.MixedInputs(**{alone: X.blocks[alone]}))
+    return found
+
+
 def run(options: Options) -> list[Row]:
     """Return one row per task and model."""
+    numbers, data = (150, 150), {"dim": 12, "sizes": (200, 3000)}
+    if options.quick:
+        numbers, data = (12, 8), {"dim": 3, "sizes": (20, 60)}
     rows: list[Row] = []
-    for task in TASKS:
-        found = scores(task, options)
-        r2 = {name: statistics.fmean(r2 for r2, _ in each) for name, each in found.items()}
-        best = "alone" if task in ALONE else max(STRUCTURES, key=r2.__getitem__)
-        by_hand = "alone" if task in ALONE else f"by hand ({best})"
+    for task, effects in TASKS.items():
+        block = ALONE.get(task)
+        structures = (None,) if block else (None, *STRUCTURES)
+        found = [
+            fits(numbers, structures, block, seed=seed, **data, **effects)
+            for seed in progress(range(options.seeds), task)
+        ]
+        r2 = {name: means([one[name] for one in found])["r2"] for name in found[0]}
+        best = "alone" if block else max(STRUCTURES, key=r2.__getitem__)
+        by_hand = best if block else f"by hand ({best})"
         for label, name in (("default", "default"), (by_hand, best)):
-            rows.append(
-                {
-                    "name": f"{task}: {label}",
-                    "r2": r2[name],
-                    "lowest": min(value for value, _ in found[name]),
-                    "coverage": statistics.fmean(coverage for _, coverage in found[name]),
-                    "cost": r2[best] - r2[name],
-                }
-            )
+            row = summary(f"{task}: {label}", [one[name] for one in found], "r2", "coverage")
+            rows.append(row | {"cost": r2[best] - r2[name]})
     return rows
 
 

@@ -25,68 +25,52 @@ and ``last_place`` is the last place of one of them in any seed. ``seconds`` is 
 from __future__ import annotations
 
 import math
-import statistics
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import torch
-from gpytorch.kernels import Kernel, ScaleKernel
-from sklearn.metrics import r2_score
+from gpytorch.kernels import Kernel
 from torch import Tensor
-from tqdm import tqdm
 
 import gp_distributions as gd
-from benchmarks.harness import Options, Row, main
+from benchmarks.harness import Options, Row, main, means, progress
 from benchmarks.judging import limit
-from gp_distributions.calibration import calibration
-from gp_distributions.datasets import Airfoils, load_airfoils, random_patients
+from benchmarks.regression import Scores, kernel_of, score
+from benchmarks.shapes import airfoil_clouds
+from gp_distributions.datasets import random_patients
 from gp_distributions.distances import Distance
 from gp_distributions.fitting.scales import learn_scales
 
 LONG = True
 
-Inputs = gd.PointClouds | gd.MixedInputs
 SEEDS = 10
 RELEVANT = (0, 1, 2)
 # The first seed of bags and patients, which no setting was chosen on.
 _FIRST = 3000
 # Scales are learned from all atoms for so many seeds, as that takes long.
 _ALL_ATOMS = 2
+TRAIN, TEST = 110, 300  # bags
+
+Inputs = gd.PointClouds | gd.MixedInputs
 
 
 @dataclass(frozen=True)
 class Task:
-    """Training and test data, a function that makes a kernel, and whether three markers matter."""
+    """Inputs and targets, which of them are for training and testing, and a function for a kernel."""
 
-    train: tuple[Inputs, Tensor]
-    test: tuple[Inputs, Tensor]
+    X: Inputs
+    y: Tensor
+    train: Tensor | slice
+    test: Tensor | slice
     kernel: Callable[[Distance], Kernel]
     dim: int
 
 
-@dataclass(frozen=True)
-class Score:
-    """Results of one fit."""
-
-    r2: float
-    coverage: float
-    nlpd: float
-    seconds: float
-    places: list[int] | None
-
-
-def scaled_kernel(distance: Distance) -> Kernel:
-    """Return the default kernel of clouds with another distance."""
-    return ScaleKernel(gd.DistributionKernel(distance))
-
-
-def bags(seed: int, quick: bool) -> Task:
-    """Draw bags of which 3 of 12 markers matter."""
-    train, test, dim = (20, 10, 4) if quick else (110, 300, 12)
+def marker_bags(seed: int, num: int = TRAIN + TEST, dim: int = 12) -> tuple[gd.PointClouds, Tensor]:
+    """Draw bags of which 3 markers matter, and their targets."""
     rng = np.random.default_rng(seed)
-    num = train + test
     means, spreads = rng.standard_normal((num, dim)), rng.uniform(0.5, 2.0, (num, dim))
     sizes = np.exp(rng.uniform(math.log(100), math.log(300), num)).round().astype(int)
     clouds = gd.PointClouds.from_list(
@@ -96,8 +80,14 @@ def bags(seed: int, quick: bool) -> Task:
         ]
     )
     signal = np.sin(2 * means[:, 0]) + means[:, 1] + 2.3 * spreads[:, 2]
-    y = torch.from_numpy(signal / signal.std() + 0.2 * rng.standard_normal(num))
-    return Task((clouds[:train], y[:train]), (clouds[train:], y[train:]), scaled_kernel, dim)
+    return clouds, torch.from_numpy(signal / signal.std() + 0.2 * rng.standard_normal(num))
+
+
+def bags(seed: int, quick: bool) -> Task:
+    """Draw bags of which 3 of 12 markers matter."""
+    train, test, dim = (20, 10, 4) if quick else (TRAIN, TEST, 12)
+    X, y = marker_bags(seed, train + test, dim)
+    return Task(X, y, slice(train), slice(train, None), kernel_of, dim)
 
 
 def patients(seed: int, quick: bool) -> Task:
@@ -110,55 +100,54 @@ def patients(seed: int, quick: bool) -> Task:
     def kernel(distance: Distance) -> Kernel:
         return gd.mixed_kernel(X[:train], {"cells": gd.DistributionKernel(distance)})
 
-    return Task((X[:train], y[:train]), (X[train:], y[train:]), kernel, dim)
+    return Task(X, y, slice(train), slice(train, None), kernel, dim)
 
 
 def airfoils(seed: int, quick: bool) -> Task:
     """Return the outlines of a split of the airfoils."""
-    foils = load_airfoils()
-    if quick:
-        foils = Airfoils(foils.names[:60], foils.outlines[:60], foils.lift_to_drag[:60])
-    X = gd.PointClouds.from_curves(foils.outlines, atoms=32 if quick else 128)
-    y = torch.from_numpy(foils.lift_to_drag)
+    foils, X, y = airfoil_clouds(*((60, 32) if quick else (None, 128)))
     train, test = map(torch.from_numpy, foils.split(30 if quick else 200, seed=seed))
-    return Task((X[train], y[train]), (X[test], y[test]), scaled_kernel, 2)
+    return Task(X, y, train, test, kernel_of, 2)
 
 
-def score(task: Task, model: gd.DistributionGP, seconds: float) -> Score:
-    """Score predictions, and find the places of the markers that matter by their relevance."""
-    X, y = task.test
-    mean, std = model.predict(X)
-    found = calibration(y, mean, std)
-    places = None
+def scored(task: Task, model: gd.DistributionGP, seconds: float) -> Scores:
+    """Score predictions, and find the last place of the markers that matter by their relevance."""
+    found = score(model, task.X[task.test], task.y[task.test]) | {"seconds": seconds}
     if task.dim > 2:
         names = [f"marker {i}" for i in range(task.dim)]
-        losses = {one.coordinate: one.loss for one in gd.relevance(model, names=names).coordinates}
+        relevance = gd.relevance(model, names=names)
+        losses = {one.coordinate: one.loss for one in relevance.coordinates}
         markers = [losses[name] for name in names]
-        places = [sum(other >= markers[j] for other in markers) for j in RELEVANT]
-    return Score(r2_score(y, mean), float(found.coverage), float(found.nlpd), seconds, places)
+        found["place"] = max(sum(other >= markers[j] for other in markers) for j in RELEVANT)
+    return found
 
 
-def fits(task: Task, *, all_atoms: bool) -> Iterator[tuple[str, Score]]:
+def fits(task: Task, *, all_atoms: bool) -> Iterator[tuple[str, Scores]]:
     """Fit the models of a task."""
     base = gd.SlicedWasserstein(task.dim)
-    start = time.perf_counter()
-    model = gd.fit(gd.DistributionGP(*task.train, task.kernel(base)))
-    yield "without", score(task, model, time.perf_counter() - start)
-    distance = gd.ScaledDistance(base)
-    start = time.perf_counter()
-    model = gd.fit(gd.DistributionGP(*task.train, task.kernel(distance)))
-    yield "scaled", score(task, model, time.perf_counter() - start)
+
+    def timed(
+        distance: Distance, finish: Callable[[gd.DistributionGP], None] = lambda model: None
+    ) -> Scores:
+        kernel = task.kernel(distance)
+        start = time.perf_counter()
+        model = gd.fit(gd.DistributionGP(task.X[task.train], task.y[task.train], kernel))
+        finish(model)
+        return scored(task, model, time.perf_counter() - start)
+
+    yield "without", timed(base)
+    yield "scaled", timed(gd.ScaledDistance(base))
     if all_atoms:
         distance = gd.ScaledDistance(base)
         distance.requires_grad_(False)
-        start = time.perf_counter()
-        model = gd.fit(gd.DistributionGP(*task.train, task.kernel(distance)))
-        distance.requires_grad_(True)
-        if learn_scales(model.train(), [distance], atoms=2**31 - 1):
-            distance.requires_grad_(False)
-            gd.fit(model, init="current")
-        seconds = time.perf_counter() - start
-        yield "scaled, all atoms", score(task, model, seconds)
+
+        def learn(model: gd.DistributionGP) -> None:
+            distance.requires_grad_(True)
+            if learn_scales(model.train(), [distance], atoms=2**31 - 1):
+                distance.requires_grad_(False)
+                gd.fit(model, init="current")
+
+        yield "scaled, all atoms", timed(distance, learn)
 
 
 TARGETS = tuple(
@@ -201,27 +190,27 @@ def run(options: Options) -> list[Row]:
         ("patients", patients, _FIRST, options.seeds),
         ("airfoils", airfoils, 0, min(options.seeds, 5)),
     ):
-        found: dict[str, list[Score]] = {}
-        for number in tqdm(range(seeds), desc=name, leave=False, disable=None):
-            task = make(first + number, options.quick)
-            for model, result in fits(task, all_atoms=name == "bags" and number < _ALL_ATOMS):
+        found: dict[str, list[Scores]] = {}
+        for index in progress(range(seeds), name):
+            task = make(first + index, options.quick)
+            for model, result in fits(task, all_atoms=name == "bags" and index < _ALL_ATOMS):
                 found.setdefault(model, []).append(result)
         for model, scores in found.items():
-            gains = [
-                ours.r2 - other.r2 for ours, other in zip(scores, found["without"], strict=False)
-            ]
-            places = [s.places for s in scores if s.places is not None]
+            pairs = zip(scores, found["without"], strict=False)
+            gains = [ours["r2"] - other["r2"] for ours, other in pairs]
+            places = [one["place"] for one in scores if "place" in one]
+            mean = means(scores)
             rows.append(
                 {
                     "name": f"{name}: {model}",
-                    "r2": statistics.fmean(s.r2 for s in scores),
-                    "gain": None if model == "without" else statistics.fmean(gains),
+                    "r2": mean["r2"],
+                    "gain": None if model == "without" else sum(gains) / len(gains),
                     "least_gain": None if model == "without" else min(gains),
-                    "coverage": statistics.fmean(s.coverage for s in scores),
-                    "nlpd": statistics.fmean(s.nlpd for s in scores),
-                    "on_top": sum(max(p) <= len(p) for p in places) if places else None,
-                    "last_place": max(max(p) for p in places) if places else None,
-                    "seconds": statistics.fmean(s.seconds for s in scores),
+                    "coverage": mean["coverage"],
+                    "nlpd": mean["nlpd"],
+                    "on_top": sum(place <= len(RELEVANT) for place in places) if places else None,
+                    "last_place": max(places, default=None),
+                    "seconds": mean["seconds"],
                 }
             )
     return rows

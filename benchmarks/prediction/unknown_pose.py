@@ -21,61 +21,33 @@ predictive standard deviations.
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Callable, Iterator
 from functools import partial
 
 import torch
-from gpytorch.kernels import ScaleKernel
-from sklearn.metrics import r2_score
 from torch import Tensor
-from tqdm import tqdm
 
 import gp_distributions as gd
-from benchmarks.harness import Options, Row, main
+from benchmarks.harness import Options, Row, main, progress
 from benchmarks.judging import beside
-from gp_distributions.calibration import calibration
-from gp_distributions.datasets import load_airfoils, random_solids
+from benchmarks.regression import Scores, fitted, score_of, summary
+from benchmarks.shapes import airfoil_clouds, principal_axes, turned
+from gp_distributions.datasets import random_solids
 from gp_distributions.distances import Distance
 
 SEEDS = 10
 
-# Shapes in known pose, the same turned at random twice, targets, and indices for training and testing.
-Task = tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]
-
-
-def turned(points: Tensor, seed: int) -> Tensor:
-    """Turn every shape at random."""
-    generator = torch.Generator().manual_seed(seed)
-    normal = torch.randn(
-        len(points), *2 * points.shape[-1:], generator=generator, dtype=points.dtype
-    )
-    rotations, upper = torch.linalg.qr(normal)
-    rotations = rotations * upper.diagonal(dim1=-2, dim2=-1).sign().unsqueeze(-2)
-    rotations[:, :, 0] *= torch.linalg.det(rotations).unsqueeze(-1)
-    return points @ rotations.mT
-
-
-def principal_axes(points: Tensor) -> Tensor:
-    """Turn every shape to its principal axes, with non-negative third moments."""
-    centred = points - points.mean(-2, keepdim=True)
-    _, axes = torch.linalg.eigh(centred.mT @ centred)
-    aligned = centred @ axes
-    signs = torch.where(aligned.pow(3).sum(-2, keepdim=True) < 0, -1.0, 1.0)
-    return aligned * signs
+# Shapes in known pose, the seed of poses, targets, and indices for training and testing.
+Task = tuple[Tensor, int, Tensor, Tensor, Tensor]
 
 
 def airfoils(options: Options) -> Iterator[Task]:
     """Outlines of airfoils as points."""
     train, atoms = (30, 32) if options.quick else (200, 128)
-    foils = load_airfoils()
-    points = gd.PointClouds.from_curves(foils.outlines, atoms=atoms).points
-    targets = torch.from_numpy(foils.lift_to_drag)
+    foils, clouds, targets = airfoil_clouds(None, atoms)
     for seed in range(min(options.seeds, 5)):
         known, new = map(torch.from_numpy, foils.split(train, seed=seed))
-        new = new[:40] if options.quick else new
-        poses = turned(points, 2 * seed), turned(points, 2 * seed + 1)
-        yield points, *poses, targets, known, new
+        yield clouds.points, seed, targets, known, new[: 40 if options.quick else None]
 
 
 def solids(options: Options) -> Iterator[Task]:
@@ -83,10 +55,9 @@ def solids(options: Options) -> Iterator[Task]:
     train, test, atoms = (20, 10, 60) if options.quick else (60, 140, 400)
     for seed in range(options.seeds):
         drawn = random_solids(train + test, num_points=atoms, seed=seed)
-        points = torch.from_numpy(drawn.points)
-        poses = turned(points, 2 * seed), turned(points, 2 * seed + 1)
         known, new = torch.arange(train + test).split([train, test])
-        yield points, *poses, torch.from_numpy(drawn.targets), known, new
+        points, targets = torch.from_numpy(drawn.points), torch.from_numpy(drawn.targets)
+        yield points, seed, targets, known, new
 
 
 def methods(dim: int, quick: bool) -> dict[str, tuple[Callable[[Tensor], Tensor] | None, Distance]]:
@@ -124,41 +95,31 @@ TARGETS = (
 )
 
 
+def scores(task: Task, prepare: Callable[[Tensor], Tensor] | None, distance: Distance) -> Scores:
+    """Fit on training shapes, and predict test shapes in two poses."""
+    points, seed, targets, known, new = task
+    one, other = (
+        points if prepare is None else prepare(turned(points, 2 * seed + i)) for i in range(2)
+    )
+    model = fitted(distance, gd.PointClouds(one[known]), targets[known])
+    mean, std = model.predict(gd.PointClouds(one[new]))
+    again = model.predict(gd.PointClouds(other[new]))[0]
+    pose = float(((mean - again).abs() / std).median())
+    return score_of(targets[new], mean, std) | {"pose": pose}
+
+
 def run(options: Options) -> list[Row]:
     """Return one row per task and method."""
     rows: list[Row] = []
     for task, (dim, tasks) in {"airfoils": (2, airfoils), "solids": (3, solids)}.items():
-        found: dict[str, list[tuple[float, float, float]]] = {}
-        for data in tqdm(tasks(options), desc=task, leave=False, disable=None):
-            upright, first, second, targets, known, new = data
-            for name, (prepare, distance) in methods(dim, options.quick).items():
-                one, other = (
-                    (upright, upright) if prepare is None else map(prepare, (first, second))
-                )
-                kernel = ScaleKernel(gd.DistributionKernel(distance))
-                model = gd.fit(
-                    gd.DistributionGP(gd.PointClouds(one[known]), targets[known], kernel)
-                )
-                mean, std = model.predict(gd.PointClouds(one[new]))
-                again = model.predict(gd.PointClouds(other[new]))[0]
-                found.setdefault(name, []).append(
-                    (
-                        r2_score(targets[new], mean),
-                        float(calibration(targets[new], mean, std).coverage),
-                        float(((mean - again).abs() / std).median()),
-                    )
-                )
-        for name, scores in found.items():
-            r2, coverage, pose = zip(*scores, strict=True)
-            rows.append(
-                {
-                    "name": f"{task}: {name}",
-                    "r2": statistics.fmean(r2),
-                    "lowest": min(r2),
-                    "coverage": statistics.fmean(coverage),
-                    "pose": statistics.fmean(pose),
-                }
-            )
+        found: dict[str, list[Scores]] = {}
+        for data in progress(tasks(options), task):
+            for name, method in methods(dim, options.quick).items():
+                found.setdefault(name, []).append(scores(data, *method))
+        rows += [
+            summary(f"{task}: {name}", each, "r2", "coverage", "pose")
+            for name, each in found.items()
+        ]
     return rows
 
 

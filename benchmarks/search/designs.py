@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import neuralfoil
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
+from benchmarks.shapes import flow
 from gp_distributions import PointClouds
 
 WEIGHTS = 5  # of each surface
@@ -55,13 +55,11 @@ def gated_ratio(design: Tensor) -> float:
     upper, lower = ((elevate @ part).numpy() for part in design.split(WEIGHTS))
     parameters = {"upper_weights": upper, "lower_weights": lower}
     parameters |= {"leading_edge_weight": 0.0, "TE_thickness": 0.0}
-    flow = neuralfoil.get_aero_from_kulfan_parameters(
-        parameters, alpha=4.0, Re=1e6, model_size="xlarge"
-    )
+    found = flow(parameters, 4.0)
     outline = outlines_of(design[None])[0]
     half = len(outline) // 2
     thickness = float((outline[1:half, 1] - outline[half + 1 :, 1].flip(0)).max())
-    confidence = float(np.squeeze(flow["analysis_confidence"]))
+    confidence = float(np.squeeze(found["analysis_confidence"]))
     gate = 1 / (1 + np.exp((CONFIDENCE - confidence) / 0.02))
     gate /= 1 + np.exp((THICKNESS - thickness) / 0.005)
-    return float(np.squeeze(flow["CL"] / flow["CD"]) * gate)
+    return float(np.squeeze(found["CL"] / found["CD"]) * gate)

@@ -28,8 +28,6 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-import aerosandbox
-import neuralfoil
 import numpy as np
 from torch import Tensor
 
@@ -37,9 +35,8 @@ import gp_distributions as gd
 from benchmarks.harness import Options, Row, main
 from benchmarks.judging import Rows, Target, find, number
 from benchmarks.search.searches import ATOMS, Outcome, Way, column, searched
-from benchmarks.shapes import some_airfoils
+from benchmarks.shapes import flow, kulfan_parameters, some_airfoils
 from gp_distributions.bayesopt import Pool, median_lengthscale_prior
-from gp_distributions.datasets import Airfoils
 from gp_distributions.demo.searching import scaled
 
 LONG = True
@@ -77,26 +74,10 @@ TARGETS = (
 )
 
 
-def kulfan_parameters(foils: Airfoils) -> dict[str, np.ndarray[Any, Any]]:
-    """Return the parameters of airfoils that NeuralFoil reads, the airfoils along the last axis."""
-    fits = [
-        aerosandbox.Airfoil(name, coordinates=outline)
-        .to_kulfan_airfoil(normalize_coordinates=False)
-        .kulfan_parameters
-        for name, outline in zip(foils.names, foils.outlines, strict=True)
-    ]
-    keys = ("upper_weights", "lower_weights", "leading_edge_weight", "TE_thickness")
-    return {key: np.stack([each[key] for each in fits], axis=-1) for key in keys}
-
-
-def flow(parameters: Mapping[str, Any], candidate: Mapping[str, Any]) -> float:
+def ratio_of(parameters: Mapping[str, Any], candidate: Mapping[str, Any]) -> float:
     """Return the ratio of an airfoil at an angle, or NaN outside the limits of the data set."""
-    found = neuralfoil.get_aero_from_kulfan_parameters(
-        {key: values[..., candidate["shape"]] for key, values in parameters.items()},
-        alpha=candidate["angle"],
-        Re=1e6,
-        model_size="xlarge",
-    )
+    shape = {key: values[..., candidate["shape"]] for key, values in parameters.items()}
+    found = flow(shape, candidate["angle"])
     lift, drag, sure = (float(np.squeeze(found[k])) for k in ("CL", "CD", "analysis_confidence"))
     return lift / drag if sure >= 0.9 and 0.004 <= drag <= 0.03 else float("nan")
 
@@ -110,7 +91,7 @@ def run(options: Options) -> list[Row]:
     """Search by each method."""
     size, count, evaluations = (60, 2, 12) if options.quick else (None, 10, 40)
     foils = some_airfoils(size)
-    ratio = partial(flow, kulfan_parameters(foils))
+    ratio = partial(ratio_of, kulfan_parameters(foils))
     clouds = scaled(gd.PointClouds.from_curves(foils.outlines, atoms=ATOMS))
     space = gd.MixedSearch(shape=gd.PoolSearch(clouds), angle=(0.0, 10.0))
 
