@@ -19,6 +19,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from benchmarks.draws import Draws
 from gp_distributions import PointClouds, ReferenceMeasure
 
 # Training clouds and targets, test clouds and targets.
@@ -38,11 +39,11 @@ def toy(
         divided: Whether the target is divided by 1 + sigma; otherwise, it is that of the code of Bachoc
             et al.
     """
-    generator = torch.Generator().manual_seed(seed)
-    mean = 0.6 * torch.rand(count, dim, generator=generator, dtype=torch.float64) - 0.3
-    share = torch.rand(count, generator=generator, dtype=torch.float64)
+    draws = Draws(seed)
+    mean = 0.6 * draws.uniform(count, dim) - 0.3
+    share = draws.uniform(count)
     deviation = {"variance": (1 + 3 * share).sqrt(), "deviation": 1 + share}[uniform] / 100
-    noise = torch.randn(count, 30, dim, generator=generator, dtype=torch.float64)
+    noise = draws.normal(count, 30, dim)
     clouds = PointClouds(mean[:, None] + deviation[:, None, None] * noise)
     targets = target(mean, deviation, divided=divided)
     half = count // 2
@@ -56,21 +57,28 @@ def target(mean: Tensor, deviation: Tensor, *, divided: bool = True) -> Tensor:
     return sums / (1 + deviation) if divided else sums - deviation
 
 
-def reference(kind: str, dim: int, seed: int, size: int = 6) -> ReferenceMeasure:
+def normal_reference(
+    kind: str, dim: int, seed: int, size: int, far: tuple[float, float]
+) -> ReferenceMeasure:
     """Draw a reference.
 
     Args:
-        kind: ``"normal"``, from N(0, 0.1 I); ``"far"``, uniform in [-20, -10]^d; ``"narrow"``, from
+        kind: ``"normal"``, from N(0, 0.1 I); ``"far"``, uniform in a cube; ``"narrow"``, from
             N((-0.2, ..., -0.2), 1e-4 I).
         dim: Dimension of the atoms.
         seed: Random seed.
         size: Number of atoms.
+        far: The interval of the cube.
     """
-    generator = torch.Generator().manual_seed(1000 + seed)
-    normal = torch.randn(size, dim, generator=generator, dtype=torch.float64)
+    draws = Draws(1000 + seed)
+    normal = draws.normal(size, dim)
     if kind == "narrow":
         return ReferenceMeasure(0.01 * normal - 0.2)
     if kind == "far":
-        uniform = torch.rand(size, dim, generator=generator, dtype=torch.float64)
-        return ReferenceMeasure(10 * uniform - 20)
+        return ReferenceMeasure(draws.uniform(size, dim, low=far[0], high=far[1]))
     return ReferenceMeasure(0.1**0.5 * normal)
+
+
+def reference(kind: str, dim: int, seed: int, size: int = 6) -> ReferenceMeasure:
+    """Draw a reference of Allain et al., whose distant one is uniform in [-20, -10]^d."""
+    return normal_reference(kind, dim, seed, size, (-20, -10))

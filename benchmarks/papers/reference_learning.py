@@ -34,24 +34,21 @@ import copy
 import operator
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
-import numpy as np
-import torch
-from gpytorch.kernels import ScaleKernel
-from sklearn.metrics import explained_variance_score, r2_score
 from torch import Tensor
-from tqdm import tqdm
 
 import gp_distributions as gd
-from benchmarks.harness import Options, Row, drawing, main
+from benchmarks.draws import Draws
+from benchmarks.harness import Options, Row, drawing, main, means, progress
 from benchmarks.judging import Rows, Target, beside, find, limit, number
-from gp_distributions.calibration import calibration
-from gp_distributions.datasets import load_airfoils
+from benchmarks.papers.gaussian_toy import Data, normal_reference
+from benchmarks.regression import Scores, kernel_of, score
+from benchmarks.shapes import airfoil_clouds
 from gp_distributions.distances import Distance
 from gp_distributions.warnings import DistributionWarning
 
-Data = tuple[gd.PointClouds, Tensor, gd.PointClouds, Tensor]
 SIZES = {2: 6, 4: 6, 6: 10, 8: 20}
 # Reference, dimension, epsilon and the explained variance to reach.
 CASES = (
@@ -64,114 +61,6 @@ CASES = (
     ("horizontal", 2, 0.05, 0.98),
     ("diagonal", 2, 0.05, 0.98),
 )
-
-
-def toy(dim: int, seed: int) -> Data:
-    """Training clouds and targets, test clouds and targets."""
-    generator = torch.Generator().manual_seed(seed)
-    mean = 0.6 * torch.rand(100, dim, generator=generator, dtype=torch.float64) - 0.3
-    std = 0.01 + 0.01 * torch.rand(100, generator=generator, dtype=torch.float64)
-    noise = torch.randn(100, 30, dim, generator=generator, dtype=torch.float64)
-    clouds = gd.PointClouds(mean[:, None] + std[:, None, None] * noise)
-    pairs = mean[:, 0::2] + 0.5 - (mean[:, 1::2] + 0.5).square()
-    targets = pairs.sum(-1) / (1 + std)
-    return clouds[:50], targets[:50], clouds[50:], targets[50:]
-
-
-def reference(kind: str, dim: int, seed: int) -> gd.ReferenceMeasure:
-    """A starting reference for the toy."""
-    if kind == "horizontal":
-        return gd.ReferenceMeasure([[-0.3, 0.0], [0.3, 0.0]])
-    if kind == "diagonal":
-        return gd.ReferenceMeasure([[-0.3, -0.3], [0.3, 0.3]])
-    generator = torch.Generator().manual_seed(1000 + seed)
-    shape = (SIZES[dim], dim)
-    normal = torch.randn(*shape, generator=generator, dtype=torch.float64)
-    if kind == "narrow":
-        return gd.ReferenceMeasure(0.01 * normal - 0.2)
-    if kind == "far":
-        return gd.ReferenceMeasure(1 + torch.rand(*shape, generator=generator, dtype=torch.float64))
-    return gd.ReferenceMeasure(0.1**0.5 * normal)
-
-
-def model_of(distance: Distance, profile: str, data: Data) -> gd.DistributionGP:
-    """The model of a distance on training data."""
-    return gd.DistributionGP(
-        data[0], data[1], ScaleKernel(gd.DistributionKernel(distance, profile))
-    )
-
-
-def scores(model: gd.DistributionGP, data: Data) -> dict[str, float]:
-    """Accuracy on test data."""
-    mean, std = model.predict(data[2])
-    calibrated = calibration(data[3], mean, std)
-    return {
-        "evs": explained_variance_score(data[3], mean),
-        "r2": r2_score(data[3], mean),
-        "rmse": calibrated.rmse.item(),
-        "coverage": calibrated.coverage.item(),
-    }
-
-
-def compare_ways(
-    name: str,
-    data: list[Data],
-    start: Callable[[int], gd.SinkhornPotential],
-    profile: str,
-    steps: int = 50,
-) -> tuple[list[Row], Tensor]:
-    """Compare a fixed reference with one learned without and with guard, from the same start."""
-    ways: dict[str, list[dict[str, float]]] = {"fixed": [], "learned, no guard": [], "learned": []}
-    taken: dict[str, list[str]] = {way: [] for way in ways}
-    path = torch.empty(0)
-    seconds = dict.fromkeys(ways, 0.0)
-    for seed, one in enumerate(tqdm(data, desc=name, leave=False, disable=None)):
-        for way, guard in (("fixed", 0), ("learned, no guard", None), ("learned", 5)):
-            model = model_of(copy.deepcopy(start(seed)), profile, one)
-            begin = time.perf_counter()
-            if way == "fixed":
-                gd.fit(model)
-            else:
-                result = gd.fit_reference(model, steps=steps, guard=guard, progress=False)
-                path = result.path
-                taken[way].append(str(len(path) - 1))
-            seconds[way] += time.perf_counter() - begin
-            ways[way].append(scores(model, one))
-    return [
-        summary(f"{name}: {way}", results, seconds[way]) | {"steps": " ".join(taken[way])}
-        for way, results in ways.items()
-    ], path
-
-
-def summary(name: str, results: list[dict[str, float]], seconds: float) -> Row:
-    """Return one row with means over seeds, and the worst seed."""
-    mean = {key: float(np.mean([r[key] for r in results])) for key in results[0]}
-    return {
-        "name": name,
-        "evs": mean["evs"],
-        "smallest": min(r["evs"] for r in results),
-        "r2": mean["r2"],
-        "rmse": mean["rmse"],
-        "coverage": mean["coverage"],
-        "seconds": seconds / len(results),
-    }
-
-
-def airfoils(splits: int, train: int) -> list[Data]:
-    """Training and test outlines."""
-    foils = load_airfoils()
-    clouds = gd.PointClouds.from_curves(foils.outlines, atoms=128)
-    targets = torch.from_numpy(foils.lift_to_drag)
-    indices = [foils.split(train, seed=seed) for seed in range(splits)]
-    return [(clouds[a], targets[a], clouds[b], targets[b]) for a, b in indices]
-
-
-def save_path(path: Tensor, data: Data, options: Options) -> None:
-    """Draw how the atoms moved."""
-    from gp_distributions.plotting import plot_reference_path
-
-    with drawing("reference_learning", options, figsize=(5.2, 5.2)) as ax:
-        plot_reference_path(path, clouds=data[0], ax=ax)
 
 
 def coverage(rows: Rows) -> tuple[str, bool]:
@@ -203,54 +92,118 @@ TARGETS = (
 )
 
 
+def toy(dim: int, seed: int) -> Data:
+    """Training clouds and targets, test clouds and targets."""
+    draws = Draws(seed)
+    mean = 0.6 * draws.uniform(100, dim) - 0.3
+    std = 0.01 + 0.01 * draws.uniform(100)
+    clouds = gd.PointClouds(mean[:, None] + std[:, None, None] * draws.normal(100, 30, dim))
+    pairs = mean[:, 0::2] + 0.5 - (mean[:, 1::2] + 0.5).square()
+    targets = pairs.sum(-1) / (1 + std)
+    return clouds[:50], targets[:50], clouds[50:], targets[50:]
+
+
+def reference(kind: str, dim: int, seed: int) -> gd.ReferenceMeasure:
+    """A starting reference for the toy."""
+    if kind == "horizontal":
+        return gd.ReferenceMeasure([[-0.3, 0.0], [0.3, 0.0]])
+    if kind == "diagonal":
+        return gd.ReferenceMeasure([[-0.3, -0.3], [0.3, 0.3]])
+    return normal_reference(kind, dim, seed, SIZES[dim], (1, 2))
+
+
+def scored(model: gd.DistributionGP, data: Data, start: float) -> Scores:
+    """Accuracy on test data, with the time since the start."""
+    seconds = time.perf_counter() - start
+    return score(model, data[2], data[3]) | {"seconds": seconds}
+
+
+def compare_ways(
+    name: str,
+    data: Sequence[Data],
+    start: Callable[[int], gd.SinkhornPotential],
+    profile: str,
+    steps: int = 50,
+) -> tuple[list[Row], Tensor]:
+    """Compare a fixed reference with one learned without and with guard, from the same start."""
+    guards = {"fixed": 0, "learned, no guard": None, "learned": 5}
+    ways: dict[str, list[Scores]] = {way: [] for way in guards}
+    taken: dict[str, list[str]] = {way: [] for way in guards}
+    for seed, one in enumerate(progress(data, name)):
+        for way, guard in guards.items():
+            kernel = kernel_of(copy.deepcopy(start(seed)), profile)
+            model = gd.DistributionGP(one[0], one[1], kernel)
+            begin = time.perf_counter()
+            if way == "fixed":
+                gd.fit(model)
+            else:
+                result = gd.fit_reference(model, steps=steps, guard=guard, progress=False)
+                taken[way].append(str(len(result.path) - 1))
+            ways[way].append(scored(model, one, begin))
+    rows = [
+        summary(f"{name}: {way}", scores) | {"steps": " ".join(taken[way])}
+        for way, scores in ways.items()
+    ]
+    return rows, result.path
+
+
+def summary(name: str, scores: list[Scores]) -> Row:
+    """Return one row with means over seeds, and the worst seed."""
+    smallest = min(one["evs"] for one in scores)
+    mean: Row = {key: value for key, value in means(scores).items() if key != "nlpd"}
+    return {"name": name, "smallest": smallest, **mean}
+
+
 def run(options: Options) -> list[Row]:
     """Measure the toy by reference and dimension, then the airfoils."""
-    seeds = range(options.seeds)
     rows: list[Row] = []
     with warnings.catch_warnings():
         # Two atoms see one direction, and learning may pass ill-conditioned references: expected here.
         warnings.simplefilter("ignore", DistributionWarning)
         for kind, dim, epsilon, _ in CASES[-1:] if options.quick else CASES:
-            data = [toy(dim, seed) for seed in seeds]
+            data = [toy(dim, seed) for seed in range(options.seeds)]
 
             def start(
                 seed: int, kind: str = kind, dim: int = dim, epsilon: float = epsilon
             ) -> gd.SinkhornPotential:
                 return gd.SinkhornPotential(reference(kind, dim, seed), epsilon=epsilon)
 
-            found, path = compare_ways(
-                f"toy d={dim} {kind}", data, start, "gaussian", 5 if options.quick else 50
-            )
+            steps = 5 if options.quick else 50
+            found, path = compare_ways(f"toy d={dim} {kind}", data, start, "gaussian", steps)
             if not rows:
-                save_path(path, data[-1], options)
+                from gp_distributions.plotting import plot_reference_path
+
+                with drawing("reference_learning", options, figsize=(5.2, 5.2)) as ax:
+                    plot_reference_path(path, clouds=data[-1][0], ax=ax)
             rows += found
-        if not options.quick:
-            rows += run_airfoils(airfoils(options.seeds, 200))
-    return rows
+    return rows if options.quick else rows + on_airfoils(options.seeds)
 
 
-def run_airfoils(data: list[Data]) -> list[Row]:
+def on_airfoils(seeds: int) -> list[Row]:
     """Compare fixed and learned Sinkhorn potentials, linear transport and sliced Wasserstein."""
+    foils, clouds, targets = airfoil_clouds(None, 128)
+    indices = [foils.split(200, seed=seed) for seed in range(seeds)]
+    data = [(clouds[a], targets[a], clouds[b], targets[b]) for a, b in indices]
 
-    def start(seed: int) -> gd.SinkhornPotential:
-        return gd.SinkhornPotential(gd.ReferenceMeasure.from_data(data[seed][0], 20, seed=seed))
+    def placed(seed: int, **options: Any) -> gd.ReferenceMeasure:
+        return gd.ReferenceMeasure.from_data(data[seed][0], 20, seed=seed, **options)
 
-    def linear(seed: int) -> Distance:
-        shape = gd.ReferenceMeasure.from_data(data[seed][0], 20, method="mean_shape", seed=seed)
-        return gd.LinearTransport(shape)
-
-    rows, _ = compare_ways("airfoils", data, start, "matern52")
+    rows, _ = compare_ways(
+        "airfoils", data, lambda seed: gd.SinkhornPotential(placed(seed)), "matern52"
+    )
     others: dict[str, Callable[[int], Distance]] = {
-        "linear transport, mean shape": linear,
+        "linear transport, mean shape": lambda seed: gd.LinearTransport(
+            placed(seed, method="mean_shape")
+        ),
         "sliced Wasserstein": lambda seed: gd.SlicedWasserstein(2),
     }
     for name, make in others.items():
-        begin = time.perf_counter()
-        results = [
-            scores(gd.fit(model_of(make(seed), "matern52", one)), one)
-            for seed, one in enumerate(data)
-        ]
-        rows.append(summary(f"airfoils: {name}", results, time.perf_counter() - begin))
+        results = []
+        for seed, one in enumerate(data):
+            begin = time.perf_counter()
+            model = gd.fit(gd.DistributionGP(one[0], one[1], kernel_of(make(seed))))
+            results.append(scored(model, one, begin))
+        rows.append(summary(f"airfoils: {name}", results))
     return rows
 
 

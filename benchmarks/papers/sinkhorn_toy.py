@@ -39,21 +39,21 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
-from gpytorch.kernels import ScaleKernel
 from numpy.typing import NDArray
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.metrics import explained_variance_score
 from sklearn.model_selection import GridSearchCV
-from tqdm import tqdm
+from torch import Tensor
 
 import gp_distributions as gd
-from benchmarks.harness import Options, Row, Side, Work, drawing, interleave, main
+from benchmarks.harness import Options, Row, Side, Work, drawing, interleave, main, means, progress
 from benchmarks.judging import limit
 from benchmarks.papers.gaussian_toy import Data, reference, toy
-from gp_distributions.calibration import calibration
+from benchmarks.regression import kernel_of, score
 from gp_distributions.warnings import DistributionWarning
 
 ALONE = True
@@ -69,6 +69,17 @@ FIXED_RIDGES = (1e-6, 1e-5, 1e-4)
 RIDGES = (1e-10, 1e-8, 1e-6, 1e-4, 1e-2)
 
 Array = NDArray[np.float64]
+
+
+TARGETS = tuple(
+    limit(
+        f"Sinkhorn toy as printed, d = 2, {kind} reference: explained variance",
+        f">= {score:g}",
+        "krr",
+        name=f"d=2, {kind} reference",
+    )
+    for kind, score in REFERENCES.items()
+)
 
 
 def ridge_regression(features: Array, targets: Array) -> GridSearchCV:
@@ -89,11 +100,11 @@ def potentials(distance: gd.SinkhornPotential, data: Data) -> tuple[Array, Array
         return distance.embed(data[0].pack()).numpy(), distance.embed(data[2].pack()).numpy()
 
 
-def ridge_score(data: Data, train: Array, test: Array) -> float:
+def ridge_score(data: Data, train: Array, test: Array, fixed: KernelRidge | None = None) -> float:
     """Explained variance of kernel ridge regression on features, about the mean of the targets."""
-    targets = data[1].numpy()
-    search = ridge_regression(train, targets - targets.mean())
-    return float(explained_variance_score(data[3], search.predict(test)))
+    targets = (data[1] - data[1].mean()).numpy()
+    model = fixed.fit(train, targets) if fixed else ridge_regression(train, targets)
+    return float(explained_variance_score(data[3], model.predict(test)))
 
 
 def krr(data: Data, distance: gd.SinkhornPotential) -> float:
@@ -101,17 +112,17 @@ def krr(data: Data, distance: gd.SinkhornPotential) -> float:
     return ridge_score(data, *potentials(distance, data))
 
 
-def process(data: Data, distance: gd.SinkhornPotential, *, steps: int = 0) -> tuple[float, float]:
+def process(
+    name: str, data: Data, distance: gd.SinkhornPotential, steps: int = 0
+) -> dict[str, float]:
     """Explained variance and coverage of a Gaussian process, after some steps of the reference."""
-    kernel = ScaleKernel(gd.DistributionKernel(distance, "gaussian"))
-    model = gd.DistributionGP(data[0], data[1], kernel)
+    model = gd.DistributionGP(data[0], data[1], kernel_of(distance, "gaussian"))
     if steps:
         gd.fit_reference(model, steps=steps, progress=False)
     else:
         gd.fit(model, progress=False)
-    mean, std = model.predict(data[2])
-    coverage = calibration(data[3], mean, std).coverage.item()
-    return float(explained_variance_score(data[3], mean)), coverage
+    found = score(model, data[2], data[3])
+    return {name: found["evs"], f"{name}_coverage": found["coverage"]}
 
 
 def potential(
@@ -121,115 +132,93 @@ def potential(
     return gd.SinkhornPotential(reference(kind, dim, seed, size), epsilon=epsilon)
 
 
-def summary(name: str, values: Sequence[float]) -> Row:
-    """Return the mean and the lowest of some scores."""
-    return {name: float(np.mean(values)), f"{name}_least": min(values)}
+def summary(name: str, scores: Sequence[dict[str, float]], *least: str) -> Row:
+    """Return the means of scores, and the lowest of some."""
+    lowest = {f"{key}_least": min(one[key] for one in scores) for key in least}
+    return {"name": name, **means(scores), **lowest}
 
 
 def two_dimensions(seeds: Sequence[int]) -> list[Row]:
     """Return one row per reference, and one per protocol of the code of Bachoc et al."""
-    printed = [toy(2, seed) for seed in seeds]
-    cases = [
-        *((f"{kind} reference", kind, printed, score) for kind, score in REFERENCES.items()),
-        ("deviation uniform", "normal", [toy(2, s, uniform="deviation") for s in seeds], None),
-        ("divided by 1, plus sigma", "normal", [toy(2, s, divided=False) for s in seeds], None),
+    cases: list[tuple[str, str, dict[str, Any], float | None]] = [
+        *((f"{kind} reference", kind, {}, score) for kind, score in REFERENCES.items()),
+        ("deviation uniform", "normal", {"uniform": "deviation"}, None),
+        ("divided by 1, plus sigma", "normal", {"divided": False}, None),
     ]
     rows: list[Row] = []
-    for name, kind, some, published in cases:
-        pairs = list(zip(some, seeds, strict=True))
-        processes = [process(data, potential(kind, 2, seed)) for data, seed in pairs]
-        rows.append(
-            {
-                "name": f"d=2, {name}",
-                "published_krr": published,
-                **summary("krr", [krr(data, potential(kind, 2, seed)) for data, seed in pairs]),
-                **summary("gp", [score for score, _ in processes]),
-                "coverage": float(np.mean([coverage for _, coverage in processes])),
-            }
-        )
+    for name, kind, options, published in cases:
+        scores = []
+        for seed in seeds:
+            data = toy(2, seed, **options)
+            ridge = {"krr": krr(data, potential(kind, 2, seed))}
+            scores.append(ridge | process("gp", data, potential(kind, 2, seed)))
+        row = summary(f"d=2, {name}", scores, "krr", "gp")
+        rows.append(row | {"published_krr": published, "coverage": row.pop("gp_coverage")})
     return rows
 
 
 def attempts(seeds: Sequence[int]) -> list[Row]:
     """Return one row per attempt at the published score of the narrow reference."""
-    found: dict[str, list[float]] = {}
+    found: dict[str, list[dict[str, float]]] = {}
     for seed in seeds:
         data, distance = toy(2, seed), potential("narrow", 2, seed)
-        rough = (one_iteration(clouds, distance) for clouds in data[::2])
-        found.setdefault("1 iteration, single precision", []).append(ridge_score(data, *rough))
-        train, test = potentials(distance, data)
-        targets = data[1].numpy() - data[1].numpy().mean()
+        rough = (one_iteration(clouds, distance) for clouds in (data[0], data[2]))
+        scores = {"1 iteration, single precision": ridge_score(data, *rough)}
+        features = potentials(distance, data)
         for ridge in FIXED_RIDGES:
-            fixed = KernelRidge(kernel="rbf", gamma=0.5, alpha=len(train) * ridge)
-            predicted = fixed.fit(train, targets).predict(test)
-            score = float(explained_variance_score(data[3], predicted))
-            found.setdefault(f"lengthscale 1, ridge {ridge:g}", []).append(score)
-    published = REFERENCES["narrow"]
+            fixed = KernelRidge(kernel="rbf", gamma=0.5, alpha=len(data[1]) * ridge)
+            scores[f"lengthscale 1, ridge {ridge:g}"] = ridge_score(data, *features, fixed)
+        for name, value in scores.items():
+            found.setdefault(name, []).append({"krr": value})
     return [
-        {
-            "name": f"d=2, narrow reference: {name}",
-            "published": published,
-            **summary("krr", values),
-        }
-        for name, values in found.items()
+        summary(f"d=2, narrow reference: {name}", scores, "krr")
+        | {"published": REFERENCES["narrow"]}
+        for name, scores in found.items()
     ]
 
 
 def one_iteration(clouds: gd.PointClouds, distance: gd.SinkhornPotential) -> Array:
     """Compute features from potentials after one Sinkhorn iteration in single precision."""
-    support = distance.reference.points.float()
+    support: Tensor = distance.reference.points.float()
     costs = torch.cdist(clouds.points.float(), support).square() / EPSILON
     first = -torch.logsumexp(-costs, -1, keepdim=True)
     second = -EPSILON * torch.logsumexp(first - costs, -2)
     centred = second - second.mean(-1, keepdim=True)
-    return (centred / len(support) ** 0.5).double().numpy()
+    features: Array = (centred / len(support) ** 0.5).double().numpy()
+    return features
 
 
 def by_dimension(dims: Sequence[int], seeds: Sequence[int], steps: int) -> list[Row]:
     """Return one row per dimension for equation 12."""
     rows: list[Row] = []
-    for dim in tqdm(dims, desc="dimensions", leave=False, disable=None):
-        found: dict[str, list[float]] = {}
+    for dim in progress(dims, "dimensions"):
+        scores = []
         for seed in seeds:
             data = toy(dim, seed)
-            ways = {
-                "gp": process(data, potential("normal", dim, seed)),
-                "far": process(data, potential("far", dim, seed)),
-                "learned": process(data, potential("normal", dim, seed), steps=steps),
-                "more": process(data, potential("normal", dim, seed, 20, 0.05)),
-            }
-            found.setdefault("krr", []).append(krr(data, potential("normal", dim, seed)))
-            for way, (score, coverage) in ways.items():
-                found.setdefault(way, []).append(score)
-                found.setdefault(f"{way}_coverage", []).append(coverage)
-        means = {name: float(np.mean(values)) for name, values in found.items()}
-        rows.append(
-            {
-                "name": f"eq. 12, d={dim}",
-                **summary("krr", found["krr"]),
-                "gp": means["gp"],
-                "far": means["far"],
-                **summary("learned", found["learned"]),
-                "learned_coverage": means["learned_coverage"],
-                **summary("more", found["more"]),
-                "more_coverage": means["more_coverage"],
-            }
-        )
+            scores.append(
+                {"krr": krr(data, potential("normal", dim, seed))}
+                | process("gp", data, potential("normal", dim, seed))
+                | process("far", data, potential("far", dim, seed))
+                | process("learned", data, potential("normal", dim, seed), steps)
+                | process("more", data, potential("normal", dim, seed, 20, 0.05))
+            )
+        rows.append(summary(f"eq. 12, d={dim}", scores, "krr", "learned", "more"))
     return rows
 
 
 def by_epsilon(epsilons: Sequence[float], dims: Sequence[int], seeds: Sequence[int]) -> list[Row]:
     """Return one row per epsilon, with a column per dimension."""
     rows: list[Row] = []
-    for epsilon in tqdm(epsilons, desc="epsilon", leave=False, disable=None):
-        row: Row = {"name": f"figure 5, epsilon {epsilon:g}", "epsilon": epsilon}
-        for dim in dims:
-            values = [
-                krr(toy(dim, seed), potential("normal", dim, seed, epsilon=epsilon))
-                for seed in seeds
-            ]
-            row |= summary(f"d={dim}", values)
-        rows.append(row)
+    for epsilon in progress(epsilons, "epsilon"):
+        scores = [
+            {
+                f"d={dim}": krr(toy(dim, seed), potential("normal", dim, seed, epsilon=epsilon))
+                for dim in dims
+            }
+            for seed in seeds
+        ]
+        row = summary(f"figure 5, epsilon {epsilon:g}", scores, *scores[0])
+        rows.append(row | {"epsilon": epsilon})
     return rows
 
 
@@ -239,25 +228,21 @@ def by_time(dims: Sequence[int], repeats: int) -> list[Row]:
     def sides(dim: int) -> dict[str, Side]:
         data, distance = toy(dim, 0), potential("normal", dim, 0)
         train, _ = potentials(distance, data)
-        targets = data[1].numpy()
 
         def embed() -> Work:
             distance.clear_cache()
             return lambda: potentials(distance, data)
 
         def regress() -> Work:
-            return lambda: ridge_regression(train, targets)
+            return lambda: ridge_regression(train, data[1].numpy())
 
         return {f"{dim} potentials": embed, f"{dim} ridge": regress}
 
     every = {name: side for dim in dims for name, side in sides(dim).items()}
     timings = interleave(every, repeats=repeats, label="time by dimension")
     return [
-        {
-            "name": f"figure 6, d={dim}",
-            "potentials_ms": 1000 * timings[f"{dim} potentials"].median,
-            "ridge_ms": 1000 * timings[f"{dim} ridge"].median,
-        }
+        {"name": f"figure 6, d={dim}"}
+        | {f"{p}_ms": 1000 * timings[f"{dim} {p}"].median for p in ("potentials", "ridge")}
         for dim in dims
     ]
 
@@ -279,17 +264,6 @@ def draw(sweep: list[Row], times: list[Row], options: Options) -> None:
         axes[1].set_xticks(dims, [str(dim) for dim in dims])
         axes[1].set_xticks([], minor=True)
         axes[1].legend()
-
-
-TARGETS = tuple(
-    limit(
-        f"Sinkhorn toy as printed, d = 2, {kind} reference: explained variance",
-        f">= {score:g}",
-        "krr",
-        name=f"d=2, {kind} reference",
-    )
-    for kind, score in REFERENCES.items()
-)
 
 
 def run(options: Options) -> list[Row]:

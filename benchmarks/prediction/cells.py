@@ -38,6 +38,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
@@ -148,7 +149,7 @@ def methods(cells: Cells, quick: bool) -> dict[str, Method]:
         gd.SlicedWasserstein(dim, center=True, num_slices=size, num_quantiles=size)
         for dim in (2, 3)
     )
-    slices = {"num_slices": 20} if quick else {}
+    slices: dict[str, Any] = {"num_slices": 20} if quick else {}
     rigid = partial(gd.RigidSlicedWasserstein, 2, **slices)
     turning = turning_angles(outlines)
     ahead, aligned = (

@@ -90,7 +90,7 @@ def fits(
         model = gd.fit(gd.DistributionGP(inputs[known], y[known], kernel))
         return score(model, inputs[new], y[new])
 
-    found = {}
+    found: dict[str, Scores] = {}
     distance = gd.SlicedWasserstein(data["dim"])  # which embeds the cells once for all models
     for structure in structures:
         kernel = None

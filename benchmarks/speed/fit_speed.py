@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import copy
 import warnings
-from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import gpytorch
@@ -33,9 +33,29 @@ from gpytorch.kernels import Kernel, ScaleKernel
 from gpytorch.mlls import ExactMarginalLogLikelihood
 from torch import Tensor
 
-from benchmarks.harness import Options, Row, Side, Work, compare, interleave, main
+from benchmarks.draws import Draws
+from benchmarks.harness import Options, Row, Work, compare, interleave, main
 from benchmarks.judging import limit
+from benchmarks.regression import numbers
 from gp_distributions import DistributionGP, PointClouds, SlicedWassersteinKernel, fit
+
+TARGETS = (
+    limit(
+        "marginal-likelihood fit, T = 500, over one on precomputed distances",
+        "<= 0.6",
+        "ratio",
+        name="fit / fit on precomputed distances, T=500 n=50 d=2",
+        reason="Both sides evaluate about equally often (25 and 23 times). An evaluation takes two "
+        "thirds of the time of the reference's, most of it one Cholesky factor and one inverse; "
+        "embedding the clouds, which the reference does not, takes as long as a dozen evaluations.",
+    ),
+    limit(
+        "bare SingleTaskGP with our kernel, T = 500, over one on precomputed distances",
+        "<= 1.5",
+        "ratio",
+        name="bare SingleTaskGP / fit on precomputed distances, T=500 n=50 d=2",
+    ),
+)
 
 
 class PrecomputedKernel(Kernel):
@@ -62,34 +82,19 @@ class PrecomputedKernel(Kernel):
 
 def data(clouds: int, atoms: int) -> tuple[Tensor, Tensor]:
     """Gaussian clouds as rows, and noisy targets that depend on their means and spreads."""
-    generator = torch.Generator().manual_seed(0)
-
-    def normal(*shape: int) -> Tensor:
-        return torch.randn(*shape, generator=generator, dtype=torch.float64)
-
+    normal = Draws(0).normal
     spread = 0.2 + normal(clouds, 1, 1).abs()
     points = spread * normal(clouds, atoms, 2) + normal(clouds, 1, 2)
     targets = (2 * points[..., 0].mean(-1)).sin() + spread.flatten() + 0.1 * normal(clouds)
     return PointClouds(points).pack(), targets.unsqueeze(-1)
 
 
-def ours(rows: Tensor, targets: Tensor) -> DistributionGP:
-    """The model on clouds, at its starting values."""
-    return DistributionGP(
-        rows, targets, ScaleKernel(SlicedWassersteinKernel(2, profile="gaussian"))
-    )
-
-
-def precomputed(squared: Tensor, targets: Tensor, likelihood: Any) -> SingleTaskGP:
-    """The same model on a matrix of squared distances."""
-    numbers = torch.arange(len(squared), dtype=torch.float64).unsqueeze(-1)
+def single_task(inputs: Tensor, targets: Tensor, likelihood: Any, kernel: Kernel) -> SingleTaskGP:
+    """Return BoTorch's model."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # BoTorch advises to scale inputs; these are numbers
         return SingleTaskGP(
-            numbers,
-            targets,
-            likelihood=copy.deepcopy(likelihood),
-            covar_module=ScaleKernel(PrecomputedKernel(squared)),
+            inputs, targets, likelihood=copy.deepcopy(likelihood), covar_module=kernel
         )
 
 
@@ -98,7 +103,7 @@ def fit_ours(model: DistributionGP) -> None:
     fit(model, restarts=0)
 
 
-def fit_precomputed(model: SingleTaskGP) -> None:
+def fit_others(model: SingleTaskGP) -> None:
     """Fit in the same way without the package."""
     model.train()
     mll = ExactMarginalLogLikelihood(model.likelihood, model)
@@ -116,54 +121,28 @@ def loss(model: SingleTaskGP) -> float:
         return -float(mll(model(*model.train_inputs), model.train_targets))
 
 
-TARGETS = (
-    limit(
-        "marginal-likelihood fit, T = 500, over one on precomputed distances",
-        "<= 0.6",
-        "ratio",
-        name="fit / fit on precomputed distances, T=500 n=50 d=2",
-        reason="Both sides evaluate about equally often (25 and 23 times). An evaluation takes two "
-        "thirds of the time of the reference's, most of it one Cholesky factor and one inverse; "
-        "embedding the clouds, which the reference does not, takes as long as a dozen evaluations.",
-    ),
-    limit(
-        "bare SingleTaskGP with our kernel, T = 500, over one on precomputed distances",
-        "<= 1.5",
-        "ratio",
-        name="bare SingleTaskGP / fit on precomputed distances, T=500 n=50 d=2",
-    ),
-)
-
-
 def run(options: Options) -> list[Row]:
     """Return two rows per number of clouds."""
-    return [
-        row
-        for clouds in ((30,) if options.quick else (500, 100, 1000))
-        for row in compare_fits(clouds, 20 if options.quick else 50, options.repeats)
-    ]
+    sizes, atoms = ((30,), 20) if options.quick else ((500, 100, 1000), 50)
+    return [row for size in sizes for row in compare_fits(size, atoms, options.repeats)]
 
 
 def compare_fits(clouds: int, atoms: int, repeats: int) -> list[Row]:
-    """Time a fit of all models; the budgets are for 500 clouds."""
+    """Time a fit of all models."""
     rows, targets = data(clouds, atoms)
-    model = ours(rows, targets)
-    distance = model.covar_module.base_kernel.distance
-    squared = distance.squared(rows)
+    kernel = ScaleKernel(SlicedWassersteinKernel(2, profile="gaussian"))
+    model = DistributionGP(rows, targets, kernel)
+    likelihood, squared = model.likelihood, kernel.base_kernel.distance.squared(rows)
+    bare = single_task(rows, targets, likelihood, copy.deepcopy(kernel))
+    precomputed = ScaleKernel(PrecomputedKernel(squared))
+    reference = single_task(numbers(clouds), targets, likelihood, precomputed)
     median = squared[*torch.triu_indices(clouds, clouds, 1)].sqrt().median()
-    reference = precomputed(squared, targets, model.likelihood)
-    bare = SingleTaskGP(
-        rows,
-        targets,
-        likelihood=copy.deepcopy(model.likelihood),
-        covar_module=copy.deepcopy(model.covar_module),
-    )
     for started in (reference, bare):
         started.covar_module.base_kernel.lengthscale = median
     sides = {
         "ours": (model, fit_ours),
-        "bare": (bare, fit_precomputed),
-        "reference": (reference, fit_precomputed),
+        "bare": (bare, fit_others),
+        "reference": (reference, fit_others),
     }
     losses = []
     for side, fitting in sides.values():
@@ -174,15 +153,12 @@ def compare_fits(clouds: int, atoms: int, repeats: int) -> list[Row]:
     if difference > 1e-5:
         raise RuntimeError(f"The sides did not do the same work: losses {losses}.")
 
-    def prepared(side: SingleTaskGP, fitting: Callable[[Any], None]) -> Side:
-        def prepare() -> Work:
-            fresh = copy.deepcopy(side)  # carries the distance, not what it remembers
-            return lambda: fitting(fresh)
-
-        return prepare
+    def prepare(name: str) -> Work:
+        side, fitting = sides[name]
+        return partial(fitting, copy.deepcopy(side))  # the distance, not what it remembers
 
     timings = interleave(
-        {name: prepared(*side) for name, side in sides.items()},
+        {name: partial(prepare, name) for name in sides},
         repeats=repeats,
         label=f"fit, T={clouds}",
     )

@@ -24,6 +24,7 @@ import copy
 import math
 import time
 import warnings
+from functools import partial
 from unittest import mock
 
 import numpy as np
@@ -32,125 +33,14 @@ from gpytorch.likelihoods import GaussianLikelihood
 from gpytorch.mlls import ExactMarginalLogLikelihood
 from torch import Tensor
 
-from benchmarks.harness import Options, Row, Side, Work, compare, interleave, main
+from benchmarks.draws import Draws
+from benchmarks.harness import Options, Row, Work, compare, interleave, main
 from benchmarks.judging import Rows, Target, limit, number
+from benchmarks.speed.clouds import fixed
 from gp_distributions import DistributionGP, PointClouds, fit
 from gp_distributions.warnings import CostWarning
 
 SLOW = 5000
-
-
-class OtherLikelihood(GaussianLikelihood):
-    """A Gaussian likelihood under another name."""
-
-
-def data(clouds: int, seed: int) -> tuple[PointClouds, np.ndarray]:
-    """Gaussian clouds, and noisy targets that depend on their means and spreads."""
-    rng = np.random.default_rng(seed)
-    means = rng.normal(size=(clouds, 1, 2))
-    spreads = np.exp(0.5 * rng.normal(size=(clouds, 1, 2)))
-    points = means + spreads * rng.normal(size=(clouds, 40, 2))
-    signal = np.sin(2 * means[:, 0, 0]) + np.log(spreads[:, 0, 1]) * means[:, 0, 1]
-    return PointClouds(points), signal + 0.1 * rng.normal(size=clouds)
-
-
-def likelihood_of(model: DistributionGP) -> float:
-    """Return the log marginal likelihood per cloud."""
-    model.train()
-    mll = ExactMarginalLogLikelihood(model.likelihood, model)
-    with torch.no_grad():
-        return float(mll(model(*model.train_inputs), model.train_targets))
-
-
-def fitted(model: DistributionGP) -> DistributionGP:
-    """Fit a model."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", CostWarning)
-        return fit(model, progress=False)
-
-
-def evaluations(model: DistributionGP) -> int:
-    """Fit, and count the evaluations of the marginal likelihood of all clouds."""
-    with mock.patch.object(model, "forward", wraps=model.forward) as forward:
-        fitted(model)
-    (rows,) = model.train_inputs
-    return sum(call.args[0].shape == rows.shape for call in forward.call_args_list)
-
-
-def on_all(model: DistributionGP) -> DistributionGP:
-    """Return a copy that ``fit`` does not fit to a subset first."""
-    general = copy.deepcopy(model)
-    general.likelihood.__class__ = OtherLikelihood
-    return general
-
-
-def gain(model: DistributionGP) -> Row:
-    """Compare the fit with one that takes all clouds from the start."""
-    general = on_all(model)
-    start = time.perf_counter()
-    fitted(general)
-    seconds = time.perf_counter() - start
-    return {"gain": likelihood_of(fitted(model)) - likelihood_of(general), "all_s": seconds}
-
-
-def compare_fits(clouds: int, repeats: int, *, seeds: int) -> list[Row]:
-    """Time fits of one size beside a factorisation, and compare their results over seeds."""
-    model = DistributionGP(*data(clouds, 0))
-    size = clouds
-    half = torch.randn(size, 50, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    matrix = half @ half.T + torch.eye(size)
-
-    def fits() -> Work:
-        fresh = copy.deepcopy(model)  # carries the distance, not what it remembers
-        return lambda: fitted(fresh)
-
-    def factorises() -> Work:
-        return lambda: torch.cholesky_inverse(torch.linalg.cholesky(matrix))
-
-    sides: dict[str, Side] = {"fit": fits, "pair": factorises}
-    slow = clouds == SLOW
-    timings = interleave(sides, repeats=repeats, warmup=not slow, label=f"fit, T={clouds}")
-    row = compare(
-        f"fit / Cholesky and inverse, T={clouds} n=40 d=2",
-        timings["fit"],
-        timings["pair"],
-        evaluations=None if slow else evaluations(copy.deepcopy(model)),
-    )
-    gains: list[Row] = [
-        {"name": f"fit, T={clouds}, seed {seed}", **gain(DistributionGP(*data(clouds, seed)))}
-        for seed in range(seeds)
-    ]
-    return [row, *gains]
-
-
-def by_autograd(differences: Tensor, covariance: Tensor, noise: Tensor) -> Tensor:
-    """Compute the log densities of centred normal distributions in steps that PyTorch differentiates."""
-    factor = torch.linalg.cholesky(covariance + torch.diag_embed(noise))
-    solved = torch.linalg.solve_triangular(factor, differences, upper=False)
-    logdet = 2 * factor.diagonal(dim1=-2, dim2=-1).log().sum(-1, keepdim=True)
-    return -0.5 * (solved.square().sum(-2) + logdet + len(differences) * math.log(2 * math.pi))
-
-
-def compare_gradients(clouds: int, repeats: int) -> Row:
-    """Time a fit beside one with automatic gradients."""
-    model = DistributionGP(*data(clouds, 0))
-
-    def fits() -> Work:
-        mine = copy.deepcopy(model)
-        return lambda: fitted(mine)
-
-    def fits_by_autograd() -> Work:
-        mine = on_all(model)
-
-        def work() -> DistributionGP:
-            with mock.patch("gp_distributions.models.exact_inference.log_densities", by_autograd):
-                return fitted(mine)
-
-        return work
-
-    sides = {"fit": fits, "automatic": fits_by_autograd}
-    timings = interleave(sides, repeats=repeats, label=f"automatic gradients, T={clouds}")
-    return compare(f"fit / automatic gradients, T={clouds} n=40 d=2", *timings.values())
 
 
 def least_gain(rows: Rows) -> tuple[str, bool]:
@@ -189,15 +79,117 @@ TARGETS = (
 )
 
 
+class OtherLikelihood(GaussianLikelihood):
+    """A Gaussian likelihood under another name."""
+
+
+def model_of(clouds: int, seed: int) -> DistributionGP:
+    """Model Gaussian clouds, and noisy targets that depend on their means and spreads."""
+    rng = np.random.default_rng(seed)
+    means = rng.normal(size=(clouds, 1, 2))
+    spreads = np.exp(0.5 * rng.normal(size=(clouds, 1, 2)))
+    points = means + spreads * rng.normal(size=(clouds, 40, 2))
+    signal = np.sin(2 * means[:, 0, 0]) + np.log(spreads[:, 0, 1]) * means[:, 0, 1]
+    return DistributionGP(PointClouds(points), signal + 0.1 * rng.normal(size=clouds))
+
+
+def likelihood_of(model: DistributionGP) -> float:
+    """Return the log marginal likelihood per cloud."""
+    model.train()
+    mll = ExactMarginalLogLikelihood(model.likelihood, model)
+    with torch.no_grad():
+        return float(mll(model(*model.train_inputs), model.train_targets))
+
+
+def fitted(model: DistributionGP) -> DistributionGP:
+    """Fit a model."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CostWarning)
+        return fit(model, progress=False)
+
+
+def evaluations(model: DistributionGP) -> int:
+    """Fit, and count the evaluations of the marginal likelihood of all clouds."""
+    with mock.patch.object(model, "forward", wraps=model.forward) as forward:
+        fitted(model)
+    (rows,) = model.train_inputs
+    return sum(call.args[0].shape == rows.shape for call in forward.call_args_list)
+
+
+def on_all(model: DistributionGP) -> DistributionGP:
+    """Return a copy that ``fit`` does not fit to a subset first."""
+    general = copy.deepcopy(model)
+    general.likelihood.__class__ = OtherLikelihood
+    return general
+
+
+def gain(clouds: int, seed: int) -> Row:
+    """Compare the fit with one that takes all clouds from the start."""
+    model = model_of(clouds, seed)
+    general = on_all(model)
+    start = time.perf_counter()
+    fitted(general)
+    seconds = time.perf_counter() - start
+    more = likelihood_of(fitted(model)) - likelihood_of(general)
+    return {"name": f"fit, T={clouds}, seed {seed}", "gain": more, "all_s": seconds}
+
+
+def by_autograd(differences: Tensor, covariance: Tensor, noise: Tensor) -> Tensor:
+    """Compute the log densities of centred normal distributions in steps that PyTorch differentiates."""
+    factor = torch.linalg.cholesky(covariance + torch.diag_embed(noise))
+    solved = torch.linalg.solve_triangular(factor, differences, upper=False)
+    logdet = 2 * factor.diagonal(dim1=-2, dim2=-1).log().sum(-1, keepdim=True)
+    return -0.5 * (solved.square().sum(-2) + logdet + len(differences) * math.log(2 * math.pi))
+
+
+def compare_fits(clouds: int, repeats: int) -> Row:
+    """Time fits of one size beside a factorisation."""
+    model = model_of(clouds, 0)
+    half = Draws(0).normal(clouds, 50)
+    matrix = half @ half.T + torch.eye(clouds)
+
+    def fits() -> Work:
+        return partial(fitted, copy.deepcopy(model))  # the distance, not what it remembers
+
+    def factorise() -> Tensor:
+        return torch.cholesky_inverse(torch.linalg.cholesky(matrix))
+
+    sides = {"fit": fits, "pair": fixed(factorise)}
+    slow = clouds == SLOW
+    timings = interleave(sides, repeats=repeats, warmup=not slow, label=f"fit, T={clouds}")
+    name = f"fit / Cholesky and inverse, T={clouds} n=40 d=2"
+    count = None if slow else evaluations(copy.deepcopy(model))
+    return compare(name, *timings.values(), evaluations=count)
+
+
+def compare_gradients(clouds: int, repeats: int) -> Row:
+    """Time a fit beside one with automatic gradients."""
+    model = model_of(clouds, 0)
+
+    def differentiate(mine: DistributionGP) -> DistributionGP:
+        with mock.patch("gp_distributions.models.exact_inference.log_densities", by_autograd):
+            return fitted(mine)
+
+    sides = {
+        "fit": lambda: partial(fitted, copy.deepcopy(model)),
+        "automatic": lambda: partial(differentiate, on_all(model)),
+    }
+    timings = interleave(sides, repeats=repeats, label=f"automatic gradients, T={clouds}")
+    medians = (timing.median for timing in timings.values())
+    return compare(f"fit / automatic gradients, T={clouds} n=40 d=2", *medians)
+
+
 def run(options: Options) -> list[Row]:
     """Return the rows of each number of clouds."""
+    repeats = options.repeats
     if options.quick:
-        return [*compare_fits(60, options.repeats, seeds=1), compare_gradients(60, options.repeats)]
+        return [compare_fits(60, repeats), gain(60, 0), compare_gradients(60, repeats)]
     return [
-        *compare_fits(2000, min(options.repeats, 5), seeds=options.seeds),
-        *compare_fits(500, options.repeats, seeds=0),
-        compare_gradients(500, options.repeats),
-        *compare_fits(5000, 1, seeds=0),
+        compare_fits(2000, min(repeats, 5)),
+        *(gain(2000, seed) for seed in range(options.seeds)),
+        compare_fits(500, repeats),
+        compare_gradients(500, repeats),
+        compare_fits(SLOW, 1),
     ]
 
 

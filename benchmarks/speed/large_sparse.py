@@ -42,9 +42,8 @@ import operator
 import resource
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -57,17 +56,15 @@ from numpy.typing import NDArray
 from sklearn.linear_model import BayesianRidge
 from threadpoolctl import threadpool_limits
 from torch import Tensor
-from tqdm import tqdm
 
 import gp_distributions as gd
-from benchmarks.harness import Options, Row, main
+from benchmarks.harness import Options, Row, main, progress
 from benchmarks.judging import Rows, Target, beside, find, limit, number
-from gp_distributions.calibration import calibration
+from benchmarks.regression import kernel_of, score_of
 from gp_distributions.distances import CompressedDistance, Distance
 from gp_distributions.sharding.passes import run as run_pass
 
 LONG = True
-
 Floats = NDArray[np.float64]
 
 SEED = 17  # of the clouds; settings were chosen on others
@@ -88,6 +85,48 @@ class Sizes:
 
 
 QUICK = Sizes((60, 120), 100, 50, 20)
+
+
+_MILLION = "10^6 clouds of 20 to 80 atoms in Parquet, M = 1000"
+
+
+def falls(rows: Rows) -> tuple[str, bool]:
+    """Return the errors at growing numbers of clouds, and whether each is below the one before."""
+    names = [f"Parquet, {count}, single precision" for count in Sizes.sharded]
+    errors = [number(find(rows, name=name), "rmse") for name in names]
+    return " ".join(f"{error:.4f}" for error in errors), errors == sorted(set(errors))[::-1]
+
+
+TARGETS = (
+    *(
+        limit(
+            f"{_MILLION}: {text}",
+            target,
+            column,
+            name="Parquet, 1000000, single precision",
+            asked=True,
+        )
+        for text, target, column in (
+            ("fit and predict over embedding", "<= 4", "ratio"),
+            ("peak memory", "<= 2048 MiB", "peak_mib"),
+        )
+    ),
+    Target("clouds in Parquet, 10^3 to 10^6: RMSE", "falls throughout", falls),
+    *(
+        beside(
+            f"50,000 clouds: negative log density, {text}",
+            "below it",
+            "nlpd",
+            ("sparse, 50000", f"{peer}, 50000"),
+            operator.lt,
+            asked=peer == "SVGP",
+        )
+        for text, peer in (
+            ("beside SVGP in 10 x the time", "SVGP"),
+            ("beside BayesianRidge", "BayesianRidge"),
+        )
+    ),
+)
 
 
 def draw(
@@ -130,7 +169,7 @@ def write(folder: Path, count: int) -> list[str]:
     import pyarrow.parquet as pq
 
     paths = []
-    for first in tqdm(range(0, count, FILE), desc="files", leave=False, disable=None):
+    for first in progress(range(0, count, FILE), "files"):
         starts = range(first, min(first + FILE, count), SET)
         drawn = (draw(min(SET, count - start), 1 + start // SET, NOISE) for start in starts)
         points, sizes, _, targets = (np.concatenate(part) for part in zip(*drawn, strict=True))
@@ -154,60 +193,51 @@ class Embed:
         return len(X)
 
 
-@contextmanager
-def timed(seconds: dict[str, tuple[float, float]], name: str) -> Iterator[None]:
-    """Store the seconds and the processor seconds that a block takes."""
-    start = time.perf_counter(), time.process_time()
-    yield
-    seconds[name] = time.perf_counter() - start[0], time.process_time() - start[1]
-
-
-def scores(signal: Floats, targets: Floats, mean: Floats, std: Floats) -> Row:
+def scores(signal: Floats, targets: Floats, mean: Any, std: Any) -> Row:
     """Return errors about a signal, and densities of targets."""
-    found = calibration(targets, mean, std)
-    return {
-        "rmse": float(np.sqrt(np.mean((mean - signal) ** 2))),
-        "nlpd": float(found.nlpd),
-        "coverage": float(found.coverage),
-    }
+    mean, std = np.asarray(mean), np.asarray(std)
+    found, error = score_of(targets, mean, std), float(np.sqrt(np.mean((mean - signal) ** 2)))
+    return {"rmse": error, "nlpd": found["nlpd"], "coverage": found["coverage"]}
 
 
 def sharded(paths: Sequence[str], sizes: Sizes, compressed: bool, single: bool) -> Row:
     """Embed, fit and predict the clouds of some files, in the current process."""
-    seconds: dict[str, tuple[float, float]] = {}
     read = partial(
         gd.ShardedClouds.from_parquet, list(paths), bag="bag", columns=["x", "y"], target="target"
     )
     dtype = torch.float32 if single else torch.float64
-    with timed(seconds, "embed"):
-        shards = read()
-        count = sum(run_pass(Embed(dtype), shards.pieces))
-    with timed(seconds, "fit"):
-        shards = read()
+    seconds: list[float] = []
+    processor: list[float] = []
+
+    def timed(work: Callable[[], Any]) -> Any:
+        start = time.perf_counter(), time.process_time()
+        result = work()
+        seconds.append(time.perf_counter() - start[0])
+        processor.append(time.process_time() - start[1])
+        return result
+
+    def fitted() -> tuple[Any, Any]:
         distance: Distance = gd.SlicedWasserstein(2)
-        kernel = gd.DistributionKernel(CompressedDistance(distance) if compressed else distance)
         model = gd.SparseDistributionGP(
-            shards,
-            covar_module=gpytorch.kernels.ScaleKernel(kernel),
+            shards := read(),
+            covar_module=kernel_of(CompressedDistance(distance) if compressed else distance),
             num_inducing=sizes.inducing,
             feature_dtype=dtype,
         )
-        gd.fit(model, progress=False)
-    with timed(seconds, "predict"):
-        model.predict(shards, progress=False)
+        return gd.fit(model, progress=False), shards
+
+    count = timed(lambda: sum(run_pass(Embed(dtype), read().pieces)))
+    model, shards = timed(fitted)
+    timed(lambda: model.predict(shards, progress=False))
     held_out, signal, targets = clouds(sizes.held_out, 0, NOISE)
-    mean, std = model.predict(held_out)
-    (embed, fitting, predicting), (cpu, *others) = zip(*seconds.values(), strict=True)
+    features = "" if compressed else "all features, "
     return {
-        "name": f"Parquet, {count}, {'' if compressed else 'all features, '}"
-        f"{'single' if single else 'double'} precision",
-        "embed_s": embed,
-        "fit_s": fitting,
-        "predict_s": predicting,
-        "ratio": (fitting + predicting) / embed,
-        "cpu_ratio": sum(others) / cpu,
+        "name": f"Parquet, {count}, {features}{'single' if single else 'double'} precision",
+        **dict(zip(("embed_s", "fit_s", "predict_s"), seconds, strict=True)),
+        "ratio": sum(seconds[1:]) / seconds[0],
+        "cpu_ratio": sum(processor[1:]) / processor[0],
         "peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
-        **scores(signal, targets, mean.numpy(), std.numpy()),
+        **scores(signal, targets, *model.predict(held_out)),
     }
 
 
@@ -298,84 +328,30 @@ def variational(
 
 def peers(sizes: Sizes, *, quick: bool = False, seed: int = SEED) -> list[Row]:
     """Compare the sparse model with others on the same features."""
-    options: Any = (
-        {"num_slices": 8, "num_quantiles": 8} if quick else {"num_slices": 32, "num_quantiles": 32}
-    )
+    number = 8 if quick else 32
+    distance = gd.SlicedWasserstein(2, num_slices=number, num_quantiles=number)
     X, _, targets = clouds(sizes.peers, 1_000_000, PEERS_NOISE, seed)
     new, _, held_out = clouds(sizes.held_out, 0, PEERS_NOISE, seed)
+    scored = partial(scores, held_out, held_out)
     start = time.perf_counter()
-    kernel = gpytorch.kernels.ScaleKernel(gd.SlicedWassersteinKernel(2, **options))
-    model = gd.SparseDistributionGP(X, targets, kernel, num_inducing=sizes.inducing)
+    model = gd.SparseDistributionGP(X, targets, kernel_of(distance), num_inducing=sizes.inducing)
     gd.fit(model, progress=False)
     ours = time.perf_counter() - start
-    mean, std = model.predict(new)
-    found = scores(held_out, held_out, mean.numpy(), std.numpy())
-    rows: list[Row] = [{"name": f"sparse, {len(X)}", **found, "seconds": ours}]
+    rows = [{"name": f"sparse, {len(X)}", **scored(*model.predict(new)), "seconds": ours}]
 
-    distance = gd.SlicedWasserstein(2, **options)
     features, others = (distance.embed(c.pack()) for c in (X, new))
     start = time.perf_counter()
     ridge = BayesianRidge().fit(features.numpy(), targets)
     seconds = time.perf_counter() - start
-    by_ridge = ridge.predict(others.numpy(), return_std=True)
-    label = f"BayesianRidge, {len(X)}"
-    rows.append({"name": label, **scores(held_out, held_out, *by_ridge), "seconds": seconds})
+    found = scored(*ridge.predict(others.numpy(), return_std=True))
+    rows.append({"name": f"BayesianRidge, {len(X)}", **found, "seconds": seconds})
 
     halves = features.float(), torch.from_numpy(targets).float(), others.float()
     del features
-    budget = 10 * ours if not quick else 0.5
-    *by_peer, steps = variational(*halves, sizes.inducing, budget)
-    rows.append(
-        {
-            "name": f"SVGP, {len(X)}",
-            **scores(held_out, held_out, *by_peer),
-            "seconds": budget,
-            "steps": steps,
-        }
-    )
-    return rows
-
-
-_MILLION = "10^6 clouds of 20 to 80 atoms in Parquet, M = 1000"
-
-
-def falls(rows: Rows) -> tuple[str, bool]:
-    """Return the errors at growing numbers of clouds, and whether each is below the one before."""
-    names = [f"Parquet, {count}, single precision" for count in Sizes.sharded]
-    errors = [number(find(rows, name=name), "rmse") for name in names]
-    return " ".join(f"{error:.4f}" for error in errors), errors == sorted(set(errors))[::-1]
-
-
-TARGETS = (
-    *(
-        limit(
-            f"{_MILLION}: {text}",
-            target,
-            column,
-            name="Parquet, 1000000, single precision",
-            asked=True,
-        )
-        for text, target, column in (
-            ("fit and predict over embedding", "<= 4", "ratio"),
-            ("peak memory", "<= 2048 MiB", "peak_mib"),
-        )
-    ),
-    Target("clouds in Parquet, 10^3 to 10^6: RMSE", "falls throughout", falls),
-    *(
-        beside(
-            f"50,000 clouds: negative log density, {text}",
-            "below it",
-            "nlpd",
-            ("sparse, 50000", f"{peer}, 50000"),
-            operator.lt,
-            asked=peer == "SVGP",
-        )
-        for text, peer in (
-            ("beside SVGP in 10 x the time", "SVGP"),
-            ("beside BayesianRidge", "BayesianRidge"),
-        )
-    ),
-)
+    budget = 0.5 if quick else 10 * ours
+    *predicted, steps = variational(*halves, sizes.inducing, budget)
+    found = scored(*predicted) | {"seconds": budget, "steps": steps}
+    return [*rows, {"name": f"SVGP, {len(X)}", **found}]
 
 
 def run(options: Options) -> list[Row]:

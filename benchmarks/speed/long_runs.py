@@ -32,160 +32,20 @@ import multiprocessing
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import torch
 
+import gp_distributions as gd
 from benchmarks.harness import Options, Row, main
 from benchmarks.judging import limit
-from gp_distributions import DistributionGP, PointClouds, PoolSearch, ShapeOptimizer, fit
 from gp_distributions.warnings import UndeterminedWarning, silenced
 
 LONG = True
-
-# Works by name: parts, and steps in each.
-_PARTS = {
-    "predictions": (100, 100),
-    "fits": (100, 5),
-    "search steps": (40, 50),
-    "conditioned models": (40, 25),
-    "one chain": (40, 5),
-}
-_QUICK = {
-    "predictions": (4, 3),
-    "fits": (4, 1),
-    "search steps": (4, 6),
-    "conditioned models": (4, 2),
-    "one chain": (4, 1),
-}
-
-
-def random_clouds(count: int, seed: int, atoms: int = 20) -> PointClouds:
-    """Clouds around random centres."""
-    rng = np.random.default_rng(seed)
-    return PointClouds(rng.normal(size=(count, 1, 2)) + rng.normal(size=(count, atoms, 2)))
-
-
-def height(clouds: PointClouds) -> torch.Tensor:
-    """A function of clouds."""
-    means = clouds.points.mean(-2)
-    return torch.sin(2 * means[:, 0]) + means[:, 1] / 2
-
-
-def predictions(steps: int) -> Generator[None, None, None]:
-    """Predict clouds of other sizes with one model."""
-    train = random_clouds(60, 0)
-    model = fit(DistributionGP(train, height(train)), restarts=0)
-    sizes = np.random.default_rng(1).integers(5, 20, size=(997, 2))
-    count = 0
-    while True:
-        for _ in range(steps):
-            clouds, atoms = sizes[count % len(sizes)]
-            model.predict(random_clouds(int(clouds), count, int(atoms)))
-            count += 1
-        yield
-
-
-def fits(steps: int) -> Generator[None, None, None]:
-    """Make and fit models of other data."""
-    count = 0
-    while True:
-        for _ in range(steps):
-            clouds = random_clouds(30, count)
-            with silenced(UndeterminedWarning):
-                fit(DistributionGP(clouds, height(clouds)), restarts=0)
-            count += 1
-        yield
-
-
-def searches(steps: int) -> Generator[None, None, None]:
-    """Search one pool several times."""
-    pool = random_clouds(200, 0)
-    values = height(pool)
-    space, seed = PoolSearch(pool), 0
-    with tempfile.TemporaryDirectory() as folder:
-        while True:
-            path = Path(folder) / f"{seed}.jsonl"
-            optimizer = ShapeOptimizer(space, initial=5, restarts=0, path=path, seed=seed)
-            with silenced(UndeterminedWarning):
-                optimizer.run(lambda index: float(values[index]), steps, progress=False)
-            seed += 1
-            yield
-
-
-def conditioned(steps: int) -> Generator[None, None, None]:
-    """Condition a model on one cloud after the other, several times."""
-    clouds = random_clouds(100 + steps, 0)
-    values = height(clouds)
-    first = fit(DistributionGP(clouds[:100], values[:100]), restarts=0)
-    while True:
-        model = first
-        for step in range(100, 100 + steps):
-            model = model.condition_on_observations(
-                clouds[step : step + 1], values[step : step + 1]
-            )
-            model.predict(clouds[:5])
-        yield
-
-
-def chained(steps: int) -> Generator[None, None, None]:
-    """Condition one model on one cloud after the other, as long as the work goes on."""
-    first = random_clouds(100, 0)
-    model, count = fit(DistributionGP(first, height(first)), restarts=0), 0
-    while True:
-        for _ in range(steps):
-            cloud = random_clouds(1, 1 + count)
-            model = model.condition_on_observations(cloud, height(cloud))
-            model.predict(first[:5])
-            count += 1
-        yield
-
-
-_WORKS: dict[str, Callable[[int], Generator[None, None, None]]] = {
-    "predictions": predictions,
-    "fits": fits,
-    "search steps": searches,
-    "conditioned models": conditioned,
-    "one chain": chained,
-}
-
-
-def resident() -> float:
-    """Return the resident memory of this process in MiB; NaN except on Linux."""
-    status = Path("/proc/self/status")
-    if not status.exists():
-        return float("nan")
-    return int(status.read_text().split("VmRSS:")[1].split()[0]) / 1024
-
-
-def measure(name: str, parts: int, steps: int) -> Row:
-    """Do the work of one name, and describe the second half."""
-    work = _WORKS[name](steps)
-    seconds, memory, objects = np.empty(parts), np.empty(parts), np.empty(parts)
-    for part in range(parts):
-        start = time.process_time()
-        next(work)
-        seconds[part] = time.process_time() - start
-        gc.collect()
-        memory[part], objects[part] = resident(), len(gc.get_objects())
-    work.close()
-    half, quarter = parts // 2, parts // 4
-    slope, start_level = np.polyfit(np.arange(half), memory[-half:], 1)
-    rest = memory[-half:] - slope * np.arange(half) - start_level
-    growth, noise = slope * half, float(np.ptp(rest))
-    return {
-        "name": name,
-        "steps": parts * steps,
-        "ms_per_step": 1000 * float(statistics.median(seconds[-half:])) / steps,
-        "resident_mib": float(memory[-1]),
-        "growth_mib": float(growth),
-        "noise_mib": noise,
-        "beyond_mib": float(growth) - noise,
-        "objects": float(np.polyfit(np.arange(half), objects[-half:], 1)[0] * half),
-        "slowdown": float(np.median(seconds[-quarter:]) / np.median(seconds[-half:-quarter])),
-    }
+# Does the steps of the part with a number.
+Part = Callable[[int], None]
 
 
 TARGETS = tuple(
@@ -210,15 +70,137 @@ TARGETS = tuple(
 )
 
 
+def random_clouds(count: int, seed: int, atoms: int = 20) -> gd.PointClouds:
+    """Clouds around random centres."""
+    rng = np.random.default_rng(seed)
+    return gd.PointClouds(rng.normal(size=(count, 1, 2)) + rng.normal(size=(count, atoms, 2)))
+
+
+def height(clouds: gd.PointClouds) -> torch.Tensor:
+    """A function of clouds."""
+    means = clouds.points.mean(-2)
+    return torch.sin(2 * means[:, 0]) + means[:, 1] / 2
+
+
+def fitted(count: int, seed: int) -> gd.DistributionGP:
+    """Make and fit a model of random clouds."""
+    clouds = random_clouds(count, seed)
+    with silenced(UndeterminedWarning):
+        return gd.fit(gd.DistributionGP(clouds, height(clouds)), restarts=0)
+
+
+def predictions(steps: int) -> Part:
+    """Predict clouds of other sizes with one model."""
+    model = fitted(60, 0)
+    sizes = np.random.default_rng(1).integers(5, 20, size=(997, 2))
+
+    def part(number: int) -> None:
+        for count in range(number * steps, (number + 1) * steps):
+            clouds, atoms = sizes[count % len(sizes)]
+            model.predict(random_clouds(int(clouds), count, int(atoms)))
+
+    return part
+
+
+def fits(steps: int) -> Part:
+    """Make and fit models of other data."""
+
+    def part(number: int) -> None:
+        for count in range(number * steps, (number + 1) * steps):
+            fitted(30, count)
+
+    return part
+
+
+def searches(steps: int) -> Part:
+    """Search one pool several times."""
+    pool = random_clouds(200, 0)
+    values, space = height(pool), gd.PoolSearch(pool)
+
+    def part(number: int) -> None:
+        with tempfile.TemporaryDirectory() as folder, silenced(UndeterminedWarning):
+            path = Path(folder) / "search.jsonl"
+            optimizer = gd.ShapeOptimizer(space, initial=5, restarts=0, path=path, seed=number)
+            optimizer.run(lambda index: float(values[index]), steps, progress=False)
+
+    return part
+
+
+def conditioned(steps: int) -> Part:
+    """Condition a model on one cloud after the other, several times."""
+    more, first = random_clouds(100 + steps, 0)[100:], fitted(100, 0)
+    values = height(more)
+
+    def part(number: int) -> None:
+        model = first
+        for step in range(steps):
+            chosen = slice(step, step + 1)
+            model = model.condition_on_observations(more[chosen], values[chosen])
+            model.predict(more[:5])
+
+    return part
+
+
+def chained(steps: int) -> Part:
+    """Condition one model on one cloud after the other, as long as the work goes on."""
+    model, first = fitted(100, 0), random_clouds(5, 0)
+
+    def part(number: int) -> None:
+        nonlocal model
+        for count in range(number * steps, (number + 1) * steps):
+            cloud = random_clouds(1, 1 + count)
+            model = model.condition_on_observations(cloud, height(cloud))
+            model.predict(first)
+
+    return part
+
+
+# What makes the parts of a work, their number, and the steps of each; the same for quick runs.
+WORKS: dict[str, tuple[Callable[[int], Part], tuple[int, int], tuple[int, int]]] = {
+    "predictions": (predictions, (100, 100), (4, 3)),
+    "fits": (fits, (100, 5), (4, 1)),
+    "search steps": (searches, (40, 50), (4, 6)),
+    "conditioned models": (conditioned, (40, 25), (4, 2)),
+    "one chain": (chained, (40, 5), (4, 1)),
+}
+
+
+def measure(name: str, parts: int, steps: int) -> Row:
+    """Do the work of one name, and describe the second half."""
+    work, status = WORKS[name][0](steps), Path("/proc/self/status")
+    seconds, memory, objects = np.empty(parts), np.full(parts, np.nan), np.empty(parts)
+    for part in range(parts):
+        start = time.process_time()
+        work(part)
+        seconds[part] = time.process_time() - start
+        gc.collect()
+        objects[part] = len(gc.get_objects())
+        if status.exists():  # only on Linux
+            memory[part] = int(status.read_text().split("VmRSS:")[1].split()[0]) / 1024
+    half, quarter = parts // 2, parts // 4
+    slope, start_level = np.polyfit(np.arange(half), memory[-half:], 1)
+    rest = memory[-half:] - slope * np.arange(half) - start_level
+    growth, noise = float(slope * half), float(np.ptp(rest))
+    return {
+        "name": name,
+        "steps": parts * steps,
+        "ms_per_step": 1000 * float(statistics.median(seconds[-half:])) / steps,
+        "resident_mib": float(memory[-1]),
+        "growth_mib": growth,
+        "noise_mib": noise,
+        "beyond_mib": growth - noise,
+        "objects": float(np.polyfit(np.arange(half), objects[-half:], 1)[0] * half),
+        "slowdown": float(np.median(seconds[-quarter:]) / np.median(seconds[-half:-quarter])),
+    }
+
+
 def run(options: Options) -> list[Row]:
     """Return one row for each kind of work."""
     if options.quick:
-        return [measure(name, *sizes) for name, sizes in _QUICK.items()]
+        return [measure(name, *quick) for name, (*_, quick) in WORKS.items()]
     rows = []
-    context = multiprocessing.get_context(
-        "spawn"
-    )  # what one leaves behind is not counted for another
-    for name, sizes in _PARTS.items():
+    context = multiprocessing.get_context("spawn")  # what one leaves does not count for another
+    for name, (_, sizes, _) in WORKS.items():
         with context.Pool(1) as pool:
             rows.append(pool.apply(measure, (name, *sizes)))
     return rows

@@ -21,119 +21,20 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor
-from tqdm import tqdm
 
 import gp_distributions as gd
-from benchmarks.harness import Options, Row, main, peak_memory
+from benchmarks.harness import Options, Row, main, peak_memory, progress
 from benchmarks.judging import Rows, Target, limit, number
+from benchmarks.speed.clouds import equal_masses, toy
 from gp_distributions.numerics.entropic_transport import transport_potentials
-from gp_distributions.numerics.semi_dual import TransportOutcome
-
-Solve = Callable[[], tuple[Tensor, TransportOutcome]]
 
 EPSILONS = (None, 0.05, 0.01)
 # Epsilon and tolerance.
 SOLVES = ((0.05, 1e-10), (1e-3, 1e-2), (1e-3, 1e-10), (1e-6, 1e-10))
-
-
-def toy(clouds: int, atoms: int, size: int, seed: int = 0) -> tuple[gd.PointClouds, Tensor, Tensor]:
-    """Clouds, targets and reference atoms."""
-    generator = torch.Generator().manual_seed(seed)
-
-    def uniform(low: float, high: float, *shape: int) -> Tensor:
-        return low + (high - low) * torch.rand(*shape, generator=generator, dtype=torch.float64)
-
-    def normal(*shape: int) -> Tensor:
-        return torch.randn(*shape, generator=generator, dtype=torch.float64)
-
-    mean, std = uniform(-0.3, 0.3, clouds, 2), uniform(0.01, 0.02, clouds)
-    points = mean[:, None] + std[:, None, None] * normal(clouds, atoms, 2)
-    targets = (mean[:, 0] + 0.5 - (mean[:, 1] + 0.5).square()) / (1 + std)
-    return gd.PointClouds(points), targets, 0.1**0.5 * normal(size, 2)
-
-
-def times(options: Options) -> list[Row]:
-    """Return one row per epsilon."""
-    sizes, steps = ((20, 20, 5), 5) if options.quick else ((200, 100, 20), 50)
-    clouds, targets, atoms = toy(*sizes)
-    rows: list[Row] = []
-    for epsilon in tqdm(EPSILONS, desc="fit_reference", leave=False, disable=None):
-        seconds = []
-        for _ in range(min(options.repeats, 3)):
-            kernel = gd.SinkhornKernel(
-                gd.ReferenceMeasure(atoms), profile="gaussian", epsilon=epsilon
-            )
-            model = gd.fit(gd.DistributionGP(clouds, targets, kernel))
-            start = time.perf_counter()
-            result = gd.fit_reference(model, steps=steps, guard=None, progress=False)
-            seconds.append(time.perf_counter() - start)
-        median = statistics.median(seconds)
-        rows.append(
-            {
-                "name": f"fit_reference, T={sizes[0]} n={sizes[1]} m={sizes[2]}, {steps} steps, "
-                f"{'default epsilon' if epsilon is None else f'epsilon {epsilon:g}'}",
-                "epsilon": kernel.distance.get_buffer("epsilon").item(),
-                "seconds": median,
-                "steps": len(result.mll) - 1,
-                "mll_start": result.mll[0],
-                "mll_end": result.mll[-1],
-            }
-        )
-    return rows
-
-
-def memory(options: Options) -> list[Row]:
-    """Return one row per solve, those with few iterations first."""
-    clouds, _, support = toy(*((50, 20, 5) if options.quick else (2000, 100, 20)))
-    masses = torch.full((len(support),), 1 / len(support), dtype=torch.float64)
-    rows: list[Row] = []
-    for value, tolerance in SOLVES:
-        epsilon = torch.tensor(value, dtype=torch.float64)
-        inputs = [clouds.points, clouds.weights, support, masses, epsilon]
-        problem = [tensor.clone().requires_grad_() for tensor in inputs]
-        saved: dict[int, int] = {}
-
-        def keep(tensor: Tensor, saved: dict[int, int] = saved) -> Tensor:
-            storage = tensor.untyped_storage()
-            saved[storage.data_ptr()] = storage.nbytes()
-            return tensor
-
-        def solve(
-            problem: list[Tensor] = problem, tolerance: float = tolerance
-        ) -> tuple[Tensor, TransportOutcome]:
-            points, weights, support, masses, epsilon = problem
-            return transport_potentials(
-                points, weights, support, masses, epsilon, tolerance=tolerance
-            )
-
-        def work(problem: list[Tensor] = problem, solve: Solve = solve) -> None:
-            torch.autograd.grad(solve()[0].square().sum(), problem)
-
-        with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
-            potentials, outcome = solve()
-        own = {tensor.untyped_storage().data_ptr() for tensor in problem}
-        kept = sum(size for pointer, size in saved.items() if pointer not in own)
-        del potentials
-        saved.clear()
-        peaks = [peak_memory(work) for _ in range(min(options.repeats, 3))]
-        rows.append(
-            {
-                "name": f"gradient of potentials, epsilon {value:g}, tolerance {tolerance:g}",
-                "iterations": float(outcome.iterations.double().mean()),
-                "saved_mib": kept / 2**20,
-                "peak_mib": min((peak for peak in peaks if peak is not None), default=None),
-            }
-        )
-    first = rows[0]["peak_mib"]
-    for row in rows:
-        peak = row["peak_mib"]
-        ratio = peak / first if isinstance(peak, float) and isinstance(first, float) else None
-        row["ratio"] = ratio
-    return rows
 
 
 def memory_kept(rows: Rows) -> tuple[str, bool]:
@@ -167,6 +68,86 @@ TARGETS = (
         memory_kept,
     ),
 )
+
+
+def times(options: Options) -> list[Row]:
+    """Return one row per epsilon."""
+    sizes, steps = ((20, 20, 5), 5) if options.quick else ((200, 100, 20), 50)
+    clouds, targets, atoms = toy(*sizes)
+    task = f"fit_reference, T={sizes[0]} n={sizes[1]} m={sizes[2]}, {steps} steps, "
+    rows: list[Row] = []
+    for epsilon in progress(EPSILONS, "fit_reference"):
+        seconds = []
+        for _ in range(min(options.repeats, 3)):
+            reference = gd.ReferenceMeasure(atoms)
+            kernel = gd.SinkhornKernel(reference, profile="gaussian", epsilon=epsilon)
+            model = gd.fit(gd.DistributionGP(clouds, targets, kernel))
+            start = time.perf_counter()
+            result = gd.fit_reference(model, steps=steps, guard=None, progress=False)
+            seconds.append(time.perf_counter() - start)
+        rows.append(
+            {
+                "name": task + ("default epsilon" if epsilon is None else f"epsilon {epsilon:g}"),
+                "epsilon": kernel.distance.get_buffer("epsilon").item(),
+                "seconds": statistics.median(seconds),
+                "steps": len(result.mll) - 1,
+                "mll_start": result.mll[0],
+                "mll_end": result.mll[-1],
+            }
+        )
+    return rows
+
+
+def solve(problem: list[Tensor], tolerance: float) -> tuple[Tensor, float]:
+    """Return potentials, and the mean number of iterations."""
+    points, weights, support, masses, epsilon = problem
+    found, outcome = transport_potentials(
+        points, weights, support, masses, epsilon, tolerance=tolerance
+    )
+    return found, float(outcome.iterations.double().mean())
+
+
+def gradient(problem: list[Tensor], tolerance: float) -> None:
+    """Solve, and compute the gradient with respect to everything."""
+    torch.autograd.grad(solve(problem, tolerance)[0].square().sum(), problem)
+
+
+def memory(options: Options) -> list[Row]:
+    """Return one row per solve, those with few iterations first."""
+    clouds, _, support = toy(*((50, 20, 5) if options.quick else (2000, 100, 20)))
+    rows: list[Row] = []
+    first = None
+    for value, tolerance in SOLVES:
+        epsilon = torch.tensor(value, dtype=torch.float64)
+        inputs = [clouds.points, clouds.weights, support, equal_masses(len(support)), epsilon]
+        problem = [tensor.clone().requires_grad_() for tensor in inputs]
+        saved: dict[int, int] = {}
+
+        def keep(tensor: Tensor, saved: dict[int, int] = saved) -> Tensor:
+            storage = tensor.untyped_storage()
+            saved[storage.data_ptr()] = storage.nbytes()
+            return tensor
+
+        with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+            potentials, iterations = solve(problem, tolerance)
+        own = {tensor.untyped_storage().data_ptr() for tensor in problem}
+        kept = sum(size for pointer, size in saved.items() if pointer not in own)
+        del potentials
+        saved.clear()
+        work = partial(gradient, problem, tolerance)
+        peaks = [peak_memory(work) for _ in range(min(options.repeats, 3))]
+        peak = min((peak for peak in peaks if peak is not None), default=None)
+        first = first or peak
+        rows.append(
+            {
+                "name": f"gradient of potentials, epsilon {value:g}, tolerance {tolerance:g}",
+                "iterations": iterations,
+                "saved_mib": kept / 2**20,
+                "peak_mib": peak,
+                "ratio": peak / first if peak and first else None,
+            }
+        )
+    return rows
 
 
 def run(options: Options) -> list[Row]:

@@ -9,12 +9,13 @@ its 100 slices and 100 quantiles on the same rows. Neither remembers the rows.
 
 from __future__ import annotations
 
-import torch
+from functools import partial
 
-from benchmarks.harness import Options, Row, Side, Work, compare, interleave, main
+import gp_distributions as gd
+from benchmarks.draws import Draws
+from benchmarks.harness import Options, Row, compare, interleave, main
 from benchmarks.judging import limit
-from gp_distributions import PointClouds, RigidSlicedWasserstein, SlicedWasserstein
-from gp_distributions.distances import Distance
+from benchmarks.speed.clouds import fixed
 
 TARGETS = tuple(
     limit(
@@ -33,20 +34,14 @@ def run(options: Options) -> list[Row]:
     clouds, atoms = (20, 10) if options.quick else (1000, 100)
     rows: list[Row] = []
     for dim in (2, 3):
-        generator = torch.Generator().manual_seed(dim)
-        points = torch.randn(clouds, atoms, dim, generator=generator, dtype=torch.float64)
-        packed = PointClouds(points).pack()
-
-        def side(distance: Distance, packed: torch.Tensor = packed) -> Side:
-            def prepare() -> Work:
-                return lambda: distance.embed(packed)
-
-            return prepare
-
-        sides = {"rigid": side(RigidSlicedWasserstein(dim)), "sliced": side(SlicedWasserstein(dim))}
+        packed = gd.PointClouds(Draws(dim).normal(clouds, atoms, dim)).pack()
+        sides = {
+            kind.__name__: fixed(partial(kind(dim).embed, packed))
+            for kind in (gd.RigidSlicedWasserstein, gd.SlicedWasserstein)
+        }
         timings = interleave(sides, repeats=options.repeats, label=f"embed, d={dim}")
         name = f"rigid / sliced Wasserstein, embed T={clouds} n={atoms} d={dim}"
-        rows.append(compare(name, timings["rigid"], timings["sliced"]))
+        rows.append(compare(name, *timings.values()))
     return rows
 
 

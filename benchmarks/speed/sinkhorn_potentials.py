@@ -23,9 +23,11 @@ are not installed are skipped.
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
 import warnings
 from collections.abc import Callable
+from functools import partial
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -33,30 +35,33 @@ import ot
 import torch
 from torch import Tensor
 
-from benchmarks.harness import Options, Row, Side, Work, compare, interleave, main
+from benchmarks.harness import Options, Row, compare, interleave, main
 from benchmarks.judging import limit
+from benchmarks.speed import clouds
 from gp_distributions.numerics.entropic_transport import conditional_plan, transport_potentials
 
 TOLERANCE = 1e-9
 MAX_ITERATIONS = 20_000
+# Points and weights of clouds, and support and masses of a reference.
 Problem = tuple[Tensor, Tensor, Tensor, Tensor]
 
 
-def toy(clouds: int, atoms: int, size: int) -> Problem:
-    """Points and weights of clouds, and support and masses of a reference."""
-    generator = torch.Generator().manual_seed(0)
+TARGETS = tuple(
+    limit(
+        f"potentials, 100 clouds x 30 points, m = 20, epsilon 1e-3: {peer}, over ours",
+        target,
+        "ratio",
+        name=f"{name} / ours, 20 atoms, epsilon 0.001",
+        asked=True,
+    )
+    for name, peer, target in (("POT", "POT's loop", ">= 100"), ("OTT", "OTT's `vmap`", ">= 15"))
+)
 
-    def uniform(*shape: int) -> Tensor:
-        return torch.rand(*shape, generator=generator, dtype=torch.float64)
 
-    def normal(*shape: int) -> Tensor:
-        return torch.randn(*shape, generator=generator, dtype=torch.float64)
-
-    means, stds = 0.6 * uniform(clouds, 1, 2) - 0.3, 0.01 + 0.01 * uniform(clouds, 1, 1)
-    points = means + stds * normal(clouds, atoms, 2)
-    weights = torch.full((clouds, atoms), 1 / atoms, dtype=torch.float64)
-    support, masses = 0.1**0.5 * normal(size, 2), torch.full((size,), 1 / size, dtype=torch.float64)
-    return points, weights, support, masses
+def toy(count: int, atoms: int, size: int) -> Problem:
+    """Draw a problem."""
+    drawn, _, support = clouds.toy(count, atoms, size)
+    return drawn.points, drawn.weights, support, clouds.equal_masses(size)
 
 
 def ours(problem: Problem, epsilon: float) -> Tensor:
@@ -138,74 +143,50 @@ def marginal_error(problem: Problem, potentials: Tensor, epsilon: float) -> floa
     return float((marginal - masses).abs().sum(-1).max())
 
 
-TARGETS = tuple(
-    limit(
-        f"potentials, 100 clouds x 30 points, m = 20, epsilon 1e-3: {peer}, over ours",
-        target,
-        "ratio",
-        name=f"{name} / ours, 20 atoms, epsilon 0.001",
-        asked=True,
-    )
-    for name, peer, target in (("POT", "POT's loop", ">= 100"), ("OTT", "OTT's `vmap`", ">= 15"))
-)
-
-
 def run(options: Options) -> list[Row]:
     """Return one row per epsilon and peer."""
-    clouds = 5 if options.quick else 100
-    problem = toy(clouds, 30, 20)
     repeats = min(options.repeats, 3)
-    rows = []
-    for epsilon in (1e-1, 1e-2) if options.quick else (1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6):
-        rows += beside_peers(problem, epsilon, repeats)
-    for size in () if options.quick else (300, 1000):
-        for epsilon in (1e-1, 1e-2, 1e-3):
-            rows += beside_peers(toy(5, 100, size), epsilon, repeats)
-    return rows
+    if options.quick:
+        tasks = [(toy(5, 30, 20), epsilon) for epsilon in (1e-1, 1e-2)]
+    else:
+        tasks = [(toy(100, 30, 20), 10.0**power) for power in range(-1, -7, -1)]
+        for size in (300, 1000):
+            tasks += [(toy(5, 100, size), epsilon) for epsilon in (1e-1, 1e-2, 1e-3)]
+    return [row for task in tasks for row in beside_peers(*task, repeats)]
 
 
 def beside_peers(problem: Problem, epsilon: float, repeats: int) -> list[Row]:
     """Time all sides at one epsilon, interleaved."""
-    size = len(problem[2])
+    total = len(problem[0])
     # POT needs minutes for all clouds if epsilon is small, so it gets only some of them.
-    counts = {"POT": len(problem[0]) if epsilon >= 1e-3 else min(3, len(problem[0]))}
-    some: Problem = (problem[0][: counts["POT"]], problem[1][: counts["POT"]], *problem[2:])
+    few = total if epsilon >= 1e-3 else min(3, total)
+    some: Problem = (problem[0][:few], problem[1][:few], *problem[2:])
     works: dict[str, Callable[[], Tensor]] = {
-        "ours": lambda: ours(problem, epsilon),
-        "POT": lambda: pot(some, epsilon),
+        "ours": partial(ours, problem, epsilon),
+        "POT": partial(pot, some, epsilon),
     }
-    if importlib.util.find_spec("ott") and epsilon >= 1e-4:
+    if find_spec("ott") and epsilon >= 1e-4:
         works["OTT"] = make_ott(problem, epsilon)
-    if importlib.util.find_spec("geomloss"):
+    if find_spec("geomloss"):
         works["GeomLoss"] = make_geomloss(problem, epsilon)
     found = {name: work() for name, work in works.items()}
-    exact = _centred(found["ours"], problem)
-
-    def side(work: Work) -> Side:
-        return lambda: work
-
-    sides = {name: side(work) for name, work in works.items()}
+    centred = {name: g - (g @ problem[3]).unsqueeze(-1) for name, g in found.items()}
+    errors = {name: marginal_error(problem, g, epsilon) for name, g in found.items()}
+    sides = {name: clouds.fixed(work) for name, work in works.items()}
     timings = interleave(sides, repeats=repeats, label=f"epsilon {epsilon:g}", warmup=0)
-    rows = []
-    for name in list(works)[1:]:
-        scale = len(problem[0]) / counts.get(name, len(problem[0]))
-        theirs = _centred(found[name], problem)
-        rows.append(
-            compare(
-                f"{name} / ours, {size} atoms, epsilon {epsilon:g}",
-                timings["ours"].median,
-                scale * timings[name].median,
-                inverse=True,
-                error_ours=marginal_error(problem, found["ours"], epsilon),
-                error_theirs=marginal_error(problem, found[name], epsilon),
-                agree=float((theirs - exact[: len(theirs)]).abs().max()),
-            )
+    return [
+        compare(
+            f"{name} / ours, {len(problem[2])} atoms, epsilon {epsilon:g}",
+            timings["ours"].median,
+            timings[name].median * total / len(found[name]),
+            inverse=True,
+            error_ours=errors["ours"],
+            error_theirs=errors[name],
+            agree=float((centred[name] - centred["ours"][: len(found[name])]).abs().max()),
         )
-    return rows
-
-
-def _centred(potentials: Tensor, problem: Problem) -> Tensor:
-    return potentials - (potentials @ problem[3]).unsqueeze(-1)
+        for name in works
+        if name != "ours"
+    ]
 
 
 if __name__ == "__main__":

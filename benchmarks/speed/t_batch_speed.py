@@ -36,19 +36,22 @@ from torch import Tensor
 
 from benchmarks.harness import Options, Row, Side, Work, compare, interleave, main
 from benchmarks.judging import limit
-from gp_distributions import DistributionGP, PointClouds, SlicedWassersteinKernel
+from benchmarks.speed.clouds import gaussian_clouds
+from gp_distributions import DistributionGP, SlicedWassersteinKernel
 
 Predict = Callable[[Tensor], tuple[Tensor, Tensor]]
 
 
-def clouds(*batch_shape: int, atoms: int, seed: int) -> PointClouds:
-    """Gaussian clouds of several means and spreads."""
-    generator = torch.Generator().manual_seed(seed)
-
-    def normal(*shape: int) -> Tensor:
-        return torch.randn(*batch_shape, *shape, generator=generator, dtype=torch.float64)
-
-    return PointClouds(normal(atoms, 2) * (0.2 + normal(1, 1).abs()) + normal(1, 2))
+TARGETS = tuple(
+    limit(
+        f"posterior{text} on 256 t-batches of one cloud, over the same GP on features",
+        "<= 1.5",
+        "ratio",
+        name=f"256 t-batches{name} / closed form",
+        asked=not name,
+    )
+    for text, name in (("", ""), (" and gradient", ", with gradient"))
+)
 
 
 def set_hyperparameters(model: SingleTaskGP) -> None:
@@ -100,7 +103,7 @@ def by_model(model: SingleTaskGP) -> Predict:
 
 def predictors(training: int, atoms: int) -> dict[str, Predict]:
     """The same GP in three forms, as functions of rows."""
-    train = clouds(training, atoms=atoms, seed=0)
+    train = gaussian_clouds(training, atoms=atoms, seed=0)
     targets = train.points.square().mean((-2, -1), keepdim=True).squeeze(-1).log()
     kernel = ScaleKernel(SlicedWassersteinKernel(train.dim, profile="gaussian"))
     model = DistributionGP(train, targets, kernel)
@@ -119,26 +122,12 @@ def predictors(training: int, atoms: int) -> dict[str, Predict]:
     }
 
 
-def check_agreement(predictors: dict[str, Predict], rows: Tensor) -> float:
-    """Return the largest difference of means or variances between ours and the others.
-
-    Raises:
-        RuntimeError: If it exceeds 1e-8.
-    """
-    with torch.no_grad():
-        found = {name: torch.cat(predict(rows)) for name, predict in predictors.items()}
-    difference = max(float((value - found["ours"]).abs().max()) for value in found.values())
-    if difference > 1e-8:
-        raise RuntimeError(f"The posteriors differ by {difference:g}.")
-    return difference
-
-
 def side(predict: Predict, batches: int, atoms: int, *, gradient: bool) -> Side:
     """Mean and variance on new clouds, different in every round."""
     seeds = itertools.count(1)
 
     def prepare() -> Work:
-        rows = clouds(batches, 1, atoms=atoms, seed=next(seeds)).pack()
+        rows = gaussian_clouds(batches, 1, atoms=atoms, seed=next(seeds)).pack()
         rows.requires_grad_(gradient)
 
         def work() -> None:
@@ -152,45 +141,32 @@ def side(predict: Predict, batches: int, atoms: int, *, gradient: bool) -> Side:
     return prepare
 
 
-TARGETS = tuple(
-    limit(
-        f"posterior{text} on 256 t-batches of one cloud, over the same GP on features",
-        "<= 1.5",
-        "ratio",
-        name=f"256 t-batches{name} / closed form",
-        asked=not name,
-    )
-    for text, name in (("", ""), (" and gradient", ", with gradient"))
-)
-
-
 def run(options: Options) -> list[Row]:
-    """Compare with both references, with and without gradients."""
+    """Compare with both references, with and without gradients.
+
+    Raises:
+        RuntimeError: If means or variances differ by more than 1e-8.
+    """
     batches, training, atoms = (8, 5, 20) if options.quick else (256, 50, 100)
     few = batches // 8
     found = predictors(training, atoms)
-    difference = check_agreement(found, clouds(few, 1, atoms=atoms, seed=1).pack())
-    rows = []
+    rows = gaussian_clouds(few, 1, atoms=atoms, seed=1).pack()
+    with torch.no_grad():
+        values = [torch.cat(predict(rows)) for predict in found.values()]
+    difference = max(float((value - values[0]).abs().max()) for value in values)
+    if difference > 1e-8:
+        raise RuntimeError(f"The posteriors differ by {difference:g}.")
+    result = []
     for gradient in (False, True):
         for reference, count in (("closed form", batches), ("SingleTaskGP", few)):
-            name = f"{count} t-batches{', with gradient' if gradient else ''}"
-            timings = interleave(
-                {
-                    one: side(found[one], count, atoms, gradient=gradient)
-                    for one in ("ours", reference)
-                },
-                repeats=options.repeats,
-                label=f"{name} / {reference}",
-            )
-            rows.append(
-                compare(
-                    f"{name} / {reference}",
-                    timings["ours"],
-                    timings[reference],
-                    difference=difference,
-                )
-            )
-    return rows
+            name = f"{count} t-batches{', with gradient' * gradient} / {reference}"
+            sides = {
+                one: side(found[one], count, atoms, gradient=gradient)
+                for one in ("ours", reference)
+            }
+            timings = interleave(sides, repeats=options.repeats, label=name)
+            result.append(compare(name, *timings.values(), difference=difference))
+    return result
 
 
 if __name__ == "__main__":
