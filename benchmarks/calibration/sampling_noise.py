@@ -31,184 +31,20 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from gpytorch.kernels import ScaleKernel
 from torch import Tensor
-from tqdm import tqdm
 
-from benchmarks.harness import Options, Row, main
+import gp_distributions as gd
+from benchmarks.draws import Draws
+from benchmarks.harness import Options, Row, main, means, progress
 from benchmarks.judging import Judge, Rows, Target, number
-from gp_distributions import DistributionGP, PointClouds, SlicedWassersteinKernel, fit
+from benchmarks.regression import Scores, kernel_of
+from benchmarks.shapes import airfoil_clouds
 from gp_distributions.calibration import calibration
-from gp_distributions.datasets import Airfoils, load_airfoils
+from gp_distributions.datasets import Airfoils
 
 MIXED, ONE = (5, 10, 30, 100), 50
 TRAIN, TEST = 100, 500  # numbers of bags
 RESAMPLES = 20
-
-
-@dataclass(frozen=True)
-class Data:
-    """Training bags with targets, and test bags with targets for each size."""
-
-    clouds: PointClouds
-    targets: Tensor
-    tests: dict[int, tuple[PointClouds, Tensor]]
-    profile: str = "matern52"
-
-    def model(self, clouds: PointClouds | None = None, **options: bool) -> DistributionGP:
-        """Fit a model to the training bags, or to ``clouds`` in their place."""
-        kernel = ScaleKernel(SlicedWassersteinKernel(2, profile=self.profile))
-        inputs = self.clouds if clouds is None else clouds
-        return fit(DistributionGP(inputs, self.targets, kernel, **options))
-
-
-def toy(
-    kind: str, seed: int, train: Sequence[int], test: Sequence[int], numbers: tuple[int, int]
-) -> Data:
-    """Bags of points from Gaussians; training bags take the given sizes in turn."""
-    generator = torch.Generator().manual_seed(seed)
-
-    def uniform(low: float, high: float, *shape: int) -> Tensor:
-        return low + (high - low) * torch.rand(*shape, generator=generator, dtype=torch.float64)
-
-    def distributions(num: int) -> tuple[Tensor, Tensor, Tensor]:
-        mean = uniform(-1, 1, num, 2)
-        if kind == "A":
-            std = uniform(0.1, 0.5, num)
-            return mean, std, (mean[:, 0] + 0.5 - (mean[:, 1] + 0.5).square()) / (1 + std)
-        std = uniform(-1, 1, num).exp()
-        return mean, std, std.log()
-
-    def draw(mean: Tensor, std: Tensor, sizes: Sequence[int]) -> PointClouds:
-        return PointClouds.from_list(
-            m + s * torch.randn(size, 2, generator=generator, dtype=torch.float64)
-            for m, s, size in zip(mean, std, sizes, strict=True)
-        )
-
-    num_train, num_test = numbers
-    mean, std, targets = distributions(num_train)
-    clouds = draw(mean, std, _in_turn(train, num_train))
-    mean, std, test_targets = distributions(num_test)
-    tests = {n: (draw(mean, std, [n] * num_test), test_targets) for n in test}
-    return Data(clouds, targets, tests)
-
-
-def airfoils(
-    seed: int, train: Sequence[int], test: Sequence[int], numbers: tuple[int, int]
-) -> Data:
-    """Bags of points on the outlines of airfoils."""
-    foils, outlines = _outlines()
-    lift_to_drag = torch.from_numpy(foils.lift_to_drag)
-    num_train, num_test = numbers
-    train_indices, rest = map(torch.from_numpy, foils.split(num_train, seed=seed))
-    generator = torch.Generator().manual_seed(seed)
-
-    def draw(indices: Tensor, sizes: Sequence[int]) -> PointClouds:
-        return PointClouds.from_list(
-            outlines[i][torch.randperm(len(outlines[i]), generator=generator)[:size]]
-            for i, size in zip(indices.tolist(), sizes, strict=True)
-        )
-
-    test_indices = rest[:num_test]
-    return Data(
-        draw(train_indices, _in_turn(train, num_train)),
-        lift_to_drag[train_indices],
-        {n: (draw(test_indices, [n] * num_test), lift_to_drag[test_indices]) for n in test},
-        profile="exponential",
-    )
-
-
-@functools.cache
-def _outlines() -> tuple[Airfoils, Tensor]:
-    """Load the airfoils, and many points of each."""
-    foils = load_airfoils()
-    return foils, PointClouds.from_curves(foils.outlines, atoms=1024).normalize().points
-
-
-def _in_turn(sizes: Sequence[int], number: int) -> list[int]:
-    return [sizes[i % len(sizes)] for i in range(number)]
-
-
-Prediction = tuple[Tensor, Tensor]
-
-
-def refit(data: Data, size: int, seed: int) -> Prediction:
-    """Predict bags of one size with a model fitted to training bags subsampled to it."""
-    generator = torch.Generator().manual_seed(seed)
-    points = [p[torch.randperm(len(p), generator=generator)[:size]] for p in data.clouds.points]
-    return data.model(PointClouds.from_list(points)).predict(data.tests[size][0])
-
-
-def excess(model: DistributionGP, data: Data, size: int, seed: int) -> Prediction:
-    """Predict with the excess variance of the bootstrap."""
-    clouds = data.tests[size][0]
-    mean, std = model.predict(clouds)
-    generator = torch.Generator().manual_seed(seed)
-    resampled = torch.stack(
-        [model.predict(clouds.resample(size, seed=generator))[0] for _ in range(RESAMPLES)]
-    )
-    more = size / (size - 1) * resampled.var(0) + (resampled.mean(0) - mean).square()
-    return mean, (std.square() + more * max(0.0, 1 - size / ONE)).sqrt()
-
-
-def compare(name: str, make: Callable[..., Data], options: Options) -> list[Row]:
-    """Return the rows of one data set: mixed sizes, then one size."""
-    rows: list[Row] = []
-    numbers = (20, 20) if options.quick else (TRAIN, TEST)
-    for train, test in ((MIXED, MIXED), ((ONE,), (5, 10, 25, ONE))):
-        found: dict[tuple[int | str, str], list[dict[str, float]]] = {}
-        label = f"{name}, trained on {', '.join(map(str, train))}"
-        seeds = options.seeds if options.quick else 4 * options.seeds
-        for seed in tqdm(range(seeds), desc=label, leave=False, disable=None):
-            data = make(seed, train, test, numbers)
-            plain, ours = data.model(), data.model(sampling_noise=True)
-            for size, (clouds, targets) in data.tests.items():
-                ways = {"without": plain.predict(clouds), "sampling noise": ours.predict(clouds)}
-                if train == (ONE,) and size == 5:
-                    ways["refit"] = refit(data, size, seed)
-                    ways["excess"] = excess(plain, data, size, seed)
-                for way, predicted in ways.items():
-                    found.setdefault((size, way), []).append(scores(targets, predicted))
-        if train == MIXED:
-            for way in ("without", "sampling noise"):
-                by_size = zip(*(found[size, way] for size in test), strict=True)
-                found["all", way] = [_mean(results) for results in by_size]
-        for (tested, way), results in found.items():
-            width = _mean(results)["std"] / _mean(found[tested, "without"])["std"]
-            rows.append(summary(label, tested, way, results, width))
-    return rows
-
-
-def scores(targets: Tensor, predicted: Prediction) -> dict[str, float]:
-    """Measure the calibration on test bags of one size."""
-    found = calibration(targets, *predicted)
-    return {
-        "coverage": float(found.coverage),
-        "std": float(predicted[1].mean()),
-        "nlpd": float(found.nlpd),
-        "crps": float(found.crps),
-    }
-
-
-def summary(
-    label: str, size: int | str, way: str, results: Sequence[dict[str, float]], width: float
-) -> Row:
-    """Return one row with means over seeds and their targets."""
-    mean = _mean(results)
-    return {
-        "name": label,
-        "tested on": str(size),
-        "model": way,
-        "coverage": mean["coverage"],
-        "error": float(np.std([r["coverage"] for r in results]) / np.sqrt(len(results))),
-        "width": width,
-        "nlpd": mean["nlpd"],
-        "crps": mean["crps"],
-    }
-
-
-def _mean(results: Sequence[dict[str, float]]) -> dict[str, float]:
-    return {key: float(np.mean([r[key] for r in results])) for key in results[0]}
 
 
 def judged(name: str, tested: str, low: float, high: float) -> Judge:
@@ -247,6 +83,146 @@ TARGETS = tuple(
         ("50", "50 points", "50", _WIDTH),
     )
 )
+
+
+@dataclass(frozen=True)
+class Data:
+    """Training bags with targets, and test bags with targets for each size."""
+
+    clouds: gd.PointClouds
+    targets: Tensor
+    tests: dict[int, tuple[gd.PointClouds, Tensor]]
+    profile: str = "matern52"
+
+    def model(self, clouds: gd.PointClouds | None = None, **options: bool) -> gd.DistributionGP:
+        """Fit a model to the training bags, or to ``clouds`` in their place."""
+        kernel = kernel_of(gd.SlicedWasserstein(2), self.profile)
+        inputs = self.clouds if clouds is None else clouds
+        return gd.fit(gd.DistributionGP(inputs, self.targets, kernel, **options))
+
+
+def toy(
+    kind: str, seed: int, train: Sequence[int], test: Sequence[int], numbers: tuple[int, int]
+) -> Data:
+    """Bags of points from Gaussians; training bags take the given sizes in turn."""
+    draws = Draws(seed)
+
+    def distributions(num: int) -> tuple[Tensor, Tensor, Tensor]:
+        mean = draws.uniform(num, 2, low=-1, high=1)
+        if kind == "A":
+            std = draws.uniform(num, low=0.1, high=0.5)
+            return mean, std, (mean[:, 0] + 0.5 - (mean[:, 1] + 0.5).square()) / (1 + std)
+        std = draws.uniform(num, low=-1, high=1).exp()
+        return mean, std, std.log()
+
+    def draw(mean: Tensor, std: Tensor, sizes: Sequence[int]) -> gd.PointClouds:
+        return gd.PointClouds.from_list(
+            m + s * draws.normal(size, 2) for m, s, size in zip(mean, std, sizes, strict=True)
+        )
+
+    mean, std, targets = distributions(numbers[0])
+    clouds = draw(mean, std, _in_turn(train, numbers[0]))
+    mean, std, test_targets = distributions(numbers[1])
+    tests = {n: (draw(mean, std, [n] * numbers[1]), test_targets) for n in test}
+    return Data(clouds, targets, tests)
+
+
+def airfoils(
+    seed: int, train: Sequence[int], test: Sequence[int], numbers: tuple[int, int]
+) -> Data:
+    """Bags of points on the outlines of airfoils."""
+    foils, outlines, targets = _outlines()
+    known, rest = map(torch.from_numpy, foils.split(numbers[0], seed=seed))
+    generator = torch.Generator().manual_seed(seed)
+
+    def draw(indices: Tensor, sizes: Sequence[int]) -> gd.PointClouds:
+        return gd.PointClouds.from_list(
+            outlines[i][torch.randperm(len(outlines[i]), generator=generator)[:size]]
+            for i, size in zip(indices.tolist(), sizes, strict=True)
+        )
+
+    new, clouds = rest[: numbers[1]], draw(known, _in_turn(train, numbers[0]))
+    tests = {n: (draw(new, [n] * numbers[1]), targets[new]) for n in test}
+    return Data(clouds, targets[known], tests, profile="exponential")
+
+
+@functools.cache
+def _outlines() -> tuple[Airfoils, Tensor, Tensor]:
+    """Load the airfoils, many points of each, and their lift to drag."""
+    foils, clouds, targets = airfoil_clouds(None, 1024)
+    return foils, clouds.normalize().points, targets
+
+
+def _in_turn(sizes: Sequence[int], number: int) -> list[int]:
+    return [sizes[i % len(sizes)] for i in range(number)]
+
+
+Prediction = tuple[Tensor, Tensor]
+
+
+def refit(data: Data, size: int, seed: int) -> Prediction:
+    """Predict bags of one size with a model fitted to training bags subsampled to it."""
+    generator = torch.Generator().manual_seed(seed)
+    points = [p[torch.randperm(len(p), generator=generator)[:size]] for p in data.clouds.points]
+    return data.model(gd.PointClouds.from_list(points)).predict(data.tests[size][0])
+
+
+def excess(model: gd.DistributionGP, data: Data, size: int, seed: int) -> Prediction:
+    """Predict with the excess variance of the bootstrap."""
+    clouds = data.tests[size][0]
+    mean, std = model.predict(clouds)
+    generator = torch.Generator().manual_seed(seed)
+    resampled = torch.stack(
+        [model.predict(clouds.resample(size, seed=generator))[0] for _ in range(RESAMPLES)]
+    )
+    more = size / (size - 1) * resampled.var(0) + (resampled.mean(0) - mean).square()
+    return mean, (std.square() + more * max(0.0, 1 - size / ONE)).sqrt()
+
+
+def scores(targets: Tensor, predicted: Prediction) -> Scores:
+    """Measure the calibration on test bags of one size."""
+    found = calibration(targets, *predicted)
+    columns = {key: float(getattr(found, key)) for key in ("coverage", "nlpd", "crps")}
+    return columns | {"std": float(predicted[1].mean())}
+
+
+def compare(name: str, make: Callable[..., Data], options: Options) -> list[Row]:
+    """Return the rows of one data set: mixed sizes, then one size."""
+    rows: list[Row] = []
+    numbers = (20, 20) if options.quick else (TRAIN, TEST)
+    seeds = options.seeds if options.quick else 4 * options.seeds
+    for train, test in ((MIXED, MIXED), ((ONE,), (5, 10, 25, ONE))):
+        found: dict[tuple[int | str, str], list[Scores]] = {}
+        label = f"{name}, trained on {', '.join(map(str, train))}"
+        for seed in progress(range(seeds), label):
+            data = make(seed, train, test, numbers)
+            plain, ours = data.model(), data.model(sampling_noise=True)
+            for size, (clouds, targets) in data.tests.items():
+                ways = {"without": plain.predict(clouds), "sampling noise": ours.predict(clouds)}
+                if train == (ONE,) and size == 5:
+                    ways["refit"] = refit(data, size, seed)
+                    ways["excess"] = excess(plain, data, size, seed)
+                for way, predicted in ways.items():
+                    found.setdefault((size, way), []).append(scores(targets, predicted))
+        if train == MIXED:
+            for way in ("without", "sampling noise"):
+                by_size = zip(*(found[size, way] for size in test), strict=True)
+                found["all", way] = [means(results) for results in by_size]
+        for (tested, way), results in found.items():
+            mean, coverage = means(results), [one["coverage"] for one in results]
+            rows.append(
+                {
+                    "name": label,
+                    "tested on": str(tested),
+                    "model": way,
+                    "coverage": mean["coverage"],
+                    "error": float(np.std(coverage) / np.sqrt(len(coverage))),
+                    "width": mean["std"] / means(found[tested, "without"])["std"],
+                    "nlpd": mean["nlpd"],
+                    "crps": mean["crps"],
+                }
+            )
+    return rows
 
 
 def run(options: Options) -> list[Row]:

@@ -46,11 +46,49 @@ DIGITS = 40
 SLICES, CELLS = 5, 6
 FREQUENCIES = ((1.0, 0.0), (0.5, -1.0), (2.0, 1.5))
 REFERENCE = ((-1.0, -1.0), (1.0, -0.5), (0.0, 1.25), (0.5, 0.25))
+LENGTHSCALE = 6.0
 # Numbers of atoms beside eight, where the time is not quadratic in them.
 MANY = {"SW1": (100, 1000), "SW2": (100, 1000), "Fourier": (100, 1000)}
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 Results = list[Any]  # of mpmath
+
+
+# Squared distances are then differences of sums of size one, or of potentials of the size of epsilon.
+_SUBTRACTED = ("MMD, gaussian: near", "Sinkhorn potentials: epsilon 1e4")
+
+
+def most_lost(most: float, *, models: bool) -> Judge:
+    """Return a judge of the most digits lost in double precision by models, or by distances."""
+
+    def judge(rows: Rows) -> tuple[str, bool]:
+        # Some rows are in single precision only.
+        known = [row for row in rows if row.get("lost") is not None]
+        kept = [row for row in known if not str(row["name"]).startswith(_SUBTRACTED)]
+        mine = [row for row in kept if (" noise " in str(row["name"])) == models]
+        if not mine:
+            raise LookupError("no rows")
+        worst = max(mine, key=lambda row: number(row, "lost"))
+        value = number(worst, "lost")
+        return f"{value:.1f} ({worst['name']})", value <= most
+
+    return judge
+
+
+TARGETS = (
+    Target(
+        "digits lost by a distance, except MMD between close clouds and potentials at epsilon 1e4",
+        "<= 2.5",
+        most_lost(2.5, models=False),
+        asked=True,
+    ),
+    Target(
+        "digits lost by Cholesky factors, likelihoods and leave-one-out, noise of 1e-2 to 1e-8",
+        "<= 5",
+        most_lost(5, models=True),
+        asked=True,
+    ),
+)
 
 
 @dataclass(frozen=True)
@@ -61,11 +99,13 @@ class Quantity:
         name: Name of the quantity.
         ours: Function of the data as tensors that returns a tensor of results.
         exact: Function of the data as numbers of mpmath that returns the results.
+        cases: Returns the cases of a quick or whole run, in single precision or not.
     """
 
     name: str
     ours: Callable[..., Tensor]
     exact: Callable[..., Results]
+    cases: Callable[[bool, bool], Iterator[Case]]
 
 
 @dataclass(frozen=True)
@@ -108,13 +148,13 @@ def of_clouds(
     name: str,
     distance: Callable[..., Distance],
     formula: Callable[..., Any],
-    settings: Callable[..., dict[str, Any]] = lambda **fixed: {},
+    settings: Callable[..., dict[str, Any]],
 ) -> Quantity:
     """Return a quantity of clouds; ``settings`` are those of the formula for what is fixed."""
 
     def ours(points: Tensor, weights: Tensor, **fixed: float) -> Tensor:
-        total = weights.sum(-1, keepdim=True)
-        rows = torch.cat([points, (weights / total).unsqueeze(-1)], dim=-1).flatten(-2)
+        shares = weights / weights.sum(-1, keepdim=True)
+        rows = torch.cat([points, shares.unsqueeze(-1)], dim=-1).flatten(-2)
         return measured(distance(**fixed), rows)
 
     def reference(points: Any, weights: Any, **fixed: float) -> Results:
@@ -124,24 +164,30 @@ def of_clouds(
         ]
         return pairs(partial(formula, **settings(**fixed)), clouds)
 
-    return Quantity(name, ours, reference)
+    return Quantity(name, ours, reference, partial(cloud_cases, name))
 
 
-def sliced(p: int, number: int | None) -> Callable[..., Distance]:
-    """Return a function of what is fixed that makes a sliced Wasserstein distance."""
-    return lambda **fixed: gd.SlicedWasserstein(2, p=p, num_slices=SLICES, num_quantiles=number)
+def sliced(name: str, p: int, number: int | None) -> Quantity:
+    """Return a sliced Wasserstein distance."""
+    return of_clouds(
+        name,
+        lambda **fixed: gd.SlicedWasserstein(2, p=p, num_slices=SLICES, num_quantiles=number),
+        exact.sliced,
+        lambda atoms=8, **fixed: {"p": p, "slices": SLICES, "number": int(number or atoms)},
+    )
 
 
-def embedded(kernel: str) -> Callable[..., Distance]:
-    """Return a function of what is fixed that makes an MMD."""
-    if kernel == "energy":
-        return lambda **fixed: gd.MMD(2, kernel=kernel)
-    return lambda scale=1.0, **fixed: gd.MMD(2, kernel=kernel, bandwidth=scale)
+def embedded(name: str, kernel: str, function: Callable[[Any], Any]) -> Quantity:
+    """Return an MMD whose kernel is a function of squared distances in units of the bandwidth."""
 
+    def distance(scale: float = 1.0, **fixed: float) -> Distance:
+        return gd.MMD(2, kernel=kernel, bandwidth=None if kernel == "energy" else scale)
 
-def in_units(function: Callable[[Any], Any]) -> Callable[..., dict[str, Any]]:
-    """Return the settings of a function of squared distances in units of the bandwidth."""
-    return lambda scale=1.0, **fixed: {"kernel": lambda s: function(s / mp.mpf(scale) ** 2)}
+    def settings(scale: float = 1.0, **fixed: float) -> dict[str, Any]:
+        unit = mp.mpf(1 if kernel == "energy" else scale) ** 2
+        return {"kernel": lambda s: function(s / unit)}
+
+    return of_clouds(name, distance, exact.embedding, settings)
 
 
 def transport(*, scale: float = 1.0, epsilon: float = 0.5, **fixed: float) -> Distance:
@@ -150,65 +196,35 @@ def transport(*, scale: float = 1.0, epsilon: float = 0.5, **fixed: float) -> Di
     return gd.SinkhornPotential(reference, epsilon=epsilon * scale**2)
 
 
-CLOUDS = (
-    *(
-        of_clouds(
-            f"SW{p}{', exact' if number is None else ''}",
-            sliced(p, number),
-            exact.sliced,
-            lambda atoms=8, p=p, number=number, **fixed: {
-                "p": p,
-                "slices": SLICES,
-                "number": int(number or atoms),
-            },
-        )
-        for p in (1, 2)
-        for number in (CELLS, None)
-    ),
-    of_clouds(
-        "rigid",
-        lambda **fixed: gd.RigidSlicedWasserstein(
-            2, num_slices=2 * SLICES, num_quantiles=CELLS, max_degree=3
-        ),
-        exact.rigid,
-        lambda **fixed: {"slices": 2 * SLICES, "number": CELLS, "degrees": 3},
-    ),
-    of_clouds(
-        "MMD, gaussian",
-        embedded("gaussian"),
-        exact.embedding,
-        in_units(lambda s: mp.exp(-s / 2)),
-    ),
-    of_clouds(
-        "MMD, laplace",
-        embedded("laplace"),
-        exact.embedding,
-        in_units(lambda s: mp.exp(-mp.sqrt(s))),
-    ),
-    of_clouds(
-        "energy distance",
-        embedded("energy"),
-        exact.embedding,
-        lambda **fixed: {"kernel": lambda s: -mp.sqrt(s)},
-    ),
-    of_clouds(
-        "Fourier",
-        lambda scale=1.0, **fixed: gd.Fourier(
-            2, frequencies=[[f / scale for f in row] for row in FREQUENCIES]
-        ),
-        exact.characteristic,
-        lambda scale=1.0, **fixed: {"frequencies": exactly(np.array(FREQUENCIES) / scale)},
-    ),
-    of_clouds(
-        "Sinkhorn potentials",
-        transport,
-        exact.potential,
-        lambda scale=1.0, epsilon=0.5, **fixed: {
-            "reference": exactly(scale * np.array(REFERENCE)),
-            "epsilon": mp.mpf(epsilon * scale**2),
-        },
-    ),
-)
+def clouds(atoms: int = 8, *, near: float = 1.0) -> Array:
+    """Draw three clouds of spread one; the atoms of the first two differ by ``near``."""
+    rng = np.random.default_rng(0)
+    first = rng.normal(size=(1, atoms, 2))
+    apart = np.array([near, near, 1.0])[:, None, None]
+    return np.asarray(first + apart * rng.normal(size=(3, atoms, 2)))
+
+
+def cloud_cases(name: str, quick: bool, single: bool) -> Iterator[Case]:
+    """Yield the cases of a quantity of clouds."""
+
+    def weights(atoms: int = 8) -> Array:
+        random = np.random.default_rng(1).random(atoms) + 0.1
+        return np.tile(np.ones(atoms) if name.endswith("exact") else random, (3, 1))
+
+    for power in (8,) if quick else (0, 2, 4, 6, 8):
+        yield Case(f"offset 1e{power}", (clouds() + (10.0**power if power else 0), weights()), {})
+    most = 15 if single else 150
+    if name.startswith("Sinkhorn"):
+        most //= 2  # squared distances between potentials are fourth powers of lengths
+    for power in () if quick else (-most, most):
+        scale = 10.0**power
+        yield Case(f"scale 1e{power}", (scale * clouds(), weights()), {"scale": scale})
+    for power in (-6,) if quick else (-3, -6, -9):
+        yield Case(f"near 1e{power}", (clouds(near=10.0**power), weights()), {})
+    for atoms in () if quick else MANY.get(name, (100,)):
+        yield Case(f"atoms {atoms}", (clouds(atoms), weights(atoms)), {"atoms": atoms})
+    for power in () if quick or not name.startswith("Sinkhorn") else (4, 2, -1, -2, -3):
+        yield Case(f"epsilon 1e{power}", (clouds(), weights()), {"epsilon": 10.0**power})
 
 
 def of_weights(name: str, kind: type[Any], formula: Callable[..., Any]) -> Quantity:
@@ -216,172 +232,17 @@ def of_weights(name: str, kind: type[Any], formula: Callable[..., Any]) -> Quant
 
     def ours(weights: Tensor) -> Tensor:
         support = torch.arange(weights.shape[-1], dtype=weights.dtype).unsqueeze(-1)
-        total = weights.sum(-1, keepdim=True)
-        columns = [support.expand(len(weights), -1, 1), (weights / total).unsqueeze(-1)]
+        shares = weights / weights.sum(-1, keepdim=True)
+        columns = [support.expand(len(weights), -1, 1), shares.unsqueeze(-1)]
         return measured(kind(1, support=support), torch.cat(columns, dim=-1).flatten(-2))
 
     def reference(weights: Any) -> Results:
         return pairs(formula, [[w / mp.fsum(cloud) for w in cloud] for cloud in weights])
 
-    return Quantity(name, ours, reference)
+    return Quantity(name, ours, reference, weight_cases)
 
 
-WEIGHTS = (
-    of_weights("Hellinger", gd.Hellinger, exact.hellinger),
-    of_weights("total variation", gd.TotalVariation, exact.total_variation),
-    of_weights("chi-squared", ChiSquared, exact.chi_squared),
-)
-
-
-def of_gaussians(p: int) -> Quantity:
-    """Return the sliced Wasserstein distance between Gaussians."""
-
-    def ours(means: Tensor, covariances: Tensor) -> Tensor:
-        rows = gd.Gaussians(means, covariances).pack()
-        return measured(gd.SlicedWasserstein(2, p=p, num_slices=SLICES, inputs="gaussians"), rows)
-
-    def reference(means: Any, covariances: Any) -> Results:
-        normals = list(zip(means, covariances, strict=True))
-        return pairs(partial(exact.sliced_normals, p=p, slices=SLICES), normals)
-
-    return Quantity(f"SW{p}, Gaussians", ours, reference)
-
-
-GAUSSIANS = (of_gaussians(1), of_gaussians(2))
-
-
-def model_of(means: Tensor, targets: Tensor, *, noise: float) -> gd.DistributionGP:
-    """Return a model of clouds of two atoms, by SW2 with the profile Matern 5/2."""
-    clouds = gd.PointClouds(torch.stack([means - 0.5, means + 0.5], dim=-2))
-    distance = gd.SlicedWasserstein(2, num_slices=SLICES, num_quantiles=None)
-    kernel = gd.DistributionKernel(distance).to(means)
-    kernel.lengthscale = LENGTHSCALE
-    likelihood = gpytorch.likelihoods.GaussianLikelihood(
-        noise_constraint=gpytorch.constraints.GreaterThan(1e-16)
-    ).to(means)
-    likelihood.noise = noise
-    mean = gpytorch.means.ZeroMean()
-    return gd.DistributionGP(
-        clouds, targets, kernel, likelihood=likelihood, mean_module=mean, outcome_transform=None
-    )
-
-
-LENGTHSCALE = 6.0
-
-
-def covariance_of(means: Any) -> Any:
-    """Return the exact covariance matrix of :func:`model_of`, without noise.
-
-    Clouds that differ by a translation have the squared distance ``|translation|^2 / 2``.
-    """
-    size = len(means)
-    scale = 2 * mp.mpf(LENGTHSCALE) ** 2  # single precision keeps so small an integer
-    return mp.matrix(
-        [
-            [exact.matern52(exact.squares(means[i], means[j]) / scale) for j in range(size)]
-            for i in range(size)
-        ]
-    )
-
-
-def likelihood_of(means: Tensor, targets: Tensor, *, noise: float) -> Tensor:
-    """Return the log marginal likelihood of a model."""
-    model = model_of(means, targets, noise=noise).train()
-    inputs = model.train_inputs
-    density: Tensor = model.likelihood(model(*inputs)).log_prob(model.train_targets)
-    return density.detach().reshape(1)
-
-
-def noise_of(data: Sequence[Tensor], noise: float) -> float:
-    """Return the noise that a model has, after the transform of the parameter."""
-    found: float = model_of(data[0], data[1], noise=noise).likelihood.noise.item()
-    return found
-
-
-def exact_model(means: Any, targets: Any, *, noise: float) -> tuple[Any, Any]:
-    """Return the exact covariance matrix of noisy targets, and the targets."""
-    covariance = covariance_of(means)
-    for i in range(len(means)):
-        covariance[i, i] += mp.mpf(noise)
-    return covariance, targets
-
-
-def left_out_of(means: Tensor, targets: Tensor, *, noise: float) -> Tensor:
-    """Return leave-one-out means and variances."""
-    mean, std = model_of(means, targets, noise=noise).leave_one_out()
-    return torch.cat([torch.as_tensor(mean).flatten(), torch.as_tensor(std).flatten().square()])
-
-
-def factor_of(means: Tensor, targets: Tensor, *, noise: float) -> Tensor:
-    """Return the Cholesky factor of the covariance matrix of noisy targets."""
-    model = model_of(means, targets, noise=noise)
-    covariance = model.covar_module(*model.train_inputs).to_dense().detach()
-    diagonal = model.likelihood.noise.expand(len(means)).to(covariance)
-    return torch.linalg.cholesky(covariance + torch.diag(diagonal)).flatten()
-
-
-def exact_left_out(means: Any, targets: Any, *, noise: float) -> Results:
-    """Return exact leave-one-out means and variances."""
-    found = exact.left_out(*exact_model(means, targets, noise=noise))
-    return [*found[0], *found[1]]
-
-
-MODELS = (
-    Quantity(
-        "Cholesky factor",
-        factor_of,
-        lambda means, targets, noise: list(
-            mp.cholesky(exact_model(means, targets, noise=noise)[0])
-        ),
-    ),
-    Quantity(
-        "log marginal likelihood",
-        likelihood_of,
-        lambda means, targets, noise: [
-            exact.log_likelihood(*exact_model(means, targets, noise=noise))
-        ],
-    ),
-    Quantity("leave-one-out", left_out_of, exact_left_out),
-)
-
-
-def clouds(atoms: int = 8, *, near: float = 1.0, seed: int = 0) -> Array:
-    """Draw three clouds of spread one; the atoms of the first two differ by ``near``."""
-    rng = np.random.default_rng(seed)
-    first = rng.normal(size=(1, atoms, 2))
-    apart = np.array([near, near, 1.0])[:, None, None]
-    return np.asarray(first + apart * rng.normal(size=(3, atoms, 2)))
-
-
-def weights(atoms: int = 8, *, equal: bool, seed: int = 1) -> Array:
-    """Return equal or random weights, the same for three clouds."""
-    one = np.ones(atoms) if equal else np.random.default_rng(seed).random(atoms) + 0.1
-    return np.tile(one, (3, 1))
-
-
-def cloud_cases(name: str, quick: bool, single: bool) -> Iterator[Case]:
-    """Yield the cases of a quantity of clouds."""
-    equal = name.endswith("exact")
-    shares = weights(equal=equal)
-    for power in (8,) if quick else (0, 2, 4, 6, 8):
-        yield Case(f"offset 1e{power}", (clouds() + (10.0**power if power else 0), shares), {})
-    most = 15 if single else 150
-    if name.startswith("Sinkhorn"):
-        most //= 2  # squared distances between potentials are fourth powers of lengths
-    for power in () if quick else (-most, most):
-        scale = 10.0**power
-        yield Case(f"scale 1e{power}", (scale * clouds(), shares), {"scale": scale})
-    for power in (-6,) if quick else (-3, -6, -9):
-        yield Case(f"near 1e{power}", (clouds(near=10.0**power), shares), {})
-    for atoms in () if quick else MANY.get(name, (100,)):
-        data = clouds(atoms), weights(atoms, equal=equal)
-        yield Case(f"atoms {atoms}", data, {"atoms": atoms})
-    if name.startswith("Sinkhorn"):
-        for power in () if quick else (4, 2, -1, -2, -3):
-            yield Case(f"epsilon 1e{power}", (clouds(), shares), {"epsilon": 10.0**power})
-
-
-def weight_cases(quick: bool) -> Iterator[Case]:
+def weight_cases(quick: bool, single: bool) -> Iterator[Case]:
     """Yield the cases of a quantity of weights."""
     rng = np.random.default_rng(2)
     for power in (-6,) if quick else (0, -3, -6, -9):
@@ -391,6 +252,20 @@ def weight_cases(quick: bool) -> Iterator[Case]:
         yield Case(f"weights 1e{power}", (small,), {})
     for atoms in () if quick else (1000,):
         yield Case(f"atoms {atoms}", (rng.random((3, atoms)),), {})
+
+
+def of_gaussians(p: int) -> Quantity:
+    """Return the sliced Wasserstein distance between Gaussians."""
+
+    def ours(means: Tensor, covariances: Tensor) -> Tensor:
+        distance = gd.SlicedWasserstein(2, p=p, num_slices=SLICES, inputs="gaussians")
+        return measured(distance, gd.Gaussians(means, covariances).pack())
+
+    def reference(means: Any, covariances: Any) -> Results:
+        normals = list(zip(means, covariances, strict=True))
+        return pairs(partial(exact.sliced_normals, p=p, slices=SLICES), normals)
+
+    return Quantity(f"SW{p}, Gaussians", ours, reference, gaussian_cases)
 
 
 def gaussian_cases(quick: bool, single: bool) -> Iterator[Case]:
@@ -414,14 +289,114 @@ def gaussian_cases(quick: bool, single: bool) -> Iterator[Case]:
         yield Case(f"flat 1e{power}", (means, (flat + flat.transpose(0, 2, 1)) / 2), {})
 
 
+def model_of(means: Tensor, targets: Tensor, noise: float) -> gd.DistributionGP:
+    """Return a model of clouds of two atoms, by SW2 with the profile Matern 5/2."""
+    clouds = gd.PointClouds(torch.stack([means - 0.5, means + 0.5], dim=-2))
+    distance = gd.SlicedWasserstein(2, num_slices=SLICES, num_quantiles=None)
+    kernel = gd.DistributionKernel(distance).to(means)
+    kernel.lengthscale = LENGTHSCALE
+    constraint = gpytorch.constraints.GreaterThan(1e-16)
+    likelihood = gpytorch.likelihoods.GaussianLikelihood(noise_constraint=constraint).to(means)
+    likelihood.noise = noise
+    more = {"mean_module": gpytorch.means.ZeroMean(), "outcome_transform": None}
+    return gd.DistributionGP(clouds, targets, kernel, likelihood=likelihood, **more)
+
+
+def exact_covariance(means: Any, noise: float) -> Any:
+    """Return the exact covariance matrix of noisy targets of :func:`model_of`.
+
+    Clouds that differ by a translation have the squared distance ``|translation|^2 / 2``.
+    """
+    size = range(len(means))
+    scale = 2 * mp.mpf(LENGTHSCALE) ** 2  # single precision keeps so small an integer
+    matrix = [
+        [exact.matern52(exact.squares(means[i], means[j]) / scale) for j in size] for i in size
+    ]
+    return mp.matrix(matrix) + mp.mpf(noise) * mp.eye(len(means))
+
+
+def likelihood_of(means: Tensor, targets: Tensor, noise: float) -> Tensor:
+    """Return the log marginal likelihood of a model."""
+    model = model_of(means, targets, noise).train()
+    density: Tensor = model.likelihood(model(*model.train_inputs)).log_prob(model.train_targets)
+    return density.detach().reshape(1)
+
+
+def left_out_of(means: Tensor, targets: Tensor, noise: float) -> Tensor:
+    """Return leave-one-out means and variances."""
+    mean, std = map(torch.as_tensor, model_of(means, targets, noise).leave_one_out())
+    return torch.cat([mean.flatten(), std.flatten().square()])
+
+
+def factor_of(means: Tensor, targets: Tensor, noise: float) -> Tensor:
+    """Return the Cholesky factor of the covariance matrix of noisy targets."""
+    model = model_of(means, targets, noise)
+    covariance = model.covar_module(*model.train_inputs).to_dense().detach()
+    diagonal = model.likelihood.noise.expand(len(means)).to(covariance)
+    return torch.linalg.cholesky(covariance + torch.diag(diagonal)).flatten()
+
+
 def model_cases(quick: bool, single: bool) -> Iterator[Case]:
     """Yield the cases of a model."""
-    rng = np.random.default_rng(4)
-    means = rng.normal(size=(8, 2))
-    targets = np.sin(means.sum(-1))
+    means = np.random.default_rng(4).normal(size=(8, 2))
     for power in (-4,) if quick else (-1, -2, -3, -4) if single else (-2, -4, -6, -8):
-        data = means, targets
-        yield Case(f"noise 1e{power}", data, {"noise": 10.0**power})
+        yield Case(f"noise 1e{power}", (means, np.sin(means.sum(-1))), {"noise": 10.0**power})
+
+
+def of_model(
+    name: str, ours: Callable[..., Tensor], formula: Callable[[Any, Any], Results]
+) -> Quantity:
+    """Return a quantity of models; the formula takes a covariance matrix and targets."""
+
+    def reference(means: Any, targets: Any, noise: float) -> Results:
+        return formula(exact_covariance(means, noise), targets)
+
+    return Quantity(name, ours, reference, model_cases)
+
+
+QUANTITIES = (
+    *(
+        sliced(f"SW{p}{'' if number else ', exact'}", p, number)
+        for p in (1, 2)
+        for number in (CELLS, None)
+    ),
+    of_clouds(
+        "rigid",
+        lambda **fixed: gd.RigidSlicedWasserstein(
+            2, num_slices=2 * SLICES, num_quantiles=CELLS, max_degree=3
+        ),
+        exact.rigid,
+        lambda **fixed: {"slices": 2 * SLICES, "number": CELLS, "degrees": 3},
+    ),
+    embedded("MMD, gaussian", "gaussian", lambda s: mp.exp(-s / 2)),
+    embedded("MMD, laplace", "laplace", lambda s: mp.exp(-mp.sqrt(s))),
+    embedded("energy distance", "energy", lambda s: -mp.sqrt(s)),
+    of_clouds(
+        "Fourier",
+        lambda scale=1.0, **fixed: gd.Fourier(
+            2, frequencies=[[f / scale for f in row] for row in FREQUENCIES]
+        ),
+        exact.characteristic,
+        lambda scale=1.0, **fixed: {"frequencies": exactly(np.array(FREQUENCIES) / scale)},
+    ),
+    of_clouds(
+        "Sinkhorn potentials",
+        transport,
+        exact.potential,
+        lambda scale=1.0, epsilon=0.5, **fixed: {
+            "reference": exactly(scale * np.array(REFERENCE)),
+            "epsilon": mp.mpf(epsilon * scale**2),
+        },
+    ),
+    of_weights("Hellinger", gd.Hellinger, exact.hellinger),
+    of_weights("total variation", gd.TotalVariation, exact.total_variation),
+    of_weights("chi-squared", ChiSquared, exact.chi_squared),
+    of_gaussians(1),
+    of_gaussians(2),
+    of_model("Cholesky factor", factor_of, lambda covariance, _: list(mp.cholesky(covariance))),
+    of_model("log marginal likelihood", likelihood_of, lambda *args: [exact.log_likelihood(*args)]),
+    of_model("leave-one-out", left_out_of, exact.left_out),
+)
 
 
 def digits(ours: Sequence[Any], reference: Results, norm: bool) -> float:
@@ -435,25 +410,21 @@ def digits(ours: Sequence[Any], reference: Results, norm: bool) -> float:
 def assess(quantity: Quantity, case: Case, dtype: torch.dtype) -> tuple[float, float]:
     """Return the correct digits of results, and those that the data determine."""
     data = [torch.tensor(array).to(dtype) for array in case.data]
-    numbers = [tensor.double().numpy() for tensor in data]
-    fixed = dict(case.fixed)
-    norm = quantity.name == "Cholesky factor"
+    fixed, norm = dict(case.fixed), quantity.name == "Cholesky factor"
     with torch.no_grad(), mp.workdps(DIGITS):
         found = quantity.ours(*data, **fixed)
-        if "noise" in fixed:
-            fixed["noise"] = noise_of(data, fixed["noise"])
+        if "noise" in fixed:  # the noise that a model has, after the transform of the parameter
+            fixed["noise"] = model_of(data[0], data[1], **fixed).likelihood.noise.item()
+        numbers = [tensor.double().numpy() for tensor in data]
         reference = quantity.exact(*map(exactly, numbers), **fixed)
         rng = np.random.default_rng(5)
-        eps = torch.finfo(dtype).eps / 2
         signs = [rng.choice([-1, 1], size=array.shape) for array in numbers]
+        # Covariance matrices stay symmetric.
         signs = [s if s.ndim < 3 or s.shape[-1] != s.shape[-2] else _symmetric(s) for s in signs]
-        moved = [
-            exactly(array) if array.ndim == 0 else _moved(array, sign, eps)
-            for array, sign in zip(numbers, signs, strict=True)
-        ]
+        eps = torch.finfo(dtype).eps / 2
+        moved = [_moved(array, sign, eps) for array, sign in zip(numbers, signs, strict=True)]
         again = quantity.exact(*moved, **fixed)
-        count = len(reference)
-        groups = [exactly(row) for row in found.double().reshape(-1, count).numpy()]
+        groups = map(exactly, found.double().reshape(-1, len(reference)).numpy())
         ours = min(digits(group, reference, norm) for group in groups)
         return ours, digits(again, reference, norm)
 
@@ -469,72 +440,20 @@ def _moved(array: Any, signs: Any, eps: float) -> Any:
     return mp.mpf(float(array)) * (1 + int(signs) * mp.mpf(eps))
 
 
-def tasks(quick: bool, single: bool) -> Iterator[tuple[Quantity, Case]]:
-    """Yield all quantities with their cases."""
-    for quantity in CLOUDS:
-        for case in cloud_cases(quantity.name, quick, single):
-            yield quantity, case
-    for quantity in WEIGHTS:
-        for case in weight_cases(quick):
-            yield quantity, case
-    for quantity in GAUSSIANS:
-        for case in gaussian_cases(quick, single):
-            yield quantity, case
-    for quantity in MODELS:
-        for case in model_cases(quick, single):
-            yield quantity, case
-
-
-# Squared distances are then differences of sums of size one, or of potentials of the size of epsilon.
-_SUBTRACTED = ("MMD, gaussian: near", "Sinkhorn potentials: epsilon 1e4")
-
-
-def most_lost(most: float, *, models: bool) -> Judge:
-    """Return a judge of the most digits lost in double precision by models, or by distances."""
-
-    def judge(rows: Rows) -> tuple[str, bool]:
-        # Some rows are in single precision only.
-        known = [row for row in rows if row.get("lost") is not None]
-        kept = [row for row in known if not str(row["name"]).startswith(_SUBTRACTED)]
-        mine = [row for row in kept if (" noise " in str(row["name"])) == models]
-        if not mine:
-            raise LookupError("no rows")
-        worst = max(mine, key=lambda row: number(row, "lost"))
-        value = number(worst, "lost")
-        return f"{value:.1f} ({worst['name']})", value <= most
-
-    return judge
-
-
-TARGETS = (
-    Target(
-        "digits lost by a distance, except MMD between close clouds and potentials at epsilon 1e4",
-        "<= 2.5",
-        most_lost(2.5, models=False),
-        asked=True,
-    ),
-    Target(
-        "digits lost by Cholesky factors, likelihoods and leave-one-out, noise of 1e-2 to 1e-8",
-        "<= 5",
-        most_lost(5, models=True),
-        asked=True,
-    ),
-)
-
-
 def run(options: Options) -> list[Row]:
     """Count correct digits of every quantity in every case, in both precisions."""
     rows: dict[str, dict[str, Value]] = {}
     columns = (("double", torch.float64), ("single", torch.float32))
     for column, dtype in columns[:1] if options.quick else columns:
-        for quantity, case in tasks(options.quick, dtype == torch.float32):
-            name = f"{quantity.name}: {case.name}"
-            row = rows.setdefault(name, {"name": name})
-            most = -math.log10(torch.finfo(dtype).eps / 2)
-            ours, data = (min(value, most) for value in assess(quantity, case, dtype))
-            row[column], row[f"{column}_data"] = round(ours, 1), round(data, 1)
-            if column == "double":
-                row["lost"] = round(max(0.0, data - ours), 1)
+        most = -math.log10(torch.finfo(dtype).eps / 2)
+        for quantity in QUANTITIES:
+            for case in quantity.cases(options.quick, column == "single"):
+                name = f"{quantity.name}: {case.name}"
+                row = rows.setdefault(name, {"name": name})
+                ours, data = (min(value, most) for value in assess(quantity, case, dtype))
+                row[column], row[f"{column}_data"] = round(ours, 1), round(data, 1)
+                if column == "double":
+                    row["lost"] = round(max(0.0, data - ours), 1)
     return list(rows.values())
 
 

@@ -241,8 +241,8 @@ def log_likelihood(covariance: Any, targets: Vector) -> Number:
     return -(squares_ + logdet + size * mp.log(2 * mp.pi)) / 2
 
 
-def left_out(covariance: Any, targets: Vector) -> tuple[Feature, Feature]:
-    """Mean and variance of each target given all others, by conditioning on them."""
+def left_out(covariance: Any, targets: Vector) -> Feature:
+    """Means and variances of each target given all others, by conditioning on them."""
     size = len(targets)
     means, variances = [], []
     for i in range(size):
@@ -254,4 +254,4 @@ def left_out(covariance: Any, targets: Vector) -> tuple[Feature, Feature]:
         variances.append(
             covariance[i, i] - mp.fsum(a * b for a, b in zip(solved, cross, strict=True))
         )
-    return means, variances
+    return means + variances

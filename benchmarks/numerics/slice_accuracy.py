@@ -34,9 +34,8 @@ import numpy as np
 import ot
 import torch
 from torch import Tensor
-from tqdm import tqdm
 
-from benchmarks.harness import Options, Row, main
+from benchmarks.harness import Options, Row, main, means, progress
 from gp_distributions import PointClouds, SlicedWasserstein
 from gp_distributions.numerics.directions import sphere_directions
 
@@ -140,26 +139,23 @@ def errors(dim: int, seed: int, number: int) -> dict[str, float]:
 
 def run(options: Options) -> list[Row]:
     """Return one row per dimension and side."""
-    dims = (2, 3) if options.quick else (2, 3, 5, 8, 10)
-    number = 20 if options.quick else 1000
-    work = [(dim, seed) for dim in dims for seed in range(options.seeds)]
-    found: dict[int, list[dict[str, float]]] = {dim: [] for dim in dims}
-    for dim, seed in tqdm(work, desc="slice accuracy", leave=False, disable=None):
-        found[dim].append(errors(dim, seed, number))
+    dims, number = ((2, 3), 20) if options.quick else ((2, 3, 5, 8, 10), 1000)
     rows: list[Row] = []
-    for dim, of_seeds in found.items():
-        means = {side: float(np.mean([one[side] for one in of_seeds])) for side in of_seeds[0]}
+    for dim in dims:
+        each = progress(range(options.seeds), f"slice accuracy, d = {dim}")
+        found = [errors(dim, seed, number) for seed in each]
+        mean = means(found)
         rows += [
             {
                 "d": dim,
                 "side": side,
-                "error": mean,
+                "error": mean[side],
                 "design": DESIGN.get((side, dim)),
-                "lowest": min(one[side] for one in of_seeds),
-                "highest": max(one[side] for one in of_seeds),
-                "reference_error": means["reference"],
+                "lowest": min(one[side] for one in found),
+                "highest": max(one[side] for one in found),
+                "reference_error": mean["reference"],
             }
-            for side, mean in means.items()
+            for side in mean
             if side != "reference"
         ]
     return rows

@@ -35,13 +35,12 @@ import statistics
 from collections.abc import Iterator
 
 import torch
-from gpytorch.kernels import ScaleKernel
 from torch import Tensor
-from tqdm import tqdm
 
 import gp_distributions as gd
-from benchmarks.harness import Options, Row, main
-from gp_distributions.calibration import calibration
+from benchmarks.draws import Draws, rotations
+from benchmarks.harness import Options, Row, main, progress
+from benchmarks.regression import Scores, fitted, score
 from gp_distributions.distances import Distance
 from gp_distributions.kernels.profiles import make_profile
 
@@ -49,14 +48,7 @@ SIZES = (20, 50, 100, 500)
 TRAIN, VALIDATION, TEST = 25, 25, 50
 EXPERIMENTS = 5  # of a seed
 FEATURES = 300
-PROFILES = (
-    "linear",
-    "gaussian",
-    "exponential",
-    "cauchy",
-    "student_t",
-    "inverse_multiquadric",
-)
+PROFILES = ("gaussian", "exponential", "cauchy", "student_t", "inverse_multiquadric")
 BANDWIDTHS = (0.25, 0.5, 1.0, 2.0, 4.0)
 LENGTHSCALES = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
 RIDGES = torch.logspace(-12, -3, 19).double()
@@ -64,13 +56,10 @@ RIDGES = torch.logspace(-12, -3, 19).double()
 
 def experiment(points: int, seed: int) -> tuple[Tensor, Tensor]:
     """Points of all bags, ``100 x n x 2``, and their targets."""
-    generator = torch.Generator().manual_seed(seed)
-    count = TRAIN + VALIDATION + TEST
-    factor = torch.rand(2, 2, generator=generator, dtype=torch.float64)
-    angles = math.pi * torch.rand(count, generator=generator, dtype=torch.float64)
-    cos, sin = angles.cos(), angles.sin()
-    factors = torch.stack([cos, -sin, sin, cos], dim=-1).unflatten(-1, (2, 2)) @ factor
-    noise = torch.randn(count, points, 2, generator=generator, dtype=torch.float64)
+    draws, count = Draws(seed), TRAIN + VALIDATION + TEST
+    factor = draws.uniform(2, 2)
+    factors = rotations(math.pi * draws.uniform(count)) @ factor
+    noise = draws.normal(count, points, 2)
     return noise @ factors.mT, entropy(factors[:, 0].square().sum(-1))
 
 
@@ -96,82 +85,65 @@ def covariances(rows: Tensor) -> Iterator[tuple[str, Tensor]]:
         yield "linear", embedded @ embedded.T
         squared = distance.squared(rows)
         median = squared[:TRAIN, :TRAIN][~torch.eye(TRAIN, dtype=torch.bool)].median()
-        for name in PROFILES[1:]:
+        for name in PROFILES:
             profile = make_profile(name)
             for lengthscale in LENGTHSCALES:
                 yield name, profile(squared / (lengthscale**2 * median))
 
 
-def ridge_errors(rows: Tensor, targets: Tensor) -> dict[str, float]:
+def ridge_errors(rows: Tensor, targets: Tensor) -> Scores:
     """Test error of ridge regression for each profile, selected on validation bags."""
     mean = targets[:TRAIN].mean()
-    best = dict.fromkeys(PROFILES, math.inf)
-    error: dict[str, float] = {}
+    best: Scores = {}
+    error: Scores = {}
     for name, covariance in covariances(rows):
         values, vectors = torch.linalg.eigh(covariance[:TRAIN, :TRAIN])
         weights = (vectors.T @ (targets[:TRAIN] - mean)) / (values + TRAIN * RIDGES.unsqueeze(-1))
         guesses = mean + weights @ (covariance[TRAIN:, :TRAIN] @ vectors).T
         squares = (guesses - targets[TRAIN:]).square()
         validation, which = squares[:, :VALIDATION].mean(-1).min(0)
-        if validation < best[name]:
+        if validation < best.get(name, math.inf):
             best[name] = float(validation)
             error[name] = float(squares[which, VALIDATION:].mean().sqrt())
     return error
 
 
-def gp_errors(distance: Distance, rows: Tensor, targets: Tensor, train: int) -> tuple[float, float]:
-    """Test error of a Gaussian process, and coverage of its intervals."""
-    kernel = ScaleKernel(gd.DistributionKernel(distance, "matern52"))
-    model = gd.fit(gd.DistributionGP(rows[:train], targets[:train], kernel))
-    mean, std = model.predict(rows[-TEST:])
-    scores = calibration(targets[-TEST:], mean, std)
-    return scores.rmse.item(), scores.coverage.item()
-
-
-def _rmse(errors: Tensor) -> float:
-    return float(errors.square().mean().sqrt())
-
-
-def score(points: int, seed: int) -> dict[str, float]:
+def scores(points: int, seed: int) -> Scores:
     """All errors in one experiment."""
     bags, targets = experiment(points, seed)
-    rows = gd.PointClouds(bags).pack()
-    test = targets[-TEST:]
+    rows, test = gd.PointClouds(bags).pack(), targets[-TEST:]
+
+    def gp(distance: Distance, train: int = TRAIN) -> Scores:
+        return score(fitted(distance, rows[:train], targets[:train]), rows[-TEST:], test)
+
+    def rmse(guesses: Tensor) -> float:
+        return float((test - guesses).square().mean().sqrt())
+
     sliced = gd.SlicedWasserstein(2)
-    gp, coverage = gp_errors(sliced, rows, targets, TRAIN)
+    found = gp(sliced)
     return {
-        "constant": _rmse(test - targets[:TRAIN].mean()),
-        "plug_in": _rmse(test - entropy(bags[-TEST:, :, 0].square().mean(-1))),
+        "constant": rmse(targets[:TRAIN].mean()),
+        "plug_in": rmse(entropy(bags[-TEST:, :, 0].square().mean(-1))),
         **ridge_errors(rows, targets),
-        "gp_mmd": gp_errors(mean_embeddings(), rows, targets, TRAIN)[0],
-        "gp": gp,
-        "gp_all": gp_errors(sliced, rows, targets, TRAIN + VALIDATION)[0],
-        "coverage": coverage,
+        "gp_mmd": gp(mean_embeddings())["rmse"],
+        "gp": found["rmse"],
+        "gp_all": gp(sliced, TRAIN + VALIDATION)["rmse"],
+        "coverage": found["coverage"],
     }
 
 
 def run(options: Options) -> list[Row]:
     """Return one row per bag size."""
     sizes, experiments = (SIZES[:1], 1) if options.quick else (SIZES, EXPERIMENTS)
-    total = experiments * options.seeds
     rows: list[Row] = []
-    with tqdm(total=len(sizes) * total, leave=False, disable=None) as progress:
-        for points in sizes:
-            scores = []
-            for seed in range(total):
-                scores.append(score(points, seed))
-                progress.update()
-            columns = {key: [one[key] for one in scores] for key in scores[0]}
-            coverage = statistics.fmean(columns.pop("coverage"))
-            rows.append(
-                {
-                    "n": points,
-                    **{key: statistics.median(values) for key, values in columns.items()},
-                    "coverage": coverage,
-                    "worst": max(columns["gp"]),
-                    "worst_krr": max(columns["gaussian"]),
-                }
-            )
+    for points in sizes:
+        seeds = progress(range(experiments * options.seeds), f"n = {points}")
+        found = [scores(points, seed) for seed in seeds]
+        columns = {key: [one[key] for one in found] for key in found[0]}
+        coverage = statistics.fmean(columns.pop("coverage"))
+        row: Row = {key: statistics.median(values) for key, values in columns.items()}
+        worst = {"worst": max(columns["gp"]), "worst_krr": max(columns["gaussian"])}
+        rows.append({"n": points, **row, "coverage": coverage, **worst})
     return rows
 
 

@@ -35,8 +35,8 @@ row, which says so.
 
 from __future__ import annotations
 
-import statistics
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,20 +44,19 @@ from sklearn.cluster import KMeans
 from sklearn.metrics import v_measure_score
 from sklearn.metrics.pairwise import euclidean_distances
 from sklearn.svm import SVC
-from tqdm import tqdm
 
-from benchmarks.harness import Options, Row, main
-from benchmarks.papers.image_protocol import Counts, Run, load, split
-from benchmarks.prediction.digits_machines import features
+from benchmarks.harness import Options, Row, main, means
+from benchmarks.papers.image_protocol import Counts, load, split
+from benchmarks.prediction.digits_machines import PENALTIES, STARTS, features
 from benchmarks.prediction.image_classification import digits
 
-ANGLES = (0, 15)
+ANGLES: Sequence[int] = (0, 15)
 COMPONENTS = (2, 5, 10, 20, 50)
-PENALTIES = (1.0, 10.0, 100.0)
-STARTS = 3
 
 Array = NDArray[np.float64]
 Kernel = Callable[[Array, Array], Array]
+# Results of one run, by side and kernel.
+Results = Mapping[tuple[str, str], Mapping[str, float]]
 
 
 def kernels(train: Array) -> dict[str, list[Kernel]]:
@@ -66,18 +65,17 @@ def kernels(train: Array) -> dict[str, list[Kernel]]:
     median = np.median(squared[np.triu_indices(len(train), 1)])
     scale = np.square(train).sum(1).mean()
 
-    def gaussian(factor: float) -> Kernel:
-        return lambda x, y: np.exp(
-            -euclidean_distances(x, y, squared=True) / (2 * factor**2 * median)
-        )
+    def gaussian(factor: float, x: Array, y: Array) -> Array:
+        matrix: Array = np.exp(-euclidean_distances(x, y, squared=True) / (2 * factor**2 * median))
+        return matrix
 
-    def polynomial(power: int) -> Kernel:
-        return lambda x, y: (1 + x @ y.T / scale) ** power
+    def polynomial(power: int, x: Array, y: Array) -> Array:
+        return (1 + x @ y.T / scale) ** power
 
     return {
         "linear": [lambda x, y: x @ y.T / scale],
-        "gaussian": [gaussian(factor) for factor in (0.25, 0.5, 1.0)],
-        "polynomial": [polynomial(power) for power in (3, 2)],
+        "gaussian": [partial(gaussian, factor) for factor in (0.25, 0.5, 1.0)],
+        "polynomial": [partial(polynomial, power) for power in (3, 2)],
     }
 
 
@@ -108,7 +106,7 @@ def accuracy(
 def results(
     sides: Mapping[str, Array], labels: Sequence[NDArray[np.int64]], seed: int
 ) -> Iterator[tuple[tuple[str, str], dict[str, float]]]:
-    """Results of one run, for each side and kernel.
+    """Yield the results of one run, for each side and kernel.
 
     Args:
         sides: Features of each side: of training, validation and test images, in this order.
@@ -118,62 +116,50 @@ def results(
     borders = np.cumsum([len(part) for part in labels])[:-1]
     classes = len(np.unique(labels[0]))
     for side, values in sides.items():
-        split_values = np.split(values - values[: borders[0]].mean(0), borders)
-        train = split_values[0]
-        for kind, choices in kernels(train).items():
-            shares, scores = components(choices[-1](train, train))
+        parts = np.split(values - values[: borders[0]].mean(0), borders)
+        for kind, choices in kernels(parts[0]).items():
+            shares, scores = components(choices[-1](parts[0], parts[0]))
             clusters = KMeans(classes, n_init=STARTS, random_state=seed).fit_predict(scores)
-            yield (
-                (side, kind),
-                {
-                    **{f"pca_{k}": float(shares[:k].sum()) for k in COMPONENTS},
-                    "v_measure": float(v_measure_score(labels[0], clusters)),
-                    "accuracy": accuracy(choices, split_values, labels),
-                },
-            )
+            found = {f"pca_{k}": float(shares[:k].sum()) for k in COMPONENTS}
+            found["v_measure"] = float(v_measure_score(labels[0], clusters))
+            yield (side, kind), found | {"accuracy": accuracy(choices, parts, labels)}
 
 
-def averaged(name: str, each: Sequence[Mapping[tuple[str, str], Mapping[str, float]]]) -> list[Row]:
+def averaged(name: str, each: Iterable[Results]) -> list[Row]:
     """Return the means over runs, one row per side and kernel."""
-    rows: list[Row] = []
-    for side, kind in each[0]:
-        columns = {key: [one[side, kind][key] for one in each] for key in each[0][side, kind]}
-        rows.append(
-            {
-                "images": name,
-                "side": side,
-                "kernel": kind,
-                **{key: statistics.fmean(values) for key, values in columns.items()},
-                "lowest": min(columns["accuracy"]),
-                "highest": max(columns["accuracy"]),
-            }
-        )
+    runs, rows = list(each), []
+    for side, kind in runs[0]:
+        scores = [one[side, kind] for one in runs]
+        accuracies = [one["accuracy"] for one in scores]
+        row: Row = {"images": name, "side": side, "kernel": kind, **means(scores)}
+        rows.append(row | {"lowest": min(accuracies), "highest": max(accuracies)})
     return rows
 
 
 def run(options: Options) -> list[Row]:
     """Return one row per set of images, side and kernel."""
+    name, angles, seeds, counts = "MNIST", ANGLES, options.seeds, Counts()
     if options.quick:
-        return _rows("digits", [split(digits(), 0, counts=Counts(10, 5, 5))], quick=True)
+        name, angles, seeds, counts = "digits", (0,), 1, Counts(10, 5, 5)
     try:
-        pool = load("MNIST", options.data_dir)
+        pool = digits() if options.quick else load(name, options.data_dir)
     except OSError as error:
-        return [{"images": "MNIST", "skipped": str(error)}]
-    rows = []
-    for degrees in ANGLES:
-        runs = [split(pool, seed, degrees=degrees) for seed in range(options.seeds)]
-        rows += _rows(f"MNIST {degrees}", runs, quick=False)
-    return rows
+        return [{"images": name, "skipped": str(error)}]
 
-
-def _rows(name: str, runs: Sequence[Run], *, quick: bool) -> list[Row]:
-    each = []
-    for seed, one in enumerate(tqdm(runs, desc=name, leave=False, disable=None)):
-        parts = (one.train, one.validation, one.test)
+    def results_of(degrees: int, seed: int) -> Results:
+        drawn = split(pool, seed, degrees=degrees, counts=counts)
+        parts = (drawn.train, drawn.validation, drawn.test)
         images = np.concatenate([part.images.double().numpy() for part in parts])
         labels = [part.labels.numpy() for part in parts]
-        each.append(dict(results(features(images, quick=quick), labels, seed)))
-    return averaged(name, each)
+        return dict(results(features(images, quick=options.quick), labels, seed))
+
+    return [
+        row
+        for degrees in angles
+        for row in averaged(
+            f"{name} {degrees}", (results_of(degrees, seed) for seed in range(seeds))
+        )
+    ]
 
 
 if __name__ == "__main__":

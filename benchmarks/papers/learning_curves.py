@@ -46,14 +46,14 @@ space, so they hold for ``sw2`` as well.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from torch import Tensor
-from tqdm import tqdm
 
-from benchmarks.harness import Options, Row, drawing, main
+from benchmarks.draws import Draws
+from benchmarks.harness import Options, Row, drawing, main, means, progress
 from gp_distributions import MMD, Gaussians, PointClouds, SlicedWasserstein
 from gp_distributions.distances import Distance
 
@@ -81,10 +81,7 @@ CURVES = (
     Curve("in T", -3 / 8, (-1 / 4, -1 / 4), (50, 100, 200, 400, 800, 1600)),
     Curve("in n", -1 / 4, (-1 / 16, -1 / 8), (10, 20, 40, 80, 160, 320), clouds=1000),
 )
-QUICK = (
-    Curve("in T", -3 / 8, (-1 / 4, -1 / 4), (20, 40)),
-    Curve("in n", -1 / 4, (-1 / 16, -1 / 8), (10, 20), clouds=40),
-)
+QUICK = (replace(CURVES[0], sizes=(20, 40)), replace(CURVES[1], sizes=(10, 20), clouds=40))
 
 
 def target(u: Tensor) -> Tensor:
@@ -92,38 +89,33 @@ def target(u: Tensor) -> Tensor:
     return (2 * u - 1).abs() - 0.5
 
 
-def distributions(u: Tensor, points: int | None, generator: torch.Generator) -> Tensor:
+def distributions(u: Tensor, points: int | None, draws: Draws) -> Tensor:
     """Rows of normal distributions with means ``(u, 0)``, or of samples from them."""
-    means = torch.stack([u, torch.zeros_like(u)], dim=-1)
+    centres = torch.stack([u, torch.zeros_like(u)], dim=-1)
     if points is None:
         covariance = SPREAD**2 * torch.eye(2, dtype=u.dtype)
-        return Gaussians(means, covariance.expand(len(u), 2, 2)).pack()
-    noise = torch.randn(len(u), points, 2, generator=generator, dtype=u.dtype)
-    return PointClouds(means.unsqueeze(-2) + SPREAD * noise).pack()
+        return Gaussians(centres, covariance.expand(len(u), 2, 2)).pack()
+    return PointClouds(centres.unsqueeze(-2) + SPREAD * draws.normal(len(u), points, 2)).pack()
 
 
 def errors(clouds: int, points: int | None, seed: int) -> dict[str, float]:
     """Error of ridge regression with each distance."""
-    generator = torch.Generator().manual_seed(seed)
-    known = clouds + VALIDATION
-    u = torch.rand(known + TEST, generator=generator, dtype=torch.float64)
+    draws, known = Draws(seed), clouds + VALIDATION
+    u = draws.uniform(known + TEST)
     truth = target(u)
-    noise = torch.randn(clouds, generator=generator, dtype=torch.float64)
-    targets = truth[:clouds] + NOISE * noise
-    rows = distributions(u, points, generator)
-    inputs = "gaussians" if points is None else "clouds"
-    ends = distributions(torch.tensor([0.0, 1.0]).double(), None, generator)
+    targets = truth[:clouds] + NOISE * draws.normal(clouds)
+    rows = distributions(u, points, draws)
+    ends = distributions(torch.tensor([0.0, 1.0]).double(), None, draws)
     found = {}
     for name, make in DISTANCES.items():
         lengthscale = make("gaussians").squared(ends)[0, 1].sqrt() / 2
-        distance = make(inputs)
+        distance = make("gaussians" if points is None else "clouds")
         covariance = torch.exp(-distance.squared(rows, rows[:clouds]).sqrt() / lengthscale)
         values, vectors = torch.linalg.eigh(covariance[:clouds])
         weights = (vectors.T @ targets) / (values + clouds * RIDGES.unsqueeze(-1))
-        guesses = weights @ (covariance[clouds:] @ vectors).T
-        validation = (guesses[:, :VALIDATION] - truth[clouds:known]).square().mean(-1)
-        best = guesses[validation.argmin(), VALIDATION:]
-        found[name] = float((best - truth[known:]).square().mean().sqrt())
+        squares = (weights @ (covariance[clouds:] @ vectors).T - truth[clouds:]).square()
+        best = squares[squares[:, :VALIDATION].mean(-1).argmin(), VALIDATION:]
+        found[name] = float(best.mean().sqrt())
     return found
 
 
@@ -159,20 +151,12 @@ def run(options: Options) -> list[Row]:
     """Return one row per distance and curve."""
     curves = QUICK if options.quick else CURVES
     found: dict[tuple[str, str], list[float]] = {}
-    total = options.seeds * sum(len(curve.sizes) for curve in curves)
-    with tqdm(total=total, leave=False, disable=None) as progress:
-        for curve in curves:
-            for size in curve.sizes:
-                results = []
-                for seed in range(options.seeds):
-                    if curve.clouds is None:
-                        results.append(errors(size, None, seed))
-                    else:
-                        results.append(errors(curve.clouds, size, seed))
-                    progress.update()
-                for name in DISTANCES:
-                    mean = float(np.mean([result[name] for result in results]))
-                    found.setdefault((name, curve.name), []).append(mean)
+    for curve in curves:
+        for size in progress(curve.sizes, curve.name):
+            clouds, points = curve.clouds or size, size if curve.clouds else None
+            each = [errors(clouds, points, seed) for seed in range(options.seeds)]
+            for name, value in means(each).items():
+                found.setdefault((name, curve.name), []).append(value)
     if not options.quick:
         save_curves(curves, found, options)
     return [

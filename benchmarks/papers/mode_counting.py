@@ -46,15 +46,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
-from gpytorch.kernels import Kernel, ScaleKernel
+from gpytorch.kernels import ScaleKernel
 from torch import Tensor
 from torch.nn.functional import one_hot
-from tqdm import tqdm
 
 import gp_distributions as gd
-from benchmarks.harness import Options, Row, main
+from benchmarks.draws import Draws
+from benchmarks.harness import Options, Row, main, means, progress
 from benchmarks.judging import limit
-from gp_distributions.calibration import calibration
+from benchmarks.regression import numbers as numbered
+from benchmarks.regression import precomputed, score_of, squared_once
 
 VALIDATION, TEST = 50, 100
 RIDGES = torch.logspace(-5, 2, 25).double()
@@ -93,26 +94,36 @@ TASKS = (
     Task(500, 250, 10, 10, (3.64, 2.84, 2.8), 1.55),
 )
 QUICK = (Task(30, 20, 2, 2, (0.64, 0.48, 0.47)),)
+TARGETS = tuple(
+    limit(
+        f"counting modes, T = {task.clouds}, n = {task.points}, C = {task.components}, "
+        f"r = {task.dim}: RMSE, rounded",
+        f"<= {task.reach:g}",
+        "rounded",
+        task=str(task),
+        reason="Missed by less than the standard error over five seeds of 100 bags, which its page "
+        "gives. The model was chosen on other seeds, and stays.",
+    )
+    for task in TASKS
+    if task.reach is not None
+)
 
 
 def bags(task: Task, seed: int) -> tuple[Tensor, Tensor]:
     """Rows of training, validation and test bags, in this order, and their numbers of components."""
-    generator = torch.Generator().manual_seed(seed)
-    count, dim = task.clouds + VALIDATION + TEST, task.dim
-
-    def uniform(low: float, high: float, *shape: int) -> Tensor:
-        return low + (high - low) * torch.rand(*shape, generator=generator, dtype=torch.float64)
-
+    draws, count, dim = Draws(seed), task.clouds + VALIDATION + TEST, task.dim
+    uniform, generator = draws.uniform, draws.generator
     numbers = torch.randint(task.components, (count,), generator=generator) + 1
     points = torch.empty(count, task.points, dim, dtype=torch.float64)
     for bag, number in zip(points, numbers.tolist(), strict=True):
-        means, factors = uniform(-5, 5, number, dim), uniform(-1, 1, number, dim, dim)
-        covariances = uniform(1, 4, number, 1, 1) * factors @ factors.mT
-        covariances.diagonal(dim1=-2, dim2=-1).add_(uniform(0, 1, number, dim))
+        centres = uniform(number, dim, low=-5, high=5)
+        factors = uniform(number, dim, dim, low=-1, high=1)
+        covariances = uniform(number, 1, 1, low=1, high=4) * factors @ factors.mT
+        covariances.diagonal(dim1=-2, dim2=-1).add_(uniform(number, dim))
         which = torch.randint(number, (task.points,), generator=generator)
-        noise = torch.randn(task.points, dim, 1, generator=generator, dtype=torch.float64)
+        noise = draws.normal(task.points, dim, 1)
         roots = torch.linalg.cholesky(covariances)
-        bag.copy_(means[which] + (roots[which] @ noise).squeeze(-1))
+        bag.copy_(centres[which] + (roots[which] @ noise).squeeze(-1))
     return gd.PointClouds(points).pack(), numbers
 
 
@@ -132,12 +143,8 @@ def sliced(dim: int, p: int, center: bool) -> gd.SlicedWasserstein:
 
 def sliced_squared(rows: Tensor, dim: int) -> dict[str, Tensor]:
     """Squared Hilbert distances between all bags."""
-    found = {}
-    for name, p, center in (("sw2", 2, False), ("sw1", 1, False), ("centred", 1, True)):
-        distance = sliced(dim, p, center)
-        found[name] = distance.squared(rows)
-        distance.clear_cache()
-    return found
+    kinds = (("sw2", 2, False), ("sw1", 1, False), ("centred", 1, True))
+    return {name: squared_once(sliced(dim, *kind), rows) for name, *kind in kinds}
 
 
 def sliced_covariances(squared: Tensor) -> Iterator[Tensor]:
@@ -148,12 +155,9 @@ def sliced_covariances(squared: Tensor) -> Iterator[Tensor]:
 
 def mmd_covariances(rows: Tensor, dim: int) -> Iterator[Tensor]:
     """Candidate covariances of all bags for the maximum mean discrepancy."""
-    inner = []
-    for scale in INNER_SCALES.tolist():
-        distance = gd.MMD(
-            dim, bandwidth=(2 * scale) ** -0.5, num_features=1000, features="quasi_random"
-        )
-        inner.append(distance.squared(rows))
+    make = functools.partial(gd.MMD, dim, num_features=1000, features="quasi_random")
+    widths = ((2 * scale) ** -0.5 for scale in INNER_SCALES.tolist())
+    inner = [make(bandwidth=width).squared(rows) for width in widths]
     for scale in OUTER_SCALES:
         for squared in inner:
             yield torch.exp(-scale * squared)
@@ -180,21 +184,17 @@ def ridge_error(covariances: Iterator[Tensor], numbers: Tensor, train: int) -> f
 
 def gp(squared: dict[str, Tensor], task: Task, numbers: Tensor) -> dict[str, float]:
     """Errors of the Gaussian process on test bags, and coverage of its intervals."""
-    index = torch.arange(len(numbers), dtype=torch.float64).unsqueeze(-1)
-    kernels: list[Kernel] = [
-        ScaleKernel(gd.DistributionKernel(gd.PrecomputedDistance(squared[name]), "gaussian"))
-        for name in ("sw1", "centred")
-    ]
-    model = gd.DistributionGP(
-        index[: task.clouds], numbers[: task.clouds].double(), kernels[0] + kernels[1]
-    )
-    gd.fit(model)
+    index, targets = numbered(len(numbers)), numbers.double()
+    kernels = [ScaleKernel(precomputed(squared[name], "gaussian")) for name in ("sw1", "centred")]
+    train = slice(task.clouds)
+    model = gd.fit(gd.DistributionGP(index[train], targets[train], kernels[0] + kernels[1]))
     mean, std = model.predict(index[-TEST:])
-    truth = numbers[-TEST:].double()
-    errors = {"gp": mean, "rounded": mean.round().clamp(1, task.components)}
+    found = score_of(targets[-TEST:], mean, std)
+    rounded = mean.round().clamp(1, task.components)
     return {
-        **{name: _rmse(value, truth) for name, value in errors.items()},
-        "coverage": calibration(truth, mean, std).coverage.item(),
+        "gp": found["rmse"],
+        "rounded": _rmse(rounded, targets[-TEST:]),
+        "coverage": found["coverage"],
     }
 
 
@@ -220,46 +220,18 @@ def score(task: Task, seed: int) -> dict[str, float]:
     }
 
 
-TARGETS = tuple(
-    limit(
-        f"counting modes, T = {task.clouds}, n = {task.points}, C = {task.components}, "
-        f"r = {task.dim}: RMSE, rounded",
-        f"<= {task.reach:g}",
-        "rounded",
-        task=str(task),
-        reason="Missed by less than the standard error over five seeds of 100 bags, which its page "
-        "gives. The model was chosen on other seeds, and stays.",
-    )
-    for task in TASKS
-    if task.reach is not None
-)
-
-
 def run(options: Options) -> list[Row]:
     """Return one row per task."""
     rows: list[Row] = []
-    tasks = QUICK if options.quick else TASKS
-    with tqdm(total=len(tasks) * options.seeds, leave=False, disable=None) as progress:
-        for task in tasks:
-            scores = []
-            for seed in range(options.seeds):
-                scores.append(score(task, seed))
-                progress.update()
-            mean = {name: statistics.fmean(s[name] for s in scores) for name in scores[0]}
-            seconds = mean.pop("seconds")
-            rounded = [s["rounded"] for s in scores]
-            error = statistics.stdev(rounded) / len(rounded) ** 0.5 if len(rounded) > 1 else None
-            rows.append(
-                {
-                    "task": str(task),
-                    **dict(
-                        zip(("paper_mmd", "paper_sw2", "paper_sw1"), task.published, strict=True)
-                    ),
-                    **mean,
-                    "standard_error": error,
-                    "seconds": seconds,
-                }
-            )
+    for task in QUICK if options.quick else TASKS:
+        scores = [score(task, seed) for seed in progress(range(options.seeds), str(task))]
+        rounded, mean = [s["rounded"] for s in scores], means(scores)
+        seconds = mean.pop("seconds")
+        error = statistics.stdev(rounded) / len(rounded) ** 0.5 if len(rounded) > 1 else None
+        names = ("paper_mmd", "paper_sw2", "paper_sw1")
+        published = dict(zip(names, task.published, strict=True))
+        row: Row = {"task": str(task), **published, **mean}
+        rows.append(row | {"standard_error": error, "seconds": seconds})
     return rows
 
 

@@ -22,40 +22,23 @@ seed. ``figures/slices_and_quantiles.png`` shows the errors.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import normalize
-from tqdm import tqdm
 
 import gp_distributions as gd
-from benchmarks.harness import Options, Row, drawing, main
+from benchmarks.draws import Draws
+from benchmarks.harness import Options, Row, drawing, main, means, progress
 from benchmarks.papers.mode_counting import Task, bags
+from benchmarks.regression import relative_error, squared_once
 
 FULL = 100  # of what is not swept
-Squared = Callable[[Tensor, int, int, int], Tensor]
-
-
-@dataclass(frozen=True)
-class Sweep:
-    """Numbers of slices or of quantiles."""
-
-    name: str
-    numbers: Sequence[int]
-
-    def at(self, number: int) -> tuple[int, int]:
-        """Numbers of slices and quantiles."""
-        return (number, FULL) if self.name == "slices" else (FULL, number)
-
-
-SWEEPS = (
-    Sweep("slices", (1, 2, 5, 10, 20, 50, 100, 200)),
-    Sweep("quantiles", (1, 2, 5, 10, 20, 50, 100)),
-)
-QUICK = (Sweep("slices", (1, 5)), Sweep("quantiles", (1, 5)))
+SWEEPS: dict[str, Sequence[int]] = {
+    "slices": (1, 2, 5, 10, 20, 50, 100, 200),
+    "quantiles": (1, 2, 5, 10, 20, 50, 100),
+}
 
 
 @functools.cache
@@ -66,99 +49,64 @@ def distance(dim: int, slices: int, quantiles: int) -> gd.SlicedWasserstein:
 
 def even(points: Tensor, slices: int, quantiles: int, seed: int) -> Tensor:
     """Squared distances from evenly spread slices."""
-    del seed
     found = distance(points.shape[-1], slices, quantiles)
-    squared = found.squared(gd.PointClouds(points).pack())
-    found.clear_cache()
-    return squared
+    return squared_once(found, gd.PointClouds(points).pack())
 
 
 def random(points: Tensor, slices: int, quantiles: int, seed: int) -> Tensor:
     """Squared distances from random slices and quantiles."""
-    generator = torch.Generator().manual_seed(seed)
-    size, dim = points.shape[-2:]
-    directions = torch.randn(slices, dim, generator=generator, dtype=points.dtype)
-    levels = torch.rand(quantiles, generator=generator, dtype=points.dtype)
+    draws, (size, dim) = Draws(seed), points.shape[-2:]
+    directions, levels = draws.normal(slices, dim), draws.uniform(quantiles)
     projected = (points @ normalize(directions).T).sort(dim=-2).values
     features = projected[:, (levels * size).long()].flatten(1)
     return torch.cdist(features, features).square() / features.shape[-1]
 
 
-SIDES: dict[str, Squared] = {"random": random, "even": even}
+SIDES: dict[str, Callable[[Tensor, int, int, int], Tensor]] = {"random": random, "even": even}
 
 
-def error(squared: Tensor, targets: Tensor, train: int) -> float:
-    """Error on test bags, relative to that of the mean of the training targets."""
-    index = torch.arange(len(targets), dtype=targets.dtype).unsqueeze(-1)
-    kernel = gd.DistributionKernel(gd.PrecomputedDistance(squared), "matern52")
-    model = gd.DistributionGP(index[:train], targets[:train], kernel)
-    gd.fit(model)
-    mean, _ = model.predict(index[train:])
-    truth = targets[train:]
-    constant = (truth - targets[:train].mean()).square().mean()
-    return float(((mean - truth).square().mean() / constant).sqrt())
-
-
-def save_curves(sweeps: Sequence[Sweep], rows: Sequence[Row], options: Options) -> None:
+def save_curves(sweeps: Mapping[str, Sequence[int]], rows: Sequence[Row], options: Options) -> None:
     """Draw the errors against the numbers."""
-    with drawing(
-        "slices_and_quantiles", options, len(sweeps), figsize=(9, 3.6), sharey=True
-    ) as axes:
-        for axis, sweep in zip(axes, sweeps, strict=True):
+    name = "slices_and_quantiles"
+    with drawing(name, options, len(sweeps), figsize=(9, 3.6), sharey=True) as axes:
+        for axis, (sweep, numbers) in zip(axes, sweeps.items(), strict=True):
             for row in rows:
-                if sweep.name in row:
+                if sweep in row:
                     line = "-o" if row["side"] == "even" else "--s"
-                    values = [row[str(number)] for number in sweep.numbers]
-                    axis.semilogx(
-                        sweep.numbers, values, line, label=f"{row[sweep.name]}, {row['side']}"
-                    )
-            axis.set(xlabel=sweep.name)
+                    values = [row[str(number)] for number in numbers]
+                    axis.semilogx(numbers, values, line, label=f"{row[sweep]}, {row['side']}")
+            axis.set(xlabel=sweep)
             axis.legend()
         axes[0].set(ylabel="error over that of a constant")
 
 
 def run(options: Options) -> list[Row]:
     """Return one row per sweep, task and side."""
-    sweeps = QUICK if options.quick else SWEEPS
+    sweeps = dict.fromkeys(SWEEPS, (1, 5)) if options.quick else SWEEPS
     clouds, points = (30, 20) if options.quick else (200, 100)
-    tasks = [Task(clouds, points, 10, dim, (0, 0, 0)) for dim in (2, 10)]
-    found: dict[tuple[str, int, str, int], list[float]] = {}
-    total = len(tasks) * options.seeds
-    with tqdm(total=total, leave=False, disable=None) as progress:
-        for task in tasks:
-            for seed in range(options.seeds):
-                rows, numbers = bags(task, seed)
-                cloud_points = gd.PointClouds.unpack(rows, task.dim).points
-                for sweep in sweeps:
-                    for side, squared_of in SIDES.items():
-                        for number in sweep.numbers:
-                            squared = squared_of(cloud_points, *sweep.at(number), seed)
-                            key = (sweep.name, task.dim, side, number)
-                            value = error(squared, numbers.double(), task.clouds)
-                            found.setdefault(key, []).append(value)
-                progress.update()
+    found: dict[tuple[str, int, str], list[dict[str, float]]] = {}
+    for dim in (2, 10):
+        task = Task(clouds, points, 10, dim)
+        for seed in progress(range(options.seeds), f"d = {dim}"):
+            rows, counts = bags(task, seed)
+            drawn = gd.PointClouds.unpack(rows, dim).points
+            for sweep, numbers in sweeps.items():
+                for side, squared in SIDES.items():
+                    errors = {}
+                    for number in numbers:
+                        sizes = (number, FULL) if sweep == "slices" else (FULL, number)
+                        matrix = squared(drawn, *sizes, seed)
+                        errors[str(number)] = relative_error(matrix, counts.double(), clouds)[0]
+                    found.setdefault((sweep, dim, side), []).append(errors)
     result: list[Row] = []
     for sweep in sweeps:
-        for task in tasks:
-            for side in SIDES:
-                means = [
-                    float(np.mean(found[sweep.name, task.dim, side, number]))
-                    for number in sweep.numbers
-                ]
-                enough = next(
-                    number
-                    for number, mean in zip(sweep.numbers, means, strict=True)
-                    if mean <= 1.02 * means[-1]
-                )
-                columns = dict(zip(map(str, sweep.numbers), means, strict=True))
-                result.append(
-                    {
-                        sweep.name: f"modes, d = {task.dim}",
-                        "side": side,
-                        **columns,
-                        "enough": enough,
-                    }
-                )
+        for (name, dim, side), scores in found.items():
+            if name == sweep:
+                mean = means(scores)
+                last = list(mean.values())[-1]
+                enough = next(int(key) for key, value in mean.items() if value <= 1.02 * last)
+                row: Row = {sweep: f"modes, d = {dim}", "side": side}
+                result.append(row | mean | {"enough": enough})
     if not options.quick:
         save_curves(sweeps, result, options)
     return result

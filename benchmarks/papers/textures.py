@@ -49,12 +49,10 @@ import numpy as np
 from matplotlib.image import imread
 from numpy.typing import NDArray
 from sklearn.datasets import load_sample_images
-from tqdm import tqdm
 
-from benchmarks.harness import Options, Row, main
+from benchmarks.harness import Options, Row, main, progress
 from benchmarks.papers.image_embeddings import averaged, results
-from gp_distributions import PointClouds
-from gp_distributions.estimators import EmbeddingTransformer
+from benchmarks.prediction.digits_machines import embedded
 
 TEXTURES = ("brick", "grass", "gravel")
 SIDE, LEVELS = 32, 32
@@ -101,19 +99,6 @@ def cooccurrence(images: Array, levels: int) -> Array:
     return counts / counts.sum((1, 2), keepdims=True)
 
 
-def features(matrices: Array, size: int) -> dict[str, Array]:
-    """Return the features of each side; their Euclidean distances are its distances."""
-    clouds = PointClouds.from_images(matrices)
-    entries = matrices.reshape(len(matrices), -1)
-    found = {"histogram": entries, "hellinger": np.sqrt(entries)}
-    for side, center in (("sw2", False), ("sw2 centred", True)):
-        options = {"num_slices": size, "num_quantiles": size, "center": center}
-        found[side] = EmbeddingTransformer("sliced_wasserstein", options=options).fit_transform(
-            clouds
-        )
-    return found
-
-
 def drawn(
     textures: list[Array], counts: tuple[int, int, int], random: np.random.Generator
 ) -> tuple[list[Array], list[NDArray[np.int64]]]:
@@ -135,14 +120,16 @@ def run(options: Options) -> list[Row]:
     rows: list[Row] = []
     for light in ("photo", "relit"):
         each = []
-        for seed in tqdm(range(options.seeds), desc=light, leave=False, disable=None):
+        for seed in progress(range(options.seeds), light):
             random = np.random.default_rng(seed)
             parts, labels = drawn(textures, counts, random)
             images = np.concatenate(parts)
             if light == "relit":
                 images, _ = relit(images, random)
-            sides = features(cooccurrence(images, LEVELS), size)
-            each.append(dict(results(sides, labels, seed)))
+            matrices = cooccurrence(images, LEVELS)
+            entries = matrices.reshape(len(matrices), -1)
+            sides = {"histogram": entries, "hellinger": np.sqrt(entries)}
+            each.append(dict(results(sides | embedded(matrices, size), labels, seed)))
         rows += averaged(light, each)
     return rows
 

@@ -41,18 +41,19 @@ from functools import partial
 
 import numpy as np
 import torch
-from sklearn.datasets import load_digits
 from sklearn.decomposition import PCA
 from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.model_selection import GroupKFold, StratifiedKFold
 from sklearn.svm import SVC
 from torch import Tensor
 from torch.nn import functional
-from tqdm import tqdm
 
-from benchmarks.harness import Options, Row, main
+from benchmarks.draws import rotations
+from benchmarks.harness import Options, Row, main, means, progress
+from benchmarks.judging import number
 from benchmarks.papers.image_protocol import Images, load
 from benchmarks.papers.machines import Array, Labels, cross_validate, machine
+from benchmarks.prediction.image_classification import digits
 from gp_distributions import MMD, DistributionKernel, PointClouds
 
 ALONE = True
@@ -114,9 +115,7 @@ def move(images: Tensor, scales: Tensor, angles: Tensor, shifts: Tensor) -> Tens
         shifts: An ``N x 2`` tensor of shifts in pixels along x and y, where y points downwards.
     """
     size = images.shape[-1]
-    cos, sin = angles.cos(), angles.sin()
-    forward = torch.stack([cos, -sin, sin, cos], -1).unflatten(-1, (2, 2)) * scales.unsqueeze(-2)
-    inverse = torch.linalg.inv(forward)
+    inverse = torch.linalg.inv(rotations(angles) * scales.unsqueeze(-2))
     offset = 2 / size * shifts.unsqueeze(-1)  # the grid spans [-1, 1]
     maps = torch.cat([inverse, -inverse @ offset], -1)
     grid = functional.affine_grid(maps, [len(images), 1, size, size], align_corners=False)
@@ -125,16 +124,12 @@ def move(images: Tensor, scales: Tensor, angles: Tensor, shifts: Tensor) -> Tens
 
 @dataclass(frozen=True)
 class Digits:
-    """Training and test images of a task, their labels, and virtual examples of all."""
+    """Labels for training and testing; training, test and moved test images; their virtual examples."""
 
-    train: Tensor
-    test: Tensor
-    moved: Tensor
     labels: Labels
     truth: Labels
-    virtual_train: Tensor
-    virtual_test: Tensor
-    virtual_moved: Tensor
+    images: Sequence[Tensor]
+    virtual: Sequence[Tensor]
 
 
 def draw(pool: Images, task: tuple[int, int], transform: str, seed: int, per_class: int) -> Digits:
@@ -145,29 +140,23 @@ def draw(pool: Images, task: tuple[int, int], transform: str, seed: int, per_cla
     for digit in task:
         members = (pool.labels == digit).nonzero().flatten()
         parts.append(members[torch.randperm(len(members), generator=generator)[:per_class]])
-    test = torch.cat([part[:third] for part in parts])
-    train = torch.cat([part[third:] for part in parts])
-    images, others = pool.images[train], pool.images[test]
-    moved = virtual(others, transform, 1, generator).squeeze(1)
-    return Digits(
-        images,
-        others,
-        moved,
-        pool.labels[train].numpy(),
-        pool.labels[test].numpy(),
-        *(virtual(some, transform, max(COUNTS), generator) for some in (images, others, moved)),
-    )
+    train = pool[torch.cat([part[third:] for part in parts])]
+    test = pool[torch.cat([part[:third] for part in parts])]
+    moved = virtual(test.images, transform, 1, generator).squeeze(1)
+    images = train.images, test.images, moved
+    examples = [virtual(some, transform, max(COUNTS), generator) for some in images]
+    return Digits(train.labels.numpy(), test.labels.numpy(), images, examples)
 
 
-def flat(images: Tensor) -> Array:
-    """Return images as rows of pixels."""
-    pixels: Array = images.reshape(-1, SIZE * SIZE).double().numpy()
-    return pixels
+def components_of(images: Tensor) -> Callable[[Tensor], Array]:
+    """Fit principal components to images; return a function that maps images to them."""
 
+    def flat(some: Tensor) -> Array:
+        pixels: Array = some.reshape(-1, SIZE * SIZE).double().numpy()
+        return pixels
 
-def principal(images: Tensor) -> PCA:
-    """Fit principal components."""
-    return PCA(COMPONENTS, random_state=0).fit(flat(images))
+    fitted = PCA(COMPONENTS, random_state=0).fit(flat(images))
+    return lambda some: fitted.transform(flat(some))
 
 
 def svm(points: Array, labels: Labels, groups: Labels) -> SVC:
@@ -235,86 +224,78 @@ def compare(digits: Digits, counts: Sequence[int]) -> tuple[list[Scores], Scores
     accuracies: list[Scores] = [{}, {}]
     times: Scores = {}
     labels, own = digits.labels, np.arange(len(digits.labels))
+    train, *tests = digits.images
 
-    def test(name: str, components: PCA, fitted: SVC) -> None:
-        for found, images in zip(accuracies, (digits.test, digits.moved), strict=True):
-            found[name] = float(fitted.score(components.transform(flat(images)), digits.truth))
+    def test(name: str, fitted: SVC, inputs: Sequence[Array]) -> None:
+        for found, some in zip(accuracies, inputs, strict=True):
+            found[name] = float(fitted.score(some, digits.truth))
 
-    components = principal(digits.train)
-    points = components.transform(flat(digits.train))
-    test("svm", components, svm(points, labels, own).fit(points, labels))
-    few = digits.virtual_train[:, :SELECTION]
-    points = principal(few).transform(flat(few))
+    reduce = components_of(train)
+    points = reduce(train)
+    fitted = svm(points, labels, own).fit(points, labels)
+    test("svm", fitted, [reduce(images) for images in tests])
+    few = digits.virtual[0][:, :SELECTION]
+    points = components_of(few)(few)
     augmented = svm(points, labels.repeat(SELECTION), own.repeat(SELECTION))
     for count in counts:
-        images, repeated = digits.virtual_train[:, :count], labels.repeat(count)
-        components = principal(images)
-        points = components.transform(flat(images))
-        times[f"asvm {count}"] = seconds(partial(augmented.fit, points, repeated))
-        test(f"asvm {count}", components, augmented)
-        train, *tests = (
-            PointClouds(components.transform(flat(some[:, :count])).reshape(len(some), count, -1))
-            for some in (digits.virtual_train, digits.virtual_test, digits.virtual_moved)
-        )
+        some = [images[:, :count] for images in digits.virtual]
+        reduce = components_of(some[0])
+        points = reduce(some[0])
+        fit = partial(augmented.fit, points, labels.repeat(count))
+        times[f"asvm {count}"] = seconds(fit)
+        test(f"asvm {count}", augmented, [reduce(images) for images in tests])
+        known, *new = (PointClouds(reduce(part).reshape(len(part), count, -1)) for part in some)
         distances = [MMD(COMPONENTS, bandwidth=(2 * gamma) ** -0.5) for gamma in GAMMAS]
         for name, profile in (("smm", "linear"), ("smm rbf", "gaussian")):
-            chosen = smm(distances, profile, train, labels)
-            fitted = chosen.fit(train, labels)
-            for found, clouds in zip(accuracies, tests, strict=True):
-                score = fitted.score(chosen.gram(clouds, train), digits.truth)
-                found[f"{name} {count}"] = float(score)
+            chosen = smm(distances, profile, known, labels)
+            fitted = chosen.fit(known, labels)
+            test(f"{name} {count}", fitted, [chosen.gram(clouds, known) for clouds in new])
             chosen.kernel.distance.clear_cache()
-            times[f"{name} {count}"] = seconds(partial(chosen.fit, train, labels))
+            times[f"{name} {count}"] = seconds(partial(chosen.fit, known, labels))
     return accuracies, times
 
 
 def run(options: Options) -> list[Row]:
     """Return one row per task, transformation and test, their means, and the cost."""
-    if options.quick:
-        digits = load_digits()
-        pool = Images(torch.from_numpy(digits.images / 16.0), torch.from_numpy(digits.target))
-    else:
-        pool = load("MNIST", options.data_dir)
+    pool = digits() if options.quick else load("MNIST", options.data_dir)
     pool = Images(reduced(pool.images), pool.labels)
-    counts = COUNTS[:1] if options.quick else COUNTS
+    counts, per_class = (COUNTS[:1], 30) if options.quick else (COUNTS, PER_CLASS)
     cases = [(task, transform) for task in TASKS for transform in TRANSFORMS]
     rows: list[Row] = []
     times: list[Scores] = []
-    for task, transform in tqdm(cases[:1] if options.quick else cases, leave=False, disable=None):
+    for task, transform in progress(cases[:1] if options.quick else cases):
         runs = []
         for seed in range(options.seeds):
-            drawn = draw(pool, task, transform, seed, 30 if options.quick else PER_CLASS)
-            accuracies, cost = compare(drawn, counts)
+            accuracies, cost = compare(draw(pool, task, transform, seed, per_class), counts)
             runs.append(accuracies)
             times.append(cost)
-        for i, test in enumerate(TESTS):
-            means = {name: float(np.mean([r[i][name] for r in runs])) for name in runs[0][i]}
-            name = f"{task[0]} or {task[1]}, {transform}"
-            rows.append({"name": name, "test": test, **means})
+        name = f"{task[0]} or {task[1]}, {transform}"
+        for test, scores in zip(TESTS, zip(*runs, strict=True), strict=True):
+            rows.append({"name": name, "test": test, **means(scores)})
     return [*rows, *summaries(rows, counts), *costs(times, counts)]
 
 
 def summaries(rows: Sequence[Row], counts: Sequence[int]) -> list[Row]:
     """Return means over all cases for each test, and how often the SMM is as good as the others."""
-    means: list[Row] = []
+    averages: list[Row] = []
     wins: list[Row] = []
     ours = f"smm {counts[-1]}"
     for test in TESTS:
-        some = [row for row in rows if row["test"] == test]
-        names = [name for name in some[0] if name not in ("name", "test")]
-        scores = {name: [float(str(row[name])) for row in some] for name in names}
-        mean = {name: float(np.mean(values)) for name, values in scores.items()}
-        means.append({"name": "all", "test": test, **mean})
+        scores = [
+            {name: number(row, name) for name in row if name not in ("name", "test")}
+            for row in rows
+            if row["test"] == test
+        ]
+        averages.append({"name": "all", "test": test, **means(scores)})
         for peer in ("svm", f"asvm {counts[-1]}"):
-            count = sum(a >= b for a, b in zip(scores[ours], scores[peer], strict=True))
-            share = count / len(some)
+            share = sum(one[ours] >= one[peer] for one in scores) / len(scores)
             wins.append({"name": f"{ours} not below {peer}", "test": test, "share": share})
-    return means + wins
+    return averages + wins
 
 
 def costs(times: Sequence[Scores], counts: Sequence[int]) -> list[Row]:
     """Return the time to train relative to the SMM with the fewest virtual examples."""
-    mean = {name: float(np.mean([some[name] for some in times])) for name in times[0]}
+    mean = means(times)
     base = mean[f"smm {counts[0]}"]
     return [
         {

@@ -31,11 +31,9 @@ from sklearn.metrics import v_measure_score
 from sklearn.metrics.pairwise import euclidean_distances
 from sklearn.model_selection import GridSearchCV, train_test_split
 from sklearn.svm import SVC
-from tqdm import tqdm
 
-from benchmarks.harness import Options, Row, main
-from gp_distributions import PointClouds
-from gp_distributions.estimators import EmbeddingTransformer
+from benchmarks.harness import Options, Row, main, progress
+from gp_distributions import EmbeddingTransformer, PointClouds
 
 COMPONENTS = (2, 5, 10, 20)
 LENGTHSCALES = (0.25, 0.5, 1.0)
@@ -46,18 +44,21 @@ Array = NDArray[np.float64]
 Labels = NDArray[np.int64]
 
 
-def features(images: Array, *, quick: bool) -> dict[str, Array]:
-    """Return the features of each side; their Euclidean distances are its distances."""
-    clouds = PointClouds.from_images(images)
-    size = 10 if quick else 50
-    pixels = images.reshape(len(images), -1)
-    found = {"pixels": pixels / pixels.sum(1, keepdims=True)}
+def embedded(images: Array, size: int) -> dict[str, Array]:
+    """Return the embeddings of images as clouds, and as clouds of mean zero."""
+    clouds, found = PointClouds.from_images(images), {}
     for side, center in (("sw2", False), ("sw2 centred", True)):
         options = {"num_slices": size, "num_quantiles": size, "center": center}
-        found[side] = EmbeddingTransformer("sliced_wasserstein", options=options).fit_transform(
-            clouds
-        )
+        transformer = EmbeddingTransformer("sliced_wasserstein", options=options)
+        found[side] = transformer.fit_transform(clouds)
     return found
+
+
+def features(images: Array, *, quick: bool) -> dict[str, Array]:
+    """Return the features of each side; their Euclidean distances are its distances."""
+    pixels = images.reshape(len(images), -1)
+    sides = embedded(images, 10 if quick else 50)
+    return {"pixels": pixels / pixels.sum(1, keepdims=True), **sides}
 
 
 def accuracy(squared: Array, labels: Labels, train: Labels, test: Labels) -> float:
@@ -79,21 +80,16 @@ def run(options: Options) -> list[Row]:
     """Return one row per side."""
     count, size = (300, 100) if options.quick else (1797, 600)
     digits = load_digits()
-    images, labels = digits.images[:count], digits.target[:count]
+    images, labels, index = digits.images[:count], digits.target[:count], np.arange(count)
     rows: list[Row] = []
     sides = features(images, quick=options.quick)
-    for side, values in tqdm(sides.items(), desc="digits", leave=False, disable=None):
+    for side, values in progress(sides.items(), "digits"):
         squared = euclidean_distances(values, squared=True)
         accuracies, agreements = [], []
         for seed in range(options.seeds):
-            train, test = train_test_split(
-                np.arange(count),
-                train_size=size,
-                test_size=size,
-                stratify=labels,
-                random_state=seed,
-            )
-            accuracies.append(accuracy(squared, labels, train, test))
+            sizes = {"train_size": size, "test_size": size}
+            parts = train_test_split(index, stratify=labels, random_state=seed, **sizes)
+            accuracies.append(accuracy(squared, labels, *parts))
             clusters = KMeans(10, n_init=STARTS, random_state=seed).fit_predict(values)
             agreements.append(float(v_measure_score(labels, clusters)))
         shares = PCA(max(COMPONENTS), random_state=0).fit(values).explained_variance_ratio_.cumsum()

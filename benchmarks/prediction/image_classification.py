@@ -34,14 +34,14 @@ import functools
 import statistics
 import time
 import warnings
-from collections.abc import Sequence
 
 import torch
 from gpytorch.kernels import ScaleKernel
+from sklearn.datasets import load_digits
 from torch import Tensor
-from tqdm import tqdm
 
-from benchmarks.harness import Options, Row, main
+import gp_distributions as gd
+from benchmarks.harness import Options, Row, main, means, progress
 from benchmarks.judging import Rows, Target, find, number
 from benchmarks.papers.image_protocol import (
     Counts,
@@ -54,13 +54,8 @@ from benchmarks.papers.image_protocol import (
     load,
     split,
 )
-from gp_distributions import DistributionKernel, SlicedWasserstein, fit
-from gp_distributions.distances.base import Distance
-from gp_distributions.distances.hellinger import Hellinger
-from gp_distributions.distances.mmd import MMD
-from gp_distributions.distances.precomputed import PrecomputedDistance
-from gp_distributions.distances.total_variation import TotalVariation
-from gp_distributions.models.classification import ClassificationGP
+from benchmarks.regression import numbers, precomputed, squared_once
+from gp_distributions.distances import Distance
 from gp_distributions.warnings import ConvergenceWarning
 
 # Data set, degrees, target accuracy.
@@ -74,82 +69,6 @@ TASKS = (
 )
 EDGE_SCALES = (0.6, 0.3)
 ALPHA_EPSILON = 0.001
-
-
-def digits() -> Images:
-    """Scikit-learn's digits."""
-    from sklearn.datasets import load_digits
-
-    data = load_digits()
-    return Images(torch.from_numpy(data.images / 16), torch.from_numpy(data.target))
-
-
-@functools.cache
-def sliced(dim: int, p: int, center: bool) -> SlicedWasserstein:
-    """Sliced Wasserstein distance, cached because its directions are optimised at construction."""
-    return SlicedWasserstein(dim, p=p, num_slices=50, num_quantiles=50, center=center)
-
-
-def distances(images: Tensor) -> dict[str, dict[str, Tensor]]:
-    """Squared distances between images, by column and by the candidates of that column."""
-    clouds = as_clouds(images).pack()
-    pixels = images.flatten(-2)
-    published: dict[str, Distance] = {
-        "sw2": sliced(2, 2, False),
-        "sw1": sliced(2, 1, False),
-        "tv": TotalVariation(2),
-        "hellinger": Hellinger(2),
-        "sw2_centred": sliced(2, 2, True),
-    }
-    mmd = {str(b): MMD(2, bandwidth=b, num_features=200) for b in (0.1, 0.3)}
-    found = {
-        "rbf": {"": torch.cdist(pixels, pixels).square()},
-        "mmd": {name: _squared(distance, clouds) for name, distance in mmd.items()},
-        **{name: {"": _squared(distance, clouds)} for name, distance in published.items()},
-    }
-    found["edges"] = {
-        str(scale): _squared(sliced(4, 2, True), as_edges(images, scale).pack())
-        for scale in EDGE_SCALES
-    }
-    return found
-
-
-def _squared(distance: Distance, rows: Tensor) -> Tensor:
-    with torch.no_grad():
-        squared = distance.squared(rows)
-    distance.clear_cache()
-    return squared
-
-
-def classify(run: Run) -> dict[str, float]:
-    """Accuracies and calibration of one run."""
-    parts = (run.train, run.validation, run.test)
-    images, labels = (
-        torch.cat([part.images for part in parts]),
-        torch.cat([part.labels for part in parts]),
-    )
-    train, validation = len(run.train), len(run.validation)
-    found = distances(images)
-    choices = {name: choose(them, labels, (train, validation)) for name, them in found.items()}
-    edges = found["edges"][choices["edges"].name]
-    index = torch.arange(len(labels), dtype=edges.dtype).unsqueeze(-1)
-    kernel = ScaleKernel(DistributionKernel(PrecomputedDistance(edges), "matern52"))
-    model = ClassificationGP(index[:train], run.train.labels, kernel, alpha_epsilon=ALPHA_EPSILON)
-    with warnings.catch_warnings():
-        # The likelihood is flat near the optimum, and the last steps do not change predictions.
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        fit(model, restarts=0, options={"maxiter": 12})
-    probabilities = model.predict_proba(index[train:])
-    right = (probabilities.argmax(-1) == labels[train:]).double()
-    nlpd, ece = calibration(probabilities[validation:], run.test.labels)
-    return {
-        **{name: choice.test for name, choice in choices.items()},
-        "gp": float(right[validation:].mean()),
-        "nlpd": nlpd,
-        "ece": ece,
-        "edges_validation": choices["edges"].validation,
-        "gp_validation": float(right[:validation].mean()),
-    }
 
 
 def accuracy(name: str, least: float) -> Target:
@@ -167,34 +86,87 @@ def accuracy(name: str, least: float) -> Target:
 TARGETS = tuple(accuracy(f"{name} {degrees or 'raw'}", least) for name, degrees, least in TASKS)
 
 
+def digits() -> Images:
+    """Scikit-learn's digits."""
+    data = load_digits()
+    return Images(torch.from_numpy(data.images / 16), torch.from_numpy(data.target))
+
+
+@functools.cache
+def sliced(dim: int, p: int, center: bool) -> gd.SlicedWasserstein:
+    """Sliced Wasserstein distance, cached because its directions are optimised at construction."""
+    return gd.SlicedWasserstein(dim, p=p, num_slices=50, num_quantiles=50, center=center)
+
+
+def distances(images: Tensor) -> dict[str, dict[str, Tensor]]:
+    """Squared distances between images, by column and by the candidates of that column."""
+    clouds, pixels = as_clouds(images).pack(), images.flatten(-2)
+    published: dict[str, dict[str, Distance]] = {
+        "mmd": {str(b): gd.MMD(2, bandwidth=b, num_features=200) for b in (0.1, 0.3)},
+        "sw2": {"": sliced(2, 2, False)},
+        "sw1": {"": sliced(2, 1, False)},
+        "tv": {"": gd.TotalVariation(2)},
+        "hellinger": {"": gd.Hellinger(2)},
+        "sw2_centred": {"": sliced(2, 2, True)},
+    }
+    found = {"rbf": {"": torch.cdist(pixels, pixels).square()}}
+    for name, candidates in published.items():
+        found[name] = {key: squared_once(each, clouds) for key, each in candidates.items()}
+    found["edges"] = {
+        str(scale): squared_once(sliced(4, 2, True), as_edges(images, scale).pack())
+        for scale in EDGE_SCALES
+    }
+    return found
+
+
+def classify(run: Run) -> dict[str, float]:
+    """Accuracies and calibration of one run."""
+    parts = (run.train, run.validation, run.test)
+    images = torch.cat([part.images for part in parts])
+    labels = torch.cat([part.labels for part in parts])
+    train, validation = len(run.train), len(run.validation)
+    found = distances(images)
+    choices = {name: choose(them, labels, (train, validation)) for name, them in found.items()}
+    index = numbers(len(labels))
+    kernel = ScaleKernel(precomputed(found["edges"][choices["edges"].name]))
+    model = gd.ClassificationGP(
+        index[:train], run.train.labels, kernel, alpha_epsilon=ALPHA_EPSILON
+    )
+    with warnings.catch_warnings():
+        # The likelihood is flat near the optimum, and the last steps do not change predictions.
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        gd.fit(model, restarts=0, options={"maxiter": 12})
+    probabilities = model.predict_proba(index[train:])
+    right = (probabilities.argmax(-1) == labels[train:]).double()
+    nlpd, ece = calibration(probabilities[validation:], run.test.labels)
+    return {
+        **{name: choice.test for name, choice in choices.items()},
+        "gp": float(right[validation:].mean()),
+        "nlpd": nlpd,
+        "ece": ece,
+        "edges_validation": choices["edges"].validation,
+        "gp_validation": float(right[:validation].mean()),
+    }
+
+
 def run(options: Options) -> list[Row]:
     """Return one row per data set and angle."""
-    if options.quick:
-        quick = digits()
-        runs = [split(quick, seed, counts=Counts(15, 5, 5)) for seed in range(options.seeds)]
-        return [_row("digits", runs)]
-    rows = []
-    for name, degrees, _ in tqdm(TASKS, desc="tasks", leave=False, disable=None):
-        pool = load(name, options.data_dir)
-        runs = [split(pool, seed, degrees=degrees) for seed in range(options.seeds)]
-        rows.append(_row(f"{name} {degrees or 'raw'}", runs))
+    rows: list[Row] = []
+    for name, degrees, _ in (("digits", 0, 0.0),) if options.quick else TASKS:
+        pool = digits() if options.quick else load(name, options.data_dir)
+        counts = Counts(15, 5, 5) if options.quick else Counts()
+        begin = time.perf_counter()
+        results = [
+            classify(split(pool, seed, degrees=degrees, counts=counts))
+            for seed in progress(range(options.seeds), name)
+        ]
+        mean = means(results)
+        best = "edges" if mean["edges_validation"] >= mean["gp_validation"] else "gp"
+        row: Row = {"name": name if options.quick else f"{name} {degrees or 'raw'}", **mean}
+        row["best"] = best
+        row["spread"] = statistics.pstdev(result[best] for result in results)
+        rows.append(row | {"seconds": (time.perf_counter() - begin) / len(results)})
     return rows
-
-
-def _row(name: str, runs: Sequence[Run]) -> Row:
-    begin = time.perf_counter()
-    results = [classify(one) for one in tqdm(runs, desc=name, leave=False, disable=None)]
-    seconds = (time.perf_counter() - begin) / len(results)
-    mean = {key: statistics.fmean(result[key] for result in results) for key in results[0]}
-    best = "edges" if mean["edges_validation"] >= mean["gp_validation"] else "gp"
-    spread = statistics.pstdev(result[best] for result in results)
-    return {
-        "name": name,
-        **mean,
-        "best": best,
-        "spread": spread,
-        "seconds": seconds,
-    }
 
 
 if __name__ == "__main__":

@@ -40,69 +40,51 @@ import numpy as np
 import torch
 from torch import Tensor
 from torch.distributions import Normal
-from tqdm import tqdm
 
 import gp_distributions as gd
-from benchmarks.harness import Options, Row, drawing, main
+from benchmarks.draws import Draws, rotations
+from benchmarks.harness import Options, Row, drawing, main, means, progress
+from benchmarks.regression import relative_error, squared_once
 from gp_distributions.distances import Distance
 
-Draw = Callable[[int, int, float, torch.Generator], tuple[Tensor, Tensor]]
+Make = Callable[[int, int, float, Draws], tuple[Tensor, Tensor]]
 SEEDS = 3
 FACTORS = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 1, 2)
 
 
-def uniform(generator: torch.Generator, *shape: int) -> Tensor:
-    """Uniform numbers on [0, 1]."""
-    return torch.rand(*shape, generator=generator, dtype=torch.float64)
-
-
-def normal(generator: torch.Generator, *shape: int) -> Tensor:
-    """Standard normal numbers."""
-    return torch.randn(*shape, generator=generator, dtype=torch.float64)
-
-
-def shift(
-    clouds: int, points: int, length: float, generator: torch.Generator
-) -> tuple[Tensor, Tensor]:
+def shift(clouds: int, points: int, length: float, draws: Draws) -> tuple[Tensor, Tensor]:
     """Elongated clouds that are turned and shifted, and the logarithm of their longer axis."""
-    targets, angles = uniform(generator, clouds), math.pi * uniform(generator, clouds)
+    targets, angles = draws.uniform(clouds), math.pi * draws.uniform(clouds)
     axes = torch.stack([targets, -targets], dim=-1).exp()
-    turns = torch.stack(
-        [angles.cos(), -angles.sin(), angles.sin(), angles.cos()], dim=-1
-    ).unflatten(-1, (2, 2))
-    centres = length * (2 * uniform(generator, clouds, 1, 2) - 1)
-    drawn = normal(generator, clouds, points, 2) * axes.unsqueeze(-2)
-    return drawn @ turns.mT + centres, targets
+    centres = length * (2 * draws.uniform(clouds, 1, 2) - 1)
+    drawn = draws.normal(clouds, points, 2) * axes.unsqueeze(-2)
+    return drawn @ rotations(angles).mT + centres, targets
 
 
-def outliers(
-    clouds: int, points: int, share: float, generator: torch.Generator
-) -> tuple[Tensor, Tensor]:
+def outliers(clouds: int, points: int, share: float, draws: Draws) -> tuple[Tensor, Tensor]:
     """Round clouds with outliers, and a function of their location."""
-    centres = uniform(generator, clouds, 1, 2)
-    drawn = centres + normal(generator, clouds, points, 2) / 4
-    strange = 40 * uniform(generator, clouds, points, 2) - 20
-    replaced = uniform(generator, clouds, points, 1) < share
+    centres = draws.uniform(clouds, 1, 2)
+    drawn = centres + draws.normal(clouds, points, 2) / 4
+    strange = 40 * draws.uniform(clouds, points, 2) - 20
+    replaced = draws.uniform(clouds, points, 1) < share
     return torch.where(replaced, strange, drawn), torch.sin(2 * math.pi * centres[:, 0, 0])
 
 
-def waves(
-    clouds: int, points: int, frequency: float, generator: torch.Generator
-) -> tuple[Tensor, Tensor]:
+def waves(clouds: int, points: int, frequency: float, draws: Draws) -> tuple[Tensor, Tensor]:
     """Clouds with wavy densities, and the amplitude of the waves."""
-    targets = 2 * uniform(generator, clouds) - 1
+    targets = 2 * draws.uniform(clouds) - 1
     cells = 64 * int(frequency)
     grid = (torch.arange(cells, dtype=torch.float64) + 0.5) / cells
     density = 1 + targets.unsqueeze(-1) * torch.cos(2 * math.pi * frequency * grid)
-    chosen = torch.multinomial(density, points, replacement=True, generator=generator)
-    first = (chosen + uniform(generator, clouds, points)) / cells
-    return torch.stack([first, uniform(generator, clouds, points)], dim=-1), targets
+    chosen = torch.multinomial(density, points, replacement=True, generator=draws.generator)
+    first = (chosen + draws.uniform(clouds, points)) / cells
+    return torch.stack([first, draws.uniform(clouds, points)], dim=-1), targets
 
 
-FAMILIES: dict[str, tuple[Draw, Sequence[float]]] = {
-    "shift": (shift, (0, 1, 2, 4, 8)),
-    "outliers": (outliers, (0, 0.01, 0.03, 0.1, 0.3)),
-    "waves": (waves, (1, 2, 4, 8, 16)),
+FAMILIES: dict[str, tuple[Make, Sequence[float], str]] = {
+    "shift": (shift, (0, 1, 2, 4, 8), "largest shift L"),
+    "outliers": (outliers, (0, 0.01, 0.03, 0.1, 0.3), "share of outliers"),
+    "waves": (waves, (1, 2, 4, 8, 16), "frequency k"),
 }
 
 
@@ -112,45 +94,27 @@ def sliced(p: int, center: bool, size: int) -> gd.SlicedWasserstein:
     return gd.SlicedWasserstein(2, p=p, center=center, num_slices=size, num_quantiles=size)
 
 
-def median_distance(points: Tensor) -> float:
-    """Median distance between points of all clouds, from the first 20 of 50 clouds."""
-    some = points[:50, :20].flatten(0, 1)
-    return float(torch.pdist(some).median())
-
-
 def fitted(distance: Distance, rows: Tensor, targets: Tensor, train: int) -> tuple[float, float]:
     """Relative error on test clouds, and leave-one-out log density on training clouds."""
-    squared = distance.squared(rows)
-    distance.clear_cache()
-    index = torch.arange(len(targets), dtype=targets.dtype).unsqueeze(-1)
-    kernel = gd.DistributionKernel(gd.PrecomputedDistance(squared), "matern52")
-    model = gd.DistributionGP(index[:train], targets[:train], kernel)
-    gd.fit(model)
-    truth = targets[train:]
-    constant = (truth - targets[:train].mean()).square().mean()
-    mean, _ = model.predict(index[train:])
-    left_out = Normal(*model.leave_one_out())
-    return (
-        float(((mean - truth).square().mean() / constant).sqrt()),
-        float(left_out.log_prob(targets[:train]).mean()),
-    )
+    error, model = relative_error(squared_once(distance, rows), targets, train)
+    density = Normal(*model.leave_one_out()).log_prob(targets[:train])
+    return error, float(density.mean())
 
 
 def scores(points: Tensor, targets: Tensor, train: int, *, quick: bool) -> dict[str, float]:
     """Errors of all kernels on one task."""
-    rows, size = gd.PointClouds(points).pack(), 10 if quick else 50
+    rows = gd.PointClouds(points).pack()
+    size, features, factors = (10, 50, FACTORS[-2:]) if quick else (50, 1000, FACTORS)
     found = {
         name: fitted(sliced(p, center, size), rows, targets, train)[0]
         for name, p, center in (("sw2", 2, False), ("sw1", 1, False), ("sw2_centred", 2, True))
     }
-    median = median_distance(points[:train])
+    # The median distance between points of all clouds, from the first 20 of 50 clouds.
+    median = float(torch.pdist(points[:train][:50, :20].flatten(0, 1)).median())
     best = -math.inf
-    for factor in FACTORS[-2:] if quick else FACTORS:
+    for factor in factors:
         distance = gd.MMD(
-            2,
-            bandwidth=factor * median,
-            num_features=50 if quick else 1000,
-            features="quasi_random",
+            2, bandwidth=factor * median, num_features=features, features="quasi_random"
         )
         error, density = fitted(distance, rows, targets, train)
         if factor == 1:
@@ -164,17 +128,12 @@ def scores(points: Tensor, targets: Tensor, train: int, *, quick: bool) -> dict[
 def save_curves(rows: Sequence[Row], options: Options) -> None:
     """Draw the errors against the parameters of all families."""
     with drawing("sliced_or_mmd", options, len(FAMILIES), figsize=(11, 3.4)) as axes:
-        labels = {
-            "shift": "largest shift L",
-            "outliers": "share of outliers",
-            "waves": "frequency k",
-        }
-        for axis, (name, (_, parameters)) in zip(axes, FAMILIES.items(), strict=True):
+        for axis, (name, (_, parameters, label)) in zip(axes, FAMILIES.items(), strict=True):
             some = [row for row in rows if row["task"] == name]
             for side, line in (("sw2", "-o"), ("sw1", "-^"), ("mmd", "--s")):
                 axis.plot(range(len(some)), [row[side] for row in some], line, label=side)
             axis.set_xticks(range(len(some)), [f"{parameter:g}" for parameter in parameters])
-            axis.set(xlabel=labels[name], ylim=(0, None))
+            axis.set(xlabel=label, ylim=(0, None))
             axis.legend()
         axes[0].set(ylabel="error over that of a constant")
 
@@ -183,22 +142,18 @@ def run(options: Options) -> list[Row]:
     """Return one row per task."""
     train, test, points = (20, 10, 20) if options.quick else (100, 200, 100)
     rows: list[Row] = []
-    total = options.seeds * sum(len(parameters) for _, parameters in FAMILIES.values())
-    with tqdm(total=total, leave=False, disable=None) as progress:
-        for name, (draw, parameters) in FAMILIES.items():
-            for parameter in parameters[:1] if options.quick else parameters:
-                each = []
-                for seed in range(options.seeds):
-                    generator = torch.Generator().manual_seed(seed)
-                    clouds, targets = draw(train + test, points, parameter, generator)
-                    each.append(scores(clouds, targets, train, quick=options.quick))
-                    progress.update()
-                means = {key: float(np.mean([one[key] for one in each])) for key in each[0]}
-                gaps = np.array([one["sw2"] - one["mmd"] for one in each])
-                fewer = None
-                if len(gaps) > 1 and abs(gaps.mean()) > 2 * gaps.std(ddof=1) / len(gaps) ** 0.5:
-                    fewer = "sw2" if gaps.mean() < 0 else "mmd"
-                rows.append({"task": name, "parameter": float(parameter), **means, "fewer": fewer})
+    for name, (make, parameters, _) in FAMILIES.items():
+        for parameter in progress(parameters[:1] if options.quick else parameters, name):
+            each = []
+            for seed in range(options.seeds):
+                drawn = make(train + test, points, parameter, Draws(seed))
+                each.append(scores(*drawn, train, quick=options.quick))
+            gaps = np.array([one["sw2"] - one["mmd"] for one in each])
+            fewer = None
+            if len(gaps) > 1 and abs(gaps.mean()) > 2 * gaps.std(ddof=1) / len(gaps) ** 0.5:
+                fewer = "sw2" if gaps.mean() < 0 else "mmd"
+            row: Row = {"task": name, "parameter": float(parameter)}
+            rows.append(row | means(each) | {"fewer": fewer})
     if not options.quick:
         save_curves(rows, options)
     return rows
