@@ -46,11 +46,12 @@ Labels = NDArray[np.int64]
 
 def embedded(images: Array, size: int) -> dict[str, Array]:
     """Return the embeddings of images as clouds, and as clouds of mean zero."""
-    clouds, found = PointClouds.from_images(images), {}
+    clouds = PointClouds.from_images(images)
+    found: dict[str, Array] = {}
     for side, center in (("sw2", False), ("sw2 centred", True)):
         options = {"num_slices": size, "num_quantiles": size, "center": center}
         transformer = EmbeddingTransformer("sliced_wasserstein", options=options)
-        found[side] = transformer.fit_transform(clouds)
+        found[side] = np.asarray(transformer.fit_transform(clouds), dtype=np.float64)
     return found
 
 

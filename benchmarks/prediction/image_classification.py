@@ -43,17 +43,7 @@ from torch import Tensor
 import gp_distributions as gd
 from benchmarks.harness import Options, Row, main, means, progress
 from benchmarks.judging import Rows, Target, find, number
-from benchmarks.papers.image_protocol import (
-    Counts,
-    Images,
-    Run,
-    as_clouds,
-    as_edges,
-    calibration,
-    choose,
-    load,
-    split,
-)
+from benchmarks.papers import image_protocol
 from benchmarks.regression import numbers, precomputed, squared_once
 from gp_distributions.distances import Distance
 from gp_distributions.warnings import ConvergenceWarning
@@ -86,10 +76,10 @@ def accuracy(name: str, least: float) -> Target:
 TARGETS = tuple(accuracy(f"{name} {degrees or 'raw'}", least) for name, degrees, least in TASKS)
 
 
-def digits() -> Images:
+def digits() -> image_protocol.Images:
     """Scikit-learn's digits."""
     data = load_digits()
-    return Images(torch.from_numpy(data.images / 16), torch.from_numpy(data.target))
+    return image_protocol.Images(torch.from_numpy(data.images / 16), torch.from_numpy(data.target))
 
 
 @functools.cache
@@ -100,7 +90,7 @@ def sliced(dim: int, p: int, center: bool) -> gd.SlicedWasserstein:
 
 def distances(images: Tensor) -> dict[str, dict[str, Tensor]]:
     """Squared distances between images, by column and by the candidates of that column."""
-    clouds, pixels = as_clouds(images).pack(), images.flatten(-2)
+    clouds, pixels = image_protocol.as_clouds(images).pack(), images.flatten(-2)
     published: dict[str, dict[str, Distance]] = {
         "mmd": {str(b): gd.MMD(2, bandwidth=b, num_features=200) for b in (0.1, 0.3)},
         "sw2": {"": sliced(2, 2, False)},
@@ -113,20 +103,23 @@ def distances(images: Tensor) -> dict[str, dict[str, Tensor]]:
     for name, candidates in published.items():
         found[name] = {key: squared_once(each, clouds) for key, each in candidates.items()}
     found["edges"] = {
-        str(scale): squared_once(sliced(4, 2, True), as_edges(images, scale).pack())
+        str(scale): squared_once(sliced(4, 2, True), image_protocol.as_edges(images, scale).pack())
         for scale in EDGE_SCALES
     }
     return found
 
 
-def classify(run: Run) -> dict[str, float]:
+def classify(run: image_protocol.Run) -> dict[str, float]:
     """Accuracies and calibration of one run."""
     parts = (run.train, run.validation, run.test)
     images = torch.cat([part.images for part in parts])
     labels = torch.cat([part.labels for part in parts])
     train, validation = len(run.train), len(run.validation)
     found = distances(images)
-    choices = {name: choose(them, labels, (train, validation)) for name, them in found.items()}
+    choices = {
+        name: image_protocol.choose(them, labels, (train, validation))
+        for name, them in found.items()
+    }
     index = numbers(len(labels))
     kernel = ScaleKernel(precomputed(found["edges"][choices["edges"].name]))
     model = gd.ClassificationGP(
@@ -138,7 +131,7 @@ def classify(run: Run) -> dict[str, float]:
         gd.fit(model, restarts=0, options={"maxiter": 12})
     probabilities = model.predict_proba(index[train:])
     right = (probabilities.argmax(-1) == labels[train:]).double()
-    nlpd, ece = calibration(probabilities[validation:], run.test.labels)
+    nlpd, ece = image_protocol.calibration(probabilities[validation:], run.test.labels)
     return {
         **{name: choice.test for name, choice in choices.items()},
         "gp": float(right[validation:].mean()),
@@ -153,11 +146,11 @@ def run(options: Options) -> list[Row]:
     """Return one row per data set and angle."""
     rows: list[Row] = []
     for name, degrees, _ in (("digits", 0, 0.0),) if options.quick else TASKS:
-        pool = digits() if options.quick else load(name, options.data_dir)
-        counts = Counts(15, 5, 5) if options.quick else Counts()
+        pool = digits() if options.quick else image_protocol.load(name, options.data_dir)
+        counts = image_protocol.Counts(15, 5, 5) if options.quick else image_protocol.Counts()
         begin = time.perf_counter()
         results = [
-            classify(split(pool, seed, degrees=degrees, counts=counts))
+            classify(image_protocol.split(pool, seed, degrees=degrees, counts=counts))
             for seed in progress(range(options.seeds), name)
         ]
         mean = means(results)

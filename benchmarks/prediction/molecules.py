@@ -34,16 +34,14 @@ from typing import Any
 
 import numpy as np
 import torch
-from gpytorch.kernels import ScaleKernel
 from numpy.typing import NDArray
 from sklearn.linear_model import Ridge
 from torch import Tensor
-from tqdm import tqdm
 
 import gp_distributions as gd
-from benchmarks.harness import Options, Row, main, peak_memory
+from benchmarks.harness import Options, Row, main, peak_memory, progress
 from benchmarks.judging import Rows, Target, find, limit, number
-from gp_distributions.calibration import calibration
+from benchmarks.regression import kernel_of, score_of
 from gp_distributions.datasets import Molecules, load_molecules
 from gp_distributions.distances import Distance
 
@@ -53,6 +51,7 @@ ALONE = True
 Floats = NDArray[np.float64]
 # Means and standard deviations of predictions.
 Predictions = tuple[Floats, Floats]
+Prepare = Callable[[gd.PointClouds], gd.PointClouds]
 
 HARTREE = 627.5095  # kcal/mol
 # Energies of the free atoms H, C, N, O and F in Hartree, from QM9.
@@ -157,9 +156,7 @@ def sliced() -> gd.SlicedWasserstein:
 
 
 def predicted(
-    split: Split,
-    make: Callable[[gd.PointClouds, Tensor], Any],
-    prepare: Callable[[gd.PointClouds], gd.PointClouds],
+    split: Split, make: Callable[[gd.PointClouds, Tensor], Any], prepare: Prepare
 ) -> Predictions:
     """Predict by the line in the counts and a model of its residuals.
 
@@ -183,14 +180,11 @@ def counts(split: Split) -> Predictions:
     return along[split.test], np.full(len(split.test), deviation)
 
 
-def exact(
-    split: Split, distance: Distance, prepare: Callable[[gd.PointClouds], gd.PointClouds]
-) -> Predictions:
+def exact(split: Split, distance: Distance, prepare: Prepare) -> Predictions:
     """Predict by an exact Gaussian process."""
 
     def make(atoms: gd.PointClouds, residuals: Tensor) -> gd.DistributionGP:
-        kernel = ScaleKernel(gd.DistributionKernel(distance))
-        return gd.DistributionGP(prepare(atoms), residuals, kernel)
+        return gd.DistributionGP(prepare(atoms), residuals, kernel_of(distance))
 
     return predicted(split, make, prepare)
 
@@ -199,8 +193,7 @@ def sparse(split: Split, num_inducing: int) -> Predictions:
     """Predict by a sparse Gaussian process on pairs."""
 
     def make(atoms: gd.PointClouds, residuals: Tensor) -> gd.SparseDistributionGP:
-        kernel = ScaleKernel(gd.DistributionKernel(sliced()))
-        data = PairPieces(atoms, residuals)
+        data, kernel = PairPieces(atoms, residuals), kernel_of(sliced())
         return gd.SparseDistributionGP(data, covar_module=kernel, num_inducing=num_inducing)
 
     return predicted(split, make, pairs)
@@ -224,23 +217,6 @@ def embed_all(clouds: gd.PointClouds) -> None:
     distance = sliced()
     for start in range(0, len(clouds), PIECE):
         distance.embed(pairs(clouds[start : start + PIECE]).pack())
-
-
-def scores(name: str, split: Split, predict: Callable[[Split], Predictions]) -> Row:
-    """Return the row of a model."""
-    start = time.perf_counter()
-    mean, std = predict(split)
-    seconds = time.perf_counter() - start
-    targets, label = split.energies[split.test], f"{name}, {len(split.train)}"
-    found = calibration(targets, mean, std)
-    return {
-        "name": label,
-        "mae": float(np.abs(mean - targets).mean()),
-        "expected": EXPECTED.get(label),
-        "coverage": float(found.coverage),
-        "nlpd": float(found.nlpd),
-        "seconds": seconds,
-    }
 
 
 _MOST = {"name": "pairs, M=4000, 120831"}
@@ -273,10 +249,23 @@ def run(options: Options) -> list[Row]:
         {"name": "load", "seconds": loaded - start},
         {"name": "make and embed pairs", "seconds": embedded - loaded, "peak_mib": peak},
     ]
-    for name, size, predict in tqdm(
-        list(methods(sizes, options.quick)), desc="molecules", leave=False, disable=None
-    ):
-        rows.append(scores(name, split_of(molecules, size, sizes.held_out), predict))
+    for name, size, predict in progress(list(methods(sizes, options.quick)), "molecules"):
+        split = split_of(molecules, size, sizes.held_out)
+        start = time.perf_counter()
+        mean, std = predict(split)
+        seconds = time.perf_counter() - start
+        targets, label = split.energies[split.test], f"{name}, {size}"
+        found = score_of(targets, mean, std)
+        rows.append(
+            {
+                "name": label,
+                "mae": float(np.abs(mean - targets).mean()),
+                "expected": EXPECTED.get(label),
+                "coverage": found["coverage"],
+                "nlpd": found["nlpd"],
+                "seconds": seconds,
+            }
+        )
     return rows
 
 

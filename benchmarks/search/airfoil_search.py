@@ -38,22 +38,8 @@ from functools import partial
 from benchmarks.draws import Draws
 from benchmarks.harness import Options, Row, main
 from benchmarks.judging import Target, beside
+from benchmarks.search import searches
 from benchmarks.search.designs import BOUNDS, gated_ratio
-from benchmarks.search.searches import (
-    DECODER,
-    AirfoilPool,
-    Outcome,
-    Way,
-    column,
-    count_of,
-    design_search,
-    matern,
-    on_designs,
-    on_shapes,
-    pool_rows,
-    searched,
-    with_priors,
-)
 from gp_distributions.demo.searching import model_of_rows
 
 FIRST = 1000
@@ -63,13 +49,13 @@ TARGETS = (
     Target(
         "pool search, 10 + 40 evaluations: best airfoil found",
         "10 of 10",
-        count_of("best_found", 10, _OURS),
+        searches.count_of("best_found", 10, _OURS),
         asked=True,
     ),
     Target(
         "pool search: one of the top 1% within 20 evaluations",
         "10 of 10",
-        count_of("top_1pct_by_20", 10, _OURS),
+        searches.count_of("top_1pct_by_20", 10, _OURS),
         "Its page has the evaluations at which each seed finds its first. The kernel was frozen before "
         "these seeds were run, and stays.",
     ),
@@ -90,7 +76,7 @@ TARGETS = (
 )
 
 
-def at_random(evaluations: int, seed: int) -> Outcome:
+def at_random(evaluations: int, seed: int) -> searches.Outcome:
     """Evaluate uniform designs, because a Sobol sequence is not a random search."""
     uniform = Draws(seed).uniform(evaluations, BOUNDS.shape[-1])
     return {"value": max(map(gated_ratio, BOUNDS[0] + (BOUNDS[1] - BOUNDS[0]) * uniform))}
@@ -98,25 +84,25 @@ def at_random(evaluations: int, seed: int) -> Outcome:
 
 def run(options: Options) -> list[Row]:
     """Search the pool by clouds, by ordinates and at random, then designs."""
-    pool = AirfoilPool(100, 12) if options.quick else AirfoilPool(None, 50)
+    pool = searches.AirfoilPool(100, 12) if options.quick else searches.AirfoilPool(None, 50)
     seeds, few, evaluations = (options.seeds, 1, 11) if options.quick else (10, 10, 40)
-    ways: dict[str, Way] = {
+    ways: dict[str, searches.Way] = {
         "ours": partial(pool.search, pool.clouds, model_of_rows),
-        "aligned ordinates": partial(pool.search, pool.ordinates, matern),
+        "aligned ordinates": partial(pool.search, pool.ordinates, searches.matern),
         "random": partial(pool.search, pool.clouds, "random"),
     }
-    rows = pool_rows("pool, ", ways, range(FIRST, FIRST + seeds))
+    rows = searches.pool_rows("pool, ", ways, range(FIRST, FIRST + seeds))
     ways = {
-        name: partial(design_search, model, transform, evaluations)
+        name: partial(searches.design_search, model, transform, evaluations)
         for name, model, transform in (
-            ("ours", on_shapes, DECODER),
-            ("GP on designs", on_designs, None),
-            ("GP on designs with priors", with_priors, None),
+            ("ours", searches.on_shapes, searches.DECODER),
+            ("GP on designs", searches.on_designs, None),
+            ("GP on designs with priors", searches.with_priors, None),
         )
     }
     ways["random"] = partial(at_random, evaluations)
-    for name, found, seconds in searched("designs, ", ways, range(few)):
-        value = column(found, "value")
+    for name, found, seconds in searches.searched("designs, ", ways, range(few)):
+        value = searches.column(found, "value")
         rows.append(
             {
                 "name": name,

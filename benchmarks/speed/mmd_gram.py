@@ -31,16 +31,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from benchmarks.harness import (
-    Options,
-    Row,
-    Side,
-    Work,
-    compare,
-    interleave,
-    main,
-    peak_memory,
-)
+from benchmarks import harness
 from benchmarks.speed.clouds import Sizes, fixed, gram
 from gp_distributions import MMD, PointClouds
 
@@ -50,7 +41,7 @@ OTHERS = ("laplace", "matern32", "matern52", "inverse_multiquadric", "energy", "
 KERNELS = ("gaussian", "laplace")
 
 
-def gradient(distance: MMD, rows: Tensor, parameter: Tensor) -> Side:
+def gradient(distance: MMD, rows: Tensor, parameter: Tensor) -> harness.Side:
     """The Gram matrix and the gradient of its sum with respect to the rows or the bandwidth."""
 
     def work() -> tuple[Tensor, ...]:
@@ -68,13 +59,13 @@ def pairs(sizes: Sizes) -> int:
     return (sizes.clouds * sizes.atoms) ** 2
 
 
-def exponentials(numbers: int) -> dict[str, Side]:
+def exponentials(numbers: int) -> dict[str, harness.Side]:
     """Compute the exponentials of ``numbers`` numbers with each library."""
     exponents = np.random.default_rng(0).uniform(-10, 0, BLOCK)
     result = np.empty_like(exponents)
     exponents_t, result_t = torch.from_numpy(exponents), torch.from_numpy(result)
 
-    def repeated(work: Work) -> Side:
+    def repeated(work: harness.Work) -> harness.Side:
         def run() -> None:
             for _ in range(max(1, round(numbers / BLOCK))):
                 work()
@@ -87,7 +78,7 @@ def exponentials(numbers: int) -> dict[str, Side]:
     }
 
 
-def budgets(sizes: Sizes, repeats: int) -> list[Row]:
+def budgets(sizes: Sizes, repeats: int) -> list[harness.Row]:
     """Time the Gram matrices that have a budget, and the other kernels."""
     rows = sizes.rows()
     sides = {
@@ -99,12 +90,14 @@ def budgets(sizes: Sizes, repeats: int) -> list[Row]:
         distance = MMD(sizes.dim, kernel=kernel, bandwidth=bandwidth)
         sides[kernel] = gram(distance, rows["uniform"])
     bare = exponentials(pairs(sizes))
-    timings = interleave(sides | bare, repeats=repeats, label=str(sizes))
+    timings = harness.interleave(sides | bare, repeats=repeats, label=str(sizes))
     fastest = min(timings[name].median for name in bare)
-    return [compare(f"{name} / bare exp, {sizes}", timings[name], fastest) for name in sides]
+    return [
+        harness.compare(f"{name} / bare exp, {sizes}", timings[name], fastest) for name in sides
+    ]
 
 
-def gradients(sizes: Sizes, repeats: int) -> list[Row]:
+def gradients(sizes: Sizes, repeats: int) -> list[harness.Row]:
     """Compare gradients, which compute blocks twice, with the Gram matrix alone."""
     result, rows = [], sizes.rows()["uniform"]
     for kernel in KERNELS:
@@ -113,9 +106,9 @@ def gradients(sizes: Sizes, repeats: int) -> list[Row]:
         parameters = {"rows": rows, "bandwidth": distance.raw_bandwidth}
         sides = {name: gradient(distance, rows, value) for name, value in parameters.items()}
         exact = {"exact": gram(distance, rows)}
-        timings = interleave(exact | sides, repeats=repeats, label=f"gradients, {sizes}")
+        timings = harness.interleave(exact | sides, repeats=repeats, label=f"gradients, {sizes}")
         result += [
-            compare(
+            harness.compare(
                 f"{kernel}, gradient in {name} / exact, {sizes}", timings[name], timings["exact"]
             )
             for name in sides
@@ -123,7 +116,7 @@ def gradients(sizes: Sizes, repeats: int) -> list[Row]:
     return result
 
 
-def approximations(sizes: Sizes, counts: tuple[int, ...], repeats: int) -> list[Row]:
+def approximations(sizes: Sizes, counts: tuple[int, ...], repeats: int) -> list[harness.Row]:
     """Compare features with the exact distance: time and error."""
     rows, result = sizes.rows()["uniform"], []
     apart = ~torch.eye(sizes.clouds, dtype=torch.bool)
@@ -137,16 +130,18 @@ def approximations(sizes: Sizes, counts: tuple[int, ...], repeats: int) -> list[
         expected = make().squared(rows)
         sides = {name: gram(distance, rows) for name, distance in approximate.items()}
         exact = {"exact": gram(make(), rows)}
-        timings = interleave(exact | sides, repeats=repeats, label=f"features, {kernel}, {sizes}")
+        timings = harness.interleave(
+            exact | sides, repeats=repeats, label=f"features, {kernel}, {sizes}"
+        )
         for name, distance in approximate.items():
             error = ((distance.squared(rows) - expected).abs()[apart] / expected[apart]).mean()
             label = f"{kernel}, {name} / exact, {sizes}"
             medians = (timings[side].median for side in (name, "exact"))
-            result.append(compare(label, *medians, error=float(error)))
+            result.append(harness.compare(label, *medians, error=float(error)))
     return result
 
 
-def images(count: int, side: int, repeats: int) -> list[Row]:
+def images(count: int, side: int, repeats: int) -> list[harness.Row]:
     """Time ``MMD`` on images that share a grid against products with the full kernel matrix."""
     clouds = PointClouds.from_images(np.random.default_rng(0).uniform(size=(count, side, side)))
     rows, weights, grid = clouds.pack(), clouds.weights.numpy(), clouds.points[0].numpy()
@@ -162,17 +157,17 @@ def images(count: int, side: int, repeats: int) -> list[Row]:
 
     result = []
     for kernel, profile in profiles.items():
-        sides: dict[str, Side] = {
+        sides: dict[str, harness.Side] = {
             "ours": gram(MMD(2, kernel=kernel, bandwidth=1.0), rows),
             "direct": fixed(partial(direct, profile)),
         }
-        timings = interleave(sides, repeats=repeats, label=f"{count} images")
+        timings = harness.interleave(sides, repeats=repeats, label=f"{count} images")
         name = f"{kernel}, {count} images of {side} x {side} / W K W^T"
-        result.append(compare(name, timings["ours"], timings["direct"].median))
+        result.append(harness.compare(name, timings["ours"], timings["direct"].median))
     return result
 
 
-def largest(sizes: Sizes) -> Row:
+def largest(sizes: Sizes) -> harness.Row:
     """Time a Gram matrix of clouds with more pairs of atoms than fit into memory."""
     rows, distance, seconds = sizes.rows()["uniform"], MMD(sizes.dim, bandwidth=1.0), 0.0
 
@@ -182,16 +177,16 @@ def largest(sizes: Sizes) -> Row:
         distance.squared(rows)
         seconds = time.perf_counter() - start
 
-    peak = peak_memory(work)
+    peak = harness.peak_memory(work)
     # A thousandth of the exponentials is enough to extrapolate.
     sample = pairs(sizes) // 1000
-    timings = interleave(exponentials(sample), repeats=3, label=f"exp for {sizes}")
+    timings = harness.interleave(exponentials(sample), repeats=3, label=f"exp for {sizes}")
     fastest = min(timing.median for timing in timings.values())
     bare = fastest * pairs(sizes) / (max(1, round(sample / BLOCK)) * BLOCK)
-    return compare(f"gaussian, uniform / bare exp, {sizes}", seconds, bare, ours_mib=peak)
+    return harness.compare(f"gaussian, uniform / bare exp, {sizes}", seconds, bare, ours_mib=peak)
 
 
-def run(options: Options) -> list[Row]:
+def run(options: harness.Options) -> list[harness.Row]:
     """Measure the budget, gradients, features, images and the largest Gram matrix."""
     few = max(3, options.repeats // 3)
     usual, fewer, most = Sizes(500, 50), Sizes(100, 50), Sizes(2000, 200)
@@ -210,4 +205,4 @@ def run(options: Options) -> list[Row]:
 
 
 if __name__ == "__main__":
-    main(run)
+    harness.main(run)

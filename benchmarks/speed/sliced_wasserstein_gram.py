@@ -11,7 +11,6 @@ The references, timed in turn in the same run:
 - ``fastest primitives``: projection product (T x slices x n) into preallocated memory, sort of the
   projections along n, and one F F^T of the T x (slices * quantiles) features; each by the faster of
   NumPy and torch;
-- ``NumPy's`` and ``torch's primitives``: the three chained within one library, including allocation;
 - ``POT's loop``: ``ot.sliced_wasserstein_distance`` with as many projections on a sample of pairs,
   scaled up to all T (T - 1) / 2 pairs.
 
@@ -22,8 +21,6 @@ side uses beyond its inputs.
 """
 
 from __future__ import annotations
-
-from typing import Any
 
 import numpy as np
 import ot
@@ -70,7 +67,7 @@ TARGETS = (
 
 
 def primitives(points: Array, directions: Array, quantiles: int) -> dict[str, Side]:
-    """The three primitives with both libraries, separate and chained."""
+    """The three primitives with both libraries."""
     transposed = points.transpose(0, 2, 1)
     projections: Array = directions @ transposed
     shape = (len(points), len(directions) * quantiles)
@@ -82,18 +79,8 @@ def primitives(points: Array, directions: Array, quantiles: int) -> dict[str, Si
     )
 
     def numpy_sort() -> Work:
-        unsorted = projections.copy()  # sorted in place, as in the chain
+        unsorted = projections.copy()  # sorted in place
         return lambda: unsorted.sort(axis=-1)
-
-    def numpy_chain() -> Any:
-        projected = directions @ transposed
-        projected.sort(axis=-1)
-        chained = _features(projected, features)
-        return chained @ chained.T
-
-    def torch_chain() -> Any:
-        chained = _features((directions_t @ transposed_t).sort(dim=-1).values, features_t)
-        return chained @ chained.T
 
     return {
         "NumPy: projection product": lambda: lambda: np.matmul(directions, transposed, out=ready),
@@ -104,15 +91,7 @@ def primitives(points: Array, directions: Array, quantiles: int) -> dict[str, Si
         "torch: sort": lambda: lambda: projections_t.sort(dim=-1),
         "NumPy: F F^T": lambda: lambda: features @ features.T,
         "torch: F F^T": lambda: lambda: features_t @ features_t.T,
-        "NumPy: chain": lambda: numpy_chain,
-        "torch: chain": lambda: torch_chain,
     }
-
-
-def _features(ordered: Any, otherwise: Any) -> Any:
-    """The sorted projections as features, or random ones if sizes differ."""
-    flat = ordered.reshape(len(ordered), -1)
-    return flat if flat.shape == otherwise.shape else otherwise
 
 
 def pot_loop(points: Array, slices: int, pairs: int) -> Side:
@@ -143,18 +122,11 @@ def budgets(sizes: Sizes, slices: int, quantiles: int, pairs: int, repeats: int)
     others = primitives(points, distance.directions.numpy(), quantiles)
     pot = {"POT": pot_loop(points, slices, pairs)}
     timings = interleave(ours | others | pot, repeats=repeats, label=str(sizes))
-    uniform, bare = timings["uniform"], fastest(timings)
+    bare = fastest(timings)
     rows = [compare(f"{kind} / fastest primitives", timings[kind], bare) for kind in ours]
     loop = timings["POT"].median * sizes.clouds * (sizes.clouds - 1) / 2 / pairs
     name = f"uniform / POT's loop, extrapolated from {pairs} pairs"
-    rows.append(compare(name, uniform, loop, inverse=True))
-    for library in ("NumPy", "torch"):
-        name = f"uniform / {library}'s primitives"
-        rows.append(compare(name, uniform, timings[f"{library}: chain"]))
-    for name in PRIMITIVES:
-        sides = (timings[f"{library}: {name}"].median for library in ("NumPy", "torch"))
-        rows.append(compare(f"NumPy / torch: {name}", *sides))
-    return rows
+    return [*rows, compare(name, timings["uniform"], loop, inverse=True)]
 
 
 def scaling(sizes: Sizes, slices: int, repeats: int) -> Row:
