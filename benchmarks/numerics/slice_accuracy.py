@@ -19,9 +19,6 @@ The reference is the mean over many random rotations of one set of 100 direction
 with the exact mean. It is unbiased for any set, because every rotated direction is uniform on the
 sphere. ``reference_error`` is its relative standard error, averaged in the same way.
 
-``design`` is the error stated in the design, which does not describe the clouds that it was
-measured on.
-
     python -m benchmarks.numerics.slice_accuracy [--quick] [--seeds 5]
 """
 
@@ -42,20 +39,6 @@ from gp_distributions.numerics.directions import sphere_directions
 SLICES = 100
 ATOMS = 100
 CLOUDS = 10
-DESIGN = {
-    ("iid", 2): 2.9e-2,
-    ("iid", 3): 8e-2,
-    ("iid", 10): 7.1e-2,
-    ("orthogonal + exact mean", 5): 3.1e-3,
-    ("orthogonal + exact mean", 8): 5.3e-3,
-    ("orthogonal + exact mean", 10): 4.9e-3,
-    ("Fibonacci + exact mean", 3): 3.2e-3,
-    ("ours", 2): 1.3e-6,
-    ("ours", 3): 2.8e-4,
-    ("ours", 5): 2.5e-4,
-    ("ours", 8): 1.3e-3,
-    ("ours", 10): 1.1e-3,
-}
 
 
 def clouds(dim: int, seed: int) -> Tensor:
@@ -150,7 +133,6 @@ def run(options: Options) -> list[Row]:
                 "d": dim,
                 "side": side,
                 "error": mean[side],
-                "design": DESIGN.get((side, dim)),
                 "lowest": min(one[side] for one in found),
                 "highest": max(one[side] for one in found),
                 "reference_error": mean["reference"],

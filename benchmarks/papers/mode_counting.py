@@ -32,7 +32,7 @@ Columns:
   chosen by marginal likelihood. ``rounded``: the posterior mean, rounded and clipped to 1, ..., C.
   ``coverage``: the coverage of the 95% intervals of ``gp``;
 - ``standard_error``: the standard error of ``rounded`` over seeds;
-- ``reach``: the target for ``rounded``; ``met``: whether it is met; ``seconds``: per seed.
+- ``seconds``: per seed.
 
     python -m benchmarks.papers.mode_counting [--quick] [--seeds 5]
 """

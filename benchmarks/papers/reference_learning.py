@@ -22,7 +22,7 @@ k-means, Matern 5/2 and the default epsilon. Linear transport on a mean shape an
 are shown for comparison.
 
 Columns: explained variance, root mean squared error and coverage of 95% intervals on test data, means
-over seeds (splits), with the smallest explained variance. ``reach`` is the target.
+over seeds (splits), with the smallest explained variance.
 ``figures/reference_learning.png`` shows how the atoms of the first learned reference move.
 
     python -m benchmarks.papers.reference_learning [--quick] [--seeds 5]

@@ -17,8 +17,7 @@ stated otherwise, and hyperparameters maximise the marginal likelihood.
   training shapes (``PointClouds.normalize``), which emphasises the vertical axis.
 
 Columns: ``r2`` and ``coverage`` of 95% intervals on test shapes are means over splits, and ``lowest``
-is the smallest ``r2``. ``expected`` and ``expected_coverage`` are results of a straightforward
-implementation over 3 splits. ``seconds`` is the time of fit and prediction on one split.
+is the smallest ``r2``. ``seconds`` is the time of fit and prediction on one split.
 
     python -m benchmarks.prediction.airfoil_regression [--quick] [--seeds 5]
 """
@@ -45,18 +44,6 @@ from benchmarks.search.searches import matern
 from benchmarks.shapes import Outline, airfoil_clouds, ordinates
 
 VERTICES = (30, 200)
-# Expected R^2 and coverage.
-EXPECTED: dict[str, tuple[str | None, str | None]] = {
-    "outlines: SW2": (".876", ".92 to .93"),
-    "outlines: MMD laplace": (".868", ".92 to .93"),
-    "68 ordinates: GP": (".880", None),
-    "68 ordinates: GP, ard": (None, ".86"),
-    "68 ordinates: random forest": (".795", None),
-    "re-meshed: SW2 gaussian normalised, uniform weights": ("-1.4 to -.1", None),
-    "re-meshed: SW2 gaussian normalised, arc-length weights": (".74 to .76", None),
-    "re-meshed: SW2 gaussian normalised, resampled": (".83", None),
-    "re-meshed: SW2 gaussian, resampled": (".35", None),
-}
 
 
 @dataclass(frozen=True)
@@ -156,22 +143,12 @@ def run(options: Options) -> list[Row]:
         results = by_outlines(split, seed) | by_ordinates(split, seed, trees)
         for name, score in results.items():
             found.setdefault(name, []).append(score)
-    return [row(name, scores) for name, scores in sorted(found.items())]
-
-
-def row(name: str, scores: list[Scores]) -> Row:
-    """Average over splits."""
-    expected, expected_coverage = EXPECTED.get(name, (None, None))
-    mean = means(scores)
-    return {
-        "name": name,
-        "r2": mean["r2"],
-        "lowest": min(one["r2"] for one in scores),
-        "expected": expected,
-        "coverage": mean.get("coverage"),
-        "expected_coverage": expected_coverage,
-        "seconds": mean["seconds"],
-    }
+    rows: list[Row] = []
+    for name, scores in sorted(found.items()):
+        mean, lowest = means(scores), min(one["r2"] for one in scores)
+        row: Row = {"name": name, "r2": mean["r2"], "lowest": lowest}
+        rows.append(row | {"coverage": mean.get("coverage"), "seconds": mean["seconds"]})
+    return rows
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ between measures on positions and directions of edges, on two scales. ``gp`` is 
 classifier with the distance selected for ``edges`` and hyperparameters by marginal likelihood;
 ``nlpd`` and ``ece`` are its mean negative log probability of the labels and its expected
 calibration error. ``best`` is the better of ``edges`` and ``gp`` according to ``best_validation``,
-the mean of its best validation accuracies, and ``reach`` is the target for ``best``.
+the mean of its best validation accuracies.
 
 The data come from OpenML or from a folder. With smaller files, runs overlap: five runs on 9599 images
 of MNIST are disjoint except for some fives; runs on 3583 images of Fashion-MNIST overlap after the
