@@ -124,10 +124,8 @@ class Case:
 
 
 def exactly(array: Any) -> Any:
-    """Convert nested numbers into numbers of mpmath."""
-    if isinstance(array, np.ndarray | list | tuple):
-        return [exactly(part) for part in array]
-    return mp.mpf(float(array))
+    """Convert an array into one of numbers of mpmath."""
+    return np.frompyfunc(lambda number: mp.mpf(float(number)), 1, 1)(array)
 
 
 def pairs(distance: Callable[[Any, Any], Any], items: Sequence[Any]) -> Results:
@@ -158,10 +156,8 @@ def of_clouds(
         return measured(distance(**fixed), rows)
 
     def reference(points: Any, weights: Any, **fixed: float) -> Results:
-        clouds = [
-            (cloud, [w / mp.fsum(shares) for w in shares])
-            for cloud, shares in zip(points, weights, strict=True)
-        ]
+        shares = weights / weights.sum(-1, keepdims=True)
+        clouds = list(zip(points, shares, strict=True))
         return pairs(partial(formula, **settings(**fixed)), clouds)
 
     return Quantity(name, ours, reference, partial(cloud_cases, name))
@@ -237,7 +233,7 @@ def of_weights(name: str, kind: type[Any], formula: Callable[..., Any]) -> Quant
         return measured(kind(1, support=support), torch.cat(columns, dim=-1).flatten(-2))
 
     def reference(weights: Any) -> Results:
-        return pairs(formula, [[w / mp.fsum(cloud) for w in cloud] for cloud in weights])
+        return pairs(formula, list(weights / weights.sum(-1, keepdims=True)))
 
     return Quantity(name, ours, reference, weight_cases)
 
@@ -422,7 +418,10 @@ def assess(quantity: Quantity, case: Case, dtype: torch.dtype) -> tuple[float, f
         # Covariance matrices stay symmetric.
         signs = [s if s.ndim < 3 or s.shape[-1] != s.shape[-2] else _symmetric(s) for s in signs]
         eps = torch.finfo(dtype).eps / 2
-        moved = [_moved(array, sign, eps) for array, sign in zip(numbers, signs, strict=True)]
+        moved = [
+            exactly(array) * (1 + exactly(sign) * mp.mpf(eps))
+            for array, sign in zip(numbers, signs, strict=True)
+        ]
         again = quantity.exact(*moved, **fixed)
         groups = map(exactly, found.double().reshape(-1, len(reference)).numpy())
         ours = min(digits(group, reference, norm) for group in groups)
@@ -431,13 +430,6 @@ def assess(quantity: Quantity, case: Case, dtype: torch.dtype) -> tuple[float, f
 
 def _symmetric(signs: Any) -> Any:
     return np.triu(signs) + np.triu(signs, 1).swapaxes(-1, -2)
-
-
-def _moved(array: Any, signs: Any, eps: float) -> Any:
-    """Move each number by its rounding error, in arbitrary precision."""
-    if array.ndim:
-        return [_moved(a, s, eps) for a, s in zip(array, signs, strict=True)]
-    return mp.mpf(float(array)) * (1 + int(signs) * mp.mpf(eps))
 
 
 def run(options: Options) -> list[Row]:

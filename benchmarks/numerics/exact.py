@@ -1,198 +1,150 @@
 """Distances between clouds and Gaussians in arbitrary precision, straight from their formulas.
 
-Numbers are those of ``mpmath``: a cloud is a list of atoms, an atom a list of coordinates, and the
-weights of a cloud sum to one. ``mp.workdps(40)`` around a call computes with 40 digits. Nothing here is
-shared with the package.
+Arrays have numbers of ``mpmath``: a cloud is an array of atoms and one of weights, which sum to one.
+``mp.workdps(40)`` around a call computes with 40 digits. Nothing here is shared with the package.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 from mpmath import mp
 
 Number = Any  # a number of mpmath
-Vector = Sequence[Number]
-Points = Sequence[Vector]
-Feature = list[Number]
+Array = Any  # an array of such numbers
+Cloud = tuple[Array, Array]
+
+exp, expj, sqrt = (np.frompyfunc(function, 1, 1) for function in (mp.exp, mp.expj, mp.sqrt))
 
 
-def angles(count: int, shift: float) -> list[Number]:
-    """Equal angles on the half circle, the first at ``shift`` steps."""
-    return [(k + mp.mpf(shift)) * mp.pi / count for k in range(count)]
+def directions(count: int, shift: float) -> tuple[Array, Array]:
+    """Equal angles on the half circle, the first at ``shift`` steps, and their unit vectors."""
+    turns = np.array([(k + mp.mpf(shift)) * mp.pi / count for k in range(count)])
+    return turns, np.array([[mp.cos(turn), mp.sin(turn)] for turn in turns])
 
 
-def mean(points: Points, weights: Vector) -> Vector:
-    """Return the mean of a cloud."""
-    return [mp.fsum(w * x[i] for w, x in zip(weights, points, strict=True)) for i in range(2)]
-
-
-def cells(values: Vector, weights: Vector, number: int) -> Feature:
+def cells(values: Array, weights: Array, number: int) -> Array:
     """Averages of the quantile function over equal cells, by the overlap of each atom with each cell."""
-    found = [mp.mpf(0)] * number
-    start = mp.mpf(0)
+    found, start = [mp.mpf(0)] * number, mp.mpf(0)
     for value, weight in sorted(zip(values, weights, strict=True)):
         end = start + weight
         for k in range(int(mp.floor(start * number)), min(int(mp.ceil(end * number)), number)):
             lower, upper = max(start, mp.mpf(k) / number), min(end, mp.mpf(k + 1) / number)
             found[k] += max(upper - lower, mp.mpf(0)) * number * value
         start = end
-    return found
+    return np.array(found)
 
 
-def quantiles(points: Points, weights: Vector, turns: Vector, number: int) -> list[Feature]:
-    """Cells of the slices of a cloud at some angles."""
-    found = []
-    for turn in turns:
-        cosine, sine = mp.cos(turn), mp.sin(turn)
-        found.append(cells([cosine * x + sine * y for x, y in points], weights, number))
-    return found
-
-
-def squares(left: Vector, right: Vector) -> Number:
-    """Squared Euclidean distance."""
-    return mp.fsum((a - b) ** 2 for a, b in zip(left, right, strict=True))
-
-
-def sliced(one: Any, other: Any, *, p: int, slices: int, number: int) -> Number:
-    """SW1 or SW2 squared in the plane: averages over equispaced slices and over cells."""
-    turns = angles(slices, 0.5)
-    pairs = list(
-        zip(
-            *(quantiles(_moved(cloud, p == 2), cloud[1], turns, number) for cloud in (one, other)),
-            strict=True,
-        )
-    )
-    if p == 1:
-        total = mp.fsum(abs(a - b) for q, r in pairs for a, b in zip(q, r, strict=True))
-        return total / (slices * number)
-    shift = squares(mean(*one), mean(*other)) / 2
-    return shift + mp.fsum(squares(q, r) for q, r in pairs) / (slices * number)
-
-
-def _moved(cloud: Any, centred: bool) -> Points:
+def quantiles(cloud: Cloud, lines: Array, number: int, *, centred: bool) -> Array:
+    """Cells of the slices of a cloud along some lines, ``slices x number``."""
     points, weights = cloud
-    middle = mean(points, weights) if centred else (0, 0)
-    return [[a - b for a, b in zip(point, middle, strict=True)] for point in points]
+    moved = points - weights @ points if centred else points
+    return np.array([cells(moved @ line, weights, number) for line in lines])
 
 
-def embedding(one: Any, other: Any, *, kernel: Callable[[Number], Number]) -> Number:
+def squares(left: Array, right: Array) -> Array:
+    """Squared Euclidean distances along the last axis."""
+    return ((left - right) ** 2).sum(-1)
+
+
+def sliced(one: Cloud, other: Cloud, *, p: int, slices: int, number: int) -> Number:
+    """SW1 or SW2 squared in the plane: averages over equispaced slices and over cells."""
+    _, lines = directions(slices, 0.5)
+    left, right = (quantiles(cloud, lines, number, centred=p == 2) for cloud in (one, other))
+    if p == 1:
+        return abs(left - right).mean()
+    means = [weights @ points for points, weights in (one, other)]
+    return squares(*means) / 2 + ((left - right) ** 2).mean()
+
+
+def embedding(one: Cloud, other: Cloud, *, kernel: Callable[[Number], Number]) -> Number:
     """Squared distance between mean embeddings by a function of the squared distance of atoms."""
+    each = np.frompyfunc(kernel, 1, 1)
 
-    def product(a: Any, b: Any) -> Number:
-        return mp.fsum(
-            w * v * kernel(squares(x, y))
-            for x, w in zip(*a, strict=True)
-            for y, v in zip(*b, strict=True)
-        )
+    def product(a: Cloud, b: Cloud) -> Number:
+        return a[1] @ each(squares(a[0][:, None], b[0])) @ b[1]
 
     return product(one, one) + product(other, other) - 2 * product(one, other)
 
 
-def characteristic(one: Any, other: Any, *, frequencies: Points) -> Number:
+def characteristic(one: Cloud, other: Cloud, *, frequencies: Array) -> Number:
     """Mean squared difference of characteristic functions."""
-    total = mp.mpf(0)
-    for frequency in frequencies:
-        values = [
-            mp.fsum(
-                w * mp.expj(mp.fsum(f * c for f, c in zip(frequency, x, strict=True)))
-                for x, w in zip(*cloud, strict=True)
-            )
-            for cloud in (one, other)
-        ]
-        total += abs(values[0] - values[1]) ** 2
-    return total / len(frequencies)
+    left, right = (weights @ expj(points @ frequencies.T) for points, weights in (one, other))
+    return (abs(left - right) ** 2).mean()
 
 
-def rigid(one: Any, other: Any, *, slices: int, number: int, degrees: int) -> Number:
+def rigid(one: Cloud, other: Cloud, *, slices: int, number: int, degrees: int) -> Number:
     r"""Squared distance between the absolute values of Fourier coefficients of quantiles."""
-    turns = angles(slices, 0)
-    forth = [quantiles(_moved(cloud, True), cloud[1], turns, number) for cloud in (one, other)]
+    turns, lines = directions(slices, 0)
     total = mp.mpf(0)
+    forth = [quantiles(cloud, lines, number, centred=True) for cloud in (one, other)]
     for degree in range(degrees + 1):
         rows = []
-        for cloud in forth:
-            row = [mp.mpc(0)] * number
-            for turn, ahead in zip(turns, cloud, strict=True):
-                back = [-value for value in reversed(ahead)]  # the slice in the opposite direction
-                for sign, values in ((1, ahead), ((-1) ** degree, back)):
-                    factor = sign * mp.expj(-degree * turn)
-                    row = [r + factor * v for r, v in zip(row, values, strict=True)]
-            rows.append([r / (2 * slices * mp.sqrt(number)) for r in row])
-        first, second = (_absolute(row) for row in rows)
-        part = mp.fsum(abs(a - b) ** 2 for a, b in zip(first, second, strict=True))
+        for ahead in forth:
+            back = -ahead[:, ::-1]  # the slices in the opposite directions
+            row = expj(-degree * turns) @ (ahead + (-1) ** degree * back)
+            row = row / (2 * slices * mp.sqrt(number))
+            norm = mp.sqrt((abs(row) ** 2).sum()) or mp.mpf(1)
+            rows.append(np.outer([mp.conj(a) for a in row], row) / norm)
+        part = (abs(rows[0] - rows[1]) ** 2).sum()
         total += part if degree == 0 else 2 * part
     return total
 
 
-def _absolute(row: Vector) -> Feature:
-    norm = mp.sqrt(mp.fsum(abs(r) ** 2 for r in row)) or mp.mpf(1)
-    return [mp.conj(a) * b / norm for a in row for b in row]
-
-
-def potential(one: Any, other: Any, *, reference: Points, epsilon: Number) -> Number:
+def potential(one: Cloud, other: Cloud, *, reference: Array, epsilon: Number) -> Number:
     """Squared distance between the centred potentials on a reference of equal weights."""
-    found = [_potentials(x, w, reference, mp.mpf(epsilon)) for x, w in (one, other)]
+    found = [_potentials(cloud, reference, mp.mpf(epsilon)) for cloud in (one, other)]
     return squares(*found) / len(reference)
 
 
-def _potentials(points: Points, weights: Vector, reference: Points, epsilon: Number) -> Feature:
+def _potentials(cloud: Cloud, reference: Array, epsilon: Number) -> Array:
     """Maximise the semi-dual by Newton's method, at falling values of epsilon."""
-    size = len(reference)
-    costs = [[squares(x, u) for u in reference] for x in points]
+    points, weights = cloud
+    costs = squares(points[:, None], reference)
     # What depends on one side only moves the potentials by as much; without it, the start is closer.
-    offset = [
-        mp.fsum(w * row[j] for w, row in zip(weights, costs, strict=True)) for j in range(size)
-    ]
-    costs = [[c - o for c, o in zip(row, offset, strict=True)] for row in costs]
-    costs = [[c - mp.fsum(row) / size for c in row] for row in costs]
-    found, current = mp.zeros(size, 1), max(max(map(abs, row)) for row in costs)
+    offset = weights @ costs
+    costs = costs - offset
+    costs = costs - costs.mean(-1, keepdims=True)
+    found, current = offset * 0, abs(costs).max()
     while True:
         current = max(current / 3, epsilon)
         goal = mp.mpf(10) ** (4 - mp.dps) if current == epsilon else mp.mpf("0.01")
         residual, hessian = _derivatives(costs, weights, found, current)
-        while (error := mp.norm(residual, 1)) > goal:
-            step = current * mp.lu_solve(hessian, residual)
+        while (error := abs(residual).sum()) > goal:
+            solved = mp.lu_solve(mp.matrix(hessian.tolist()), mp.matrix(residual.tolist()))
+            step = current * np.array(list(solved))
             while True:
                 trial = found + step
                 residual, hessian = _derivatives(costs, weights, trial, current)
-                if mp.norm(residual, 1) < error:
+                if abs(residual).sum() < error:
                     break
                 step = step / 2
             found = trial
         if current == epsilon:
-            moved = [g + o for g, o in zip(found, offset, strict=True)]
-            return [g - mp.fsum(moved) / size for g in moved]
+            return found + offset - (found + offset).mean()
 
 
 def _derivatives(
-    costs: Sequence[Vector], weights: Vector, potentials: Any, epsilon: Number
-) -> tuple[Any, Any]:
+    costs: Array, weights: Array, potentials: Array, epsilon: Number
+) -> tuple[Array, Array]:
     """Return the residual of the marginal, and the Hessian plus the square of the constants."""
-    size = len(costs[0])
-    residual = mp.matrix([mp.mpf(1) / size] * size)
-    hessian = mp.ones(size) / size**2
-    for row, weight in zip(costs, weights, strict=True):
-        logits = [(g - c) / epsilon for g, c in zip(potentials, row, strict=True)]
-        shares = [mp.exp(value - max(logits)) for value in logits]
-        total = mp.fsum(shares)
-        shares = [share / total for share in shares]
-        for j in range(size):
-            residual[j] -= weight * shares[j]
-            hessian[j, j] += weight * shares[j]
-            for k in range(size):
-                hessian[j, k] -= weight * shares[j] * shares[k]
-    return residual, hessian
+    logits = (potentials - costs) / epsilon
+    shares = exp(logits - logits.max(-1, keepdims=True))
+    shares = shares / shares.sum(-1, keepdims=True)
+    marginal, size = weights @ shares, len(potentials)
+    hessian = np.diag(marginal) - shares.T @ (weights[:, None] * shares) + mp.mpf(1) / size**2
+    return mp.mpf(1) / size - marginal, hessian
 
 
-def sliced_normals(one: Any, other: Any, *, p: int, slices: int) -> Number:
+def sliced_normals(one: Cloud, other: Cloud, *, p: int, slices: int) -> Number:
     """SW1 or SW2 squared between normal distributions in the plane; each is a mean and a covariance."""
     total = mp.mpf(0)
-    for turn in angles(slices, 0.5):
-        line = mp.cos(turn), mp.sin(turn)
-        shift = mp.fsum(t * (a - b) for t, a, b in zip(line, one[0], other[0], strict=True))
-        stretch = abs(_deviation(one[1], line) - _deviation(other[1], line))
+    for line in directions(slices, 0.5)[1]:
+        shift = line @ (one[0] - other[0])
+        deviations = [mp.sqrt(line @ covariance @ line) for _, covariance in (one, other)]
+        stretch = abs(deviations[0] - deviations[1])
         if p == 2:
             total += stretch**2
         elif stretch:
@@ -203,26 +155,20 @@ def sliced_normals(one: Any, other: Any, *, p: int, slices: int) -> Number:
     return total / slices + (squares(one[0], other[0]) / 2 if p == 2 else 0)
 
 
-def _deviation(covariance: Points, line: tuple[Number, Number]) -> Number:
-    (a, b), (c, d) = covariance
-    x, y = line
-    return mp.sqrt(a * x * x + (b + c) * x * y + d * y * y)
-
-
-def hellinger(one: Vector, other: Vector) -> Number:
+def hellinger(one: Array, other: Array) -> Number:
     """Squared Hellinger distance between weights."""
-    return mp.fsum((mp.sqrt(a) - mp.sqrt(b)) ** 2 for a, b in zip(one, other, strict=True)) / 2
+    return squares(sqrt(one), sqrt(other)) / 2
 
 
-def total_variation(one: Vector, other: Vector) -> Number:
+def total_variation(one: Array, other: Array) -> Number:
     """Total variation between weights."""
-    return mp.fsum(abs(a - b) for a, b in zip(one, other, strict=True)) / 2
+    return abs(one - other).sum() / 2
 
 
-def chi_squared(one: Vector, other: Vector) -> Number:
+def chi_squared(one: Array, other: Array) -> Number:
     """Symmetric chi-squared distance between weights."""
-    pairs = [(a, b) for a, b in zip(one, other, strict=True) if a + b]
-    return mp.fsum((a - b) ** 2 / (a + b) for a, b in pairs) / 2
+    some = one + other != 0
+    return ((one - other)[some] ** 2 / (one + other)[some]).sum() / 2
 
 
 def matern52(squared: Number) -> Number:
@@ -231,27 +177,23 @@ def matern52(squared: Number) -> Number:
     return (1 + root + root**2 / 3) * mp.exp(-root)
 
 
-def log_likelihood(covariance: Any, targets: Vector) -> Number:
-    """Log density of targets under a centred normal distribution."""
-    factor = mp.cholesky(covariance)
-    size = len(targets)
-    solved = mp.lu_solve(covariance, mp.matrix(list(targets)))
-    squares_ = mp.fsum(a * b for a, b in zip(targets, solved, strict=True))
+def log_likelihood(covariance: Any, targets: Array) -> Number:
+    """Log density of targets under a centred normal distribution with a matrix of mpmath."""
+    factor, size = mp.cholesky(covariance), len(targets)
+    solved = mp.lu_solve(covariance, mp.matrix(targets.tolist()))
     logdet = 2 * mp.fsum(mp.log(factor[i, i]) for i in range(size))
-    return -(squares_ + logdet + size * mp.log(2 * mp.pi)) / 2
+    return -(targets @ np.array(list(solved)) + logdet + size * mp.log(2 * mp.pi)) / 2
 
 
-def left_out(covariance: Any, targets: Vector) -> Feature:
+def left_out(covariance: Any, targets: Array) -> list[Number]:
     """Means and variances of each target given all others, by conditioning on them."""
-    size = len(targets)
+    size, matrix = len(targets), np.array(covariance.tolist())
     means, variances = [], []
     for i in range(size):
         kept = [j for j in range(size) if j != i]
-        inner = mp.matrix([[covariance[j, k] for k in kept] for j in kept])
-        cross = mp.matrix([covariance[i, j] for j in kept])
-        solved = mp.lu_solve(inner, cross)
-        means.append(mp.fsum(solved[n] * targets[j] for n, j in enumerate(kept)))
-        variances.append(
-            covariance[i, i] - mp.fsum(a * b for a, b in zip(solved, cross, strict=True))
-        )
+        inner, cross = matrix[np.ix_(kept, kept)], matrix[i, kept]
+        weights = mp.lu_solve(mp.matrix(inner.tolist()), mp.matrix(cross.tolist()))
+        solved = np.array(list(weights))
+        means.append(solved @ targets[kept])
+        variances.append(matrix[i, i] - solved @ cross)
     return means + variances
