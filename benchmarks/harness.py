@@ -1,16 +1,18 @@
-"""Timing, peak memory, tables and recorded rows for all benchmarks.
+"""Timing, peak memory, means over seeds, figures, tables and recorded rows for all benchmarks.
 
-A script has a function ``run(options) -> list[Row]`` and ends with ``main(__doc__, run)``. It compares
-*sides*: a side is a function that prepares its inputs without being timed, and returns the work to time.
-The sides of a comparison are timed in turn, round after round (a b c a b c ...), so that other load on
-the machine affects all of them alike.
+A benchmark is a module with a function ``run(options) -> list[Row]`` that ends with ``main(run)``. It
+may say how many ``SEEDS`` it has by default, that it is ``LONG``, that it must run ``ALONE``, and what
+its ``TARGETS`` are (:mod:`benchmarks.judging`).
+
+Timed benchmarks compare *sides*: a side is a function that prepares its inputs without being timed, and
+returns the work to time. The sides of a comparison are timed in turn, round after round (a b c a b c
+...), so that other load on the machine affects all of them alike.
 """
 
 from __future__ import annotations
 
 import argparse
 import ctypes
-import dataclasses
 import gc
 import json
 import os
@@ -18,13 +20,14 @@ import platform
 import statistics
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from tqdm import tqdm
@@ -33,6 +36,7 @@ Value = str | float | int | bool | None
 Row = dict[str, Value]
 Work = Callable[[], object]
 Side = Callable[[], Work]
+Item = TypeVar("Item")
 
 _PACKAGES = ("torch", "gpytorch", "botorch", "numpy", "scikit-learn", "gp_distributions")
 _PEERS = ("pot", "ott-jax", "geomloss")
@@ -49,7 +53,8 @@ class Options:
     """Options of the command line.
 
     Attributes:
-        quick: Whether to run at small sizes, to check that a script works; budgets are for full sizes.
+        quick: Whether to run at small sizes, to check that a benchmark works.
+        long: Whether a run of all is one of the benchmarks that take hours.
         repeats: Number of times each side is timed.
         seeds: Number of seeds over which accuracies are averaged; 0 is the default of the script, its
             ``SEEDS`` or 5.
@@ -58,6 +63,7 @@ class Options:
     """
 
     quick: bool = False
+    long: bool = False
     repeats: int = _REPEATS
     seeds: int = 0
     record: Path | None = None
@@ -97,16 +103,16 @@ def interleave(
     gc.collect()
     gc.freeze()  # makes each collection below fast
     try:
-        with tqdm(total=total, desc=label, leave=False, disable=None) as progress:
+        with tqdm(total=total, desc=label, leave=False, disable=None) as shown:
             for turn in range(warmup + repeats):
                 for name, side in sides.items():
                     elapsed = _seconds(side())
                     if turn >= warmup:
                         seconds[name].append(elapsed)
-                    progress.update()
+                    shown.update()
             for name, side in sides.items():
                 peaks[name] = peak_memory(side())
-                progress.update()
+                shown.update()
     finally:
         gc.unfreeze()
     return {name: Timing(tuple(seconds[name]), peaks[name]) for name in sides}
@@ -147,42 +153,57 @@ def _status_mib(field: str) -> float:
 
 def compare(
     name: str,
-    ours: float,
-    reference: float,
+    ours: float | Timing,
+    reference: float | Timing,
     *,
-    at_most: float | None = None,
-    at_least: float | None = None,
+    inverse: bool = False,
     **more: Value,
 ) -> Row:
-    """Return one row of a comparison, with its budget if there is one.
+    """Return one row of a comparison.
 
     Args:
         name: Description of the work with its sizes.
-        ours: Our seconds.
-        reference: Seconds of the reference.
-        at_most: Budget for ours over reference, which is the ratio by default.
-        at_least: Budget for reference over ours, which is then the ratio.
+        ours: Our seconds, or our timing, whose peak memory is then a column.
+        reference: The same of the reference.
+        inverse: Whether the ratio is reference over ours, and not ours over reference.
         **more: Further columns.
-
-    Returns:
-        The row, with the columns ``name``, ``ours_s``, ``reference_s``, ``ratio``, ``budget`` and
-        ``met``.
     """
-    ratio, budget, met = ours / reference, None, None
-    if at_least is not None:
-        ratio = reference / ours
-        budget, met = f">= {at_least:g}", ratio >= at_least
-    elif at_most is not None:
-        budget, met = f"<= {at_most:g}", ratio <= at_most
-    return {
-        "name": name,
-        "ours_s": ours,
-        "reference_s": reference,
-        "ratio": ratio,
-        "budget": budget,
-        "met": met,
-        **more,
+    sides = {"ours": ours, "reference": reference}
+    seconds = {
+        f"{name}_s": side.median if isinstance(side, Timing) else side
+        for name, side in sides.items()
     }
+    peaks = {
+        f"{name}_mib": side.peak_mib for name, side in sides.items() if isinstance(side, Timing)
+    }
+    ratio = seconds["ours_s"] / seconds["reference_s"]
+    return {"name": name, **seconds, "ratio": 1 / ratio if inverse else ratio, **peaks, **more}
+
+
+def means(results: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """Return the means of all columns."""
+    return {key: statistics.fmean(one[key] for one in results) for key in results[0]}
+
+
+def progress(items: Iterable[Item], label: str = "") -> Iterator[Item]:
+    """Show a progress bar while iterating."""
+    yield from tqdm(items, desc=label, leave=False, disable=None)
+
+
+@contextmanager
+def drawing(name: str, options: Options, columns: int = 1, **more: Any) -> Iterator[Any]:
+    """Yield the axes of a figure that is then saved for the results, or elsewhere by a quick run."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    from matplotlib import pyplot as plt
+
+    figure, axes = plt.subplots(1, columns, layout="constrained", **more)
+    yield axes
+    folder = _PROJECT / "build" / "benchmarks" if options.quick else _FIGURES
+    folder.mkdir(parents=True, exist_ok=True)
+    figure.savefig(folder / f"{name}.png", dpi=100)
+    plt.close(figure)
 
 
 def machine() -> Row:
@@ -241,102 +262,82 @@ def cell(value: Value) -> str:
 
 
 def parse(doc: str | None, arguments: Sequence[str] | None = None) -> Options:
-    """Parse the options that all scripts share from the command line."""
+    """Parse the options that all benchmarks share from the command line."""
     parser = argparse.ArgumentParser(
         description=doc, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--quick", action="store_true", help="run at small sizes, as a check")
-    parser.add_argument("--repeats", type=int, help="timed rounds (default: 9; quick: 2)")
-    parser.add_argument("--seeds", type=int, help="seeds for accuracies (quick: 2)")
-    parser.add_argument("--record", type=Path, help="keep the rows in this folder, as NAME.json")
-    parser.add_argument(
-        "--data-dir",
-        type=Path,
-        help="folder with mnist.npz and fashion_mnist.npz (default: fetch both from OpenML)",
-    )
-    given = parser.parse_args(arguments)
-    repeats = given.repeats or (2 if given.quick else _REPEATS)
-    seeds = given.seeds or (2 if given.quick else 0)
-    return Options(given.quick, repeats, seeds, given.record, given.data_dir)
+    add = parser.add_argument
+    add("--quick", action="store_true", help="run at small sizes, as a check")
+    add("--long", action="store_true", help="of all benchmarks, run those that take hours")
+    add("--repeats", type=int, default=0, help="timed rounds (default: 9; quick: 2)")
+    add("--seeds", type=int, default=0, help="seeds for accuracies (quick: 2)")
+    add("--record", type=Path, help="keep the rows in this folder, as NAME.json")
+    add("--data-dir", type=Path, help="folder with mnist.npz and fashion_mnist.npz, not OpenML")
+    found = Options(**vars(parser.parse_args(arguments)))
+    repeats = found.repeats or (2 if found.quick else _REPEATS)
+    return replace(found, repeats=repeats, seeds=found.seeds or 2 * found.quick)
 
 
 def header(options: Options) -> str:
     """Describe the machine, the threads and the versions in one line."""
-    lines = [", ".join(f"{key} {value}" for key, value in machine().items() if value is not None)]
-    if options.quick:
-        lines.append("quick: small sizes; budgets are for full sizes and not judged")
-    return "\n".join(lines)
+    line = ", ".join(f"{key} {value}" for key, value in machine().items() if value is not None)
+    return line + ("\nquick: small sizes; targets are for full sizes" if options.quick else "")
 
 
-def default_seeds(script: ModuleType) -> int:
-    """Return the number of seeds of a script if none is given."""
-    return int(getattr(script, "SEEDS", _SEEDS))
-
-
-def command(name: str, script: ModuleType, options: Options) -> str:
-    """Return the command that reproduces the figures of a script, without options of their defaults."""
-    words = [f"python -m benchmarks.{name}"]
+def command(script: ModuleType, options: Options) -> str:
+    """Return the command that reproduces the figures of a benchmark, without default options."""
+    words = [f"python -m {named(script)}"]
     if options.quick:
         words.append("--quick")
     if options.repeats != _REPEATS:
         words.append(f"--repeats {options.repeats}")
-    if options.seeds not in (0, default_seeds(script)):
+    if options.seeds not in (0, getattr(script, "SEEDS", _SEEDS)):
         words.append(f"--seeds {options.seeds}")
     if options.data_dir is not None and "--data-dir" in (script.__doc__ or ""):
         words.append("--data-dir FOLDER")  # other data than those of OpenML
     return " ".join(words)
 
 
-def save_figure(figure: Any, name: str, options: Options) -> None:
-    """Save a matplotlib figure for the results, or elsewhere if it is from a quick run."""
-    folder = _PROJECT / "build" / "benchmarks" if options.quick else _FIGURES
-    folder.mkdir(parents=True, exist_ok=True)
-    figure.savefig(folder / f"{name}.png", dpi=100)
+def named(script: ModuleType) -> str:
+    """Return the name of a module, also of the one that Python runs."""
+    return script.__spec__.name if script.__spec__ else script.__name__
 
 
-def execute(
-    name: str, doc: str | None, run: Callable[[Options], list[Row]], options: Options
-) -> list[Row]:
-    """Run a script, print its rows below its question, and record them."""
-    script = sys.modules[run.__module__]
-    seeds = options.seeds or default_seeds(script)
+def execute(script: ModuleType, options: Options) -> list[Row]:
+    """Run a benchmark, print its rows below its question, and record them."""
     start = time.perf_counter()
-    rows = run(dataclasses.replace(options, seeds=seeds))
+    seeds = options.seeds or getattr(script, "SEEDS", _SEEDS)
+    rows: list[Row] = script.run(replace(options, seeds=seeds))
     seconds = time.perf_counter() - start
-    if options.quick:  # budgets are for full sizes
-        rows = [row | {"met": None} if "met" in row else row for row in rows]
-    question = (doc or "").strip().splitlines()[:1]
-    print("\n" + "\n".join([f"== {name}: {' '.join(question)}", table(rows)]))
-    print(f"({seconds:.0f} s)", flush=True)
-    record(name, command(name, script, options), rows, seconds, options)
+    name = named(script).rpartition(".")[2]
+    question = (script.__doc__ or "").strip().partition("\n")[0]
+    print(f"\n== {name}: {question}\n{table(rows)}\n({seconds:.0f} s)", flush=True)
+    if options.record is not None:
+        about = {
+            "benchmark": name,
+            "finished": datetime.now(UTC).isoformat(timespec="seconds"),
+            "wall_s": round(seconds, 1),
+            "command": command(script, options),
+            "quick": options.quick,
+            "machine": machine(),
+        }
+        record(options.record / f"{name}.json", about, rows)
     return rows
 
 
-def record(name: str, made_by: str, rows: list[Row], seconds: float, options: Options) -> None:
-    """Keep rows with their command and time as ``NAME.json`` in ``options.record``, if given."""
-    if options.record is None:
-        return
-    about = {
-        "benchmark": name,
-        "finished": datetime.now(UTC).isoformat(timespec="seconds"),
-        "wall_s": round(seconds, 1),
-        "command": made_by,
-        "quick": options.quick,
-        "machine": machine(),
-    }
+def record(file: Path, about: Mapping[str, object], rows: Sequence[Row]) -> None:
+    """Keep rows with what is known about their run, a row in each line."""
     head = json.dumps(about, indent=1).removesuffix("\n}")
     lines = ",\n".join(f"  {json.dumps(row)}" for row in rows)
-    options.record.mkdir(parents=True, exist_ok=True)
-    file = options.record / f"{name}.json"
+    file.parent.mkdir(parents=True, exist_ok=True)
     new = file.with_suffix(".new")
     new.write_text(f'{head},\n "rows": [\n{lines}\n ]\n}}\n', encoding="utf-8")
     new.replace(file)
 
 
-def main(
-    doc: str | None, run: Callable[[Options], list[Row]], arguments: Sequence[str] | None = None
-) -> list[Row]:
-    """Run one script from the command line: header, table, recorded rows."""
-    options = parse(doc, arguments)
+def main(run: Callable[[Options], list[Row]]) -> None:
+    """Run one benchmark from the command line: header, table, recorded rows."""
+    script = sys.modules[run.__module__]
+    options = parse(script.__doc__)
     print(header(options))
-    return execute(Path(sys.modules[run.__module__].__file__ or "").stem, doc, run, options)
+    execute(script, options)

@@ -1,33 +1,34 @@
-"""Write ``RESULTS.md`` and a page for each script from the rows that the scripts recorded.
+"""Write ``RESULTS.md``, a page for each subject and one for each benchmark from the recorded rows.
 
-``RESULTS.md`` has every target with its figure and command, and the missed ones first. The page of a
-script, ``NAME.md`` beside ``NAME.json`` in ``benchmarks/results``, has its protocol and all its rows.
-Targets are in ``targets.py``.
+``RESULTS.md`` has the missed targets, and the figures that users ask for. The page of a subject has all
+its benchmarks and targets, and where they ran. The page of a benchmark, ``NAME.md`` beside ``NAME.json``
+in ``benchmarks/results``, has its protocol and all its rows.
 
     python -m benchmarks.report
 """
 
 from __future__ import annotations
 
-import ast
+import inspect
 import itertools
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 
 from benchmarks.harness import Row, cell
-from benchmarks.scripts import LONG, SCRIPTS, SIDE_BY_SIDE
-from benchmarks.targets import BUDGETS, REACH, REASONS, Line
+from benchmarks.judging import Target
+from benchmarks.scripts import FOLDER, SUBJECTS, is_long, runs_alone, scripts, subject
 
-FOLDER = Path(__file__).parent
 RECORDS = FOLDER / "results"
 
 
 @dataclass(frozen=True)
 class Run:
-    """The latest full run of a script."""
+    """The latest full run of a benchmark."""
 
     benchmark: str
     finished: str
@@ -59,25 +60,27 @@ def markdown(rows: Sequence[Row]) -> str:
     return "\n\n".join(tables)
 
 
-def standing(line: Line, runs: Mapping[str, Run]) -> Row:
-    """Return a target with the figure measured for it."""
-    run = runs.get(line.script)
+def targets() -> list[tuple[str, Target]]:
+    """Return all targets with the names of their benchmarks."""
+    return [(name, t) for name, script in scripts().items() for t in getattr(script, "TARGETS", ())]
+
+
+def standing(name: str, target: Target, runs: Mapping[str, Run]) -> Row:
+    """Return a target of a benchmark with the figure measured for it."""
+    run = runs.get(name)
     figure, met, reason = "not run", None, None
     if run is not None:
         try:
-            figure, met = line.judge(run.rows)
+            figure, met = target.judge(run.rows)
         except LookupError:
-            reason = "Not in the output of the script. Is a peer package missing?"
-    if met is False:
-        reason = REASONS.get(line.text, "Unknown.")
-    command = f"python -m benchmarks.{line.script}" if run is None else run.command
+            reason = "Not in the output of the benchmark. Is a peer package missing?"
     return {
-        "what": line.text,
+        "what": target.text,
         "figure": figure,
-        "target": line.target.replace("<=", "≤").replace(">=", "≥"),
+        "target": target.target.replace("<=", "≤").replace(">=", "≥"),
         "met": met,
-        "command": f"`{command}`",
-        "reason": reason,
+        "command": f"`{run.command if run else f'python -m {scripts()[name].__name__}'}`",
+        "reason": target.reason if met is False else reason,
     }
 
 
@@ -96,84 +99,104 @@ def machines(runs: Iterable[Run]) -> str:
     return "\n".join(lines)
 
 
-def explained(doc: str) -> str:
-    """Return the docstring of a script up to its command, in Markdown."""
-    text = re.split(r"\n +python -m ", doc)[0].strip()
+def explained(module: ModuleType) -> tuple[str, str]:
+    """Return the question in a docstring, and what follows up to its command, in Markdown."""
+    text = re.split(r"\n +python -m ", inspect.getdoc(module) or "")[0].strip()
     text = re.sub(r":math:`([^`]+)`", r"$\1$", text)
-    return re.sub(r"(:\w+:)?`+([^`]+)`+", r"`\2`", text)
-
-
-def documented(name: str) -> str:
-    """Return the docstring of a script."""
-    return ast.get_docstring(ast.parse((FOLDER / f"{name}.py").read_text(encoding="utf-8"))) or ""
+    question, _, protocol = re.sub(r"(:\w+:)?`+([^`]+)`+", r"`\2`", text).partition("\n\n")
+    return question, protocol
 
 
 def page(name: str, run: Run | None) -> str:
-    """Return the page of a script: question, protocol, command, time, tables and figures."""
-    question, _, protocol = explained(documented(name)).partition("\n\n")
+    """Return the page of a benchmark: question, protocol, command, time, tables and figures."""
+    script = scripts()[name]
+    question, protocol = explained(script)
     parts = [f"# {question}", protocol]
     if run is None:
-        parts += [f"Not run: `python -m benchmarks.{name}`."]
+        parts += [f"Not run: `python -m {script.__name__}`."]
     else:
         parts += [f"`{run.command}`, {run.wall_s:.0f} s, {run.finished[:10]}.", markdown(run.rows)]
         figures = sorted((FOLDER / "figures").glob(f"{name}*.png"))
         parts += [f"![{figure.stem}](../figures/{figure.name})" for figure in figures]
-    parts += [f"Source: [{name}.py](../{name}.py). All results: [RESULTS.md](../RESULTS.md)."]
+    about = subject(script)
+    parts += [f"Source: [{name}.py](../{about}/{name}.py). [All of this subject]({about}.md)."]
     return "\n\n".join(filter(None, parts)) + "\n"
 
 
-def index(runs: Mapping[str, Run], standings: Mapping[str, list[Row]]) -> str:
-    """Return a table of all scripts: question, targets met and time."""
-    rows: list[Row] = []
-    for name in SCRIPTS:
-        met = [row["met"] for row in standings.get(name, ())]
-        run = runs.get(name)
-        rows.append(
-            {
-                "question": f"[{explained(documented(name)).splitlines()[0]}](results/{name}.md)",
-                "targets met": f"{met.count(True)} of {len(met)}" if met and run else None,
-                "run": "not run" if run is None else run.finished[:10],
-                "minutes": None if run is None else f"{run.wall_s / 60:.1f}",
-            }
-        )
-    return markdown(rows)
+def counted(standings: Iterable[Row]) -> str | None:
+    """Return how many targets are met of those that were judged or not run."""
+    met = [row["met"] for row in standings]
+    return f"{met.count(True)} of {len(met)}" if met else None
+
+
+def subject_page(name: str, runs: Mapping[str, Run]) -> str:
+    """Return the page of a subject: its benchmarks, targets and machines."""
+    mine = {n: script for n, script in scripts().items() if subject(script) == name}
+    judged = {n: [standing(n, t, runs) for m, t in targets() if m == n] for n in mine}
+    index: list[Row] = [
+        {
+            "question": f"[{explained(script)[0]}]({n}.md)",
+            "targets met": counted(judged[n]) if n in runs else None,
+            "run": runs[n].finished[:10] if n in runs else "not run",
+            "minutes": f"{runs[n].wall_s / 60:.1f}" if n in runs else None,
+        }
+        for n, script in mine.items()
+    ]
+    parts = [
+        f"# {explained(import_module(f'benchmarks.{name}'))[0]}",
+        "Each page has the protocol, the command and all figures.",
+        markdown(index),
+        "## Targets",
+        markdown([row for n in mine for row in judged[n]]),
+        "## Machines",
+        machines(runs[n] for n in mine if n in runs),
+        "[All results](../RESULTS.md).",
+    ]
+    return "\n\n".join(filter(None, parts)) + "\n"
 
 
 def minutes(runs: Mapping[str, Run], *, long: bool) -> str:
-    """Return the minutes that the scripts of one make target take on two cores, from recorded times."""
-    some = {name: run.wall_s for name, run in runs.items() if (name in LONG) == long}
-    beside = sum(wall_s for name, wall_s in some.items() if name in SIDE_BY_SIDE)
-    return f"{(sum(some.values()) - beside / 2) / 60:.0f} minutes for {len(some)} scripts"
+    """Return the minutes that one make target takes on two cores, from recorded times."""
+    some = [n for n, script in scripts().items() if n in runs and is_long(script) == long]
+    shares = [runs[n].wall_s / (1 if runs_alone(scripts()[n]) else 2) for n in some]
+    return f"{sum(shares) / 60:.0f} minutes for {len(some)} benchmarks"
 
 
 def results(runs: Mapping[str, Run]) -> str:
     """Return the text of ``RESULTS.md``."""
-    lines = [(line, standing(line, runs)) for line in (*BUDGETS, *REACH)]
-    standings: dict[str, list[Row]] = {}
-    for line, row in lines:
-        standings.setdefault(line.script, []).append(row)
-    met = [row["met"] for _, row in lines]
-    missed = [row | {"met": None} for _, row in lines if row["met"] is False]
-    whole, long = minutes(runs, long=False), minutes(runs, long=True)
+    judged = [(name, target, standing(name, target, runs)) for name, target in targets()]
+    met = [row["met"] for *_, row in judged]
+    subjects: list[Row] = []
+    asked: list[str] = []
+    for name in SUBJECTS:
+        question = explained(import_module(f"benchmarks.{name}"))[0]
+        mine = [(t, row) for n, t, row in judged if subject(scripts()[n]) == name]
+        subjects.append(
+            {
+                "subject": f"[{question}](results/{name}.md)",
+                "benchmarks": sum(subject(script) == name for script in scripts().values()),
+                "targets met": counted(row for _, row in mine),
+            }
+        )
+        if rows := [row | {"reason": None} for target, row in mine if target.asked]:
+            asked += [f"## {name.capitalize()}", markdown(rows)]
+    missed = [row | {"met": None} for *_, row in judged if row["met"] is False]
     parts = [
         "# Results",
         f"Of {len(met)} targets, {met.count(True)} are met, {met.count(False)} are missed and "
-        f"{met.count(None)} were not run. Each has the command that measures it. "
+        f"{met.count(None)} were not run. This page has the missed ones, and the figures that users ask "
+        "for, each with the command that measures it; the pages of the subjects have all. "
         "[Papers, table by table](../docs/papers.md) says which published figures reproduce, and which "
         "experiments were not run; [Findings](../docs/findings.md) has answers with pictures.",
+        markdown(subjects),
         "## Missed" if missed else "",
         markdown(missed),
-        "## Questions\n\nEach page has the protocol, the command and all figures.",
-        index(runs, standings),
-        "## Speed and memory\n\nRatios compare times within one run.",
-        markdown([row for line, row in lines if line in BUDGETS]),
-        "## Accuracy\n\nMeans over seeds; the pages above have the details.",
-        markdown([row for line, row in lines if line in REACH]),
-        "## Machines\n\nNo GPU was at hand: nothing was measured on CUDA. From recorded times, with "
-        "scripts that measure accuracy two by two: `make benchmarks`, "
-        f"{whole}; `make benchmarks-long`, {long}. `python -m benchmarks.report` writes this page from "
-        "the recorded rows in `benchmarks/results`.",
-        machines(runs.values()),
+        *asked,
+        "## Machines\n\nNo GPU was at hand: nothing was measured on CUDA. Ratios compare times within "
+        "one run; accuracies are means over seeds. From recorded times, with benchmarks that measure "
+        f"accuracy two by two: `make benchmarks`, {minutes(runs, long=False)}; `make benchmarks-long`, "
+        f"{minutes(runs, long=True)}. `python -m benchmarks.report` writes this page from the recorded "
+        "rows in `benchmarks/results`.",
     ]
     return "\n\n".join(filter(None, parts)) + "\n"
 
@@ -181,8 +204,11 @@ def results(runs: Mapping[str, Run]) -> str:
 def pages(folder: Path) -> dict[Path, str]:
     """Return the text of all pages, by file, from the rows recorded in a folder."""
     runs = read(folder)
-    texts = {folder / f"{name}.md": page(name, runs.get(name)) for name in SCRIPTS}
-    return {folder.parent / "RESULTS.md": results(runs)} | texts
+    return (
+        {folder.parent / "RESULTS.md": results(runs)}
+        | {folder / f"{name}.md": subject_page(name, runs) for name in SUBJECTS}
+        | {folder / f"{name}.md": page(name, runs.get(name)) for name in scripts()}
+    )
 
 
 def write(folder: Path = RECORDS) -> None:

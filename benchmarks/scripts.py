@@ -1,93 +1,39 @@
-"""The benchmark scripts, listed in the order of the report."""
+"""All benchmarks: the files with a function ``run`` in the folders of subjects."""
 
-SCRIPTS = (
-    "correct_digits",
-    "slice_accuracy",
-    "sliced_wasserstein_gram",
-    "fit_speed",
-    "large_exact",
-    "large_bags",
-    "large_sparse",
-    "long_runs",
-    "rigid_speed",
-    "t_batch_speed",
-    "acquisition_speed",
-    "sinkhorn_potentials",
-    "reference_speed",
-    "sinkhorn_toy",
-    "reference_learning",
-    "mmd_gram",
-    "distance_comparison",
-    "comparison",
-    "airfoil_regression",
-    "unknown_pose",
-    "mixed",
-    "patients",
-    "molecules",
-    "cells",
-    "scaled_distance",
-    "few_clouds",
-    "digits_machines",
-    "image_classification",
-    "published_images",
-    "sampling_noise",
-    "calibration_ledger",
-    "scaled_intervals",
-    "airfoil_search",
-    "turned_airfoil_search",
-    "mixed_search",
-    "compared_search",
-    "mode_counting",
-    "entropy_regression",
-    "learning_curves",
-    "support_measure_machines",
-    "virtual_examples",
-    "image_embeddings",
-    "textures",
-    "slices_and_quantiles",
-    "sliced_or_mmd",
-    "scaling",
-)
+from __future__ import annotations
 
-# Scripts that take too long for a run of all.
-LONG = (
-    "large_sparse",
-    "long_runs",
-    "comparison",
-    "patients",
-    "molecules",
-    "scaled_distance",
-    "turned_airfoil_search",
-    "mixed_search",
-    "compared_search",
-    "calibration_ledger",
-    "scaled_intervals",
-)
+import importlib
+from functools import cache
+from pathlib import Path
+from types import ModuleType
 
-# Scripts that measure accuracy only and take minutes at full size, the longest first.
-SIDE_BY_SIDE = (
-    "compared_search",
-    "mixed_search",
-    "comparison",
-    "airfoil_search",
-    "cells",
-    "turned_airfoil_search",
-    "mode_counting",
-    "published_images",
-    "image_classification",
-    "reference_learning",
-    "support_measure_machines",
-    "sampling_noise",
-    "unknown_pose",
-    "patients",
-    "scaled_distance",
-    "scaled_intervals",
-    "few_clouds",
-    "mixed",
-    "airfoil_regression",
-    "entropy_regression",
-    "image_embeddings",
-    "slices_and_quantiles",
-    "sliced_or_mmd",
-    "textures",
-)
+FOLDER = Path(__file__).parent
+# The subjects, in the order of the report. Benchmarks of speed run alone.
+SUBJECTS = ("speed", "numerics", "prediction", "calibration", "search", "papers")
+
+
+@cache
+def scripts() -> dict[str, ModuleType]:
+    """Return all benchmarks by name, in the order of the report."""
+    names = [
+        f"benchmarks.{subject}.{file.stem}"
+        for subject in SUBJECTS
+        for file in sorted((FOLDER / subject).glob("[a-z]*.py"))
+    ]
+    modules = map(importlib.import_module, names)
+    return {m.__name__.rpartition(".")[2]: m for m in modules if hasattr(m, "run")}
+
+
+def subject(script: ModuleType) -> str:
+    """Return the subject of a benchmark."""
+    return script.__name__.split(".")[1]
+
+
+def is_long(script: ModuleType) -> bool:
+    """Return whether a benchmark takes too long for a run of all."""
+    return getattr(script, "LONG", False)
+
+
+def runs_alone(script: ModuleType) -> bool:
+    """Return whether a benchmark measures times or memory, so that nothing may run beside it."""
+    return subject(script) == "speed" or getattr(script, "ALONE", False)

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmarks import calibration_ledger, ledger_measures
+from benchmarks.calibration import calibration_ledger, ledger_measures
+from benchmarks.calibration.ledger_measures import Entry
 from benchmarks.harness import Options, Row
-from benchmarks.ledger_measures import Entry
 
 ENTRIES = [Entry("normal noise", "fit", train, 1) for train in (15, 60, 200)]
 

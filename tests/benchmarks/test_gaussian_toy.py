@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from benchmarks.gaussian_toy import target, toy
+from benchmarks.papers.gaussian_toy import target, toy
 
 
 def test_target_is_equation_12() -> None:

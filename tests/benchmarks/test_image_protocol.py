@@ -7,7 +7,7 @@ import pytest
 import torch
 from sklearn.datasets import load_digits
 
-from benchmarks.image_protocol import (
+from benchmarks.papers.image_protocol import (
     Counts,
     Images,
     as_clouds,

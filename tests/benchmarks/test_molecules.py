@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks import molecules
+from benchmarks.prediction import molecules
 from gp_distributions import PointClouds
 from gp_distributions.datasets import Molecules
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks import published_images, textures
-from benchmarks.image_protocol import as_clouds
-from benchmarks.mode_counting import RIDGES
+from benchmarks.papers import published_images, textures
+from benchmarks.papers.image_protocol import as_clouds
+from benchmarks.papers.mode_counting import RIDGES
 from gp_distributions import MMD
 
 

@@ -5,8 +5,8 @@ import pytest
 from sklearn.model_selection import GridSearchCV, StratifiedKFold
 from sklearn.svm import SVC
 
-from benchmarks.machines import PENALTIES, cross_validate
-from benchmarks.support_measure_machines import Protocol, accuracy
+from benchmarks.papers.machines import PENALTIES, cross_validate
+from benchmarks.papers.support_measure_machines import Protocol, accuracy
 
 
 @pytest.mark.parametrize(("kernel", "reach"), [("linear", 97.0), ("gaussian", 99.0)])

@@ -4,7 +4,7 @@ import math
 
 import torch
 
-from benchmarks.virtual_examples import move
+from benchmarks.papers.virtual_examples import move
 
 
 def _image() -> torch.Tensor:

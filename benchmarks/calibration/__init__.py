@@ -1,0 +1,1 @@
+"""Do intervals and probabilities hold?"""

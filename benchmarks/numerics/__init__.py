@@ -1,0 +1,1 @@
+"""How many digits of distances and predictions are right?"""

@@ -1,0 +1,1 @@
+"""Do the published experiments on kernels of distributions reproduce?"""

@@ -1,0 +1,1 @@
+"""How well are targets and classes predicted from real and simulated distributions?"""

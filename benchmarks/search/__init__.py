@@ -1,0 +1,1 @@
+"""How many evaluations does a search for the best shape need?"""

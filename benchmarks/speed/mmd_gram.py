@@ -1,0 +1,227 @@
+"""How much does an exact MMD Gram matrix cost, compared with the exponentials it consists of?
+
+Ours: ``MMD(d).squared(rows)`` with an empty cache and a bandwidth of one, from rows of
+
+- ``uniform``, ``weighted``: T clouds of n atoms;
+- ``ragged``: padded clouds of n/5 to 9n/5 atoms, n on average.
+
+Further rows of the table are for other kernels, for gradients with respect to clouds or bandwidth,
+and for the approximation by ``num_features`` features, where ``error`` is the mean relative error
+of squared distances. The references, timed in the same run:
+
+- ``bare exp``: the exponential of as many numbers as there are ordered pairs of atoms, in blocks of
+  2^16 numbers in preallocated memory, by the faster of NumPy and torch;
+- ``exact``: ours without features, or without a gradient;
+- ``W K W^T``: for images on a grid, the products with the full kernel matrix of the grid, by NumPy.
+
+The budget is for T = 500, n = 50, d = 2. Peak memory is what a side uses beyond its inputs; for the
+largest Gram matrix it must stay below 4 GiB.
+
+    python -m benchmarks.speed.mmd_gram [--quick] [--repeats 9]
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from benchmarks import harness
+from benchmarks.judging import limit
+from benchmarks.speed.clouds import Sizes, fixed, gram
+from gp_distributions import MMD, PointClouds
+
+BLOCK = 2**16
+OTHERS = ("laplace", "matern32", "matern52", "inverse_multiquadric", "energy", "polynomial3")
+# With a bandwidth of one.
+KERNELS = ("gaussian", "laplace")
+
+
+TARGETS = (
+    limit(
+        "exact MMD Gram matrix, T = 500, n = 50, d = 2, over the bare exp of all ordered pairs",
+        "<= 1",
+        "ratio",
+        name="gaussian, uniform / bare exp, T=500 n=50 d=2",
+        asked=True,
+    ),
+    limit(
+        "exact MMD Gram matrix, T = 2000, n = 200: peak memory",
+        "<= 4096 MiB",
+        "ours_mib",
+        name="gaussian, uniform / bare exp, T=2000 n=200 d=2",
+        asked=True,
+    ),
+)
+
+
+def gradient(distance: MMD, rows: Tensor, parameter: Tensor) -> harness.Side:
+    """The Gram matrix and the gradient of its sum with respect to the rows or the bandwidth."""
+
+    def work() -> tuple[Tensor, ...]:
+        parameter.requires_grad_()
+        try:
+            return torch.autograd.grad(distance.squared(rows).sum(), parameter)
+        finally:
+            parameter.requires_grad_(False)
+
+    return lambda: work
+
+
+def pairs(sizes: Sizes) -> int:
+    """Return the number of ordered pairs of atoms."""
+    return (sizes.clouds * sizes.atoms) ** 2
+
+
+def exponentials(numbers: int) -> dict[str, harness.Side]:
+    """Compute the exponentials of ``numbers`` numbers with each library."""
+    exponents = np.random.default_rng(0).uniform(-10, 0, BLOCK)
+    result = np.empty_like(exponents)
+    exponents_t, result_t = torch.from_numpy(exponents), torch.from_numpy(result)
+
+    def repeated(work: harness.Work) -> harness.Side:
+        def run() -> None:
+            for _ in range(max(1, round(numbers / BLOCK))):
+                work()
+
+        return lambda: run
+
+    return {
+        "NumPy: exp": repeated(lambda: np.exp(exponents, out=result)),
+        "torch: exp": repeated(lambda: torch.exp(exponents_t, out=result_t)),
+    }
+
+
+def budgets(sizes: Sizes, repeats: int) -> list[harness.Row]:
+    """Time the Gram matrices that have a budget, and the other kernels."""
+    rows = sizes.rows()
+    sides = {
+        f"gaussian, {kind}": gram(MMD(sizes.dim, bandwidth=1.0), some)
+        for kind, some in rows.items()
+    }
+    for kernel in OTHERS:
+        bandwidth = None if kernel in ("energy", "polynomial3") else 1.0
+        distance = MMD(sizes.dim, kernel=kernel, bandwidth=bandwidth)
+        sides[kernel] = gram(distance, rows["uniform"])
+    bare = exponentials(pairs(sizes))
+    timings = harness.interleave(sides | bare, repeats=repeats, label=str(sizes))
+    fastest = min(timings[name].median for name in bare)
+    return [
+        harness.compare(f"{name} / bare exp, {sizes}", timings[name], fastest) for name in sides
+    ]
+
+
+def gradients(sizes: Sizes, repeats: int) -> list[harness.Row]:
+    """Compare gradients, which compute blocks twice, with the Gram matrix alone."""
+    result, rows = [], sizes.rows()["uniform"]
+    for kernel in KERNELS:
+        distance = MMD(sizes.dim, kernel=kernel, bandwidth=1.0)
+        assert distance.raw_bandwidth is not None
+        parameters = {"rows": rows, "bandwidth": distance.raw_bandwidth}
+        sides = {name: gradient(distance, rows, value) for name, value in parameters.items()}
+        exact = {"exact": gram(distance, rows)}
+        timings = harness.interleave(exact | sides, repeats=repeats, label=f"gradients, {sizes}")
+        result += [
+            harness.compare(
+                f"{kernel}, gradient in {name} / exact, {sizes}", timings[name], timings["exact"]
+            )
+            for name in sides
+        ]
+    return result
+
+
+def approximations(sizes: Sizes, counts: tuple[int, ...], repeats: int) -> list[harness.Row]:
+    """Compare features with the exact distance: time and error."""
+    rows, result = sizes.rows()["uniform"], []
+    apart = ~torch.eye(sizes.clouds, dtype=torch.bool)
+    for kernel in KERNELS:
+        make = partial(MMD, sizes.dim, kernel=kernel, bandwidth=1.0)
+        approximate = {
+            f"{count} {features}": make(num_features=count, features=features)
+            for count in counts
+            for features in ("orthogonal", "quasi_random", "landmarks")
+        }
+        expected = make().squared(rows)
+        sides = {name: gram(distance, rows) for name, distance in approximate.items()}
+        exact = {"exact": gram(make(), rows)}
+        timings = harness.interleave(
+            exact | sides, repeats=repeats, label=f"features, {kernel}, {sizes}"
+        )
+        for name, distance in approximate.items():
+            error = ((distance.squared(rows) - expected).abs()[apart] / expected[apart]).mean()
+            label = f"{kernel}, {name} / exact, {sizes}"
+            medians = (timings[side].median for side in (name, "exact"))
+            result.append(harness.compare(label, *medians, error=float(error)))
+    return result
+
+
+def images(count: int, side: int, repeats: int) -> list[harness.Row]:
+    """Time ``MMD`` on images that share a grid against products with the full kernel matrix."""
+    clouds = PointClouds.from_images(np.random.default_rng(0).uniform(size=(count, side, side)))
+    rows, weights, grid = clouds.pack(), clouds.weights.numpy(), clouds.points[0].numpy()
+    profiles: dict[str, Callable[[Any], Any]] = {
+        "gaussian": lambda squared: np.exp(-squared / 2),
+        "laplace": lambda squared: np.exp(-np.sqrt(squared)),
+    }
+
+    def direct(profile: Callable[[Any], Any]) -> object:
+        smoothed = weights @ profile(((grid[:, None] - grid) ** 2).sum(-1))
+        squares = (smoothed * weights).sum(-1)
+        return squares[:, None] + squares - 2 * (smoothed @ weights.T)
+
+    result = []
+    for kernel, profile in profiles.items():
+        sides: dict[str, harness.Side] = {
+            "ours": gram(MMD(2, kernel=kernel, bandwidth=1.0), rows),
+            "direct": fixed(partial(direct, profile)),
+        }
+        timings = harness.interleave(sides, repeats=repeats, label=f"{count} images")
+        name = f"{kernel}, {count} images of {side} x {side} / W K W^T"
+        result.append(harness.compare(name, timings["ours"], timings["direct"].median))
+    return result
+
+
+def largest(sizes: Sizes) -> harness.Row:
+    """Time a Gram matrix of clouds with more pairs of atoms than fit into memory."""
+    rows, distance, seconds = sizes.rows()["uniform"], MMD(sizes.dim, bandwidth=1.0), 0.0
+
+    def work() -> None:
+        nonlocal seconds
+        start = time.perf_counter()
+        distance.squared(rows)
+        seconds = time.perf_counter() - start
+
+    peak = harness.peak_memory(work)
+    # A thousandth of the exponentials is enough to extrapolate.
+    sample = pairs(sizes) // 1000
+    timings = harness.interleave(exponentials(sample), repeats=3, label=f"exp for {sizes}")
+    fastest = min(timing.median for timing in timings.values())
+    bare = fastest * pairs(sizes) / (max(1, round(sample / BLOCK)) * BLOCK)
+    return harness.compare(f"gaussian, uniform / bare exp, {sizes}", seconds, bare, ours_mib=peak)
+
+
+def run(options: harness.Options) -> list[harness.Row]:
+    """Measure the budget, gradients, features, images and the largest Gram matrix."""
+    few = max(3, options.repeats // 3)
+    usual, fewer, most = Sizes(500, 50), Sizes(100, 50), Sizes(2000, 200)
+    counts: tuple[int, ...] = (50, 200, 1000)
+    pictures = [(1000, 28), (1000, 34)]
+    if options.quick:
+        few, usual, fewer, most = options.repeats, Sizes(30, 10), Sizes(30, 10), Sizes(60, 20)
+        counts, pictures = (20,), [(20, 8)]
+    return [
+        *budgets(usual, options.repeats),
+        *gradients(fewer, few),
+        *approximations(usual, counts, few),
+        *(row for count, side in pictures for row in images(count, side, few)),
+        largest(most),
+    ]
+
+
+if __name__ == "__main__":
+    harness.main(run)

@@ -1,0 +1,193 @@
+"""How fast and how accurate are entropic potentials, compared with POT, OTT and GeomLoss?
+
+The work: potentials on a reference of 20 atoms for 100 clouds of 30 points, from the Gaussian toy
+of Bachoc et al. (means in [-0.3, 0.3]^2, standard deviations 0.01 to 0.02; reference N(0, 0.1 I)),
+for epsilon from 1e-1 to 1e-6. A second task has references of 300 and 1000 atoms for 5 clouds of
+100 points; there, our solver computes the potentials on the clouds. Every side stops at a
+marginal error of 1e-9 if it can:
+
+- ours: ``transport_potentials``, all clouds at once;
+- POT: ``ot.sinkhorn(method="sinkhorn_log")`` in a loop over clouds, with at most 20000 iterations
+  each; where it is slow, it runs on the first clouds only, and the time is scaled up;
+- OTT: ``Sinkhorn`` under ``vmap`` and ``jit``, compiled beforehand, with at most 20000 iterations;
+- GeomLoss: its epsilon-scaling loop, which stops by its schedule (``scaling=0.99``) and not by an
+  error.
+
+The ``error`` columns are the L1 distance between the marginal of the plan on the reference and its
+weights, the largest over clouds, computed in the same way for all sides from the potentials on the
+reference. ``agree`` is the largest difference between their centred potentials and ours. Sides that
+are not installed are skipped.
+
+    python -m benchmarks.speed.sinkhorn_potentials [--quick] [--repeats 3]
+"""
+
+from __future__ import annotations
+
+import importlib
+import warnings
+from collections.abc import Callable
+from functools import partial
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+import ot
+import torch
+from torch import Tensor
+
+from benchmarks.harness import Options, Row, compare, interleave, main
+from benchmarks.judging import limit
+from benchmarks.speed import clouds
+from gp_distributions.numerics.entropic_transport import conditional_plan, transport_potentials
+
+TOLERANCE = 1e-9
+MAX_ITERATIONS = 20_000
+# Points and weights of clouds, and support and masses of a reference.
+Problem = tuple[Tensor, Tensor, Tensor, Tensor]
+
+
+TARGETS = tuple(
+    limit(
+        f"potentials, 100 clouds x 30 points, m = 20, epsilon 1e-3: {peer}, over ours",
+        target,
+        "ratio",
+        name=f"{name} / ours, 20 atoms, epsilon 0.001",
+        asked=True,
+    )
+    for name, peer, target in (("POT", "POT's loop", ">= 100"), ("OTT", "OTT's `vmap`", ">= 15"))
+)
+
+
+def toy(count: int, atoms: int, size: int) -> Problem:
+    """Draw a problem."""
+    drawn, _, support = clouds.toy(count, atoms, size)
+    return drawn.points, drawn.weights, support, clouds.equal_masses(size)
+
+
+def ours(problem: Problem, epsilon: float) -> Tensor:
+    """Newton's method on all clouds at once."""
+    scalar = torch.tensor(epsilon, dtype=torch.float64)
+    return transport_potentials(*problem, scalar, tolerance=TOLERANCE)[0]
+
+
+def pot(problem: Problem, epsilon: float) -> Tensor:
+    """POT in a loop over clouds."""
+    points, weights, support, masses = (t.numpy() for t in problem)
+    potentials = []
+    for x, a in zip(points, weights, strict=True):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # warns about convergence, which the error shows too
+            _, log = ot.sinkhorn(
+                a,
+                masses,
+                ot.dist(x, support),
+                epsilon,
+                method="sinkhorn_log",
+                stopThr=TOLERANCE,
+                numItermax=MAX_ITERATIONS,
+                log=True,
+            )
+        potentials.append(epsilon * (log["log_v"] - np.log(masses)))
+    return torch.from_numpy(np.stack(potentials))
+
+
+def make_ott(problem: Problem, epsilon: float) -> Callable[[], Tensor]:
+    """The compiled, vectorised solver of OTT."""
+    jax = importlib.import_module("jax")
+    jax.config.update("jax_enable_x64", True)
+    pointcloud = importlib.import_module("ott.geometry.pointcloud")
+    linear = importlib.import_module("ott.problems.linear.linear_problem")
+    sinkhorn = importlib.import_module("ott.solvers.linear.sinkhorn")
+    points, weights, support, masses = (jax.numpy.asarray(t.numpy()) for t in problem)
+    solver = sinkhorn.Sinkhorn(threshold=TOLERANCE, max_iterations=MAX_ITERATIONS)
+
+    def one(x: Any, a: Any) -> Any:
+        geometry = pointcloud.PointCloud(x, support, epsilon=epsilon)
+        return solver(linear.LinearProblem(geometry, a=a, b=masses)).g
+
+    compiled = jax.jit(jax.vmap(one))
+    compiled(points, weights).block_until_ready()
+    log_masses = problem[3].log()
+
+    def work() -> Tensor:
+        g = torch.from_numpy(np.array(compiled(points, weights).block_until_ready()))
+        return g - epsilon * log_masses
+
+    return work
+
+
+def make_geomloss(problem: Problem, epsilon: float) -> Callable[[], Tensor]:
+    """The epsilon-scaling loop of GeomLoss, whose cost is half of ours."""
+    geomloss = importlib.import_module("geomloss")
+    points, weights, support, masses = problem
+    loss = geomloss.SamplesLoss(
+        "sinkhorn",
+        p=2,
+        blur=(epsilon / 2) ** 0.5,
+        scaling=0.99,
+        debias=False,
+        potentials=True,
+        backend="tensorized",
+    )
+    u, b = support.expand(len(points), -1, -1), masses.expand(len(points), -1)
+    return lambda: 2 * loss(weights, points, b.contiguous(), u.contiguous())[1]
+
+
+def marginal_error(problem: Problem, potentials: Tensor, epsilon: float) -> float:
+    """Largest L1 error of the marginal on the reference."""
+    points, weights, support, masses = problem
+    count = len(potentials)
+    scalar = torch.tensor(epsilon, dtype=torch.float64)
+    conditional = conditional_plan(points[:count], support, masses, scalar, potentials)
+    marginal = (weights[:count].unsqueeze(-2) @ conditional).squeeze(-2)
+    return float((marginal - masses).abs().sum(-1).max())
+
+
+def run(options: Options) -> list[Row]:
+    """Return one row per epsilon and peer."""
+    repeats = min(options.repeats, 3)
+    if options.quick:
+        tasks = [(toy(5, 30, 20), epsilon) for epsilon in (1e-1, 1e-2)]
+    else:
+        tasks = [(toy(100, 30, 20), 10.0**power) for power in range(-1, -7, -1)]
+        for size in (300, 1000):
+            tasks += [(toy(5, 100, size), epsilon) for epsilon in (1e-1, 1e-2, 1e-3)]
+    return [row for task in tasks for row in beside_peers(*task, repeats)]
+
+
+def beside_peers(problem: Problem, epsilon: float, repeats: int) -> list[Row]:
+    """Time all sides at one epsilon, interleaved."""
+    total = len(problem[0])
+    # POT needs minutes for all clouds if epsilon is small, so it gets only some of them.
+    few = total if epsilon >= 1e-3 else min(3, total)
+    some: Problem = (problem[0][:few], problem[1][:few], *problem[2:])
+    works: dict[str, Callable[[], Tensor]] = {
+        "ours": partial(ours, problem, epsilon),
+        "POT": partial(pot, some, epsilon),
+    }
+    if find_spec("ott") and epsilon >= 1e-4:
+        works["OTT"] = make_ott(problem, epsilon)
+    if find_spec("geomloss"):
+        works["GeomLoss"] = make_geomloss(problem, epsilon)
+    found = {name: work() for name, work in works.items()}
+    centred = {name: g - (g @ problem[3]).unsqueeze(-1) for name, g in found.items()}
+    errors = {name: marginal_error(problem, g, epsilon) for name, g in found.items()}
+    sides = {name: clouds.fixed(work) for name, work in works.items()}
+    timings = interleave(sides, repeats=repeats, label=f"epsilon {epsilon:g}", warmup=0)
+    return [
+        compare(
+            f"{name} / ours, {len(problem[2])} atoms, epsilon {epsilon:g}",
+            timings["ours"].median,
+            timings[name].median * total / len(found[name]),
+            inverse=True,
+            error_ours=errors["ours"],
+            error_theirs=errors[name],
+            agree=float((centred[name] - centred["ours"][: len(found[name])]).abs().max()),
+        )
+        for name in works
+        if name != "ours"
+    ]
+
+
+if __name__ == "__main__":
+    main(run)
