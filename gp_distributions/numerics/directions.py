@@ -69,10 +69,10 @@ def random_levels(num_directions: int, num_levels: int, *, seed: int = 0) -> Ten
         seed: Random seed. Draws are independent of :func:`random_directions` with the same seed.
 
     Returns:
-        An ``L x N`` tensor in double precision.
+        An ``L x N`` tensor in double precision, whose first columns are those of fewer levels.
     """
-    drawn = np.random.default_rng([seed, 1]).random((num_directions, num_levels))
-    return torch.from_numpy(1 - drawn)
+    drawn = np.random.default_rng([seed, 1]).random((num_levels, num_directions))
+    return torch.from_numpy(1 - drawn.T)
 
 
 def _orthonormal_bases(dim: int, num_directions: int, seed: int) -> NDArray[np.float64]:

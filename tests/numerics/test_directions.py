@@ -137,6 +137,7 @@ def test_random_levels_are_uniform_and_those_of_their_seed() -> None:
     levels = random_levels(50, 200, seed=4)
     assert torch.equal(levels, random_levels(50, 200, seed=4))
     assert not torch.equal(levels, random_levels(50, 200, seed=5))
+    assert torch.equal(levels[:, :7], random_levels(50, 7, seed=4))
     # At the level 1e-6, the Kolmogorov-Smirnov statistic of n draws is at most sqrt(log(2e6) / 2n).
     bound = math.sqrt(math.log(2e6) / (2 * levels.numel()))
     assert scipy.stats.kstest(levels.flatten(), "uniform").statistic < bound
