@@ -158,6 +158,7 @@ DISTANCES: dict[str, Case[Distance]] = {
     "linear-transport": Case(partial(_on_reference, LinearTransport), settings={"epsilon": 1.0}),
     "sw1": Case(partial(_SLICED, p=1), settings={"num_quantiles": 7}),
     "sw2-random": Case(partial(_SLICED, sampling="random"), settings={"num_quantiles": 7}),
+    "sw1-random": Case(partial(_SLICED, p=1, sampling="random")),
     "sw2-gaussians": Case(partial(SlicedWasserstein, 2, inputs="gaussians"), GAUSSIANS),
     "sw1-gaussians": Case(partial(SlicedWasserstein, 2, p=1, inputs="gaussians"), GAUSSIANS),
     "mmd": Case(partial(MMD, 2, bandwidth=1.0), settings={"bandwidth": 2.0}),

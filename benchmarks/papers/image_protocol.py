@@ -191,9 +191,15 @@ def _cut(image: Tensor) -> Tensor:
     return image[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
 
 
-def as_clouds(images: Tensor) -> PointClouds:
-    """Return the non-zero pixels as atoms, weighted by intensity."""
-    return _weighted(images, images.unsqueeze(-1)[..., :0])
+def as_clouds(images: Tensor, *, fill: bool = False) -> PointClouds:
+    """Return the non-zero pixels as atoms, weighted by intensity.
+
+    Args:
+        images: A ``N x H x W`` tensor.
+        fill: Whether images of every size fill [-1, 1]^2, as in the paper. Otherwise 28 pixels do, so
+            that what is in an image has the same size in a larger one.
+    """
+    return _weighted(images, images.unsqueeze(-1)[..., :0], fill=fill)
 
 
 def as_edges(images: Tensor, scale: float) -> PointClouds:
@@ -219,9 +225,13 @@ def as_edges(images: Tensor, scale: float) -> PointClouds:
     return _weighted(norm, scale * directions)
 
 
-def _weighted(weights: Tensor, more: Tensor) -> PointClouds:
-    """Return pixel positions, scaled so that 28 pixels span [-1, 1], with further coordinates."""
-    y, x = (torch.arange(n).to(weights) / 13.5 - 1 for n in weights.shape[-2:])
+def _weighted(weights: Tensor, more: Tensor, *, fill: bool = False) -> PointClouds:
+    """Return pixel positions, scaled so that 28 or all pixels span [-1, 1], with further coordinates."""
+    sides = [(n - 1) / 2 if fill else 13.5 for n in weights.shape[-2:]]
+    y, x = (
+        torch.arange(n).to(weights) / side - 1
+        for n, side in zip(weights.shape[-2:], sides, strict=True)
+    )
     grid = torch.stack(torch.meshgrid(x, -y, indexing="xy"), dim=-1)
     masks = weights > 1e-6
     points = [torch.cat([grid[m], e[m]], -1) for m, e in zip(masks, more, strict=True)]

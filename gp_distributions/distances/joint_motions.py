@@ -22,13 +22,13 @@ def unchanged_by(distance: Distance, group: Tensor) -> bool:
         images under any of the maps:
 
         - :class:`SlicedWasserstein`, if the maps are orthogonal and permute the directions of the
-          slices;
+          slices, which have no levels of their own;
         - :class:`MMD` without features, if the maps are orthogonal, because its named embedding kernels
           are functions of distances and inner products.
     """
     if type(distance) not in (SlicedWasserstein, MMD) or not is_orthogonal(group):
         return False
     if isinstance(distance, SlicedWasserstein):
-        return permutes_axes(group, distance.directions)
+        return distance.levels is None and permutes_axes(group, distance.directions)
     exact = isinstance(distance, MMD) and distance.num_features is None
     return exact and isinstance(distance.kernel, str)

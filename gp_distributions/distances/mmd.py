@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, ClassVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from gp_distributions.distances import evaluation
+from gp_distributions.distances.atoms import AtomKernel
 from gp_distributions.distances.base import Distance
 from gp_distributions.distances.embedded_rows import Rows, rows_of
-from gp_distributions.measures.arrays import integer, positive
+from gp_distributions.measures.arrays import Data, integer, positive
 from gp_distributions.numerics.embedding_kernels import (
     EMBEDDING_KERNELS,
     EmbeddingKernel,
@@ -72,6 +74,11 @@ class MMD(Distance):
     is bounded as for other kernels. :func:`gp_distributions.save` stores no code, so it refuses models
     with such a kernel. They can be pickled if the kernel can.
 
+    Atoms of any kind, such as strings and graphs, are indices into a list ``atoms`` of them, so that
+    rows stay numbers. The kernel is then its matrix, or a function of two atoms. To predict for clouds
+    with new atoms, append these to the list: the function is called for pairs with a new atom. A matrix
+    knows only its own atoms.
+
     Between Gaussians, expectations are over independent draws, also for a Gaussian and itself. So the
     linear kernel lacks the term :math:`\delta_{ij} \operatorname{tr} \Sigma_i` of Muandet et al., which
     depends on the index of a Gaussian rather than on the Gaussian.
@@ -81,10 +88,12 @@ class MMD(Distance):
     zero.
 
     Args:
-        dim: Dimension ``d`` of the atoms.
+        dim: Dimension ``d`` of the atoms, 1 for indices.
         kernel: Name of the embedding kernel; or a function that maps a ``batch_shape x N x d`` and a
             ``batch_shape x M x d`` tensor of atoms to their ``batch_shape x N x M`` kernel matrix; or a
-            GPyTorch kernel, which is copied.
+            GPyTorch kernel, which is copied. For atoms of any kind, the ``A x A`` kernel matrix of the
+            atoms, or a symmetric function of two atoms, which returns a number.
+        atoms: The ``A`` atoms, if points are indices into a list of them.
         bandwidth: Bandwidth ``l``, in the units of the points. Default: the median distance between
             at least 1000 atoms, drawn equally from the first rows. Its logarithm is the parameter
             ``raw_bandwidth``, which is fixed unless ``raw_bandwidth.requires_grad_()`` is called.
@@ -99,12 +108,14 @@ class MMD(Distance):
             Fourier features.
 
     Raises:
-        TypeError: If ``kernel`` is neither a name nor can be called.
+        TypeError: If ``kernel`` is neither a name nor a matrix, and cannot be called, or if it is a name
+            although ``atoms`` are given.
         ValueError: If ``kernel`` or ``features`` is unknown, the bandwidth is not positive or the
             kernel has none, ``num_features`` does not match ``features``, or the kernel does not
-            support the kind of features, the inputs or ``normalize``; on evaluation, if all atoms
-            coincide, so that their median distance is not a bandwidth, or if a function returns a
-            matrix of another shape.
+            support the kind of features, the inputs or ``normalize``; if the kernel matrix of ``atoms``
+            is not symmetric and positive semi-definite, with its smallest eigenvalue; on evaluation, if
+            all atoms coincide, so that their median distance is not a bandwidth, if a function returns
+            a matrix of another shape, or if a point is not the index of an atom.
 
     Example:
         >>> import torch
@@ -126,6 +137,16 @@ class MMD(Distance):
                 [0.4775, 0.0000, 1.3820],
                 [0.9045, 1.3820, 0.0000]], dtype=torch.float64)
 
+        Bags of words, by common letters:
+
+        >>> words = ["oak", "oat", "elm"]
+        >>> distance = MMD(kernel=lambda a, b: len(set(a) & set(b)), atoms=words)
+        >>> clouds = PointClouds.from_list([[[0.0]], [[0.0], [1.0]], [[2.0]]])
+        >>> distance.squared(clouds.pack())
+        tensor([[0.0000, 0.5000, 6.0000],
+                [0.5000, 0.0000, 5.5000],
+                [6.0000, 5.5000, 0.0000]], dtype=torch.float64)
+
     Sources: Gretton et al. 2012; Szabo et al. 2015, section 2 (any kernel on atoms); Muandet et al.
     2012, table 1; Szekely and Rizzo 2013; Rahimi and Recht 2007; Yu et al. 2016.
     """
@@ -136,9 +157,10 @@ class MMD(Distance):
 
     def __init__(
         self,
-        dim: int,
+        dim: int = 1,
         *,
-        kernel: str | Callable[..., Any] = "gaussian",
+        kernel: str | Data | Callable[..., Any] = "gaussian",
+        atoms: Sequence[Any] | None = None,
         bandwidth: float | None = None,
         num_features: int | None = None,
         features: str = "orthogonal",
@@ -150,11 +172,18 @@ class MMD(Distance):
         if isinstance(kernel, str) and kernel not in EMBEDDING_KERNELS:
             names = ", ".join(EMBEDDING_KERNELS)
             raise ValueError(f"There is no embedding kernel {kernel!r}; choose from {names}.")
-        if normalize and kernel == "energy":
+        if normalize and isinstance(kernel, str) and kernel == "energy":
             raise ValueError("The energy kernel cannot be normalised: use normalize=False.")
+        given: Any = kernel
+        if atoms is not None or isinstance(given, Tensor | np.ndarray | list | tuple):
+            given = AtomKernel(given, atoms)
         self.kernel: str | PointKernel = (
-            kernel if isinstance(kernel, str | PointKernel) else PointKernel(kernel)
+            given if isinstance(given, str | PointKernel) else PointKernel(given)
         )
+        if isinstance(self.kernel, AtomKernel):
+            if self.dim != 1 or num_features is not None:
+                raise ValueError("Indices of atoms have dim=1, and their kernel has no features.")
+            self.reads_coordinates = False
         self.num_features = num_features
         self.features = features
         self.normalize = normalize
@@ -197,6 +226,11 @@ class MMD(Distance):
             integer(count, "num_features")
             unknown = torch.full((count, self.dim), math.nan, dtype=torch.float64)
             self.register_buffer("landmarks", unknown)
+
+    @property
+    def atoms(self) -> Sequence[Any] | None:
+        """The objects whose indices the points are; ``None`` if points are no indices."""
+        return self.kernel.atoms if isinstance(self.kernel, AtomKernel) else None
 
     @property
     def _point_kernel(self) -> EmbeddingKernel:
@@ -312,6 +346,8 @@ class MMD(Distance):
 
     def _in_bandwidths(self, points: Tensor, weights: Tensor) -> Tensor:
         """Divide atoms by the bandwidth; the covariances of Gaussians are divided by its square."""
+        if isinstance(self.kernel, AtomKernel):
+            return self.kernel.indices(points, weights)
         if not (weights.requires_grad and torch.is_grad_enabled()):
             # Padding is moved to the mean, so that its values do not add rounding errors.
             middle = weights.unsqueeze(-2) @ points

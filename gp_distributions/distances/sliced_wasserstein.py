@@ -10,7 +10,11 @@ from torch import Tensor
 
 from gp_distributions.distances.base import Distance
 from gp_distributions.measures.arrays import integer
-from gp_distributions.numerics.directions import random_directions, sphere_directions
+from gp_distributions.numerics.directions import (
+    random_directions,
+    random_levels,
+    sphere_directions,
+)
 from gp_distributions.numerics.linear_algebra import concatenate, matmul
 from gp_distributions.numerics.normals import (
     MEAN_ABSOLUTE,
@@ -19,7 +23,7 @@ from gp_distributions.numerics.normals import (
     projected_deviations,
 )
 from gp_distributions.numerics.pairwise import manhattan, without_rounding
-from gp_distributions.numerics.quantiles import cell_quantiles, equally_weighted
+from gp_distributions.numerics.quantiles import cell_quantiles, equally_weighted, quantiles_at
 from gp_distributions.rows.clouds import drop_padding
 from gp_distributions.rows.gaussians import split_gaussians
 
@@ -46,10 +50,18 @@ class SlicedWasserstein(Distance):
 
     For ``p = 2``, the contribution of the means is computed exactly, as :math:`|m - m'|^2 / d`, and
     only the centred clouds are sliced. The directions are spread evenly over the projective sphere,
-    fixed at construction and saved with the state. With ``sampling="random"`` they are independent
-    draws instead, and the means are sliced like the rest, as in Meunier et al. 2022, whose algorithm
-    also draws levels of quantiles. The error of squared distances is then of order :math:`L^{-1/2}`,
-    many times larger.
+    fixed at construction and saved with the state.
+
+    With ``sampling="random"``, directions and levels are independent uniform draws instead, the ``N``
+    levels :math:`t_{lk}` anew for each direction, and the means are sliced like the rest:
+
+    .. math::
+        SW_p^p(P, P') \approx \frac{1}{L N} \sum_{l=1}^{L} \sum_{k=1}^{N}
+        |Q_{\theta_l}(t_{lk}) - Q'_{\theta_l}(t_{lk})|^p,
+
+    as in algorithm 1 of Meunier et al. 2022. The error is then of order :math:`L^{-1/2}`, many times
+    larger, and gradients with respect to weights are zero, as quantiles are atoms. The draws are
+    fixed at construction and saved, too.
 
     For Gaussians no quantile functions are needed: the projection of :math:`N(m, S)` is normal with
     mean :math:`a = \theta^\top m` and variance :math:`s^2 = \theta^\top S \theta`. Each direction
@@ -68,11 +80,13 @@ class SlicedWasserstein(Distance):
         num_quantiles: Number ``N`` of equal cells over which quantile functions are averaged. The
             average is exact for equally weighted clouds whose size divides ``N``. If ``None``, there is
             no averaging, and all clouds must have the same size and equal weights. Not used for
-            Gaussians.
+            Gaussians. With random sampling, the number of levels of each direction; if ``None``,
+            levels are not drawn.
         center: Whether to centre distributions at their means first, which makes the distance invariant
             to translations.
-        sampling: How to choose directions: ``"even"`` or ``"random"``.
-        seed: Random seed for the directions, if they are random or in three and more dimensions.
+        sampling: How to choose directions and levels: ``"even"`` or ``"random"``.
+        seed: Random seed for the directions, if they are random or in three and more dimensions, and
+            for random levels.
 
     Raises:
         ValueError: If ``p`` is not 1 or 2, ``sampling`` is unknown, a number is less than one, or the
@@ -90,7 +104,7 @@ class SlicedWasserstein(Distance):
 
     Sources: Kolouri, Zou and Rohde 2016, eq. 7 (definition), 13 (embedding) and 15 (pairs), theorem 5,
     for densities; Meunier, Pontil and Ciliberto 2022, eq. 13 and 14, propositions 5, 6 and 17, for bags,
-    and algorithm 1 (random directions); Carriere, Cuturi and Oudot 2017 (order one).
+    and algorithm 1 (random directions and levels); Carriere, Cuturi and Oudot 2017 (order one).
     """
 
     supported_inputs: ClassVar[tuple[str, ...]] = ("clouds", "gaussians")
@@ -123,6 +137,10 @@ class SlicedWasserstein(Distance):
         self.directions: Tensor
         count = integer(num_slices, "num_slices")
         self.register_buffer("directions", _SAMPLINGS[sampling](self.dim, count, seed=seed))
+        drawn = sampling == "random" and inputs == "clouds" and self.num_quantiles is not None
+        levels = random_levels(self.num_slices, self.num_quantiles or 1, seed=seed)
+        self.levels: Tensor | None
+        self.register_buffer("levels", levels if drawn else None)
 
     @property
     def num_slices(self) -> int:
@@ -202,21 +220,28 @@ class SlicedWasserstein(Distance):
         return self.inputs == "gaussians" and self.p == 1 and not self.center
 
     def _quantiles(self, directions: Tensor, points: Tensor, weights: Tensor) -> Tensor:
-        """Compute the cell averages of the quantile functions of all slices, ``C x L x N``."""
+        """Compute cell averages or random values of the quantile functions, ``C x L x N``."""
         if self.num_quantiles is None and not equally_weighted(weights):
             raise ValueError(_ONLY_ONE_SIZE)
         num_quantiles = self.num_quantiles or points.shape[-2]
         tracked = torch.is_grad_enabled() and any(t.requires_grad for t in (points, weights))
 
-        def sliced(directions: Tensor) -> Tensor:
-            projected = matmul(directions, points.transpose(-1, -2))
+        levels = None
+        if self.levels is not None and self.num_quantiles is not None:
+            levels = self.levels.narrow(-1, 0, num_quantiles).to(points)
+
+        def sliced(few: slice) -> Tensor:
+            projected = matmul(directions[few], points.transpose(-1, -2))
+            if levels is not None:
+                return quantiles_at(projected, weights, levels[few])
             return cell_quantiles(projected, weights, num_quantiles)
 
         # A large cloud is sliced in a few directions at a time, to bound memory.
         count = max(1, self.chunk_elements // max(1, weights.numel()))
         if tracked or count >= len(directions):
-            return sliced(directions)
-        return torch.cat([sliced(few) for few in directions.split(count)], dim=-2)
+            return sliced(slice(None))
+        starts = range(0, len(directions), count)
+        return torch.cat([sliced(slice(start, start + count)) for start in starts], dim=-2)
 
     def _check_sizes(self, r1: Tensor, r2: Tensor) -> None:
         if self.num_quantiles is None and r1.shape[-1] != r2.shape[-1]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable, Sequence
 
 import torch
 from torch import Tensor
@@ -16,10 +16,14 @@ from gp_distributions.numerics.entropic_transport import conditional_plan, trans
 from gp_distributions.numerics.semi_dual import TransportOutcome
 from gp_distributions.warnings import ConvergenceWarning, warn
 
-_NOT_DETERMINED = (
-    "epsilon is too small to determine the potentials in floating point, so that equal clouds may "
-    "have different features"
-)
+# Computes a tensor of ``C`` clouds from their atoms, weights and potentials.
+Reader = Callable[[Tensor, Tensor, Tensor], Tensor]
+
+_MISSED = {
+    "converged": "the solver missed its tolerance, so that features are inexact",
+    "determined": "epsilon is too small to determine the potentials in floating point, so that equal "
+    "clouds may have different features",
+}
 
 
 class TransportDistance(Distance):
@@ -49,7 +53,59 @@ class TransportDistance(Distance):
         """Compute the features of clouds, internally in double precision."""
         return self._solved(points, weights)[0]
 
-    def _solved(self, points: Tensor, weights: Tensor) -> tuple[Tensor, TransportOutcome]:
+    def plan(self, rows: Tensor) -> Tensor:
+        r"""Compute the entropic transport plans from clouds to the reference.
+
+        With the atoms :math:`x_i` and weights :math:`a_i` of a cloud, :math:`u_j` and :math:`b_j` of the
+        reference and the potentials :math:`f, g`, the plan is
+
+        .. math::
+            P_{ij} = a_i b_j \exp\bigl((f_i + g_j - |x_i - u_j|^2) / \varepsilon\bigr),
+            \qquad \sum_j P_{ij} = a_i, \qquad \sum_i P_{ij} = b_j.
+
+        It shows what each atom of the reference sees of a cloud:
+        :func:`gp_distributions.plotting.plot_plan` draws it.
+
+        Args:
+            rows: A ``batch_shape x N x m*(d+1)`` tensor, such as ``clouds.pack()``.
+
+        Returns:
+            A ``batch_shape x N x m x r`` tensor without gradient, for ``m`` atoms of the clouds, with
+            padding, and ``r`` atoms of the reference.
+
+        Raises:
+            ValueError: If the width of the rows does not match, or weights are invalid.
+
+        Warns:
+            ConvergenceWarning: If the solver misses its tolerance, so that columns do not sum to the
+                weights of the reference.
+
+        Example:
+            >>> import torch
+            >>> from gp_distributions import PointClouds, ReferenceMeasure, SinkhornPotential
+            >>> reference = ReferenceMeasure(torch.tensor([[0.0], [1.0]], dtype=torch.float64))
+            >>> clouds = PointClouds.from_list([[[0.0], [1.0]], [[0.0], [2.0], [2.0]]])
+            >>> SinkhornPotential(reference, epsilon=0.01).plan(clouds.pack())[1].round(decimals=3)
+            tensor([[0.3330, 0.0000],
+                    [0.0830, 0.2500],
+                    [0.0830, 0.2500]], dtype=torch.float64)
+
+        Source: Allain, Gousset and Heurtin 2024, figure 2.
+        """
+        evaluation.check_rows(self, rows)
+
+        def read(points: Tensor, weights: Tensor, potentials: Tensor) -> Tensor:
+            conditional = conditional_plan(points, *self._target(), potentials)
+            return (weights.unsqueeze(-1) * conditional).flatten(-2)
+
+        with torch.no_grad():
+            flat = self._read_rows(rows, None, read)
+        return flat.unflatten(-1, (-1, self.reference.size))
+
+    def _solved(
+        self, points: Tensor, weights: Tensor, read: Reader | None = None
+    ) -> tuple[Tensor, TransportOutcome]:
+        """Solve, and read features, or what else ``read`` computes, off the potentials."""
         x, a = points.to(torch.float64), weights.to(torch.float64)
         a = a / a.sum(-1, keepdim=True)  # weights in single precision sum to one only approximately
         target = self._target()
@@ -64,7 +120,8 @@ class TransportDistance(Distance):
         )
         if started is not None:
             started[key] = potentials.detach()
-        return self._features(x, a, potentials).to(points.dtype), outcome
+        read = self._features if read is None else read
+        return read(x, a, potentials).to(points.dtype), outcome
 
     def _target(self) -> tuple[Tensor, Tensor, Tensor]:
         """Return the atoms and weights of the reference, and epsilon, in double precision."""
@@ -79,23 +136,24 @@ class TransportDistance(Distance):
 
     def represent_rows(self, rows: Tensor, factors: Tensor | None = None) -> Tensor:
         """Represent all rows, and issue one warning for all clouds whose potentials are inexact."""
+        return self._read_rows(rows, factors, None)
+
+    def _read_rows(self, rows: Tensor, factors: Tensor | None, read: Reader | None) -> Tensor:
         outcomes: list[TransportOutcome] = []
         settled = evaluation.settled(self)
 
         def represent(points: Tensor, weights: Tensor) -> Tensor:
-            features, outcome = settled._solved(points, weights)
+            features, outcome = settled._solved(points, weights, read)
             outcomes.append(outcome)
             return features
 
         representation = evaluation.represent_rows(self, rows, factors, by=represent)
-        self._warn(outcomes)
+        # Plans are determined even where potentials are not.
+        self._warn(outcomes, ("converged", "determined") if read is None else ("converged",))
         return representation
 
-    def _warn(self, outcomes: list[TransportOutcome]) -> None:
-        for name, message in (
-            ("converged", "the solver missed its tolerance, so that features are inexact"),
-            ("determined", _NOT_DETERMINED),
-        ):
+    def _warn(self, outcomes: list[TransportOutcome], names: Sequence[str]) -> None:
+        for name in names:
             missed = ~torch.cat([getattr(outcome, name) for outcome in outcomes])
             if bool(missed.any()):
                 errors = torch.cat([outcome.marginal_error for outcome in outcomes])
@@ -103,7 +161,7 @@ class TransportDistance(Distance):
                 shown = ", ".join(map(str, clouds[:5])) + (", ..." if len(clouds) > 5 else "")
                 warn(
                     f"Entropic transport with epsilon={self.epsilon.item():.3g}: for {len(clouds)} of "
-                    f"{len(missed)} clouds ({shown}) {message} (largest marginal error "
+                    f"{len(missed)} clouds ({shown}) {_MISSED[name]} (largest marginal error "
                     f"{errors[missed].max().item():.1e}). Use a larger epsilon.",
                     ConvergenceWarning,
                 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from torch import Tensor
@@ -12,6 +12,7 @@ from gp_distributions.distances.sliced_wasserstein import SlicedWasserstein
 from gp_distributions.distances.transport import SinkhornPotential
 from gp_distributions.kernels.distribution_kernel import DistributionKernel
 from gp_distributions.kernels.profiles import Profile
+from gp_distributions.measures.arrays import Data
 from gp_distributions.measures.kinds import Distributions
 from gp_distributions.measures.reference import ReferenceMeasure
 
@@ -76,8 +77,8 @@ class MMDKernel(DistributionKernel):
     are functions of the distance between mean embeddings.
 
     Args:
-        kernel: Embedding kernel on the points: a name, a function or a GPyTorch kernel; see
-            :class:`MMD`.
+        kernel: Embedding kernel on the points: a name, a function, a GPyTorch kernel or, for atoms of
+            any kind, a matrix; see :class:`MMD`.
         profile: Profile of the distance, or the name of one; see :class:`DistributionKernel`.
         origin: Origin of inner products; see :class:`DistributionKernel`.
         **kwargs: GPyTorch options; see :class:`DistributionKernel`.
@@ -97,11 +98,12 @@ class MMDKernel(DistributionKernel):
 
     def __init__(
         self,
-        dim: int,
+        dim: int = 1,
         *,
         inputs: str = "clouds",
         profile: str | Profile = "matern52",
-        kernel: str | Callable[..., Any] = "gaussian",
+        kernel: str | Data | Callable[..., Any] = "gaussian",
+        atoms: Sequence[Any] | None = None,
         bandwidth: float | None = None,
         num_features: int | None = None,
         features: str = "orthogonal",
@@ -114,6 +116,7 @@ class MMDKernel(DistributionKernel):
             dim,
             inputs=inputs,
             kernel=kernel,
+            atoms=atoms,
             bandwidth=bandwidth,
             num_features=num_features,
             features=features,

@@ -1,4 +1,4 @@
-"""Directions on the unit sphere, and quadratures on the circle and the sphere."""
+"""Directions on the unit sphere, levels of quantiles, and quadratures on the circle and the sphere."""
 
 from __future__ import annotations
 
@@ -58,6 +58,21 @@ def random_directions(dim: int, num_directions: int, *, seed: int = 0) -> Tensor
         return torch.ones(1, 1, dtype=torch.float64)
     normal = np.random.default_rng(seed).standard_normal((num_directions, dim))
     return torch.from_numpy(normal / np.linalg.norm(normal, axis=1, keepdims=True))
+
+
+def random_levels(num_directions: int, num_levels: int, *, seed: int = 0) -> Tensor:
+    """Independent levels of quantiles, uniform on (0, 1], anew for each direction.
+
+    Args:
+        num_directions: Number ``L`` of directions.
+        num_levels: Number ``N`` of levels of each direction.
+        seed: Random seed. Draws are independent of :func:`random_directions` with the same seed.
+
+    Returns:
+        An ``L x N`` tensor in double precision, whose first columns are those of fewer levels.
+    """
+    drawn = np.random.default_rng([seed, 1]).random((num_levels, num_directions))
+    return torch.from_numpy(1 - drawn.T)
 
 
 def _orthonormal_bases(dim: int, num_directions: int, seed: int) -> NDArray[np.float64]:

@@ -66,6 +66,25 @@ def cell_quantiles(values: Tensor, weights: Tensor, num_cells: int) -> Tensor:
     return weighted_cell_quantiles(values, weights.unsqueeze(-2), num_cells)
 
 
+def quantiles_at(values: Tensor, weights: Tensor, levels: Tensor) -> Tensor:
+    """Evaluate the quantile functions of the slices of clouds, each at its own levels.
+
+    Quantiles are atoms, so their gradient with respect to the weights is zero.
+
+    Args:
+        values: A ``C x L x n`` tensor: the atoms of ``C`` clouds on ``L`` lines, in any order.
+        weights: A ``C x n`` tensor of non-negative weights that sum to one in each cloud.
+        levels: An ``L x N`` tensor of numbers in (0, 1], the levels on each line.
+
+    Returns:
+        A ``C x L x N`` tensor.
+    """
+    order = argsort(values)
+    knots = weights.unsqueeze(-2).expand(values.shape).gather(-1, order).cumsum(-1)
+    steps = _step_at(knots, levels * knots[..., -1:], right=False)
+    return values.gather(-1, order).gather(-1, steps)
+
+
 def equally_weighted(weights: Tensor) -> bool:
     """Return whether all weights of all clouds, a ``C x n`` tensor, are equal."""
     return bool((weights == weights[:1, :1]).all())

@@ -8,6 +8,7 @@ from gp_distributions.plotting.clouds import plot_cloud, plot_clouds
 from gp_distributions.plotting.comparisons import plot_comparison
 from gp_distributions.plotting.effects import plot_effect
 from gp_distributions.plotting.gram_matrices import plot_gram
+from gp_distributions.plotting.plans import plot_plan
 from gp_distributions.plotting.predictions import plot_predictions
 from gp_distributions.plotting.reference_paths import plot_reference_path
 from gp_distributions.plotting.relevances import plot_relevance
@@ -21,6 +22,7 @@ __all__ = [
     "plot_comparison",
     "plot_effect",
     "plot_gram",
+    "plot_plan",
     "plot_predictions",
     "plot_reference_path",
     "plot_relevance",

@@ -74,6 +74,14 @@ class TestMoves:
         places = {tuple(image.nonzero()[0].tolist()) for image in moved}
         assert len(places) > 15
 
+    def test_positions_fill_the_square_or_keep_their_size(self) -> None:
+        corners = torch.zeros(1, 34, 34, dtype=torch.float64)
+        corners[0, 0, 0] = corners[0, 33, 33] = 1
+        filled, kept = as_clouds(corners, fill=True).points[0], as_clouds(corners).points[0]
+        torch.testing.assert_close(filled, torch.tensor([[-1.0, 1.0], [1.0, -1.0]]).double())
+        right = 33 / 13.5 - 1
+        torch.testing.assert_close(kept, torch.tensor([[-1.0, 1.0], [right, -right]]).double())
+
     def test_turn_images_by_angles(self) -> None:
         """The direction of a rotated bar is that of the angle."""
         bars = torch.zeros(200, 28, 28, dtype=torch.float64)

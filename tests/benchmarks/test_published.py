@@ -1,13 +1,14 @@
 """Parts of the benchmarks on published experiments agree with independent computations."""
 
+import math
+
 import numpy as np
 import pytest
 import torch
 
 from benchmarks.papers import published_images, textures
 from benchmarks.papers.image_protocol import as_clouds
-from benchmarks.papers.mode_counting import RIDGES
-from gp_distributions import MMD
+from gp_distributions import MMD, PointClouds, TotalVariation
 
 
 class TestImages:
@@ -16,7 +17,7 @@ class TestImages:
         images = torch.rand(3, 5, 7, generator=generator, dtype=torch.float64)
         images[images < 0.4] = 0
         distance = MMD(2, bandwidth=0.3)
-        expected = distance.squared(as_clouds(images).pack())
+        expected = distance.squared(as_clouds(images, fill=True).pack())
         found = published_images.squared_mmd(images, 1 / (2 * 0.3**2), 2)
         torch.testing.assert_close(found, expected[:, :2], rtol=1e-10, atol=1e-14)
 
@@ -24,20 +25,47 @@ class TestImages:
         found = torch.tensor([[[0.5, 0.9], [0.8, 0.1]], [[0.8, 0.7], [0.2, 1.0]]])
         assert published_images.selected(found) == pytest.approx(0.1)
 
+    @pytest.mark.parametrize("power", [1, -0.2])
+    def test_ridge_regression_is_that_of_each_ridge(self, power: float) -> None:
+        """Also for matrices with negative eigenvalues."""
+        generator = torch.Generator().manual_seed(0)
+        points, targets = (torch.randn(9, 3, generator=generator).double() for _ in range(2))
+        matrix = points @ points.T + power * torch.eye(9)
+        ridges = torch.logspace(-3, 1, 5).double()
+        found = published_images.ridge_solutions(matrix, targets, ridges)
+        for ridge, weights in zip(ridges, found, strict=True):
+            expected = torch.linalg.solve(matrix + ridge * torch.eye(9).double(), targets)
+            torch.testing.assert_close(weights, expected, rtol=1e-10, atol=1e-10)
+
     def test_accuracies_are_those_of_ridge_regression(self) -> None:
         generator = torch.Generator().manual_seed(0)
         labels = torch.arange(24) % 3
         points = labels[:, None] + torch.randn(24, 2, generator=generator).double()
         squared = torch.cdist(points, points).square()
-        found = published_images.accuracies(squared[:, :12], torch.tensor([0.7]), labels, 6)
-        covariance = torch.exp(-0.7 * squared)
+        ridges = published_images.READINGS["hundred"].ridges
+        found = published_images.accuracies(
+            squared[:, :12], torch.tensor([0.7]).double(), ridges, labels, 6
+        )
+        covariance = torch.exp(-torch.tensor(0.7).double() * squared)
         indicators = torch.nn.functional.one_hot(labels[:12]).double()
-        for ridge, (validation, test) in zip(RIDGES, found[0], strict=True):
+        for ridge, (validation, test) in zip(ridges, found[0], strict=True):
             noisy = covariance[:12, :12] + 12 * ridge * torch.eye(12)
             guesses = (covariance[12:, :12] @ torch.linalg.solve(noisy, indicators)).argmax(-1)
             right = (guesses == labels[12:]).double()
             assert float(right[:6].mean()) == pytest.approx(float(validation))
             assert float(right[6:].mean()) == pytest.approx(float(test))
+
+    def test_kernel_of_squared_total_variation_is_not_positive_definite(self) -> None:
+        """The six distributions that are uniform on two of four points."""
+        points = torch.arange(4.0, dtype=torch.float64)
+        pairs = torch.combinations(points).unsqueeze(-1)
+        total = TotalVariation(1).squared(PointClouds(pairs).pack())
+        smallest = torch.linalg.eigvalsh(torch.exp(-total.square()))[0]
+        expected = 1 + math.exp(-1) - 2 * math.exp(-1 / 4)
+        assert float(smallest) == pytest.approx(expected)
+        assert expected == pytest.approx(-0.19, abs=0.005)
+        for power in (0.5, 1.0):
+            assert float(torch.linalg.eigvalsh(torch.exp(-(total**power)))[0]) > 0
 
 
 class TestTextures:

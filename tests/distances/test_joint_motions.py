@@ -58,6 +58,18 @@ def test_others_are_not_known(distance: Distance) -> None:
     assert not unchanged_by(distance, GROUP)
 
 
+def test_random_levels_change_under_reflection() -> None:
+    """In one dimension there is one direction, but its levels are not symmetric."""
+    mirror = torch.tensor([[[1.0]], [[-1.0]]], dtype=torch.float64)
+    assert unchanged_by(SlicedWasserstein(1), mirror)
+    distance = SlicedWasserstein(1, num_quantiles=5, sampling="random")
+    rows = random_rows(2, dim=1)
+    assert not unchanged_by(distance, mirror)
+    mirrored = rows.clone()
+    mirrored[:, ::2] *= -1
+    assert not torch.allclose(distance.squared(rows), distance.squared(mirrored))
+
+
 def test_maps_that_are_not_orthogonal() -> None:
     shear = torch.tensor([[1.0, 1.0], [0.0, -1.0]], dtype=torch.float64)
     group = torch.stack([torch.eye(2).double(), shear])

@@ -2,6 +2,7 @@
 
 from concurrent.futures import ThreadPoolExecutor
 
+import ot
 import pytest
 import torch
 from cases import as_rows, random_clouds, random_rows
@@ -125,3 +126,41 @@ def test_names_the_clouds_whose_potentials_are_not_determined() -> None:
     ):
         features = SinkhornPotential(square, epsilon=1e-6).embed(rows)
     assert bool(features.isfinite().all())
+
+
+@pytest.mark.parametrize("kind", [SinkhornPotential, LinearTransport])
+class TestPlan:
+    def test_is_that_of_pot(self, kind: type[SinkhornPotential | LinearTransport]) -> None:
+        measure = ReferenceMeasure(reference().points.detach(), torch.arange(1, 6))
+        clouds = random_clouds(3, sizes=(2, 9))
+        plans = kind(measure, epsilon=0.7).plan(as_rows(clouds, atoms=10))
+        assert plans.shape == (3, 10, 5)
+        assert not plans.requires_grad
+        masses = measure.weights.detach()
+        for plan, (points, weights) in zip(plans, clouds, strict=True):
+            cost = torch.cdist(points, measure.points.detach()).square()
+            options = {"method": "sinkhorn_log", "stopThr": 1e-13, "numItermax": 100_000}
+            expected = ot.sinkhorn(weights, masses, cost, 0.7, **options)
+            # Marginals have errors of 1e-10 here, and those of POT are smaller.
+            torch.testing.assert_close(plan[: len(points)], expected, rtol=0, atol=1e-9)
+            assert not plan[len(points) :].any()
+            torch.testing.assert_close(plan.sum(0), masses, rtol=0, atol=1e-9)
+
+    def test_of_batches_and_chunks(self, kind: type[SinkhornPotential | LinearTransport]) -> None:
+        distance = kind(reference(), epsilon=0.5)
+        expected = distance.plan(ROWS)
+        distance.chunk_elements = 1  # a chunk for each cloud
+        torch.testing.assert_close(distance.plan(ROWS), expected, rtol=1e-8, atol=1e-9)
+        batches = distance.plan(ROWS.unflatten(0, (2, 5)))
+        torch.testing.assert_close(batches.flatten(0, 1), expected, rtol=1e-8, atol=1e-9)
+        with pytest.raises(ValueError, match="Expected rows"):
+            distance.plan(ROWS[:, :-1])
+
+
+def test_linear_transport_is_the_mean_of_the_plan() -> None:
+    distance = LinearTransport(reference(), epsilon=0.5)
+    points = ROWS.unflatten(-1, (-1, 3))[..., :2]
+    masses = distance.reference.weights.detach()
+    images = distance.plan(ROWS).mT @ points / masses.unsqueeze(-1)
+    expected = distance.embed(ROWS).unflatten(-1, (-1, 2)) / masses.sqrt().unsqueeze(-1)
+    torch.testing.assert_close(images, expected.detach())

@@ -4,10 +4,15 @@ import math
 
 import numpy as np
 import pytest
+import scipy
 import torch
 from torch import Tensor
 
-from gp_distributions.numerics.directions import random_directions, sphere_directions
+from gp_distributions.numerics.directions import (
+    random_directions,
+    random_levels,
+    sphere_directions,
+)
 
 # (dim, number): one and two dimensions, least energy with fewer and more than dim, bases.
 CASES = [(1, 7), (2, 1), (2, 9), (3, 1), (3, 2), (3, 40), (5, 40), (10, 40), (3, 600), (7, 700)]
@@ -126,3 +131,13 @@ def test_random_ones_are_uniform_draws(dim: int) -> None:
         assert float(directions.mean(0).abs().max()) < room
         second = directions.T @ directions / 2000 - torch.eye(dim).double() / dim
         assert float(second.abs().max()) < room
+
+
+def test_random_levels_are_uniform_and_those_of_their_seed() -> None:
+    levels = random_levels(50, 200, seed=4)
+    assert torch.equal(levels, random_levels(50, 200, seed=4))
+    assert not torch.equal(levels, random_levels(50, 200, seed=5))
+    assert torch.equal(levels[:, :7], random_levels(50, 7, seed=4))
+    # At the level 1e-6, the Kolmogorov-Smirnov statistic of n draws is at most sqrt(log(2e6) / 2n).
+    bound = math.sqrt(math.log(2e6) / (2 * levels.numel()))
+    assert scipy.stats.kstest(levels.flatten(), "uniform").statistic < bound

@@ -9,7 +9,12 @@ import pytest
 import torch
 from matplotlib.colors import to_rgb
 
-from gp_distributions import PointClouds, SlicedWassersteinKernel
+from gp_distributions import (
+    PointClouds,
+    ReferenceMeasure,
+    SinkhornPotential,
+    SlicedWassersteinKernel,
+)
 from gp_distributions.judging import (
     ComparisonEntry,
     Relevance,
@@ -23,6 +28,7 @@ from gp_distributions.plotting import (
     plot_clouds,
     plot_comparison,
     plot_gram,
+    plot_plan,
     plot_predictions,
     plot_reference_path,
     plot_relevance,
@@ -263,6 +269,22 @@ def test_path_joins_start_and_end() -> None:
     assert len(ax.lines) == 3
     np.testing.assert_allclose(ax.lines[1].get_xydata(), path[:, 1])
     assert entries(ax) == ["data", "start", "learned"]
+
+
+def test_plan_has_a_line_for_each_visible_mass() -> None:
+    """The lines end where the transport plan has mass; padding has none."""
+    cloud = PointClouds.from_list([[[0.0, 0.0], [1.0, 0.0], [1.0, 1.0]], [[0.0, 0.0]] * 5])[0]
+    reference = ReferenceMeasure([[0.0, 0.1], [1.0, 0.5]], weights=[1, 2])
+    distance = SinkhornPotential(reference, epsilon=0.01)
+    ax = plot_plan(distance, cloud)
+    found = {tuple(map(tuple, line)) for line in ax.collections[0].get_segments()}
+    circles = reference.points.tolist()
+    atoms = cloud.points.tolist()
+    assert found == {(tuple(atoms[i]), tuple(circles[j])) for i, j in ((0, 0), (1, 1), (2, 1))}
+    assert [len(c.get_offsets()) for c in ax.collections[1:]] == [3, 2]
+    assert entries(ax) == ["cloud", "reference"]
+    with pytest.raises(ValueError, match="a single cloud in the plane"):
+        plot_plan(distance, PointClouds(torch.zeros(2, 3, 2).double()))
 
 
 def test_arrows_of_sensitivities_are_within_the_axes() -> None:
