@@ -187,6 +187,7 @@ class ExpectedKernel(RowKernel):
             atoms,
             weights,
             cost=count * atoms.shape[-2],
+            again=rows.requires_grad,  # derivatives by parameters need nothing of the atoms
         )
 
     def _clouds(self, rows: Tensor) -> tuple[Tensor, Tensor]:
@@ -199,17 +200,21 @@ class ExpectedKernel(RowKernel):
         return (mean - self.centre.to(rows)) / scale, covariance / (scale.unsqueeze(-1) * scale)
 
 
-def _in_chunks(function: Callable[..., Tensor], *tensors: Tensor, cost: int) -> Tensor:
+def _in_chunks(
+    function: Callable[..., Tensor], *tensors: Tensor, cost: int, again: bool = True
+) -> Tensor:
     """Return what a function computes from some entries of the first axes at a time.
 
     Args:
-        function: The function, whose results are concatenated. What it needs in a backward pass is
-            computed again there, unless there is only one chunk.
+        function: The function, whose results are concatenated.
         *tensors: The tensors.
         cost: Number of numbers that it holds for each entry.
+        again: Whether to compute what it needs in a backward pass again there, rather than to keep it.
     """
     size = max(1, _HELD // max(1, cost))
     parts = list(zip(*(tensor.split(size) for tensor in tensors), strict=True))
     if len(parts) == 1:
         return function(*parts[0])
+    if not again:
+        return torch.cat([function(*part) for part in parts])
     return torch.cat([checkpoint(function, *part, use_reentrant=False) for part in parts])

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
+import math
+from typing import Any, TypeAlias
 
 import torch
 from gpytorch.kernels import AdditiveKernel, Kernel, LinearKernel, RBFKernel, ScaleKernel
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from gp_distributions.numerics.embedding_kernels import GaussianKernel, expected_gaussian
 from gp_distributions.numerics.random_features import fourier_features, orthogonal_frequencies
@@ -132,9 +134,42 @@ def mean_features(
         else:
             half = -(-num_features // 2)
             unit = orthogonal_frequencies(GaussianKernel(), chosen.shape[-1], half, seed=seed)
-            features = fourier_features(chosen, weights, unit.to(chosen) / part.lengthscale)
+            frequencies = unit.to(chosen) / part.lengthscale
+            if chosen.requires_grad or weights.requires_grad:
+                features = fourier_features(chosen, weights, frequencies)
+            else:
+                features = _FourierFeatures.apply(chosen, weights, frequencies)
         found.append(factor.sqrt() * features)
     return torch.cat(found, dim=-1)
+
+
+class _FourierFeatures(torch.autograd.Function):
+    r"""Features as :func:`fourier_features` returns them, with derivatives by frequencies only.
+
+    They are computed with the features, from the same cosines and sines:
+
+    .. math::
+        \frac{\partial}{\partial \omega} \sum_a w_a e^{i \langle \omega, x_a \rangle} =
+        i \sum_a w_a e^{i \langle \omega, x_a \rangle} x_a
+    """
+
+    @staticmethod
+    def forward(ctx: Any, points: Tensor, weights: Tensor, frequencies: Tensor) -> Tensor:
+        angles = points @ frequencies.T
+        # The weight itself is one more coordinate.
+        terms = weights.unsqueeze(-1) * torch.nn.functional.pad(points, (0, 1), value=1.0)
+        terms = terms.mT / math.sqrt(len(frequencies))
+        cosines, sines = terms @ angles.cos(), terms @ angles.sin()  # C x (d+1) x K
+        slopes = torch.cat([-sines[..., :-1, :], cosines[..., :-1, :]], dim=-1)
+        ctx.save_for_backward(slopes)
+        return torch.cat([cosines[..., -1, :], sines[..., -1, :]], dim=-1)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[None, None, Tensor]:
+        (slopes,) = ctx.saved_tensors
+        both = (gradient.unsqueeze(-2) * slopes).sum(0)  # d x 2K
+        return None, None, sum(both.mT.chunk(2))
 
 
 def _marginal(mean: Tensor, covariance: Tensor, columns: list[int] | slice) -> Gaussians:

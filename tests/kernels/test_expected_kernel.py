@@ -174,3 +174,17 @@ def test_kernels_without_closed_form_are_refused(options: dict[str, object]) -> 
         ValueError, match=r"sum of RBFKernel and LinearKernel, .* got a MaternKernel"
     ):
         ExpectedKernel(MaternKernel(), 2, **options)  # type: ignore[arg-type]
+
+
+def test_features_have_the_derivatives_of_autograd() -> None:
+    """Rows that require a gradient take another path, which autograd differentiates."""
+    slopes = []
+    for tracked in (False, True):
+        kernel = ExpectedKernel(smooth(), 2, num_features=16)
+        rows = clouds(5).pack().requires_grad_(tracked)
+        values = kernel(rows).to_dense()
+        total = (values * torch.arange(25.0).reshape(5, 5)).sum()
+        slopes.append(
+            torch.cat([g.flatten() for g in torch.autograd.grad(total, kernel.parameters())])
+        )
+    assert torch.allclose(*slopes, rtol=1e-10)
