@@ -5,7 +5,8 @@ on 1000 / 300 / 500 images of MNIST for training, validation and testing
 (``image_protocol``). The images are unchanged (``MNIST 0``) or rotated by up to 15
 degrees and placed at random (``MNIST 15``). The features are those of
 ``digits_machines``: ``pixels``, ``sw2`` and ``sw2 centred``. Each has three kernels of
-the features ``x``, centred at the mean of the training images:
+the features ``x``, centred at the mean of the training images. In the paper, the template is the average
+distribution of the data set, a mixture, which differs for the polynomial kernel only:
 
 - ``linear``, :math:`\langle x, y \rangle`;
 - ``gaussian``, :math:`\exp(-|x - y|^2 / 2 \ell^2)`, with a lengthscale of 1/4, 1/2 or 1 median

@@ -62,7 +62,7 @@ class ExpectedKernel(RowKernel):
         >>> kernel(rows).to_dense().shape
         torch.Size([2, 2])
 
-    Source: Muandet et al. 2012, eq. 3; Girard et al. 2003 (Gaussians).
+    Source: Muandet et al. 2012; Girard et al. 2003 (Gaussians).
     """
 
     def __init__(

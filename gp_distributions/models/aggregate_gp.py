@@ -87,7 +87,7 @@ class AggregateGP(DistributionGP):
         >>> bool((mean[1] - 4).abs() < 0.5)
         True
 
-    Sources: Law et al. 2018 (means); Girard et al. 2003 (draws); Muandet et al. 2012, eq. 3.
+    Sources: Law et al. 2018 (means); Girard et al. 2003 (draws); Muandet et al. 2012.
     """
 
     covar_module: ExpectedKernel
