@@ -240,7 +240,7 @@ def _default_kernel(dim: int) -> Kernel:
     smooth = RBFKernel(
         ard_num_dims=dim, lengthscale_prior=prior, lengthscale_constraint=_log(prior.mode)
     )
-    linear = LinearKernel(ard_num_dims=dim, variance_constraint=_log(torch.tensor(0.1)))
+    linear = LinearKernel(variance_constraint=_log(torch.tensor(0.1)))
     scaled = ScaleKernel(smooth, outputscale_constraint=_log(torch.tensor(1.0)))
     return (scaled + linear).double()
 
