@@ -1,6 +1,5 @@
 """GPyTorch kernels on distributions, each made of a distance and a profile."""
 
-import gp_distributions.kernels.random_features  # noqa: F401, registers with BoTorch
 from gp_distributions.kernels.block_kernel import BlockKernel
 from gp_distributions.kernels.defaults import default_kernels
 from gp_distributions.kernels.diagnosis import Diagnosis, diagnose

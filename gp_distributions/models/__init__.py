@@ -1,6 +1,5 @@
 """Exact Gaussian processes on distributions."""
 
-import gp_distributions.models.pathwise  # noqa: F401, registers with BoTorch
 from gp_distributions.models.classification import ClassificationGP
 from gp_distributions.models.conformal import ConformalCorrection
 from gp_distributions.models.distribution_gp import DistributionGP

@@ -192,7 +192,7 @@ class IntegratedGP(FantasizingModel, Regression):
             found = regression.covariance(across, prior, members)
             if noise is not None:
                 found = found + torch.diag_embed(noise.flatten(-3, -2)[..., members, :])
-            return factor**2 * found.unsqueeze(-3)
+            return factor**2 * found
 
         if noise is not None:
             squared = squared + noise
@@ -202,7 +202,7 @@ class IntegratedGP(FantasizingModel, Regression):
             offset + factor * mean,
             factor**2 * variance.clamp_min(0),
             scale_matrices,
-            self.weights.flatten(-2).unsqueeze(-1),
+            self.weights.flatten(-2),
             mean.new_full(mean.shape[-3:-2], regression.degrees),
         )
 
