@@ -22,6 +22,7 @@ from gp_distributions.kernels.block_kernel import BlockKernel
 from gp_distributions.kernels.covariances import covariance
 from gp_distributions.kernels.distribution_kernel import DistributionKernel
 from gp_distributions.kernels.group_average import closest_images
+from gp_distributions.kernels.reading import inside_blocks
 from gp_distributions.models.distribution_gp import DistributionGP
 from gp_distributions.models.exact_inference import ExactMultivariateNormal
 from gp_distributions.numerics.sampling import median_apart
@@ -121,16 +122,11 @@ def start_at_medians(model: ExactGP) -> dict[DistributionKernel, float]:
 
 def _of_inputs(model: ExactGP) -> Iterator[Kernel]:
     """Yield the distribution kernels, and the kernels with a lengthscale in kernels of a block."""
-    seen: set[Kernel] = set()
-    for kernel in model.covar_module.modules():
-        inside = kernel.modules() if isinstance(kernel, BlockKernel) else [kernel]
-        for part in inside:
-            if part not in seen and (
-                isinstance(part, DistributionKernel)
-                or (part is not kernel and isinstance(part, Kernel) and part.has_lengthscale)
-            ):
-                seen.add(part)
-                yield part
+    inside = inside_blocks(model.covar_module)
+    for part in model.covar_module.modules():
+        scaled = isinstance(part, Kernel) and part.has_lengthscale
+        if isinstance(part, DistributionKernel) or (scaled and part in inside):
+            yield part
 
 
 def _is_of_inputs(kernel: Kernel) -> bool:
