@@ -20,8 +20,8 @@ from docs.site import mathml
 ROOT = Path(__file__).parent.parent
 TEXTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 IDS = [str(path.relative_to(ROOT)) for path in TEXTS]
-PUBLIC = ("bayesopt", "calibration", "datasets", "distances", "estimators", "kernels", "measures")
-PUBLIC += ("fitting", "models", "plotting", "saving", "scoring", "testing", "warnings")
+PUBLIC = ("bayesopt", "datasets", "distances", "estimators", "fitting", "judging", "kernels")
+PUBLIC += ("measures", "models", "plotting", "saving", "testing", "warnings")
 NUMBER = r"-?(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?"
 DOCUMENTED = list(full_names().values())
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import os
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -26,6 +25,8 @@ from gp_distributions.rows.layout import Block
 # Number of candidates that are embedded at a time, and per matrix product, so that features of the
 # latter fit into the cache.
 _BLOCK, _STRIP = 1024, 32
+# Number of bytes for features of candidates.
+_MEMORY = 2.0**31
 
 
 class Pool:
@@ -41,9 +42,7 @@ class Pool:
     Args:
         candidates: The ``N`` clouds, as :class:`PointClouds`, :class:`Gaussians`,
             :class:`GaussianMixtures` or an ``N x m*(d+1)`` tensor of rows.
-        memory: Number of bytes for the features of the candidates, for each distance. Default: half of
-            the memory that is free before the features of a distance are stored, or 2 GiB if that is
-            unknown.
+        memory: Number of bytes for the features of the candidates, for each distance. Default: 2 GiB.
 
     Attributes:
         rows: The candidates, ``N x width``.
@@ -65,7 +64,7 @@ class Pool:
         (10, torch.Size([10, 15]))
     """
 
-    def __init__(self, candidates: Distributions | Tensor, *, memory: float | None = None) -> None:
+    def __init__(self, candidates: Distributions | Tensor, *, memory: float = _MEMORY) -> None:
         rows = as_rows(candidates)
         if rows.dim() != 2 or not len(rows):
             raise ValueError(
@@ -119,11 +118,10 @@ class Table:
     Args:
         distance: The distance, which is copied.
         rows: The ``N`` candidates, with only the columns that the distance reads.
-        memory: Number of bytes available for the features of the candidates. Default: half of the
-            memory that is free when they are stored.
+        memory: Number of bytes available for the features of the candidates.
     """
 
-    def __init__(self, distance: Distance, rows: Tensor, memory: float | None = None) -> None:
+    def __init__(self, distance: Distance, rows: Tensor, memory: float) -> None:
         # Later changes of the parameters do not affect a copy.
         self.distance = copy.deepcopy(distance).requires_grad_(False)
         self.fingerprint = fingerprint(distance)
@@ -179,7 +177,6 @@ class Table:
             yield from self._kept
             return
         kept: list[tuple[Tensor, Tensor]] = []
-        memory = _half_of_free_memory(self.rows.device) if self._memory is None else self._memory
         for number, part in enumerate(self.rows.split(_BLOCK)):
             found = representations(self.distance, part)
             if self.distance.euclidean:
@@ -187,7 +184,7 @@ class Table:
                     self._centre = found.mean(0)  # close to all features, which preserves digits
                 found = found - self._centre
             block = found, torch.einsum("nd,nd->n", found, found)
-            if len(self.rows) * found[0].nbytes <= memory:
+            if len(self.rows) * found[0].nbytes <= self._memory:
                 kept.append(block)
             yield block
         self._kept = kept
@@ -333,12 +330,3 @@ def optimize_over_pool(
     if bool(torch.stack(values).isnan().any()):
         raise ValueError(f"Expected values of {acquisition} that are not NaN, got {values}.")
     return torch.stack(found), torch.stack(values)
-
-
-def _half_of_free_memory(device: torch.device) -> float:
-    if device.type == "cuda":
-        return torch.cuda.mem_get_info(device)[0] / 2
-    try:
-        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2
-    except (AttributeError, OSError, ValueError):
-        return 2.0**31

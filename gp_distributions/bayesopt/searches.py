@@ -88,11 +88,8 @@ class PoolSearch(FinitePart, Search):
         with contextlib.suppress(TypeError, ValueError, OverflowError):
             if (index := int(candidate)) == candidate and index in self.choices():
                 return index
-        advice = ""
-        if self.pool.labels is not None and candidate in (labels := self.pool.labels.tolist()):
-            advice = f" The cloud with this label has the index {labels.index(candidate)}."
         raise ValueError(
-            f"Expected an index from 0 to {len(self.pool) - 1}, got {candidate!r:.80}.{advice}"
+            f"Expected an index from 0 to {len(self.pool) - 1}, got {candidate!r:.80}."
         )
 
 

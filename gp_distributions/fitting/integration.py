@@ -23,6 +23,7 @@ from gp_distributions.kernels.batching import batched
 from gp_distributions.kernels.block_kernel import BlockKernel
 from gp_distributions.kernels.distribution_kernel import DistributionKernel
 from gp_distributions.kernels.group_average import GroupAverageKernel
+from gp_distributions.kernels.reading import inside_blocks
 from gp_distributions.models.classification import ClassificationGP
 from gp_distributions.models.distribution_gp import DistributionGP
 from gp_distributions.models.integrated_gp import IntegratedGP, regression, training_covariances
@@ -334,12 +335,7 @@ def _coordinates(model: DistributionGP) -> Iterator[_Coordinate]:
     medians = median_distances(model)
     outputscales = _outputscales(kernel)
     priors = {name: prior for name, _, prior, _, _ in kernel.named_priors()}
-    inside = {
-        part
-        for block in kernel.modules()
-        if isinstance(block, BlockKernel)
-        for part in block.modules()
-    }
+    inside = inside_blocks(kernel)
     for name, owner in _hyperparameters(kernel):
         raw = name.rpartition(".")[-1]
         parameter, constraint = getattr(owner, raw), kernel.constraint_for_parameter_name(name)

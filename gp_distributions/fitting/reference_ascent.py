@@ -84,7 +84,7 @@ def learn(
         runs = [ascend(model)]
     else:
         runs = []
-        for retry in range(1 + _RETRIES * ("raw_points" in learned)):
+        for retry in range(1 + _RETRIES):
             candidate = drawn(model, seed + retry) if retry else reference_of(model).state_dict()
             start = restarted(model, candidate)
             give_signal(start)

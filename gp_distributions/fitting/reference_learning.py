@@ -81,7 +81,6 @@ def fit_reference(
     steps: int = 50,
     guard: int | None = 5,
     starts: int = 1,
-    learn_points: bool = True,
     learn_weights: bool = True,
     seed: int = 0,
     progress: bool = True,
@@ -116,7 +115,6 @@ def fit_reference(
         starts: Number of references to start from. The first is that of the model; the others are drawn
             from the training clouds. The best is chosen by held-out log density, or by marginal
             likelihood without a guard.
-        learn_points: Whether to learn the atoms.
         learn_weights: Whether to learn the weights.
         seed: Random seed for the folds and for drawing references.
         progress: Whether to show a progress bar.
@@ -179,8 +177,7 @@ def fit_reference(
             "Expected a noise that all folds share, got one for each cloud. Pass guard=None, or learn "
             "the reference with a model without train_Yvar and pass its kernel to this one."
         )
-    wanted = {"raw_points": learn_points, "log_weights": learn_weights}
-    learned = [name for name in wanted if wanted[name]]
+    learned = ["raw_points"] + ["log_weights"] * learn_weights
     candidates = [copy.deepcopy(reference.state_dict())]
     candidates += [drawn(model, seed + i) for i in range(1, starts)]
     order = torch.randperm(num_train, generator=torch.Generator().manual_seed(seed))

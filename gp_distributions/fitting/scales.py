@@ -11,7 +11,6 @@ from contextlib import contextmanager
 import torch
 from botorch.optim.utils.model_utils import get_parameters_and_bounds
 from gpytorch.models import ExactGP
-from linear_operator.operators import DiagLinearOperator
 from linear_operator.utils.errors import NanError, NotPSDError
 from torch import Tensor
 
@@ -19,10 +18,9 @@ from gp_distributions.distances.embedded_rows import EmbeddedRows
 from gp_distributions.distances.scaled import ScaledDistance
 from gp_distributions.fitting.additive_distances import AdditiveDistances
 from gp_distributions.fitting.lbfgs import minimise
-from gp_distributions.fitting.starts import training_rows
+from gp_distributions.fitting.starts import noise_of, training_rows
 from gp_distributions.fitting.thinning import thinned
 from gp_distributions.kernels.covariances import covariance
-from gp_distributions.models.exact_inference import ExactMultivariateNormal
 from gp_distributions.numerics.densities import conditional_log_densities
 from gp_distributions.numerics.linear_algebra import cholesky, log_densities
 from gp_distributions.rows.clouds import drop_copies
@@ -285,9 +283,6 @@ class _Ascent:
     def _prior(self) -> tuple[Tensor, Tensor, Tensor]:
         """Return the mean and covariances of the function at the bags, and the noise variances."""
         model = self.model
-        zeros = torch.zeros_like(model.train_targets)
-        nothing = ExactMultivariateNormal(zeros, DiagLinearOperator(zeros))
-        nothing.rows = self.all_rows
-        noise = model.likelihood(nothing).lazy_covariance_matrix.diagonal(dim1=-2, dim2=-1)
+        noise = noise_of(model, self.all_rows)[..., self.bags]
         mean = model.mean_module(self.rows.rows)
-        return mean, covariance(model.covar_module, self.rows), noise[..., self.bags]
+        return mean, covariance(model.covar_module, self.rows), noise

@@ -121,11 +121,8 @@ def _fit(
     client: Any,
 ) -> None:
     """Fit a model as :func:`fit_sparse` does, with the options ``how`` of :func:`fit`."""
-    first = (
-        None
-        if checkpoint is None
-        else Checkpoint(checkpoint, "start", _key(model, tuple(how.values())))
-    )
+    key = "" if checkpoint is None else _key(model, tuple(how.values()))
+    first = Checkpoint(checkpoint, "start", key)
     start = copy.deepcopy(model.state_dict())
     try:
         features = _remembered_features(model, first)
@@ -133,13 +130,11 @@ def _fit(
             exact = _exact(model)
             maximise_likelihood(exact, **how, progress=progress, description=description)
             features = model.choose_features()
-            _remember_features(model, features, first)
+            found = {"rows": features.rows, "factor": features.factor}
+            first.write(1, _fitted_state(model) | found, now=True)
         state = model.piece_state(features)
-        second = None
-        if checkpoint is not None and first is not None:
-            second = Checkpoint(
-                checkpoint, "sums", digest(first.digest, features.rows, features.factor)
-            )
+        key = "" if checkpoint is None else digest(key, features.rows, features.factor)
+        second = Checkpoint(checkpoint, "sums", key)
         sums = sums_over_pieces(
             piece_sums,
             state,
@@ -170,11 +165,11 @@ def _key(model: SparseDistributionGP, options: Any) -> str:
 
 
 def _remembered_features(
-    model: SparseDistributionGP, checkpoint: Checkpoint | None
+    model: SparseDistributionGP, checkpoint: Checkpoint
 ) -> InducingFeatures | None:
     """Set the hyperparameters to those of a checkpoint, and return the features in it, if any."""
-    done, values = (0, {}) if checkpoint is None else checkpoint.read()
-    if checkpoint is None or not done:
+    done, values = checkpoint.read()
+    if not done:
         return None
     like = model.means()
     rows, factor = (values.pop(name).to(like) for name in ("rows", "factor"))
@@ -195,14 +190,6 @@ def _sums_like(like: Tensor, **values: Any) -> CollapsedSums:
         for name, value in values.items()
     }
     return CollapsedSums(**moved)
-
-
-def _remember_features(
-    model: SparseDistributionGP, features: InducingFeatures, checkpoint: Checkpoint | None
-) -> None:
-    if checkpoint is not None:
-        values = _fitted_state(model) | {"rows": features.rows, "factor": features.factor}
-        checkpoint.write(1, values, now=True)
 
 
 def _exact(model: SparseDistributionGP) -> DistributionGP:

@@ -12,6 +12,7 @@ from botorch.models.model import Model as BoTorchModel
 from gpytorch.kernels import Kernel, ScaleKernel
 from gpytorch.likelihoods import GaussianLikelihood
 from gpytorch.models import ExactGP
+from linear_operator.operators import DiagLinearOperator
 from torch import Tensor
 
 from gp_distributions.distances.base import Distance
@@ -21,7 +22,9 @@ from gp_distributions.kernels.block_kernel import BlockKernel
 from gp_distributions.kernels.covariances import covariance
 from gp_distributions.kernels.distribution_kernel import DistributionKernel
 from gp_distributions.kernels.group_average import closest_images
+from gp_distributions.kernels.reading import inside_blocks
 from gp_distributions.models.distribution_gp import DistributionGP
+from gp_distributions.models.exact_inference import ExactMultivariateNormal
 from gp_distributions.numerics.sampling import median_apart
 from gp_distributions.warnings import UndeterminedWarning, warn
 
@@ -39,6 +42,19 @@ def training_rows(model: ExactGP) -> Tensor:
     (rows,) = model.train_inputs
     original = isinstance(model, BoTorchModel) and not model._has_transformed_inputs
     return model.transform_inputs(rows) if original else rows
+
+
+def noise_of(model: ExactGP, rows: Rows) -> Tensor:
+    """Return the noise variances of the training targets.
+
+    Args:
+        model: A model.
+        rows: The training rows as the kernel sees them, of which noise may depend on the sizes of bags.
+    """
+    zeros = torch.zeros_like(model.train_targets)
+    nothing = ExactMultivariateNormal(zeros, DiagLinearOperator(zeros))
+    nothing.rows = rows
+    return model.likelihood(nothing).lazy_covariance_matrix.diagonal(dim1=-2, dim2=-1)
 
 
 def embedded_rows(model: ExactGP) -> EmbeddedRows:
@@ -106,16 +122,11 @@ def start_at_medians(model: ExactGP) -> dict[DistributionKernel, float]:
 
 def _of_inputs(model: ExactGP) -> Iterator[Kernel]:
     """Yield the distribution kernels, and the kernels with a lengthscale in kernels of a block."""
-    seen: set[Kernel] = set()
-    for kernel in model.covar_module.modules():
-        inside = kernel.modules() if isinstance(kernel, BlockKernel) else [kernel]
-        for part in inside:
-            if part not in seen and (
-                isinstance(part, DistributionKernel)
-                or (part is not kernel and isinstance(part, Kernel) and part.has_lengthscale)
-            ):
-                seen.add(part)
-                yield part
+    inside = inside_blocks(model.covar_module)
+    for part in model.covar_module.modules():
+        scaled = isinstance(part, Kernel) and part.has_lengthscale
+        if isinstance(part, DistributionKernel) or (scaled and part in inside):
+            yield part
 
 
 def _is_of_inputs(kernel: Kernel) -> bool:

@@ -7,19 +7,17 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from linear_operator.operators import DiagLinearOperator
 from torch import Tensor
 
-from gp_distributions.fitting.starts import training_rows
+from gp_distributions.fitting.starts import noise_of, training_rows
 from gp_distributions.fitting.thinning import thinned
 from gp_distributions.judging.relevance_inputs import Input, Names, inputs_of
 from gp_distributions.judging.relevance_results import Relevance, RelevanceEntry
-from gp_distributions.judging.relevance_steps import sensitivity_to
+from gp_distributions.judging.relevance_steps import MOST_OBJECTS, sensitivity_to
 from gp_distributions.kernels.covariances import covariance
 from gp_distributions.measures.arrays import integer
 from gp_distributions.measures.described import described
 from gp_distributions.models import ClassificationGP, DistributionGP
-from gp_distributions.models.exact_inference import ExactMultivariateNormal
 from gp_distributions.numerics.densities import conditional_log_densities
 from gp_distributions.numerics.linear_algebra import cholesky
 from gp_distributions.numerics.sampling import random_partners
@@ -28,8 +26,6 @@ from gp_distributions.rows.columns import numbers_of
 from gp_distributions.rows.layout import Block
 
 _FOLDS = 10
-# Largest number of objects at which sensitivities are computed.
-_MOST_OBJECTS = 100
 
 
 def relevance(
@@ -111,7 +107,7 @@ def relevance(
             found = _Exchange(model, rows, few, folds)
             inputs = list(inputs_of(model, names))
             losses = [found.losses(each, repeats, seed) for each in inputs]
-        chosen = order[:_MOST_OBJECTS].sort().values.to(few.device)
+        chosen = order[:MOST_OBJECTS].sort().values.to(few.device)
         gradients = found.gradients(few[chosen])
         sensitivities = [sensitivity_to(each, few, chosen, gradients) for each in inputs]
     finally:
@@ -142,10 +138,7 @@ class _Exchange:
         self.model, self.train, self.rows, self.folds = model, train, rows, folds
         self.targets = model.train_targets
         self.errors = self.targets - model.mean_module(train)
-        zeros = torch.zeros_like(self.targets)
-        nothing = ExactMultivariateNormal(zeros, DiagLinearOperator(zeros))
-        nothing.rows = train
-        self.noise = model.likelihood(nothing).lazy_covariance_matrix.diagonal(dim1=-2, dim2=-1)
+        self.noise = noise_of(model, train)
         noisy = covariance(model.covar_module, train) + torch.diag_embed(self.noise)
         kept = [
             torch.ones(len(train), dtype=torch.bool).index_fill(0, fold, False) for fold in folds

@@ -69,6 +69,12 @@ def _within(outer: Columns, inner: Columns) -> Columns:
     return tuple(outer[i] for i in inner)
 
 
+def inside_blocks(kernel: torch.nn.Module) -> set[torch.nn.Module]:
+    """Return the parts of the kernels of blocks."""
+    blocks = (part for part in kernel.modules() if isinstance(part, BlockKernel))
+    return {part for block in blocks for part in block.base_kernel.modules()}
+
+
 def check_kind(
     X: Inputs | Tensor, covar_module: torch.nn.Module, encoding: MixedEncoding | None = None
 ) -> None:
@@ -115,9 +121,9 @@ def _check_blocks(X: MixedInputs, covar_module: torch.nn.Module, encoding: Mixed
     """Check that kernels read the blocks of mixed inputs."""
     kinds: dict[Columns, Block | CovariateEncoding]
     kinds = {columns: encoding.blocks[name] for name, columns in encoding.columns.items()}
-    blocks = [m for m in covar_module.modules() if isinstance(m, BlockKernel)]
-    inside = {part for block in blocks for part in block.base_kernel.modules()}
-    used = {block.columns for block in blocks if block not in inside}
+    inside = inside_blocks(covar_module)
+    blocks = [m for m in covar_module.modules() if isinstance(m, BlockKernel) and m not in inside]
+    used = {block.columns for block in blocks}
     if not used or not kinds.keys() >= used:
         raise ValueError(
             f"Expected a kernel of the blocks {list(encoding.blocks)}, got one of other rows. Make the "

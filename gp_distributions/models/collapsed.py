@@ -317,23 +317,11 @@ def _grams(phi: Tensor, others: Tensor, weights: Tensor) -> Tensor:
     Returns:
         A ``P x (M + K) x (M + K)`` tensor.
     """
-    if len(weights) == 1:
-        columns = torch.cat([phi, others[0]], -1) * weights[0].sqrt().unsqueeze(-1)
-        return column_products(columns).unsqueeze(0)
-    # A classifier gives most clouds the same weight: what all have in common is summed only once.
-    common = column_products(phi)
-    least = weights.amin(-1)
-    weighted = others * weights.unsqueeze(-1)
-    size = phi.shape[-1]
-    grams = phi.new_empty(len(weights), size + others.shape[-1], size + others.shape[-1])
-    for gram, smallest, weight in zip(grams, least, weights, strict=True):
-        more = weight > smallest
-        columns = phi[more] * (weight[more] - smallest).sqrt().unsqueeze(-1)
-        gram[:size, :size] = smallest * common + column_products(columns)
-    grams[:, :size, size:] = phi.mT @ weighted
-    grams[:, size:, :size] = grams[:, :size, size:].mT
-    grams[:, size:, size:] = others.mT @ weighted
-    return grams
+    grams = []
+    for other, weight in zip(others.expand(len(weights), -1, -1), weights, strict=True):
+        columns = torch.cat([phi, other], -1) * weight.sqrt().unsqueeze(-1)
+        grams.append(column_products(columns))
+    return torch.stack(grams)
 
 
 def residual_variances(features: InducingFeatures, rows: Rows, phi: Tensor) -> Tensor:

@@ -9,7 +9,6 @@ from typing import Any
 import torch
 from botorch.models.transforms.outcome import OutcomeTransform
 from gpytorch.kernels import Kernel
-from gpytorch.likelihoods import FixedNoiseGaussianLikelihood
 from gpytorch.means import ConstantMean
 from numpy.typing import ArrayLike
 from torch import Tensor
@@ -22,7 +21,6 @@ from gp_distributions.measures.inputs import Inputs
 from gp_distributions.models.distribution_gp import DistributionGP
 from gp_distributions.models.fantasies import FantasizingModel
 from gp_distributions.models.mixture_posterior import MixturePosterior
-from gp_distributions.models.observations import check_noise_is_kept
 from gp_distributions.models.regression import Regression
 from gp_distributions.models.sampling_noise import SamplingNoiseLikelihood
 from gp_distributions.models.together import held
@@ -192,7 +190,7 @@ class IntegratedGP(FantasizingModel, Regression):
             found = regression.covariance(across, prior, members)
             if noise is not None:
                 found = found + torch.diag_embed(noise.flatten(-3, -2)[..., members, :])
-            return factor**2 * found.unsqueeze(-3)
+            return factor**2 * found
 
         if noise is not None:
             squared = squared + noise
@@ -202,7 +200,7 @@ class IntegratedGP(FantasizingModel, Regression):
             offset + factor * mean,
             factor**2 * variance.clamp_min(0),
             scale_matrices,
-            self.weights.flatten(-2).unsqueeze(-1),
+            self.weights.flatten(-2),
             mean.new_full(mean.shape[-3:-2], regression.degrees),
         )
 
@@ -247,26 +245,7 @@ class IntegratedGP(FantasizingModel, Regression):
                 ``noise`` is given although noise variances are not known.
         """
         self.eval()
-        model = copy.copy(self.model)
-        likelihood = model.likelihood
-        check_noise_is_kept(noise, likelihood)
-        rows, targets, variances = model._observations(X, Y, noise)
-        transform = getattr(model, "outcome_transform", None)
-        if transform is not None:
-            targets = transform(targets)[0]
-        targets = targets.squeeze(-1)
-        rows = model._widen_training(rows)
-        if model._has_transformed_inputs:
-            model._original_train_inputs = _joined(model._original_train_inputs, rows, -2)
-        inputs = _joined(model.train_inputs[0], model.transform_inputs(rows), -2)
-        if variances is not None:
-            model.__dict__["_modules"] = dict(model._modules)  # which the copy shares
-            model.likelihood = FixedNoiseGaussianLikelihood(
-                _joined(likelihood.noise, variances.squeeze(-1), -1)
-            )
-        model.train_inputs = (inputs,)
-        model.train_targets = _joined(model.train_targets, targets, -1)
-        model.prediction_strategy = None
+        model = self.model.condition_on_observations(X, Y, noise)
         return IntegratedGP(model, self.values, self.ratios, self.log_prior, self.outputscales)
 
     def subset_output(self, idcs: list[int]) -> IntegratedGP:
@@ -378,10 +357,3 @@ def _relative_noise(
         relative = likelihood.noise / (ratios * outputscales).flatten()[0]
         return relative if training else relative.mean(-1, keepdim=True).expand(rows.shape[:-1])
     return torch.ones_like(rows[..., 0])
-
-
-def _joined(first: Tensor, second: Tensor, axis: int) -> Tensor:
-    """Join tensors along an axis from the end after broadcasting the axes before it."""
-    shape = torch.broadcast_shapes(first.shape[:axis], second.shape[:axis])
-    parts = (part.expand(*shape, *part.shape[axis:]) for part in (first, second))
-    return torch.cat(list(parts), dim=axis)

@@ -241,10 +241,10 @@ def _as_mixture(posterior: Posterior, model: Any) -> MixturePosterior:
     number = mean.shape[-3]
 
     def covariance(members: Tensor) -> Tensor:
-        dense = _joint_covariance(posterior).unsqueeze(-3)
-        return (dense if several else dense.unsqueeze(-4)).index_select(-4, members)
+        dense = _joint_covariance(posterior)
+        return (dense if several else dense.unsqueeze(-3)).index_select(-3, members)
 
-    return MixturePosterior(mean, variance, covariance, mean.new_full((number, 1), 1 / number))
+    return MixturePosterior(mean, variance, covariance, mean.new_full((number,), 1 / number))
 
 
 def _joint_covariance(posterior: GPyTorchPosterior) -> Tensor:

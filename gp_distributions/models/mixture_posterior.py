@@ -38,10 +38,10 @@ class MixturePosterior(Posterior):
         variance: Diagonals of the scale matrices :math:`S_k`, in the same shape. The variance of a
             Student's t distribution is :math:`\nu / (\nu - 2)` times as large.
         covariance: Function of ``n`` indices of members that returns their scale matrices, a
-            ``batch_shape x n x G x (q * outputs / G) x (q * outputs / G)`` tensor.
+            ``batch_shape x n x (q * outputs) x (q * outputs)`` tensor; the outputs of a point are next
+            to each other.
         weights: Weights :math:`w_k`, which sum to one over ``K``, a tensor that broadcasts with
-            ``batch_shape x K x G``. If ``G = 1``, all outputs come from one member, and they are in the
-            last axis of its events, behind ``q``. If ``G = outputs``, outputs are independent.
+            ``batch_shape x K``.
         degrees: Degrees of freedom :math:`\nu_k`, a tensor of shape ``K``. Default: all infinite, for
             normal distributions.
 
@@ -49,8 +49,8 @@ class MixturePosterior(Posterior):
         >>> import torch
         >>> from gp_distributions.models.mixture_posterior import MixturePosterior
         >>> mean = torch.tensor([[[0.0]], [[4.0]]])  # two members, one point, one output
-        >>> variance, weights = torch.ones(2, 1, 1), torch.tensor([[0.75], [0.25]])
-        >>> posterior = MixturePosterior(mean, variance, lambda k: variance[k].unsqueeze(1), weights)
+        >>> variance, weights = torch.ones(2, 1, 1), torch.tensor([0.75, 0.25])
+        >>> posterior = MixturePosterior(mean, variance, lambda k: variance[k], weights)
         >>> posterior.mean, posterior.variance
         (tensor([[1.]]), tensor([[4.]]))
     """
@@ -89,9 +89,8 @@ class MixturePosterior(Posterior):
         """The marginal distribution of each value, of shape ``batch_shape x q x outputs``."""
         mean, tiny = self.member_mean, torch.finfo(self.dtype).tiny
         scale = self.member_variance.clamp_min(tiny).sqrt()
-        weights = self.weights.unsqueeze(-2)  # the axis of q
-        mean, scale, weights = (part.movedim(-3, -1) for part in (mean, scale, weights))
-        return Mixture(weights, mean, scale, self.degrees)
+        weights = self.weights[..., None, None, :]  # the axes of q and of outputs
+        return Mixture(weights, mean.movedim(-3, -1), scale.movedim(-3, -1), self.degrees)
 
     @property
     def distribution(self) -> NoReturn:
@@ -106,14 +105,14 @@ class MixturePosterior(Posterior):
     @property
     def mean(self) -> Tensor:
         """The mean of the mixture, ``batch_shape x q x outputs``."""
-        return (self.weights.unsqueeze(-2) * self.member_mean).sum(-3)
+        return (self.weights[..., None, None] * self.member_mean).sum(-3)
 
     @property
     def variance(self) -> Tensor:
         """The variance of the mixture, that within members and that between them."""
         within = self.member_variance * variance_factors(self.degrees)[:, None, None]
         between = (self.member_mean - self.mean.unsqueeze(-3)).square()
-        return (self.weights.unsqueeze(-2) * (within + between)).sum(-3)
+        return (self.weights[..., None, None] * (within + between)).sum(-3)
 
     def quantile(self, value: Tensor) -> Tensor:
         """Compute quantiles of the marginal distributions.
@@ -189,35 +188,21 @@ class MixturePosterior(Posterior):
         Returns:
             A ``sample_shape x batch_shape x q x outputs`` tensor.
         """
-        whole = self._extended_shape(sample_shape)
         base_samples = base_samples.expand(*sample_shape, *self.base_sample_shape)
-        groups = self.weights.shape[-1]
-        choice, stretch = base_samples[..., :_CHOICES, :groups].unbind(-2)
-        normals = _grouped(base_samples[..., _CHOICES:, :], groups)
-        index = self._chosen(choice)
+        choice, stretch = base_samples[..., :_CHOICES, 0].unbind(-1)
+        normals = base_samples[..., _CHOICES:, :].flatten(-2)
+        bounds = self.weights.cumsum(-1)[..., :-1]
+        index = (torch.special.ndtr(choice).unsqueeze(-1) > bounds).sum(-1)
         members, places = torch.unique(index, return_inverse=True)
-        mean = _grouped(self.member_mean[..., members, :, :], groups)
+        mean = self.member_mean[..., members, :, :].flatten(-2)
         root = _root(self.member_covariance(members))
-        root = root.expand(*self.batch_shape, *root.shape[-4:])
-        # The positions of each chosen member and of its group of outputs, in all batch elements.
-        axes = [torch.arange(size, device=self.device) for size in index.shape[len(sample_shape) :]]
-        *batch, group = torch.meshgrid(*axes, indexing="ij")
-        at = (*batch, places, group)
+        root = root.expand(*self.batch_shape, *root.shape[-3:])
+        # The position of the chosen member in all batch elements.
+        axes = [torch.arange(size, device=self.device) for size in self.batch_shape]
+        at = (*(torch.meshgrid(*axes, indexing="ij") if axes else ()), places)
         drawn = (root[at] @ normals.unsqueeze(-1)).squeeze(-1)
-        factors = stretches(stretch, self.degrees[index]).unsqueeze(-1)
-        samples = mean[at] + factors * drawn
-        return samples.unflatten(-1, (whole[-2], -1)).movedim(-3, -2).flatten(-2)
-
-    def _chosen(self, normals: Tensor) -> Tensor:
-        """Return the indices of the members that ``sample_shape x batch_shape x G`` variables choose."""
-        bounds = self.weights.cumsum(-2).movedim(-2, -1)[..., :-1].contiguous()  # ... x G x K-1
-        levels = torch.special.ndtr(normals)
-        return (levels.unsqueeze(-1) > bounds).sum(-1)
-
-
-def _grouped(values: Tensor, groups: int) -> Tensor:
-    """Arrange ``... x q x outputs`` values by group of outputs, as ``... x G x (q * outputs / G)``."""
-    return values.unflatten(-1, (groups, -1)).movedim(-2, -3).flatten(-2)
+        samples = mean[at] + stretches(stretch, self.degrees[index]).unsqueeze(-1) * drawn
+        return samples.unflatten(-1, self.member_mean.shape[-2:])
 
 
 def _root(matrices: Tensor) -> Tensor:
@@ -227,9 +212,8 @@ def _root(matrices: Tensor) -> Tensor:
     if matrices.shape[-1] == 1:
         return matrices.clamp_min(tiny).sqrt()
     unit = diagonal.detach().amax(-1).clamp_min(tiny)[..., None, None]
-    with silenced(
-        JitterWarning
-    ):  # relative to the variances, so that it does not matter to samples
+    # The jitter is relative to the variances, so that it does not matter to samples.
+    with silenced(JitterWarning):
         return cholesky(matrices / unit) * unit.sqrt()
 
 
@@ -241,10 +225,8 @@ def mixed(posteriors: Sequence[MixturePosterior], weights: Tensor) -> MixturePos
         weights: The weight of each, which sum to one.
 
     Returns:
-        The mixture of all their members. If outputs are independent in one of them, members of the
-        result are drawn for each output separately.
+        The mixture of all their members.
     """
-    groups = max(posterior.weights.shape[-1] for posterior in posteriors)
     shape = torch.broadcast_shapes(*(posterior.batch_shape for posterior in posteriors))
     sizes = [posterior.member_mean.shape[-3] for posterior in posteriors]
     starts = torch.tensor([0, *sizes]).cumsum(0).tolist()
@@ -255,34 +237,22 @@ def mixed(posteriors: Sequence[MixturePosterior], weights: Tensor) -> MixturePos
         for posterior, start, size in zip(posteriors, starts, sizes, strict=False):
             (own,) = ((members >= start) & (members < start + size)).nonzero(as_tuple=True)
             if len(own):
-                blocks = _blocks(posterior.member_covariance(members[own] - start), groups)
-                found.append(blocks.expand(*shape, *blocks.shape[-4:]))
+                matrices = posterior.member_covariance(members[own] - start)
+                found.append(matrices.expand(*shape, *matrices.shape[-3:]))
                 places.append(own)
-        return torch.cat(found, dim=-4).index_select(-4, torch.cat(places).argsort())
+        return torch.cat(found, dim=-3).index_select(-3, torch.cat(places).argsort())
 
     def joined(values: Sequence[Tensor]) -> Tensor:
         return torch.cat([part.expand(*shape, *part.shape[-3:]) for part in values], dim=-3)
 
-    each = [
-        weight * posterior.weights.expand(*posterior.weights.shape[:-1], groups)
-        for weight, posterior in zip(weights, posteriors, strict=True)
-    ]
-    common = torch.broadcast_shapes(*(part.shape[:-2] for part in each))
+    each = [w * posterior.weights for w, posterior in zip(weights, posteriors, strict=True)]
     return MixturePosterior(
         joined([posterior.member_mean for posterior in posteriors]),
         joined([posterior.member_variance for posterior in posteriors]),
         covariance,
-        torch.cat([part.expand(*common, *part.shape[-2:]) for part in each], dim=-2),
+        torch.cat([part.expand(*shape, -1) for part in each], dim=-1),
         torch.cat([posterior.degrees for posterior in posteriors]),
     )
-
-
-def _blocks(matrices: Tensor, groups: int) -> Tensor:
-    """Take the blocks of ``groups`` outputs out of matrices that are joint over all outputs."""
-    if matrices.shape[-3] == groups:
-        return matrices
-    parts = matrices.squeeze(-3).unflatten(-2, (-1, groups)).unflatten(-1, (-1, groups))
-    return parts.diagonal(dim1=-3, dim2=-1).movedim(-1, -3)
 
 
 def _sampler(

@@ -13,6 +13,8 @@ from gp_distributions.sharding.passes import run
 State = TypeVar("State")
 Sums = TypeVar("Sums")
 
+_NOWHERE = Checkpoint(None, "", "")
+
 
 @dataclass(frozen=True)
 class Step(Generic[State, Sums]):
@@ -70,8 +72,8 @@ def sums_over_pieces(
     *,
     progress: bool = True,
     client: Any = None,
-    checkpoint: Checkpoint | None = None,
-    kind: Callable[..., Sums] | None = None,
+    checkpoint: Checkpoint = _NOWHERE,
+    kind: Callable[..., Any] = dict,
 ) -> Sums:
     """Add the results of a function over all pieces of data, in the order of the pieces.
 
@@ -95,30 +97,26 @@ def sums_over_pieces(
         ValueError: If the checkpoint belongs to something else.
     """
     pieces = described(data)
-    so_far: tuple[int, Sums | None] = (0, None)
-    if checkpoint is not None and kind is not None:
-        done, values = checkpoint.read()
-        so_far = done, kind(**values) if done else None
-    left = range(so_far[0], len(pieces))
-    results = run(
-        Step(task, state), pieces, left, client=client, progress="Pieces" if progress else None
-    )
+    done, values = checkpoint.read()
+    so_far: tuple[int, Any] = done, kind(**values) if done else None
+    left = range(done, len(pieces))
+    label = "Pieces" if progress else None
+    results = run(Step(task, state), pieces, left, client=client, progress=label)
     try:
         for part in results:
             done, total = so_far
-            so_far = done + 1, part if total is None else total + part  # type: ignore[operator]
-            _write(checkpoint, so_far, now=False)
+            so_far = done + 1, part if total is None else total + part
+            _write(checkpoint, so_far)
     finally:
         results.close()
         if len(left):
             _write(checkpoint, so_far, now=True)
-    total = so_far[1]
-    assert total is not None
-    return total
+    sums: Sums = so_far[1]
+    return sums
 
 
-def _write(checkpoint: Checkpoint | None, so_far: tuple[int, Any], *, now: bool) -> None:
+def _write(checkpoint: Checkpoint, so_far: tuple[int, Any], *, now: bool = False) -> None:
     done, total = so_far
-    if checkpoint is not None and total is not None:
+    if total is not None:
         values = {field.name: getattr(total, field.name) for field in fields(total)}
         checkpoint.write(done, values, now=now)

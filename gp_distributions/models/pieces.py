@@ -79,12 +79,10 @@ class LabelledPieces:
     Args:
         pieces: Pieces of data with labels.
         labelling: Function of labels that returns targets and noise variances, ``N x outputs``.
-        drawn: The sample of the clouds if it has been drawn, or None.
     """
 
     pieces: Pieces
     labelling: LabelTargets
-    drawn: Sample | None = None
 
     @property
     def encoding(self) -> MixedEncoding | None:
@@ -131,8 +129,6 @@ class Sample:
             progress: Whether to show a progress bar if that takes more than a few seconds.
         """
         if isinstance(data, LabelledPieces):
-            if data.drawn is not None:
-                return data.drawn
             return cls.draw(data.pieces, n, seed, client=client, progress=progress)
         if isinstance(data, ShardedClouds):
             return cls(data.sample(n, seed, client=client, progress=progress), seed)

@@ -21,9 +21,8 @@ from gp_distributions.models.collapsed import (
     InducingFeatures,
 )
 from gp_distributions.models.dirichlet_classification import Classification
-from gp_distributions.models.inducing import num_candidates
 from gp_distributions.models.labelling import DistinctLabels, LabelTargets
-from gp_distributions.models.pieces import LabelledPieces, Pieces, Sample, as_pieces
+from gp_distributions.models.pieces import LabelledPieces, Pieces, as_pieces, described
 from gp_distributions.models.sparse_distribution_gp import SparseDistributionGP
 from gp_distributions.sharding.passes import run
 from gp_distributions.sharding.sharded_clouds import ShardedClouds
@@ -96,10 +95,9 @@ class SparseClassificationGP(Classification, SparseDistributionGP):  # type: ign
         progress: bool = True,
     ) -> None:
         options: Any = {"client": client, "progress": progress}
-        sample = num_candidates(num_inducing), seed
-        pieces, classes, kept, drawn = _labelled(train_X, train_Y, sample, options)
+        pieces, classes, kept = _labelled(train_X, train_Y, **options)
         super().__init__(
-            LabelledPieces(pieces, LabelTargets(kept, float(alpha_epsilon)), drawn),
+            LabelledPieces(pieces, LabelTargets(kept, float(alpha_epsilon))),
             None,
             covar_module,
             num_inducing=num_inducing,
@@ -179,34 +177,23 @@ class SparseClassificationGP(Classification, SparseDistributionGP):  # type: ign
 def _labelled(
     train_X: Inputs | Tensor | Pieces,
     train_Y: Tensor | ArrayLike | None,
-    sampled: tuple[int, int],
-    options: dict[str, Any],
-) -> tuple[Pieces, Labels, Labels, Sample | None]:
-    """Return the data in pieces, the distinct labels in sorted order and as the pieces have them.
-
-    Return also the sample of the data, if it had to be drawn to find the labels.
-    """
+    *,
+    client: Any,
+    progress: bool,
+) -> tuple[Pieces, Labels, Labels]:
+    """Return the data in pieces, the distinct labels in sorted order and as the pieces have them."""
     data = as_pieces(train_X, train_Y, None, classify=True)
     if isinstance(data, TrainingData):
         classes = data.known_classes
-        return data, classes, np.arange(len(classes)), None
-    labels, drawn = _labels_of(data, sampled, **options)
+        return data, classes, np.arange(len(classes))
+    if isinstance(data, ShardedClouds) and all(piece.count is not None for piece in data.pieces):
+        labels: Any = data.targets()  # without the clouds
+    else:
+        label = "Labels" if progress else None
+        found = list(run(DistinctLabels(), described(data), client=client, progress=label))
+        known = [each for each in found if each is not None]
+        labels = np.concatenate(known) if len(known) == len(found) else None
     if labels is None:
         raise ValueError("Expected pieces that carry labels, got labels of None.")
     classes, _ = read_labels(labels, len(labels))
-    return data, classes, classes, drawn
-
-
-def _labels_of(
-    data: Pieces, sampled: tuple[int, int], *, client: Any, progress: bool
-) -> tuple[Any, Sample | None]:
-    """Return labels that include all classes, or None if there are none; and the sample, if drawn."""
-    if isinstance(data, ShardedClouds) and any(piece.count is None for piece in data.pieces):
-        label = "Labels" if progress else None  # to read labels means to compute the pieces
-        found = list(run(DistinctLabels(), data.pieces, client=client, progress=label))
-        known = [labels for labels in found if labels is not None]
-        return np.concatenate(known) if len(known) == len(found) else None, None
-    if callable(targets := getattr(data, "targets", None)):
-        return targets(), None
-    drawn = Sample.draw(data, *sampled, client=client, progress=progress)
-    return drawn.content[1], drawn
+    return data, classes, classes

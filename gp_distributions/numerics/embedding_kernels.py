@@ -20,6 +20,7 @@ import copy
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial, reduce
 from operator import add, mul
 from typing import Any, ClassVar
@@ -362,13 +363,13 @@ def gaussian_expectation(kernel: EmbeddingKernel, dim: int) -> EmbeddingKernel |
     return None
 
 
+@dataclass(frozen=True, eq=False)
 class _Expectation(EmbeddingKernel):
     """Kernel between Gaussians that is given as a function of their means and covariances."""
 
-    def __init__(self, dim: int, function: Callable[..., Tensor], workspace: int) -> None:
-        self.dim = dim
-        self.function = function
-        self.workspace = workspace
+    dim: int
+    function: Callable[..., Tensor]
+    workspace: int
 
     def pairs(self, x: Tensor, y: Tensor) -> Tensor:
         """Evaluate the kernel at all pairs of Gaussians."""

@@ -6,16 +6,13 @@ r"""Inner products of mean embeddings of weighted clouds, in blocks that bound m
 Inner products of mean embeddings of clouds that share their atoms, as images on one grid do.
 
 With weights :math:`W` and the kernel matrix :math:`K` of the atoms, the inner products are
-:math:`W K W^\top`. For the Gaussian kernel on a grid, :math:`K` is a Kronecker product of one matrix per
-axis.
+:math:`W K W^\top`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 
 import torch
 from torch import Tensor
@@ -23,10 +20,8 @@ from torch.utils.checkpoint import checkpoint
 
 from gp_distributions.numerics.embedding_kernels import (
     EmbeddingKernel,
-    GaussianKernel,
     IsotropicKernel,
     PairFunction,
-    squares_by_differences,
 )
 from gp_distributions.numerics.linear_algebra import matmul
 from gp_distributions.numerics.pairwise import mirrored
@@ -34,8 +29,6 @@ from gp_distributions.rows.clouds import drop_padding
 
 # Number of entries of the kernel matrix that are computed at a time.
 _STRIP = 2**22
-
-Operator = Callable[[Tensor], Tensor]
 
 
 def common_atoms(x1: Tensor, x2: Tensor) -> Tensor | None:
@@ -56,110 +49,31 @@ def common_atoms(x1: Tensor, x2: Tensor) -> Tensor | None:
 
 
 def common_inner_products(
-    kernel: IsotropicKernel, support: Tensor, x1: Tensor, w1: Tensor, x2: Tensor, w2: Tensor
+    kernel: IsotropicKernel, support: Tensor, w1: Tensor, w2: Tensor
 ) -> Tensor:
     """Inner products of all pairs of mean embeddings of clouds on one support.
-
-    First derivatives are exact, including those with respect to the atoms of each cloud. Second
-    derivatives with respect to the atoms are not exact.
 
     Args:
         kernel: Kernel on the atoms.
         support: An ``n x d`` tensor, the atoms that all clouds share.
-        x1: A ``batch_shape x N x n x d`` tensor of atoms, all equal to ``support``.
         w1: A ``batch_shape x N x n`` tensor of weights.
-        x2: A ``batch_shape x M x n x d`` tensor of atoms, all equal to ``support``.
         w2: A ``batch_shape x M x n`` tensor of weights.
 
     Returns:
         A ``batch_shape x N x M`` tensor.
     """
-    support = support - support.mean(0)
-    smooth, slope = _operators(kernel, support)
-    products = matmul(smooth(w1), w2.mT)
-    if torch.is_grad_enabled() and x1.requires_grad:
-        products = products + _first_order(slope, support, x1, w1, w2)
-    if torch.is_grad_enabled() and x2.requires_grad:
-        products = products + _first_order(slope, support, x2, w2, w1).mT
-    return products
+    flat = w1.flatten(0, -2)
 
+    def embedded(flat: Tensor, columns: Tensor) -> Tensor:
+        return matmul(flat, kernel.pairs(support, columns))
 
-def _first_order(slope: Operator, support: Tensor, x: Tensor, w: Tensor, v: Tensor) -> Tensor:
-    """Return the first-order change of the inner products as the atoms ``x`` leave the support.
-
-    Its value is zero, but its gradient is not: the derivative of ``k(x_i, u_j)`` with respect to
-    ``x_i`` is ``S_ij (x_i - u_j)``, where ``slope`` multiplies by the matrix ``S``.
-    """
-    moves = (w.unsqueeze(-1) * (x - x.detach())).movedim(-1, 0)
-    coordinates = support.T
-    along = torch.einsum("k...n,kn->...n", moves, coordinates)
-    slopes = slope(torch.cat([along.unsqueeze(0), moves]))
-    change = slopes[0] @ v.mT
-    for k, coordinate in enumerate(coordinates):
-        change = change - slopes[k + 1] @ (coordinate * v).mT
-    return change
-
-
-def _operators(kernel: IsotropicKernel, support: Tensor) -> tuple[Operator, Operator]:
-    """Return functions that multiply by the kernel matrix and by its slope.
-
-    The slope is twice the derivative of the kernel with respect to the squared distance.
-    """
-    if isinstance(kernel, GaussianKernel):
-        grid = _grid(support)
-        if grid is not None:
-            return lambda w: _kronecker(w, *grid), lambda w: -_kronecker(w, *grid)
-
-    def slope(x: Tensor, y: Tensor) -> Tensor:
-        squared = squares_by_differences(x, y)
-        with torch.enable_grad():
-            squared.requires_grad_()
-            (gradient,) = torch.autograd.grad(kernel.profile(squared).sum(), squared)
-        return 2 * gradient
-
-    return partial(_strips, kernel.pairs, support), partial(_strips, slope, support)
-
-
-def _strips(pairs: PairFunction, support: Tensor, w: Tensor) -> Tensor:
-    """Multiply weights by the matrix of a function of all pairs of atoms, in strips of columns."""
-
-    def strip(w: Tensor, columns: Tensor) -> Tensor:
-        return matmul(w, pairs(support, columns))
-
-    flat = w.flatten(0, -2)
     parts = [
-        checkpoint(strip, flat, columns, use_reentrant=False, preserve_rng_state=False)
-        if torch.is_grad_enabled() and w.requires_grad
-        else strip(flat, columns)
+        checkpoint(embedded, flat, columns, use_reentrant=False, preserve_rng_state=False)
+        if torch.is_grad_enabled() and w1.requires_grad
+        else embedded(flat, columns)
         for columns in support.split(max(1, _STRIP // len(support)))
     ]
-    return torch.cat(parts, dim=-1).unflatten(0, w.shape[:-1])
-
-
-def _grid(support: Tensor) -> tuple[list[Tensor], Tensor] | None:
-    """Return the values on each axis of a grid, and the order that sorts the atoms in row-major order.
-
-    Returns ``None`` if the atoms are not a grid, that is, a Cartesian product of values.
-    """
-    axes, order = [], support.new_zeros(len(support), dtype=torch.int64)
-    for coordinates in support.unbind(-1):
-        values, index = coordinates.unique(return_inverse=True)
-        order = order * len(values) + index
-        axes.append(values)
-    sizes = [len(values) for values in axes]
-    complete = torch.tensor(sizes, dtype=torch.float64).prod() == len(support)
-    if not complete or max(sizes) == len(support) or len(order.unique()) < len(order):
-        return None
-    return axes, order.argsort()
-
-
-def _kronecker(w: Tensor, axes: list[Tensor], order: Tensor) -> Tensor:
-    """Multiply weights by the Gaussian kernel matrix of a grid, one axis after another."""
-    grid = w[..., order].unflatten(-1, [len(values) for values in axes])
-    for values in axes:
-        factor = torch.exp(-0.5 * (values.unsqueeze(-1) - values).square())
-        grid = torch.tensordot(grid, factor, dims=([-len(axes)], [0]))  # moves the axis to the end
-    return grid.flatten(-len(axes))[..., order.argsort()]
+    return matmul(torch.cat(parts, dim=-1).unflatten(0, w1.shape[:-1]), w2.mT)
 
 
 # Atoms and weights of several clouds.
@@ -196,11 +110,13 @@ def inner_products(
         A ``batch_shape x N x M`` tensor.
     """
     batch_shape = torch.broadcast_shapes(x1.shape[:-3], x2.shape[:-3])
+    moving = torch.is_grad_enabled() and (x1.requires_grad or x2.requires_grad)
     # For one or two pairs, a kernel matrix on the shared support saves nothing.
-    if isinstance(kernel, IsotropicKernel) and x1.shape[:-2].numel() * x2.shape[-3] > 2:
+    several = x1.shape[:-2].numel() * x2.shape[-3] > 2
+    if isinstance(kernel, IsotropicKernel) and several and not moving:
         support = common_atoms(x1, x2)
         if support is not None:
-            products = common_inner_products(kernel, support, x1, w1, x2, w2)
+            products = common_inner_products(kernel, support, w1, w2)
             return mirrored(products) if symmetric else products
     x1, x2, pairs = kernel.prepare(x1, x2)
     clouds = (x1, w1, x2, w2)

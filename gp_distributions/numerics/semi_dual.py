@@ -76,10 +76,7 @@ class _Iterate:
 
 
 class _SemiDual:
-    """Semi-dual problems of all clouds, up to shifts of the cost that do not change the plan.
-
-    The reference is ``C x m x d`` with weights ``C x m``, or ``1 x m x d`` if all clouds share it.
-    """
+    """Semi-dual problems of all clouds, up to shifts of the cost that do not change the plan."""
 
     def __init__(
         self, points: Tensor, weights: Tensor, support: Tensor, masses: Tensor, epsilon: Tensor
@@ -87,20 +84,13 @@ class _SemiDual:
         # After centring, the cost is -2 <x, u> plus terms in i only, which cancel in the softmax, and
         # terms in j only, which the potentials absorb. The latter are relative to the middle of the
         # reference, as squared distances to a far cloud would round off the differences between clouds.
-        centre, middle = weights.unsqueeze(-2) @ points, masses.unsqueeze(-2) @ support
+        centre, middle = weights.unsqueeze(-2) @ points, masses @ support
         self.offset = ((support - middle) * ((support - centre) + (middle - centre))).sum(-1)
         self.inner = 2 * (support - middle) @ (points - centre).mT
         self.weights = weights
         self.masses, self.log_masses = masses, masses.log()
-        # An atom without weight receives no mass, so its scale is arbitrary.
-        self.constants = masses.sqrt()
-        self.roots = torch.where(masses > 0, self.constants, 1.0)
-        self.absent = (masses == 0).to(masses)
+        self.roots = masses.sqrt()
         self.epsilon = epsilon.to(self.inner)
-
-    def of(self, state: _Iterate, values: Tensor) -> Tensor:
-        """Select the values that belong to the unsolved clouds, unless all clouds share them."""
-        return values if len(values) == 1 else values[state.index]
 
     def start(self, potentials: Tensor, epsilon: Tensor) -> _Iterate:
         """Return the iterate of all clouds at the given potentials."""
@@ -112,7 +102,7 @@ class _SemiDual:
 
     def at(self, state: _Iterate, potentials: Tensor, epsilon: Tensor) -> _Iterate:
         """Evaluate the plan at new potentials and a new epsilon, and return the iterate."""
-        shift = potentials / epsilon.unsqueeze(-1) + self.of(state, self.log_masses)
+        shift = potentials / epsilon.unsqueeze(-1) + self.log_masses
         logits = (state.inner * epsilon.reciprocal()[:, None, None]).add_(shift.unsqueeze(-1))
         logits = logits.sub_(logits.amax(-2, keepdim=True))
         # Smaller entries are negligible, but they could be denormal numbers, whose arithmetic is slow.
@@ -136,7 +126,7 @@ class _SemiDual:
     ) -> _Iterate:
         """Return the iterate of a given plan, which counts as evaluated from scratch."""
         marginal = (conditional @ state.weights.unsqueeze(-1)).squeeze(-1)
-        residual = self.of(state, self.masses) - marginal
+        residual = self.masses - marginal
         return replace(
             state,
             potentials=potentials,
@@ -182,22 +172,16 @@ class _SemiDual:
         """
         plan = state.conditional
         hessian = (state.weights.unsqueeze(-2) * plan) @ plan.mT
-        roots = self.of(state, self.roots)
-        scale = roots.unsqueeze(-1) * roots.unsqueeze(-2)
-        constants = self.of(state, self.constants)
-        projection = constants.unsqueeze(-1) * constants.unsqueeze(-2)
-        hessian = torch.addcdiv(projection, hessian, scale, value=-1)
-        marginal = self.of(state, self.masses) - state.residual
-        diagonal = marginal / roots.square() + self.of(state, self.absent)
-        hessian.diagonal(dim1=-2, dim2=-1).add_(diagonal)
+        scale = torch.outer(self.roots, self.roots)
+        hessian = torch.addcdiv(scale, hessian, scale, value=-1)
+        hessian.diagonal(dim1=-2, dim2=-1).add_(1 - state.residual / self.masses)
         return hessian
 
     def solve(self, system: Tensor, state: _Iterate) -> tuple[Tensor, Tensor]:
         """Return the Newton step divided by epsilon, and whether the step exists."""
         factor, failed = torch.linalg.cholesky_ex(system)
-        roots = self.of(state, self.roots)
-        scaled = torch.cholesky_solve((state.residual / roots).unsqueeze(-1), factor)
-        return scaled.squeeze(-1) / roots, failed == 0
+        scaled = torch.cholesky_solve((state.residual / self.roots).unsqueeze(-1), factor)
+        return scaled.squeeze(-1) / self.roots, failed == 0
 
 
 def _chosen(accept: Tensor, new: _Iterate, old: _Iterate) -> _Iterate:
@@ -224,11 +208,7 @@ def solve_semi_dual(
     max_iterations: int,
     initial: Tensor | None = None,
 ) -> tuple[Tensor, TransportOutcome]:
-    """Solve for the potentials on the reference, on the side that has fewer atoms.
-
-    The time per step is cubic in the number of unknowns. If the clouds have fewer atoms than the
-    reference, Newton's method finds the potentials on the clouds, and one sweep converts them to
-    potentials on the reference.
+    """Solve for the potentials on the reference, in steps whose time is cubic in its size.
 
     Args:
         points: A ``C x n x d`` tensor of atoms.
@@ -244,19 +224,11 @@ def solve_semi_dual(
     Returns:
         The ``C x m`` potentials, with mean zero under ``masses``, and the outcome of the solver.
     """
-    support, masses = support.unsqueeze(0), masses.unsqueeze(0)
     problem = _SemiDual(points, weights, support, masses, epsilon)
-    target = problem.epsilon.expand(len(points))
     start = None if initial is None else initial - problem.offset
-    smaller, swapped = problem, points.shape[-2] < support.shape[-2]
-    if swapped:
-        shares = masses.expand(len(points), -1)
-        smaller = _SemiDual(support, shares, points, weights, epsilon)
-        start = None if start is None else _sweep(problem, start)
-    found, iterations = _ascend(smaller, start, tolerance, max_iterations)
-    final, determined = smaller.polished(smaller.start(found, target))
-    if swapped:
-        final = problem.start(_sweep(smaller, final.potentials), target)
+    found, iterations = _ascend(problem, start, tolerance, max_iterations)
+    target = problem.epsilon.expand(len(points))
+    final, determined = problem.polished(problem.start(found, target))
     potentials = final.potentials + problem.offset
     outcome = TransportOutcome(
         converged=final.error <= tolerance,
@@ -264,17 +236,7 @@ def solve_semi_dual(
         iterations=iterations,
         determined=determined,
     )
-    return potentials - potentials @ masses.mT, outcome
-
-
-def _sweep(problem: _SemiDual, potentials: Tensor) -> Tensor:
-    """Compute the potentials on one side from those on the other.
-
-    Both omit the offsets that :class:`_SemiDual` removes from the cost.
-    """
-    eps = problem.epsilon
-    logits = (problem.inner + potentials.unsqueeze(-1)) / eps + problem.log_masses.unsqueeze(-1)
-    return -eps * torch.logsumexp(logits, dim=-2)
+    return potentials - (potentials @ masses).unsqueeze(-1), outcome
 
 
 def _ascend(

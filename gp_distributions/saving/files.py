@@ -6,9 +6,6 @@ import json
 import os
 from typing import Any
 
-import numpy as np
-import torch
-from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
@@ -16,9 +13,7 @@ from torch.nn import Module
 
 from gp_distributions.distances.base import Distance
 from gp_distributions.files import read_tensors, write_tensors
-from gp_distributions.kernels.covariances import covariance
 from gp_distributions.models.distribution_gp import DistributionGP
-from gp_distributions.models.sparse_distribution_gp import SparseDistributionGP
 from gp_distributions.saving.description import ADVICE, Description, restore
 from gp_distributions.warnings import silenced
 
@@ -158,23 +153,7 @@ def _check_restored(description: Description) -> None:
                 f"The model cannot be saved because {', '.join(changed)} of {before['class']} would "
                 f"change when it is restored. {ADVICE}"
             )
-    for before, after in zip(description.described, restored, strict=True):
-        if isinstance(before, DistributionGP | SparseDistributionGP) and not np.array_equal(
-            _covariances(after, before), _covariances(before, before), equal_nan=True
-        ):
-            raise TypeError(
-                "The model cannot be saved because its kernel would change when it is restored. Check "
-                f"that each class keeps the arguments of its constructor as attributes. {ADVICE}"
-            )
 
 
 def _text(described: Any) -> str:
     return json.dumps(described, sort_keys=True)
-
-
-def _covariances(model: Any, like: Any) -> NDArray[Any]:
-    """Return covariances of some training or inducing inputs of a model like this one."""
-    sparse = isinstance(like, SparseDistributionGP)
-    rows = like.summed().features.rows[:5] if sparse else like.train_inputs[0][..., :5, :]
-    with torch.no_grad(), silenced():
-        return covariance(model.covar_module.to(rows.device), rows).cpu().numpy()

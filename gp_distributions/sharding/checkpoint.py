@@ -44,13 +44,13 @@ class Checkpoint:
     """A file with the result of the pieces done so far, and a digest of what it was computed from.
 
     Args:
-        folder: Path to the folder, which exists.
+        folder: Path to the folder, which exists; ``None`` for a checkpoint that keeps nothing.
         name: Name of the file without its ending.
         digest: Digest of the model and the data.
     """
 
-    def __init__(self, folder: str | os.PathLike[str], name: str, digest: str) -> None:
-        self.path = Path(folder) / f"{name}.checkpoint"
+    def __init__(self, folder: str | os.PathLike[str] | None, name: str, digest: str) -> None:
+        self.path = None if folder is None else Path(folder) / f"{name}.checkpoint"
         self.digest = digest
         self._due = 0.0
 
@@ -62,7 +62,7 @@ class Checkpoint:
         Raises:
             ValueError: If the file belongs to another model or other data, or is not a checkpoint.
         """
-        if not self.path.exists():
+        if self.path is None or not self.path.exists():
             return 0, {}
         try:
             header, tensors = read_tensors(self.path, _KIND)
@@ -91,7 +91,7 @@ class Checkpoint:
         Raises:
             OSError: If writing fails, as on a full disk. The file is then as it was before.
         """
-        if not now and time.monotonic() < self._due:
+        if self.path is None or (not now and time.monotonic() < self._due):
             return
         start = time.monotonic()
         tensors = {name: value for name, value in values.items() if isinstance(value, Tensor)}

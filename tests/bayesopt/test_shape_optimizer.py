@@ -227,7 +227,7 @@ class TestAskAndTell:
         (lambda: pool_optimizer().tell(7, "3.1"), ValueError, "a number for each outcome"),  # type: ignore[arg-type]
         (lambda: pool_optimizer().tell(7, None), ValueError, r"call tell_failure\("),  # type: ignore[arg-type]
         (lambda: design_optimizer().tell(torch.tensor([0.0, 0.5]), 1.0), ValueError, "within"),
-        (lambda: ShapeOptimizer(NAMED).tell("ball", 1.0), ValueError, "'ball'.* has the index 1"),
+        (lambda: ShapeOptimizer(NAMED).tell("ball", 1.0), ValueError, "from 0 to 1, got 'ball'"),
     ],
 )
 def test_errors(make: Callable[[], Any], error: type[Exception], match: str) -> None:

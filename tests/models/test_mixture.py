@@ -31,7 +31,6 @@ from gp_distributions import (
     integrate_hyperparameters,
 )
 from gp_distributions.models import MixturePosterior
-from gp_distributions.models.mixture_posterior import mixed
 
 ROWS = as_rows(random_clouds(30, sizes=(3, 9)))
 CLOUDS = PointClouds.unpack(ROWS, 2)
@@ -61,7 +60,7 @@ def student(mean: Tensor, scale: Tensor, degrees: float) -> MixturePosterior:
     degree = torch.tensor([degrees], dtype=torch.float64)
     diagonal = scale.diagonal()[None, :, None]
     return MixturePosterior(
-        mean[None, :, None], diagonal, lambda _: scale[None, None], torch.ones(1, 1), degree
+        mean[None, :, None], diagonal, lambda _: scale[None], torch.ones(1), degree
     )
 
 
@@ -220,16 +219,16 @@ class TestSamples:
         expected = stats.f(3, 5)
         assert stats.kstest(whitened.mean(0).numpy(), expected.cdf).statistic < 1e-2
 
-    def test_outputs_choose_their_members_by_their_own_weights(self) -> None:
+    def test_points_and_outputs_come_from_one_member(self) -> None:
         mean = torch.tensor([0.0, 10, 20]).double()[:, None, None].expand(3, 3, 2)
         variance = torch.full((3, 3, 2), 1e-4).double()
-        weights = torch.tensor([[0.2, 0.6], [0.3, 0.1], [0.5, 0.3]]).double()
-        covariance = 1e-4 * torch.eye(3).double().expand(3, 2, 3, 3)
+        weights = torch.tensor([0.2, 0.3, 0.5]).double()
+        covariance = 1e-4 * torch.eye(6).double().expand(3, 6, 6)
         posterior = MixturePosterior(mean, variance, lambda k: covariance[k], weights)
         samples = SobolQMCNormalSampler(S([2**12]), seed=0)(posterior)
         members = (samples / 10).round()
-        assert bool((members == members[:, :1]).all())  # the same at all points
-        shares = torch.stack([(members[:, 0] == k).double().mean(0) for k in range(3)])
+        assert bool((members == members[:, :1, :1]).all())
+        shares = torch.stack([(members[:, 0, 0] == k).double().mean() for k in range(3)])
         # Quasi-random levels: the error of a share is about 1 / n.
         torch.testing.assert_close(shares, weights, rtol=0, atol=3e-3)
 
@@ -259,8 +258,8 @@ class TestSamples:
     def test_gradients_at_values_without_variance(self) -> None:
         mean = torch.zeros(2, 1, 1, dtype=torch.float64)
         variance = torch.tensor([[[1.0]], [[0.0]]], dtype=torch.float64).requires_grad_()
-        weights = torch.full((2, 1), 0.5, dtype=torch.float64)
-        posterior = MixturePosterior(mean, variance, lambda k: variance[k].unsqueeze(1), weights)
+        weights = torch.full((2,), 0.5, dtype=torch.float64)
+        posterior = MixturePosterior(mean, variance, lambda k: variance[k], weights)
         value = torch.tensor([[0.3]], dtype=torch.float64)
         (gradient,) = torch.autograd.grad(posterior.log_density(value).sum(), variance)
         # That of the first member, since the other has no density there: ((y / s)^2 - 1) / (2 s^2).
@@ -358,20 +357,3 @@ class TestState:
         expected = model.predict(ROWS[20:])
         for other in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
             torch.testing.assert_close(other.predict(ROWS[20:]), expected, rtol=0, atol=0)
-
-
-def test_outputs_that_are_independent_in_one_mixture_only() -> None:
-    """The covariances of each output are blocks of the joint ones."""
-    roots = torch.randn(2, 6, 6, generator=torch.Generator().manual_seed(0)).double()
-    joint = roots @ roots.mT  # three points times two outputs, of two members
-    blocks = torch.stack([joint[:, i::2, i::2] for i in range(2)], dim=1)
-    mean, variance = torch.zeros(2, 3, 2).double(), joint.diagonal(dim1=-2, dim2=-1)
-    arguments = mean, variance.unflatten(-1, (3, 2))
-    together = MixturePosterior(
-        *arguments, lambda k: joint[k].unsqueeze(1), torch.full((2, 1), 0.5).double()
-    )
-    apart = MixturePosterior(*arguments, lambda k: blocks[k], torch.full((2, 2), 0.5).double())
-    posterior = mixed([together, apart], torch.tensor([0.5, 0.5]).double())
-    expected = torch.cat([blocks, blocks])
-    torch.testing.assert_close(posterior.member_covariance(torch.arange(4)), expected)
-    assert posterior.weights.shape == (4, 2)

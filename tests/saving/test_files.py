@@ -875,7 +875,6 @@ class TestRefusals:
     @pytest.mark.parametrize(
         ("distance", "message"),
         [
-            (Forgetful, "its kernel would change when it is restored"),
             (Needy, "does not keep the argument 'power'"),
             (Doubling, "parts of .*Doubling"),
         ],
