@@ -380,6 +380,12 @@ def _hyperparameters(kernel: Kernel) -> Iterator[tuple[str, torch.nn.Module]]:
     for parameter, name in names.items():
         if parameter in fixed or not parameter.requires_grad:
             continue
+        if parameter.numel() > max(1, kernel.batch_shape.numel()):
+            raise ValueError(
+                f"Expected hyperparameters that are single numbers, got {name} of shape "
+                f"{tuple(parameter.shape)}: the points of the quadrature would be too many. Let it "
+                "require no gradient, which keeps its values, or predict with the fitted model."
+            )
         constraint = kernel.constraint_for_parameter_name(name)
         if constraint is None or not bool((constraint.lower_bound >= 0).all()):
             raise ValueError(

@@ -9,14 +9,15 @@ from dataclasses import dataclass
 import torch
 
 from gp_distributions.distances.scaled import ScaledDistance
-from gp_distributions.kernels.reading import distribution_kernels
+from gp_distributions.kernels.distribution_kernel import DistributionKernel
+from gp_distributions.kernels.reading import readers
 from gp_distributions.measures.encoding import CovariateEncoding, MixedEncoding, Scaling
 from gp_distributions.models import DistributionGP, SparseDistributionGP
 from gp_distributions.rows.columns import Columns, numbers_of
 from gp_distributions.rows.layout import Block
 
 Names = Sequence[str] | Mapping[str, Sequence[str]]
-# Blocks of distributions by name, with the distances that read each of them.
+# Blocks of distributions by name, with the distances or kernels that read each of them.
 Distributions = dict[str, tuple[Block, list[torch.nn.Module]]]
 
 
@@ -69,8 +70,9 @@ def inputs_of(model: DistributionGP | SparseDistributionGP, names: Names | None)
 def distributions(model: DistributionGP | SparseDistributionGP) -> Distributions:
     """Return the blocks of distributions by name: ``"X"`` if a model of one block has no names."""
     kernels: dict[Block, list[torch.nn.Module]] = {}
-    for kernel, block in distribution_kernels(model.covar_module):
-        kernels.setdefault(block, []).append(kernel.distance)
+    for kernel, block in readers(model.covar_module):
+        reader = kernel.distance if isinstance(kernel, DistributionKernel) else kernel
+        kernels.setdefault(block, []).append(reader)
     encoding = model.encoding
     if encoding is None:
         called = ["X"] if len(kernels) == 1 else [f"X{i}" for i in range(len(kernels))]

@@ -65,6 +65,9 @@ class ExpectedKernel(RowKernel):
     Source: Muandet et al. 2012; Girard et al. 2003 (Gaussians).
     """
 
+    # Whether the coordinates are those of points in a space.
+    reads_coordinates = True
+
     def __init__(
         self,
         base_kernel: Kernel,

@@ -18,7 +18,9 @@ from gp_distributions import (
     PointClouds,
     SlicedWassersteinKernel,
     fit,
+    integrate_hyperparameters,
     load,
+    relevance,
     save,
 )
 from gp_distributions.kernels import ExpectedKernel
@@ -200,3 +202,14 @@ def test_bad_arguments() -> None:
         AggregateGP(G, y).contributions(G)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="Expected gaussians of dimension 2"):
         DistributionGP(X, y, ExpectedKernel(RBFKernel(), 2, inputs="gaussians"))
+
+
+def test_tools_for_models() -> None:
+    X, y = bags()
+    model = fit(AggregateGP(X, X.points[..., 0].mul(X.weights).sum(-1)), restarts=0)
+    first, second = relevance(model).coordinates
+    assert first.loss > 10 * abs(second.loss)
+    with pytest.raises(
+        ValueError, match=r"single numbers, got .*raw_lengthscale of shape \(1, 2\)"
+    ):
+        integrate_hyperparameters(model)
