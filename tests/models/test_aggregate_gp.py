@@ -205,7 +205,7 @@ def test_bad_arguments() -> None:
 
 
 def test_tools_for_models() -> None:
-    X, y = bags()
+    X = bags()[0]
     model = fit(AggregateGP(X, X.points[..., 0].mul(X.weights).sum(-1)), restarts=0)
     first, second = relevance(model).coordinates
     assert first.loss > 10 * abs(second.loss)
