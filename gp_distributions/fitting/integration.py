@@ -22,6 +22,7 @@ from gp_distributions.fitting.starts import median_distances
 from gp_distributions.kernels.batching import batched
 from gp_distributions.kernels.block_kernel import BlockKernel
 from gp_distributions.kernels.distribution_kernel import DistributionKernel
+from gp_distributions.kernels.expected_kernel import ExpectedKernel
 from gp_distributions.kernels.group_average import GroupAverageKernel
 from gp_distributions.kernels.reading import inside_blocks
 from gp_distributions.models.classification import ClassificationGP
@@ -380,12 +381,6 @@ def _hyperparameters(kernel: Kernel) -> Iterator[tuple[str, torch.nn.Module]]:
     for parameter, name in names.items():
         if parameter in fixed or not parameter.requires_grad:
             continue
-        if parameter.numel() > max(1, kernel.batch_shape.numel()):
-            raise ValueError(
-                f"Expected hyperparameters that are single numbers, got {name} of shape "
-                f"{tuple(parameter.shape)}: the points of the quadrature would be too many. Let it "
-                "require no gradient, which keeps its values, or predict with the fitted model."
-            )
         constraint = kernel.constraint_for_parameter_name(name)
         if constraint is None or not bool((constraint.lower_bound >= 0).all()):
             raise ValueError(
@@ -434,6 +429,11 @@ def _check(model: Any) -> None:
         raise ValueError(
             "Expected one set of training clouds, got a batch of shape "
             f"{tuple(model.train_targets.shape[:-1])}."
+        )
+    if any(isinstance(part, ExpectedKernel) for part in model.covar_module.modules()):
+        raise TypeError(
+            "Expected kernels of distances, got an ExpectedKernel, whose hyperparameters cannot be "
+            "integrated. Predict with the fitted model."
         )
     mean, likelihood = model.mean_module, model.likelihood
     if not isinstance(mean, ConstantMean | ZeroMean):

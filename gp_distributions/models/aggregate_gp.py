@@ -18,6 +18,7 @@ from torch import Tensor
 
 from gp_distributions.kernels.expected_kernel import ExpectedKernel
 from gp_distributions.measures import Gaussians, PointClouds
+from gp_distributions.measures.arrays import given_points
 from gp_distributions.measures.described import described
 from gp_distributions.measures.inputs import Inputs
 from gp_distributions.measures.training_data import TrainingData
@@ -160,7 +161,8 @@ class AggregateGP(DistributionGP):
             >>> mean.shape, bool(mean[0] < mean[1])
             (torch.Size([2]), True)
         """
-        atoms = PointClouds(torch.as_tensor(points).unsqueeze(-2))
+        given = given_points(points, "Points", ("N", self.covar_module.dim))
+        atoms = PointClouds(given.unsqueeze(-2))
         if self.covar_module.inputs == "gaussians":
             at: PointClouds | Gaussians = Gaussians.from_clouds(atoms)
         else:
