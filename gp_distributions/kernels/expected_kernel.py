@@ -109,16 +109,26 @@ class ExpectedKernel(RowKernel):
 
     def forward(self, x1: Rows, x2: Rows, diag: bool = False, **params: Any) -> Tensor:
         """Compute covariances of rows: ``batch_shape x N x M``, or ``batch_shape x N`` with ``diag``."""
-        first, second = rows_of(x1), rows_of(x2)
-        if diag:
-            return self._paired(first, second)
-        shape = torch.broadcast_shapes(first.shape[:-2], second.shape[:-2])
-        first, second = drop_copies(first), drop_copies(second)
-        if second.dim() == 2:
+        rows1, rows2 = rows_of(x1), rows_of(x2)
+        shape = torch.broadcast_shapes(rows1.shape[:-2], rows2.shape[:-2])
+        first = drop_copies(rows1)
+        second = first if rows2 is rows1 else drop_copies(rows2)
+        if self.num_features is not None:
+            features = self._features(first)
+            others = features if second is first else self._features(second)
+            found = (features * others).sum(-1) if diag else features @ others.mT
+        elif self.inputs == "gaussians":
+            # A pair is a set of one with another.
+            sets = [rows.unsqueeze(-2) if diag else rows for rows in (first, second)]
+            found = between_gaussians(self.base_kernel, *map(self._gaussians, sets))
+            found = found.flatten(-3) if diag else found
+        elif diag:
+            found = self._paired(first, second)
+        elif second.dim() == 2:
             found = self._all(first.flatten(0, -2), second).unflatten(0, first.shape[:-1])
         else:  # the rows of each element of a batch with one another
             found = self._paired(first.unsqueeze(-2), second.unsqueeze(-3))
-        return found.expand(*shape, *found.shape[-2:])
+        return found.expand(*shape, *found.shape[-1 if diag else -2 :])
 
     def variances(self, x: Rows) -> Tensor:
         r"""Compute :math:`\mathrm E\, k_0(x, x)`, the mean variance of the function, for each row."""
@@ -131,11 +141,6 @@ class ExpectedKernel(RowKernel):
 
     def _all(self, x1: Tensor, x2: Tensor) -> Tensor:
         """Compute the covariances of ``N x width`` with ``M x width'`` rows, ``N x M``."""
-        if self.inputs == "gaussians":
-            return between_gaussians(self.base_kernel, self._gaussians(x1), self._gaussians(x2))
-        if self.num_features is not None:
-            features = self._features(x1)
-            return features @ (features if x2 is x1 else self._features(x2)).mT
         atoms, weights = self._clouds(x2)
         used = weights > 0
         points, shares = atoms[used], weights[used]
@@ -155,16 +160,7 @@ class ExpectedKernel(RowKernel):
     def _paired(self, x1: Tensor, x2: Tensor) -> Tensor:
         """Compute the covariances of corresponding rows, whose batch axes broadcast."""
         shape = torch.broadcast_shapes(x1.shape[:-1], x2.shape[:-1])
-        x1, x2 = (x.expand(*shape, -1).flatten(0, -2).unsqueeze(-2) for x in (x1, x2))
-        if self.inputs == "gaussians":
-            first, second = self._gaussians(x1), self._gaussians(x2)
-            return between_gaussians(self.base_kernel, first, second).reshape(shape)
-        if self.num_features is not None:
-            return (
-                (self._features(x1.squeeze(-2)) * self._features(x2.squeeze(-2)))
-                .sum(-1)
-                .reshape(shape)
-            )
+        x1, x2 = (x.expand(*shape, -1).flatten(0, -2) for x in (x1, x2))
 
         def covariances(
             atoms1: Tensor, weights1: Tensor, atoms2: Tensor, weights2: Tensor
@@ -172,18 +168,18 @@ class ExpectedKernel(RowKernel):
             values = point_covariances(self.base_kernel, atoms1, atoms2)
             return (weights1.unsqueeze(-2) @ values @ weights2.unsqueeze(-1)).flatten()
 
-        clouds = *self._clouds(x1.squeeze(-2)), *self._clouds(x2.squeeze(-2))
+        clouds = *self._clouds(x1), *self._clouds(x2)
         return _in_chunks(
             covariances, *clouds, cost=clouds[0].shape[-2] * clouds[2].shape[-2]
         ).reshape(shape)
 
     def _features(self, rows: Tensor) -> Tensor:
-        """Compute features of ``N x width`` rows whose inner products are the covariances."""
+        """Compute features of ``... x N x width`` rows whose inner products are the covariances."""
         count = self.num_features
         assert count is not None
         kernel, seed = self.base_kernel, self.seed
-        atoms, weights = self._clouds(rows)
-        return _in_chunks(
+        atoms, weights = self._clouds(rows.flatten(0, -2))
+        features = _in_chunks(
             lambda atoms, weights: mean_features(
                 kernel, *drop_padding(atoms, weights), count, seed=seed
             ),
@@ -192,6 +188,7 @@ class ExpectedKernel(RowKernel):
             cost=count * atoms.shape[-2],
             again=rows.requires_grad,  # derivatives by parameters need nothing of the atoms
         )
+        return features.unflatten(0, rows.shape[:-1])
 
     def _clouds(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         atoms, weights = split_rows(rows, self.dim)

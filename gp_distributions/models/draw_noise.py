@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from gpytorch.constraints import Interval
-from gpytorch.distributions import MultivariateNormal
-from gpytorch.likelihoods import GaussianLikelihood
 from gpytorch.priors import Prior
-from linear_operator.operators import DiagLinearOperator
 from torch import Tensor
 
 from gp_distributions.distances.embedded_rows import Rows
 from gp_distributions.kernels.expected_kernel import ExpectedKernel
+from gp_distributions.models.row_noise import RowNoiseLikelihood
 
 _NO_BATCH = torch.Size()
 
 
-class DrawNoiseLikelihood(GaussianLikelihood):
+class DrawNoiseLikelihood(RowNoiseLikelihood):
     r"""Gaussian noise, and the variance of the function within each input.
 
     If a target is :math:`f(x) + \epsilon` at a draw :math:`x \sim P` that was not observed, then, given
@@ -67,18 +63,6 @@ class DrawNoiseLikelihood(GaussianLikelihood):
         within = self.kernel.variances(rows) - self.kernel.forward(rows, rows, diag=True)
         return within.clamp_min(0)
 
-    def marginal(
-        self, function_dist: MultivariateNormal, *params: Any, **kwargs: Any
-    ) -> MultivariateNormal:
-        """Return the distribution of noisy observations, given that of the function."""
-        rows = getattr(function_dist, "rows", None)
-        return super().marginal(function_dist, *(params if rows is None else (rows,)), **kwargs)
-
-    def _shaped_noise_covar(
-        self, base_shape: torch.Size, *params: Any, **kwargs: Any
-    ) -> DiagLinearOperator:
-        if kwargs.get("noise") is not None:
-            return super()._shaped_noise_covar(base_shape, *params, **kwargs)
-        rows = params[0] if isinstance(params[0], Rows) else params[0][0]
-        noise = self.noise + self.within(rows)
-        return DiagLinearOperator(noise.expand(torch.broadcast_shapes(noise.shape, base_shape)))
+    def variances(self, rows: Rows) -> Tensor:
+        """Compute the noise variance of each row."""
+        return self.noise + self.within(rows)

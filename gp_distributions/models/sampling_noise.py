@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from gpytorch.constraints import Interval, Positive
-from gpytorch.distributions import MultivariateNormal
-from gpytorch.likelihoods import GaussianLikelihood
 from gpytorch.priors import Prior
-from linear_operator.operators import DiagLinearOperator
 from torch import Tensor
 
 from gp_distributions.distances.embedded_rows import Rows, embedded
+from gp_distributions.models.row_noise import RowNoiseLikelihood
 from gp_distributions.rows.clouds import drop_copies, split_rows
 from gp_distributions.rows.columns import Columns, Slots, select_columns
 from gp_distributions.warnings import TiesWarning, warn
@@ -65,7 +62,7 @@ def effective_sizes(points: Tensor, weights: Tensor, *, merge: bool = True) -> T
     return 1 / torch.zeros_like(weights).scatter_add(-1, atom, weights).square().sum(-1)
 
 
-class SamplingNoiseLikelihood(GaussianLikelihood):
+class SamplingNoiseLikelihood(RowNoiseLikelihood):
     r"""Gaussian noise that is larger for smaller bags.
 
     For a bag of effective sample size :math:`n_\mathrm{eff}` (the squared sum of weights divided by the
@@ -174,14 +171,10 @@ class SamplingNoiseLikelihood(GaussianLikelihood):
             if self.merge:
                 _warn_of_ties(sizes, self._sizes(rows, merge=False))
 
-    def marginal(
-        self, function_dist: MultivariateNormal, *params: Any, **kwargs: Any
-    ) -> MultivariateNormal:
-        """Return the distribution of noisy observations, given that of the function."""
-        rows = getattr(function_dist, "rows", None)
-        if rows is not None:
-            params = (rows,)
-        return super().marginal(function_dist, *params, **kwargs)
+    def variances(self, rows: Rows) -> Tensor:
+        """Compute the noise variance of each bag."""
+        excess = self.excess(rows)
+        return self.noise + (self.sampling_noise + self.sampling_bias * excess) * excess
 
     def excess(self, rows: Rows) -> Tensor:
         """Compute the excess ``e`` of each bag in a ``batch_shape x N x m*(d+1)`` tensor of rows."""
@@ -194,21 +187,6 @@ class SamplingNoiseLikelihood(GaussianLikelihood):
         clouds = select_columns(rows, self.active_dims)
         merge = self.merge if merge is None else merge
         return effective_sizes(*split_rows(clouds, self.dim), merge=merge)
-
-    def _shaped_noise_covar(
-        self, base_shape: torch.Size, *params: Any, **kwargs: Any
-    ) -> DiagLinearOperator:
-        if kwargs.get("noise") is not None:
-            return super()._shaped_noise_covar(base_shape, *params, **kwargs)
-        if not params:
-            raise ValueError(
-                "Expected the clouds as well, since the noise depends on their sizes. Call "
-                "likelihood(distribution, rows)."
-            )
-        rows = params[0] if isinstance(params[0], Rows) else params[0][0]
-        excess = self.excess(rows)
-        noise = self.noise + (self.sampling_noise + self.sampling_bias * excess) * excess
-        return DiagLinearOperator(noise.expand(torch.broadcast_shapes(noise.shape, base_shape)))
 
 
 def _warn_of_ties(sizes: Tensor, counted: Tensor) -> None:

@@ -1,5 +1,7 @@
 """Averages of kernels of atoms: pairs of atoms, closed forms under Gaussians, random features."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -126,10 +128,13 @@ def test_random_features_converge() -> None:
     assert errors[2] < 4 * 1.7 / 2**7  # four standard errors of a mean of 2^14 terms
 
 
-@pytest.mark.parametrize("num_features", [None, 16])
-def test_batches(num_features: int | None) -> None:
-    kernel = ExpectedKernel(smooth(), 2, num_features=num_features)
-    rows, others = clouds(4).pack(), clouds(4, seed=2).pack()
+@pytest.mark.parametrize("options", [{}, {"num_features": 16}, {"inputs": "gaussians"}])
+def test_batches(options: dict[str, Any]) -> None:
+    kernel = ExpectedKernel(smooth(), 2, **options)
+    both = clouds(4), clouds(4, seed=2)
+    if options.get("inputs") == "gaussians":
+        both = Gaussians.from_clouds(both[0]), Gaussians.from_clouds(both[1])
+    rows, others = both[0].pack(), both[1].pack()
     batch = torch.stack([rows, rows.flip(0), others])
     for first, second in ((batch, rows), (rows, batch), (batch, batch.flip(-2)), (batch, batch)):
         expected = torch.stack(
